@@ -66,6 +66,7 @@ func newHostCacheCmd() *cobra.Command {
 		return s.Apply(cmd.Context(), progressLines(cmd.OutOrStdout()))
 	})
 	add("off", "Write dirty data to the disks and free the SSDs, under load", func(cmd *cobra.Command, s *cache.Stack) error {
+		s.Hold = ocf.Hold
 		return s.Off(cmd.Context(), progressLines(cmd.OutOrStdout()))
 	})
 	add("needs", "Say what apply would do", func(cmd *cobra.Command, s *cache.Stack) error {

@@ -24,6 +24,10 @@ func Wait(ctx context.Context, f *os.File) error {
 		}
 		select {
 		case <-ctx.Done():
+			// A process that got no processor has not had its tries.
+			if ok, err := Try(f); ok || err != nil {
+				return err
+			}
 			return ctx.Err()
 		case <-time.After(interval):
 		}

@@ -45,15 +45,17 @@ func (e *engine) clockBack(ctx context.Context, f Fault) error {
 	return untilSeen(ctx, func() error { return e.setClock(ctx, f.On, 0) })
 }
 
-// setClock sets a server's clock to ours, and so much ahead. Its time service corrects
-// the rest.
+// setClock sets a server's clock to what it would be without faults, and so much ahead. Its
+// time service corrects the rest.
 //
 // Source: date(1), --set
 func (e *engine) setClock(ctx context.Context, server string, ahead time.Duration) error {
-	at := float64(time.Now().Add(ahead).UnixMilli()) / 1e3
+	was := time.Duration(e.watch.moved(server))
+	e.watch.shift(server, ahead)
+	at := float64(time.Now().Add(ahead+time.Duration(e.watch.based(server))).UnixMilli()) / 1e3
 	err := e.do(ctx, server, resource.Action{Title: "set the clock", Cmd: []string{"date", "--set=@" + strconv.FormatFloat(at, 'f', 3, 64)}})
-	if err == nil {
-		e.watch.shift(server, ahead)
+	if err != nil {
+		e.watch.shift(server, was)
 	}
 	return err
 }

@@ -805,7 +805,9 @@ func (e *engine) carryOut(ctx context.Context, s Step, at int64) (err error) {
 	if back := kinds[s.Fault.Kind].back; err == nil && s.Back && back != nil {
 		e.beside.run(s.Fault, func() error {
 			if err := back(e, ctx, s.Fault); err != nil && ctx.Err() == nil {
-				e.beside.undone(fmt.Sprintf("giving back after %s: %v", describe(s), err))
+				what := fmt.Sprintf("giving back after %s: %v", describe(s), err)
+				e.say("not done: %s", what)
+				e.beside.undone(what)
 			}
 			return nil
 		})
@@ -922,7 +924,9 @@ func (e *engine) markAt(ctx context.Context, first bool) error {
 	once, cancel := context.WithTimeout(ctx, markTime)
 	defer cancel()
 	if err := e.mark(once); err != nil && ctx.Err() == nil {
-		e.say("data from before this fault may be overwritten: %v", err)
+		what := fmt.Sprintf("data from before this fault may be overwritten: %v", err)
+		e.say("%s", what)
+		e.watch.add(report.Event{NS: time.Now().UnixNano(), Source: "drill", Kind: report.EventNote, Text: what})
 	}
 	return ctx.Err()
 }
@@ -930,18 +934,23 @@ func (e *engine) markAt(ctx context.Context, first bool) error {
 // mark tells the writers of every client to leave the data written so far as it
 // is.
 func (e *engine) mark(ctx context.Context) error {
-	for _, r := range e.load {
+	errs := make([]error, len(e.load))
+	var wg sync.WaitGroup
+	for i, r := range e.load {
 		r.mu.Lock()
 		dead := r.dead
 		r.mu.Unlock()
 		if dead {
 			continue
 		}
-		if _, err := host.Ask(ctx, e.hosts.Session(r.client), workload.OpLoadMark, workload.StopParams{RunID: r.job.RunID}); err != nil {
-			return fmt.Errorf("%s: %w", r.client, err)
-		}
+		wg.Go(func() {
+			if _, err := host.Ask(ctx, e.hosts.Session(r.client), workload.OpLoadMark, workload.StopParams{RunID: r.job.RunID}); err != nil {
+				errs[i] = fmt.Errorf("%s: %w", r.client, err)
+			}
+		})
 	}
-	return nil
+	wg.Wait()
+	return errors.Join(errs...)
 }
 
 // loadErrors describes the errors of clients whose load failed.
@@ -1128,12 +1137,10 @@ func (e *engine) heal(ctx context.Context) error {
 	}
 	for _, f := range e.injected {
 		if back := kinds[f.Kind].back; back != nil {
-			if err := back(e, ctx, f); err != nil {
-				return err
-			}
+			errs = append(errs, back(e, ctx, f)) // still do it for the others
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // healed waits until the brick is whole, for example until a rebuild ends. The

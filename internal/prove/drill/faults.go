@@ -114,8 +114,8 @@ var kinds = map[Kind]faultKind{
 	PDUDead: {phrase: "killing the controller of PDU {0}"},
 
 	Kill:        {phrase: "killing {0} on {on}", can: mayKill, inject: (*engine).kill, heal: (*engine).startDaemon},
-	WriteSoon:   {phrase: "having {on} write data to its disks after a second", inject: (*engine).set, heal: (*engine).reset},
-	HoldRebuild: {phrase: "holding rebuilds on {on} to 100 KiB/s", inject: (*engine).set, heal: (*engine).reset},
+	WriteSoon:   {phrase: "having {on} write data to its disks after a second", inject: (*engine).set, heal: (*engine).reset, back: (*engine).resetBack},
+	HoldRebuild: {phrase: "holding rebuilds on {on} to 100 KiB/s", inject: (*engine).set, heal: (*engine).reset, back: (*engine).resetBack},
 	FillFS:      {phrase: "filling {0} on {on}", inject: (*engine).fill, heal: (*engine).empty},
 	HoldFS:      {phrase: "keeping {0} on {on} in use", inject: (*engine).hold, heal: (*engine).letGo},
 	BitRot:      {phrase: "overwriting bytes of one disk beneath the RAID", can: mayRot, inject: (*engine).spoil}, // the scrub mends the data, or the drill fails

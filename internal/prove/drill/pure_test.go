@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -297,29 +298,36 @@ func evidenceOf() evidence {
 	}
 }
 
-// An event has the time of its host's clock, before or after a jump: it is not in the future.
-func TestWhen(t *testing.T) {
-	const hour, now = int64(time.Hour), 100 * int64(time.Hour)
-	for _, c := range []struct {
-		name     string
-		jumps    []time.Duration
-		raw, was int64
-	}{
-		{"no jump", nil, now - 5e9, now - 5e9},
-		{"before a jump ahead", []time.Duration{time.Hour}, now - 5e9, now - 5e9},
-		{"after it", []time.Duration{time.Hour}, now + hour - 5e9, now - 5e9},
-		{"after it was mended", []time.Duration{time.Hour, 0}, now - 5e9, now - 5e9},
-		{"meanwhile, read later", []time.Duration{time.Hour, 0}, now + hour - 5e9, now - 5e9},
-		{"before a jump back", []time.Duration{-time.Hour}, now - 5e9, now - 5e9},
-		{"after it", []time.Duration{-time.Hour}, now - hour - 5e9, now - 5e9},
-		{"meanwhile, read later", []time.Duration{-time.Hour, 0}, now - hour - 5e9, now - 5e9},
-	} {
+// An event has the time of its host's clock, before or after a jump.
+func TestWhen(t *testing.T) { synctest.Test(t, testWhen) }
+
+func testWhen(t *testing.T) {
+	for _, by := range []time.Duration{time.Hour, -time.Hour} {
 		w := newWatcher(func(string) {}, nil)
-		for _, j := range c.jumps {
-			w.shift("nfs1", j)
+		check := func(what string, at time.Time, ahead time.Duration) {
+			t.Helper()
+			if got := w.when("nfs1", at.Add(ahead).UnixNano()); got != at.UnixNano() {
+				t.Errorf("by %v, %s: %v late", by, what, time.Duration(got-at.UnixNano()))
+			}
 		}
-		if got := w.when("nfs1", c.raw, now); got != c.was {
-			t.Errorf("%s %v: %v late", c.name, c.jumps, time.Duration(got-c.was))
+		before := time.Now()
+		check("without a jump", before, 0)
+		time.Sleep(10 * time.Second)
+		w.shift("nfs1", by)
+		if w.moved("nfs1") != by.Nanoseconds() {
+			t.Error("where the clock is")
+		}
+		time.Sleep(10 * time.Second)
+		meanwhile := time.Now()
+		check("before the jump, read later", before, 0)
+		check("meanwhile", meanwhile, by)
+		w.shift("nfs1", 0)
+		time.Sleep(10 * time.Second)
+		check("after it was mended", time.Now(), 0)
+		check("meanwhile, read later", meanwhile, by)
+		check("long ago", before.Add(-2*time.Hour), 0)
+		if w.moved("nfs1") != 0 {
+			t.Error("where the clock is, mended")
 		}
 	}
 }

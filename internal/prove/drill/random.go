@@ -221,7 +221,8 @@ var oneOf = []Kind{ControllerOut, ControllerFailover, ArrayPower}
 var oneEach = []Kind{LocalDisk, ClockJump}
 
 // ofPaths are faults of which two may take both paths of a server to a disk. A single path
-// is drawn beside none of them: the disk would be gone for that server alone.
+// is drawn beside none of them, so that single disks go as DiskOut only, which takes counts.
+// The others take whole enclosures, which a group survives or its service leaves.
 var ofPaths = []Kind{PathOut, HBAOut, PathsOut, ModuleOut}
 
 // takes reports whether the schedule can add a part: no fault twice, not more

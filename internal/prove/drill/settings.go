@@ -2,6 +2,7 @@ package drill
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -34,7 +35,9 @@ func (e *engine) set(ctx context.Context, f Fault) error {
 		if err != nil {
 			return err
 		}
-		before[name] = strings.TrimSpace(text)
+		if before[name] = strings.TrimSpace(text); before[name] == settings[f.Kind][name] {
+			return fmt.Errorf("%s of %s is %s already, left by a drill that was cut short: set it to what it was, or boot the server", name, f.On, before[name])
+		}
 	}
 	if e.before == nil {
 		e.before = map[Kind]map[string]string{}
@@ -43,15 +46,34 @@ func (e *engine) set(ctx context.Context, f Fault) error {
 	return e.sysctl(ctx, f.On, settings[f.Kind])
 }
 
-// reset undoes set, unless the server has booted since.
+// reset undoes set on a server that answers, and has not booted since.
 func (e *engine) reset(ctx context.Context, f Fault) error {
+	if err := e.undo(ctx, f); err != nil {
+		e.say("parameters of %s are set back once it answers: %v", f.On, err)
+	}
+	return ctx.Err()
+}
+
+// resetBack undoes set once the server is back.
+func (e *engine) resetBack(ctx context.Context, f Fault) error {
+	return untilSeen(ctx, func() error { return e.undo(ctx, f) })
+}
+
+func (e *engine) undo(ctx context.Context, f Fault) error {
+	to := map[string]string{}
 	for name, value := range settings[f.Kind] {
 		now, err := e.read(ctx, f.On, "/proc/sys/"+strings.ReplaceAll(name, ".", "/"))
-		if err != nil || strings.TrimSpace(now) != value || e.before[f.Kind] == nil {
-			return nil
+		if err != nil {
+			return err
+		}
+		if strings.TrimSpace(now) == value && e.before[f.Kind][name] != "" {
+			to[name] = e.before[f.Kind][name]
 		}
 	}
-	return e.sysctl(ctx, f.On, e.before[f.Kind])
+	if len(to) == 0 {
+		return nil
+	}
+	return e.sysctl(ctx, f.On, to)
 }
 
 func (e *engine) sysctl(ctx context.Context, server string, values map[string]string) error {

@@ -48,8 +48,8 @@ func (p Part) outcome(s Scene) (Place, Fencing) {
 }
 
 // seen waits until a server has seen a fault after which the service stays. It is nil for
-// other faults. It is nil, too, for a dead BMC, which is missed within minutes only, and for
-// LNet of a passive server.
+// other faults. It is nil, too, for a dead BMC, which is missed within minutes only, for LNet
+// of a passive server, and for a slow disk below a write-back cache.
 func (p Part) seen(s Scene) *Condition {
 	if where, _ := p.outcome(s); where != Stays {
 		return nil

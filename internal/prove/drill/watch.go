@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"path"
 	"slices"
 	"sync"
@@ -28,13 +29,14 @@ type watcher struct {
 	known  map[string]bool
 	seen   map[string]bool              // kinds shown on the terminal, by host
 	looks  map[string]map[string][]look // by mount point and host
-	ahead  map[string][]int64           // how far ahead faults have set a clock, one after the other, ns, by host
+	jumps  map[string][]jump            // of a clock, by host
+	base   map[string]int64             // how far a clock is ahead without jumps, ns, by host
 	boots  map[string]string            // the boot that was seen last, by host
 	wake   chan struct{}                // signals a new event
 }
 
 func newWatcher(say func(string), excused *host.Excused) *watcher {
-	return &watcher{say: say, excused: excused, known: map[string]bool{}, seen: map[string]bool{}, looks: map[string]map[string][]look{}, ahead: map[string][]int64{}, boots: map[string]string{}, wake: make(chan struct{}, 1)}
+	return &watcher{say: say, excused: excused, known: map[string]bool{}, seen: map[string]bool{}, looks: map[string]map[string][]look{}, jumps: map[string][]jump{}, base: map[string]int64{}, boots: map[string]string{}, wake: make(chan struct{}, 1)}
 }
 
 // told has the kinds of events that the terminal shows, once for each host, and
@@ -82,37 +84,53 @@ func (w *watcher) faultNS() int64 {
 	return w.fault
 }
 
-// shift notes that a fault has set a host's clock so much ahead.
+// jump is a time in which a fault has a host's clock so much ahead, ns.
+type jump struct{ ahead, from, to int64 }
+
+// shift notes that a fault sets a host's clock so much ahead from now on.
 func (w *watcher) shift(host string, ahead time.Duration) {
 	w.mu.Lock()
-	w.ahead[host] = append(w.ahead[host], ahead.Nanoseconds())
-	w.mu.Unlock()
+	defer w.mu.Unlock()
+	now := time.Now().UnixNano()
+	all := w.jumps[host]
+	if n := len(all); n > 0 && all[n-1].to > now {
+		all[n-1].to = now
+	}
+	if ahead != 0 {
+		all = append(all, jump{ahead.Nanoseconds(), now, math.MaxInt64})
+	}
+	w.jumps[host] = all
 }
 
 // moved is how far ahead a fault has set a host's clock.
 func (w *watcher) moved(host string) int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if all := w.ahead[host]; len(all) > 0 {
-		return all[len(all)-1]
+	if all := w.jumps[host]; len(all) > 0 && all[len(all)-1].to == math.MaxInt64 {
+		return all[len(all)-1].ahead
 	}
 	return 0
 }
 
+// based is how far a host's clock is ahead of ours without what faults do to it, ns.
+func (w *watcher) based(host string) int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.base[host]
+}
+
 // when is the moment of an event by its host's clock, which faults may have moved before or
-// after it: the latest that is not in the future. ns is corrected by the offset that the
-// clock had before any jump.
-func (w *watcher) when(host string, ns, now int64) int64 {
+// after it. ns is corrected by what the clock is ahead without them.
+func (w *watcher) when(host string, ns int64) int64 {
 	const slack = int64(5 * time.Second)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	at := ns
-	for _, ahead := range w.ahead[host] {
-		if t := ns - ahead; t <= now+slack && (at > now+slack || t > at) {
-			at = t
+	for _, j := range w.jumps[host] {
+		if t := ns - j.ahead; t >= j.from-slack && t <= min(j.to, time.Now().UnixNano())+slack {
+			return t
 		}
 	}
-	return at
+	return ns
 }
 
 // first returns the earliest event of a kind at or after a time that match
@@ -231,7 +249,7 @@ func (w *watcher) boot(ctx context.Context, h *host.Session, name string) error 
 	last := w.boots[name]
 	w.boots[name] = id
 	if last != "" && last != id {
-		delete(w.ahead, name) // its clock is that of its hardware now
+		delete(w.jumps, name) // its clock is that of its hardware now
 	}
 	w.mu.Unlock()
 	if last != "" && last != id {
@@ -252,6 +270,9 @@ func (w *watcher) server(ctx context.Context, h *host.Session, name, service str
 		return
 	}
 	offset -= w.moved(name) // measured with the clock as it is
+	w.mu.Lock()
+	w.base[name] = offset
+	w.mu.Unlock()
 	follow := func(argv func(again bool) []string, line func(string)) {
 		wg.Go(func() {
 			for again := again; ; again = true {
@@ -271,7 +292,7 @@ func (w *watcher) server(ctx context.Context, h *host.Session, name, service str
 	}
 	follow(journalArgv, func(line string) {
 		if e, ok := journalEvent([]byte(line), name); ok {
-			e.NS = w.when(name, e.NS-offset, time.Now().UnixNano())
+			e.NS = w.when(name, e.NS-offset)
 			w.add(e)
 		}
 	})
@@ -283,7 +304,7 @@ func (w *watcher) server(ctx context.Context, h *host.Session, name, service str
 		return []string{"tail", "-n", "0", "-F", log}
 	}, func(line string) {
 		if e, ok := ocfEvent([]byte(line), name); ok {
-			e.NS = w.when(name, e.NS-offset, time.Now().UnixNano())
+			e.NS = w.when(name, e.NS-offset)
 			w.add(e)
 		}
 	})

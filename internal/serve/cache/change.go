@@ -863,7 +863,7 @@ func (s *Stack) Off(ctx context.Context, say Progress) error {
 	if up, err := s.State(); err != nil {
 		return err
 	} else if !up {
-		if err := s.Start(ctx); err != nil {
+		if err := s.startAlone(ctx); err != nil {
 			return err
 		}
 	}
