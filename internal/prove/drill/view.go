@@ -281,6 +281,11 @@ func (e *engine) returnDisk(ctx context.Context, f Fault) error {
 			return err
 		}
 	}
+	if ssd {
+		e.say("giving SSD %s back to the cache", serial)
+	} else {
+		e.say("giving disk %s back to array %s", serial, g.Name)
+	}
 	// The service may be on its way.
 	err := untilSeen(ctx, func() error {
 		where, err := e.location(ctx, service)
@@ -291,10 +296,8 @@ func (e *engine) returnDisk(ctx context.Context, f Fault) error {
 			return fmt.Errorf("service %s is on %q", service, strings.Join(where, ", "))
 		}
 		if ssd {
-			e.say("giving SSD %s back to the cache", serial)
 			return e.applyCache(ctx, Fault{On: where[0], Args: []string{e.service.Name}})
 		}
-		e.say("giving disk %s back to array %s", serial, g.Name)
 		return e.giveBack(ctx, where[0], g, wire)
 	})
 	if err != nil {
