@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 
@@ -70,7 +71,7 @@ func (v lunStorage) parts() []*Part {
 				devs := map[string]string{}
 				for _, m := range verified.Matches {
 					if m.Host == s.name && slices.Contains(striped, m.LUN) {
-						devs[m.Seen.Device] = m.LUN
+						devs[s.mapped(m.Seen.Device)] = m.LUN
 					}
 				}
 				c.Parts = append(c.Parts, slowLUNs(s.name, devs, s.host.Pace)...)
@@ -80,6 +81,18 @@ func (v lunStorage) parts() []*Part {
 	}
 	p.Text = fmt.Sprintf("%d of %d whole", whole, all)
 	return []*Part{p}
+}
+
+// mapped is the kernel's name (dm-3) of a device of the device mapper; of others the last
+// part of its path.
+func (s *server) mapped(device string) string {
+	name := path.Base(device)
+	for file, text := range s.host.Files {
+		if dev, ok := strings.CutSuffix(file, "/dm/name"); ok && strings.TrimSpace(text) == name {
+			return path.Base(dev)
+		}
+	}
+	return name
 }
 
 // striped are the LUNs of an array that share a volume's load, by service.

@@ -184,8 +184,44 @@ func (s *lunKind) devices() ([]device, error) {
 	return out, nil
 }
 
-// paced names no disk: an array answers for its disks.
-func (s *lunKind) paced() func() string { return func() string { return "" } }
+// paced measures the LUNs.
+func (s *lunKind) paced() func() string { return s.measured(s.slowSince) }
+
+// slowSince names the one LUN that was slow since a shot, while the others were well: they
+// have the same paths, so the partner would wait for it, too. One that answers nothing at all
+// is not named: the server may have lost it.
+func (s *lunKind) slowSince(before shot) string {
+	after, err := s.shoot()
+	if err != nil {
+		return ""
+	}
+	seen, window := answersBetween(before.stat, after.stat), after.at.Sub(before.at)
+	devs := map[string]string{}
+	for _, l := range s.cfg.LUNs {
+		if dev, gone, err := s.find(l); err == nil && gone == nil {
+			devs[l.Name] = dev
+		}
+	}
+	var late []string
+	for name, dev := range devs {
+		var peers []answers
+		for _, d := range devs {
+			if got, ok := seen[d]; ok && d != dev {
+				peers = append(peers, got)
+			}
+		}
+		if p := paceOf(seen[dev], peers, window); p.verdict == slow {
+			if seen[dev].stuck {
+				return ""
+			}
+			late = append(late, fmt.Sprintf("LUN %s takes %d ms for an answer, the others %d ms", name, p.took.Milliseconds(), p.peers.Milliseconds()))
+		}
+	}
+	if len(late) != 1 {
+		return ""
+	}
+	return late[0]
+}
 
 func (s *lunKind) reachable() bool {
 	for _, l := range s.cfg.LUNs {

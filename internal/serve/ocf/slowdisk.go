@@ -61,7 +61,11 @@ const (
 const hungFor = 20 * time.Second
 
 // paced measures the members of the arrays.
-func (s *mdKind) paced() func() string {
+func (s *mdKind) paced() func() string { return s.measured(s.slowSince) }
+
+// measured measures block devices until what it returns is called, which names what was slow
+// since.
+func (s *service) measured(slowSince func(before shot) string) func() string {
 	var mu sync.Mutex
 	before, err := s.shoot()
 	again := time.AfterFunc(hungFor, func() {
@@ -76,7 +80,7 @@ func (s *mdKind) paced() func() string {
 		if err != nil {
 			return ""
 		}
-		return s.slowSince(before)
+		return slowSince(before)
 	}
 }
 
@@ -115,7 +119,7 @@ func (s *mdKind) slowSince(before shot) string {
 }
 
 // shoot reads what the kernel has counted.
-func (s *mdKind) shoot() (shot, error) {
+func (s *service) shoot() (shot, error) {
 	b, err := s.k.ReadFile("/proc/diskstats")
 	return shot{s.now(), linux.ParseDiskStats(string(b))}, err
 }
