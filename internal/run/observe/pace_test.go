@@ -74,8 +74,8 @@ func TestSlowLUNs(t *testing.T) {
 	if len(got) != 1 || got[0].Name != "a-lun0" || got[0].Level != Warning || !strings.Contains(got[0].Text, "LUN a-lun0 is slow on nss1: it takes 1502 ms for an answer, the others 4 ms") {
 		t.Errorf("%+v", got)
 	}
-	x := &server{host: &Host{Files: map[string]string{"/sys/block/dm-1/dm/name": "a-lun0\n", "/sys/block/dm-2/dm/name": "a-lun1\n"}}}
-	if got := x.mapped("/dev/mapper/a-lun1") + " " + x.mapped("/dev/sda"); got != "dm-2 sda" {
+	x := &server{host: &Host{Files: map[string]string{"/sys/block/dm-1/dm/name": "a-lun0\n", "/sys/block/dm-2/dm/name": "a-lun1\n", "/sys/block/dm-2/dm/uuid": "mpath-36\n"}}}
+	if got := x.mapped("/dev/mapper/a-lun1") + " " + x.mapped("/dev/disk/by-id/dm-uuid-mpath-36") + " " + x.mapped("/dev/sda"); got != "dm-2 dm-2 sda" {
 		t.Error(got)
 	}
 	if got := slowLUNs("nss2", luns, nil); got != nil {

@@ -83,12 +83,18 @@ func (v lunStorage) parts() []*Part {
 	return []*Part{p}
 }
 
-// mapped is the kernel's name (dm-3) of a device of the device mapper; of others the last
-// part of its path.
+// mapped is the kernel's name (dm-3) of a device of the device mapper, which may be named by
+// udev's link with its UUID; of others the last part of its path.
+//
+// Source: udev's 13-dm-disk.rules, dm-name- and dm-uuid-
 func (s *server) mapped(device string) string {
 	name := path.Base(device)
 	for file, text := range s.host.Files {
-		if dev, ok := strings.CutSuffix(file, "/dm/name"); ok && strings.TrimSpace(text) == name {
+		text = strings.TrimSpace(text)
+		if dev, ok := strings.CutSuffix(file, "/dm/name"); ok && (text == name || "dm-name-"+text == name) {
+			return path.Base(dev)
+		}
+		if dev, ok := strings.CutSuffix(file, "/dm/uuid"); ok && "dm-uuid-"+text == name {
 			return path.Base(dev)
 		}
 	}
