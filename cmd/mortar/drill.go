@@ -635,21 +635,22 @@ func printSummary(w io.Writer, r *report.Run) {
 	}
 	fmt.Fprintf(w, "  longest stall %s", report.Seconds(s.LongestStallSeconds))
 	if t := s.StallTargetSeconds; t != nil {
-		met := "met"
-		if !*s.StallTargetMet {
-			met = "missed"
-		}
-		fmt.Fprintf(w, " (target %s: %s)", report.Seconds(*t), met)
+		fmt.Fprint(w, targetText(*t, *s.StallTargetMet))
 	}
 	if len(parts) > 0 {
 		fmt.Fprintf(w, ": %s", strings.Join(parts, ", "))
 	}
 	if t := s.LocksTargetSeconds; t != nil {
-		met := "met"
-		if !*s.LocksTargetMet {
-			met = "missed"
-		}
-		fmt.Fprintf(w, "\n  all locks back %s after the start (target %s: %s)", report.Seconds(*s.LocksBackSeconds), report.Seconds(*t), met)
+		fmt.Fprintf(w, "\n  all locks back %s after the start%s", report.Seconds(*s.LocksBackSeconds), targetText(*t, *s.LocksTargetMet))
 	}
 	fmt.Fprintf(w, "\n  written to %s (mortar report %s makes a page)\n", r.Dir, r.Dir)
+}
+
+// targetText says whether a target, in seconds, was met.
+func targetText(seconds float64, met bool) string {
+	word := "missed"
+	if met {
+		word = "met"
+	}
+	return fmt.Sprintf(" (target %s: %s)", report.Seconds(seconds), word)
 }

@@ -19,16 +19,15 @@ const interval = 50 * time.Millisecond
 // returns the error of ctx if that ends first.
 func Wait(ctx context.Context, f *os.File) error {
 	for {
+		over := ctx.Err() // before the try: a process that gets no processor has one left
 		if ok, err := Try(f); ok || err != nil {
 			return err
 		}
+		if over != nil {
+			return over
+		}
 		select {
 		case <-ctx.Done():
-			// A process that got no processor has not had its tries.
-			if ok, err := Try(f); ok || err != nil {
-				return err
-			}
-			return ctx.Err()
 		case <-time.After(interval):
 		}
 	}

@@ -52,7 +52,7 @@ type Summary struct {
 	StallTargetSeconds *float64 `json:"stall_target_seconds"`
 	StallTargetMet     *bool    `json:"stall_target_met"`
 	// LocksBackSeconds is the time from the start of the service on the other server until
-	// every lock worker has gone on, null unless a drill of NFS has a target for it. The
+	// every lock worker has gone on; nil unless a drill of NFS has a target for it. The
 	// target is no part of the verdict.
 	LocksBackSeconds   *float64 `json:"locks_back_seconds,omitempty"`
 	LocksTargetSeconds *float64 `json:"locks_target_seconds,omitempty"`

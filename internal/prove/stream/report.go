@@ -60,9 +60,9 @@ type FileReport struct {
 	Worker            string          `json:"worker"`
 	Path              string          `json:"path"`
 	Stream            uint32          `json:"stream"`
-	SizeBytes         int64           `json:"size_bytes"`          // as found
-	ExpectedSizeBytes int64           `json:"expected_size_bytes"` // at least this, by the ledger
-	BeforeBytes       int64           `json:"acknowledged_before_bytes"`
+	SizeBytes         int64           `json:"size_bytes"`                // as found
+	ExpectedSizeBytes int64           `json:"expected_size_bytes"`       // at least this, by the ledger
+	BeforeBytes       int64           `json:"acknowledged_before_bytes"` // as Report.AcknowledgedBeforeBytes
 	AcknowledgedBytes int64           `json:"acknowledged_bytes"`
 	VerifiedBytes     int64           `json:"verified_bytes"`
 	LostBytes         int64           `json:"lost_bytes"`
