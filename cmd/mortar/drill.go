@@ -153,13 +153,13 @@ refused), 2 refused (nothing was broken), 130 interrupted (healed).`,
 	cmd.Flags().Float64Var(&f.after, "after", 8, "seconds of load after every worker goes on again")
 	cmd.Flags().Float64Var(&f.within, "within", 0, "seconds in which every worker has to go on after the fault; some drills allow more by themselves (default 240)")
 	cmd.Flags().Float64Var(&f.rate, "rate", 0, "operations per second of each writer; 0: 8 on a virtual rack, else unlimited")
-	cmd.Flags().StringVar(&f.out, "out", "", "directory the run is written to (default out/DRILL-HOW; with --all out/drills)")
+	cmd.Flags().StringVar(&f.out, "out", "", "directory the run is written to (default out/DRILL-HOW; with --all out/drills, with --random out/random)")
 	cmd.Flags().StringVar(&f.confirm, "confirm", "", "name of the brick, to confirm a drill on real hardware")
 	cmd.Flags().BoolVar(&f.againstStock, "against-stock", false, "build the brick twice on virtual racks, profile stock and profile tuned, drill both and compare the stalls")
 	cmd.Flags().BoolVar(&f.random, "random", false, "draw schedules of one to three faults from a seed, and do them")
 	cmd.Flags().Uint64Var(&f.seed, "seed", 0, "with --random: the first schedule (default: another one each time)")
 	cmd.Flags().IntVar(&f.count, "count", 1, "with --random: how many schedules")
-	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print the summary, or with --all their list, as JSON (progress goes to stderr)")
+	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print the summary, or with --all and --random their list, as JSON (progress goes to stderr)")
 	return cmd
 }
 
@@ -394,10 +394,7 @@ func runDrill(ctx context.Context, in io.Reader, out, errOut io.Writer, specFile
 	case errors.As(err, &unhealthy), errors.As(err, &refused):
 		return fail(exitBadInput, err)
 	case ctx.Err() != nil:
-		if err == ctx.Err() || err == nil { //nolint:errorlint // that and nothing else
-			return fail(exitInterrupted, errors.New("interrupted; nothing is left broken"))
-		}
-		return fail(exitInterrupted, fmt.Errorf("interrupted: %w", err))
+		return interrupted(ctx, err, "interrupted; nothing is left broken")
 	case err != nil:
 		return fail(exitFailed, err)
 	}
@@ -414,6 +411,25 @@ func runDrill(ctx context.Context, in io.Reader, out, errOut io.Writer, specFile
 		return fail(exitFailed, nil)
 	}
 	return nil
+}
+
+// interrupted is the error of what an interrupt has ended: whole says so if nothing else
+// went wrong.
+func interrupted(ctx context.Context, err error, whole string) error {
+	if nothingBut(err, ctx.Err()) {
+		return fail(exitInterrupted, errors.New(whole))
+	}
+	return fail(exitInterrupted, fmt.Errorf("interrupted: %w", err))
+}
+
+// nothingBut reports whether an error is another one and nothing else, joined or not.
+func nothingBut(err, other error) bool {
+	if err == nil || err == other { //nolint:errorlint // that and nothing else
+		return true
+	}
+	all, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // the outermost one
+	return ok && err.Error() == errors.Join(all.Unwrap()...).Error() &&
+		!slices.ContainsFunc(all.Unwrap(), func(e error) bool { return !nothingBut(e, other) })
 }
 
 // rackInjector breaks the virtual rack of a spec.
@@ -512,10 +528,8 @@ func runMatrix(ctx context.Context, out io.Writer, env drill.Env, choices []dril
 		}
 	}
 	switch {
-	case ctx.Err() != nil && (err == nil || errors.Is(err, ctx.Err())):
-		return fail(exitInterrupted, errors.New("interrupted; what was done is in the list, and nothing is left broken"))
 	case ctx.Err() != nil:
-		return fail(exitInterrupted, fmt.Errorf("interrupted: %w", err))
+		return interrupted(ctx, err, "interrupted; what was done is in the list, and nothing is left broken")
 	case err != nil:
 		return fail(exitFailed, err)
 	}

@@ -35,8 +35,11 @@ var readers = map[string]func(args []string) bool{
 	"lctl":       readingLctl,
 	"lfs":        first("getstripe", "find", "df", "check", "osts", "mdts", "pool_list", "fid2path"),
 	"lnetctl":    showingLNet,
-	"lvm":        first("pvs", "vgs", "lvs"),
-	"mdadm":      first("--detail", "--examine"),
+	"losetup": func(args []string) bool {
+		return len(args) == 5 && slices.Equal(args[:4], []string{"--noheadings", "--output", "NAME", "--associated"})
+	},
+	"lvm":   first("pvs", "vgs", "lvs"),
+	"mdadm": first("--detail", "--examine"),
 	// What RAID controllers and arrays say of themselves; see package raid.
 	"SMcli":                           func(args []string) bool { return last(args, "-S", "-c", "show storageArray healthStatus;") },
 	"perccli64":                       showingRAID,

@@ -323,14 +323,7 @@ func (e *engine) stopUpgrade(ctx context.Context, _ Fault) error {
 		return nil
 	}
 	for _, s := range e.env.Design.Servers() {
-		// A server that boots may keep its partner's cluster from answering at once.
-		err := host.Wait{Limit: 2 * bootLimit, Poll: 5 * time.Second}.Until(ctx, func(ctx context.Context) (string, error) {
-			if err := e.env.Operator.Standby(ctx, s, false); err != nil {
-				return err.Error(), nil
-			}
-			return "", nil
-		})
-		if err != nil {
+		if err := e.env.Operator.Standby(ctx, s, false); err != nil {
 			return fmt.Errorf("ending the standby of %s: %w", s, err)
 		}
 	}

@@ -271,9 +271,10 @@ func (e *engine) run(ctx context.Context) (_ *report.Run, err error) {
 			e.software = e.versions(ctx)
 		}
 	}
-	lost := len(ev.loadErr) > 0 || ev.verifyErr != nil || ev.verify.LostBytes > 0 || ev.verify.BadBytes > 0
+	lost := ev.verify.LostBytes > 0 || ev.verify.BadBytes > 0
+	unread := err == nil && (len(ev.loadErr) > 0 || ev.verifyErr != nil)
 	cctx, cancel := cleanup()
-	e.clean(cctx, runID, lost && err == nil)
+	e.clean(cctx, runID, lost || unread)
 	cancel()
 	if err == nil {
 		e.lookOnce(ctx)
@@ -746,9 +747,10 @@ func (e *engine) perform(ctx context.Context, ev *evidence) (err error) {
 }
 
 // keeps says whether the writers leave what they have written so far as it is when a step
-// begins: before each fault, but not each time that it is injected again.
+// begins: before each fault, but not each time that it is injected again. A setting of the
+// kernel harms no data.
 func (e *engine) keeps(s Step) bool {
-	return !s.Prepare && !s.Mend &&
+	return settings[s.Fault.Kind] == nil && !s.Mend &&
 		!slices.ContainsFunc(e.steps, func(s Step) bool { return s.Keep }) &&
 		!slices.ContainsFunc(e.injected, func(f Fault) bool { return f.String() == s.Fault.String() })
 }
@@ -805,9 +807,8 @@ func (e *engine) carryOut(ctx context.Context, s Step, at int64) (err error) {
 	if back := kinds[s.Fault.Kind].back; err == nil && s.Back && back != nil {
 		e.beside.run(s.Fault, func() error {
 			if err := back(e, ctx, s.Fault); err != nil && ctx.Err() == nil {
-				what := fmt.Sprintf("giving back after %s: %v", describe(s), err)
-				e.say("not done: %s", what)
-				e.beside.undone(what)
+				// heal gives it back
+				e.watch.add(report.Event{NS: time.Now().UnixNano(), Source: "drill", Kind: report.EventNote, Text: fmt.Sprintf("not given back yet after %s: %v", describe(s), err)})
 			}
 			return nil
 		})
@@ -1116,31 +1117,50 @@ func (e *engine) stopLoad(cleanup func() (context.Context, context.CancelFunc)) 
 // disk is in its array. An interrupt must not stop heal, so ctx is not the user's.
 func (e *engine) heal(ctx context.Context) error {
 	e.healing = time.Now()
-	var errs []error
-	mended := map[string]bool{}
-	for _, f := range slices.Backward(e.injected) {
-		if mended[f.String()] {
-			continue
-		}
-		mended[f.String()] = true
-		e.say("healing: %s", f)
-		e.env.Excused.Set(f.On, false)
-		if err := e.injector(f).Heal(ctx, f); err != nil {
-			errs = append(errs, fmt.Errorf("healing %s: %w", f, err)) // still heal the others
-		}
-	}
-	if len(errs) > 0 {
-		return errors.Join(errs...)
-	}
-	if err := e.rejoin(ctx); err != nil {
-		return err
-	}
+	err := e.mend(ctx)
+	hctx, cancel := hurried(ctx, err)
+	defer cancel()
+	err = errors.Join(err, e.rejoin(hctx))
+	hctx, cancel = hurried(ctx, err)
+	defer cancel()
 	for _, f := range e.injected {
 		if back := kinds[f.Kind].back; back != nil {
-			errs = append(errs, back(e, ctx, f)) // still do it for the others
+			err = errors.Join(err, back(e, hctx, f)) // still do it for the others
 		}
 	}
-	return errors.Join(errs...)
+	return err
+}
+
+// hurried bounds what is still tried once something could not be healed.
+func hurried(ctx context.Context, failed error) (context.Context, context.CancelFunc) {
+	if failed == nil {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, time.Minute)
+}
+
+// mend ends all faults, the last one first. What fails is tried again: a command needs a
+// cluster that answers, and the servers of a brick without power boot for some minutes.
+func (e *engine) mend(ctx context.Context) error {
+	var left []Fault
+	for _, f := range slices.Backward(e.injected) {
+		if !slices.ContainsFunc(left, func(g Fault) bool { return g.String() == f.String() }) {
+			left = append(left, f)
+			e.say("healing: %s", f)
+			e.env.Excused.Set(f.On, false)
+		}
+	}
+	return host.Wait{Limit: 2 * bootLimit, Poll: 5 * time.Second}.Until(ctx, func(ctx context.Context) (string, error) {
+		var failed []string
+		left = slices.DeleteFunc(left, func(f Fault) bool {
+			err := e.injector(f).Heal(ctx, f)
+			if err != nil {
+				failed = append(failed, fmt.Sprintf("healing %s: %v", f, err)) // still heal the others
+			}
+			return err == nil
+		})
+		return strings.Join(failed, "; "), nil
+	})
 }
 
 // healed waits until the brick is whole, for example until a rebuild ends. The
@@ -1237,7 +1257,8 @@ func (e *engine) verify(ctx context.Context, results []loaded, fault int64) (rep
 		names = append(names, l.client)
 		by[l.client] = l
 	}
-	reports, failed := host.All(ctx, names, func(ctx context.Context, client string) (stream.Report, error) {
+	// An interrupt ends the reading only: nobody else would unmount.
+	reports, failed := host.All(context.WithoutCancel(ctx), names, func(_ context.Context, client string) (stream.Report, error) {
 		l := by[client]
 		h := e.hosts.Session(client)
 		var ms []design.ClientMount

@@ -47,6 +47,7 @@ type pair struct {
 	alternate bool
 	crm       []string
 	dropped   int                      // caches
+	detached  []string                 // loop devices
 	sessions  map[string]*host.Session // the last one of each host
 }
 
@@ -212,6 +213,9 @@ func (p *pair) query(_ context.Context, raw json.RawMessage, _ func(any)) (any, 
 		}
 		return resource.Output{Stdout: crmMon(p.active, edit...)}, nil
 	}
+	if q.Argv[0] == "losetup" {
+		return resource.Output{Stdout: "/dev/loop7\n"}, resource.ReadOnly(q.Argv)
+	}
 	return resource.Output{Stdout: "pacemaker 3.0\n"}, nil
 }
 
@@ -257,6 +261,9 @@ func (p *pair) run(_ context.Context, raw json.RawMessage, _ func(any)) (any, er
 		return resource.Output{}, nil
 	case "rm":
 		return resource.Output{}, os.RemoveAll(last)
+	case "losetup":
+		p.detached = append(p.detached, last)
+		return resource.Output{}, nil
 	}
 	return nil, fmt.Errorf("unexpected command %q", cmd)
 }
@@ -342,20 +349,25 @@ func testRunPasses(t *testing.T) {
 	p.leftNothing(t)
 }
 
+// truncate loses what a writer has written.
+func (p *pair) truncate() {
+	files, _ := filepath.Glob(filepath.Join(p.dir, loadDir, "*", "*osync.data"))
+	if len(files) == 0 {
+		p.t.Error("no data file to tamper with")
+		return
+	}
+	for _, f := range files {
+		if err := os.Truncate(f, 0); err != nil {
+			p.t.Error(err)
+		}
+	}
+}
+
 func TestRunFindsLostData(t *testing.T) { synctest.Test(t, testRunFindsLostData) }
 
 func testRunFindsLostData(t *testing.T) {
 	p := newPair(t)
-	p.tamper = func() {
-		files, _ := filepath.Glob(filepath.Join(p.dir, loadDir, "*", "*osync.data"))
-		if len(files) == 0 {
-			t.Error("no data file to tamper with")
-			return
-		}
-		if err := os.Truncate(files[0], 0); err != nil {
-			t.Error(err)
-		}
-	}
+	p.tamper = p.truncate
 	r, err := p.start(t.Context(), t, p.options(t))
 	if err != nil {
 		t.Fatal(err)
@@ -471,4 +483,53 @@ func testInterruptedWaiting(t *testing.T) {
 		t.Error("not healed")
 	}
 	p.leftNothing(t)
+}
+
+// stubborn is an Injector that cannot heal some faults at once.
+type stubborn struct {
+	*pair
+	fails map[Kind]int // how often
+}
+
+func (s stubborn) Heal(ctx context.Context, f Fault) error {
+	if s.fails[f.Kind]--; s.fails[f.Kind] >= 0 {
+		return errors.New("no server's cluster answers")
+	}
+	return s.pair.Heal(ctx, f)
+}
+
+// A fault that cannot be healed yet is tried again, and holds up no other one.
+func TestMend(t *testing.T) { synctest.Test(t, testMend) }
+
+func testMend(t *testing.T) {
+	faults := []Fault{{Kind: Freeze, On: "nfs1"}, {Kind: FeedOff, Args: []string{"pdu-a"}}, {Kind: Freeze, On: "nfs1"}, {Kind: Panic, On: "nfs2"}}
+	for name, c := range map[string]struct {
+		fails  int
+		healed []string
+		err    string
+	}{
+		"later": {3, []string{"panic nfs2", "freeze nfs1", "feed-off pdu-a"}, ""},
+		"never": {1e6, []string{"panic nfs2", "freeze nfs1"}, "healing feed-off pdu-a: no server's cluster answers"},
+	} {
+		p := newPair(t)
+		e := &engine{env: Env{Injector: stubborn{p, map[Kind]int{FeedOff: c.fails}}, Progress: func(string) {}}, injected: faults}
+		err := e.mend(t.Context())
+		if (err != nil) != (c.err != "") || err != nil && !strings.Contains(err.Error(), c.err) || !slices.Equal(p.healed, c.healed) {
+			t.Errorf("%s: %v, healed %q", name, err, p.healed)
+		}
+	}
+}
+
+// What a loop device holds is let go of, whatever is held.
+func TestLetGo(t *testing.T) {
+	for _, held := range []string{"/dev/b1/data", "/srv/home"} {
+		p := newPair(t)
+		e := &engine{env: Env{Design: p.design()}}
+		if _, err := e.hosts.Connect(t.Context(), p.dial, "nfs1"); err != nil {
+			t.Fatal(err)
+		}
+		if err := e.unloop(t.Context(), "nfs1", held); err != nil || !slices.Equal(p.detached, []string{"/dev/loop7"}) {
+			t.Errorf("%s: %v, detached %q", held, err, p.detached)
+		}
+	}
 }

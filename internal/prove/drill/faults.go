@@ -90,11 +90,11 @@ var kinds = map[Kind]faultKind{
 	Panic:              {phrase: "panicking {on}"},
 	PowerOff:           {phrase: "cutting the power of {on}"},
 	ClientDown:         {phrase: "crashing client {on}", back: (*engine).clientBack},
-	LinkDown:           {phrase: "pulling the {0} cable of {on}"},
-	SwitchDown:         {phrase: "switching the {0} network off"},
-	PathOut:            {phrase: "cutting the path of {on} to {0} over HBA {1}"},
-	HBAOut:             {phrase: "cutting HBA {0} of {on}"},
-	PathsOut:           {phrase: "cutting every path of {on}"},
+	LinkDown:           {phrase: "pulling the {0} cable of {on}", back: (*engine).healAgain},
+	SwitchDown:         {phrase: "switching the {0} network off", back: (*engine).healAgain},
+	PathOut:            {phrase: "cutting the path of {on} to {0} over HBA {1}", back: (*engine).healAgain},
+	HBAOut:             {phrase: "cutting HBA {0} of {on}", back: (*engine).healAgain},
+	PathsOut:           {phrase: "cutting every path of {on}", back: (*engine).healAgain},
 	ModuleOut:          {phrase: "pulling I/O module {1} of enclosure {0}"},
 	DiskOut:            {phrase: "pulling disk {0}", back: (*engine).returnDisk},
 	DiskSlow:           {phrase: "holding disk {0} to {1} operations and {2} bytes a second", back: (*engine).returnSlow},
@@ -197,6 +197,15 @@ func (o ours) Heal(ctx context.Context, f Fault) error {
 		return nil
 	}
 	return o.heal(o.e, ctx, f)
+}
+
+// healAgain mends a fault of a real server that did not answer before: that need not mean
+// that it was fenced, and boots.
+func (e *engine) healAgain(ctx context.Context, f Fault) error {
+	if e.env.Virtual {
+		return nil
+	}
+	return e.env.Injector.Heal(ctx, f)
 }
 
 func hasOperator(e *engine, f Fault) error {

@@ -122,7 +122,7 @@ func judge(e evidence) (checks []report.Check) {
 
 	var ioErrs, lockErrs int64
 	var violations int64
-	var sample, violation string
+	var ioSample, lockSample, violation string
 	var gaveUp []string
 	tolerated := map[string]int{}
 	for _, l := range e.loads {
@@ -139,14 +139,18 @@ func judge(e evidence) (checks []report.Check) {
 		}
 		for _, x := range l.result.Errors {
 			broken := slices.ContainsFunc(l.result.Workers, func(w workload.WorkerResult) bool { return w.Worker == x.Worker && w.Violations > 0 })
+			sample := &lockSample
+			if slices.ContainsFunc(l.result.Workers, func(w workload.WorkerResult) bool { return w.Worker == x.Worker && isIO(w.Kind) }) {
+				sample = &ioSample
+			}
 			switch {
 			case slices.Contains(e.expect.Tolerate, x.Errno):
 				tolerated[x.Errno]++
 				continue
 			case broken && violation == "":
 				violation = fmt.Sprintf(", first: %s on %s: %s", x.Worker, l.client, x.Error)
-			case !broken && sample == "":
-				sample = fmt.Sprintf("%s on %s, %s: %s", x.Worker, l.client, x.Op, x.Error)
+			case !broken && *sample == "":
+				*sample = fmt.Sprintf("%s on %s, %s: %s", x.Worker, l.client, x.Op, x.Error)
 			}
 		}
 	}
@@ -155,12 +159,12 @@ func judge(e evidence) (checks []report.Check) {
 		add(false, "no errors", "%s", strings.Join(e.loadErr, "; "))
 	case len(gaveUp) > 0:
 		add(false, "no errors", "workers gave up: %s", strings.Join(gaveUp, "; "))
-	case ioErrs > 0 && len(tolerated) > 0 && sample == "":
+	case ioErrs > 0 && len(tolerated) > 0 && ioSample == "":
 		add(true, "no other errors", "%d calls failed with %s, as they must; none with anything else", ioErrs, strings.Join(slices.Sorted(maps.Keys(tolerated)), ", "))
 	case ioErrs > 0:
-		add(false, "no errors", "clients saw %d failed calls, first: %s", ioErrs, sample)
+		add(false, "no errors", "clients saw %d failed calls, first: %s", ioErrs, ioSample)
 	case lockErrs > 0:
-		add(true, "no errors", "no read or write failed; %d lock calls did and were repeated (%s)", lockErrs, sample)
+		add(true, "no errors", "no read or write failed; %d lock calls did and were repeated (%s)", lockErrs, lockSample)
 	default:
 		add(true, "no errors", "no call of any client failed")
 	}

@@ -150,6 +150,11 @@ var judgeTable = []row{
 		failsWith(e, 0, "ENOSPC")
 		failsWith(e, 0, "EIO")
 	}, "no errors", false, "says EIO"},
+	{"a write failed as it must, and a lock call", func(e *evidence) {
+		e.expect.Tolerate = []string{"ENOSPC"}
+		failsWith(e, 1, "ENOLCK")
+		failsWith(e, 0, "ENOSPC")
+	}, "no other errors", true, "1 calls failed with ENOSPC, as they must"},
 	{"a lock call failed", func(e *evidence) { failsWith(e, 1, "ENOLCK") }, "no errors", true, "1 lock calls did and were repeated"},
 
 	{"locks kept", func(*evidence) {}, "locks and reads right", true, "0 times"},

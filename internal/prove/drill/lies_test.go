@@ -137,7 +137,7 @@ func testKeep(t *testing.T) {
 	}
 }
 
-// The writers get a mark at each fault, once, but for faults before the clock starts.
+// The writers get a mark at each fault, once, but for settings of a kernel.
 func TestMarkAtEachFault(t *testing.T) {
 	pulled, frozen := Fault{Kind: LinkDown, On: "nfs1", Args: []string{"private"}}, Fault{Kind: Freeze, On: "nfs1"}
 	e := &engine{injected: []Fault{pulled}}
@@ -146,7 +146,8 @@ func TestMarkAtEachFault(t *testing.T) {
 		want bool
 	}{
 		{Step{Fault: frozen}, true},
-		{Step{Fault: frozen, Prepare: true}, false},
+		{Step{Fault: frozen, Prepare: true}, true},
+		{Step{Fault: Fault{Kind: HoldRebuild, On: "nfs1"}, Prepare: true}, false},
 		{Step{Fault: frozen, Mend: true}, false},
 		{Step{Fault: pulled}, false}, // again
 	} {

@@ -1,6 +1,7 @@
 package drill
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -124,7 +125,7 @@ func All(ctx context.Context, env Env, choices []Choice, repeat int, dir string,
 			return entries, runs, err
 		}
 		if err := ctx.Err(); err != nil {
-			return entries, runs, err
+			return entries, runs, cmp.Or(failure, err) // failure says what is still broken
 		}
 		if failure == nil && !slices.ContainsFunc(done, unhealed) {
 			continue

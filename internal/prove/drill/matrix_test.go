@@ -99,6 +99,60 @@ func testAll(t *testing.T) {
 	}
 }
 
+// only is an Injector of some faults of the server that serves.
+type only struct {
+	*pair
+	kinds []Kind
+}
+
+func (o only) Can(f Fault) error {
+	if !slices.Contains(o.kinds, f.Kind) || f.On != "nfs1" {
+		return errors.New("not here")
+	}
+	return nil
+}
+
+// TestRandom carries out a schedule that loses data, and finds its smallest part.
+func TestRandom(t *testing.T) { synctest.Test(t, testRandom) }
+
+func testRandom(t *testing.T) {
+	p := newPair(t)
+	p.alternate = true
+	p.tamper = p.truncate
+	env := Env{Design: p.design(), Dial: p.dial, Injector: only{p, []Kind{Freeze, Panic, PowerOff}}, Virtual: true, Version: "test", Progress: func(s string) { t.Log(s) }}
+	scene, err := planned(env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var drawn Schedule
+	crashes := func(p Part) bool { return slices.Contains([]Kind{Freeze, Panic, PowerOff}, p.Kind) }
+	for seed := uint64(0); len(drawn.Parts) != 2 || !crashes(drawn.Parts[0]) || !crashes(drawn.Parts[1]); seed++ {
+		if drawn, err = Draw(scene, seed, (&engine{env: env}).can); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dir := t.TempDir()
+	entries, runs, smallest, err := Random(t.Context(), env, drawn.Seed, 1, dir, p.options(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The whole schedule fails, so does its second fault alone, and nothing is smaller.
+	if len(entries) != 2 || len(runs) != 2 || len(smallest) != 1 || len(smallest[0].Parts) != 1 || smallest[0].Parts[0].Kind != drawn.Parts[1].Kind {
+		t.Fatalf("%d entries, %d runs, smallest %v of %v", len(entries), len(runs), smallest, drawn.Words())
+	}
+	for i, e := range entries {
+		if want := [][]string{drawn.Words(), smallest[0].Words()}[i]; e.Verdict != report.Fail || *e.Seed != drawn.Seed || !slices.Equal(e.Schedule, want) || e.Smallest != (i == 1) || e.LostBytes == 0 {
+			t.Errorf("%+v", e)
+		}
+		if s := runs[i].Summary; *s.Seed != drawn.Seed || !slices.Equal(s.Schedule, e.Schedule) {
+			t.Errorf("summary: seed %d, %q", *s.Seed, s.Schedule)
+		}
+	}
+	if read, _, err := report.LoadEntries(dir); err != nil || len(read) != 2 || !read[1].Smallest {
+		t.Errorf("what was written: %+v, %v", read, err)
+	}
+}
+
 // feeds is an Injector that switches PDUs.
 type feeds struct {
 	Injector

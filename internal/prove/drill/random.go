@@ -237,6 +237,18 @@ func (s Schedule) takes(p Part, scene Scene) bool {
 			return false
 		}
 	}
+	paths, disks := 0, 0
+	for _, q := range append(slices.Clone(s.Parts), p) {
+		switch q.Kind {
+		case HBAOut, ModuleOut:
+			paths++
+		case DiskOut:
+			disks++
+		}
+	}
+	if paths > 1 && disks > 0 {
+		return false // a server may lose an enclosure, and the group a disk of another one
+	}
 	if p.Kind == Move && p.On == onActive && len(s.Parts) == 0 {
 		return false // it runs there
 	}
@@ -306,9 +318,16 @@ func (s Schedule) steps(scene Scene) ([]Step, error) {
 		step Step
 	}
 	var all []event
+	alone := s.alone(scene)
 	for i, p := range s.Parts {
 		f, beside := p.fault(scene), slices.Contains(byCommand, p.Kind)
-		all = append(all, event{p.At, Step{Fault: f, At: p.At, Beside: beside, Try: i > 0 || beside && len(s.Parts) > 1}})
+		begin := Step{Fault: f, At: p.At, Beside: beside, Try: i > 0 || beside && len(s.Parts) > 1}
+		if alone { // none makes another one impossible; the drill goes on only once it was seen
+			begin.Try = false
+			begin.Until = p.seen(scene)
+			begin.Look = begin.Until != nil
+		}
+		all = append(all, event{p.At, begin})
 		if p.For > 0 {
 			// Other faults meet the rebuild of a disk that is given back. An SSD waits for
 			// heal: the service must not move while it joins the cache.
@@ -316,17 +335,21 @@ func (s Schedule) steps(scene Scene) ([]Step, error) {
 			all = append(all, event{end, Step{Fault: f, At: end, Beside: beside, Mend: true, Back: back, Try: true}})
 		}
 	}
-	if len(s.Parts) == 1 { // the drill mends it only once it was seen
-		first := &all[0].step
-		first.Until = s.Parts[0].seen(scene)
-		first.Look = first.Until != nil
-	}
 	slices.SortStableFunc(all, func(a, b event) int { return cmp.Compare(a.at, b.at) })
 	var out []Step
 	for _, e := range all {
 		out = append(out, e.step)
 	}
 	return out, nil
+}
+
+// nothingDone is a check that fails if no fault of a schedule could be carried out; there is
+// no schedule if s is nil.
+func (s *Schedule) nothingDone(undone []string) []report.Check {
+	if s == nil || len(undone) < len(s.Parts) {
+		return nil
+	}
+	return []report.Check{{Name: "a fault took place", Detail: "none could be carried out: " + strings.Join(undone, "; ")}}
 }
 
 // drawn returns the seed and the words of a random variant; nil if it is not random.
@@ -374,7 +397,9 @@ func Random(ctx context.Context, env Env, seed uint64, count int, dir string, op
 	do := func(s Schedule, name string) (failed bool, err error) {
 		e, r, err := All(ctx, env, []Choice{s.choice(name, scene)}, 1, filepath.Join(dir, name), opt)
 		for i := range e {
-			e[i].Dir = filepath.Join(name, e[i].Dir)
+			if e[i].Dir != "" { // it has a run
+				e[i].Dir = filepath.Join(name, e[i].Dir)
+			}
 			for k := range e[i].Dirs {
 				e[i].Dirs[k] = filepath.Join(name, e[i].Dirs[k])
 			}
@@ -401,11 +426,13 @@ func Random(ctx context.Context, env Env, seed uint64, count int, dir string, op
 				tries++
 				return do(less, fmt.Sprintf("%s-less-%d", name, tries))
 			})
-			smallest = append(smallest, s)
-			for i, e := range entries {
-				entries[i].Smallest = e.Smallest || e.Verdict != report.Pass && *e.Seed == s.Seed && slices.Equal(e.Schedule, s.Words())
+			if err == nil {
+				smallest = append(smallest, s)
+				for i, e := range entries {
+					entries[i].Smallest = e.Smallest || e.Verdict != report.Pass && *e.Seed == s.Seed && slices.Equal(e.Schedule, s.Words())
+				}
+				err = report.SaveEntries(dir, entries)
 			}
-			err = errors.Join(err, report.SaveEntries(dir, entries))
 		}
 		if err != nil {
 			return entries, runs, smallest, err

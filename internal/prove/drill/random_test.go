@@ -38,7 +38,7 @@ func TestDraw(t *testing.T) {
 			t.Fatal(d)
 		}
 		sizes[len(s.Parts)]++
-		disks, system, modules := 0, map[string]int{}, map[string]int{}
+		disks, paths, system, modules := 0, 0, map[string]int{}, map[string]int{}
 		for i, p := range s.Parts {
 			seen[p.Kind]++
 			c := chances[slices.IndexFunc(chances, func(c chance) bool { return c.kind == p.Kind })]
@@ -50,11 +50,17 @@ func TestDraw(t *testing.T) {
 				disks++
 			case LocalDisk:
 				system[p.On]++
+			case HBAOut:
+				paths++
 			case ModuleOut:
+				paths++
 				if modules[p.Args[0]]++; modules[p.Args[0]] > 1 {
 					t.Errorf("seed %d takes both modules of an enclosure", seed)
 				}
 			}
+		}
+		if disks > 0 && paths > 1 {
+			t.Errorf("seed %d: a server may lose an enclosure, and the group another disk: %v", seed, s.Words())
 		}
 		if disks > 2 || system[onActive] > 1 || system[onPassive] > 1 {
 			t.Errorf("seed %d takes %d disks of a RAID 6, and of system mirrors %v", seed, disks, system)
@@ -221,7 +227,7 @@ func TestScheduleSteps(t *testing.T) {
 }
 
 // A fault that comes alone is judged as in its own drill, and a server must see it where the
-// service stays.
+// service stays. So are faults that do not touch the same.
 func TestScheduleExpects(t *testing.T) {
 	two := randomScene()
 	d := *two.Design
@@ -266,15 +272,28 @@ func TestScheduleExpects(t *testing.T) {
 		{[]Part{{Kind: Freeze, On: onPassive}}, randomScene(), Stays, Allow, true},
 		{[]Part{{Kind: Freeze, On: onPassive}}, two, Anywhere, Allow, false},
 		{[]Part{{Kind: PathsOut, On: onPassive}}, randomScene(), Stays, Allow, true},
-		{[]Part{{Kind: FeedOff, Args: []string{"pdu-a"}}, {Kind: LocalDisk, On: onActive, Args: []string{"0"}}}, randomScene(), Anywhere, Allow, false},
+		{[]Part{{Kind: FeedOff, Args: []string{"pdu-a"}}, {Kind: LocalDisk, On: onActive, Args: []string{"0"}}}, randomScene(), Stays, Nobody, true},
+		{[]Part{{Kind: LocalDisk, On: onPassive, Args: []string{"0"}}, {Kind: DiskOut, Args: []string{diskArg + "0"}}, {Kind: LinkDown, On: onPassive, Args: []string{"public"}}}, randomScene(), Stays, Nobody, true},
+		{[]Part{{Kind: LocalDisk, On: onPassive, Args: []string{"0"}}, {Kind: LocalDisk, On: onActive, Args: []string{"1"}}}, randomScene(), Stays, Nobody, true},
+		{[]Part{{Kind: LocalDisk, On: onPassive, Args: []string{"0"}}, {Kind: LinkDown, On: onPassive, Args: []string{"public"}}}, two, Anywhere, Allow, false},
+		{[]Part{{Kind: HBAOut, On: onActive, Args: []string{"0"}}, {Kind: ModuleOut, Args: []string{"E1", "1"}}}, randomScene(), Anywhere, Allow, false},
+		{[]Part{{Kind: FeedOff, Args: []string{"pdu-a"}}, {Kind: FeedOff, Args: []string{"pdu-b"}}}, randomScene(), Anywhere, Allow, false},
+		{[]Part{{Kind: LinkDown, On: onActive, Args: []string{"private"}}, {Kind: LinkDown, On: onPassive, Args: []string{"public"}}}, randomScene(), Anywhere, Allow, false},
+		{[]Part{{Kind: ArrayPower, Args: []string{"a1"}}, {Kind: LocalDisk, On: onActive, Args: []string{"0"}}}, randomScene(), Anywhere, Allow, false},
+		{[]Part{{Kind: FeedOff, Args: []string{"pdu-a"}}, {Kind: Freeze, On: onPassive}}, randomScene(), Anywhere, Allow, false},
 	} {
 		s := Schedule{Parts: c.parts}
 		if e := s.expect(false, c.scene); e.Where != c.where || e.Fencing != c.fencing {
 			t.Errorf("%v: %s, %s", c.parts, e.Where, e.Fencing)
 		}
 		steps, err := s.steps(c.scene)
-		if err != nil || (steps[0].Until != nil) != c.seen || steps[0].Look != c.seen {
-			t.Errorf("%v: %v, %+v", c.parts, err, steps[0])
+		for _, st := range steps {
+			if !st.Mend && ((st.Until != nil) != c.seen || st.Look != c.seen) {
+				t.Errorf("%v: %+v", c.parts, st)
+			}
+		}
+		if err != nil {
+			t.Errorf("%v: %v", c.parts, err)
 		}
 	}
 }
@@ -320,5 +339,19 @@ func TestShrink(t *testing.T) {
 	}
 	if _, err = s.shrink(func(Schedule) (bool, error) { return false, fmt.Errorf("rack is gone") }); err == nil {
 		t.Error("no error")
+	}
+}
+
+// A schedule of which nothing could be done proves nothing.
+func TestNothingDone(t *testing.T) {
+	s := &Schedule{Parts: make([]Part, 2)}
+	if got := s.nothingDone([]string{"moving: no"}); got != nil {
+		t.Errorf("%+v", got)
+	}
+	if got := s.nothingDone([]string{"moving: no", "standby: no"}); len(got) != 1 || got[0].OK || !strings.Contains(got[0].Detail, "moving: no; standby: no") {
+		t.Errorf("%+v", got)
+	}
+	if got := (*Schedule)(nil).nothingDone(nil); got != nil {
+		t.Errorf("no schedule: %+v", got)
 	}
 }

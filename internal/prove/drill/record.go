@@ -1,7 +1,9 @@
 package drill
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/brick/spec"
@@ -13,6 +15,8 @@ import (
 // report turns the evidence into a run.
 func (e *engine) report(ev evidence, runID string, began time.Time) *report.Run {
 	m, firstIO := marks(ev)
+	undone := e.beside.left()
+	ev.conditions = append(ev.conditions, e.variant.Schedule.nothingDone(undone)...)
 	r := &report.Run{Dir: e.opt.Dir, Timeline: timeline(ev.loads, ev.fault), Verify: ev.verify, Events: ev.events}
 	r.Summary = report.Summary{
 		Drill: e.drill.Name, How: e.variant.How, Checks: judge(ev), Marks: m, Phases: report.PhasesOf(m),
@@ -24,7 +28,7 @@ func (e *engine) report(ev evidence, runID string, began time.Time) *report.Run 
 	}
 	s := &r.Summary
 	s.Seed, s.Schedule = e.variant.drawn()
-	s.NotDone = e.beside.left()
+	s.NotDone = undone
 	if ev.moved || e.expect.Where == Moves {
 		s.Survivor = e.survivor
 	}
@@ -77,6 +81,7 @@ func (e *engine) report(ev evidence, runID string, began time.Time) *report.Run 
 			r.Events = append(r.Events, report.Event{NS: ev.fault + int64(*x.at*1e9), Seconds: *x.at, Source: "load", Kind: x.kind, Text: x.text})
 		}
 	}
+	slices.SortStableFunc(r.Events, func(a, b report.Event) int { return cmp.Compare(a.NS, b.NS) })
 	r.Config = e.config()
 	return r
 }

@@ -227,6 +227,8 @@ func booted(what string, servers ...string) *Condition {
 	}}
 }
 
+func (mdStorage) rebuilds() bool { return true }
+
 // startedDegraded: parities are compared only of a RAID 6 without a journal, and the disks
 // below a mirror of dirty data may have been idle. Of others the start notes that a member
 // is missing.

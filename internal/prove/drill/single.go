@@ -10,7 +10,8 @@ import (
 )
 
 // A random schedule of one fault is judged as strictly as the drill of that fault, except
-// where the outcome depends on how long the seed lets it last.
+// where the outcome depends on how long the seed lets it last. So is one of several faults
+// that do not touch the same.
 
 // outcome is what a fault that comes alone does to the service and to the servers.
 func (p Part) outcome(s Scene) (Place, Fencing) {
@@ -106,11 +107,47 @@ func (p Part) seen(s Scene) *Condition {
 	return nil
 }
 
-// expect is what must happen. Where several faults overlap, any server may be fenced, and
-// the service may be anywhere.
+// touches names what a fault after which the service stays takes redundancy from; "": such a
+// fault may harm the service beside another one. An array without power is one: the queues
+// of the LUNs last for some time only, and the next fault has to be seen meanwhile.
+func (p Part) touches(s Scene) string {
+	if where, fencing := p.outcome(s); where != Stays || fencing != Nobody {
+		return ""
+	}
+	switch p.Kind {
+	case PathOut, HBAOut, ModuleOut, DiskOut, DiskSlow, ControllerOut, ControllerFailover, ArrayDisk, LUNSlow:
+		return "storage"
+	case LinkDown, SwitchDown:
+		return "links"
+	case FeedOff, BMCDead, PDUDead:
+		return "power"
+	case ClockJump:
+		return "clocks"
+	case LocalDisk:
+		return "system disks of " + p.On
+	}
+	return ""
+}
+
+// alone says whether each fault is judged as if it came alone: there is one, or none takes
+// redundancy from what another one does.
+func (s Schedule) alone(scene Scene) bool {
+	var touched []string
+	for _, p := range s.Parts {
+		what := p.touches(scene)
+		if len(s.Parts) > 1 && (what == "" || slices.Contains(touched, what)) {
+			return false
+		}
+		touched = append(touched, what)
+	}
+	return true
+}
+
+// expect is what must happen. Where one fault may harm the service beside another, any server
+// may be fenced, and the service may be anywhere.
 func (s Schedule) expect(disks bool, scene Scene) Expect {
 	e := Expect{Where: Anywhere, Fencing: Allow, Stall: none, Disks: disks, Within: 10 * time.Minute}
-	if len(s.Parts) == 1 {
+	if s.alone(scene) {
 		e.Where, e.Fencing = s.Parts[0].outcome(scene)
 	}
 	return e

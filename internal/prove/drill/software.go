@@ -128,17 +128,30 @@ func (e *engine) hold(ctx context.Context, f Fault) error {
 
 func isDevice(held string) bool { return strings.HasPrefix(held, "/dev/") }
 
-// letGo ends what hold has left. A server that has booted has no loop device.
+// letGo ends what hold has left.
 func (e *engine) letGo(ctx context.Context, f Fault) error {
-	if !isDevice(f.Args[0]) {
-		return e.empty(ctx, f)
+	held := f.Args[0]
+	if !isDevice(held) {
+		held = filler(f)
 	}
-	out, err := e.query(ctx, f.On, "losetup", "--noheadings", "--output", "NAME", "--associated", f.Args[0])
+	if err := e.unloop(ctx, f.On, held); err != nil || isDevice(f.Args[0]) {
+		return err
+	}
+	return e.empty(ctx, f)
+}
+
+// unloop detaches the loop devices on a file or device. A server that boots has none.
+func (e *engine) unloop(ctx context.Context, server, held string) error {
+	argv := []string{"losetup", "--noheadings", "--output", "NAME", "--associated", held}
+	if err := resource.ReadOnly(argv); err != nil {
+		return err
+	}
+	out, err := e.query(ctx, server, argv...)
 	if err != nil {
-		return nil // it does not answer: it boots
+		return ctx.Err() // it does not answer
 	}
 	for _, loop := range strings.Fields(out.Stdout) {
-		if err := e.do(ctx, f.On, resource.Action{Title: "let go of " + f.Args[0], Cmd: []string{"losetup", "--detach", loop}}); err != nil {
+		if err := e.do(ctx, server, resource.Action{Title: "let go of " + held, Cmd: []string{"losetup", "--detach", loop}}); err != nil {
 			return err
 		}
 	}

@@ -30,6 +30,8 @@ type storageKind interface {
 	// startedDegraded waits until it is seen that the group was not whole when the active
 	// server died: the passive one notes it at its start, or the array says so.
 	startedDegraded() *Condition
+	// rebuilds says whether the servers rebuild a group, and can be told to do it slowly.
+	rebuilds() bool
 	// parts returns the possible arguments of each fault that a schedule can
 	// contain.
 	parts() map[Kind][][]string

@@ -87,6 +87,9 @@ func (lunStorage) slow() (Fault, error) {
 // nothing before it is whole.
 const rebuildTime = 10 * time.Minute
 
+// compareBegins bounds the time until an array says that it compares what it was told to.
+const compareBegins = 10 * time.Second
+
 // parity has the arrays compare the RAID 6 groups that a fault met: that of pulled disks,
 // or all of an array that lost its power. One after the other: several at once leave an
 // emulated array no time for its servers, and its control line takes one client. Each has
@@ -134,14 +137,17 @@ func (e *engine) compareInside(ctx context.Context, w ArrayWatcher, group string
 			return p, err
 		}
 	}
-	for limit := time.Now().Add(parityTime); ; {
+	seen, begun := false, time.Now()
+	for limit := begun.Add(parityTime); ; {
 		g, err := arrayGroup(ctx, w, group)
 		late := time.Now().After(limit)
 		p.Mismatches = strconv.FormatInt(g.Mismatches, 10)
+		seen = seen || err == nil && g.Comparing
 		switch {
 		case err != nil && late: // a busy array leaves a question unanswered
 			return p, err
-		case err == nil && !g.Comparing:
+		case err == nil && !g.Comparing && (seen || time.Since(begun) > compareBegins):
+			p.Nothing = !seen
 			return p, nil
 		case late:
 			p.Done, p.Nothing = fmt.Sprintf("%.0f %% of them", g.Percent), g.Percent == 0
@@ -215,6 +221,8 @@ func (l lunStorage) without(serials ...string) *Condition {
 		return false, "the array has no group " + g
 	}}
 }
+
+func (lunStorage) rebuilds() bool { return false }
 
 // startedDegraded: servers do not see the disks of an array, so the array is asked.
 func (l lunStorage) startedDegraded() *Condition {

@@ -39,10 +39,11 @@ func (m mdStorage) reached() (string, error) {
 }
 
 func (m mdStorage) module() ([]Step, error) {
-	if len(m.Design.Spec.Enclosures) == 0 {
-		return nil, errors.New("the brick has no enclosure")
+	all := m.enclosures()
+	if len(all) == 0 {
+		return nil, errors.New("the service has no disk in an enclosure")
 	}
-	f := Fault{Kind: ModuleOut, Args: []string{m.Design.Spec.Enclosures[0].Name, "0"}}
+	f := Fault{Kind: ModuleOut, Args: []string{all[0], "0"}}
 	return []Step{{Fault: f, Wait: pathHold, Look: true, Until: m.lost("", m.Design.PairOf(m.Service.Name).Servers)}}, nil
 }
 
@@ -96,10 +97,22 @@ func overEach(names [][]string) (out [][]string) {
 	return out
 }
 
+// enclosures are those with disks of the service's pair: only its servers lose a path with
+// their modules.
+func (m mdStorage) enclosures() (out []string) {
+	disks := m.Design.DisksOf(m.Design.PairOf(m.Service.Name))
+	for _, e := range m.Design.Spec.Enclosures {
+		if slices.ContainsFunc(disks, func(d design.Disk) bool { return d.Enclosure == e.Name }) {
+			out = append(out, e.Name)
+		}
+	}
+	return out
+}
+
 func (m mdStorage) parts() map[Kind][][]string {
 	var modules [][]string
-	for _, e := range m.Design.Spec.Enclosures {
-		modules = append(modules, []string{e.Name, "0"}, []string{e.Name, "1"})
+	for _, name := range m.enclosures() {
+		modules = append(modules, []string{name, "0"}, []string{name, "1"})
 	}
 	var slow [][]string
 	for _, d := range m.members() {

@@ -48,16 +48,26 @@ type insider struct {
 	mu     sync.Mutex
 	asked  []string // CompareGroup
 	refuse error
+	begun  bool // it has been told to compare
+	idle   bool // it says that it compares, and does not
 }
 
+// ArrayGroups shows a comparison at the first look after CompareGroup.
 func (i *insider) ArrayGroups(context.Context) ([]ArrayGroup, error) {
-	return i.groups, nil
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	out := slices.Clone(i.groups)
+	for k := range out {
+		out[k].Comparing = out[k].Comparing || i.begun && !i.idle
+	}
+	i.begun = false
+	return out, nil
 }
 
 func (i *insider) CompareGroup(_ context.Context, group string, on bool) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.asked = append(i.asked, fmt.Sprint(group, " ", on))
+	i.asked, i.begun = append(i.asked, fmt.Sprint(group, " ", on)), on
 	return i.refuse
 }
 
@@ -73,18 +83,20 @@ func testParityInsideArrays(t *testing.T) {
 		fault   Fault
 		after   ArrayGroup // a comparison
 		refuse  error
+		idle    bool
 		compare int // groups
 		ok      bool
 		detail  string
 	}{
-		{"whole", Fault{Kind: ArrayDisk, Args: []string{first.Members[0].Serial}}, ArrayGroup{State: "optimal"}, nil, 1, true, "differ in 0 sectors"},
-		{"torn", Fault{Kind: ArrayDisk, Args: []string{first.Members[0].Serial}}, ArrayGroup{State: "optimal", Mismatches: 8}, nil, 1, false, "differ in 8 sectors"},
-		{"old firmware", Fault{Kind: ArrayDisk, Args: []string{"E1N81"}}, ArrayGroup{State: "optimal"}, errors.New("compare: not found"), 1, false, "could not be compared"},
-		{"no power", Fault{Kind: ArrayPower, Args: []string{first.Array}}, ArrayGroup{State: "optimal"}, nil, len(d.Groups), true, "differ in 0 sectors"},
-		{"it never ends, and has not begun", Fault{Kind: ArrayDisk, Args: []string{"E1N81"}}, ArrayGroup{State: "optimal", Comparing: true}, nil, 1, false, "nothing of"},
-		{"a controller", Fault{Kind: ControllerOut, Args: []string{first.Array, "0"}}, ArrayGroup{State: "optimal"}, nil, 0, true, ""},
+		{"whole", Fault{Kind: ArrayDisk, Args: []string{first.Members[0].Serial}}, ArrayGroup{State: "optimal"}, nil, false, 1, true, "differ in 0 sectors"},
+		{"it says that it compares, and does not", Fault{Kind: ArrayDisk, Args: []string{"E1N81"}}, ArrayGroup{State: "optimal"}, nil, true, 1, false, "nothing of"},
+		{"torn", Fault{Kind: ArrayDisk, Args: []string{first.Members[0].Serial}}, ArrayGroup{State: "optimal", Mismatches: 8}, nil, false, 1, false, "differ in 8 sectors"},
+		{"old firmware", Fault{Kind: ArrayDisk, Args: []string{"E1N81"}}, ArrayGroup{State: "optimal"}, errors.New("compare: not found"), false, 1, false, "could not be compared"},
+		{"no power", Fault{Kind: ArrayPower, Args: []string{first.Array}}, ArrayGroup{State: "optimal"}, nil, false, len(d.Groups), true, "differ in 0 sectors"},
+		{"it never ends, and has not begun", Fault{Kind: ArrayDisk, Args: []string{"E1N81"}}, ArrayGroup{State: "optimal", Comparing: true}, nil, false, 1, false, "nothing of"},
+		{"a controller", Fault{Kind: ControllerOut, Args: []string{first.Array, "0"}}, ArrayGroup{State: "optimal"}, nil, false, 0, true, ""},
 	} {
-		in := &insider{refuse: c.refuse}
+		in := &insider{refuse: c.refuse, idle: c.idle}
 		for _, g := range d.Groups {
 			c.after.Name = g.Name
 			in.groups = append(in.groups, c.after)
@@ -335,6 +347,25 @@ func TestWhatComparingARAIDSays(t *testing.T) {
 	} {
 		if got := c.p.check(g, c.err); got.OK != c.ok || !strings.Contains(got.Detail, c.want) {
 			t.Errorf("%+v, %v: %+v", c.p, c.err, got)
+		}
+	}
+}
+
+// Of a Lustre brick each pair has its own enclosures: others lose no path with their modules.
+func TestModulesOfThePair(t *testing.T) {
+	d := exampleDesign(t, "lustre-small.yaml")
+	for service, want := range map[string][]string{"mdt0000": {"MA 0", "MA 1", "MB 0", "MB 1"}, "ost0000": {"OA 0", "OA 1", "OB 0", "OB 1"}} {
+		scene, err := planned(Env{Design: d, Service: service})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, args := range scene.storage().parts()[ModuleOut] {
+			got = append(got, strings.Join(args, " "))
+		}
+		steps, err := mdStorage{scene}.module()
+		if !slices.Equal(got, want) || err != nil || strings.Join(steps[0].Fault.Args, " ") != want[0] {
+			t.Errorf("%s: %q, %v, %v", service, got, steps, err)
 		}
 	}
 }

@@ -360,7 +360,7 @@ func degradedCrash(s Scene) ([]Step, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(s.Design.Arrays) == 0 {
+	if s.storage().rebuilds() {
 		steps = append([]Step{{Fault: Fault{Kind: HoldRebuild, On: s.Active}}}, steps...)
 	}
 	for i := range steps {

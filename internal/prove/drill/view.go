@@ -107,14 +107,13 @@ func (v *View) probeSpace(ctx context.Context) (said []string, room int) {
 		}
 		file := path.Join(m.Path, loadDir, "space-"+m.Client+"-"+kind.For(m).Label(m))
 		who := m.Client + " " + kind.For(m).Name(m)
-		err := v.e.do(ctx, m.Client, resource.Action{Title: "write a new file", Seconds: 20,
-			Cmd: []string{"dd", "if=/dev/zero", "of=" + file, "bs=64k", "count=16", "conv=fsync", "status=none"}})
+		err := v.e.do(ctx, m.Client, writeNew(file))
 		switch {
 		case err == nil:
 			room++
 			said = append(said, who+" had room")
-		case strings.Contains(err.Error(), "No space left on device"):
-			said = append(said, who+" 'No space left on device'")
+		case strings.Contains(err.Error(), noSpace):
+			said = append(said, who+" '"+noSpace+"'")
 		default:
 			said = append(said, who+" "+err.Error())
 		}

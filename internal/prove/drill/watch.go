@@ -199,11 +199,11 @@ const lookInterval = time.Second
 // while the server was off must not outlast its boot.
 const dialTime = 12 * time.Second
 
-// volumesOf are the mount points of services to look for on servers.
-func volumesOf(service *design.Service, others []*other) []string {
-	out := []string{service.MountPoints()[0]}
+// volumesOf are the mount points of each service to look for on servers.
+func volumesOf(service *design.Service, others []*other) [][]string {
+	out := [][]string{service.MountPoints()}
 	for _, o := range others {
-		out = append(out, o.service.MountPoints()[0])
+		out = append(out, o.service.MountPoints())
 	}
 	return out
 }
@@ -211,7 +211,7 @@ func volumesOf(service *design.Service, others []*other) []string {
 // follow watches one server until ctx ends. After a lost session, as with a
 // fenced server, it reconnects as soon as possible and reads the journal from the
 // boot, so that it misses no event.
-func (e *engine) follow(ctx context.Context, name, service string, volumes []string) {
+func (e *engine) follow(ctx context.Context, name, service string, volumes [][]string) {
 	for again := false; ; again = true {
 		e.watch.server(ctx, e.hosts.Session(name), name, service, volumes, e.hosts.Clock(name).Offset, again)
 		for {
@@ -261,7 +261,7 @@ func (w *watcher) boot(ctx context.Context, h *host.Session, name string) error 
 // server watches one server until ctx ends or the session is lost. With again it
 // reads the journal from the server's boot, otherwise from now. A log that can no longer
 // be followed is read once more from its begin: no event may be missed.
-func (w *watcher) server(ctx context.Context, h *host.Session, name, service string, volumes []string, offset int64, again bool) {
+func (w *watcher) server(ctx context.Context, h *host.Session, name, service string, volumes [][]string, offset int64, again bool) {
 	ctx, stop := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -322,8 +322,10 @@ func (w *watcher) server(ctx context.Context, h *host.Session, name, service str
 			return
 		}
 		w.mu.Lock()
-		for _, at := range volumes {
-			_, ok := linux.MountAt(ms, at)
+		for _, all := range volumes {
+			// A service moves as a whole, so any of its volumes counts.
+			ok := slices.ContainsFunc(all, func(at string) bool { _, ok := linux.MountAt(ms, at); return ok })
+			at := all[0]
 			if w.looks[at] == nil {
 				w.looks[at] = map[string][]look{}
 			}

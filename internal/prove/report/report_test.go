@@ -238,7 +238,7 @@ func TestSummaryFields(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, f := range []string{`"drill": "`, `"verdict": "pass"`, `"longest_stall_seconds": 9.47`, `"detect_seconds": null`, `"fence_seconds": null`, `"start_seconds": null`,
-		`"first_io_seconds": null`, `"first_lock_seconds": null`, `"acknowledged_bytes": `, `"verified_bytes": `, `"lost_bytes": 0`, `"clients": [`, `"started": "20`, `"spec_sha256": "`, `"mortar_version": "`} {
+		`"first_io_seconds": null`, `"first_lock_seconds": null`, `"acknowledged_bytes": `, `"verified_bytes": `, `"acknowledged_before_fault_bytes": `, `"verified_before_fault_bytes": `, `"lost_bytes": 0`, `"clients": [`, `"started": "20`, `"spec_sha256": "`, `"mortar_version": "`} {
 		if !bytes.Contains(b, []byte(f)) {
 			t.Errorf("summary.json lacks %s:\n%s", f, b)
 		}

@@ -37,6 +37,9 @@ const (
 	// slowShare is the part of a window in which somebody waited for a slow disk at
 	// least: a disk that does little is not judged by one late answer.
 	slowShare = 0.25
+	// aQueue is how many answers a second a disk gives that is not slow but has a queue.
+	// A hard disk gives some hundred, and some 25 if each is for 4 MiB.
+	aQueue = 10
 	// wellAnswers in a window are enough to call a disk well.
 	wellAnswers = 5
 	// fewestPeers show which disk is the slow one.
@@ -119,12 +122,16 @@ func paceOf(own answers, peers []answers, window time.Duration) pace {
 	case own.stuck:
 		// Peers that were asked nothing have answered everything.
 		p.verdict = slow
-	case len(times) > 0 && own.done <= 2*most && own.took >= time.Duration(slowShare*float64(window)):
-		// One that does much more than any peer has a queue, not a fault: all clients
-		// want the same blocks.
+	case len(times) > 0 && !queued(own, most, window) && own.took >= time.Duration(slowShare*float64(window)):
 		p.verdict = slow
 	}
 	return p
+}
+
+// queued says whether a disk may be late only because it has more to do than any peer,
+// which have answered most requests each: all clients want the same blocks.
+func queued(own answers, most int64, window time.Duration) bool {
+	return own.done > 2*most && float64(own.done) >= aQueue*window.Seconds()
 }
 
 // history has the paces of the members of a service's arrays, by kernel name; the

@@ -54,6 +54,8 @@ func TestPaceOf(t *testing.T) {
 		{"few answers, not late", a(2, 10*ms), five(a(2, 10*ms)), unjudged},
 		{"all clients read the same blocks of it", a(750, 430*ms), five(a(9, 8*ms)), unjudged},
 		{"its peers are asked nothing", a(10, 900*ms), five(idle), unjudged},
+		{"two operations a second, and nearly all of the load is its own", a(8, 490*ms), five(a(1, 5*ms)), slow},
+		{"eleven operations a second, and nearly all of the load is its own", a(44, 800*ms), five(a(1, 5*ms)), unjudged},
 		{"one peer is as slow", a(10, 900*ms), []answers{a(10, 950*ms), a(10, 9*ms), a(10, 9*ms), a(10, 9*ms)}, slow},
 		{"half of the peers are as slow", a(10, 900*ms), []answers{a(10, 950*ms), a(10, 950*ms), a(10, 9*ms), a(10, 9*ms)}, well},
 		{"two peers are too few", a(10, 900*ms), []answers{a(10, 9*ms), a(10, 9*ms)}, unjudged},
