@@ -206,19 +206,28 @@ func (l lunStorage) without(serials ...string) *Condition {
 			want = []string{"rebuilding", "optimal"}
 		}
 	}
+	c := l.groupIs("the array's group is "+want[0], func(x ArrayGroup) bool {
+		gone := !slices.ContainsFunc(serials, func(s string) bool { return slices.Contains(x.Members, s) })
+		return gone && slices.Contains(want, x.State)
+	})
+	c.Sign = true
+	return c
+}
+
+// groupIs waits until the array says something of the service's group.
+func (l lunStorage) groupIs(what string, ok func(ArrayGroup) bool) *Condition {
 	g := l.Group.Name
-	return &Condition{What: "the array's group is " + want[0], Limit: time.Minute, Sign: true, Look: func(ctx context.Context, v *View) (bool, string) {
+	return &Condition{What: what, Limit: time.Minute, Look: func(ctx context.Context, v *View) (bool, string) {
 		seen, err := v.e.arrayGroups(ctx)
 		if err != nil {
 			return false, err.Error()
 		}
-		for _, x := range seen {
-			if x.Name == g {
-				gone := !slices.ContainsFunc(serials, func(s string) bool { return slices.Contains(x.Members, s) })
-				return gone && slices.Contains(want, x.State), fmt.Sprintf("group %s is %s, with the disks %s", g, x.State, strings.Join(x.Members, ", "))
-			}
+		i := slices.IndexFunc(seen, func(x ArrayGroup) bool { return x.Name == g })
+		if i < 0 {
+			return false, "the array has no group " + g
 		}
-		return false, "the array has no group " + g
+		x := seen[i]
+		return ok(x), fmt.Sprintf("group %s is %s, with the disks %s", g, x.State, strings.Join(x.Members, ", "))
 	}}
 }
 
@@ -226,19 +235,7 @@ func (lunStorage) rebuilds() bool { return false }
 
 // startedDegraded: servers do not see the disks of an array, so the array is asked.
 func (l lunStorage) startedDegraded() *Condition {
-	g := l.Group.Name
-	return &Condition{What: "the array's group is not whole", Limit: time.Minute, Look: func(ctx context.Context, v *View) (bool, string) {
-		seen, err := v.e.arrayGroups(ctx)
-		if err != nil {
-			return false, err.Error()
-		}
-		for _, x := range seen {
-			if x.Name == g {
-				return x.State == "degraded" || x.State == "rebuilding", fmt.Sprintf("group %s is %s", g, x.State)
-			}
-		}
-		return false, "the array has no group " + g
-	}}
+	return l.groupIs("the array's group is not whole", func(x ArrayGroup) bool { return x.State == "degraded" || x.State == "rebuilding" })
 }
 
 // parts does not include LUNMissing: a LUN is missing only after a server's boot.
