@@ -86,3 +86,19 @@ func (c cluster) problems(nodes []string) []string {
 	}
 	return out
 }
+
+// underWay says what the cluster has still to do: a server waits to be fenced, or a service
+// does not run yet; "": nothing.
+func (c cluster) underWay(services []string) string {
+	for _, n := range c.Nodes {
+		if n.Unclean {
+			return n.Name + " is to be fenced"
+		}
+	}
+	for _, name := range services {
+		if r, err := c.service(name); err == nil && (r.Role != "Started" || len(r.Nodes) != 1) {
+			return r.ID + " is " + strings.ToLower(r.Role)
+		}
+	}
+	return ""
+}

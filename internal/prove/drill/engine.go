@@ -665,6 +665,9 @@ func (e *engine) breakIt(ctx context.Context, jobs []clientJob, ev *evidence) er
 		return err
 	}
 	err := e.waitRecovered(ctx, ev)
+	if err == nil {
+		err = e.takenOver(ctx, ev)
+	}
 	ev.waited = float64(time.Now().UnixNano()-ev.fault) / 1e9
 	switch {
 	case ctx.Err() != nil:
@@ -1045,6 +1048,38 @@ func (e *engine) waitRecovered(ctx context.Context, ev *evidence) error {
 	})
 }
 
+// takeoverTime bounds the wait for a takeover that is under way.
+const takeoverTime = 3 * time.Minute
+
+// takenOver waits until no server of the pair is to be fenced and its services run, and
+// then once more for every worker: clients can go on before a takeover, which the load must
+// meet all the same. A takeover that does not end is judged by where the service is.
+func (e *engine) takenOver(ctx context.Context, ev *evidence) error {
+	if !e.env.Design.Clustered() {
+		return nil
+	}
+	var services []string
+	for _, s := range e.env.Design.PairOf(e.service.Name).Services {
+		services = append(services, s.Name)
+	}
+	waited := false
+	w := host.Wait{Limit: takeoverTime, Poll: time.Second, Seen: func(left string) { e.say("the load goes on, because %s", left) }}
+	_ = w.Until(ctx, func(ctx context.Context) (string, error) {
+		c, err := e.cluster(ctx, e.inOrder(e.servers))
+		if err != nil {
+			return err.Error(), nil
+		}
+		left := c.underWay(services)
+		waited = waited || left != ""
+		return left, nil
+	})
+	if !waited || ctx.Err() != nil {
+		return ctx.Err()
+	}
+	ev.done = time.Now().UnixNano()
+	return e.waitRecovered(ctx, ev)
+}
+
 // startedOn is when a service started on a server after a fault, or what is missing.
 func (e *engine) startedOn(service, resource, server string, fault int64) (at int64, missing string) {
 	s, ok := e.watch.first(report.EventStarted, fault, func(x report.Event) bool {
@@ -1117,16 +1152,23 @@ func (e *engine) stopLoad(cleanup func() (context.Context, context.CancelFunc)) 
 // disk is in its array. An interrupt must not stop heal, so ctx is not the user's.
 func (e *engine) heal(ctx context.Context) error {
 	e.healing = time.Now()
-	err := e.mend(ctx)
+	troubles, err := e.mend(ctx)
 	hctx, cancel := hurried(ctx, err)
-	defer cancel()
 	err = errors.Join(err, e.rejoin(hctx))
-	hctx, cancel = hurried(ctx, err)
-	defer cancel()
+	cancel()
+	var done []string
 	for _, f := range e.injected {
-		if back := kinds[f.Kind].back; back != nil {
-			err = errors.Join(err, back(e, hctx, f)) // still do it for the others
+		back := kinds[f.Kind].back
+		if back == nil || slices.Contains(done, f.String()) {
+			continue
 		}
+		done = append(done, f.String())
+		hctx, cancel := hurried(ctx, err)
+		err = errors.Join(err, back(e, hctx, f)) // still do it for the others
+		cancel()
+	}
+	if err != nil {
+		err = errors.Join(append(troubles, err)...)
 	}
 	return err
 }
@@ -1141,7 +1183,8 @@ func hurried(ctx context.Context, failed error) (context.Context, context.Cancel
 
 // mend ends all faults, the last one first. What fails is tried again: a command needs a
 // cluster that answers, and the servers of a brick without power boot for some minutes.
-func (e *engine) mend(ctx context.Context) error {
+// troubles are what went wrong first with each fault that took more than one try.
+func (e *engine) mend(ctx context.Context) (troubles []error, err error) {
 	var left []Fault
 	for _, f := range slices.Backward(e.injected) {
 		if !slices.ContainsFunc(left, func(g Fault) bool { return g.String() == f.String() }) {
@@ -1150,24 +1193,45 @@ func (e *engine) mend(ctx context.Context) error {
 			e.env.Excused.Set(f.On, false)
 		}
 	}
-	return host.Wait{Limit: 2 * bootLimit, Poll: 5 * time.Second}.Until(ctx, func(ctx context.Context) (string, error) {
+	first := true
+	err = host.Wait{Limit: 2 * bootLimit, Poll: 5 * time.Second}.Until(ctx, func(context.Context) (string, error) {
 		var failed []string
+		others := len(left) > 1
 		left = slices.DeleteFunc(left, func(f Fault) bool {
-			err := e.injector(f).Heal(ctx, f)
+			once, cancel := ctx, context.CancelFunc(func() {})
+			if others { // one that hangs must not hold them up
+				once, cancel = context.WithTimeout(ctx, time.Minute)
+			}
+			defer cancel()
+			err := e.injector(f).Heal(once, f)
 			if err != nil {
-				failed = append(failed, fmt.Sprintf("healing %s: %v", f, err)) // still heal the others
+				err = fmt.Errorf("healing %s: %w", f, err)
+				failed = append(failed, err.Error())
+				if first {
+					troubles = append(troubles, err)
+				}
 			}
 			return err == nil
 		})
+		first = false
 		return strings.Join(failed, "; "), nil
 	})
+	return troubles, err
 }
 
+// lookTime is enough for a look at a whole brick on emulated servers.
+const lookTime = 40 * time.Second
+
 // healed waits until the brick is whole, for example until a rebuild ends. The
-// rebuild goes on without Mortar, so an interrupt ends the wait.
+// rebuild goes on without Mortar, so an interrupt ends the wait; after one healed waits for
+// lookTime only.
 func (e *engine) healed(ctx context.Context) error {
 	if e.expect.Disks || e.opt.Thorough {
-		if err := e.whole(ctx, "the brick", e.opt.Rejoin); err != nil {
+		limit := e.opt.Rejoin
+		if ctx.Err() != nil {
+			ctx, limit = context.WithoutCancel(ctx), min(limit, lookTime)
+		}
+		if err := e.whole(ctx, "the brick", limit); err != nil {
 			return err
 		}
 	}

@@ -513,11 +513,41 @@ func testMend(t *testing.T) {
 	} {
 		p := newPair(t)
 		e := &engine{env: Env{Injector: stubborn{p, map[Kind]int{FeedOff: c.fails}}, Progress: func(string) {}}, injected: faults}
-		err := e.mend(t.Context())
-		if (err != nil) != (c.err != "") || err != nil && !strings.Contains(err.Error(), c.err) || !slices.Equal(p.healed, c.healed) {
+		troubles, err := e.mend(t.Context())
+		if len(troubles) != 1 || (err != nil) != (c.err != "") || err != nil && !strings.Contains(err.Error(), c.err) || !slices.Equal(p.healed, c.healed) {
 			t.Errorf("%s: %v, healed %q", name, err, p.healed)
 		}
 	}
+}
+
+// What hangs holds up no other fault either, and what remains to be done for the others is
+// done.
+func TestHealGoesOn(t *testing.T) { synctest.Test(t, testHealGoesOn) }
+
+func testHealGoesOn(t *testing.T) {
+	p := newPair(t)
+	link := Fault{Kind: LinkDown, On: "nfs1", Args: []string{"private"}}
+	e := &engine{env: Env{Design: p.design(), Injector: hanging{p}, Progress: func(string) {}}, servers: []string{"nfs1"}, injected: []Fault{link, link, {Kind: FeedOff, Args: []string{"pdu-a"}}}}
+	ctx, cancel := context.WithTimeout(t.Context(), healTime)
+	defer cancel()
+	err := e.heal(ctx)
+	if err == nil || !strings.Contains(err.Error(), "healing feed-off pdu-a: no answer") || !strings.Contains(err.Error(), "not whole again") {
+		t.Error(err)
+	}
+	if want := []string{link.String(), link.String()}; !slices.Equal(p.healed, want) { // at once, and again once the server is back
+		t.Errorf("healed %q", p.healed)
+	}
+}
+
+// hanging is an Injector that hangs when it gives a PDU its power back.
+type hanging struct{ *pair }
+
+func (h hanging) Heal(ctx context.Context, f Fault) error {
+	if f.Kind == FeedOff {
+		<-ctx.Done()
+		return errors.New("no answer")
+	}
+	return h.pair.Heal(ctx, f)
 }
 
 // What a loop device holds is let go of, whatever is held.

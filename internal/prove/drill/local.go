@@ -66,6 +66,9 @@ func (e *engine) mirrored(ctx context.Context, f Fault) error {
 // returnSystemDisk adds a system disk that is in its slot again to its mirrors,
 // and waits until they are whole.
 func (e *engine) returnSystemDisk(ctx context.Context, f Fault) error {
+	if err := e.healAgain(ctx, f); err != nil {
+		return err
+	}
 	server := f.On
 	e.say("giving the system disk back to its mirror on %s", server)
 	began := time.Now()

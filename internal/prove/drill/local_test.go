@@ -62,7 +62,7 @@ func (m *mirrored) Call(_ context.Context, op string, params, result any, _ func
 func (m *mirrored) engine(t *testing.T) *engine {
 	d := newPair(t).design()
 	d.Groups = append(d.Groups, design.Group{Name: "b-r0", UUID: "12345678:11112222:33334444:55556666"})
-	e := &engine{env: Env{Design: d}, opt: Options{Rejoin: 3 * time.Second}}
+	e := &engine{env: Env{Design: d, Virtual: true}, opt: Options{Rejoin: 3 * time.Second}}
 	if _, err := e.hosts.Connect(t.Context(), func(_ context.Context, name string) (*host.Session, error) { return host.New(name, m), nil }, "nfs1"); err != nil {
 		t.Fatal(err)
 	}

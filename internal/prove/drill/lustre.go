@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/build/plan"
-	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/agent"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/prove/kind"
@@ -68,16 +67,11 @@ func (e *engine) lnetDown(ctx context.Context, f Fault) error {
 }
 
 // lnetUp configures LNet as `mortar apply` does. A server that was fenced configures LNet
-// when it boots; lnetUp waits until it answers.
+// when it boots.
 func (e *engine) lnetUp(ctx context.Context, f Fault) error {
 	wire, err := agent.Wire(plan.LNetOf(e.env.Design, f.On))
 	if err != nil {
 		return err
 	}
-	return host.Wait{Limit: e.opt.Rejoin, Poll: 2 * time.Second}.Until(ctx, func(ctx context.Context) (string, error) {
-		if err := e.settle(ctx, f.On, wire); err != nil {
-			return err.Error(), nil
-		}
-		return "", nil
-	})
+	return e.settle(ctx, f.On, wire)
 }

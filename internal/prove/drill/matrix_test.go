@@ -131,8 +131,9 @@ func testRandom(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	dir := t.TempDir()
-	entries, runs, smallest, err := Random(t.Context(), env, drawn.Seed, 1, dir, p.options(t))
+	dir, opt := t.TempDir(), p.options(t)
+	opt.Rate = 10 // a schedule takes a minute
+	entries, runs, smallest, err := Random(t.Context(), env, drawn.Seed, 1, dir, opt)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -78,6 +78,20 @@ func crmMon(active string, edit ...string) string {
 	return strings.NewReplacer(edit...).Replace(s)
 }
 
+// The load goes on while a server is to be fenced, or a service does not run.
+func TestUnderWay(t *testing.T) {
+	for want, edit := range map[string][]string{
+		"":                         {`name="nfs1" id="1" online="true"`, `name="nfs1" id="1" online="false"`},
+		"nfs1 is to be fenced":     {`pending="false" unclean="false" health="green" is_dc="false"`, `pending="false" unclean="true" health="green" is_dc="false"`},
+		"service-home is starting": {`resource_agent="ocf:mortar:service" role="Started"`, `resource_agent="ocf:mortar:service" role="Starting"`},
+	} {
+		c, err := parseCrmMon(crmMon("nfs1", edit...))
+		if got := c.underWay([]string{"home"}); err != nil || got != want {
+			t.Errorf("%q, %v; want %q", got, err, want)
+		}
+	}
+}
+
 func TestParseCrmMon(t *testing.T) {
 	nodes := []string{"nfs1", "nfs2"}
 	for name, c := range map[string]struct {

@@ -279,6 +279,7 @@ func TestScheduleExpects(t *testing.T) {
 		{[]Part{{Kind: HBAOut, On: onActive, Args: []string{"0"}}, {Kind: ModuleOut, Args: []string{"E1", "1"}}}, randomScene(), Anywhere, Allow, false},
 		{[]Part{{Kind: FeedOff, Args: []string{"pdu-a"}}, {Kind: FeedOff, Args: []string{"pdu-b"}}}, randomScene(), Anywhere, Allow, false},
 		{[]Part{{Kind: LinkDown, On: onActive, Args: []string{"private"}}, {Kind: LinkDown, On: onPassive, Args: []string{"public"}}}, randomScene(), Anywhere, Allow, false},
+		{[]Part{{Kind: DiskSlow, Args: []string{diskArg + "0", "2", "20000"}}, {Kind: FeedOff, Args: []string{"pdu-a"}}}, randomScene(), Anywhere, Allow, false},
 		{[]Part{{Kind: ArrayPower, Args: []string{"a1"}}, {Kind: LocalDisk, On: onActive, Args: []string{"0"}}}, randomScene(), Anywhere, Allow, false},
 		{[]Part{{Kind: FeedOff, Args: []string{"pdu-a"}}, {Kind: Freeze, On: onPassive}}, randomScene(), Anywhere, Allow, false},
 	} {

@@ -107,15 +107,16 @@ func (p Part) seen(s Scene) *Condition {
 	return nil
 }
 
-// touches names what a fault after which the service stays takes redundancy from; "": such a
-// fault may harm the service beside another one. An array without power is one: the queues
-// of the LUNs last for some time only, and the next fault has to be seen meanwhile.
+// touches names the part of the brick that a fault harms after which the service stays; "":
+// the fault may move the service beside another one. An array without power is one, and so
+// are a slow disk and a slow LUN: they last until the others are seen, and no queue of a LUN
+// and no monitor waits for long.
 func (p Part) touches(s Scene) string {
 	if where, fencing := p.outcome(s); where != Stays || fencing != Nobody {
 		return ""
 	}
 	switch p.Kind {
-	case PathOut, HBAOut, ModuleOut, DiskOut, DiskSlow, ControllerOut, ControllerFailover, ArrayDisk, LUNSlow:
+	case PathOut, HBAOut, ModuleOut, DiskOut, ControllerOut, ControllerFailover, ArrayDisk:
 		return "storage"
 	case LinkDown, SwitchDown:
 		return "links"
@@ -129,8 +130,8 @@ func (p Part) touches(s Scene) string {
 	return ""
 }
 
-// alone says whether each fault is judged as if it came alone: there is one, or none takes
-// redundancy from what another one does.
+// alone says whether each fault is judged as if it came alone: there is one, or no two touch
+// the same.
 func (s Schedule) alone(scene Scene) bool {
 	var touched []string
 	for _, p := range s.Parts {

@@ -257,6 +257,9 @@ func (e *engine) forgetDropped(ctx context.Context, server, serial string) error
 // returnDisk adds a disk that is in its slot again to its array, as a spare or in
 // its old place, with the actions of `mortar apply`.
 func (e *engine) returnDisk(ctx context.Context, f Fault) error {
+	if err := e.healAgain(ctx, f); err != nil {
+		return err
+	}
 	serial := f.Args[0]
 	var g design.Group
 	for _, x := range e.env.Design.Groups {

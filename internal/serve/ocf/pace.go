@@ -128,8 +128,8 @@ func paceOf(own answers, peers []answers, window time.Duration) pace {
 	return p
 }
 
-// queued says whether a disk may be late only because it has more to do than any peer,
-// which have answered most requests each: all clients want the same blocks.
+// queued says whether a disk may be late only because all clients want its blocks: the
+// busiest of its peers has answered most requests.
 func queued(own answers, most int64, window time.Duration) bool {
 	return own.done > 2*most && float64(own.done) >= aQueue*window.Seconds()
 }
