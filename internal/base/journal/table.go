@@ -188,7 +188,7 @@ var rules = sync.OnceValue(func() []rule {
 		say(kernel, `^Out of memory: Killed process \d+ \((?P<task>[^)]*)\)`, "", "kernel", Fault, "memory is exhausted: the kernel killed {task}"),
 		say("systemd-logind", `(?i)system is rebooting`, "", "kernel", OK, "the host is rebooted"),
 		say("systemd-logind", `(?i)system is (?:powering (?:off|down)|halting)`, "", "kernel", OK, "the host is switched off"),
-		say("mortar-watch", `.`, "", "service", Warning, "{message}"),
+		say("mortar-watch", `.`, Note, "service", Warning, "{message}"),
 	}
 })
 
@@ -209,7 +209,7 @@ var Idents = []string{corosync, controld, fenced, sched, "pacemakerd", "pacemake
 
 // DrillIdents are those whose lines tell of a failover, and no more: following
 // them costs an emulated server time.
-var DrillIdents = []string{corosync, controld, fenced, mpathd, kernel}
+var DrillIdents = []string{corosync, controld, fenced, mpathd, kernel, "mortar-watch"}
 
 // Means says what a line means, and false if it is of no interest. It returns a
 // warning or an error of a part of the brick literally if no rule matches. name

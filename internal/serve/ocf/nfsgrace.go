@@ -61,9 +61,21 @@ type reclaiming struct {
 	unchanged time.Duration // since a lock came or went
 }
 
-// done reports whether every client has reclaimed what it held.
-func (r reclaim) done(seen reclaiming) bool {
-	return len(r.Clients) > 0 && seen.answered && seen.back && seen.locks.has(r.Locks) && (r.Locks.Exact || seen.unchanged >= reclaimQuiet)
+// lacks says what is missing until every client has reclaimed what it held; "": nothing.
+func (r reclaim) lacks(seen reclaiming) string {
+	switch lock := seen.locks.lacks(r.Locks); {
+	case len(r.Clients) == 0:
+		return "nobody knows which clients had locks"
+	case !seen.answered:
+		return "sm-notify has reached not every client"
+	case !seen.back:
+		return "a client has asked for no lock"
+	case lock != "":
+		return "a lock of the former server is not held (" + lock + "): its client has not reclaimed it, or gave it back in the last moments"
+	case !r.Locks.Exact && seen.unchanged < reclaimQuiet:
+		return "locks came or went until the end"
+	}
+	return ""
 }
 
 // reclaimFile has the note of the last start here.
@@ -177,19 +189,19 @@ type lockList struct {
 	Locks []string `json:"locks"`
 }
 
-// has reports whether all locks of another list are in this one.
-func (l lockList) has(other lockList) bool {
+// lacks is the first lock of another list that is not in this one; "": all are.
+func (l lockList) lacks(other lockList) string {
 	i := 0
 	for _, want := range other.Locks {
 		for i < len(l.Locks) && l.Locks[i] < want {
 			i++
 		}
 		if i == len(l.Locks) || l.Locks[i] != want {
-			return false
+			return want
 		}
 		i++
 	}
-	return true
+	return ""
 }
 
 // locksFile, on the volume, has the locks as monitor, watcher or stop saw them.
@@ -306,6 +318,8 @@ type settled struct {
 	started time.Time
 	locks   []string
 	since   time.Time
+	// lacks is what was missing at the last look.
+	lacks string
 }
 
 // endGrace ends lockd's grace period once every client has reclaimed its locks.
@@ -315,6 +329,9 @@ func (s *nfsKind) endGrace(w *watcher) {
 		return // a look at the volume would hang
 	}
 	if !s.inGrace() {
+		if last := w.settled[name]; last.lacks != "" {
+			w.log("%s: the grace period of NFSv3 locks lasted to its end: %s", name, last.lacks)
+		}
 		delete(w.settled, name)
 		return
 	}
@@ -323,7 +340,12 @@ func (s *nfsKind) endGrace(w *watcher) {
 		w.log("%s: the grace period of NFSv3 locks lasts to its end: %v", name, err)
 		return
 	}
-	if !r.done(seen) {
+	lacks := r.lacks(seen)
+	if last, ok := w.settled[name]; ok {
+		last.lacks = lacks
+		w.settled[name] = last
+	}
+	if lacks != "" {
 		w.reclaiming = w.reclaiming || len(r.Clients) > 0
 		return
 	}
@@ -356,7 +378,7 @@ func (s *nfsKind) reclaiming(w *watcher) (r reclaim, seen reclaiming, err error)
 	}
 	last, ok := w.settled[s.cfg.Service]
 	if !ok || !last.started.Equal(r.Started) || !slices.Equal(last.locks, seen.locks.Locks) || !seen.answered || !seen.back {
-		last = settled{r.Started, seen.locks.Locks, w.now()}
+		last = settled{started: r.Started, locks: seen.locks.Locks, since: w.now()}
 		w.settled[s.cfg.Service] = last
 	}
 	seen.unchanged = w.now().Sub(last.since)

@@ -29,8 +29,8 @@ func TestReclaimDone(t *testing.T) {
 		"after a stop":              {exact, reclaiming{true, true, all, 0}, true},
 		"no record of clients":      {reclaim{}, reclaiming{true, true, all, reclaimQuiet}, false},
 	} {
-		if got := c.note.done(c.seen); got != c.want {
-			t.Errorf("%s: %v", name, got)
+		if got := c.note.lacks(c.seen); (got == "") != c.want || name == "a lock is missing" && !strings.Contains(got, "(READ 140 0 9)") {
+			t.Errorf("%s: %q", name, got)
 		}
 	}
 }
@@ -182,6 +182,37 @@ func testEndGraceIn(t *testing.T, testConfig func() *Config, crash bool) {
 		look(reclaimQuiet-time.Second, during)
 	}
 	look(time.Second, "Y\n") // written
+	var said []string
+	w.log = func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) }
+	g.nfs(s).endGrace(w)
+	if len(said) > 0 {
+		t.Errorf("said after an early end: %q", said)
+	}
+}
+
+// The watcher says why the grace period lasted to its end.
+func TestGraceLasts(t *testing.T) { flavours(t, testGraceLastsIn) }
+
+func testGraceLastsIn(t *testing.T, testConfig func() *Config) {
+	g := graceTest{t, newShared(t)}
+	a := g.hosts["nfs1"]
+	s := a.service(testConfig())
+	g.volume["/.nfs/sm/10.0.0.9"] = lockRecord
+	g.volume["/.nfs/mortar/locks"] = `{"exact":false,"locks":["WRITE 131 0 EOF"]}`
+	g.start(a, s)
+	g.locked(a, s, during, 0)
+	delete(g.volume, "/.nfs/notify/sm.bak/10.0.0.9") // it has answered
+	g.volume["/.nfs/sm/10.0.0.9"] = lockRecord       // and asked for a lock
+	w := a.watcher(s)
+	var said []string
+	w.log = func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) }
+	g.nfs(s).endGrace(w)
+	g.locked(a, s, after, 0)
+	g.nfs(s).endGrace(w)
+	g.nfs(s).endGrace(w)
+	if len(said) != 1 || !strings.Contains(said[0], "lasted to its end: a lock of the former server is not held (WRITE 131 0 EOF)") {
+		t.Errorf("%q", said)
+	}
 }
 
 // A stop in the middle of the grace period forgets no client that has yet to reclaim.
