@@ -32,6 +32,7 @@ import (
 type shared struct {
 	t      *testing.T
 	disks  map[string]*fakeDisk // by device path
+	raid10 bool                 // the array is one, of three pairs
 	owner  string               // system ID of the volume group
 	fsUUID string
 	vg     string
@@ -926,6 +927,9 @@ func (h *fakeHost) ReadBlocks(dev string, off int64, n int) ([]byte, error) {
 // fakeSuperblock builds the superblock of a member of a RAID 6 of six.
 func (s *shared) fakeSuperblock(d *fakeDisk) []byte {
 	sb := testSuperblock{uuid: d.uuid, level: 6, disks: 6, dev: uint32(d.role), events: d.events, dirty: d.dirty}
+	if s.raid10 {
+		sb.level, sb.layout = 10, 0x102
+	}
 	if d.uuid == mirrorUUID {
 		sb.level, sb.disks = 1, 2
 	} else if s.journal != nil {
@@ -1477,6 +1481,11 @@ func (h *fakeHost) run(c command, inside bool) (string, error) {
 		}
 		h.ro = false
 		return "", nil
+	case a[0] == "mdadm" && a[1] == "--zero-superblock", a[0] == "mdadm" && a[1] == "--manage" && a[3] == "--add":
+		if h.ro || h.md[arrayUUID] == "" {
+			h.t.Errorf("%q, and the array takes no disk", a)
+		}
+		return "", nil
 	case a[0] == "mdadm" && a[1] == "--manage" && a[3] == "--fail":
 		if a[4] != "d5" || h.degr > 0 {
 			return fails("cannot set %s faulty in %s", a[4], a[2])
@@ -1660,7 +1669,7 @@ func (h *fakeHost) assembled(uuid string, argv []string) (n int, err error) {
 			dirty = dirty || d.dirty
 		}
 	}
-	if n < 6 && dirty && strings.TrimSpace(h.files["/sys/module/md_mod/parameters/start_dirty_degraded"]) != "1" {
+	if n < 6 && dirty && !h.raid10 && strings.TrimSpace(h.files["/sys/module/md_mod/parameters/start_dirty_degraded"]) != "1" {
 		return n, errors.New("cannot start dirty degraded array")
 	}
 	if n < 4 {

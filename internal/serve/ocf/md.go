@@ -115,6 +115,8 @@ type mdKind struct {
 	slow slowDisks // of the watcher
 	// busy: the watcher changes the members of an array, beside its loop.
 	busy atomic.Bool
+	// anew are the members that this start has left out, until open gives them back.
+	anew []leftOut
 }
 
 func (s *mdKind) layers() []part {
@@ -326,6 +328,9 @@ func (s *mdKind) startArrays(ctx context.Context) error {
 		if err := s.assemble(ctx, want, verdicts[i], want.Journal == 0); err != nil {
 			return err
 		}
+		for _, dev := range verdicts[i].Anew {
+			s.anew = append(s.anew, leftOut{want.Name, dev})
+		}
 	}
 	if mirror != nil {
 		if all, err := s.arrays(); err == nil {
@@ -449,7 +454,33 @@ func (s *mdKind) open(ctx context.Context) error {
 			return err
 		}
 	}
+	s.rebuildAnew(ctx)
 	return nil
+}
+
+// leftOut is a member that a start has left out of an array.
+type leftOut struct{ array, dev string }
+
+// rebuildAnew gives members that were being rebuilt when their server died to their arrays
+// as blank spares. With RAID 10, md would call them in sync too early: it first synchronizes
+// what was being written, without them. When that is over it takes their rebuild for one that
+// needs only what the bitmap names. Seen on Linux 6.12.118. RAID 6 rebuilds them while it
+// synchronizes.
+//
+// Source: drivers/md/raid10.c, raid10_sync_request, where a completed resync ends fullsync
+func (s *mdKind) rebuildAnew(ctx context.Context) {
+	for _, x := range s.anew {
+		for _, argv := range [][]string{
+			{"mdadm", "--zero-superblock", x.dev}, // or mdadm would re-add it
+			{"mdadm", "--manage", "/dev/md/" + x.array, "--add", x.dev},
+		} {
+			if _, err := s.k.Run(ctx, command{argv: argv}); err != nil {
+				s.log.note("array %s: %s stays out of it: %v", x.array, x.dev, err)
+				break
+			}
+		}
+	}
+	s.anew = nil
 }
 
 func (s *mdKind) assemble(ctx context.Context, a Array, v verdict, readOnly bool) error {

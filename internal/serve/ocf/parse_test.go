@@ -49,6 +49,7 @@ func TestJudge(t *testing.T) {
 		journal int
 		missing int
 		members int
+		anew    int
 		dirty   bool
 		doubt   bool
 		err     string
@@ -71,6 +72,18 @@ func TestJudge(t *testing.T) {
 				s.features = md.FeatureRecovery
 			}
 		}), members: 6, missing: 1},
+		{name: "being rebuilt when its server died", in: edit(six(10, 4, 9, 9, 9, 9), func(i int, s *testSuperblock) {
+			s.layout, s.dirty = 0x102, true
+			if i == 2 {
+				s.features = md.FeatureRecovery
+			}
+		}), members: 3, missing: 1, anew: 1},
+		{name: "parities, being rebuilt when its server died", in: edit(six(6, 6, 9, 9, 9, 9, 9, 9), func(i int, s *testSuperblock) {
+			s.dirty = true
+			if i == 2 {
+				s.features = md.FeatureRecovery
+			}
+		}), members: 6, missing: 1, dirty: true, doubt: true},
 		{name: "spare", in: append(six(6, 6, 9, 9, 9, 9, 9, 9), testSuperblock{uuid: arrayUUID, level: 6, disks: 6, dev: 6, events: 9, roles: []uint16{0, 1, 2, 3, 4, 5, md.RoleSpare}}), members: 7},
 		{name: "thrown out, one event ago", in: edit(six(6, 6, 9, 9, 8, 9, 9, 9), func(i int, s *testSuperblock) {
 			if i != 2 {
@@ -122,7 +135,7 @@ func TestJudge(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if v.Missing != tc.missing || len(v.Members) != tc.members || v.DirtyDegraded != tc.dirty || (v.Doubt != nil) != tc.doubt {
+			if v.Missing != tc.missing || len(v.Members) != tc.members || len(v.Anew) != tc.anew || v.DirtyDegraded != tc.dirty || (v.Doubt != nil) != tc.doubt {
 				t.Errorf("%+v", v)
 			}
 		})

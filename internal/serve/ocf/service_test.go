@@ -648,3 +648,29 @@ func testRDMAIn(t *testing.T, cfg func() *Config) {
 		t.Errorf("%q, %v", h.listens, err)
 	}
 }
+
+// A member of a RAID 10 that was being rebuilt when its server died is rebuilt from the start.
+func TestRebuildBeginsAnew(t *testing.T) {
+	for _, raid10 := range []bool{true, false} {
+		sh := newShared(t)
+		sh.raid10 = raid10
+		for _, d := range sh.disks {
+			d.dirty = true
+		}
+		sh.disks["/dev/mapper/d2"].recovering = true
+		h := sh.hosts["nfs1"]
+		cfg := testConfig()
+		cfg.DirtyDegraded = "start"
+		if err := h.service(cfg).start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		all := strings.Join(h.changes, "\n")
+		i := slices.IndexFunc(h.changes, func(c string) bool { return strings.HasPrefix(c, "mdadm --assemble") })
+		if i < 0 || strings.Contains(h.changes[i], "/dev/mapper/d2") == raid10 {
+			t.Errorf("RAID 10 %v: assembled by %q", raid10, h.changes[max(i, 0)])
+		}
+		if anew := "mdadm --readwrite /dev/md127\nmdadm --zero-superblock /dev/mapper/d2\nmdadm --manage /dev/md/r0 --add /dev/mapper/d2\n"; strings.Contains(all, anew) != raid10 {
+			t.Errorf("RAID 10 %v:\n%s", raid10, all)
+		}
+	}
+}

@@ -24,8 +24,11 @@ type verdict struct {
 	// Awaited are members that the array ran with until its end and that are not here.
 	// A member that md had thrown out before is none of them.
 	Awaited       int
-	DirtyDegraded bool     // the kernel has to be told to start it nevertheless
-	Notes         []string // what an administrator should know
+	DirtyDegraded bool // the kernel has to be told to start it nevertheless
+	// Anew are members of a RAID 10 that were being rebuilt when the server died. They are
+	// left out, and rebuilt from the start (see rebuildAnew).
+	Anew  []string
+	Notes []string // what an administrator should know
 	// Doubt is why the array must not be started unless its stripes are found
 	// to be whole (see settle); nil: it may.
 	Doubt error
@@ -68,6 +71,7 @@ func judge(a Array, members []member, policy string) (verdict, error) {
 	case !has && a.Journal > 0:
 		return v, fmt.Errorf("array %s has no write journal, and the agent's config names one: run mortar apply with the spec that the brick was built from", a.Name)
 	}
+	dirty := fresh.ResyncedTo != math.MaxUint64
 	slot := make([]bool, fresh.RaidDisks)
 	v.Slots, v.Newest = make([]member, fresh.RaidDisks), fresh
 	filled := 0
@@ -82,6 +86,11 @@ func judge(a Array, members []member, policy string) (verdict, error) {
 			v.Notes = append(v.Notes, fmt.Sprintf("%s is out of date (event %d, the array is at %d)", m.Dev, m.SB.Events, fresh.Events))
 			continue // mdadm would leave it out too
 		case int(role) < fresh.RaidDisks && m.SB.Features&md.FeatureRecovery != 0:
+			if dirty && fresh.Level == 10 {
+				v.Notes = append(v.Notes, m.Dev+" was being rebuilt: the crash makes that begin anew")
+				v.Anew = append(v.Anew, m.Dev)
+				continue
+			}
 			v.Notes = append(v.Notes, m.Dev+" is being rebuilt")
 		case int(role) < fresh.RaidDisks:
 			if slot[role] {
@@ -106,7 +115,6 @@ func judge(a Array, members []member, policy string) (verdict, error) {
 			a.Name, v.Missing, fresh.RaidDisks, fresh.Level, because(v.Notes))
 	}
 	parity := fresh.Level >= 4 && fresh.Level <= 6
-	dirty := fresh.ResyncedTo != math.MaxUint64
 	if v.Missing > 0 && parity && dirty && fresh.Features&md.FeaturePPL == 0 {
 		// With a journal md writes "clean", unless the array was not clean when it was
 		// assembled. Source: drivers/md/md.c, super_1_sync, MD_JOURNAL_CLEAN
