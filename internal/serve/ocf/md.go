@@ -462,12 +462,12 @@ func (s *mdKind) open(ctx context.Context) error {
 type leftOut struct{ array, dev string }
 
 // rebuildAnew gives members that were being rebuilt when their server died to their arrays
-// as blank spares. With RAID 10, md would call them in sync too early: it first synchronizes
-// what was being written, without them. When that is over it takes their rebuild for one that
-// needs only what the bitmap names. Seen on Linux 6.12.118. RAID 6 rebuilds them while it
-// synchronizes.
+// as blank spares. With RAID 10, md would copy them over good mirrors: a resync reads every
+// member that is not faulty, and writes the first one that answers to the others. Seen on Linux
+// 6.12.118. RAID 6 computes what such a member lacks.
 //
-// Source: drivers/md/raid10.c, raid10_sync_request, where a completed resync ends fullsync
+// Source: drivers/md/raid10.c, raid10_sync_request ("Schedule a read for every block") and
+// sync_request_write
 func (s *mdKind) rebuildAnew(ctx context.Context) {
 	for _, x := range s.anew {
 		for _, argv := range [][]string{
