@@ -138,9 +138,12 @@ func judge(e evidence) (checks []report.Check) {
 			}
 		}
 		for _, x := range l.result.Errors {
-			broken := slices.ContainsFunc(l.result.Workers, func(w workload.WorkerResult) bool { return w.Worker == x.Worker && w.Violations > 0 })
+			is := func(what func(workload.WorkerResult) bool) bool {
+				return slices.ContainsFunc(l.result.Workers, func(w workload.WorkerResult) bool { return w.Worker == x.Worker && what(w) })
+			}
+			broken := is(func(w workload.WorkerResult) bool { return w.Violations > 0 })
 			sample := &lockSample
-			if slices.ContainsFunc(l.result.Workers, func(w workload.WorkerResult) bool { return w.Worker == x.Worker && isIO(w.Kind) }) {
+			if is(func(w workload.WorkerResult) bool { return isIO(w.Kind) }) {
 				sample = &ioSample
 			}
 			switch {

@@ -238,29 +238,23 @@ func (s Schedule) takes(p Part, scene Scene) bool {
 			return false
 		}
 	}
-	paths, disks := 0, 0
-	for _, q := range append(slices.Clone(s.Parts), p) {
-		switch q.Kind {
-		case HBAOut, ModuleOut:
-			paths++
-		case DiskOut:
-			disks++
+	count := func(is func(Part) bool) (n int) {
+		for _, q := range append(slices.Clone(s.Parts), p) {
+			if is(q) {
+				n++
+			}
 		}
+		return n
 	}
-	if paths > 1 && disks > 0 {
+	if count(func(q Part) bool { return q.Kind == HBAOut || q.Kind == ModuleOut }) > 1 && count(func(q Part) bool { return q.Kind == DiskOut }) > 0 {
 		return false // a server may lose an enclosure, and the group a disk of another one
 	}
 	if p.Kind == Move && p.On == onActive && len(s.Parts) == 0 {
 		return false // it runs there
 	}
 	pulled := scene.storage().pulled("").Kind
-	out := func(prefix string) (n int) {
-		for _, q := range append(slices.Clone(s.Parts), p) {
-			if q.Kind == pulled && strings.HasPrefix(q.Args[0], prefix) {
-				n++
-			}
-		}
-		return n
+	out := func(prefix string) int {
+		return count(func(q Part) bool { return q.Kind == pulled && strings.HasPrefix(q.Args[0], prefix) })
 	}
 	spare := max(scene.Group.Parity, 1)
 	if scene.Group.Level == 10 {

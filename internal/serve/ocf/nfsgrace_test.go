@@ -182,36 +182,48 @@ func testEndGraceIn(t *testing.T, testConfig func() *Config, crash bool) {
 		look(reclaimQuiet-time.Second, during)
 	}
 	look(time.Second, "Y\n") // written
-	var said []string
-	w.log = func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) }
+	said := w.listen()
 	g.nfs(s).endGrace(w)
-	if len(said) > 0 {
-		t.Errorf("said after an early end: %q", said)
+	if len(*said) > 0 {
+		t.Errorf("said after an early end: %q", *said)
 	}
+}
+
+// answered is a service in its grace period, with the record of the former server's locks
+// and so many that are held. Its client has answered sm-notify.
+func answered(t *testing.T, c *Config, former string, held int) (graceTest, *fakeHost, *service) {
+	g := graceTest{t, newShared(t)}
+	a := g.hosts["nfs1"]
+	s := a.service(c)
+	g.volume["/.nfs/sm/10.0.0.9"] = lockRecord
+	g.volume["/.nfs/mortar/locks"] = former
+	g.start(a, s)
+	g.locked(a, s, during, held)
+	delete(g.volume, "/.nfs/notify/sm.bak/10.0.0.9")
+	return g, a, s
+}
+
+// listen returns what the watcher logs from now on.
+func (w *watcher) listen() *[]string {
+	said := new([]string)
+	w.log = func(format string, args ...any) { *said = append(*said, fmt.Sprintf(format, args...)) }
+	return said
 }
 
 // The watcher says why the grace period lasted to its end.
 func TestGraceLasts(t *testing.T) { flavours(t, testGraceLastsIn) }
 
 func testGraceLastsIn(t *testing.T, testConfig func() *Config) {
-	g := graceTest{t, newShared(t)}
-	a := g.hosts["nfs1"]
-	s := a.service(testConfig())
-	g.volume["/.nfs/sm/10.0.0.9"] = lockRecord
-	g.volume["/.nfs/mortar/locks"] = `{"exact":false,"locks":["WRITE 131 0 EOF"]}`
-	g.start(a, s)
-	g.locked(a, s, during, 0)
-	delete(g.volume, "/.nfs/notify/sm.bak/10.0.0.9") // it has answered
-	g.volume["/.nfs/sm/10.0.0.9"] = lockRecord       // and asked for a lock
+	g, a, s := answered(t, testConfig(), `{"exact":false,"locks":["WRITE 131 0 EOF"]}`, 0)
+	g.volume["/.nfs/sm/10.0.0.9"] = lockRecord // the client has asked for a lock
 	w := a.watcher(s)
-	var said []string
-	w.log = func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) }
+	said := w.listen()
 	g.nfs(s).endGrace(w)
 	g.locked(a, s, after, 0)
 	g.nfs(s).endGrace(w)
 	g.nfs(s).endGrace(w)
-	if len(said) != 1 || !strings.Contains(said[0], "lasted to its end: a lock of the former server is not held (WRITE 131 0 EOF)") {
-		t.Errorf("%q", said)
+	if len(*said) != 1 || !strings.Contains((*said)[0], "lasted to its end: a lock of the former server is not held (WRITE 131 0 EOF)") {
+		t.Errorf("%q", *said)
 	}
 }
 
@@ -219,15 +231,8 @@ func testGraceLastsIn(t *testing.T, testConfig func() *Config) {
 func TestStopDuringGrace(t *testing.T) { flavours(t, testStopDuringGraceIn) }
 
 func testStopDuringGraceIn(t *testing.T, testConfig func() *Config) {
-	g := graceTest{t, newShared(t)}
-	a := g.hosts["nfs1"]
-	s := a.service(testConfig())
-	g.volume["/.nfs/sm/10.0.0.9"] = lockRecord
 	const five = `{"exact":false,"locks":["1","2","3","4","5"]}`
-	g.volume["/.nfs/mortar/locks"] = five
-	g.start(a, s)
-	g.locked(a, s, during, 1)
-	delete(g.volume, "/.nfs/notify/sm.bak/10.0.0.9") // it has answered
+	g, _, s := answered(t, testConfig(), five, 1)
 	if err := s.stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
