@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/build/plan"
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/prove/drill"
@@ -41,6 +42,7 @@ type drillFlags struct {
 	random            bool
 	seed              uint64
 	count             int
+	from              string
 }
 
 func newDrillCmd() *cobra.Command {
@@ -79,6 +81,8 @@ With --random one to three faults are drawn, which overlap or hit while the bric
 recovers or heals. --seed chooses the first of --count schedules: the same seed draws
 the same schedule for the same brick. Of each schedule that fails, the smallest
 part that still fails is found, by drills with one fault less, and printed.
+With --from each schedule begins from a saved rack (mortar rack save), so that it
+depends on nothing before it; the brick is left as the last one leaves it.
 
 On real hardware the drill asks for the brick's name first; without a terminal
 give it with --confirm.
@@ -91,6 +95,7 @@ refused), 2 refused (nothing was broken), 130 interrupted (healed).`,
   mortar drill brick.yaml --all --only server-crash,path-one-disk --out out/some
   mortar drill brick.yaml server-crash --against-stock --repeat 5
   mortar drill brick.yaml --random --seed 17 --count 20
+  mortar drill brick.yaml --random --seed 17 --count 20 --from applied
   mortar drill --list`,
 		Args: func(_ *cobra.Command, args []string) error {
 			switch {
@@ -114,8 +119,8 @@ refused), 2 refused (nothing was broken), 130 interrupted (healed).`,
 			if f.random && (f.all || f.againstStock) {
 				return fail(exitBadInput, errors.New("--random draws its own drills: leave --all and --against-stock out"))
 			}
-			if !f.random && (cmd.Flags().Changed("seed") || cmd.Flags().Changed("count")) {
-				return fail(exitBadInput, errors.New("--seed and --count go with --random"))
+			if !f.random && (cmd.Flags().Changed("seed") || cmd.Flags().Changed("count") || f.from != "") {
+				return fail(exitBadInput, errors.New("--seed, --count and --from go with --random"))
 			}
 			if f.count < 1 || f.count > 10000 {
 				return fail(exitBadInput, fmt.Errorf("--count %d: give 1 to 10000", f.count))
@@ -159,6 +164,7 @@ refused), 2 refused (nothing was broken), 130 interrupted (healed).`,
 	cmd.Flags().BoolVar(&f.random, "random", false, "draw schedules of one to three faults from a seed, and do them")
 	cmd.Flags().Uint64Var(&f.seed, "seed", 0, "with --random: the first schedule (default: another one each time)")
 	cmd.Flags().IntVar(&f.count, "count", 1, "with --random: how many schedules")
+	cmd.Flags().StringVar(&f.from, "from", "", "with --random: restore this saved rack before each schedule")
 	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print the summary, or with --all and --random their list, as JSON (progress goes to stderr)")
 	return cmd
 }
@@ -317,6 +323,11 @@ func runDrill(ctx context.Context, in io.Reader, out, errOut io.Writer, specFile
 	if err := f.check(); err != nil {
 		return err
 	}
+	if f.from != "" {
+		if err := restoreIfDown(ctx, specFile, f.from); err != nil {
+			return err
+		}
+	}
 	des, err := loadDesign(specFile)
 	if err != nil {
 		return err
@@ -382,6 +393,11 @@ func runDrill(ctx context.Context, in io.Reader, out, errOut io.Writer, specFile
 		return fail(exitBadInput, err)
 	}
 	defer release()
+	if f.from != "" {
+		if env.Restore, err = restorer(ctx, des.Spec, f.from, op, env.Progress); err != nil {
+			return err
+		}
+	}
 	opt := drill.Options{Dir: f.out, Steady: time.Duration(f.seconds * float64(time.Second)), After: time.Duration(f.after * float64(time.Second)), Recover: time.Duration(f.within * float64(time.Second)), Rate: f.rate}
 	if f.all || f.random {
 		opt.Thorough = true
@@ -411,6 +427,47 @@ func runDrill(ctx context.Context, in io.Reader, out, errOut io.Writer, specFile
 		return fail(exitFailed, nil)
 	}
 	return nil
+}
+
+// restoreIfDown restores a saved rack where none is, since without a rack the brick is real
+// hardware.
+func restoreIfDown(ctx context.Context, specFile, name string) error {
+	s, err := readSpec(specFile)
+	if err != nil {
+		return err
+	}
+	if virtualRack(ctx, s) {
+		return nil
+	}
+	r := namedRack{dir: rackOf(s), name: name, spec: s}
+	opt, err := r.restoreOptions(false)
+	if err != nil {
+		return fail(exitFailed, err)
+	}
+	_, err = rack.Restore(ctx, s.Name, r.dir, name, opt, nil)
+	return rackError(err)
+}
+
+// restorer returns the Restore of a drill on a virtual rack, and refuses a saved rack that
+// does not fit.
+func restorer(ctx context.Context, s *spec.Spec, name string, op *inject.Operator, say func(string)) (func(context.Context) error, error) {
+	r := namedRack{dir: rackOf(s), name: name, spec: s}
+	opt, err := r.restoreOptions(false)
+	if err != nil {
+		return nil, fail(exitFailed, err)
+	}
+	if err := rack.CheckSaved(ctx, s.Name, r.dir, name, opt); err != nil {
+		return nil, rackError(err)
+	}
+	return func(ctx context.Context) error {
+		op.Close() // its sessions end with the rack
+		began := time.Now()
+		_, err := rack.Restore(ctx, s.Name, r.dir, name, opt, nil)
+		if err == nil {
+			say(fmt.Sprintf("restored %s in %s", name, report.Seconds(time.Since(began).Seconds())))
+		}
+		return err
+	}, nil
 }
 
 // interrupted is the error of what an interrupt has ended: whole says so if nothing else

@@ -73,6 +73,7 @@ func newRackCmd() *cobra.Command {
 		Short: "A virtual rack: real Debian servers, shared disks, RAID arrays, switches, BMCs and PDUs on this machine",
 	}
 	cmd.AddCommand(newRackUpCmd(), newRackDownCmd(), newRackStatusCmd(), newRackSSHCmd(), newRackFaultCmd(),
+		newRackSaveCmd(), newRackRestoreCmd(), newRackSavedCmd(), newRackForgetCmd(),
 		newRackChassisCmd(), newRackPDUCmd(), newRackDisksCmd(), newRackFabricCmd())
 	return cmd
 }

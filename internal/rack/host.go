@@ -88,11 +88,11 @@ func checkHost(c *Config, dir string, spec imageSpec) error {
 			needMiB += int64(e.Array.MemoryMiB) + overheadMiB
 		}
 	}
-	meminfo, err := os.ReadFile("/proc/meminfo")
+	available, err := availableMemory()
 	if err != nil {
 		return err
 	}
-	if have := linux.Memory(string(meminfo), "MemAvailable") >> 20; needMiB > 0 && have < needMiB+reserveMiB {
+	if have := available >> 20; needMiB > 0 && have < needMiB+reserveMiB {
 		bad = append(bad, fmt.Sprintf("too little memory: the rack's %d nodes and arrays need %d MiB, and %d MiB must stay for the host, but only %d MiB are available",
 			len(c.Nodes)+len(c.arrays()), needMiB, reserveMiB, have))
 	}
@@ -138,6 +138,12 @@ func checkHost(c *Config, dir string, spec imageSpec) error {
 		return &RefusedError{Problems: bad}
 	}
 	return nil
+}
+
+// availableMemory is this host's, in bytes.
+func availableMemory() (int64, error) {
+	meminfo, err := os.ReadFile("/proc/meminfo")
+	return linux.Memory(string(meminfo), "MemAvailable"), err
 }
 
 // iscsiModule is the package of QEMU's iSCSI client, if it is not installed.

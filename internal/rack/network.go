@@ -27,10 +27,11 @@ func ownerMark(dir string) string {
 // the nodes' cables inside the namespace.
 func networkCommands(c *Config, dir string) []string {
 	cmds := []string{"link set lo up"}
-	for _, n := range c.Networks {
+	for i, n := range c.Networks {
 		br := bridgeName(n.Name)
 		// No spanning tree and no learning delay: a port forwards at once.
-		cmds = append(cmds, "link add "+br+" type bridge stp_state 0 forward_delay 0 mcast_snooping 0")
+		// The address is always the same: nodes that are restored remember it.
+		cmds = append(cmds, fmt.Sprintf("link add %s address 02:6d:6f:72:74:%02x type bridge stp_state 0 forward_delay 0 mcast_snooping 0", br, i+1))
 		if n.Admin.IsValid() {
 			cmds = append(cmds,
 				"link set "+br+` alias "`+ownerMark(dir)+`"`,

@@ -131,17 +131,23 @@ func (r *rack) start(ctx context.Context, h *hardware, node string, post int) er
 	return r.plugLUNs(ctx, h, n)
 }
 
-// startMachine starts a QEMU and waits until it listens to its machine protocol.
+// startMachine switches a machine on: it starts a QEMU and waits until that listens to
+// its machine protocol.
 func (r *rack) startMachine(ctx context.Context, name string, args []string) error {
+	// lastStage ignores console output before this mark.
+	if err := consoleMark(r.dir, name, "power-on"); err != nil {
+		return err
+	}
+	return r.launchMachine(ctx, name, args)
+}
+
+// launchMachine is startMachine for a machine that was on when it was saved.
+func (r *rack) launchMachine(ctx context.Context, name string, args []string) error {
 	run := runDir(r.dir)
 	for _, f := range []string{filepath.Join(run, qmpSocket(name)), pidFile(r.dir, name)} {
 		if err := os.Remove(f); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-	}
-	// lastStage ignores console output before this mark.
-	if err := consoleMark(r.dir, name, "power-on"); err != nil {
-		return err
 	}
 	_, gone, err := spawn(r, name, append([]string{"qemu-system-x86_64"}, args...)...)
 	if err != nil {
@@ -164,22 +170,28 @@ func (r *rack) plugLUNs(ctx context.Context, h *hardware, n *Node) error {
 		return nil
 	}
 	return r.withQMP(ctx, n.Name, func(q *qmpClient) error {
-		var errs []error
-		for _, d := range r.cfg.sharedDisks() {
-			for path := range d.Paths {
-				if d.array != nil && running(r.dir, d.Enclosure) != nil && !h.pathGone(n.Name, d, path) {
-					errs = append(errs, r.plugPath(q, n, d, path))
-				}
-			}
-		}
+		missing := r.plugPaths(q, h, n)
 		if _, err := q.call("cont", nil); err != nil {
 			return err
 		}
-		if err := errors.Join(errs...); err != nil {
-			return &lunError{fmt.Errorf("LUNs of %s: %w", n.Name, err)}
+		if missing != nil {
+			return &lunError{fmt.Errorf("LUNs of %s: %w", n.Name, missing)}
 		}
 		return nil
 	})
+}
+
+// plugPaths plugs all paths of a server to LUNs of arrays that are on.
+func (r *rack) plugPaths(q *qmpClient, h *hardware, n *Node) error {
+	var errs []error
+	for _, d := range r.cfg.sharedDisks() {
+		for path := range d.Paths {
+			if d.array != nil && running(r.dir, d.Enclosure) != nil && !h.pathGone(n.Name, d, path) {
+				errs = append(errs, r.plugPath(q, n, d, path))
+			}
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // plugPath adds the disk at the end of a path, unplugPath removes it.

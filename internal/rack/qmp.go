@@ -107,6 +107,11 @@ func (q *qmpClient) call(command string, args props) (json.RawMessage, error) {
 	if err := json.NewEncoder(q.conn).Encode(m); err != nil {
 		return nil, fmt.Errorf("qmp %s: %w", command, err)
 	}
+	return q.reply(command)
+}
+
+// reply returns what QEMU returned for a command.
+func (q *qmpClient) reply(command string) (json.RawMessage, error) {
 	for {
 		var r qmpMessage
 		if err := q.dec.Decode(&r); err != nil {

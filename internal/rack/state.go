@@ -24,6 +24,8 @@ import (
 //	disks/          images of the shared and local disks
 //	nodes/NAME/     the node's own layer over the root: its system disks; an array's own disk
 //	run/            process files, sockets, consoles, logs
+//
+// Saved racks are elsewhere: see save.go.
 
 // Phases of a rack.
 const (
@@ -39,6 +41,8 @@ type state struct {
 	Netns string `json:"netns"`
 	Image string `json:"image,omitempty"`
 	Accel string `json:"accel,omitempty"`
+	// Stopped are machines that a Save under way has stopped.
+	Stopped []string `json:"stopped,omitempty"`
 }
 
 func (s *state) save(dir string) error { return saveJSON(filepath.Join(dir, "state.json"), s) }

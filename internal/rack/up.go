@@ -101,6 +101,9 @@ func Up(ctx context.Context, cfg Config, dir string, fn Progress) (*Inventory, e
 			// The nodes' own layers fit only their original root.
 			_, err = r.image()
 		}
+		if err == nil {
+			err = r.goOnStopped(ctx)
+		}
 		if err != nil {
 			unlock()
 			return nil, err

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/base/netns"
+	"github.com/mortarhpc/mortar/test/racktest"
 )
 
 // TestAlerts breaks a path to a disk of a rack and waits for the message that a person gets.
@@ -28,7 +29,7 @@ import (
 // When the path is mended, a second message says so. All programs are Debian's; only the
 // rules' waiting times are shorter.
 func TestAlerts(t *testing.T) {
-	dir := t.TempDir()
+	dir := racktest.Dir(t)
 	spec := filepath.Join(dir, "brick.yaml")
 	text := strings.Replace(must(t, "init", "nfs-ha"), "name: brick1", "name: alerts", 1)
 	if err := os.WriteFile(spec, []byte(text), 0o644); err != nil {

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/mortarhpc/mortar/test/racktest"
 )
 
 // arrayRack is a rack with one array and two servers cabled to it.
@@ -107,7 +109,7 @@ func (a *arrayRack) paths(node string) string {
 // TestArray tests the array of nss7.4-ha on a rack: LUNs, paths and states as designed,
 // reservations from both servers, and each of its faults and their repair.
 func TestArray(t *testing.T) {
-	dir := t.TempDir()
+	dir := racktest.Dir(t)
 	a := &arrayRack{t: t, spec: filepath.Join(dir, "brick.yaml")}
 	if err := os.WriteFile(a.spec, []byte(must(t, "init", "nss7.4-ha")), 0o644); err != nil {
 		t.Fatal(err)

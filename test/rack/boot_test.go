@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/mortarhpc/mortar/test/racktest"
 )
 
 // TestFencedServerBoots fences a server that boots as Debian does: by GRUB, with Debian's
@@ -22,7 +24,7 @@ import (
 // must assemble none of them at any time since power-on. MORTAR_TEST_SUITE=bookworm tests
 // Debian 12.
 func TestFencedServerBoots(t *testing.T) {
-	dir := t.TempDir()
+	dir := racktest.Dir(t)
 	spec := filepath.Join(dir, "brick.yaml")
 	if err := os.WriteFile(spec, []byte(bootSpec(t)), 0o644); err != nil {
 		t.Fatal(err)

@@ -9,12 +9,13 @@ import (
 	"testing"
 
 	"github.com/mortarhpc/mortar/internal/prove/report"
+	"github.com/mortarhpc/mortar/test/racktest"
 )
 
 // TestChanges drills every change of day 2 on one brick, one after the other: each passes, and
 // leaves a brick where an apply changes nothing.
 func TestChanges(t *testing.T) {
-	dir := t.TempDir()
+	dir := racktest.Dir(t)
 	small := strings.Replace(must(t, "init", "nfs-ha"), "name: brick1", "name: changes", 1)
 	large := strings.NewReplacer("MA[01-03]", "MA[01-05]", "MB[01-03]", "MB[01-05]").Replace(small) // see docs/rack.md
 	spec := filepath.Join(dir, "brick.yaml")

@@ -21,6 +21,8 @@ import (
 	"time"
 
 	"github.com/google/renameio/v2"
+
+	"github.com/mortarhpc/mortar/test/racktest"
 )
 
 // mortar runs the built binary and returns its stdout and exit code. Output also goes to the
@@ -103,7 +105,7 @@ func killEvery() string {
 // TestBrick deploys an nfs-ha brick, crashes its active server under load and compares every
 // acknowledged byte.
 func TestBrick(t *testing.T) {
-	dir := t.TempDir()
+	dir := racktest.Dir(t)
 	spec := filepath.Join(dir, "brick.yaml")
 	// The disks are smaller than the example's, because replaceDisk waits until one is copied.
 	text := strings.ReplaceAll(must(t, "init", "nfs-ha"), "size: 2GB", "size: 1GB")
@@ -350,7 +352,7 @@ type rackBrick struct {
 
 // deploy builds a brick on a rack, and checks that a second apply changes nothing.
 func deploy(t *testing.T, b rackBrick) (spec string) {
-	dir := t.TempDir()
+	dir := racktest.Dir(t)
 	spec = filepath.Join(dir, "brick.yaml")
 	text := must(t, "init", b.example)
 	if b.edit != nil {

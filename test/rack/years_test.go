@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/mortarhpc/mortar/test/racktest"
 )
 
 // yearsLoad is a script that writes files of 256 KiB with fsync. It records the checksum and
@@ -85,7 +87,7 @@ func (y *years) healthy() {
 // become a brick, Prometheus is attached, a disk is replaced, the volume grows, both servers
 // are upgraded, one is replaced. It then reads every acknowledged file back.
 func TestYears(t *testing.T) {
-	dir := t.TempDir()
+	dir := racktest.Dir(t)
 	y := &years{t: t, spec: filepath.Join(dir, "brick.yaml")}
 	small := strings.Replace(must(t, "init", "nfs-ha"), "name: brick1", "name: years", 1)
 	// The rack has more disks than the brick begins with.

@@ -217,6 +217,10 @@ type Env struct {
 	Service  string // the service under test; "": the design's first
 	Virtual  bool   // a virtual rack
 	Version  string // of mortar
+	// Restore puts the brick into its state before any fault. Random calls it before
+	// each drill, so that no drill depends on an earlier one; nil: the brick stays as
+	// the drill before has left it.
+	Restore func(ctx context.Context) error
 	// Progress receives a text for each event of the drill. Drills call it from
 	// several goroutines, one at a time. It may be nil.
 	Progress func(text string)

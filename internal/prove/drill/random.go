@@ -370,8 +370,8 @@ func (s Schedule) choice(name string, scene Scene) Choice {
 // Random draws count schedules, from seed on, and carries them out. For each one
 // that fails it tries the schedules with one fault less, until none of them
 // fails; smallest has the remaining schedules. A schedule after which the brick does
-// not become whole has failed, too: Random goes on if the brick is whole once all
-// servers were without power. entries and runs are those of all drills done; Random
+// not become whole has failed, too: Random goes on from env.Restore, or else if the
+// brick is whole once all servers were without power. entries and runs are those of all drills done; Random
 // writes them to dir too.
 func Random(ctx context.Context, env Env, seed uint64, count int, dir string, opt Options) (entries []report.Entry, runs []*report.Run, smallest []Schedule, err error) {
 	if !env.Design.Clustered() {
@@ -390,6 +390,11 @@ func Random(ctx context.Context, env Env, seed uint64, count int, dir string, op
 		all = append(all, s)
 	}
 	do := func(s Schedule, name string) (failed []string, err error) {
+		if env.Restore != nil {
+			if err := env.Restore(ctx); err != nil {
+				return nil, errors.Join(err, ctx.Err())
+			}
+		}
 		e, r, err := All(ctx, env, []Choice{s.choice(name, scene)}, 1, filepath.Join(dir, name), opt)
 		for i := range e {
 			if e[i].Dir != "" { // it has a run
@@ -410,7 +415,9 @@ func Random(ctx context.Context, env Env, seed uint64, count int, dir string, op
 		if b := (*Broken)(nil); errors.As(err, &b) {
 			failed = append(failed, "broken")
 			(&engine{env: env}).say("%v", b)
-			if cycle := powerCycle(ctx, env, opt); cycle != nil {
+			if env.Restore != nil {
+				err = nil // the next drill begins anew
+			} else if cycle := powerCycle(ctx, env, opt); cycle != nil {
 				err = errors.Join(err, cycle)
 			} else {
 				err = nil

@@ -1,0 +1,223 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mortarhpc/mortar/internal/brick/spec"
+	"github.com/mortarhpc/mortar/internal/build/plan"
+	"github.com/mortarhpc/mortar/internal/rack"
+)
+
+// namedRack is a brick's rack and the name of a saved one.
+type namedRack struct {
+	dir, name string
+	spec      *spec.Spec
+}
+
+// named reads the arguments SPEC NAME. It takes the brick's lock, so that no apply and no
+// drill is under way meanwhile.
+func (f *rackFlags) named(args []string) (r namedRack, release func(), err error) {
+	s, err := readSpec(args[0])
+	if err != nil {
+		return r, nil, err
+	}
+	r = namedRack{dir: f.dir, name: args[1], spec: s}
+	if r.dir == "" {
+		if r.dir, err = rackDir(args[0], s.Name); err != nil {
+			return r, nil, err
+		}
+	}
+	if release, err = plan.Lock(s); err != nil {
+		return r, nil, fail(exitBadInput, err)
+	}
+	return r, release, nil
+}
+
+// base is the directory of the brick's file, to which the paths of secrets are relative.
+func (r namedRack) base() (string, error) { return filepath.Abs(filepath.Dir(r.spec.File)) }
+
+func (r namedRack) restoreOptions(anyway bool) (rack.RestoreOptions, error) {
+	base, err := r.base()
+	return rack.RestoreOptions{Spec: r.spec.Source, Base: base, Anyway: anyway}, err
+}
+
+func newRackSaveCmd() *cobra.Command {
+	var f rackFlags
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "save SPEC NAME",
+		Short: "Save the running rack under a name: memory, disks, hardware",
+		Long: `Stops all machines of the rack at the same moment, saves memory and devices of each,
+the disks, the keys, and the state of BMCs, PDUs, arrays and cables, and lets the
+machines go on. "mortar rack restore" puts it all back in seconds.
+
+The machines stand still for some seconds. Timeouts of the cluster do not notice, because
+the clocks by which they are measured stand still too; the nodes' wall clocks are
+set afterwards.
+
+QEMU cannot save NVMe drives. A rack that has them is saved with its servers switched off.
+
+Saved racks are in ~/.cache/mortar/racks/BRICK/NAME, where every rack of a brick of that
+name finds them. They hold the memory of the nodes, so only root can read them.`,
+		Example: "  mortar rack save brick.yaml applied\n  mortar rack restore brick.yaml applied",
+		Args:    cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			r, release, err := f.named(args)
+			if err != nil {
+				return err
+			}
+			defer release()
+			base, err := r.base()
+			if err != nil {
+				return fail(exitFailed, err)
+			}
+			keys, err := filepath.Glob(filepath.Join(plan.StateDir(r.spec), "secrets", "*"))
+			if err != nil {
+				return fail(exitFailed, err)
+			}
+			for i := range keys {
+				if keys[i], err = filepath.Abs(keys[i]); err != nil {
+					return fail(exitFailed, err)
+				}
+			}
+			s, err := rack.Save(cmd.Context(), r.dir, r.name, rack.SaveOptions{Spec: r.spec.Source, Base: base, Keys: keys, Version: version}, rackProgress(cmd.ErrOrStderr()))
+			if err != nil {
+				return rackError(err)
+			}
+			if asJSON {
+				return printJSON(cmd.OutOrStdout(), s)
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "saved as %s: %d MiB in %s; the machines stood still for %.1f s\n", s.Name, s.Bytes>>20, s.Dir, s.StoppedSeconds)
+			printSavedNotes(cmd.OutOrStdout(), s)
+			return nil
+		},
+	}
+	f.add(cmd)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func printSavedNotes(w io.Writer, s *rack.SavedRack) {
+	if len(s.Off) > 0 {
+		fmt.Fprintf(w, "switched off: %s\n", strings.Join(s.Off, " "))
+	}
+	if len(s.ClocksUnset) > 0 {
+		fmt.Fprintf(w, "clocks not set, no ssh server answers: %s\n", strings.Join(s.ClocksUnset, " "))
+	}
+}
+
+func newRackRestoreCmd() *cobra.Command {
+	var f rackFlags
+	var asJSON, anyway, dryRun bool
+	cmd := &cobra.Command{
+		Use:   "restore SPEC NAME",
+		Short: "Put a saved rack in the place of the present one",
+		Long: `Takes the rack down that is there, if one is, and puts a saved one in its place: disks,
+memory, keys, the state of the hardware. All machines go on at the same moment, where
+they stood. Their clocks are set.
+
+A saved rack fits if it is complete, if QEMU, the node image and the processor's
+counter are the same, and if this build of mortar saved it with the same brick's file.
+--anyway restores one of another build or file; mortar apply brings the servers up to date then.
+
+Exit codes: 0 restored, 1 failed (no rack is left), 2 refused (nothing was changed).`,
+		Example: "  mortar rack restore brick.yaml applied\n  mortar rack restore brick.yaml applied --dry-run   # would it fit?",
+		Args:    cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			r, release, err := f.named(args)
+			if err != nil {
+				return err
+			}
+			defer release()
+			opt, err := r.restoreOptions(anyway)
+			if err != nil {
+				return fail(exitFailed, err)
+			}
+			if dryRun {
+				if err := rack.CheckSaved(cmd.Context(), r.spec.Name, r.dir, r.name, opt); err != nil {
+					return rackError(err)
+				}
+				fmt.Fprintf(cmd.OutOrStdout(), "saved rack %s of %s fits; restore takes the rack in %s down, if one is there\n", r.name, r.spec.Name, r.dir)
+				return nil
+			}
+			s, err := rack.Restore(cmd.Context(), r.spec.Name, r.dir, r.name, opt, rackProgress(cmd.ErrOrStderr()))
+			if err != nil {
+				return rackError(err)
+			}
+			if asJSON {
+				return printJSON(cmd.OutOrStdout(), s)
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "restored %s, saved %s\n", s.Name, s.Time.Local().Format(time.DateTime))
+			printSavedNotes(cmd.OutOrStdout(), s)
+			return nil
+		},
+	}
+	f.add(cmd)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().BoolVar(&anyway, "anyway", false, "restore a rack that another build of mortar saved, or with another brick's file")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "say if the saved rack fits, and do nothing")
+	return cmd
+}
+
+func newRackSavedCmd() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:     "saved SPEC",
+		Short:   "List the saved racks of a brick, and which of them fit",
+		Example: "  mortar rack saved brick.yaml",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, err := readSpec(args[0])
+			if err != nil {
+				return err
+			}
+			all, err := rack.ListSaved(cmd.Context(), s.Name, s.Source)
+			if err != nil {
+				return rackError(err)
+			}
+			if asJSON {
+				return printJSON(cmd.OutOrStdout(), all)
+			}
+			if len(all) == 0 {
+				fmt.Fprintf(cmd.OutOrStdout(), "no saved rack of %s\n", s.Name)
+				return nil
+			}
+			t := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 8, 2, ' ', 0)
+			fmt.Fprintln(t, "NAME\tSAVED\tMIB\tBUILD\tFITS")
+			for _, r := range all {
+				fits := "yes"
+				if len(r.Misfits) > 0 {
+					fits = "no: " + strings.Join(r.Misfits, "; ")
+				}
+				fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\n", r.Name, r.Time.Local().Format(time.DateTime), r.Bytes>>20, r.Version, fits)
+			}
+			return t.Flush()
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func newRackForgetCmd() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "forget SPEC NAME",
+		Short:   "Remove a saved rack",
+		Example: "  mortar rack forget brick.yaml applied",
+		Args:    cobra.ExactArgs(2),
+		RunE: func(_ *cobra.Command, args []string) error {
+			s, err := readSpec(args[0])
+			if err != nil {
+				return err
+			}
+			return rackError(rack.Forget(s.Name, args[1]))
+		},
+	}
+	return cmd
+}

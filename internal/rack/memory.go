@@ -1,0 +1,125 @@
+package rack
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// machineRunning is QEMU's run state of a machine that is not stopped.
+const machineRunning = "running"
+
+// saveMemory writes memory and devices of a stopped machine to a file. The file is
+// open here and passed to QEMU, so no shell and no limit of a path's length matters.
+//
+// Source: docs/devel/migration/main.rst of QEMU, "fd migration"
+func (q *qmpClient) saveMemory(ctx context.Context, file string) error {
+	f, err := os.OpenFile(file, os.O_CREATE|os.O_WRONLY|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	// Without a limit: by default it is 128 MiB/s.
+	if _, err := q.call("migrate-set-parameters", props{"max-bandwidth": int64(1) << 40}); err != nil {
+		return err
+	}
+	if err := q.pass("memory", f); err != nil {
+		return err
+	}
+	if _, err := q.call("migrate", props{"uri": "fd:memory"}); err != nil {
+		return err
+	}
+	if err := q.wait(ctx, func() (bool, error) {
+		out, err := q.call("query-migrate", nil)
+		if err != nil {
+			return false, err
+		}
+		var s struct {
+			Status string `json:"status"`
+			Error  string `json:"error-desc"`
+		}
+		if err := json.Unmarshal(out, &s); err != nil {
+			return false, err
+		}
+		if s.Status == "failed" || s.Status == "cancelled" {
+			return false, fmt.Errorf("saving the memory: %s %s", s.Status, s.Error)
+		}
+		return s.Status == "completed", nil
+	}); err != nil {
+		_, cancelled := q.call("migrate_cancel", nil)
+		return errors.Join(err, cancelled)
+	}
+	return f.Close()
+}
+
+// loadMemory reads memory and devices of a machine that waits for them, and leaves
+// the machine stopped. QEMU ends if it cannot read them.
+func (q *qmpClient) loadMemory(ctx context.Context, file string) error {
+	f, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := q.pass("memory", f); err != nil {
+		return err
+	}
+	if _, err := q.call("migrate-incoming", props{"uri": "fd:memory"}); err != nil {
+		return err
+	}
+	return q.wait(ctx, func() (bool, error) {
+		s, err := q.status()
+		return s != "inmigrate", err
+	})
+}
+
+// wait asks until done.
+func (q *qmpClient) wait(ctx context.Context, done func() (bool, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, memoryTime)
+	defer cancel()
+	for {
+		if ok, err := done(); ok || err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// pass gives QEMU an open file under a name.
+func (q *qmpClient) pass(name string, f *os.File) error {
+	conn, ok := q.conn.(*net.UnixConn)
+	if !ok {
+		return errors.New("QEMU's machine protocol is not on a Unix socket")
+	}
+	if err := q.limit(); err != nil {
+		return err
+	}
+	text, err := json.Marshal(props{"execute": "getfd", "arguments": props{"fdname": name}})
+	if err != nil {
+		return err
+	}
+	if _, _, err := conn.WriteMsgUnix(append(text, '\n'), unix.UnixRights(int(f.Fd())), nil); err != nil {
+		return fmt.Errorf("qmp getfd: %w", err)
+	}
+	_, err = q.reply("getfd")
+	return err
+}
+
+// goOn lets a machine go on. A machine that runs is not affected.
+func (q *qmpClient) goOn() error {
+	s, err := q.status()
+	if err != nil || s == machineRunning {
+		return err
+	}
+	_, err = q.call("cont", nil)
+	return err
+}

@@ -1,0 +1,507 @@
+package rack
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/renameio/v2"
+)
+
+// RestoreOptions say where a rack is restored.
+type RestoreOptions struct {
+	// Spec is the brick's file now and Base its directory.
+	Spec []byte
+	Base string
+	// Anyway restores a rack of another build or spec.
+	Anyway bool
+}
+
+// clockTolerance is the largest difference between two rates of the time stamp
+// counter: what a clock daemon can correct (500 ppm; adjtimex(2)), and a little for the
+// measurement.
+const clockTolerance = 600e-6
+
+// ListSaved lists the saved racks of a brick's name, the newest first.
+func ListSaved(ctx context.Context, brick string, spec []byte) ([]SavedRack, error) {
+	dir, err := savedDir(brick)
+	if err != nil {
+		return nil, err
+	}
+	found, err := filepath.Glob(filepath.Join(dir, "*", savedManifest))
+	if err != nil {
+		return nil, err
+	}
+	out := []SavedRack{}
+	for _, f := range found {
+		name := filepath.Base(filepath.Dir(f))
+		if !savedName.MatchString(name) {
+			continue
+		}
+		s, cfg, problems := loadSaved(brick, name)
+		if s == nil {
+			out = append(out, SavedRack{Name: name, Brick: brick, Dir: filepath.Dir(f), Misfits: problems})
+			continue
+		}
+		d := s.describe(filepath.Dir(f), cfg)
+		never, other := s.misfits(ctx, filepath.Dir(f), spec)
+		d.Misfits = append(d.Misfits, slices.Concat(problems, never, other)...)
+		out = append(out, *d)
+	}
+	slices.SortFunc(out, func(a, b SavedRack) int { return cmp.Or(b.Time.Compare(a.Time), cmp.Compare(a.Name, b.Name)) })
+	return out, nil
+}
+
+// Forget removes a saved rack.
+func Forget(brick, name string) error {
+	dir, err := savedPath(brick, name)
+	if err != nil {
+		return err
+	}
+	if !there(dir) {
+		return noSuchSaved(brick, name)
+	}
+	// The manifest first: what is left of a killed Forget is no saved rack.
+	if err := os.Remove(filepath.Join(dir, savedManifest)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return os.RemoveAll(dir)
+}
+
+func noSuchSaved(brick, name string) error {
+	var names []string
+	if dir, err := savedDir(brick); err == nil {
+		found, _ := filepath.Glob(filepath.Join(dir, "*", savedManifest)) // the pattern is valid
+		for _, f := range found {
+			if n := filepath.Base(filepath.Dir(f)); savedName.MatchString(n) {
+				names = append(names, n)
+			}
+		}
+	}
+	return notThere("saved rack of "+brick+" named", name, names, func(n string) string { return n })
+}
+
+// loadSaved reads a saved rack. It returns what is wrong with its files.
+func loadSaved(brick, name string) (*saved, *Config, []string) {
+	dir, err := savedPath(brick, name)
+	if err != nil {
+		return nil, nil, []string{err.Error()}
+	}
+	s := &saved{}
+	if err := loadJSON(filepath.Join(dir, savedManifest), s); err != nil {
+		return nil, nil, []string{err.Error()}
+	}
+	if s.Schema != savedSchema {
+		return nil, nil, []string{fmt.Sprintf("%s has schema %d, and this mortar reads %d", filepath.Join(dir, savedManifest), s.Schema, savedSchema)}
+	}
+	var problems []string
+	for f, size := range s.Files {
+		switch st, err := os.Stat(filepath.Join(dir, f)); {
+		case err != nil:
+			problems = append(problems, "its file "+f+" is missing")
+		case st.Size() != size:
+			problems = append(problems, fmt.Sprintf("its file %s has %d bytes, and had %d", f, st.Size(), size))
+		}
+	}
+	cfg, err := loadConfig(filepath.Join(dir, savedRack))
+	if err != nil {
+		return nil, nil, append(problems, err.Error())
+	}
+	slices.Sort(problems)
+	return s, cfg, problems
+}
+
+// misfits returns why the saved rack can never run here as it is, and what it is made
+// of otherwise than a rack that was built now.
+func (s *saved) misfits(ctx context.Context, dir string, spec []byte) (never, other []string) {
+	if v, err := qemuVersion(ctx); err != nil || v != s.QEMU {
+		never = append(never, fmt.Sprintf("it was saved by %s, and here is %s", s.QEMU, cmp.Or(v, "none")))
+	}
+	st, err := loadState(filepath.Join(dir, savedRack))
+	switch {
+	case err != nil:
+		never = append(never, err.Error())
+	case cachedImage(st.Image) == nil:
+		never = append(never, "its node image "+st.Image+" is gone")
+	case st.Accel == "kvm" && !there("/dev/kvm"):
+		never = append(never, "its machines ran with KVM, which is not here")
+	}
+	if now := tscKHz(); s.TSCkHz > 0 && math.Abs(float64(now-s.TSCkHz)) > clockTolerance*float64(s.TSCkHz) {
+		never = append(never, fmt.Sprintf("its clocks count %d kHz, and this processor's counter has %d kHz", s.TSCkHz, now))
+	}
+	if b, err := build(); err != nil || b != s.Build {
+		other = append(other, "it was saved by another build of mortar ("+s.Version+"), whose agent and resource agent the servers may have")
+	}
+	if len(spec) > 0 && specDigest(spec) != s.SpecSHA256 {
+		other = append(other, "the brick's file was another one ("+filepath.Join(dir, savedSpec)+")")
+	}
+	return never, other
+}
+
+func (s *saved) describe(dir string, c *Config) *SavedRack {
+	out := &SavedRack{Name: s.Name, Brick: s.Brick, Dir: dir, Time: s.Time, Version: s.Version, StoppedSeconds: s.StoppedSeconds,
+		Off: []string{}, ClocksUnset: []string{}, Misfits: []string{}}
+	for f := range s.Files {
+		out.Bytes += allocated(filepath.Join(dir, f))
+	}
+	for _, n := range c.Nodes {
+		if s.Machines[n.Name] == "" {
+			out.Off = append(out.Off, n.Name)
+		}
+	}
+	return out
+}
+
+// CheckSaved returns why Restore would refuse a saved rack; nil if it would not.
+func CheckSaved(ctx context.Context, brick, dir, name string, opt RestoreOptions) error {
+	_, _, err := checkSaved(ctx, brick, dir, name, opt)
+	return err
+}
+
+func checkSaved(ctx context.Context, brick, dir, name string, opt RestoreOptions) (*saved, *Config, error) {
+	if os.Geteuid() != 0 {
+		return nil, nil, refuse("a rack needs root: it makes a network namespace and virtual machines")
+	}
+	from, err := savedPath(brick, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	if !there(filepath.Join(from, savedManifest)) {
+		return nil, nil, noSuchSaved(brick, name)
+	}
+	bad := func(problems []string, mend string) error {
+		shown := problems
+		if more := len(problems) - 4; more > 0 {
+			shown = append(slices.Clone(problems[:4]), fmt.Sprintf("%d more", more))
+		}
+		return refuse("saved rack %s of %s does not fit: %s: %s", name, brick, strings.Join(shown, "; "), mend)
+	}
+	s, cfg, problems := loadSaved(brick, name)
+	if len(problems) > 0 {
+		return nil, nil, bad(problems, "mortar rack forget removes it")
+	}
+	never, other := s.misfits(ctx, from, opt.Spec)
+	if len(never) > 0 {
+		return nil, nil, bad(never, "build the rack (mortar rack up) and save it again")
+	}
+	if len(other) > 0 && !opt.Anyway {
+		return nil, nil, bad(other, "--anyway restores it all the same, else build the rack (mortar rack up) and save it again")
+	}
+	return s, cfg, s.canRestore(cfg, from, dir, opt)
+}
+
+// canRestore refuses what stands in the way of a saved rack in dir.
+func (s *saved) canRestore(c *Config, from, dir string, opt RestoreOptions) error {
+	if err := checkNetns(c, dir); err != nil {
+		return err
+	}
+	for i, f := range s.Secrets {
+		to, err := opt.secret(f)
+		if err != nil {
+			return err
+		}
+		now, err := os.ReadFile(to)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		then, err2 := os.ReadFile(filepath.Join(from, savedSecrets, fmt.Sprint(i)))
+		if err := errors.Join(err, err2); err != nil {
+			return err
+		}
+		if !bytes.Equal(now, then) {
+			return refuse("%s is another secret than the saved rack's: remove the file if nothing else uses it", to)
+		}
+	}
+	need := int64(reserveMiB) << 20
+	var memory int64
+	for _, m := range (&rack{cfg: c}).machines() {
+		if s.Machines[m] != "" && running(dir, m) == nil {
+			memory += int64((&rack{cfg: c}).memoryMiB(m)+overheadMiB) << 20
+		}
+	}
+	have, err := availableMemory()
+	if err != nil {
+		return err
+	}
+	if memory > 0 && have < memory+reserveMiB<<20 {
+		return refuse("too little memory: the rack needs %d MiB, and only %d MiB are available", memory>>20+reserveMiB, have>>20)
+	}
+	for f := range s.Files {
+		if strings.HasPrefix(f, savedRack+"/") {
+			need += allocated(filepath.Join(from, f))
+		}
+	}
+	if _, free, err := freeBytes(dir); err != nil || free < need {
+		return cmp.Or(err, refuse("too little disk space: the rack needs %d MiB in %s, but only %d MiB are free", need>>20, dir, free>>20))
+	}
+	return nil
+}
+
+// secret is the present path of a saved secret.
+func (o *RestoreOptions) secret(name string) (string, error) {
+	if filepath.IsAbs(name) {
+		return name, nil
+	}
+	if o.Base == "" || !filepath.IsLocal(name) {
+		return "", refuse("the saved rack belongs to a brick's file: name that file")
+	}
+	return filepath.Join(o.Base, name), nil
+}
+
+// Restore takes the rack in dir down, if there is one, and puts a saved one of that
+// brick's name in its place: disks, memory, keys, the state of the hardware. All
+// machines go on at the same moment. Their clocks stood still; Restore sets them.
+//
+// A *RefusedError means that nothing was changed. After any other error no rack is left.
+func Restore(ctx context.Context, brick, dir, name string, opt RestoreOptions, fn Progress) (*SavedRack, error) {
+	p := &progress{fn: fn}
+	dir, err := absDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	s, cfg, err := checkSaved(ctx, brick, dir, name, opt)
+	if err != nil {
+		return nil, err
+	}
+	from, err := savedPath(brick, name)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.relocate(cfg, opt); err != nil {
+		return nil, err
+	}
+	free, err := lockName(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	defer free()
+	if err := p.step("down", dir, func() error { return Down(ctx, dir, DownOptions{}) }); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(runDir(dir), 0o700); err != nil {
+		return nil, err
+	}
+	unlock, err := lockRack(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	r := &rack{dir: dir, cfg: cfg}
+	err = r.restore(ctx, s, from, opt, p)
+	unlock()
+	if err != nil {
+		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+		defer cancel()
+		return nil, errors.Join(err, Down(clean, dir, DownOptions{}))
+	}
+	out := s.describe(from, cfg)
+	err = p.step("clocks", "the machines stood still", func() error {
+		out.ClocksUnset = r.setClocks(ctx)
+		return ctx.Err()
+	})
+	return out, err
+}
+
+// relocate changes the paths of secrets in a Config to their present ones.
+func (s *saved) relocate(c *Config, opt RestoreOptions) error {
+	for _, f := range c.secretFiles() {
+		rel, err := filepath.Rel(s.Base, *f)
+		if s.Base == "" || err != nil || !filepath.IsLocal(rel) {
+			continue
+		}
+		if *f, err = opt.secret(rel); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *rack) restore(ctx context.Context, s *saved, from string, opt RestoreOptions, p *progress) error {
+	// First what Down needs to remove an unfinished rack.
+	if err := saveJSON(filepath.Join(r.dir, "config.json"), r.cfg); err != nil {
+		return err
+	}
+	if err := p.step("disks", "images, keys, hardware", func() error { return r.unpack(ctx, s, from, opt) }); err != nil {
+		return err
+	}
+	if err := p.step("network", r.cfg.netns(), func() error { return ensureNetwork(ctx, r) }); err != nil {
+		return err
+	}
+	if err := withPower(ctx, r, func(h *hardware) error { return r.restoreMachines(ctx, h, s, from, p) }); err != nil {
+		return err
+	}
+	r.st.Phase = phaseUp
+	return r.st.save(r.dir)
+}
+
+// unpack copies the saved rack's files, with the paths that hold here.
+func (r *rack) unpack(ctx context.Context, s *saved, from string, opt RestoreOptions) error {
+	if err := copyRack(ctx, filepath.Join(from, savedRack), r.dir); err != nil {
+		return err
+	}
+	if err := saveJSON(filepath.Join(r.dir, "config.json"), r.cfg); err != nil {
+		return err
+	}
+	var err error
+	if r.st, err = loadState(r.dir); err != nil {
+		return err
+	}
+	r.st.Phase, r.st.Stopped = phaseStarting, nil
+	if err := r.st.save(r.dir); err != nil {
+		return err
+	}
+	inv, err := LoadInventory(r.dir)
+	if err != nil {
+		return err
+	}
+	for i := range inv.Hosts {
+		inv.Hosts[i].IdentityFile = identityFile(r.dir)
+	}
+	if err := saveJSON(inventoryFile(r.dir), inv); err != nil {
+		return err
+	}
+	for i, f := range s.Secrets {
+		to, err := opt.secret(f)
+		if err != nil || there(to) {
+			return err
+		}
+		text, err := os.ReadFile(filepath.Join(from, savedSecrets, fmt.Sprint(i)))
+		if err != nil {
+			return err
+		}
+		if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
+			return err
+		}
+		if err := renameio.WriteFile(to, text, 0o600); err != nil {
+			return err
+		}
+	}
+	return copySelf(r.dir)
+}
+
+// restoreMachines starts all machines with their memory, and lets them go on together.
+// An array goes on first, since its servers log in to it before they load their memory.
+// The caller holds the power lock.
+func (r *rack) restoreMachines(ctx context.Context, h *hardware, s *saved, from string, p *progress) error {
+	for network := range h.SwitchesDown {
+		if err := r.ip(ctx, "link set "+bridgeName(network)+" down"); err != nil {
+			return err
+		}
+	}
+	for i := range r.cfg.PDUs {
+		if err := r.ensurePDU(ctx, h, &r.cfg.PDUs[i]); err != nil {
+			return err
+		}
+	}
+	if err := r.powerShelves(ctx, h); err != nil {
+		return err
+	}
+	memory := func(m string) string { return filepath.Join(from, savedMemory, m) }
+	for _, e := range r.cfg.arrays() {
+		if s.Machines[e.Name] == "" {
+			continue
+		}
+		if err := p.step("memory "+e.Name, fmt.Sprintf("%d MiB", e.Array.MemoryMiB), func() error {
+			img, err := r.image()
+			if err != nil {
+				return err
+			}
+			args, err := arrayArgs(r.cfg, r.dir, e, img, r.st.Accel, h)
+			if err != nil {
+				return err
+			}
+			if err := r.load(ctx, e.Name, args, memory(e.Name), nil); err != nil {
+				return err
+			}
+			if s.Machines[e.Name] == machineRunning {
+				err = r.withQMP(ctx, e.Name, func(q *qmpClient) error { return q.goOn() })
+			}
+			// The machine is on; startArray adds its addresses and host ports.
+			return errors.Join(err, r.startArray(ctx, h, e))
+		}); err != nil {
+			return err
+		}
+	}
+	var on []string
+	for i := range r.cfg.Nodes {
+		n := &r.cfg.Nodes[i]
+		if err := r.ensureBMC(ctx, h, n); err != nil {
+			return err
+		}
+		if s.Machines[n.Name] != "" {
+			on = append(on, n.Name)
+		}
+	}
+	if err := together(on, func(m string) error {
+		i, n, err := r.index(m)
+		if err != nil {
+			return err
+		}
+		return p.step("memory "+m, fmt.Sprintf("%d MiB", n.MemoryMiB), func() error {
+			img, err := r.image()
+			if err != nil {
+				return err
+			}
+			args, err := nodeArgs(r.cfg, r.dir, i, img, r.st.Accel, h, postSeconds)
+			if err != nil {
+				return err
+			}
+			if isServer(n) {
+				if err := r.startDisks(ctx, insideName(m)); err != nil {
+					return err
+				}
+			}
+			return r.load(ctx, m, args, memory(m), func(q *qmpClient) error { return r.plugPaths(q, h, n) })
+		})
+	}); err != nil {
+		return err
+	}
+	return p.step("go on", strings.Join(on, " "), func() error {
+		clients, err := r.dialMachines(ctx, map[string]string{})
+		defer func() {
+			for _, q := range clients {
+				q.close()
+			}
+		}()
+		if err != nil {
+			return err
+		}
+		return together(on, func(m string) error {
+			if s.Machines[m] != machineRunning {
+				return nil
+			}
+			return clients[m].goOn()
+		})
+	})
+}
+
+// load starts a machine and loads its memory. plug adds devices before; it may be nil.
+func (r *rack) load(ctx context.Context, name string, args []string, memory string, plug func(q *qmpClient) error) error {
+	if !slices.Contains(args, "-S") {
+		args = append(args, "-S")
+	}
+	if err := r.launchMachine(ctx, name, append(args, "-incoming", "defer")); err != nil {
+		return err
+	}
+	err := r.withQMP(ctx, name, func(q *qmpClient) error {
+		q.answer = memoryTime
+		if plug != nil {
+			if err := plug(q); err != nil {
+				return err
+			}
+		}
+		return q.loadMemory(ctx, memory)
+	})
+	if err != nil {
+		err = fmt.Errorf("%w\n%s", err, tail(logFile(r.dir, name), 5))
+	}
+	return err
+}

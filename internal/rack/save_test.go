@@ -1,0 +1,227 @@
+package rack
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A flush over NBD by Save writes what a disk's cache holds.
+func TestFlushExportEmptiesTheCache(t *testing.T) {
+	file, d := volatileFile(t)
+	want := bytes.Repeat([]byte{7}, cacheBlock)
+	if _, err := d.WriteAt(want, 3*cacheBlock); err != nil {
+		t.Fatal(err)
+	}
+	at := func() []byte {
+		all, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all[3*cacheBlock : 4*cacheBlock]
+	}
+	if bytes.Equal(at(), want) {
+		t.Fatal("the disk has no cache")
+	}
+	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() { _ = serveDisks(ctx, l, map[string]*volatileDisk{"sd0": d}) }()
+	flush := func(name string) error {
+		conn, err := net.Dial("unix", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		return flushExport(conn, name)
+	}
+	if err := flush("sd0"); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(at(), want) {
+		t.Error("after the flush the image lacks what was written")
+	}
+	if err := flush("sd1"); err == nil || !strings.Contains(err.Error(), `no export "sd1"`) {
+		t.Errorf("a disk that is not there: %v", err)
+	}
+}
+
+// fakeSaved writes a saved rack without machines, and returns its directory.
+func fakeSaved(t *testing.T, name string, change func(s *saved)) (c Config, dir string) {
+	t.Helper()
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	c = testConfig().WithDefaults()
+	c.Name = "save-test"
+	base := "/site"
+	for _, f := range c.secretFiles() {
+		*f = filepath.Join(base, "secrets", filepath.Base(*f))
+	}
+	dir, err := savedPath(c.Name, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	image := filepath.Join(t.TempDir(), "image")
+	for _, d := range []string{filepath.Join(dir, savedRack), filepath.Join(dir, savedSecrets), image} {
+		if err := os.MkdirAll(d, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write := func(file, text string) {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sizes := map[string]int64{}
+	for _, n := range []string{imageKernel, imageInitrd, imageRoot} {
+		write(filepath.Join(image, n), "x")
+		sizes[n] = 1
+	}
+	st := state{Phase: phaseUp, Image: image, Accel: "tcg", Netns: c.netns()}
+	write(filepath.Join(dir, savedSecrets, "0"), "then\n")
+	if err := errors.Join(saveJSON(filepath.Join(image, "manifest.json"), imageOf(sizes)), saveJSON(filepath.Join(dir, savedRack, "config.json"), c),
+		st.save(filepath.Join(dir, savedRack))); err != nil {
+		t.Fatal(err)
+	}
+	s := &saved{Schema: savedSchema, Name: name, Brick: c.Name, Version: "v1", Base: base, SpecSHA256: specDigest([]byte("spec")),
+		Time: time.Unix(1_800_000_000, 0).UTC(), Machines: map[string]string{}, Secrets: []string{"secrets/bmc"}, Files: map[string]int64{}, TSCkHz: tscKHz()}
+	if s.Build, err = build(); err != nil {
+		t.Fatal(err)
+	}
+	if s.QEMU, err = qemuVersion(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.measure(dir); err != nil {
+		t.Fatal(err)
+	}
+	if change != nil {
+		change(s)
+	}
+	if err := saveJSON(filepath.Join(dir, savedManifest), s); err != nil {
+		t.Fatal(err)
+	}
+	return c, dir
+}
+
+func imageOf(sizes map[string]int64) *image { return &image{Suite: "trixie", Sizes: sizes} }
+
+// Restore refuses what does not fit, in one sentence, before it changes anything.
+func TestRestoreRefuses(t *testing.T) {
+	site := t.TempDir()
+	spec := []byte("spec")
+	for _, x := range []struct {
+		name   string
+		change func(s *saved)
+		spoil  func(dir string)
+		opt    RestoreOptions
+		want   string // "": it fits
+	}{
+		{name: "fits", opt: RestoreOptions{Spec: spec}},
+		{name: "incomplete", spoil: func(dir string) { os.Remove(filepath.Join(dir, savedSecrets, "0")) }, opt: RestoreOptions{Spec: spec}, want: "its file secrets/0 is missing"},
+		{name: "truncated", spoil: func(dir string) { os.Truncate(filepath.Join(dir, savedSecrets, "0"), 1) }, opt: RestoreOptions{Spec: spec, Anyway: true}, want: "its file secrets/0 has 1 bytes, and had 5"},
+		{name: "killed", spoil: func(dir string) { os.Remove(filepath.Join(dir, savedManifest)) }, opt: RestoreOptions{Spec: spec}, want: `no saved rack of save-test named "killed"`},
+		{name: "damaged", spoil: func(dir string) { os.WriteFile(filepath.Join(dir, savedManifest), []byte("{"), 0o600) }, opt: RestoreOptions{Spec: spec}, want: "unexpected end of JSON input"},
+		{name: "schema", change: func(s *saved) { s.Schema = 7 }, opt: RestoreOptions{Spec: spec}, want: "has schema 7"},
+		{name: "qemu", change: func(s *saved) { s.QEMU = "QEMU emulator version 1.0" }, opt: RestoreOptions{Spec: spec, Anyway: true}, want: "saved by QEMU emulator version 1.0, and here is QEMU"},
+		{name: "counter", change: func(s *saved) { s.TSCkHz = s.TSCkHz * 11 / 10 }, opt: RestoreOptions{Spec: spec, Anyway: true}, want: "its clocks count"},
+		{name: "build", change: func(s *saved) { s.Build = "00" }, opt: RestoreOptions{Spec: spec}, want: "another build of mortar (v1)"},
+		{name: "build-anyway", change: func(s *saved) { s.Build = "00" }, opt: RestoreOptions{Spec: spec, Anyway: true}},
+		{name: "spec", opt: RestoreOptions{Spec: []byte("other")}, want: "the brick's file was another one"},
+		{name: "spec-anyway", opt: RestoreOptions{Spec: []byte("other"), Anyway: true}},
+		{name: "secret", change: func(s *saved) { s.Secrets = []string{"secrets/other"} }, opt: RestoreOptions{Spec: spec}, want: "secrets/other is another secret than the saved rack's"},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			c, dir := fakeSaved(t, x.name, x.change)
+			if x.spoil != nil {
+				x.spoil(dir)
+			}
+			if err := os.MkdirAll(filepath.Join(site, "secrets"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(site, "secrets", "other"), []byte("now\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			x.opt.Base = site
+			err := CheckSaved(t.Context(), c.Name, filepath.Join(site, "rack"), x.name, x.opt)
+			var refused *RefusedError
+			switch {
+			case x.want == "" && err != nil:
+				t.Error(err)
+			case x.want != "" && !errors.As(err, &refused):
+				t.Errorf("got %v, want a refusal", err)
+			case x.want != "" && (!strings.Contains(err.Error(), x.want) || strings.Contains(err.Error(), "\n")):
+				t.Errorf("got %q, want one line with %q", err, x.want)
+			}
+			if there(filepath.Join(site, "rack")) {
+				t.Error("the check has made a directory")
+			}
+		})
+	}
+}
+
+// The secrets of a rack that is restored beside another file are looked for there.
+func TestRelocate(t *testing.T) {
+	_, dir := fakeSaved(t, "a", nil)
+	s, c, problems := loadSaved("save-test", "a")
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	if err := s.relocate(c, RestoreOptions{Base: "/other"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range c.secretFiles() {
+		if filepath.Dir(*f) != "/other/secrets" {
+			t.Errorf("a secret is looked for at %s", *f)
+		}
+	}
+	if err := s.relocate(c, RestoreOptions{}); err != nil {
+		t.Error("paths elsewhere must stay:", err)
+	}
+	all, err := ListSaved(t.Context(), "save-test", []byte("spec"))
+	if err != nil || len(all) != 1 || all[0].Name != "a" || len(all[0].Misfits) > 0 {
+		t.Errorf("%+v %v", all, err)
+	}
+	// The directory of a killed save is no saved rack, and the next save removes it.
+	left := filepath.Join(filepath.Dir(dir), unfinished+"1")
+	if err := os.Rename(dir, left); err != nil {
+		t.Fatal(err)
+	}
+	if all, err := ListSaved(t.Context(), "save-test", nil); err != nil || len(all) != 0 {
+		t.Errorf("%+v %v", all, err)
+	}
+	if err := removeUnfinished(filepath.Dir(dir)); err != nil || there(left) {
+		t.Errorf("%s is still there: %v", left, err)
+	}
+}
+
+func TestSavedNames(t *testing.T) {
+	for _, bad := range []string{"", "..", ".saving-1", "a/b", "-x", "ä", strings.Repeat("a", 65)} {
+		if p, err := savedPath("b", bad); err == nil {
+			t.Errorf("%q is a name: %s", bad, p)
+		}
+	}
+	if err := Forget("save-test", "none"); err == nil {
+		t.Error("a saved rack that is not there is removed")
+	}
+}
+
+// The addresses of the switches do not change from one build of a rack to the next.
+func TestSwitchAddresses(t *testing.T) {
+	c := testConfig().WithDefaults()
+	cmds := networkCommands(&c, "/r")
+	for i := range c.Networks {
+		want := "link add br-" + c.Networks[i].Name + " address 02:6d:6f:72:74:0" + string(rune('1'+i)) + " type bridge"
+		if !slices.ContainsFunc(cmds, func(s string) bool { return strings.HasPrefix(s, want) }) {
+			t.Errorf("no %q in\n%s", want, strings.Join(cmds, "\n"))
+		}
+	}
+}
