@@ -9,7 +9,7 @@ export CGO_ENABLED := 0
 export GOFLAGS := -trimpath
 
 .DEFAULT_GOAL := help
-.PHONY: help build package test-package deps demo demo-down test test-unit test-rack test-boot test-array test-lustre test-faults drills drills-xl changes systems lint fuzz bench bench-tools takeover takeover-cluster clean
+.PHONY: help build package check test-package deps demo demo-down test test-all test-unit test-rack test-more test-boot test-array test-lustre test-faults test-alerts years drills drills-xl changes systems lint fuzz bench bench-tools takeover takeover-cluster clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -20,10 +20,14 @@ bin/mortar: $(shell find cmd internal examples -name '*.go' -o -name '*.yaml' -o
 	@mkdir -p bin
 	go build $(GOFLAGS_BUILD) -o $@ ./cmd/mortar
 
-deps: ## install the Debian packages the virtual rack needs (root)
+deps: ## install the Debian packages that the virtual rack and the tests need (root)
 	@scripts/deps.sh
 
-demo: deps build ## the whole story on this machine: rack, brick, load, crash, proof, report
+.PHONY: deps-rack deps-package
+deps-rack deps-package:
+	@scripts/deps.sh $(@:deps-%=%)
+
+demo: deps-rack build ## the whole story on this machine: rack, brick, load, crash, proof, report
 	@bin/mortar demo --out out/demo
 
 demo-down: build ## take the demo's rack down
@@ -34,54 +38,71 @@ PACKAGE_VERSION ?= $(shell git describe --tags --exact-match 2>/dev/null | sed '
 package: build ## the Debian package and the RPM of the administrator's machine, into out/package
 	@scripts/package.sh "$(PACKAGE_VERSION)"
 
-test-package: deps package ## lintian; the package installed, used and purged in a clean root
+test-package: deps-package package ## lintian; the package installed, used and purged in a clean root
 	go test -tags pkg -count=1 -v ./test/pkg
 
-test: ready test-unit test-package test-rack ## lint, unit tests with the race detector, the package, three rack runs: what CI runs, within its 25 minutes
+test: ready test-unit test-rack ## what CI runs: lint, unit tests with the race detector, two rack runs
 
-# apt waits for its mirror while the compiler works.
-.PHONY: ready
+test-all: test test-package test-more test-array test-faults test-alerts ## all that needs no Lustre and less than an hour and a half
+
+check: deps lint ## between two edits: format, vet, staticcheck, unit tests without the race detector
+	go test ./...
+
+# apt and mmdebstrap wait for their mirror while the compiler works.
+.PHONY: ready image
 ready:
-	@$(MAKE) --no-print-directory --output-sync=target -j2 deps lint
+	@$(MAKE) --no-print-directory --output-sync=target -j3 image lint
 
-# The package whose tests take longest is first, so that another one runs beside it.
+# Of the brick whose test comes first; one server boots as Debian does.
+image: deps build
+	@mkdir -p out && bin/mortar init nfs-ha > out/image.yaml
+	bin/mortar rack image out/image.yaml --boot distribution
+
+# The package whose tests take longest is first, so that another one runs beside it. Go
+# remembers a package's result until one of its files changes.
 test-unit: deps ## unit tests with the race detector
-	CGO_ENABLED=1 go test -race -count=1 ./internal/serve/ocf ./...
+	CGO_ENABLED=1 go test -race ./internal/serve/ocf ./...
 
-RUN ?= TestBrick|TestArrayBrick|TestFencedServerBoots
-test-rack: deps build ## three whole rack runs: disks, a RAID array, a fenced server that boots as Debian does (RUN=TestArrayBrick: this one)
-	go test -tags rack -count=1 -timeout 30m -run '^($(RUN))$$' -v ./test/rack
+# Each rack test is a process that ends when it is done, or when it hangs: test/racktest.
+RACK_TEST = go test -tags rack -count=1 -timeout 0 -v
+
+RUN ?= TestBrick|TestArrayBrick
+test-rack: deps build ## two whole rack runs: disks and a cache, and a RAID array (RUN=TestArrayBrick: this one)
+	$(RACK_TEST) -run '^($(RUN))$$' ./test/rack
+
+test-more: deps build ## a brick in use: its hardware, exports that change, all levels of fencing
+	$(RACK_TEST) -run 'TestInUse$$' ./test/rack
 
 SUITE ?= trixie
-test-boot: deps build ## a fenced server boots as Debian does (SUITE=bookworm: Debian 12)
-	MORTAR_TEST_SUITE=$(SUITE) go test -tags rack -count=1 -timeout 22m -run TestFencedServerBoots -v ./test/rack
+test-boot: deps build ## TestBrick, whose fenced server boots as Debian does (SUITE=bookworm: Debian 12)
+	MORTAR_TEST_SUITE=$(SUITE) $(RACK_TEST) -run 'TestBrick$$' ./test/rack
 
 test-array: deps build ## a RAID array in the rack: LUNs, path groups, reservations, each of its faults; a brick on it grows
-	go test -tags rack -count=1 -timeout 60m -run 'TestArray($$|Grows)' -v ./test/rack
+	$(RACK_TEST) -run 'TestArray($$|Grows)' ./test/rack
 
 test-lustre: deps build ## a Lustre brick on a rack: deploy, its procedures, crashes of an OSS and of the MDS (LUSTRE=DIR: its Debian packages)
-	LUSTRE="$(LUSTRE)" go test -tags rack -count=1 -timeout 60m -run TestLustre -v ./test/rack
+	LUSTRE="$(LUSTRE)" $(RACK_TEST) -run TestLustre ./test/rack
 
 test-faults: deps build ## both fault injectors pass one suite on a rack
-	go test -tags rack -count=1 -timeout 40m -run TestLive -v ./internal/prove/inject
+	$(RACK_TEST) -run TestLive ./internal/prove/inject
 
 test-alerts: deps build ## a broken path becomes an alert: node_exporter on a rack's servers, Prometheus, Alertmanager, and heals
-	go test -tags rack -count=1 -timeout 30m -run TestAlerts -v ./test/rack
+	$(RACK_TEST) -run TestAlerts ./test/rack
 
 years: deps build ## a brick's years under load: discover, apply, Prometheus, a disk, growth, upgrades, another server; into out/years (half an hour)
-	go test -tags rack -count=1 -timeout 90m -run TestYears -v ./test/rack
+	$(RACK_TEST) -run TestYears ./test/rack
 
 changes: deps build ## drills of day 2's changes on one rack: upgrade, a disk, a server, growth; into out/changes (half an hour)
-	go test -tags rack -count=1 -timeout 120m -run 'TestChanges$$' -v ./test/rack
+	$(RACK_TEST) -run 'TestChanges$$' ./test/rack
 
 drills: deps build ## the whole failure matrix on a rack, into out/drills (an hour; DRILL_ARGS="--repeat 5": five; "--only server-crash": less)
-	MORTAR_DRILL_ARGS="$(DRILL_ARGS)" go test -tags rack -count=1 -timeout 600m -run TestDrills -v ./test/rack
+	MORTAR_DRILL_ARGS="$(DRILL_ARGS)" $(RACK_TEST) -run TestDrills ./test/rack
 
 drills-xl: deps build ## servers, links and paths failing under a brick with two services, into out/drills-xl
-	MORTAR_DRILL_ARGS="$(DRILL_ARGS)" go test -tags rack -count=1 -timeout 600m -run TestTwoServices -v ./test/rack
+	MORTAR_DRILL_ARGS="$(DRILL_ARGS)" $(RACK_TEST) -run TestTwoServices ./test/rack
 
 systems: deps build ## every example on a rack: up, apply, apply again, a server's crash, down; into out/systems (hours; SYSTEMS="nss7.4-ha nss5.5": these; LUSTRE=DIR: Lustre's too)
-	SYSTEMS="$(SYSTEMS)" LUSTRE="$(LUSTRE)" go test -tags rack -count=1 -timeout 600m -run TestSystems -v ./test/rack
+	SYSTEMS="$(SYSTEMS)" LUSTRE="$(LUSTRE)" $(RACK_TEST) -run TestSystems ./test/rack
 
 lint: ## gofmt, go vet, staticcheck
 	@test -z "$$(gofmt -l cmd internal test 2>/dev/null)" || { gofmt -l cmd internal test; echo 'run gofmt -w'; exit 1; }

@@ -1,19 +1,31 @@
 #!/bin/bash
-# Installs what the virtual rack and the tests need, from the host's own apt
-# sources, and only what is missing.
+# Installs Debian packages from the host's own apt sources, and only what is missing.
+# usage: deps.sh [rack|test|package]: what the virtual rack needs, also what the tests
+# need (default), also what the tests of the packages need
 set -euo pipefail
 packages=(
-  qemu-system-x86 qemu-utils qemu-block-extra # the nodes; LUNs of arrays (iSCSI)
-  mmdebstrap erofs-utils cpio zstd xz-utils busybox-static e2fsprogs # the node image
+  qemu-system-x86 qemu-block-extra # the nodes; LUNs of arrays (iSCSI)
+  mmdebstrap erofs-utils zstd xz-utils busybox-static e2fsprogs # the node image
   iproute2 openssh-client       # networks of the rack; `mortar rack ssh`
-  openipmi ipmitool             # virtual BMCs
-  snmpd snmp                    # virtual PDUs
+  openipmi                      # virtual BMCs
+  snmpd                         # virtual PDUs
+  debian-archive-keyring ca-certificates
+)
+tests=(
+  qemu-utils                    # a client of the rack's disks
+  cpio                          # makes an initial RAM disk to be read
+  ipmitool snmp                 # clients of BMCs and PDUs
   mdadm lvm2 xfsprogs multipath-tools util-linux # superblocks the tests plant and read
   fio                           # a load engine that the tests run
   sg3-utils                     # sg_ses, with which a test compares
-  lintian rpm                   # they look at the packages
-  debian-archive-keyring ca-certificates gcc libc6-dev # gcc: the race detector
+  gcc libc6-dev                 # the race detector
 )
+case ${1:-test} in
+  rack) ;;
+  test) packages+=("${tests[@]}") ;;
+  package) packages+=("${tests[@]}" lintian rpm) ;;
+  *) echo "deps.sh: $1: want rack, test or package" >&2; exit 2 ;;
+esac
 missing=()
 for p in "${packages[@]}"; do
   [ "$(dpkg-query -W -f '${db:Status-Status}' "$p" 2>/dev/null)" = installed ] || missing+=("$p")

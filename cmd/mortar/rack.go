@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -73,7 +74,7 @@ func newRackCmd() *cobra.Command {
 		Short: "A virtual rack: real Debian servers, shared disks, RAID arrays, switches, BMCs and PDUs on this machine",
 	}
 	cmd.AddCommand(newRackUpCmd(), newRackDownCmd(), newRackStatusCmd(), newRackSSHCmd(), newRackFaultCmd(),
-		newRackSaveCmd(), newRackRestoreCmd(), newRackSavedCmd(), newRackForgetCmd(),
+		newRackImageCmd(), newRackSaveCmd(), newRackRestoreCmd(), newRackSavedCmd(), newRackForgetCmd(),
 		newRackChassisCmd(), newRackPDUCmd(), newRackDisksCmd(), newRackFabricCmd())
 	return cmd
 }
@@ -110,10 +111,8 @@ func newRackUpCmd() *cobra.Command {
 				}
 			}
 			if boot != "" {
-				for i := range cfg.Nodes {
-					if cfg.Nodes[i].Role == rack.RoleServer {
-						cfg.Nodes[i].Boot = boot
-					}
+				if err := bootServers(&cfg, boot); err != nil {
+					return err
 				}
 			}
 			cfg.Sparse = cfg.Sparse || sparse
@@ -156,13 +155,33 @@ func newRackUpCmd() *cobra.Command {
 	cmd.Flags().StringVar(&suite, "suite", "", "Debian release of the nodes: trixie or bookworm")
 	cmd.Flags().StringVar(&lustre, "lustre", "", "directory of Lustre's Debian packages, which are installed on every node; they must fit the nodes' kernel")
 	cmd.Flags().StringVar(&accel, "accel", "", "kvm or tcg (default: try KVM by booting with it, else tcg)")
-	cmd.Flags().StringVar(&boot, "boot", "", "distribution: servers boot Debian's kernel and initial RAM disk by GRUB from a system disk (default: the rack's fast way)")
+	cmd.Flags().StringVar(&boot, "boot", "", "distribution, or distribution=SERVER,...: these servers boot Debian's kernel and initial RAM disk by GRUB from a system disk (default: the rack's fast way)")
 	cmd.Flags().StringVar(&memory, "memory", "", "memory of every node, e.g. 1280MiB, instead of the spec's")
 	cmd.Flags().StringVar(&scale, "scale", "1/1", "size of the disks against the spec's, e.g. 1/1000; memory is then what the rack's nodes need, and all else as in the spec")
 	cmd.Flags().BoolVar(&sparse, "sparse", false, "allow disks that could not be filled, for want of room on this machine")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the inventory as JSON")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show the commands and files, and do nothing")
 	return cmd
+}
+
+// bootServers sets the way in which servers boot: HOW, or HOW=SERVER,SERVER for some.
+func bootServers(cfg *rack.Config, boot string) error {
+	how, list, some := strings.Cut(boot, "=")
+	names := strings.Split(list, ",")
+	for i := range cfg.Nodes {
+		n := &cfg.Nodes[i]
+		at := slices.Index(names, n.Name)
+		if n.Role == rack.RoleServer && (!some || at >= 0) {
+			n.Boot = how
+			if some {
+				names = slices.Delete(names, at, at+1)
+			}
+		}
+	}
+	if some && len(names) > 0 {
+		return badUsage(fmt.Sprintf("--boot %s: the brick has no server %q", boot, names[0]))
+	}
+	return nil
 }
 
 // describe returns the hardware and the directory that the flags and arguments of rack up
@@ -265,6 +284,32 @@ func printJSON(w io.Writer, v any) error {
 	enc := json.NewEncoder(w)
 	enc.SetIndent("", "  ")
 	return enc.Encode(v)
+}
+
+func newRackImageCmd() *cobra.Command {
+	var f rackFlags
+	var boot string
+	cmd := &cobra.Command{
+		Use:     "image SPEC",
+		Short:   "Build the node image that a rack needs, if the cache has none; rack up does it too",
+		Example: "  mortar rack image brick.yaml",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			f.scale = 1
+			cfg, dir, err := f.describe(args)
+			if err != nil {
+				return err
+			}
+			if boot != "" {
+				if err := bootServers(&cfg, boot); err != nil {
+					return err
+				}
+			}
+			return rackError(rack.BuildImage(cmd.Context(), cfg, dir, rackProgress(cmd.ErrOrStderr())))
+		},
+	}
+	cmd.Flags().StringVar(&boot, "boot", "", "distribution: also the system disk of servers that boot as Debian does")
+	return cmd
 }
 
 func newRackDownCmd() *cobra.Command {

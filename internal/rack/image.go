@@ -155,6 +155,23 @@ func ensureImage(ctx context.Context, spec imageSpec, p *progress) (*image, erro
 	return img, nil
 }
 
+// BuildImage builds what the rack of a Config boots from, unless the cache has it. It
+// refuses what Up refuses, and makes no rack.
+func BuildImage(ctx context.Context, cfg Config, dir string, fn Progress) error {
+	p := &progress{fn: fn}
+	cfg, _, spec, err := accept(cfg, dir)
+	if err != nil {
+		return err
+	}
+	if cfg.distribution() {
+		if _, err := ensureDisk(ctx, spec, p); err != nil {
+			return err
+		}
+	}
+	_, err = ensureImage(ctx, spec, p)
+	return err
+}
+
 // building calls fn with an empty work directory, under a lock that keeps other
 // processes from building in the cache.
 func building(ctx context.Context, cache string, fn func(work string) error) error {

@@ -5,7 +5,7 @@ package rack
 // These tests build real racks: they need root, the programs that checkHost
 // names, a few minutes, and no other rack's load on the machine.
 //
-//	go test -tags rack -timeout 30m ./internal/rack
+//	go test -tags rack -timeout 0 ./internal/rack
 
 import (
 	"bytes"
@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/base/netns"
+	"github.com/mortarhpc/mortar/test/racktest"
 )
 
 // TestMain: BMCs and PDUs also call the test binary, and tests run it as a rack's
@@ -44,7 +45,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	os.Exit(m.Run())
+	os.Exit(racktest.Main(m, func(rack string) error { return Down(context.Background(), rack, DownOptions{}) }))
 }
 
 // liveConfig is two servers that share two enclosures of two disks, and an
@@ -167,7 +168,7 @@ func nothingLeft(t *testing.T, dir, netns string) {
 }
 
 func TestRack(t *testing.T) {
-	tmp := t.TempDir()
+	tmp := racktest.Dir(t)
 	dir := filepath.Join(tmp, "rack")
 	cfg := liveConfig("live", tmp)
 	ctx := context.Background()
@@ -492,7 +493,7 @@ func TestRack(t *testing.T) {
 // Down removes everything that a builder killed at any moment leaves. An interrupted
 // builder leaves nothing.
 func TestKilledUp(t *testing.T) {
-	tmp := t.TempDir()
+	tmp := racktest.Dir(t)
 	dir := filepath.Join(tmp, "rack")
 	cfg := liveConfig("killed", tmp)
 	for i, sig := range []syscall.Signal{syscall.SIGKILL, syscall.SIGKILL, syscall.SIGKILL, syscall.SIGKILL, syscall.SIGKILL, syscall.SIGKILL} {

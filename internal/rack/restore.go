@@ -10,6 +10,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -170,6 +171,10 @@ func CheckSaved(ctx context.Context, brick, dir, name string, opt RestoreOptions
 func checkSaved(ctx context.Context, brick, dir, name string, opt RestoreOptions) (*saved, *Config, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil, refuse("a rack needs root: it makes a network namespace and virtual machines")
+	}
+	dir, err := absDir(dir)
+	if err != nil {
+		return nil, nil, err
 	}
 	from, err := savedPath(brick, name)
 	if err != nil {
@@ -370,8 +375,11 @@ func (r *rack) unpack(ctx context.Context, s *saved, from string, opt RestoreOpt
 	}
 	for i, f := range s.Secrets {
 		to, err := opt.secret(f)
-		if err != nil || there(to) {
+		if err != nil {
 			return err
+		}
+		if there(to) {
+			continue // the same: see canRestore
 		}
 		text, err := os.ReadFile(filepath.Join(from, savedSecrets, fmt.Sprint(i)))
 		if err != nil {
@@ -464,23 +472,47 @@ func (r *rack) restoreMachines(ctx context.Context, h *hardware, s *saved, from 
 	}); err != nil {
 		return err
 	}
-	return p.step("go on", strings.Join(on, " "), func() error {
-		clients, err := r.dialMachines(ctx, map[string]string{})
-		defer func() {
-			for _, q := range clients {
-				q.close()
-			}
-		}()
-		if err != nil {
-			return err
+	return p.step("go on", strings.Join(on, " "), func() error { return r.goOnInSteps(ctx, s) })
+}
+
+// settle is the time after which a machine's emulation has translated the code that its
+// cluster needs to be on time.
+const settle = 2 * time.Second
+
+// goOnInSteps lets the restored machines go on, servers first: at any moment as many
+// as this host has processors, which are the two servers of a pair at least. The others
+// wait for them to settle: on two processors, a pair with its client and the logins of
+// setClocks took so long to translate their code that Corosync lost its token. To those
+// that wait no time passes.
+func (r *rack) goOnInSteps(ctx context.Context, s *saved) error {
+	clients, err := r.dialMachines(ctx, map[string]string{})
+	defer func() {
+		for _, q := range clients {
+			q.close()
 		}
-		return together(on, func(m string) error {
-			if s.Machines[m] != machineRunning {
-				return nil
+	}()
+	if err != nil {
+		return err
+	}
+	for _, servers := range []bool{true, false} {
+		var on []string
+		for i := range r.cfg.Nodes {
+			if n := &r.cfg.Nodes[i]; isServer(n) == servers && s.Machines[n.Name] == machineRunning {
+				on = append(on, n.Name)
 			}
-			return clients[m].goOn()
-		})
-	})
+		}
+		for group := range slices.Chunk(on, max(2, runtime.NumCPU()&^1)) {
+			if err := together(group, func(m string) error { return clients[m].goOn() }); err != nil {
+				return err
+			}
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(settle):
+			}
+		}
+	}
+	return nil
 }
 
 // load starts a machine and loads its memory. plug adds devices before; it may be nil.

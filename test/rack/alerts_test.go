@@ -35,12 +35,7 @@ func TestAlerts(t *testing.T) {
 	if err := os.WriteFile(spec, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if out, code := mortar(t, nil, "rack", "down", spec); code != 0 {
-			t.Errorf("rack down: exit %d\n%s", code, out)
-		}
-		leftovers(t, dir)
-	})
+	takeDown(t, dir, spec)
 	must(t, "rack", "up", spec)
 	must(t, "apply", spec, "--yes", "--skip-fence-test")
 	exporter := program(t, "prometheus-node-exporter", "prometheus-node-exporter")

@@ -24,12 +24,7 @@ func TestChanges(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	t.Cleanup(func() {
-		if out, code := mortar(t, nil, "rack", "down", spec); code != 0 {
-			t.Errorf("rack down: exit %d\n%s", code, out)
-		}
-		leftovers(t, dir)
-	})
+	takeDown(t, dir, spec)
 	must(t, "rack", "up", filepath.Join(dir, "large.yaml"))
 	must(t, "apply", spec, "--yes", "--skip-fence-test")
 	const drills = "change-upgrade,change-disk,change-server,change-grow"

@@ -10,16 +10,15 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/brick/spec"
+	"github.com/mortarhpc/mortar/test/racktest"
 )
 
 // systemScale is the divisor of an example's disk sizes, where it is not a thousand.
@@ -116,7 +115,7 @@ func buildSystem(t *testing.T, out, name string) {
 	if err := errors.Join(os.RemoveAll(b.dir), os.MkdirAll(b.dir, 0o755), os.WriteFile(b.spec, []byte(text), 0o644)); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(b.downOnSignal())
+	racktest.Cover(t, b.dir)
 	t.Cleanup(func() {
 		if t.Failed() {
 			b.evidence(s)
@@ -243,22 +242,6 @@ func (b *built) fail(t *testing.T, text string) {
 		text = b.Error + "; " + text
 	}
 	b.Error = text
-}
-
-// downOnSignal takes the rack down and ends the test on SIGINT or SIGTERM. The returned
-// function stops that.
-func (b *built) downOnSignal() func() {
-	told, over := make(chan os.Signal, 1), make(chan struct{})
-	signal.Notify(told, os.Interrupt, syscall.SIGTERM)
-	go func() {
-		select {
-		case <-over:
-		case <-told:
-			b.run("rack", "down", b.spec)
-			os.Exit(130)
-		}
-	}()
-	return func() { signal.Stop(told); close(over) }
 }
 
 // save writes the entry into the list, in place of an earlier one.

@@ -37,8 +37,8 @@ const (
 	lockName = ".lock"
 )
 
-// Dir makes a directory for the specs of a test's racks, which lie in .mortar/BRICK/rack below.
-// A rack that the test leaves there is taken down, by Main or by the next run of any test.
+// Dir makes a directory for the specs of a test's racks, which lie in .mortar/BRICK/rack below,
+// or for a rack named rack. A rack that the test leaves there is taken down, by Main or by the next run of any test.
 func Dir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", prefix)
@@ -63,11 +63,26 @@ func Dir(t *testing.T) string {
 	return dir
 }
 
+// Cover is Dir for the racks of specs in a directory that the test has elsewhere.
+func Cover(t *testing.T, dir string) {
+	t.Helper()
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(abs, filepath.Join(Dir(t), "covered")); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // racks lists the directories of the racks below a test's directory.
 func racks(dir string) []string {
-	out, _ := filepath.Glob(filepath.Join(dir, ".mortar", "*", "rack")) // the pattern is valid
-	more, _ := filepath.Glob(filepath.Join(dir, "*", ".mortar", "*", "rack"))
-	return append(out, more...)
+	var out []string
+	for _, pattern := range []string{"rack", ".mortar/*/rack", "*/.mortar/*/rack"} {
+		found, _ := filepath.Glob(filepath.Join(dir, pattern)) // the pattern is valid
+		out = append(out, found...)
+	}
+	return out
 }
 
 // sweep takes down the racks of tests that no longer run, and removes their directories.

@@ -20,7 +20,14 @@ import (
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/prove/drill"
 	"github.com/mortarhpc/mortar/internal/rack"
+	"github.com/mortarhpc/mortar/test/racktest"
 )
+
+func TestMain(m *testing.M) {
+	os.Exit(racktest.Main(m, func(rack string) error {
+		return exec.Command("../../../bin/mortar", "rack", "down", "--dir", rack).Run()
+	}))
+}
 
 // bootLimit bounds the boot of a server of the rack.
 const bootLimit = 3 * time.Minute
@@ -49,7 +56,7 @@ func TestLive(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		file = filepath.Join(t.TempDir(), "brick.yaml")
+		file = filepath.Join(racktest.Dir(t), "brick.yaml")
 		if err := os.WriteFile(file, src, 0o600); err != nil {
 			t.Fatal(err)
 		}
