@@ -20,14 +20,16 @@ import (
 type demoStep struct {
 	say  string
 	args []string
-	out  string // file that receives stdout instead of the terminal
+	// saved is the name under which the rack is saved after this step. A demo of the same
+	// build restores it in place of the step, unless its rack is up.
+	saved string
 }
 
 // demoSteps lists the README's commands in order.
 func demoSteps(spec, dir, drill, how string) []demoStep {
 	return []demoStep{
 		{"the design: what one short file becomes", []string{"check", spec}, ""},
-		{"the virtual rack: servers, clients, shared disks, BMCs, PDUs", []string{"rack", "up", spec}, ""},
+		{"the virtual rack: servers, clients, shared disks, BMCs, PDUs", []string{"rack", "up", spec}, "demo"},
 		{"build the brick over SSH; the fence test is left out here: the drill fences a server anyway", []string{"apply", spec, "--yes", "--skip-fence-test"}, ""},
 		{"a second apply must change nothing", []string{"apply", spec, "--yes", "--skip-fence-test"}, ""},
 		{"health, from disk to client", []string{"status", spec}, ""},
@@ -83,10 +85,21 @@ func runDemo(ctx context.Context, w io.Writer, dir, drill, how string) error {
 	}
 	steps := demoSteps(spec, dir, drill, how)
 	for i, s := range steps {
+		save := false
+		if s.saved != "" {
+			save = !rackThere(spec)
+			if restore := []string{"rack", "restore", spec, s.saved}; save && exec.CommandContext(ctx, self, append(restore, "--dry-run")...).Run() == nil {
+				s.args, s.say, save = restore, s.say+", just booted, as an earlier demo has saved them", false
+			}
+		}
 		fmt.Fprintf(w, "\n%s %s\n%s\n", stamp(start), bold("$ mortar "+strings.Join(s.args, " ")),
 			faint(fmt.Sprintf("        step %d of %d: %s", i+1, len(steps), s.say)))
 		t := time.Now()
-		if err := runSelf(ctx, w, self, s.args); err != nil {
+		err := runSelf(ctx, w, self, s.args)
+		if err == nil && save {
+			err = runSelf(ctx, w, self, []string{"rack", "save", spec, s.saved})
+		}
+		if err != nil {
 			code := exitFailed
 			var ee *exec.ExitError
 			if errors.As(err, &ee) && ee.ExitCode() > 0 {
@@ -107,6 +120,16 @@ func runDemo(ctx context.Context, w io.Writer, dir, drill, how string) error {
 		fmt.Fprintf(w, "%s\n", faint(fmt.Sprintf("        %s done in %.0f s", s.args[0], time.Since(t).Seconds())))
 	}
 	return demoSummary(w, start, dir, spec)
+}
+
+// rackThere reports whether the demo's rack is up.
+func rackThere(spec string) bool {
+	s, err := readSpec(spec)
+	if err != nil {
+		return false
+	}
+	_, err = os.Stat(rackOf(s))
+	return err == nil
 }
 
 // runSelf runs one command of this binary on the same terminal. On Ctrl-C the terminal signals

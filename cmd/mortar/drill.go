@@ -82,7 +82,8 @@ recovers or heals. --seed chooses the first of --count schedules: the same seed 
 the same schedule for the same brick. Of each schedule that fails, the smallest
 part that still fails is found, by drills with one fault less, and printed.
 With --from each schedule begins from a saved rack (mortar rack save), so that it
-depends on nothing before it; the brick is left as the last one leaves it.
+depends on nothing before it; the brick is left as the last one leaves it. If no saved
+rack has that name, the brick is built on a rack and saved first.
 
 On real hardware the drill asks for the brick's name first; without a terminal
 give it with --confirm.
@@ -324,7 +325,7 @@ func runDrill(ctx context.Context, in io.Reader, out, errOut io.Writer, specFile
 		return err
 	}
 	if f.from != "" {
-		if err := restoreIfDown(ctx, specFile, f.from); err != nil {
+		if err := rackOfFrom(ctx, errOut, specFile, f.from); err != nil {
 			return err
 		}
 	}
@@ -429,12 +430,28 @@ func runDrill(ctx context.Context, in io.Reader, out, errOut io.Writer, specFile
 	return nil
 }
 
-// restoreIfDown restores a saved rack where none is, since without a rack the brick is real
-// hardware.
-func restoreIfDown(ctx context.Context, specFile, name string) error {
+// rackOfFrom makes sure that a rack is there, since without one the brick is real hardware,
+// and that the saved rack of --from exists: it builds, applies and saves the brick if no
+// saved rack has that name, and else restores it where no rack is.
+func rackOfFrom(ctx context.Context, w io.Writer, specFile, name string) error {
 	s, err := readSpec(specFile)
 	if err != nil {
 		return err
+	}
+	if known, err := rack.HasSaved(s.Name, name); err != nil {
+		return rackError(err)
+	} else if !known {
+		self, err := os.Executable()
+		if err != nil {
+			return fail(exitFailed, err)
+		}
+		for _, args := range [][]string{{"rack", "up", specFile}, {"apply", specFile, "--yes", "--skip-fence-test"}, {"rack", "save", specFile, name}} {
+			fmt.Fprintf(w, "no saved rack is named %s: mortar %s\n", name, strings.Join(args, " "))
+			if err := runSelf(ctx, w, self, args); err != nil {
+				return fail(exitFailed, fmt.Errorf("mortar %s: %w", strings.Join(args, " "), err))
+			}
+		}
+		return nil
 	}
 	if virtualRack(ctx, s) {
 		return nil

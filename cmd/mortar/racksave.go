@@ -144,6 +144,9 @@ Exit codes: 0 restored, 1 failed (no rack is left), 2 refused (nothing was chang
 				if err := rack.CheckSaved(cmd.Context(), r.spec.Name, r.dir, r.name, opt); err != nil {
 					return rackError(err)
 				}
+				if asJSON {
+					return printJSON(cmd.OutOrStdout(), map[string]any{"name": r.name, "brick": r.spec.Name, "fits": true})
+				}
 				fmt.Fprintf(cmd.OutOrStdout(), "saved rack %s of %s fits; restore takes the rack in %s down, if one is there\n", r.name, r.spec.Name, r.dir)
 				return nil
 			}

@@ -6,7 +6,8 @@
 //
 // The package has the node image, QEMU's command lines and machine protocol (QMP),
 // the network namespace, the disk images, and the IPMI and SNMP ends of power
-// control. It does nothing to a host over SSH: a rack node is a clean Debian server,
-// and the users of the inventory must not depend on its being virtual. Only
+// control. All that it does to a host over SSH is to set the clock of one that was
+// stopped (clock.go): a rack node is a clean Debian server, and the users of the
+// inventory must not depend on its being virtual. Only
 // cmd/mortar and the rack's own fault driver may import this package.
 package rack

@@ -62,6 +62,12 @@ func ListSaved(ctx context.Context, brick string, spec []byte) ([]SavedRack, err
 	return out, nil
 }
 
+// HasSaved reports whether a saved rack of that name exists, fitting or not.
+func HasSaved(brick, name string) (bool, error) {
+	dir, err := savedPath(brick, name)
+	return err == nil && there(filepath.Join(dir, savedManifest)), err
+}
+
 // Forget removes a saved rack.
 func Forget(brick, name string) error {
 	dir, err := savedPath(brick, name)

@@ -133,6 +133,8 @@ func testRandom(t *testing.T) {
 	}
 	dir, opt := t.TempDir(), p.options(t)
 	opt.Rate = 10 // a schedule takes a minute
+	restored := 0
+	env.Restore = func(context.Context) error { restored++; return nil }
 	entries, runs, smallest, err := Random(t.Context(), env, drawn.Seed, 1, dir, opt)
 	if err != nil {
 		t.Fatal(err)
@@ -140,6 +142,9 @@ func testRandom(t *testing.T) {
 	// The whole schedule fails, so does its second fault alone, and nothing is smaller.
 	if len(entries) != 2 || len(runs) != 2 || len(smallest) != 1 || len(smallest[0].Parts) != 1 || smallest[0].Parts[0].Kind != drawn.Parts[1].Kind {
 		t.Fatalf("%d entries, %d runs, smallest %v of %v", len(entries), len(runs), smallest, drawn.Words())
+	}
+	if restored != 2 {
+		t.Errorf("the brick was restored %d times, want once before each of two drills", restored)
 	}
 	for i, e := range entries {
 		if want := [][]string{drawn.Words(), smallest[0].Words()}[i]; e.Verdict != report.Fail || *e.Seed != drawn.Seed || !slices.Equal(e.Schedule, want) || e.Smallest != (i == 1) || e.LostBytes == 0 {
