@@ -466,59 +466,132 @@ func (h *fakeHost) ReadFile(p string) ([]byte, error) {
 	return []byte(c), nil
 }
 
-// tree is every file of the kernel and the host that is near a path, at least.
+// tree is every file of the kernel and the host that is near a path. Each read asks for
+// one, so it makes the text of no other file.
 func (h *fakeHost) tree(p string) map[string]string {
-	near := func(dir string) bool { return p == dir || below(dir, p) || below(p, dir) }
-	t := maps.Clone(h.files)
-	t["/proc/uptime"] = h.uptime
-	t["/sys/block/sda/dev"] = "8:0"
+	near := func(f string) bool { return p == f || below(f, p) || below(p, f) }
+	t := map[string]string{}
+	put := func(f, text string) {
+		if near(f) {
+			t[f] = text
+		}
+	}
+	for f, text := range h.files {
+		put(f, text)
+	}
+	put("/proc/uptime", h.uptime)
+	if near("/sys/block") {
+		h.blockTree(near, put)
+	}
+	if near(interfaces) {
+		t[interfaces] = "nid                      status alive refs peer  rtr   max    tx   min\n0@lo                     up         0    2    0    0     0     0     0\n"
+		if !h.apart {
+			t[interfaces] += "10.20.0.11@tcp           up        -1    1    8    0   256   256   244\n"
+		}
+	}
+	for _, m := range h.mounts {
+		switch m.Type {
+		case "xfs":
+			put("/sys/fs/xfs/"+h.fs+"/x", "")
+		case "lustre":
+			put("/sys/fs/ldiskfs/"+h.mapper(m.Source)+"/x", "")
+			put("/sys/fs/lustre/health_check", "healthy\n")
+			put("/sys/fs/lustre/enable_health_write", "0\n")
+			if h.sick || h.frozen && h.writes {
+				put("/sys/fs/lustre/health_check", "device testfs-OST0000 reported unhealthy\nNOT HEALTHY\n")
+			}
+		case "nfsd":
+			put(m.Target+"/threads", strconv.Itoa(h.nfsd)+"\n")
+			ports := "tcp 2049\n"
+			if h.nfsd > 0 {
+				ports += h.listens
+			}
+			put(m.Target+"/portlist", ports)
+		}
+	}
+	if near("/proc/self/mountinfo") {
+		t["/proc/self/mountinfo"] = h.mountinfo()
+	}
+	for pid, proc := range h.procs {
+		if proc.bound {
+			put("/sys/fs/xfs/"+h.fs+"/x", "")
+		}
+		if d := "/proc/" + strconv.Itoa(pid); near(d) {
+			h.procTree(put, d, proc)
+		}
+	}
+	if near("/proc/thread-self/net/tcp") {
+		t["/proc/thread-self/net/tcp"] = h.tcp(h.addrs)
+	}
+	return t
+}
+
+// blockTree puts the block devices in sysfs.
+func (h *fakeHost) blockTree(near func(string) bool, put func(f, text string)) {
+	put("/sys/block/sda/dev", "8:0")
 	for uuid, dev := range h.md {
 		d := "/sys/block/" + dev
 		if !near(d) {
 			continue
 		}
 		if uuid == mirrorUUID {
-			h.mirrorTree(t, d)
+			h.mirrorTree(put, d)
 			continue
 		}
-		state := "clean"
+		state := "clean\n"
 		if h.ro {
-			state = "readonly"
+			state = "readonly\n"
 		}
 		if h.inert {
-			state = "inactive"
+			state = "inactive\n"
 		}
-		t[d+"/md/array_state"], t[d+"/md/level"], t[d+"/md/raid_disks"] = state+"\n", "raid6\n", "6\n"
-		t[d+"/md/sync_speed_max"] = "200000 (system)\n"
+		put(d+"/md/array_state", state)
+		put(d+"/md/level", "raid6\n")
+		put(d+"/md/raid_disks", "6\n")
+		speed := "200000 (system)\n"
 		if h.slow {
-			t[d+"/md/sync_speed_max"] = "1001 (local)\n"
+			speed = "1001 (local)\n"
 		}
+		put(d+"/md/sync_speed_max", speed)
 		for i := range 6 {
-			t[fmt.Sprintf("%s/md/dev-d%d/state", d, i)], t[fmt.Sprintf("%s/md/dev-d%d/slot", d, i)] = "in_sync\n", fmt.Sprintf("%d\n", i)
-			if i >= 6-h.degr {
-				t[fmt.Sprintf("%s/md/dev-d%d/state", d, i)] = "faulty\n"
+			n := strconv.Itoa(i)
+			member := d + "/md/dev-d" + n
+			if !near(member) {
+				continue
 			}
+			state := "in_sync\n"
+			if i >= 6-h.degr {
+				state = "faulty\n"
+			}
+			put(member+"/state", state)
+			put(member+"/slot", n+"\n")
 		}
-		t[d+"/md/sync_action"] = "idle\n"
+		put(d+"/md/sync_action", "idle\n")
 		if h.journal != nil {
-			t[d+"/md/resync_start"], t[d+"/md/dev-md126p1/state"], t[d+"/md/dev-md126p1/slot"] = "none\n", "journal\n", "journal\n"
+			state, begin := "journal\n", "none\n"
 			if !h.journal.synced {
-				t[d+"/md/resync_start"] = "0\n"
+				begin = "0\n"
 			}
 			if h.lost {
-				t[d+"/md/dev-md126p1/state"] = "faulty,journal\n"
+				state = "faulty,journal\n"
 			}
+			put(d+"/md/resync_start", begin)
+			put(d+"/md/dev-md126p1/state", state)
+			put(d+"/md/dev-md126p1/slot", "journal\n")
 		}
-		t[d+"/md/degraded"] = fmt.Sprintf("%d\n", h.degr)
-		t[d+"/md/uuid"] = uuid[:8] + "-" + uuid[8:12] + "-" + uuid[12:16] + "-" + uuid[16:20] + "-" + uuid[20:] + "\n"
+		put(d+"/md/degraded", strconv.Itoa(h.degr)+"\n")
+		put(d+"/md/uuid", uuid[:8]+"-"+uuid[8:12]+"-"+uuid[12:16]+"-"+uuid[16:20]+"-"+uuid[20:]+"\n")
 	}
 	mapped := func(dev, name string) {
-		d := "/sys/block/" + dev
-		t[d+"/dm/name"], t[d+"/dev"], t[d+"/dm/suspended"] = name+"\n", number253(dev)+"\n", "0\n"
+		if d := "/sys/block/" + dev; near(d) {
+			put(d+"/dm/name", name+"\n")
+			put(d+"/dev", number253(dev)+"\n")
+			put(d+"/dm/suspended", "0\n")
+		}
 	}
 	if h.active {
 		for i, lv := range h.lvs {
-			mapped(fmt.Sprintf("dm-%d", 7+i), linux.DMName("vg-a", lv))
+			mapped("dm-"+strconv.Itoa(7+i), linux.DMName("vg-a", lv))
 		}
 	}
 	if h.cached {
@@ -528,89 +601,71 @@ func (h *fakeHost) tree(p string) map[string]string {
 		if l.gone {
 			continue
 		}
-		dev := fmt.Sprintf("dm-%d", 20+i)
+		dev := "dm-" + strconv.Itoa(20+i)
 		mapped(dev, l.name)
-		t["/sys/block/"+dev+"/dm/uuid"], t["/sys/block/"+dev+"/size"] = "mpath-"+l.wwid+"\n", fmt.Sprintf("%d\n", l.size/sector)
+		put("/sys/block/"+dev+"/dm/uuid", "mpath-"+l.wwid+"\n")
+		put("/sys/block/"+dev+"/size", strconv.FormatInt(l.size/sector, 10)+"\n")
 		for p := range l.paths {
-			path := fmt.Sprintf("sd%d%d", i, p)
-			t["/sys/block/"+dev+"/slaves/"+path+"/x"], t["/sys/block/"+path+"/device/state"] = "", "running\n"
+			path := "sd" + strconv.Itoa(i) + strconv.Itoa(p)
+			put("/sys/block/"+dev+"/slaves/"+path+"/x", "")
+			put("/sys/block/"+path+"/device/state", "running\n")
 		}
 	}
-	t[interfaces] = "nid                      status alive refs peer  rtr   max    tx   min\n0@lo                     up         0    2    0    0     0     0     0\n"
-	if !h.apart {
-		t[interfaces] += "10.20.0.11@tcp           up        -1    1    8    0   256   256   244\n"
+}
+
+// mirrorTree puts the mirror of the journal in sysfs.
+func (h *fakeHost) mirrorTree(put func(f, text string), d string) {
+	for name, v := range map[string]string{"array_state": "clean", "level": "raid1", "raid_disks": "2", "degraded": strconv.Itoa(len(h.out)), "uuid": md.UUID(mirrorUUID)} {
+		put(d+"/md/"+name, v+"\n")
 	}
+	for i := range 2 {
+		n := strconv.Itoa(i)
+		state := "in_sync\n"
+		if slices.Contains(h.out, i) {
+			state = "faulty\n"
+		}
+		put(d+"/md/dev-s"+n+"/state", state)
+		put(d+"/md/dev-s"+n+"/slot", n+"\n")
+	}
+}
+
+// mountinfo is /proc/self/mountinfo.
+func (h *fakeHost) mountinfo() string {
 	var b strings.Builder
 	for i, m := range h.mounts {
-		opts, super := strings.Join(m.Options, ","), strings.Join(m.Super, ",")
+		super := strings.Join(m.Super, ",")
 		if h.readonly && m.Type == "xfs" {
 			super = "ro"
 		}
-		fmt.Fprintf(&b, "%d 1 %s %s %s %s shared:1 - %s %s %s\n", i+20, m.Dev, m.Root, m.Target, opts, m.Type, m.Source, super)
-		if m.Type == "xfs" {
-			t["/sys/fs/xfs/"+h.fs+"/x"] = ""
-		}
-		if m.Type == "lustre" {
-			t["/sys/fs/ldiskfs/"+h.mapper(m.Source)+"/x"] = ""
-			t["/sys/fs/lustre/health_check"] = "healthy\n"
-			t["/sys/fs/lustre/enable_health_write"] = "0\n"
-			if h.sick || h.frozen && h.writes {
-				t["/sys/fs/lustre/health_check"] = "device testfs-OST0000 reported unhealthy\nNOT HEALTHY\n"
-			}
-		}
-		if m.Type == "nfsd" {
-			t[m.Target+"/threads"] = fmt.Sprintf("%d\n", h.nfsd)
-			t[m.Target+"/portlist"] = "tcp 2049\n"
-			if h.nfsd > 0 {
-				t[m.Target+"/portlist"] += h.listens
-			}
+		for _, w := range []string{strconv.Itoa(i + 20), " 1 ", m.Dev, " ", m.Root, " ", m.Target, " ", strings.Join(m.Options, ","), " shared:1 - ", m.Type, " ", m.Source, " ", super, "\n"} {
+			b.WriteString(w)
 		}
 	}
-	t["/proc/self/mountinfo"] = b.String()
-	for pid, p := range h.procs {
-		if p.bound {
-			t["/sys/fs/xfs/"+h.fs+"/x"] = ""
-		}
-		if !near("/proc/" + strconv.Itoa(pid)) {
-			continue
-		}
-		t[fmt.Sprintf("/proc/%d/comm", pid)] = p.name[:min(15, len(p.name))] + "\n"
-		t[fmt.Sprintf("/proc/%d/maps", pid)] = "7f00-7f01 r-xp 00000000 08:01 99 /usr/lib/libc.so.6\n"
-		t[fmt.Sprintf("/proc/%d/fd/0", pid)] = "->/dev/null"
-		t[fmt.Sprintf("/proc/%d/cwd", pid)] = "->" + p.cwd
-		t[fmt.Sprintf("/proc/%d/exe", pid)] = "->/usr/sbin/" + p.name
-		t[fmt.Sprintf("/proc/%d/ns/net", pid)] = "->net:[1]"
-		if p.inside {
-			t[fmt.Sprintf("/proc/%d/ns/net", pid)] = "->net:[42]"
-		}
-		if p.bound {
-			t[fmt.Sprintf("/proc/%d/mountinfo", pid)] = "99 1 " + number253(h.fs) + " /.nfs /var/lib/nfs rw - xfs /dev/mapper/volume rw\n"
-			if h.mounted("/srv/home/.nfs") != nil {
-				t[fmt.Sprintf("/proc/%d/mountinfo", pid)] = "99 1 " + imageNumber + " / /var/lib/nfs rw - ext4 /dev/loop0 rw\n"
-			}
-		}
-		if p.name == nfsdcld {
-			t[fmt.Sprintf("/proc/%d/fd/4", pid)] = "->anon_inode:inotify"
-		}
-		if p.cld {
-			t[fmt.Sprintf("/proc/%d/fd/5", pid)] = "->/run/rpc_pipefs/nfsd/cld"
-		}
-	}
-	t["/proc/thread-self/net/tcp"] = h.tcp(h.addrs)
-	return t
+	return b.String()
 }
 
-// mirrorTree is the mirror of the journal in sysfs.
-func (h *fakeHost) mirrorTree(t map[string]string, d string) {
-	for name, v := range map[string]string{"array_state": "clean", "level": "raid1", "raid_disks": "2", "degraded": fmt.Sprint(len(h.out)), "uuid": md.UUID(mirrorUUID)} {
-		t[d+"/md/"+name] = v + "\n"
+// procTree puts a process in /proc.
+func (h *fakeHost) procTree(put func(f, text string), d string, p *fakeProc) {
+	put(d+"/comm", p.name[:min(15, len(p.name))]+"\n")
+	put(d+"/maps", "7f00-7f01 r-xp 00000000 08:01 99 /usr/lib/libc.so.6\n")
+	put(d+"/fd/0", "->/dev/null")
+	put(d+"/cwd", "->"+p.cwd)
+	put(d+"/exe", "->/usr/sbin/"+p.name)
+	put(d+"/ns/net", "->net:[1]")
+	if p.inside {
+		put(d+"/ns/net", "->net:[42]")
 	}
-	for i := range 2 {
-		state := "in_sync"
-		if slices.Contains(h.out, i) {
-			state = "faulty"
+	if p.bound {
+		put(d+"/mountinfo", "99 1 "+number253(h.fs)+" /.nfs /var/lib/nfs rw - xfs /dev/mapper/volume rw\n")
+		if h.mounted("/srv/home/.nfs") != nil {
+			put(d+"/mountinfo", "99 1 "+imageNumber+" / /var/lib/nfs rw - ext4 /dev/loop0 rw\n")
 		}
-		t[fmt.Sprintf("%s/md/dev-s%d/state", d, i)], t[fmt.Sprintf("%s/md/dev-s%d/slot", d, i)] = state+"\n", fmt.Sprintf("%d\n", i)
+	}
+	if p.name == nfsdcld {
+		put(d+"/fd/4", "->anon_inode:inotify")
+	}
+	if p.cld {
+		put(d+"/fd/5", "->/run/rpc_pipefs/nfsd/cld")
 	}
 }
 
@@ -964,28 +1019,29 @@ func (s *shared) journalSuperblock() []byte {
 
 // stripe is what a member holds of the physical volume.
 func (s *shared) stripe(slot int, off int64, n int) []byte {
-	row := off / journalChunk
+	row, within := off/journalChunk, off%journalChunk
 	p, q, data := raid6.Layout{Disks: 6}.Row(row)
-	chunks := make([][]byte, 4)
-	for z := range chunks {
-		chunks[z] = make([]byte, journalChunk)
+	part := func(z int) []byte {
+		b := make([]byte, n)
 		if at := (row*4 + int64(z)) * journalChunk; at < 64<<10 {
-			copy(chunks[z], s.fakePV(at, journalChunk))
+			copy(b, s.fakePV(at+within, n))
 		}
+		return b
 	}
-	parity := make([]byte, journalChunk)
-	for z := len(chunks) - 1; z >= 0; z-- {
-		for i := range parity {
+	if slot != p && slot != q {
+		return part(slices.Index(data, slot))
+	}
+	parity := make([]byte, n)
+	for z := len(data) - 1; z >= 0; z-- {
+		chunk := part(z)
+		for i, b := range chunk {
 			if slot == q {
 				parity[i] = double(parity[i])
 			}
-			parity[i] ^= chunks[z][i]
+			parity[i] ^= b
 		}
 	}
-	if slot == p || slot == q {
-		return parity[off%journalChunk:][:n]
-	}
-	return chunks[slices.Index(data, slot)][off%journalChunk:][:n]
+	return parity
 }
 
 // testSuperblock builds superblocks as md writes them.
@@ -1042,8 +1098,17 @@ func (s *shared) fakePV(off int64, n int) []byte {
 	if len(s.tags) > 0 {
 		tags = `tags = ["` + strings.Join(s.tags, `", "`) + "\"]\n"
 	}
-	return pvImage(fmt.Sprintf("%s {\nid = \"x\"\nseqno = 7\n"+tags+"system_id = %q\nphysical_volumes {\npv0 {\n}\n}\n}\n", s.vg, s.owner), 512)[off:][:n]
+	text := s.vg + " {\nid = \"x\"\nseqno = 7\n" + tags + "system_id = " + strconv.Quote(s.owner) + "\nphysical_volumes {\npv0 {\n}\n}\n}\n"
+	image, ok := pvImages.Load(text)
+	if !ok {
+		image, _ = pvImages.LoadOrStore(text, pvImage(text, 512))
+	}
+	return slices.Clone(image.([]byte)[off:][:n])
 }
+
+// pvImages are the images that fakePV has made, by text: tests read the same few
+// thousands of times.
+var pvImages sync.Map
 
 // pvImage builds the head of a physical volume with a text at an offset of
 // its 8 KiB metadata ring.

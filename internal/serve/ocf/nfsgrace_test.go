@@ -87,11 +87,12 @@ func (t graceTest) locked(h *fakeHost, s *service, grace string, n int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := ""
+	var text strings.Builder
+	dev := hexDevice(t.T, devno)
 	for i := range n {
-		text += fmt.Sprintf("1: POSIX  ADVISORY  WRITE 771 %s:%d 0 EOF\n", hexDevice(t.T, devno), 131+i)
+		fmt.Fprintf(&text, "1: POSIX  ADVISORY  WRITE 771 %s:%d 0 EOF\n", dev, 131+i)
 	}
-	h.files["/proc/locks"] = text
+	h.files["/proc/locks"] = text.String()
 }
 
 func (t graceTest) start(h *fakeHost, s *service) {

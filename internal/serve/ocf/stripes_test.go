@@ -75,11 +75,11 @@ func at(row int64) int64 { return dataAt + row*stripeChunk }
 
 // parities brings P and Q of a row up to date.
 func (m *members) parities(row int64) {
-	p, q, data := raid6.Layout{Disks: 4}.Row(row)
+	slotP, slotQ, data := raid6.Layout{Disks: 4}.Row(row)
 	chunk := func(slot int) []byte { return m.dev[slotDev(slot)][at(row):][:stripeChunk] }
-	for i := range stripeChunk {
-		a, b := chunk(data[0])[i], chunk(data[1])[i]
-		chunk(p)[i], chunk(q)[i] = a^b, a^double(b)
+	p, q, a, b := chunk(slotP), chunk(slotQ), chunk(data[0]), chunk(data[1])
+	for i := range p {
+		p[i], q[i] = a[i]^b[i], a[i]^double(b[i])
 	}
 }
 
