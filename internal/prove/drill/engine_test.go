@@ -424,12 +424,16 @@ func TestRunRefusesUnhealthy(t *testing.T) {
 
 // TestRunInterrupted cancels during the wait for the service: Run still heals the
 // brick and leaves nothing.
-func TestRunInterrupted(t *testing.T) {
+func TestRunInterrupted(t *testing.T) { synctest.Test(t, testRunInterrupted) }
+
+func testRunInterrupted(t *testing.T) {
 	p := newPair(t)
 	p.noStart = true
 	ctx, cancel := context.WithCancel(t.Context())
+	var looks sync.WaitGroup
+	defer looks.Wait()
 	defer cancel()
-	go func() {
+	looks.Go(func() {
 		for ctx.Err() == nil {
 			p.mu.Lock()
 			n := len(p.injected)
@@ -439,7 +443,7 @@ func TestRunInterrupted(t *testing.T) {
 			}
 			time.Sleep(10 * time.Millisecond)
 		}
-	}()
+	})
 	_, err := p.start(ctx, t, p.options(t))
 	if !errors.Is(err, context.Canceled) {
 		t.Fatalf("got %v", err)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -94,8 +95,9 @@ func TestMirrored(t *testing.T) {
 	}
 }
 
-func TestReturnSystemDisk(t *testing.T) {
-	t.Parallel() // it waits
+func TestReturnSystemDisk(t *testing.T) { synctest.Test(t, testReturnSystemDisk) }
+
+func testReturnSystemDisk(t *testing.T) {
 	m := &mirrored{degraded: "1", level: "raid1", strays: []observe.Stray{{Dev: "sdz", Array: "md127"}, {Dev: "vdb", Array: "md0"}}}
 	if err := m.engine(t).returnSystemDisk(t.Context(), Fault{On: "nfs1"}); err != nil {
 		t.Fatal(err)
