@@ -288,16 +288,27 @@ func (s Scene) named(arg string) string {
 	if arg == moveArg {
 		return s.Service.Name
 	}
-	var n int
-	if _, err := fmt.Sscanf(arg, diskArg+"%d", &n); err == nil && n < len(s.Members) {
+	// Draw calls named thousands of times to find a schedule; fmt.Sscanf would take a
+	// third of its time.
+	if n, ok := numberAfter(diskArg, arg); ok && n < len(s.Members) {
 		return s.Members[n]
 	}
-	if _, err := fmt.Sscanf(arg, ssdArg+"%d", &n); err == nil {
+	if n, ok := numberAfter(ssdArg, arg); ok {
 		if serial, err := s.ssd(n); err == nil {
 			return serial
 		}
 	}
 	return arg
+}
+
+// numberAfter returns the number of an argument that is a prefix and a number.
+func numberAfter(prefix, arg string) (n int, ok bool) {
+	digits, ok := strings.CutPrefix(arg, prefix)
+	if !ok {
+		return 0, false
+	}
+	n, err := strconv.Atoi(digits)
+	return n, err == nil && n >= 0
 }
 
 // byCommand are the faults that wait for the cluster. The next faults do not wait for
