@@ -43,6 +43,7 @@ test-package: deps-package package ## lintian; the package installed, used and p
 
 test: ready test-unit test-rack ## what CI runs: lint, unit tests with the race detector, two rack runs
 
+test-all: export MORTAR_TEST_KILL_EVERY ?= 20
 test-all: test test-package test-more test-array test-faults test-alerts ## all that needs no Lustre and less than an hour and a half
 
 check: deps lint ## between two edits: format, vet, staticcheck, unit tests without the race detector
@@ -67,15 +68,15 @@ test-unit: deps ## unit tests with the race detector
 RACK_TEST = go test -tags rack -count=1 -timeout 0 -v
 
 RUN ?= TestBrick|TestArrayBrick
-test-rack: deps build ## two whole rack runs: disks and a cache, and a RAID array (RUN=TestArrayBrick: this one)
+test-rack: deps build ## two whole rack runs: disks, and a RAID array (RUN=TestArrayBrick: this one)
 	$(RACK_TEST) -run '^($(RUN))$$' ./test/rack
 
-test-more: deps build ## a brick in use: its hardware, exports that change, all levels of fencing
-	$(RACK_TEST) -run 'TestInUse$$' ./test/rack
+test-more: deps build ## TestBrick with a cache; a brick in use: its hardware, exports that change, all levels of fencing
+	$(RACK_TEST) -run 'Test(BrickWithCache|InUse)$$' ./test/rack
 
 SUITE ?= trixie
-test-boot: deps build ## TestBrick, whose fenced server boots as Debian does (SUITE=bookworm: Debian 12)
-	MORTAR_TEST_SUITE=$(SUITE) $(RACK_TEST) -run 'TestBrick$$' ./test/rack
+test-boot: deps build ## TestBrickWithCache, whose fenced server boots as Debian does (SUITE=bookworm: Debian 12)
+	MORTAR_TEST_SUITE=$(SUITE) $(RACK_TEST) -run 'TestBrickWithCache$$' ./test/rack
 
 test-array: deps build ## a RAID array in the rack: LUNs, path groups, reservations, each of its faults; a brick on it grows
 	$(RACK_TEST) -run 'TestArray($$|Grows)' ./test/rack

@@ -125,6 +125,8 @@ func Main(m *testing.M, down func(rack string) error) int {
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(syscall.SIGTERM), 0, 0, 0); err != nil {
 		return fatal(err)
 	}
+	// Nor does it read on, and a report to it must not end the sweep.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, syscall.SIGTERM, syscall.SIGINT)
 	if err := sweep(down); err != nil {

@@ -47,7 +47,7 @@ func TestFate(t *testing.T) {
 		time.Sleep(time.Hour)
 	case "kill":
 		syscall.Kill(os.Getpid(), syscall.SIGKILL)
-	case "hang":
+	case "hang", "unread":
 		time.Sleep(time.Hour)
 	}
 }
@@ -63,6 +63,16 @@ func run(t *testing.T, tmp, how string, whileUp func(p *os.Process)) (out string
 	var b bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &b, &b
 	cmd.WaitDelay = 10 * time.Second
+	if how == "unread" {
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Close()
+		cmd.Stdout, cmd.Stderr = w, w
+		signal := whileUp
+		whileUp = func(p *os.Process) { r.Close(); signal(p) }
+	}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -99,6 +109,7 @@ func TestNoRackIsLeft(t *testing.T) {
 		{how: "kill", code: 1, says: []string{"down", "other"}},
 		{how: "hang", code: 1, says: []string{"it printed nothing for 3s", "goroutine", "down", "other"}},
 		{how: "hang", whileUp: send(syscall.SIGTERM), code: 1, says: []string{"cut off", "down"}, never: "other"},
+		{how: "unread", whileUp: send(syscall.SIGTERM), code: 1}, // "go test" died of the same signal
 		{how: "hang", whileUp: send(syscall.SIGINT), code: 1, says: []string{"cut off", "down"}, never: "other"},
 	} {
 		t.Run(x.how, func(t *testing.T) {
