@@ -25,12 +25,32 @@ func TestMain(m *testing.M) {
 	// No test may install its binary where this machine's own mortar is.
 	const link = "/usr/local/sbin/mortar"
 	before, _ := os.Readlink(link)
-	code := m.Run()
+	code := runWithLib(m)
 	if after, _ := os.Readlink(link); after != before {
 		fmt.Fprintf(os.Stderr, "FAIL: a test has made %s a link to %s\n", link, after)
 		code = 1
 	}
 	os.Exit(code)
+}
+
+// libDir is where the hosts of all tests keep the binary: each test would push its 50 MB
+// anew. A test that runs itself in other namespaces passes the directory on.
+var libDir = os.Getenv(libDirEnv)
+
+const libDirEnv = "MORTAR_TEST_LIB_DIR"
+
+// runWithLib runs the tests with a libDir.
+func runWithLib(m *testing.M) int {
+	if libDir == "" {
+		dir, err := os.MkdirTemp("", "mortar-test-lib-")
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer os.RemoveAll(dir)
+		libDir = dir
+	}
+	return m.Run()
 }
 
 // site is a directory with a spec. One SSH server of this test stands for all of its hosts.
@@ -45,7 +65,7 @@ func newSite(t *testing.T, s *sshtest.Server, edit func(string) string) *site {
 	t.Setenv("SSH_AUTH_SOCK", "")
 	dir := t.TempDir()
 	old := connectOptions
-	connectOptions.LibDir, connectOptions.Link, connectOptions.AnyUser = dir+"/lib", dir+"/sbin/mortar", os.Getuid() != 0
+	connectOptions.LibDir, connectOptions.Link, connectOptions.AnyUser = libDir+"/lib", libDir+"/sbin/mortar", os.Getuid() != 0
 	t.Cleanup(func() { connectOptions = old })
 	b, err := examples.FS.ReadFile("nfs.yaml")
 	if err != nil {

@@ -19,7 +19,7 @@ func TestDistributionNotRun(t *testing.T) {
 	const inside = "MORTAR_TEST_OTHER_DISTRIBUTION"
 	if os.Getenv(inside) == "" {
 		cmd := exec.Command("/proc/self/exe", "-test.run", "^TestDistributionNotRun$", "-test.v")
-		cmd.Env = append(os.Environ(), inside+"=1")
+		cmd.Env = append(os.Environ(), inside+"=1", libDirEnv+"="+libDir)
 		cmd.SysProcAttr = &syscall.SysProcAttr{
 			Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
 			UidMappings: []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}},
