@@ -33,6 +33,10 @@ const (
 // tests.
 var probeSeconds = 3
 
+// networkSeconds is the duration of each measurement of the network: a profile takes
+// eight. A variable for tests.
+var networkSeconds = float64(probeSeconds)
+
 // probe is one kind of load of a profile.
 type probe struct {
 	load  string
@@ -380,7 +384,7 @@ func (r *runner) probeNetwork(ctx context.Context, l *report.Layer) error {
 		v := report.LayerValue{Load: map[bool]string{false: loadRead, true: loadWrite}[write], Unit: "MiB/s"}
 		for _, streams := range []int{1, 4} {
 			for _, conc := range []int{1, 8} {
-				p := netprobe.RunParams{Address: address, Port: at, Token: tok, Streams: streams, Concurrency: conc, Write: write, Seconds: float64(probeSeconds)}
+				p := netprobe.RunParams{Address: address, Port: at, Token: tok, Streams: streams, Concurrency: conc, Write: write, Seconds: networkSeconds}
 				got, failed := host.All(ctx, r.clients, func(ctx context.Context, c string) (*netprobe.RunResult, error) {
 					res, err := host.Ask(ctx, r.host(c), netprobe.OpRun, p)
 					if err != nil {
@@ -395,7 +399,7 @@ func (r *runner) probeNetwork(ctx context.Context, l *report.Layer) error {
 				for _, c := range r.clients {
 					sum += float64(got[c].Bytes) / (1 << 20) / got[c].Seconds
 				}
-				v.Grid = append(v.Grid, report.LayerPoint{X: streams, Y: conc, Value: sum, Seconds: float64(probeSeconds)})
+				v.Grid = append(v.Grid, report.LayerPoint{X: streams, Y: conc, Value: sum, Seconds: networkSeconds})
 				atBest(&v, sum, report.Plural(streams, "stream")+" from each client, "+report.Plural(conc, "record")+" at a time in each")
 			}
 		}

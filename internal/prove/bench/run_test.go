@@ -683,8 +683,9 @@ func mkdir(dir string) error { return os.MkdirAll(dir, 0o755) }
 // missing, which costs only those layers.
 func TestProfile(t *testing.T) {
 	b := newBrick(t)
-	probeSeconds = 1
-	t.Cleanup(func() { probeSeconds = 3 })
+	seconds, network := probeSeconds, networkSeconds
+	probeSeconds, networkSeconds = 1, 0.2
+	t.Cleanup(func() { probeSeconds, networkSeconds = seconds, network })
 	if err := os.WriteFile(filepath.Join(b.dir, "disk"), make([]byte, 8<<20), 0o600); err != nil {
 		t.Fatal(err)
 	}
