@@ -715,7 +715,7 @@ func TestMark(t *testing.T) {
 		case fault == 0 && all(40):
 			marks.Add(1)
 			fault = time.Now().UnixNano()
-		case fault != 0 && all(4000) && !closed:
+		case fault != 0 && all(1000) && !closed: // seq has gone around its 16 blocks 60 times
 			closed = true
 			close(stop)
 		}
