@@ -492,11 +492,7 @@ const settle = 2 * time.Second
 // that wait no time passes.
 func (r *rack) goOnInSteps(ctx context.Context, s *saved) error {
 	clients, err := r.dialMachines(ctx, map[string]string{})
-	defer func() {
-		for _, q := range clients {
-			q.close()
-		}
-	}()
+	defer closeAll(clients)
 	if err != nil {
 		return err
 	}

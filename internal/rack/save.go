@@ -265,11 +265,7 @@ func (r *rack) memoryMiB(machine string) int {
 // save does Save's work between the stop and the start of the machines.
 func (r *rack) save(ctx context.Context, h *hardware, s *saved, work string, p *progress) (err error) {
 	clients, err := r.dialMachines(ctx, s.Machines)
-	defer func() {
-		for _, q := range clients {
-			q.close()
-		}
-	}()
+	defer closeAll(clients)
 	if err != nil {
 		return err
 	}
@@ -377,21 +373,33 @@ func together(machines []string, fn func(machine string) error) error {
 	return g.Wait()
 }
 
-// goOnStopped lets machines go on that a killed Save has left stopped.
+// goOnStopped lets machines go on that a killed Save has left stopped, all together: a
+// server that waits for another one fences its partner.
 func (r *rack) goOnStopped(ctx context.Context) error {
 	if len(r.st.Stopped) == 0 {
 		return nil
 	}
-	for _, m := range r.st.Stopped {
-		if running(r.dir, m) == nil {
-			continue
+	clients, err := r.dialMachines(ctx, map[string]string{})
+	defer closeAll(clients)
+	if err != nil {
+		return err
+	}
+	if err := together(r.st.Stopped, func(m string) error {
+		if clients[m] == nil {
+			return nil // it has been switched off
 		}
-		if err := r.withQMP(ctx, m, func(q *qmpClient) error { return q.goOn() }); err != nil {
-			return err
-		}
+		return clients[m].goOn()
+	}); err != nil {
+		return err
 	}
 	r.st.Stopped = nil
 	return r.st.save(r.dir)
+}
+
+func closeAll(clients map[string]*qmpClient) {
+	for _, q := range clients {
+		q.close()
+	}
 }
 
 // flushDisks empties the caches of all disks into their images.

@@ -150,6 +150,11 @@ func brick(t *testing.T, cached bool) {
 	if !unchanged(t, "apply", spec, "--yes", "--json", "--skip-fence-test") {
 		t.FailNow()
 	}
+	if cached {
+		if _, code := mortar(t, nil, "rack", "save", spec, "test"); code != 2 {
+			t.Errorf("a rack with NVMe drives was saved: exit %d", code)
+		}
+	}
 	replaceDisk(t, spec)
 
 	run := filepath.Join(dir, "run")
