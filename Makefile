@@ -46,8 +46,9 @@ test: ready test-unit test-rack ## what CI runs: lint, unit tests with the race 
 test-all: export MORTAR_TEST_KILL_EVERY ?= 20
 test-all: test test-package test-more test-array test-faults test-alerts ## all that needs no Lustre and less than an hour and a half
 
+# Four at once, because many tests wait.
 check: deps lint ## between two edits: format, vet, staticcheck, unit tests without the race detector
-	go test ./...
+	go test -p 4 ./...
 
 # apt and mmdebstrap wait for their mirror while the compiler works.
 .PHONY: ready image
