@@ -257,6 +257,15 @@ func ensureArrayState(ctx context.Context, r *rack, e *Enclosure) error {
 // arrayStateBytes is the size of an array's own disk: some settings.
 const arrayStateBytes = 64 << 20
 
+// arrayLine is the command line of an array of this rack.
+func (r *rack) arrayLine(h *hardware, e *Enclosure) ([]string, error) {
+	img, err := r.image()
+	if err != nil {
+		return nil, err
+	}
+	return arrayArgs(r.cfg, r.dir, e, img, r.st.Accel, h)
+}
+
 // startArray switches an array on, and its host ports. The caller holds the
 // power lock.
 func (r *rack) startArray(ctx context.Context, h *hardware, e *Enclosure) error {
@@ -264,11 +273,7 @@ func (r *rack) startArray(ctx context.Context, h *hardware, e *Enclosure) error 
 		return nil
 	}
 	if running(r.dir, e.Name) == nil {
-		img, err := r.image()
-		if err != nil {
-			return err
-		}
-		args, err := arrayArgs(r.cfg, r.dir, e, img, r.st.Accel, h)
+		args, err := r.arrayLine(h, e)
 		if err != nil {
 			return err
 		}

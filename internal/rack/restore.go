@@ -34,27 +34,23 @@ const clockTolerance = 600e-6
 
 // ListSaved lists the saved racks of a brick's name, the newest first.
 func ListSaved(ctx context.Context, brick string, spec []byte) ([]SavedRack, error) {
-	dir, err := savedDir(brick)
-	if err != nil {
-		return nil, err
-	}
-	found, err := filepath.Glob(filepath.Join(dir, "*", savedManifest))
+	names, err := savedNames(brick)
 	if err != nil {
 		return nil, err
 	}
 	out := []SavedRack{}
-	for _, f := range found {
-		name := filepath.Base(filepath.Dir(f))
-		if !savedName.MatchString(name) {
-			continue
+	for _, name := range names {
+		dir, err := savedPath(brick, name)
+		if err != nil {
+			return nil, err
 		}
 		s, cfg, problems := loadSaved(brick, name)
 		if s == nil {
-			out = append(out, SavedRack{Name: name, Brick: brick, Dir: filepath.Dir(f), Misfits: problems})
+			out = append(out, SavedRack{Name: name, Brick: brick, Dir: dir, Misfits: problems})
 			continue
 		}
-		d := s.describe(filepath.Dir(f), cfg)
-		never, other := s.misfits(ctx, filepath.Dir(f), spec)
+		d := s.describe(dir, cfg)
+		never, other := s.misfits(ctx, dir, spec)
 		d.Misfits = append(d.Misfits, slices.Concat(problems, never, other)...)
 		out = append(out, *d)
 	}
@@ -85,16 +81,27 @@ func Forget(brick, name string) error {
 }
 
 func noSuchSaved(brick, name string) error {
-	var names []string
-	if dir, err := savedDir(brick); err == nil {
-		found, _ := filepath.Glob(filepath.Join(dir, "*", savedManifest)) // the pattern is valid
-		for _, f := range found {
-			if n := filepath.Base(filepath.Dir(f)); savedName.MatchString(n) {
-				names = append(names, n)
-			}
-		}
+	names, err := savedNames(brick)
+	if err != nil {
+		return err
 	}
 	return notThere("saved rack of "+brick+" named", name, names, func(n string) string { return n })
+}
+
+// savedNames lists the saved racks of a brick's name. What a killed Save has left is none.
+func savedNames(brick string) ([]string, error) {
+	dir, err := savedDir(brick)
+	if err != nil {
+		return nil, err
+	}
+	found, err := filepath.Glob(filepath.Join(dir, "*", savedManifest))
+	var out []string
+	for _, f := range found {
+		if n := filepath.Base(filepath.Dir(f)); savedName.MatchString(n) {
+			out = append(out, n)
+		}
+	}
+	return out, err
 }
 
 // loadSaved reads a saved rack. It returns what is wrong with its files.
@@ -424,11 +431,7 @@ func (r *rack) restoreMachines(ctx context.Context, h *hardware, s *saved, from 
 			continue
 		}
 		if err := p.step("memory "+e.Name, fmt.Sprintf("%d MiB", e.Array.MemoryMiB), func() error {
-			img, err := r.image()
-			if err != nil {
-				return err
-			}
-			args, err := arrayArgs(r.cfg, r.dir, e, img, r.st.Accel, h)
+			args, err := r.arrayLine(h, e)
 			if err != nil {
 				return err
 			}
