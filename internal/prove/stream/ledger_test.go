@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/mortarhpc/mortar/test/ownprocess"
 )
 
 func TestLedgerRules(t *testing.T) {
@@ -201,6 +203,9 @@ func TestLedgerDamage(t *testing.T) {
 
 // A full disk must not spoil the ledger.
 func TestLedgerFull(t *testing.T) {
+	if ownprocess.Repeated(t) {
+		return
+	}
 	b := newBrick(t, "run", 1)
 	b.write(0, 1)
 	st, err := b.l.f.Stat()

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mortarhpc/mortar/internal/prove/stream"
+	"github.com/mortarhpc/mortar/test/ownprocess"
 )
 
 // bench is a directory under test with the state that a coordinator keeps.
@@ -453,6 +454,9 @@ func TestBenchFaults(t *testing.T) {
 // A phase that runs out of space keeps its measurements, and later phases can
 // read the flushed records.
 func TestBenchNoSpace(t *testing.T) {
+	if ownprocess.Repeated(t) {
+		return
+	}
 	b := newBench(t)
 	var lim unix.Rlimit
 	_ = unix.Getrlimit(unix.RLIMIT_FSIZE, &lim)
