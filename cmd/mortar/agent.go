@@ -14,12 +14,13 @@ import (
 )
 
 // agentMux registers the operations of every package that runs something on hosts.
-func agentMux() agent.Mux {
-	return agent.Merge(agent.Core(), workload.Handlers(), netprobe.Handlers(), observe.Handlers())
+func agentMux(holder string) agent.Mux {
+	return agent.Merge(agent.Core(holder), workload.Handlers(), netprobe.Handlers(), observe.Handlers())
 }
 
 func newAgentCmd() *cobra.Command {
 	var watchOnly bool
+	var holder string
 	cmd := &cobra.Command{
 		Use:    "agent",
 		Short:  "Answer requests on stdin; started over SSH by the other commands",
@@ -29,7 +30,7 @@ func newAgentCmd() *cobra.Command {
 			// The administrator's end may close while an action runs. The agent finishes the
 			// action and must survive the write of its answer to a closed pipe.
 			signal.Ignore(syscall.SIGPIPE)
-			mux := agentMux()
+			mux := agentMux(holder)
 			if watchOnly {
 				mux = agent.Merge(agent.WatchCore(), observe.WatchHandlers())
 			}
@@ -39,6 +40,7 @@ func newAgentCmd() *cobra.Command {
 			return nil
 		},
 	}
+	cmd.Flags().StringVar(&holder, "holder", "", "who may change the brick while a command of this holder claims it")
 	cmd.Flags().BoolVar(&watchOnly, "watch-only", false, "answer only what status, watch and events ask (docs/security.md)")
 	return cmd
 }

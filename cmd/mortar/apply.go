@@ -34,6 +34,10 @@ type applyFlags struct {
 	prepare string
 	// replaced names a server whose hardware is new.
 	replaced string
+	// onto is the generation of the brick's spec that a person has compared with this one.
+	onto int
+	// unexport are exports that may go.
+	unexport []string
 }
 
 func newApplyCmd() *cobra.Command {
@@ -57,6 +61,11 @@ with the values of the distribution and of ClusterLabs and their standard
 resource agents, to compare with. A brick of one profile is not turned into
 one of the other; other commands are told of the profile in the same way.
 
+The servers keep the text of the spec that was applied last. A spec that was not
+made from it, because another administrator has changed the brick meanwhile, is
+refused with the difference, which --onto accepts. While the command runs, no
+other one changes the brick, on this machine or another (see "mortar unlock").
+
 Exit codes: 0 done, 1 failed half way (run it again), 2 refused (nothing was
 changed), 130 interrupted (the action in hand is finished on the host).
 
@@ -75,7 +84,7 @@ after N commands and files.`,
 				return err
 			}
 			if f.dryRun {
-				_, err := showPlan(cmd.Context(), d, cmd.OutOrStdout(), f.asJSON)
+				_, err := showPlanOf(cmd.Context(), d, cmd.OutOrStdout(), f)
 				return err
 			}
 			return runApply(cmd.Context(), d, cmd.InOrStdin(), cmd.OutOrStdout(), f)
@@ -85,8 +94,15 @@ after N commands and files.`,
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "only show the plan")
 	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print events as JSON lines, the result last")
 	profileFlag(cmd, &f.profile)
+	f.addAccepted(cmd)
 	cmd.Flags().BoolVar(&f.skipFenceTest, "skip-fence-test", false, "do not end with a fence test of what is unproven")
 	return cmd
+}
+
+// addAccepted adds the flags by which the user accepts what is refused else.
+func (f *applyFlags) addAccepted(cmd *cobra.Command) {
+	cmd.Flags().IntVar(&f.onto, "onto", 0, "generation of the brick's spec whose difference to this one you accept")
+	cmd.Flags().StringSliceVar(&f.unexport, "unexport", nil, "path of an export that the brick has and the spec lacks: its clients lose it")
 }
 
 // applyDone is the last line of apply --json.
@@ -125,9 +141,9 @@ func runApply(ctx context.Context, d *design.Design, in io.Reader, w io.Writer, 
 			return fail(exitBadInput, fmt.Errorf("%s=%q is no number above 0", killAfterEnv, s))
 		}
 	}
-	release, err := lockBrick(ctx, d.Spec)
+	release, err := claimBrick(ctx, d.Spec)
 	if err != nil {
-		return fail(exitBadInput, err)
+		return err
 	}
 	defer release()
 	live := !f.asJSON && isTerminal(os.Stdout)
@@ -161,6 +177,9 @@ func runApply(ctx context.Context, d *design.Design, in io.Reader, w io.Writer, 
 	defer pr.Close()
 	pending := p.Plan.Pending()
 	if n := len(pending); n == 0 {
+		if err := p.Record(ctx, d.Spec, true); err != nil {
+			return fail(exitFailed, err)
+		}
 		done.Unchanged = len(p.Plan.Steps)
 		if !f.asJSON {
 			fmt.Fprintf(w, "Nothing to change: %d resources on %d hosts are as wanted (%.1f s).\n", done.Unchanged, len(p.Hosts), time.Since(start).Seconds())
@@ -179,6 +198,9 @@ func runApply(ctx context.Context, d *design.Design, in io.Reader, w io.Writer, 
 	} else if !f.asJSON {
 		fmt.Fprintf(w, "%s %d of %d resources to change on %d hosts (mortar plan shows them)\n", stamp(start), n, len(p.Plan.Steps), len(p.Hosts))
 	}
+	if err := p.Record(ctx, d.Spec, false); err != nil {
+		return fail(exitFailed, err)
+	}
 	if err := pr.Forget(ctx, pending); err != nil {
 		return fail(exitFailed, err)
 	}
@@ -194,6 +216,9 @@ func runApply(ctx context.Context, d *design.Design, in io.Reader, w io.Writer, 
 			return fail(exitInterrupted, errors.New("interrupted; run apply again to go on"))
 		}
 		return fail(exitFailed, fmt.Errorf("%w\nHalted. Mend the cause and run apply again: it goes on from here", err))
+	}
+	if err := p.Record(ctx, d.Spec, true); err != nil {
+		return fail(exitFailed, err)
 	}
 	if !f.asJSON {
 		fmt.Fprintf(w, "Done: %d changed, %d unchanged (%.1f s).\n", done.Changed, done.Unchanged, time.Since(start).Seconds())

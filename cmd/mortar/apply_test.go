@@ -17,9 +17,9 @@ import (
 	"github.com/mortarhpc/mortar/internal/host/sshtest"
 )
 
-// The test binary is what host copies over SSH: as `mortar agent` it runs the agent.
+// The test binary is what host copies over SSH: it runs the agent, and what claims run.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == "agent" {
+	if len(os.Args) > 1 && (os.Args[1] == "agent" || os.Args[1] == "host-brick") {
 		os.Exit(run())
 	}
 	// No test may install its binary where this machine's own mortar is.

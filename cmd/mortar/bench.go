@@ -17,7 +17,6 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
-	"github.com/mortarhpc/mortar/internal/build/plan"
 	"github.com/mortarhpc/mortar/internal/prove/bench"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 	"github.com/mortarhpc/mortar/internal/prove/workload"
@@ -228,9 +227,9 @@ func runBench(ctx context.Context, in io.Reader, out, errOut io.Writer, specFile
 			return err
 		}
 	}
-	release, err := plan.Lock(des.Spec) // keep apply and drill out meanwhile
+	release, err := claimBrick(ctx, des.Spec) // keep apply and drill out meanwhile
 	if err != nil {
-		return fail(exitBadInput, err)
+		return err
 	}
 	defer release()
 	file, ok := progress.(*os.File)

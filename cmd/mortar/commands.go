@@ -36,6 +36,7 @@ func commands() []*cobra.Command {
 		newUnstandbyCmd(),
 		newUpgradeCmd(),
 		newServerCmd(),
+		newUnlockCmd(),
 		newBackupCmd(),
 		newRestoreCmd(),
 		newBenchCmd(),
@@ -46,6 +47,7 @@ func commands() []*cobra.Command {
 		newAgentCmd(),
 		newOCFCmd(),
 		newHostCacheCmd(),
+		newHostBrickCmd(),
 		newHostMetricsCmd(),
 		newVersionCmd(),
 	}

@@ -21,7 +21,6 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
-	"github.com/mortarhpc/mortar/internal/build/plan"
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/prove/drill"
 	"github.com/mortarhpc/mortar/internal/prove/inject"
@@ -389,9 +388,9 @@ func runDrill(ctx context.Context, in io.Reader, out, errOut io.Writer, specFile
 	op.Run = (&drillCommands{file: specFile, say: env.Progress, changed: changed}).run
 	defer op.Close()
 	env.Operator = op
-	release, err := plan.Lock(des.Spec) // keep apply and a second drill out meanwhile
+	release, err := claimBrick(ctx, des.Spec) // keep apply and a second drill out meanwhile
 	if err != nil {
-		return fail(exitBadInput, err)
+		return err
 	}
 	defer release()
 	if f.from != "" {

@@ -10,20 +10,8 @@ import (
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
-	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/build/plan"
 )
-
-// lockHeld marks the context of commands of a drill, which has the brick's lock.
-type lockHeld struct{}
-
-// lockBrick takes the brick's lock, unless the drill that runs this command has it.
-func lockBrick(ctx context.Context, s *spec.Spec) (release func(), err error) {
-	if ctx.Value(lockHeld{}) != nil {
-		return func() {}, nil
-	}
-	return plan.Lock(s)
-}
 
 // drillCommands runs the commands of a drill's change, in this process.
 type drillCommands struct {
@@ -40,7 +28,7 @@ func (c *drillCommands) run(ctx context.Context, name string, args ...string) (*
 	root.SetIn(strings.NewReader(""))
 	root.SetOut(io.MultiWriter(&out, &progressWriter{say: c.say}))
 	root.SetErr(io.Discard)
-	err := execute(context.WithValue(ctx, lockHeld{}, true), root, append(append(strings.Fields(name), c.file), args...))
+	err := execute(context.WithValue(ctx, claimed{}, true), root, append(append(strings.Fields(name), c.file), args...))
 	var ee *exitError
 	if errors.As(err, &ee) && ee.code == exitPending {
 		err = fmt.Errorf("it would change %s", pendingOf(out.Bytes()))

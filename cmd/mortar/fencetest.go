@@ -109,9 +109,9 @@ func runFenceTest(ctx context.Context, in io.Reader, w io.Writer, file string, f
 			return err
 		}
 	}
-	release, err := plan.Lock(d.Spec)
+	release, err := claimBrick(ctx, d.Spec)
 	if err != nil {
-		return fail(exitBadInput, err)
+		return err
 	}
 	defer release()
 	c, err := newCollector(d, f.timeout/2, f.timeout, serverNamesOf(d)...)

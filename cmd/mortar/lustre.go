@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mortarhpc/mortar/internal/brick/spec"
-	"github.com/mortarhpc/mortar/internal/build/plan"
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 	"github.com/mortarhpc/mortar/internal/run/lustre"
@@ -72,9 +71,9 @@ func withLustre(cmd *cobra.Command, file string, timeout time.Duration, dryRun b
 	if err != nil {
 		return err
 	}
-	release, err := plan.Lock(d.Spec) // keep apply out meanwhile
+	release, err := claimBrick(cmd.Context(), d.Spec) // keep apply out meanwhile
 	if err != nil {
-		return fail(exitBadInput, err)
+		return err
 	}
 	defer release()
 	pool := host.NewPool(dial)

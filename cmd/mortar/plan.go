@@ -34,6 +34,7 @@ func preparing(keep bool, progress func(host, what string)) plan.PrepareOptions 
 // preparing returns how to make the plan of an apply with these flags.
 func (f *applyFlags) preparing(keep bool, progress func(host, what string)) plan.PrepareOptions {
 	o := preparing(keep, progress)
+	o.Onto, o.Unexport = f.onto, f.unexport
 	if f.prepare != "" {
 		o.Only = plan.BeforeDisks(f.prepare)
 	}
@@ -83,6 +84,7 @@ func planStyle(colour bool) plan.Style {
 
 func newPlanCmd() *cobra.Command {
 	var asJSON, detailed, offline, drifted bool
+	var f applyFlags
 	var profile, textfile string
 	cmd := &cobra.Command{
 		Use:   "plan SPEC...",
@@ -125,7 +127,8 @@ data …), 3 changes are pending (with --detailed-exitcode or --drift only).`,
 			if err != nil {
 				return err
 			}
-			pending, err := showPlan(cmd.Context(), d, cmd.OutOrStdout(), asJSON)
+			f.asJSON = asJSON
+			pending, err := showPlanOf(cmd.Context(), d, cmd.OutOrStdout(), f)
 			if err == nil && pending > 0 && detailed {
 				return fail(exitPending, nil)
 			}
@@ -135,6 +138,7 @@ data …), 3 changes are pending (with --detailed-exitcode or --drift only).`,
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the plan as JSON")
 	cmd.Flags().BoolVar(&offline, "offline", false, "plan for blank hosts, without reaching any")
 	profileFlag(cmd, &profile)
+	f.addAccepted(cmd)
 	cmd.Flags().BoolVar(&drifted, "drift", false, "compare bricks with their specs, a line for each difference")
 	cmd.Flags().StringVar(&textfile, "textfile", "", "with --drift: also write metrics to this file")
 	cmd.Flags().BoolVar(&detailed, "detailed-exitcode", false, "end with 3 if changes are pending")

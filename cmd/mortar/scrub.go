@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
-	"github.com/mortarhpc/mortar/internal/build/plan"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 	"github.com/mortarhpc/mortar/internal/run/observe"
 	"github.com/mortarhpc/mortar/internal/run/scrub"
@@ -54,9 +53,9 @@ found out; 2 refused; 130 interrupted (the check on the server then ends).`,
 			if err != nil {
 				return err
 			}
-			release, err := plan.Lock(d.Spec) // keep apply out meanwhile
+			release, err := claimBrick(cmd.Context(), d.Spec) // keep apply out meanwhile
 			if err != nil {
-				return fail(exitBadInput, err)
+				return err
 			}
 			defer release()
 			defer c.Close()

@@ -115,6 +115,12 @@ func (f *upgradeFlags) run(cmd *cobra.Command, file string) (err error) {
 			return err
 		}
 	}
+	release, err := claimBrick(ctx, d.Spec)
+	if err != nil {
+		return err
+	}
+	defer release()
+	ctx = context.WithValue(ctx, claimed{}, true)
 	for i, s := range done.Planned {
 		r, err := u.Run(ctx, s)
 		if err != nil {

@@ -9,9 +9,9 @@ import (
 	"sync"
 )
 
-// by says who runs this program and which command of it, for the log of the
+// By says who runs this program and which command of it, for the log of the
 // hosts that it changes: "alice@ws (mortar apply)". Arguments are left out.
-var by = sync.OnceValue(func() string {
+var By = sync.OnceValue(func() string {
 	who := os.Getenv("SUDO_USER")
 	if u, err := user.Current(); who == "" && err == nil {
 		who = u.Username

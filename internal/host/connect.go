@@ -115,11 +115,22 @@ func connect(ctx context.Context, t Target, opts Options) (*conn, error) {
 	h.keepAlive(opts.KeepAlive, opts.Missed, opts.Excused)
 
 	remote := path.Join(opts.LibDir, "mortar-"+bin.sum[:12])
-	started, err := h.start(ctx, remote, bin.size, opts.Timeout)
+	as := "agent"
+	if t.Holder == "" {
+		t.Holder, err = Holder(t.LockFile)
+	}
+	if err != nil {
+		h.Close()
+		return nil, h.wrap("agent", err, "")
+	}
+	if t.Holder != "" {
+		as += " --holder " + t.Holder
+	}
+	started, err := h.start(ctx, remote, as, bin.size, opts.Timeout)
 	if errors.Is(err, errAbsent) {
 		opts.Progress(t.Name, "pushing the agent")
 		if err = h.push(ctx, bin, opts, remote); err == nil {
-			started, err = h.start(ctx, remote, bin.size, opts.Timeout)
+			started, err = h.start(ctx, remote, as, bin.size, opts.Timeout)
 		}
 	}
 	if err != nil {
@@ -233,7 +244,7 @@ var errAbsent = errors.New("binary not there")
 // start runs the agent and waits for its hello. A file of another size is what
 // a power cut left of one that was just pushed: a shell would run an empty
 // file as a script that says nothing and succeeds.
-func (h *conn) start(ctx context.Context, remote string, size int64, timeout time.Duration) (agent.Hello, error) {
+func (h *conn) start(ctx context.Context, remote, as string, size int64, timeout time.Duration) (agent.Hello, error) {
 	var hello agent.Hello
 	s, err := h.ssh.NewSession()
 	if err != nil {
@@ -249,8 +260,8 @@ func (h *conn) start(ctx context.Context, remote string, size int64, timeout tim
 	}
 	stderr := &tail{limit: 8 << 10}
 	s.Stderr = stderr
-	// exec: no shell stays behind; the path is plain (see plainPath).
-	if err := s.Start(fmt.Sprintf("test \"$(stat -c %%s %s 2>/dev/null)\" = %d || exit 127; exec %s agent", remote, size, remote)); err != nil {
+	// exec: no shell stays behind; the path is plain (see plainPath), and a holder is hex.
+	if err := s.Start(fmt.Sprintf("test \"$(stat -c %%s %s 2>/dev/null)\" = %d || exit 127; exec %s %s", remote, size, remote, as)); err != nil {
 		return hello, errors.Join(err, s.Close())
 	}
 	client := agent.NewClient(stdout, stdin)

@@ -25,6 +25,9 @@ type Target struct {
 	HostKey    string
 	KnownHosts string // "": ~/.ssh/known_hosts
 	NetNS      string // name of a network namespace to dial from; Address must be an IP address then
+	// Holder is whose commands these are (see claim.Claim); "": as LockFile says when the
+	// host is connected to.
+	Holder, LockFile string
 }
 
 func (t Target) port() int {

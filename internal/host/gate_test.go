@@ -105,7 +105,7 @@ func TestSessionRun(t *testing.T) {
 			t.Errorf("%s: %d actions reached the host", c.name, len(h.ran))
 		}
 		for _, p := range h.ran {
-			if d := cmp.Diff(agent.RunParams{Action: c.a, Permitted: c.gate.Permitted, By: by()}, p); d != "" {
+			if d := cmp.Diff(agent.RunParams{Action: c.a, Permitted: c.gate.Permitted, By: By()}, p); d != "" {
 				t.Errorf("%s: %s", c.name, d)
 			}
 		}

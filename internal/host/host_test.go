@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 		decode := func(kind string, _ json.RawMessage) (resource.Resource, error) {
 			return nil, fmt.Errorf("no kind %q here", kind)
 		}
-		if err := agent.Serve(context.Background(), os.Stdin, os.Stdout, agent.NewCore(agent.HostSys{}, decode)); err != nil {
+		if err := agent.Serve(context.Background(), os.Stdin, os.Stdout, agent.NewCore(agent.HostSys{}, decode, "")); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}

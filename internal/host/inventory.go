@@ -1,6 +1,8 @@
 package host
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,6 +25,30 @@ type InventoryEntry struct {
 	IdentityFile string `json:"identity_file"` // relative to the inventory file
 	HostKey      string `json:"host_key"`
 	NetNS        string `json:"netns"`
+}
+
+// LockFile is where commands of this machine keep each other from changing a brick at once:
+// .mortar/<brick>/lock beside the spec. Its content belongs to that directory alone.
+func LockFile(s *spec.Spec) string {
+	return filepath.Join(filepath.Dir(s.File), ".mortar", s.Name, "lock")
+}
+
+// Holder identifies the commands that a LockFile keeps apart; "" before the first of them.
+func Holder(lockFile string) (string, error) {
+	own, err := os.ReadFile(lockFile)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(own) == 0 {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	// With the machine: its directory may be copied to another one.
+	machine, err := os.ReadFile("/etc/machine-id")
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	sum := sha256.Sum256(append(own, machine...))
+	return hex.EncodeToString(sum[:8]), nil
 }
 
 // InventoryFile is where the inventory of a spec is looked for:
@@ -86,7 +112,7 @@ func Hardware(s *spec.Spec) error {
 // Inventory gives the servers and clients of a spec by name, overlaid by the
 // inventory file if there is one.
 func Inventory(s *spec.Spec) (map[string]Target, error) {
-	base := Target{Port: s.SSH.Port, User: s.SSH.User, Identity: beside(s.File, s.SSH.Identity), KnownHosts: beside(s.File, s.SSH.KnownHosts)}
+	base := Target{LockFile: LockFile(s), Port: s.SSH.Port, User: s.SSH.User, Identity: beside(s.File, s.SSH.Identity), KnownHosts: beside(s.File, s.SSH.KnownHosts)}
 	all := map[string]Target{}
 	add := func(name, address, key string) {
 		t := base

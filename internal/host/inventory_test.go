@@ -20,9 +20,10 @@ func TestInventory(t *testing.T) {
 		Servers: []spec.Server{{Name: "nfs1", Address: "10.0.0.1", HostKey: "ssh-ed25519 AAAA"}},
 		Clients: []spec.Client{{Name: "c1", Address: "10.0.0.2"}},
 	}
+	lock := filepath.Join(dir, ".mortar/b1/lock")
 	want := map[string]Target{
-		"nfs1": {Name: "nfs1", Address: "10.0.0.1", Port: 22, User: "root", Identity: filepath.Join(dir, "id"), HostKey: "ssh-ed25519 AAAA", KnownHosts: "/home/admin/.ssh/known_hosts"},
-		"c1":   {Name: "c1", Address: "10.0.0.2", Port: 22, User: "root", Identity: filepath.Join(dir, "id"), KnownHosts: "/home/admin/.ssh/known_hosts"},
+		"nfs1": {LockFile: lock, Name: "nfs1", Address: "10.0.0.1", Port: 22, User: "root", Identity: filepath.Join(dir, "id"), HostKey: "ssh-ed25519 AAAA", KnownHosts: "/home/admin/.ssh/known_hosts"},
+		"c1":   {LockFile: lock, Name: "c1", Address: "10.0.0.2", Port: 22, User: "root", Identity: filepath.Join(dir, "id"), KnownHosts: "/home/admin/.ssh/known_hosts"},
 	}
 	got, err := Inventory(s)
 	if err != nil {
@@ -43,7 +44,7 @@ func TestInventory(t *testing.T) {
 		}
 	}
 	write(`{"netns":"mortar-b1","hosts":[{"name":"nfs1","role":"server","address":"10.9.0.1","port":2222,"user":"root","identity_file":"id_rack","host_key":"ssh-ed25519 BBBB","netns":"mortar-b1"},{"name":"gone"}]}`)
-	want["nfs1"] = Target{Name: "nfs1", Address: "10.9.0.1", Port: 2222, User: "root", Identity: filepath.Join(filepath.Dir(file), "id_rack"),
+	want["nfs1"] = Target{LockFile: lock, Name: "nfs1", Address: "10.9.0.1", Port: 2222, User: "root", Identity: filepath.Join(filepath.Dir(file), "id_rack"),
 		HostKey: "ssh-ed25519 BBBB", KnownHosts: "/home/admin/.ssh/known_hosts", NetNS: "mortar-b1"}
 	if got, err = Inventory(s); err != nil {
 		t.Fatal(err)

@@ -80,7 +80,7 @@ func (s *Session) Run(ctx context.Context, a resource.Action) (resource.Output, 
 		if a.File, err = loaded(a.File); err != nil {
 			return err
 		}
-		out, err = Watch(ctx, s, agent.OpRun, agent.RunParams{Action: a, Permitted: s.gate.Permitted, By: by()}, func(agent.RunEvent) { s.gate.log(s.Name, Waiting, a) })
+		out, err = Watch(ctx, s, agent.OpRun, agent.RunParams{Action: a, Permitted: s.gate.Permitted, By: By()}, func(agent.RunEvent) { s.gate.log(s.Name, Waiting, a) })
 		return err
 	})
 	return out, err

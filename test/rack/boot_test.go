@@ -12,10 +12,10 @@ import (
 
 // fencedBoot watches a server that is fenced and boots as Debian does: by GRUB, with Debian's
 // kernel and an initial RAM disk of all drivers, which sees every shared disk. Its partner
-// meanwhile writes to the RAID 6, and to the mirrors of the cache's SSDs if there are any. The
-// fenced server, nfs1, must assemble none of them at any time since power-on. crash has it
-// fenced, and returns when it is back. MORTAR_TEST_SUITE=bookworm tests Debian 12.
-func fencedBoot(t *testing.T, spec string, cached bool, crash func()) {
+// meanwhile writes to the RAID 6, and to the mirrors of the cache's SSDs. The fenced server,
+// nfs1, must assemble none of them at any time since power-on. crash has it fenced, and
+// returns when it is back. MORTAR_TEST_SUITE=bookworm tests Debian 12.
+func fencedBoot(t *testing.T, spec string, crash func()) {
 	on := func(node, command string) string {
 		t.Helper()
 		return must(t, "rack", "ssh", spec, node, "--", command)
@@ -28,10 +28,10 @@ func fencedBoot(t *testing.T, spec string, cached bool, crash func()) {
 	if on("nfs1", "cat /proc/sys/kernel/random/boot_id") == began {
 		t.Fatal("nfs1 did not boot")
 	}
-	booted(t, cached, on)
+	booted(t, on)
 	// The load still runs, and the arrays are unchanged.
 	on("c1", "until [ $(cat /root/rounds) -gt $(("+strings.TrimSpace(before)+"+2)) ]; do sleep 1; done; touch /root/stop; until [ -e /root/stopped ]; do sleep 1; done")
-	superblocks(t, cached, on)
+	superblocks(t, on)
 	on("c1", "cd /mnt/home && echo 3 > /proc/sys/vm/drop_caches && sha256sum --quiet -c /root/sums")
 	must(t, "status", spec)
 }
@@ -55,7 +55,7 @@ var (
 )
 
 // booted checks the journal of the fenced server since power-on.
-func booted(t *testing.T, cached bool, on func(node, command string) string) {
+func booted(t *testing.T, on func(node, command string) string) {
 	t.Helper()
 	if line := on("nfs1", "cat /proc/cmdline"); !strings.Contains(line, "BOOT_IMAGE=/vmlinuz") {
 		t.Errorf("GRUB did not load the kernel: %s", line)
@@ -73,7 +73,7 @@ func booted(t *testing.T, cached bool, on func(node, command string) string) {
 	if n := len(attached.FindAllString(early, -1)); n != 12 {
 		t.Errorf("the initial RAM disk saw %d paths to shared disks, want 12", n)
 	}
-	if n := len(ssd.FindAllString(early, -1)); cached && n != 2 {
+	if n := len(ssd.FindAllString(early, -1)); n != 2 {
 		t.Errorf("the initial RAM disk saw %d SSDs with partitions of the cache, want 2", n)
 	}
 	for line := range strings.Lines(journal) {
@@ -93,7 +93,7 @@ done`
 // superblocks checks the arrays on the server that runs them: every member is in place, all
 // have the same count of events, and nothing is or was resynchronized. A sample taken while
 // md updates superblocks shows two counts, so a sample that differs is repeated.
-func superblocks(t *testing.T, cached bool, on func(node, command string) string) {
+func superblocks(t *testing.T, on func(node, command string) string) {
 	t.Helper()
 	var out string
 	for range 10 {
@@ -119,8 +119,8 @@ func superblocks(t *testing.T, cached bool, on func(node, command string) string
 		}
 	}
 	// The system disks are a mirror, too.
-	if arrays["raid6"] != 1 || cached && arrays["raid1"] != 2 {
-		t.Errorf("nfs2 does not run the RAID 6, or the mirror of the cache:\n%s", out)
+	if arrays["raid6"] != 1 || arrays["raid1"] != 2 {
+		t.Errorf("nfs2 does not run the RAID 6 and the mirror of the cache:\n%s", out)
 	}
 	// The takeover itself repairs parity where the crash may have left it stale. That was
 	// done, or had begun, before the fenced server had a kernel.

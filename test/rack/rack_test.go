@@ -109,58 +109,32 @@ func killEvery() string {
 	return "60"
 }
 
-// TestBrick deploys an nfs-ha brick, replaces a disk, crashes its active server under load and
-// compares every acknowledged byte. One server boots as Debian does: see fencedBoot.
-func TestBrick(t *testing.T) { brick(t, false) }
+// TestBrick deploys an nfs-ha brick, with an apply that is killed on the way, replaces a disk,
+// crashes the active server under load and compares every acknowledged byte.
+func TestBrick(t *testing.T) {
+	spec := deploy(t, rackBrick{example: "nfs-ha", edit: brickSpec(t, false), killed: true, saved: "test"})
+	replaceDisk(t, spec)
+	crash(t, spec)
+	unchanged(t, "apply", spec, "--yes", "--json", "--skip-fence-test")
+}
 
-// TestBrickWithCache is TestBrick with a cache of two SSDs.
-func TestBrickWithCache(t *testing.T) { brick(t, true) }
-
-func brick(t *testing.T, cached bool) {
-	dir := racktest.Dir(t)
-	spec := filepath.Join(dir, "brick.yaml")
-	if err := os.WriteFile(spec, []byte(brickSpec(t, cached)), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	must(t, "check", spec)
-	takeDown(t, dir, spec)
-	must(t, "rack", "up", spec, "--boot", "distribution=nfs1")
-	must(t, "plan", spec)
-
-	// apply is killed on the way; the next one must finish the job.
-	kills := 0
-	for {
-		out, code := mortar(t, []string{"MORTAR_KILL_AFTER=" + killEvery()}, "apply", spec, "--yes", "--json", "--skip-fence-test")
-		if code == 137 {
-			if kills++; kills > 400 {
-				t.Fatal("apply makes no progress: killed 400 times")
-			}
-			continue
-		}
-		if code != 0 {
-			t.Fatalf("apply after %d kills: exit %d", kills, code)
-		}
-		var r applyResult
-		lastJSON(t, out, &r)
-		break
-	}
-	if kills == 0 {
-		t.Error("apply was never killed: the test hook does not work")
-	}
-	if !unchanged(t, "apply", spec, "--yes", "--json", "--skip-fence-test") {
-		t.FailNow()
-	}
-	if cached {
-		if _, code := mortar(t, nil, "rack", "save", spec, "test"); code != 2 {
-			t.Errorf("a rack with NVMe drives was saved: exit %d", code)
-		}
+// TestBrickWithCache is TestBrick with a cache of two SSDs, and with a server that boots as
+// Debian does: see fencedBoot.
+func TestBrickWithCache(t *testing.T) {
+	spec := deploy(t, rackBrick{example: "nfs-ha", edit: brickSpec(t, true), killed: true, boot: "distribution=nfs1"})
+	if _, code := mortar(t, nil, "rack", "save", spec, "test"); code != 2 {
+		t.Errorf("a rack with NVMe drives was saved: exit %d", code)
 	}
 	replaceDisk(t, spec)
+	fencedBoot(t, spec, func() { crash(t, spec) })
+	unchanged(t, "apply", spec, "--yes", "--json", "--skip-fence-test")
+}
 
-	run := filepath.Join(dir, "run")
-	fencedBoot(t, spec, cached, func() {
-		must(t, "drill", spec, "server-crash", "--how", "freeze", "--seconds", "5", "--after", "3", "--out", run)
-	})
+// crash freezes the active server under load. Every acknowledged byte must be there, and the
+// report be made.
+func crash(t *testing.T, spec string) {
+	run := filepath.Join(filepath.Dir(spec), "run")
+	must(t, "drill", spec, "server-crash", "--how", "freeze", "--seconds", "5", "--after", "3", "--out", run)
 	b, err := os.ReadFile(filepath.Join(run, "summary.json"))
 	if err != nil {
 		t.Fatal(err)
@@ -183,8 +157,6 @@ func brick(t *testing.T, cached bool) {
 	if fi, err := os.Stat(filepath.Join(run, "report.html")); err != nil || fi.Size() < 10_000 {
 		t.Errorf("report.html: %v", err)
 	}
-	unchanged(t, "apply", spec, "--yes", "--json", "--skip-fence-test")
-	applyWhileStopped(t, spec)
 }
 
 // takeDown takes the rack down when the test ends, and looks for what is left of it.
@@ -197,29 +169,26 @@ func takeDown(t *testing.T, dir, spec string) {
 	})
 }
 
-// brickSpec is the example with disks of 1 GB, because replaceDisk waits until one is copied;
-// cached: with SSDs that both servers reach.
-func brickSpec(t *testing.T, cached bool) string {
-	text := must(t, "init", "nfs-ha")
-	suite := os.Getenv("MORTAR_TEST_SUITE")
-	if suite == "" {
-		suite = "trixie"
-	}
-	change := [][2]string{{"size: 2GB", "size: 1GB"}, {"suite: trixie", "suite: " + suite}}
+// brickSpec gives the example disks of 512 MB, because replaceDisk waits until one is copied;
+// cached: and SSDs that both servers reach.
+func brickSpec(t *testing.T, cached bool) func(text string) string {
+	change := [][2]string{{"size: 2GB", "size: 512MB"}, {"suite: trixie", "suite: " + cmp.Or(os.Getenv("MORTAR_TEST_SUITE"), "trixie")}}
 	if cached {
 		change = append(change, [2]string{"filesystem:\n", "cache:\n  mode: write-back\n  ssds:\n    - {serial: \"NV[01-02]\", size: 1GB}\n\nfilesystem:\n"})
 	}
-	for _, r := range change {
-		if !strings.Contains(text, r[0]) {
-			t.Fatalf("the example has no %q", r[0])
+	return func(text string) string {
+		for _, r := range change {
+			if !strings.Contains(text, r[0]) {
+				t.Fatalf("the example has no %q", r[0])
+			}
+			text = strings.ReplaceAll(text, r[0], r[1])
 		}
-		text = strings.ReplaceAll(text, r[0], r[1])
+		return text
 	}
-	return text
 }
 
 // TestInUse changes a brick in use and looks at its hardware; each level of fencing of one
-// server is used.
+// server is used, and apply runs while the cluster is stopped.
 func TestInUse(t *testing.T) {
 	spec := deploy(t, rackBrick{example: "nfs-ha"})
 	must(t, "fence-test", spec, "--node", "nfs2")
@@ -228,6 +197,7 @@ func TestInUse(t *testing.T) {
 	}
 	hardware(t, spec)
 	exportsInPlace(t, spec)
+	applyWhileStopped(t, spec)
 }
 
 // hardware heats a server, and loads a PDU until it could not carry both feeds: status names
@@ -326,12 +296,19 @@ func exportsInPlace(t *testing.T, spec string) {
 		if err := renameio.WriteFile(spec, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
+		args := []string{"apply", spec, "--yes", "--skip-fence-test"}
+		if options == "" {
+			if _, code := mortar(t, nil, args...); code != 2 {
+				t.Errorf("an export that clients may use was to be removed: exit %d", code)
+			}
+			args = append(args, "--unexport", "/extra")
+		}
 		var kill []string
 		if strings.HasPrefix(options, "rw") {
 			kill = []string{"MORTAR_KILL_AFTER=4"}
 		}
 		for code := 137; code == 137; {
-			if _, code = mortar(t, kill, "apply", spec, "--yes", "--skip-fence-test"); code != 0 && code != 137 {
+			if _, code = mortar(t, kill, args...); code != 0 && code != 137 {
 				t.Fatalf("apply: exit %d", code)
 			}
 		}
@@ -371,11 +348,10 @@ func TestDrills(t *testing.T) {
 	drills(t, rackBrick{example: "nfs-ha", fenceTest: true, saved: "drills"}, "drills")
 }
 
-// TestArrayBrick deploys a brick on a RAID array of a thousandth of its size, and crashes
-// first a controller, then the active server. CI uses the example with the fewest LUNs. The
-// drills begin from a saved rack.
+// TestArrayBrick deploys a brick on a RAID array of a thousandth of its size, and crashes the
+// active server. CI uses the example with the fewest LUNs.
 func TestArrayBrick(t *testing.T) {
-	drills(t, rackBrick{example: "nss2-ha", scale: "1/1000", saved: "test"}, "drills-array", "--only", "controller,server-crash-freeze", "--seconds", "4", "--after", "3")
+	drills(t, rackBrick{example: "nss2-ha", scale: "1/1000", saved: "test"}, "drills-array", "--only", "server-crash-freeze", "--seconds", "4", "--after", "3")
 }
 
 // TestTwoServices drills servers, links and paths of a brick with two services under load,
@@ -389,6 +365,8 @@ func TestTwoServices(t *testing.T) {
 type rackBrick struct {
 	example, scale string // scale "": full size
 	fenceTest      bool   // takes minutes more
+	killed         bool   // apply is killed on the way
+	boot           string // of mortar rack up; "": the fast way
 	lustre         string // directory of Lustre's packages
 	// saved is the name under which the rack with the brick on it is saved. A rack that
 	// this build of mortar has saved is restored, else it is built and saved; the test begins
@@ -425,6 +403,9 @@ func deploy(t *testing.T, b rackBrick) (spec string) {
 	if b.lustre != "" {
 		up = append(up, "--lustre", b.lustre)
 	}
+	if b.boot != "" {
+		up = append(up, "--boot", b.boot)
+	}
 	if !b.fenceTest {
 		apply = append(apply, "--skip-fence-test")
 	}
@@ -441,13 +422,36 @@ func deploy(t *testing.T, b rackBrick) (spec string) {
 		b.up(spec)
 	}
 	write(text)
-	must(t, apply...)
+	if b.killed {
+		applyKilled(t, apply...)
+	} else {
+		must(t, apply...)
+	}
 	if b.saved != "" {
 		must(t, "rack", "save", spec, b.saved)
 		must(t, restore...)
 	}
 	unchanged(t, apply...)
 	return spec
+}
+
+// applyKilled kills an apply on the way until it has no more to do than fits between two
+// kills; the last one finishes the job.
+func applyKilled(t *testing.T, apply ...string) {
+	must(t, "plan", apply[1])
+	kills := 0
+	for code := -1; code != 0; {
+		if _, code = mortar(t, []string{"MORTAR_KILL_AFTER=" + killEvery()}, apply...); code == 137 {
+			if kills++; kills > 400 {
+				t.Fatal("apply makes no progress: killed 400 times")
+			}
+		} else if code != 0 {
+			t.Fatalf("apply after %d kills: exit %d", kills, code)
+		}
+	}
+	if kills == 0 {
+		t.Error("apply was never killed: the test hook does not work")
+	}
 }
 
 // drills deploys a brick and drills it.

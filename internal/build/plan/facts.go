@@ -3,6 +3,7 @@ package plan
 import (
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/base/md"
+	"github.com/mortarhpc/mortar/internal/host/claim"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
@@ -13,6 +14,10 @@ type Facts struct {
 	OS    map[string]linux.OSRelease
 	// SCSI are the disks of servers that have LUNs of arrays, with their paths.
 	SCSI map[string][]linux.SCSIDisk
+	// Applied is the spec that was applied last; nil: none was recorded.
+	Applied *claim.Applied
+	// Unexport are exports, by their paths in the spec, that the user lets go.
+	Unexport []string
 	// Lustre is where its packages come from; nil if they are on the hosts.
 	Lustre *LustreSource
 }

@@ -89,6 +89,9 @@ func Observe(ctx context.Context, hosts map[string]*host.Session) (Facts, error)
 	f := Facts{Hosts: map[string]resource.HostFacts{}, OS: map[string]linux.OSRelease{}}
 	for name, x := range got {
 		f.Hosts[name], f.OS[name] = x.HostFacts, x.OSRelease
+		if a := x.Brick.Applied; a != nil && (f.Applied == nil || a.Generation > f.Applied.Generation) {
+			f.Applied = a
+		}
 	}
 	return f, cmp.Or(ctx.Err(), failed.Join())
 }

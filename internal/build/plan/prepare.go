@@ -10,12 +10,15 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/host"
+	"github.com/mortarhpc/mortar/internal/host/claim"
 )
 
 // Prepared is a plan and the hosts it was made for.
 type Prepared struct {
 	Plan  *Plan
 	Hosts map[string]*host.Session
+	// Applied is the spec that was applied before; nil: none was recorded.
+	Applied *claim.Applied
 }
 
 // Close ends the sessions.
@@ -31,6 +34,10 @@ type PrepareOptions struct {
 	Connect  host.Options
 	Keep     bool                    // a cluster key that has to be made is kept
 	Progress func(host, what string) // is told what is being done
+	// Onto is the generation whose difference to the spec a person has seen and accepts.
+	Onto int
+	// Unexport are exports, by their paths in the spec as it was, that the user lets go.
+	Unexport []string
 	// Only keeps the steps for which it is true; nil: all.
 	Only func(Step) bool
 }
@@ -49,26 +56,26 @@ func Prepare(ctx context.Context, d *design.Design, o PrepareOptions) (*Prepared
 		return nil, err
 	}
 	p := &Prepared{Hosts: hosts}
-	if p.Plan, err = compare(ctx, d, hosts, o); err != nil {
+	if p.Plan, p.Applied, err = compare(ctx, d, hosts, o); err != nil {
 		p.Close()
 		return nil, err
 	}
 	return p, nil
 }
 
-// compare makes the plan of what the hosts lack.
-func compare(ctx context.Context, d *design.Design, hosts map[string]*host.Session, o PrepareOptions) (*Plan, error) {
+// compare makes the plan of what the hosts lack, and returns the spec applied before.
+func compare(ctx context.Context, d *design.Design, hosts map[string]*host.Session, o PrepareOptions) (_ *Plan, applied *claim.Applied, _ error) {
 	binaries := map[string]string{}
 	for _, v := range d.Spec.Servers {
 		hello, err := hosts[v.Name].Hello(ctx)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		binaries[v.Name] = hello.Binary
 	}
 	lustre, err := LustreSourceOf(d.Spec)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	o.Progress("", "observing")
 	var steps []Step
@@ -78,9 +85,15 @@ func compare(ctx context.Context, d *design.Design, hosts map[string]*host.Sessi
 			facts.SCSI, err = seeLUNs(ctx, d, hosts)
 		}
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		facts.Lustre = lustre
+		facts.Lustre, facts.Unexport, applied = lustre, o.Unexport, facts.Applied
+		if err = descends(d.Spec, applied, o.Onto); err == nil && applied != nil && d.Clustered() {
+			err = hasClusterKey(d.Spec)
+		}
+		if err != nil {
+			return nil, nil, err
+		}
 		steps, err = Desired(d, facts, Secrets(d.Spec, o.Keep))
 		// A service that moves while the servers are asked, one after the other,
 		// can look as if two had it.
@@ -88,7 +101,7 @@ func compare(ctx context.Context, d *design.Design, hosts map[string]*host.Sessi
 			continue
 		}
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		break
 	}
@@ -99,10 +112,10 @@ func compare(ctx context.Context, d *design.Design, hosts map[string]*host.Sessi
 	}
 	p, err := Build(ctx, steps, hosts)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	p.DigestKey, err = DigestKey(d.Spec, o.Keep)
-	return p, err
+	return p, applied, err
 }
 
 // Located gives errors of hosts and refusals their place in the spec.

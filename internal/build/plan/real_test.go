@@ -21,7 +21,7 @@ func realHost(t *testing.T) (h *host.Session, cut func()) {
 	respR, respW := io.Pipe()
 	served := make(chan struct{})
 	go func() {
-		_ = agent.Serve(context.Background(), reqR, respW, agent.Core())
+		_ = agent.Serve(context.Background(), reqR, respW, agent.Core(""))
 		close(served)
 	}()
 	cut = func() {

@@ -2,7 +2,6 @@ package plan
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -17,7 +16,6 @@ import (
 
 	"github.com/google/renameio/v2"
 
-	"github.com/mortarhpc/mortar/internal/base/flock"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 )
 
@@ -92,7 +90,7 @@ func DigestKey(s *spec.Spec, keep bool) ([]byte, error) {
 // madeOnce reads a key of the brick's state directory. One that does not exist
 // yet is made, and with keep written there.
 func madeOnce(s *spec.Spec, name string, size int, mend string, keep bool) ([]byte, error) {
-	p := filepath.Join(StateDir(s), "secrets", name)
+	p := secretFile(s, name)
 	b, err := readSecret(p)
 	if err == nil && len(b) != size {
 		return nil, fmt.Errorf("%s has %d bytes, not %d; %s", p, len(b), size, mend)
@@ -109,6 +107,9 @@ func madeOnce(s *spec.Spec, name string, size int, mend string, keep bool) ([]by
 	}
 	return b, writeSecret(p, b)
 }
+
+// secretFile is the file of a key that Mortar made.
+func secretFile(s *spec.Spec, name string) string { return filepath.Join(StateDir(s), "secrets", name) }
 
 // askTime bounds the password command. It may ask the administrator for a pass phrase.
 const askTime = 2 * time.Minute
@@ -163,27 +164,4 @@ func writeSecret(p string, b []byte) error {
 		return err
 	}
 	return renameio.WriteFile(p, b, 0o600)
-}
-
-// ErrLocked says that another command changes the brick.
-var ErrLocked = errors.New("another mortar command is changing this brick")
-
-// Lock keeps other commands from changing the brick of a spec until release
-// is called, or the process ends. It is a lock between the processes of one
-// machine.
-func Lock(s *spec.Spec) (release func(), err error) {
-	dir := StateDir(s)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("%w; what belongs to the brick is kept beside the spec: put the spec where you may write", err)
-	}
-	p := filepath.Join(dir, "lock")
-	f, err := os.OpenFile(p, os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	if ok, err := flock.Try(f); !ok {
-		_ = f.Close()
-		return nil, cmp.Or(err, fmt.Errorf("%w (%s); wait for it to end", ErrLocked, p))
-	}
-	return func() { _ = f.Close() }, nil
 }

@@ -302,6 +302,9 @@ func (b *builder) ocfConfig(s *design.Service) (*resource.OCFConfig, error) {
 		c.Cache = cache.ConfigPath(s.Name)
 	}
 	r := &resource.OCFConfig{Path: ocfConfigPath(s.Name), Agent: mortarPath}
+	for _, dir := range b.facts.Unexport {
+		r.Unexport = append(r.Unexport, s.MountPoint+dir)
+	}
 	b.storage().agent(s, &c, r)
 	if err := b.kind().agent(s, &c); err != nil {
 		return nil, err

@@ -20,6 +20,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/command"
 	"github.com/mortarhpc/mortar/internal/base/durable"
 	"github.com/mortarhpc/mortar/internal/base/flock"
+	"github.com/mortarhpc/mortar/internal/host/claim"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
@@ -34,6 +35,8 @@ type runner struct {
 	lock *hostLock
 	log  func(line string) // may be nil
 	sys  resource.Sys      // reads what Blank devices carry
+	// holder is that of the session's commands, and brick the file of claims.
+	holder, brick string
 }
 
 // run does one action. What has begun is finished, or runs into its own time
@@ -55,6 +58,13 @@ func (r *runner) run(ctx context.Context, p RunParams, emit func(RunEvent)) (res
 		return resource.Output{}, fmt.Errorf("waiting for another session's action on this host: %w", err)
 	}
 	defer unlock()
+	brick, err := claim.Read(r.brick)
+	if err == nil {
+		err = brick.MayAct(r.holder)
+	}
+	if err != nil {
+		return resource.Output{}, err
+	}
 	if len(a.Blank) > 0 {
 		if err := resource.MustBeBlank(ctx, r.sys, a.Blank); err != nil {
 			return resource.Output{}, err

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/mortarhpc/mortar/internal/host/claim"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
@@ -69,10 +70,35 @@ func decodeTest(kind string, raw json.RawMessage) (resource.Resource, error) {
 // core is the core ops with a lock of the test's own.
 func core(t *testing.T) Mux {
 	t.Helper()
-	m := NewCore(HostSys{}, decodeTest)
+	m := NewCore(HostSys{}, decodeTest, "")
 	r := &runner{lock: &hostLock{path: filepath.Join(t.TempDir(), "lock")}}
 	OpRun.Answer(m, r.run)
 	return m
+}
+
+// While a command of one machine claims the brick, no other machine's command acts.
+func TestClaimed(t *testing.T) {
+	r := &runner{lock: &hostLock{path: filepath.Join(t.TempDir(), "lock")}, holder: "b", brick: filepath.Join(t.TempDir(), "brick.json")}
+	act := func() error {
+		_, err := r.run(t.Context(), RunParams{Action: resource.Action{Title: "x", Cmd: []string{"true"}}}, func(RunEvent) {})
+		return err
+	}
+	if err := claim.Change(r.brick, "a", "take", []byte(`{"holder":"","by":"alice@adm1 (mortar apply)","since":"2026-01-02T15:04:05Z"}`)); err != nil {
+		t.Fatal(err)
+	}
+	if err := act(); err == nil || !strings.Contains(err.Error(), "alice@adm1 (mortar apply)") {
+		t.Error(err)
+	}
+	r.holder = "a"
+	if err := act(); err != nil {
+		t.Error(err)
+	}
+	if err := os.WriteFile(r.brick, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := act(); err == nil {
+		t.Error("an action passes although nobody knows whose the brick is")
+	}
 }
 
 func TestCalls(t *testing.T) {
@@ -616,7 +642,7 @@ func FuzzServe(f *testing.F) {
 	} {
 		f.Add([]byte(s + "\n" + s + "\n"))
 	}
-	full := NewCore(HostSys{}, decodeTest)
+	full := NewCore(HostSys{}, decodeTest, "")
 	mux := Mux{} // all but what would start processes a fuzzer thought up
 	for op, h := range full {
 		if op != "run" && op != "query" && op != "follow" && op != "read" {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/command"
 	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/host/claim"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
@@ -96,9 +97,9 @@ type TimeResult struct {
 const beforeLimit = 256 << 10
 
 // NewCore returns the core ops. Only run changes the host. It is shared by all
-// sessions of a process.
-func NewCore(sys HostSys, decode Decoder) Mux {
-	r := &runner{lock: &hostLock{path: lockPath}, log: journal, sys: sys}
+// sessions of a process. holder is that of their commands; see claim.Claim.
+func NewCore(sys HostSys, decode Decoder, holder string) Mux {
+	r := &runner{lock: &hostLock{path: lockPath}, log: journal, sys: sys, holder: holder, brick: claim.File()}
 	m := Mux{}
 	OpHello.Answer(m, func(context.Context, None) (Hello, error) { return sys.Hello() })
 	OpFacts.Answer(m, func(ctx context.Context, _ None) (Facts, error) { return sys.Facts(ctx) })
@@ -173,4 +174,4 @@ func follow(ctx context.Context, p QueryParams, emit func(FollowEvent)) (out res
 }
 
 // Core returns the core ops on this host, with every kind of resource.
-func Core() Mux { return NewCore(HostSys{}, resource.Decode) }
+func Core(holder string) Mux { return NewCore(HostSys{}, resource.Decode, holder) }

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/host/claim"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
@@ -30,6 +31,7 @@ type Hello struct {
 type Facts struct {
 	Hello
 	resource.HostFacts
+	Brick claim.State `json:"brick"`
 }
 
 // Hello reads who this host is.
@@ -83,5 +85,9 @@ func (h HostSys) Facts(ctx context.Context) (Facts, error) {
 	if err != nil {
 		return Facts{}, hostError("facts", err)
 	}
-	return Facts{Hello: hello, HostFacts: f}, nil
+	brick, err := claim.Read(claim.File())
+	if err != nil {
+		return Facts{}, hostError("brick", err)
+	}
+	return Facts{Hello: hello, HostFacts: f, Brick: brick}, nil
 }

@@ -31,7 +31,7 @@ const (
 // WatchCore are the core ops of an agent that may only watch: who the host is, its
 // clock, and its journal.
 func WatchCore() Mux {
-	core := Core()
+	core := Core("")
 	m := Mux{}
 	for _, op := range []string{string(OpHello), string(OpTime)} {
 		m[op] = core[op]

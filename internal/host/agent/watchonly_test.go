@@ -10,7 +10,7 @@ import (
 // Of programs it runs only those that show its journal.
 func TestWatchCore(t *testing.T) {
 	m := WatchCore()
-	for op := range Core() {
+	for op := range Core("") {
 		switch op {
 		case string(OpHello), string(OpTime), string(OpQuery), string(OpFollow):
 			continue

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
+	"strings"
 )
 
 // OCFConfig is the file that tells the resource agent what a service
@@ -18,6 +20,8 @@ type OCFConfig struct {
 	Journal  []DiskRef       `json:",omitempty"` // members of the journal's mirror, if the template has one
 	LUNs     []DiskRef       `json:",omitempty"` // those of the template, in order
 	Agent    string          // program that writes it once a service runs
+	// Unexport are directories that are not to be exported any more.
+	Unexport []string `json:",omitempty"`
 }
 
 // Kind is "ocf-config".
@@ -70,6 +74,12 @@ func (o *OCFConfig) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 	}
 	var was map[string]any
 	known := json.Unmarshal(old, &was) == nil
+	if lost := o.lost(was, cfg); len(lost) > 0 {
+		return nil, &Refusal{
+			What: fmt.Sprintf("%s: the service has %s, and the spec does not", o.Path, strings.Join(lost, ", ")),
+			Mend: "is the spec older than the brick? Take what is missing into it; only exports can be removed from a brick, each with --unexport and its directory",
+		}
+	}
 	if known && was["reservations"] != nil && cfg["reservations"] == nil {
 		return nil, &Refusal{
 			What: o.Path + ": the LUNs of this service are reserved, and the spec says ha.reservations: off",
@@ -85,6 +95,42 @@ func (o *OCFConfig) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 		Title: "configure " + o.Path, Why: "the exports change; this server tries them first",
 		Cmd: []string{o.Agent, "ocf", "configure", "--config", o.Path}, Stdin: f.Content, Seconds: 60,
 	}}, nil
+}
+
+// parts are the lists of the configuration whose entries hold data or serve clients, with the
+// keys by which entries are the same.
+var parts = []struct {
+	what, list string
+	keys       []string
+}{
+	{"array", "arrays", []string{"name", "uuid"}}, {"LUN", "luns", []string{"wwid"}},
+	{"target", "targets", []string{"kind", "index"}}, {"export", "exports", []string{"dir", "clients"}},
+}
+
+// lost names what the configuration was has and the configuration now lacks.
+func (o *OCFConfig) lost(was, now map[string]any) []string {
+	var out []string
+	for _, p := range parts {
+		have := map[string]bool{}
+		names := func(cfg map[string]any, each func(name string, entry map[string]any)) {
+			list, _ := cfg[p.list].([]any)
+			for _, x := range list {
+				entry, _ := x.(map[string]any)
+				name := p.what
+				for _, k := range p.keys {
+					name += fmt.Sprintf(" %v", entry[k])
+				}
+				each(name, entry)
+			}
+		}
+		names(now, func(name string, _ map[string]any) { have[name] = true })
+		names(was, func(name string, entry map[string]any) {
+			if dir, _ := entry["dir"].(string); !have[name] && !slices.Contains(o.Unexport, dir) {
+				out = append(out, name)
+			}
+		})
+	}
+	return out
 }
 
 // members fills in the devices of an array. places adds their enclosures, for a spare

@@ -676,6 +676,22 @@ func TestOCFConfigHasDevices(t *testing.T) {
 	sys.files[o.Path] = string(as[0].Stdin)
 	o.Template = []byte(`{"service":"hom","exports":[{"dir":"/a"}],"arrays":[{"name":"r0","uuid":"x","members":null}]}`)
 	wantShow(t, diff(t, o, sys), "write /etc/mortar/service-home.json 0600")
+	// Nothing of the service vanishes.
+	o.Template = []byte(`{"service":"home","exports":[{"dir":"/a","clients":"*"}],"arrays":[{"name":"r0","uuid":"x","members":null}]}`)
+	for was, want := range map[string]string{
+		`{"exports":[{"dir":"/a","clients":"*"}],"arrays":[{"name":"r0","uuid":"x"},{"name":"r1","uuid":"y"}]}`:            "array r1 y",
+		`{"exports":[{"dir":"/a","clients":"*"}],"arrays":[{"name":"r0","uuid":"z"}]}`:                                     "array r0 z",
+		`{"exports":[{"dir":"/a","clients":"*"},{"dir":"/b","clients":"10.0.0.0/8"}],"arrays":[{"name":"r0","uuid":"x"}]}`: "export /b 10.0.0.0/8",
+		`{"luns":[{"wwid":"36"}],"targets":[{"kind":"ost","index":3}]}`:                                                    "LUN 36, target ost 3",
+	} {
+		sys.files[o.Path] = was
+		refused(t, o, sys, want, "older than the brick")
+	}
+	sys.files[o.Path] = `{"exports":[{"dir":"/a","clients":"*"},{"dir":"/b","clients":"10.0.0.0/8"}],"arrays":[{"name":"r0","uuid":"x"}]}`
+	o.Unexport = []string{"/b"}
+	if as := diff(t, o, sys); len(as) != 1 {
+		t.Errorf("%+v", as)
+	}
 	// Without reservations a partner could not take over LUNs that are reserved.
 	sys.files[o.Path] = `{"service":"home","reservations":{"a":"0x1"}}`
 	if _, err := o.Diff(t.Context(), sys); err == nil || !strings.Contains(err.Error(), "ha.reservations: off") {
