@@ -48,5 +48,5 @@ func TestArrayGrows(t *testing.T) {
 	unchanged(t, append(grow, "--json")...)
 	on("node01", `sleep 10; touch /tmp/stop; sleep 5; cd /mnt/scratch/w && md5sum --quiet -c /tmp/sums && ! cat /tmp/failed 2> /dev/null`)
 	t.Log("longest time between two files, s:", on("node01", `awk '{if (p && $1-p > m) m = $1-p; p = $1} END {print m}' /tmp/times`))
-	drillAll(t, spec, "drills-grown", "--only", "server-crash-freeze", "--seconds", "4", "--after", "3")
+	drillAll(t, spec, "drills-grown", "--only", "controller,server-crash-freeze", "--seconds", "4", "--after", "3")
 }
