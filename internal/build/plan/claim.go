@@ -221,18 +221,6 @@ func descends(s *spec.Spec, applied *claim.Applied, onto int) error {
 	}
 }
 
-// hasClusterKey refuses to make another key for a cluster that has one.
-func hasClusterKey(s *spec.Spec) error {
-	p := secretFile(s, CorosyncKey)
-	if _, err := os.Stat(p); !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return &resource.Refusal{
-		What: fmt.Sprintf("the brick was built from another machine or directory: %s, the key of its cluster, is not here", p),
-		Mend: "run mortar backup there and mortar restore here",
-	}
-}
-
 // Record writes on the servers which spec is applied, or was: begin, before the first change,
 // and done, after the last. It writes nothing that is there already.
 func (p *Prepared) Record(ctx context.Context, s *spec.Spec, done bool) error {

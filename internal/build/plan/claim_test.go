@@ -76,20 +76,6 @@ func TestLockNamesItsDirectory(t *testing.T) {
 	}
 }
 
-// Only the machine that made the cluster's key, or has a copy, applies again.
-func TestClusterKeyIsNotMadeTwice(t *testing.T) {
-	s := &spec.Spec{File: filepath.Join(t.TempDir(), "brick.yaml"), Name: "b1"}
-	if err := hasClusterKey(s); err == nil || !strings.Contains(err.Error(), "mortar restore") {
-		t.Error(err)
-	}
-	if _, err := Secrets(s, true)(CorosyncKey); err != nil {
-		t.Fatal(err)
-	}
-	if err := hasClusterKey(s); err != nil {
-		t.Error(err)
-	}
-}
-
 func TestPerson(t *testing.T) {
 	for by, want := range map[string]string{"alice@adm1 (mortar apply)": "alice@adm1", "bob@x": "bob@x"} {
 		if got := person(by); got != want {

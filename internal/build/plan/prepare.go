@@ -88,10 +88,7 @@ func compare(ctx context.Context, d *design.Design, hosts map[string]*host.Sessi
 			return nil, nil, err
 		}
 		facts.Lustre, facts.Unexport, applied = lustre, o.Unexport, facts.Applied
-		if err = descends(d.Spec, applied, o.Onto); err == nil && applied != nil && d.Clustered() {
-			err = hasClusterKey(d.Spec)
-		}
-		if err != nil {
+		if err := descends(d.Spec, applied, o.Onto); err != nil {
 			return nil, nil, err
 		}
 		steps, err = Desired(d, facts, Secrets(d.Spec, o.Keep))

@@ -90,7 +90,7 @@ func DigestKey(s *spec.Spec, keep bool) ([]byte, error) {
 // madeOnce reads a key of the brick's state directory. One that does not exist
 // yet is made, and with keep written there.
 func madeOnce(s *spec.Spec, name string, size int, mend string, keep bool) ([]byte, error) {
-	p := secretFile(s, name)
+	p := filepath.Join(StateDir(s), "secrets", name)
 	b, err := readSecret(p)
 	if err == nil && len(b) != size {
 		return nil, fmt.Errorf("%s has %d bytes, not %d; %s", p, len(b), size, mend)
@@ -107,9 +107,6 @@ func madeOnce(s *spec.Spec, name string, size int, mend string, keep bool) ([]by
 	}
 	return b, writeSecret(p, b)
 }
-
-// secretFile is the file of a key that Mortar made.
-func secretFile(s *spec.Spec, name string) string { return filepath.Join(StateDir(s), "secrets", name) }
 
 // askTime bounds the password command. It may ask the administrator for a pass phrase.
 const askTime = 2 * time.Minute
