@@ -41,10 +41,12 @@ package: build ## the Debian package and the RPM of the administrator's machine,
 test-package: deps-package package ## lintian; the package installed, used and purged in a clean root
 	go test -tags pkg -count=1 -v ./test/pkg
 
-# Lint and unit tests run beside the racks, whose machines often wait. They are idle: they get
-# what the racks leave of the processors. What they printed comes last.
+# Lint and unit tests run beside the racks, whose machines often wait, and only get what the
+# racks leave of the processors: they are idle, and so is their session (autogroup), or each
+# session would get an equal share. Source: sched(7). What they print comes last.
 test: image ## what CI runs: lint, unit tests with the race detector, two rack runs
-	@chrt --idle 0 $(MAKE) --no-print-directory lint test-unit > out/unit.log 2>&1 & unit=$$!; \
+	@setsid bash -c 'echo 19 > /proc/self/autogroup; exec chrt --idle 0 $(MAKE) --no-print-directory lint test-unit' > out/unit.log 2>&1 & unit=$$!; \
+	trap 'kill -- -$$unit' INT TERM; \
 	$(MAKE) --no-print-directory test-rack; rack=$$?; \
 	wait $$unit; unit=$$?; cat out/unit.log; exit $$((rack | unit))
 
