@@ -49,7 +49,8 @@ func newHostCacheCmd() *cobra.Command {
 				return err
 			}
 		}
-		return s.Start(cmd.Context())
+		s.Hold = ocf.Hold
+		return s.Locked(cmd.Context(), func() error { return s.Start(cmd.Context()) })
 	})
 	start.Flags().BoolVar(&wait, "wait", false, "wait for the volume, as at boot")
 	add("on", "Say whether a cache is on: yes or no", func(cmd *cobra.Command, s *cache.Stack) error {
@@ -60,7 +61,10 @@ func newHostCacheCmd() *cobra.Command {
 		fmt.Fprintln(cmd.OutOrStdout(), word)
 		return nil
 	})
-	add("stop", "Take it down; dirty data stays on the SSDs", func(cmd *cobra.Command, s *cache.Stack) error { return s.Stop(cmd.Context()) })
+	add("stop", "Take it down; dirty data stays on the SSDs", func(cmd *cobra.Command, s *cache.Stack) error {
+		s.Hold = ocf.Hold
+		return s.Locked(cmd.Context(), func() error { return s.Stop(cmd.Context()) })
+	})
 	add("apply", "Bring it to its config, under load", func(cmd *cobra.Command, s *cache.Stack) error {
 		s.Hold = ocf.Hold
 		return s.Apply(cmd.Context(), progressLines(cmd.OutOrStdout()))
@@ -77,6 +81,7 @@ func newHostCacheCmd() *cobra.Command {
 		return err
 	})
 	add("watch", "Write down which SSDs hold the newest dirty data, until ended", func(cmd *cobra.Command, s *cache.Stack) error {
+		s.Hold = ocf.TryHold
 		return s.Watch(cmd.Context())
 	})
 	smart := true

@@ -7,6 +7,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/serve/ocf"
 )
 
 // cib is the <configuration> of the cluster, built offline. Ids are stable,
@@ -141,7 +142,7 @@ func (b *builder) watch() *resource.Element {
 	const id = watchID
 	var configs []string
 	for _, s := range b.services() {
-		configs = append(configs, ocfConfigPath(s.Name))
+		configs = append(configs, ocf.ConfigPath(s.Name))
 	}
 	// By default a server whose stop fails is fenced. The watcher holds nothing
 	// that another server needs. Source: Pacemaker Explained, on-fail.
@@ -236,7 +237,7 @@ func (b *builder) service(s *design.Service) *resource.Element {
 	stopOp := op(id, "stop", "0s", stop)
 	stopOp.Attrs["on-fail"] = "fence" // a volume that cannot be let go of
 	return resource.El("primitive", "id", id, "class", "ocf", "provider", "mortar", "type", "service").Add(
-		pairs("instance_attributes", id+"-params", map[string]string{"config": ocfConfigPath(s.Name)}),
+		pairs("instance_attributes", id+"-params", map[string]string{"config": ocf.ConfigPath(s.Name)}),
 		resource.El("operations").Add(
 			op(id, "start", "0s", start), stopOp,
 			op(id, "monitor", every, "60s"), deep,

@@ -8,6 +8,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/serve/ocf"
 )
 
 // grownDesign is the example nfs-ha with a growth of one group.
@@ -49,7 +50,7 @@ func TestOrderOfGrowth(t *testing.T) {
 	array := at(steps, "md-array", svc.Storage.Growths[0][0], "nfs2")
 	growth := at(steps, "grown-volume", vol, "nfs2")
 	for _, h := range []string{"nfs1", "nfs2"} {
-		if agent := at(steps, "ocf-config", ocfConfigPath(svc.Name), h); array < 0 || array > agent || agent > growth {
+		if agent := at(steps, "ocf-config", ocf.ConfigPath(svc.Name), h); array < 0 || array > agent || agent > growth {
 			t.Errorf("array %d, agent of %s %d, growth %d", array, h, agent, growth)
 		}
 	}

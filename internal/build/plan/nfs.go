@@ -145,7 +145,7 @@ func (b nfsKind) server(h string) error {
 	return b.agents(StageNFS, h, func(s *design.Service) {
 		// On both: which of them has the service may change meanwhile.
 		b.add(StageNFS, h, "exports of service "+s.Name, &resource.ServiceExports{
-			Service: s.Name, Agent: mortarPath, Config: ocfConfigPath(s.Name), StateDir: s.StateDir, Namespace: s.Namespace, Exports: exportsOf(s),
+			Service: s.Name, Agent: mortarPath, Config: ocf.ConfigPath(s.Name), StateDir: s.StateDir, Namespace: s.Namespace, Exports: exportsOf(s),
 		})
 	})
 }

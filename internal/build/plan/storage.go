@@ -301,7 +301,7 @@ func (b *builder) ocfConfig(s *design.Service) (*resource.OCFConfig, error) {
 	if v.Cache != nil {
 		c.Cache = cache.ConfigPath(s.Name)
 	}
-	r := &resource.OCFConfig{Path: ocfConfigPath(s.Name), Agent: mortarPath}
+	r := &resource.OCFConfig{Path: ocf.ConfigPath(s.Name), Agent: mortarPath}
 	for _, dir := range b.facts.Unexport {
 		r.Unexport = append(r.Unexport, s.MountPoint+dir)
 	}
@@ -343,8 +343,6 @@ func (b *builder) servesNow(host string) bool {
 	}
 	return false
 }
-
-func ocfConfigPath(service string) string { return "/etc/mortar/service-" + service + ".json" }
 
 // directories makes those from a mount point down to each of dirs, on the
 // server that has it mounted.

@@ -127,7 +127,7 @@ func TestNeeds(t *testing.T) {
 	up := func(l *Label, there ...string) seen {
 		v := seen{Label: l, Up: true, There: there, CleanUp: true}
 		if l.Dirty != nil {
-			v.DirtyUp, v.DirtySync, v.DirtyDisks = true, l.Dirty.Members, len(l.Dirty.Members)
+			v.DirtyUp, v.TakesWrites, v.DirtySync, v.DirtyDisks = true, true, l.Dirty.Members, len(l.Dirty.Members)
 		}
 		return v
 	}

@@ -25,15 +25,18 @@ type need struct {
 	Start     bool // start the stack
 	DropDirty bool // flush the dirty layer and detach its SSDs
 	DropClean bool
-	Partition []string // SSDs to partition
-	MakeDirty bool
-	MakeClean bool
-	Replace   []string // SSDs that become members of the mirror
-	Expel     []string // SSDs that leave the mirror
+	// TakeWrites: the dirty layer takes dirty data again, after a flush that was
+	// interrupted.
+	TakeWrites bool
+	Partition  []string // SSDs to partition
+	MakeDirty  bool
+	MakeClean  bool
+	Replace    []string // SSDs that become members of the mirror
+	Expel      []string // SSDs that leave the mirror
 }
 
 func (n need) none() bool {
-	return !n.Create && !n.Start && !n.DropDirty && !n.DropClean && !n.MakeDirty && !n.MakeClean &&
+	return !n.Create && !n.Start && !n.DropDirty && !n.DropClean && !n.TakeWrites && !n.MakeDirty && !n.MakeClean &&
 		len(n.Partition)+len(n.Replace)+len(n.Expel) == 0
 }
 
@@ -49,6 +52,7 @@ func (n need) String() string {
 	add(n.Start, "start them")
 	add(n.DropDirty, "write all dirty data to the disks, while the service goes on")
 	add(n.DropClean, "throw away what is cached of reads")
+	add(n.TakeWrites, "take writes on the SSDs again")
 	add(len(n.Partition) > 0, "partition SSD "+strings.Join(n.Partition, ", "))
 	add(n.MakeDirty, "make the mirror for dirty data")
 	add(len(n.Replace) > 0, "add SSD "+strings.Join(n.Replace, ", ")+" to the mirror")
@@ -64,8 +68,9 @@ type seen struct {
 	There []string // SSDs present on this server
 	// DirtySync are the members in sync of the running mirror, DirtyDisks the
 	// number of members that it should have. CleanUp, DirtyUp: the layer has its
-	// set attached.
+	// set attached. TakesWrites: the dirty layer takes dirty data.
 	DirtyUp, CleanUp bool
+	TakesWrites      bool
 	DirtySync        []string
 	DirtyDisks       int
 	// DirtyBytes is the amount of data on SSDs that is not on the disks.
@@ -129,6 +134,7 @@ func needs(c *Config, host, place string, v seen) (need, error) {
 		case v.DirtyDisks != 0 && v.DirtyDisks != len(want) || len(keep) == 0:
 			n.DropDirty, n.MakeDirty = true, true
 		default:
+			n.TakeWrites = !v.TakesWrites
 			for _, s := range want {
 				if !slices.Contains(v.DirtySync, s) {
 					n.Replace = append(n.Replace, s)
@@ -183,7 +189,7 @@ func (s *Stack) look() (seen, error) {
 	}
 	clean, dirty := s.layers()
 	if l := s.label.Dirty; l != nil && dirty != "" {
-		v.DirtyUp = s.takesWrites(dirty, l)
+		v.DirtyUp, v.TakesWrites = s.attached(dirty, l), s.inMode(dirty, takesWrites)
 		if a := s.array(l.Array); a != nil {
 			v.DirtySync, v.DirtyDisks = s.inSync(a), a.RaidDisks
 			for _, m := range a.Members { // a member that is still syncing counts too
@@ -207,9 +213,38 @@ func (s *Stack) look() (seen, error) {
 // attached reports whether a bcache device has the set of its layer.
 func (s *Stack) attached(dev string, l *Layer) bool { return s.setOf(dev) == l.Set }
 
-// takesWrites reports whether the dirty layer has its set and takes writes.
-func (s *Stack) takesWrites(dev string, l *Layer) bool {
-	return s.attached(dev, l) && strings.Contains(s.line("/sys/block/"+dev+"/bcache/cache_mode"), "[writeback]")
+// Settings of a dirty layer, below its directory bcache. bcache keeps the mode on the
+// disks; the others have its own values after a start.
+//
+// A layer that flushes takes no dirty data, and writes what it has to the disks as fast as
+// they take it: at any time a stop ends that, and a start can go on with it. bcache's own
+// flush, by the file detach, has no end but its own: the kernel holds the device until
+// then, also one that was stopped.
+//
+// writeback_rate_minimum is in sectors a second: no limit, or the kernel's own value.
+// writeback_delay is a pause of so many seconds after each pass. The mode comes last: with
+// it the layer is in the mode.
+//
+// Source: Documentation/admin-guide/bcache.rst; drivers/md/bcache/writeback.c,
+// __update_writeback_rate, bch_writeback_thread; super.c, bch_cached_dev_detach
+var (
+	takesWrites = [][2]string{{"writeback_rate_minimum", "8"}, {"writeback_delay", "30"}, {"cache_mode", "writeback"}}
+	flushes     = [][2]string{{"writeback_running", "1"}, {"writeback_rate_minimum", "1000000000"}, {"writeback_delay", "0"}, {"cache_mode", "writearound"}}
+)
+
+// inMode reports whether a device is in the mode of some settings.
+func (s *Stack) inMode(dev string, settings [][2]string) bool {
+	return strings.Contains(s.line("/sys/block/"+dev+"/bcache/cache_mode"), "["+settings[len(settings)-1][1]+"]")
+}
+
+// enter brings a device into the mode of some settings.
+func (s *Stack) enter(dev string, settings [][2]string) error {
+	for _, m := range settings {
+		if err := s.sys.Poke("/sys/block/"+dev+"/bcache/"+m[0], m[1]+"\n"); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // setOf is the set of a bcache device, "" for none. It does not use the file state: a
@@ -285,45 +320,30 @@ func (s *Stack) change(ctx context.Context, n need, say Progress) error {
 		}
 		n = need{MakeDirty: n.MakeDirty, MakeClean: n.MakeClean}
 	}
-	if n.Start {
-		say("start", 0, 0)
-		if err := s.startAlone(ctx); err != nil {
-			return err
+	for _, x := range []struct {
+		due  bool
+		what string // "": it tells itself
+		do   func() error
+	}{
+		// A stack that is down may be one that the agent is taking down: what would be
+		// started here its partner starts as well.
+		{n.Start, "start", func() error { return s.locked(ctx, func() error { return s.Start(ctx) }) }},
+		{true, "", func() error { return s.locked(ctx, func() error { return s.stopStrays(ctx) }) }},
+		{n.DropDirty, "", func() error { return s.dropDirty(ctx, say) }},
+		{n.DropClean, "throw away what is cached of reads", func() error { return s.locked(ctx, func() error { return s.dropClean(ctx) }) }},
+		{n.TakeWrites, "take writes on the SSDs again", func() error { return s.takeWrites(ctx) }},
+		{len(n.Partition) > 0, "", func() error { return s.partition(ctx, n.Partition, say) }},
+		{n.MakeDirty, "make the mirror for dirty data", func() error { return s.make(ctx, s.makeDirty) }},
+		{len(n.Replace)+len(n.Expel) > 0, "", func() error { return s.replace(ctx, n, say) }},
+		{n.MakeClean, "make the array for clean data", func() error { return s.make(ctx, s.makeClean) }},
+	} {
+		if !x.due {
+			continue
 		}
-	}
-	if err := s.stopStrays(ctx); err != nil {
-		return err
-	}
-	if n.DropDirty {
-		if err := s.dropDirty(ctx, say); err != nil {
-			return err
+		if x.what != "" {
+			say(x.what, 0, 0)
 		}
-	}
-	if n.DropClean {
-		say("throw away what is cached of reads", 0, 0)
-		if err := s.dropClean(ctx); err != nil {
-			return err
-		}
-	}
-	if len(n.Partition) > 0 {
-		if err := s.partition(ctx, n.Partition, say); err != nil {
-			return err
-		}
-	}
-	if n.MakeDirty {
-		say("make the mirror for dirty data", 0, 0)
-		if err := s.makeDirty(ctx); err != nil {
-			return err
-		}
-	}
-	if len(n.Replace)+len(n.Expel) > 0 {
-		if err := s.replace(ctx, n, say); err != nil {
-			return err
-		}
-	}
-	if n.MakeClean {
-		say("make the array for clean data", 0, 0)
-		if err := s.makeClean(ctx); err != nil {
+		if err := x.do(); err != nil {
 			return err
 		}
 	}
@@ -331,24 +351,10 @@ func (s *Stack) change(ctx context.Context, n need, say Progress) error {
 	return nil
 }
 
-// startAlone starts the stack while the agent does nothing. A stack that is down may be one
-// that the agent is taking down: what would be started here its partner starts as well.
-func (s *Stack) startAlone(ctx context.Context) error {
-	if s.Hold == nil {
-		return s.Start(ctx)
-	}
-	release, err := s.Hold(ctx, s.cfg.Service)
-	if err != nil {
-		return err
-	}
-	defer release()
-	return s.Start(ctx)
-}
-
 // create makes the empty stack, whose layers pass all I/O through.
 func (s *Stack) create(ctx context.Context, n need, say Progress) error {
 	// Remove the remains of an interrupted creation.
-	if err := s.Stop(ctx); err != nil {
+	if err := s.locked(ctx, func() error { return s.Stop(ctx) }); err != nil {
 		return err
 	}
 	s.label = &Label{}
@@ -356,6 +362,10 @@ func (s *Stack) create(ctx context.Context, n need, say Progress) error {
 		return err
 	}
 	say("make both layers of bcache over the volume", 0, 0)
+	return s.locked(ctx, func() error { return s.makeStack(ctx, n) })
+}
+
+func (s *Stack) makeStack(ctx context.Context, n need) error {
 	hdr, lv, err := s.base()
 	if err != nil {
 		return err
@@ -422,53 +432,74 @@ func (s *Stack) partition(ctx context.Context, serials []string, say Progress) e
 			return &Refusal{fmt.Sprintf("%s all have the serial %s: which of them is meant cannot be told", strings.Join(devs, ", "), name)}
 		}
 	}
-	there := s.ssds()
 	for _, serial := range serials {
-		d := there[serial]
+		d := s.ssds()[serial]
 		if d == "" {
 			return fmt.Errorf("SSD %s is not there", serial)
 		}
 		say("partition SSD "+serial, 0, 0)
-		for _, p := range s.partitions(d) {
-			for _, h := range s.list("/sys/class/block/" + p + "/holders") {
-				return &Refusal{fmt.Sprintf("SSD %s is in use: %s has its partition %s", serial, h, p)}
-			}
-		}
-		// Discard the SSD's content. An SSD without support for that keeps old data
-		// below the new superblocks, which is harmless.
-		_, _ = s.sys.Run(ctx, "", "blkdiscard", "--force", "/dev/"+d)
-		for _, p := range s.partitions(d) {
-			if err := s.sys.WriteBlocks("/dev/"+p, 0, make([]byte, 1<<20)); err != nil {
-				return err
-			}
-		}
-		const mib = 2048 // sectors
-		size := s.sectors(d)
-		first := int64(mib)
-		last := size/mib*mib - mib
-		var b strings.Builder
-		b.WriteString("label: gpt\n")
-		if s.split() {
-			last -= s.cfg.MirrorBytes / 512
-			if last-first < 64*mib {
-				return &Refusal{fmt.Sprintf("SSD %s has %d bytes, too few for %d of dirty data and as much for reads", serial, size*512, s.cfg.MirrorBytes)}
-			}
-			fmt.Fprintf(&b, "%d : start=%d, size=%d, type=linux-raid, name=mortar-clean\n%d : start=%d, size=%d, type=linux-raid, name=mortar-dirty\n",
-				partClean, first, last-first, partDirty, last, s.cfg.MirrorBytes/512)
-		} else {
-			fmt.Fprintf(&b, "%d : start=%d, size=%d, type=linux-raid, name=mortar-clean\n", partClean, first, last-first)
-		}
-		if _, err := s.sys.Run(ctx, b.String(), "sfdisk", "--quiet", "--wipe", "always", "--wipe-partitions", "always", "/dev/"+d); err != nil {
+		if err := s.locked(ctx, func() error { return s.unused(serial, d) }); err != nil {
 			return err
 		}
-		if err := s.wait(ctx, 10*time.Second, "partitions of SSD "+serial, func() bool {
-			return s.partitions(d)[partClean] != "" && (!s.split() || s.partitions(d)[partDirty] != "")
-		}); err != nil {
+		// Discard the SSD's content. An SSD without support for that keeps old data
+		// below the new superblocks, which is harmless. It may take minutes: without the
+		// lock.
+		_, _ = s.sys.Run(ctx, "", "blkdiscard", "--force", "/dev/"+d)
+		if err := s.locked(ctx, func() error { return s.divide(ctx, serial, d) }); err != nil {
 			return err
 		}
 	}
+	return s.locked(ctx, s.notePartitions)
+}
+
+// unused refuses an SSD whose partitions are in use.
+func (s *Stack) unused(serial, d string) error {
+	for _, p := range s.partitions(d) {
+		for _, h := range s.list("/sys/class/block/" + p + "/holders") {
+			return &Refusal{fmt.Sprintf("SSD %s is in use: %s has its partition %s", serial, h, p)}
+		}
+	}
+	return nil
+}
+
+// divide writes the partition table of an SSD.
+func (s *Stack) divide(ctx context.Context, serial, d string) error {
+	if err := s.unused(serial, d); err != nil {
+		return err
+	}
+	for _, p := range s.partitions(d) {
+		if err := s.sys.WriteBlocks("/dev/"+p, 0, make([]byte, 1<<20)); err != nil {
+			return err
+		}
+	}
+	const mib = 2048 // sectors
+	size := s.sectors(d)
+	first := int64(mib)
+	last := size/mib*mib - mib
+	var b strings.Builder
+	b.WriteString("label: gpt\n")
+	if s.split() {
+		last -= s.cfg.MirrorBytes / 512
+		if last-first < 64*mib {
+			return &Refusal{fmt.Sprintf("SSD %s has %d bytes, too few for %d of dirty data and as much for reads", serial, size*512, s.cfg.MirrorBytes)}
+		}
+		fmt.Fprintf(&b, "%d : start=%d, size=%d, type=linux-raid, name=mortar-clean\n%d : start=%d, size=%d, type=linux-raid, name=mortar-dirty\n",
+			partClean, first, last-first, partDirty, last, s.cfg.MirrorBytes/512)
+	} else {
+		fmt.Fprintf(&b, "%d : start=%d, size=%d, type=linux-raid, name=mortar-clean\n", partClean, first, last-first)
+	}
+	if _, err := s.sys.Run(ctx, b.String(), "sfdisk", "--quiet", "--wipe", "always", "--wipe-partitions", "always", "/dev/"+d); err != nil {
+		return err
+	}
+	return s.wait(ctx, 10*time.Second, "partitions of SSD "+serial, func() bool {
+		return s.partitions(d)[partClean] != "" && (!s.split() || s.partitions(d)[partDirty] != "")
+	})
+}
+
+// notePartitions records which SSDs are partitioned.
+func (s *Stack) notePartitions() error {
 	if s.label.Sequence == 0 {
-		return nil // create writes the label after the stack exists
+		return nil // makeStack writes the label after the stack exists
 	}
 	s.label.SSDs = slices.DeleteFunc(s.label.SSDs, func(x string) bool {
 		return !slices.ContainsFunc(s.cfg.SSDs, func(d SSD) bool { return d.Serial == x })
@@ -559,15 +590,29 @@ func (s *Stack) next() (int, error) {
 	return s.label.Generation % Generations, s.writeLabel()
 }
 
-func (s *Stack) makeDirty(ctx context.Context) error {
+// make makes a layer on the running stack, and puts it to use.
+func (s *Stack) make(ctx context.Context, layer func(context.Context) (dev string, l *Layer, err error)) error {
+	var dev string
+	var l *Layer
+	if err := s.locked(ctx, func() (err error) {
+		dev, l, err = layer(ctx)
+		return err
+	}); err != nil {
+		return err
+	}
+	s.tune()
+	return s.deepen(ctx, dev, l)
+}
+
+func (s *Stack) makeDirty(ctx context.Context) (string, *Layer, error) {
 	serials := s.cfg.here(s.sys.Hostname())
 	devs, missing := s.partsOf(serials, partDirty)
 	if len(missing) > 0 {
-		return fmt.Errorf("SSD %s has no partition for dirty data", strings.Join(missing, " and "))
+		return "", nil, fmt.Errorf("SSD %s has no partition for dirty data", strings.Join(missing, " and "))
 	}
 	g, err := s.next()
 	if err != nil {
-		return err
+		return "", nil, err
 	}
 	// --assume-clean: bcache reads nothing that it has not written, so there is
 	// nothing to copy. Two SSDs make a mirror, more make RAID 10, near 2.
@@ -577,27 +622,28 @@ func (s *Stack) makeDirty(ctx context.Context) error {
 	}
 	l, err := s.makeLayer(ctx, "dirty", s.cfg.DirtyUUIDs[g], devs, level...)
 	if err != nil {
-		return err
+		return "", nil, err
 	}
 	l.Members = slices.Clone(serials)
 	slices.Sort(l.Members)
 	// Write the label first: it must always point to all dirty data.
 	s.label.Dirty = l
 	if err := s.writeLabel(); err != nil {
-		return err
+		return "", nil, err
 	}
-	return s.attach(ctx, true, l, "writeback")
+	dev, err := s.attach(ctx, true, l, takesWrites)
+	return dev, l, err
 }
 
-func (s *Stack) makeClean(ctx context.Context) error {
+func (s *Stack) makeClean(ctx context.Context) (string, *Layer, error) {
 	serials := s.cfg.here(s.sys.Hostname())
 	devs, missing := s.partsOf(serials, partClean)
 	if len(missing) > 0 {
-		return fmt.Errorf("SSD %s has no partition for clean data", strings.Join(missing, " and "))
+		return "", nil, fmt.Errorf("SSD %s has no partition for clean data", strings.Join(missing, " and "))
 	}
 	g, err := s.next()
 	if err != nil {
-		return err
+		return "", nil, err
 	}
 	level := []string{"--level=0", "--chunk=64"}
 	if len(devs) == 1 {
@@ -605,7 +651,7 @@ func (s *Stack) makeClean(ctx context.Context) error {
 	}
 	l, err := s.makeLayer(ctx, "clean", s.cfg.CleanUUIDs[g], devs, level...)
 	if err != nil {
-		return err
+		return "", nil, err
 	}
 	l.Members = serials
 	if s.label.Clean == nil {
@@ -613,35 +659,43 @@ func (s *Stack) makeClean(ctx context.Context) error {
 	}
 	s.label.Clean[s.place()] = l
 	if err := s.writeLabel(); err != nil {
-		return err
+		return "", nil, err
 	}
-	return s.attach(ctx, false, l, "writethrough")
+	dev, err := s.attach(ctx, false, l, [][2]string{{"cache_mode", "writethrough"}})
+	return dev, l, err
 }
 
-// attach attaches a set to a layer of the running stack.
-func (s *Stack) attach(ctx context.Context, toDirty bool, l *Layer, mode string) error {
+// attach attaches a set to a layer of the running stack, and returns the layer's device.
+func (s *Stack) attach(ctx context.Context, toDirty bool, l *Layer, mode [][2]string) (string, error) {
 	dev, dirty := s.layers()
 	if toDirty {
 		dev = dirty
 	}
 	if dev == "" {
-		return errors.New("the stack is not up")
+		return "", errDown
 	}
 	dir := "/sys/block/" + dev + "/bcache/"
 	if err := s.sys.Poke(dir+"attach", l.Set+"\n"); err != nil {
-		return fmt.Errorf("bcache does not attach %s to %s: %w", l.Set, dev, err)
+		return "", fmt.Errorf("bcache does not attach %s to %s: %w", l.Set, dev, err)
 	}
 	if err := s.wait(ctx, 10*time.Second, "attach "+dev, func() bool { return s.attached(dev, l) }); err != nil {
-		return err
+		return "", err
 	}
 	if toDirty {
 		s.noteAttached()
 	}
-	if err := s.sys.Poke(dir+"cache_mode", mode+"\n"); err != nil {
-		return err
-	}
-	s.tune()
-	return s.deepen(ctx, dev, l)
+	return dev, s.enter(dev, mode)
+}
+
+// takeWrites ends a flush that was interrupted.
+func (s *Stack) takeWrites(ctx context.Context) error {
+	return s.make(ctx, func(context.Context) (string, *Layer, error) {
+		_, dirty := s.layers()
+		if dirty == "" {
+			return "", nil, errDown
+		}
+		return dirty, s.label.Dirty, s.enter(dirty, takesWrites)
+	})
 }
 
 // Limits of deepen: reads per batch and in total. A tree gets a second level when it
@@ -681,39 +735,84 @@ func (s *Stack) deepen(ctx context.Context, dev string, l *Layer) error {
 	return nil
 }
 
-// detach detaches a layer's set, after all dirty data is on the disks.
-func (s *Stack) detach(ctx context.Context, dev string, say Progress) error {
+// errDown is the error of a change of a stack that is not up, or that a stop of the service
+// has taken down meanwhile.
+var errDown = errors.New("the cache is not up here any more: what is dirty stays on its SSDs. When the service runs, run mortar apply, which goes on with the change")
+
+// detach detaches the set of a layer that has no dirty data.
+func (s *Stack) detach(ctx context.Context, dev string) error {
 	if s.setOf(dev) == "" {
 		return nil
 	}
-	total := s.dirtyBytes(dev)
-	if err := s.sys.Poke("/sys/block/"+dev+"/bcache/detach", "1\n"); err != nil {
+	if err := s.sys.Poke("/sys/block/"+dev+"/bcache/detach", "1\n"); err != nil && s.setOf(dev) != "" {
 		return err
 	}
-	for {
-		if s.setOf(dev) == "" {
-			return nil
+	return s.wait(ctx, 30*time.Second, "bcache detaches the SSDs of "+dev, func() bool { return s.setOf(dev) == "" })
+}
+
+// dropDirty has all dirty data written to the disks, while the service goes on, and frees
+// the SSDs of the dirty layer. The lock is held at the beginning and at the end only.
+func (s *Stack) dropDirty(ctx context.Context, say Progress) error {
+	for total := int64(0); ; {
+		_, dirty := s.layers()
+		if dirty == "" {
+			return errDown
 		}
-		left := s.dirtyBytes(dev)
-		total = max(total, left)
-		if say != nil {
+		if flushing, left := s.flushing(dirty); flushing && left > 0 {
+			total = max(total, left)
 			say("write dirty data to the disks", left, total)
+			if err := s.sys.Sleep(ctx, 500*time.Millisecond); err != nil {
+				return err
+			}
+			continue
 		}
-		if err := s.sys.Sleep(ctx, 500*time.Millisecond); err != nil {
+		done := false
+		if err := s.locked(ctx, func() (err error) {
+			done, err = s.tryDrop(ctx)
+			return err
+		}); err != nil || done {
 			return err
 		}
 	}
 }
 
-func (s *Stack) dropDirty(ctx context.Context, say Progress) error {
+// flushing reports whether a layer has a set, takes no dirty data, and how many dirty bytes
+// it has.
+func (s *Stack) flushing(dirty string) (yes bool, left int64) {
+	return s.setOf(dirty) != "" && s.inMode(dirty, flushes), s.dirtyBytes(dirty)
+}
+
+// tryDrop drops the dirty layer if it has no dirty data, or has it flush. It looks once
+// more: the service may have been stopped and started since.
+func (s *Stack) tryDrop(ctx context.Context) (done bool, err error) {
 	_, dirty := s.layers()
 	if dirty == "" {
-		return errors.New("the stack is not up")
+		return false, errDown
 	}
-	if err := s.detach(ctx, dirty, say); err != nil {
+	if s.setOf(dirty) != "" {
+		switch flushing, left := s.flushing(dirty); {
+		case !flushing:
+			return false, s.enter(dirty, flushes)
+		case left > 0:
+			return false, nil
+		}
+	}
+	return true, s.forgetDirty(ctx, dirty)
+}
+
+// forgetDirty drops a dirty layer without dirty data. Only bcache's superblock on the
+// disks tells that: a set that fails leaves its device as well.
+func (s *Stack) forgetDirty(ctx context.Context, dirty string) error {
+	l := s.label.Dirty
+	if err := s.detach(ctx, dirty); err != nil {
 		return err
 	}
-	l := s.label.Dirty
+	switch state, err := s.dirtyState(); {
+	case err != nil:
+		return err
+	case state == stateDirty:
+		return &Refusal{fmt.Sprintf("SSD %s left the cache before all dirty data was on the disks: what is left is on them alone. Bring them back, and start the service", strings.Join(l.Members, " and "))}
+	}
 	s.label.Dirty = nil
 	if err := s.writeLabel(); err != nil {
 		return err
@@ -724,9 +823,9 @@ func (s *Stack) dropDirty(ctx context.Context, say Progress) error {
 func (s *Stack) dropClean(ctx context.Context) error {
 	clean, _ := s.layers()
 	if clean == "" {
-		return errors.New("the stack is not up")
+		return errDown
 	}
-	if err := s.detach(ctx, clean, nil); err != nil {
+	if err := s.detach(ctx, clean); err != nil {
 		return err
 	}
 	var gone []*Layer
@@ -777,8 +876,19 @@ func (s *Stack) destroy(ctx context.Context, l *Layer, number int) error {
 	return nil
 }
 
-// replace adds SSDs to the running mirror and removes others.
+// replace adds SSDs to the running mirror and removes others. While md copies, the lock
+// is not held.
 func (s *Stack) replace(ctx context.Context, n need, say Progress) error {
+	if err := s.locked(ctx, func() error { return s.addMembers(ctx, n) }); err != nil {
+		return err
+	}
+	if err := s.synced(ctx, say); err != nil {
+		return err
+	}
+	return s.locked(ctx, func() error { return s.removeMembers(ctx, n) })
+}
+
+func (s *Stack) addMembers(ctx context.Context, n need) error {
 	a := s.array(s.label.Dirty.Array)
 	if a == nil {
 		return errors.New("the mirror of dirty data does not run")
@@ -810,13 +920,16 @@ func (s *Stack) replace(ctx context.Context, n need, say Progress) error {
 			return err
 		}
 	}
-	if err := s.synced(ctx, say); err != nil {
-		return err
+	return nil
+}
+
+func (s *Stack) removeMembers(ctx context.Context, n need) error {
+	a := s.array(s.label.Dirty.Array)
+	if a == nil {
+		return errDown
 	}
+	old, _ := s.partsOf(n.Expel, partDirty)
 	_, _ = s.sys.Run(ctx, "", "mdadm", "--manage", "/dev/"+a.Dev, "--quiet", "--remove", "failed")
-	if a = s.array(s.label.Dirty.Array); a == nil {
-		return errors.New("the mirror of dirty data is gone")
-	}
 	if err := s.noteSync(a); err != nil {
 		return err
 	}
@@ -833,7 +946,7 @@ func (s *Stack) synced(ctx context.Context, say Progress) error {
 	for {
 		a := s.array(s.label.Dirty.Array)
 		if a == nil {
-			return errors.New("the mirror of dirty data is gone")
+			return errDown
 		}
 		if a.Degraded == 0 && (a.Sync == "idle" || a.Sync == "") {
 			return nil
@@ -863,7 +976,7 @@ func (s *Stack) Off(ctx context.Context, say Progress) error {
 	if up, err := s.State(); err != nil {
 		return err
 	} else if !up {
-		if err := s.startAlone(ctx); err != nil {
+		if err := s.locked(ctx, func() error { return s.Start(ctx) }); err != nil {
 			return err
 		}
 	}
@@ -872,17 +985,19 @@ func (s *Stack) Off(ctx context.Context, say Progress) error {
 			return err
 		}
 	}
-	if len(s.label.Clean) > 0 {
-		if err := s.dropClean(ctx); err != nil {
+	return s.locked(ctx, func() error {
+		if len(s.label.Clean) > 0 {
+			if err := s.dropClean(ctx); err != nil {
+				return err
+			}
+		}
+		s.label.Clean = nil
+		s.label.SSDs = nil
+		if err := s.writeLabel(); err != nil {
 			return err
 		}
-	}
-	s.label.Clean = nil
-	s.label.SSDs = nil
-	if err := s.writeLabel(); err != nil {
-		return err
-	}
-	return s.stopStrays(ctx)
+		return s.stopStrays(ctx)
+	})
 }
 
 // OnDisks returns nil if all data is on the disks, so that the volume may be used

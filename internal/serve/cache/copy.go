@@ -134,7 +134,7 @@ func (s *Stack) join(ctx context.Context, disks, ssds string) (string, error) {
 // DropCopy takes down what is there of a copy.
 func (s *Stack) DropCopy(ctx context.Context) error {
 	name := CopyOf(s.cfg.VG)
-	if b := s.dm(name); b != "" && s.exists("/sys/class/block/"+b+"/bcache") {
+	if b := s.dm(name); b != "" {
 		if err := s.stopDevice(ctx, b); err != nil {
 			return err
 		}

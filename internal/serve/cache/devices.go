@@ -281,28 +281,12 @@ func (s *Stack) labelOnDisk() (*Label, error) {
 	return l, err
 }
 
-// writeLabel writes the label in memory to the disks. It keeps the members in sync
-// that NoteSync may have written meanwhile.
-func (s *Stack) writeLabel() error { return s.putLabel(false) }
-
-// writeMembers is writeLabel with the members of the label in memory, which the caller
-// has just observed.
-func (s *Stack) writeMembers() error { return s.putLabel(true) }
-
-func (s *Stack) putLabel(members bool) error {
+// writeLabel writes the label in memory to the disks. The caller holds the service's
+// lock, and has read the label since it has it: the agent, or locked.
+func (s *Stack) writeLabel() error {
 	dev, err := s.header()
 	if err != nil {
 		return err
-	}
-	was, err := s.labelOnDisk()
-	if err != nil {
-		return err
-	}
-	if was != nil {
-		s.label.Sequence = max(s.label.Sequence, was.Sequence)
-		if l := s.label.Dirty; !members && l != nil && was.Dirty != nil && l.Array == was.Dirty.Array {
-			l.Members = was.Dirty.Members
-		}
 	}
 	s.label.Sequence++
 	b, err := s.label.encode()

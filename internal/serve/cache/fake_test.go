@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io/fs"
 	"maps"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,6 +26,8 @@ type fakeTree struct {
 	out    map[string]string // of commands
 	read   func(dev string, offset, step int64, n int) error
 	blocks map[int64][]byte // of the header, by offset; nil: no header
+	// claimed are the devices that a driver has for itself.
+	claimed map[string]bool
 }
 
 func (t *fakeTree) ReadFile(p string) ([]byte, error) {
@@ -82,6 +83,18 @@ func (t *fakeTree) WriteBlocks(_ string, offset int64, data []byte) error {
 	t.blocks[offset] = slices.Clone(data)
 	return nil
 }
+
+// labelled gives the tree a header with a label.
+func (t *fakeTree) labelled(test *testing.T, l *Label) {
+	b, err := l.encode()
+	if err != nil {
+		test.Fatal(err)
+	}
+	t.files["/sys/block/dm-6/dm/name"], t.blocks = "b_home-cacheheader\n", map[int64][]byte{labelOffsets[1]: b}
+}
+
+func (t *fakeTree) Claimed(dev string) bool { return t.claimed[dev] }
+
 func (t *fakeTree) Run(_ context.Context, _ string, argv ...string) (string, error) {
 	locked := slices.Sorted(maps.Keys(t.locked))
 	t.ran = append(t.ran, strings.Join(argv, " ")+" locked: "+strings.Join(locked, " "))
@@ -116,40 +129,8 @@ func TestDetachAfterFailure(t *testing.T) {
 	if s.attached("bcache0", &Layer{Set: "set"}) {
 		t.Error("a device without a set has one")
 	}
-	if err := s.detach(t.Context(), "bcache0", nil); err != nil {
+	if err := s.detach(t.Context(), "bcache0"); err != nil {
 		t.Error(err)
-	}
-}
-
-// detach writes dirty data to the disks first, and reports how much is left.
-func TestDetachTellsProgress(t *testing.T) {
-	const dir = "/sys/block/bcache1/bcache/"
-	sys := &fakeTree{files: map[string]string{dir + "state": "dirty\n", dir + "dirty_data": "2.0M\n"}, links: map[string]string{dir + "cache": "/sys/fs/bcache/set"}}
-	asked := 0
-	sys.poked = func(_ *fakeTree, p, data string) error {
-		if path.Base(p) != "detach" {
-			return errors.New("written to " + p)
-		}
-		asked++
-		return nil
-	}
-	s := &Stack{cfg: config(WriteBack, "A", "B"), sys: sys, note: t.Logf}
-	if !s.attached("bcache1", &Layer{Set: "set"}) || s.attached("bcache1", &Layer{Set: "another"}) {
-		t.Error("which set it has")
-	}
-	var left []int64
-	err := s.detach(t.Context(), "bcache1", func(_ string, l, total int64) {
-		left = append(left, l)
-		if total != 2<<20 {
-			t.Errorf("total %d", total)
-		}
-		sys.files[dir+"dirty_data"] = "1.0M\n"
-		if len(left) == 2 {
-			delete(sys.links, dir+"cache")
-		}
-	})
-	if err != nil || asked != 1 || !slices.Equal(left, []int64{2 << 20, 1 << 20}) {
-		t.Errorf("%v, asked %d times, left %v", err, asked, left)
 	}
 }
 
@@ -207,6 +188,7 @@ func TestPartitionWithoutUdev(t *testing.T) {
 		"/sys/block/nvme1n1/device/serial": "B\n", "/sys/class/block/nvme1n1/size": "2000000\n",
 	}}
 	s := &Stack{cfg: config(WriteBack, "A", "B"), sys: sys, note: t.Logf, label: &Label{Sequence: 1}}
+	sys.labelled(t, s.label)
 	s.cfg.MirrorBytes = 250 << 20
 	if err := s.change(t.Context(), need{Partition: []string{"A", "B"}}, func(string, int64, int64) {}); err == nil {
 		t.Error("sfdisk failed, and nobody says so")
@@ -226,6 +208,7 @@ func TestPartitionOfAnAmbiguousSerial(t *testing.T) {
 		"/sys/block/nvme1n2/device/serial": "B\n", "/sys/class/block/nvme1n2/size": "2000000\n",
 	}}
 	s := &Stack{cfg: config(WriteBack, "A", "B"), sys: sys, note: t.Logf, label: &Label{Sequence: 1}}
+	sys.labelled(t, s.label)
 	err := s.change(t.Context(), need{Partition: []string{"A", "B"}}, func(string, int64, int64) {})
 	if err == nil || !strings.Contains(err.Error(), "all have the serial B") {
 		t.Error(err)
@@ -359,6 +342,7 @@ func TestStraysGo(t *testing.T) {
 		return nil
 	}
 	s := &Stack{cfg: config(WriteBack, "A", "B"), sys: sys, note: t.Logf, label: &Label{Sequence: 1, SSDs: []string{"A"}}}
+	sys.labelled(t, s.label)
 	err := s.change(t.Context(), need{Partition: []string{"A", "B"}, MakeDirty: true}, func(string, int64, int64) {})
 	if refused := (*Refusal)(nil); errors.As(err, &refused) {
 		t.Error(err)
@@ -390,51 +374,11 @@ func TestMirrorWithoutWriteBack(t *testing.T) {
 	sys := &fakeTree{files: map[string]string{mode: "writethrough [writeback] writearound none\n"},
 		links: map[string]string{"/sys/block/bcache1/bcache/cache": "/sys/fs/bcache/set"}}
 	s := &Stack{cfg: config(WriteBack, "A", "B"), sys: sys, note: t.Logf}
-	l := &Layer{Set: "set"}
-	if !s.takesWrites("bcache1", l) {
+	if !s.inMode("bcache1", takesWrites) || s.inMode("bcache1", flushes) {
 		t.Error("write-back does not count")
 	}
 	sys.files[mode] = "[writethrough] writeback writearound none\n"
-	if s.takesWrites("bcache1", l) {
+	if s.inMode("bcache1", takesWrites) {
 		t.Error("write-through counts as write-back")
-	}
-}
-
-// NoteSync writes the members in sync during a change that has read the label before:
-// the writes of both stay.
-func TestTwoWritersOfTheLabel(t *testing.T) {
-	sys := &fakeTree{files: map[string]string{"/sys/block/dm-6/dm/name": "b_home-cacheheader\n"}, blocks: map[int64][]byte{}}
-	stack := func() *Stack {
-		s := &Stack{cfg: config(WriteBack, "A", "B", "C", "D"), sys: sys, note: t.Logf}
-		if err := s.readLabel(); err != nil {
-			t.Fatal(err)
-		}
-		return s
-	}
-	change := stack()
-	change.label = &Label{Dirty: &Layer{Array: "x", Members: []string{"A", "B", "C", "D"}}}
-	if err := change.writeLabel(); err != nil {
-		t.Fatal(err)
-	}
-	for _, members := range [][]string{{"A", "B", "C"}, {"A", "C"}} {
-		watch := stack()
-		watch.label.Dirty.Members = members
-		if err := watch.writeMembers(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	change.label.Split = true
-	if err := change.writeLabel(); err != nil {
-		t.Fatal(err)
-	}
-	if l := stack().label; !l.Split || !slices.Equal(l.Dirty.Members, []string{"A", "C"}) {
-		t.Errorf("%+v, dirty %+v", l, l.Dirty)
-	}
-	change.label.Dirty = nil
-	if err := change.writeLabel(); err != nil {
-		t.Fatal(err)
-	}
-	if l := stack().label; l.Dirty != nil {
-		t.Errorf("dirty %+v", l.Dirty)
 	}
 }

@@ -32,6 +32,29 @@ type Label struct {
 	Open bool `json:"open,omitempty"`
 }
 
+// sameParts reports whether two labels have the same SSDs, arrays and sets, which only a
+// change of the cache changes. A nil label has none.
+func (l *Label) sameParts(other *Label) bool {
+	parts := func(l *Label) string {
+		var p Label
+		if l != nil {
+			p = *l
+		}
+		p.Sequence, p.Open = 0, false
+		if p.Dirty != nil {
+			d := *p.Dirty
+			d.Members = nil
+			p.Dirty = &d
+		}
+		b, err := json.Marshal(p)
+		if err != nil {
+			panic(err) // a struct of strings and numbers
+		}
+		return string(b)
+	}
+	return parts(l) == parts(other)
+}
+
 // Layer is one bcache set and the array it is on.
 type Layer struct {
 	Array string `json:"array"` // md UUID

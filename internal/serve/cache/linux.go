@@ -27,7 +27,11 @@ type system interface {
 	// WriteFile replaces a file of /run, and makes its directory.
 	WriteFile(path string, data []byte) error
 	Now() time.Time
+	// ReadBlocks reads n bytes with O_DIRECT, a multiple of 4096 at such an offset.
 	ReadBlocks(dev string, offset int64, n int) ([]byte, error)
+	// Claimed reports whether a driver of the kernel, or a process, has a device for
+	// itself.
+	Claimed(dev string) bool
 	// ReadPast reads n blocks of 4 KiB with O_DIRECT, one every step bytes.
 	ReadPast(ctx context.Context, dev string, offset, step int64, n int) error
 	// WriteBlocks returns when the data is on stable storage.
@@ -83,16 +87,28 @@ func (Linux) WriteFile(p string, data []byte) error {
 // Now is the time.
 func (Linux) Now() time.Time { return time.Now() }
 
-// ReadBlocks reads part of a device.
+// ReadBlocks reads part of a device, past the page cache: bcache and other servers write
+// to the same disks through other devices.
 func (Linux) ReadBlocks(dev string, offset int64, n int) ([]byte, error) {
-	f, err := os.Open(dev)
+	f, err := os.OpenFile(dev, os.O_RDONLY|syscall.O_DIRECT, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	b := make([]byte, n)
+	b := linux.Aligned(n)
 	_, err = f.ReadAt(b, offset)
 	return b, err
+}
+
+// Claimed asks for the device as nobody else may have it. bcache has its devices so.
+// Source: open(2), O_EXCL on a block device; drivers/md/bcache/super.c, register_bcache
+func (Linux) Claimed(dev string) bool {
+	f, err := os.OpenFile(dev, os.O_RDONLY|os.O_EXCL, 0)
+	if err != nil {
+		return errors.Is(err, syscall.EBUSY)
+	}
+	f.Close()
+	return false
 }
 
 // ReadPast reads blocks, some at a time.

@@ -25,11 +25,44 @@ type Stack struct {
 	// only after their backing device runs without them, so that bcache discards
 	// their content.
 	held map[string]string
-	// Hold keeps the resource agent from starting or stopping the service, once it does
-	// neither; nil: there is no agent, or it is the caller.
+	// Hold takes the lock of the service's actions, and refuses if another server owns
+	// the volume; nil: the caller has done so.
 	Hold func(ctx context.Context, service string) (release func(), err error)
 	// revived counts successive looks with failed I/O, see Revive.
 	revived int
+	// noted is syncOf the mirror at the last NoteSync.
+	noted []string
+}
+
+// Locked runs f under the service's lock, on the server that owns the volume.
+func (s *Stack) Locked(ctx context.Context, f func() error) error {
+	if s.Hold != nil {
+		release, err := s.Hold(ctx, s.cfg.Service)
+		if err != nil {
+			return err
+		}
+		defer release()
+	}
+	return f()
+}
+
+// locked runs a step of a change under the service's lock, with the label that is on the
+// disks now. The lock is not held between the steps, which may take hours: a stop of the
+// service does not wait for them. So a step refuses if another change got between.
+func (s *Stack) locked(ctx context.Context, step func() error) error {
+	return s.Locked(ctx, func() error {
+		was := s.label
+		if err := s.readLabel(); err != nil {
+			return err
+		}
+		if !was.sameParts(s.label) {
+			return errors.New("another command has changed the cache meanwhile: run mortar apply")
+		}
+		if s.label == nil {
+			s.label = was // of a stack that is being made
+		}
+		return step()
+	})
 }
 
 // New returns the stack of a config; note receives messages about unusual events.
@@ -393,11 +426,28 @@ func (s *Stack) noteSync(a *array) error {
 	}
 	s.label.Dirty.Members = in
 	s.note("dirty data is in sync on SSD %s", strings.Join(in, " and "))
-	return s.writeMembers()
+	return s.writeLabel()
 }
 
+// SyncChanged reports whether other SSDs than at the last NoteSync are in sync in a mirror
+// that runs. It only reads sysfs.
+func (s *Stack) SyncChanged() bool {
+	for _, a := range s.arrays() {
+		if slices.ContainsFunc(s.cfg.DirtyUUIDs, func(u string) bool { return md.Hex(u) == a.UUID }) {
+			if in := s.syncOf(&a); len(in) > 1 && !slices.Equal(in, s.noted) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// syncOf is an array's UUID and the serials of its members that are in sync.
+func (s *Stack) syncOf(a *array) []string { return append([]string{a.UUID}, s.inSync(a)...) }
+
 // NoteSync records which SSDs hold the newest dirty data, and since when dirty data
-// has not decreased. The watcher of a running stack calls it.
+// has not decreased. The caller holds the service's lock, and this server owns the
+// volume.
 func (s *Stack) NoteSync() error {
 	if err := s.readLabel(); err != nil || s.label == nil || s.label.Dirty == nil {
 		return err
@@ -406,6 +456,7 @@ func (s *Stack) NoteSync() error {
 		if err := s.noteSync(a); err != nil {
 			return err
 		}
+		s.noted = s.syncOf(a)
 	}
 	_, dirty := s.layers()
 	if dirty == "" {
@@ -445,12 +496,18 @@ func (s *Stack) lastLook() (last look, ok bool) {
 }
 
 // Watch calls NoteSync and Revive while the stack is up, on a server without a
-// resource agent that does so.
+// resource agent that does so. Hold must not wait: I/O that failed would wait with it.
 func (s *Stack) Watch(ctx context.Context) error {
+	last := ""
 	for {
-		if err := errors.Join(s.Revive(ctx), s.NoteSync()); err != nil && ctx.Err() == nil {
-			s.note("%v", err)
+		text := ""
+		if err := errors.Join(s.Revive(ctx), s.Locked(ctx, s.NoteSync)); err != nil && ctx.Err() == nil {
+			text = err.Error()
 		}
+		if text != last && text != "" {
+			s.note("%s", text)
+		}
+		last = text
 		if err := s.sys.Sleep(ctx, time.Second); err != nil {
 			return nil
 		}
@@ -663,13 +720,18 @@ func (s *Stack) tune() {
 	for i, dev := range []string{dirty, clean} {
 		dir := "/sys/block/" + dev + "/bcache/"
 		set(dir+"sequential_cutoff", strconv.FormatInt(s.cfg.Bypass, 10))
-		mode, policy := "writeback", "meta-only"
+		modes, policy := takesWrites, "meta-only"
+		if s.cfg.Mode == WriteThrough {
+			modes = flushes // as far as a flush has come that was interrupted
+		}
 		if i == 1 {
-			mode, policy = "writethrough", "all"
+			modes, policy = [][2]string{{"cache_mode", "writethrough"}}, "all"
 		}
 		set(dir+"readahead_cache_policy", policy)
 		if l := layers[i]; l != nil && s.exists("/sys/fs/bcache/"+l.Set) {
-			set(dir+"cache_mode", mode)
+			for _, m := range modes {
+				set(dir+m[0], m[1])
+			}
 			set("/sys/fs/bcache/"+l.Set+"/congested_read_threshold_us", "0")
 			set("/sys/fs/bcache/"+l.Set+"/congested_write_threshold_us", "0")
 		}
@@ -689,7 +751,7 @@ func (s *Stack) Stop(ctx context.Context) error {
 	inOrder := s.inOrder() // now, after the last write
 	for _, name := range []string{s.cfg.between(), s.cfg.origin()} {
 		// The device's bcache device may be registered without running.
-		if b := s.dm(name); b != "" && s.exists("/sys/class/block/"+b+"/bcache") {
+		if b := s.dm(name); b != "" {
 			if err := s.stopDevice(ctx, b); err != nil {
 				return err
 			}
@@ -727,13 +789,19 @@ func (s *Stack) inOrder() bool {
 	return clean != "" && dirty != ""
 }
 
+// stopDevice stops the bcache device on a backing device, if there is one. The kernel
+// removes the directory at once, and has the device until nothing uses it any more: a
+// flush of bcache's own can take hours.
+// Source: drivers/md/bcache/super.c, cached_dev_flush, cached_dev_free
 func (s *Stack) stopDevice(ctx context.Context, backing string) error {
 	p := "/sys/class/block/" + backing + "/bcache"
-	if err := s.sys.Poke(p+"/stop", "1\n"); err != nil && s.exists(p) {
-		return err
+	if s.exists(p) {
+		if err := s.sys.Poke(p+"/stop", "1\n"); err != nil && s.exists(p) {
+			return err
+		}
 	}
 	return s.wait(ctx, 30*time.Second, "bcache lets go of "+backing, func() bool {
-		return !s.exists(p)
+		return !s.exists(p) && !s.sys.Claimed("/dev/"+backing)
 	})
 }
 

@@ -463,12 +463,59 @@ var errBusy = errors.New("another start or stop of this service is under way")
 // holdTime is as long as a start may take.
 const holdTime = 3 * time.Minute
 
+// ConfigPath is the file to which apply writes the config of a service.
+func ConfigPath(service string) string { return "/etc/mortar/service-" + service + ".json" }
+
 // Hold waits until no action of a service is under way on this server, and keeps others
-// from beginning until release is called.
+// from beginning until release is called. It refuses if this server does not own the
+// service's storage.
 func Hold(ctx context.Context, service string) (release func(), err error) {
-	ctx, cancel := context.WithTimeout(ctx, holdTime)
+	wait, cancel := context.WithTimeout(ctx, holdTime)
 	defer cancel()
-	return lock(ctx, service)
+	return hold(ctx, wait, service)
+}
+
+// TryHold is Hold that fails at once if an action is under way.
+func TryHold(ctx context.Context, service string) (release func(), err error) {
+	return hold(ctx, atOnce(ctx), service)
+}
+
+func hold(ctx, wait context.Context, service string) (release func(), err error) {
+	release, err = lock(wait, service)
+	if err != nil {
+		return nil, err
+	}
+	if err := mayChange(ctx, ConfigPath(service)); err != nil {
+		release()
+		return nil, err
+	}
+	return release, nil
+}
+
+// mayChange says why nothing may be written to the storage of a service from here, by its
+// config file. A single server has none, and one on which apply builds may have none yet:
+// there is nobody else then.
+func mayChange(ctx context.Context, file string) error {
+	cfg, err := Load(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	s, err := (&agent{stderr: os.Stderr, now: time.Now}).service("hold", cfg)
+	if err != nil {
+		return err
+	}
+	return s.mineToChange(ctx)
+}
+
+// mineToChange is mine, also while apply builds the storage.
+func (s *service) mineToChange(ctx context.Context) error {
+	if owner, err := s.owned(ctx); err == nil && s.cfg.SystemID != "" && owner == BuildingID(s.cfg.SystemID) {
+		return nil
+	}
+	return s.mine(ctx)
 }
 
 // lock keeps two actions from changing the service at once, whether Pacemaker
