@@ -14,6 +14,7 @@ type stack interface {
 	State() (running bool, err error)
 	Start(ctx context.Context) error
 	Stop(ctx context.Context) error
+	SyncChanged() bool
 	NoteSync() error
 	Revive(ctx context.Context) error
 	OnDisks() error
@@ -39,6 +40,56 @@ func (s *service) openCache() (stack, error) {
 	}
 	s.cache = cache.New(cfg, s.log.note)
 	return s.cache, nil
+}
+
+// noteSSDs has the cache write down which SSDs hold the newest dirty data, under the lock of
+// the service's actions. While one runs, that is left to the next time.
+func (s *service) noteSSDs(ctx context.Context) error {
+	_, release, err := s.hold(atOnce(ctx))
+	if errors.Is(err, errBusy) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer release()
+	if err := s.mine(ctx); err != nil {
+		return err
+	}
+	c, err := s.openCache()
+	if err != nil {
+		return err
+	}
+	return c.NoteSync()
+}
+
+// noteSSDs writes down that an SSD has left the mirror of dirty data, or is back. Until
+// then a start would believe the SSD that left, if it came back alone after a crash.
+func (w *watcher) noteSSDs(ctx context.Context, s *service) {
+	if s.cfg.Cache == "" || s.noting.Load() {
+		return
+	}
+	c, err := s.openCache()
+	if err != nil || !c.SyncChanged() {
+		return // revive tells of an error
+	}
+	unlock, err := w.lock(s.cfg.Service)
+	if err != nil {
+		return // of a start or stop, which writes it down itself, or of a change
+	}
+	// A disk that hangs must not keep the watcher from what it sees.
+	s.noting.Store(true)
+	w.background(func() {
+		defer s.noting.Store(false)
+		defer unlock()
+		err := s.mine(ctx)
+		if err == nil {
+			err = c.NoteSync()
+		}
+		if err != nil {
+			w.log("which SSDs hold the newest dirty data of %s is not written down: %v", s.cfg.Service, err)
+		}
+	})
 }
 
 // there says whether the device mapper has a device of that name.

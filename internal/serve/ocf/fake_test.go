@@ -281,6 +281,7 @@ func (f *fakeStack) Stop(context.Context) error {
 	f.cached = err != nil
 	return err
 }
+func (f *fakeStack) SyncChanged() bool            { return false }
 func (f *fakeStack) NoteSync() error              { return nil }
 func (f *fakeStack) Revive(context.Context) error { return nil }
 func (f *fakeStack) OnDisks() error               { return nil }

@@ -416,10 +416,18 @@ func (netlink) ResetConnections(a netip.Addr, port uint16) error {
 }
 
 // Events tells, without saying what, of each message of the kernel about a
-// network interface or a device. Messages that come while nobody listens are
-// one. Source: rtnetlink(7), RTMGRP_LINK; netlink(7), NETLINK_KOBJECT_UEVENT.
+// network interface or a device, and of each event of md. Messages that come while
+// nobody listens are one.
+// Source: rtnetlink(7), RTMGRP_LINK; netlink(7), NETLINK_KOBJECT_UEVENT.
 func (netlink) Events(ctx context.Context) (<-chan struct{}, error) {
 	events := make(chan struct{}, 1)
+	tell := func() {
+		select {
+		case events <- struct{}{}:
+		default:
+		}
+	}
+	go followFile(ctx, mdstat, tell)
 	for _, g := range []struct {
 		family int
 		groups uint32
@@ -441,12 +449,46 @@ func (netlink) Events(ctx context.Context) (<-chan struct{}, error) {
 				if err != nil && !errors.Is(err, unix.ENOBUFS) { // some were lost: others came
 					return
 				}
-				select {
-				case events <- struct{}{}:
-				default:
-				}
+				tell()
 			}
 		}()
 	}
 	return events, nil
+}
+
+// mdstat is there once a module of md is loaded. md sends no message when it throws out a
+// member whose device stays.
+const mdstat = "/proc/mdstat"
+
+// followFile tells of each event of a file of /proc that poll(2) reports, and once at its
+// begin, until ctx ends.
+// Source: drivers/md/md.c, mdstat_poll: EPOLLERR and EPOLLPRI since the file was opened
+func followFile(ctx context.Context, file string, tell func()) {
+	for ctx.Err() == nil {
+		if awaitFile(ctx, file, tell) == nil {
+			continue
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(watchTick):
+		}
+	}
+}
+
+// awaitFile calls opened, and waits for an event of the file or the end of ctx.
+func awaitFile(ctx context.Context, file string, opened func()) error {
+	fd, err := unix.Open(file, unix.O_RDONLY|unix.O_CLOEXEC, 0) // Go's poller would take the event
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	opened() // for what came before
+	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLPRI}}
+	for ctx.Err() == nil {
+		// A second: ctx ends without an event.
+		if n, err := unix.Poll(fds, 1000); n > 0 || err != nil && err != unix.EINTR {
+			return err
+		}
+	}
+	return nil
 }

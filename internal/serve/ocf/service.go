@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"sort"
+	"sync/atomic"
 	"time"
 )
 
@@ -38,6 +39,7 @@ type service struct {
 	volumes []string // that the service is on, see kind.names
 	// cache is opened when it is first needed.
 	cache   stack
+	noting  *atomic.Bool // the watcher writes down which SSDs are in sync
 	reserve reservations
 	// unsure: this start has started an array that was being written and lacks members.
 	unsure bool
@@ -59,7 +61,7 @@ func newService(cfg *Config, k kernel, host string) (*service, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &service{cfg: cfg, k: k, host: host, self: os.Getpid(), now: time.Now, volumes: vk.names(cfg), reserve: noReservations{}}
+	s := &service{cfg: cfg, k: k, host: host, self: os.Getpid(), now: time.Now, volumes: vk.names(cfg), reserve: noReservations{}, noting: new(atomic.Bool)}
 	s.lists = func(ctx context.Context) (func(), error) { return lock(ctx, cfg.Service+".lists") }
 	s.storage, s.kind = sk.of(s), vk.of(s)
 	return s, nil
@@ -300,10 +302,8 @@ func (s *service) monitor(ctx context.Context) (state, error) {
 		return broken, s.takenBy(owner, "")
 	}
 	if s.cfg.Cache != "" {
-		// An SSD that has left the mirror must not be believed any more.
-		if c, err := s.openCache(); err != nil {
-			return broken, err
-		} else if err := c.NoteSync(); err != nil {
+		// The watcher has done so within a second, if it runs.
+		if err := s.noteSSDs(ctx); err != nil {
 			return broken, err
 		}
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 // The watcher sees at once what a monitor of Pacemaker would see seconds
-// later: it waits for the kernel's own messages about links and disks. It
+// later: it waits for the kernel's own messages about links, disks and md arrays. It
 // runs on both servers, as the clone ocf:mortar:watch, and decides nothing
 // but what only this server can know:
 //
@@ -39,6 +39,8 @@ import (
 //     switched off since, resets itself, see unstopped.
 //   - a disk that is much slower than its peers is dropped, if the spec says so, see
 //     slowdisk.go.
+//   - that an SSD has left the mirror of a cache's dirty data is written down on the
+//     disks, within a second of md's event.
 //   - I/O that failed because a cache lost its SSDs for reads is tried again.
 //   - a spare is moved to a RAID group that lacks a member and has none, see
 //     spare.go.
@@ -270,6 +272,7 @@ func (w *watcher) look(ctx context.Context) {
 			doomed = w.giveUp(ctx, s) || doomed
 		} else {
 			w.fence[s.cfg.Service] = false
+			w.noteSSDs(ctx, s)
 			w.revive(ctx, s)
 		}
 	}
