@@ -34,8 +34,9 @@ const cacheChangeHelp = `
 
 The key cache of the spec is rewritten (its comments go), and the spec is applied: what is
 done is shown before, and asked for. The service goes on meanwhile; while dirty
-data is written to the disks, what is left of it is shown. Interrupted, it is
-taken up by mortar apply.
+data is written to the disks, what is left of it is shown. If the service moves
+meanwhile, what is dirty stays on the SSDs and moves with it, and the command
+fails. Interrupted, the change is taken up by mortar apply.
 
 Exit codes: 0 done, 1 failed half way (run mortar apply), 2 refused (nothing was
 changed), 130 interrupted.`

@@ -84,6 +84,10 @@ func newHostCacheCmd() *cobra.Command {
 		s.Hold = ocf.TryHold
 		return s.Watch(cmd.Context())
 	})
+	add("stall", "For a drill: have bcache take no dirty data, and write none to the disks; the next start or apply ends it", func(cmd *cobra.Command, s *cache.Stack) error {
+		s.Hold = ocf.Hold
+		return s.Stall(cmd.Context())
+	})
 	smart := true
 	stats := add("stats", "Counters and state as JSON", func(cmd *cobra.Command, s *cache.Stack) error {
 		st := s.Read(cmd.Context(), smart)

@@ -51,18 +51,23 @@ var cacheDrills = []Drill{
 		Name: "cache-full", Title: "more is written than the disks take, until the mirror of dirty data is full; writes go on at the disks' speed",
 		Expect: Expect{Where: Stays, Fencing: Nobody, Stall: 5, Disks: true},
 		Variants: []Variant{{How: "filled", Title: "nothing dirty is written to the disks, and a file of random writes fills the mirror", Steps: func(s Scene) ([]Step, error) {
-			if _, err := s.ssd(0); err != nil {
+			full, err := mirrorFills(s)
+			if err != nil {
 				return nil, err
 			}
-			if s.Service.Storage.Cache.Mode != cache.WriteBack {
-				return nil, errors.New("the cache is write-through: nothing in it is dirty")
-			}
-			f := Fault{Kind: CacheFill, On: s.Active, Args: []string{s.Service.Name, s.Service.MountPoints()[0]}}
-			return []Step{
-				{Fault: f, Wait: linkHold, Look: true, Until: dirtyAt(s, "the mirror is full", func(percent int64) bool { return percent >= mirrorFull })},
-				{Fault: f, Mend: true, Wait: 5 * time.Second, Until: dirtyAt(s, "dirty data shrinks", func(percent int64) bool { return percent < mirrorFull })},
-			}, nil
+			full.Wait, full.Look = linkHold, true
+			return []Step{full, {Fault: full.Fault, Mend: true, Wait: 5 * time.Second, Until: dirtyAt(s, "dirty data shrinks", func(percent int64) bool { return percent < mirrorFull })}}, nil
 		}}},
+	},
+	{
+		Name: "cache-flush-move", Title: "the service leaves its server while all dirty data is written to the disks; it goes on with the rest on the SSDs",
+		Expect: Expect{Where: Moves, Fencing: Nobody, Stall: 15, Disks: true},
+		Variants: []Variant{
+			{How: "mode", Title: "mortar cache mode write-through begins, then the service is moved by command", Steps: flushMove(modeFlush, Fault{Kind: Move})},
+			{How: "off", Title: "mortar cache off begins, then the service is moved by command", Steps: flushMove(offFlush, Fault{Kind: Move})},
+			{How: "freeze", Title: "mortar cache mode write-through begins, then the server stops executing", Steps: flushMove(modeFlush, Fault{Kind: Freeze}),
+				Expect: &Expect{Where: Moves, Fencing: Victim, Stall: 15, Disks: true}},
+		},
 	},
 	{
 		Name: "ssd-missing", Title: "the active server dies while an SSD is missing, or holds what is not true any more; the service starts on the other one with the rest",
@@ -119,7 +124,7 @@ func Suits(all []Choice, d *design.Design) []Choice {
 		}
 		k := s.Storage.Cache
 		return c.Drill.Name == "ssd-both" && k.Mode != cache.WriteThrough ||
-			(c.Drill.Name == "ssd-replace" || c.Drill.Name == "cache-full") && k.Mode != cache.WriteBack || c.Variant.How == "second" && len(k.SSDs) < 2
+			slices.Contains([]string{"ssd-replace", "cache-full", "cache-flush-move"}, c.Drill.Name) && k.Mode != cache.WriteBack || c.Variant.How == "second" && len(k.SSDs) < 2
 	})
 }
 
@@ -134,6 +139,73 @@ func (s Scene) ssd(i int) (string, error) {
 		return "", fmt.Errorf("the cache has %d SSD", len(c.SSDs))
 	}
 	return c.SSDs[i].Serial, nil
+}
+
+// mirrorFills fills the mirror with dirty data, and keeps bcache from writing it to the disks.
+func mirrorFills(s Scene) (Step, error) {
+	if _, err := s.ssd(0); err != nil {
+		return Step{}, err
+	}
+	if s.Service.Storage.Cache.Mode != cache.WriteBack {
+		return Step{}, errors.New("the cache is write-through: nothing in it is dirty")
+	}
+	return Step{
+		Fault: Fault{Kind: CacheFill, On: s.Active, Args: []string{s.Service.Name, s.Service.MountPoints()[0]}},
+		Until: dirtyAt(s, "the mirror is full", func(percent int64) bool { return percent >= mirrorFull }),
+	}, nil
+}
+
+// Commands that flush, as arguments of CacheFlush.
+const (
+	modeFlush = "mode " + cache.WriteThrough
+	offFlush  = "off"
+)
+
+// flushMove has the service leave the server on which a flush waits.
+func flushMove(command string, then Fault) func(Scene) ([]Step, error) {
+	return func(s Scene) ([]Step, error) {
+		full, err := mirrorFills(s)
+		if err != nil {
+			return nil, err
+		}
+		full.Prepare = true
+		if then.On = s.Active; then.Kind == Move {
+			then.On, then.Args = s.Passive, []string{s.Service.Name}
+		}
+		return []Step{
+			full,
+			{Fault: Fault{Kind: CacheFlush, On: s.Active, Args: []string{s.Service.Name, command}}, Prepare: true, Wait: 3 * time.Second, Until: flushWaits},
+			{Fault: then, Look: true, Until: flushCut(s, then.Kind == Move)},
+		}, nil
+	}
+}
+
+// flushWaits waits until the command of CacheFlush runs and has data to wait for.
+var flushWaits = &Condition{What: "the flush waits for the disks", Limit: time.Minute, Look: func(ctx context.Context, v *View) (bool, string) {
+	st, err := v.cacheStats(ctx, v.Active)
+	runs := v.runs(ctx, v.Active, flushUnit)
+	return err == nil && st.Up && st.Dirty > 0 && runs, fmt.Sprintf("%s on %s: %v; %d bytes dirty", flushUnit, v.Active, runs, st.Dirty)
+}}
+
+// flushCut waits until the partner's cache has the dirty data of a flush that did not end,
+// on every SSD, and finds no fault: it compares the label with bcache's superblock. On a
+// server that goes on the flush must have ended by itself.
+func flushCut(s Scene, ends bool) *Condition {
+	n := len(s.Service.Storage.Cache.SSDs)
+	return &Condition{What: "the partner has the dirty data, and label and superblock agree", Limit: 2 * time.Minute, Look: func(ctx context.Context, v *View) (bool, string) {
+		st, err := v.cacheStats(ctx, v.Passive)
+		if err != nil {
+			return false, err.Error()
+		}
+		text := fmt.Sprintf("on %s: in sync: %v of %d, %d bytes dirty", v.Passive, st.Mirror.InSync, st.Mirror.Members, st.Dirty)
+		if st.Error != "" {
+			return false, text + "; " + st.Error
+		}
+		if ends && v.runs(ctx, v.Active, flushUnit) {
+			return false, text + "; the flush still runs on " + v.Active
+		}
+		return st.Up && st.Dirty > 0 && len(st.Mirror.InSync) == n, text
+	}}
 }
 
 func ssdFail(i int) func(Scene) ([]Step, error) {
@@ -217,18 +289,32 @@ func ssdsAway(ssds ...design.Disk) *Condition {
 func cacheCondition(s Scene, what string, seen func(cache.Stats) bool) *Condition {
 	return &Condition{What: what, Limit: time.Minute, Look: func(ctx context.Context, v *View) (bool, string) {
 		for _, server := range []string{v.Active, v.Passive} {
-			out, err := v.e.query(ctx, server, hostMortar, "host-cache", "stats", cache.ConfigPath(s.Service.Name))
-			if err != nil || out.Code != 0 {
-				continue
-			}
-			var st cache.Stats
-			if json.Unmarshal([]byte(out.Stdout), &st) != nil || !st.Up {
+			st, err := v.cacheStats(ctx, server)
+			if err != nil || !st.Up {
 				continue
 			}
 			return seen(st), fmt.Sprintf("in sync: %v of %d, %d of %d bytes dirty", st.Mirror.InSync, st.Mirror.Members, st.Dirty, st.DirtyRoom)
 		}
 		return false, "the cache runs on no server"
 	}}
+}
+
+// cacheStats reads the counters and the state of the service's cache on a server.
+func (v *View) cacheStats(ctx context.Context, server string) (st cache.Stats, err error) {
+	out, err := v.e.query(ctx, server, hostMortar, "host-cache", "stats", cache.ConfigPath(v.Service.Name))
+	if err == nil && out.Code != 0 {
+		err = fmt.Errorf("%s: the cache's state: exit code %d: %s", server, out.Code, strings.TrimSpace(out.Stderr))
+	}
+	if err == nil {
+		err = json.Unmarshal([]byte(out.Stdout), &st)
+	}
+	return st, err
+}
+
+// runs reports whether a systemd unit is active on a server.
+func (v *View) runs(ctx context.Context, server, unit string) bool {
+	out, err := v.e.query(ctx, server, "systemctl", "is-active", unit)
+	return err == nil && strings.TrimSpace(out.Stdout) == "active"
 }
 
 // mirrorOf waits until n SSDs hold the newest dirty data.
@@ -268,6 +354,56 @@ func (e *engine) drainCache(ctx context.Context, f Fault) error {
 		}
 	}
 	return fmt.Errorf("%s is mounted on no server: %s could not be removed", f.Args[1], cacheFiller(f))
+}
+
+// flushUnit is the command of CacheFlush on a server.
+const flushUnit = "mortar-drill-flush.service"
+
+// startFlush has bcache write nothing of what is dirty, as if the disks took nothing, and
+// starts the command that waits for it. The brick's own configuration stays as it is: it
+// is what the flush is taken back to.
+func (e *engine) startFlush(ctx context.Context, f Fault) error {
+	file := cache.ConfigPath(f.Args[0])
+	run := []string{"off", file}
+	if f.Args[1] == modeFlush {
+		text, err := e.read(ctx, f.On, file)
+		if err != nil {
+			return err
+		}
+		cfg, err := cache.Parse(file, []byte(text))
+		if err != nil {
+			return err
+		}
+		cfg.Mode = cache.WriteThrough
+		b, err := json.Marshal(cfg)
+		if err != nil {
+			return err
+		}
+		run = []string{"apply", string(b)}
+	}
+	if err := e.do(ctx, f.On, resource.Action{Title: "keep dirty data from the disks", Cmd: []string{hostMortar, "host-cache", "stall", file}}); err != nil {
+		return err
+	}
+	return e.do(ctx, f.On, resource.Action{
+		Title: "begin mortar cache " + f.Args[1],
+		Cmd:   append([]string{"systemd-run", "--quiet", "--collect", "--service-type=exec", "--unit=" + flushUnit, hostMortar, "host-cache"}, run...),
+	})
+}
+
+// endFlush ends a command of startFlush that still runs, and takes back what it has done.
+func (e *engine) endFlush(ctx context.Context, f Fault) error {
+	v := e.view()
+	if v.runs(ctx, f.On, flushUnit) {
+		if err := e.do(ctx, f.On, resource.Action{Title: "end the flush", Cmd: []string{"systemctl", "stop", flushUnit}}); err != nil {
+			return err
+		}
+	}
+	for _, server := range e.servers {
+		if v.mounted(ctx, server) {
+			return e.applyCache(ctx, Fault{On: server, Args: f.Args})
+		}
+	}
+	return fmt.Errorf("service %s is mounted on no server: its cache is not set back to write-back", f.Args[0])
 }
 
 // cacheHas reports whether a disk is an SSD of a cache.

@@ -61,6 +61,8 @@ const (
 	LNetDown    Kind = "lnet-down"    // LNet of a server loses its network
 	CacheFill   Kind = "cache-fill"   // the mirror is filled with dirty data, and does not write it to the disks meanwhile; service, mount point
 
+	CacheFlush Kind = "cache-flush" // a command that flushes a cache begins, and waits for disks that take nothing; service, command
+
 	// The administrator's commands; Mend ends a standby.
 	Move       Kind = "move"        // mortar failover or failback; On is the target
 	Standby    Kind = "standby"     // mortar standby
@@ -124,6 +126,7 @@ var kinds = map[Kind]faultKind{
 	ClockJump:   {phrase: "moving the clock of {on} by {0} s", inject: (*engine).jump, heal: (*engine).jumpBack, back: (*engine).clockBack},
 	CacheApply:  {phrase: "giving SSDs back to the cache of {0}", inject: (*engine).applyCache},
 	CacheFill:   {phrase: "filling the mirror of dirty data of {0}", inject: (*engine).fillCache, heal: (*engine).drainCache},
+	CacheFlush:  {phrase: "starting mortar cache {1} of {0} on {on}, whose disks take nothing", inject: (*engine).startFlush, heal: (*engine).endFlush},
 
 	Move:       {phrase: "moving service {0} to {on}", can: hasOperator, inject: (*engine).move}, // the service may stay there, so no heal
 	Standby:    {phrase: "putting {on} in standby", can: hasOperator, inject: (*engine).standby, heal: (*engine).unstandby},

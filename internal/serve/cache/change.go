@@ -228,8 +228,10 @@ func (s *Stack) attached(dev string, l *Layer) bool { return s.setOf(dev) == l.S
 // Source: Documentation/admin-guide/bcache.rst; drivers/md/bcache/writeback.c,
 // __update_writeback_rate, bch_writeback_thread; super.c, bch_cached_dev_detach
 var (
-	takesWrites = [][2]string{{"writeback_rate_minimum", "8"}, {"writeback_delay", "30"}, {"cache_mode", "writeback"}}
+	takesWrites = [][2]string{{"writeback_running", "1"}, {"writeback_rate_minimum", "8"}, {"writeback_delay", "30"}, {"cache_mode", "writeback"}}
 	flushes     = [][2]string{{"writeback_running", "1"}, {"writeback_rate_minimum", "1000000000"}, {"writeback_delay", "0"}, {"cache_mode", "writearound"}}
+	// stalled is a layer that flushes on disks that take nothing, for a drill.
+	stalled = [][2]string{{"writeback_running", "0"}, {"cache_mode", "writearound"}}
 )
 
 // inMode reports whether a device is in the mode of some settings.

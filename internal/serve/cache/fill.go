@@ -74,6 +74,18 @@ func (s *Stack) Fill(ctx context.Context, file string) (int64, error) {
 	return 100 * s.dirtyBytes(dirty) / room, errors.Join(append(errs, ctx.Err())...)
 }
 
+// Stall has the dirty layer take no dirty data, and write none to the disks, for a drill: a
+// flush that begins waits until the next start. takeWrites, or a start, undoes it.
+func (s *Stack) Stall(ctx context.Context) error {
+	return s.Locked(ctx, func() error {
+		dirty, _, err := s.mirror()
+		if err != nil {
+			return err
+		}
+		return s.enter(dirty, stalled)
+	})
+}
+
 // Drain undoes Fill.
 func (s *Stack) Drain(file string) error {
 	dirty, _, err := s.mirror()

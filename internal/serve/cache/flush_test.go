@@ -544,6 +544,49 @@ func TestStopWaitsForTheDevice(t *testing.T) {
 	h.agree()
 }
 
+// The drill's flush waits for ever. What ends it is a start, or the mode's way back.
+func TestStalledFlush(t *testing.T) {
+	eachFlush(t, func(t *testing.T, flush func(context.Context, *flushHost, Progress) error) {
+		h, partner := newFlushBrick(t)
+		if err := h.command(WriteBack).Stall(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		looks := 0
+		err := flush(t.Context(), h, func(_ string, left, _ int64) {
+			if looks++; looks == 100 {
+				if left != 5*flushStep {
+					t.Errorf("%d bytes left", left)
+				}
+				h.move(partner)
+			}
+		})
+		if !errors.Is(err, errDown) || looks != 100 || partner.files[flushDir+"writeback_running"] != "1\n" || partner.mode != "writeback" {
+			t.Errorf("%v after %d looks, mode %s", err, looks, partner.mode)
+		}
+		h.agree()
+		st := partner.agent().Read(t.Context(), false)
+		if st.Error != "" || !st.Up || st.Dirty != 5*flushStep {
+			t.Errorf("%+v", st)
+		}
+	})
+}
+
+// The state of a cache tells if the label has forgotten what bcache's superblock knows.
+func TestStatsCompareLabel(t *testing.T) {
+	h, _ := newFlushBrick(t)
+	s := h.agent()
+	if err := s.readLabel(); err != nil {
+		t.Fatal(err)
+	}
+	s.label.Dirty = nil
+	if err := s.writeLabel(); err != nil {
+		t.Fatal(err)
+	}
+	if st := h.agent().Read(t.Context(), false); !strings.Contains(st.Error, "superblock") {
+		t.Errorf("%+v", st)
+	}
+}
+
 // A step of a change refuses if another change got between its steps.
 func TestChangeBetweenSteps(t *testing.T) {
 	h, _ := newFlushBrick(t)

@@ -121,6 +121,11 @@ func (s *Stack) Read(ctx context.Context, life bool) Stats {
 	if s.label == nil {
 		return st
 	}
+	if s.label.Dirty == nil {
+		if state, err := s.dirtyState(); err == nil && state == stateDirty {
+			st.Error = "bcache's superblock says that data is on SSDs alone, and the label of the cache knows no such SSDs"
+		}
+	}
 	clean, dirty := s.layers()
 	st.Volume = s.io(s.dm(s.cfg.Mounted()))
 	if o := s.dm(s.cfg.origin()); o != "" {
