@@ -87,6 +87,8 @@ type serviceKind interface {
 	// watch restarts or reports what failed in a service that may run here; the
 	// watcher calls it about every 2 s.
 	watch(ctx context.Context, w *watcher)
+	// repairs are what can be put back above the file system while the service runs.
+	repairs() []repair
 	// modules are the kernel modules that the kind needs; warm starts other
 	// slow preparations.
 	modules() []string

@@ -463,6 +463,9 @@ func (s *lustreKind) volumeOf(name string) (string, bool) {
 	return "", false
 }
 
+// repairs finds none: a target that is not mounted is the file system itself.
+func (s *lustreKind) repairs() []repair { return nil }
+
 func (s *lustreKind) programs() []string { return []string{"mount.lustre"} }
 
 // A target has nobody to ask, nothing to tell and nothing to mend: MMP refuses

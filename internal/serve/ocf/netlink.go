@@ -283,7 +283,7 @@ func (l arpLink) probe(ctx context.Context, a netip.Addr, wait time.Duration) (s
 			return who.String(), nil
 		}
 	}
-	return "", nil
+	return "", ctx.Err() // a probe that was cut short has found nothing out
 }
 
 // claim says which hardware address a packet gives for a.
@@ -416,9 +416,9 @@ func (netlink) ResetConnections(a netip.Addr, port uint16) error {
 }
 
 // Events tells, without saying what, of each message of the kernel about a
-// network interface or a device, and of each event of md. Messages that come while
-// nobody listens are one.
-// Source: rtnetlink(7), RTMGRP_LINK; netlink(7), NETLINK_KOBJECT_UEVENT.
+// network interface, an IPv4 address or a device, and of each event of md. Messages that come
+// while nobody listens are one.
+// Source: rtnetlink(7), RTMGRP_LINK, RTMGRP_IPV4_IFADDR; netlink(7), NETLINK_KOBJECT_UEVENT.
 func (netlink) Events(ctx context.Context) (<-chan struct{}, error) {
 	events := make(chan struct{}, 1)
 	tell := func() {
@@ -431,7 +431,7 @@ func (netlink) Events(ctx context.Context) (<-chan struct{}, error) {
 	for _, g := range []struct {
 		family int
 		groups uint32
-	}{{unix.NETLINK_ROUTE, unix.RTMGRP_LINK}, {unix.NETLINK_KOBJECT_UEVENT, 1}} {
+	}{{unix.NETLINK_ROUTE, unix.RTMGRP_LINK | unix.RTMGRP_IPV4_IFADDR}, {unix.NETLINK_KOBJECT_UEVENT, 1}} {
 		fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, g.family)
 		if err != nil {
 			return events, err

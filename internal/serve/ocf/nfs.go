@@ -109,6 +109,11 @@ func (s *nfsKind) bindState() (state, error) {
 	if m.Root != root {
 		return broken, fmt.Errorf("%s of the volume is mounted on %s instead of %s", m.Root, nfsDir, root)
 	}
+	for _, target := range []string{s.pipefs(), s.nfsdDir()} {
+		if mountedAt(all, target) == nil {
+			return broken, fmt.Errorf("%s is not mounted", target)
+		}
+	}
 	return running, nil
 }
 
@@ -591,7 +596,7 @@ func (s *nfsKind) stopNFSD(ctx context.Context) error {
 	}
 	if id, err := s.namespace(); err != nil {
 		return err
-	} else if id != "" {
+	} else if id != "" || s.cfg.Namespace == "" {
 		// nfsd is reached through what is mounted there, which somebody may have
 		// taken away.
 		if err := s.kernelMounts(); err != nil {

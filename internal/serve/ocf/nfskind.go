@@ -65,10 +65,11 @@ func (s *nfsKind) stopping(ctx context.Context) {
 	}
 }
 
-// mend waits for the watcher to start daemons again, and changes exports in place.
+// mend waits for the watcher to start daemons again and to make repairs, and changes exports
+// in place.
 func (s *nfsKind) mend(ctx context.Context, st state, fault error) (state, error) {
 	// A monitor that comes in between must not have the service moved.
-	for try := 0; try < 20 && isRevivable(fault); try++ {
+	for try := 0; try < 20 && (isRevivable(fault) || fault != nil && s.damagedHere()); try++ {
 		if s.k.Sleep(ctx, 250*time.Millisecond) != nil {
 			break
 		}

@@ -47,6 +47,7 @@ import (
 //   - NFS daemons that died are started again, in place. Clients keep their
 //     locks and sessions, which are nfsd's. If nfsd itself is gone the service
 //     is reported as failed.
+//   - what something else takes away above the file system is put back, see mend.go.
 
 // Names of node attributes.
 const (
@@ -209,6 +210,7 @@ type watcher struct {
 	reclaiming bool                   // the look found clients that reclaim their locks
 	lacking    map[string]time.Time   // by array: since when it lacks a member and has no spare
 	spares     map[string]time.Time   // by service: when to look for a spare that should move
+	menders    map[string]*mender     // by service
 	health     *health                // of Lustre, in this look; nil: not read yet
 	alone      time.Time              // when no network had a link, last seen
 	barred     *bool                  // from the fence devices; nil: not known
@@ -292,6 +294,7 @@ func (w *watcher) look(ctx context.Context) {
 	}
 	w.health, w.reclaiming = nil, false
 	for _, s := range w.services {
+		w.mend(ctx, s)
 		s.kind.watch(ctx, w)
 		s.storage.watch(ctx, w)
 		w.forgive(ctx, s)

@@ -382,6 +382,13 @@ func TestEventsReal(t *testing.T) {
 	sh(t, "ip", "link", "add", "ev0", "type", "veth", "peer", "name", "ev1")
 	defer sh(t, "ip", "link", "del", "ev0")
 	<-events
+	// An address that something takes away: no link changes.
+	sh(t, "ip", "address", "add", "192.0.2.9/32", "dev", "lo")
+	if events, err = (netlink{}).Events(ctx); err != nil {
+		t.Fatal(err)
+	}
+	sh(t, "ip", "address", "del", "192.0.2.9/32", "dev", "lo")
+	<-events
 }
 
 // A server that has lost all networks has no way to the fence devices, for as

@@ -1,0 +1,84 @@
+package ocf
+
+import (
+	"context"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mortarhpc/mortar/internal/base/linux"
+)
+
+// repairs are in the order of the layers.
+func (s *nfsKind) repairs() []repair {
+	return []repair{
+		{"the line of " + s.cfg.prefix().Addr().String() + " in " + linux.HostsFile, "", s.unnamed, s.name},
+		{"NFS state", "nfs-state", s.unbound, s.bindAgain},
+		{"service address " + s.cfg.Address, "address", s.unaddressed, s.addressAgain},
+	}
+}
+
+// names is what the host must find by the service address. sm-notify speaks to NFSv3
+// clients by the name of the address; they know the server by its address, so that must be
+// its name, or they do not reclaim their locks.
+func (s *nfsKind) names() (address string, names []string) {
+	address = s.cfg.prefix().Addr().String()
+	return address, []string{address, s.cfg.NFS.Scope}
+}
+
+// unnamed says whether the file gives the address no name, or another one. Which further
+// names there are is apply's to change.
+func (s *nfsKind) unnamed() bool {
+	b, err := s.k.ReadFile(linux.HostsFile)
+	address, names := s.names()
+	have := linux.HostNames(string(b), address)
+	return err == nil && (len(have) == 0 || have[0] != names[0])
+}
+
+func (s *nfsKind) name(context.Context) error {
+	b, err := s.k.ReadFile(linux.HostsFile)
+	if err != nil {
+		return err
+	}
+	address, names := s.names()
+	return s.k.Save(linux.HostsFile, []byte(linux.SetHostNames(string(b), address, names, "put back by the watcher")))
+}
+
+// unbound says whether a service that serves lacks what its daemons work through.
+func (s *nfsKind) unbound() bool {
+	st, err := s.bindState()
+	return (err != nil || st != running) && (s.threads() > 0 || s.addressed())
+}
+
+// bindAgain mounts what is missing, and leaves alone what runs: unlike startState it stops
+// no nfsd, and changes nothing on the volume.
+func (s *nfsKind) bindAgain(context.Context) error {
+	if err := s.kernelMounts(); err != nil {
+		return err
+	}
+	st, err := s.bindState()
+	if err == nil && st == stopped && s.cfg.Namespace == "" {
+		if err := s.k.Mount(s.cfg.StateDir, nfsDir, "", unix.MS_BIND, ""); err != nil {
+			return fmt.Errorf("mount --bind %s %s: %w", s.cfg.StateDir, nfsDir, err)
+		}
+		st, err = s.bindState()
+	}
+	if err == nil && st != running {
+		err = fmt.Errorf("%s is not mounted although that succeeded", nfsDir)
+	}
+	return err
+}
+
+// unaddressed says whether nfsd serves, and clients do not reach it.
+func (s *nfsKind) unaddressed() bool {
+	name, _, err := s.present()
+	return err == nil && name == "" && s.threads() > 0
+}
+
+// addressAgain asks first who has the address, as a start does.
+func (s *nfsKind) addressAgain(ctx context.Context) error {
+	if err := s.probe(ctx); err != nil {
+		return err
+	}
+	return s.startAddress(ctx)
+}
