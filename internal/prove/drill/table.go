@@ -138,6 +138,14 @@ var Table = []Drill{
 		},
 	},
 	{
+		Name: "address-gone", Title: "something on the active server takes away what its service needs; the watcher puts it back, and the service stays",
+		Expect: Expect{Where: Stays, Fencing: Nobody, Stall: 5},
+		Variants: []Variant{
+			{How: "address", Title: "the service address is removed, as a restart of systemd-networkd does", Steps: takenAway(theAddress)},
+			{How: "hosts", Title: "its line in /etc/hosts is removed, as cloud-init does", Steps: takenAway(theName)},
+		},
+	},
+	{
 		Name: "flapping", Title: "a link of the active server goes down and up ten times; nobody fences in a loop",
 		Expect: Expect{Where: Anywhere, Fencing: Nobody, Stall: none},
 		Variants: []Variant{
