@@ -274,7 +274,7 @@ func refs(ks []design.Disk) []resource.DiskRef {
 
 // host refuses a host that cannot be used.
 func (b *builder) host(h string) {
-	r := &resource.Host{Name: h, NodeName: b.pair.HA != nil && slices.Contains(b.servers, h), RDMA: b.d.Spec.NFS.RDMA()}
+	r := &resource.Host{Name: h, NodeName: b.pair.HA != nil && slices.Contains(b.servers, h), RDMA: b.d.Spec.NFS.RDMA(), Room: slices.Contains(b.servers, h)}
 	for _, m := range b.d.MTUs(h) {
 		r.MTUs = append(r.MTUs, resource.WantedMTU(m))
 	}

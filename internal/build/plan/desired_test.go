@@ -319,3 +319,27 @@ func TestSNMPv3(t *testing.T) {
 		}
 	}
 }
+
+// apply looks at the room of each server before it changes anything, and at no client's.
+func TestServersNeedRoom(t *testing.T) {
+	d, p, _ := offline(t, "nfs-ha.yaml")
+	asked := map[string]bool{}
+	for _, s := range p.Steps {
+		if h, ok := s.Resource.(*resource.Host); ok {
+			asked[s.Host] = h.Room
+		}
+	}
+	for _, h := range d.Servers() {
+		if !asked[h] {
+			t.Errorf("%s is not looked at", h)
+		}
+	}
+	for _, c := range d.Spec.Clients {
+		if asked[c.Name] {
+			t.Errorf("client %s is refused for its own file systems", c.Name)
+		}
+	}
+	if p.Steps[0].Stage != StageHosts {
+		t.Errorf("first is %s", p.Steps[0].Stage)
+	}
+}

@@ -23,6 +23,8 @@ type Host struct {
 	MTUs []WantedMTU `json:",omitempty"`
 	// RDMA: the host must have a device for it.
 	RDMA bool `json:",omitempty"`
+	// Room: the file systems of the host's own system must have room, and take writes.
+	Room bool `json:",omitempty"`
 }
 
 // WantedMTU is the MTU of the interface that has an address.
@@ -73,7 +75,47 @@ func (h *Host) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 			}
 		}
 	}
+	if h.Room {
+		if err := h.checkRoom(ctx, sys); err != nil {
+			return nil, err
+		}
+	}
 	return nil, h.checkMTUs(ctx, sys)
+}
+
+// checkRoom refuses a host that has no room to write to. A change would end in the middle,
+// and Pacemaker cannot save its configuration there.
+func (h *Host) checkRoom(ctx context.Context, sys Sys) error {
+	// Of directories that are not there it says so in its exit code.
+	out, installed, err := query(ctx, sys, linux.DF(linux.SystemDirs...)...)
+	if err != nil || !installed {
+		return err
+	}
+	room, err := linux.ParseDF(out.Stdout)
+	if err != nil {
+		return err
+	}
+	mounts, err := sys.ReadFile("/proc/self/mounts")
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	var what, mend []string
+	for _, dir := range linux.SystemDirs {
+		if m, ok := linux.MountAt(linux.ParseMounts(string(mounts)), dir); ok {
+			if _, ro := m.Option("ro"); ro {
+				what = append(what, dir+" of "+h.Name+" is mounted read-only")
+				mend = append(mend, "see in the kernel's log why "+dir+" is read-only")
+			}
+		}
+		if why := room[dir].Full(dir); why != "" {
+			what = append(what, dir+" of "+h.Name+" is full: "+why)
+			mend = append(mend, linux.MakeRoom(dir))
+		}
+	}
+	if len(what) == 0 {
+		return nil
+	}
+	return &Refusal{What: strings.Join(what, "; "), Mend: strings.Join(mend, "; ")}
 }
 
 // links are the host's network interfaces; nil for a plan without hosts.

@@ -111,6 +111,8 @@ func (v *view) hosts() *Part {
 		c := p.add(OK, n, "%s", strings.TrimPrefix(text, ", "))
 		if s := v.byName[n]; s != nil {
 			v.system(c, s)
+			s.room(c)
+			s.memory(c)
 		}
 		v.mtus(c, n, a.Host)
 		v.speeds(c, n, a.Host)

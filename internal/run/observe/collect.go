@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/run/raid"
@@ -64,8 +65,10 @@ func requests(d *design.Design, timeout time.Duration) map[string]Request {
 		Links:     []string{"/dev/md/*", "/sys/block/dm-*/slaves/*"},
 		Run:       [][]string{strings.Fields(cmdDM)},
 		Disks:     true,
+		FS:        slices.Clone(linux.SystemDirs),
 		TimeoutMS: cmdMS, FSTimeoutMS: fsMS,
 	}
+	server.Files = append(server.Files, systemFiles...)
 	for _, f := range mdFiles {
 		server.Files = append(server.Files, "/sys/block/md*/md/"+f)
 	}

@@ -37,8 +37,10 @@ func metricsRequest(m design.Measured) Request {
 		Run:       [][]string{strings.Fields(cmdDM)},
 		Disks:     true,
 		CIB:       m.Cluster,
+		FS:        slices.Clone(linux.SystemDirs),
 		TimeoutMS: metricsSeconds * 1000,
 	}
+	r.Files = append(r.Files, systemFiles...)
 	for _, f := range mdFiles {
 		r.Files = append(r.Files, "/sys/block/md*/md/"+f)
 	}
@@ -97,6 +99,18 @@ var families = map[string][2]string{
 	"mortar_volume_inodes_free":                {"gauge", "Inodes that are free."},
 	"mortar_exports_wrong":                     {"gauge", "Exports that are missing, or other than in the spec, on the server that serves."},
 	"mortar_nfsd_threads":                      {"gauge", "Threads of nfsd for a service."},
+	"mortar_system_answers":                    {"gauge", "1 if statfs(2) of a file system of the server's own system ended in time and without an error."},
+	"mortar_system_readonly":                   {"gauge", "1 if it is mounted read-only."},
+	"mortar_system_full":                       {"gauge", "1 if it is so full that apply does not begin."},
+	"mortar_system_size_bytes":                 {"gauge", "Its size."},
+	"mortar_system_avail_bytes":                {"gauge", "What may still be written to it."},
+	"mortar_system_inodes":                     {"gauge", "Its inodes."},
+	"mortar_system_inodes_free":                {"gauge", "Its inodes that are free."},
+	"mortar_system_errors":                     {"gauge", "Errors that an ext4 of this server has met since it was checked last."},
+	"mortar_memory_bytes":                      {"gauge", "Memory of the server."},
+	"mortar_memory_available_bytes":            {"gauge", "Memory that processes can still get."},
+	"mortar_memory_stalled_seconds_total":      {"counter", "How long all processes waited for memory at once."},
+	"mortar_memory_kills_total":                {"counter", "Processes that the kernel has killed for want of memory."},
 	"mortar_cluster_answers":                   {"gauge", "1 if Pacemaker answers on this server."},
 	"mortar_cluster_quorum":                    {"gauge", "1 if this server's part of the cluster has quorum."},
 	"mortar_cluster_fencing_enabled":           {"gauge", "1 if Pacemaker may fence."},
@@ -147,6 +161,7 @@ func metrics(m design.Measured, h *Host) *exposition {
 	e.disks(m, h)
 	e.cache(m, h)
 	e.volumes(m, h)
+	e.system(h)
 	if m.Cluster {
 		e.cluster(m, h)
 	}

@@ -39,8 +39,8 @@ func (r Request) MayWatch() error {
 
 // watchedFile matches the patterns of files and links in requests: the kernel's
 // state of storage, mounts and NFS, and the list of exports.
-var watchedFile = regexp.MustCompile(`^(/proc/(mdstat|diskstats|uptime|self/mounts|self/mountstats|fs/nfsd/[a-z0-9_]+)` +
-	`|/sys/(block|fs/lustre|class/watchdog)/[][A-Za-z0-9_.*/-]+` +
+var watchedFile = regexp.MustCompile(`^(/proc/(mdstat|diskstats|uptime|meminfo|vmstat|pressure/memory|self/mounts|self/mountstats|fs/nfsd/[a-z0-9_]+)` +
+	`|/sys/(block|fs/lustre|fs/ext4|class/watchdog)/[][A-Za-z0-9_.*/-]+` +
 	`|/dev/md/\*` +
 	`|/etc/os-release` +
 	`|/run/[A-Za-z0-9_./-]+/nfsd/[a-z0-9_]+` +

@@ -231,3 +231,18 @@ func TestKilledUpgrade(t *testing.T) {
 		})
 	}
 }
+
+// A server whose own file system is full is not upgraded, nor its partner rebooted.
+func TestFullServer(t *testing.T) {
+	p, d := newPair(t)
+	var f observe.Facts
+	if err := json.Unmarshal(p.facts, &f); err != nil {
+		t.Fatal(err)
+	}
+	f.Hosts["nfs2"].Host.FS["/"] = observe.FS{Size: 20 << 30, Files: 1000, FilesFree: 900}
+	p.facts, _ = json.Marshal(f)
+	_, err := New(d, p, Options{}).Look(t.Context(), "")
+	if err == nil || !strings.Contains(err.Error(), "/ of nfs2 is full: 0 MiB of 20480 MiB are free") {
+		t.Errorf("%v", err)
+	}
+}

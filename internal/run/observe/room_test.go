@@ -1,0 +1,118 @@
+package observe
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+const (
+	mib = 1 << 20
+	gib = 1 << 30
+)
+
+// What a server's own system lacks: room and inodes of its file systems, writing to them,
+// memory.
+func TestSystemRoom(t *testing.T) {
+	d := theDesign(t)
+	well := FS{Size: 20 * gib, Avail: 10 * gib, Files: 1000000, FilesFree: 900000}
+	mounts := "/dev/sda1 / ext4 rw,relatime 0 0\n/dev/sda2 /boot ext4 rw,relatime 0 0\ntmpfs /run tmpfs rw,nosuid 0 0\n"
+	for _, c := range []struct {
+		name   string
+		change func(h *Host)
+		want   []string
+	}{
+		{"well", func(*Host) {}, nil},
+		{"full", func(h *Host) { h.FS["/"] = FS{Size: 20 * gib, Files: 1000000, FilesFree: 900000} },
+			[]string{"fault: / of nfs2 is full: 0 MiB of 20480 MiB are free, 100 MiB are needed"}},
+		{"no inodes", func(h *Host) { h.FS["/"] = FS{Size: 20 * gib, Avail: 10 * gib, Files: 1000000} },
+			[]string{"fault: / of nfs2 is full: 0 of 1000000 inodes are free, 1000 are needed"}},
+		{"nearly full", func(h *Host) { h.FS["/boot"] = FS{Size: gib, Avail: 90 * mib, Files: 1000, FilesFree: 900} },
+			[]string{"warning: /boot of nfs2 is nearly full: 91 % of its space used, 90 MiB are free"}},
+		{"no file system of its own", func(h *Host) { h.FS["/var"] = FS{Size: 20 * gib} }, nil},
+		{"read-only", func(h *Host) {
+			h.Files["/proc/self/mounts"] = strings.Replace(h.Files["/proc/self/mounts"], "/ ext4 rw", "/ ext4 ro", 1)
+		}, []string{"fault: / of nfs2 is mounted read-only"}},
+		{"a /boot that is read-only", func(h *Host) {
+			h.Files["/proc/self/mounts"] = strings.Replace(h.Files["/proc/self/mounts"], "/boot ext4 rw", "/boot ext4 ro", 1)
+		}, []string{"warning: /boot of nfs2 is mounted read-only"}},
+		{"hangs", func(h *Host) { h.FS["/"] = FS{TimedOut: true, Millis: 9000} }, []string{"fault: / of nfs2 does not answer"}},
+		{"errors", func(h *Host) { h.Files["/sys/fs/ext4/sda1/errors_count"] = "12\n" },
+			[]string{"warning: the file system on sda1 of nfs2 (/) has met 12 errors"}},
+		{"no errors", func(h *Host) { h.Files["/sys/fs/ext4/sda1/errors_count"] = "0\n" }, nil},
+		{"little memory", func(h *Host) { h.Files["/proc/meminfo"] = "MemTotal: 1000000 kB\nMemAvailable: 40000 kB\n" },
+			[]string{"warning: nfs2 is short of memory: 39 MiB of 976 MiB are available"}},
+		{"pressure", func(h *Host) {
+			h.Files["/proc/pressure/memory"] = "some avg10=0.00 avg60=1.50 avg300=42.57 total=123456\nfull avg10=0.00 avg60=0.50 avg300=22.25 total=4500000\n"
+		}, []string{"warning: nfs2 is short of memory: for 22 % of the last five minutes all its processes waited for some"}},
+		{"killed", func(h *Host) { h.Files["/proc/vmstat"] = "oom_kill 3\n" },
+			[]string{"warning: the kernel of nfs2 has killed 3 processes for want of memory since it started"}},
+	} {
+		f := healthy(t, d)
+		h := f.Hosts["nfs2"].Host
+		if h.FS == nil {
+			h.FS = map[string]FS{}
+		}
+		h.FS = maps.Clone(h.FS)
+		h.Files["/proc/self/mounts"] += mounts
+		h.Files["/proc/meminfo"] = "MemTotal: 1000000 kB\nMemAvailable: 400000 kB\n"
+		for _, dir := range []string{"/", "/boot", "/run"} {
+			h.FS[dir] = well
+		}
+		c.change(h)
+		want := append(slices.Clone(c.want), neverProven1, neverProven2)
+		if got := complaints(Judge(d, f)); !slices.Equal(got, want) {
+			t.Errorf("%s: %q", c.name, got)
+		}
+		if len(c.want) == 0 {
+			continue
+		}
+		Judge(d, f).Each(func(p *Part) {
+			if strings.Contains(p.Text, "nfs2") && strings.Contains(c.want[0], p.Text) && p.Mend == "" {
+				t.Errorf("%s: %q says not how to mend it", c.name, p.Text)
+			}
+		})
+	}
+}
+
+// Status asks for what it judges, also by a key that may only watch.
+func TestSystemRoomIsAsked(t *testing.T) {
+	r := requests(theDesign(t), time.Minute)["nfs1"]
+	for _, dir := range []string{"/", "/boot", "/run", "/var"} {
+		if !slices.Contains(r.FS, dir) {
+			t.Errorf("%s is not asked for", dir)
+		}
+	}
+	if err := r.MayWatch(); err != nil {
+		t.Error(err)
+	}
+	if err := (Request{Files: []string{"/proc/pressure/memory/../../kcore"}}).MayWatch(); err == nil {
+		t.Error("anything may be read")
+	}
+}
+
+// The metrics say the same of the system as status does.
+func TestSystemMetrics(t *testing.T) {
+	e := &exposition{brick: "b1", lines: map[string][]string{}}
+	e.system(&Host{
+		FS: map[string]FS{"/": {Size: 20 * gib, Avail: 5 * mib, Files: 1000, FilesFree: 900}, "/var": {Size: 20 * gib}, "/boot": {TimedOut: true}},
+		Files: map[string]string{"/proc/self/mounts": "/dev/sda1 / ext4 ro 0 0\n/dev/sda2 /boot ext4 rw 0 0\n",
+			"/sys/fs/ext4/sda1/errors_count": "3\n", "/proc/meminfo": "MemTotal: 1000 kB\nMemAvailable: 400 kB\n",
+			"/proc/pressure/memory": "full avg10=0.00 avg60=0.50 avg300=22.25 total=4500000\n", "/proc/vmstat": "oom_kill 3\n"},
+	})
+	var got []string
+	for line := range strings.Lines(e.text()) {
+		if !strings.HasPrefix(line, "#") {
+			got = append(got, strings.TrimSpace(strings.ReplaceAll(strings.TrimPrefix(line, "mortar_"), `brick="b1"`, "")))
+		}
+	}
+	want := []string{`system_answers{,path="/"} 1`, `system_answers{,path="/boot"} 0`, `system_readonly{,path="/"} 1`, `system_readonly{,path="/boot"} 0`,
+		`system_full{,path="/"} 1`, `system_size_bytes{,path="/"} 2.147483648e+10`, `system_avail_bytes{,path="/"} 5.24288e+06`,
+		`system_inodes{,path="/"} 1000`, `system_inodes_free{,path="/"} 900`, `system_errors{,device="sda1"} 3`,
+		`memory_bytes{} 1.024e+06`, `memory_available_bytes{} 409600`, `memory_stalled_seconds_total{} 4.5`, `memory_kills_total{} 3`}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+}
