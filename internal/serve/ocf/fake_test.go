@@ -185,6 +185,7 @@ func (h *fakeHost) boot() {
 		"/sys/module/md_mod/parameters/start_dirty_degraded": "0\n",
 		"/dev/kmsg":                                          "",
 		"/proc/sysrq-trigger":                                "",
+		"/etc/hosts":                                         "10.0.0.9 10.0.0.9 brick-home\n",
 	}
 	h.md, h.active, h.nfsd, h.inert, h.ro, h.degr = map[string]string{}, false, 0, false, false, 0
 	h.out, h.lost = nil, false

@@ -13,8 +13,8 @@ import (
 // through it. realKernel is the running kernel; the tests have a model of a
 // host. While the agent starts NFS daemons, several goroutines call files, Run,
 // Kill and Sleep; and what the watcher does in the background, it calls beside its loop: Run to
-// move a spare or drop a disk, and files, Addresses, Ports and ReadBlocks to record locks.
-// Otherwise one goroutine calls everything.
+// move a spare or drop a disk, files, Addresses, Ports and ReadBlocks to record locks, and files,
+// ReadBlocks, Mount and the network to make repairs. Otherwise one goroutine calls everything.
 type kernel interface {
 	files
 	storage

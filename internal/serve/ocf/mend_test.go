@@ -65,25 +65,28 @@ func (m *mended) unmountLazily(at string) {
 	m.mounts = slices.DeleteFunc(m.mounts, func(x linux.Mount) bool { return x.Target == at })
 }
 
+// taken are the things that are put back, and how they go.
+var taken = []struct {
+	what  string
+	takes func(m *mended)
+	said  string
+}{
+	{"address", (*mended).loses, "service address 10.0.0.9/24 was gone: put back"},
+	{"what nfs-utils see", func(m *mended) {
+		if m.s.cfg.Namespace == "" {
+			m.unmountLazily(nfsDir)
+		} else {
+			m.unmountLazily(nfs(m.s).pipefs())
+		}
+	}, "NFS state was gone: put back"},
+	{"nfsd's files", func(m *mended) { m.unmountLazily(nfs(m.s).nfsdDir()) }, "NFS state was gone: put back"},
+}
+
 // What is taken away above the file system while the service serves is put back in place,
 // at the next look, and the service runs on.
 func TestMend(t *testing.T) {
 	flavours(t, func(t *testing.T, cfg func() *Config) {
-		for _, c := range []struct {
-			what  string
-			takes func(m *mended)
-			said  string
-		}{
-			{"address", (*mended).loses, "service address 10.0.0.9/24 was gone: put back"},
-			{"what nfs-utils see", func(m *mended) {
-				if m.s.cfg.Namespace == "" {
-					m.unmountLazily(nfsDir)
-				} else {
-					m.unmountLazily(nfs(m.s).pipefs())
-				}
-			}, "NFS state was gone: put back"},
-			{"nfsd's files", func(m *mended) { m.unmountLazily(nfs(m.s).nfsdDir()) }, "NFS state was gone: put back"},
-		} {
+		for _, c := range taken {
 			t.Run(c.what, func(t *testing.T) {
 				m := newMended(t, cfg())
 				threads, etab := m.nfsd, m.volume["/.nfs/etab"]
@@ -103,6 +106,21 @@ func TestMend(t *testing.T) {
 					if strings.HasPrefix(x, "crm_resource") {
 						t.Error(x)
 					}
+				}
+			})
+		}
+	})
+}
+
+// A service that lacks one of them stops, and leaves nothing behind.
+func TestStopWithoutWhatWasTaken(t *testing.T) {
+	flavours(t, func(t *testing.T, cfg func() *Config) {
+		for _, c := range taken {
+			t.Run(c.what, func(t *testing.T) {
+				m := newMended(t, cfg())
+				c.takes(m)
+				if err := m.s.stop(t.Context()); err != nil || m.left() != "" {
+					t.Errorf("%v; left: %s", err, m.left())
 				}
 			})
 		}
@@ -220,10 +238,14 @@ func TestMendHosts(t *testing.T) {
 		{"127.0.0.1 localhost\n10.0.0.9 10.0.0.9 brick-home # written by mortar apply\n", ""},
 		{"10.0.0.9\t10.0.0.9 another-scope\n", ""}, // apply writes a new one, and the watcher has the old file
 		{"127.0.0.1 localhost\n", "127.0.0.1 localhost\n10.0.0.9 10.0.0.9 brick-home # put back by the watcher\n"},
+		{"", "10.0.0.9 10.0.0.9 brick-home # put back by the watcher\n"},
 		{"10.0.0.9 storage\n127.0.0.1 localhost\n", "127.0.0.1 localhost\n10.0.0.9 10.0.0.9 brick-home # put back by the watcher\n"},
 	} {
 		h := newShared(t).hosts["nfs2"]
 		h.files["/sys/class/net/eth0/carrier"], h.files["/etc/hosts"] = "1\n", c.have
+		if c.have == "" {
+			delete(h.files, "/etc/hosts")
+		}
 		h.cabled(true)
 		w := h.watcher(h.service(testConfig()))
 		w.look(t.Context())

@@ -2,7 +2,9 @@ package ocf
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 
 	"golang.org/x/sys/unix"
 
@@ -29,19 +31,28 @@ func (s *nfsKind) names() (address string, names []string) {
 // unnamed says whether the file gives the address no name, or another one. Which further
 // names there are is apply's to change.
 func (s *nfsKind) unnamed() bool {
-	b, err := s.k.ReadFile(linux.HostsFile)
+	text, err := s.hosts()
 	address, names := s.names()
-	have := linux.HostNames(string(b), address)
+	have := linux.HostNames(text, address)
 	return err == nil && (len(have) == 0 || have[0] != names[0])
 }
 
-func (s *nfsKind) name(context.Context) error {
+// hosts is the text of the host's file of names; without one it is empty.
+func (s *nfsKind) hosts() (string, error) {
 	b, err := s.k.ReadFile(linux.HostsFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return string(b), err
+}
+
+func (s *nfsKind) name(context.Context) error {
+	text, err := s.hosts()
 	if err != nil {
 		return err
 	}
 	address, names := s.names()
-	return s.k.Save(linux.HostsFile, []byte(linux.SetHostNames(string(b), address, names, "put back by the watcher")))
+	return s.k.Save(linux.HostsFile, []byte(linux.SetHostNames(text, address, names, "put back by the watcher")))
 }
 
 // unbound says whether a service that serves lacks what its daemons work through.
