@@ -50,7 +50,7 @@ const (
 
 	// Faults that the agents on the servers inject, on any hardware.
 	Kill        Kind = "kill"         // a daemon dies at once; its name, or nfsd for the kernel's threads
-	TakeAway    Kind = "take-away"    // something on a server takes away what the service needs, and the watcher can put back; theAddress or theName
+	TakeAway    Kind = "take-away"    // something on a server takes away what the service needs, and the watcher can put back; theAddress, theName or theState
 	HoldRebuild Kind = "hold-rebuild" // rebuilds of md take as long as with large disks, until the server boots
 	WriteSoon   Kind = "write-soon"   // a server writes dirty data to the disks after a second, until it boots
 	FillFS      Kind = "fill-fs"      // the service's file system is filled to the last block
