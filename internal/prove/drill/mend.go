@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/prove/kind"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 	"github.com/mortarhpc/mortar/internal/serve/ocf"
 )
@@ -27,7 +27,7 @@ var errNoAddress = errors.New("the service has no address of its own")
 // takenAway takes a thing from the active server, on which the watcher puts it back.
 func takenAway(what string) func(Scene) ([]Step, error) {
 	return func(s Scene) ([]Step, error) {
-		if s.Service.NFS == nil {
+		if kind.Of(s.Design).Address(s.Service) == "" {
 			return nil, errNoAddress
 		}
 		return []Step{{Fault: Fault{Kind: TakeAway, On: s.Active, Args: []string{what}}, Until: putBack(s.Active, what)}}, nil
@@ -48,7 +48,7 @@ func putBack(server, what string) *Condition {
 }
 
 func hasAddress(e *engine, _ Fault) error {
-	if e.env.Design.Services()[0].NFS == nil { // they are all of one kind
+	if d := e.env.Design; kind.Of(d).Address(d.Services()[0]) == "" { // they are all of one kind
 		return errNoAddress
 	}
 	return nil
@@ -70,7 +70,7 @@ func (e *engine) taking(f Fault) resource.Action {
 	if s.Namespace != "" {
 		argv = append(argv, "-n", s.Namespace)
 	}
-	return resource.Action{Title: "take the service address away", Cmd: append(argv, "address", "del", s.Address+"/"+strconv.Itoa(s.Prefix), "dev", "")}
+	return resource.Action{Title: "take the service address away", Cmd: append(argv, "address", "del", kind.Of(e.env.Design).Address(s), "dev", "")}
 }
 
 // takeAway takes a thing away; the address from whatever interface has it.

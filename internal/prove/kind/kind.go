@@ -7,6 +7,7 @@ package kind
 import (
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
@@ -40,6 +41,9 @@ type Kind interface {
 	// Files is the directory on a server that holds the service's files, "" if
 	// servers see no files.
 	Files(s *design.Service) string
+	// Address is the address that a service has for itself on its server, with prefix
+	// length; "" if clients know the servers.
+	Address(s *design.Service) string
 	// ReadBack is the command that mounts the same files at another directory,
 	// with a cache of its own.
 	ReadBack(m design.ClientMount, at string) []string
@@ -131,6 +135,8 @@ func (nfs) Layers() (mount string, between []string) {
 
 func (nfs) Daemons() []string { return []string{"nfsd", "rpc.mountd", "rpc.statd", "nfsdcld"} }
 
+func (nfs) Address(s *design.Service) string { return s.Address + "/" + strconv.Itoa(s.Prefix) }
+
 func (nfs) Files(s *design.Service) string { return s.MountPoints()[0] }
 
 func (nfs) ReadBack(m design.ClientMount, at string) []string {
@@ -206,6 +212,9 @@ func (lustre) Graces() bool { return false }
 
 // Daemons: Lustre has only kernel threads.
 func (lustre) Daemons() []string { return nil }
+
+// Address: a client knows both servers of a target.
+func (lustre) Address(*design.Service) string { return "" }
 
 // Files: the mount point of a target shows no files.
 func (lustre) Files(*design.Service) string { return "" }
