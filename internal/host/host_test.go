@@ -66,7 +66,7 @@ func TestConnectPushesOnce(t *testing.T) {
 	if got, err := os.Readlink(opts.Link); err != nil || got != hello.Binary {
 		t.Errorf("link %s -> %q (%v), want %q", opts.Link, got, err, hello.Binary)
 	}
-	if out, err := h.Query(ctx, "ls", "-d", "/", "/nowhere"); err != nil || out.Stdout != "/\n" || out.Code != 2 {
+	if out, err := h.Query(ctx, "ls", "-U", "-d", "/proc", "/nowhere"); err != nil || out.Stdout != "/proc\n" || out.Code != 2 {
 		t.Errorf("query: %+v %v", out, err)
 	}
 	h2, err := Connect(ctx, target, opts)
@@ -333,7 +333,7 @@ func TestCallEndsWithContext(t *testing.T) {
 		if lines++; lines == 2 {
 			cancel()
 		}
-	}, "tail", "-f", file)
+	}, "tail", "-n", "+1", "-F", file)
 	if !errors.Is(err, context.Canceled) {
 		t.Fatalf("got %v", err)
 	}

@@ -89,6 +89,7 @@ var bad = []struct {
 	{"three servers in a pair", []string{"pdus:\n", "  - {name: s3, address: 10.3.0.13, public: 10.1.0.13, private: 10.2.0.13, bmc: {address: 10.3.0.23, user: admin, password_file: f}, outlets: [{pdu: p1, outlet: 3}, {pdu: p2, outlet: 3}]}\npdus:\n"}},
 	{"absurd memory", []string{"256GiB", "1MiB"}},
 	// Fencing.
+	{"a BMC user like an option", []string{"    bmc:\n      address: 10.3.0.22\n      user: admin\n", "    bmc:\n      address: 10.3.0.22\n      user: -I\n"}},
 	{"no fencing", []string{"    bmc:\n      address: 10.3.0.22\n      user: admin\n      password_file: secrets/bmc-s2\n    outlets:\n      - {pdu: p1, outlet: 2}\n      - {pdu: p2, outlet: 2}\n", ""}},
 	{"BMC alone", []string{"    outlets:\n      - {pdu: p1, outlet: 2}\n      - {pdu: p2, outlet: 2}\n", ""}},
 	{"outlets alone", []string{"    bmc:\n      address: 10.3.0.22\n      user: admin\n      password_file: secrets/bmc-s2\n", ""}},

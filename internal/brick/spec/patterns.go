@@ -15,7 +15,7 @@ type patterns struct {
 // host, and needs none of them: they would cost it a millisecond.
 var re = sync.OnceValue(func() *patterns {
 	return &patterns{
-		bmcUser: regexp.MustCompile(`^[A-Za-z0-9_.@-]{1,16}$`), // IPMI 2.0: at most 16 bytes
+		bmcUser: regexp.MustCompile(`^[A-Za-z0-9_.@][A-Za-z0-9_.@-]{0,15}$`), // IPMI 2.0: at most 16 bytes
 		brick:   regexp.MustCompile(`^[A-Za-z]([A-Za-z0-9-]{0,13}[A-Za-z0-9])?$`),
 		brickID: regexp.MustCompile(`^[a-z0-9]{8,32}$`),
 		client:  regexp.MustCompile(`^[A-Za-z0-9*?@][A-Za-z0-9*?@._-]*$`),

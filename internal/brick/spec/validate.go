@@ -342,7 +342,7 @@ func (c *checker) power() {
 			b := v.BMC
 			c.address(at+".bmc.address", b.Address, c.management, "management", "the BMC of "+v.Name)
 			if !re().bmcUser.MatchString(b.User) {
-				c.errorf(at+".bmc.user", "an IPMI user has 1 to 16 letters, digits or . _ @ -", "%q is not an IPMI user", b.User)
+				c.errorf(at+".bmc.user", "an IPMI user has 1 to 16 letters, digits or . _ @ -, and a program would take one that begins with - for an option", "%q is not an IPMI user", b.User)
 			}
 			c.secretFile(at+".bmc.password_file", b.PasswordFile)
 			c.between(at+".bmc.cipher", b.Cipher, 0, 17, "")

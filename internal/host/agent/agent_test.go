@@ -384,17 +384,17 @@ func TestFollow(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := c.Call(t.Context(), "follow", QueryParams{[]string{"tail", "-q", dir + "/one", dir + "/two", dir + "/three"}}, &out, func(raw json.RawMessage) {
+	if err := c.Call(t.Context(), "follow", QueryParams{[]string{"ls", "-U", "-d", dir + "/one", dir + "/two", dir + "/three"}}, &out, func(raw json.RawMessage) {
 		var e FollowEvent
 		if err := json.Unmarshal(raw, &e); err != nil || e.TNS == 0 {
 			t.Errorf("%s: %v", raw, err)
 		}
 		lines = append(lines, e.Line)
-	}); err != nil || out.Code != 1 || strings.Join(lines, " ") != "one two" {
+	}); err != nil || out.Code != 2 || strings.Join(lines, " ") != dir+"/one "+dir+"/two" {
 		t.Errorf("%v %+v %v", lines, out, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	err := c.Call(ctx, "follow", QueryParams{[]string{"tail", "-f", dir + "/one"}}, nil, func(json.RawMessage) { cancel() })
+	err := c.Call(ctx, "follow", QueryParams{[]string{"tail", "-n", "+1", "-F", dir + "/one"}}, nil, func(json.RawMessage) { cancel() })
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}

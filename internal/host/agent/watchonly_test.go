@@ -28,7 +28,8 @@ func TestWatchCore(t *testing.T) {
 		return err
 	}
 	for _, op := range []string{string(OpQuery), string(OpFollow)} {
-		for _, argv := range [][]string{{"tail", "/etc/shadow"}, {"ls", "/root"}, {"journalctl", "--vacuum-size=1"}, {"crm_mon"}, nil} {
+		for _, argv := range [][]string{{"tail", "/etc/shadow"}, {"ls", "/root"}, {"journalctl", "--vacuum-size=1"}, {"journalctl", "--rot"},
+			{"journalctl", "--cursor-fi=/etc/cron.d/x", "-n", "1"}, {"journalctl", "-D", "/root"}, {"crm_mon"}, nil} {
 			if ask(op, argv...) == nil {
 				t.Errorf("%s %v is answered", op, argv)
 			}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 
 	"github.com/mortarhpc/mortar/internal/host"
+	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
 // Play answers the calls of sessions with hosts in place of their agents. It
@@ -30,7 +31,32 @@ type line struct {
 }
 
 func (l line) Call(ctx context.Context, op string, params, result any, _ func(json.RawMessage)) error {
+	MustRead(params)
 	return l.play(ctx, l.name, op, params, result)
+}
+
+// MustRead panics for a call with a command that a real agent refuses, since it is not known
+// to only read. An error could be one that the code under test expects of a host.
+func MustRead(params any) {
+	b, err := json.Marshal(params)
+	if err != nil {
+		panic(err)
+	}
+	var asks struct {
+		Argv []string   `json:"argv"` // of a query
+		Run  [][]string `json:"run"`  // of observe.gather
+	}
+	if json.Unmarshal(b, &asks) != nil {
+		return // parameters of another shape have no commands
+	}
+	if asks.Argv != nil {
+		asks.Run = append(asks.Run, asks.Argv)
+	}
+	for _, argv := range asks.Run {
+		if err := resource.ReadOnly(argv); err != nil {
+			panic(err)
+		}
+	}
 }
 
 func (line) Close() {}

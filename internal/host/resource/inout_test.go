@@ -8,9 +8,13 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"path"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/mortarhpc/mortar/internal/base/command"
 	"github.com/mortarhpc/mortar/internal/base/pr"
 	"github.com/mortarhpc/mortar/internal/host/agent"
 	"github.com/mortarhpc/mortar/internal/host/resource"
@@ -21,6 +25,21 @@ import (
 type diskSys struct {
 	agent.HostSys
 	disks []resource.DiskFact
+}
+
+// Query runs a command on image files that may run on disks.
+func (d diskSys) Query(ctx context.Context, argv ...string) (resource.Output, error) {
+	asks := slices.Clone(argv)
+	for i, a := range asks {
+		if strings.Contains(a, ".img") {
+			asks[i] = "/dev/" + path.Base(a)
+		}
+	}
+	if err := resource.ReadOnly(asks); err != nil {
+		return resource.Output{}, err
+	}
+	out, err := command.Cmd{Argv: argv, Timeout: time.Minute}.Run(ctx)
+	return resource.Output(out), err
 }
 
 func (d diskSys) Reservation(context.Context, string) (pr.State, error) { return pr.State{}, nil }

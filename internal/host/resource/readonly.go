@@ -3,155 +3,192 @@ package resource
 import (
 	"fmt"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
+
+	"github.com/mortarhpc/mortar/internal/base/distro"
+	"github.com/mortarhpc/mortar/internal/base/journal"
 )
 
-// readers are the programs that a query may start, with the condition under
-// which each only reads; nil: always. Sources: their manual pages.
-var readers = map[string]func(args []string) bool{
-	"blkid":            nil,
-	"cibadmin":         first("--query"),
-	"corosync-cfgtool": first("-s"),
-	"corosync-cmapctl": first("-g"),
-	"crm_mon":          among("--one-shot", "--output-as=xml", "--inactive"), // --output-to would write a file
-	"debugfs":          readingDebugfs,
-	"df":               nil,
-	"/usr/bin/env":     readingSNMP,
-	"apt-get":          first("-s"), // simulates
-	"dnf":              func(args []string) bool { return slices.Equal(args, []string{"-q", "list", "--upgrades"}) },
-	"apt-mark":         func(args []string) bool { return slices.Equal(args, []string{"showhold"}) },
-	"dmsetup":          first("table", "status", "info", "ls"),
-	"dpkg-query":       nil,
-	"fence_ipmilan":    askingFence,
-	"fence_apc_snmp":   askingFence,
-	"ip":               showing,
-	"ipmitool": func(args []string) bool {
-		return last(args, "chassis", "power", "status") || last(args, "sdr", "elist") || last(args, "sel", "info") || last(args, "sel", "elist", "last", "1") ||
-			slices.Equal(args, []string{"lan", "print"})
-	},
-	"journalctl": readingJournal,
-	"ls":         nil,
-	"lctl":       readingLctl,
-	"lfs":        first("getstripe", "find", "df", "check", "osts", "mdts", "pool_list", "fid2path"),
-	"lnetctl":    showingLNet,
-	"losetup": func(args []string) bool {
-		return len(args) == 5 && slices.Equal(args[:4], []string{"--noheadings", "--output", "NAME", "--associated"})
-	},
-	"lvm":   first("pvs", "vgs", "lvs"),
-	"mdadm": first("--detail", "--examine"),
-	// What RAID controllers and arrays say of themselves; see package raid.
-	"SMcli":                           func(args []string) bool { return last(args, "-S", "-c", "show storageArray healthStatus;") },
-	"perccli64":                       showingRAID,
-	"storcli64":                       showingRAID,
-	"/opt/MegaRAID/perccli/perccli64": showingRAID,
-	"/opt/MegaRAID/storcli/storcli64": showingRAID,
-	"/usr/local/sbin/mortar": func(args []string) bool {
-		return len(args) > 1 && args[0] == "host-cache" && slices.Contains([]string{"stats", "needs", "on"}, args[1])
-	},
-	"pgrep":         nil,
-	"ping":          nil,
-	"readlink":      nil,
-	"rpm":           first("-q", "-qa"),
-	"sfdisk":        first("--json"),
-	"sg_ses":        readingSES,
-	"smartctl":      func(args []string) bool { return len(args) == 3 && args[0] == "--json" && args[1] == "--all" },
-	"systemctl":     first("show", "is-active", "is-enabled"),
-	"tail":          nil,
-	"tunefs.lustre": func(args []string) bool { return len(args) == 2 && args[0] == "--dryrun" },
-	"wipefs":        first("--no-act"),
-	"xfs_db":        first("-r"),
-	"xfs_info":      nil,
-	"xfs_io":        first("-r"),
-	"xfs_quota":     reportingQuota,
-}
+// forms are the commands that a query may run, each argument in full: programs take
+// abbreviations of their options, joined ones, and options behind operands, so no list of
+// what is forbidden is complete. A <class> stands for what differs (classes), an argument that
+// ends in "..." for one or more of its kind, and what lies between "[" and "]" may be missing.
+//
+// That each only reads: the manual pages of the programs.
+var forms = slices.Concat([][]string{
+	{"blkid", "--probe", "--output", "export", "<device>"},
+	{"cibadmin", "--query"},
+	{"corosync-cfgtool", "-s"},
+	{"corosync-cmapctl", "-g", "runtime.votequorum.wait_for_all_status"},
+	{"crm_mon", "--one-shot", "--output-as=xml", "[", "--inactive", "]"},
+	{"crm_mon", "--output-as=xml", "--one-shot", "--inactive"},
+	{"debugfs", "-c", "-R", "ls -p /", "<device>"}, // without -w it opens the file system for reading
+	{"df", "--output=avail", "-B1", "<path>"},
+	{"dmsetup", "status", "--target", "multipath"},
+	{"dmsetup", "table", "<device>"},
+	// A fence agent reboots without --action.
+	{"fence_ipmilan", "--ip=<address>", "--username=<user>", "--password-script=<path>", "--cipher=<number>", "--action=status", "[", "--lanplus", "]"},
+	{"/usr/bin/env", "SNMPCONFPATH=<path>", "/usr/bin/snmpget", "-Oqv", "<address>:161", "<oid>..."},
+	{"ip", "-json", "address", "show", "[", "up", "]"},
+	{"ip", "-o", "addr", "show", "to", "<address>"},
+	{"ipmitool", "lan", "print"},
+	{"ipmitool", "-I", "lanplus", "-N", "2", "-R", "1", "-H", "<address>", "-U", "<user>", "-f", "<path>", "-C", "<number>", "chassis", "power", "status"},
+	{"journalctl", "--no-pager", "--output", "cat", "--identifier", "pacemaker-fenced", "--since", "@<time>"},
+	{"journalctl", "--output=json", "--output-fields=MESSAGE", "--since=<text>", "--lines=2000", "--grep=<text>"},
+	journal.Argv(nil, "-b", "-f", "-n", "<number>", "[", "-t", "<name>", "]..."),
+	journal.Argv(nil, "-n", "1", "--until=@<time>"),
+	journal.Argv(nil, "--priority=info", "-n", "<number>", "--since=@<time>", "[", "--until=@<time>", "]", "[", "-t", "<name>", "]..."),
+	{"lctl", "--device", "MGS", "llog_print", "params"},
+	{"lctl", "dl"},
+	{"lctl", "get_param", "<parameter>..."},
+	{"lctl", "pool_list", "<name>"},
+	{"lfs", "df", "-N", "--output=<columns>", "<path>"},
+	{"lfs", "fid2path", "--link", "0", "<path>", "<fid>"},
+	{"lfs", "find", "<path>", "--ost", "<number>", "--type", "f", "--print0"},
+	{"lfs", "getstripe", "--directory", "--yaml", "<path>"},
+	{"lfs", "getstripe", "--stripe-index", "<path>"},
+	{"lnetctl", "net", "show"},
+	{"losetup", "--noheadings", "--output", "NAME", "--associated", "<path>"},
+	{"ls", "<path>"},
+	{"ls", "-d", "<path>"},
+	{"ls", "-d", "<path>/"},
+	{"ls", "-U", "-d", "<path>..."},
+	{"mdadm", "--detail", "[", "--export", "]", "<device>"},
+	{"mdadm", "--examine", "<device>..."},
+	{mortarCommand, "host-cache", "needs", "{<text>}"},
+	{mortarCommand, "host-cache", "on", "<path>"},
+	{mortarCommand, "host-cache", "stats", "[", "--smart=<bool>", "]", "<path>"},
+	{"pgrep", "-x", "<name>"},
+	{"ping", "-n", "-c", "1", "-W", "1", "<address>"},
+	{"ping", "-n", "-q", "-c", "2", "-W", "2", "<address>"},
+	{"readlink", "-e", "<path>"},
+	{"sfdisk", "--json", "<device>"},
+	{"sg_ses", "--readonly", "--page=<page>", "-HHH", "<device>"},
+	{"smartctl", "--json", "--all", "<device>"},
+	{"SMcli", "<address>...", "-S", "-c", "show storageArray healthStatus;"},
+	{"systemctl", "is-active", "<unit>..."},
+	{"systemctl", "is-enabled", "<unit>"},
+	{"systemctl", "show", "--property=Id,Names,LoadState,ActiveState,UnitFileState,Job", "<unit>..."},
+	{"tail", "-n", "0", "-F", "<path>"},
+	{"tail", "-n", "+1", "-F", "<path>"},
+	{"tunefs.lustre", "--dryrun", "<device>"},
+	{"wipefs", "--no-act", "--json", "<device>..."},
+	{"xfs_db", "-r", "-c", "sb 0", "-c", "print inprogress", "<device>"},
+	{"xfs_info", "<path>"},
+	{"xfs_io", "-r", "-c", "fiemap -v", "<path>"},
+	{"xfs_quota", "-x", "-c", "report -<quota> -N -b -i", "<path>"},
+}, bmcForms(), raidForms(), lvmForms(), packageForms())
 
-// first wants the first argument to be one of words.
-func first(words ...string) func([]string) bool {
-	return func(args []string) bool { return len(args) > 0 && slices.Contains(words, args[0]) }
-}
-
-// among wants no argument but these.
-func among(words ...string) func([]string) bool {
-	return func(args []string) bool {
-		return !slices.ContainsFunc(args, func(a string) bool { return !slices.Contains(words, a) })
+// bmcForms ask the sensors and the log of a BMC: of this host, or over the network.
+func bmcForms() (out [][]string) {
+	for _, q := range [][]string{{"sdr", "elist"}, {"sel", "info"}, {"sel", "elist", "last", "1"}} {
+		out = append(out, slices.Concat([]string{"ipmitool", "-c", "[", "-I", "lanplus", "-H", "<address>", "-U", "<user>", "-f", "<path>", "-C", "<number>", "]"}, q))
 	}
+	return out
 }
 
-func last(args []string, words ...string) bool {
-	return len(args) >= len(words) && slices.Equal(args[len(args)-len(words):], words)
+// raidForms ask all controllers for everything, as JSON, without a log file. See package raid.
+func raidForms() (out [][]string) {
+	for _, p := range []string{"perccli64", "storcli64", "/opt/MegaRAID/perccli/perccli64", "/opt/MegaRAID/storcli/storcli64"} {
+		out = append(out, []string{p, "/cALL", "show", "all", "J", "nolog"})
+	}
+	return out
 }
 
-// showingRAID: everything of all controllers, as JSON, without a log file.
-func showingRAID(args []string) bool {
-	return slices.Equal(args, []string{"/cALL", "show", "all", "J", "nolog"})
+// lvmForms have no other configuration than that of lvmArgs: --config can name programs.
+func lvmForms() (out [][]string) {
+	for _, q := range [][]string{{"pvs", "pv_name,vg_name"}, {"pvs", "pv_name,vg_name,vg_systemid"}, {"vgs", "vg_name,vg_missing_pv_count"}, {"vgs", "vg_name,vg_systemid"}, {"lvs", "lv_name,vg_name"}} {
+		args := lvmArgs("<name>", []string{"<devices>"})
+		out = append(out, slices.Concat([]string{"lvm", q[0], "--foreign", "--reportformat", "json", "-o", q[1], "["}, args[:2], []string{"]"}, args[2:]))
+	}
+	return out
 }
 
-// askingFence: a fence agent acts by --action, and reboots without one.
-func askingFence(args []string) bool {
-	n := 0
-	for _, a := range args {
-		if strings.HasPrefix(a, "-o") || strings.HasPrefix(a, "--action") {
-			n++
+// packageForms are what Mortar asks the package managers of all distributions.
+func packageForms() (out [][]string) {
+	for _, d := range distro.All() {
+		m := d.Manager
+		out = append(out, m.Pending, m.Held, slices.Concat(m.Versions, []string{"<package>..."}))
+		if len(m.Query) > 0 {
+			out = append(out, m.Query)
 		}
 	}
-	return n == 1 && slices.Contains(args, "--action=status")
+	return out
 }
 
-// readingSNMP: snmpget with the configuration of a fence device, as fencing calls it.
-func readingSNMP(args []string) bool {
-	return len(args) > 1 && strings.HasPrefix(args[0], "SNMPCONFPATH=/") && args[1] == "/usr/bin/snmpget"
+// A component of a path is neither empty, nor . or .. : a path names what it seems to.
+const (
+	component     = `(?:[^./\x00][^/\x00]*|\.[^./\x00][^/\x00]*|\.\.[^/\x00]+)`
+	deviceSegment = `(?:[A-Za-z0-9_:+@#=~-][A-Za-z0-9_:+@#=~.\\-]*)`
+	device        = `/dev(?:/` + deviceSegment + `)+`
+)
+
+// classes are the patterns of what differs in a form. None but text, which stands behind the =
+// of an option or in braces, matches what a program would take for an option.
+var classes = map[string]string{
+	"address":   `[0-9A-Za-z:][0-9A-Za-z.:-]*`,
+	"bool":      `(?:true|false)`,
+	"columns":   `[a-z]+(?:,[a-z]+)*`,
+	"device":    device,
+	"devices":   device + `(?:,` + device + `)*`,
+	"fid":       `\[[0-9A-Fa-fx:]+\]`,
+	"name":      `[A-Za-z0-9][A-Za-z0-9_.+-]*`,
+	"number":    `[0-9]+`,
+	"oid":       `[0-9]+(?:\.[0-9]+)*`,
+	"package":   `[a-z0-9][A-Za-z0-9+._*-]*`,
+	"page":      `[a-z]+`,
+	"parameter": `[A-Za-z0-9_*][A-Za-z0-9_.*@:-]*`,
+	"path":      `(?:/` + component + `)+`,
+	"quota":     `[ugp]`,
+	"text":      `[^\x00]*`,
+	"time":      `-?[0-9]+`, // s since 1970, behind an @
+	"unit":      `[A-Za-z0-9][A-Za-z0-9:_.@\\-]*`,
+	"user":      `[A-Za-z0-9_.@][A-Za-z0-9_.@-]*`,
 }
 
-// reportingQuota: xfs_quota(8) sets limits as well, and a report can go to a file.
-func reportingQuota(args []string) bool {
-	return len(args) == 4 && args[0] == "-x" && args[1] == "-c" &&
-		slices.Contains([]string{"report -u -N -b -i", "report -g -N -b -i", "report -p -N -b -i"}, args[2])
-}
+var class = regexp.MustCompile(`<([a-z]+)>`)
 
-// readingSES: sg_ses(8) changes an enclosure with --control, and by --set and --clear.
-func readingSES(args []string) bool {
-	return len(args) == 4 && args[0] == "--readonly" && slices.Contains([]string{"--page=cf", "--page=es", "--page=ed"}, args[1]) && args[2] == "-HHH"
-}
-
-// showing: ip(8) takes options, then an object, then what to do with it.
-func showing(args []string) bool {
-	words := slices.DeleteFunc(slices.Clone(args), func(a string) bool { return strings.HasPrefix(a, "-") })
-	return len(words) > 1 && words[1] == "show" && !slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "-b") || strings.HasPrefix(a, "-f") })
-}
-
-// readingLctl: lctl takes the device that a command is for as an option.
-func readingLctl(args []string) bool {
-	if len(args) > 2 && args[0] == "--device" {
-		args = args[2:]
-	}
-	return first("get_param", "list_param", "dl", "pool_list", "ping", "llog_print", "llog_catlist")(args)
-}
-
-// showingLNet: lnetctl(8) takes an object, and what to do with it.
-func showingLNet(args []string) bool {
-	return len(args) > 1 && args[1] == "show" || first("export")(args)
-}
-
-// readingDebugfs: debugfs(8) opens the file system for writing with -w only,
-// and -c not even reads its bitmaps. A command after -R is one of debugfs'
-// own; of those that look, only ls is needed. -f would read commands from a
-// file.
-func readingDebugfs(args []string) bool {
-	return len(args) == 4 && args[0] == "-c" && args[1] == "-R" && strings.HasPrefix(args[2], "ls ")
-}
-
-// readingJournal leaves out what rotates, flushes or deletes journals.
-func readingJournal(args []string) bool {
-	return !slices.ContainsFunc(args, func(a string) bool {
-		for _, w := range []string{"--vacuum", "--rotate", "--flush", "--relinquish", "--smart-relinquish", "--sync", "--setup-keys", "--update-catalog", "--cursor-file"} {
-			if strings.HasPrefix(a, w) {
-				return true
-			}
+// patternOf is the form as a pattern of the arguments, each behind a NUL, which no argument has.
+func patternOf(form []string) string {
+	var b strings.Builder
+	for _, a := range form {
+		switch a {
+		case "[":
+			b.WriteString("(?:")
+			continue
+		case "]":
+			b.WriteString(")?")
+			continue
+		case "]...":
+			b.WriteString(")*")
+			continue
 		}
-		return false
-	})
+		one, many := strings.CutSuffix(a, "...")
+		b.WriteString(`(?:\x00`)
+		at := 0
+		for _, m := range class.FindAllStringSubmatchIndex(one, -1) {
+			b.WriteString(regexp.QuoteMeta(one[at:m[0]]) + classes[one[m[2]:m[3]]])
+			at = m[1]
+		}
+		b.WriteString(regexp.QuoteMeta(one[at:]) + ")")
+		if many {
+			b.WriteByte('+')
+		}
+	}
+	return b.String()
 }
+
+// reading matches the commands of the forms.
+var reading = sync.OnceValue(func() *regexp.Regexp {
+	all := make([]string, len(forms))
+	for i, f := range forms {
+		all[i] = patternOf(f)
+	}
+	return regexp.MustCompile(`\A(?:` + strings.Join(all, "|") + `)\z`)
+})
 
 // ReadOnly refuses a command that is not known to only read: what changes a
 // host is an Action, and goes through the gate.
@@ -159,12 +196,12 @@ func ReadOnly(argv []string) error {
 	if len(argv) == 0 || argv[0] == "" {
 		return fmt.Errorf("no command given")
 	}
-	reads, known := readers[argv[0]]
-	if known && (reads == nil || reads(argv[1:])) {
+	line := "\x00" + strings.Join(argv, "\x00")
+	if strings.Count(line, "\x00") == len(argv) && reading().MatchString(line) {
 		return nil
 	}
 	return &Refusal{
-		What: fmt.Sprintf("%s is not known as a command that only reads", strings.Join(argv[:min(len(argv), 4)], " ")),
-		Mend: fmt.Sprintf("run it as an action, or add %s to internal/host/resource/readonly.go if it changes nothing", path.Base(argv[0])),
+		What: fmt.Sprintf("%q is not known as a command that only reads", argv),
+		Mend: fmt.Sprintf("run it as an action, or add this form of %s to internal/host/resource/readonly.go if it changes nothing", path.Base(argv[0])),
 	}
 }

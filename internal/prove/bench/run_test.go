@@ -17,6 +17,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/agent"
+	"github.com/mortarhpc/mortar/internal/host/hosttest"
 	"github.com/mortarhpc/mortar/internal/host/netprobe"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/prove/report"
@@ -86,6 +87,7 @@ func (b *brick) dial(_ context.Context, name string) (*host.Session, error) {
 func (h *testHost) Close() {}
 
 func (h *testHost) Call(ctx context.Context, op string, params, result any, onEvent func(json.RawMessage)) error {
+	hosttest.MustRead(params)
 	b := h.b
 	b.mu.Lock()
 	lost, offset := b.lost[h.name], b.offset[h.name]

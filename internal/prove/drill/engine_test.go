@@ -19,6 +19,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/agent"
+	"github.com/mortarhpc/mortar/internal/host/hosttest"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 	"github.com/mortarhpc/mortar/internal/prove/workload"
@@ -199,6 +200,11 @@ type session struct {
 
 func (s session) Close() { s.close() }
 
+func (s session) Call(ctx context.Context, op string, params, result any, onEvent func(json.RawMessage)) error {
+	hosttest.MustRead(params)
+	return s.Client.Call(ctx, op, params, result, onEvent)
+}
+
 func (p *pair) query(_ context.Context, raw json.RawMessage, _ func(any)) (any, error) {
 	var q agent.QueryParams
 	if err := json.Unmarshal(raw, &q); err != nil {
@@ -214,7 +220,7 @@ func (p *pair) query(_ context.Context, raw json.RawMessage, _ func(any)) (any, 
 		return resource.Output{Stdout: crmMon(p.active, edit...)}, nil
 	}
 	if q.Argv[0] == "losetup" {
-		return resource.Output{Stdout: "/dev/loop7\n"}, resource.ReadOnly(q.Argv)
+		return resource.Output{Stdout: "/dev/loop7\n"}, nil
 	}
 	return resource.Output{Stdout: "pacemaker 3.0\n"}, nil
 }

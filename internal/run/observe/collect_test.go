@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -81,9 +82,13 @@ func TestGather(t *testing.T) {
 		t.Fatal(err)
 	}
 	name := strings.TrimSpace(string(comm))
+	dir := filepath.Join(t.TempDir(), "a b")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
 	h := gather(t.Context(), agent.HostSys{}, pool, Request{
 		Files: []string{"/proc/self/mounts", "/proc/sys/kernel/ostyp?", "/does/not/exist"}, Links: []string{"/proc/self/exe"},
-		Run: [][]string{{"readlink", "-m", "/a b"}, {"no-such-command-here"}, {"tail", "-f", "/dev/null"}}, FS: []string{"/", "/does/not/exist"},
+		Run: [][]string{{"readlink", "-e", dir}, {"no-such-command-here"}, {"tail", "-n", "0", "-F", "/dev/null"}}, FS: []string{"/", "/does/not/exist"},
 		Processes: []string{name, "no-such-process"}, Disks: true, CIB: true, TimeoutMS: 500})
 	if h.Files["/proc/sys/kernel/ostype"] != "Linux\n" || h.Files["/proc/self/mounts"] == "" {
 		t.Errorf("files: %q", h.Files)
@@ -94,14 +99,14 @@ func TestGather(t *testing.T) {
 	if exe, _ := os.Executable(); h.Links["/proc/self/exe"] != exe {
 		t.Errorf("links: %q, want %s", h.Links, exe)
 	}
-	if r := h.Run["readlink -m /a b"]; r.Stdout != "/a b\n" || r.Err != "" {
+	if r := h.Run["readlink -e "+dir]; r.Stdout != dir+"\n" || r.Err != "" {
 		t.Errorf("readlink: %+v", r)
 	}
 	if r := h.Run["no-such-command-here"]; r.Err == "" {
 		t.Errorf("no-such-command-here: %+v", r)
 	}
-	if r := h.Run["tail -f /dev/null"]; r.Err == "" {
-		t.Errorf("tail -f: %+v", r)
+	if r := h.Run["tail -n 0 -F /dev/null"]; r.Err == "" {
+		t.Errorf("tail -F: %+v", r)
 	}
 	if fs := h.FS["/"]; fs.Size == 0 || fs.Err != "" {
 		t.Errorf("statfs /: %+v", fs)

@@ -46,9 +46,6 @@ var watchedFile = regexp.MustCompile(`^(/proc/(mdstat|diskstats|uptime|meminfo|v
 	`|/run/[A-Za-z0-9_./-]+/nfsd/[a-z0-9_]+` +
 	`|/([A-Za-z0-9_.-]+/)+etab)$`)
 
-// plainAddress matches an address or a host's name, but no option.
-var plainAddress = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z.:-]*$`)
-
 func watchedCommand(argv []string) bool {
 	if slices.Contains([]string{cmdCRM, cmdLinks, cmdWaits, cmdDM, cmdTargets}, strings.Join(argv, " ")) {
 		return true
@@ -56,10 +53,8 @@ func watchedCommand(argv []string) bool {
 	switch {
 	case len(argv) == 4 && slices.Equal(argv[:3], []string{"/usr/local/sbin/mortar", "host-cache", "stats"}):
 		return path.Dir(argv[3]) == path.Dir(cache.ConfigPath("x")) && path.Clean(argv[3]) == argv[3]
-	case len(argv) > 4 && argv[0] == "SMcli":
-		return resource.ReadOnly(argv) == nil && !slices.ContainsFunc(argv[1:len(argv)-3], func(a string) bool { return !plainAddress.MatchString(a) })
-	case len(argv) == 6: // perccli and similar tools, see package raid
-		return slices.Equal(argv[1:], []string{"/cALL", "show", "all", "J", "nolog"}) && resource.ReadOnly(argv) == nil
+	case len(argv) > 0 && argv[0] == "SMcli", len(argv) == 6 && argv[1] == "/cALL": // perccli and similar tools, see package raid
+		return resource.ReadOnly(argv) == nil
 	}
 	return false
 }
