@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/mortarhpc/mortar/internal/base/screen"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/build/plan"
 	"github.com/mortarhpc/mortar/internal/host"
@@ -146,7 +147,7 @@ func runApply(ctx context.Context, d *design.Design, in io.Reader, w io.Writer, 
 		return err
 	}
 	defer release()
-	live := !f.asJSON && isTerminal(os.Stdout)
+	live := !f.asJSON && isTerminal(stdout)
 	acted := 0
 	tick := func() {
 		if acted++; acted == killAfter {
@@ -258,7 +259,7 @@ func confirm(ctx context.Context, in io.Reader, w io.Writer, question string) er
 func applyProgress(w io.Writer, start time.Time, live bool) func(plan.Event) {
 	clear := ""
 	if live {
-		clear = "\r\x1b[K"
+		clear = screen.ClearLine
 	}
 	return func(e plan.Event) {
 		switch e.Event {
@@ -267,8 +268,8 @@ func applyProgress(w io.Writer, start time.Time, live bool) func(plan.Event) {
 		case plan.EventAction:
 			if live {
 				line := fmt.Sprintf("%s   %s: %s", stamp(start), e.Host, e.Action)
-				if len(line) > 78 {
-					line = line[:78]
+				if r := []rune(line); len(r) > 78 {
+					line = string(r[:78])
 				}
 				fmt.Fprint(w, clear+faint(line))
 			}

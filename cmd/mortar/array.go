@@ -142,7 +142,7 @@ server …).`,
 			if len(d.Arrays) == 0 {
 				return fail(exitBadInput, fmt.Errorf("%s: this brick has no array: its disks are JBODs (storage.kind)", args[0]))
 			}
-			r, err := verifyLUNs(cmd.Context(), d, !asJSON && isTerminal(os.Stderr))
+			r, err := verifyLUNs(cmd.Context(), d, !asJSON && isTerminal(stderr))
 			if err != nil {
 				return err
 			}
@@ -183,7 +183,7 @@ func verifyLUNs(ctx context.Context, d *design.Design, live bool) (array.Result,
 			targets[s] = all[s]
 		}
 	}
-	progress, done := connectProgress(os.Stderr, live)
+	progress, done := connectProgress(stderr, live)
 	defer done()
 	opts := connectOptions
 	opts.Progress = progress

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mortarhpc/mortar/internal/base/screen"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/prove/bench"
@@ -232,12 +232,11 @@ func runBench(ctx context.Context, in io.Reader, out, errOut io.Writer, specFile
 		return err
 	}
 	defer release()
-	file, ok := progress.(*os.File)
-	live := ok && isTerminal(file)
+	live := isTerminal(progress)
 	env.Progress = benchProgress(progress, time.Now(), live)
 	r, err := bench.Run(ctx, env, suite, opt)
 	if live {
-		fmt.Fprint(progress, clearLine)
+		fmt.Fprint(progress, screen.ClearLine)
 	}
 	return benchOutcome(ctx, out, r, err, f.asJSON)
 }
@@ -338,8 +337,6 @@ func showSets(w io.Writer, des *design.Design, suite *bench.Suite, opt bench.Opt
 	return err
 }
 
-const clearLine = "\r\x1b[K"
-
 // benchProgress prints a line for each finished measurement and each note. Between them it
 // rewrites one status line on a terminal, and prints a line now and then elsewhere.
 func benchProgress(w io.Writer, start time.Time, live bool) func(bench.Progress) {
@@ -348,7 +345,7 @@ func benchProgress(w io.Writer, start time.Time, live bool) func(bench.Progress)
 	return func(p bench.Progress) {
 		pre, post := "", "\n"
 		if live {
-			pre = clearLine
+			pre = screen.ClearLine
 		}
 		where := ""
 		if p.Steps > 0 {

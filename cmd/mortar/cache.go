@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/base/screen"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/run/observe"
@@ -388,7 +389,7 @@ With --json one object a line: {"server", "time_us", "text"}.`,
 					}
 					continue
 				}
-				fmt.Fprintf(cmd.OutOrStdout(), "%s %s: %s\n", time.UnixMicro(e.Time).Format("2006-01-02 15:04:05.000"), e.Server, e.Text)
+				fmt.Fprintf(cmd.OutOrStdout(), "%s %s: %s\n", time.UnixMicro(e.Time).Format("2006-01-02 15:04:05.000"), e.Server, screen.Line(e.Text))
 			}
 			if err != nil {
 				return fail(exitFailed, err)

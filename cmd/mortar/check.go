@@ -12,7 +12,6 @@ import (
 
 	"github.com/google/renameio/v2"
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/build/plan"
@@ -74,11 +73,9 @@ distribution and of ClusterLabs; --explain lists what differs from tuned.`,
 				enc.SetIndent("", "  ")
 				return enc.Encode(d)
 			}
-			o := design.ShowOptions{Explain: explain, Colour: out == os.Stdout && isTerminal(os.Stdout)}
-			if out == os.Stdout {
-				if w, _, err := term.GetSize(int(os.Stdout.Fd())); err == nil {
-					o.Width = min(max(w, 72), 140)
-				}
+			o := design.ShowOptions{Explain: explain, Paint: painter(out)}
+			if w := widthOf(out); w > 0 {
+				o.Width = min(max(w, 72), 140)
 			}
 			if err := design.Show(out, d, o); err != nil || lustre == nil {
 				return err

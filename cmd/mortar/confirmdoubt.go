@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mortarhpc/mortar/internal/base/screen"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/run/failover"
 	"github.com/mortarhpc/mortar/internal/run/observe"
@@ -77,7 +78,7 @@ func printDoubt(w io.Writer, d *ocf.Doubt) {
 	fmt.Fprintf(w, "service %s, looked at %s\n", d.Service, d.At.Format("2006-01-02 15:04:05 MST"))
 	for _, a := range d.Arrays {
 		if a.Unknown != "" {
-			fmt.Fprintf(w, "array %s: any block of its missing disks may be wrong: %s\n", a.Name, a.Unknown)
+			fmt.Fprintf(w, "array %s: any block of its missing disks may be wrong: %s\n", a.Name, screen.Line(a.Unknown))
 			continue
 		}
 		fmt.Fprintf(w, "array %s: %d blocks of %d bytes may be wrong, at these bytes of the array:\n", a.Name, len(a.Blocks), ocf.BlockBytes)
@@ -88,16 +89,16 @@ func printDoubt(w io.Writer, d *ocf.Doubt) {
 	o := d.Owners
 	if o == nil {
 		if d.Unnamed != "" {
-			fmt.Fprintf(w, "whose they are is not known: %s\n", d.Unnamed)
+			fmt.Fprintf(w, "whose they are is not known: %s\n", screen.Line(d.Unnamed))
 		}
 		return
 	}
 	fmt.Fprintf(w, "files: %d; blocks of the file system's own data: %d, of no file: %d, of a cache's label and superblocks: %d, outside the volume: %d\n", len(o.Files), o.Metadata, o.Free, o.Cache, o.Outside)
 	if o.Unsearched != "" {
-		fmt.Fprintf(w, "the list is not complete: %s\n", o.Unsearched)
+		fmt.Fprintf(w, "the list is not complete: %s\n", screen.Line(o.Unsearched))
 	}
 	for _, f := range o.Files {
-		fmt.Fprintf(w, "  inode %d %s\n", f.Inode, cmp.Or(f.Path, f.FID, "(its name was not found)"))
+		fmt.Fprintf(w, "  inode %d %s\n", f.Inode, screen.Line(cmp.Or(f.Path, f.FID, "(its name was not found)")))
 		for _, off := range f.Offsets {
 			fmt.Fprintf(w, "    at byte %d\n", off)
 		}

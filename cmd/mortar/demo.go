@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/mortarhpc/mortar/internal/base/screen"
 )
 
 // demoStep is one command of the demo.
@@ -138,6 +140,9 @@ func rackThere(spec string) bool {
 func runSelf(ctx context.Context, w io.Writer, self string, args []string) error {
 	c := exec.CommandContext(ctx, self, args...)
 	c.Stdout, c.Stderr = w, os.Stderr
+	if s, ok := w.(*screen.Writer); ok && s.File() != nil {
+		c.Stdout = s.File() // so that the child sees the terminal, for which it writes as this process does
+	}
 	c.Cancel = func() error { return c.Process.Signal(syscall.SIGTERM) }
 	c.WaitDelay = 60 * time.Second
 	// A second Ctrl-C must not stop the clean-up.
@@ -215,8 +220,16 @@ func faint(s string) string { return sgr("2", s) }
 
 // sgr wraps s in a terminal attribute if stdout is a terminal.
 func sgr(code, s string) string {
-	if !isTerminal(os.Stdout) {
+	if !isTerminal(stdout) {
 		return s
 	}
-	return "\x1b[" + code + "m" + s + "\x1b[0m"
+	return screen.Paint(code, s)
+}
+
+// painter wraps text in attributes of the terminal w; nil if w is none.
+func painter(w io.Writer) func(code, text string) string {
+	if !isTerminal(w) {
+		return nil
+	}
+	return screen.Paint
 }

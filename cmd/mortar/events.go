@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -66,7 +65,7 @@ The JSON is described in docs/events.md.`,
 			if asJSON {
 				err = h.json(out)
 			} else {
-				err = h.show(out, len(args) > 1, out == os.Stdout && isTerminal(os.Stdout))
+				err = h.show(out, len(args) > 1, isTerminal(out))
 			}
 			if err == nil && h.failed {
 				err = fail(exitFailed, nil)

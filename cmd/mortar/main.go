@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/signal"
@@ -17,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/mortarhpc/mortar/internal/base/screen"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/host"
@@ -107,8 +109,28 @@ func loadDesignAs(path, profile string) (*design.Design, error) {
 	return d, nil
 }
 
-// isTerminal reports whether f is a terminal that may show colour and live progress.
-func isTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) && os.Getenv("NO_COLOR") == "" }
+// Everything that a command prints goes through these, JSON too: they show what a terminal would
+// obey as an escape.
+var stdout, stderr = screen.To(os.Stdout), screen.To(os.Stderr)
+
+// isTerminal reports whether w is a terminal that may show colour and live progress.
+func isTerminal(w io.Writer) bool {
+	s, ok := w.(*screen.Writer)
+	return ok && s.Terminal() && os.Getenv("NO_COLOR") == ""
+}
+
+// widthOf is the number of columns of a terminal, 0 for anything else.
+func widthOf(w io.Writer) int {
+	s, ok := w.(*screen.Writer)
+	if !ok || s.File() == nil {
+		return 0
+	}
+	width, _, err := term.GetSize(int(s.File().Fd()))
+	if err != nil {
+		return 0
+	}
+	return width
+}
 
 func main() { os.Exit(run()) }
 
@@ -121,7 +143,10 @@ func run() int {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	err := execute(ctx, newRootCmd(), os.Args[1:])
+	root := newRootCmd()
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := execute(ctx, root, os.Args[1:])
 	if err == nil {
 		return 0
 	}
@@ -130,7 +155,7 @@ func run() int {
 		ee = &exitError{exitFailed, err} // execute returns only exitErrors
 	}
 	if ee.err != nil {
-		fmt.Fprintln(os.Stderr, "mortar:", ee.err)
+		fmt.Fprintln(stderr, "mortar:", ee.err)
 	}
 	return ee.code
 }

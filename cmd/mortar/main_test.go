@@ -1,6 +1,11 @@
 package main
 
 import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -94,4 +99,33 @@ func TestExamples(t *testing.T) {
 		}
 	}
 	walk(newRootCmd())
+}
+
+// What is printed by any way goes through the writer that shows control characters: the output
+// of a command, its errors, and JSON, which stays the same.
+func TestOutputObeysNothing(t *testing.T) {
+	facts := filepath.Join(t.TempDir(), "facts.json")
+	planted := "\u202e\u009b31m"
+	text, err := json.Marshal(map[string]any{"time": "2026-11-20T12:00:00Z", "hosts": map[string]any{"nfs1": map[string]string{"err": "no route to \x1b]0;owned\x07" + planted}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(facts, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{
+		{"status", "../../examples/nfs.yaml", "--facts", facts, "--all"},
+		{"status", "../../examples/nfs.yaml", "--facts", facts, "--json"},
+		{"check", "no\x1b]0;owned\x07" + planted},
+	} {
+		c := exec.Command("/proc/self/exe", args...)
+		c.Env = append(os.Environ(), asMortar+"=1")
+		out, _ := c.CombinedOutput() // with an error of each
+		if s := string(out); !strings.Contains(s, `\u001b]0;owned\u0007\u202e\u009b31m`) || strings.ContainsAny(s, "\x1b\x07\u202e\u009b") {
+			t.Errorf("%q prints %q", args, s)
+		}
+		if slices.Contains(args, "--json") && !json.Valid(out) {
+			t.Errorf("%q prints no JSON: %s", args, out)
+		}
+	}
 }

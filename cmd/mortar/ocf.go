@@ -44,7 +44,7 @@ func newOCFCmd() *cobra.Command {
 					return os.Getenv(k)
 				}
 			}
-			if code := ocf.Main(cmd.Context(), args, getenv, os.Stdout, os.Stderr); code != ocf.Success {
+			if code := ocf.Main(cmd.Context(), args, getenv, stdout, stderr); code != ocf.Success {
 				return fail(code, nil)
 			}
 			return nil

@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/mortarhpc/mortar/internal/base/screen"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/build/plan"
@@ -63,11 +63,11 @@ func connectProgress(w io.Writer, live bool) (progress func(host, what string), 
 			if host != "" {
 				what = host + ": " + what
 			}
-			fmt.Fprintf(w, "\r\x1b[K%s %s", stamp(start), what)
+			fmt.Fprintf(w, "%s%s %s", screen.ClearLine, stamp(start), what)
 		}, func() {
 			mu.Lock()
 			defer mu.Unlock()
-			fmt.Fprint(w, "\r\x1b[K")
+			fmt.Fprint(w, screen.ClearLine)
 		}
 }
 
@@ -77,7 +77,7 @@ func planStyle(colour bool) plan.Style {
 		return plan.Style{}
 	}
 	mark := func(code string) func(string) string {
-		return func(s string) string { return "\x1b[" + code + "m" + s + "\x1b[0m" }
+		return func(s string) string { return screen.Paint(code, s) }
 	}
 	return plan.Style{Host: mark("1"), Title: mark("36"), Add: mark("32"), Remove: mark("31"), Dim: mark("2"), Warn: mark("1;31")}
 }
@@ -164,7 +164,7 @@ func showOffline(ctx context.Context, file, profile string, w io.Writer, asJSON 
 	if len(d.Arrays) > 0 {
 		fmt.Fprintln(w, "Before this: configure the arrays (mortar array script), and compare their LUNs (mortar array verify).")
 	}
-	if err := p.Show(w, planStyle(isTerminal(os.Stdout))); err != nil {
+	if err := p.Show(w, planStyle(isTerminal(w))); err != nil {
 		return err
 	}
 	if err := design.Buildable(d.Spec); err != nil {
@@ -180,7 +180,7 @@ func showPlan(ctx context.Context, d *design.Design, w io.Writer, asJSON bool) (
 // showPlanOf shows what apply with these flags would change, and returns the number of resources.
 func showPlanOf(ctx context.Context, d *design.Design, w io.Writer, f applyFlags) (pending int, err error) {
 	asJSON := f.asJSON
-	progress, done := connectProgress(os.Stderr, !asJSON && isTerminal(os.Stderr))
+	progress, done := connectProgress(stderr, !asJSON && isTerminal(stderr))
 	p, err := plan.Prepare(ctx, d, f.preparing(false, progress))
 	done()
 	if err != nil {
@@ -193,7 +193,7 @@ func showPlanOf(ctx context.Context, d *design.Design, w io.Writer, f applyFlags
 		enc.SetEscapeHTML(false)
 		err = enc.Encode(p.Plan.Doc())
 	} else {
-		err = p.Plan.Show(w, planStyle(isTerminal(os.Stdout)))
+		err = p.Plan.Show(w, planStyle(isTerminal(w)))
 	}
 	if err != nil {
 		return 0, fail(exitFailed, err)

@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/mortarhpc/mortar/internal/base/screen"
 	"github.com/mortarhpc/mortar/internal/brick/forecast"
 )
 
@@ -81,15 +81,15 @@ func simulateProgress(name string, bricks int) (progress func(done int), end fun
 	start, last := time.Now(), time.Now()
 	shown := false
 	return func(done int) {
-			if time.Since(start) < 2*time.Second || !isTerminal(os.Stderr) || time.Since(last) < 200*time.Millisecond {
+			if time.Since(start) < 2*time.Second || !isTerminal(stderr) || time.Since(last) < 200*time.Millisecond {
 				return
 			}
 			last, shown = time.Now(), true
 			left := time.Duration(float64(time.Since(start)) / float64(max(done, 1)) * float64(bricks-done))
-			fmt.Fprintf(os.Stderr, "\r%s: %d %%, about %s left   ", what, 100*done/bricks, left.Round(time.Second))
+			fmt.Fprintf(stderr, "%s%s: %d %%, about %s left   ", screen.LineStart, what, 100*done/bricks, left.Round(time.Second))
 		}, func() {
 			if shown {
-				fmt.Fprint(os.Stderr, "\r\033[K")
+				fmt.Fprint(stderr, screen.ClearLine)
 			}
 		}
 }

@@ -12,8 +12,8 @@ import (
 
 	"github.com/google/renameio/v2"
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
+	"github.com/mortarhpc/mortar/internal/base/screen"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/build/plan"
@@ -85,7 +85,7 @@ The JSON is described in docs/status.md.`,
 				return fail(exitBadInput, fmt.Errorf("--facts and --save-facts are for one brick"))
 			}
 			out := cmd.OutOrStdout()
-			screen := out == os.Stdout && isTerminal(os.Stdout)
+			live := isTerminal(out)
 			if facts != "" {
 				d, err := loadDesignAs(args[0], profile)
 				if err != nil {
@@ -95,7 +95,7 @@ The JSON is described in docs/status.md.`,
 				if err != nil {
 					return fail(exitBadInput, err)
 				}
-				return verdictOf([]*observe.Status{observe.Judge(d, f)}, out, asJSON, all, screen)
+				return verdictOf([]*observe.Status{observe.Judge(d, f)}, out, asJSON, all, live)
 			}
 			var bricks []*looked
 			for _, file := range args {
@@ -120,9 +120,9 @@ The JSON is described in docs/status.md.`,
 					}
 				}
 				if !watch {
-					return verdictOf(ss, out, asJSON, all, screen)
+					return verdictOf(ss, out, asJSON, all, live)
 				}
-				if err := printStatus(out, ss, asJSON, all, watch, screen); err != nil {
+				if err := printStatus(out, ss, asJSON, all, watch, live); err != nil {
 					return err
 				}
 				select {
@@ -201,8 +201,8 @@ func askArrays(c *observe.Collector, d *design.Design) error {
 	return nil
 }
 
-func verdictOf(ss []*observe.Status, w io.Writer, asJSON, all, screen bool) error {
-	if err := printStatus(w, ss, asJSON, all, false, screen); err != nil {
+func verdictOf(ss []*observe.Status, w io.Writer, asJSON, all, live bool) error {
+	if err := printStatus(w, ss, asJSON, all, false, live); err != nil {
 		return err
 	}
 	if slices.ContainsFunc(ss, func(s *observe.Status) bool { return s.Level == observe.Fault }) {
@@ -233,14 +233,13 @@ func writeFacts(path string, f observe.Facts) error {
 
 // printStatus prints the bricks in order. With --json it prints a line for each, if there are
 // several bricks or repetitions.
-func printStatus(w io.Writer, ss []*observe.Status, asJSON, all, watch, screen bool) error {
-	look := observe.Look{All: all, Color: screen}
-	if screen {
-		look.Width, _, _ = term.GetSize(int(os.Stdout.Fd())) // 0 on failure: no wrapping
+func printStatus(w io.Writer, ss []*observe.Status, asJSON, all, watch, live bool) error {
+	look := observe.Look{All: all}
+	if live {
+		look.Paint, look.Width = painter(w), widthOf(w) // 0: no wrapping
 	}
-	if watch && screen && !asJSON {
-		// Clearing after the cursor moves home flickers less.
-		if _, err := io.WriteString(w, "\x1b[H\x1b[2J"); err != nil {
+	if watch && live && !asJSON {
+		if _, err := io.WriteString(w, screen.Home); err != nil {
 			return err
 		}
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mortarhpc/mortar/internal/base/screen"
 	"github.com/mortarhpc/mortar/internal/run/observe"
 	"github.com/mortarhpc/mortar/internal/run/watch"
 )
@@ -171,9 +172,9 @@ func (f *watchFlags) serve(bricks []*watch.Brick, said *printer) (*http.Server, 
 }
 
 func (f *watchFlags) tell(ctx context.Context, said *printer, c watch.Change) {
-	said.printf("%s %s\n", c.Time.Format("2006-01-02 15:04:05"), c)
+	said.printf("%s %s\n", c.Time.Format("2006-01-02 15:04:05"), screen.Line(c.String()))
 	if c.Mend != "" && !c.Ended {
-		said.printf("%20s→ %s\n", "", c.Mend)
+		said.printf("%20s→ %s\n", "", screen.Line(c.Mend))
 	}
 	var errs []error
 	if f.notify != "" {

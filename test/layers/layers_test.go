@@ -176,3 +176,35 @@ func TestNobodyAsksWhichKindItIs(t *testing.T) {
 		t.Fatalf("%v: the search finds nothing where there is something (%v)", seen, err)
 	}
 }
+
+// Only package screen spells what a terminal obeys, and commands print through it. The exceptions
+// speak to programs: the administrator's end of an agent, Pacemaker, and a mortar that is a child
+// (demo.go), which has a writer of its own.
+func TestOneWayToTheTerminal(t *testing.T) {
+	escape := regexp.MustCompile(`\\x1b|\\033|\\u001b|"\\r`)
+	direct := regexp.MustCompile(`\bos\.Std(out|err)\b|\bfmt\.Print`)
+	allowed := []string{"main.go", "agent.go", "ocf.go", "demo.go"}
+	for _, dir := range []string{"../../cmd", "../../internal"} {
+		err := filepath.WalkDir(dir, func(file string, e fs.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go") || strings.Contains(file, "base/screen/") {
+				return err
+			}
+			text, err := os.ReadFile(file)
+			if err != nil {
+				return err
+			}
+			for line := range strings.Lines(string(text)) {
+				if escape.MatchString(line) && !strings.Contains(line, "Trim") && !strings.Contains(line, "Replace") {
+					t.Errorf("%s: %s: have package screen make it", file, strings.TrimSpace(line))
+				}
+				if strings.Contains(file, "/cmd/") && !slices.Contains(allowed, filepath.Base(file)) && direct.MatchString(line) {
+					t.Errorf("%s: %s: print to the command's writer, or to stdout and stderr of main.go", file, strings.TrimSpace(line))
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}

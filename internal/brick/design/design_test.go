@@ -438,7 +438,7 @@ func TestShow(t *testing.T) {
 		{"nfs-ha-explain", example(t, "nfs-ha"), ShowOptions{Explain: true, Width: 120}},
 		{"stock-explain", stockExample(t), ShowOptions{Explain: true, Width: 120}},
 		{"nfs", example(t, "nfs"), ShowOptions{}},
-		{"nfs-colour", example(t, "nfs"), ShowOptions{Colour: true}},
+		{"nfs-colour", example(t, "nfs"), ShowOptions{Paint: func(code, s string) string { return "\x1b[" + code + "m" + s + "\x1b[0m" }}},
 		{"nss4-ha", build(t, published[0].yaml()), ShowOptions{}},
 		{"nss7.4-ha", build(t, published[3].yaml()), ShowOptions{}},
 		{"nss-ha-xl", build(t, published[6].yaml()), ShowOptions{}},

@@ -12,7 +12,9 @@ import (
 
 // ShowOptions say how a design is shown.
 type ShowOptions struct {
-	Colour  bool // ANSI colours; never the only carrier of a meaning
+	// Paint wraps text in attributes of a terminal, by their code; never the only carrier of a
+	// meaning. It may be nil.
+	Paint   func(code, text string) string
 	Explain bool // sources, RAID order, exact commands
 	Width   int  // columns to wrap at; 0: 100
 }
@@ -60,10 +62,10 @@ const (
 
 // paint colours text on a terminal.
 func (v *view) paint(code, s string) string {
-	if !v.o.Colour || s == "" || code == "" {
+	if v.o.Paint == nil || s == "" || code == "" {
 		return s
 	}
-	return "\x1b[" + code + "m" + s + "\x1b[0m"
+	return v.o.Paint(code, s)
 }
 
 func (v *view) heading(s, note string) {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/base/journal"
+	"github.com/mortarhpc/mortar/internal/base/screen"
 )
 
 // Render prints a line for each event, with a heading for each day. With bricks
@@ -34,7 +35,7 @@ func Render(w io.Writer, all []Event, bricks bool, paint func(level, s string) s
 		if paint != nil {
 			mark = paint(e.Level, mark)
 		}
-		fmt.Fprintf(&b, "%s  %-*s  %-9s  %s  %s\n", local.Format("15:04:05"), hosts, where(e, bricks), e.Part, mark, e.sentence())
+		fmt.Fprintf(&b, "%s  %-*s  %-9s  %s  %s\n", local.Format("15:04:05"), hosts, where(e, bricks), e.Part, mark, screen.Line(e.sentence()))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

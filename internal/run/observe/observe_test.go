@@ -912,7 +912,7 @@ func TestRender(t *testing.T) {
 		for _, look := range []struct {
 			suffix string
 			look   Look
-		}{{"txt", Look{Width: 100}}, {"all.txt", Look{All: true}}, {"color.txt", Look{Color: true, Width: 60}}} {
+		}{{"txt", Look{Width: 100}}, {"all.txt", Look{All: true}}, {"color.txt", Look{Paint: func(code, s string) string { return "\x1b[" + code + "m" + s + "\x1b[0m" }, Width: 60}}} {
 			var b strings.Builder
 			if err := Render(&b, s, look.look); err != nil {
 				t.Fatal(err)

@@ -9,7 +9,8 @@ import (
 
 // Look has the options of Render.
 type Look struct {
-	Color bool
+	// Paint wraps text in attributes of a terminal, by their code. It may be nil.
+	Paint func(code, text string) string
 	// All shows every part. Without it, Render leaves out the parts below a part
 	// that is ok, from the third level on.
 	All bool
@@ -20,21 +21,21 @@ type Look struct {
 var colors = map[Level]string{OK: "32", Warning: "33", Fault: "31", Unknown: "35"}
 
 func (l Look) paint(level Level, s string) string {
-	if !l.Color {
+	if l.Paint == nil {
 		return s
 	}
 	code := colors[level]
 	if level == Fault {
 		code = "1;" + code
 	}
-	return "\x1b[" + code + "m" + s + "\x1b[0m"
+	return l.Paint(code, s)
 }
 
 func (l Look) dim(s string) string {
-	if !l.Color {
+	if l.Paint == nil {
 		return s
 	}
-	return "\x1b[2m" + s + "\x1b[0m"
+	return l.Paint("2", s)
 }
 
 type row struct {
@@ -69,7 +70,7 @@ func Render(w io.Writer, s *Status, look Look) error {
 	}
 	fmt.Fprintln(&b)
 	for _, r := range rows {
-		name := strings.Repeat("  ", r.depth) + r.part.Name
+		name := strings.Repeat("  ", r.depth) + oneLine(r.part.Name)
 		pad := max(0, names-utf8.RuneCountInString(name))
 		lead := name + strings.Repeat(" ", pad) + "  "
 		level := fmt.Sprintf("%-7s", r.part.Level)
@@ -143,10 +144,10 @@ func bar(percent float64) string {
 }
 
 // wrap breaks text at spaces into lines of at most width runes. With a width below
-// 20 it returns one line.
+// 20 it returns one line: text of a host may have more.
 func wrap(text string, width int) []string {
 	if width < 20 {
-		return []string{text}
+		return []string{oneLine(text)}
 	}
 	var lines []string
 	line := ""
