@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -24,6 +25,7 @@ import (
 // watchFlags are those of mortar watch.
 type watchFlags struct {
 	listen, notify, mail string
+	names                []string
 	sendmail             string // the program that --mail runs
 	interval, timeout    time.Duration
 }
@@ -42,6 +44,9 @@ a change on any host, until it is interrupted. On --listen it serves
 
 to this machine only, unless you name another address. Whoever reaches that
 address can read everything that mortar status shows; nobody can change anything.
+It answers only requests to an address, to localhost, to this machine's name, to
+that of --listen, and to those of --name: so no other site's page can have your
+browser read it.
 Put a web server with passwords in front of it, or use an SSH tunnel.
 
 Each warning or fault that two looks in a row have found is printed once, and once
@@ -57,6 +62,7 @@ Exit codes: 130 interrupted, 1 the address cannot be used, 2 bad input.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
 	cmd.Flags().StringVar(&f.listen, "listen", "127.0.0.1:9880", "address and port to serve; empty: none")
+	cmd.Flags().StringSliceVar(&f.names, "name", nil, "another name by which readers call this machine, such as wall.example.org; may be repeated")
 	cmd.Flags().StringVar(&f.notify, "notify", "", "program to run for each finding")
 	cmd.Flags().StringVar(&f.mail, "mail", "", "address or local user to send each finding to")
 	cmd.Flags().DurationVar(&f.interval, "interval", 5*time.Second, "time between two looks")
@@ -161,12 +167,18 @@ func (f *watchFlags) serve(bricks []*watch.Brick, said *printer) (*http.Server, 
 		return nil, fail(exitFailed, fmt.Errorf("--listen %s: %w", f.listen, err))
 	}
 	addr, ok := l.Addr().(*net.TCPAddr)
-	local := ok && addr.IP.IsLoopback()
+	names := f.names
+	if host, _, err := net.SplitHostPort(f.listen); err == nil {
+		names = append(names, host)
+	}
+	if own, err := os.Hostname(); err == nil {
+		names = append(names, own)
+	}
 	said.printf("http://%s shows %d bricks\n", l.Addr(), len(bricks))
-	if !local {
+	if !ok || !addr.IP.IsLoopback() {
 		said.printf("Whoever reaches this address can read what mortar status shows.\n")
 	}
-	s := &http.Server{Handler: watch.Handler(bricks, local), ReadHeaderTimeout: 10 * time.Second, WriteTimeout: time.Minute, IdleTimeout: time.Minute}
+	s := &http.Server{Handler: watch.Handler(bricks, names), ReadHeaderTimeout: 10 * time.Second, WriteTimeout: time.Minute, IdleTimeout: time.Minute}
 	go func() { _ = s.Serve(l) }() // Serve ends when Close is called
 	return s, nil
 }

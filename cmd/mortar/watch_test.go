@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"net/mail"
 	"os"
 	"path/filepath"
@@ -114,6 +116,30 @@ func TestWatchRefuses(t *testing.T) {
 		err := f.run(&cobra.Command{}, []string{"none.yaml"})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", want, err)
+		}
+	}
+}
+
+// A request that came off loopback has to name this machine too.
+func TestWatchChecksHost(t *testing.T) {
+	f := watchFlags{listen: "0.0.0.0:0", names: []string{"wall.example.org"}}
+	var out bytes.Buffer
+	s, err := f.serve(nil, &printer{w: &out})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	own, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for host, want := range map[string]int{"wall.example.org": http.StatusOK, own: http.StatusOK, "10.1.2.3": http.StatusOK, "evil.example": http.StatusForbidden} {
+		r := httptest.NewRequest(http.MethodGet, "/status.json", nil)
+		r.Host = host + ":9880"
+		w := httptest.NewRecorder()
+		s.Handler.ServeHTTP(w, r)
+		if w.Code != want {
+			t.Errorf("%s: %d %s", host, w.Code, w.Body)
 		}
 	}
 }

@@ -19,10 +19,10 @@ import (
 var page embed.FS
 
 // Handler serves bricks: / is a page, /status.json its data, /metrics the same data
-// for Prometheus. It allows no changes. With local it answers only requests whose
-// host name is this machine, so that no page of another site can make a browser
-// read the data (DNS rebinding).
-func Handler(bricks []*Brick, local bool) http.Handler {
+// for Prometheus. It allows no changes. It answers only requests to an address, to
+// localhost or to one of names, so that no page of another site can make a browser
+// read the data: that site's own name can be had to resolve to any address (DNS rebinding).
+func Handler(bricks []*Brick, names []string) http.Handler {
 	mux := http.NewServeMux()
 	for path, file := range map[string]string{"/{$}": "index.html", "/watch.js": "watch.js", "/watch.css": "watch.css"} {
 		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
@@ -41,20 +41,21 @@ func Handler(bricks []*Brick, local bool) http.Handler {
 		w.Header().Set("Content-Security-Policy", "default-src 'self'")
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		w.Header().Set("Cache-Control", "no-store")
-		if local && !isLocal(r.Host) {
-			http.Error(w, "this server answers for localhost only", http.StatusForbidden)
+		if !answersTo(r.Host, names) {
+			http.Error(w, fmt.Sprintf("this server does not answer for %q; use its address, or have mortar watch know the name (--name)", r.Host), http.StatusForbidden)
 			return
 		}
 		mux.ServeHTTP(w, r)
 	})
 }
 
-func isLocal(host string) bool {
+func answersTo(host string, names []string) bool {
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h
 	}
-	ip := net.ParseIP(strings.Trim(host, "[]"))
-	return host == "localhost" || ip != nil && ip.IsLoopback()
+	host = strings.TrimSuffix(host, ".")
+	return net.ParseIP(strings.Trim(host, "[]")) != nil || strings.EqualFold(host, "localhost") ||
+		slices.ContainsFunc(names, func(n string) bool { return n != "" && strings.EqualFold(host, n) })
 }
 
 func views(bricks []*Brick) []View {

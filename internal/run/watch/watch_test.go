@@ -115,27 +115,31 @@ func TestRun(t *testing.T) {
 func TestHTTP(t *testing.T) {
 	b := New("brick1", nil, nil)
 	b.take(time.Unix(1000, 0), Look{Status: at(observe.Fault, "degraded"), Hosts: 2, Silent: map[string]string{`c"1`: "x"}}, nil)
-	get := func(path, host string, local bool) *httptest.ResponseRecorder {
-		r := httptest.NewRequest(http.MethodGet, "http://"+host+path, nil)
+	get := func(path, host string, names ...string) *httptest.ResponseRecorder {
+		r := httptest.NewRequest(http.MethodGet, path, nil)
+		r.Host = host
 		w := httptest.NewRecorder()
-		Handler([]*Brick{b}, local).ServeHTTP(w, r)
+		Handler([]*Brick{b}, names).ServeHTTP(w, r)
 		return w
 	}
 	for path, want := range map[string]string{"/": "<title>Mortar</title>", "/watch.js": "use strict", "/watch.css": "prefers-color-scheme", "/status.json": `"level":"fault"`,
 		"/metrics": `mortar_watch_host_silent{brick="brick1",host="c\"1"} 1`} {
-		if w := get(path, "127.0.0.1:9880", true); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), want) {
+		if w := get(path, "127.0.0.1:9880"); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), want) {
 			t.Errorf("%s: %d\n%s", path, w.Code, w.Body)
 		}
 	}
 	// The handler refuses foreign names that resolve to this machine, and changes.
-	if w := get("/status.json", "evil.example:9880", true); w.Code != http.StatusForbidden {
-		t.Error(w.Code)
-	}
-	if w := get("/status.json", "wall.example:9880", false); w.Code != http.StatusOK {
-		t.Error(w.Code)
+	for host, want := range map[string]int{
+		"127.0.0.1:9880": http.StatusOK, "localhost": http.StatusOK, "10.1.2.3:9880": http.StatusOK, "[fd00::1]:9880": http.StatusOK, "[fd00::1]": http.StatusOK,
+		"wall.example:9880": http.StatusOK, "WALL.example.": http.StatusOK,
+		"evil.example:9880": http.StatusForbidden, "wall.example.evil.example": http.StatusForbidden, "10.1.2.3.evil.example": http.StatusForbidden, "wall": http.StatusForbidden, "": http.StatusForbidden,
+	} {
+		if w := get("/status.json", host, "wall.example", ""); w.Code != want {
+			t.Errorf("%q: %d", host, w.Code)
+		}
 	}
 	w := httptest.NewRecorder()
-	Handler([]*Brick{b}, true).ServeHTTP(w, httptest.NewRequest(http.MethodPost, "http://localhost/status.json", nil))
+	Handler([]*Brick{b}, nil).ServeHTTP(w, httptest.NewRequest(http.MethodPost, "http://localhost/status.json", nil))
 	if w.Code != http.StatusMethodNotAllowed {
 		t.Error(w.Code)
 	}
