@@ -97,7 +97,7 @@ func writeBackup(file string, b *backup.Backup) error {
 }
 
 func newRestoreCmd() *cobra.Command {
-	var rehearse, asJSON bool
+	var rehearse, vouch, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "restore FILE [DIR]",
 		Short: "Set up an administrator's machine from a backup, or prove that it works",
@@ -105,7 +105,11 @@ func newRestoreCmd() *cobra.Command {
 whole. mortar plan and every other command work from there. No host is changed.
 
 With --rehearse it is unpacked into a directory that goes again, and the hosts are
-compared with it: a backup that fits shows nothing to change.
+compared with it: a backup that fits shows nothing to change. If its spec has a
+password_command, or names secrets outside of its directory, anybody who could write
+the file could have this machine run a program, or send files to hosts of their
+choice. So a rehearsal says what that is and refuses, unless --vouch says that you
+know where the backup comes from.
 
 Exit codes: 0 done, 1 the hosts are not as the backup has them, 2 refused (damaged,
 the directory is not empty, a host that does not answer …).`,
@@ -113,6 +117,9 @@ the directory is not empty, a host that does not answer …).`,
   mortar restore brick1-20261123-120000.tar.gz --rehearse`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if vouch && !rehearse {
+				return fail(exitBadInput, errors.New("--vouch is for --rehearse: restore itself runs nothing"))
+			}
 			if rehearse && len(args) > 1 {
 				return fail(exitBadInput, errors.New("a rehearsal leaves nothing behind: leave DIR out"))
 			}
@@ -121,7 +128,7 @@ the directory is not empty, a host that does not answer …).`,
 				return err
 			}
 			if rehearse {
-				return rehearseRestore(cmd, b, asJSON)
+				return rehearseRestore(cmd, b, vouch, asJSON)
 			}
 			dir := b.Brick
 			if len(args) > 1 {
@@ -146,6 +153,7 @@ the directory is not empty, a host that does not answer …).`,
 		},
 	}
 	cmd.Flags().BoolVar(&rehearse, "rehearse", false, "compare the hosts with the backup, and leave nothing behind")
+	cmd.Flags().BoolVar(&vouch, "vouch", false, "with --rehearse: run the backup's password_command, and read the files of this machine that its spec names")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
@@ -170,7 +178,7 @@ type rehearsal struct {
 	Pending   []string `json:"pending"`   // resources that differ from the backup
 }
 
-func rehearseRestore(cmd *cobra.Command, b *backup.Backup, asJSON bool) error {
+func rehearseRestore(cmd *cobra.Command, b *backup.Backup, vouch, asJSON bool) error {
 	tmp, err := os.MkdirTemp("", "mortar-restore-")
 	if err != nil {
 		return fail(exitFailed, err)
@@ -183,6 +191,10 @@ func rehearseRestore(cmd *cobra.Command, b *backup.Backup, asJSON bool) error {
 	d, err := loadDesign(file)
 	if err != nil {
 		return err
+	}
+	if demands := backup.Demands(d.Spec); len(demands) > 0 && !vouch {
+		return fail(exitBadInput, fmt.Errorf("%s: its spec has this machine %s; nothing was run and no host was asked; look at %s/brick.yaml in it (tar -xzOf), and give --vouch if you know where the backup comes from",
+			cmd.Flags().Arg(0), strings.Join(demands, ", "), b.Brick))
 	}
 	p, err := plan.Prepare(cmd.Context(), d, preparing(false, func(string, string) {}))
 	if err != nil {

@@ -144,28 +144,59 @@ func filesOf(s *spec.Spec) []string {
 			out = append(out, name)
 		}
 	}
-	secret := func(name string) {
+	for _, name := range secretsOf(s) {
 		if len(s.PasswordCommand) == 0 || exists(besideSpec(s, name)) {
 			add(name) // else the password command has it
 		}
 	}
+	if k := s.SSH.KnownHosts; k != "" && !strings.HasPrefix(k, "~") {
+		add(k)
+	}
+	return out
+}
+
+// secretsOf returns the files of secrets that a spec names.
+func secretsOf(s *spec.Spec) []string {
+	var out []string
 	for _, v := range s.Servers {
 		if v.BMC != nil {
-			secret(v.BMC.PasswordFile)
+			out = append(out, v.BMC.PasswordFile)
 		}
 	}
 	for _, p := range s.PDUs {
-		secret(p.CommunityFile)
+		out = append(out, p.CommunityFile)
 		if p.SNMP != nil {
-			secret(p.SNMP.AuthFile)
-			secret(p.SNMP.PrivacyFile)
+			out = append(out, p.SNMP.AuthFile, p.SNMP.PrivacyFile)
 		}
 	}
 	for _, a := range s.Arrays {
-		secret(a.PasswordFile)
+		out = append(out, a.PasswordFile)
 	}
-	if k := s.SSH.KnownHosts; k != "" && !strings.HasPrefix(k, "~") {
-		add(k)
+	return slices.DeleteFunc(out, func(name string) bool { return name == "" })
+}
+
+// Demands returns what a plan for a spec has this machine run, or read outside of the spec's
+// directory and send to the hosts that the spec names: nothing in a backup shows who wrote it.
+func Demands(s *spec.Spec) []string {
+	var out []string
+	need := func(what string) {
+		if !slices.Contains(out, what) {
+			out = append(out, what)
+		}
+	}
+	files := secretsOf(s)
+	for _, name := range files {
+		if len(s.PasswordCommand) > 0 && !exists(besideSpec(s, name)) {
+			need(fmt.Sprintf("run password_command %q", s.PasswordCommand))
+		}
+	}
+	if p := s.LustrePackages(); p != nil {
+		files = append(files, p.Key, p.Directory)
+	}
+	for _, name := range files {
+		if name != "" && !filepath.IsLocal(name) {
+			need("read " + name)
+		}
 	}
 	return out
 }
