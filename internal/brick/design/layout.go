@@ -28,7 +28,7 @@ func (d *Design) layOut() error {
 			}
 			for _, serial := range serials {
 				bay++
-				d.Disks = append(d.Disks, Disk{Serial: serial, WWN: l.WWN, Enclosure: e.Name, Bay: bay, Size: l.Size, Type: l.Type, Service: e.Service, Module: e.Module, Array: e.Array, Failed: isFailed(s, serial), Growth: l.Growth})
+				d.Disks = append(d.Disks, Disk{Serial: serial, WWN: l.WWN, Enclosure: e.Name, Bay: bay, Size: l.Size, Type: l.Type, Service: e.Service, Module: e.Module, Array: e.Array, Failed: isFailed(s, serial), Growth: l.Growth, Sector: l.Sector})
 			}
 		}
 	}

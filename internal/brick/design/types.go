@@ -243,6 +243,7 @@ type Disk struct {
 	Server    string     `json:"server,omitempty"` // that an SSD of a cache is inside of
 	Failed    bool       `json:"failed,omitempty"` // taken out of service; its group does without it
 	Growth    int        `json:"growth,omitempty"` // the growth it came with; 0: there from the first
+	Sector    int        `json:"sector,omitempty"` // bytes of a logical block; 0: not in the spec
 }
 
 // Group is one RAID group: an md array on JBODs, a disk group or span on an

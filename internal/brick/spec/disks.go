@@ -31,7 +31,11 @@ func (c *checker) disks() {
 		service string
 		growth  int
 	}
-	first := map[lot]like{}
+	type sectors struct {
+		at   string
+		size int
+	}
+	first, blocks := map[lot]like{}, map[string]sectors{}
 	grown := map[[2]string][]int{} // disks of each growth, from 1, by set and array
 	count := map[string]int{}
 	perArray := map[[2]string]int{} // set and array
@@ -93,6 +97,14 @@ func (c *checker) disks() {
 					grown[on] = append(grown[on], 0)
 				}
 				grown[on][l.Growth-1] += len(list)
+			}
+			// Growths too are in one volume group, for which LVM wants one size.
+			// Source: lvm.conf(5), devices/allow_mixed_block_sizes
+			if f, ok := blocks[service]; l.Sector != 0 && !ok {
+				blocks[service] = sectors{lat, l.Sector}
+			} else if l.Sector != 0 && l.Sector != f.size {
+				c.errorf(lat+".sector", "use disks of one kind in a "+c.setWord()+", or format these anew (sg_format, nvme format)",
+					"disks with logical blocks of %d bytes and, at %s, of %d would share a volume", l.Sector, c.at(f.at), f.size)
 			}
 			of := lot{service, l.Growth}
 			f, ok := first[of]
@@ -271,6 +283,10 @@ func (c *checker) disk(l *DiskList, at string, byWWN map[string]string) (sound b
 	c.diskGrowth(l, at, ofSSDs)
 	if l.RPM < 0 || l.RPM > 20000 {
 		c.errorf(at+".rpm", "write e.g. 7200, or 0 for solid state", "rpm is %d", l.RPM)
+	}
+	if l.Sector != 0 && l.Sector != 512 && l.Sector != 4096 {
+		c.errorf(at+".sector", "write 512, or 4096 for a disk that is sold as 4Kn, or leave it out", "no disk has logical blocks of %d bytes", l.Sector)
+		l.Sector = 0
 	}
 	if l.WWN == "" {
 		return sound

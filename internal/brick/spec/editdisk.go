@@ -166,6 +166,9 @@ func (s *Spec) diskText(at string, l DiskList) string {
 	if s.Given(at + ".rpm") {
 		text += fmt.Sprintf(", rpm: %d", l.RPM)
 	}
+	if l.Sector > 0 {
+		text += fmt.Sprintf(", sector: %d", l.Sector)
+	}
 	if l.Growth > 0 {
 		text += fmt.Sprintf(", growth: %d", l.Growth)
 	}

@@ -199,6 +199,7 @@ type DiskList struct {
 	Size   Bytes  `yaml:"size" json:"size" doc:"size as sold, e.g. 4TB"`
 	Type   string `yaml:"type,omitempty" json:"type,omitempty" doc:"nl-sas, sas, ssd or nvme" default:"nl-sas"`
 	RPM    int    `yaml:"rpm,omitempty" json:"rpm,omitempty" doc:"rotation rate; 0 for solid state"`
+	Sector int    `yaml:"sector,omitempty" json:"sector,omitempty" doc:"bytes of a logical block: 512, or 4096 of a disk that is sold as 4Kn; default: not known before the hosts are asked. The disks of one service (module) have one size"`
 	Server string `yaml:"server,omitempty" json:"server,omitempty" doc:"an SSD of a cache that is inside one server: its name (a journal takes none); default: every server reaches it"`
 	// Growth keeps what is there from being dealt anew: groups are made of disks of
 	// one number only, those of 0 first.

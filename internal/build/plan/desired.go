@@ -261,7 +261,7 @@ func (b *builder) value(kind, name, without string) string {
 }
 
 func ref(k design.Disk) resource.DiskRef {
-	return resource.DiskRef{Serial: k.Serial, WWN: k.WWN, Enclosure: k.Enclosure, Bay: k.Bay, Size: int64(k.Size), Failed: k.Failed}
+	return resource.DiskRef{Serial: k.Serial, WWN: k.WWN, Enclosure: k.Enclosure, Bay: k.Bay, Size: int64(k.Size), Sector: int64(k.Sector), Failed: k.Failed}
 }
 
 func refs(ks []design.Disk) []resource.DiskRef {

@@ -67,7 +67,7 @@ func (h HostSys) Disks(ctx context.Context) ([]resource.DiskFact, error) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		f := resource.DiskFact{Serial: h.diskSerial(name), WWN: h.diskWWN(name), Size: h.blockSize(name), Paths: []string{name}}
+		f := resource.DiskFact{Serial: h.diskSerial(name), WWN: h.diskWWN(name), Size: h.blockSize(name), Sector: h.bytes("/sys/block/" + name + "/queue/logical_block_size"), Paths: []string{name}}
 		id := f.Serial + "\x00" + cmp.Or(f.WWN, h.worldWide(name), maps[name], name)
 		if known := byID[id]; known != nil {
 			known.Paths = append(known.Paths, name)

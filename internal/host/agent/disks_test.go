@@ -93,16 +93,17 @@ func TestDisks(t *testing.T) {
 		"dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_NV04": "-> ../../nvme2n1",
 		// Disks that share a serial and are not one: two namespaces of a drive, and
 		// two disks of a hypervisor. Two paths that only a t10 identifier joins.
-		"sys/block/nvme1n1/device/serial": "NV02\n",
-		"sys/block/nvme1n1/wwid":          "nvme.1b36-4e563032-51454d55-00000001\n",
-		"sys/block/nvme1n2/device/serial": "NV02\n",
-		"sys/block/nvme1n2/wwid":          "nvme.1b36-4e563032-51454d55-00000002\n",
-		"sys/block/vdc/serial":            "same\n",
-		"sys/block/vdd/serial":            "same\n",
-		"sys/block/sdx/device/vpd_pg80":   pg80("T1"),
-		"sys/block/sdx/device/wwid":       "t10.ATA     X   T1\n",
-		"sys/block/sdy/device/vpd_pg80":   pg80("T1"),
-		"sys/block/sdy/device/wwid":       "t10.ATA     X   T1\n",
+		"sys/block/nvme1n1/queue/logical_block_size": "4096\n",
+		"sys/block/nvme1n1/device/serial":            "NV02\n",
+		"sys/block/nvme1n1/wwid":                     "nvme.1b36-4e563032-51454d55-00000001\n",
+		"sys/block/nvme1n2/device/serial":            "NV02\n",
+		"sys/block/nvme1n2/wwid":                     "nvme.1b36-4e563032-51454d55-00000002\n",
+		"sys/block/vdc/serial":                       "same\n",
+		"sys/block/vdd/serial":                       "same\n",
+		"sys/block/sdx/device/vpd_pg80":              pg80("T1"),
+		"sys/block/sdx/device/wwid":                  "t10.ATA     X   T1\n",
+		"sys/block/sdy/device/vpd_pg80":              pg80("T1"),
+		"sys/block/sdy/device/wwid":                  "t10.ATA     X   T1\n",
 		// What is no disk.
 		"sys/block/nvme0c0n1/size": "16\n",
 		"sys/block/loop0/size":     "16\n",
@@ -117,7 +118,7 @@ func TestDisks(t *testing.T) {
 	}
 	want := []resource.DiskFact{
 		{Serial: "NV01", WWN: "0025388b71b1a2c3", Device: "/dev/nvme0n1", Paths: []string{"nvme0n1"}, Size: 8192},
-		{Serial: "NV02", Device: "/dev/nvme1n1", Paths: []string{"nvme1n1"}},
+		{Serial: "NV02", Device: "/dev/nvme1n1", Paths: []string{"nvme1n1"}, Sector: 4096},
 		{Serial: "NV02", Device: "/dev/nvme1n2", Paths: []string{"nvme1n2"}},
 		{Serial: "NV03", Device: "/dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_NV03", Paths: []string{"nvme2n1"}},
 		{Serial: "NV04", Device: "/dev/nvme3n1", Paths: []string{"nvme3n1"}},

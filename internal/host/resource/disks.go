@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -29,6 +30,8 @@ type DiskRef struct {
 	// Direct: the LUN is of a controller in the server, with one path and no
 	// multipath.
 	Direct bool `json:",omitempty"`
+	// Sector is the size of its logical blocks in bytes, if the spec says it.
+	Sector int64 `json:",omitempty"`
 	// Failed: the disk is taken out of service. It may be missing; an array that
 	// has it gives it up.
 	Failed bool `json:",omitempty"`
@@ -138,6 +141,12 @@ func match(facts []DiskFact, refs []DiskRef) ([]found, error) {
 			return nil, &Refusal{
 				What: fmt.Sprintf("%s has %d bytes, more than the %d of the design", r, f.Size, r.Size),
 				Mend: "see that arrays.wwns lists the LUNs in the order of their numbers (`mortar array verify`), and that the array has the RAID geometry of the design (`mortar array script`)",
+			}
+		}
+		if r.Sector > 0 && f.Sector > 0 && f.Sector != r.Sector {
+			return nil, &Refusal{
+				What: fmt.Sprintf("%s has logical blocks of %d bytes, not the %d of the spec", r, f.Sector, r.Sector),
+				Mend: "correct sector in the spec, or format the disk anew (sg_format --format --size, nvme format --lbaf)",
 			}
 		}
 		fs = append(fs, found{Ref: r, DiskFact: *f})
@@ -401,8 +410,12 @@ func (d *Disks) diff(ctx context.Context, sys Sys) ([]Action, error) {
 		return nil, err
 	}
 	moved = movedSpares(want, carried(sigs))
+	var joins []DiskRef // disks that the brick has not made anything of yet
 	for i, f := range look {
 		var bad []string
+		if !slices.ContainsFunc(sigs[i], want[i].mayCarry) && !moved[i] {
+			joins = append(joins, f.Ref)
+		}
 		made := ", not made by this brick"
 		for _, s := range sigs[i] {
 			switch vg := groups[f.Device]; {
@@ -437,7 +450,47 @@ func (d *Disks) diff(ctx context.Context, sys Sys) ([]Action, error) {
 			Mend: d.mend(ours, "if its data may go, list the "+d.typed()+" under wipe in the spec"),
 		}
 	}
+	if err := d.oneSector(fs, joins); err != nil {
+		return nil, err
+	}
 	return as, nil
+}
+
+// oneSector refuses disks that would join others with logical blocks of another size. LVM makes
+// no volume group of them. md takes the largest size: an array that got such a disk as a spare
+// would have other blocks than the file system on it, from one rebuild to the next. What is
+// together already stays.
+//
+// Source: lvm.conf(5), devices/allow_mixed_block_sizes; Linux, block/blk-settings.c, blk_stack_limits
+func (d *Disks) oneSector(fs []found, joins []DiskRef) error {
+	place := func(r DiskRef) string { // one volume group, or one array
+		i := slices.IndexFunc(d.List, func(w WantedDisk) bool { return w.DiskRef == r })
+		if i < 0 {
+			return ""
+		}
+		return cmp.Or(d.List[i].VG, d.List[i].Set, d.List[i].Group)
+	}
+	for _, r := range joins {
+		at := place(r)
+		of := map[int64][]string{}
+		for _, f := range fs {
+			if at != "" && f.Sector > 0 && place(f.Ref) == at {
+				of[f.Sector] = append(of[f.Sector], cmp.Or(f.Ref.LUN, f.Ref.Serial))
+			}
+		}
+		if len(of) < 2 {
+			continue
+		}
+		var all []string
+		for _, size := range slices.Sorted(maps.Keys(of)) {
+			all = append(all, fmt.Sprintf("logical blocks of %d bytes (%s)", size, strings.Join(of[size], ", ")))
+		}
+		return &Refusal{
+			What: fmt.Sprintf("%s would join a volume or an array whose disks have %s", r, strings.Join(all, " and ")),
+			Mend: "take disks of one kind, or format the others anew, which ends what is on them (sg_format --format --size, nvme format --lbaf); a LUN has the block size of its array's disks",
+		}
+	}
+	return nil
 }
 
 // movedSpares tells which disks are spares that have moved to another array of their

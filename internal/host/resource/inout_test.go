@@ -243,6 +243,57 @@ func TestDisksAreSacred(t *testing.T) {
 	}
 }
 
+// Disks with blocks of 512 and of 4096 bytes are not put together, neither at first nor by a
+// disk that is added; what is together already stays.
+func TestSectorsAreNotMixed(t *testing.T) {
+	disk := func(sys *diskSys, d *resource.Disks, serial string, sector int64, group, set, carries string) {
+		p := loop(t, image(t))
+		if carries != "" {
+			superblock(t, p, carries, len(d.List), 20)
+		}
+		sys.disks = append(sys.disks, resource.DiskFact{Serial: serial, Device: p, Size: size, Sector: sector})
+		d.List = append(d.List, resource.WantedDisk{DiskRef: resource.DiskRef{Serial: serial, Enclosure: "A", Bay: len(d.List) + 1}, Group: group, Set: set})
+	}
+	for _, c := range []struct {
+		name       string
+		sector     int64  // of the second disk; the first has 512
+		group, set string // of the second
+		carries    string // the second
+		refused    bool
+	}{
+		{"one array", 4096, ours, "home", "", true},
+		{"two arrays of a volume group", 4096, others, "home", "", true},
+		{"two volume groups", 4096, others, "scratch", "", false},
+		{"like disks", 512, ours, "home", "", false},
+		{"not known", 0, ours, "home", "", false},
+		{"together already", 4096, ours, "home", ours, false},
+		{"no group", 4096, "", "", "", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var sys diskSys
+			d := &resource.Disks{Host: "nfs1", Check: true, Arrays: []string{ours, others}}
+			disk(&sys, d, "MA01", 512, ours, "home", ours)
+			disk(&sys, d, "MA02", c.sector, c.group, c.set, c.carries)
+			as, err := d.Diff(t.Context(), sys)
+			if !c.refused {
+				if err != nil || len(as) > 0 {
+					t.Errorf("%v, %v", as, err)
+				}
+				return
+			}
+			for _, w := range []string{"disk MA02 (enclosure A, bay 2) would join", "512 bytes (MA01) and logical blocks of 4096 bytes (MA02)", "sg_format"} {
+				if ref, ok := err.(*resource.Refusal); !ok || !strings.Contains(ref.Error(), w) || len(as) > 0 {
+					t.Errorf("%v, %v lacks %q", as, err, w)
+				}
+			}
+			d.List[1].Sector = 512
+			if _, err := d.Diff(t.Context(), sys); err == nil || !strings.Contains(err.Error(), "has logical blocks of 4096 bytes, not the 512 of the spec") {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 // A disk that carries a superblock of another array of its service is a spare that has
 // moved there. Without a service it is refused.
 func TestDiskOfAnotherArrayOfTheService(t *testing.T) {

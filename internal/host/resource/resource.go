@@ -64,6 +64,9 @@ type DiskFact struct {
 	Device string
 	Paths  []string // sdX of each path
 	Size   int64    // bytes
+	// Sector is the size of a logical block in bytes: 512, or 4096 of a disk that is "4Kn".
+	// 0: not known.
+	Sector int64 `json:",omitempty"`
 }
 
 // Action is one change, as it is shown and as it is run: either a command
