@@ -51,11 +51,30 @@ func (r *runner) run(ctx context.Context, p RunParams, emit func(RunEvent)) (res
 	if len(a.Cmd) == 0 && a.File == nil || len(a.Cmd) > 0 && a.File != nil && !a.File.Remove {
 		return resource.Output{}, &Error{Message: fmt.Sprintf("action %q needs either a command, with or without a file to remove after it, or a file", a.Title)}
 	}
+	if filepath.Base("/"+a.Beside) != a.Beside && a.Beside != "" || len(a.Cmd) == 0 && a.Beside != "" {
+		return resource.Output{}, &Error{Message: fmt.Sprintf("action %q: %q names nothing that a command works on", a.Title, a.Beside)}
+	}
 	release := Hold(ctx)
 	defer release()
-	unlock, err := r.lock.acquire(ctx, func() { emit(RunEvent{Waiting: true}) })
+	take := func(l *hostLock) (func(), error) {
+		unlock, err := l.acquire(ctx, func() { emit(RunEvent{Waiting: true}) })
+		if err != nil {
+			return nil, fmt.Errorf("waiting for another session's action on this host: %w", err)
+		}
+		return unlock, nil
+	}
+	if a.Beside != "" {
+		// Before the host's lock: whoever waits here keeps nobody else waiting. A lock object of its
+		// own keeps the actions of one session apart, too.
+		done, err := take(&hostLock{path: r.lock.path + "-" + a.Beside})
+		if err != nil {
+			return resource.Output{}, err
+		}
+		defer done()
+	}
+	unlock, err := take(r.lock)
 	if err != nil {
-		return resource.Output{}, fmt.Errorf("waiting for another session's action on this host: %w", err)
+		return resource.Output{}, err
 	}
 	defer unlock()
 	brick, err := claim.Read(r.brick)
@@ -71,6 +90,9 @@ func (r *runner) run(ctx context.Context, p RunParams, emit func(RunEvent)) (res
 		}
 	}
 	r.note(signed(p.By, logLine(a)))
+	if a.Beside != "" {
+		unlock()
+	}
 	out, err := carryOut(ctx, a)
 	if err != nil {
 		r.note(signed(p.By, fmt.Sprintf("failed: %s: %v", a.Title, err)))

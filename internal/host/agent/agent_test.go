@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -372,6 +373,65 @@ func TestActionsOfTwoSessionsDoNotOverlap(t *testing.T) {
 		t.Fatal(err)
 	}
 	r2()
+}
+
+// An action that takes hours keeps only its like waiting: another session can act on the host as
+// soon as it has begun.
+func TestActionBesideOthers(t *testing.T) {
+	dir := t.TempDir()
+	session := func() *runner { return &runner{lock: &hostLock{path: dir + "/lock"}} }
+	for _, p := range []string{"/begun", "/go"} {
+		if err := unix.Mkfifo(dir+p, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	flush := resource.Action{Title: "flush", Beside: "cache-home.json", Cmd: []string{"sh", "-c", `echo > "$1/begun"; read x < "$1/go"; echo flushed >> "$1/order"`, "sh", dir}}
+	end := sync.OnceFunc(func() {
+		if err := os.WriteFile(dir+"/go", []byte("x\n"), 0); err != nil {
+			t.Error(err)
+		}
+	})
+	quiet := func(RunEvent) {}
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() {
+		if _, err := session().run(t.Context(), RunParams{Action: flush}, quiet); err != nil {
+			t.Error(err)
+		}
+	})
+	if _, err := os.ReadFile(dir + "/begun"); err != nil { // until the flush has begun
+		t.Fatal(err)
+	}
+	next := resource.Action{Title: "off", Beside: flush.Beside, Cmd: []string{"sh", "-c", `echo off >> "$1/order"`, "sh", dir}}
+	waits := make(chan bool, 1)
+	wg.Go(func() {
+		if _, err := session().run(t.Context(), RunParams{Action: next}, func(e RunEvent) { waits <- e.Waiting }); err != nil {
+			t.Error(err)
+		}
+	})
+	if !<-waits {
+		t.Error("the next action on the same cache does not say that it waits")
+	}
+	// Neither the flush nor what waits for it keeps others from acting.
+	if _, err := session().run(t.Context(), RunParams{Action: resource.Action{Title: "x", Cmd: []string{"true"}}}, func(RunEvent) {
+		t.Error("another action waits for the flush")
+		end()
+	}); err != nil {
+		t.Error(err)
+	}
+	other := next
+	other.Beside, other.Cmd = "cache-scratch.json", []string{"true"}
+	if _, err := session().run(t.Context(), RunParams{Action: other}, func(RunEvent) { t.Error("another cache waits for the flush") }); err != nil {
+		t.Error(err)
+	}
+	if _, err := session().run(t.Context(), RunParams{Action: resource.Action{Title: "x", Beside: "../x", Cmd: []string{"true"}}}, quiet); err == nil {
+		t.Error("a lock outside of its directory is taken")
+	}
+	end()
+	wg.Wait()
+	if b, err := os.ReadFile(dir + "/order"); err != nil || string(b) != "flushed\noff\n" {
+		t.Errorf("%q %v", b, err)
+	}
 }
 
 func TestFollow(t *testing.T) {

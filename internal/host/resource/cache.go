@@ -210,7 +210,7 @@ func (c *Cache) ID() string { return c.VG + "/" + c.LV }
 // Diff asks the host's own mortar what is to be done: it knows the label.
 func (c *Cache) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 	do := Action{
-		Title: "cache of " + c.ID(), Cmd: []string{mortarCommand, "host-cache", "apply", c.Path}, Seconds: 24 * 3600,
+		Title: "cache of " + c.ID(), Cmd: []string{mortarCommand, "host-cache", "apply", c.Path}, Seconds: 24 * 3600, Beside: path.Base(c.Path),
 		Why: "make both layers of bcache over the volume",
 	}
 	// udev gives the device its name, on a busy host a little later.
@@ -284,6 +284,6 @@ func (c *NoCache) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 	}
 	return []Action{{
 		Title: "turn the cache off", Why: "the spec has none; what is dirty is written to the disks while the service goes on",
-		Cmd: []string{mortarCommand, "host-cache", "off", c.Path}, Seconds: 24 * 3600,
+		Cmd: []string{mortarCommand, "host-cache", "off", c.Path}, Seconds: 24 * 3600, Beside: path.Base(c.Path),
 	}}, nil
 }

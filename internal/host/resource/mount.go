@@ -3,6 +3,7 @@ package resource
 import (
 	"context"
 	"fmt"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -265,7 +266,7 @@ func (r *ReleaseStorage) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 		if up {
 			as = append(as, Action{
 				Title: "stop the cache of " + r.VG, Why: "dirty data stays on the SSDs, and goes with them",
-				Cmd: []string{mortarCommand, "host-cache", "stop", r.Cache},
+				Cmd: []string{mortarCommand, "host-cache", "stop", r.Cache}, Beside: path.Base(r.Cache),
 			})
 		}
 	}

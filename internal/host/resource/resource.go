@@ -97,6 +97,10 @@ type Action struct {
 	OKCodes []int `json:",omitempty"`
 	// Seconds is a bound on the command; 0 means 120.
 	Seconds int `json:",omitempty"`
+	// Beside is of a command that takes hours and may run beside other sessions' actions: the
+	// host's lock is let go once it begins. It names what only one such command works on at
+	// a time; "" keeps the host's lock to the end.
+	Beside string `json:",omitempty"`
 }
 
 // Permitted refuses an action that destroys what is on a disk whose serial

@@ -330,7 +330,7 @@ func dirtyAt(s Scene, what string, is func(percent int64) bool) *Condition {
 // the service.
 func (e *engine) applyCache(ctx context.Context, f Fault) error {
 	return e.do(ctx, f.On, resource.Action{
-		Title: "bring the cache to its config", Cmd: []string{hostMortar, "host-cache", "apply", cache.ConfigPath(f.Args[0])}, Seconds: 600,
+		Title: "bring the cache to its config", Cmd: []string{hostMortar, "host-cache", "apply", cache.ConfigPath(f.Args[0])}, Seconds: 600, Beside: path.Base(cache.ConfigPath(f.Args[0])),
 	})
 }
 

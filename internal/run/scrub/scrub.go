@@ -93,6 +93,9 @@ func Run(ctx context.Context, hosts host.ByName, d *design.Design, g design.Grou
 	var wg sync.WaitGroup
 	wg.Go(func() { follow(pctx, server, dev, progress) })
 	a := resource.Action{Title: "scrub " + g.Name, Cmd: argv, Seconds: longest}
+	if !repair { // which writes to members, so that none may be taken out meanwhile
+		a.Beside = "scrub-" + dev
+	}
 	o, err := server.Run(ctx, a)
 	stop()
 	wg.Wait()
