@@ -27,6 +27,7 @@ var forms = slices.Concat([][]string{
 	{"crm_mon", "--output-as=xml", "--one-shot", "--inactive"},
 	{"debugfs", "-c", "-R", "ls -p /", "<device>"}, // without -w it opens the file system for reading
 	{"df", "--output=avail", "-B1", "<path>"},
+	{"df", "--block-size=1", "--output=target,size,avail,itotal,iavail", "/", "[", "<path>", "]..."},
 	{"dmsetup", "status", "--target", "multipath"},
 	{"dmsetup", "table", "<device>"},
 	// A fence agent reboots without --action.

@@ -120,6 +120,7 @@ func queries() [][]string {
 		fields("crm_mon --one-shot --output-as=xml --inactive"),
 		{"debugfs", "-c", "-R", "ls -p /", "/dev/md/r0"},
 		fields("df --output=avail -B1 /srv/home"),
+		fields("df --block-size=1 --output=target,size,avail,itotal,iavail / /boot /var/lib"),
 		fields("dmsetup status --target multipath"),
 		fields("dmsetup table /dev/home/home"),
 		fields("fence_ipmilan --ip=10.0.0.1 --username=mortar --password-script=/etc/mortar/fence/nfs1.sh --cipher=17 --action=status --lanplus"),
