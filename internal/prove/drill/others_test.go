@@ -70,7 +70,7 @@ func TestDrillsOfLustre(t *testing.T) {
 	d.Pairs[0].Services = []design.Service{{Name: "ost0000"}, {Name: "ost0001"}}
 	s := Scene{Design: d, Service: &d.Pairs[0].Services[0], Active: "oss01", Passive: "oss02"}
 	for name, steps := range map[string]func(Scene) ([]Step, error){
-		"servers see no files": fullFS, "service ost0000 has no nfsd": kill("nfsd"), "service ost0000 has no rpc.statd": kill("rpc.statd"),
+		"servers see no files": fullFS, "service ost0000 has no nfsd": kill("nfsd"), "service ost0000 has no rpc.statd": kill("rpc.statd"), "service ost0000 has no rpc.mountd": hang("rpc.mountd"),
 	} {
 		if _, err := steps(s); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)

@@ -41,6 +41,23 @@ func (e *engine) kill(ctx context.Context, f Fault) error {
 	return e.do(ctx, f.On, a)
 }
 
+// mayHang: nfsd is no process, and the cluster's daemons are not the service's.
+func mayHang(e *engine, f Fault) error {
+	if f.Args[0] == "nfsd" || slices.Contains(ofCluster, f.Args[0]) {
+		return fmt.Errorf("%s is not among the daemons that are stopped by a signal", f.Args[0])
+	}
+	return mayKill(e, f)
+}
+
+func (e *engine) hang(ctx context.Context, f Fault) error {
+	return e.do(ctx, f.On, resource.Action{Title: "stop " + f.Args[0] + " by a signal", Cmd: []string{"pkill", "-STOP", "-x", f.Args[0]}})
+}
+
+// goOn lets daemons go on that nobody has replaced. pkill ends with 1 if there is none.
+func (e *engine) goOn(ctx context.Context, f Fault) error {
+	return e.do(ctx, f.On, resource.Action{Title: "let " + f.Args[0] + " go on", Cmd: []string{"pkill", "-CONT", "-x", f.Args[0]}, OKCodes: []int{1}})
+}
+
 // startDaemon starts a daemon's unit if the daemon belongs to the cluster software
 // or the brick has no cluster. Otherwise the cluster starts the daemon.
 func (e *engine) startDaemon(ctx context.Context, f Fault) error {

@@ -16,6 +16,10 @@ import (
 // none: the drill has no target for the stall.
 const none = -1.0
 
+// hung is what is expected of a daemon that hangs: the watcher starts it again in place.
+// It needs two looks for that, up to 10 and 5 s apart, with calls that last 5 s.
+var hung = Expect{Where: Stays, Fencing: Nobody, Stall: 30}
+
 // Table lists every drill in the order of `mortar drill --all`: drills without a
 // takeover first, drills that cut all power last.
 var Table = []Drill{
@@ -126,13 +130,16 @@ var Table = []Drill{
 		}}},
 	},
 	{
-		Name: "service-kill", Title: "a daemon on the active server is killed; it is restarted, or the service moves",
+		Name: "service-kill", Title: "a daemon on the active server is killed or hangs; it is restarted, or the service moves",
 		Expect: Expect{Where: Anywhere, Fencing: Nobody, Stall: 10},
 		Variants: []Variant{
 			{How: "nfsd", Title: "the kernel's NFS threads are stopped", Steps: kill("nfsd")},
 			{How: "mountd", Title: "rpc.mountd is killed", Steps: kill("rpc.mountd")},
 			{How: "statd", Title: "rpc.statd is killed", Steps: kill("rpc.statd")},
 			{How: "nfsdcld", Title: "nfsdcld, which keeps the NFSv4 clients' records, is killed", Steps: kill("nfsdcld")},
+			{How: "stop-mountd", Title: "rpc.mountd is stopped by a signal: it stays, and answers nothing", Steps: hang("rpc.mountd"), Expect: &hung},
+			{How: "stop-statd", Title: "rpc.statd is stopped by a signal", Steps: hang("rpc.statd"), Expect: &hung},
+			{How: "stop-nfsdcld", Title: "nfsdcld is stopped by a signal", Steps: hang("nfsdcld"), Expect: &hung},
 			{How: "pacemaker", Title: "pacemakerd is killed", Steps: kill("pacemakerd"), Expect: &Expect{Where: Anywhere, Fencing: Allow, Stall: 10}},
 			{How: "corosync", Title: "corosync is killed", Steps: kill("corosync"), Expect: &Expect{Where: Anywhere, Fencing: Allow, Stall: 10}},
 		},
@@ -402,6 +409,22 @@ func kill(daemon string) func(Scene) ([]Step, error) {
 			}}
 		}
 		return []Step{st}, nil
+	}
+}
+
+// hang stops a daemon by a signal and waits until another process has taken its place.
+func hang(daemon string) func(Scene) ([]Step, error) {
+	return func(s Scene) ([]Step, error) {
+		if !slices.Contains(kind.Of(s.Design).Daemons(), daemon) {
+			return nil, fmt.Errorf("service %s has no %s", s.Service.Name, daemon)
+		}
+		return []Step{{Fault: Fault{Kind: Hang, On: s.Active, Args: []string{daemon}}, Until: &Condition{What: "daemon replaced", Limit: time.Minute, Look: func(ctx context.Context, v *View) (bool, string) {
+			stopped, err := v.e.query(ctx, s.Active, "pgrep", "--runstates", "T", "-x", daemon)
+			if err != nil || stopped.Code != 1 {
+				return false, daemon + " is stopped"
+			}
+			return daemonRuns(ctx, v, s.Active, daemon), fmt.Sprintf("another %s runs on %s", daemon, s.Active)
+		}}}}, nil
 	}
 }
 

@@ -261,7 +261,8 @@ func (s *nfsKind) established(ports []uint16) (all []connection, err error) {
 		}
 		all = append(all, parseConnections(b, to, ports)...)
 	}
-	return all, nil
+	// The watcher's own calls are no client's.
+	return slices.DeleteFunc(all, func(c connection) bool { return c.remote.Addr() == to }), nil
 }
 
 // saveConnections writes the clients' connections to the volume.

@@ -1,6 +1,7 @@
 package ocf
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/hex"
@@ -140,9 +141,16 @@ type fakeHost struct {
 	mountd    string
 	badClient string // a name that nobody can resolve
 	lax       string // another one, of which exportfs says nothing
+	// mute are the programs that give no answer, by rpcbind's names.
+	mute   map[string]bool
+	nobody bool   // no thread of nfsd is idle
+	woken  int    // how often an idle one was woken
+	queued string // pipe of rpc_pipefs with a message
 }
 
 type fakeProc struct {
+	state    string // as /proc has it; "": S
+	ran      int    // how often it gave up the processor
 	name     string
 	cwd      string
 	stubborn bool // ignores SIGTERM
@@ -509,6 +517,7 @@ func (h *fakeHost) tree(p string) map[string]string {
 				ports += h.listens
 			}
 			put(m.Target+"/portlist", ports)
+			put(m.Target+"/pool_stats", fmt.Sprintf("# pool packets-arrived sockets-enqueued threads-woken threads-timedout\n0 9 9 %d 0\n", h.woken))
 		}
 	}
 	if near("/proc/self/mountinfo") {
@@ -650,6 +659,7 @@ func (h *fakeHost) mountinfo() string {
 func (h *fakeHost) procTree(put func(f, text string), d string, p *fakeProc) {
 	put(d+"/comm", p.name[:min(15, len(p.name))]+"\n")
 	put(d+"/maps", "7f00-7f01 r-xp 00000000 08:01 99 /usr/lib/libc.so.6\n")
+	put(d+"/status", fmt.Sprintf("Name:\t%s\nState:\t%s (any)\nvoluntary_ctxt_switches:\t%d\nnonvoluntary_ctxt_switches:\t7\n", p.name, cmp.Or(p.state, "S"), p.ran))
 	put(d+"/fd/0", "->/dev/null")
 	put(d+"/cwd", "->"+p.cwd)
 	put(d+"/exe", "->/usr/sbin/"+p.name)
@@ -1306,6 +1316,38 @@ func (h *fakeHost) Ports(_ context.Context, programs []rpcProgram) ([]uint16, er
 	return out, nil
 }
 
+func (h *fakeHost) Null(_ context.Context, at netip.AddrPort, p rpcProgram) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !slices.ContainsFunc(slices.Collect(maps.Keys(h.all())), func(p netip.Prefix) bool { return p.Addr() == at.Addr() }) {
+		h.t.Errorf("%s is asked at %v, which is not here", p.Name, at)
+	}
+	if want := uint16(p.Number % 1000); at.Port() != want && (p.Name != "nfs" || at.Port() != nfsPort) {
+		h.t.Errorf("%s is asked at port %d", p.Name, at.Port())
+	}
+	if p.Name == "nfs" && !h.nobody {
+		h.woken++
+	}
+	stopped := func(name string) bool {
+		for _, proc := range h.procs {
+			if proc.name == name && proc.state == "T" {
+				return true
+			}
+		}
+		return false
+	}
+	if h.mute[p.Name] || p.Name == "mountd" && stopped(mountd) || p.Name == "status" && stopped(statd) {
+		return context.DeadlineExceeded
+	}
+	return nil
+}
+
+func (h *fakeHost) Waiting(p string) (bool, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.queued != "" && strings.HasSuffix(p, h.queued), nil
+}
+
 // all are the addresses of a host and its namespace.
 func (h *fakeHost) all() map[netip.Prefix]string {
 	all := maps.Clone(h.addrs)
@@ -1347,7 +1389,7 @@ func (h *fakeHost) Kill(pid int, sig syscall.Signal) error {
 	if err := h.change("kill %d %s", sig, p.name); err != nil {
 		return err
 	}
-	if p.immortal || (p.stubborn && sig != unix.SIGKILL) {
+	if p.immortal || ((p.stubborn || p.state == "T") && sig != unix.SIGKILL) {
 		return nil
 	}
 	delete(h.procs, pid)

@@ -13,8 +13,9 @@ import (
 // through it. realKernel is the running kernel; the tests have a model of a
 // host. While the agent starts NFS daemons, several goroutines call files, Run,
 // Kill and Sleep; and what the watcher does in the background, it calls beside its loop: Run to
-// move a spare or drop a disk, files, Addresses, Ports and ReadBlocks to record locks, and files,
-// ReadBlocks, Mount and the network to make repairs. Otherwise one goroutine calls everything.
+// move a spare or drop a disk, files, Addresses, Ports and ReadBlocks to record locks, files,
+// ReadBlocks, Mount and the network to make repairs, and files, Ports and Null, from several
+// goroutines, to ask daemons. Otherwise one goroutine calls everything.
 type kernel interface {
 	files
 	storage
@@ -64,6 +65,8 @@ type files interface {
 	// always set; a uid other than -1 becomes the owner of the directory and of
 	// the plain files in it.
 	Mkdir(path string, mode uint32, uid, gid int) error
+	// Waiting says whether a pipe of rpc_pipefs has a message that its daemon has not read.
+	Waiting(path string) (bool, error)
 	// Own gives one file to a user.
 	Own(path string, uid, gid int) error
 }
@@ -100,6 +103,9 @@ type network interface {
 	AnnounceARP(ifc iface, a netip.Addr) error
 	// Ports asks rpcbind for the TCP port of each program; 0: it has none.
 	Ports(ctx context.Context, programs []rpcProgram) ([]uint16, error)
+	// Null calls a program's NULL procedure over TCP; an error means that it gave no
+	// answer within a few seconds.
+	Null(ctx context.Context, at netip.AddrPort, p rpcProgram) error
 	// ResetConnections ends what is left of TCP connections to a local port.
 	ResetConnections(a netip.Addr, port uint16) error
 }

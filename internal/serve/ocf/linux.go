@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -274,6 +275,24 @@ func start(c command, namespace string) error {
 
 func (*realKernel) Ports(ctx context.Context, programs []rpcProgram) ([]uint16, error) {
 	return portsOf(ctx, rpcbindAddr, programs)
+}
+
+func (*realKernel) Null(ctx context.Context, at netip.AddrPort, p rpcProgram) error {
+	return null(ctx, at, p)
+}
+
+// Waiting opens the pipe for writing: the kernel would take another reader for the daemon.
+// It tells whether there is something to read all the same.
+// Source: rpc_pipe_open() and rpc_pipe_poll() of the kernel
+func (*realKernel) Waiting(path string) (bool, error) {
+	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false, &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	defer unix.Close(fd)
+	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	_, err = unix.Poll(fds, 0)
+	return fds[0].Revents&unix.POLLIN != 0, err
 }
 
 func (*realKernel) Kill(pid int, sig syscall.Signal) error { return unix.Kill(pid, sig) }

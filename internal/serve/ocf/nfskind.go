@@ -21,6 +21,7 @@ type nfsKind struct {
 	// longer than nfsd's it is nfsd's as well.
 	grace    int
 	recorder recorder
+	asker    asker
 	full     time.Time // when it was last said that the volume is full
 }
 
@@ -157,10 +158,11 @@ func (s *nfsKind) programs() []string {
 	return all
 }
 
-// watch starts NFS daemons of a running service again that have died, and
-// reports an nfsd that is gone.
+// watch starts NFS daemons of a running service again that have died or hang, and
+// reports an nfsd that is gone or hangs.
 func (s *nfsKind) watch(ctx context.Context, w *watcher) {
 	if st, err := s.bindState(); err != nil || st != running {
+		s.forgetDaemons()
 		return
 	}
 	s.endGrace(w)
@@ -168,6 +170,7 @@ func (s *nfsKind) watch(ctx context.Context, w *watcher) {
 	gone := s.threads() == 0
 	if len(dead) == 0 && !gone {
 		s.recordBetween(ctx, w)
+		s.askDaemons(ctx, w)
 		return
 	}
 	// While the service starts or stops, daemons come and go.

@@ -103,7 +103,7 @@ func TestRecordTooMany(t *testing.T) {
 	g.nfs(s).recorder.at = h.clock
 	w.background = func(func()) { t.Error("so soon") }
 	h.clock = h.clock.Add(19 * time.Second)
-	g.nfs(s).watch(t.Context(), w)
+	g.nfs(s).recordBetween(t.Context(), w)
 }
 
 // A monitor does not pass while a record hangs: its disk may never answer.

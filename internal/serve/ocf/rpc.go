@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"strings"
 	"time"
 )
@@ -49,35 +50,68 @@ func portsOf(ctx context.Context, addr string, programs []rpcProgram) ([]uint16,
 	return ports, nil
 }
 
+// null calls a program's NULL procedure, which does nothing: any reply shows that the
+// daemon answers.
+func null(ctx context.Context, at netip.AddrPort, p rpcProgram) error {
+	ctx, cancel := context.WithTimeout(ctx, askLimit)
+	defer cancel()
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "tcp4", at.String())
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	defer context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })()
+	_, err = ask(c, 1, p, 0)
+	if errors.Is(err, errRefused) {
+		return nil
+	}
+	return err
+}
+
 func getPort(c io.ReadWriter, xid uint32, p rpcProgram) (uint32, error) {
+	const getPort, overTCP = 3, 6
+	b, err := ask(c, xid, rpcProgram{"rpcbind", 100000, 2}, getPort, p.Number, p.Proto, overTCP, 0)
+	if err != nil {
+		return 0, err
+	}
+	if len(b) < 4 {
+		return 0, fmt.Errorf("rpcbind: %w", errRefused)
+	}
+	return binary.BigEndian.Uint32(b), nil
+}
+
+// errRefused says that a program has answered, but does not do what it was asked for.
+var errRefused = errors.New("the question was refused")
+
+// ask calls a procedure over TCP and returns its result. Source: RFC 5531.
+func ask(c io.ReadWriter, xid uint32, p rpcProgram, procedure uint32, args ...uint32) ([]byte, error) {
 	const (
 		call, rpcVersion      = 0, 2
-		pmapProg, pmapVersion = 100000, 2
-		pmapGetPort, overTCP  = 3, 6
 		lastFragment          = 1 << 31
 		reply, accepted, fine = 1, 0, 0
 		maxReply              = 4096
 	)
 	var msg []byte
-	for _, w := range []uint32{xid, call, rpcVersion, pmapProg, pmapVersion, pmapGetPort,
-		0, 0, 0, 0, // no credentials, no verifier
-		p.Number, p.Proto, overTCP, 0} {
+	for _, w := range append([]uint32{xid, call, rpcVersion, p.Number, p.Proto, procedure,
+		0, 0, 0, 0}, // no credentials, no verifier
+		args...) {
 		msg = binary.BigEndian.AppendUint32(msg, w)
 	}
 	if _, err := c.Write(append(binary.BigEndian.AppendUint32(nil, lastFragment|uint32(len(msg))), msg...)); err != nil {
-		return 0, err
+		return nil, err
 	}
 	head := make([]byte, 4)
 	if _, err := io.ReadFull(c, head); err != nil {
-		return 0, err
+		return nil, err
 	}
 	n := binary.BigEndian.Uint32(head)
 	if n&lastFragment == 0 || n&^lastFragment > maxReply {
-		return 0, errors.New("rpcbind's answer is not understood")
+		return nil, fmt.Errorf("the answer of %s is not understood", p.Name)
 	}
 	b := make([]byte, n&^lastFragment)
 	if _, err := io.ReadFull(c, b); err != nil {
-		return 0, err
+		return nil, err
 	}
 	word := func() uint32 {
 		if len(b) < 4 {
@@ -88,17 +122,20 @@ func getPort(c io.ReadWriter, xid uint32, p rpcProgram) (uint32, error) {
 		b = b[4:]
 		return w
 	}
-	if word() != xid || word() != reply || word() != accepted {
-		return 0, errors.New("rpcbind refused the question")
+	if word() != xid || word() != reply {
+		return nil, fmt.Errorf("the answer of %s is not understood", p.Name)
+	}
+	if word() != accepted {
+		return nil, fmt.Errorf("%s: %w", p.Name, errRefused)
 	}
 	word() // flavour of the verifier
 	if skip := word(); uint64(skip) <= uint64(len(b)) {
 		b = b[skip:]
 	}
-	if word() != fine || len(b) < 4 {
-		return 0, errors.New("rpcbind did not understand the question")
+	if word() != fine {
+		return nil, fmt.Errorf("%s: %w", p.Name, errRefused)
 	}
-	return word(), nil
+	return b, nil
 }
 
 // registered says whether NFSv3 clients can find what they need.

@@ -301,6 +301,7 @@ func TestOneChangeAtATime(t *testing.T) {
 	x := newSlowScene(t, true)
 	var later func()
 	x.w.background = func(f func()) { later = f }
+	nfs(x.w.services[0]).asker.busy.Store(true) // that would be another task in the background
 	x.w.services[0].storage.(*mdKind).busy.Store(true)
 	x.windows(2*paceWindows, map[int]time.Duration{5: 600 * ms})
 	if later != nil {

@@ -46,7 +46,7 @@ import (
 //     spare.go.
 //   - NFS daemons that died are started again, in place. Clients keep their
 //     locks and sessions, which are nfsd's. If nfsd itself is gone the service
-//     is reported as failed.
+//     is reported as failed. Daemons that hang, see hung.go.
 //   - what something else takes away above the file system is put back, see mend.go.
 
 // Names of node attributes.

@@ -384,7 +384,7 @@ messages about links and disks and tells the cluster, as node attributes,
 whether the public network has a link (mortar-link) and whether the disks of
 each service can be reached (mortar-storage-SERVICE). A server that serves
 disks it has lost, and its partner has not, asks to be fenced. NFS daemons of
-a running service that die are started again. The service address, its line in
+a running service that die or hang are started again. The service address, its line in
 /etc/hosts and mounts of nfs-utils' state are put back if something else on the
 server takes them away. That an SSD of a cache has left its mirror is written to
 the cache's label on the disks. A RAID group that lacks a disk and

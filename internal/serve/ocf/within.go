@@ -231,6 +231,10 @@ func (k *within) Ports(ctx context.Context, programs []rpcProgram) (ports []uint
 	return ports, err
 }
 
+func (k *within) Null(ctx context.Context, at netip.AddrPort, p rpcProgram) error {
+	return k.do(func() error { return k.realKernel.Null(ctx, at, p) })
+}
+
 func (k *within) ResetConnections(a netip.Addr, port uint16) error {
 	return k.do(func() error { return k.netlink.ResetConnections(a, port) })
 }

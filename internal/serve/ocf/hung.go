@@ -1,0 +1,310 @@
+package ocf
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A daemon that hangs keeps its process and its entry in rpcbind's list. So the watcher
+// calls the NULL procedure of each daemon through the service address, as a client
+// would, beside its loop. A daemon hangs if two looks in a row find that it gives no
+// answer and that it is not busy:
+//
+//   - A process is not busy if it has not run between the beginning of the first look and
+//     the end of the second, and waits for no disk. A process that waits for a name
+//     server runs at each of the resolver's timeouts, so it counts as busy.
+//   - nfsd is not busy if a thread that had nothing to do was woken during each look.
+//   - lockd is not busy if its thread waits for a call and not for a disk, nor for
+//     rpc.statd.
+//
+// A process that hangs is started again in place. If it hangs once more, or if the kernel's
+// nfsd or lockd hangs, the service is reported as failed: Pacemaker moves it. That is done
+// only if the daemon has answered on this server since the service came. Otherwise the cause
+// may be on both servers, and a move would end the service on both.
+
+const (
+	askEvery = 10 * time.Second
+	// askLimit bounds a call, and is the time between a look that finds a daemon silent and
+	// the next one. It is as long as the resolver's timeout, so that a process that waits for
+	// a name server runs during two looks. Source: resolv.conf(5), RES_TIMEOUT
+	askLimit = 5 * time.Second
+	// A daemon that hangs again so soon was not helped by its restart. It takes two looks
+	// to see that.
+	hungAgain = 2 * time.Minute
+)
+
+// lockd is the kernel's thread for NFSv3 locks.
+const lockd = "lockd"
+
+// sight is what one look finds of a daemon.
+type sight struct {
+	silent bool   // it gives no answer
+	idle   bool   // and is not busy
+	mark   string // changes when a process runs
+}
+
+// hangs says whether two looks in a row find a daemon that hangs.
+func (a sight) hangs(b sight) bool {
+	return a.silent && b.silent && a.idle && b.idle && a.mark == b.mark
+}
+
+// asker asks the daemons beside the watcher's loop.
+type asker struct {
+	busy atomic.Bool   // a look goes on, to which the fields below belong
+	at   time.Time     // when the last look began
+	wait time.Duration // and how long after that the next one begins
+	seen map[string]sight
+	last map[string]sight // of the look before
+	// answered are the daemons that have answered since the service came here.
+	answered  map[string]bool
+	restarted map[string]time.Time
+}
+
+// askDaemons judges the look that has ended, and begins the next one.
+func (s *nfsKind) askDaemons(ctx context.Context, w *watcher) {
+	a := &s.asker
+	if !a.busy.CompareAndSwap(false, true) {
+		return
+	}
+	if _, lost := w.gone[s.cfg.Service]; lost || !s.addressed() {
+		a.seen, a.last = nil, nil
+	}
+	if seen := a.seen; seen != nil {
+		if a.wait = askEvery; s.judgeDaemons(ctx, w) {
+			a.wait = askLimit
+		}
+		a.last, a.seen = seen, nil
+	}
+	if !s.addressed() || w.now().Sub(a.at) < a.wait {
+		a.busy.Store(false)
+		return
+	}
+	a.at = w.now()
+	w.background(func() {
+		defer a.busy.Store(false)
+		a.seen = s.lookAtDaemons(ctx)
+	})
+}
+
+// forgetDaemons is called where the service does not run.
+func (s *nfsKind) forgetDaemons() {
+	if a := &s.asker; a.busy.CompareAndSwap(false, true) {
+		a.seen, a.last, a.answered, a.restarted = nil, nil, nil, nil
+		a.busy.Store(false)
+	}
+}
+
+// judgeDaemons acts on two looks, and says whether a daemon was silent in the second one.
+func (s *nfsKind) judgeDaemons(ctx context.Context, w *watcher) (silent bool) {
+	a := &s.asker
+	if a.answered == nil {
+		a.answered, a.restarted = map[string]bool{}, map[string]time.Time{}
+	}
+	var hung []string
+	for d, seen := range a.seen {
+		switch {
+		case !seen.silent:
+			a.answered[d] = true
+		case a.last[d].hangs(seen):
+			hung = append(hung, d)
+			fallthrough
+		default:
+			silent = true
+		}
+	}
+	if len(hung) == 0 {
+		return silent
+	}
+	// While the service starts or stops, daemons come and go.
+	unlock, err := w.lock(s.cfg.Service)
+	if err != nil {
+		return false
+	}
+	defer unlock()
+	if st, err := s.bindState(); err != nil || st != running || !s.addressed() {
+		return false
+	}
+	slices.Sort(hung)
+	for _, d := range hung {
+		inPlace := slices.Contains(s.daemons(), d)
+		switch since := w.now().Sub(a.restarted[d]); {
+		case inPlace && since >= hungAgain:
+			a.restarted[d] = w.now()
+			s.replace(ctx, w, d)
+		case a.answered[d]:
+			w.fail(ctx, s.service, d+" hangs: it does not answer, and is not busy")
+		case !inPlace && since >= hungAgain:
+			a.restarted[d] = w.now()
+			w.log("%s of service %s has not answered since the service came here: a move may not help", d, s.cfg.Service)
+		}
+	}
+	return false
+}
+
+// replace kills a daemon that hangs, and starts it again. A process that was stopped by a
+// signal takes no other signal than SIGKILL.
+func (s *nfsKind) replace(ctx context.Context, w *watcher, name string) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	for _, pid := range s.processesOf(name) {
+		if err := s.k.Kill(pid, unix.SIGKILL); err != nil {
+			w.log("%s (%d): %v", name, pid, err)
+		}
+	}
+	err := s.end(ctx, name)
+	if err == nil {
+		err = s.startDaemon(ctx, name)
+	}
+	if err != nil {
+		w.log("%s hung and does not start: %v", name, err)
+		return
+	}
+	w.log("%s hung: killed and started again", name)
+}
+
+// lookAtDaemons asks all daemons at once.
+func (s *nfsKind) lookAtDaemons(ctx context.Context) map[string]sight {
+	seen, mu := map[string]sight{}, sync.Mutex{}
+	var wg sync.WaitGroup
+	look := func(daemon string, how func() sight) {
+		wg.Go(func() {
+			found := how()
+			mu.Lock()
+			defer mu.Unlock()
+			seen[daemon] = found
+		})
+	}
+	look("nfsd", func() sight { return s.lookAtNFSD(ctx) })
+	look(nfsdcld, func() sight {
+		return s.lookAtProcess(nfsdcld, func() bool {
+			// nfsdcld takes each question of nfsd off this pipe before it answers.
+			queued, err := s.k.Waiting(s.pipefs() + "/nfsd/cld")
+			return err == nil && queued
+		})
+	})
+	ports := s.v3Ports(ctx)
+	mute := func(program string) func() bool { return func() bool { return s.mute(ctx, program, ports[program]) } }
+	// Without NFSv3 rpc.mountd takes no calls: only one that is stopped shows.
+	look(mountd, func() sight { return s.lookAtProcess(mountd, mute("mountd")) })
+	if ports["status"] != 0 {
+		look(statd, func() sight { return s.lookAtProcess(statd, mute("status")) })
+	}
+	if ports[nlockmgr.Name] != 0 {
+		look(lockd, func() sight { return s.lookAtLockd(mute(nlockmgr.Name)) })
+	}
+	wg.Wait()
+	return seen
+}
+
+// v3Ports are the ports of NFSv3's programs by their names; none if rpcbind does not tell
+// them, which a monitor sees.
+func (s *nfsKind) v3Ports(ctx context.Context) map[string]uint16 {
+	if !s.cfg.NFS.serves("3") {
+		return nil
+	}
+	found, err := s.in.Ports(ctx, v3Programs)
+	if err != nil {
+		return nil
+	}
+	ports := map[string]uint16{}
+	for i, p := range v3Programs {
+		ports[p.Name] = found[i]
+	}
+	return ports
+}
+
+// mute calls a program of NFSv3 and says whether it gives no answer.
+func (s *nfsKind) mute(ctx context.Context, program string, port uint16) bool {
+	i := slices.IndexFunc(v3Programs, func(p rpcProgram) bool { return p.Name == program })
+	return port != 0 && s.in.Null(ctx, netip.AddrPortFrom(s.cfg.prefix().Addr(), port), v3Programs[i]) != nil
+}
+
+// lookAtNFSD calls each version that nfsd serves.
+func (s *nfsKind) lookAtNFSD(ctx context.Context) sight {
+	before := s.threadsWoken()
+	var seen sight
+	for _, version := range []uint32{3, 4} {
+		serves := func(v string) bool { return strings.HasPrefix(v, strconv.Itoa(int(version))) }
+		if !slices.ContainsFunc(s.cfg.NFS.Versions, serves) {
+			continue
+		}
+		p := rpcProgram{v3Programs[0].Name, v3Programs[0].Number, version}
+		if s.in.Null(ctx, netip.AddrPortFrom(s.cfg.prefix().Addr(), nfsPort), p) != nil {
+			seen.silent = true
+		}
+	}
+	seen.idle = s.threadsWoken() > before
+	return seen
+}
+
+// threadsWoken counts how often a thread of nfsd that had nothing to do was woken for a
+// call. Source: Documentation/filesystems/nfs/knfsd-stats.rst
+func (s *nfsKind) threadsWoken() (n int) {
+	b, _ := s.k.ReadFile(s.nfsdDir() + "/pool_stats")
+	for line := range strings.Lines(string(b)) {
+		if f := strings.Fields(line); len(f) >= 4 && f[0] != "#" {
+			woken, _ := strconv.Atoi(f[3])
+			n += woken
+		}
+	}
+	return n
+}
+
+// lookAtProcess asks a daemon that is a process. One that a signal or a tracer has stopped
+// answers nothing, whether somebody asks now or not.
+func (s *nfsKind) lookAtProcess(name string, silent func() bool) sight {
+	before, waits, _ := s.runs(s.processesOf(name))
+	seen := sight{silent: silent(), mark: before}
+	after, waitsStill, stopped := s.runs(s.processesOf(name))
+	seen.silent = seen.silent || stopped
+	seen.idle = before != "" && before == after && waits && waitsStill
+	return seen
+}
+
+// lookAtLockd asks lockd.
+func (s *nfsKind) lookAtLockd(silent func() bool) sight {
+	waits := func() bool {
+		var threads []int
+		for _, pid := range s.pids() {
+			if s.line("/proc/"+strconv.Itoa(pid)+"/comm") == lockd {
+				threads = append(threads, pid)
+			}
+		}
+		_, waits, _ := s.runs(threads)
+		return waits
+	}
+	before := waits()
+	return sight{silent: silent(), idle: waits() && before}
+}
+
+// runs gives a mark that changes when one of some processes runs, and says whether all of
+// them wait, but for no disk, and whether all are stopped. Source: proc_pid_status(5)
+func (s *nfsKind) runs(pids []int) (mark string, waits, stopped bool) {
+	waits, stopped = len(pids) > 0, len(pids) > 0
+	for _, pid := range pids {
+		b, err := s.k.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
+		if err != nil {
+			return "", false, false // it has ended
+		}
+		for line := range strings.Lines(string(b)) {
+			key, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+			switch value = strings.TrimSpace(value); {
+			case key == "State":
+				waits = waits && strings.ContainsAny(value[:min(1, len(value))], "SITt")
+				stopped = stopped && strings.ContainsAny(value[:min(1, len(value))], "Tt")
+			case strings.HasSuffix(key, "voluntary_ctxt_switches"):
+				mark += fmt.Sprintf("%d %s ", pid, value)
+			}
+		}
+	}
+	return mark, waits, stopped
+}
