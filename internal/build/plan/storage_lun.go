@@ -190,7 +190,7 @@ func (l lunStorage) agent(s *design.Service, c *ocf.Config, r *resource.OCFConfi
 		c.QueueSeconds = design.QueueSeconds
 	}
 	for _, u := range l.of(s) {
-		c.LUNs = append(c.LUNs, ocf.LUN{Name: u.LUN}) // the resource fills in WWID and size
+		c.LUNs = append(c.LUNs, ocf.LUN{Name: u.LUN, Array: u.Enclosure}) // the resource fills in WWID and size
 	}
 	r.LUNs = l.of(s)
 }

@@ -126,6 +126,7 @@ var fixed = []Setting{
 	{"failback", "immediate", "a path that is back is used again"},
 	{"polling_interval", "5", "seconds between checks of a path"},
 	{"skip_kpartx", "yes", "members of md arrays have no partitions"},
+	{"recheck_wwid", "yes", "a path that is back is used only if it still leads to the same disk: multipath asks again, since 0.8.6"},
 }
 
 // fixedLUNs are those of LUNs: multipath's own table has the checker, priority
@@ -136,6 +137,7 @@ var fixedLUNs = []Setting{
 	{"find_multipaths", "greedy", "only LUNs of the brick are let through below, so every one of them becomes a map, even with one path left"},
 	{"polling_interval", "5", "seconds between checks of a path"},
 	{"skip_kpartx", "yes", "LUNs of the brick have no partitions"},
+	{"recheck_wwid", "yes", "a path that is back is used only if it still leads to the same LUN: multipath asks again, since 0.8.6"},
 }
 
 func (m *Multipath) text(wwids []string, luns []found) string {

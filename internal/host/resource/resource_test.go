@@ -135,7 +135,7 @@ write /etc/multipath.conf 0644
 systemctl enable --now multipathd.service && remove /var/lib/mortar/pending-multipath
 udevadm wait --timeout=600 /dev/mapper/35000c50000000101 /dev/mapper/35000c50000000102`)
 	conf := string(as[1].File.Content)
-	for _, w := range []string{"user_friendly_names no", "no_path_retry 6", `wwid ".*"`, `wwid "35000c50000000101"`, "# why"} {
+	for _, w := range []string{"user_friendly_names no", "recheck_wwid yes", "no_path_retry 6", `wwid ".*"`, `wwid "35000c50000000101"`, "# why"} {
 		if !strings.Contains(conf, w) {
 			t.Errorf("multipath.conf lacks %s", w)
 		}

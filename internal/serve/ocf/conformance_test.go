@@ -75,7 +75,7 @@ func withLUNs(c *Config, sh *shared) {
 	clear(sh.disks)
 	c.LUNStorage = &LUNStorage{}
 	for i := range 2 {
-		l := LUN{Name: fmt.Sprintf("array-l%d", i), WWID: fmt.Sprintf("3600c0ff00000000%d", i), Size: 1 << 40, Paths: 2}
+		l := LUN{Name: fmt.Sprintf("array-l%d", i), WWID: fmt.Sprintf("3600c0ff00000000%d", i), Size: 1 << 40, Paths: 2, Array: "array"}
 		c.LUNs = append(c.LUNs, l)
 		sh.luns = append(sh.luns, &fakeLUN{name: l.Name, wwid: l.WWID, size: l.Size, paths: 4})
 	}

@@ -24,6 +24,9 @@ type LUN struct {
 	Name string `json:"name"` // of its multipath map: /dev/mapper/NAME
 	WWID string `json:"wwid"` // as multipath(8) prints it: 3600c0ff000…
 	Size int64  `json:"size"` // bytes
+	// Array names the LUN's array: its LUNs forget their reservations together. "" if an
+	// earlier release wrote the file.
+	Array string `json:"array,omitempty"`
 	// Paths is the smallest number of paths that a start accepts; 0: 1.
 	Paths int `json:"paths,omitempty"`
 }

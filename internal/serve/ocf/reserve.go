@@ -22,8 +22,9 @@ type reservations interface {
 	// it changes anything, if a stranger is registered.
 	Take(ctx context.Context) error
 	// Keep looks after the reservation of LUNs that are in use here, and gives
-	// their holder. It reserves LUNs again that have forgotten it, and registers
-	// a path that is not. It fails with errTaken if this server has lost the LUNs.
+	// their holder. It reserves the LUNs of an array again if all of them have
+	// forgotten it, and registers a path that is not. It fails with errTaken if this
+	// server has lost the LUNs, and with errForgot if one alone has forgotten.
 	Keep(ctx context.Context) (holder string, err error)
 	// Give gives up what this server has; what others have stays.
 	Give(ctx context.Context) error
@@ -31,6 +32,10 @@ type reservations interface {
 
 // errTaken says that the LUNs were taken from this server while it used them.
 var errTaken = errors.New("the reservation of this server was taken away")
+
+// errForgot says that a LUN alone has forgotten the reservation: it is another LUN by now,
+// or its array has lost a part of its state.
+var errForgot = errors.New("it alone has forgotten its reservation")
 
 // noReservations is what storage has whose devices know none.
 type noReservations struct{}
@@ -205,16 +210,77 @@ func (r *reservedLUNs) Take(ctx context.Context) error {
 		}
 	}
 	r.tellMultipath(ctx)
-	return r.k.Save(r.mark(), nil)
+	return r.note(wwidsOf(all))
 }
 
-// mark is there while this server has all LUNs reserved for the service. Without
-// it the service was started by a configuration without reservations.
+// mark is there while this server has all LUNs reserved for the service, and has their
+// WWIDs. Without it the service was started by a configuration without reservations.
 func (r *reservedLUNs) mark() string { return runDir + "/reserved-" + r.cfg.Service }
 
 func (r *reservedLUNs) marked() bool {
 	_, err := r.k.ReadFile(r.mark())
 	return err == nil
+}
+
+// noted are the WWIDs of the LUNs that this server has reserved. A LUN by which the service
+// has grown since is not among them.
+func (r *reservedLUNs) noted() []string {
+	b, _ := r.k.ReadFile(r.mark())
+	return strings.Fields(string(b))
+}
+
+// note writes them down if that is not done.
+func (r *reservedLUNs) note(wwids []string) error {
+	slices.Sort(wwids)
+	if wwids = slices.Compact(wwids); r.marked() && slices.Equal(wwids, r.noted()) {
+		return nil
+	}
+	return r.k.Save(r.mark(), []byte(strings.Join(wwids, "\n")+"\n"))
+}
+
+func wwidsOf(claims []*claim) []string {
+	var out []string
+	for _, c := range claims {
+		out = append(out, c.WWID)
+	}
+	return out
+}
+
+// blank says whether a LUN has no key, and nobody has registered one since its array was
+// switched on.
+func (c *claim) blank() bool { return c.err == nil && len(c.Keys) == 0 && c.Generation == 0 }
+
+// forgotten looks for LUNs that have forgotten their reservation. An array that was off has
+// forgotten those of all its LUNs: they are taken off the note before the first is
+// reserved again, so that a monitor that is cut short leaves nothing that looks like a LUN
+// which alone forgot. One alone is refused.
+func (r *reservedLUNs) forgotten(all []*claim) error {
+	was := r.noted()
+	knew := func(c *claim) bool { return c.err == nil && slices.Contains(was, c.WWID) }
+	left := was
+	for _, c := range all {
+		if !knew(c) || !c.blank() {
+			continue
+		}
+		same := func(o *claim) bool { return o == c || c.Array != "" && o.Array == c.Array }
+		together := true
+		for _, o := range all {
+			if !same(o) || !knew(o) {
+				continue
+			}
+			together = together && o.blank()
+			if o.Count(r.own()) > 0 {
+				return fmt.Errorf("LUN %s (WWID %s): %w, and LUN %s of array %s has not: it is another LUN by now, or the array has lost a part of its state. See what the array says of it before the service starts again", c.Name, c.WWID, errForgot, o.Name, c.Array)
+			}
+		}
+		left = slices.DeleteFunc(slices.Clone(left), func(w string) bool {
+			return together && slices.ContainsFunc(all, func(o *claim) bool { return same(o) && o.WWID == w })
+		})
+	}
+	if len(left) == len(was) {
+		return nil
+	}
+	return r.note(left)
 }
 
 // ours refuses a LUN that a stranger uses.
@@ -275,18 +341,21 @@ func (r *reservedLUNs) tellMultipath(ctx context.Context) {
 func (r *reservedLUNs) Keep(ctx context.Context) (string, error) {
 	// A LUN that does not answer is no reason to move the service: its I/O waits
 	// as long as the design says. Nor is it anybody else's.
-	for _, c := range r.look() {
+	all := r.look()
+	if err := r.forgotten(all); err != nil {
+		return r.host, err
+	}
+	kept := r.noted()
+	for _, c := range all {
 		if c.err != nil {
 			continue
 		}
 		if err := r.keep(c); err != nil {
 			return r.node(c.Holder), err
 		}
+		kept = append(kept, c.WWID)
 	}
-	if !r.marked() {
-		return r.host, r.k.Save(r.mark(), nil)
-	}
-	return r.host, nil
+	return r.host, r.note(kept)
 }
 
 // keep looks after one LUN that is in use here.
@@ -297,7 +366,7 @@ func (r *reservedLUNs) keep(c *claim) error {
 		return fmt.Errorf("LUN %s: %w: %s holds it", c.Name, errTaken, r.node(c.Holder))
 	case c.Count(r.own()) > 0:
 		// Whoever takes the LUN takes the registration away first: nobody has.
-	case len(c.Keys) == 0 && (c.Generation == 0 || !r.marked()):
+	case c.blank() || len(c.Keys) == 0 && !r.marked():
 		// The array was switched off and has forgotten all, and nobody has
 		// registered since. A partner that had taken the LUN before that has the
 		// volume group, which was looked at before this. Or the service never had a

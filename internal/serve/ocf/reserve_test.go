@@ -102,6 +102,7 @@ func TestReservationsAreKept(t *testing.T) {
 			l.keys, l.holder, l.generation = nil, "", 0
 		}
 	}
+	forgetOne := func(l *fakeLUN) { l.keys, l.holder, l.generation = nil, "", 0 }
 	for name, c := range map[string]struct {
 		then    func(*shared)
 		reset   bool // of the server
@@ -112,7 +113,8 @@ func TestReservationsAreKept(t *testing.T) {
 		"taken":                  {func(sh *shared) { sh.luns[1].take("nfs2") }, true, 2, allOf1},
 		"taken by a stranger":    {func(sh *shared) { sh.luns[0].take("backup-host") }, true, 2, `nfs1 0 nfs2 0, held by "backup-host"`},
 		"taken and left":         {func(sh *shared) { forget(sh); sh.luns[0].generation = 9 }, true, 2, ofNobody},
-		"forgotten":              {forget, false, 10, allOf1},
+		"forgotten":              {forget, false, 12, allOf1},
+		"one alone forgot":       {func(sh *shared) { forgetOne(sh.luns[1]) }, true, 2, allOf1},
 		"forgotten, then taken":  {func(sh *shared) { forget(sh); heldBy(sh, "nfs2") }, true, 2, `nfs1 0 nfs2 1, held by "nfs2"`},
 		"registered, not held":   {func(sh *shared) { sh.luns[0].holder = "" }, false, 1, allOf1},
 		"a path not registered":  {func(sh *shared) { delete(sh.luns[0].keys, "nfs1 /dev/sd03") }, false, 4, allOf1},
@@ -150,6 +152,71 @@ func TestReservationsAreKept(t *testing.T) {
 				t.Errorf("registered: %s, want %s", got, c.want)
 			}
 		})
+	}
+}
+
+// One LUN alone that has no keys and generation 0 is another one, or its array has lost a
+// part of its state: nothing is registered with it or written to it, and the error names it.
+// Not so the LUNs of an array that was off while another array was on, nor a LUN by which the
+// service has grown, nor what a monitor that was cut short has left.
+func TestOneLUNForgets(t *testing.T) {
+	forget := func(l *fakeLUN) { l.keys, l.holder, l.generation = nil, "", 0 }
+	for name, c := range map[string]struct {
+		config func(*Config)
+		then   func(*testing.T, *shared, *fakeHost, *service)
+		says   string
+	}{
+		"one of an array":       {func(*Config) {}, func(_ *testing.T, sh *shared, _ *fakeHost, _ *service) { forget(sh.luns[1]) }, "LUN array-l1 (WWID 3600c0ff000000001): it alone has forgotten its reservation"},
+		"each has an array":     {func(c *Config) { c.LUNs[1].Array = "other" }, func(_ *testing.T, sh *shared, _ *fakeHost, _ *service) { forget(sh.luns[1]) }, ""},
+		"of an earlier release": {func(c *Config) { c.LUNs[0].Array, c.LUNs[1].Array = "", "" }, func(_ *testing.T, sh *shared, _ *fakeHost, _ *service) { forget(sh.luns[1]) }, ""},
+		"a new one": {func(*Config) {}, func(_ *testing.T, sh *shared, h *fakeHost, s *service) {
+			forget(sh.luns[1])
+			h.files["/run/mortar/reserved-home"] = s.cfg.LUNs[0].WWID + "\n"
+		}, ""},
+		"reserved again in part": {func(*Config) {}, func(t *testing.T, sh *shared, h *fakeHost, s *service) {
+			forget(sh.luns[0])
+			forget(sh.luns[1])
+			h.failAt = len(h.changes) + 8 // at the second LUN
+			if _, err := s.monitor(t.Context()); err == nil || registered(sh.luns[0]) != allOf1 || registered(sh.luns[1]) == allOf1 {
+				t.Fatal(err, registered(sh.luns[0]), registered(sh.luns[1]))
+			}
+		}, ""},
+		"it comes later than the other": {func(c *Config) { c.QueueSeconds = 0 }, func(t *testing.T, sh *shared, _ *fakeHost, s *service) {
+			forget(sh.luns[0])
+			forget(sh.luns[1])
+			sh.luns[1].paths = 0
+			if _, err := s.monitor(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			sh.luns[1].paths = 4
+		}, ""},
+	} {
+		for _, action := range []string{"monitor", "stop"} {
+			t.Run(name+"/"+action, func(t *testing.T) {
+				sh, h, s, _ := reserved(t, storageSpecimens[onReserved])
+				c.config(s.cfg)
+				if err := s.start(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				c.then(t, sh, h, s)
+				n := len(h.changes)
+				var err error
+				if action == "monitor" {
+					_, err = s.monitor(t.Context())
+				} else {
+					err = s.stop(t.Context())
+				}
+				if (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
+					t.Errorf("%v", err)
+				}
+				if did := h.changes[n:]; c.says != "" && (len(did) != 2 || did[1] != "poke /proc/sysrq-trigger b") {
+					t.Errorf("%q", did)
+				}
+				if c.says == "" && action == "monitor" && (registered(sh.luns[0]) != allOf1 || registered(sh.luns[1]) != allOf1) {
+					t.Error(registered(sh.luns[0]), registered(sh.luns[1]))
+				}
+			})
+		}
 	}
 }
 

@@ -177,7 +177,7 @@ func (s *service) stop(ctx context.Context) error {
 		return err
 	}
 	if by, err := s.owned(ctx); s.lost(by, err) {
-		return s.resetServer(by) // unmounting would write
+		return s.resetServer(by, err) // unmounting would write
 	}
 	s.release()
 	if st, err := s.check(); err == nil && st == stopped {
@@ -235,18 +235,23 @@ func (s *service) mine(ctx context.Context) error {
 }
 
 // lost says whether the other server has the storage that is in use here, or has had
-// it and stopped since: the volume group is at rest then.
+// it and stopped since: the volume group is at rest then. So it is if a LUN is no longer
+// the one that this server reserved.
 func (s *service) lost(owner string, err error) bool {
 	taken := s.cfg.Nodes[owner] != "" && owner != s.host
 	givenBack := s.cfg.SystemID != "" && owner == s.cfg.SystemID
-	return taken || givenBack || errors.Is(err, errTaken)
+	return taken || givenBack || errors.Is(err, errTaken) || errors.Is(err, errForgot)
 }
 
 // resetServer stops this server at once. The other one took the volume because this
 // one counts as fenced: it was frozen, or a person was wrong. What it still has
-// in memory would overwrite what the other one has written since.
-func (s *service) resetServer(by string) error {
+// in memory would overwrite what the other one has written since. Or err says that a LUN
+// has changed below the service, and unmounting would write to it.
+func (s *service) resetServer(by string, err error) error {
 	why := s.takenBy(by, ": this server counts as fenced, and resets itself")
+	if errors.Is(err, errForgot) {
+		why = fmt.Errorf("%w. This server resets itself: a stop would write to it", err)
+	}
 	s.log.note("%v", why)
 	return errors.Join(why, s.reset(why))
 }
@@ -287,7 +292,7 @@ func (s *service) monitor(ctx context.Context) (state, error) {
 	}
 	owner, ownerErr := s.owned(ctx)
 	if s.lost(owner, ownerErr) {
-		return broken, s.resetServer(owner)
+		return broken, s.resetServer(owner, ownerErr)
 	}
 	s.release()
 	st, err := s.check()
