@@ -10,12 +10,13 @@ import (
 	"github.com/mortarhpc/mortar/internal/host/agent"
 	"github.com/mortarhpc/mortar/internal/host/netprobe"
 	"github.com/mortarhpc/mortar/internal/prove/workload"
+	"github.com/mortarhpc/mortar/internal/run/failover"
 	"github.com/mortarhpc/mortar/internal/run/observe"
 )
 
 // agentMux registers the operations of every package that runs something on hosts.
 func agentMux(holder string) agent.Mux {
-	return agent.Merge(agent.Core(holder), workload.Handlers(), netprobe.Handlers(), observe.Handlers())
+	return agent.Merge(agent.Core(holder), workload.Handlers(), netprobe.Handlers(), observe.Handlers(), failover.Handlers())
 }
 
 func newAgentCmd() *cobra.Command {

@@ -26,9 +26,10 @@ Then a person has to see to it: pull both power cords of the server, and say so
 with this command. The service then starts on the other server.
 
 It is refused if the cluster does not wait for this server, if the server
-answers SSH, if it answers ping from its partner or from a client, if anybody
-but its partner answers at the service address, or if its BMC says that it has
-power. What cannot be found out (a BMC without power answers nothing) is shown.
+answers SSH, if it answers ping from its partner or from a client, if it answers
+ARP from its partner, if anybody but its partner answers at the service address,
+if the shared disks change while its partner does not have them, or if its BMC
+says that it has power. What cannot be found out (a BMC without power answers nothing) is shown.
 Then the server's name has to be typed, and everything is looked at once more;
 without a terminal give the name with --confirm.
 

@@ -11,8 +11,10 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/build/plan"
 	"github.com/mortarhpc/mortar/internal/host"
+	"github.com/mortarhpc/mortar/internal/host/agent"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/run/observe"
+	"github.com/mortarhpc/mortar/internal/serve/ocf"
 )
 
 // Signs are the findings about whether a server is off, before Mortar asks a
@@ -30,7 +32,29 @@ type Signs struct {
 // lookTime bounds each query of Look.
 const lookTime = 15 * time.Second
 
-// Look looks for signs of life of a server. Its partner pings each of its addresses
+// OpTraces has a server look for another one of its pair, see ocf.Trace.
+const OpTraces agent.Op[TracesParams, *ocf.Traces] = "failover.traces"
+
+// TracesParams are the parameters of OpTraces.
+type TracesParams struct {
+	Node    string   `json:"node"`    // the server to look for
+	Configs []string `json:"configs"` // files that describe the pair's services to the resource agent
+}
+
+// Handlers answer it.
+func Handlers() agent.Mux {
+	m := agent.Mux{}
+	OpTraces.Answer(m, func(ctx context.Context, p TracesParams) (*ocf.Traces, error) {
+		return ocf.Trace(ctx, p.Configs, p.Node)
+	})
+	return m
+}
+
+// tracesTime bounds OpTraces: two looks at all disks, and the time between them.
+const tracesTime = 40 * time.Second
+
+// Look looks for signs of life of a server. Its partner pings each of its addresses,
+// asks for them by ARP, looks whether somebody writes to the shared disks,
 // and asks its BMC. Every client of the spec pings its public address, because the
 // partner's own network may have failed. All of them also ping the service
 // addresses that the partner does not have.
@@ -70,6 +94,7 @@ func Look(ctx context.Context, d *design.Design, f observe.Facts, hosts host.ByN
 			}
 		}
 	}
+	ask(func(s *Signs) { l.traces(s, partner, pair) })
 	for _, lv := range pair.HA.Fencing {
 		for _, dev := range lv.Devices {
 			if argv := plan.PowerStatus(dev); lv.Node == node && argv != nil {
@@ -130,6 +155,22 @@ func (l *looker) ping(s *Signs, witness string, addresses ...string) {
 	if len(unserved) > 0 {
 		s.Off = append(s.Off, fmt.Sprintf("nobody answers ping from %s at the service address %s", witness, strings.Join(unserved, ", ")))
 	}
+}
+
+// traces makes the partner look for the server by ARP and on the shared disks.
+func (l *looker) traces(s *Signs, partner string, pair *design.Pair) {
+	p := TracesParams{Node: l.node}
+	for i := range pair.Services {
+		p.Configs = append(p.Configs, ocf.ConfigPath(pair.Services[i].Name))
+	}
+	ctx, cancel := context.WithTimeout(l.ctx, tracesTime)
+	defer cancel()
+	t, err := host.Ask(ctx, l.hosts(partner), OpTraces, p)
+	if err != nil {
+		s.Unknown = append(s.Unknown, fmt.Sprintf("%s could not look whether somebody writes to the shared disks, nor ask by ARP: %v", partner, err))
+		return
+	}
+	s.Life, s.Off, s.Unknown = append(s.Life, t.Life...), append(s.Off, t.Off...), append(s.Unknown, t.Unknown...)
 }
 
 // power makes the partner ask the server's BMC.

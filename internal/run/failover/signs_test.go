@@ -13,6 +13,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/host/hosttest"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/run/observe"
+	"github.com/mortarhpc/mortar/internal/serve/ocf"
 )
 
 // Look for signs of life of nfs1: nfs2 has no service, c1 is a client.
@@ -28,20 +29,25 @@ func TestLook(t *testing.T) {
 		up      string         // a server that answers
 		holds   string         // an address that nfs2 has
 		dead    string         // a host whose agent cannot be reached
+		traces  ocf.Traces     // what nfs2 finds on disks and by ARP
 		want    Signs
 	}{
-		{"off, BMC dead", nil, "nfs2", "", "", Signs{Off: []string{silent2, unserved2, silent1, unserved1}, Unknown: []string{deaf}}},
-		{"off, BMC says so", bmc(2), "nfs2", "", "", Signs{Off: []string{silent2, unserved2, silent1, unserved1, "the BMC of nfs1 says that its power is off"}}},
-		{"has power", bmc(0), "nfs2", "", "", Signs{Off: []string{silent2, unserved2, silent1, unserved1}, Life: []string{"its BMC says that its power is on"}}},
-		{"only a client reaches it", map[string]int{"c1 ping 10.77.1.11": 0, "nfs2 fence_ipmilan": 2}, "nfs2", "", "",
+		{"off, BMC dead", nil, "nfs2", "", "", ocf.Traces{}, Signs{Off: []string{silent2, unserved2, silent1, unserved1}, Unknown: []string{deaf}}},
+		{"off, BMC says so", bmc(2), "nfs2", "", "", ocf.Traces{}, Signs{Off: []string{silent2, unserved2, silent1, unserved1, "the BMC of nfs1 says that its power is off"}}},
+		{"has power", bmc(0), "nfs2", "", "", ocf.Traces{}, Signs{Off: []string{silent2, unserved2, silent1, unserved1}, Life: []string{"its BMC says that its power is on"}}},
+		{"only a client reaches it", map[string]int{"c1 ping 10.77.1.11": 0, "nfs2 fence_ipmilan": 2}, "nfs2", "", "", ocf.Traces{},
 			Signs{Life: []string{"it answers ping from c1 at 10.77.1.11"}, Off: []string{silent2, unserved2, unserved1, "the BMC of nfs1 says that its power is off"}}},
-		{"the service answers a client", map[string]int{"c1 ping 10.77.1.100": 0, "nfs2 fence_ipmilan": 2}, "nfs2", "", "",
+		{"the service answers a client", map[string]int{"c1 ping 10.77.1.100": 0, "nfs2 fence_ipmilan": 2}, "nfs2", "", "", ocf.Traces{},
 			Signs{Life: []string{"the service address 10.77.1.100 answers ping from c1, and its partner does not have it"}, Off: []string{silent2, unserved2, silent1, "the BMC of nfs1 says that its power is off"}}},
-		{"the partner serves already", bmc(2), "nfs2", "10.77.1.100/24", "", Signs{Off: []string{silent2, silent1, "the BMC of nfs1 says that its power is off"}}},
-		{"client away", bmc(2), "nfs2", "", "c1", Signs{Off: []string{silent2, unserved2, "the BMC of nfs1 says that its power is off"},
+		{"the partner serves already", bmc(2), "nfs2", "10.77.1.100/24", "", ocf.Traces{}, Signs{Off: []string{silent2, silent1, "the BMC of nfs1 says that its power is off"}}},
+		{"client away", bmc(2), "nfs2", "", "c1", ocf.Traces{}, Signs{Off: []string{silent2, unserved2, "the BMC of nfs1 says that its power is off"},
 			Unknown: []string{"c1 could not be asked to ping 10.77.1.11: no route to host"}}},
-		{"nobody to ask", nil, "", "", "", Signs{Unknown: []string{"no other server answers that could ask for it"}}},
-		{"it answers itself", nil, "nfs1", "", "", Signs{Life: []string{"it answers over SSH"}, Unknown: []string{"no other server answers that could ask for it"}}},
+		{"its ping is filtered, and it writes", bmc(2), "nfs2", "", "", ocf.Traces{Life: []string{"something writes"}, Off: []string{"no ARP"}, Unknown: []string{"a disk"}},
+			Signs{Life: []string{"something writes"}, Off: []string{silent2, unserved2, silent1, unserved1, "no ARP", "the BMC of nfs1 says that its power is off"}, Unknown: []string{"a disk"}}},
+		{"the disks cannot be asked", bmc(2), "nfs2", "", "nfs2 traces", ocf.Traces{}, Signs{Off: []string{silent2, unserved2, silent1, unserved1, "the BMC of nfs1 says that its power is off"},
+			Unknown: []string{"nfs2 could not look whether somebody writes to the shared disks, nor ask by ARP: no op"}}},
+		{"nobody to ask", nil, "", "", "", ocf.Traces{}, Signs{Unknown: []string{"no other server answers that could ask for it"}}},
+		{"it answers itself", nil, "nfs1", "", "", ocf.Traces{}, Signs{Life: []string{"it answers over SSH"}, Unknown: []string{"no other server answers that could ask for it"}}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := observe.Facts{Hosts: map[string]observe.Answer{"nfs1": {Err: "timeout"}, "nfs2": {Err: "timeout"}}}
@@ -49,6 +55,15 @@ func TestLook(t *testing.T) {
 				f.Hosts[tt.up] = observe.Answer{Host: &observe.Host{Addresses: []string{tt.holds}}}
 			}
 			call := func(_ context.Context, host, op string, params, result any) error {
+				if p, ok := params.(TracesParams); ok {
+					if host != "nfs2" || p.Node != "nfs1" || len(p.Configs) != 1 || p.Configs[0] != "/etc/mortar/service-home.json" {
+						t.Errorf("%s: %+v", host, p)
+					}
+					if tt.dead == "nfs2 traces" {
+						return errors.New("no op")
+					}
+					return hosttest.Answer(result, &tt.traces)
+				}
 				argv := params.(agent.QueryParams).Argv
 				if op != "query" {
 					t.Errorf("%s asked for %s", host, op)

@@ -146,6 +146,7 @@ type fakeHost struct {
 	nobody bool   // no thread of nfsd is idle
 	woken  int    // how often an idle one was woken
 	queued string // pipe of rpc_pipefs with a message
+	slept  func() // is called while somebody sleeps
 }
 
 type fakeProc struct {
@@ -1373,6 +1374,9 @@ func (h *fakeHost) Sleep(ctx context.Context, d time.Duration) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.clock = h.clock.Add(d)
+	if h.slept != nil {
+		h.slept()
+	}
 	if end, ok := ctx.Deadline(); ok && h.clock.After(end) {
 		return context.DeadlineExceeded
 	}

@@ -41,6 +41,9 @@ type storageKind interface {
 	// note writes down, while the service runs, what a start on another server needs to
 	// know of the devices. Its error is no fault of the service.
 	note(ctx context.Context) error
+	// marks are what a server changes on the shared devices while it uses them, by what
+	// messages call the device. Each function reads, and may hang.
+	marks() map[string]func() (string, error)
 	// queues is how long I/O waits for a device without any path before it
 	// fails; 0: no longer than a few seconds.
 	queues() time.Duration

@@ -31,6 +31,9 @@ type LUN struct {
 	Paths int `json:"paths,omitempty"`
 }
 
+// beside says whether two LUNs are known to be of one array.
+func (l LUN) beside(o LUN) bool { return l.Array != "" && l.Array == o.Array }
+
 func checkLUNs(c *Config, f *faults) {
 	if len(c.LUNs) == 0 {
 		f.add("luns is empty")

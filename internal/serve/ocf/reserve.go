@@ -262,7 +262,7 @@ func (r *reservedLUNs) forgotten(all []*claim) error {
 		if !knew(c) || !c.blank() {
 			continue
 		}
-		same := func(o *claim) bool { return o == c || c.Array != "" && o.Array == c.Array }
+		same := func(o *claim) bool { return o == c || o.beside(c.LUN) }
 		together := true
 		for _, o := range all {
 			if !same(o) || !knew(o) {
@@ -449,6 +449,24 @@ func (s *lunKind) reserveState() (state, error) {
 		return stopped, nil
 	}
 	return running, nil
+}
+
+// marks are the registrations: a server that lives changes them when a path comes back, or
+// when its LUNs are taken.
+func (s *lunKind) marks() map[string]func() (string, error) {
+	all := map[string]func() (string, error){}
+	if len(s.cfg.Reservations) == 0 {
+		return all
+	}
+	r := newReservedLUNs(s)
+	for _, l := range s.cfg.LUNs {
+		all["LUN "+l.Name] = func() (string, error) {
+			c := &claim{LUN: l}
+			r.ask(c)
+			return fmt.Sprintf("%d %v", c.Generation, c.State), c.err
+		}
+	}
+	return all
 }
 
 func checkReservations(c *Config, f *faults) {

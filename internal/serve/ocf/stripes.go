@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"runtime"
 	"slices"
 	"strings"
@@ -382,4 +383,29 @@ func (s *mdKind) tryOut(ctx context.Context, d *inDoubt) (*Owners, error) {
 		o.Outside, o.Cache = outside, ofCache
 	}
 	return o, err
+}
+
+// marks are the superblocks and bitmaps of the members: md changes them soon after a write to
+// an array that was at rest, and as long as other parts of it are written.
+func (s *mdKind) marks() map[string]func() (string, error) {
+	all := map[string]func() (string, error){}
+	for _, a := range s.cfg.Arrays {
+		for _, dev := range a.Members {
+			all[fmt.Sprintf("%s of array %s", dev, a.Name)] = func() (string, error) {
+				sb, err := s.superblock(dev)
+				if err != nil {
+					return "", err
+				}
+				text := fmt.Sprintf("%d %d", sb.Events, sb.ResyncedTo)
+				if sb.Bitmap == 0 {
+					return text, nil
+				}
+				_, bitmap, err := s.bitmap(member{Dev: dev, SB: sb})
+				sum := fnv.New64a()
+				sum.Write(bitmap)
+				return fmt.Sprintf("%s %x", text, sum.Sum64()), err
+			}
+		}
+	}
+	return all
 }
