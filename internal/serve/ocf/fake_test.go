@@ -35,6 +35,7 @@ type shared struct {
 	disks  map[string]*fakeDisk // by device path
 	raid10 bool                 // the array is one, of three pairs
 	owner  string               // system ID of the volume group
+	seqno  int                  // of its metadata
 	fsUUID string
 	vg     string
 	volume map[string]string // files on the file system, by path below it
@@ -164,7 +165,7 @@ type fakeProc struct {
 var errInjected = errors.New("injected failure")
 
 func newShared(t *testing.T) *shared {
-	s := &shared{t: t, disks: map[string]*fakeDisk{}, owner: "at-rest", vg: "vg-a", fsUUID: volUUID, volume: map[string]string{}, hosts: map[string]*fakeHost{}, attrs: map[string]string{}, room: 1 << 30,
+	s := &shared{t: t, disks: map[string]*fakeDisk{}, owner: "at-rest", seqno: 7, vg: "vg-a", fsUUID: volUUID, volume: map[string]string{}, hosts: map[string]*fakeHost{}, attrs: map[string]string{}, room: 1 << 30,
 		lvs: []string{"data"}, fs: "dm-7"}
 	for i := range 6 {
 		s.disks[fmt.Sprintf("/dev/mapper/d%d", i)] = &fakeDisk{uuid: arrayUUID, role: i, events: 100}
@@ -1111,7 +1112,7 @@ func (s *shared) fakePV(off int64, n int) []byte {
 	if len(s.tags) > 0 {
 		tags = `tags = ["` + strings.Join(s.tags, `", "`) + "\"]\n"
 	}
-	text := s.vg + " {\nid = \"x\"\nseqno = 7\n" + tags + "system_id = " + strconv.Quote(s.owner) + "\nphysical_volumes {\npv0 {\n}\n}\n}\n"
+	text := s.vg + " {\nid = \"x\"\nseqno = " + strconv.Itoa(s.seqno) + "\n" + tags + "system_id = " + strconv.Quote(s.owner) + "\nphysical_volumes {\npv0 {\n}\n}\n}\n"
 	image, ok := pvImages.Load(text)
 	if !ok {
 		image, _ = pvImages.LoadOrStore(text, pvImage(text, 512))
@@ -1662,6 +1663,7 @@ func (h *fakeHost) run(c command, inside bool) (string, error) {
 				return fails("volumes are active")
 			}
 			h.owner = a[i+1]
+			h.seqno++
 			return "", nil
 		}
 		if i := slices.Index(a, "--activate"); i > 0 {

@@ -23,6 +23,9 @@ type storageKind interface {
 	// up says whether this server holds the devices for the service. Devices
 	// that every server has all the time are not held.
 	up() bool
+	// writable says whether this server has opened a device, so that it writes to the disks
+	// by itself. Devices that every server has all the time write nothing by themselves.
+	writable() bool
 	// free restores the speed of a resync that open has slowed down, and says
 	// whether that succeeded. After a success no resync is held.
 	free() (ok bool)

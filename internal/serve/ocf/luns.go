@@ -247,6 +247,7 @@ func (s *lunKind) queues() time.Duration { return time.Duration(s.cfg.QueueSecon
 
 func (s *lunKind) open(context.Context) error { return nil }
 func (s *lunKind) up() bool                   { return false }
+func (s *lunKind) writable() bool             { return false }
 
 // watch: the array looks after its disks and spares by itself.
 func (s *lunKind) watch(context.Context, *watcher) {}

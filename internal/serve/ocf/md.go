@@ -177,6 +177,16 @@ func (s *mdKind) up() bool {
 	return err == nil && len(s.ours(all)) > 0
 }
 
+// writable: md writes nothing to an array that is read-only, or waits for a first write
+// (read-auto), or is not started.
+// Source: Documentation/admin-guide/md.rst of the kernel, array_state
+func (s *mdKind) writable() bool {
+	all, err := s.arrays()
+	return err == nil && slices.ContainsFunc(s.ours(all), func(a mdArray) bool {
+		return !slices.Contains([]string{"inactive", readOnly, "read-auto"}, a.State)
+	})
+}
+
 // mdArray is an array as the running kernel has it.
 type mdArray struct {
 	linux.MDArray
@@ -320,6 +330,13 @@ func (s *mdKind) startArrays(ctx context.Context) error {
 	}
 	hold()
 	if mirror != nil {
+		m, err := s.metaOnMembers(verdicts)
+		if err == nil {
+			err = s.opening(m)
+		}
+		if err != nil {
+			return err
+		}
 		if err := s.startMirror(ctx, mirror, verdicts); err != nil {
 			return err
 		}

@@ -199,17 +199,30 @@ func (s *service) stop(ctx context.Context) error {
 	})
 }
 
-// owned reads who owns the storage, if it is in use here; else it is "". A volume
-// group comes before reservations: those that an array has forgotten are made
-// again, which must not be done for storage of the other server.
+// owned reads who owns the storage, if it is in use here; else it is "". Devices that
+// take writes are in use, with or without a volume on them: md writes to their
+// superblocks by itself. A volume group comes before reservations: those that an array
+// has forgotten are made again, which must not be done for storage of the other server.
 func (s *service) owned(ctx context.Context) (string, error) {
-	if some, _, err := s.active(); err != nil || !some && !s.kind.serving() {
+	used, err := s.used()
+	if err != nil || !used && !s.storage.writable() {
 		return "", err
 	}
-	owner, err := s.host, error(nil)
+	owner := s.host
 	if s.cfg.VG != "" {
-		if owner, err = s.owner(); owner != s.host {
-			return owner, err
+		devices, err := s.storage.devices()
+		if err != nil {
+			return "", err
+		}
+		m, err := s.metaOf(devices)
+		if err != nil {
+			return "", err
+		}
+		if owner = m.SystemID; owner != s.host {
+			if !used && s.unfinished(m) {
+				owner = ""
+			}
+			return owner, nil
 		}
 	}
 	if holder, err := s.reserve.Keep(ctx); err != nil {
@@ -218,12 +231,23 @@ func (s *service) owned(ctx context.Context) (string, error) {
 	return owner, err
 }
 
+// used says whether a volume of the service is active here, or a file system mounted.
+func (s *service) used() (bool, error) {
+	some, _, err := s.active()
+	return err == nil && (some || s.kind.serving()), err
+}
+
 // mine says why nothing may be written to the service's storage from here; nil: this
 // server owns it. One that was frozen, and counts as fenced, still has its arrays when
 // it goes on: what it writes to their disks then goes over what the other one has
 // written.
 func (s *service) mine(ctx context.Context) error {
-	switch owner, err := s.owned(ctx); {
+	used, err := s.used()
+	owner := ""
+	if err == nil && used {
+		owner, err = s.owned(ctx)
+	}
+	switch {
 	case err != nil:
 		return fmt.Errorf("who owns the storage of service %s cannot be read: %w", s.cfg.Service, err)
 	case owner == "":

@@ -292,6 +292,65 @@ func TestUnderConstruction(t *testing.T) {
 	}
 }
 
+// A server whose arrays take writes, and has no volume on them, is in use: another server
+// that has taken the volume group since means that this one counts as fenced. What a start
+// or a stop of its own has left is cleaned up.
+func TestOpenArraysWithoutVolume(t *testing.T) {
+	const reset = "poke /proc/sysrq-trigger b"
+	for name, c := range map[string]struct {
+		begin func(t *testing.T, sh *shared, h *fakeHost, s *service)
+		reset bool
+	}{
+		"the partner has it": {func(_ *testing.T, sh *shared, h *fakeHost, _ *service) {
+			h.md[arrayUUID], sh.owner = "md127", "nfs2"
+		}, true},
+		"the partner has it, and they are read-only": {func(_ *testing.T, sh *shared, h *fakeHost, _ *service) {
+			h.md[arrayUUID], h.ro, sh.owner = "md127", true, "nfs2"
+		}, false},
+		"the partner has it, and they are not started": {func(_ *testing.T, sh *shared, h *fakeHost, _ *service) {
+			h.md[arrayUUID], h.inert, sh.owner = "md127", true, "nfs2"
+		}, false},
+		"somebody has assembled them at rest": {func(_ *testing.T, _ *shared, h *fakeHost, _ *service) {
+			h.md[arrayUUID] = "md127"
+		}, false},
+		"a start was cut short": {func(t *testing.T, sh *shared, h *fakeHost, s *service) {
+			sh.owner = "nfs2"
+			cutShort(t, h, s)
+		}, false},
+		"a start was cut short, and the partner has had it since": {func(t *testing.T, sh *shared, h *fakeHost, s *service) {
+			cutShort(t, h, s)
+			sh.seqno += 2
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sh := newShared(t)
+			h := sh.hosts["nfs1"]
+			s := h.service(testConfig())
+			c.begin(t, sh, h, s)
+			err := s.stop(t.Context())
+			if did := slices.Contains(h.changes, reset); did != c.reset || did != (err != nil) {
+				t.Errorf("reset %v, %v: %q", did, err, h.changes)
+			}
+			if err == nil && h.left() != "" {
+				t.Errorf("left %s", h.left())
+			}
+		})
+	}
+}
+
+// cutShort has a start end between the arrays and the volume group.
+func cutShort(t *testing.T, h *fakeHost, s *service) {
+	t.Helper()
+	s.k = &failing{kernel: h, bad: func(a []string) bool { return slices.Contains(a, "--systemid") }}
+	if err := s.start(t.Context()); err == nil {
+		t.Fatal("the start was not cut short")
+	}
+	s.k = h
+	if !s.storage.writable() || h.active {
+		t.Fatal("the arrays are not open, or the volume is active")
+	}
+}
+
 func TestDegradedStarts(t *testing.T) {
 	ctx := context.Background()
 	sh := newShared(t)

@@ -196,6 +196,27 @@ func (s *service) owner() (string, error) {
 	return s.ownerOf(devices)
 }
 
+// openedFile has the owner and the number of the metadata that the volume group has while
+// its devices take writes here, and this server has not taken the group yet, or has given it
+// back. It does not outlive a boot.
+func (s *service) openedFile() string { return runDir + "/opened-" + s.cfg.Service }
+
+func (m *vgMeta) mark(owner string, seqno uint64) []byte {
+	return fmt.Appendf(nil, "%s %d\n", owner, seqno)
+}
+
+// unfinished says whether devices that take writes here, without a volume, are what a start
+// or a stop of this server has left that did not come to its end: nobody has taken the volume
+// group since. Devices that this server has not opened since it booted, of a group at rest,
+// somebody else has assembled: stopStrays stops them.
+func (s *service) unfinished(m *vgMeta) bool {
+	b, err := s.k.ReadFile(s.openedFile())
+	if err != nil {
+		return m.SystemID == s.cfg.SystemID
+	}
+	return string(b) == string(m.mark(m.SystemID, m.Seqno))
+}
+
 // ownerOf is the system ID of the volume group on all of the storage's devices.
 func (s *service) ownerOf(devices []device) (string, error) {
 	m, err := s.metaOf(devices)
@@ -247,6 +268,14 @@ func (s *service) newestMeta(from []pvReader) (*vgMeta, error) {
 	return best, nil
 }
 
+// opening notes whose the volume group is when its devices are let take writes.
+func (s *service) opening(m *vgMeta) error {
+	if m.SystemID == s.host {
+		return nil
+	}
+	return s.k.Save(s.openedFile(), m.mark(m.SystemID, m.Seqno))
+}
+
 // mayTake refuses to take the volume group from an owner that is no node of the cluster.
 func (s *service) mayTake(owner string) error {
 	if s.cfg.SystemID != "" && owner == BuildingID(s.cfg.SystemID) {
@@ -263,10 +292,11 @@ func (s *service) startVolume(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	owner, err := s.ownerOf(devices)
+	m, err := s.metaOf(devices)
 	if err != nil {
 		return err
 	}
+	owner := m.SystemID
 	_, up, err := s.active()
 	if err != nil {
 		return err
@@ -278,6 +308,9 @@ func (s *service) startVolume(ctx context.Context) error {
 		return err
 	}
 	if err := s.lvmConfig(); err != nil {
+		return err
+	}
+	if err := s.opening(m); err != nil {
 		return err
 	}
 	if err := s.storage.open(ctx); err != nil {
@@ -385,13 +418,18 @@ func (s *service) stopVolume(ctx context.Context) error {
 	if s.cfg.SystemID == "" {
 		return nil
 	}
-	owner, err := s.ownerOf(devices)
-	if err != nil || owner != s.host {
+	m, err := s.metaOf(devices)
+	if err != nil || m.SystemID != s.host {
 		// Nothing of ours to give back; the volume is inactive, which is what counts.
 		if err != nil {
 			s.log.note("volume group %s: owner not read: %v", s.cfg.VG, err)
 		}
 		return nil
+	}
+	// Each change of a volume group adds one to its number.
+	// Source: lvm2, lib/metadata/metadata.c, vg_write
+	if err := s.k.Save(s.openedFile(), m.mark(s.cfg.SystemID, m.Seqno+1)); err != nil {
+		s.log.note("%v", err)
 	}
 	if err := s.lvm(ctx, devices, "", "vgchange", "--yes", "--quiet", "--systemid", s.cfg.SystemID, s.cfg.VG); err != nil {
 		s.log.note("volume group %s stays with %s: %v", s.cfg.VG, s.host, err)
