@@ -1595,6 +1595,12 @@ func (h *fakeHost) run(c command, inside bool) (string, error) {
 		}
 		h.ro = false
 		return "", nil
+	case a[0] == "mdadm" && a[1] == "--manage" && a[3] == "--re-add":
+		if d := h.disks[a[4]]; h.ro || h.degr == 0 || d == nil || d.gone {
+			return fails("--re-add for %s to %s is not possible", a[4], a[2])
+		}
+		h.degr--
+		return "", nil
 	case a[0] == "mdadm" && a[1] == "--zero-superblock", a[0] == "mdadm" && a[1] == "--manage" && a[3] == "--add":
 		if h.ro || h.md[arrayUUID] == "" {
 			h.t.Errorf("%q, and the array takes no disk", a)
@@ -1780,7 +1786,9 @@ func (h *fakeHost) assembled(uuid string, argv []string) (n int, err error) {
 	dirty := false
 	for _, m := range argv {
 		if d, ok := h.disks[m]; ok && d.uuid == uuid && !d.gone {
-			n++
+			if d.role < 6 {
+				n++
+			}
 			dirty = dirty || d.dirty
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -113,6 +112,7 @@ func namesOfArrays(c *Config) []string {
 type mdKind struct {
 	*service
 	slow slowDisks // of the watcher
+	late lateWatch // of the watcher
 	// busy: the watcher changes the members of an array, beside its loop.
 	busy atomic.Bool
 	// anew are the members that this start has left out, until open gives them back.
@@ -130,6 +130,7 @@ func (s *mdKind) watch(ctx context.Context, w *watcher) {
 	if s.busy.Load() {
 		return
 	}
+	s.watchLate(ctx, w)
 	s.watchSpares(ctx, w)
 	s.watchPace(ctx, w)
 }
@@ -341,6 +342,9 @@ func (s *mdKind) startArrays(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := s.expectLate(verdicts); err != nil {
+		return err
+	}
 	for i, want := range s.cfg.Arrays {
 		if err := s.assemble(ctx, want, verdicts[i], want.Journal == 0); err != nil {
 			return err
@@ -359,22 +363,12 @@ func (s *mdKind) startArrays(ctx context.Context) error {
 
 // lookAll judges the arrays, and the mirror of their journals if they have one.
 func (s *mdKind) lookAll(ctx context.Context) (verdicts []verdict, mirror *verdict, err error) {
-	verdicts = make([]verdict, len(s.cfg.Arrays))
-	read := superblocks{}
-	for i, want := range s.cfg.Arrays {
-		if verdicts[i], err = s.look(ctx, want, read); err != nil {
-			return nil, nil, err
-		}
+	verdicts, mirror, err = s.await(ctx)
+	if err == nil && mirror != nil {
+		err = s.journalSound(mirror, verdicts)
 	}
-	if s.cfg.Journal != nil {
-		v, err := s.look(ctx, *s.cfg.Journal, read)
-		if err == nil {
-			err = s.journalSound(&v, verdicts)
-		}
-		if err != nil {
-			return nil, nil, err
-		}
-		mirror = &v
+	if err != nil {
+		return nil, nil, err
 	}
 	doubt := &inDoubt{verdicts: verdicts, Doubt: Doubt{Service: s.cfg.Service, At: s.now().UTC()}}
 	ctx, cancel := context.WithTimeout(ctx, stripesTime)
@@ -527,26 +521,43 @@ func (s *mdKind) assemble(ctx context.Context, a Array, v verdict, readOnly bool
 // read once, whichever array it is of.
 type superblocks map[string]member
 
-// look reads the superblocks of all members, waiting for late ones on a host
-// that has just booted, and judges. A member that md had thrown out is not waited for:
-// the array would not take it back.
-func (s *mdKind) look(ctx context.Context, a Array, read superblocks) (verdict, error) {
-	end := time.Duration(0)
-	if up := s.uptime(); up < youngHost {
-		end = memberWait
+// await judges all arrays and their mirror. On a host that has just booted it waits for
+// members that come late, once for all arrays. A member that md had thrown out is not waited
+// for: the array would not take it back.
+func (s *mdKind) await(ctx context.Context) (verdicts []verdict, mirror *verdict, err error) {
+	end := s.now()
+	if s.uptime() < youngHost {
+		end = end.Add(memberWait)
 	}
-	for waited := time.Duration(0); ; waited += 250 * time.Millisecond {
-		v, err := s.judge(a, read)
-		if (err == nil && v.Awaited == 0) || waited >= end {
-			return v, err
+	for {
+		verdicts, mirror, err = s.judgeAll(superblocks{})
+		late := func(v verdict) bool { return len(v.Awaited) > 0 }
+		if err == nil && !slices.ContainsFunc(verdicts, late) && (mirror == nil || !late(*mirror)) {
+			break
 		}
-		if s.k.Sleep(ctx, 250*time.Millisecond) != nil {
-			return v, err
+		if !s.now().Before(end) || s.k.Sleep(ctx, 250*time.Millisecond) != nil {
+			break
 		}
-		maps.DeleteFunc(read, func(dev string, m member) bool {
-			return m.SB == nil || m.SB.UUID == md.Hex(a.UUID) || slices.Contains(a.Members, dev)
-		})
 	}
+	return verdicts, mirror, err
+}
+
+// judgeAll judges all arrays and their mirror by what is on their members.
+func (s *mdKind) judgeAll(read superblocks) (verdicts []verdict, mirror *verdict, err error) {
+	verdicts = make([]verdict, len(s.cfg.Arrays))
+	for i, a := range s.cfg.Arrays {
+		if verdicts[i], err = s.judge(a, read); err != nil {
+			return nil, nil, err
+		}
+	}
+	if s.cfg.Journal != nil {
+		v, err := s.judge(*s.cfg.Journal, read)
+		if err != nil {
+			return nil, nil, err
+		}
+		mirror = &v
+	}
+	return verdicts, mirror, nil
 }
 
 // judge judges an array by the superblocks of its members, and of members of the
@@ -600,24 +611,15 @@ func (s *mdKind) member(name string, read superblocks) (m member, real string) {
 // has started the array since, without members that are missing here, or one is back, the
 // next start has to compare it.
 func (s *mdKind) sound() error {
-	verdicts, read := make([]verdict, len(s.cfg.Arrays)), superblocks{}
-	for i, a := range s.cfg.Arrays {
-		var err error
-		if verdicts[i], err = s.judge(a, read); err != nil {
-			return err
-		}
+	verdicts, mirror, err := s.judgeAll(superblocks{})
+	if err == nil && mirror != nil {
+		err = s.journalSound(mirror, verdicts)
 	}
-	if s.cfg.Journal != nil {
-		mirror, err := s.judge(*s.cfg.Journal, read)
-		if err == nil {
-			err = s.journalSound(&mirror, verdicts)
-		}
-		if err != nil {
-			return err
-		}
+	if err != nil {
+		return err
 	}
 	for i, v := range verdicts {
-		if v.Doubt != nil && s.doubted(ArrayInDoubt{UUID: s.cfg.Arrays[i].UUID, Events: v.Newest.Events, Missing: v.Missing}, v.Awaited) {
+		if v.Doubt != nil && s.doubted(ArrayInDoubt{UUID: s.cfg.Arrays[i].UUID, Events: v.Newest.Events, Missing: v.Missing}, len(v.Awaited)) {
 			return v.Doubt
 		}
 	}
@@ -629,6 +631,7 @@ func (s *mdKind) stopArrays(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	s.expectNobody()
 	argv := []string{"mdadm", "--stop", "--quiet"}
 	for _, want := range s.wanted() {
 		if a, ok := all[md.Hex(want.UUID)]; ok {

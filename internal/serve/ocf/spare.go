@@ -285,7 +285,7 @@ func (s *mdKind) spareDue(w *watcher) (spareMove, bool) {
 		if w.lacking[g.UUID].IsZero() {
 			w.lacking[g.UUID] = w.now()
 		}
-		g.due = w.now().Sub(w.lacking[g.UUID]) >= spareAfter
+		g.due = w.now().Sub(w.lacking[g.UUID]) >= spareAfter && !s.awaits(g.UUID, w.now())
 	}
 	return chooseSpare(groups)
 }

@@ -137,7 +137,7 @@ func (m *members) start(t *testing.T) (verdict, error) {
 	t.Helper()
 	s := &mdKind{service: &service{k: m, cfg: &Config{MDStorage: &MDStorage{}}}}
 	a := groupR0()
-	v, err := s.look(t.Context(), a, superblocks{})
+	v, err := s.judge(a, superblocks{})
 	if err != nil {
 		t.Fatal(err)
 	}

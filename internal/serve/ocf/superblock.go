@@ -23,7 +23,9 @@ type verdict struct {
 	Missing int      // members short of the full number
 	// Awaited are members that the array ran with until its end and that are not here.
 	// A member that md had thrown out before is none of them.
-	Awaited       int
+	Awaited []int // their numbers in the superblocks
+	// Spares are those of Members that are in no slot.
+	Spares        []string
 	DirtyDegraded bool // the kernel has to be told to start it nevertheless
 	// Anew are members of a RAID 10 that were being rebuilt when the server died. They are
 	// left out, and rebuilt from the start (see rebuildAnew).
@@ -104,6 +106,8 @@ func judge(a Array, members []member, policy string) (verdict, error) {
 			// would take such a member for one that is up to date.
 			v.Notes = append(v.Notes, m.Dev+" was thrown out of the array")
 			continue
+		default:
+			v.Spares = append(v.Spares, m.Dev)
 		}
 		v.Members = append(v.Members, m.Dev)
 	}
@@ -124,7 +128,7 @@ func judge(a Array, members []member, policy string) (verdict, error) {
 		}
 		if policy != "start" {
 			mend := ""
-			if v.Awaited > 0 {
+			if len(v.Awaited) > 0 {
 				mend = "; connect the missing disks"
 			}
 			v.Doubt = fmt.Errorf("array %s %s and lacks %d of %d members%s: blocks of the missing members may be rebuilt wrong%s",
@@ -135,16 +139,15 @@ func judge(a Array, members []member, policy string) (verdict, error) {
 	return v, nil
 }
 
-// awaited counts the devices that have a slot of the array by its newest superblock, and
-// are not among these.
-func awaited(newest *md.Superblock, here []member) int {
-	n := 0
+// awaited are the numbers of the devices that have a slot of the array by its newest
+// superblock, and are not among these.
+func awaited(newest *md.Superblock, here []member) (out []int) {
 	for number, role := range newest.Roles {
 		if int(role) < newest.RaidDisks && !slices.ContainsFunc(here, func(m member) bool { return int(m.SB.DevNumber) == number }) {
-			n++
+			out = append(out, number)
 		}
 	}
-	return n
+	return out
 }
 
 func because(notes []string) string {

@@ -44,6 +44,7 @@ import (
 //   - I/O that failed because a cache lost its SSDs for reads is tried again.
 //   - a spare is moved to a RAID group that lacks a member and has none, see
 //     spare.go.
+//   - a member that a start went without is added again when it is back, see late.go.
 //   - NFS daemons that died are started again, in place. Clients keep their
 //     locks and sessions, which are nfsd's. If nfsd itself is gone the service
 //     is reported as failed. Daemons that hang, see hung.go.

@@ -1,0 +1,247 @@
+package ocf
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"path"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/base/md"
+)
+
+// A start goes without members that are not there, or do not answer, if the level of the
+// array allows it. When such a member is back, the watcher adds it again: md copies only what
+// its bitmap names. A spare that was rebuilt meanwhile would make that impossible. So a start
+// leaves the spares of such an array out, and the watcher adds them once the member is back,
+// or late for too long. A disk that an administrator, md or the watcher has taken out of its
+// array is not added: no start has missed it.
+
+const (
+	// lateEvery is how often the watcher looks for late members. Disks that come up after
+	// servers do so within youngHost, which is how long their arrays wait for them.
+	lateEvery = 5 * time.Second
+	lateWait  = youngHost
+	// lateTime bounds each command.
+	lateTime = 20 * time.Second
+)
+
+// lateArray is an array that was started without members.
+type lateArray struct {
+	UUID    string   `json:"uuid"`    // 32 hex digits
+	Numbers []int    `json:"numbers"` // of the members, in its superblocks
+	Spares  []string `json:"spares"`  // that the start has left out
+}
+
+// lateWatch is what the watcher knows of late members.
+type lateWatch struct {
+	looking atomic.Bool // one look at a time; it waits for disks that do not answer
+	looked  time.Time
+	since   time.Time // when the members were first missed
+}
+
+// lateFile is a list of lateArray. It goes when the arrays stop.
+func (s *service) lateFile() string { return runDir + "/late-" + s.cfg.Service + ".json" }
+
+// expectLate notes which members a start goes without, and leaves spares of their arrays out.
+func (s *mdKind) expectLate(verdicts []verdict) error {
+	var all []lateArray
+	for i, a := range s.cfg.Arrays {
+		v := &verdicts[i]
+		if len(v.Awaited) == 0 {
+			continue
+		}
+		v.Members = slices.DeleteFunc(slices.Clone(v.Members), func(dev string) bool { return slices.Contains(v.Spares, dev) })
+		all = append(all, lateArray{md.Hex(a.UUID), v.Awaited, v.Spares})
+	}
+	if len(all) == 0 {
+		s.expectNobody()
+		return nil
+	}
+	return s.saveLate(all)
+}
+
+func (s *mdKind) saveLate(all []lateArray) error {
+	b, err := json.Marshal(all)
+	if err != nil {
+		return err
+	}
+	return s.k.Save(s.lateFile(), b)
+}
+
+// expectNobody removes the note.
+func (s *mdKind) expectNobody() {
+	if _, err := s.k.ReadFile(s.lateFile()); errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	if err := s.k.Remove(s.lateFile()); err != nil {
+		s.log.note("%v", err)
+	}
+}
+
+// expected are the arrays that were started without members.
+func (s *mdKind) expected() (all []lateArray) {
+	b, err := s.k.ReadFile(s.lateFile())
+	if err != nil {
+		return nil
+	}
+	if err := json.Unmarshal(b, &all); err != nil {
+		s.log.note("%s: %v", s.lateFile(), err)
+	}
+	return all
+}
+
+// awaits says whether members of an array are still waited for before a spare is rebuilt.
+func (s *mdKind) awaits(uuid string, now time.Time) bool {
+	return (s.late.since.IsZero() || now.Sub(s.late.since) < lateWait) &&
+		slices.ContainsFunc(s.expected(), func(a lateArray) bool { return md.SameUUID(a.UUID, uuid) && len(a.Numbers) > 0 })
+}
+
+// watchLate adds late members again, and spares that were left out for them.
+func (s *mdKind) watchLate(ctx context.Context, w *watcher) {
+	l, now := &s.late, w.now()
+	if now.Sub(l.looked) < lateEvery || l.looking.Load() {
+		return
+	}
+	l.looked = now
+	if len(s.expected()) == 0 {
+		l.since = time.Time{}
+		return
+	}
+	if _, all, err := s.active(); err != nil || !all {
+		return
+	}
+	if l.since.IsZero() {
+		l.since = now
+	}
+	waited := now.Sub(l.since) >= lateWait
+	l.looking.Store(true)
+	// A disk that hangs must not keep the watcher from what it sees.
+	w.background(func() {
+		defer l.looking.Store(false)
+		ctx := context.WithoutCancel(ctx)
+		// Without the lock, which a stop needs.
+		if adds, _ := s.lateAdds(waited); len(adds) == 0 && !s.settled() {
+			return
+		}
+		unlock, err := w.lock(s.cfg.Service)
+		if err != nil {
+			return
+		}
+		defer unlock()
+		if err := s.mine(ctx); err != nil {
+			return
+		}
+		adds, left := s.lateAdds(waited)
+		for _, a := range adds {
+			s.addLate(ctx, a, w.record)
+		}
+		if len(left) == 0 {
+			s.expectNobody()
+		} else if err := s.saveLate(left); err != nil {
+			w.log("%v", err)
+		}
+	})
+}
+
+// settled says whether an array that was started without members is whole.
+func (s *mdKind) settled() bool {
+	all, err := s.arrays()
+	return err == nil && slices.ContainsFunc(s.expected(), func(a lateArray) bool {
+		now, ok := all[a.UUID]
+		return ok && now.Degraded == 0 && now.usable() == nil
+	})
+}
+
+// lateAdd is a disk to be added to an array.
+type lateAdd struct{ array, how, disk, why string }
+
+// lateAdds are the disks to be added now, and what is waited for afterwards.
+func (s *mdKind) lateAdds(waited bool) (adds []lateAdd, left []lateArray) {
+	expected := s.expected()
+	all, err := s.arrays()
+	if err != nil {
+		return nil, expected
+	}
+	in, err := s.membersOf(all)
+	if err != nil {
+		return nil, expected
+	}
+	found := map[string]*md.Superblock{} // by device in the config
+	for _, m := range s.outside(in) {
+		found[m.Dev] = m.SB
+	}
+	for _, late := range expected {
+		a, ok := all[late.UUID]
+		if !ok || a.usable() != nil {
+			left = append(left, late)
+			continue
+		}
+		var numbers []int
+		for _, n := range late.Numbers {
+			dev := ""
+			for d, sb := range found {
+				if sb != nil && sb.UUID == late.UUID && int(sb.DevNumber) == n {
+					dev = d
+				}
+			}
+			switch {
+			case a.Degraded == 0:
+			case dev == "":
+				numbers = append(numbers, n)
+			default:
+				adds = append(adds, lateAdd{a.Dev, "--re-add", dev, "it was not there, or did not answer, when the array was started"})
+			}
+		}
+		late.Numbers = numbers
+		if len(numbers) == 0 || waited {
+			for _, d := range late.Spares {
+				if sb := found[d]; sb != nil && sb.UUID == late.UUID {
+					adds = append(adds, lateAdd{a.Dev, "--add", d, "a spare that the start had left out while a member was waited for"})
+				}
+			}
+			late.Spares = nil
+		}
+		if len(late.Numbers) > 0 || len(late.Spares) > 0 {
+			left = append(left, late)
+		}
+	}
+	return adds, left
+}
+
+// outside reads the superblocks of disks of the service that no array of it works with.
+func (s *mdKind) outside(in map[string]bool) (out []member) {
+	read := superblocks{}
+	for _, a := range s.cfg.Arrays {
+		for _, dev := range a.Members {
+			real, err := s.k.Realpath(dev)
+			if _, done := read[dev]; err != nil || done || in[path.Base(real)] || !s.hasPath(path.Base(real)) {
+				continue
+			}
+			m, _ := s.member(dev, read)
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// addLate adds a disk. A member that md does not take back stays out, as one does that was
+// thrown out; `mortar apply` adds it anew.
+//
+// Source: mdadm(8), --re-add
+func (s *mdKind) addLate(ctx context.Context, a lateAdd, record func(string, ...any)) {
+	ctx, cancel := context.WithTimeout(ctx, lateTime)
+	defer cancel()
+	what := "add " + path.Base(a.disk) + " to array " + a.array + " again"
+	if a.how == "--add" {
+		what = "add spare " + path.Base(a.disk) + " to array " + a.array
+	}
+	if _, err := s.k.Run(ctx, command{argv: []string{"mdadm", "--manage", "/dev/" + a.array, a.how, a.disk}}); err != nil {
+		record("failed: %s: `mortar apply` adds it anew: %v", what, err)
+		return
+	}
+	record("%s: %s", what, a.why)
+}

@@ -1,0 +1,144 @@
+package ocf
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/base/md"
+)
+
+// sinceBoot is a host whose uptime follows its clock.
+type sinceBoot struct {
+	*fakeHost
+	booted time.Time
+}
+
+func (b sinceBoot) ReadFile(p string) ([]byte, error) {
+	if p == "/proc/uptime" {
+		return fmt.Appendf(nil, "%.2f 1.0", b.clock.Sub(b.booted).Seconds()), nil
+	}
+	return b.fakeHost.ReadFile(p)
+}
+
+// Seven arrays that each lack a disk are waited for as long as one.
+func TestOneWaitForAllArrays(t *testing.T) {
+	sh := newShared(t)
+	h := sh.hosts["nfs1"]
+	cfg := testConfig()
+	cfg.Arrays = nil
+	for i := range 7 {
+		a := Array{Name: fmt.Sprintf("r%d", i), UUID: fmt.Sprintf("%032x", 0xa0+i), Need: 4}
+		for j := range 6 {
+			d := fmt.Sprintf("/dev/mapper/a%dd%d", i, j)
+			sh.disks[d] = &fakeDisk{uuid: a.UUID, role: j, events: 100, gone: j == 5}
+			a.Members = append(a.Members, d)
+		}
+		cfg.Arrays = append(cfg.Arrays, a)
+	}
+	s, begin := h.service(cfg).storage.(*mdKind), h.clock
+	s.k = sinceBoot{h, begin.Add(-time.Minute)}
+	verdicts, _, err := s.lookAll(t.Context())
+	if w := h.clock.Sub(begin); w != memberWait || err != nil {
+		t.Errorf("waited %v: %v", w, err)
+	}
+	for i, v := range verdicts {
+		if len(v.Members) != 5 || !slices.Equal(v.Awaited, []int{5}) {
+			t.Errorf("array %d: %+v", i, v)
+		}
+	}
+}
+
+// A start that goes without a member leaves the spare of its array out. The watcher adds a
+// member that comes late again, before md could rebuild the spare, and then the spare; the
+// spare alone if no member comes.
+func TestLateMember(t *testing.T) {
+	const readd, add = "mdadm --manage /dev/md127 --re-add /dev/mapper/d5", "mdadm --manage /dev/md127 --add /dev/mapper/d6"
+	for name, c := range map[string]struct {
+		out     bool // md had thrown it out before
+		comes   time.Duration
+		locked  bool // until it has come
+		want    []string
+		without bool // the start leaves the spare out
+		left    bool // it is still waited for at the end
+	}{
+		"it comes back":               {comes: time.Minute, want: []string{readd, add}, without: true},
+		"while the service is locked": {comes: time.Minute, locked: true, want: []string{readd, add}, without: true},
+		"it never comes":              {comes: time.Hour, want: []string{add}, without: true, left: true},
+		"it comes after the wait":     {comes: lateWait + time.Minute, want: []string{add, readd}, without: true},
+		"md had thrown it out":        {comes: time.Minute, out: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sh := newShared(t)
+			h := sh.hosts["nfs1"]
+			h.cabled(true)
+			cfg := testConfig()
+			cfg.Arrays[0].Members = append(cfg.Arrays[0].Members, "/dev/mapper/d6")
+			h.files["/sys/block/d6/device/state"] = "running\n"
+			sh.disks["/dev/mapper/d6"] = &fakeDisk{uuid: arrayUUID, role: 6, events: 100}
+			for _, d := range sh.disks {
+				if c.out {
+					d.without = 6
+				}
+			}
+			sh.disks["/dev/mapper/d5"].gone = true
+			s := h.service(cfg)
+			if err := s.start(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			i := slices.IndexFunc(h.changes, func(x string) bool { return strings.HasPrefix(x, "mdadm --assemble") })
+			if left := !strings.Contains(h.changes[i], "/dev/mapper/d6"); left != c.without {
+				t.Errorf("the spare is left out: %v, %s", left, h.changes[i])
+			}
+			w := h.watcher(s)
+			begin, n := h.clock, len(h.changes)
+			w.lock = func(string) (func(), error) {
+				if c.locked && h.clock.Sub(begin) < c.comes+time.Minute {
+					return nil, errors.New("locked")
+				}
+				return func() {}, nil
+			}
+			for h.clock.Sub(begin) < lateWait+5*time.Minute {
+				h.clock = h.clock.Add(watchTick)
+				sh.disks["/dev/mapper/d5"].gone = h.clock.Sub(begin) < c.comes
+				s.storage.watch(t.Context(), w)
+			}
+			did := slices.DeleteFunc(slices.Clone(h.changes[n:]), func(x string) bool { return !strings.HasPrefix(x, "mdadm") })
+			if !slices.Equal(did, c.want) {
+				t.Errorf("%q", did)
+			}
+			if _, err := h.ReadFile(s.lateFile()); (err == nil) != c.left {
+				t.Errorf("waited for: %v", err)
+			}
+			if err := s.stop(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := h.ReadFile(s.lateFile()); err == nil {
+				t.Error("the note outlives the service")
+			}
+		})
+	}
+}
+
+// No spare of another array is moved while a member of the array is waited for.
+func TestSpareWaitsForLateMember(t *testing.T) {
+	h := newShared(t).hosts["nfs1"]
+	s := h.service(h.twoGroups())
+	m, w := s.storage.(*mdKind), h.watcher(s)
+	h.active, h.owner = true, "nfs1"
+	if err := m.saveLate([]lateArray{{md.Hex(m.cfg.Arrays[1].UUID), []int{3}, nil}}); err != nil {
+		t.Fatal(err)
+	}
+	m.spareDue(w)
+	m.late.since = h.clock
+	for after, want := range map[time.Duration]bool{spareAfter: false, lateWait - time.Second: false, lateWait: true} {
+		h.clock = m.late.since.Add(after)
+		if _, ok := m.spareDue(w); ok != want {
+			t.Errorf("after %v: %v", after, ok)
+		}
+		h.clock = m.late.since
+	}
+}
