@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 )
 
@@ -330,6 +331,12 @@ func (d *Design) warn() {
 			}
 			if strings.ContainsAny(e.Clients, "*?") || strings.HasSuffix(e.Clients, "/0") {
 				add(at+".clients", "world", "%s is exported to %s: any machine that reaches the server", e.Path, e.Clients)
+			}
+			switch linux.ClientsOf(e.Clients) {
+			case linux.ToHost:
+				add(at+".clients", "export-name", "%s is exported to the host name %s: while it does not resolve on the server that starts the service, as after a power cut that DNS does not survive, that host is not served. Its address needs no name service", e.Path, e.Clients)
+			case linux.ToMatch:
+				add(at+".clients", "export-name", "%s is exported to %s: rpc.mountd asks a name service for each client that mounts, also for those of other exports, and while none answers, mounts wait. A network needs no name service", e.Path, e.Clients)
 			}
 		}
 	}

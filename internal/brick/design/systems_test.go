@@ -546,3 +546,25 @@ func TestServiceOnGroup(t *testing.T) {
 		t.Errorf("%v, want %v", got, want)
 	}
 }
+
+// check warns of exports that ask a name service.
+func TestExportNameWarnings(t *testing.T) {
+	src, err := fs.ReadFile(examples.FS, "nfs-ha.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for clients, want := range map[string]string{
+		"10.77.1.0/24": "", "build7.example.org": "the host name build7.example.org", "'@nodes'": "rpc.mountd asks a name service for each client", "'*.example.org'": "rpc.mountd asks a name service for each client",
+	} {
+		text := strings.NewReplacer("clients: 10.77.1.0/24", "clients: "+clients, ", no_root_squash", "").Replace(string(src))
+		got := ""
+		for _, w := range build(t, text).Warnings {
+			if w.Rule == "export-name" {
+				got = w.Text
+			}
+		}
+		if want == "" && got != "" || !strings.Contains(got, want) {
+			t.Errorf("%s: %q", clients, got)
+		}
+	}
+}

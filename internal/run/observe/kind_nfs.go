@@ -203,6 +203,10 @@ func (v nfsKind) exported(c *Part, svc *design.Service, s *server) {
 	for _, d := range ocf.CompareExports(ocf.ParseETab(s.host.Files[etabOf(svc)]), want) {
 		var f *Part
 		switch {
+		case d.Unresolved() && v.pair.HA != nil:
+			f = c.add(Fault, d.Dir, "%s is not exported to %s on %s, where that name did not resolve", d.Dir, d.Clients, s.name)
+			f.Mend = fmt.Sprintf("see that `getent hosts %s` answers on %s; within 30 s the watcher exports to it. An address in the spec needs no name service", d.Clients, s.name)
+			continue
 		case d.Missing:
 			f = c.add(Fault, d.Dir, "%s is not exported to %s on %s", d.Dir, d.Clients, s.name)
 		case d.Extra && v.pair.HA == nil:

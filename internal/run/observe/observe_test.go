@@ -1075,6 +1075,23 @@ func TestUnwatched(t *testing.T) {
 }
 
 // A server of a pair without a watchdog that runs is reported; a single server has none.
+// An export to a host name that did not resolve is missing, and nothing of Mortar's mends
+// that before the name resolves.
+func TestUnresolvedName(t *testing.T) {
+	d := designOf(t, "nfs-ha", "clients: 10.77.1.0/24", "clients: build7.example.org")
+	f := healthy(t, d)
+	f.Hosts["nfs1"].Host.Files["/var/lib/nfs/etab"] = ""
+	var out strings.Builder
+	if err := Render(&out, Judge(d, f), Look{All: true}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"/srv/home/data is not exported to build7.example.org on nfs1, where that name did not resolve", "getent hosts build7.example.org"} {
+		if !strings.Contains(strings.Join(strings.Fields(out.String()), " "), want) {
+			t.Errorf("no %q in\n%s", want, out.String())
+		}
+	}
+}
+
 func TestUnguarded(t *testing.T) {
 	d := theDesign(t)
 	f := healthy(t, d)

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -49,6 +51,12 @@ type ExportDifference struct {
 	// Have and Want are the options that differ, if the export is neither
 	// missing nor extra.
 	Have, Want []string
+}
+
+// Unresolved says whether nothing differs but that the table lacks an export to a host
+// name: the name did not resolve when the table was made. The watcher adds it once it does.
+func (d ExportDifference) Unresolved() bool {
+	return d.Missing && linux.ClientsOf(d.Clients) == linux.ToHost
 }
 
 func (d ExportDifference) String() string {
@@ -211,7 +219,9 @@ func (s *nfsKind) exportState() (state, error) {
 	if len(table) == 0 && s.threads() == 0 {
 		return stopped, nil
 	}
-	if d := CompareExports(table, s.cfg.Exports); len(d) > 0 {
+	// A name that does not resolve is no fault: another server would not resolve it either.
+	d := slices.DeleteFunc(CompareExports(table, s.cfg.Exports), ExportDifference.Unresolved)
+	if len(d) > 0 {
 		return broken, exportsDiffer{differences(d)}
 	}
 	if s.exportsPending() {
@@ -226,20 +236,34 @@ func (s *nfsKind) exportsPending() bool {
 }
 
 func (s *nfsKind) startExports(ctx context.Context) error {
-	if err := s.setExports(ctx); err != nil {
+	if err := s.setExports(ctx); errors.As(err, new(unresolved)) {
+		s.log.note("%v; the watcher exports them once they resolve", err)
+	} else if err != nil {
 		return err
 	}
 	s.keepRoom(reserve / 64) // from here on clients may fill the volume
 	return nil
 }
 
+// unresolved is the error of exports that are not in the table because their names do not
+// resolve, or not within nameWait. All others are.
+type unresolved struct{ error }
+
+// nameWait is how long all host names together may take to resolve. Clients wait for a
+// start meanwhile. A resolver whose servers are dead takes longer for one name: 5 s for each
+// server, twice.
+// Source: resolv.conf(5), timeout and attempts
+const nameWait = 5 * time.Second
+
 // setExports replaces the table in one step: clients see all changes at one
-// moment, and the other exports are served throughout.
+// moment, and the other exports are served throughout. Its error is unresolved if only that
+// is left.
 func (s *nfsKind) setExports(ctx context.Context) error {
 	table, err := s.exported()
 	if err != nil {
 		return err
 	}
+	var missing error
 	if len(CompareExports(table, s.cfg.Exports)) > 0 {
 		for _, e := range s.cfg.Exports {
 			if err := s.k.Mkdir(e.Dir, 0, -1, -1); err != nil {
@@ -247,8 +271,12 @@ func (s *nfsKind) setExports(ctx context.Context) error {
 			}
 		}
 		text, err := s.makeTable(ctx, s.binds())
-		if err != nil {
+		if err != nil && !errors.As(err, new(unresolved)) {
 			return err
+		}
+		missing = err
+		if made := ParseETab(string(text)); slices.EqualFunc(made, table, sameExport) && !s.exportsPending() {
+			return missing
 		}
 		if err := s.k.Save(ExportsPending(s.cfg.Service), nil); err != nil {
 			return err
@@ -267,17 +295,68 @@ func (s *nfsKind) setExports(ctx context.Context) error {
 	if err := s.k.Remove(ExportsPending(s.cfg.Service)); err != nil {
 		return err
 	}
-	_, err = s.exportState()
-	return err
+	if _, err = s.exportState(); err != nil {
+		return err
+	}
+	return missing
 }
 
-// makeTable runs exportfs on a separate table of the configured exports and
-// returns the table if it is right. exportfs does not notice a full file
-// system: it leaves an empty table and reports success (seen with nfs-utils
-// 2.6.2). Nor does its exit code report a name that does not resolve (2.6.2,
-// 2.8.3).
+func sameExport(a, b Exported) bool {
+	return a.Dir == b.Dir && a.Clients == b.Clients && slices.Equal(a.Options, b.Options)
+}
+
+// makeTable runs exportfs on separate tables of the configured exports and returns the
+// table if it is right. exportfs does not notice a full file system: it leaves an empty
+// table and reports success (seen with nfs-utils 2.6.2). Nor does its exit code report a
+// name that does not resolve (2.6.2, 2.8.3). Each host name has a table of its own, because
+// exportfs locks the one that it changes, and the names are resolved side by side. The error
+// is unresolved if nothing else is wrong with the table.
 func (s *nfsKind) makeTable(ctx context.Context, binds []bind) ([]byte, error) {
-	dir := scratch(s.cfg.Service)
+	var plain []Export
+	var named [][]Export
+	for _, e := range s.cfg.Exports {
+		if linux.ClientsOf(e.Clients) == linux.ToHost {
+			named = append(named, []Export{e})
+		} else {
+			plain = append(plain, e)
+		}
+	}
+	text, err := s.tableOf(ctx, scratch(s.cfg.Service), binds, plain)
+	if err != nil {
+		return nil, err
+	}
+	if d := CompareExports(ParseETab(string(text)), plain); len(d) > 0 {
+		return nil, fmt.Errorf("exportfs did not do what it was told: %w", differences(d))
+	}
+	made, errs := make([][]byte, len(named)), make([]error, len(named))
+	nctx, cancel := context.WithTimeout(ctx, nameWait)
+	defer cancel()
+	var wg sync.WaitGroup
+	for i, e := range named {
+		wg.Go(func() {
+			made[i], errs[i] = s.tableOf(nctx, fmt.Sprintf("%s/name-%d", scratch(s.cfg.Service), i), binds, e)
+			if d := CompareExports(ParseETab(string(made[i])), e); errs[i] == nil && len(d) > 0 {
+				errs[i] = differences(d)
+			}
+		})
+	}
+	wg.Wait()
+	var missing []string
+	for i, err := range errs {
+		if err != nil {
+			missing = append(missing, fmt.Sprintf("%s is not exported to %s: %v", named[i][0].Dir, named[i][0].Clients, err))
+			continue
+		}
+		text = append(text, made[i]...)
+	}
+	if len(missing) > 0 {
+		return text, unresolved{fmt.Errorf("%s; names of clients must resolve on this server, as exportfs has them in its table", strings.Join(missing, "; "))}
+	}
+	return text, nil
+}
+
+// tableOf runs exportfs on a table in dir.
+func (s *nfsKind) tableOf(ctx context.Context, dir string, binds []bind, exports []Export) ([]byte, error) {
 	if err := s.k.Mkdir(dir, 0o700, 0, 0); err != nil {
 		return nil, err
 	}
@@ -286,21 +365,14 @@ func (s *nfsKind) makeTable(ctx context.Context, binds []bind) ([]byte, error) {
 	}
 	// This bind comes first: a later one may hide its source.
 	binds = append([]bind{{dir, nfsDir}}, slices.DeleteFunc(slices.Clone(binds), func(b bind) bool { return b.at == nfsDir })...)
-	for _, e := range s.cfg.Exports {
+	for _, e := range exports {
 		// -i makes exportfs ignore the server's /etc/exports.
 		argv := []string{"exportfs", "-i", "-o", strings.Join(e.options(), ","), e.Clients + ":" + e.Dir}
 		if _, err := s.in.Run(ctx, command{argv: argv, binds: binds}); err != nil {
 			return nil, err
 		}
 	}
-	text, err := s.k.ReadFile(dir + "/etab")
-	if err != nil {
-		return nil, err
-	}
-	if d := CompareExports(ParseETab(string(text)), s.cfg.Exports); len(d) > 0 {
-		return nil, fmt.Errorf("exportfs did not do what it was told: %w; names of clients must resolve on this server, as exportfs has them in its table", differences(d))
-	}
-	return text, nil
+	return s.k.ReadFile(dir + "/etab")
 }
 
 // change changes the table of a service that runs here to its configuration,
@@ -357,14 +429,69 @@ func (s *nfsKind) mendExports(ctx context.Context, st state, fault error) (state
 	return st, fault
 }
 
+// copy is the same service with a config of its own.
+func (s *nfsKind) copy() *nfsKind {
+	cfg, section, host := *s.cfg, *s.cfg.NFSService, *s.service
+	cfg.NFSService, section.Exports = &section, slices.Clone(section.Exports)
+	host.cfg = &cfg
+	return &nfsKind{service: &host, in: s.in}
+}
+
+// namesEvery is how often the watcher tries names that did not resolve.
+const namesEvery = 30 * time.Second
+
+// lateNames are host names of exports that the watcher tries.
+type lateNames struct {
+	trying atomic.Bool // one try at a time
+	tried  time.Time
+}
+
+// watchNames exports to host names that did not resolve before, once they do.
+func (s *nfsKind) watchNames(ctx context.Context, w *watcher) {
+	l, now := &s.late, w.now()
+	if now.Sub(l.tried) < namesEvery || l.trying.Load() {
+		return
+	}
+	l.tried = now
+	table, err := s.exported()
+	if err != nil {
+		return
+	}
+	var missing []Export
+	for _, e := range s.cfg.Exports {
+		if slices.ContainsFunc(CompareExports(table, []Export{e}), ExportDifference.Unresolved) {
+			missing = append(missing, e)
+		}
+	}
+	if len(missing) == 0 {
+		return
+	}
+	l.trying.Store(true)
+	// A resolver that does not answer must not keep the watcher from what it sees, nor hold
+	// the service's lock.
+	w.background(func() {
+		defer l.trying.Store(false)
+		ctx := context.WithoutCancel(ctx)
+		probe := s.copy()
+		probe.cfg.Service, probe.cfg.Exports = s.cfg.Service+".names", missing
+		if text, err := probe.makeTable(ctx, s.binds()); len(text) == 0 {
+			w.log("%v", err)
+			return
+		}
+		if err := s.copy().change(ctx); err != nil {
+			w.log("exports of %s: %v", s.cfg.Service, err)
+			return
+		}
+		w.record("export to names that did not resolve before: all exports of %s are served", s.cfg.Service)
+	})
+}
+
 // try runs exportfs on a configuration that is not in use yet, with a directory
 // of the host instead of those on the volume.
 func (s *nfsKind) try(ctx context.Context) error {
-	cfg, section, host := *s.cfg, *s.cfg.NFSService, *s.service
-	cfg.Service += ".try"
-	cfg.NFSService, section.Exports = &section, slices.Clone(section.Exports)
-	host.cfg = &cfg
-	try := nfsKind{service: &host, in: s.k}
+	try := s.copy()
+	cfg := try.cfg
+	try.in, cfg.Service = s.k, cfg.Service+".try"
 	var names []string
 	for i := range cfg.Exports {
 		dir := fmt.Sprintf("%s/%d.d", scratch(cfg.Service), i)

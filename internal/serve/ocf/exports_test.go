@@ -2,9 +2,13 @@ package ocf
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 )
 
@@ -156,7 +160,7 @@ func testExportsThatCannotChangeIn(t *testing.T, cfg func() *Config) {
 	ctx := context.Background()
 	named := func(c *Config) *Config {
 		c = changed(c)
-		c.Exports[1].Clients = "nobody.invalid"
+		c.Exports[1].Clients = "@nobody"
 		return c
 	}
 	for name, tc := range map[string]struct {
@@ -164,7 +168,7 @@ func testExportsThatCannotChangeIn(t *testing.T, cfg func() *Config) {
 		fault func(*shared, *fakeHost)
 		want  string
 	}{
-		"name":        {named(cfg()), func(_ *shared, h *fakeHost) { h.badClient = "nobody.invalid" }, "Failed to resolve nobody.invalid"},
+		"client":      {named(cfg()), func(_ *shared, h *fakeHost) { h.badClient = "@nobody" }, "exportfs: Failed to resolve @nobody"},
 		"full volume": {changed(cfg()), func(sh *shared, _ *fakeHost) { sh.room = 0 }, "make room on /srv/home"},
 	} {
 		if name == "full volume" && tc.cfg.StateImage != "" {
@@ -191,6 +195,112 @@ func testExportsThatCannotChangeIn(t *testing.T, cfg func() *Config) {
 				t.Errorf("without exports: state %d, %v", st, err)
 			}
 		})
+	}
+}
+
+// A host name that does not resolve keeps its own export from being served, and no other: the
+// service starts, runs, and stays where it is. The watcher exports to the name once it
+// resolves.
+func TestNameThatDoesNotResolve(t *testing.T) { flavours(t, testNameThatDoesNotResolveIn) }
+
+func testNameThatDoesNotResolveIn(t *testing.T, config func() *Config) {
+	ctx := context.Background()
+	const name = "build7.example.org"
+	for how, fault := range map[string]func(h *fakeHost, name string){
+		"exportfs says so":      func(h *fakeHost, name string) { h.badClient = name },
+		"exportfs says nothing": func(h *fakeHost, name string) { h.lax = name }, // a resolver that is dead
+	} {
+		for alone, exports := range map[string][]Export{
+			"beside another export": changed(config()).Exports,
+			"alone":                 changed(config()).Exports[1:],
+		} {
+			t.Run(how+", "+alone, func(t *testing.T) {
+				sh := newShared(t)
+				h := sh.hosts["nfs1"]
+				cfg := config()
+				cfg.Exports = exports
+				cfg.Exports[len(exports)-1].Clients = name
+				fault(h, name)
+				s := h.service(cfg)
+				if err := s.start(ctx); err != nil {
+					t.Fatal(err)
+				}
+				if st, err := s.monitor(ctx); st != running || err != nil {
+					t.Errorf("state %d, %v", st, err)
+				}
+				if err := s.kind.change(ctx); !errors.As(err, new(unresolved)) || !strings.Contains(err.Error(), name) {
+					t.Errorf("apply is told: %v", err)
+				}
+				table := func() int { return len(ParseETab(sh.volume["/.nfs/etab"])) }
+				if table() != len(exports)-1 {
+					t.Errorf("table %q", sh.volume["/.nfs/etab"])
+				}
+				w := h.watcher(s)
+				var said []string
+				w.record = func(format string, a ...any) { said = append(said, fmt.Sprintf(format, a...)) }
+				look := func() {
+					h.clock = h.clock.Add(namesEvery)
+					s.kind.watch(ctx, w)
+				}
+				look()
+				if len(said) > 0 || table() != len(exports)-1 {
+					t.Errorf("it still does not resolve: %q, table %q", said, sh.volume["/.nfs/etab"])
+				}
+				fault(h, "")
+				s.kind.watch(ctx, w) // too early
+				if table() != len(exports)-1 {
+					t.Error("the watcher tries at each look")
+				}
+				look()
+				if len(said) != 1 || table() != len(exports) || h.mountd != sh.volume["/.nfs/etab"] {
+					t.Errorf("it resolves: %q, table %q", said, sh.volume["/.nfs/etab"])
+				}
+				n := len(h.changes)
+				look()
+				if len(h.changes) > n {
+					t.Errorf("and all is well: %q", h.changes[n:])
+				}
+				if err := s.stop(ctx); err != nil || h.left() != "" {
+					t.Errorf("%v, left %s", err, h.left())
+				}
+			})
+		}
+	}
+}
+
+// deadResolver is a host whose exportfs waits for as long as it may for each name.
+type deadResolver struct {
+	*fakeHost
+	waiting atomic.Int32
+}
+
+func (d *deadResolver) Run(ctx context.Context, c command) (string, error) {
+	if c.argv[0] != "exportfs" || !strings.Contains(strings.Join(c.argv, " "), ".example.org") {
+		return d.fakeHost.Run(ctx, c)
+	}
+	if _, ok := ctx.Deadline(); !ok {
+		d.t.Error("exportfs may wait for ever")
+		return "", nil
+	}
+	for d.waiting.Add(1); d.waiting.Load() < 3; { // until all wait, side by side
+		runtime.Gosched()
+	}
+	return "", context.DeadlineExceeded
+}
+
+// A resolver that answers nothing is waited for once for all names.
+func TestNamesAreResolvedSideBySide(t *testing.T) {
+	h := newShared(t).hosts["nfs1"]
+	cfg := testConfig()
+	for i := range 3 {
+		e := cfg.Exports[0]
+		e.Clients = fmt.Sprintf("build%d.example.org", i)
+		cfg.Exports = append(cfg.Exports, e)
+	}
+	s := h.service(cfg)
+	nfs(s).in = &deadResolver{fakeHost: h}
+	if err := s.start(t.Context()); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -255,7 +365,7 @@ func testTryExportsIn(t *testing.T, cfg func() *Config) {
 		t.Errorf("%v", err)
 	}
 	for _, c := range h.changes {
-		if !strings.HasPrefix(c, "exportfs -i ") && !strings.HasPrefix(c, "empty /run/mortar/exports-home.try/etab") {
+		if !strings.HasPrefix(c, "exportfs -i ") && !strings.HasPrefix(c, "empty /run/mortar/exports-home.try/") {
 			t.Errorf("change %q", c)
 		}
 	}

@@ -11,11 +11,11 @@ import (
 
 // kernel is the agent's access to the host: all code but pure logic goes
 // through it. realKernel is the running kernel; the tests have a model of a
-// host. While the agent starts NFS daemons, several goroutines call files, Run,
-// Kill and Sleep; and what the watcher does in the background, it calls beside its loop: Run to
-// move a spare or drop a disk, files, Addresses, Ports and ReadBlocks to record locks, files,
-// ReadBlocks, Mount and the network to make repairs, and files, Ports and Null, from several
-// goroutines, to ask daemons. Otherwise one goroutine calls everything.
+// host. While the agent starts NFS daemons or makes a table of exports, several goroutines
+// call files, Run, Kill and Sleep; and what the watcher does in the background, it calls beside
+// its loop: Run to move a spare or drop a disk, files, Addresses, Ports and ReadBlocks to record
+// locks, files, ReadBlocks, Mount and the network to make repairs, and files, Ports and Null,
+// from several goroutines, to ask daemons. Otherwise one goroutine calls everything.
 type kernel interface {
 	files
 	storage

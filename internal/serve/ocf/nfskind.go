@@ -22,6 +22,7 @@ type nfsKind struct {
 	grace    int
 	recorder recorder
 	asker    asker
+	late     lateNames // of the watcher
 	full     time.Time // when it was last said that the volume is full
 }
 
@@ -166,6 +167,7 @@ func (s *nfsKind) watch(ctx context.Context, w *watcher) {
 		return
 	}
 	s.endGrace(w)
+	s.watchNames(ctx, w)
 	dead := s.dead(w)
 	gone := s.threads() == 0
 	if len(dead) == 0 && !gone {

@@ -45,6 +45,7 @@ import (
 //   - a spare is moved to a RAID group that lacks a member and has none, see
 //     spare.go.
 //   - a member that a start went without is added again when it is back, see late.go.
+//   - an export to a host name that did not resolve is made once it does, see exports.go.
 //   - NFS daemons that died are started again, in place. Clients keep their
 //     locks and sessions, which are nfsd's. If nfsd itself is gone the service
 //     is reported as failed. Daemons that hang, see hung.go.
@@ -546,6 +547,18 @@ func newWatcher(k kernel, files []string, log func(string, ...any)) (*watcher, e
 			return nil, err
 		}
 		s.log = &steps{action: "watch", stderr: logWriter(log), now: time.Now}
+		s.hold = func(context.Context) (*Config, func(), error) {
+			release, err := w.lock(cfg.Service)
+			if err != nil {
+				return nil, nil, err
+			}
+			fresh, err := Load(f) // apply may have written it since
+			if err != nil {
+				release()
+				return nil, nil, err
+			}
+			return fresh, release, nil
+		}
 		w.services = append(w.services, s)
 	}
 	if len(w.services) == 0 {
