@@ -52,6 +52,13 @@ func Main(ctx context.Context, args []string, getenv func(string) string, stdout
 		}
 		return Success
 	}
+	if len(args) == 1 && args[0] == askAction {
+		if err := askFor(ctx, os.Stdin, stdout); err != nil {
+			fmt.Fprintln(stderr, err)
+			return ErrGeneric
+		}
+		return Success
+	}
 	if len(args) == 2 && args[0] == childAction {
 		return a.run(ctx, args[1])
 	}
@@ -76,8 +83,10 @@ func Main(ctx context.Context, args []string, getenv func(string) string, stdout
 	case "usage", "help":
 		fmt.Fprintln(stdout, usage)
 		return Success
-	case "start", "validate-all", exportsAction:
+	case "validate-all", exportsAction:
 		return a.run(ctx, args[0])
+	case "start":
+		return a.inTime(ctx, "start")
 	case "monitor", "status":
 		return a.inTime(ctx, "monitor")
 	case "stop":
@@ -274,7 +283,7 @@ const childAction = "_child"
 // inTime runs an action in a child process, and returns in time even if the
 // child hangs in the kernel on a disk that never answers. Pacemaker cannot do
 // that: it kills a late action but learns of the failure only when the process
-// ends. It would never see the result of a monitor, and would wait for a stop
+// ends. It would never see the result of a monitor or a start, and would wait for a stop
 // for its timeout and cluster-delay.
 //
 // Source: Pacemaker, lib/common/mainloop.c, child_timeout_callback: "will not die!"
@@ -298,7 +307,11 @@ func (a *agent) inTime(ctx context.Context, action string) int {
 	if err == nil {
 		return out.Code
 	}
-	return a.late(action, cfg, err, serr != nil || s.storage.reachable(), slow())
+	code = a.late(action, cfg, err, serr != nil || s.storage.reachable(), slow())
+	if code != Success && action != "stop" && serr == nil {
+		s.tooLate(fmt.Errorf("the %s took too long: %w", action, err))
+	}
+	return code
 }
 
 // late gives the exit code of an action that inTime gave up. While no path to

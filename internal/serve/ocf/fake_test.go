@@ -131,6 +131,7 @@ type fakeHost struct {
 	changes  []string // every change, in order
 	failAt   int      // change that fails, from 1; 0: none
 	dead     bool
+	hung     map[string]bool // devices that do not answer
 	clock    time.Time
 	tickled  string
 	readonly bool
@@ -955,8 +956,36 @@ func (h *fakeHost) touched() []string {
 	})
 }
 
+func (h *fakeHost) Ask(_ context.Context, all []question) []answer {
+	silent := false
+	out := asked(all, func(dev string, off int64, n int) ([]byte, error) {
+		if h.hung[dev] {
+			silent = true
+			return nil, errSilent
+		}
+		return h.ReadBlocks(dev, off, n)
+	})
+	if silent {
+		h.clock = h.clock.Add(askLimit)
+	}
+	return out
+}
+
+// asked answers questions by a function.
+func asked(all []question, read func(dev string, off int64, n int) ([]byte, error)) (out []answer) {
+	for i, q := range all {
+		b, err := read(q.Dev, q.Off, q.N)
+		out = append(out, answer{Number: i, Data: b, err: err})
+	}
+	return out
+}
+
 func (h *fakeHost) ReadBlocks(dev string, off int64, n int) ([]byte, error) {
 	b := make([]byte, n)
+	if h.hung[dev] {
+		h.t.Errorf("%s is read by the agent itself, and hangs", dev)
+		return nil, errSilent
+	}
 	if d, ok := h.disks[dev]; ok {
 		if d.gone {
 			return nil, fs.ErrNotExist
@@ -1600,7 +1629,7 @@ func (h *fakeHost) run(c command, inside bool) (string, error) {
 		h.ro = false
 		return "", nil
 	case a[0] == "mdadm" && a[1] == "--manage" && a[3] == "--re-add":
-		if d := h.disks[a[4]]; h.ro || h.degr == 0 || d == nil || d.gone {
+		if d := h.disks[a[4]]; h.hung[a[4]] || h.ro || h.degr == 0 || d == nil || d.gone {
 			return fails("--re-add for %s to %s is not possible", a[4], a[2])
 		}
 		h.degr--
@@ -1789,6 +1818,9 @@ func (h *fakeHost) run(c command, inside bool) (string, error) {
 func (h *fakeHost) assembled(uuid string, argv []string) (n int, err error) {
 	dirty := false
 	for _, m := range argv {
+		if h.hung[m] {
+			h.t.Errorf("mdadm is given %s, and hangs", m)
+		}
 		if d, ok := h.disks[m]; ok && d.uuid == uuid && !d.gone {
 			if d.role < 6 {
 				n++
@@ -1893,4 +1925,14 @@ func (h *fakeHost) crash() {
 		// With a journal the array stays clean, if its parity was computed.
 		d.dirty = h.journal == nil || !h.journal.synced && d.uuid == arrayUUID
 	}
+}
+
+// judged reads the members of the service's arrays, and of one more, and judges that one.
+func (s *mdKind) judged(a Array, read superblocks) (verdict, error) {
+	names := slices.Clone(a.Members)
+	for _, x := range s.cfg.Arrays {
+		names = append(names, x.Members...)
+	}
+	s.ask(context.Background(), names, read)
+	return s.judge(a, read)
 }

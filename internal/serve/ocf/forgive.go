@@ -4,27 +4,37 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 )
 
 // Pacemaker does not start a service again on a server where its start failed,
 // or where it failed, until it forgets the failure after minutes. If the cause can be
 // seen from outside of a running service (too few disks, a missing LUN, LNet without
-// a network), the watcher makes Pacemaker forget the failure as soon as the cause is
+// a network), or was that the action took too long, the watcher makes Pacemaker forget the failure as soon as the cause is
 // gone. When the partner is lost next, this server may then start the service.
 
 // refusedFile exists if the agent refused the last start on this server for such a
-// cause, or the watcher has seen that the server is not able to serve. Neither the file nor
-// Pacemaker's failure outlives a boot.
+// cause, or the watcher has seen that the server is not able to serve, or a start or monitor
+// took too long. Neither the file nor Pacemaker's failure outlives a boot.
 func (s *service) refusedFile() string { return runDir + "/refused-" + s.cfg.Service }
 
 // refused notes that this server cannot serve now. It returns err.
-func (s *service) refused(err error) error {
+func (s *service) refused(ctx context.Context, err error) error {
 	r, d := (*refusal)(nil), (*inDoubt)(nil)
-	if errors.As(err, &d) || errors.As(err, &r) && s.storage.sound() != nil || s.kind.able() != nil {
+	if errors.As(err, &d) || ctx.Err() != nil || errors.As(err, &r) && s.storage.sound(ctx) != nil || s.kind.able() != nil {
 		err = errors.Join(err, s.k.Save(s.refusedFile(), []byte(err.Error()+"\n")))
 	}
 	return err
+}
+
+// tooLate notes that this server did not serve in time. What held it up is gone, or the next
+// start goes without it, once the storage is sound: a disk that does not answer counts as
+// missing. Should the next start be late as well, the service was on no better server.
+func (s *service) tooLate(err error) {
+	if err := s.k.Save(s.refusedFile(), []byte(err.Error()+"\n")); err != nil {
+		s.log.note("%v", err)
+	}
 }
 
 // forget removes the note. Of two errors, a note that stays is the harmless
@@ -57,20 +67,48 @@ func (w *watcher) forgive(ctx context.Context, s *service) {
 	if w.now().Sub(w.weighed[name]) < forgiveEvery {
 		return
 	}
+	j := w.judging[name]
+	if j == nil {
+		j = &judging{}
+		w.judging[name] = j
+	}
+	if !j.busy.CompareAndSwap(false, true) {
+		return
+	}
 	w.weighed[name] = w.now()
 	// A cleanup before Pacemaker has written the failure down would clean up nothing.
-	before := w.noted[name]
-	if w.noted[name] = unnoted == nil; !w.noted[name] || !before || s.storage.sound() != nil {
+	before := w.noted[name] && !j.forgave.Swap(false)
+	if w.noted[name] = unnoted == nil; !w.noted[name] || !before {
+		j.busy.Store(false)
 		return
+	}
+	// A disk that hangs must not keep the watcher from what it sees.
+	w.background(func() {
+		defer j.busy.Store(false)
+		j.forgave.Store(w.forgiveNow(ctx, s))
+	})
+}
+
+// judging is a look at whether a refused service could start.
+type judging struct {
+	busy    atomic.Bool // one at a time
+	forgave atomic.Bool // the last one
+}
+
+// forgiveNow makes Pacemaker forget a failure if the storage is sound, and says whether it
+// has tried that.
+func (w *watcher) forgiveNow(ctx context.Context, s *service) bool {
+	name := s.cfg.Service
+	if s.storage.sound(ctx) != nil {
+		return false
 	}
 	// A start or stop that runs now holds the lock.
 	release, err := w.lock(name)
 	if err != nil {
-		return
+		return false
 	}
 	s.forget()
 	release()
-	w.noted[name] = false
 	w.log("what kept service %s from this server is gone: Pacemaker may start it here", name)
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -78,4 +116,5 @@ func (w *watcher) forgive(ctx context.Context, s *service) {
 	if _, err := w.k.Run(ctx, command{argv: argv}); err != nil {
 		w.log("%v", errors.Join(fmt.Errorf("service %s: %w", name, err), s.k.Save(s.refusedFile(), []byte("again\n"))))
 	}
+	return true
 }

@@ -111,7 +111,7 @@ func (s *mdKind) journalOf(ctx context.Context, want Array, v *verdict) (dev str
 		return "", fmt.Errorf("journal %s is not there although mdadm assembled it", s.cfg.Journal.Name)
 	}
 	dev = fmt.Sprintf("/dev/%sp%d", mirror.Dev, want.Journal)
-	sb, err := s.superblock(dev)
+	sb, err := s.superblock(ctx, dev)
 	for waited := time.Duration(0); errors.Is(err, fs.ErrNotExist) && waited < partitionWait; waited += 100 * time.Millisecond {
 		// The kernel looks for partitions when somebody opens the mirror.
 		if _, err := s.k.ReadBlocks("/dev/"+mirror.Dev, 0, 4096); err != nil {
@@ -120,7 +120,7 @@ func (s *mdKind) journalOf(ctx context.Context, want Array, v *verdict) (dev str
 		if s.k.Sleep(ctx, 100*time.Millisecond) != nil {
 			break
 		}
-		sb, err = s.superblock(dev)
+		sb, err = s.superblock(ctx, dev)
 	}
 	switch newest := v.Newest.Events; {
 	case err != nil:

@@ -77,7 +77,7 @@ func TestJournalOfNewParity(t *testing.T) {
 	h.crash()
 	sh.disks["/dev/mapper/d0"].gone = true
 	so := other.service(c)
-	if err := so.storage.sound(); err != nil {
+	if err := so.storage.sound(t.Context()); err != nil {
 		t.Errorf("sound: %v", err)
 	}
 	if err := so.start(t.Context()); err != nil {
@@ -162,7 +162,7 @@ func TestSSDThatWasPulled(t *testing.T) {
 	ssd(0).gone = true // s1 is back, with a superblock in which both were there
 	so := other.service(c)
 	const why = "journal j0: the SSD that is here left the mirror while it was in use"
-	if err := so.storage.sound(); err == nil || !strings.Contains(err.Error(), why) {
+	if err := so.storage.sound(t.Context()); err == nil || !strings.Contains(err.Error(), why) {
 		t.Errorf("sound: %v", err)
 	}
 	if err := so.start(t.Context()); err == nil || !strings.Contains(err.Error(), why) {
@@ -246,7 +246,7 @@ func TestReadMembers(t *testing.T) {
 			for i := range 6 {
 				sh.disks[fmt.Sprintf("/dev/mapper/d%d", i)].gone = i == a || i == b
 			}
-			v, err := s.judge(c.Arrays[0], superblocks{})
+			v, err := s.judged(c.Arrays[0], superblocks{})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -77,6 +77,9 @@ type storage interface {
 	// be older than a disk that another host writes. off and n are multiples of
 	// 4096.
 	ReadBlocks(dev string, off int64, n int) ([]byte, error)
+	// Ask reads ranges of devices as ReadBlocks does, all side by side, and gives an answer
+	// for each. The answer of a device that takes longer than askLimit is errSilent.
+	Ask(ctx context.Context, all []question) []answer
 	// Path is one path to a LUN, for reservations.
 	Path(dev string) pr.Path
 	Mount(source, target, fstype string, flags uintptr, data string) error

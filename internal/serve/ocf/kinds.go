@@ -39,8 +39,9 @@ type storageKind interface {
 	// watcher calls it about every 2 s.
 	watch(ctx context.Context, w *watcher)
 	// sound returns the error with which the storage would refuse a start, or
-	// nil. It only reads, and does not wait.
-	sound() error
+	// nil. It only reads, and waits for nothing but devices that do not answer, for
+	// askLimit.
+	sound(ctx context.Context) error
 	// note writes down, while the service runs, what a start on another server needs to
 	// know of the devices. Its error is no fault of the service.
 	note(ctx context.Context) error

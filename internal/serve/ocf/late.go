@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
+	"maps"
 	"path"
+	"reflect"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -123,8 +125,10 @@ func (s *mdKind) watchLate(ctx context.Context, w *watcher) {
 	w.background(func() {
 		defer l.looking.Store(false)
 		ctx := context.WithoutCancel(ctx)
-		// Without the lock, which a stop needs.
-		if adds, _ := s.lateAdds(waited); len(adds) == 0 && !s.settled() {
+		// Disks are asked without the lock, which a stop needs.
+		before := s.expected()
+		adds, left := s.lateAdds(ctx, before, waited)
+		if len(adds) == 0 && reflect.DeepEqual(left, before) {
 			return
 		}
 		unlock, err := w.lock(s.cfg.Service)
@@ -132,10 +136,9 @@ func (s *mdKind) watchLate(ctx context.Context, w *watcher) {
 			return
 		}
 		defer unlock()
-		if err := s.mine(ctx); err != nil {
+		if s.mine(ctx) != nil || !reflect.DeepEqual(s.expected(), before) {
 			return
 		}
-		adds, left := s.lateAdds(waited)
 		for _, a := range adds {
 			s.addLate(ctx, a, w.record)
 		}
@@ -147,21 +150,11 @@ func (s *mdKind) watchLate(ctx context.Context, w *watcher) {
 	})
 }
 
-// settled says whether an array that was started without members is whole.
-func (s *mdKind) settled() bool {
-	all, err := s.arrays()
-	return err == nil && slices.ContainsFunc(s.expected(), func(a lateArray) bool {
-		now, ok := all[a.UUID]
-		return ok && now.Degraded == 0 && now.usable() == nil
-	})
-}
-
 // lateAdd is a disk to be added to an array.
 type lateAdd struct{ array, how, disk, why string }
 
 // lateAdds are the disks to be added now, and what is waited for afterwards.
-func (s *mdKind) lateAdds(waited bool) (adds []lateAdd, left []lateArray) {
-	expected := s.expected()
+func (s *mdKind) lateAdds(ctx context.Context, expected []lateArray, waited bool) (adds []lateAdd, left []lateArray) {
 	all, err := s.arrays()
 	if err != nil {
 		return nil, expected
@@ -171,7 +164,7 @@ func (s *mdKind) lateAdds(waited bool) (adds []lateAdd, left []lateArray) {
 		return nil, expected
 	}
 	found := map[string]*md.Superblock{} // by device in the config
-	for _, m := range s.outside(in) {
+	for _, m := range s.outside(ctx, in) {
 		found[m.Dev] = m.SB
 	}
 	for _, late := range expected {
@@ -213,19 +206,18 @@ func (s *mdKind) lateAdds(waited bool) (adds []lateAdd, left []lateArray) {
 }
 
 // outside reads the superblocks of disks of the service that no array of it works with.
-func (s *mdKind) outside(in map[string]bool) (out []member) {
-	read := superblocks{}
+func (s *mdKind) outside(ctx context.Context, in map[string]bool) []member {
+	var names []string
 	for _, a := range s.cfg.Arrays {
 		for _, dev := range a.Members {
-			real, err := s.k.Realpath(dev)
-			if _, done := read[dev]; err != nil || done || in[path.Base(real)] || !s.hasPath(path.Base(real)) {
-				continue
+			if real, err := s.k.Realpath(dev); err == nil && !in[path.Base(real)] && s.hasPath(path.Base(real)) {
+				names = append(names, dev)
 			}
-			m, _ := s.member(dev, read)
-			out = append(out, m)
 		}
 	}
-	return out
+	read := superblocks{}
+	s.ask(ctx, names, read)
+	return slices.Collect(maps.Values(read))
 }
 
 // addLate adds a disk. A member that md does not take back stays out, as one does that was

@@ -39,6 +39,9 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	if len(os.Args) == 3 && os.Args[1] == "ocf" && os.Args[2] == askAction {
+		os.Exit(Main(context.Background(), os.Args[2:], os.Getenv, os.Stdout, os.Stderr))
+	}
 	if len(os.Args) == 4 && os.Args[1] == "ocf" && os.Args[2] == childAction {
 		if s, _ := strconv.Atoi(os.Getenv("OCF_RESKEY_test_sleep")); s > 0 {
 			time.Sleep(time.Duration(s) * time.Second)

@@ -151,19 +151,27 @@ func (s *lunKind) judgeAll(paths bool) error {
 	return faults
 }
 
+// lunPatience is how long a start waits for LUNs that have paths and do not answer: an array
+// whose other controller takes its LUNs holds I/O back for some time.
+const lunPatience = 30 * time.Second
+
 // lookAtLUNs refuses a start if a LUN is not here as designed, before anything
 // is changed. On a server that has just booted it waits for late ones.
 func (s *lunKind) lookAtLUNs(ctx context.Context) error {
-	end := time.Duration(0)
+	begin := s.now()
+	end := begin
 	if s.uptime() < youngHost {
-		end = memberWait
+		end = begin.Add(memberWait)
 	}
-	for waited := time.Duration(0); ; waited += 250 * time.Millisecond {
-		err := s.judgeAll(true)
+	for {
+		err := s.sound(ctx)
 		if err == nil {
 			break
 		}
-		if waited >= end || s.k.Sleep(ctx, 250*time.Millisecond) != nil {
+		if errors.Is(err, errSilent) {
+			end = begin.Add(lunPatience)
+		}
+		if !s.now().Before(end) || s.k.Sleep(ctx, 250*time.Millisecond) != nil {
 			return &refusal{err}
 		}
 	}
@@ -238,7 +246,32 @@ func (s *lunKind) reachable() bool {
 	return true
 }
 
-func (s *lunKind) sound() error { return s.judgeAll(true) }
+func (s *lunKind) sound(ctx context.Context) error {
+	if err := s.judgeAll(true); err != nil {
+		return err
+	}
+	return s.answer(ctx)
+}
+
+// answer finds LUNs that have paths and do not answer. What else is wrong with them the
+// layers above say.
+func (s *lunKind) answer(ctx context.Context) error {
+	devices, err := s.devices()
+	if err != nil {
+		return err
+	}
+	var all []question
+	for _, d := range devices {
+		all = append(all, question{d.path, 0, 4096})
+	}
+	var silent error
+	for i, a := range s.k.Ask(ctx, all) {
+		if errors.Is(a.err, errSilent) {
+			silent = errors.Join(silent, fmt.Errorf("LUN %s has paths, and %w; see the array", devices[i].name, a.err))
+		}
+	}
+	return silent
+}
 
 // note: LUNs have nothing that another server would not see.
 func (s *lunKind) note(context.Context) error { return nil }

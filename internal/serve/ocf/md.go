@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -144,8 +145,9 @@ func (s *mdKind) modules() (out []string) {
 	if s.cfg.Journal != nil {
 		out = append(out, "raid1")
 	}
-	for _, dev := range s.cfg.Arrays[0].Members {
-		if sb, err := s.superblock(dev); err == nil {
+	sbs, _ := s.superblocksOf(context.Background(), s.cfg.Arrays[0].Members...)
+	for _, sb := range sbs {
+		if sb != nil {
 			if m := map[int]string{1: "raid1", 4: "raid456", 5: "raid456", 6: "raid456", 10: "raid10"}[sb.Level]; m != "" {
 				return append(out, m)
 			}
@@ -231,7 +233,7 @@ func (s *mdKind) arrays() (map[string]mdArray, error) {
 		if len(a.UUID) != 32 || a.UUID == strings.Repeat("0", 32) {
 			// An inactive array, or a kernel without the attribute: ask a member.
 			for _, d := range a.Members {
-				if sb, err := s.superblock("/dev/" + d); err == nil {
+				if sb, err := s.superblock(context.Background(), "/dev/"+d); err == nil {
 					a.UUID = sb.UUID
 					break
 				}
@@ -252,12 +254,25 @@ func (s *mdKind) inSync(a mdArray, also func(dev string) bool) []bool {
 	return linux.MDPresent(a.RaidDisks, members, func(m linux.MDMember) bool { return also == nil || also(m.Dev) })
 }
 
-func (s *mdKind) superblock(dev string) (*md.Superblock, error) {
-	b, err := s.k.ReadBlocks(dev, md.SuperblockOffset, md.SuperblockSize)
-	if err != nil {
-		return nil, err
+func (s *mdKind) superblock(ctx context.Context, dev string) (*md.Superblock, error) {
+	sbs, errs := s.superblocksOf(ctx, dev)
+	return sbs[0], errs[0]
+}
+
+// superblocksOf reads the superblocks of devices side by side.
+func (s *mdKind) superblocksOf(ctx context.Context, devs ...string) (sbs []*md.Superblock, errs []error) {
+	var all []question
+	for _, d := range devs {
+		all = append(all, question{d, md.SuperblockOffset, md.SuperblockSize})
 	}
-	return md.ParseSuperblock(b)
+	for _, a := range s.k.Ask(ctx, all) {
+		sb, err := (*md.Superblock)(nil), a.err
+		if err == nil {
+			sb, err = md.ParseSuperblock(a.Data)
+		}
+		sbs, errs = append(sbs, sb), append(errs, err)
+	}
+	return sbs, errs
 }
 
 // usable are the values of array_state in which an array takes writes.
@@ -529,8 +544,9 @@ func (s *mdKind) await(ctx context.Context) (verdicts []verdict, mirror *verdict
 	if s.uptime() < youngHost {
 		end = end.Add(memberWait)
 	}
+	read := superblocks{}
 	for {
-		verdicts, mirror, err = s.judgeAll(superblocks{})
+		verdicts, mirror, err = s.judgeAll(ctx, read)
 		late := func(v verdict) bool { return len(v.Awaited) > 0 }
 		if err == nil && !slices.ContainsFunc(verdicts, late) && (mirror == nil || !late(*mirror)) {
 			break
@@ -538,12 +554,20 @@ func (s *mdKind) await(ctx context.Context) (verdicts []verdict, mirror *verdict
 		if !s.now().Before(end) || s.k.Sleep(ctx, 250*time.Millisecond) != nil {
 			break
 		}
+		// A disk that hangs has had its time.
+		maps.DeleteFunc(read, func(_ string, m member) bool { return !errors.Is(m.Err, errSilent) })
 	}
 	return verdicts, mirror, err
 }
 
-// judgeAll judges all arrays and their mirror by what is on their members.
-func (s *mdKind) judgeAll(read superblocks) (verdicts []verdict, mirror *verdict, err error) {
+// judgeAll judges all arrays and their mirror by what is on their members. A member that
+// does not answer counts as missing.
+func (s *mdKind) judgeAll(ctx context.Context, read superblocks) (verdicts []verdict, mirror *verdict, err error) {
+	var names []string
+	for _, a := range s.wanted() {
+		names = append(names, a.Members...)
+	}
+	s.ask(ctx, names, read)
 	verdicts = make([]verdict, len(s.cfg.Arrays))
 	for i, a := range s.cfg.Arrays {
 		if verdicts[i], err = s.judge(a, read); err != nil {
@@ -584,34 +608,45 @@ func (s *mdKind) judge(a Array, read superblocks) (verdict, error) {
 	return judge(a, members, s.cfg.DirtyDegraded)
 }
 
-// member reads the superblock of a device, unless it was read before. real is "" for
-// a device that is not there.
+// member is a device whose superblock was read; real is "" for one that is not there.
 func (s *mdKind) member(name string, read superblocks) (m member, real string) {
 	real, err := s.k.Realpath(name)
 	if err != nil {
 		real = ""
 	}
-	if m, ok := read[name]; ok {
-		return m, real
+	return read[name], real
+}
+
+// ask reads the superblocks of devices, unless they were read before, side by side.
+func (s *mdKind) ask(ctx context.Context, names []string, read superblocks) {
+	var asked, reals []string
+	for _, name := range names {
+		if _, done := read[name]; done {
+			continue
+		}
+		real, err := s.k.Realpath(name)
+		if read[name] = (member{Dev: name, Err: err}); err == nil {
+			asked, reals = append(asked, name), append(reals, real)
+		}
 	}
-	m = member{Dev: name}
-	if err == nil {
-		m.SB, err = s.superblock(real)
+	sbs, errs := s.superblocksOf(ctx, reals...)
+	for i, name := range asked {
+		read[name] = member{Dev: name, SB: sbs[i], Err: errs[i]}
 	}
-	if errors.Is(err, fs.ErrNotExist) {
-		err = errors.New("not there")
+	for _, name := range names {
+		if m := read[name]; errors.Is(m.Err, fs.ErrNotExist) {
+			m.Err = errors.New("not there")
+			read[name] = m
+		}
 	}
-	m.Err = err
-	read[name] = m
-	return m, real
 }
 
 // sound: an array in doubt is compared by a start only, which has the time. So a doubt
 // counts if a start on this server has found it in the array as it is now. When the partner
 // has started the array since, without members that are missing here, or one is back, the
 // next start has to compare it.
-func (s *mdKind) sound() error {
-	verdicts, mirror, err := s.judgeAll(superblocks{})
+func (s *mdKind) sound(ctx context.Context) error {
+	verdicts, mirror, err := s.judgeAll(ctx, superblocks{})
 	if err == nil && mirror != nil {
 		err = s.journalSound(mirror, verdicts)
 	}

@@ -155,7 +155,7 @@ func (s *service) start(ctx context.Context) error {
 	}
 	for _, p := range s.parts() {
 		if err := s.log.step(p.name, func() error { return p.start(ctx) }); err != nil {
-			return s.refused(err)
+			return s.refused(ctx, err)
 		}
 	}
 	s.forget()
@@ -399,10 +399,15 @@ func (s *service) holdUdev(ctx context.Context) {
 		s.log.note("%v", err)
 		return // could not be found again should this process die
 	}
+	ctx, cancel := context.WithTimeout(ctx, udevTime)
+	defer cancel()
 	if _, err := s.k.Run(ctx, command{argv: []string{"udevadm", "control", "--stop-exec-queue"}}); err != nil {
 		s.log.note("udev is not held: %v", err)
 	}
 }
+
+// udevTime bounds the wait for an answer of udev, whose workers may hang with a disk.
+const udevTime = 5 * time.Second
 
 // resumeUdev undoes what the storage holds back, at the end of a start, without waiting
 // for udev, which has much to do then. The mark stays: the next action makes

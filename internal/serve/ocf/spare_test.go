@@ -247,11 +247,11 @@ func TestStartFindsMovedSpare(t *testing.T) {
 	s.k = counting{h, reads}
 	m := s.storage.(*mdKind)
 	read := superblocks{}
-	v, err := m.judge(c.Arrays[0], read)
+	v, err := m.judged(c.Arrays[0], read)
 	if err != nil || v.Missing != 0 || !slices.Contains(v.Members, "/dev/mapper/d9") || slices.Contains(v.Members, "/dev/mapper/e0") {
 		t.Errorf("%+v, %v", v, err)
 	}
-	v, err = m.judge(c.Arrays[1], read)
+	v, err = m.judged(c.Arrays[1], read)
 	if err == nil || !slices.Equal(v.Members, []string{"/dev/mapper/e0"}) {
 		t.Errorf("%+v, %v", v, err)
 	}
@@ -275,6 +275,8 @@ func (c counting) ReadBlocks(dev string, off int64, n int) ([]byte, error) {
 	c.reads[dev]++
 	return c.kernel.ReadBlocks(dev, off, n)
 }
+
+func (c counting) Ask(_ context.Context, all []question) []answer { return asked(all, c.ReadBlocks) }
 
 // journaled gives both arrays of twoGroups a write journal, on partitions of a mirror
 // of four SSDs: so many are peers enough for a slow one to show.

@@ -55,7 +55,7 @@ func (s *mdKind) settle(ctx context.Context, a Array, v *verdict, further *bool)
 		return nil
 	}
 	d.Unknown = ""
-	t, err := s.torn(a, v)
+	t, err := s.torn(ctx, a, v)
 	if err == nil {
 		err = s.compare(ctx, t, d, further)
 	}
@@ -144,7 +144,7 @@ func (s *mdKind) compare(ctx context.Context, t *tornArray, d *ArrayInDoubt, fur
 // superblocks are written.
 //
 // Source: the kernel's drivers/md/md.c, md_update_sb
-func (s *mdKind) torn(a Array, v *verdict) (*tornArray, error) {
+func (s *mdKind) torn(ctx context.Context, a Array, v *verdict) (*tornArray, error) {
 	sb := v.Newest
 	t := &tornArray{slots: v.Slots, chunk: sb.Chunk, missing: -1}
 	switch {
@@ -159,6 +159,7 @@ func (s *mdKind) torn(a Array, v *verdict) (*tornArray, error) {
 	}
 	var head *md.Bitmap
 	var copies [][]byte
+	var asked []member
 	for i, m := range t.slots {
 		if m.SB == nil {
 			t.missing = i
@@ -167,13 +168,17 @@ func (s *mdKind) torn(a Array, v *verdict) (*tornArray, error) {
 		if m.SB.Data%raid6.Block != 0 || m.SB.Bitmap%raid6.Block != 0 {
 			return nil, fmt.Errorf("%s: its data begin at %d, its bitmap at %d", m.Dev, m.SB.Data, m.SB.Bitmap)
 		}
-		if m.SB.Events != sb.Events {
-			continue // one event behind, and its bitmap may be, too
+		if m.SB.Events == sb.Events { // or it is one event behind, and its bitmap may be, too
+			asked = append(asked, m)
 		}
-		h, b, err := s.bitmap(m)
+	}
+	heads, bits, err := s.bitmaps(ctx, asked)
+	if err != nil {
+		return nil, err
+	}
+	for i, m := range asked {
+		h, b := heads[i], bits[i]
 		switch {
-		case err != nil:
-			return nil, fmt.Errorf("%s: %w", m.Dev, err)
 		case h.Lost || h.UUID != md.Hex(a.UUID) || h.Events+1 < sb.Events || h.Size != sb.Size || head != nil && h.Chunk != head.Chunk:
 			return nil, fmt.Errorf("%s: its bitmap is out of date", m.Dev)
 		}
@@ -187,20 +192,40 @@ func (s *mdKind) torn(a Array, v *verdict) (*tornArray, error) {
 	return t, nil
 }
 
-// bitmap reads the bitmap of a member.
-func (s *mdKind) bitmap(m member) (*md.Bitmap, []byte, error) {
-	b, err := s.k.ReadBlocks(m.Dev, m.SB.Bitmap, raid6.Block)
-	if err != nil {
+// bitmaps reads the bitmaps of members side by side: the heads first, which tell the sizes.
+func (s *mdKind) bitmaps(ctx context.Context, members []member) (heads []*md.Bitmap, bits [][]byte, err error) {
+	sizes := make([]int, len(members))
+	ask := func() error {
+		var all []question
+		for i, m := range members {
+			all = append(all, question{m.Dev, m.SB.Bitmap, max(sizes[i], raid6.Block)})
+		}
+		bits = nil
+		for i, a := range s.k.Ask(ctx, all) {
+			if a.err != nil {
+				return fmt.Errorf("%s: %w", members[i].Dev, a.err)
+			}
+			bits = append(bits, a.Data)
+		}
+		return nil
+	}
+	if err := ask(); err != nil {
 		return nil, nil, err
 	}
-	h, err := md.ParseBitmap(b)
-	if err != nil {
-		return nil, nil, err
+	large := false
+	for i, m := range members {
+		h, err := md.ParseBitmap(bits[i])
+		if err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", m.Dev, err)
+		}
+		heads = append(heads, h)
+		sizes[i] = (int(h.Bytes()) + raid6.Block - 1) / raid6.Block * raid6.Block
+		large = large || sizes[i] > raid6.Block
 	}
-	if n := int(h.Bytes()); n > len(b) {
-		b, err = s.k.ReadBlocks(m.Dev, m.SB.Bitmap, (n+raid6.Block-1)/raid6.Block*raid6.Block)
+	if large {
+		err = ask()
 	}
-	return h, b, err
+	return heads, bits, err
 }
 
 // rowsAtOnce is how many rows are compared before that is written down.

@@ -53,6 +53,8 @@ func (m *members) ReadBlocks(dev string, off int64, n int) ([]byte, error) {
 	return m.dev[dev][off : off+int64(n)], nil
 }
 
+func (m *members) Ask(_ context.Context, all []question) []answer { return asked(all, m.ReadBlocks) }
+
 func (m *members) ReadFile(name string) ([]byte, error) {
 	if name == "/proc/uptime" {
 		return []byte("9999.0 1.0\n"), nil
@@ -137,7 +139,7 @@ func (m *members) start(t *testing.T) (verdict, error) {
 	t.Helper()
 	s := &mdKind{service: &service{k: m, cfg: &Config{MDStorage: &MDStorage{}}}}
 	a := groupR0()
-	v, err := s.judge(a, superblocks{})
+	v, err := s.judged(a, superblocks{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -235,7 +237,7 @@ func TestSettleTakesItsTime(t *testing.T) {
 	for slot := range 4 {
 		x := member{Dev: slotDev(slot)}
 		if slot != 0 {
-			x.SB, _ = s.superblock(x.Dev)
+			x.SB, _ = s.superblock(t.Context(), x.Dev)
 			v.Newest = x.SB
 		}
 		v.Slots = append(v.Slots, x)
@@ -325,7 +327,7 @@ func TestSettleGoesOn(t *testing.T) {
 					}
 				}
 				if d != nil && d.Arrays[0].Remaining > 0 {
-					if s.sound() != nil {
+					if s.sound(t.Context()) != nil {
 						t.Fatal("the watcher does not have Pacemaker try again")
 					}
 					if start == 9 {
@@ -333,7 +335,7 @@ func TestSettleGoesOn(t *testing.T) {
 					}
 					continue
 				}
-				if torn && (d == nil || !slices.Equal(d.Arrays[0].Blocks, []int64{81920}) || s.sound() == nil) || !torn && err != nil {
+				if torn && (d == nil || !slices.Equal(d.Arrays[0].Blocks, []int64{81920}) || s.sound(t.Context()) == nil) || !torn && err != nil {
 					t.Errorf("start %d: %v", start, err)
 				}
 				if start < 2 {
@@ -393,12 +395,12 @@ func TestSettleGoesOnWithAllGroups(t *testing.T) {
 				t.Fatal(err)
 			}
 			if d.Remaining() == 0 {
-				if start < 2 || len(d.Arrays) != 1 || len(d.Arrays[0].Blocks) != 1 || s.sound() == nil || !strings.Contains(err.Error()[:128], Confirmable) {
+				if start < 2 || len(d.Arrays) != 1 || len(d.Arrays[0].Blocks) != 1 || s.sound(t.Context()) == nil || !strings.Contains(err.Error()[:128], Confirmable) {
 					t.Errorf("start %d: %v", start, err)
 				}
 				return
 			}
-			if s.sound() != nil {
+			if s.sound(t.Context()) != nil {
 				t.Fatalf("start %d: the watcher does not have Pacemaker try again", start)
 			}
 			if short := err.Error()[:128]; !strings.Contains(short, Unfinished) || !strings.Contains(short, "MiB of a disk are left") || strings.Contains(short, Confirmable) {
@@ -425,7 +427,7 @@ func TestSettleGetsNoFurther(t *testing.T) {
 		if !errors.As(err, &d) || d.Remaining() > 0 || !strings.Contains(err.Error(), Confirmable) || !strings.Contains(err.Error(), "too slow") {
 			t.Fatal(err)
 		}
-		if err := s.saveDoubt(&d.Doubt); err != nil || s.sound() == nil {
+		if err := s.saveDoubt(&d.Doubt); err != nil || s.sound(t.Context()) == nil {
 			t.Errorf("%v, and the watcher has Pacemaker try again", err)
 		}
 	})

@@ -195,6 +195,10 @@ func (h *trialHost) ReadDir(dir string) ([]string, error) {
 	return out, nil
 }
 
+func (h *trialHost) Ask(_ context.Context, all []question) []answer {
+	return asked(all, h.ReadBlocks)
+}
+
 func (h *trialHost) ReadBlocks(dev string, off int64, n int) ([]byte, error) {
 	if dev == "/dev/md127" && h.array {
 		return pvImage("vg {\nid = \"x\"\nseqno = 3\nsystem_id = \"nfs1\"\n}\n", 512)[off : off+int64(n)], nil
@@ -406,11 +410,11 @@ func filesInDoubtAreNamed(t *testing.T, h *trialHost) {
 	if diff := cmp.Diff(want, d.Owners.Files); diff != "" {
 		t.Error(diff)
 	}
-	if s.sound() == nil {
+	if s.sound(t.Context()) == nil {
 		t.Error("the watcher takes the storage for sound")
 	}
 	h.files[AcceptedFile("home")] = h.files[DoubtFile("home")]
-	if err := s.sound(); err != nil {
+	if err := s.sound(t.Context()); err != nil {
 		t.Errorf("accepted, and the watcher does not let it start: %v", err)
 	}
 	if _, _, err := s.lookAll(t.Context()); err != nil {

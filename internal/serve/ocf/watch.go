@@ -33,8 +33,9 @@ import (
 //     it has no way to tell whether its partner is well, and could serve
 //     nobody. Without that a passive server whose network card dies, but not
 //     its way to the BMCs, would fence the active one.
-//   - a start that was refused because of the storage, and a failure or refusal for
-//     want of a network for LNet, is forgotten once the cause is gone, see forgive.
+//   - a start that was refused because of the storage, a start or monitor that took too
+//     long, and a failure or refusal for want of a network for LNet, is forgotten once the
+//     cause is gone, see forgive.
 //   - a server whose service could not be stopped, and that no fence device has
 //     switched off since, resets itself, see unstopped.
 //   - a disk that is much slower than its peers is dropped, if the spec says so, see
@@ -206,6 +207,7 @@ type watcher struct {
 	failed     map[string]time.Time   // by service: nfsd was reported gone
 	fence      map[string]bool        // by service: asked to be fenced
 	noted      map[string]bool        // by service: it was refused when that was last looked at
+	judging    map[string]*judging    // by service
 	weighed    map[string]time.Time   // by service: when it was last looked whether a refused start may be forgotten
 	gone       map[string]time.Time   // by service: since when its devices are out of reach
 	settled    map[string]settled     // by service: NFS locks, during lockd's grace period
@@ -522,7 +524,7 @@ func (w *watcher) fail(ctx context.Context, s *service, why string) {
 func blankWatcher(k kernel, log func(string, ...any)) *watcher {
 	return &watcher{
 		k: k, log: log, record: log, now: time.Now, lock: tryLock, background: func(f func()) { f() },
-		attributes: attributes{}, pids: map[string]int{}, restarts: map[string][]time.Time{}, failed: map[string]time.Time{}, fence: map[string]bool{}, gone: map[string]time.Time{}, noted: map[string]bool{}, weighed: map[string]time.Time{},
+		attributes: attributes{}, pids: map[string]int{}, restarts: map[string][]time.Time{}, failed: map[string]time.Time{}, fence: map[string]bool{}, gone: map[string]time.Time{}, noted: map[string]bool{}, judging: map[string]*judging{}, weighed: map[string]time.Time{},
 		settled: map[string]settled{}, lacking: map[string]time.Time{}, spares: map[string]time.Time{},
 	}
 }

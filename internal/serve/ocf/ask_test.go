@@ -1,0 +1,236 @@
+package ocf
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mortarhpc/mortar/internal/base/flock"
+)
+
+// A device that never answers keeps no other one's answer back.
+func TestAsk(t *testing.T) {
+	dir := t.TempDir()
+	disk, hung, none := filepath.Join(dir, "disk"), filepath.Join(dir, "hung"), filepath.Join(dir, "none")
+	if err := os.WriteFile(disk, append(make([]byte, 4096), bytes.Repeat([]byte("x"), 8192)...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mkfifo(hung, 0o600); err != nil { // who opens it waits for a writer
+		t.Fatal(err)
+	}
+	for range 2 {
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		got := (&realKernel{}).Ask(ctx, []question{{hung, 0, 4096}, {disk, 4096, 8192}, {none, 0, 4096}, {disk, 4096, 4096}, {disk, 1 << 20, 4096}})
+		cancel()
+		if !errors.Is(got[0].err, context.DeadlineExceeded) || len(got[0].Data) > 0 {
+			t.Errorf("a device that hangs: %v", got[0].err)
+		}
+		for i, n := range map[int]int{1: 8192, 3: 4096} {
+			if got[i].err != nil || !bytes.Equal(got[i].Data, bytes.Repeat([]byte("x"), n)) {
+				t.Errorf("%d bytes: %d, %v", n, len(got[i].Data), got[i].err)
+			}
+		}
+		if !errors.Is(got[2].err, fs.ErrNotExist) {
+			t.Errorf("a device that is not there: %v", got[2].err)
+		}
+		if got[4].err == nil {
+			t.Error("read beyond the end")
+		}
+	}
+	if got := (&realKernel{}).Ask(t.Context(), nil); len(got) != 0 {
+		t.Errorf("%v", got)
+	}
+}
+
+// Who asks a device that another process hangs with waits for that one's lock, in which it
+// can be killed, and reads nothing.
+func TestAskWhatHangs(t *testing.T) {
+	dir := t.TempDir()
+	asksDir = filepath.Join(dir, "asks")
+	t.Cleanup(func() { asksDir = runDir + "/asks" })
+	disk := filepath.Join(dir, "disk")
+	if err := errors.Join(os.Mkdir(asksDir, 0o700), os.WriteFile(disk, make([]byte, 4096), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	ask := func() (a answer) {
+		var out bytes.Buffer
+		if err := askFor(atOnce(t.Context()), strings.NewReader(fmt.Sprintf(`[{"dev":%q,"off":0,"n":4096}]`, disk)), &out); err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal(out.Bytes(), &a); err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	f, err := os.Create(asksDir + "/" + strings.ReplaceAll(disk, "/", "!"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ok, err := flock.Try(f); !ok {
+		t.Fatal(err)
+	}
+	if a := ask(); a.Err != context.Canceled.Error() || len(a.Data) > 0 {
+		t.Errorf("it was read: %+v", a)
+	}
+	f.Close()
+	if a := ask(); a.Err != "" || len(a.Data) != 4096 {
+		t.Errorf("%s, %d bytes", a.Err, len(a.Data))
+	}
+}
+
+// A disk that hangs counts as missing: the start goes without it and tells mdadm nothing of
+// it, and the watcher gives it back once it answers. One that the array cannot lose is
+// refused, and the refusal is forgotten when it answers.
+func TestHungDisk(t *testing.T) {
+	for name, c := range map[string]struct {
+		hung   []string
+		refuse string
+	}{
+		"one":                    {[]string{"/dev/mapper/d5"}, ""},
+		"two":                    {[]string{"/dev/mapper/d4", "/dev/mapper/d5"}, ""},
+		"more than RAID 6 loses": {[]string{"/dev/mapper/d3", "/dev/mapper/d4", "/dev/mapper/d5"}, "/dev/mapper/d3: it does not answer within 10s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sh := newShared(t)
+			h := sh.hosts["nfs1"]
+			h.cabled(true)
+			h.hung = map[string]bool{}
+			for _, d := range c.hung {
+				h.hung[d] = true
+			}
+			s := h.service(testConfig())
+			w := h.watcher(s)
+			look := func() {
+				h.clock = h.clock.Add(forgiveEvery)
+				s.storage.watch(t.Context(), w)
+				w.forgive(t.Context(), s)
+			}
+			begin := h.clock
+			err := s.start(t.Context())
+			if (err == nil) != (c.refuse == "") || err != nil && !strings.Contains(err.Error(), c.refuse) {
+				t.Fatal(err)
+			}
+			if spent := h.clock.Sub(begin); spent > 3*askLimit {
+				t.Errorf("it took %v", spent)
+			}
+			n := len(h.changes)
+			for range 4 {
+				look()
+			}
+			if len(h.changes) > n {
+				t.Errorf("it still hangs: %q", h.changes[n:])
+			}
+			clear(h.hung)
+			for range 4 {
+				look()
+			}
+			did := slices.DeleteFunc(slices.Clone(h.changes[n:]), func(x string) bool {
+				return !strings.HasPrefix(x, "mdadm") && !strings.HasPrefix(x, "crm_resource --cleanup")
+			})
+			var want []string
+			for _, d := range c.hung {
+				want = append(want, "mdadm --manage /dev/md127 --re-add "+d)
+			}
+			if c.refuse != "" {
+				want = []string{"crm_resource --cleanup --resource service-home --node nfs1"}
+			}
+			if !slices.Equal(did, want) {
+				t.Errorf("it answers: %q", did)
+			}
+		})
+	}
+}
+
+// A start or monitor that took too long bars the server for no longer than the cause is
+// there.
+func TestLateActionIsForgiven(t *testing.T) {
+	sh := newShared(t)
+	h := sh.hosts["nfs1"]
+	s := h.service(testConfig())
+	s.tooLate(errors.New("the start took too long"))
+	w := h.watcher(s)
+	forgiven := func() bool {
+		n := len(h.changes)
+		for range 3 {
+			h.clock = h.clock.Add(forgiveEvery)
+			w.forgive(t.Context(), s)
+		}
+		return slices.Contains(h.changes[n:], "crm_resource --cleanup --resource service-home --node nfs1")
+	}
+	h.hung = map[string]bool{"/dev/mapper/d0": true, "/dev/mapper/d1": true, "/dev/mapper/d2": true}
+	if forgiven() {
+		t.Error("forgiven while the disks hang")
+	}
+	clear(h.hung)
+	w.lock = func(string) (func(), error) { return nil, errors.New("a start hangs, or runs") }
+	if forgiven() {
+		t.Error("forgiven while a start has the lock")
+	}
+	w.lock = func(string) (func(), error) { return func() {}, nil }
+	if !forgiven() {
+		t.Errorf("not forgiven: %q", h.changes)
+	}
+	// A start that has run out of time notes that by itself.
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.refused(ctx, errInjected); !errors.Is(err, errInjected) {
+		t.Error(err)
+	}
+	if !forgiven() {
+		t.Errorf("out of time, and not forgiven: %q", h.changes)
+	}
+	// What it cannot see it does not forgive.
+	_ = s.refused(t.Context(), errInjected)
+	if forgiven() {
+		t.Error("an unknown cause is forgiven")
+	}
+}
+
+// LUNs that have paths and do not answer are waited for, as an array may hold I/O back while
+// a controller takes over. Then the start is refused, until they answer.
+func TestHungLUN(t *testing.T) {
+	for name, c := range map[string]struct {
+		answers time.Duration // after so long
+		refused bool
+	}{
+		"a controller takes over": {2 * askLimit, false},
+		"it hangs":                {time.Hour, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sh := newShared(t)
+			cfg := testConfig()
+			cfg.MDStorage = nil
+			withLUNs(cfg, sh)
+			cfg.LV = "data"
+			h := sh.hosts["nfs1"]
+			h.hung = map[string]bool{"/dev/dm-20": true}
+			s, begin := h.service(cfg), h.clock
+			s.k = waking{h, func() { h.hung["/dev/dm-20"] = h.clock.Sub(begin) < c.answers }}
+			err := s.start(t.Context())
+			if (err != nil) != c.refused || err != nil && !strings.Contains(err.Error(), "has paths, and it does not answer within 10s") {
+				t.Fatal(err)
+			}
+			if spent := h.clock.Sub(begin); spent > lunPatience+3*askLimit {
+				t.Errorf("it took %v", spent)
+			}
+			if c.refused != (s.storage.sound(t.Context()) != nil) {
+				t.Error("whether the LUNs are sound is seen otherwise later")
+			}
+			clear(h.hung)
+			if err := s.storage.sound(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
