@@ -77,6 +77,7 @@ type engine struct {
 	healing   time.Time                     // when the mending began
 	software  []report.Row
 	before    map[Kind]map[string]string // what settings were
+	hung      map[string]string          // by fault: the map that it has made hang
 	tasks     []task                     // what is left of a change
 }
 

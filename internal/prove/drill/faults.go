@@ -52,6 +52,7 @@ const (
 	Kill        Kind = "kill"         // a daemon dies at once; its name, or nfsd for the kernel's threads
 	TakeAway    Kind = "take-away"    // something on a server takes away what the service needs, and the watcher can put back; theAddress, theName or theState
 	Hang        Kind = "hang"         // a daemon is stopped by a signal: it stays, and answers nothing; its name
+	DiskHang    Kind = "disk-hang"    // a disk or LUN answers a server nothing, neither data nor an error; serial or LUN
 	HoldRebuild Kind = "hold-rebuild" // rebuilds of md take as long as with large disks, until the server boots
 	WriteSoon   Kind = "write-soon"   // a server writes dirty data to the disks after a second, until it boots
 	FillFS      Kind = "fill-fs"      // the service's file system is filled to the last block
@@ -120,6 +121,7 @@ var kinds = map[Kind]faultKind{
 	Kill:        {phrase: "killing {0} on {on}", can: mayKill, inject: (*engine).kill, heal: (*engine).startDaemon},
 	TakeAway:    {phrase: "taking {0} from {on}", can: hasAddress, inject: (*engine).takeAway}, // the watcher puts it back, or Pacemaker moves the service
 	Hang:        {phrase: "stopping {0} on {on} by a signal", can: mayHang, inject: (*engine).hang, heal: (*engine).goOn},
+	DiskHang:    {phrase: "having {0} hang on {on}", inject: (*engine).hangDisk, heal: (*engine).unhang, back: (*engine).unhungBack},
 	WriteSoon:   {phrase: "having {on} write data to its disks after a second", inject: (*engine).set, heal: (*engine).reset, back: (*engine).resetBack},
 	HoldRebuild: {phrase: "holding rebuilds on {on} to 100 KiB/s", inject: (*engine).set, heal: (*engine).reset, back: (*engine).resetBack},
 	FillFS:      {phrase: "filling {0} on {on}", inject: (*engine).fill, heal: (*engine).empty},

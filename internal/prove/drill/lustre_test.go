@@ -65,7 +65,7 @@ func TestDrillsOnLustreArrays(t *testing.T) {
 	want := []string{"disk-slow-throttled", "bit-rot-scrub", "full-fs-full", "full-fs-moved", "client-crash-power", "service-kill-nfsd", "service-kill-mountd", "service-kill-statd", "service-kill-nfsdcld",
 		"address-gone-address", "address-gone-hosts", "address-gone-mount",
 		"service-kill-stop-mountd", "service-kill-stop-statd", "service-kill-stop-nfsdcld",
-		"lun-missing-hidden", "both-rings-passive", "both-rings-standby", "cold-start-alone-confirm"}
+		"lun-missing-hidden", "lun-hung-crash", "disk-hung-crash", "disk-hung-move", "both-rings-passive", "both-rings-standby", "cold-start-alone-confirm"}
 	if d := cmp.Diff(want, refused, cmpopts.SortSlices(func(a, b string) bool { return a < b })); d != "" {
 		t.Error(d)
 	}

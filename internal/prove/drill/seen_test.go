@@ -46,7 +46,7 @@ func TestStayingIsWitnessed(t *testing.T) {
 				}
 				done[name] = true
 				// These end with what a command, a client or the cluster's log says.
-				others := []string{"bit-rot", "full-fs", "ost-full", "client-crash", "service-kill", "cache-full", "unfenced", "lun-missing", "server-crash"}
+				others := []string{"bit-rot", "full-fs", "ost-full", "client-crash", "service-kill", "cache-full", "unfenced", "lun-missing", "lun-hung", "server-crash"}
 				if !slices.ContainsFunc(steps, func(st Step) bool { return st.Until != nil && (st.Until.Sign || slices.Contains(others, x.Name)) }) {
 					t.Errorf("%s of %s (%s): no condition proves that the fault took place", name, file, kind.Of(d).Label(d.Mounts[0]))
 				}

@@ -488,6 +488,11 @@ var arrayDrills = []Drill{
 		Expect:   Expect{Where: Returns, Fencing: Allow, Stall: none, Disks: true, Within: 8 * time.Minute},
 		Variants: []Variant{{How: "hidden", Title: "a LUN is hidden from the passive server while that is off; then the kernel of the active one panics", Steps: lunMissing}},
 	},
+	{
+		Name: "lun-hung", Title: "a LUN answers the passive server nothing, neither data nor an error, and the active one dies: the service must not start without it, and comes back on its own server",
+		Expect:   Expect{Where: Returns, Fencing: Allow, Stall: none, Disks: true, Within: 8 * time.Minute},
+		Variants: []Variant{{How: "crash", Title: "the LUN hangs on the passive server, then the kernel of the active one panics", Steps: lunHung}},
+	},
 }
 
 // These drills come before those that cut all power.

@@ -136,6 +136,11 @@ func TestDrillsBreakWhatIsThere(t *testing.T) {
 		{"nss7.4-ha.yaml", "array-power", "short", "array-power nss7"},
 		{"nss7.4-ha.yaml", "lun-slow", "delay", "lun-slow nss7-lun0 1500"},
 		{"nss7.4-ha.yaml", "lun-missing", "hidden", "power-off nss2"},
+		{"nss7.4-ha.yaml", "lun-hung", "crash", "disk-hang nss2 nss7-lun0"},
+		{"nss7.4-ha.yaml", "disk-hung", "crash", ""},
+		{"nfs-ha.yaml", "lun-hung", "crash", ""},
+		{"nfs-ha.yaml", "disk-hung", "crash", "disk-hang nfs2 MA01"},
+		{"nfs-ha.yaml", "disk-hung", "move", "disk-hang nfs2 MA01"},
 	} {
 		d := exampleDesign(t, c.example)
 		servers := d.Pairs[0].Servers

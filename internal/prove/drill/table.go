@@ -217,6 +217,16 @@ var Table = []Drill{
 		Variants: []Variant{{How: "panic", Title: "a disk is pulled from its slot, then the kernel panics mid-write", Steps: degradedCrash}},
 	},
 	{
+		Name: "disk-hung", Title: "a disk of a RAID group answers the passive server nothing, neither data nor an error: that server takes over without it, and has it back when it answers",
+		// 10 s until the disk counts as missing.
+		Expect: Expect{Where: Moves, Fencing: Victim, Stall: 35, Disks: true},
+		Variants: []Variant{
+			{How: "crash", Title: "the disk hangs on the passive server, then the kernel of the active one panics mid-write", Steps: diskHung(func(s Scene) Fault { return Fault{Kind: Panic, On: s.Active} })},
+			{How: "move", Title: "the disk hangs on the passive server, then the service is moved there by command", Expect: &Expect{Where: Moves, Fencing: Nobody, Stall: 25, Disks: true},
+				Steps: diskHung(func(s Scene) Fault { return Fault{Kind: Move, On: s.Passive, Args: []string{s.Service.Name}} })},
+		},
+	},
+	{
 		Name: "fence-device", Title: "the active server's BMC is dead when the server fails; both PDU outlets fence it",
 		Expect: Expect{Where: Moves, Fencing: Victim, Stall: 15},
 		Variants: []Variant{{How: "freeze", Title: "its BMC dies, then it stops executing", Steps: func(s Scene) ([]Step, error) {
