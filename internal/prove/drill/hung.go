@@ -101,7 +101,7 @@ func hung(s Scene) (Step, error) {
 // diskHung makes a disk hang on the passive server, which then takes the service over.
 func diskHung(then func(Scene) Fault) func(Scene) ([]Step, error) {
 	return func(s Scene) ([]Step, error) {
-		if len(s.Service.Storage.LUNs) > 0 {
+		if !s.storage().rebuilds() {
 			return nil, errors.New("no LUN can be done without: lun-hung is the drill of one")
 		}
 		first, err := hung(s)
