@@ -50,6 +50,9 @@ func TestMain(m *testing.M) {
 	}
 	const inside = "MORTAR_OCF_TEST_INSIDE"
 	if os.Getenv(inside) != "" {
+		if err := unix.Mount("run", "/run", "tmpfs", 0, ""); err != nil { // the agent writes there
+			panic(err)
+		}
 		os.Exit(m.Run())
 	}
 	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
@@ -646,6 +649,14 @@ func TestInTime(t *testing.T) {
 	// A stop that hangs has failed, whatever the paths: only fencing helps.
 	if code := Main(t.Context(), []string{"stop"}, os.Getenv, &out, &errs); code != ErrGeneric || !strings.Contains(errs.String(), "stop of service home took too long") {
 		t.Errorf("stop: exit %d, %s", code, &errs)
+	}
+	// Nor does Pacemaker wait for a start that hangs: it would until the disk answers.
+	errs.Reset()
+	if code := Main(t.Context(), []string{"start"}, os.Getenv, &out, &errs); code != ErrGeneric || !strings.Contains(errs.String(), "start of service home took too long") {
+		t.Errorf("start: exit %d, %s", code, &errs)
+	}
+	if b, err := os.ReadFile(runDir + "/refused-home"); !strings.Contains(string(b), "the start took too long") {
+		t.Errorf("the watcher is not told to have it forgiven: %q, %v", b, err)
 	}
 	// In time, the child's answer is the answer, with what it says.
 	t.Setenv("OCF_RESKEY_test_sleep", "")

@@ -519,6 +519,9 @@ func (s *mdKind) assemble(ctx context.Context, a Array, v verdict, readOnly bool
 		}
 		defer s.k.Poke(param, "0\n")
 	}
+	// With members on its command line mdadm opens no other disk, which might hang.
+	// Source: mdadm, Assemble.c, inargv
+	//
 	// --run: the judgement of how few members are enough is made already; it
 	// does not take members that are out of date, as --force would.
 	argv := []string{"mdadm", "--assemble", "/dev/md/" + a.Name, "--uuid=" + md.UUID(a.UUID), "--run", "--quiet"}
