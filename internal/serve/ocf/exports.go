@@ -444,6 +444,7 @@ const namesEvery = 30 * time.Second
 type lateNames struct {
 	trying atomic.Bool // one try at a time
 	tried  time.Time
+	said   string // why they do not resolve; of the try that runs
 }
 
 // watchNames exports to host names that did not resolve before, once they do.
@@ -471,14 +472,16 @@ func (s *nfsKind) watchNames(ctx context.Context, w *watcher) {
 	// the service's lock.
 	w.background(func() {
 		defer l.trying.Store(false)
-		ctx := context.WithoutCancel(ctx)
 		probe := s.copy()
 		probe.cfg.Service, probe.cfg.Exports = s.cfg.Service+".names", missing
 		if text, err := probe.makeTable(ctx, s.binds()); len(text) == 0 {
-			w.log("%v", err)
+			if why := fmt.Sprint(err); why != l.said {
+				l.said = why
+				w.log("%s", why)
+			}
 			return
 		}
-		if err := s.copy().change(ctx); err != nil {
+		if err := s.copy().change(context.WithoutCancel(ctx)); err != nil {
 			w.log("exports of %s: %v", s.cfg.Service, err)
 			return
 		}

@@ -124,8 +124,7 @@ func (s *mdKind) watchLate(ctx context.Context, w *watcher) {
 	// A disk that hangs must not keep the watcher from what it sees.
 	w.background(func() {
 		defer l.looking.Store(false)
-		ctx := context.WithoutCancel(ctx)
-		// Disks are asked without the lock, which a stop needs.
+		// Disks are asked without the lock, which a stop needs. The end of the watcher ends that.
 		before := s.expected()
 		adds, left := s.lateAdds(ctx, before, waited)
 		if len(adds) == 0 && reflect.DeepEqual(left, before) {
@@ -140,7 +139,7 @@ func (s *mdKind) watchLate(ctx context.Context, w *watcher) {
 			return
 		}
 		for _, a := range adds {
-			s.addLate(ctx, a, w.record)
+			s.addLate(context.WithoutCancel(ctx), a, w.record)
 		}
 		if len(left) == 0 {
 			s.expectNobody()

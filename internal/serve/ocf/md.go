@@ -550,7 +550,7 @@ func (s *mdKind) await(ctx context.Context) (verdicts []verdict, mirror *verdict
 	read := superblocks{}
 	for {
 		verdicts, mirror, err = s.judgeAll(ctx, read)
-		late := func(v verdict) bool { return len(v.Awaited) > 0 }
+		late := func(v verdict) bool { return len(v.Awaited) > v.Silent }
 		if err == nil && !slices.ContainsFunc(verdicts, late) && (mirror == nil || !late(*mirror)) {
 			break
 		}

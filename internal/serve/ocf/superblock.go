@@ -1,6 +1,7 @@
 package ocf
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -24,6 +25,8 @@ type verdict struct {
 	// Awaited are members that the array ran with until its end and that are not here.
 	// A member that md had thrown out before is none of them.
 	Awaited []int // their numbers in the superblocks
+	// Silent are members that are there and do not answer: nobody waits longer for them.
+	Silent int
 	// Spares are those of Members that are in no slot.
 	Spares        []string
 	DirtyDegraded bool // the kernel has to be told to start it nevertheless
@@ -55,6 +58,9 @@ func judge(a Array, members []member, policy string) (verdict, error) {
 		switch {
 		case m.SB == nil:
 			v.Notes = append(v.Notes, fmt.Sprintf("%s: %v", m.Dev, m.Err))
+			if errors.Is(m.Err, errSilent) {
+				v.Silent++
+			}
 		case m.SB.UUID != want:
 			v.Notes = append(v.Notes, fmt.Sprintf("%s belongs to another array (%s %q)", m.Dev, m.SB.UUID, m.SB.Name))
 		default:
