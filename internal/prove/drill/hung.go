@@ -92,8 +92,8 @@ func (e *engine) stopHungTimer(ctx context.Context, server string) error {
 	return e.do(ctx, server, resource.Action{Title: "the disk no longer hangs", Cmd: []string{"systemctl", "stop", hungTimer + ".timer"}})
 }
 
-// hung makes the first disk or LUN of the service hang on the passive server.
-func hung(s Scene) (Step, error) {
+// hangOne makes the first disk or LUN of the service hang on the passive server.
+func hangOne(s Scene) (Step, error) {
 	name, err := s.storage().reached()
 	return Step{Fault: Fault{Kind: DiskHang, On: s.Passive, Args: []string{name}}, Prepare: true}, err
 }
@@ -104,7 +104,7 @@ func diskHung(then func(Scene) Fault) func(Scene) ([]Step, error) {
 		if !s.storage().rebuilds() {
 			return nil, errors.New("no LUN can be done without: lun-hung is the drill of one")
 		}
-		first, err := hung(s)
+		first, err := hangOne(s)
 		if err != nil {
 			return nil, err
 		}
@@ -133,7 +133,7 @@ func lunHung(s Scene) ([]Step, error) {
 	if len(s.Design.PairOf(s.Service.Name).Services) > 1 {
 		return nil, errors.New("with two services neither server is passive")
 	}
-	first, err := hung(s)
+	first, err := hangOne(s)
 	if err != nil {
 		return nil, err
 	}

@@ -33,10 +33,10 @@ import (
 
 const (
 	askEvery = 10 * time.Second
-	// askLimit bounds a call, and is the time between a look that finds a daemon silent and
+	// callLimit bounds a call, and is the time between a look that finds a daemon silent and
 	// the next one. It is as long as the resolver's timeout, so that a process that waits for
 	// a name server runs during two looks. Source: resolv.conf(5), RES_TIMEOUT
-	askLimit = 5 * time.Second
+	callLimit = 5 * time.Second
 	// A daemon that hangs again so soon was not helped by its restart. It takes two looks
 	// to see that.
 	hungAgain = 2 * time.Minute
@@ -80,7 +80,7 @@ func (s *nfsKind) askDaemons(ctx context.Context, w *watcher) {
 	}
 	if seen := a.seen; seen != nil {
 		if a.wait = askEvery; s.judgeDaemons(ctx, w) {
-			a.wait = askLimit
+			a.wait = callLimit
 		}
 		a.last, a.seen = seen, nil
 	}

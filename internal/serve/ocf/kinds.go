@@ -46,8 +46,8 @@ type storageKind interface {
 	// know of the devices. Its error is no fault of the service.
 	note(ctx context.Context) error
 	// marks are what a server changes on the shared devices while it uses them, by what
-	// messages call the device. Each function reads, and may hang.
-	marks() map[string]func() (string, error)
+	// messages call the device; "" for a device that does not answer.
+	marks(ctx context.Context) map[string]string
 	// queues is how long I/O waits for a device without any path before it
 	// fails; 0: no longer than a few seconds.
 	queues() time.Duration

@@ -453,17 +453,31 @@ func (s *lunKind) reserveState() (state, error) {
 
 // marks are the registrations: a server that lives changes them when a path comes back, or
 // when its LUNs are taken.
-func (s *lunKind) marks() map[string]func() (string, error) {
-	all := map[string]func() (string, error){}
+func (s *lunKind) marks(ctx context.Context) map[string]string {
+	all := map[string]string{}
 	if len(s.cfg.Reservations) == 0 {
 		return all
 	}
 	r := newReservedLUNs(s)
+	claims := make(chan *claim, len(s.cfg.LUNs))
 	for _, l := range s.cfg.LUNs {
-		all["LUN "+l.Name] = func() (string, error) {
+		all["LUN "+l.Name] = ""
+		go func() {
 			c := &claim{LUN: l}
 			r.ask(c)
-			return fmt.Sprintf("%d %v", c.Generation, c.State), c.err
+			claims <- c
+		}()
+	}
+	limited, cancel := context.WithTimeout(ctx, askLimit)
+	defer cancel()
+	for range all {
+		select {
+		case c := <-claims:
+			if c.err == nil {
+				all["LUN "+c.LUN.Name] = fmt.Sprintf("%d %v", c.Generation, c.State)
+			}
+		case <-limited.Done():
+			return all
 		}
 	}
 	return all

@@ -53,7 +53,7 @@ func portsOf(ctx context.Context, addr string, programs []rpcProgram) ([]uint16,
 // null calls a program's NULL procedure, which does nothing: any reply shows that the
 // daemon answers.
 func null(ctx context.Context, at netip.AddrPort, p rpcProgram) error {
-	ctx, cancel := context.WithTimeout(ctx, askLimit)
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
 	var d net.Dialer
 	c, err := d.DialContext(ctx, "tcp4", at.String())

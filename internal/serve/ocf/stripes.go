@@ -412,23 +412,25 @@ func (s *mdKind) tryOut(ctx context.Context, d *inDoubt) (*Owners, error) {
 
 // marks are the superblocks and bitmaps of the members: md changes them soon after a write to
 // an array that was at rest, and as long as other parts of it are written.
-func (s *mdKind) marks() map[string]func() (string, error) {
-	all := map[string]func() (string, error){}
+func (s *mdKind) marks(ctx context.Context) map[string]string {
+	var names, devs []string
 	for _, a := range s.cfg.Arrays {
 		for _, dev := range a.Members {
-			all[fmt.Sprintf("%s of array %s", dev, a.Name)] = func() (string, error) {
-				sb, err := s.superblock(dev)
-				if err != nil {
-					return "", err
-				}
-				text := fmt.Sprintf("%d %d", sb.Events, sb.ResyncedTo)
-				if sb.Bitmap == 0 {
-					return text, nil
-				}
-				_, bitmap, err := s.bitmap(member{Dev: dev, SB: sb})
+			names, devs = append(names, dev+" of array "+a.Name), append(devs, dev)
+		}
+	}
+	all := map[string]string{}
+	sbs, errs := s.superblocksOf(ctx, devs...)
+	for i, name := range names {
+		switch all[name] = ""; {
+		case errs[i] != nil:
+		case sbs[i].Bitmap == 0:
+			all[name] = fmt.Sprintf("%d %d", sbs[i].Events, sbs[i].ResyncedTo)
+		default:
+			if _, bits, err := s.bitmaps(ctx, []member{{Dev: devs[i], SB: sbs[i]}}); err == nil {
 				sum := fnv.New64a()
-				sum.Write(bitmap)
-				return fmt.Sprintf("%s %x", text, sum.Sum64()), err
+				sum.Write(bits[0])
+				all[name] = fmt.Sprintf("%d %d %x", sbs[i].Events, sbs[i].ResyncedTo, sum.Sum64())
 			}
 		}
 	}

@@ -23,9 +23,6 @@ const (
 	// each 5 s. Source: md(4), BITMAP; mdadm(8), --delay
 	tracesTime = 6 * time.Second
 	arpTime    = 2 * time.Second // for an address
-	// readTime is how long one look at all disks may take: a disk that never answers is
-	// left out.
-	readTime = 10 * time.Second
 )
 
 // Trace looks for another server: whether it answers ARP on the cluster's networks, which
@@ -45,7 +42,7 @@ func trace(ctx context.Context, services []*service, node string) (*Traces, erro
 	before := make([]map[string]string, len(services))
 	for i, s := range services {
 		if !s.up() {
-			before[i] = s.readMarks()
+			before[i] = s.storage.marks(ctx)
 		}
 	}
 	began := services[0].now()
@@ -58,7 +55,7 @@ func trace(ctx context.Context, services []*service, node string) (*Traces, erro
 		case before[i] == nil || s.up():
 			t.Unknown = append(t.Unknown, fmt.Sprintf("%s has the disks of service %s itself, and sees nobody else write to them", s.host, s.cfg.Service))
 		default:
-			s.compareMarks(t, before[i], s.readMarks())
+			s.compareMarks(t, before[i], s.storage.marks(ctx))
 		}
 	}
 	return t, nil
@@ -99,53 +96,23 @@ func (s *service) askARP(ctx context.Context, t *Traces, node string) {
 	}
 }
 
-// readMarks reads the marks of all shared disks of a service at once. A disk that does not
-// answer is not among them.
-func (s *service) readMarks() map[string]string {
-	type mark struct{ name, text string }
-	all := s.storage.marks()
-	found := make(chan mark, len(all))
-	for name, read := range all {
-		go func() {
-			text, err := read()
-			if err != nil {
-				text = ""
-			}
-			found <- mark{name, text}
-		}()
-	}
-	end := time.NewTimer(readTime)
-	defer end.Stop()
-	marks := map[string]string{}
-	for range all {
-		select {
-		case m := <-found:
-			if m.text != "" {
-				marks[m.name] = m.text
-			}
-		case <-end.C:
-			return marks
-		}
-	}
-	return marks
-}
-
 // compareMarks says whether a service's disks have changed between two looks.
 func (s *service) compareMarks(t *Traces, before, after map[string]string) {
 	var changed []string
 	same := 0
 	for _, name := range slices.Sorted(maps.Keys(before)) {
-		switch now, ok := after[name]; {
-		case ok && now != before[name]:
+		switch was, now := before[name], after[name]; {
+		case was == "" || now == "":
+		case now != was:
 			changed = append(changed, name)
-		case ok:
+		default:
 			same++
 		}
 	}
-	if len(s.storage.marks()) == 0 {
+	if len(before) == 0 {
 		t.Unknown = append(t.Unknown, fmt.Sprintf("nothing on the disks of service %s tells whether somebody writes to them", s.cfg.Service))
 	}
-	if missing := len(s.storage.marks()) - same - len(changed); missing > 0 {
+	if missing := len(before) - same - len(changed); missing > 0 {
 		t.Unknown = append(t.Unknown, fmt.Sprintf("%d of the %d shared disks of service %s could not be read twice from %s", missing, missing+same+len(changed), s.cfg.Service, s.host))
 	}
 	switch {
