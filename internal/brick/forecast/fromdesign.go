@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/brick/paper"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 )
 
@@ -101,7 +102,7 @@ func FromDesign(d *design.Design) (Hardware, error) {
 		c := sv.Storage.Cache
 		h.CacheSSDs, h.CacheMode, h.CacheBypass = len(c.SSDs), c.Mode, c.Bypass > 0
 	}
-	h.load()
+	h.load(s)
 	return h, nil
 }
 
@@ -211,11 +212,15 @@ func firstPCIe(model string) bool {
 }
 
 // load sets the clients of the papers' benchmarks.
-func (h *Hardware) load() {
+func (h *Hardware) load(s *spec.Spec) {
 	h.Clients, h.ClientGbps, h.FileBytes = 64, h.LinkGbps, 4<<30
+	file := "as in the published benchmarks of 2013 and later"
+	if y, ok := paper.Of(s); ok && y.RandomFile > 0 {
+		h.FileBytes, file = float64(y.RandomFile), "as in the random tests of "+y.Title
+	}
 	h.assume("hw.clients", "as in the published benchmarks")
 	h.assume("hw.client_gbps", "as the servers'")
-	h.assume("hw.file_gib", "as in the published benchmarks")
+	h.assume("hw.file_gib", file)
 }
 
 // speed reads a link speed as a parsed spec has it: 10Gb/s.

@@ -293,3 +293,14 @@ func TestCambridge(t *testing.T) {
 		t.Errorf("%v\n%s", err, b.String())
 	}
 }
+
+// TestRandomFiles: the random tests have the files of the paper. Sources: NSS4-HA, 5 and A.1 (2 GB
+// for each client, `iozone -s 2G`); DFC, B.1 (`-s 4G`); NSS5.5, table 1; NSS7.4-HA, performance
+// summary.
+func TestRandomFiles(t *testing.T) {
+	for name, gib := range map[string]float64{"nss2-ha": 2, "nss3-ha": 2, "nss4-ha-144": 2, "nss4-ha-288": 2, "nss-ha-xl": 2, "nss5.5": 4, "nfs-dfc": 4, "nss7.3-ha": 4, "nss7.4-ha": 4, "jbod-ha": 4} {
+		if _, h := example(t, name); h.FileBytes != gib*(1<<30) {
+			t.Errorf("%s: random files of %g GiB, published with %g", name, h.FileBytes/(1<<30), gib)
+		}
+	}
+}

@@ -18,6 +18,8 @@ type System struct {
 	Name   string // of its example
 	Title  string // as the paper calls it
 	Source string // the document that has the figures
+	// RandomFile is what each client has in the random tests; 0: the paper has none.
+	RandomFile spec.Bytes
 	// Figures are in the paper's order.
 	Figures []Figure
 }

@@ -1,6 +1,10 @@
 package paper
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/mortarhpc/mortar/internal/brick/spec"
+)
 
 // The documents.
 const (
@@ -16,7 +20,7 @@ const cores = "measured with 2 x 8 cores; the system, and its example, has 2 x 1
 
 // Systems has every system of the papers that is an example, in order of time.
 var Systems = []System{
-	{Name: "nss2-ha", Title: "NSS2-HA", Source: nss4, Figures: []Figure{
+	{Name: "nss2-ha", Title: "NSS2-HA", Source: nss4, RandomFile: 2 * spec.GiB, Figures: []Figure{
 		{Where: "Table 2", Test: "sequential", Phase: "seq-write", Peak: 1275, Unit: "MB/s"},
 		{Where: "Table 2", Test: "sequential", Phase: "seq-read", Peak: 2430, Unit: "MB/s"},
 	}},
@@ -25,24 +29,24 @@ var Systems = []System{
 		{Where: "Section 11", Test: "sequential", Phase: "seq-write", Peak: 6000, Unit: "MB/s", Says: "back-end bandwidth of three bricks"},
 		{Where: "Section 11", Test: "sequential", Phase: "seq-read", Peak: 6000, Unit: "MB/s", Says: "as above"},
 	}},
-	{Name: "nss3-ha", Title: "NSS3-HA", Source: nss4, Figures: figures(5,
+	{Name: "nss3-ha", Title: "NSS3-HA", Source: nss4, RandomFile: 2 * spec.GiB, Figures: figures(5,
 		[7]Figure{{Peak: 1495}, {Peak: 2127}, {}, {}, {}, {}, {}})},
-	{Name: "nss4-ha-144", Title: "NSS4-HA, 144 TB", Source: nss4},
-	{Name: "nss4-ha-288", Title: "NSS4-HA, 288 TB", Source: nss4, Figures: figures(5, [7]Figure{{Peak: 1535},
+	{Name: "nss4-ha-144", Title: "NSS4-HA, 144 TB", Source: nss4, RandomFile: 2 * spec.GiB},
+	{Name: "nss4-ha-288", Title: "NSS4-HA, 288 TB", Source: nss4, RandomFile: 2 * spec.GiB, Figures: figures(5, [7]Figure{{Peak: 1535},
 		{Peak: 4058, Says: "75 % above NSS3-HA on average. Section 2.3 has 4,508 MB/s: a slip"},
 		{Says: "17 % above NSS3-HA on average"}, {Says: "23 % above NSS3-HA on average"},
 		{Says: "more than 20 % above NSS3-HA on average, as the next two"}, {}, {}})},
-	{Name: "nss-ha-xl", Title: "NSS-HA XL", Source: nss4},
-	{Name: "nfs-dfc", Title: "NFS with Dell Fluid Cache for DAS", Source: dfc, Figures: dfcFigures},
-	{Name: "nss5.5", Title: "NSS5.5", Source: nss55, Figures: []Figure{
+	{Name: "nss-ha-xl", Title: "NSS-HA XL", Source: nss4, RandomFile: 2 * spec.GiB},
+	{Name: "nfs-dfc", Title: "NFS with Dell Fluid Cache for DAS", Source: dfc, RandomFile: 4 * spec.GiB, Figures: dfcFigures},
+	{Name: "nss5.5", Title: "NSS5.5", Source: nss55, RandomFile: 4 * spec.GiB, Figures: []Figure{
 		{Where: "Figure 2", Test: "sequential", Phase: "seq-write", Peak: 2671, Unit: "MiB/s"},
 		{Where: "Figure 2", Test: "sequential", Phase: "seq-read", Peak: 2818, Unit: "MiB/s"},
 		{Where: "Figure 3", Test: "random", Phase: "rand-read", Peak: 10000, Unit: "1/s", Clients: 64, Says: "still rising"},
 		{Where: "Figure 4", Test: "random", Phase: "rand-write", Peak: 100000, Unit: "1/s", Says: "with async exports: acknowledged before anything is on a disk", Example: "its exports are sync"},
 	}},
-	{Name: "nss7.3-ha", Title: "NSS7.3-HA", Source: nss74, Figures: figures74([7]Figure{{Peak: 4906}, {Peak: 7073}, {Peak: 7341},
+	{Name: "nss7.3-ha", Title: "NSS7.3-HA", Source: nss74, RandomFile: 4 * spec.GiB, Figures: figures74([7]Figure{{Peak: 4906}, {Peak: 7073}, {Peak: 7341},
 		{Peak: 28811, Clients: 32, Example: "more than the disks can turn: see the misses of forecast.md; the same array gave NSS7.4-HA 16,607"}, {Peak: 54795}, {Peak: 808317}, {Peak: 73320}})},
-	{Name: "nss7.4-ha", Title: "NSS7.4-HA", Source: nss74, Figures: figures74([7]Figure{{Peak: 4834}, {Peak: 7024}, {Peak: 7290},
+	{Name: "nss7.4-ha", Title: "NSS7.4-HA", Source: nss74, RandomFile: 4 * spec.GiB, Figures: figures74([7]Figure{{Peak: 4834}, {Peak: 7024}, {Peak: 7290},
 		{Peak: 16607, Clients: 64}, {Peak: 54197}, {Peak: 522231, Example: cores}, {Peak: 47345, Example: cores}})},
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/brick/paper"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 	"github.com/mortarhpc/mortar/internal/prove/workload"
@@ -43,6 +44,38 @@ func TestBuiltinSuites(t *testing.T) {
 					}
 				}
 			}
+		}
+	}
+}
+
+// The random test has the files of the paper of the brick's system (NSS4-HA, 5 and A.1; NSS7.4-HA,
+// performance summary); any other brick, and a test whose files a suite fixes, the suite's.
+func TestRandomFiles(t *testing.T) {
+	for _, y := range paper.Systems {
+		src, err := spec.Load("../../../examples/" + y.Name + ".yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := design.Derive(src)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := load(t, "paper", d.Flavour)
+		p, err := PlanOf(d, s, Options{Scale: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for _, x := range p.Sets {
+			if x.Test != "random" {
+				continue
+			}
+			if n++; x.FileBytes != int64(y.RandomFile) {
+				t.Errorf("%s: random files of %d bytes, published with %d", y.Name, x.FileBytes, y.RandomFile)
+			}
+		}
+		if n == 0 && d.Lustre == nil {
+			t.Errorf("%s: no random test", y.Name)
 		}
 	}
 }

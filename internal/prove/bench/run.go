@@ -132,7 +132,7 @@ func Run(ctx context.Context, env Env, suite *Suite, opt Options) (*report.Run, 
 		return nil, err
 	}
 	opt.Cold = cold
-	s, err := opt.of(suite)
+	s, err := opt.of(suite.on(env.Design))
 	if err != nil {
 		return nil, err
 	}

@@ -415,7 +415,7 @@ func PlanOf(d *design.Design, suite *Suite, opt Options) (Planned, error) {
 		return Planned{}, err
 	}
 	opt.Cold = cold
-	p, err := Plan(suite, opt, memory, len(clients)*len(kind.Of(d).Volumes(d)))
+	p, err := Plan(suite.on(d), opt, memory, len(clients)*len(kind.Of(d).Volumes(d)))
 	p.Memory = memory
 	return p, err
 }

@@ -12,6 +12,8 @@ import (
 	"sort"
 	"strings"
 
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/brick/paper"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/prove/workload"
 )
@@ -43,13 +45,15 @@ type Test struct {
 	Threads []int    `yaml:"threads" json:"threads" doc:"thread counts over all clients together, e.g. [1, 2, 4, 8]"`
 	Seconds int      `yaml:"seconds,omitempty" json:"seconds,omitempty" doc:"end each phase after so long, done or not; 0: when it is done" default:"0"`
 
-	Layout    string     `yaml:"layout,omitempty" json:"layout,omitempty" doc:"own (a file for each thread, N-to-N), segmented or strided (one file for all, N-to-1)" default:"own"`
-	Record    spec.Bytes `yaml:"record,omitempty" json:"record,omitempty" doc:"size of one call; a multiple of 4KiB where a phase is random or io is direct; default: 1MiB, and 4KiB where a phase is random"`
-	Total     spec.Bytes `yaml:"total,omitempty" json:"total,omitempty" doc:"data of all threads together; default: twice the memory of the servers that serve"`
-	File      spec.Bytes `yaml:"file,omitempty" json:"file,omitempty" doc:"data of one thread, in place of total"`
-	ReadShift int        `yaml:"read_shift,omitempty" json:"read_shift,omitempty" doc:"read (stat, remove) what the client so many further on wrote, so that no client's cache helps (IOR -C: 1; mdtest -N: 1)" default:"0"`
-	Reread    int        `yaml:"reread,omitempty" json:"reread,omitempty" doc:"rand-read: read so many records of each thread once, unmeasured, and measure reading these a second time; 0: each record, once" default:"0"`
-	IO        string     `yaml:"io,omitempty" json:"io,omitempty" doc:"buffered or direct (O_DIRECT); default: direct where a phase is random, else buffered"`
+	Layout string     `yaml:"layout,omitempty" json:"layout,omitempty" doc:"own (a file for each thread, N-to-N), segmented or strided (one file for all, N-to-1)" default:"own"`
+	Record spec.Bytes `yaml:"record,omitempty" json:"record,omitempty" doc:"size of one call; a multiple of 4KiB where a phase is random or io is direct; default: 1MiB, and 4KiB where a phase is random"`
+	Total  spec.Bytes `yaml:"total,omitempty" json:"total,omitempty" doc:"data of all threads together; default: twice the memory of the servers that serve"`
+	File   spec.Bytes `yaml:"file,omitempty" json:"file,omitempty" doc:"data of one thread, in place of total"`
+	// FileOf is "" or paper, for the random tests of suite paper: NSS4-HA has 2 GiB, the later papers 4.
+	FileOf    string `yaml:"file_of,omitempty" json:"file_of,omitempty" doc:"paper: data of one thread as the paper of the brick's system has it in its random tests, and file where no paper describes the brick"`
+	ReadShift int    `yaml:"read_shift,omitempty" json:"read_shift,omitempty" doc:"read (stat, remove) what the client so many further on wrote, so that no client's cache helps (IOR -C: 1; mdtest -N: 1)" default:"0"`
+	Reread    int    `yaml:"reread,omitempty" json:"reread,omitempty" doc:"rand-read: read so many records of each thread once, unmeasured, and measure reading these a second time; 0: each record, once" default:"0"`
+	IO        string `yaml:"io,omitempty" json:"io,omitempty" doc:"buffered or direct (O_DIRECT); default: direct where a phase is random, else buffered"`
 
 	DiskIOPS int        `yaml:"disk_iops,omitempty" json:"disk_iops,omitempty" doc:"on a virtual rack: operations a second that each disk of the volumes takes in measured phases (a LUN of a PERC: as a RAID 6 group of 4+2 such disks); 0: no limit. Nothing on real hardware" default:"0"`
 	DiskRate spec.Bytes `yaml:"disk_rate,omitempty" json:"disk_rate,omitempty" doc:"likewise, bytes a second" default:"0B"`
@@ -90,6 +94,22 @@ func builtin(name string, flavour spec.Flavour) (string, bool) {
 		return "paper-nfs.yaml", true
 	}
 	return "", false
+}
+
+// on returns a suite with the sizes that the paper of the brick's system has.
+func (s *Suite) on(d *design.Design) *Suite {
+	y, ok := paper.Of(d.Spec)
+	if !ok || y.RandomFile == 0 {
+		return s
+	}
+	out := *s
+	out.Tests = slices.Clone(s.Tests)
+	for i := range out.Tests {
+		if t := &out.Tests[i]; t.FileOf == "paper" {
+			t.File = y.RandomFile
+		}
+	}
+	return &out
 }
 
 // Source returns the name and the text of a suite, built-in or from a file.
@@ -220,6 +240,9 @@ func (t *Test) check(at func(string) string, bad func(at, mend, format string, a
 	var known []string
 	for _, p := range workload.BenchPhases {
 		known = append(known, string(p))
+	}
+	if t.FileOf != "" {
+		oneOf(at("file_of"), "file_of", t.FileOf, "paper")
 	}
 	metadata, random := 0, 0
 	have := map[workload.BenchPhase]bool{}
