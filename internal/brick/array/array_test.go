@@ -40,6 +40,27 @@ func example(t *testing.T, name string, edits ...string) *design.Design {
 	return d
 }
 
+// The write cache of an MD3 is mirrored unless its storage says otherwise: then the script does what
+// the Lustre paper's does (appendix B), for that module only.
+func TestWriteCacheMirroring(t *testing.T) {
+	at := "        model: MD3200\n"
+	for _, c := range []struct{ key, array, want string }{
+		{"", "md3200-1", "true"},
+		{"        write_cache_mirroring: on\n", "md3200-1", "true"},
+		{"        write_cache_mirroring: off\n", "md3200-1", "false"},
+		{"        write_cache_mirroring: off\n", "md3220", "true"},
+	} {
+		text, err := Script(example(t, "lustre-brick", at, at+c.key), c.array, "", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, want := strings.Count(text, "mirrorEnabled="), strings.Count(text, "mirrorEnabled="+c.want+";")
+		if all == 0 || all != want {
+			t.Errorf("%s with %q: %d of %d virtual disks have mirrorEnabled=%s", c.array, c.key, want, all, c.want)
+		}
+	}
+}
+
 // The scripts, in full: read their diff after -update.
 func TestScripts(t *testing.T) {
 	for _, c := range []struct{ example, array, tool string }{

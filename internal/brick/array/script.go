@@ -206,8 +206,8 @@ func (w *writer) smcli() (string, error) {
 		for _, v := range []string{
 			"cacheFlushModifier=10",
 			"cacheWithoutBatteryEnabled=false",
-			// Both controllers have what is written and not on disk yet: one may die.
-			"mirrorEnabled=true",
+			// With it both controllers have what is written and not on disk yet: one may die.
+			fmt.Sprintf("mirrorEnabled=%t", !a.Unmirrored),
 			"readCacheEnabled=true",
 			"writeCacheEnabled=true",
 			"mediaScanEnabled=true",

@@ -73,6 +73,7 @@ func (d *Design) arrays() {
 					out.Servers = append(out.Servers, v)
 				}
 			}
+			out.Unmirrored = out.Unmirrored || !set.Storage.Mirrored()
 			d.lunsOn(&out, set, &ost)
 		}
 		for n := range out.LUNs {

@@ -313,6 +313,9 @@ func (d *Design) warn() {
 		if d.Lustre != nil {
 			of = " in module " + set.Name
 		}
+		if !set.Storage.Mirrored() {
+			add(set.Path+".write_cache_mirroring", "unmirrored", "write_cache_mirroring is off%s: what a controller of the array has acknowledged and not yet written is lost when it dies. Write on, unless this is scratch data that can be made again", of)
+		}
 		if set.Storage.RAID.Spares == 0 {
 			add(set.Path+".raid", "no-spare", "there is no hot spare%s: a rebuild begins only when somebody has replaced the failed disk", of)
 		} else if sp := set.Storage.RAID.Spares; sp < set.Storage.RAID.Groups && set.Storage.Kind == "jbod" && !d.sharesSpares(set) {

@@ -309,6 +309,7 @@ func lustreSettings(d *Design) []Setting {
 	}
 	add("server", "disk", "read_ahead_kb", "2048", "the next full stripes are read while the client takes the first; the seed also names 8192", seed+"4.2.1")
 	multipathSettings(d, add)
+	mirrorSettings(d, add)
 	for i := range d.Pairs {
 		m := &d.Pairs[i]
 		for _, t := range m.Targets() {

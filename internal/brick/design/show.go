@@ -515,7 +515,7 @@ func (v *view) clients() {
 
 func (v *view) tuning() {
 	v.heading("TUNING", map[bool]string{false: "each value with its reason; --explain adds where it is explained", true: "each value with its reason and where it is explained"}[v.o.Explain])
-	roles := []struct{ role, title string }{{"server", "servers"}, {"both", "servers and clients"}, {"client", "clients"}}
+	roles := []struct{ role, title string }{{"array", "arrays"}, {"server", "servers"}, {"both", "servers and clients"}, {"client", "clients"}}
 	mkfs := "mkfs.xfs"
 	if v.d.Lustre != nil {
 		mkfs = "mkfs.lustre"
@@ -523,7 +523,7 @@ func (v *view) tuning() {
 	names := map[string]string{
 		"sysctl": "sysctl", "disk": "queue of each disk", "md": "md arrays", "lv": "queue of the logical volume", "module": "module parameters",
 		"multipath": "multipath", "lvm": "LVM", "mkfs": mkfs, "mount": "mount of the volume", "nfsd": "NFS server",
-		"lnet": "LNET", "lustre": "lctl set_param -P, lfs setstripe",
+		"cache": "cache of an MD3", "lnet": "LNET", "lustre": "lctl set_param -P, lfs setstripe",
 		"export": "exports", "corosync": "Corosync", "systemd": "systemd", "pacemaker": "Pacemaker", "nfs": "NFS mounts",
 	}
 	for _, r := range roles {

@@ -91,6 +91,7 @@ func (d *Design) stockSettings() []Setting {
 	}
 	add("server", "multipath", "path_grouping_policy", "multibus", "the two ports of a JBOD disk are equal", "multipath.conf(5)")
 	add("server", "multipath", "user_friendly_names", "no", "maps are named by WWID, the same on both servers", "multipath.conf(5)")
+	mirrorSettings(d, add)
 	add("server", "mount", "nodev,nosuid", "on", "files belong to clients: a device node or set-user-ID program they made means nothing on the server", "mount(8)")
 	add("server", "nfsd", "threads", strconv.Itoa(s.NFS.Threads), "the distribution's, not set by Mortar", "nfs.conf(5)")
 	add("server", "nfsd", "versions", strings.Join(s.NFS.Versions, " "), "what the spec serves", "rpc.nfsd(8)")

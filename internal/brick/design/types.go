@@ -126,6 +126,9 @@ type Array struct {
 	Servers    []string `json:"servers"` // cabled to it
 	Management []string `json:"management,omitempty"`
 	Controller int      `json:"controller"` // of a PERC
+	// Unmirrored: only the controller that took a write has it before it is on disk
+	// (storage.write_cache_mirroring: off).
+	Unmirrored bool     `json:"unmirrored,omitempty"`
 	Enclosures []string `json:"enclosures"` // the one with the controllers first
 	LUNs       []LUN    `json:"luns"`       // in order of LUN number
 	Spares     []Disk   `json:"spares,omitempty"`

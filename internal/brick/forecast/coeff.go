@@ -66,9 +66,10 @@ func defaults() []Coefficient {
 
 		// RAID: arrays and controllers (each), and md.
 		c("md3200-hpt.read_mbps", 4058, "MB/s", "assumed: at least what NSS4-HA read; the maker names 4,000 MB/s. Source: "+docNSS4+", table 2; Dell PowerVault MD3200 Technical Guide Book, product overview"),
-		c("md3200-hpt.write_mbps", 1515, "MB/s", "calibrated on NSS3-HA and NSS4-HA sequential write (1,495, 1,535), High Performance Tier on, cache mirrored. Source: "+docNSS4+", table 2"),
-		c("md3200.read_mbps", 2000, "MB/s", "calibrated on the Lustre brick, which does not name the High Performance Tier as on. Source: "+docLustre+", summary"),
-		c("md3200.write_mbps", 2000, "MB/s", "calibrated on the Lustre brick, cache mirroring off. Source: "+docLustre+", summary and 10.2"),
+		c("md3200-hpt.write_mbps", 2048, "MB/s", "as md3200.write_mbps: without mirroring. Only the mirrored rate is published with 10+2 groups"),
+		c("md3200.read_mbps", 2048, "MB/s", "calibrated on the Lustre brick: more than 500,000 operations/s of 4 KiB in sequence, the most exact of its figures; elsewhere it has 2 GB/s. Source: "+docLustre+", summary, figures 21 and 22"),
+		c("md3200.write_mbps", 2048, "MB/s", "calibrated on the same, cache mirroring off. Source: "+docLustre+", summary, 10.2, figures 21 and 22"),
+		c("md3200.mirrored_write", 0.7398, "share of write rate", "calibrated on NSS3-HA and NSS4-HA sequential write, cache mirrored (1,495 and 1,535 MB/s: 1,515), over the Lustre brick's, not mirrored (2,048). Source: "+docNSS4+", tables 2 and 4; "+docLustre+", 10.2, whose figures 11 and 13 draw the difference without numbers"),
 		c("h810.read_mbps", 3200, "MB/s", "assumed: LSI SAS2208 on PCIe; at least half of what two read in NSS5.5"),
 		c("h810.write_mbps", 2097, "MB/s", "calibrated on the DFC paper's baseline: 2,000 MiB/s on one H810. Source: "+docDFC+", 3.1"),
 		c("me4084.read_mbps", 8000, "MB/s", "assumed: above the 7,073 MB/s seen, which IPoIB limits. Source: "+docNSS7+", table 5"),

@@ -3,12 +3,14 @@ package forecast
 import (
 	"flag"
 	"fmt"
+	"math"
 	"os"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/brick/paper"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 )
 
@@ -19,7 +21,7 @@ const docs = "../../../docs/"
 // figuresTable is the published figures beside the forecast, as a table.
 func figuresTable(t *testing.T) string {
 	var b strings.Builder
-	b.WriteString("| system | load | published | forecast | | limited by | used for |\n|---|---|---:|---:|---:|---|---|\n")
+	b.WriteString("| system | load | published | forecast | per cent | limited by | used for |\n|---|---|---:|---:|---:|---|---|\n")
 	n := 0
 	var misses []string
 	for _, f := range figures() {
@@ -34,14 +36,34 @@ func figuresTable(t *testing.T) string {
 			use += fmt.Sprintf(", miss %d", n)
 			misses = append(misses, fmt.Sprintf("%d. %s, %s: %s.", n, f.hw.Name, f.pattern, f.miss))
 		}
-		off := fmt.Sprintf("%+.0f %%", 100*(l.Peak/f.value-1))
-		if l.Unit != "MB/s" {
-			off = fmt.Sprintf("x %.2f", l.Peak/f.value)
-		}
+		off := paper.PercentText(paper.Percent(f.value, l.Peak))
 		fmt.Fprintf(&b, "| %s | %s | %s %s | %s | %s | %s | %s |\n", f.hw.Name, f.pattern, number(f.value), l.Unit, number(l.Peak), off, l.Bottleneck, use)
 	}
 	b.WriteString("\n" + strings.Join(misses, "\n") + "\n")
 	return b.String()
+}
+
+// ratiosTable is what the documents say of one change, beside the forecast.
+func ratiosTable(t *testing.T) string {
+	var b, misses strings.Builder
+	b.WriteString("| one system over another | source | published | forecast | points apart | |\n|---|---|---:|---:|---:|---|\n")
+	number := map[string]int{}
+	for _, r := range ratios() {
+		got, note := r.got(t), ""
+		if r.missed != "" {
+			if number[r.missed] == 0 {
+				number[r.missed] = len(number) + 1
+				fmt.Fprintf(&misses, "%d. %s.\n", number[r.missed], r.missed)
+			}
+			note = fmt.Sprintf("not modelled, %d", number[r.missed])
+		}
+		more := ""
+		if r.atLeast {
+			more = "more than "
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s%+.1f %% | %+.1f %% | %.1f | %s |\n", r.what, r.where, more, 100*(r.want-1), 100*(got-1), 100*math.Abs(got-r.want), note)
+	}
+	return b.String() + "\n" + misses.String()
 }
 
 func coefficientsTable() string {
@@ -117,7 +139,7 @@ func TestDocs(t *testing.T) {
 
 	for _, part := range []struct{ page, name, text string }{
 		{"forecast.md", "forecast", "```\n" + text.String() + "```\n"}, {"simulate.md", "simulate", "```\n" + simText.String() + "```\n"},
-		{"forecast.md", "figures", figuresTable(t)}, {"coefficients.md", "coefficients", coefficientsTable()}, {"coefficients.md", "hardware", hardwareTable()},
+		{"forecast.md", "figures", figuresTable(t)}, {"forecast.md", "ratios", ratiosTable(t)}, {"coefficients.md", "coefficients", coefficientsTable()}, {"coefficients.md", "hardware", hardwareTable()},
 	} {
 		made(t, docs+part.page, part.name, part.text)
 	}

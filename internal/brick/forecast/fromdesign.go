@@ -64,7 +64,7 @@ func FromDesign(d *design.Design) (Hardware, error) {
 		switch m, _ := spec.ModelOf(model); {
 		case m.Family == "md3" && h.Protocol == "lustre":
 			h.RAID, sas = "md3200", 6
-			h.assume("hw.raid", "the spec does not say whether the High Performance Tier is on; the Lustre paper does not name it")
+			h.assume("hw.raid", "the spec does not say whether the High Performance Tier is on; the Lustre paper only lists it among the array's features")
 		case m.Family == "md3":
 			h.RAID, sas = "md3200-hpt", 6
 			h.assume("hw.raid", "the spec does not say whether the High Performance Tier is on; in NSS4-HA it was")
@@ -76,6 +76,7 @@ func FromDesign(d *design.Design) (Hardware, error) {
 		if !slices.Contains(raids, h.RAID) {
 			return h, fmt.Errorf("%s: there are no coefficients for an array %s; take the nearest with --set hw.raid=…", d.Name, model)
 		}
+		h.Mirrored = h.md3() && sets[0].Storage.Mirrored()
 		why = "as the array's ports"
 	}
 
@@ -213,12 +214,13 @@ func firstPCIe(model string) bool {
 
 // load sets the clients of the papers' benchmarks.
 func (h *Hardware) load(s *spec.Spec) {
-	h.Clients, h.ClientGbps, h.FileBytes = 64, h.LinkGbps, 4<<30
+	h.Clients, h.Threads, h.ClientGbps, h.FileBytes = 64, 512, h.LinkGbps, 4<<30
 	file := "as in the published benchmarks of 2013 and later"
 	if y, ok := paper.Of(s); ok && y.RandomFile > 0 {
 		h.FileBytes, file = float64(y.RandomFile), "as in the random tests of "+y.Title
 	}
 	h.assume("hw.clients", "as in the published benchmarks")
+	h.assume("hw.threads", "as in the published benchmarks")
 	h.assume("hw.client_gbps", "as the servers'")
 	h.assume("hw.file_gib", file)
 }

@@ -42,8 +42,10 @@ type Hardware struct {
 	NICLanes int     `json:"nic_lanes"`
 	// FarSlot: network card and HBAs are at different processors, and those
 	// are of the generation that suffered from it.
-	FarSlot   bool    `json:"far_slot"`
-	RAID      string  `json:"raid"`   // md, or the array: md3200, md3200-hpt, h810, me4084
+	FarSlot bool   `json:"far_slot"`
+	RAID    string `json:"raid"` // md, or the array: md3200, md3200-hpt, h810, me4084
+	// Mirrored: both controllers of an MD3 have what is written and not on disk yet.
+	Mirrored  bool    `json:"write_cache_mirroring"`
 	Arrays    int     `json:"arrays"` // arrays, or RAID controllers, that share the groups
 	Level     int     `json:"level"`  // 6 or 10
 	Groups    int     `json:"groups"`
@@ -59,6 +61,7 @@ type Hardware struct {
 
 	// The load: clients with one thread and one file each.
 	Clients    int     `json:"clients"` // most of them
+	Threads    int     `json:"threads"` // most of all clients together, in the metadata tests
 	ClientGbps float64 `json:"client_gbps"`
 	FileBytes  float64 `json:"file_bytes"` // of one client, in the random tests
 
@@ -124,36 +127,41 @@ func boolFact(doc string, p func(h *Hardware) *bool) fact {
 }
 
 var facts = map[string]fact{
-	"hw.async":        boolFact("async exports: a crash loses what was acknowledged", func(h *Hardware) *bool { return &h.Async }),
-	"hw.servers":      intFact("servers that serve at the same time", 1, 1000, func(h *Hardware) *int { return &h.Servers }),
-	"hw.cores":        intFact("cores of one server", 1, 1024, func(h *Hardware) *int { return &h.Cores }),
-	"hw.memory_gib":   floatFact("memory of one server, GiB", 1, 65536, 1<<30, func(h *Hardware) *float64 { return &h.Memory }),
-	"hw.bricks":       intFact("bricks of this kind in one file system", 1, 100000, func(h *Hardware) *int { return &h.Bricks }),
-	"hw.mds":          intFact("metadata servers at work", 0, 1000, func(h *Hardware) *int { return &h.MDS }),
-	"hw.hbas":         intFact("SAS HBAs or RAID controllers of one server", 1, 16, func(h *Hardware) *int { return &h.HBAs }),
-	"hw.hba_ports":    intFact("four-lane SAS ports of one HBA that are cabled", 1, 4, func(h *Hardware) *int { return &h.HBAPorts }),
-	"hw.sas_gbps":     floatFact("rate of one SAS lane, Gb/s", 1, 48, 1, func(h *Hardware) *float64 { return &h.SASGbps }),
-	"hw.hba_gen":      intFact("generation of PCI Express of the HBAs", 1, 6, func(h *Hardware) *int { return &h.HBAGen }),
-	"hw.hba_lanes":    intFact("PCI Express lanes of one HBA", 1, 16, func(h *Hardware) *int { return &h.HBALanes }),
-	"hw.links":        intFact("network links of one server at work", 1, 16, func(h *Hardware) *int { return &h.Links }),
-	"hw.link_gbps":    floatFact("rate of one network link as it is sold, Gb/s", 0.1, 1600, 1, func(h *Hardware) *float64 { return &h.LinkGbps }),
-	"hw.fabric":       textFact("what the public network is", []string{Ethernet, IPoIB, RDMA}, func(h *Hardware) *string { return &h.Fabric }),
-	"hw.nic_gen":      intFact("generation of PCI Express of the network cards", 1, 6, func(h *Hardware) *int { return &h.NICGen }),
-	"hw.nic_lanes":    intFact("PCI Express lanes of one network card", 1, 16, func(h *Hardware) *int { return &h.NICLanes }),
-	"hw.far_slot":     boolFact("network card and HBAs are not at the same processor", func(h *Hardware) *bool { return &h.FarSlot }),
-	"hw.raid":         textFact("who makes the RAID groups", raids, func(h *Hardware) *string { return &h.RAID }),
-	"hw.arrays":       intFact("arrays, or RAID controllers, that share the groups", 1, 64, func(h *Hardware) *int { return &h.Arrays }),
-	"hw.groups":       intFact("RAID groups", 1, 1000, func(h *Hardware) *int { return &h.Groups }),
-	"hw.disk_type":    textFact("kind of the disks", []string{"nl-sas", "sas", "ssd", "nvme"}, func(h *Hardware) *string { return &h.DiskType }),
-	"hw.disk_tb":      floatFact("size of a disk, TB", 0.01, 1000, 1e12, func(h *Hardware) *float64 { return &h.DiskBytes }),
-	"hw.cache_ssds":   intFact("SSDs of the cache; 0: none", 0, 64, func(h *Hardware) *int { return &h.CacheSSDs }),
-	"hw.cache_mode":   textFact("mode of the cache", []string{"write-back", "write-through"}, func(h *Hardware) *string { return &h.CacheMode }),
-	"hw.cache_bypass": boolFact("sequential streams go past the cache", func(h *Hardware) *bool { return &h.CacheBypass }),
-	"hw.cache_cold":   boolFact("what is read is not in the cache yet", func(h *Hardware) *bool { return &h.CacheCold }),
-	"hw.clients":      intFact("most clients, with one thread and one file each", 1, 4096, func(h *Hardware) *int { return &h.Clients }),
-	"hw.client_gbps":  floatFact("rate of a client's link, Gb/s", 0.1, 1600, 1, func(h *Hardware) *float64 { return &h.ClientGbps }),
-	"hw.file_gib":     floatFact("file of one client in the random tests, GiB", 0.001, 65536, 1<<30, func(h *Hardware) *float64 { return &h.FileBytes }),
+	"hw.async":                 boolFact("async exports: a crash loses what was acknowledged", func(h *Hardware) *bool { return &h.Async }),
+	"hw.servers":               intFact("servers that serve at the same time", 1, 1000, func(h *Hardware) *int { return &h.Servers }),
+	"hw.cores":                 intFact("cores of one server", 1, 1024, func(h *Hardware) *int { return &h.Cores }),
+	"hw.memory_gib":            floatFact("memory of one server, GiB", 1, 65536, 1<<30, func(h *Hardware) *float64 { return &h.Memory }),
+	"hw.bricks":                intFact("bricks of this kind in one file system", 1, 100000, func(h *Hardware) *int { return &h.Bricks }),
+	"hw.mds":                   intFact("metadata servers at work", 0, 1000, func(h *Hardware) *int { return &h.MDS }),
+	"hw.hbas":                  intFact("SAS HBAs or RAID controllers of one server", 1, 16, func(h *Hardware) *int { return &h.HBAs }),
+	"hw.hba_ports":             intFact("four-lane SAS ports of one HBA that are cabled", 1, 4, func(h *Hardware) *int { return &h.HBAPorts }),
+	"hw.sas_gbps":              floatFact("rate of one SAS lane, Gb/s", 1, 48, 1, func(h *Hardware) *float64 { return &h.SASGbps }),
+	"hw.hba_gen":               intFact("generation of PCI Express of the HBAs", 1, 6, func(h *Hardware) *int { return &h.HBAGen }),
+	"hw.hba_lanes":             intFact("PCI Express lanes of one HBA", 1, 16, func(h *Hardware) *int { return &h.HBALanes }),
+	"hw.links":                 intFact("network links of one server at work", 1, 16, func(h *Hardware) *int { return &h.Links }),
+	"hw.link_gbps":             floatFact("rate of one network link as it is sold, Gb/s", 0.1, 1600, 1, func(h *Hardware) *float64 { return &h.LinkGbps }),
+	"hw.fabric":                textFact("what the public network is", []string{Ethernet, IPoIB, RDMA}, func(h *Hardware) *string { return &h.Fabric }),
+	"hw.nic_gen":               intFact("generation of PCI Express of the network cards", 1, 6, func(h *Hardware) *int { return &h.NICGen }),
+	"hw.nic_lanes":             intFact("PCI Express lanes of one network card", 1, 16, func(h *Hardware) *int { return &h.NICLanes }),
+	"hw.far_slot":              boolFact("network card and HBAs are not at the same processor", func(h *Hardware) *bool { return &h.FarSlot }),
+	"hw.raid":                  textFact("who makes the RAID groups; md3200: as in the Lustre brick, md3200-hpt: as in NSS4-HA", raids, func(h *Hardware) *string { return &h.RAID }),
+	"hw.write_cache_mirroring": boolFact("MD3 arrays: both controllers have what is written and not on disk yet", func(h *Hardware) *bool { return &h.Mirrored }),
+	"hw.arrays":                intFact("arrays, or RAID controllers, that share the groups", 1, 64, func(h *Hardware) *int { return &h.Arrays }),
+	"hw.groups":                intFact("RAID groups", 1, 1000, func(h *Hardware) *int { return &h.Groups }),
+	"hw.disk_type":             textFact("kind of the disks", []string{"nl-sas", "sas", "ssd", "nvme"}, func(h *Hardware) *string { return &h.DiskType }),
+	"hw.disk_tb":               floatFact("size of a disk, TB", 0.01, 1000, 1e12, func(h *Hardware) *float64 { return &h.DiskBytes }),
+	"hw.cache_ssds":            intFact("SSDs of the cache; 0: none", 0, 64, func(h *Hardware) *int { return &h.CacheSSDs }),
+	"hw.cache_mode":            textFact("mode of the cache", []string{"write-back", "write-through"}, func(h *Hardware) *string { return &h.CacheMode }),
+	"hw.cache_bypass":          boolFact("sequential streams go past the cache", func(h *Hardware) *bool { return &h.CacheBypass }),
+	"hw.cache_cold":            boolFact("what is read is not in the cache yet", func(h *Hardware) *bool { return &h.CacheCold }),
+	"hw.clients":               intFact("most clients, with one thread and one file each", 1, 4096, func(h *Hardware) *int { return &h.Clients }),
+	"hw.threads":               intFact("most threads of all clients together in the metadata tests", 1, 4096, func(h *Hardware) *int { return &h.Threads }),
+	"hw.client_gbps":           floatFact("rate of a client's link, Gb/s", 0.1, 1600, 1, func(h *Hardware) *float64 { return &h.ClientGbps }),
+	"hw.file_gib":              floatFact("file of one client in the random tests, GiB", 0.001, 65536, 1<<30, func(h *Hardware) *float64 { return &h.FileBytes }),
 }
+
+// md3 says whether the RAID is an MD3200's, whose write cache may be mirrored.
+func (h *Hardware) md3() bool { return strings.HasPrefix(h.RAID, "md3200") }
 
 var raids = []string{"md", "md3200", "md3200-hpt", "h810", "me4084"}
 

@@ -157,6 +157,22 @@ func (m model) line() Line {
 		l.Stages = m.metadata()
 		cap, at := least(l.Stages)
 		l.Peak, l.Bottleneck, l.Why = cap, at.Name, at.Formula
+		if m.h.Protocol == "nfs" { // of an MDS no latency is published
+			l.Peak = 0
+			for n := 1; n <= m.h.Threads; n++ {
+				v := math.Min(float64(n)*1000/m.get("nfs.latency_ms"), cap)
+				l.Curve = append(l.Curve, Point{n, v})
+				if v > l.Peak*(1+1e-9) {
+					l.Peak, l.Clients = v, n
+				}
+			}
+			proto := Stage{Name: "protocol", Limit: float64(m.h.Threads) * 1000 / m.get("nfs.latency_ms"), Uses: []string{"nfs.latency_ms"}, InSeries: true,
+				Formula: fmt.Sprintf("%d threads with one request each, %g ms a request", m.h.Threads, m.get("nfs.latency_ms"))}
+			l.Stages = append(l.Stages, proto)
+			if proto.Limit < cap {
+				l.Bottleneck, l.Why = proto.Name, proto.Formula
+			}
+		}
 	}
 	return l
 }
@@ -224,8 +240,14 @@ func (m model) sequential() []Stage {
 			Formula: fmt.Sprintf("%s x %g MB/s", count(bricks*float64(h.Groups), "group"), m.get(n))})
 	} else if h.RAID != "md" {
 		n := h.RAID + "." + dir
-		out = append(out, Stage{Name: "RAID", Limit: bricks * float64(h.Arrays) * m.get(n), Uses: []string{n},
-			Formula: fmt.Sprintf("%g x %s at %g MB/s", bricks*float64(h.Arrays), h.RAID, m.get(n))})
+		s := Stage{Name: "RAID", Limit: bricks * float64(h.Arrays) * m.get(n), Uses: []string{n},
+			Formula: fmt.Sprintf("%g x %s at %g MB/s", bricks*float64(h.Arrays), h.RAID, m.get(n))}
+		if write && h.md3() && h.Mirrored {
+			s.Limit *= m.get("md3200.mirrored_write")
+			s.Formula += fmt.Sprintf(" x %g for the mirrored cache", m.get("md3200.mirrored_write"))
+			s.Uses = append(s.Uses, "md3200.mirrored_write")
+		}
+		out = append(out, s)
 	}
 
 	// inflate is the traffic over SAS and PCIe per byte of data: with md the server

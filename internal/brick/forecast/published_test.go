@@ -17,8 +17,8 @@ func nss4() Hardware {
 	return Hardware{Name: "NSS4-HA", Protocol: "nfs", Servers: 1, Bricks: 1, Cores: 16, Memory: 64 << 30,
 		HBAs: 2, HBAPorts: 2, SASGbps: 6, HBAGen: 3, HBALanes: 8,
 		Links: 1, LinkGbps: 56, Fabric: IPoIB, NICGen: 3, NICLanes: 8,
-		RAID: "md3200-hpt", Arrays: 1, Level: 6, Groups: 8, Data: 10, Parity: 2, DiskType: "nl-sas", DiskBytes: 3e12,
-		Clients: 64, ClientGbps: 40, FileBytes: 2 << 30}
+		RAID: "md3200-hpt", Mirrored: true, Arrays: 1, Level: 6, Groups: 8, Data: 10, Parity: 2, DiskType: "nl-sas", DiskBytes: 3e12,
+		Clients: 64, Threads: 512, ClientGbps: 40, FileBytes: 2 << 30}
 }
 
 // nss3 is the same storage behind R710 servers: PCIe 2, QDR, one HBA, 48 GB in the test. Source: tables 3 and 5, section 5.1.
@@ -42,7 +42,7 @@ func nss55() Hardware {
 		HBAs: 2, HBAPorts: 2, SASGbps: 6, HBAGen: 3, HBALanes: 8,
 		Links: 1, LinkGbps: 56, Fabric: IPoIB, NICGen: 3, NICLanes: 8,
 		RAID: "h810", Arrays: 2, Level: 6, Groups: 4, Data: 10, Parity: 2, DiskType: "nl-sas", DiskBytes: 3e12,
-		Clients: 64, ClientGbps: 40, FileBytes: 4 << 30}
+		Clients: 64, Threads: 512, ClientGbps: 40, FileBytes: 4 << 30}
 }
 
 // dfc is the baseline of the Fluid Cache paper: one H810, sync.
@@ -67,7 +67,7 @@ func nss73() Hardware {
 		HBAs: 2, HBAPorts: 2, SASGbps: 12, HBAGen: 3, HBALanes: 8,
 		Links: 1, LinkGbps: 100, Fabric: IPoIB, NICGen: 3, NICLanes: 16,
 		RAID: "me4084", Arrays: 1, Level: 6, Groups: 8, Data: 8, Parity: 2, DiskType: "nl-sas", DiskBytes: 10e12,
-		Clients: 64, ClientGbps: 100, FileBytes: 4 << 30}
+		Clients: 64, Threads: 512, ClientGbps: 100, FileBytes: 4 << 30}
 }
 
 // nss74 was measured with 2 x 8 cores.
@@ -83,7 +83,14 @@ func lustre(n int) Hardware {
 		HBAs: 1, HBAPorts: 2, SASGbps: 6, HBAGen: 2, HBALanes: 8,
 		Links: 1, LinkGbps: 40, Fabric: RDMA, NICGen: 2, NICLanes: 8,
 		RAID: "md3200", Arrays: 1, Level: 6, Groups: 6, Data: 8, Parity: 2, DiskType: "nl-sas", DiskBytes: 2e12,
-		Clients: 64, ClientGbps: 40, FileBytes: 8 << 30}
+		Clients: 64, Threads: 512, ClientGbps: 40, FileBytes: 8 << 30}
+}
+
+// small is the brick with small sequential operations, which its clients gather: the paper counts them.
+func small() Hardware {
+	h := lustre(1)
+	h.Name = "Lustre brick, 500,000 operations/s of 4 KiB"
+	return h
 }
 
 func farSlot() Hardware {
@@ -139,8 +146,8 @@ func figures() []published {
 		{nss73(), Create, paperPeak("nss7.3-ha", Create), "calibrated", ""},
 		{nss73(), Stat, paperPeak("nss7.3-ha", Stat), "calibrated", ""},
 		{nss73(), Remove, paperPeak("nss7.3-ha", Remove), "calibrated", ""},
-		{lustre(1), SeqWrite, paperPeak("lustre-brick", SeqWrite), "calibrated", ""},
-		{lustre(1), SeqRead, paperPeak("lustre-brick", SeqRead), "calibrated", ""},
+		{small(), SeqWrite, 500000 * 4096 / 1e6, "calibrated", ""},
+		{small(), SeqRead, 500000 * 4096 / 1e6, "calibrated", ""},
 		{lustre(1), Create, paperPeak("lustre-brick", Create), "calibrated", ""},
 
 		{nss2(), SeqWrite, paperPeak("nss2-ha", SeqWrite), "tested", ""},
@@ -153,6 +160,8 @@ func figures() []published {
 		{dfcCache("write-back", false), SeqRead, paperPeak("nfs-dfc", SeqRead), "tested", ""},
 		{dfcCache("write-through", false), SeqRead, 3050 * mib, "tested", ""},
 		{dfcCache("write-through", true), SeqRead, 1050 * mib, "tested", ""},
+		{lustre(1), SeqWrite, paperPeak("lustre-brick", SeqWrite), "tested", ""},
+		{lustre(1), SeqRead, paperPeak("lustre-brick", SeqRead), "tested", ""},
 		{lustre(3), SeqWrite, paperPeak("lustre-rack", SeqWrite), "tested", ""},
 		{lustre(3), SeqRead, paperPeak("lustre-rack", SeqRead), "tested", ""},
 		{nss55(), RandomRead, paperPeak("nss5.5", RandomRead), "tested", ""},
@@ -204,28 +213,101 @@ func TestPublished(t *testing.T) {
 	}
 }
 
-// TestRatios: what the documents say of one change, the model says too.
-func TestRatios(t *testing.T) {
-	peak := func(h Hardware, p Pattern) float64 {
-		f, err := New(h, Defaults())
-		if err != nil {
-			t.Fatal(err)
-		}
-		l, _ := f.Line(p)
-		return l.Peak
+// ratio is one system over another, as the documents have it.
+type ratio struct {
+	what          string
+	this, over    Hardware
+	patterns      []Pattern
+	average       int     // over 1, 2, 4 … so many clients; 0: of the peaks
+	want          float64 // published
+	atLeast       bool    // the document says more than want
+	where, missed string  // missed: the mechanism that the model does not have; "" if none is lacking
+}
+
+// What the model does not know of NSS3-HA and NSS4-HA.
+const (
+	oneHBA  = "NSS3-HA has one HBA (table 5), where the same servers of NSS2-HA have two and read more. The model takes an HBA for as good as its PCI Express lanes, so nothing of it is seen"
+	perOp   = "The model has one latency for all servers (`nfs.latency_ms`), and memory answers only for reads of what this run has read before. What a faster processor, PCI Express 3 and FDR save of each request is not modelled; the paper lays all of it to memory (48 and 64 GB)"
+	warm    = "What the memory of NSS7.3-HA answered is not modelled: its 32 clients read 128 GiB and its server has 192; see miss 1 above"
+	fiveOld = "Kernel and XFS of RHEL 5.5, five years before, are not modelled; the array is the same"
+	cached  = "What SSDs do to metadata is not modelled"
+	filling = "How much one miss brings into the cache is assumed (`cache.block_kib`); the paper does not say it"
+)
+
+// ratios are what the documents say of one change.
+func ratios() []ratio {
+	wb, cold := dfcCache("write-back", false), dfcCache("write-through", true)
+	one := func(p Pattern) []Pattern { return []Pattern{p} }
+	over := func(a, b string, p Pattern) float64 { return paperPeak(a, p) / paperPeak(b, p) }
+	list := []ratio{
+		{"NSS3-HA over NSS2-HA, sequential write", nss3(), nss2(), one(SeqWrite), 0, over("nss3-ha", "nss2-ha", SeqWrite), false, "table 2", fiveOld},
+		{"NSS3-HA over NSS2-HA, sequential read", nss3(), nss2(), one(SeqRead), 0, over("nss3-ha", "nss2-ha", SeqRead), false, "table 2", oneHBA},
+		{"NSS4-HA over NSS3-HA, sequential write", nss4(), nss3(), one(SeqWrite), 0, over("nss4-ha-288", "nss3-ha", SeqWrite), false, "table 2", ""},
+		{"NSS4-HA over NSS3-HA, sequential read", nss4(), nss3(), one(SeqRead), 0, over("nss4-ha-288", "nss3-ha", SeqRead), false, "table 2", oneHBA},
+		{"NSS4-HA over NSS3-HA, sequential read, on average", nss4(), nss3(), one(SeqRead), 64, 1.75, false, "5.1", oneHBA},
+		{"NSS4-HA over NSS3-HA, random write, on average", nss4(), nss3(), one(RandomWrite), 64, 1.17, false, "5.2", perOp},
+		{"NSS4-HA over NSS3-HA, random read, on average", nss4(), nss3(), one(RandomRead), 64, 1.23, false, "5.2", perOp},
+		{"NSS4-HA over NSS3-HA, create, stat and remove, on average", nss4(), nss3(), []Pattern{Create, Stat, Remove}, 512, 1.20, true, "5.3", ""},
+		{"NSS4-HA, card in the far slot", farSlot(), nss4(), one(SeqRead), 0, 3300.0 / 4058, false, "3.2", ""},
+		{"Fluid Cache, write-back over none, sequential write", wb, dfc(), one(SeqWrite), 0, 600.0 / 2000, false, "3.1", ""},
+		{"Fluid Cache, write-back over none, random write", wb, dfc(), one(RandomWrite), 0, 6.4, false, "3.2", ""},
+		{"Fluid Cache, write-back over none, random read", wb, dfc(), one(RandomRead), 0, 123000.0 / 9300, false, "3.2", ""},
+		{"Fluid Cache, write-back over none, file stat", wb, dfc(), one(Stat), 0, 1.8, false, "3.3", cached},
+		{"Fluid Cache, cold over warm, sequential read", cold, wb, one(SeqRead), 0, 1050.0 / 3050, false, "3.4", ""},
+		{"Fluid Cache, cold over warm, random read", cold, wb, one(RandomRead), 0, 80000.0 / 123000, false, "3.4", filling},
+		{"three Lustre bricks over one, sequential write", lustre(3), lustre(1), one(SeqWrite), 0, 3, false, "11", ""},
 	}
-	for _, c := range []struct {
-		what      string
-		got, want float64
-	}{
-		{"NSS4 over NSS3, sequential read: peak", peak(nss4(), SeqRead) / peak(nss3(), SeqRead), 4058.0 / 2127},
-		{"NSS4 over NSS3, random read: larger memory", peak(nss4(), RandomRead) / peak(nss3(), RandomRead), 1.23},
-		{"NSS4 over NSS3, random write: the same array", peak(nss4(), RandomWrite) / peak(nss3(), RandomWrite), 1.17},
-		{"far slot", peak(farSlot(), SeqRead) / peak(nss4(), SeqRead), 3300.0 / 4058},
-		{"cached over uncached random read", peak(dfcCache("write-back", false), RandomRead) / peak(dfc(), RandomRead), 123000.0 / 9300},
-	} {
-		if c.got/c.want > 1.25 || c.want/c.got > 1.25 {
-			t.Errorf("%s: forecast %.2f, published %.2f", c.what, c.got, c.want)
+	for _, p := range []Pattern{SeqWrite, SeqRead, RandomWrite, RandomRead, Create, Stat, Remove} {
+		why := ""
+		if p == RandomRead {
+			why = warm
+		}
+		list = append(list, ratio{"NSS7.4-HA over NSS7.3-HA, " + string(p), nss74(), nss73(), one(p), 0, over("nss7.4-ha", "nss7.3-ha", p), false, "closing table", why})
+	}
+	return list
+}
+
+// got is the ratio that the model gives.
+func (r ratio) got(t *testing.T) float64 {
+	var sum float64
+	n := 0
+	for _, p := range r.patterns {
+		var lines [2]Line
+		for i, h := range []Hardware{r.this, r.over} {
+			f, err := New(h, Defaults())
+			if err != nil {
+				t.Fatal(err)
+			}
+			lines[i], _ = f.Line(p)
+		}
+		if r.average == 0 {
+			sum, n = sum+lines[0].Peak/lines[1].Peak, n+1
+		}
+		for c := 1; c <= r.average; c *= 2 {
+			sum, n = sum+lines[0].at(c)/lines[1].at(c), n+1
+		}
+	}
+	return sum / float64(n)
+}
+
+// holds says whether a ratio is within 5 points of the published one: 1.20 of 1.23 is 3 points off.
+// Of one above 2 it is 5 per cent: 13.3 of 13.2. What a document gives as a lower bound it need only reach.
+func (r ratio) holds(got float64) bool {
+	if r.atLeast && got >= r.want {
+		return true
+	}
+	return math.Abs(got-r.want) <= 0.05*math.Max(1, r.want/2)
+}
+
+// TestRatios: what the documents say of one change, the model says too, or the page says which
+// mechanism it does not have.
+func TestRatios(t *testing.T) {
+	for _, r := range ratios() {
+		switch got := r.got(t); {
+		case !r.holds(got) && r.missed == "":
+			t.Errorf("%s: forecast %+.1f %%, published %+.1f %%", r.what, 100*(got-1), 100*(r.want-1))
+		case r.holds(got) && r.missed != "":
+			t.Errorf("%s: explained as a miss, but it is none: forecast %+.1f %%, published %+.1f %%", r.what, 100*(got-1), 100*(r.want-1))
 		}
 	}
 }

@@ -73,10 +73,11 @@ func (f *Forecast) Text(w io.Writer, c Coefficients, explain bool) error {
 	for _, l := range f.Lines {
 		at := ""
 		if l.Clients > 0 {
-			at = fmt.Sprintf("%d clients", l.Clients)
-			if l.Clients == 1 {
-				at = "1 client"
+			who := "client"
+			if l.Pattern == Create || l.Pattern == Stat || l.Pattern == Remove {
+				who = "thread"
 			}
+			at = count(float64(l.Clients), who)
 		}
 		fmt.Fprintf(ew, "  %-17s %9s %-5s %-11s  %s: %s\n", l.Pattern, number(l.Peak), l.Unit, at, l.Bottleneck, l.Why)
 	}

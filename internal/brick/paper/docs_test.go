@@ -372,10 +372,6 @@ var published = func() map[string]map[string]says {
 	}
 }()
 
-// patterns are the forecast's names of the papers' phases.
-var patterns = map[string]forecast.Pattern{"seq-write": forecast.SeqWrite, "seq-read": forecast.SeqRead, "rand-write": forecast.RandomWrite,
-	"rand-read": forecast.RandomRead, "md-create": forecast.Create, "md-stat": forecast.Stat, "md-remove": forecast.Remove}
-
 // run is an entry of docs/systems/summary.json, what make systems wrote.
 type run struct {
 	System, Drill, Scale, Error string
@@ -500,6 +496,10 @@ func page(t *testing.T, y paper.System, d *design.Design, r run, ran bool) strin
 	}
 	peaks(t, &b, y, d)
 	failures(&b, d)
+	b.WriteString("\n## Slips of the paper\n\nWhere it contradicts itself or its own figures. Mortar goes by the last column.\n\n| where | says | is |\n|---|---|---|\n")
+	for _, s := range paper.Slips(y.Source) {
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", s.Where, s.Says, s.Is)
+	}
 	b.WriteString("\n## Built and broken on a virtual rack\n\n")
 	if !ran {
 		fmt.Fprintf(&b, "Not yet: `make systems SYSTEMS=%s`.\n", y.Name)
@@ -523,18 +523,33 @@ func peaks(t *testing.T, b *strings.Builder, y paper.System, d *design.Design) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.WriteString("`mortar forecast` on the example; a test holds it within 20 % for streams and a factor of 1.5 for the rest, or wants the reason of the last column. [forecast.md](../forecast.md#how-good-is-it) has each system as it was measured. `mortar bench --suite paper` measures the same, and its report shows it in this order.\n\n")
-	b.WriteString("| figure | measured | paper | the text also says | forecast | limited by | why the example is another |\n|---|---|---|---|---:|---|---|\n")
-	for _, g := range y.Figures {
-		l, ok := f.Line(patterns[g.Phase])
-		value, by := "none", ""
-		if ok {
-			value, by = paper.Figure{Peak: l.Peak, Unit: l.Unit}.Number(), l.Bottleneck
-			if g.Unit == "MiB/s" {
-				value += " = " + paper.Figure{Peak: l.Peak / 1.048576, Unit: g.Unit}.Number()
-			}
+	b.WriteString("`mortar forecast` on the example; a test holds it within 20 % for streams and a factor of 1.5 for the rest, or wants the reason of the last column. All values of a row are in the paper's unit, and per cent are by how much the forecast is above the paper. [forecast.md](../forecast.md#how-good-is-it) has the systems side by side. `mortar bench --suite paper` measures the same, and its report shows it in this order.\n\n")
+	all, err := f.Published(y, forecast.Defaults())
+	if err != nil {
+		t.Fatal(err)
+	}
+	with := forecast.MeasuredWith(y.Name)
+	measured, line := "", ""
+	if len(with) > 0 {
+		measured, line = " as measured | per cent |", "---:|---:|"
+		for _, a := range with {
+			fmt.Fprintf(b, "*As measured*: the system was measured with `%s=%s` (`mortar forecast %s.yaml --set %s=%s`).\n\n", a.Name, a.Value, y.Name, a.Name, a.Value)
 		}
-		fmt.Fprintf(b, "| %s | %s/%s | %s | %s | %s | %s | %s |\n", g.Where, g.Test, g.Phase, g.Number(), g.Says, value, by, g.Example)
+	}
+	fmt.Fprintf(b, "| figure | measured | paper | the text also says | forecast | per cent |%s limited by | why the example is another |\n|---|---|---|---|---:|---:|%s---|---|\n", measured, line)
+	value := func(g paper.Figure, v float64) string {
+		if v == 0 {
+			return "none"
+		}
+		return paper.Figure{Peak: v, Unit: g.Unit}.Number()
+	}
+	for i, g := range y.Figures {
+		p := all[i]
+		fmt.Fprintf(b, "| %s | %s | %s | %s | %s | %s |", g.Where, p.Test, g.Number(), g.Says, value(g, p.Forecast), paper.PercentText(p.Percent))
+		if len(with) > 0 {
+			fmt.Fprintf(b, " %s | %s |", value(g, p.AsMeasured), paper.PercentText(p.MeasuredPercent))
+		}
+		fmt.Fprintf(b, " %s | %s |\n", p.Bottleneck, g.Example)
 	}
 }
 

@@ -7,6 +7,7 @@ package paper
 import (
 	"fmt"
 	"io/fs"
+	"math"
 	"strings"
 
 	"github.com/mortarhpc/mortar/examples"
@@ -31,8 +32,12 @@ type Figure struct {
 	Test  string // of suite paper
 	Phase string // of that test
 	// Peak is in Unit, MB/s, MiB/s or 1/s; 0: drawn only, no number is given.
-	Peak    float64
-	Unit    string
+	Peak float64
+	Unit string
+	// AtLeast: the text says more than Peak.
+	AtLeast bool
+	// Record is the bytes of one operation of a stream that is counted in operations.
+	Record  int
 	Clients int    // that reach it; 0: not said
 	Says    string // what else the text says of the curve
 	// Example is why a brick as in the example should deliver something else;
@@ -43,25 +48,77 @@ type Figure struct {
 // Number is the figure's value as its paper prints it.
 func (f Figure) Number() string {
 	if f.Peak == 0 {
-		return "no number"
+		return f.Bare()
 	}
-	s := fmt.Sprintf("%.0f", f.Peak)
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	s += " " + f.Unit
+	s := f.Bare() + " " + f.Unit
 	if f.Clients > 0 {
 		s += fmt.Sprintf(" at %d clients", f.Clients)
 	}
 	return s
 }
 
-// Value is the peak in MB/s or 1/s.
-func (f Figure) Value() float64 {
-	if f.Unit == "MiB/s" {
-		return f.Peak * 1.048576
+// Bare is the value without its unit.
+func (f Figure) Bare() string {
+	if f.Peak == 0 {
+		return "no number"
 	}
-	return f.Peak
+	s := Thousands(f.Peak)
+	if f.AtLeast {
+		s = "more than " + s
+	}
+	return s
+}
+
+// Thousands writes a number without decimals, its thousands apart.
+func Thousands(v float64) string {
+	s := fmt.Sprintf("%.0f", v)
+	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+// stream says whether a figure is of a stream.
+func (f Figure) stream() bool { return strings.HasPrefix(f.Phase, "seq-") }
+
+// unit is what one of the figure's unit is in MB/s or 1/s.
+func (f Figure) unit() float64 {
+	switch {
+	case f.Unit == "MiB/s":
+		return 1.048576
+	case f.stream() && f.Unit == "1/s":
+		return float64(f.Record) / 1e6
+	}
+	return 1
+}
+
+// Value is the peak in MB/s for a stream, else in 1/s.
+func (f Figure) Value() float64 { return f.Peak * f.unit() }
+
+// Of is a value in MB/s, or in 1/s, in the unit of the figure: what stands beside a paper's number has
+// the paper's unit.
+func (f Figure) Of(v float64) float64 { return v / f.unit() }
+
+// Percent is by how much a value is above one of a paper; nil if one of them is missing.
+func Percent(published, v float64) *float64 {
+	if published <= 0 || v <= 0 {
+		return nil
+	}
+	p := 100 * (v/published - 1)
+	return &p
+}
+
+// PercentText writes a difference in per cent, with a decimal below 10.
+func PercentText(p *float64) string {
+	switch {
+	case p == nil:
+		return "–"
+	case math.Abs(*p) < 0.05:
+		return "0 %"
+	case math.Abs(*p) < 9.95:
+		return fmt.Sprintf("%+.1f %%", *p)
+	}
+	return fmt.Sprintf("%+.0f %%", *p)
 }
 
 // Of finds the system that a spec describes: the one whose example has the same

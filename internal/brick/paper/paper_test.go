@@ -1,6 +1,8 @@
 package paper_test
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/mortarhpc/mortar/internal/brick/paper"
@@ -53,4 +55,42 @@ func TestFigures(t *testing.T) {
 			t.Errorf("%s, %s: %s, %s; want %s, %s", c.system, c.phase, f.Where, f.Number(), c.where, c.number)
 		}
 	}
+}
+
+// What the list of slips says of sums and per cent follows from the papers' own figures, and every
+// document has its list.
+func TestSlips(t *testing.T) {
+	for _, y := range paper.Systems {
+		if len(paper.Slips(y.Source)) == 0 {
+			t.Errorf("%s: no list of slips", y.Source)
+		}
+	}
+	is := func(system, where string) string {
+		y, _ := paper.Find(system)
+		for _, s := range paper.Slips(y.Source) {
+			if s.Where == where {
+				return s.Is
+			}
+		}
+		t.Errorf("%s: no slip at %s", system, where)
+		return ""
+	}
+	want := func(system, where, text string) {
+		if got := is(system, where); !strings.Contains(got, text) {
+			t.Errorf("%s, %s: %q lacks %q", system, where, got, text)
+		}
+	}
+	now, _ := paper.Find("nss7.4-ha")
+	before, _ := paper.Find("nss7.3-ha")
+	var down []string
+	for i, f := range now.Figures {
+		down = append(down, fmt.Sprintf("%.1f", -*paper.Percent(before.Figures[i].Peak, f.Peak)))
+		if f.Phase == "rand-read" {
+			want("nss7.4-ha", "performance summary", fmt.Sprintf("%.0f %% higher", *paper.Percent(f.Peak, before.Figures[i].Peak)))
+		}
+	}
+	want("nss7.4-ha", "closing table", strings.Join(down[:6], ", ")+" and "+down[6]+" %")
+	want("nss7.4-ha", "table 5 (of files)", paper.Thousands(3000*4*128))
+	want("nfs-dfc", "3.2", fmt.Sprintf("%.1f times", 123000.0/9300))
+	want("nfs-dfc", "table 1, A.2", "the system on RAID 1, swap on RAID 0")
 }

@@ -478,6 +478,32 @@ func (c *checker) modelMend(name string) string {
 	return "use " + or(ModelNames())
 }
 
+// mirroring checks write_cache_mirroring of each set's arrays.
+func (c *checker) mirroring() {
+	said := map[string]bool{}
+	for _, set := range c.s.Sets() {
+		v, at := set.Storage.WriteCacheMirroring, set.Path+".write_cache_mirroring"
+		if v == "" || said[at] {
+			continue
+		}
+		said[at] = true
+		if v != "on" && v != "off" {
+			c.errorf(at, "use on or off", "write_cache_mirroring is %q", v)
+			continue
+		}
+		arrays := c.s.ArraysOf(set.Name)
+		if len(arrays) == 0 {
+			c.errorf(at, "remove it", "there is no array: the disks are JBODs")
+		}
+		for _, a := range arrays {
+			if m, ok := ModelOf(a.Model); ok && m.Family != "md3" {
+				c.errorf(at, "remove it", "Mortar sets this on MD3200 and MD3220 only, and array %s is %s", a.Name, article(m.Name))
+				break
+			}
+		}
+	}
+}
+
 // groups checks that the groups use up the disks of each set and of each
 // array, and fills in their number.
 func (c *checker) groups(count map[string]int, perArray map[[2]string]int) {
@@ -487,6 +513,7 @@ func (c *checker) groups(count map[string]int, perArray map[[2]string]int) {
 			return
 		}
 	}
+	c.mirroring()
 	sets := c.s.Sets()
 	total := map[string]int{} // groups, by path of the storage section
 	for _, set := range sets {

@@ -235,11 +235,16 @@ type Storage struct {
 	// Volume is what lies between LUNs and file system.
 	Volume string `yaml:"volume,omitempty" json:"volume,omitempty" doc:"lvm (striped over the groups or LUNs), or device: the file system directly on the one LUN" default:"lvm"`
 	RAID   RAID   `yaml:"raid" json:"raid" doc:"geometry"`
+	// WriteCacheMirroring is on or off; "" is on.
+	WriteCacheMirroring string `yaml:"write_cache_mirroring,omitempty" json:"write_cache_mirroring,omitempty" doc:"MD3200 and MD3220: on or off, default on: both controllers have what was written and is not on disk yet. off is faster, and a controller that dies takes what it has acknowledged with it: for scratch data only. mortar array script sets it"`
 	// DropSlowDisks is on or off.
 	DropSlowDisks string `yaml:"drop_slow_disks,omitempty" json:"drop_slow_disks,omitempty" doc:"on or off: md goes on without a disk of a RAID 6 group that answers much later than its peers for most of a minute, if the group is whole; until a spare or another disk has its data, the group has one parity disk; needs two servers; profile stock does not use it" default:"off"`
 	// Journal is nil without one.
 	Journal *Journal `yaml:"journal,omitempty" json:"journal,omitempty" doc:"for jbod and RAID 6 in HA: a write journal on mirrored SSDs, so that a group that lacks a disk when its server dies loses nothing and starts at once"`
 }
+
+// Mirrored says whether both controllers of an MD3 array have what was written.
+func (s *Storage) Mirrored() bool { return s.WriteCacheMirroring != "off" }
 
 // Journal is where RAID groups write before they write to their disks.
 type Journal struct {
