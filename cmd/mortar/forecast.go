@@ -7,6 +7,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/forecast"
+	"github.com/mortarhpc/mortar/internal/brick/paper"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 )
@@ -22,7 +23,9 @@ func newForecastCmd() *cobra.Command {
 CPU, network and protocol to 1 to 64 clients: a bottleneck model whose
 coefficients come from published measurements. It names the bottleneck of each
 kind of load and what one more of each part buys. Every coefficient has a name
-and a source and can be changed. No host is reached. --measured puts what
+and a source and can be changed. No host is reached. For a system of the papers
+each published figure stands beside the forecast, with the per cent between
+them. --measured puts what
 mortar bench measured beside it.`,
 		Example: `  mortar forecast brick.yaml
   mortar forecast brick.yaml --set hw.links=2 --set nfs.client_mbps=1200
@@ -30,13 +33,18 @@ mortar bench measured beside it.`,
   mortar forecast brick.yaml --measured out/bench-paper`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			_, h, co, err := forecastInput(args[0], file, set)
+			d, h, co, err := forecastInput(args[0], file, set)
 			if err != nil {
 				return err
 			}
 			f, err := forecast.New(h, co)
 			if err != nil {
 				return fail(exitBadInput, err)
+			}
+			if y, ok := paper.Of(d.Spec); ok {
+				if err := f.Beside(y, co); err != nil {
+					return fail(exitBadInput, err)
+				}
 			}
 			var held []forecast.Compared
 			if measured != "" {

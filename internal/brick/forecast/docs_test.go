@@ -108,7 +108,13 @@ func TestDocs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = d
+	y, ok := paper.Of(d.Spec)
+	if !ok {
+		t.Fatal("the example is no system of a paper")
+	}
+	if err := fc.Beside(y, Defaults()); err != nil {
+		t.Fatal(err)
+	}
 	rack, rh := example(t, "lustre-rack")
 	ms, err := Modules(rack, Defaults())
 	if err != nil {

@@ -3,6 +3,8 @@ package forecast
 import (
 	"fmt"
 	"io"
+
+	"github.com/mortarhpc/mortar/internal/brick/paper"
 )
 
 // Measured is what a benchmark measured of a pattern.
@@ -19,6 +21,10 @@ type Compared struct {
 	Unit     string  `json:"unit"`
 	Forecast float64 `json:"forecast"`
 	Ratio    float64 `json:"ratio"` // measured / forecast
+	// Paper is the peak that the paper of the brick's system has of this test, 0: none; PaperPercent is by
+	// how much the measurement is above it, null without one.
+	Paper        float64  `json:"paper,omitempty"`
+	PaperPercent *float64 `json:"paper_percent"`
 	// Bottleneck is what the forecast says limits the pattern.
 	Bottleneck string `json:"bottleneck"`
 }
@@ -35,6 +41,12 @@ func (f *Forecast) Against(all []Measured) []Compared {
 			c := Compared{Measured: m, Unit: l.Unit, Forecast: l.at(m.Threads), Bottleneck: l.Bottleneck}
 			if c.Forecast > 0 {
 				c.Ratio = m.Value / c.Forecast
+			}
+			for _, p := range f.Published {
+				if patterns[p.figure.Phase] == l.Pattern && p.figure.Test == m.Test {
+					c.Paper = p.figure.Value()
+					c.PaperPercent = paper.Percent(c.Paper, m.Value)
+				}
 			}
 			out = append(out, c)
 		}
@@ -57,10 +69,12 @@ func (l *Line) at(clients int) float64 {
 func ComparedText(w io.Writer, all []Compared) error {
 	ew := &errWriter{w: w}
 	fmt.Fprint(ew, "\nMeasured and forecast\n\n")
-	rows := [][]string{{"", "threads", "measured", "forecast", "ratio", "unit", "limited by"}}
+	rows := [][]string{{"", "threads", "measured", "forecast", "per cent", "paper's peak", "per cent", "unit", "limited by"}}
 	for _, c := range all {
 		rows = append(rows, []string{
-			fmt.Sprintf("%s (%s)", c.Pattern, c.Test), fmt.Sprint(c.Threads), number(c.Value), number(c.Forecast), fmt.Sprintf("%.2f", c.Ratio), c.Unit, c.Bottleneck,
+			fmt.Sprintf("%s (%s)", c.Pattern, c.Test), fmt.Sprint(c.Threads), number(c.Value),
+			number(c.Forecast), paper.PercentText(paper.Percent(c.Forecast, c.Value)),
+			bare(c.Paper), paper.PercentText(c.PaperPercent), c.Unit, c.Bottleneck,
 		})
 	}
 	table(ew, rows)

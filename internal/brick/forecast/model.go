@@ -74,6 +74,9 @@ type Forecast struct {
 	Lines    []Line   `json:"lines"`
 	// Missing says which patterns have no forecast, and why.
 	Missing []string `json:"missing,omitempty"`
+	// System and Published are of the papers' system that the brick is, if it is one: see Beside.
+	System    string      `json:"system,omitempty"`
+	Published []Published `json:"published,omitempty"`
 }
 
 // Line gives the forecast of a pattern.

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/base/axis"
+	"github.com/mortarhpc/mortar/internal/brick/paper"
 )
 
 // series is one curve of a plot.
@@ -15,6 +16,7 @@ type series struct {
 	note   string // below the name, at the curve's end
 	class  string
 	points [][2]float64
+	paper  float64 // what was published, drawn as a line of dots; 0: nothing
 }
 
 // plot is one panel: x logarithmic, y linear from 0 or logarithmic.
@@ -58,6 +60,9 @@ func figure(title, subtitle string, plots []plot) string {
 		lo, hi, max := math.Inf(1), 0.0, 0.0
 		minY := math.Inf(1)
 		for _, s := range p.series {
+			if s.paper > 0 {
+				max, minY = math.Max(max, s.paper), math.Min(minY, s.paper)
+			}
 			for _, q := range s.points {
 				lo, hi = math.Min(lo, q[0]), math.Max(hi, q[0])
 				max = math.Max(max, q[1])
@@ -105,6 +110,9 @@ func figure(title, subtitle string, plots []plot) string {
 				}
 			}
 			fmt.Fprintf(&b, `<path class="c %s" d="%s"%s><title>%s</title></path>`+"\n", "c"+s.class, d.String(), dash, html.EscapeString(s.name+", "+s.note))
+			if s.paper > 0 {
+				fmt.Fprintf(&b, `<line class="c c%s" x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f" stroke-dasharray="2 6"><title>paper: %s</title></line>`+"\n", s.class, x0, x1, y(s.paper), y(s.paper), number(s.paper))
+			}
 			ends = append(ends, y(s.points[len(s.points)-1][1]))
 			at := len(order)
 			for at > 0 && ends[order[at-1]] > ends[k] {
@@ -112,7 +120,12 @@ func figure(title, subtitle string, plots []plot) string {
 			}
 			order = append(order[:at], append([]int{k}, order[at:]...)...)
 		}
-		const apart = 34
+		apart := 34.0
+		for _, s := range p.series {
+			if s.paper > 0 {
+				apart = 49
+			}
+		}
 		last := y0 - apart
 		at := make([]float64, len(ends))
 		for n, k := range order {
@@ -124,6 +137,13 @@ func figure(title, subtitle string, plots []plot) string {
 		for k, s := range p.series {
 			text("f"+s.class, x1+10, at[k]+4, s.name)
 			text("s", x1+10, at[k]+19, s.note)
+			if s.paper > 0 {
+				peak := 0.0
+				for _, q := range s.points {
+					peak = math.Max(peak, q[1])
+				}
+				text("s", x1+10, at[k]+34, fmt.Sprintf("paper (dots) %s: %s", number(s.paper), paper.PercentText(paper.Percent(s.paper, peak))))
+			}
 		}
 	}
 	b.WriteString("</svg>\n")
@@ -149,7 +169,7 @@ func (f *Forecast) SVG() string {
 		if !ok || len(l.Curve) == 0 {
 			return series{}, false
 		}
-		s := series{name: fmt.Sprintf("%s %s %s", map[Pattern]string{SeqWrite: "write", SeqRead: "read", RandomWrite: "write", RandomRead: "read"}[p], number(l.Peak), l.Unit), note: "limited by " + l.Bottleneck, class: class}
+		s := series{name: fmt.Sprintf("%s %s %s", map[Pattern]string{SeqWrite: "write", SeqRead: "read", RandomWrite: "write", RandomRead: "read"}[p], number(l.Peak), l.Unit), note: "limited by " + l.Bottleneck, class: class, paper: f.publishedPeak(p)}
 		for _, q := range l.Curve {
 			s.points = append(s.points, [2]float64{float64(q.Clients), q.Value})
 		}

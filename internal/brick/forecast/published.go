@@ -2,7 +2,6 @@ package forecast
 
 import (
 	"fmt"
-	"io"
 
 	"github.com/mortarhpc/mortar/internal/brick/paper"
 )
@@ -49,18 +48,18 @@ type Published struct {
 	figure paper.Figure
 }
 
-// Published sets the forecast beside each figure that a system was published with.
-func (f *Forecast) Published(y paper.System, c Coefficients) ([]Published, error) {
+// Beside sets the forecast beside each figure that a system was published with.
+func (f *Forecast) Beside(y paper.System, c Coefficients) error {
 	h := f.Hardware
 	h.Assumed = nil
 	if err := Apply(measuredWith[y.Name], c, &h); err != nil {
-		return nil, err
+		return err
 	}
 	measured, err := New(h, c)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	out := []Published{}
+	f.System, f.Published = y.Name, nil
 	for _, g := range y.Figures {
 		p := Published{Figure: g.Where, Test: g.Test + "/" + g.Phase, Paper: g.Peak, Unit: g.Unit, AtLeast: g.AtLeast, figure: g}
 		if l, ok := f.Line(patterns[g.Phase]); ok {
@@ -70,22 +69,35 @@ func (f *Forecast) Published(y paper.System, c Coefficients) ([]Published, error
 			p.AsMeasured = g.Of(l.Peak)
 		}
 		p.Percent, p.MeasuredPercent = paper.Percent(p.Paper, p.Forecast), paper.Percent(p.Paper, p.AsMeasured)
-		out = append(out, p)
+		f.Published = append(f.Published, p)
 	}
-	return out, nil
+	return nil
 }
 
-// PublishedText writes the figures of a system beside the forecast.
-func PublishedText(w io.Writer, y paper.System, all []Published) error {
-	ew := &errWriter{w: w}
-	fmt.Fprintf(ew, "\nPublished of %s, and forecast\n\n", y.Title)
-	with := measuredWith[y.Name]
+// publishedPeak is the published peak of a pattern, in MB/s or 1/s; 0: none.
+func (f *Forecast) publishedPeak(of Pattern) float64 {
+	for _, p := range f.Published {
+		if patterns[p.figure.Phase] == of && p.Paper > 0 {
+			return p.figure.Value()
+		}
+	}
+	return 0
+}
+
+// publishedText writes the figures of the system beside the forecast.
+func (f *Forecast) publishedText(ew *errWriter) {
+	if len(f.Published) == 0 {
+		return
+	}
+	y, _ := paper.Find(f.System)
+	fmt.Fprintf(ew, "\nPublished of %s, and forecast, in the paper's units\n\n", y.Title)
+	with := measuredWith[f.System]
 	head := []string{"", "paper", "forecast", "per cent"}
 	if len(with) > 0 {
 		head = append(head, "as measured", "per cent")
 	}
 	rows := [][]string{append(head, "unit")}
-	for _, p := range all {
+	for _, p := range f.Published {
 		row := []string{fmt.Sprintf("%s, %s", p.Figure, p.Test), p.figure.Bare(), bare(p.Forecast), paper.PercentText(p.Percent)}
 		if len(with) > 0 {
 			row = append(row, bare(p.AsMeasured), paper.PercentText(p.MeasuredPercent))
@@ -94,9 +106,8 @@ func PublishedText(w io.Writer, y paper.System, all []Published) error {
 	}
 	table(ew, rows)
 	for _, a := range with {
-		fmt.Fprintf(ew, "\n  The system was measured with %s=%s.\n", a.Name, a.Value)
+		fmt.Fprintf(ew, "\n  As measured: the paper's system had %s=%s.\n", a.Name, a.Value)
 	}
-	return ew.err
 }
 
 func bare(v float64) string {

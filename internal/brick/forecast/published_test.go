@@ -450,3 +450,67 @@ func TestAssignments(t *testing.T) {
 		t.Error("write-back on one SSD: accepted")
 	}
 }
+
+// TestBeside: each figure of a system stands beside the forecast, in the paper's unit, with the per cent
+// between them; a drawing has both in one unit.
+func TestBeside(t *testing.T) {
+	for _, y := range paper.Systems {
+		_, h := example(t, y.Name)
+		f, err := New(h, Defaults())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Beside(y, Defaults()); err != nil {
+			t.Fatal(err)
+		}
+		if len(f.Published) != len(y.Figures) {
+			t.Fatalf("%s: %d figures, want %d", y.Name, len(f.Published), len(y.Figures))
+		}
+		var text strings.Builder
+		if err := f.Text(&text, Defaults(), false); err != nil {
+			t.Fatal(err)
+		}
+		for i, p := range f.Published {
+			g := y.Figures[i]
+			if (g.Peak > 0) != (p.Percent != nil) || (g.Peak > 0) != (p.MeasuredPercent != nil) || p.Unit != g.Unit {
+				t.Errorf("%s, %s: %+v", y.Name, p.Test, p)
+			}
+			if p.Percent != nil && math.Abs(p.Paper*(1+*p.Percent/100)-p.Forecast) > 1e-6*p.Forecast {
+				t.Errorf("%s, %s: %g and %+.1f %% are not %g", y.Name, p.Test, p.Paper, *p.Percent, p.Forecast)
+			}
+			if g.Peak > 0 && !strings.Contains(text.String(), p.Test+" ") {
+				t.Errorf("%s: the text lacks %s", y.Name, p.Test)
+			}
+		}
+		svg := f.SVG()
+		if strings.Contains(svg, "MiB/s") {
+			t.Errorf("%s: MB/s and MiB/s in one drawing", y.Name)
+		}
+		for _, p := range []Pattern{SeqWrite, SeqRead, RandomWrite, RandomRead} {
+			if v := f.publishedPeak(p); v > 0 && !strings.Contains(svg, "paper (dots) "+number(v)+": ") {
+				t.Errorf("%s: the drawing lacks the paper's %s, %g", y.Name, p, v)
+			}
+		}
+	}
+}
+
+// TestMeasuredBesidePaper: a measurement stands beside forecast and paper.
+func TestMeasuredBesidePaper(t *testing.T) {
+	_, h := example(t, "nss5.5")
+	f, err := New(h, Defaults())
+	if err != nil {
+		t.Fatal(err)
+	}
+	y, _ := paper.Find("nss5.5")
+	if err := f.Beside(y, Defaults()); err != nil {
+		t.Fatal(err)
+	}
+	all := f.Against([]Measured{{SeqRead, "sequential", 64, 1477}, {SeqRead, "other", 64, 1477}})
+	if len(all) != 2 || math.Abs(all[0].Paper-2818*mib) > 1 || all[0].PaperPercent == nil || math.Abs(*all[0].PaperPercent+50) > 0.1 || all[1].PaperPercent != nil {
+		t.Errorf("%+v", all)
+	}
+	var b strings.Builder
+	if err := ComparedText(&b, all); err != nil || !strings.Contains(b.String(), "2,955     -50 %  MB/s") {
+		t.Errorf("%v\n%s", err, b.String())
+	}
+}

@@ -82,6 +82,8 @@ func (f *Forecast) Text(w io.Writer, c Coefficients, explain bool) error {
 		fmt.Fprintf(ew, "  %-17s %9s %-5s %-11s  %s: %s\n", l.Pattern, number(l.Peak), l.Unit, at, l.Bottleneck, l.Why)
 	}
 
+	f.publishedText(ew)
+
 	fmt.Fprint(ew, "\nThe chain, MB/s (▸ the narrowest)\n\n")
 	rows := [][]string{{"", "write", "read"}}
 	wr, _ := f.Line(SeqWrite)

@@ -524,8 +524,7 @@ func peaks(t *testing.T, b *strings.Builder, y paper.System, d *design.Design) {
 		t.Fatal(err)
 	}
 	b.WriteString("`mortar forecast` on the example; a test holds it within 20 % for streams and a factor of 1.5 for the rest, or wants the reason of the last column. All values of a row are in the paper's unit, and per cent are by how much the forecast is above the paper. [forecast.md](../forecast.md#how-good-is-it) has the systems side by side. `mortar bench --suite paper` measures the same, and its report shows it in this order.\n\n")
-	all, err := f.Published(y, forecast.Defaults())
-	if err != nil {
+	if err := f.Beside(y, forecast.Defaults()); err != nil {
 		t.Fatal(err)
 	}
 	with := forecast.MeasuredWith(y.Name)
@@ -544,7 +543,7 @@ func peaks(t *testing.T, b *strings.Builder, y paper.System, d *design.Design) {
 		return paper.Figure{Peak: v, Unit: g.Unit}.Number()
 	}
 	for i, g := range y.Figures {
-		p := all[i]
+		p := f.Published[i]
 		fmt.Fprintf(b, "| %s | %s | %s | %s | %s | %s |", g.Where, p.Test, g.Number(), g.Says, value(g, p.Forecast), paper.PercentText(p.Percent))
 		if len(with) > 0 {
 			fmt.Fprintf(b, " %s | %s |", value(g, p.AsMeasured), paper.PercentText(p.MeasuredPercent))
