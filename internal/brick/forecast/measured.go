@@ -38,7 +38,7 @@ func (f *Forecast) Against(all []Measured) []Compared {
 			if m.Pattern != l.Pattern {
 				continue
 			}
-			c := Compared{Measured: m, Unit: l.Unit, Forecast: l.at(m.Threads), Bottleneck: l.Bottleneck}
+			c := Compared{Measured: m, Unit: l.Unit, Forecast: l.At(m.Threads), Bottleneck: l.Bottleneck}
 			if c.Forecast > 0 {
 				c.Ratio = m.Value / c.Forecast
 			}
@@ -54,9 +54,9 @@ func (f *Forecast) Against(all []Measured) []Compared {
 	return out
 }
 
-// at is the forecast for so many clients; the peak where there is no curve, and above
+// At is the forecast for so many clients; the peak where there is no curve, and above
 // its end.
-func (l *Line) at(clients int) float64 {
+func (l *Line) At(clients int) float64 {
 	for _, p := range l.Curve {
 		if p.Clients == clients {
 			return p.Value

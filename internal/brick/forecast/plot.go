@@ -169,7 +169,7 @@ func (f *Forecast) SVG() string {
 		if !ok || len(l.Curve) == 0 {
 			return series{}, false
 		}
-		s := series{name: fmt.Sprintf("%s %s %s", map[Pattern]string{SeqWrite: "write", SeqRead: "read", RandomWrite: "write", RandomRead: "read"}[p], number(l.Peak), l.Unit), note: "limited by " + l.Bottleneck, class: class, paper: f.publishedPeak(p)}
+		s := series{name: fmt.Sprintf("%s %s %s", map[Pattern]string{SeqWrite: "write", SeqRead: "read", RandomWrite: "write", RandomRead: "read"}[p], number(l.Peak), l.Unit), note: "limited by " + l.Bottleneck, class: class, paper: f.PublishedPeak(p)}
 		for _, q := range l.Curve {
 			s.points = append(s.points, [2]float64{float64(q.Clients), q.Value})
 		}

@@ -74,8 +74,9 @@ func (f *Forecast) Beside(y paper.System, c Coefficients) error {
 	return nil
 }
 
-// publishedPeak is the published peak of a pattern, in MB/s or 1/s; 0: none.
-func (f *Forecast) publishedPeak(of Pattern) float64 {
+// PublishedPeak is the peak that a pattern was published with, in MB/s or 1/s, once Beside has been called; 0:
+// none was.
+func (f *Forecast) PublishedPeak(of Pattern) float64 {
 	for _, p := range f.Published {
 		if patterns[p.figure.Phase] == of && p.Paper > 0 {
 			return p.figure.Value()
@@ -116,3 +117,6 @@ func bare(v float64) string {
 	}
 	return number(v)
 }
+
+// PatternOf is the pattern that a phase of suite paper measures; "" for none.
+func PatternOf(phase string) Pattern { return patterns[phase] }

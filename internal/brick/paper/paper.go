@@ -108,14 +108,14 @@ func Percent(published, v float64) *float64 {
 	return &p
 }
 
-// PercentText writes a difference in per cent, with a decimal below 10.
+// PercentText writes a difference in per cent, with a decimal below 100.
 func PercentText(p *float64) string {
 	switch {
 	case p == nil:
 		return "–"
 	case math.Abs(*p) < 0.05:
 		return "0 %"
-	case math.Abs(*p) < 9.95:
+	case math.Abs(*p) < 99.95:
 		return fmt.Sprintf("%+.1f %%", *p)
 	}
 	return fmt.Sprintf("%+.0f %%", *p)
