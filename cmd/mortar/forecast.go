@@ -122,14 +122,7 @@ func figuresOf(dir string) ([]forecast.Measured, error) {
 		if pattern == "" || best == nil {
 			continue
 		}
-		v := best.Value()
-		switch p.Unit {
-		case "MiB/s":
-			v *= (1 << 20) / 1e6
-		case "GiB/s":
-			v *= (1 << 30) / 1e6
-		}
-		out = append(out, forecast.Measured{Pattern: pattern, Test: p.Test, Threads: best.Threads, Value: v})
+		out = append(out, forecast.Measured{Pattern: pattern, Test: p.Test, Threads: best.Threads, Value: report.Decimal(best.Value(), p.Unit)})
 	}
 	return out, nil
 }

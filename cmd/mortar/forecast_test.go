@@ -102,7 +102,7 @@ func TestForecastMeasured(t *testing.T) {
 	if d := cmp.Diff(want, got.Measured, cmpopts.EquateApprox(0, 1e-6)); d != "" {
 		t.Error(d)
 	}
-	if out, _, err = runCmd(t, newForecastCmd(), set...); err != nil || !strings.Contains(out, "Measured and forecast") || !strings.Contains(out, "-47.5 %") {
+	if out, _, err = runCmd(t, newForecastCmd(), set...); err != nil || !strings.Contains(out, "Measured and forecast") || !strings.Contains(out, "-47.6 %") {
 		t.Errorf("%v\n%s", err, out)
 	}
 	if _, code, err = runCmd(t, newForecastCmd(), spec, "--measured", t.TempDir()); code != exitBadInput || err == nil {

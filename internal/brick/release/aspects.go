@@ -36,7 +36,11 @@ var Aspects = []Aspect{
 	{"cards", Components, "cards of a server", check, cards},
 	{"network", Components, "client network", check, func(d *design.Design) string {
 		n := d.Spec.Networks.Public
-		return fmt.Sprintf("%s at %s", n.Link, n.Speed)
+		text := cmp.Or(n.Link, "ethernet")
+		if n.Speed != "" {
+			text += " at " + n.Speed
+		}
+		return text
 	}},
 	{"enclosures", Components, "enclosures", check, enclosures},
 	{"disks", Components, "disks", check, disks},
@@ -104,7 +108,7 @@ var Aspects = []Aspect{
 		if d.Value("multipath", "no_path_retry") == "" {
 			return ""
 		}
-		return d.Value("multipath", "no_path_retry") + " checks, 5 s apart"
+		return fmt.Sprintf("%s checks, %s s apart", d.Value("multipath", "no_path_retry"), cmp.Or(d.Value("multipath", "polling_interval"), "5"))
 	}},
 	{"fencing", Components, "fencing", check, fencing},
 	{"mdt", Tuning, "MDT", explain, setting("mkfs", "stride,stripe-width of mds")},

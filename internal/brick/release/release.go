@@ -196,7 +196,7 @@ func (c *Comparison) row(x Aspect) {
 }
 
 // covered are settings that an aspect has, or that only follow the brick's name.
-var covered = []string{"mkfs su", "mkfs sw", "mkfs log size", "lvm stripes", "nfsd scope", "nfsd threads"}
+var covered = []string{"mkfs su", "mkfs sw", "mkfs log size", "lvm stripes", "nfsd scope", "nfsd threads", "multipath no_path_retry", "multipath polling_interval"}
 
 // settings adds the tuning values that differ and are no aspect of the papers.
 func (c *Comparison) settings() {

@@ -110,7 +110,7 @@ func TestSpecAgainstSystem(t *testing.T) {
 		if err := c.Text(&b); err != nil {
 			t.Fatal(err)
 		}
-		for _, want := range []string{"forecast of mine", "published of NSS4-HA, 288 TB", "4,058 MB/s", "(paper: 288 TB)", "hw.memory_gib=64"} {
+		for _, want := range []string{"forecast of mine", "published of NSS4-HA, 288 TB", "4,058 MB/s", ": 288 TB)", "hw.memory_gib=64"} {
 			if !strings.Contains(b.String(), want) {
 				t.Errorf("lacks %q:\n%s", want, b.String())
 			}

@@ -79,13 +79,20 @@ func (c *Comparison) Text(w io.Writer) error {
 			part = r.Part
 			fmt.Fprintf(&b, "\n%s\n", strings.ToUpper(part))
 		}
-		a, z := r.A.cell(), r.B.cell()
 		fmt.Fprintf(&b, "  %s\n", r.What)
-		if a == z {
-			fmt.Fprintf(&b, "    A, B  %s\n", a)
-			continue
+		switch {
+		case r.Same && r.A.Paper == r.B.Paper:
+			fmt.Fprintf(&b, "    A, B  %s\n", r.A.cell())
+		case r.Same:
+			fmt.Fprintf(&b, "    A, B  %s\n", r.A.Mortar)
+			for i, v := range []string{r.A.Paper, r.B.Paper} {
+				if v != "" {
+					fmt.Fprintf(&b, "          (paper of %c: %s)\n", 'A'+rune(i), v)
+				}
+			}
+		default:
+			fmt.Fprintf(&b, "    A     %s\n    B     %s\n", r.A.cell(), r.B.cell())
 		}
-		fmt.Fprintf(&b, "    A     %s\n    B     %s\n", a, z)
 		if p := r.percents(); p != "" {
 			fmt.Fprintf(&b, "    B against A: %s\n", p)
 		}

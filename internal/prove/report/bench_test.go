@@ -142,7 +142,7 @@ func TestPapersFigures(t *testing.T) {
 	for _, want := range []string{
 		"The figures of NSS7.4-HA, in its paper’s order", "compare the shapes of curves",
 		"<h3>Figure 2: Sequential, N-to-N</h3><figure>", `<td>sequential write</td><td class="n">4,834 MB/s</td>`,
-		"<h3>Figure 3: Random 4 KiB</h3><figure>", `<td>random write</td><td class="n">7,290 1/s</td><td class="n">not measured</td>`, "16,607 1/s at 64 clients",
+		"<h3>Figure 3: Random 4 KiB</h3><figure>", `<td>random write</td><td class="n">7,290 1/s</td><td class="n">not measured</td><td class="n">–</td>`, "16,607 1/s at 64 clients",
 		"<h3>Figure 4: Metadata: create</h3><figure>", "<h3>Figure 5: Metadata: stat</h3><figure>", "<h3>Figure 6: not measured</h3>\n<div",
 		"<h2>Sequential, N-to-N</h2>\n\n<div",
 	} {
@@ -151,6 +151,80 @@ func TestPapersFigures(t *testing.T) {
 			t.Fatalf("the page lacks, after %d bytes: %s", at, want)
 		}
 		at += i
+	}
+}
+
+// Everything about a figure of the paper is in the paper's unit: table, curve and line; and the per cent is
+// between them.
+func TestPapersUnits(t *testing.T) {
+	for _, c := range []struct {
+		system, test, op string
+		record           int64
+		measured         float64
+		unit             string
+		want             []string
+		not              string
+	}{
+		{"nss7.4-ha", "sequential", "seq-write", 1 << 20, 2305, "MiB/s", []string{"4,834 MB/s", "2 417 MB/s", "-50.0 %", "paper’s write 4,834"}, "MiB/s"},
+		{"nss5.5", "sequential", "seq-write", 1 << 20, 2671, "MiB/s", []string{"2,671 MiB/s", "2 671 MiB/s", "0 %", "paper’s write 2,671"}, "MB/s"},
+		{"lustre-brick", "small-4k", "seq-write", 4096, 976.5625, "MiB/s", []string{"more than 500,000 1/s", "250 000 1/s", "-50.0 %"}, "iB/s"},
+		{"nss7.4-ha", "random", "rand-read", 4096, 33214, "ops/s", []string{"16,607 1/s at 64 clients", "33 214 1/s", "+100 %"}, "ops/s"},
+	} {
+		b := &Bench{BenchSummary: BenchSummary{System: c.system, Suite: "paper"}, Phases: []BenchPhase{{Name: "x", Test: c.test, Op: c.op, Title: "Test: write", Unit: c.unit, RecordBytes: c.record,
+			Points: []BenchPoint{{Threads: 64, Runs: []BenchRun{{Value: c.measured}}}}}}}
+		p := papersFiguresOf(b)
+		var page strings.Builder
+		for _, f := range p.Drawn {
+			for _, row := range f.Curves {
+				if row.Test == c.test && row.Phase == c.op {
+					if row.Here == nil {
+						t.Fatalf("%s, %s: nothing is measured", c.system, c.op)
+					}
+					page.WriteString(row.Number() + " " + Rate(row.Here.Value, row.Here.Unit) + " " + row.PercentText() + " " + string(f.SVG))
+				}
+			}
+		}
+		plain := strings.NewReplacer("\u202f", " ", "\u00a0", " ", "\u2009", " ")
+		for _, want := range c.want {
+			if !strings.Contains(plain.Replace(page.String()), want) {
+				t.Errorf("%s, %s lacks %q: %s", c.system, c.op, want, page.String())
+			}
+		}
+		if strings.Contains(page.String(), c.not) {
+			t.Errorf("%s, %s has %q", c.system, c.op, c.not)
+		}
+		var text strings.Builder
+		if err := BenchText(&text, b); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(text.String(), "per cent") || !strings.Contains(text.String(), c.want[2]) {
+			t.Errorf("%s, %s: the text lacks the paper's:\n%s", c.system, c.op, text.String())
+		}
+	}
+}
+
+// A comparison has the paper's peak of the runs' system, in the unit of the runs.
+func TestPaperInComparison(t *testing.T) {
+	a, b := syntheticBench(1), syntheticBench(0.5)
+	a.Bench.System, b.Bench.System = "nss7.4-ha", "nss7.4-ha"
+	c, err := CompareBench([]*Run{a, b})
+	if err != nil {
+		t.Fatal(err)
+	}
+	row := c.Rows[0]
+	if math.Abs(row.Paper-4834/1.048576) > 1e-6 || len(row.PaperPercent) != 2 || row.PaperPercent[0] == nil || math.Abs(row.Paper*(1+*row.PaperPercent[0]/100)-row.Peaks[0].Value) > 1e-6 {
+		t.Errorf("%+v", row)
+	}
+	var text, page strings.Builder
+	if err := c.Text(&text); err != nil || !strings.Contains(text.String(), "paper") || !strings.Contains(text.String(), "A against paper") {
+		t.Errorf("%v\n%s", err, text.String())
+	}
+	if err := benchHTML(&page, []*Run{a, b}, c); err != nil || !strings.Contains(page.String(), "paper 4,610") || strings.Contains(page.String(), "MB/s") {
+		t.Errorf("%v: the page lacks the paper's peak, or has it in another unit", err)
+	}
+	b.Bench.System = "nss7.3-ha"
+	if c, err = CompareBench([]*Run{a, b}); err != nil || c.Rows[0].Paper != 0 {
+		t.Errorf("two systems have no paper in common: %v, %+v", err, c.Rows[0])
 	}
 }
 

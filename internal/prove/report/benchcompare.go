@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/aclements/go-moremath/stats"
+
+	"github.com/mortarhpc/mortar/internal/brick/paper"
 )
 
 // BenchComparison compares benchmarks with the first of them.
@@ -16,6 +18,8 @@ type BenchComparison struct {
 	Schema string     `json:"schema"`
 	Kind   string     `json:"kind"` // bench
 	Runs   []RunLabel `json:"runs"`
+	// System is that of a paper, if all runs are of it.
+	System string `json:"system,omitempty"`
 	// Notes are reasons why the runs may not be comparable.
 	Notes []string   `json:"notes"`
 	Rows  []BenchRow `json:"rows"`
@@ -43,10 +47,14 @@ type BenchRow struct {
 	// Peaks has the peak of each run, null if the run has none. Changes compares
 	// the peaks of the later runs with that of the first; the peaks may be at
 	// different thread counts.
-	Peaks   []*Peak    `json:"peaks"`
-	Changes []Change   `json:"changes"`
-	Points  []BenchAt  `json:"points"`
-	curves  []chartRef // for the plots
+	Peaks   []*Peak   `json:"peaks"`
+	Changes []Change  `json:"changes"`
+	Points  []BenchAt `json:"points"`
+	// Paper is the peak that the paper of the runs' system has, in Unit; 0: none. PaperPercent is by how much
+	// the peak of each run is above it, null without one.
+	Paper        float64    `json:"paper,omitempty"`
+	PaperPercent []*float64 `json:"paper_percent,omitempty"`
+	curves       []chartRef // for the plots
 }
 
 type chartRef struct{ phase *BenchPhase }
@@ -163,6 +171,12 @@ func CompareBench(runs []*Run) (*BenchComparison, error) {
 	if first.Virtual {
 		c.Notes = append(c.Notes, "virtual racks: ratios mean something only if the machine was as idle in every run")
 	}
+	c.System = first.System
+	for _, r := range runs {
+		if r.Bench.System != c.System {
+			c.System = ""
+		}
+	}
 	var names []string
 	for _, r := range runs {
 		for i := range r.Bench.Phases {
@@ -172,7 +186,9 @@ func CompareBench(runs []*Run) (*BenchComparison, error) {
 		}
 	}
 	for _, n := range names {
-		c.Rows = append(c.Rows, rowOf(n, runs))
+		row := rowOf(n, runs)
+		row.besidePaper(c.System)
+		c.Rows = append(c.Rows, row)
 	}
 	if !slices.ContainsFunc(c.Rows, func(row BenchRow) bool {
 		return slices.ContainsFunc(row.Changes, func(x Change) bool { return x.P != nil })
@@ -181,6 +197,46 @@ func CompareBench(runs []*Run) (*BenchComparison, error) {
 	}
 	c.Differences = differences(runs)
 	return c, nil
+}
+
+// besidePaper adds what the paper of a system has of the row's phase.
+func (row *BenchRow) besidePaper(system string) {
+	y, ok := paper.Find(system)
+	if !ok {
+		return
+	}
+	for _, cr := range row.curves {
+		if cr.phase == nil {
+			continue
+		}
+		if f, ok := y.Figure(cr.phase.Test, cr.phase.Op); ok && f.Peak > 0 {
+			row.Paper = f.Value() / Decimal(1, row.Unit)
+			for _, p := range row.Peaks {
+				v := 0.0
+				if p != nil {
+					v = p.Value
+				}
+				row.PaperPercent = append(row.PaperPercent, paper.Percent(row.Paper, v))
+			}
+		}
+		return
+	}
+}
+
+// AgainstPaper is by how much the peak of a run is above the paper's, for people.
+func (row BenchRow) AgainstPaper(run int) string {
+	if run >= len(row.PaperPercent) {
+		return paper.PercentText(nil)
+	}
+	return paper.PercentText(row.PaperPercent[run])
+}
+
+// PaperText is the paper's peak for people.
+func (row BenchRow) PaperText() string {
+	if row.Paper == 0 {
+		return "–"
+	}
+	return Rate(row.Paper, row.Unit)
 }
 
 func rowOf(name string, runs []*Run) BenchRow {
@@ -298,6 +354,12 @@ func (c *BenchComparison) Text(w io.Writer) error {
 	for _, r := range c.Runs[1:] {
 		fmt.Fprintf(tw, "\t%s against A", r.Label)
 	}
+	if c.System != "" {
+		fmt.Fprint(tw, "\tpaper")
+		for _, r := range c.Runs {
+			fmt.Fprintf(tw, "\t%s against paper", r.Label)
+		}
+	}
 	fmt.Fprintln(tw)
 	for _, row := range c.Rows {
 		fmt.Fprint(tw, row.Title)
@@ -310,6 +372,12 @@ func (c *BenchComparison) Text(w io.Writer) error {
 		}
 		for _, ch := range row.Changes {
 			fmt.Fprintf(tw, "\t%s", ch.Words())
+		}
+		if c.System != "" {
+			fmt.Fprintf(tw, "\t%s", row.PaperText())
+			for i := range c.Runs {
+				fmt.Fprintf(tw, "\t%s", row.AgainstPaper(i))
+			}
 		}
 		fmt.Fprintln(tw)
 	}

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/mortarhpc/mortar/internal/brick/paper"
 )
 
 //go:embed bench.tmpl
@@ -387,7 +389,11 @@ func benchHTML(w io.Writer, runs []*Run, c *BenchComparison) error {
 					curves = append(curves, se)
 				}
 			}
-			cp.Charts = append(cp.Charts, comparedChart{row.Title, chart{title: row.Title, yTitle: row.Unit, value: axisValue, series: curves}.svgOf()})
+			plot := chart{title: row.Title, yTitle: row.Unit, value: axisValue, series: curves}
+			if row.Paper > 0 {
+				plot.levels = []chartLevel{{name: "paper " + paper.Thousands(row.Paper), style: len(c.Runs), value: row.Paper}}
+			}
+			cp.Charts = append(cp.Charts, comparedChart{row.Title, plot.svgOf()})
 		}
 		data.Title, data.Comparison = "Compared: "+cp.Title, cp
 		data.Runs = nil // each has a page of its own

@@ -25,6 +25,13 @@ type chartSeries struct {
 	points []chartPoint
 }
 
+// chartLevel is a value without a number of threads: a paper's peak.
+type chartLevel struct {
+	name  string
+	style int
+	value float64
+}
+
 // chart is figures against the number of threads.
 type chart struct {
 	title  string
@@ -32,6 +39,7 @@ type chart struct {
 	logY   bool
 	value  func(float64) string // of a tick and of a point's tooltip
 	series []chartSeries
+	levels []chartLevel // drawn as lines of dots
 }
 
 // marker draws a point: circle, square, triangle or diamond.
@@ -72,6 +80,9 @@ func (c chart) svgOf() template.HTML {
 	if len(xs) == 0 || top <= 0 {
 		return ""
 	}
+	for _, l := range c.levels {
+		top, low = math.Max(top, l.value), math.Min(low, l.value)
+	}
 	return drawings(func(width float64) (*svg, string) {
 		phone := width < 600
 		s := &svg{w: width}
@@ -81,15 +92,23 @@ func (c chart) svgOf() template.HTML {
 		}
 		// Legend, in as many lines as it takes.
 		lx, ly := left, 16.0
-		for _, se := range c.series {
-			w := 30 + 6.6*float64(len([]rune(se.name)))
+		entry := func(name string, style int, class string) {
+			w := 30 + 6.6*float64(len([]rune(name)))
 			if lx > left && lx+w > width-right {
 				lx, ly = left, ly+20
 			}
-			s.line(fmt.Sprintf("curve s%d", se.style%6), lx, ly-4, lx+18, ly-4)
-			s.marker(se.style, lx+9, ly-4, 4, "")
-			s.text("", lx+24, ly, se.name)
+			s.line(fmt.Sprintf("%s s%d", class, style%6), lx, ly-4, lx+18, ly-4)
+			if class == "curve" {
+				s.marker(style, lx+9, ly-4, 4, "")
+			}
+			s.text("", lx+24, ly, name)
 			lx += w + 10
+		}
+		for _, se := range c.series {
+			entry(se.name, se.style, "curve")
+		}
+		for _, l := range c.levels {
+			entry(l.name, l.style, "level")
 		}
 		y0 := ly + 30
 		plotH := 250.0
@@ -124,6 +143,9 @@ func (c chart) svgOf() template.HTML {
 			}
 		}
 		s.text("tick mid", (left+width-right)/2, y1+34, below)
+		for _, l := range c.levels {
+			s.line(fmt.Sprintf("level s%d", l.style%6), left, y(l.value), width-right, y(l.value))
+		}
 		for _, se := range c.series {
 			var d strings.Builder
 			for i, p := range se.points {

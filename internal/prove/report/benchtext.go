@@ -59,6 +59,9 @@ func BenchText(w io.Writer, b *Bench) error {
 	if err := tw.Flush(); err != nil {
 		return err
 	}
+	if err := papersText(w, b); err != nil {
+		return err
+	}
 	if s := b.Score; s != nil {
 		fmt.Fprintf(w, "  io500's formula over %d of its 12 phases: bandwidth %.4g GiB/s, metadata %.4g kIOPS, score %.4g\n", len(s.Phases), s.Bandwidth, s.Metadata, s.Total)
 		if len(s.Missing) > 0 {
@@ -66,6 +69,26 @@ func BenchText(w io.Writer, b *Bench) error {
 		}
 	}
 	return layersText(w, b)
+}
+
+// papersText prints the figures of the paper of the brick's system beside what was measured, in the paper's
+// units.
+func papersText(w io.Writer, b *Bench) error {
+	p := papersFiguresOf(b)
+	if p == nil {
+		return nil
+	}
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(tw, "  %s\tPAPER\tHERE\tper cent\t\n", p.Title)
+	for _, f := range p.Drawn {
+		for _, c := range f.Curves {
+			if c.Here == nil {
+				continue
+			}
+			fmt.Fprintf(tw, "  %s, %s\t%s\t%s\t%s\t\n", c.Where, c.Verb(), c.Number(), Rate(c.Here.Value, c.Here.Unit), c.PercentText())
+		}
+	}
+	return tw.Flush()
 }
 
 func layersText(w io.Writer, b *Bench) error {

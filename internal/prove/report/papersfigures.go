@@ -22,10 +22,30 @@ type papersFigure struct {
 	Curves       []papersCurve
 }
 
-// papersCurve is one curve of a figure; Here is nil if the run has no such curve.
+// papersCurve is one curve of a figure. Here is the measured peak in the paper's unit, nil if the run has no
+// such curve.
 type papersCurve struct {
 	paper.Figure
 	Here *Peak
+}
+
+// PercentText is by how much the measured peak is above the paper's.
+func (c papersCurve) PercentText() string {
+	if c.Here == nil {
+		return paper.PercentText(nil)
+	}
+	return paper.PercentText(paper.Percent(c.Peak, c.Here.Value))
+}
+
+// Decimal is a rate of a benchmark in MB/s, or in operations a second.
+func Decimal(v float64, unit string) float64 {
+	switch unit {
+	case "MiB/s":
+		return v * (1 << 20) / 1e6
+	case "GiB/s":
+		return v * (1 << 30) / 1e6
+	}
+	return v
 }
 
 // papersFiguresOf returns the figures of the papers' system that a run's brick is;
@@ -47,26 +67,37 @@ func papersFiguresOf(b *Bench) *papersFigures {
 	return p
 }
 
-// papersFigure draws the measured curves of one figure.
+// papersFigure draws the measured curves of one figure, in the paper's unit, with the paper's peaks.
 func (b *Bench) papersFigure(curves []paper.Figure) papersFigure {
 	f := papersFigure{Where: curves[0].Where, Title: "not measured"}
-	var series []chartSeries
-	unit := ""
-	for i, c := range curves {
-		row := papersCurve{Figure: c}
-		if ph := b.phase(c.Test, c.Phase); ph != nil {
-			series, unit = append(series, seriesOf(ph, verbOf(ph.Title), i)), ph.Unit
+	c := chart{yTitle: curves[0].Unit, value: axisValue}
+	for i, g := range curves {
+		row := papersCurve{Figure: g}
+		if ph := b.phase(g.Test, g.Phase); ph != nil {
+			se := seriesOf(ph, verbOf(ph.Title), i)
+			for k := range se.points {
+				p := &se.points[k]
+				p.y = g.Of(Decimal(p.y, ph.Unit))
+				for d := range p.dots {
+					p.dots[d] = g.Of(Decimal(p.dots[d], ph.Unit))
+				}
+			}
+			c.series = append(c.series, se)
+			if g.Peak > 0 {
+				c.levels = append(c.levels, chartLevel{name: "paper’s " + verbOf(ph.Title) + " " + paper.Thousands(g.Peak), style: i, value: g.Peak})
+			}
 			f.Title = testTitle(ph.Title)
 			if len(curves) == 1 {
 				f.Title = ph.Title
 			}
 			if best := ph.Peak(); best != nil {
-				row.Here = &Peak{Title: ph.Title, Unit: ph.Unit, Threads: best.Threads, Value: best.Value()}
+				row.Here = &Peak{Title: ph.Title, Unit: g.Unit, Threads: best.Threads, Value: g.Of(Decimal(best.Median().Value, ph.Unit))}
 			}
 		}
 		f.Curves = append(f.Curves, row)
 	}
-	f.SVG = chart{title: f.Where + ": " + f.Title, yTitle: unit, value: axisValue, series: series}.svgOf()
+	c.title = f.Where + ": " + f.Title
+	f.SVG = c.svgOf()
 	return f
 }
 
