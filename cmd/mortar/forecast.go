@@ -83,7 +83,7 @@ mortar bench measured beside it.`,
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print as JSON")
 	c.Flags().BoolVar(&explain, "explain", false, "add every formula, coefficient and source, and the names --set takes")
-	c.Flags().StringVar(&svg, "svg", "", "write the curves over 1 to 64 clients to this file")
+	c.Flags().StringVar(&svg, "svg", "", "write the curves over 1 to 64 clients, of metadata over 1 to 512 threads, to this file")
 	c.Flags().StringVar(&measured, "measured", "", "directory of a run of mortar bench: print its figures beside the forecast")
 	addCoefficientFlags(c, &file, &set)
 	return c

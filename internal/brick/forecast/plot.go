@@ -169,7 +169,7 @@ func (f *Forecast) SVG() string {
 		if !ok || len(l.Curve) == 0 {
 			return series{}, false
 		}
-		s := series{name: fmt.Sprintf("%s %s %s", map[Pattern]string{SeqWrite: "write", SeqRead: "read", RandomWrite: "write", RandomRead: "read"}[p], number(l.Peak), l.Unit), note: "limited by " + l.Bottleneck, class: class, paper: f.PublishedPeak(p)}
+		s := series{name: fmt.Sprintf("%s %s %s", map[Pattern]string{SeqWrite: "write", SeqRead: "read", RandomWrite: "write", RandomRead: "read", Create: "create", Stat: "stat", Remove: "remove"}[p], number(l.Peak), l.Unit), note: "limited by " + l.Bottleneck, class: class, paper: f.PublishedPeak(p)}
 		for _, q := range l.Curve {
 			s.points = append(s.points, [2]float64{float64(q.Clients), q.Value})
 		}
@@ -178,12 +178,16 @@ func (f *Forecast) SVG() string {
 	ticks := []float64{1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096}
 	var plots []plot
 	for _, k := range []struct {
-		title       string
-		write, read Pattern
-		log         bool
-	}{{"Sequential, 1 MiB records, MB/s", SeqWrite, SeqRead, false}, {"Random, 4 KiB, operations per second", RandomWrite, RandomRead, true}} {
-		p := plot{title: k.title, xlabel: "clients, one file each", xticks: ticks, logY: k.log}
-		for i, q := range []Pattern{k.write, k.read} {
+		title, xlabel string
+		patterns      []Pattern
+		log           bool
+	}{
+		{"Sequential, 1 MiB records, MB/s", "clients, one file each", []Pattern{SeqWrite, SeqRead}, false},
+		{"Random, 4 KiB, operations per second", "clients, one file each", []Pattern{RandomWrite, RandomRead}, true},
+		{"Metadata, operations per second", "threads of all clients", []Pattern{Create, Stat, Remove}, true},
+	} {
+		p := plot{title: k.title, xlabel: k.xlabel, xticks: ticks, logY: k.log}
+		for i, q := range k.patterns {
 			if s, ok := curve(q, fmt.Sprint(i)); ok {
 				p.series = append(p.series, s)
 			}
