@@ -54,7 +54,7 @@ A file that breaks one of these is refused:
 - ` + "`wipe`" + ` takes serial numbers of this brick's disks, one by one: no ranges, no patterns.
 
 What the hardware makes impossible to keep is a warning with its line, in the output of ` + "`mortar check`" + `: RAID groups with more disks in an
-enclosure than they can lose, no hot spare, ` + "`async`" + ` with one server, an export to the world, a client's card in a narrower slot than the storage's.
+enclosure than they can lose, no hot spare, a write cache that is not mirrored, ` + "`async`" + ` with one server, an export to the world, a client's card in a narrower slot than the storage's.
 Mount options of XFS and Lustre settings of the past are translated, with a warning that says how.
 `
 
