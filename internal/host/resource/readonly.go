@@ -63,6 +63,7 @@ var forms = slices.Concat([][]string{
 	{mortarCommand, "host-cache", "on", "<path>"},
 	{mortarCommand, "host-cache", "stats", "[", "--smart=<bool>", "]", "<path>"},
 	{"pgrep", "-x", "<name>"},
+	{"pgrep", "--runstates", "T", "-x", "<name>"},
 	{"ping", "-n", "-c", "1", "-W", "1", "<address>"},
 	{"ping", "-n", "-q", "-c", "2", "-W", "2", "<address>"},
 	{"readlink", "-e", "<path>"},
