@@ -34,7 +34,7 @@ var forms = slices.Concat([][]string{
 	{"fence_ipmilan", "--ip=<address>", "--username=<user>", "--password-script=<path>", "--cipher=<number>", "--action=status", "[", "--lanplus", "]"},
 	{"/usr/bin/env", "SNMPCONFPATH=<path>", "/usr/bin/snmpget", "-Oqv", "<address>:161", "<oid>..."},
 	{"ip", "-json", "address", "show", "[", "up", "]"},
-	{"ip", "-o", "addr", "show", "to", "<address>"},
+	{"ip", "[", "-n", "<name>", "]", "-o", "addr", "show", "to", "<address>"},
 	{"ipmitool", "lan", "print"},
 	{"ipmitool", "-I", "lanplus", "-N", "2", "-R", "1", "-H", "<address>", "-U", "<user>", "-f", "<path>", "-C", "<number>", "chassis", "power", "status"},
 	{"journalctl", "--no-pager", "--output", "cat", "--identifier", "pacemaker-fenced", "--since", "@<time>"},

@@ -130,6 +130,7 @@ func queries() [][]string {
 		fields("ip -json address show"),
 		fields("ip -json address show up"),
 		fields("ip -o addr show to 10.0.0.1"),
+		fields("ip -n mortar-home -o addr show to 10.0.0.9"),
 		fields("ipmitool -I lanplus -N 2 -R 1 -H 10.0.0.1 -U mortar -f /etc/mortar/fence/nfs1 -C 17 chassis power status"),
 		fields("ipmitool -c -I lanplus -H 10.0.0.1 -U mortar -f /etc/mortar/fence/nfs1 -C 17 sdr elist"),
 		fields("ipmitool -c sel info"),

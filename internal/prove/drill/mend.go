@@ -77,7 +77,7 @@ func (e *engine) taking(f Fault) resource.Action {
 func (e *engine) takeAway(ctx context.Context, f Fault) error {
 	a := e.taking(f)
 	if f.Args[0] == theAddress {
-		look := append(a.Cmd[:len(a.Cmd)-5:len(a.Cmd)-5], "-o", "address", "show", "to", e.service.Address)
+		look := append(a.Cmd[:len(a.Cmd)-5:len(a.Cmd)-5], "-o", "addr", "show", "to", e.service.Address)
 		out, err := e.query(ctx, f.On, look...)
 		if err != nil {
 			return err
