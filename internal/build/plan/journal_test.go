@@ -98,7 +98,7 @@ func TestJournalSteps(t *testing.T) {
 	}
 	o := findStep(t, steps, "ocf-config", "home").Resource.(*resource.OCFConfig)
 	var c ocf.Config
-	if err := json.Unmarshal(o.Template, &c); err != nil || c.Journal == nil || c.Journal.Need != 1 || c.Arrays[0].Journal != 1 || len(o.Journal) != 2 {
+	if err := json.Unmarshal(o.Template, &c); err != nil || c.Journal == nil || c.Journal.Need != 1 || c.Arrays[0].Journal != 1 || len(o.Journal) != 2 || !slices.Equal(c.Needs, []string{ocf.NeedJournal}) {
 		t.Errorf("%v\n%s", err, o.Template)
 	}
 }

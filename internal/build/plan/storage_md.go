@@ -204,6 +204,7 @@ func (m mdStorage) agent(s *design.Service, c *ocf.Config, r *resource.OCFConfig
 	j := s.Storage.Journal
 	if j != nil {
 		c.Journal = &ocf.Array{Name: j.Mirror.Name, UUID: j.Mirror.UUID, Need: 1}
+		c.Needs = append(c.Needs, ocf.NeedJournal)
 		r.Journal = refs(j.Mirror.Members)
 	}
 	for _, g := range m.d.GroupsIn(&s.Storage) {

@@ -25,7 +25,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mortarhpc/mortar/internal/base/strictjson"
+	"github.com/mortarhpc/mortar/internal/base/conffile"
 )
 
 // Modes of a cache.
@@ -73,12 +73,16 @@ type SSD struct {
 	Server string `json:"server,omitempty"`
 }
 
-// Load reads and checks a config file.
-func Load(file string) (*Config, error) { return strictjson.Load(file, (*Config).Check) }
+// Load reads and checks a config file. It ignores keys that it does not know: another
+// release may have written the file.
+func Load(file string) (*Config, error) { return conffile.Load(file, (*Config).Check) }
+
+// LoadKept is Load, and falls back to the last good copy: see conffile.LoadKept.
+func LoadKept(file string) (*Config, error) { return conffile.LoadKept(file, (*Config).Check) }
 
 // Parse checks src, the content of file.
 func Parse(file string, src []byte) (*Config, error) {
-	return strictjson.Parse(file, src, (*Config).Check)
+	return conffile.Parse(file, src, (*Config).Check)
 }
 
 // LoadOrParse reads a config from its argument: the name of a file, or, for a plan,

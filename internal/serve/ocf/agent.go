@@ -122,7 +122,7 @@ func (a *agent) reason(err error) {
 }
 
 func (a *agent) run(ctx context.Context, action string) int {
-	cfg, code, err := a.config()
+	cfg, code, err := a.config(action)
 	if err != nil {
 		a.reason(err)
 		return code
@@ -199,12 +199,13 @@ func (a *agent) service(action string, cfg *Config) (*service, error) {
 		return nil, err
 	}
 	s.log = &steps{action: action, stderr: a.stderr, now: a.now}
+	s.action = action
 	s.hold = func(ctx context.Context) (*Config, func(), error) {
 		release, err := lock(ctx, cfg.Service)
 		if err != nil {
 			return nil, nil, err
 		}
-		fresh, _, err := a.config() // apply may have written it since this process read it
+		fresh, _, err := a.config(action) // apply may have written it since this process read it
 		if err != nil {
 			release()
 			return nil, nil, err
@@ -217,7 +218,7 @@ func (a *agent) service(action string, cfg *Config) (*service, error) {
 // offline runs a tool on a target that no server has mounted, and prints the
 // tool's output to stdout.
 func (a *agent) offline(ctx context.Context, action, target string, stdout io.Writer) int {
-	cfg, code, err := a.config()
+	cfg, code, err := a.config(action)
 	if err != nil {
 		a.reason(err)
 		return code
@@ -264,6 +265,9 @@ func (a *agent) configure(ctx context.Context, in io.Reader) error {
 		return err
 	}
 	cfg, err := Parse("standard input", src)
+	if err == nil {
+		err = cfg.Able()
+	}
 	if err != nil {
 		return err
 	}
@@ -288,7 +292,7 @@ const childAction = "_child"
 //
 // Source: Pacemaker, lib/common/mainloop.c, child_timeout_callback: "will not die!"
 func (a *agent) inTime(ctx context.Context, action string) int {
-	cfg, code, err := a.config()
+	cfg, code, err := a.config(action)
 	if err != nil {
 		a.reason(err)
 		return code
@@ -402,8 +406,13 @@ func (s *service) tryIO(ctx context.Context) error {
 	return err
 }
 
+// goesOn says whether an action deals with a service that was started before. The last good
+// copy of its config is enough for it: a monitor that fails moves a service that works, and
+// a stop that fails has the server fenced.
+func goesOn(action string) bool { return action == "monitor" || action == "stop" || action == "" }
+
 // config loads the file that the `config` parameter names.
-func (a *agent) config() (*Config, int, error) {
+func (a *agent) config(action string) (*Config, int, error) {
 	if a.getenv("OCF_RESKEY_CRM_meta_clone") != "" {
 		return nil, ErrConfigured, errors.New("the service must not be cloned: its file system would be mounted twice")
 	}
@@ -414,7 +423,23 @@ func (a *agent) config() (*Config, int, error) {
 	if !path.IsAbs(name) {
 		return nil, ErrConfigured, fmt.Errorf("parameter config is %q: an absolute path is needed", name)
 	}
-	cfg, err := Load(name)
+	var cfg *Config
+	var err error
+	switch {
+	case goesOn(action):
+		if cfg, err = LoadKept(name); cfg != nil && err != nil {
+			fmt.Fprintf(a.stderr, "%v; the last good one since the boot counts: run mortar apply\n", err)
+			err = nil
+		}
+	case action == "start":
+		if cfg, err = LoadKept(name); err == nil { // a stop needs the copy
+			err = cfg.Able()
+		}
+	default:
+		if cfg, err = Load(name); err == nil {
+			err = cfg.Able()
+		}
+	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, ErrInstalled, fmt.Errorf("%w: run mortar apply", err)
@@ -531,6 +556,8 @@ func (s *service) mineToChange(ctx context.Context) error {
 	return s.mine(ctx)
 }
 
+func lockFile(service string) string { return runDir + "/ocf-" + service + ".lock" }
+
 // lock keeps two actions from changing the service at once, whether Pacemaker
 // or an administrator started them. The kernel drops the lock when the process
 // ends.
@@ -538,7 +565,7 @@ func lock(ctx context.Context, service string) (func(), error) {
 	if err := os.MkdirAll(runDir, 0o755); err != nil {
 		return nil, err
 	}
-	f, err := os.OpenFile(runDir+"/ocf-"+service+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+	f, err := os.OpenFile(lockFile(service), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
 	}

@@ -31,7 +31,7 @@ func (s *service) openCache() (stack, error) {
 	cfg := &cache.Config{Service: s.cfg.Service, VG: s.cfg.VG, LV: s.cfg.LV}
 	if s.cfg.Cache != "" {
 		var err error
-		if cfg, err = cache.Load(s.cfg.Cache); err != nil {
+		if cfg, err = s.cacheConfig(); err != nil {
 			return nil, err
 		}
 		if cfg.VG != s.cfg.VG || cfg.LV != s.cfg.LV {
@@ -90,6 +90,23 @@ func (w *watcher) noteSSDs(ctx context.Context, s *service) {
 			w.log("which SSDs hold the newest dirty data of %s is not written down: %v", s.cfg.Service, err)
 		}
 	})
+}
+
+// cacheConfig reads the config of the volume's cache, for the same needs as agent.config.
+func (s *service) cacheConfig() (*cache.Config, error) {
+	cfg, err := cache.LoadKept(s.cfg.Cache)
+	if !goesOn(s.action) && err != nil {
+		return nil, err
+	}
+	if cfg != nil && err != nil {
+		s.log.note("%v; the last good one since the boot counts", err)
+		err = nil
+	}
+	if cfg == nil && s.action == "stop" && !s.there(s.cfg.VG+".cached") && !s.there(s.cfg.VG+".origin") {
+		s.log.note("%v; no part of the cache is up", err)
+		return &cache.Config{Service: s.cfg.Service, VG: s.cfg.VG, LV: s.cfg.LV}, nil
+	}
+	return cfg, err
 }
 
 // there says whether the device mapper has a device of that name.

@@ -27,7 +27,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mortarhpc/mortar/internal/base/strictjson"
+	"github.com/mortarhpc/mortar/internal/base/conffile"
 )
 
 // Config is the file that the agent's `config` parameter names. apply writes it
@@ -58,14 +58,40 @@ type Config struct {
 	// server without a link to any of the networks from fencing.
 	Rings  map[string][]string `json:"rings,omitempty"`
 	Fences []string            `json:"fences,omitempty"`
+	// Needs are features without which an agent must not start the service; see features.
+	Needs []string `json:"needs,omitempty"`
 }
 
-// Load reads and checks a config file.
-func Load(file string) (*Config, error) { return strictjson.Load(file, (*Config).check) }
+// Load reads and checks a config file. It ignores keys that it does not know; whoever
+// starts a service asks Able too.
+func Load(file string) (*Config, error) { return conffile.Load(file, (*Config).check) }
 
-// Parse checks src, the content of file.
+// LoadKept is Load, for whoever watches or stops what already runs: it falls back to the
+// last good copy, see conffile.LoadKept.
+func LoadKept(file string) (*Config, error) { return conffile.LoadKept(file, (*Config).check) }
+
+// Parse checks src, the content of file, as Load does.
 func Parse(file string, src []byte) (*Config, error) {
-	return strictjson.Parse(file, src, (*Config).check)
+	return conffile.Parse(file, src, (*Config).check)
+}
+
+// NeedJournal is the write journal of md arrays: arrays that have one must not be started
+// without.
+const NeedJournal = "journal"
+
+// features are what configs may need: what came after release 0.2.0 and loses data if an
+// agent ignores its keys. A key without a line here is one that an agent may ignore. The
+// agents up to 0.2.0 refuse every key that they do not know.
+var features = []string{NeedJournal}
+
+// Able says why this version of the agent cannot start the service; nil: it can.
+func (c *Config) Able() error {
+	for _, name := range c.Needs {
+		if !slices.Contains(features, name) {
+			return fmt.Errorf("service %s needs %q, which this version of mortar does not know: a newer one has configured it; run its `mortar apply`", c.Service, name)
+		}
+	}
+	return nil
 }
 
 // faults collects the faults of a config.

@@ -367,8 +367,8 @@ func TestConfig(t *testing.T) {
 			t.Errorf("%s: %v, want %q", name, err, tc.want)
 		}
 	}
-	if _, err := Parse("c.json", []byte(`{"servise":"x"}`)); err == nil || !strings.Contains(err.Error(), "servise") {
-		t.Errorf("unknown key: %v", err)
+	if _, err := Parse("c.json", []byte(`{"servise":"x"}`)); err == nil || !strings.Contains(err.Error(), "service is empty") {
+		t.Errorf("misspelt key: %v", err)
 	}
 	if _, err := Parse("c.json", append(good, '1')); err == nil {
 		t.Error("content after the config is taken")

@@ -40,6 +40,7 @@ type service struct {
 	// cache is opened when it is first needed.
 	cache   stack
 	noting  *atomic.Bool // the watcher writes down which SSDs are in sync
+	action  string       // of the agent; "" for the watcher
 	reserve reservations
 	// unsure: this start has started an array that was being written and lacks members.
 	unsure bool

@@ -2,7 +2,10 @@ package ocf
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
+	"path"
 	"strconv"
 	"strings"
 	"time"
@@ -53,7 +56,11 @@ func (s *service) overdue() bool {
 // stop stops the service. Until that is done a file tells the watcher when to give
 // up; the agent itself may hang.
 func (a *agent) stop(ctx context.Context) int {
-	cfg, code, err := a.config()
+	cfg, code, err := a.config("stop")
+	if err != nil && untouched(a.getenv("OCF_RESKEY_config")) {
+		fmt.Fprintf(a.stderr, "%v; no action of this service has begun since the server booted: there is nothing to stop\n", err)
+		return Success
+	}
 	if err != nil {
 		a.reason(err)
 		return code
@@ -74,6 +81,18 @@ func (a *agent) stop(ctx context.Context) int {
 		s.overdueIn(unfencedFor)
 	}
 	return code
+}
+
+// untouched says whether no action of a config's service has begun since this server
+// booted: each makes the file of the lock first. Only apply names configs.
+func untouched(config string) bool {
+	name, ok := strings.CutPrefix(path.Base(config), "service-")
+	service, ok2 := strings.CutSuffix(name, ".json")
+	if !ok || !ok2 {
+		return false
+	}
+	_, err := os.Stat(lockFile(service))
+	return errors.Is(err, os.ErrNotExist)
 }
 
 // unstopped resets this server if the service could not be stopped and nobody has

@@ -537,9 +537,12 @@ func newWatcher(k kernel, files []string, log func(string, ...any)) (*watcher, e
 		return nil, err
 	}
 	for _, f := range files {
-		cfg, err := Load(f)
-		if err != nil {
+		cfg, err := LoadKept(f)
+		if cfg == nil {
 			return nil, err
+		}
+		if err != nil {
+			log("%v; the last good one since the boot counts", err)
 		}
 		if _, ok := cfg.Nodes[host]; !ok {
 			return nil, fmt.Errorf("%s: host %s is not in nodes", f, host)
