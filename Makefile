@@ -2,7 +2,7 @@
 
 SHELL   := /bin/bash
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
-GOFLAGS_BUILD := -ldflags "-s -w -X main.version=$(VERSION)"
+GOFLAGS_BUILD := -ldflags "-s -w -X main.version=$(VERSION) -X github.com/mortarhpc/mortar/internal/base/release.made=$(shell git log -1 --format=%cI 2>/dev/null)"
 # The same for all but the race detector, so that Go compiles each package once: without it
 # an empty cache costs 40 s more.
 export CGO_ENABLED := 0

@@ -27,7 +27,7 @@ import (
 const killAfterEnv = "MORTAR_KILL_AFTER"
 
 type applyFlags struct {
-	yes, dryRun, asJSON, skipFenceTest bool
+	yes, dryRun, asJSON, skipFenceTest, allowDowngrade bool
 
 	profile string
 	// prepare names a server that apply prepares before its disks are cabled, and nothing
@@ -56,6 +56,9 @@ by each level of its fencing that is not proven yet, seen dead, and brought
 back. With --skip-fence-test it is left out, and "mortar status" goes on saying
 that fencing was never proven. On real hardware whose service already runs it
 is not done without asking.
+
+The servers run this version of mortar from then on; of a pair the server that
+serves less gets it first. A newer one is not replaced without --allow-downgrade.
 
 With --profile stock, or profile: stock in the spec, the same brick is built
 with the values of the distribution and of ClusterLabs and their standard
@@ -96,6 +99,7 @@ after N commands and files.`,
 	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print events as JSON lines, the result last")
 	profileFlag(cmd, &f.profile)
 	f.addAccepted(cmd)
+	cmd.Flags().BoolVar(&f.allowDowngrade, "allow-downgrade", false, "replace a newer mortar on the servers; the plan names what is lost")
 	cmd.Flags().BoolVar(&f.skipFenceTest, "skip-fence-test", false, "do not end with a fence test of what is unproven")
 	return cmd
 }

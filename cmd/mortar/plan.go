@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mortarhpc/mortar/internal/base/release"
 	"github.com/mortarhpc/mortar/internal/base/screen"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
@@ -28,13 +29,14 @@ var patience = connectOptions.KeepAlive * time.Duration(connectOptions.Missed)
 // preparing returns how to make a plan. With keep, Prepare stores a cluster key that it has to
 // make.
 func preparing(keep bool, progress func(host, what string)) plan.PrepareOptions {
-	return plan.PrepareOptions{Connect: connectOptions, Keep: keep, Progress: progress}
+	return plan.PrepareOptions{Connect: connectOptions, Keep: keep, Progress: progress, Build: release.This(version)}
 }
 
 // preparing returns how to make the plan of an apply with these flags.
 func (f *applyFlags) preparing(keep bool, progress func(host, what string)) plan.PrepareOptions {
 	o := preparing(keep, progress)
 	o.Onto, o.Unexport = f.onto, f.unexport
+	o.AllowDowngrade = f.allowDowngrade
 	if f.prepare != "" {
 		o.Only = plan.BeforeDisks(f.prepare)
 	}

@@ -45,8 +45,11 @@ const (
 	stageOSS        = "OSS"                       // their place in the order of stages
 )
 
-// stageBinary comes before all others.
-const stageBinary = "mortar"
+// These come before all others.
+const (
+	stageBinary       = "mortar"
+	stageActiveBinary = "mortar on active servers"
+)
 
 const (
 	secretsDir = "/etc/mortar/secrets"
@@ -60,7 +63,7 @@ func BeforeDisks(server string) func(Step) bool {
 		switch s.Stage {
 		case StageHosts:
 			return s.Host == server && s.Resource.Kind() == "host"
-		case stageBinary, StagePackages, StageKernel:
+		case stageBinary, stageActiveBinary, StagePackages, StageKernel:
 			return s.Host == server
 		}
 		return false

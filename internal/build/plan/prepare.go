@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mortarhpc/mortar/internal/base/release"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/host"
@@ -38,6 +39,9 @@ type PrepareOptions struct {
 	Onto int
 	// Unexport are exports, by their paths in the spec as it was, that the user lets go.
 	Unexport []string
+	// Build is the binary that Connect pushes. AllowDowngrade replaces a newer one.
+	Build          release.Build
+	AllowDowngrade bool
 	// Only keeps the steps for which it is true; nil: all.
 	Only func(Step) bool
 }
@@ -79,8 +83,9 @@ func compare(ctx context.Context, d *design.Design, hosts map[string]*host.Sessi
 	}
 	o.Progress("", "observing")
 	var steps []Step
+	var facts Facts
 	for try := 0; ; try++ {
-		facts, err := Observe(ctx, hosts)
+		facts, err = Observe(ctx, hosts)
 		if err == nil {
 			facts.SCSI, err = seeLUNs(ctx, d, hosts)
 		}
@@ -103,7 +108,7 @@ func compare(ctx context.Context, d *design.Design, hosts map[string]*host.Sessi
 		break
 	}
 	o.Progress("", "comparing")
-	steps = append(BinaryLinks(binaries), steps...)
+	steps = append(binaryLinks(d, facts, binaries, o), steps...)
 	if o.Only != nil {
 		steps = slices.DeleteFunc(steps, func(s Step) bool { return !o.Only(s) })
 	}

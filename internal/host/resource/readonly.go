@@ -62,6 +62,8 @@ var forms = slices.Concat([][]string{
 	{mortarCommand, "host-cache", "needs", "{<text>}"},
 	{mortarCommand, "host-cache", "on", "<path>"},
 	{mortarCommand, "host-cache", "stats", "[", "--smart=<bool>", "]", "<path>"},
+	{mortarCommand, "ocf", "validate-all", "--config", "<path>"},
+	{mortarCommand, "version", "--json"},
 	{"pgrep", "-x", "<name>"},
 	{"pgrep", "--runstates", "T", "-x", "<name>"},
 	{"ping", "-n", "-c", "1", "-W", "1", "<address>"},

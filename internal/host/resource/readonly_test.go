@@ -119,6 +119,8 @@ func queries() [][]string {
 		fields("crm_mon --output-as=xml --one-shot --inactive"),
 		fields("crm_mon --one-shot --output-as=xml --inactive"),
 		{"debugfs", "-c", "-R", "ls -p /", "/dev/md/r0"},
+		fields(mortarCommand + " version --json"),
+		fields(mortarCommand + " ocf validate-all --config /etc/mortar/service-home.json"),
 		fields("pgrep --runstates T -x rpc.mountd"),
 		fields("df --output=avail -B1 /srv/home"),
 		fields("df --block-size=1 --output=target,size,avail,itotal,iavail / /boot /var/lib"),

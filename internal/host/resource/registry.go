@@ -20,6 +20,10 @@ func blank(kind string) Resource {
 		return &Directory{}
 	case "hosts":
 		return &HostsEntry{}
+	case "binary":
+		return &Binary{}
+	case "agent-works":
+		return &AgentWorks{}
 	case "symlink":
 		return &Symlink{}
 	case "units":

@@ -1,0 +1,29 @@
+package release
+
+import "testing"
+
+func TestNewer(t *testing.T) {
+	parse := func(text string) Build {
+		t.Helper()
+		b, err := Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	old, utc, later := parse(`{"version":"0.2.0"}`), parse(`{"version":"a","made":"2026-11-27T10:00:00Z"}`), parse(`{"version":"b","made":"2026-11-27T11:30:00+01:00","x":1}`)
+	order := []Build{old, utc, later}
+	for i, a := range order {
+		for j, b := range order {
+			if a.Newer(b) != (i > j) {
+				t.Errorf("%s newer than %s: %v", a, b, a.Newer(b))
+			}
+		}
+	}
+	if old.String() != "0.2.0 (of unknown time)" || later.String() != "b of 2026-11-27 10:30" {
+		t.Error(old, later)
+	}
+	if _, err := Parse("mortar 0.2.0"); err == nil {
+		t.Error("an older build's version is taken")
+	}
+}

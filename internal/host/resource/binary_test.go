@@ -1,0 +1,93 @@
+package resource
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/base/release"
+)
+
+// A server's build of mortar changes to a later one, to another one of the same time, and
+// from one that is too old to say what it is; not to an earlier one.
+func TestBinary(t *testing.T) {
+	const config = "/etc/mortar/service-home.json"
+	src, err := os.ReadFile("../../build/plan/testdata/releases/0.2.0.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var recorded map[string]map[string]json.RawMessage
+	if err := json.Unmarshal(src, &recorded); err != nil {
+		t.Fatal(err)
+	}
+	good := string(recorded["nfs-ha"][config])
+	with := func(more string) string { return strings.TrimSuffix(strings.TrimSpace(good), "}") + "," + more + "}" }
+	now := time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)
+	for _, tc := range []struct {
+		name, there, config string
+		allow               bool
+		why, refusal        string // either
+	}{
+		{name: "later", there: `{"version":"a","made":"2026-11-27T12:00:00Z"}`, config: good},
+		{name: "the same commit", there: `{"version":"a","made":"2026-11-28T12:00:00Z"}`, config: good},
+		{name: "from 0.2.0", there: "mortar 0.2.0", config: good},
+		{name: "a new server", there: `{"version":"a"}`},
+		{name: "a config that apply mends", there: `{"version":"a"}`, config: "{"},
+		{name: "earlier", there: `{"version":"b","made":"2026-11-29T12:00:00Z"}`, config: good, refusal: "b of 2026-11-29 12:00, newer than this one, dev of 2026-11-28 12:00"},
+		{name: "earlier, with settings", there: `{"version":"b","made":"2026-11-29T12:00:00Z"}`, config: with(`"tier":{"cold":1}`), refusal: "does not know: tier"},
+		{name: "allowed", there: `{"version":"b","made":"2026-11-29T12:00:00Z"}`, config: with(`"tier":{"cold":1},"scrub":1`), allow: true, why: "does not know: scrub, tier"},
+		{name: "allowed, but for what is in use", there: `{"version":"b","made":"2026-11-29T12:00:00Z"}`, config: with(`"needs":["tier"]`), allow: true, refusal: `needs "tier"`},
+		{name: "allowed, but unreadable", there: `{"version":"b","made":"2026-11-29T12:00:00Z"}`, config: strings.Replace(good, `"home"`, `["home"]`, 1), allow: true, refusal: "cannot unmarshal"},
+	} {
+		b := &Binary{Path: "/usr/local/sbin/mortar", Target: "/usr/local/lib/mortar/mortar-2", Build: release.Build{Version: "dev", Made: now}, Configs: []string{config}, AllowDowngrade: tc.allow}
+		sys := &fakeSys{
+			files:   map[string]string{"/usr/local/lib/mortar/mortar-1": "ELF", "/usr/local/lib/mortar/mortar-2": "ELF", config: tc.config},
+			links:   map[string]string{"/usr/local/sbin/mortar": "/usr/local/lib/mortar/mortar-1"},
+			outputs: map[string]Output{"/usr/local/sbin/mortar version --json": {Stdout: tc.there}},
+		}
+		if tc.config == "" {
+			delete(sys.files, config)
+		}
+		as, err := wire(t, b).Diff(t.Context(), sys)
+		var r *Refusal
+		switch {
+		case tc.refusal != "":
+			if !errors.As(err, &r) || !strings.Contains(r.What+r.Mend, tc.refusal) {
+				t.Errorf("%s: %v, %v, want %q", tc.name, as, err, tc.refusal)
+			}
+		case err != nil || len(as) != 1 || as[0].File.Symlink != b.Target || !strings.Contains(as[0].Why, tc.why):
+			t.Errorf("%s: %+v, %v", tc.name, as, err)
+		}
+		sys.links["/usr/local/sbin/mortar"] = b.Target
+		wantShow(t, diff(t, b, sys), "")
+	}
+}
+
+// A build that fails as resource agent on one server keeps away from the other one. What
+// apply mends later is no reason.
+func TestAgentWorks(t *testing.T) {
+	const config = "/etc/mortar/service-home.json"
+	src, err := os.ReadFile("../../build/plan/testdata/releases/next.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var recorded map[string]map[string]json.RawMessage
+	if err := json.Unmarshal(src, &recorded); err != nil {
+		t.Fatal(err)
+	}
+	a := &AgentWorks{Path: "/usr/local/sbin/mortar", Configs: []string{config, "/etc/mortar/service-more.json"}}
+	sys := &fakeSys{files: map[string]string{config: string(recorded["nfs-ha"][config])}, outputs: map[string]Output{}}
+	for code, well := range map[int]bool{0: true, 5: true, 2: false, 1: false, 127: false} {
+		sys.outputs["/usr/local/sbin/mortar ocf validate-all --config "+config] = Output{Code: code, Stderr: "Segmentation fault\n"}
+		if well {
+			wantShow(t, diff(t, a, sys), "")
+		} else {
+			refused(t, a, sys, "Segmentation fault")
+		}
+	}
+	sys.files[config] = "{"
+	wantShow(t, diff(t, a, sys), "")
+}
