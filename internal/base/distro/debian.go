@@ -61,6 +61,26 @@ func debianRelease(version, suite string, fenceAgents ...string) Distro {
 			Tool: "/usr/sbin/update-initramfs", Package: "initramfs-tools",
 			Rebuild: func(kernel string) []string { return []string{"update-initramfs", "-u", "-k", kernel} },
 		},
+		Background: Background{
+			// Source: Debian's package mdadm, 4.2-5 (cron) and 4.4-11 (timers)
+			CheckTimers: []string{"mdcheck_start.timer", "mdcheck_continue.timer"},
+			CheckCron:   "/etc/cron.d/mdadm", CheckProgram: "checkarray",
+			// Unlike a hold of apt-mark this leaves apt-get alone, by which mortar upgrade
+			// and administrators upgrade. Each pattern matches the begin of a name.
+			// Source: README of unattended-upgrades, Package-Blacklist; apt.conf(5)
+			Upgrader: "/etc/apt/apt.conf.d/50unattended-upgrades", UpgradeConf: "/etc/apt/apt.conf.d/90mortar",
+			UpgradeText: `Unattended-Upgrade::Package-Blacklist {
+	"corosync"; "pacemaker"; "resource-agents"; "fence-agents";
+	"lib(cfg|cmap|corosync|cpg|quorum|sam[0-9]|votequorum|knet|qb|cib|crm|lrmd|pacemaker|pe-|stonithd)";
+	"nfs-kernel-server"; "nfs-common"; "rpcbind"; "mdadm"; "lvm2"; "dmsetup"; "libdevmapper"; "multipath-tools"; "bcache-tools";
+	"linux-image-"; "lustre-";
+};
+Unattended-Upgrade::Automatic-Reboot "false";
+`,
+			// Source: needrestart.conf of Debian, override_rc
+			Restarter: "/etc/needrestart/needrestart.conf", RestartConf: "/etc/needrestart/conf.d/mortar.conf",
+			RestartText: "$nrconf{override_rc}->{qr(^(corosync|pacemaker|multipathd|mdmonitor|lvm2-|dm-event|rpcbind|rpc-|nfs-|nfsdcld))} = 0;\n1;\n",
+		},
 		Programs: map[string]string{
 			"mdadm": "mdadm", "lvm": "lvm2", "exportfs": "nfs-kernel-server", "rpc.nfsd": "nfs-kernel-server",
 			"rpc.mountd": "nfs-kernel-server", "nfsdcld": "nfs-kernel-server", "rpc.statd": "nfs-common", "sm-notify": "nfs-common",

@@ -26,6 +26,8 @@ type Distro struct {
 	Manager  Manager
 	MDConf   MDConf
 	Initrd   Initrd
+	// Background is what the distribution does by itself.
+	Background Background
 	// Programs are those that the resource agent runs, each with its package.
 	Programs map[string]string
 	// OCF is the directory of the agents of a provider, without its name.
@@ -93,6 +95,20 @@ type Manager struct {
 	Hold      []string // names follow
 	HoldFile  string   // keeps daemons of new packages from starting, while it is there
 	HoldLines string
+}
+
+// Background is what a distribution does by itself to storage and cluster, at night.
+type Background struct {
+	// CheckTimers are units of systemd that have the kernel check all md arrays, degraded
+	// ones too. CheckCron is a file of cron that does, if it names CheckProgram.
+	CheckTimers             []string
+	CheckCron, CheckProgram string
+	// Upgrader is a file that is there on a host that upgrades packages by itself. UpgradeConf with
+	// UpgradeText keeps it from those of cluster, storage and kernel.
+	Upgrader, UpgradeConf, UpgradeText string
+	// Restarter is a file that is there on a host that restarts daemons whose libraries were upgraded.
+	// RestartConf with RestartText keeps it from those of cluster and storage.
+	Restarter, RestartConf, RestartText string
 }
 
 // MDConf is where mdadm looks for its configuration.

@@ -57,10 +57,11 @@ var rhel = []Distro{{
 		"rpc.mountd": "nfs-utils", "nfsdcld": "nfs-utils", "rpc.statd": "nfs-utils", "sm-notify": "nfs-utils",
 		"rpcbind": "rpcbind", "tickle_tcp": "resource-agents", "mount.lustre": "lustre",
 	},
-	OCF:       "/usr/lib/ocf/resource.d",
-	PipeFS:    "/var/lib/nfs/rpc_pipefs",
-	StatdUser: "rpcuser",
-	TimeUnit:  "chronyd.service",
+	Background: Background{CheckTimers: []string{"raid-check.timer"}}, // of the package mdadm
+	OCF:        "/usr/lib/ocf/resource.d",
+	PipeFS:     "/var/lib/nfs/rpc_pipefs",
+	StatdUser:  "rpcuser",
+	TimeUnit:   "chronyd.service",
 	Lacks: map[string]string{
 		"Suite":             "a virtual rack boots Debian only",
 		"Packages.Cache":    "the kernel is built without bcache (CONFIG_BCACHE is not set)",
@@ -71,6 +72,15 @@ var rhel = []Distro{{
 		"Manager.Refresh":   "dnf reads the lists of its repositories when they are too old",
 		"Manager.HoldFile":  "packages start no daemon: systemd.preset(5) of RHEL enables none that Mortar installs but rpcbind",
 		"Manager.HoldLines": "see HoldFile",
+
+		"Background.CheckCron":    "a timer checks arrays",
+		"Background.CheckProgram": "see CheckCron",
+		"Background.Upgrader":     "dnf-automatic is not installed by default, and not known here yet",
+		"Background.UpgradeConf":  "see Upgrader",
+		"Background.UpgradeText":  "see Upgrader",
+		"Background.Restarter":    "nothing restarts daemons by itself",
+		"Background.RestartConf":  "see Restarter",
+		"Background.RestartText":  "see Restarter",
 	},
 }}
 

@@ -136,7 +136,7 @@ func defaults() []Coefficient {
 		c("sim.replace_hours", 48, "h", "assumed: until somebody has replaced a failed disk"),
 		c("sim.latent_per_year", 0.1, "errors per disk and year", "assumed: NL-SAS, one disk in ten; the order of the field study of 1.53 million disks. Source: Bairavasundaram et al., SIGMETRICS 2007"),
 		c("sim.latent_enterprise_per_year", 0.02, "errors per disk and year", "assumed: all other disks; there enterprise disks showed several times fewer. Source: as above"),
-		c("sim.scrub_hours", 720, "h", "assumed: Debian's checkarray scrubs once a month"),
+		c("sim.scrub_hours", 720, "h", "mortar-scrub.timer scrubs once a month"),
 		c("sim.restore_hours", 72, "h", "assumed: restoring a group from elsewhere"),
 		c("sim.enclosure_afr", 0.01, "failures per enclosure and year", "assumed: redundant supplies and expanders, so the midplane"),
 		c("sim.enclosure_hours", 24, "h", "assumed: next-day repair"),

@@ -89,7 +89,7 @@ func TestOfflineArray(t *testing.T) {
 	inOrder(t, text, "nss1\n", "install lvm2 multipath-tools xfsprogs", "overrides {", "no_path_retry 30", "prio rdac", "alias nss4-lun0", `ENV{DM_UUID}=="mpath-3<wwn-of-nss4-lun0>`,
 		"vgcreate --yes --dataalignment 5120k", "--systemid mortar-nss4-building", "/dev/mapper/nss4-lun0 /dev/mapper/nss4-lun1 /dev/mapper/nss4-lun2 /dev/mapper/nss4-lun3",
 		"lvcreate", "--stripes 4 --stripesize 512k", "su=512k,sw=40", `"luns": [`, `"name": "nss4-lun0"`, "fence_ipmilan", "\nnss2\n")
-	for _, no := range []string{"mdadm", "raid456"} {
+	for _, no := range []string{"mdadm.conf", "mdcheck", "raid456"} {
 		if strings.Contains(text, no) {
 			t.Errorf("%s in a plan without md", no)
 		}

@@ -2,8 +2,10 @@ package plan
 
 import (
 	"encoding/json"
+	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/mortarhpc/mortar/internal/base/distro"
 	"github.com/mortarhpc/mortar/internal/brick/design"
@@ -64,6 +66,7 @@ const lvmConf = "/etc/lvm/lvmlocal.conf"
 func (b *builder) storageFiles(h string) {
 	var files []string
 	if b.pair.HA != nil {
+		b.upgradesAtNight(h)
 		b.add(StageKernel, h, "LVM configuration", &resource.TextFile{Path: lvmConf, Content: []byte(resource.Header +
 			`# A volume group belongs to the server whose name it carries: the other one
 # refuses to activate it. Source: lvmsystemid(7)
@@ -96,7 +99,75 @@ func (b *builder) mdFiles(h, lines string, arrays, files []string) {
 	b.add(StageKernel, h, "md configuration", &resource.MDConf{
 		Path: b.distro(h).MDConf.Dir + "mortar.conf", Content: []byte(resource.Header + lines), Arrays: arrays,
 	})
+	b.checksOfArrays(h)
 	b.add(StageKernel, h, "initial RAM disk", &resource.Initramfs{Arrays: arrays, Files: files})
+}
+
+// checksOfArrays ends the distribution's checks of all md arrays. They would also check
+// a degraded array below a cache, and run beside a scrub. In their place, at the same hour,
+// the server that has an array of the brick scrubs it if it is whole and idle.
+func (b *builder) checksOfArrays(h string) {
+	bg := b.distro(h).Background
+	u := &resource.Units{Name: "checks of arrays"}
+	for _, t := range bg.CheckTimers {
+		u.List = append(u.List, resource.Unit{Name: t, Masked: true, Optional: true, Why: "mortar-scrub.timer checks the brick's arrays"})
+	}
+	b.add(StageKernel, h, "checks of arrays", u)
+	if bg.CheckCron != "" {
+		b.add(StageKernel, h, "checks of arrays by cron", &resource.TextFile{Path: bg.CheckCron, IfThere: true,
+			Content: []byte(resource.Header + "# mortar-scrub.timer checks the brick's arrays instead.\n"),
+			Why:     "the distribution checks all arrays, degraded ones too"})
+	}
+	var scrubs strings.Builder
+	for _, s := range b.services() {
+		for _, g := range b.d.GroupsIn(&s.Storage) {
+			if g.Level == 6 {
+				// The minus: an array that the partner has is no failure.
+				fmt.Fprintf(&scrubs, "ExecStart=-%s scrub-array /dev/md/%s\n", mortarPath, g.Name)
+			}
+		}
+	}
+	if scrubs.Len() == 0 {
+		return
+	}
+	b.add(StageKernel, h, "service that scrubs", &resource.TextFile{Path: unitPath(scrubService), Content: []byte(resource.Header + `[Unit]
+Description=Scrub of the RAID 6 groups that this server has
+
+[Service]
+Type=oneshot
+` + scrubs.String() + `Nice=10
+IOSchedulingClass=idle
+`)})
+	b.add(StageKernel, h, "timer of the scrub", &resource.TextFile{Path: unitPath(scrubTimer), Content: []byte(resource.Header + `[Unit]
+Description=Scrub of the RAID 6 groups once a month
+
+[Timer]
+# The hour of Debian's own checks.
+OnCalendar=Sun *-*-1..7 1:00:00
+
+[Install]
+WantedBy=timers.target
+`)})
+	b.add(StageKernel, h, "scrub", &resource.Units{Name: "scrub", List: []resource.Unit{{Name: scrubTimer, Enabled: true, Active: true}}})
+}
+
+const (
+	scrubService = "mortar-scrub.service"
+	scrubTimer   = "mortar-scrub.timer"
+)
+
+// upgradesAtNight keeps automatic upgrades from what the cluster runs on: a daemon that
+// restarts takes its server out of the cluster, and no two servers at a time may go.
+func (b *builder) upgradesAtNight(h string) {
+	bg := b.distro(h).Background
+	if bg.UpgradeConf != "" {
+		b.add(StageKernel, h, "automatic upgrades", &resource.TextFile{Path: bg.UpgradeConf, Content: []byte(resource.Header + bg.UpgradeText),
+			Why: "mortar upgrade upgrades cluster, storage and kernel, one server at a time"})
+	}
+	if bg.RestartConf != "" {
+		b.add(StageKernel, h, "automatic restarts", &resource.TextFile{Path: bg.RestartConf, Content: []byte(resource.Header + bg.RestartText),
+			Why: "mortar upgrade restarts them, by a reboot in standby"})
+	}
 }
 
 // blockQueue sets the queues of devices on a server.

@@ -19,6 +19,7 @@ type TextFile struct {
 	Group   string // "" for root
 	Secret  bool   `json:",omitempty"`
 	Absent  bool   `json:",omitempty"` // the file must not exist
+	IfThere bool   `json:",omitempty"` // a file that does not exist stays so
 	Why     string `json:",omitempty"`
 }
 
@@ -61,7 +62,7 @@ func (f *TextFile) action() Action {
 func (f *TextFile) same(sys Sys) (bool, error) {
 	st, err := sys.Stat(f.Path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return f.Absent, nil
+		return f.Absent || f.IfThere, nil
 	}
 	if err != nil {
 		return false, err

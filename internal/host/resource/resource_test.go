@@ -614,6 +614,8 @@ func TestFileSymlinkDirectory(t *testing.T) {
 	wantShow(t, diff(t, &Directory{Path: "/d", Mode: 0o700}, sys), "mkdir /d 0700")
 	wantShow(t, diff(t, &Directory{Path: "/d", Mode: 0o700, Keep: true}, sys), "")
 	wantShow(t, diff(t, &Directory{Path: "/new"}, sys), "mkdir /new 0755")
+	wantShow(t, diff(t, &TextFile{Path: "/none", Content: []byte("a\n"), IfThere: true}, sys), "")
+	wantShow(t, diff(t, &TextFile{Path: "/etc/x", Content: []byte("a\n"), IfThere: true}, sys), "write /etc/x 0644")
 }
 
 func TestHost(t *testing.T) {

@@ -135,6 +135,7 @@ func SystemArrays(d *design.Design, h *Host) []SystemArray {
 // findings below. A degraded array is only a warning: the arrays are not part of the
 // brick, and the partner takes over if the server dies of them.
 func (v *view) system(c *Part, s *server) {
+	v.background(c, s)
 	for _, a := range s.systemArrays(v.d) {
 		name := "array " + a.Dev
 		if a.Level == "raid1" || a.Level == "raid10" {

@@ -22,7 +22,7 @@ func (r Request) MayWatch() error {
 		return &resource.Refusal{What: onlyWatches + ", and does not " + what, Mend: "log in with a key that may do more (docs/security.md)"}
 	}
 	for _, p := range slices.Concat(r.Files, r.Links) {
-		if !watchedFile.MatchString(p) || path.Clean(p) != p {
+		if !slices.Contains(backgroundFiles(), p) && !watchedFile.MatchString(p) || path.Clean(p) != p {
 			return refuse("read " + p)
 		}
 	}

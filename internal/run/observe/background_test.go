@@ -1,0 +1,58 @@
+package observe
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/base/distro"
+)
+
+// status warns of what the distribution does to the brick by itself, until apply ends it.
+func TestBackground(t *testing.T) {
+	d := theDesign(t)
+	bg := distro.Default().Background
+	const cron = "57 0 * * 0 root if [ -x /usr/share/mdadm/checkarray ]; then /usr/share/mdadm/checkarray --cron --all --idle --quiet; fi\n"
+	for _, tc := range []struct {
+		name  string
+		files map[string]string
+		want  string
+	}{
+		{"a host without any of it", nil, ""},
+		{"a timer that is not enabled", map[string]string{"/lib/systemd/system/mdcheck_start.timer": "[Timer]"}, ""},
+		{"Debian 13", map[string]string{"/etc/systemd/system/mdmonitor.service.wants/mdcheck_start.timer": "[Timer]"}, "mdcheck_start.timer of nfs1 has the kernel check the brick's arrays"},
+		{"a changed unit", map[string]string{"/etc/systemd/system/timers.target.wants/mdcheck_start.timer": "[Timer]", "/etc/systemd/system/mdcheck_start.timer": "[Timer]"}, "mdcheck_start.timer of nfs1"},
+		{"masked", map[string]string{"/etc/systemd/system/mdmonitor.service.wants/mdcheck_start.timer": "[Timer]", "/etc/systemd/system/mdcheck_start.timer": ""}, ""},
+		{"Debian 12", map[string]string{bg.CheckCron: cron}, "cron of nfs1 has the kernel check"},
+		{"cron after apply", map[string]string{bg.CheckCron: "# Written by mortar apply\n"}, ""},
+		{"upgrades", map[string]string{bg.Upgrader: "x"}, "nfs1 upgrades the packages of the cluster by itself"},
+		{"upgrades, changed", map[string]string{bg.Upgrader: "x", bg.UpgradeConf: "# empty\n"}, "nfs1 upgrades the packages"},
+		{"upgrades after apply", map[string]string{bg.Upgrader: "x", bg.UpgradeConf: "# Header\n" + bg.UpgradeText}, ""},
+		{"restarts", map[string]string{bg.Restarter: "x"}, "nfs1 may restart Corosync"},
+		{"restarts after apply", map[string]string{bg.Restarter: "x", bg.RestartConf: "# Header\n" + bg.RestartText}, ""},
+	} {
+		f := healthy(t, d)
+		for p, text := range tc.files {
+			f.Hosts["nfs1"].Host.Files[p] = text
+		}
+		var got []string
+		Judge(d, f).Each(func(p *Part) {
+			if p.Level == Warning && strings.HasSuffix(p.Mend, " ends that") {
+				got = append(got, p.Text)
+			}
+		})
+		if (tc.want == "") != (len(got) == 0) || tc.want != "" && (len(got) != 1 || !strings.HasPrefix(got[0], tc.want)) {
+			t.Errorf("%s: %q, want %q", tc.name, got, tc.want)
+		}
+	}
+	asked := requests(d, time.Second)["nfs1"]
+	for _, f := range []string{bg.CheckCron, bg.Upgrader, bg.RestartConf} {
+		if !slices.Contains(asked.Files, f) {
+			t.Errorf("%s is not read", f)
+		}
+	}
+	if err := asked.MayWatch(); err != nil {
+		t.Error(err)
+	}
+}
