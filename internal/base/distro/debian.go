@@ -32,6 +32,7 @@ func debianRelease(version, suite string, fenceAgents ...string) Distro {
 			LustreClient:    []string{"lustre-client-modules-" + KernelRelease, "lustre-client-utils"},
 			LustreE2fsprogs: "e2fsprogs",
 			LustreHeld:      []string{"lustre-*", "e2fsprogs", "linux-image-*"}, KernelPrefix: "linux-image-",
+			Alike: []string{"pacemaker", "corosync", "nfs-kernel-server"},
 			Report: append(append([]string{"corosync", "pacemaker"}, fenceAgents...),
 				"resource-agents", "nfs-kernel-server", "mdadm", "lvm2", "xfsprogs", "multipath-tools"),
 		},
@@ -47,8 +48,9 @@ func debianRelease(version, suite string, fenceAgents ...string) Distro {
 				"-o", "Dpkg::Options::=--force-confold", "install"},
 			Upgrade: []string{"apt-get", "-q", "-y", "-o", "DPkg::Lock::Timeout=600", "-o", "Dpkg::Options::=--force-confold", "dist-upgrade"},
 			Pending: []string{"apt-get", "-s", "dist-upgrade"}, Newer: aptNewer,
-			Versions: []string{"dpkg-query", "-W", "-f", `${Package} ${Version}\n`},
-			Held:     []string{"apt-mark", "showhold"}, Hold: []string{"apt-mark", "hold"},
+			Versions:  []string{"dpkg-query", "-W", "-f", `${Package} ${Version}\n`},
+			Candidate: []string{"apt-get", "-s", "--no-install-recommends", "install"},
+			Held:      []string{"apt-mark", "showhold"}, Hold: []string{"apt-mark", "hold"},
 			// Debian starts a daemon when its package is installed. A cluster stack
 			// that runs before it is configured forms a cluster of its own, and nfsd
 			// would serve outside Pacemaker: invoke-rc.d is told no.

@@ -62,6 +62,7 @@ type Packages struct {
 	LustreE2fsprogs         string   // the one of LustreServer that must have Lustre's patches
 	LustreHeld              []string // patterns of names: Lustre's and the kernel's packages, kept at their version
 	KernelPrefix            string   // of the kernel's packages; a release follows, or a word for the newest
+	Alike                   []string // whose releases the servers of a pair must have in common; the first is Pacemaker
 	Report                  []string // whose versions the report of a run names
 }
 
@@ -91,6 +92,7 @@ type Manager struct {
 	Pending   []string
 	Newer     func(pending string) []string
 	Versions  []string // names follow; prints a line "name version" for each
+	Candidate []string // names follow; says what their installation would install, as Newer reads it
 	Held      []string // prints the names of the packages that are kept at their version
 	Hold      []string // names follow
 	HoldFile  string   // keeps daemons of new packages from starting, while it is there

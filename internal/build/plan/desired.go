@@ -180,6 +180,9 @@ func (b *builder) refuse() error {
 	if err := b.distributions(); err != nil {
 		return err
 	}
+	if err := b.alike(); err != nil {
+		return err
+	}
 	if err := b.profile(); err != nil {
 		return err
 	}

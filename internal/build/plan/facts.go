@@ -18,6 +18,8 @@ type Facts struct {
 	Applied *claim.Applied
 	// Unexport are exports, by their paths in the spec, that the user lets go.
 	Unexport []string
+	// Software is that of servers with a partner.
+	Software map[string]Software
 	// Lustre is where its packages come from; nil if they are on the hosts.
 	Lustre *LustreSource
 }

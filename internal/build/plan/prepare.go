@@ -89,6 +89,9 @@ func compare(ctx context.Context, d *design.Design, hosts map[string]*host.Sessi
 		if err == nil {
 			facts.SCSI, err = seeLUNs(ctx, d, hosts)
 		}
+		if err == nil {
+			facts.Software, err = seeSoftware(ctx, d, hosts, facts.OS)
+		}
 		if err != nil {
 			return nil, nil, err
 		}

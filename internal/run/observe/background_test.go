@@ -9,6 +9,17 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/distro"
 )
 
+func TestUnequalServers(t *testing.T) {
+	d := theDesign(t)
+	f := healthy(t, d)
+	f.Hosts["nfs1"].Host.Files["/etc/os-release"] = "ID=debian\nVERSION_ID=\"12\"\nPRETTY_NAME=\"Debian GNU/Linux 12\"\n"
+	f.Hosts["nfs2"].Host.Files["/etc/os-release"] = "ID=debian\nVERSION_ID=\"13\"\nPRETTY_NAME=\"Debian GNU/Linux 13\"\n"
+	want := "warning: nfs1 runs Debian GNU/Linux 12, and nfs2 Debian GNU/Linux 13: a takeover between the two is not what was proven"
+	if got := complaints(Judge(d, f)); !slices.Contains(got, want) {
+		t.Errorf("%q", got)
+	}
+}
+
 // status warns of what the distribution does to the brick by itself, until apply ends it.
 func TestBackground(t *testing.T) {
 	d := theDesign(t)

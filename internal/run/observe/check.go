@@ -126,8 +126,31 @@ func (v *view) hosts() *Part {
 			c.Mend = "see why the host's time service does not follow its servers (`chronyc sources`); `mortar apply` starts one where none runs"
 		}
 	}
+	v.alike(p)
 	p.Text = fmt.Sprintf("%d of %d answer", answering, asked)
 	return p
+}
+
+// alike warns of a pair whose servers run different releases of their distribution, as they
+// do half way through an upgrade.
+func (v *view) alike(p *Part) {
+	if v.pair.HA == nil {
+		return
+	}
+	var first *server
+	for _, s := range v.servers {
+		if s.host == nil {
+			continue
+		}
+		if first == nil {
+			first = s
+			continue
+		}
+		a, b := linux.ParseOSRelease(first.host.Files["/etc/os-release"]), linux.ParseOSRelease(s.host.Files["/etc/os-release"])
+		if a.ID != b.ID || a.Version != b.Version {
+			p.add(Warning, "releases", "%s runs %s, and %s %s: a takeover between the two is not what was proven", first.name, a.Name, s.name, b.Name).Mend = "upgrade the older one as well"
+		}
+	}
 }
 
 // mtus checks that each interface has the MTU of its network in the spec.

@@ -1,0 +1,138 @@
+package plan
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/mortarhpc/mortar/internal/base/distro"
+	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/host"
+	"github.com/mortarhpc/mortar/internal/host/agent"
+	"github.com/mortarhpc/mortar/internal/host/resource"
+)
+
+// Software is what the servers of a pair must have alike, by name of a package or
+// "kernel": the version that a server has, or that it would get.
+type Software struct {
+	Versions map[string]string
+	// Installed: the cluster's software is there. A server without it is a new one.
+	Installed bool
+}
+
+// seeSoftware asks the servers of all pairs what they have. Nothing is installed.
+func seeSoftware(ctx context.Context, d *design.Design, hosts map[string]*host.Session, os map[string]linux.OSRelease) (map[string]Software, error) {
+	var servers []string
+	for i := range d.Pairs {
+		if d.Pairs[i].HA != nil {
+			servers = append(servers, d.Pairs[i].Servers...)
+		}
+	}
+	seen, failed := host.All(ctx, servers, func(ctx context.Context, name string) (Software, error) {
+		s, err := softwareOf(ctx, hosts[name], distro.Nearest(os[name]))
+		if err != nil {
+			err = fmt.Errorf("%s: versions of packages: %w", name, err)
+		}
+		return s, err
+	})
+	return seen, cmp.Or(ctx.Err(), failed.Join())
+}
+
+// asker is what softwareOf needs of a session.
+type asker interface {
+	Hello(ctx context.Context) (agent.Hello, error)
+	Query(ctx context.Context, argv ...string) (resource.Output, error)
+}
+
+func softwareOf(ctx context.Context, h asker, d distro.Distro) (Software, error) {
+	s := Software{Versions: map[string]string{}}
+	hello, err := h.Hello(ctx)
+	if err != nil {
+		return s, err
+	}
+	s.Versions["kernel"] = hello.Kernel
+	add := func(line string) {
+		if f := strings.Fields(line); len(f) == 2 && slices.Contains(d.Packages.Alike, f[0]) {
+			s.Versions[f[0]] = f[1]
+		}
+	}
+	out, err := h.Query(ctx, slices.Concat(d.Manager.Versions, d.Packages.Alike)...)
+	if err != nil {
+		return s, err
+	}
+	for line := range strings.Lines(out.Stdout) { // the exit code tells that one is missing
+		add(line)
+	}
+	s.Installed = s.Versions[d.Packages.Alike[0]] != ""
+	var missing []string
+	for _, p := range d.Packages.Alike {
+		if s.Versions[p] == "" {
+			missing = append(missing, p)
+		}
+	}
+	if len(missing) == 0 || len(d.Manager.Candidate) == 0 {
+		return s, nil
+	}
+	// A server whose lists of packages are empty cannot say; its distribution is compared.
+	if out, err = h.Query(ctx, slices.Concat(d.Manager.Candidate, missing)...); err == nil && out.Code == 0 {
+		for _, p := range d.Manager.Newer(out.Stdout) {
+			add(p)
+		}
+	}
+	return s, err
+}
+
+// series is the part of a version that two servers must have in common: 2.1 of
+// 1:2.1.5-1+deb12u1. Corrections within it come to one server before the other.
+var series = regexp.MustCompile(`^(?:[0-9]+:)?([0-9]+(?:\.[0-9]+)?)`)
+
+func seriesOf(version string) string {
+	if m := series.FindStringSubmatch(version); m != nil {
+		return m[1]
+	}
+	return version
+}
+
+// alike refuses a new server whose software is of another release than its partner's. Of
+// two that are in the cluster one may be ahead: an upgrade goes from server to server.
+func (b *builder) alike() error {
+	if b.pair.HA == nil || len(b.servers) != 2 {
+		return nil
+	}
+	x, y := b.servers[0], b.servers[1]
+	one, other := b.facts.Software[x], b.facts.Software[y]
+	if one.Installed && other.Installed || one.Versions == nil || other.Versions == nil {
+		return nil
+	}
+	if one.Installed { // y is the new one, or both are
+		x, y, one, other = y, x, other, one
+	}
+	wanted := b.serverPackages(x).Names
+	var differ []string
+	if p, q := b.facts.OS[x], b.facts.OS[y]; p.ID != q.ID || seriesOf(p.Version) != seriesOf(q.Version) {
+		differ = append(differ, fmt.Sprintf("%s, not %s", name(p), name(q)))
+	}
+	for _, p := range slices.Sorted(maps.Keys(one.Versions)) {
+		v, w := one.Versions[p], other.Versions[p]
+		if w == "" || seriesOf(v) == seriesOf(w) || p == "kernel" && b.facts.Lustre != nil || p != "kernel" && !slices.Contains(wanted, p) {
+			continue // Lustre's packages bring their kernel
+		}
+		differ = append(differ, fmt.Sprintf("%s %s, not %s", p, v, w))
+	}
+	if len(differ) == 0 {
+		return nil
+	}
+	return Refusals{{Host: x, Step: "host", Refusal: resource.Refusal{
+		What: fmt.Sprintf("%s is no like of its partner %s: it has, or would get, %s; a takeover between the two was never tried", x, y, strings.Join(differ, "; ")),
+		Mend: fmt.Sprintf("install the release of %s on %s, or upgrade %s first", y, x, y),
+	}}}
+}
+
+func name(os linux.OSRelease) string {
+	return cmp.Or(os.Name, strings.TrimSpace(os.ID+" "+os.Version))
+}
