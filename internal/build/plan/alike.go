@@ -119,7 +119,7 @@ func (b *builder) alike() error {
 	}
 	for _, p := range slices.Sorted(maps.Keys(one.Versions)) {
 		v, w := one.Versions[p], other.Versions[p]
-		if w == "" || seriesOf(v) == seriesOf(w) || p == "kernel" && b.facts.Lustre != nil || p != "kernel" && !slices.Contains(wanted, p) {
+		if w == "" || seriesOf(v) == seriesOf(w) || p == "kernel" && b.facts.Lustre.newestKernel() != "" || p != "kernel" && !slices.Contains(wanted, p) {
 			continue // Lustre's packages bring their kernel
 		}
 		differ = append(differ, fmt.Sprintf("%s %s, not %s", p, v, w))
