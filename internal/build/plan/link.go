@@ -5,6 +5,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/serve/ocf"
 )
 
 // BinaryName is how the binary is found on a server. Pacemaker's agent is
@@ -22,7 +23,7 @@ func binaryLinks(d *design.Design, facts Facts, binaries map[string]string, o Pr
 		serves := map[string]int{}
 		var configs []string
 		for _, s := range b.services() {
-			configs = append(configs, ocfConfigPath(s.Name))
+			configs = append(configs, ocf.ConfigPath(s.Name))
 			if p := b.placeOf(s); p.running {
 				serves[p.host]++
 			}
