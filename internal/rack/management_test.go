@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mortarhpc/mortar/internal/base/health"
 	"github.com/mortarhpc/mortar/internal/run/raid"
 )
 
@@ -88,7 +89,7 @@ func TestManagement(t *testing.T) {
 			if i.Percent != nil {
 				text += fmt.Sprintf(" %g%%", *i.Percent)
 			}
-			if i.Level != raid.Good {
+			if i.Level != health.OK {
 				got = append(got, text)
 			}
 		}

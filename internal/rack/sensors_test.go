@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mortarhpc/mortar/internal/base/health"
 	"github.com/mortarhpc/mortar/internal/base/ipmi"
 )
 
@@ -69,9 +70,9 @@ func TestSensors(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	hot := ipmi.Sensor{Name: "Inlet Temp", Level: ipmi.Critical, Text: "43 degrees C"}
-	slow := ipmi.Sensor{Name: "Fan2 RPM", Level: ipmi.Critical, Text: "300 RPM"}
-	dark := ipmi.Sensor{Name: "PS2 Status", Level: ipmi.Critical, Text: "Presence detected, Power Supply AC lost"}
+	hot := ipmi.Sensor{Name: "Inlet Temp", Level: health.Fault, Text: "43 degrees C"}
+	slow := ipmi.Sensor{Name: "Fan2 RPM", Level: health.Fault, Text: "300 RPM"}
+	dark := ipmi.Sensor{Name: "PS2 Status", Level: health.Fault, Text: "Presence detected, Power Supply AC lost"}
 	reads(hot, fan1, slow, ps1, dark)
 
 	stop() // a BMC that died and came back has each sensor once

@@ -6,70 +6,107 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-)
 
-// Level is how serious the state of a sensor is.
-type Level int
-
-// Levels, the mildest first.
-const (
-	Good     Level = iota
-	Warning        // somebody should look
-	Critical       // a part has failed, or a limit is passed
+	"github.com/mortarhpc/mortar/internal/base/health"
 )
 
 // Sensor is a sensor of a BMC and its state.
 type Sensor struct {
 	Name  string
-	Level Level
-	Text  string // reading with unit, or the states of a discrete sensor
+	Level health.Level
+	// Text is the reading with its unit, or the states of a discrete sensor; the whole
+	// line if it is not understood.
+	Text string
 	// Silent: the sensor has no reading, as for a part that is not there.
 	Silent bool
+	// Lost: the sensor had the reading in Text, and has none any more.
+	Lost bool `json:",omitempty"`
 }
 
-// thresholds are ipmitool's words for a reading beyond a threshold. Source:
-// ipmitool(1), sdr.
-var thresholds = map[string]Level{"nc": Warning, "unc": Warning, "lnc": Warning, "cr": Critical, "ucr": Critical, "lcr": Critical,
-	"nr": Critical, "unr": Critical, "lnr": Critical}
+// thresholds are ipmitool's words for the status of a sensor. Source: ipmitool,
+// lib/ipmi_sdr.c, ipmi_sdr_get_thresh_status
+var thresholds = map[string]health.Level{"ok": health.OK, "ns": health.OK, "nc": health.Warning, "unc": health.Warning, "lnc": health.Warning,
+	"cr": health.Fault, "ucr": health.Fault, "lcr": health.Fault, "nr": health.Fault, "unr": health.Fault, "lnr": health.Fault}
 
-// states are ipmitool's words for states of discrete sensors that are no good news,
-// in lower case. Source: IPMI 2.0, table 42-3; ipmitool, ipmi_sel.h.
-var states = map[string]Level{
-	"failure detected": Critical, "power supply ac lost": Critical, "ac lost or out-of-range": Critical,
-	"ac out-of-range, but present": Warning, "config error": Critical, "predictive failure": Warning, "drive fault": Critical,
-	"uncorrectable ecc": Critical, "correctable ecc logging limit reached": Warning, "memory device disabled": Critical,
-	"redundancy lost": Critical, "redundancy degraded": Warning, "non-redundant: sufficient from redundant": Warning,
-	"non-redundant: insufficient resources": Critical, "redundancy degraded from fully redundant": Warning,
-	"predictive failure asserted": Warning, "limit exceeded": Warning, "transition to critical from less severe": Critical,
-	"transition to non-critical from ok": Warning, "transition to non-recoverable from less severe": Critical,
-	"thermal trip": Critical, "ierr": Critical, "failed": Critical, "low": Warning,
-}
+var (
+	number = regexp.MustCompile(`^[0-9A-Fa-f]{2}h$`)
+	// figure is a field of a line that is no state: an entity, a limit.
+	figure = regexp.MustCompile(`^(?:0x[0-9A-Fa-f]+|[0-9.+-]*)$`)
+)
 
-var number = regexp.MustCompile(`^[0-9A-F]{2}h$`)
-
-// Sensors reads the output of `ipmitool -c sdr elist`. A line is NAME,VALUE,UNIT,STATUS
-// for an analog sensor, and NAME,NUMBER,STATUS,ENTITY,STATE, STATE… for a discrete one.
+// Sensors reads the output of `ipmitool -c sdr elist`. A line has a name, a value with
+// its unit or the sensor's number, a status, and then the entity and states, which
+// ipmitool prints for some sensors with a value too. A name may have commas. A line of
+// another form is a sensor that is Unknown; those before the first one are a banner.
+//
+// Source: ipmitool, lib/ipmi_sdr.c, ipmi_sdr_print_sensor_fc and print_csv_discrete
 func Sensors(text string) []Sensor {
 	var out []Sensor
 	for line := range strings.Lines(text) {
-		f := strings.Split(strings.TrimSpace(line), ",")
-		switch {
-		case len(f) >= 4 && number.MatchString(f[1]):
-			s := Sensor{Name: f[0], Silent: f[2] == "ns"}
-			var said []string
-			for _, state := range f[4:] {
-				if state = strings.TrimSpace(state); state != "" {
-					said = append(said, state)
-					s.Level = max(s.Level, states[strings.ToLower(state)])
-				}
-			}
-			s.Text = strings.Join(said, ", ")
-			out = append(out, s)
-		case len(f) == 4:
-			out = append(out, Sensor{Name: f[0], Level: thresholds[f[3]], Text: strings.TrimSpace(f[1] + " " + f[2]), Silent: f[3] == "ns"})
+		line = strings.TrimSpace(line)
+		f := strings.Split(line, ",")
+		if line == "" || len(f) < 3 && len(out) == 0 {
+			continue // a banner: no sensor has fewer fields
 		}
+		for i := range f {
+			f[i] = strings.TrimSpace(f[i])
+		}
+		out = append(out, sensor(f, line))
 	}
 	return out
+}
+
+func sensor(f []string, line string) Sensor {
+	for i := 2; i < len(f); i++ {
+		level, known := thresholds[f[i]]
+		if !known {
+			continue
+		}
+		discrete := number.MatchString(f[i-1])
+		if !discrete && i < 3 {
+			break // no room for a name before value and unit
+		}
+		s := Sensor{Level: level, Silent: f[i] == "ns"}
+		var said []string
+		if discrete {
+			s.Name = strings.Join(f[:i-1], ", ")
+		} else {
+			s.Name = strings.Join(f[:i-2], ", ")
+			if reading := strings.TrimSpace(f[i-2] + " " + f[i-1]); reading != "" {
+				said = append(said, reading)
+			}
+		}
+		if s.Silent {
+			return s
+		}
+		if !discrete && len(said) == 0 {
+			break // neither a reading nor "no reading"
+		}
+		level, told := stateLevel(f[min(i+2, len(f)):])
+		s.Level, s.Text = max(s.Level, level), strings.Join(append(said, told...), ", ")
+		return s
+	}
+	return Sensor{Name: f[0], Level: health.Unknown, Text: line}
+}
+
+// stateLevel is the worst level of the fields behind an entity, and those that are states.
+func stateLevel(fields []string) (level health.Level, said []string) {
+	for i := 0; i < len(fields); i++ {
+		s := fields[i]
+		if figure.MatchString(s) {
+			continue
+		}
+		// A few of ipmitool's states have a comma.
+		if i+1 < len(fields) {
+			if l, known := states[strings.ToLower(s+", "+fields[i+1])]; known {
+				level, said = max(level, l), append(said, s+", "+fields[i+1])
+				i++
+				continue
+			}
+		}
+		level, said = max(level, State(s)), append(said, s)
+	}
+	return level, said
 }
 
 // Log is the state of a BMC's event log.
@@ -79,6 +116,8 @@ type Log struct {
 	Used int
 	// Overflow: the BMC has dropped events.
 	Overflow bool
+	// Unread are lines whose value is not understood.
+	Unread health.Unread `json:",omitempty"`
 }
 
 // ParseLog reads the output of `ipmitool sel info`; ok is false if that is none.
@@ -90,27 +129,70 @@ func ParseLog(text string) (l Log, ok bool) {
 		switch strings.TrimSpace(k) {
 		case "Entries":
 			n, err := strconv.Atoi(v)
-			l.Entries, ok = n, err == nil
+			if err != nil || n < 0 {
+				l.Unread.Add(line)
+				continue
+			}
+			l.Entries, ok = n, true
 		case "Percent Used":
-			if n, err := strconv.Atoi(strings.TrimSuffix(v, "%")); err == nil {
+			n, err := strconv.Atoi(strings.TrimSuffix(v, "%"))
+			switch {
+			case v == "unknown": // ipmitool's word for a BMC that does not say
+			case err != nil || n < 0 || n > 100:
+				l.Unread.Add(line)
+			default:
 				l.Used = n
 			}
 		case "Overflow":
+			if v != "true" && v != "false" {
+				l.Unread.Add(line)
+			}
 			l.Overflow = v == "true"
 		}
 	}
 	return l, ok
 }
 
-// LastEvent is the last line of `ipmitool -c sel elist` in words: time, sensor, event.
-func LastEvent(text string) string {
-	lines := strings.Split(strings.TrimSpace(text), "\n")
-	f := strings.Split(strings.TrimSpace(lines[len(lines)-1]), ",")
-	if len(f) < 4 {
-		return ""
+// Event is an entry of a BMC's event log in words: time, sensor, event.
+type Event struct {
+	Text string
+	// Level of what the event tells, while it lasts: OK for one that is over.
+	Level health.Level
+}
+
+// LastEvent reads the last entry of `ipmitool -c sel elist`: number, date, time, sensor,
+// event, direction, and what ipmitool has besides. There is none in an empty log.
+//
+// Source: ipmitool, lib/ipmi_sel.c, ipmi_sel_print_std_entry
+func LastEvent(text string) (e Event, ok bool) {
+	line := ""
+	for l := range strings.Lines(text) {
+		if l = strings.TrimSpace(l); l != "" {
+			line = l
+		}
 	}
+	f := strings.Split(line, ",")
 	for i := range f {
 		f[i] = strings.TrimSpace(f[i])
 	}
-	return strings.Join(f[1:3], " ") + ": " + strings.Join(f[3:], ", ")
+	switch {
+	case strings.Contains(line, "Linux kernel panic"):
+		return Event{strings.Join(f[1:], " "), health.Fault}, true
+	case len(f) < 4:
+		return Event{}, false
+	}
+	e.Text = strings.TrimSpace(strings.Join(f[1:3], " ")) + ": " + strings.Join(f[3:], ", ")
+	e.Level = health.Unknown
+	for i := 5; i < len(f); i++ {
+		if f[i] != "Asserted" && f[i] != "Deasserted" {
+			continue
+		}
+		state := strings.Join(f[4:i], ", ")
+		e.Level = State(state)
+		if f[i] == "Deasserted" {
+			e.Level = over(state)
+		}
+		break
+	}
+	return e, true
 }

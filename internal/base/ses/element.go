@@ -1,8 +1,11 @@
 package ses
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
+
+	"github.com/mortarhpc/mortar/internal/base/health"
 )
 
 // Types of elements. Source: SES-3, table 72.
@@ -31,13 +34,21 @@ const (
 	statusCritical
 	statusNoncritical
 	statusUnrecoverable
+	statusNotInstalled
 )
+
+// statusUnsupported is the code of an element that has no status.
+const statusUnsupported = 0
+
+// unknownStatus are the codes of elements that are there and whose status the enclosure
+// does not know.
+var unknownStatus = map[byte]string{6: "the enclosure does not know its status", 7: "it is installed, and not available", 8: "the enclosure gives no access to it"}
 
 // bit is a bit of a status element that reports a problem.
 type bit struct {
 	at    int // byte
 	mask  byte
-	level Level
+	level health.Level
 	words string
 }
 
@@ -45,24 +56,24 @@ type bit struct {
 //
 // Source: SES-3, 7.3
 var bits = map[byte][]bit{
-	typePower: {{3, 0x40, Critical, "it has failed"}, {3, 0x02, Critical, "no power comes in (AC fail)"}, {3, 0x01, Critical, "no power goes out (DC fail)"},
-		{3, 0x08, Critical, "it is off because of its temperature"}, {3, 0x04, Warning, "it is too hot"},
-		{2, 0x08, Critical, "its voltage is too high"}, {2, 0x04, Critical, "its voltage is too low"}, {2, 0x02, Critical, "its current is too high"}},
-	typeFan: {{3, 0x40, Critical, "it has failed"}},
-	typeTemp: {{3, 0x08, Critical, "critically hot"}, {3, 0x04, Warning, "too hot"}, {3, 0x02, Critical, "critically cold"}, {3, 0x01, Warning, "too cold"},
-		{1, 0x40, Warning, "the sensor has failed"}},
-	typeVoltage: {{1, 0x02, Critical, "critically high"}, {1, 0x01, Critical, "critically low"}, {1, 0x08, Warning, "too high"}, {1, 0x04, Warning, "too low"},
-		{1, 0x40, Warning, "the sensor has failed"}},
-	typeCurrent: {{1, 0x02, Critical, "critically high"}, {1, 0x08, Warning, "too high"}, {1, 0x40, Warning, "the sensor has failed"}},
-	typeControl: {{1, 0x40, Critical, "it has failed"}},
-	typeExpand:  {{1, 0x40, Critical, "it has failed"}},
-	typeBox:     {{2, 0x02, Critical, "it indicates a failure"}, {2, 0x01, Warning, "it indicates a warning"}},
+	typePower: {{3, 0x40, health.Fault, "it has failed"}, {3, 0x02, health.Fault, "no power comes in (AC fail)"}, {3, 0x01, health.Fault, "no power goes out (DC fail)"},
+		{3, 0x08, health.Fault, "it is off because of its temperature"}, {3, 0x04, health.Warning, "it is too hot"},
+		{2, 0x08, health.Fault, "its voltage is too high"}, {2, 0x04, health.Fault, "its voltage is too low"}, {2, 0x02, health.Fault, "its current is too high"}},
+	typeFan: {{3, 0x40, health.Fault, "it has failed"}},
+	typeTemp: {{3, 0x08, health.Fault, "critically hot"}, {3, 0x04, health.Warning, "too hot"}, {3, 0x02, health.Fault, "critically cold"}, {3, 0x01, health.Warning, "too cold"},
+		{1, 0x40, health.Warning, "the sensor has failed"}},
+	typeVoltage: {{1, 0x02, health.Fault, "critically high"}, {1, 0x01, health.Fault, "critically low"}, {1, 0x08, health.Warning, "too high"}, {1, 0x04, health.Warning, "too low"},
+		{1, 0x40, health.Warning, "the sensor has failed"}},
+	typeCurrent: {{1, 0x02, health.Fault, "critically high"}, {1, 0x08, health.Warning, "too high"}, {1, 0x40, health.Warning, "the sensor has failed"}},
+	typeControl: {{1, 0x40, health.Fault, "it has failed"}},
+	typeExpand:  {{1, 0x40, health.Fault, "it has failed"}},
+	typeBox:     {{2, 0x02, health.Fault, "it indicates a failure"}, {2, 0x01, health.Warning, "it indicates a warning"}},
 	typeDevice:  slotBits,
 	typeSlot:    slotBits,
 }
 
-var slotBits = []bit{{3, 0x40, Critical, "the enclosure senses a fault of its disk"}, {3, 0x20, Warning, "a program has switched its fault light on"},
-	{3, 0x10, Warning, "it is switched off"}}
+var slotBits = []bit{{3, 0x40, health.Fault, "the enclosure senses a fault of its disk"}, {3, 0x20, health.Warning, "a program has switched its fault light on"},
+	{3, 0x10, health.Warning, "it is switched off"}}
 
 // predicted is set in the first byte by an element that is about to fail.
 const predicted = 0x40
@@ -82,17 +93,20 @@ func element(t elementType, n int, names []string, s [4]byte) Element {
 		said = append(said, reading)
 	}
 	switch s[0] & 0x0f {
+	case statusUnsupported, statusNotInstalled:
+		return Element{Kind: e.Kind, Name: e.Name, Silent: true}
 	case statusOK:
 	case statusCritical, statusUnrecoverable:
-		e.Level = Critical
+		e.Level = health.Fault
 	case statusNoncritical:
-		e.Level = Warning
-	default: // unsupported, not installed, unknown, not available
-		return Element{Kind: e.Kind, Name: e.Name, Silent: true}
+		e.Level = health.Warning
+	default:
+		e.Level, e.Text = health.Unknown, cmp.Or(unknownStatus[s[0]&0x0f], fmt.Sprintf("status code %d", s[0]&0x0f))
+		return e
 	}
-	coded := e.Level > Good
+	coded := e.Level > health.OK
 	if s[0]&predicted != 0 {
-		e.Level = max(e.Level, Warning)
+		e.Level = max(e.Level, health.Warning)
 		said = append(said, "it predicts its failure")
 	}
 	why := false

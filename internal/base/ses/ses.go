@@ -12,16 +12,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-)
 
-// Level is how serious the state of an element is.
-type Level int
-
-// Levels, the mildest first.
-const (
-	Good     Level = iota
-	Warning        // somebody should look
-	Critical       // a part has failed, or a limit is passed
+	"github.com/mortarhpc/mortar/internal/base/health"
 )
 
 // Enclosure is what an enclosure reports of itself.
@@ -36,12 +28,14 @@ type Enclosure struct {
 type Element struct {
 	Kind  string // power supply, fan, temperature …
 	Name  string // as the enclosure calls it, or its kind and number
-	Level Level
+	Level health.Level
 	Text  string // reading with unit, and what is wrong
 	// Celsius is the reading of a temperature sensor; 0: none.
 	Celsius int `json:",omitempty"`
-	// Silent: there is no such part, or the enclosure does not know its state.
+	// Silent: there is no such part.
 	Silent bool `json:",omitempty"`
+	// Lost: the element had a state before, and has none any more.
+	Lost bool `json:",omitempty"`
 }
 
 // Pages are the names, for sg_ses --page, of the pages that Parse needs: configuration,
@@ -88,24 +82,36 @@ func Parse(text string) (Enclosure, error) {
 	return e, nil
 }
 
-// split divides the bytes into pages, by their lengths.
+// split divides the bytes into pages, by their lengths. Lines before a page that are not
+// hexadecimal are a banner.
 func split(text string) (map[byte][]byte, error) {
-	var all []byte
+	var rest []byte
+	pages := map[byte][]byte{}
+	odd := ""
 	for line := range strings.Lines(text) {
 		line, _, _ = strings.Cut(line, "#")
 		b, err := hex.DecodeString(strings.Join(strings.Fields(line), ""))
 		if err != nil {
-			return nil, fmt.Errorf("sg_ses printed %.60q, which is no hexadecimal page", strings.TrimSpace(line))
+			odd = fmt.Sprintf("sg_ses printed %.60q, which is no hexadecimal page", strings.TrimSpace(line))
+			if len(rest) > 0 {
+				return nil, errors.New(odd)
+			}
+			continue
 		}
-		all = append(all, b...)
+		rest = append(rest, b...)
+		for len(rest) >= 4 {
+			n := 4 + int(binary.BigEndian.Uint16(rest[2:]))
+			if n > len(rest) {
+				break
+			}
+			pages[rest[0]], rest = rest[:n:n], rest[n:]
+		}
 	}
-	pages := map[byte][]byte{}
-	for len(all) >= 4 {
-		n := 4 + int(binary.BigEndian.Uint16(all[2:]))
-		if n > len(all) {
-			return nil, fmt.Errorf("page %d of the enclosure has %d bytes of %d", all[0], len(all), n)
-		}
-		pages[all[0]], all = all[:n], all[n:]
+	switch {
+	case len(rest) >= 4:
+		return nil, fmt.Errorf("page %d of the enclosure has %d bytes of %d", rest[0], len(rest), 4+int(binary.BigEndian.Uint16(rest[2:])))
+	case len(pages) == 0 && odd != "":
+		return nil, errors.New(odd)
 	}
 	return pages, nil
 }

@@ -10,6 +10,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/mortarhpc/mortar/internal/base/health"
+	"github.com/mortarhpc/mortar/test/field"
 )
 
 // areca is a recording; see its head. It has no disks, fans 1 to 4 are not there, and
@@ -79,21 +82,21 @@ func TestFaults(t *testing.T) {
 	}
 	var got []string
 	for _, x := range e.Elements {
-		if x.Level > Good {
-			got = append(got, fmt.Sprintf("%d %s %s: %s", x.Level, x.Kind, x.Name, x.Text))
+		if x.Level > health.OK {
+			got = append(got, fmt.Sprintf("%s %s %s: %s", x.Level, x.Kind, x.Name, x.Text))
 		}
 	}
 	want := []string{
-		"2 slot SLOT 01: the enclosure senses a fault of its disk",
-		"1 slot SLOT 19: a program has switched its fault light on",
-		"2 fan Fan 01: 0 rpm, it has failed",
-		"1 fan Fan 03: 7500 rpm, it predicts its failure, not as it should be",
-		"1 temperature ENC. Temp: 59 °C, too hot",
-		"2 temperature Chip Temp: 86 °C, critically hot",
-		"2 voltage 0.95V: 0.94 V, critically low",
-		"1 voltage 1.8V: 1.80 V, too high",
-		"2 power supply PowerSupply01: no power comes in (AC fail)",
-		"1 power supply PowerSupply02: it predicts its failure",
+		"fault slot SLOT 01: the enclosure senses a fault of its disk",
+		"warning slot SLOT 19: a program has switched its fault light on",
+		"fault fan Fan 01: 0 rpm, it has failed",
+		"warning fan Fan 03: 7500 rpm, it predicts its failure, not as it should be",
+		"warning temperature ENC. Temp: 59 °C, too hot",
+		"fault temperature Chip Temp: 86 °C, critically hot",
+		"fault voltage 0.95V: 0.94 V, critically low",
+		"warning voltage 1.8V: 1.80 V, too high",
+		"fault power supply PowerSupply01: no power comes in (AC fail)",
+		"warning power supply PowerSupply02: it predicts its failure",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
@@ -170,14 +173,41 @@ func TestBroken(t *testing.T) {
 	}
 }
 
+// A banner before each page changes nothing. A status that the enclosure does not know is
+// Unknown, not a part that is not there.
+func TestField(t *testing.T) {
+	text := wounded(t)
+	want, err := Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := Parse(field.Banner + strings.ReplaceAll(text, "\n02 02 ", "\nsudo: no such host\n02 02 ")); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("under a banner: %+v, %v", got, err)
+	}
+	for code, c := range map[string]string{"06": "unknown fan Fan 01: the enclosure does not know its status", "07": "unknown fan Fan 01: it is installed, and not available", "0d": "unknown fan Fan 01: status code 13"} {
+		e, err := Parse(strings.Replace(text, "02 00 00 40 01 02 ee 07", code+" 00 00 40 01 02 ee 07", 1))
+		found := false
+		for _, x := range e.Elements {
+			found = found || fmt.Sprintf("%s %s %s: %s", x.Level, x.Kind, x.Name, x.Text) == c
+		}
+		if err != nil || !found {
+			t.Errorf("%s: %+v, %v", code, e.Elements, err)
+		}
+	}
+}
+
 func FuzzParse(f *testing.F) {
 	f.Add(areca(f))
 	f.Add(wounded(f))
 	f.Add("01 00 00 04 00 00 00 00")
 	f.Fuzz(func(t *testing.T, text string) {
-		if e, err := Parse(text); err == nil {
+		e, err := Parse(text)
+		if again, errAgain := Parse(field.Banner + text); (errAgain == nil) != (err == nil) || err == nil && !reflect.DeepEqual(again, e) {
+			t.Errorf("under a banner %+v, %v; else %+v, %v", again, errAgain, e, err)
+		}
+		if err == nil {
 			for _, x := range e.Elements {
-				if x.Name == "" || x.Kind == "" || x.Level > Good && x.Text == "" {
+				if x.Name == "" || x.Kind == "" || x.Level > health.OK && x.Text == "" {
 					t.Errorf("%+v", x)
 				}
 			}

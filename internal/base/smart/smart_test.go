@@ -1,8 +1,13 @@
 package smart
 
 import (
+	"flag"
+	"fmt"
 	"reflect"
 	"testing"
+
+	"github.com/mortarhpc/mortar/internal/base/health"
+	"github.com/mortarhpc/mortar/test/field"
 )
 
 func TestParse(t *testing.T) {
@@ -37,4 +42,66 @@ func TestParse(t *testing.T) {
 	if r, err := Parse("smartctl: no such device"); err == nil || r.Left != -1 {
 		t.Errorf("got %+v, %v", r, err)
 	}
+}
+
+var update = flag.Bool("update", false, "rewrite testdata/field")
+
+// said is a report in words.
+func said(text string) string {
+	r, err := Parse(text)
+	if err != nil {
+		return "error: " + err.Error()
+	}
+	out := fmt.Sprintf("serial %s, left %d, temperature %d of %d, remapped %d", r.Serial, r.Left, r.Temperature, r.Trip, r.Remapped)
+	if r.Failing {
+		out += "\nfailing: " + r.Why
+	}
+	if r.Hot {
+		out += "\nhot"
+	}
+	for _, s := range r.Warns {
+		out += "\nwarns: " + s
+	}
+	for _, s := range r.Defects {
+		out += "\ndefect: " + s
+	}
+	if len(r.Unread) > 0 {
+		out += "\nunknown: " + r.Unread.String()
+	}
+	return out
+}
+
+func TestField(t *testing.T) { field.Check(t, "smart", *update, said) }
+
+// Text before the data changes nothing. A value of another type costs that value and is
+// counted. An answer gives a report or an error: one of a disk that says that it is not
+// well is never without a finding.
+func FuzzParse(f *testing.F) {
+	for _, c := range field.Cases(f, "smart") {
+		f.Add(c.Input)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		r, err := Parse(text)
+		if err != nil {
+			return
+		}
+		if again, err := Parse(field.Banner + text); err != nil || !reflect.DeepEqual(r, again) {
+			t.Errorf("under a banner %+v, else %+v, %v", again, r, err)
+		}
+		var doc struct {
+			Status struct {
+				Passed any `json:"passed"`
+			} `json:"smart_status"`
+			NVMe struct {
+				Critical any `json:"critical_warning"`
+			} `json:"nvme_smart_health_information_log"`
+		}
+		if _, err := health.JSON(text, &doc); err != nil {
+			return
+		}
+		good := (doc.Status.Passed == nil || doc.Status.Passed == true) && (doc.NVMe.Critical == nil || fmt.Sprint(doc.NVMe.Critical) == "0")
+		if !good && !r.Failing && !r.Hot && len(r.Warns)+len(r.Unread) == 0 {
+			t.Errorf("%s: %+v", text, r)
+		}
+	})
 }

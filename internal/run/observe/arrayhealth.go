@@ -101,10 +101,9 @@ func (v *view) oneArray(a *design.Array) *Part {
 	}
 	h := answer.Health
 	c.Text = "asked: " + h.How
-	levels := map[raid.Level]Level{raid.Good: OK, raid.Watch: Warning, raid.Bad: Fault}
 	for _, i := range h.Items {
-		k := c.add(levels[i.Level], i.Kind+" "+i.Name, "%s", i.Text)
-		if i.Level != raid.Good {
+		k := c.add(i.Level, i.Kind+" "+i.Name, "%s", i.Text)
+		if i.Level != OK {
 			k.Mend = i.Mend
 		}
 		if i.Percent != nil {
@@ -119,6 +118,7 @@ func (v *view) oneArray(a *design.Array) *Part {
 		}
 	}
 	v.raidLevels(c, a, h)
+	c.unread("the report of array "+a.Name, h.Unread)
 	return c
 }
 

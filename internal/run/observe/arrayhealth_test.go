@@ -12,9 +12,9 @@ import (
 func TestArrayHealth(t *testing.T) {
 	percent := 12.0
 	spares, none := 4, 3
-	well := raid.Item{Kind: "controller", Name: "A", Level: raid.Good, Text: "controller A is operational"}
-	rebuild := raid.Item{Kind: "group", Name: "nss7-r0", Level: raid.Watch, Text: "disk group nss7-r0 rebuilds", Percent: &percent}
-	dead := raid.Item{Kind: "disk", Name: "0.3", Level: raid.Bad, Text: "disk E1N04 in slot 0.3 is fault", Mend: "replace it"}
+	well := raid.Item{Kind: "controller", Name: "A", Level: OK, Text: "controller A is operational"}
+	rebuild := raid.Item{Kind: "group", Name: "nss7-r0", Level: Warning, Text: "disk group nss7-r0 rebuilds", Percent: &percent}
+	dead := raid.Item{Kind: "disk", Name: "0.3", Level: Fault, Text: "disk E1N04 in slot 0.3 is fault", Mend: "replace it"}
 	for name, c := range map[string]struct {
 		answer raid.Answer
 		want   string

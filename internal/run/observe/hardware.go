@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/base/ipmi"
+	"github.com/mortarhpc/mortar/internal/base/ses"
 	"github.com/mortarhpc/mortar/internal/base/smart"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/build/plan"
@@ -40,7 +42,7 @@ type Hardware struct {
 	By      string        `json:"by,omitempty"`
 	Sensors []ipmi.Sensor `json:"sensors,omitempty"`
 	Log     *ipmi.Log     `json:"log,omitempty"`
-	Last    string        `json:"last_event,omitempty"`
+	Last    *ipmi.Event   `json:"last_event,omitempty"`
 	BMCErr  string        `json:"bmc_err,omitempty"`
 
 	// PDUs are the loads of the PDUs that this server was asked for, by name.
@@ -167,8 +169,13 @@ func (c *Collector) collectHardware(ctx context.Context, f *Facts) {
 		every = hardwareAgain
 	}
 	if c.hardware.got == nil || f.Time.Sub(c.hardware.at) >= every {
+		was := c.hardware.got
 		c.hardware.at, c.hardware.got = f.Time, c.askHardware(ctx, *f)
 		c.hardware.steady()
+		for s, h := range c.hardware.got {
+			h.remember(was[s])
+			c.hardware.got[s] = h
+		}
 	}
 	f.Hardware = c.hardware.got
 	for _, h := range f.Hardware {
@@ -281,21 +288,75 @@ func (h *Hardware) readBMC(run map[string]RunResult, argv []string) {
 	if l, ok := ipmi.ParseLog(said(bmcQueries[1]).Stdout); ok {
 		h.Log = &l
 	}
-	h.Last = ipmi.LastEvent(said(bmcQueries[2]).Stdout)
+	if e, ok := ipmi.LastEvent(said(bmcQueries[2]).Stdout); ok {
+		h.Last = &e
+	}
+}
+
+// remember keeps what an earlier answer had and this one lacks: sensors of the BMC and
+// elements of enclosures. A disk that gives no answer is in each answer.
+func (h *Hardware) remember(was Hardware) {
+	if h.BMCErr != "" {
+		h.Sensors = was.Sensors
+	} else {
+		for _, s := range was.Sensors {
+			i := slices.IndexFunc(h.Sensors, func(x ipmi.Sensor) bool { return x.Name == s.Name })
+			if s.Silent || i >= 0 && !h.Sensors[i].Silent {
+				continue
+			}
+			s.Level, s.Lost = Unknown, true
+			if i < 0 {
+				h.Sensors = append(h.Sensors, s)
+			} else {
+				h.Sensors[i] = s
+			}
+		}
+	}
+	for _, x := range was.Shelves {
+		i := slices.IndexFunc(h.Shelves, func(y Shelf) bool { return y.ID == x.ID && y.Device == x.Device })
+		switch {
+		case i < 0:
+			x.Err = "it is not there any more"
+			h.Shelves = append(h.Shelves, x)
+			continue
+		case h.Shelves[i].Err != "":
+			h.Shelves[i].Report = x.Report
+			continue
+		}
+		now := &h.Shelves[i].Report
+		for _, e := range x.Report.Elements {
+			j := slices.IndexFunc(now.Elements, func(y ses.Element) bool { return y.Kind == e.Kind && y.Name == e.Name })
+			if e.Silent || j >= 0 && !now.Elements[j].Silent {
+				continue
+			}
+			e.Level, e.Lost = Unknown, true
+			if j < 0 {
+				now.Elements = append(now.Elements, e)
+			} else {
+				now.Elements[j] = e
+			}
+		}
+	}
 }
 
 func (h *Hardware) readDisks(run map[string]RunResult, disks map[string]string) {
 	h.Disks = map[string]smart.Report{}
+	failed := 0
 	for serial, dev := range disks {
 		r := run[strings.Join(smartCommand(dev), " ")]
-		if r.Err != "" {
-			h.DiskErr = oneLine(r.Err)
-			continue
-		}
 		// smartctl's exit code is a bit mask that includes warnings.
-		if report, err := smart.Parse(r.Stdout); err == nil {
-			h.Disks[serial] = report
+		report, err := smart.Parse(r.Stdout)
+		if err != nil {
+			report.Unread.Add(cmp.Or(strings.TrimSpace(r.Err+" "+r.Stderr), err.Error()))
 		}
+		if r.Err != "" {
+			failed++
+			h.DiskErr = oneLine(r.Err)
+		}
+		h.Disks[serial] = report
+	}
+	if failed < len(disks) {
+		h.DiskErr = "" // it is no fault of the tool
 	}
 }
 
@@ -359,31 +420,42 @@ func (v *view) bmc(c *Part, server string, h Hardware) {
 		return
 	}
 	read := 0
-	levels := map[ipmi.Level]Level{ipmi.Warning: Warning, ipmi.Critical: Fault}
 	b := c.add(OK, "BMC", "")
 	for _, s := range h.Sensors {
-		if s.Silent {
+		k := b.add(s.Level, s.Name, "%s", s.Text)
+		switch {
+		case s.Silent:
+			k.Text = "no reading"
 			continue
-		}
-		read++
-		k := b.add(levels[s.Level], s.Name, "%s", s.Text)
-		if s.Level != ipmi.Good {
+		case s.Lost:
+			k.Text = fmt.Sprintf("%s of %s has no reading any more; the last: %s", s.Name, server, s.Text)
+			k.Mend = "look at the server; if the part was taken out on purpose, start the command again"
+		case s.Level == Unknown:
+			k.Text = fmt.Sprintf("%s of %s is not understood: %s", s.Name, server, s.Text)
+			k.Mend = "look at it in the BMC's own pages"
+		case s.Level > Unknown:
 			k.Text = fmt.Sprintf("%s of %s: %s", s.Name, server, s.Text)
 			k.Mend = "look at the server and at its BMC's event log"
 		}
+		read++
 	}
 	b.Text = fmt.Sprintf("%d sensors", read)
 	if l := h.Log; l != nil {
+		b.unread("event log of "+server+"'s BMC", l.Unread)
 		k := b.add(OK, "event log", "%d entries", l.Entries)
 		if l.Used >= 0 {
 			k.Text += fmt.Sprintf(", %d %% full", l.Used)
 		}
-		if h.Last != "" {
-			k.Text += "; the last: " + h.Last
+		if e := h.Last; e != nil {
+			k.Text += "; the last: " + e.Text
+			if k.Level = min(e.Level, Warning); k.Level > OK {
+				k.Text = fmt.Sprintf("event log of %s's BMC: %s", server, k.Text)
+				k.Mend = "look at what the event is about; then save the log (`ipmitool sel save FILE`) and empty it (`ipmitool sel clear`)"
+			}
 		}
 		if l.Overflow || l.Used >= 90 {
 			k.Level = Warning
-			k.Text = fmt.Sprintf("event log of %s's BMC is full (%s): it loses new events", server, k.Text)
+			k.Text = fmt.Sprintf("event log of %s's BMC is full (%s): it loses new events", server, strings.TrimPrefix(k.Text, fmt.Sprintf("event log of %s's BMC: ", server)))
 			k.Mend = "save it (`ipmitool sel save FILE`), then empty it (`ipmitool sel clear`)"
 		}
 	}
@@ -408,13 +480,17 @@ func (v *view) smart(c *Part, h Hardware) {
 	for _, serial := range slices.Sorted(maps.Keys(h.Disks)) {
 		r := h.Disks[serial]
 		hottest = max(hottest, r.Temperature)
-		if r.Temperature > 0 || r.Left >= 0 || r.Failing || len(r.Defects) > 0 || r.Remapped > 0 {
+		if r.Temperature > 0 || r.Left >= 0 || r.Failing || r.Hot || len(r.Warns)+len(r.Defects) > 0 || r.Remapped > 0 {
 			known++
 		}
 		name := v.diskName(serial)
 		switch {
 		case r.Failing:
 			p.add(Fault, serial, "%s predicts its failure: %s", name, r.Why).Mend = v.replace(serial)
+		case r.Hot:
+			p.add(Warning, serial, "%s says that it is too hot%s", name, degrees(r.Temperature)).Mend = "look at the cooling: the enclosure's fans, its filters, the room; the disk itself is not at fault"
+		case len(r.Warns) > 0:
+			p.add(Warning, serial, "%s warns: %s", name, strings.Join(r.Warns, ", ")).Mend = "read what the disk's maker says of this; it predicts no failure"
 		case len(r.Defects) > 0:
 			p.add(Warning, serial, "%s has lost or doubtful data: %s", name, strings.Join(r.Defects, ", ")).Mend = "`mortar scrub` reads all of it; if the count grows, " + v.replace(serial)
 		case r.Left >= 0 && r.Left <= lifeWarn:
@@ -422,11 +498,22 @@ func (v *view) smart(c *Part, h Hardware) {
 		case r.Trip > 0 && r.Temperature >= r.Trip-tripNear:
 			p.add(Warning, serial, "%s is at %d °C; at %d °C it protects itself and fails requests", name, r.Temperature, r.Trip).Mend = "look at the enclosure's fans"
 		}
+		if len(r.Unread) > 0 {
+			p.add(Unknown, serial, "SMART data of %s: %s", name, r.Unread).Mend = "see `smartctl --all` of the disk"
+		}
 	}
 	p.Text = fmt.Sprintf("%d of %d disks report their health", known, len(h.Disks))
 	if hottest > 0 {
 		p.Text += fmt.Sprintf(", %d °C at most", hottest)
 	}
+}
+
+// degrees is a disk's temperature, "" if it does not tell it.
+func degrees(celsius int) string {
+	if celsius == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (%d °C)", celsius)
 }
 
 // diskName names a disk with its enclosure and bay, if it is the design's.

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mortarhpc/mortar/internal/base/health"
 	"github.com/mortarhpc/mortar/internal/base/ipmi"
 	"github.com/mortarhpc/mortar/internal/base/ses"
 	"github.com/mortarhpc/mortar/internal/base/smart"
@@ -33,7 +34,7 @@ func TestHardware(t *testing.T) {
 		want   string // beginning
 	}{
 		"nothing":          {func(*Hardware) {}, ""},
-		"a power supply":   {func(h *Hardware) { h.Sensors[0] = ipmi.Sensor{Name: "PS1", Level: ipmi.Critical, Text: "AC lost"} }, "fault: PS1 of nfs1: AC lost"},
+		"a power supply":   {func(h *Hardware) { h.Sensors[0] = ipmi.Sensor{Name: "PS1", Level: Fault, Text: "AC lost"} }, "fault: PS1 of nfs1: AC lost"},
 		"a full event log": {func(h *Hardware) { h.Log.Used = 97 }, "warning: event log of nfs1's BMC is full (3 entries, 97 % full)"},
 		"a dead BMC":       {func(h *Hardware) { h.BMCErr = "no session" }, "unknown: BMC of nfs1 was not read: no session"},
 		"no smartctl":      {func(h *Hardware) { h.DiskErr = "not found" }, "unknown: SMART data was not read: not found"},
@@ -49,22 +50,43 @@ func TestHardware(t *testing.T) {
 		},
 			"warning: pdu-a carries 11.0 A of 16 A, and all PDUs 19.0 A"},
 		"a fan of an enclosure": {func(h *Hardware) {
-			h.Shelves[0].Report.Elements[1] = ses.Element{Kind: "fan", Name: "Fan 1", Level: ses.Critical, Text: "0 rpm, it has failed"}
-			h.Shelves[0].Report.Elements[3].Level = ses.Critical // its light says so too
+			h.Shelves[0].Report.Elements[1] = ses.Element{Kind: "fan", Name: "Fan 1", Level: Fault, Text: "0 rpm, it has failed"}
+			h.Shelves[0].Report.Elements[3].Level = Fault // its light says so too
 		}, "fault: enclosure A: fan Fan 1: 0 rpm, it has failed"},
 		"the light of an enclosure": {func(h *Hardware) {
-			h.Shelves[0].Report.Elements[3] = ses.Element{Kind: "enclosure", Name: "Box", Level: ses.Warning, Text: "it indicates a warning"}
+			h.Shelves[0].Report.Elements[3] = ses.Element{Kind: "enclosure", Name: "Box", Level: Warning, Text: "it indicates a warning"}
 		}, "warning: enclosure A: enclosure Box: it indicates a warning"},
 		"a slot": {func(h *Hardware) {
-			h.Shelves[0].Report.Elements[0] = ses.Element{Kind: "slot", Name: "Slot 01", Level: ses.Critical, Text: "the enclosure senses a fault of its disk"}
+			h.Shelves[0].Report.Elements[0] = ses.Element{Kind: "slot", Name: "Slot 01", Level: Fault, Text: "the enclosure senses a fault of its disk"}
 		}, "fault: enclosure A: slot Slot 01: the enclosure senses a fault of its disk; in it is disk " + first + " (enclosure A, bay 1)"},
 		"a silent enclosure":   {func(h *Hardware) { h.Shelves[1].Err = "no such file" }, "unknown: enclosure B was not read: no such file"},
 		"one without services": {func(h *Hardware) { h.Shelves = h.Shelves[:1] }, "unknown: enclosure B: no enclosure services"},
 		"no enclosure services": {func(h *Hardware) { h.Shelves = nil },
 			"unknown: no enclosure services: nothing is known of power supplies, fans and temperatures of enclosures A and B"},
 		"an enclosure of nobody": {func(h *Hardware) {
-			h.Shelves = append(h.Shelves, Shelf{ID: "5000c", Report: ses.Enclosure{Vendor: "AREC", Product: "X1", Elements: []ses.Element{{Kind: "power supply", Name: "1", Level: ses.Warning, Text: "it predicts its failure"}}}})
+			h.Shelves = append(h.Shelves, Shelf{ID: "5000c", Report: ses.Enclosure{Vendor: "AREC", Product: "X1", Elements: []ses.Element{{Kind: "power supply", Name: "1", Level: Warning, Text: "it predicts its failure"}}}})
 		}, "warning: enclosure 5000c AREC X1: power supply 1: it predicts its failure"},
+		"a disk that says it is hot": {func(h *Hardware) { h.Disks[first] = smart.Report{Left: -1, Temperature: 84, Hot: true} },
+			"warning: disk " + first + " (enclosure A, bay 1) says that it is too hot (84 °C)"},
+		"a disk that warns": {func(h *Hardware) { h.Disks[first] = smart.Report{Left: -1, Warns: []string{"POWER LOSS EXPECTED"}} },
+			"warning: disk " + first + " (enclosure A, bay 1) warns: POWER LOSS EXPECTED"},
+		"a disk without an answer": {func(h *Hardware) { h.Disks[first] = smart.Report{Left: -1, Unread: health.Unread{"no JSON"}} },
+			"unknown: SMART data of disk " + first + " (enclosure A, bay 1): 1 record is not understood: \"no JSON\""},
+		"an odd sensor": {func(h *Hardware) { h.Sensors[0] = ipmi.Sensor{Name: "X", Level: Unknown, Text: "X,1,y,z"} },
+			"unknown: X of nfs1 is not understood: X,1,y,z"},
+		"a lost sensor": {func(h *Hardware) {
+			h.Sensors[0] = ipmi.Sensor{Name: "X", Level: Unknown, Lost: true, Text: "30 degrees C"}
+		},
+			"unknown: X of nfs1 has no reading any more; the last: 30 degrees C"},
+		"a bad event": {func(h *Hardware) { h.Last = &ipmi.Event{Text: "CPU0: IERR, Asserted", Level: Fault} },
+			"warning: event log of nfs1's BMC: 3 entries, 4 % full; the last: CPU0: IERR, Asserted"},
+		"an event of nobody": {func(h *Hardware) { h.Last = &ipmi.Event{Text: "OEM record dd", Level: Unknown} },
+			"unknown: event log of nfs1's BMC: 3 entries, 4 % full; the last: OEM record dd"},
+		"an odd log": {func(h *Hardware) { h.Log.Unread = health.Unread{"Overflow : maybe"} },
+			"unknown: event log of nfs1's BMC: 1 record is not understood"},
+		"a lost fan": {func(h *Hardware) {
+			h.Shelves[0].Report.Elements[1] = ses.Element{Kind: "fan", Name: "Fan 1", Level: Unknown, Lost: true, Text: "7500 rpm"}
+		}, "unknown: enclosure A: fan Fan 1 gives no status any more; the last: 7500 rpm"},
 		"a hot disk": {func(h *Hardware) { h.Disks[first] = smart.Report{Left: -1, Temperature: 57, Trip: 60} },
 			"warning: disk " + first + " (enclosure A, bay 1) is at 57 °C"},
 	} {
@@ -211,16 +233,89 @@ func TestSteadyShelves(t *testing.T) {
 		a := hardwareAnswers{probes: c.probes}
 		got := ""
 		for _, x := range c.answers {
-			e := ses.Element{Kind: "fan", Name: "1", Level: map[rune]ses.Level{'b': ses.Critical}[x]}
+			e := ses.Element{Kind: "fan", Name: "1", Level: map[rune]Level{'b': Fault}[x]}
 			a.got = map[string]Hardware{"nfs1": {Shelves: []Shelf{{ID: "x", Report: ses.Enclosure{Elements: []ses.Element{e}}}}}}
 			a.steady()
 			if (len(a.bad) > 0) != (x == 'b') {
 				t.Errorf("%q: %v", c.answers, a.bad)
 			}
-			got += map[bool]string{true: "b", false: "-"}[a.got["nfs1"].Shelves[0].Report.Elements[0].Level > ses.Good]
+			got += map[bool]string{true: "b", false: "-"}[a.got["nfs1"].Shelves[0].Report.Elements[0].Level > OK]
 		}
 		if got != c.levels {
 			t.Errorf("%q gives %q, want %q", c.answers, got, c.levels)
 		}
+	}
+}
+
+// A sensor or an element that had an answer once stays, also if it has no reading, its
+// line is gone, or its BMC does not answer for a while. What was silent from the begin is
+// no finding.
+func TestRemember(t *testing.T) {
+	answer := func(fan, inlet *ipmi.Sensor, shelf string) Hardware {
+		h := Hardware{Sensors: []ipmi.Sensor{{Name: "Fan9", Silent: true}}}
+		for _, s := range []*ipmi.Sensor{fan, inlet} {
+			if s != nil {
+				h.Sensors = append(h.Sensors, *s)
+			}
+		}
+		x := Shelf{ID: "5000a", Device: "sg8"}
+		if shelf != "" {
+			x.Report.Elements = []ses.Element{{Kind: "fan", Name: "1", Text: shelf, Silent: shelf == "-"}}
+		}
+		h.Shelves = []Shelf{x}
+		return h
+	}
+	good := answer(&ipmi.Sensor{Name: "Fan1", Text: "5400 RPM"}, &ipmi.Sensor{Name: "Inlet", Text: "22 degrees C"}, "7500 rpm")
+	lost := func(h Hardware) (out []string) {
+		for _, s := range h.Sensors {
+			if s.Lost {
+				out = append(out, s.Name+" "+s.Text+" "+s.Level.String())
+			}
+		}
+		for _, e := range h.Shelves[0].Report.Elements {
+			if e.Lost {
+				out = append(out, e.Kind+" "+e.Text+" "+e.Level.String())
+			}
+		}
+		return out
+	}
+	h := answer(&ipmi.Sensor{Name: "Fan1", Silent: true}, nil, "-")
+	h.remember(good)
+	want := []string{"Fan1 5400 RPM unknown", "Inlet 22 degrees C unknown", "fan 7500 rpm unknown"}
+	if got := lost(h); !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+	dark := Hardware{BMCErr: "no session"}
+	if dark.remember(h); len(dark.Shelves) != 1 || dark.Shelves[0].Err == "" {
+		t.Errorf("%+v", dark)
+	}
+	again := answer(nil, &ipmi.Sensor{Name: "Inlet", Text: "23 degrees C"}, "7400 rpm")
+	again.remember(dark)
+	if got := lost(again); !slices.Equal(got, want[:1]) {
+		t.Errorf("%q", got)
+	}
+}
+
+// Each disk that was asked has an answer: one without JSON, or whose command failed, is
+// unknown and costs no other disk. If no disk's command can run, that is one finding.
+func TestReadDisks(t *testing.T) {
+	disks := map[string]string{"S1": "sda", "S2": "sdb", "S3": "sdc"}
+	run := map[string]RunResult{}
+	set := func(dev, text, err string) {
+		run[strings.Join(smartCommand(dev), " ")] = RunResult{Output: resource.Output{Stdout: text}, Err: err}
+	}
+	set("sda", `{"serial_number":"S1","smart_status":{"passed":true},"temperature":{"current":30}}`, "")
+	set("sdb", "Segmentation fault", "")
+	set("sdc", "", "not done after 1m0s, killed")
+	var h Hardware
+	h.readDisks(run, disks)
+	if h.DiskErr != "" || len(h.Disks) != 3 || h.Disks["S1"].Temperature != 30 || len(h.Disks["S2"].Unread) != 1 || !strings.Contains(h.Disks["S3"].Unread.String(), "killed") {
+		t.Errorf("%+v", h)
+	}
+	set("sda", "", "smartctl: not found")
+	set("sdb", "", "smartctl: not found")
+	h = Hardware{}
+	if h.readDisks(run, disks); !strings.Contains(h.DiskErr, "not found") && !strings.Contains(h.DiskErr, "killed") {
+		t.Errorf("%+v", h)
 	}
 }

@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -152,12 +153,12 @@ func (a *hardwareAnswers) steady() {
 		for _, x := range h.Shelves {
 			for i := range x.Report.Elements {
 				e := &x.Report.Elements[i]
-				if e.Level == ses.Good {
+				if e.Level <= Unknown {
 					continue
 				}
 				key := strings.Join([]string{x.ID, x.Device, e.Kind, e.Name}, "/")
 				if a.bad[key] = was[key] + 1; a.bad[key] < a.probes {
-					e.Level = ses.Good
+					e.Level = OK
 				}
 			}
 		}
@@ -237,10 +238,14 @@ func (v *view) shelf(p *Part, server string, x *Shelf, name string) {
 		if e.Silent {
 			continue
 		}
+		if e.Lost {
+			c.add(Unknown, e.Kind+" "+e.Name, "%s: %s %s gives no status any more; the last: %s", what, e.Kind, e.Name, cmp.Or(e.Text, "good")).Mend = "look at the enclosure; if the part was taken out on purpose, start the command again"
+			continue
+		}
 		count[e.Kind]++
 		hottest = max(hottest, e.Celsius)
-		level := map[ses.Level]Level{ses.Warning: Warning, ses.Critical: Fault}[e.Level]
-		if e.Level == ses.Good || e.Kind == "enclosure" && level <= worst {
+		level := e.Level
+		if level == OK || e.Kind == "enclosure" && level <= worst {
 			continue // its own light only repeats what an element reports
 		}
 		worst = max(worst, level)

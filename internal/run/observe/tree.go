@@ -4,46 +4,22 @@ import (
 	"encoding/json"
 	"fmt"
 	"time"
+
+	"github.com/mortarhpc/mortar/internal/base/health"
 )
 
-// Level is the health of a part.
-type Level int
+// Level is the health of a part. A parent has the worst level of its children.
+type Level = health.Level
 
-// The levels from best to worst. A parent has the worst level of its children.
+// The levels from best to worst. A warning is for example a rebuild, a service that is
+// not on its preferred server, fencing that was never proven. A fault is one even if
+// redundancy hides it.
 const (
-	// OK: the part is as designed.
-	OK Level = iota
-	// Unknown: the facts are missing.
-	Unknown
-	// Warning: the part works, but an administrator should look: a rebuild runs,
-	// a service is not on its preferred server, fencing was never proven.
-	Warning
-	// Fault: the part is broken or missing, even if redundancy hides that.
-	Fault
+	OK      = health.OK
+	Unknown = health.Unknown
+	Warning = health.Warning
+	Fault   = health.Fault
 )
-
-var levelNames = [...]string{"ok", "unknown", "warning", "fault"}
-
-func (l Level) String() string {
-	if l < 0 || int(l) >= len(levelNames) {
-		return fmt.Sprintf("level %d", int(l))
-	}
-	return levelNames[l]
-}
-
-// MarshalText writes the level's name.
-func (l Level) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
-
-// UnmarshalText reads a level's name; an unknown name is an error.
-func (l *Level) UnmarshalText(b []byte) error {
-	for i, n := range levelNames {
-		if n == string(b) {
-			*l = Level(i)
-			return nil
-		}
-	}
-	return fmt.Errorf("unknown level %q", b)
-}
 
 // Part is a node of the health tree.
 type Part struct {
@@ -91,6 +67,14 @@ func (p *Part) add(level Level, name, format string, args ...any) *Part {
 	c := &Part{Name: name, Level: level, Text: fmt.Sprintf(format, args...)}
 	p.Parts = append(p.Parts, c)
 	return c
+}
+
+// unread adds the finding for the records of an answer that were not understood; from is
+// who gave the answer.
+func (p *Part) unread(from string, u health.Unread) {
+	if len(u) > 0 {
+		p.add(Unknown, "not understood", "%s: %s", from, u).Mend = "look at these parts by hand, and report the lines"
+	}
 }
 
 // settle sets every part's level to the worst of its own and its children's.

@@ -3,6 +3,8 @@ package raid
 import (
 	"regexp"
 	"strings"
+
+	"github.com/mortarhpc/mortar/internal/base/health"
 )
 
 // SMcli returns the command that asks an MD3. Show commands need no password; a
@@ -15,9 +17,15 @@ func SMcli(addresses []string) []string {
 }
 
 var (
-	md3State   = regexp.MustCompile(`(?m)^Storage array health status = (\w[\w ]*)\.?\s*$`)
+	md3State   = regexp.MustCompile(`(?mi)^\s*Storage array health status\s*=\s*(\w[\w ]*?)\.?\s*$`)
 	md3Failure = regexp.MustCompile(`(?m)^(\S[^:=]*)\r?\n(?:Storage array|Component reporting problem):`)
 )
+
+// md3Failures begins the list of failures. md3Bad are the states besides optimal and
+// fixing. Source: SANtricity's and MD Storage Manager's outputs published with plugins
+const md3Failures = "The following failures have been found:"
+
+var md3Bad = map[string]bool{"needs attention": true, "failed": true, "unresponsive": true, "unreadable": true, "degraded": true}
 
 // ParseSMcli parses the output of SMcli: the state of the whole array and the titles
 // of its failures; nil if it has neither. The output does not contain the progress
@@ -29,21 +37,27 @@ func ParseSMcli(text string) *Health {
 	h := &Health{How: "SMcli"}
 	state := ""
 	if m := md3State.FindStringSubmatch(text); m != nil {
-		state = m[1]
+		state = strings.ToLower(m[1])
 	}
+	failed := strings.Contains(text, md3Failures)
 	failures := md3Failure.FindAllStringSubmatch(text, -1)
 	for _, f := range failures {
-		h.add("array", "failure", Bad, "the array reports: %s", strings.TrimSpace(f[1])).Mend = "`SMcli … -c 'show storageArray healthStatus;'` has the details; the Recovery Guru of MD Storage Manager has the steps"
+		h.add("array", "failure", health.Fault, "the array reports: %s", strings.TrimSpace(f[1])).Mend = "`SMcli … -c 'show storageArray healthStatus;'` has the details; the Recovery Guru of MD Storage Manager has the steps"
 	}
 	switch {
 	case state == "optimal":
-		h.add("array", "health", Good, "the array says that it is optimal")
+		h.add("array", "health", health.OK, "the array says that it is optimal")
 	case state == "fixing":
-		h.add("array", "health", Watch, "the array mends itself")
+		h.add("array", "health", health.Warning, "the array mends itself")
+	case md3Bad[state]:
+		h.add("array", "health", health.Fault, "the array's health is %s", state)
 	case state != "":
-		h.add("array", "health", Bad, "the array's health is %s", state)
-	case len(failures) == 0:
+		h.add("array", "health", health.Unknown, "the array's health is %q, which is not known here", state)
+	case len(failures) == 0 && !failed:
 		return nil
+	}
+	if failed && len(failures) == 0 {
+		h.Unread.Add("failures of another form: " + text[strings.Index(text, md3Failures)+len(md3Failures):])
 	}
 	return h
 }

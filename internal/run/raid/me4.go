@@ -1,13 +1,11 @@
 package raid
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/tls"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +13,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/mortarhpc/mortar/internal/base/health"
 )
 
 // ME4 is the management of an ME4, with one address for each controller. Either
@@ -74,7 +74,7 @@ func (m *ME4) Ask(ctx context.Context) (*Health, error) {
 		return nil, errors.Join(errs...)
 	}
 	for _, o := range others {
-		h.add("controller", "management at "+o.address, Watch, "the management at %s does not answer: %v", o.address, o.err).Mend =
+		h.add("controller", "management at "+o.address, health.Warning, "the management at %s does not answer: %v", o.address, o.err).Mend =
 			"look at that controller and its management cable; the array's other controller answers"
 	}
 	return h, nil
@@ -175,7 +175,7 @@ func (c *me4Client) ask(ctx context.Context, user, password string) (*Health, er
 		return nil, err
 	}
 	var login me4Reply
-	if err := json.Unmarshal(body, &login); err != nil || len(login.Status) == 0 {
+	if _, err := health.JSON(string(body), &login); err != nil || len(login.Status) == 0 {
 		return nil, fmt.Errorf("login: no answer of a management controller: %.80q", body)
 	}
 	if login.Status[0].Type != "Success" {
@@ -190,9 +190,11 @@ func (c *me4Client) ask(ctx context.Context, user, password string) (*Health, er
 			return nil, fmt.Errorf("show %s: %w", what, err)
 		}
 		all.Status = nil
-		if err := json.NewDecoder(bytes.NewReader(body)).Decode(&all); err != nil {
+		unread, err := health.JSON(string(body), &all)
+		if err != nil {
 			return nil, fmt.Errorf("show %s: %w", what, err)
 		}
+		all.unread = append(all.unread, unread...)
 		if len(all.Status) == 0 || all.Status[0].Code != 0 {
 			return nil, fmt.Errorf("show %s: %s", what, all.said())
 		}
@@ -239,6 +241,7 @@ type me4Reply struct {
 		Reason string `json:"health-reason"`
 		Advice string `json:"health-recommendation"`
 	} `json:"drives"`
+	unread health.Unread
 }
 
 func (r *me4Reply) said() string {
@@ -248,84 +251,82 @@ func (r *me4Reply) said() string {
 	return r.Status[0].Response
 }
 
-// me4Level is the level of an array's own word for health. N/A is for parts that are
-// absent on purpose.
-func me4Level(health string) Level {
-	switch health {
-	case "OK", "N/A", "":
-		return Good
-	case "Fault":
-		return Bad
-	}
-	return Watch // Degraded, Unknown
-}
+// me4Health has an array's own words for health. N/A is for parts that are absent on
+// purpose.
+var me4Health = map[string]health.Level{"OK": health.OK, "N/A": health.OK, "": health.OK, "Degraded": health.Warning, "Fault": health.Fault}
+
+// me4Usage has the uses of disks.
+//
+// Source: ME4 CLI Reference Guide, API basetype properties, drives
+var me4Usage = map[string]health.Level{"LINEAR POOL": health.OK, "VIRTUAL POOL": health.OK, "GLOBAL SP": health.OK, "DEDICATED SP": health.OK,
+	"AVAIL": health.OK, "UPDATING": health.Warning, "SPUN DOWN": health.OK, "VDISK": health.OK, "VDISK SP": health.OK, "": health.OK,
+	"FAILED": health.Fault, "LEFTOVR": health.Fault, "UNUSABLE": health.Fault}
 
 // me4Group has the states of disk groups with their meaning and level.
 var me4Group = map[string]struct {
 	text  string
-	level Level
+	level health.Level
 }{
-	"FTOL": {"fault tolerant", Good},
-	"FTDN": {"fault tolerant with a disk down", Watch},
-	"CRIT": {"critical: degraded, a further failure may lose data", Bad},
-	"DGRD": {"degraded", Bad},
-	"OFFL": {"offline", Bad},
-	"QTCR": {"quarantined, critical", Bad},
-	"QTDN": {"quarantined with a disk down", Bad},
-	"QTOF": {"quarantined, offline", Bad},
-	"STOP": {"stopped", Bad},
-	"UP":   {"up", Good},
+	"FTOL": {"fault tolerant", health.OK},
+	"FTDN": {"fault tolerant with a disk down", health.Warning},
+	"CRIT": {"critical: degraded, a further failure may lose data", health.Fault},
+	"DGRD": {"degraded", health.Fault},
+	"OFFL": {"offline", health.Fault},
+	"QTCR": {"quarantined, critical", health.Fault},
+	"QTDN": {"quarantined with a disk down", health.Fault},
+	"QTOF": {"quarantined, offline", health.Fault},
+	"STOP": {"stopped", health.Fault},
+	"UP":   {"up", health.OK},
 }
 
 func (r *me4Reply) health() *Health {
-	h := &Health{Levels: map[string]int{}}
+	h := &Health{Levels: map[string]int{}, Unread: r.unread}
 	for _, c := range r.Controllers {
-		level := me4Level(c.Health)
-		if c.Status != "Operational" {
-			level = Bad
+		level := health.Grade(me4Health, c.Health)
+		switch c.Status {
+		case "Operational":
+		case "Down", "Not Installed":
+			level = health.Fault
+		default:
+			level = max(level, health.Unknown)
 		}
 		i := h.add("controller", c.ID, level, "%s", reason("controller "+c.ID+" is "+strings.ToLower(cmp.Or(c.Status, "in no state")), c.Reason))
 		i.Mend = c.Advice
 		if c.Failed != "" && c.Failed != "No" {
-			h.add("controller", c.ID, Watch, "%s", reason("controller "+c.ID+" has failed over", c.Why)).Mend = "look at why; the array gives LUNs back by itself once the controller is well"
+			h.add("controller", c.ID, health.Warning, "%s", reason("controller "+c.ID+" has failed over", c.Why)).Mend = "look at why; the array gives LUNs back by itself once the controller is well"
 		}
 		switch c.Policy {
 		case "":
 		case "write-back":
-			h.add("cache", c.ID, Good, "cache of controller %s: write-back", c.ID)
+			h.add("cache", c.ID, health.OK, "cache of controller %s: write-back", c.ID)
 		default:
-			h.add("cache", c.ID, Watch, "cache of controller %s: %s, and write-back is configured: writes are slow", c.ID, c.Policy).Mend = "look at the controller's capacitor pack and compact flash, and at its partner (`show controllers`)"
+			h.add("cache", c.ID, health.Warning, "cache of controller %s: %s, and write-back is configured: writes are slow", c.ID, c.Policy).Mend = "look at the controller's capacitor pack and compact flash, and at its partner (`show controllers`)"
 		}
 	}
 	for _, g := range r.Groups {
 		s, known := me4Group[g.Status]
 		if !known {
-			s.text, s.level = "in state "+g.Status, Watch
+			s.text, s.level = "in state "+cmp.Or(g.Status, "(none)")+", which is not known here", health.Unknown
 		}
-		if g.Health == "Fault" {
-			s.level = Bad
+		if l := health.Grade(me4Health, g.Health); l != health.Warning { // degraded: the status says how far
+			s.level = max(s.level, l)
 		}
 		h.Levels[g.Name] = levelOf(g.Level)
 		i := h.add("group", g.Name, s.level, "%s", reason(fmt.Sprintf("disk group %s (%s, %d disks) is %s", g.Name, g.Level, g.Disks, s.text), g.Reason))
 		i.Mend = g.Advice
 		if g.Job == "RCON" {
 			i.Percent = percentOf(g.Progress)
-			if i.Level == Good {
-				i.Level = Watch
-			}
+			i.Level = max(i.Level, health.Warning)
 			i.Text += ", and rebuilds"
 		}
 	}
 	spares, disks := 0, len(r.Drives)
 	for _, k := range r.Drives {
-		level := me4Level(k.Health)
-		switch k.Usage {
-		case "GLOBAL SP", "DEDICATED SP":
+		level := max(health.Grade(me4Health, k.Health), health.Grade(me4Usage, k.Usage))
+		if k.Usage == "GLOBAL SP" || k.Usage == "DEDICATED SP" {
 			spares++
-		case "FAILED", "LEFTOVR", "UNUSABLE":
-			level = Bad
 		}
-		if level != Good {
+		if level != health.OK {
 			h.add("disk", k.Place, level, "%s", reason(fmt.Sprintf("disk %s in slot %s is %s (%s)", k.Serial, k.Place, strings.ToLower(k.Health), strings.ToLower(k.Usage)), k.Reason)).Mend = cmp.Or(k.Advice, "replace the disk")
 		}
 	}

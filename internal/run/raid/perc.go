@@ -4,8 +4,13 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/mortarhpc/mortar/internal/base/health"
 )
 
 // percTools are the paths of the tool in Dell's and Broadcom's packages; both print
@@ -40,22 +45,30 @@ type percController struct {
 		Model string `json:"Model"`
 	} `json:"Basics"`
 	Status struct {
-		Controller string          `json:"Controller Status"`
-		BBU        json.RawMessage `json:"BBU Status"` // a number, or "NA"
+		Controller    string `json:"Controller Status"`
+		BBU           string `json:"BBU Status"` // a number, or "NA"
+		Uncorrectable int    `json:"Memory Uncorrectable Errors"`
+		Preserved     string `json:"Any Offline VD Cache Preserved"`
 	} `json:"Status"`
 	Virtual []struct {
-		ID    string `json:"DG/VD"`
-		Level string `json:"TYPE"`
-		State string `json:"State"`
-		Cache string `json:"Cache"`
-		Name  string `json:"Name"`
+		ID     string `json:"DG/VD"`
+		Level  string `json:"TYPE"`
+		State  string `json:"State"`
+		Access string `json:"Access"`
+		Cache  string `json:"Cache"`
+		Name   string `json:"Name"`
 	} `json:"VD LIST"`
-	Physical []struct {
-		Place string `json:"EID:Slt"`
-		State string `json:"State"`
-	} `json:"PD LIST"`
-	Battery []percBattery `json:"BBU_Info"`
-	Vault   []percBattery `json:"Cachevault_Info"`
+	Physical []percDisk `json:"PD LIST"`
+	// Drives are the disks of a controller without RAID, by "Drive /c0/e23/s0".
+	Drives  map[string]json.RawMessage `json:"Physical Device Information"`
+	Battery []percBattery              `json:"BBU_Info"`
+	Vault   []percBattery              `json:"Cachevault_Info"`
+}
+
+type percDisk struct {
+	Place string `json:"EID:Slt"`
+	State string `json:"State"`
+	Group string `json:"DG"`
 }
 
 type percBattery struct {
@@ -68,7 +81,8 @@ type percBattery struct {
 // the controller with that number.
 func ParsePERC(text string, number int) (*Health, error) {
 	var r percReply
-	if err := json.Unmarshal([]byte(text), &r); err != nil {
+	unread, err := health.JSON(text, &r)
+	if err != nil {
 		return nil, fmt.Errorf("no JSON of perccli: %w", err)
 	}
 	for i := range r.Controllers {
@@ -79,67 +93,142 @@ func ParsePERC(text string, number int) (*Health, error) {
 		if c.Command.Status != "Success" {
 			return nil, fmt.Errorf("controller %d: %s", number, cmp.Or(c.Command.Why, c.Command.Status))
 		}
-		return c.Data.health(number), nil
+		h := c.Data.health(number)
+		h.Unread = append(unread, h.Unread...)
+		return h, nil
 	}
 	return nil, fmt.Errorf("the server has no controller %d", number)
 }
 
-// percDisk has the states of disks with their meaning and level.
-var percDisk = map[string]struct {
+// percControllers has the controller's own words for its health. Controllers without RAID
+// say OK.
+var percControllers = map[string]health.Level{"Optimal": health.OK, "OK": health.OK, "Needs Attention": health.Warning,
+	"Degraded": health.Fault, "Critical": health.Fault, "Failed": health.Fault}
+
+// state is the meaning of a word of perccli.
+type state struct {
 	text  string
-	level Level
-}{
-	"Onln": {"", Good}, "UGood": {"", Good}, "JBOD": {"", Good}, "GHS": {"", Good}, "DHS": {"", Good}, "UGShld": {"", Good},
-	"Rbld": {"is being rebuilt", Watch}, "Cpybck": {"is being copied back", Watch},
-	"Offln": {"is offline", Bad}, "UBad": {"is bad", Bad}, "Failed": {"has failed", Bad}, "Msng": {"is missing", Bad},
+	level health.Level
 }
 
-// percVirtual has the states of virtual disks with their meaning and level.
-var percVirtual = map[string]struct {
-	text  string
-	level Level
-}{
-	"Optl": {"optimal", Good},
-	"Pdgd": {"partially degraded: a disk is missing", Watch},
-	"Dgrd": {"degraded: a further failure may lose data", Bad},
-	"OfLn": {"offline", Bad},
-	"Rec":  {"recovering", Watch},
+// stateOf looks a word up.
+func stateOf(table map[string]state, word string) state {
+	if s, known := table[word]; known {
+		return s
+	}
+	return state{fmt.Sprintf("in state %q, which is not known here", word), health.Unknown}
 }
+
+// percDisks has the states of disks. A shielded disk is being examined by the controller
+// after errors.
+//
+// Source: legend of perccli
+var percDisks = map[string]state{
+	"Onln": {}, "UGood": {}, "JBOD": {}, "GHS": {}, "DHS": {}, "Conf": {}, "UConf": {},
+	"Rbld": {"being rebuilt", health.Warning}, "Cpybck": {"being copied back", health.Warning}, "Sntze": {"being erased", health.Warning},
+	"UGShld": {"shielded: the controller examines it", health.Warning}, "HSPShld": {"shielded: the controller examines it", health.Warning},
+	"CFShld": {"shielded: the controller examines it", health.Warning}, "CBShld": {"shielded: the controller examines it", health.Warning},
+	"UGUnsp": {"not supported by the controller", health.Warning}, "UBUnsp": {"bad, and not supported by the controller", health.Fault},
+	"Offln": {"offline", health.Fault}, "UBad": {"bad", health.Fault}, "Failed": {"has failed", health.Fault}, "Msng": {"missing", health.Fault},
+}
+
+// foreign is the group of a disk with a RAID configuration of another controller.
+const foreign = "F"
+
+// group matches the group of a disk: a number, or none.
+var group = regexp.MustCompile(`^(?:\d+|-?)$`)
+
+// drive matches the name of the line of a disk among the details of disks.
+var drive = regexp.MustCompile(`^Drive (?:/c\d+)?(?:/e\d+)?/s\d+$`)
+
+// percVirtual has the states of virtual disks.
+var percVirtual = map[string]state{
+	"Optl": {"optimal", health.OK}, "Cac": {"a cache", health.OK},
+	"Pdgd": {"partially degraded: a disk is missing", health.Warning},
+	"Dgrd": {"degraded: a further failure may lose data", health.Fault},
+	"OfLn": {"offline", health.Fault}, "B": {"blocked", health.Fault},
+	"Rec": {"recovering", health.Warning}, "HD": {"hidden", health.Warning}, "TRANS": {"being transported", health.Warning},
+}
+
+// percAccess has what a virtual disk's access means.
+var percAccess = map[string]state{"RW": {}, "": {}, "RO": {"read-only", health.Fault}, "B": {"blocked", health.Fault}, "Blkd": {"blocked", health.Fault}}
 
 func (c *percController) health(number int) *Health {
 	h := &Health{How: fmt.Sprintf("perccli, controller %d (%s)", number, c.Basics.Model), Levels: map[string]int{}}
-	level := Good
-	if c.Status.Controller != "Optimal" {
-		level = Bad
+	h.add("controller", strconv.Itoa(number), health.Grade(percControllers, c.Status.Controller), "controller %d (%s): %s", number, c.Basics.Model, strings.ToLower(cmp.Or(c.Status.Controller, "in no state")))
+	if n := c.Status.Uncorrectable; n > 0 {
+		h.add("cache", "memory", health.Warning, "the memory of controller %d has had %d errors that it could not correct", number, n).Mend = "replace the controller or its memory if the count grows"
 	}
-	h.add("controller", strconv.Itoa(number), level, "controller %d (%s) is %s", number, c.Basics.Model, strings.ToLower(c.Status.Controller))
-	battery := c.battery(h, number)
+	if c.Status.Preserved == "Yes" {
+		h.add("cache", "preserved", health.Warning, "controller %d keeps data in its cache for a virtual disk that is offline", number).Mend = "bring the disks of that virtual disk back before anything else"
+	}
+	battery := len(c.Virtual) == 0 || c.battery(h, number) // without RAID there is no cache of writes
 	for _, v := range c.Virtual {
-		s, known := percVirtual[v.State]
-		if !known {
-			s.text, s.level = "in state "+v.State, Watch
-		}
+		s := stateOf(percVirtual, v.State)
 		name := cmp.Or(v.Name, v.ID)
 		h.Levels[name] = levelOf(v.Level)
 		h.add("LUN", name, s.level, "virtual disk %s (%s) is %s", name, v.Level, s.text)
+		if a := stateOf(percAccess, v.Access); a.level != health.OK {
+			h.add("LUN", name, a.level, "the access to virtual disk %s is %s", name, a.text)
+		}
 		cachePolicy(h, name, v.Cache, battery)
 	}
-	spares, disks := 0, len(c.Physical)
-	for _, k := range c.Physical {
-		s, known := percDisk[k.State]
-		if !known {
-			s.text, s.level = "is in state "+k.State, Watch
-		}
+	all := c.disks(h)
+	spares, disks := 0, len(all)
+	for _, k := range all {
+		s := stateOf(percDisks, k.State)
 		if k.State == "GHS" || k.State == "DHS" {
 			spares++
 		}
-		if s.level != Good {
-			h.add("disk", k.Place, s.level, "the disk in enclosure:slot %s %s", k.Place, s.text).Mend = "`perccli64 /c" + strconv.Itoa(number) + "/eall/sall show rebuild` has the progress; replace a disk that has failed"
+		switch {
+		case k.Group == foreign:
+			s.level = max(s.level, health.Warning)
+			s.text = strings.TrimPrefix(s.text+", and has a foreign configuration: it was in a group of another controller", ", and ")
+		case !group.MatchString(k.Group):
+			s.level = max(s.level, health.Unknown)
+			s.text = strings.TrimPrefix(s.text+fmt.Sprintf(", and in group %q, which is not known here", k.Group), ", and ")
+		}
+		if s.level == health.OK {
+			continue
+		}
+		verb := "is "
+		if strings.HasPrefix(s.text, "has ") {
+			verb = ""
+		}
+		i := h.add("disk", k.Place, s.level, "the disk in enclosure:slot %s %s%s", k.Place, verb, s.text)
+		i.Mend = "`perccli64 /c" + strconv.Itoa(number) + "/eall/sall show rebuild` has the progress; replace a disk that has failed"
+		if k.Group == foreign {
+			i.Mend = fmt.Sprintf("`perccli64 /c%d/fall show` lists what is on it; only then import it, or delete its configuration", number)
 		}
 	}
 	h.Spares, h.Disks = &spares, &disks
 	return h
 }
+
+// disks are those of groups and spares, and those of a controller without RAID.
+func (c *percController) disks(h *Health) []percDisk {
+	all := slices.Clone(c.Physical)
+	for _, name := range slices.Sorted(maps.Keys(c.Drives)) {
+		if !drive.MatchString(name) {
+			continue
+		}
+		var one struct {
+			List []percDisk `json:"list"`
+		}
+		unread, err := health.JSON(`{"list":`+string(c.Drives[name])+`}`, &one)
+		if err != nil {
+			unread.Add(name)
+		}
+		h.Unread = append(h.Unread, unread...)
+		all = append(all, one.List...)
+	}
+	return all
+}
+
+// percBatteries has the states of a battery or a CacheVault.
+var percBatteries = map[string]health.Level{"Optimal": health.OK, "Charging": health.Warning, "Learning": health.Warning, "Discharging": health.Warning,
+	"Degraded": health.Fault, "Degraded (Needs attention)": health.Fault, "Dgd": health.Fault, "Failed": health.Fault, "Missing": health.Fault,
+	"Non-Operational": health.Fault, "Low": health.Fault}
 
 // battery reports whether the cache's content survives a loss of power, and adds an
 // item. BBU Status has bits: 0 is good, 8 charging, 4096 waiting for a learn cycle.
@@ -148,20 +237,18 @@ func (c *percController) health(number int) *Health {
 func (c *percController) battery(h *Health, number int) bool {
 	all := append(c.Battery, c.Vault...)
 	if len(all) == 0 {
-		h.add("cache", "battery", Watch, "controller %d has no battery and no CacheVault: writes wait for the disks", number)
+		h.add("cache", "battery", health.Warning, "controller %d has no battery and no CacheVault: writes wait for the disks", number)
 		return false
 	}
 	good := true
 	for _, b := range all {
-		level := Good
-		if b.State != "Optimal" {
-			level, good = Bad, false
+		level := health.Grade(percBatteries, b.State)
+		status, err := strconv.Atoi(strings.TrimSpace(c.Status.BBU))
+		if err == nil && status&^(8|4096) != 0 {
+			level = health.Fault
 		}
-		status, err := strconv.Atoi(string(c.Status.BBU))
-		if level == Good && err == nil && status&^(8|4096) != 0 {
-			level, good = Bad, false
-		}
-		h.add("cache", "battery", level, "battery %s of controller %d is %s (%s)", b.Model, number, strings.ToLower(b.State), b.Temp).Mend = "replace it: without it the controller writes through, or loses what is in its cache with the power"
+		good = good && level == health.OK
+		h.add("cache", "battery", level, "battery %s of controller %d is %s (%s)", b.Model, number, strings.ToLower(cmp.Or(b.State, "in no state")), b.Temp).Mend = "replace it: without it the controller writes through, or loses what is in its cache with the power"
 	}
 	return good
 }
@@ -172,12 +259,14 @@ func (c *percController) battery(h *Health, number int) bool {
 func cachePolicy(h *Health, name, policy string, battery bool) {
 	switch {
 	case strings.Contains(policy, "AWB"):
-		h.add("cache", name, Bad, "virtual disk %s: write-back also without a battery (%s): a loss of power loses data", name, policy).Mend = "`perccli64 /cN/vN set wrcache=wb`"
+		h.add("cache", name, health.Fault, "virtual disk %s: write-back also without a battery (%s): a loss of power loses data", name, policy).Mend = "`perccli64 /cN/vN set wrcache=wb`"
 	case strings.Contains(policy, "WB") && !battery:
-		h.add("cache", name, Watch, "virtual disk %s: write-back is configured (%s), and the controller writes through as long as its battery is not well", name, policy)
+		h.add("cache", name, health.Warning, "virtual disk %s: write-back is configured (%s), and the controller writes through as long as its battery is not well", name, policy)
 	case strings.Contains(policy, "WB"):
-		h.add("cache", name, Good, "virtual disk %s: write-back (%s)", name, policy)
+		h.add("cache", name, health.OK, "virtual disk %s: write-back (%s)", name, policy)
 	case strings.Contains(policy, "WT"):
-		h.add("cache", name, Watch, "virtual disk %s: write-through (%s), and the design has write-back: writes are slow", name, policy).Mend = "`perccli64 /cN/vN set wrcache=wb`, once the battery is well"
+		h.add("cache", name, health.Warning, "virtual disk %s: write-through (%s), and the design has write-back: writes are slow", name, policy).Mend = "`perccli64 /cN/vN set wrcache=wb`, once the battery is well"
+	default:
+		h.add("cache", name, health.Unknown, "virtual disk %s: its cache policy is %q, which is not known here", name, policy)
 	}
 }

@@ -10,24 +10,16 @@ import (
 	"fmt"
 	"net"
 	"strings"
-)
 
-// Level is the health of an item.
-type Level string
-
-// Levels of items.
-const (
-	Good  Level = "good"
-	Watch Level = "watch" // the item works, but an administrator should look
-	Bad   Level = "bad"
+	"github.com/mortarhpc/mortar/internal/base/health"
 )
 
 // Item is a part of an array.
 type Item struct {
-	Kind  string `json:"kind"` // controller, group, disk, cache, LUN or array
-	Name  string `json:"name"`
-	Level Level  `json:"level"`
-	Text  string `json:"text"`
+	Kind  string       `json:"kind"` // controller, group, disk, cache, LUN or array
+	Name  string       `json:"name"`
+	Level health.Level `json:"level"`
+	Text  string       `json:"text"`
 	// Percent of a rebuild; nil while none runs.
 	Percent *float64 `json:"percent,omitempty"`
 	Mend    string   `json:"mend,omitempty"`
@@ -43,9 +35,11 @@ type Health struct {
 	Disks  *int `json:"disks,omitempty"`
 	// Levels are the RAID levels of groups or virtual disks by name.
 	Levels map[string]int `json:"levels,omitempty"`
+	// Unread are the records of the report that are not understood.
+	Unread health.Unread `json:"unread,omitempty"`
 }
 
-func (h *Health) add(kind, name string, level Level, format string, args ...any) *Item {
+func (h *Health) add(kind, name string, level health.Level, format string, args ...any) *Item {
 	h.Items = append(h.Items, Item{Kind: kind, Name: name, Level: level, Text: fmt.Sprintf(format, args...)})
 	return &h.Items[len(h.Items)-1]
 }
