@@ -289,6 +289,10 @@ func showQuotas(ctx context.Context, out io.Writer, on []served, asJSON bool) er
 	t := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(t, "SERVICE\tKIND\tID\tSPACE\tSOFT\tHARD\tFILES\tSOFT\tHARD\t")
 	for _, e := range all {
+		if e.Unread != "" {
+			fmt.Fprintf(t, "%s\t%s\tnot understood: %s\n", e.Service, e.Kind, e.Unread)
+			continue
+		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\n", e.Service, e.Kind, e.ID, spec.Bytes(e.Space.Used).Binary(), limitText(e.Space.Soft, true), limitText(e.Space.Hard, true),
 			e.Files.Used, limitText(e.Files.Soft, false), limitText(e.Files.Hard, false), overText(e))
 	}

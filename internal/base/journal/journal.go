@@ -4,8 +4,10 @@
 package journal
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,55 +34,101 @@ type Line struct {
 	Priority int
 }
 
-// Parse reads one line of `journalctl -o json`.
+// Parse reads one line of `journalctl -o json`. A field that an entry has several times
+// is an array there: its values are lines of the message, the first one is who logged it,
+// and the most serious one is the priority.
 //
 // Source: systemd.journal-fields(7), journalctl(1)
 func Parse(line []byte) (Line, error) {
-	var e struct {
-		Message  json.RawMessage `json:"MESSAGE"`
-		Ident    string          `json:"SYSLOG_IDENTIFIER"`
-		Priority string          `json:"PRIORITY"`
-		Source   string          `json:"_SOURCE_REALTIME_TIMESTAMP"`
-		Realtime string          `json:"__REALTIME_TIMESTAMP"`
+	var e map[string]json.RawMessage
+	if err := json.Unmarshal(bytes.TrimPrefix(bytes.TrimSpace(line), []byte("\ufeff")), &e); err != nil {
+		return Line{}, fmt.Errorf("journal line: %w: %.100q", err, line)
 	}
-	if err := json.Unmarshal(line, &e); err != nil {
-		return Line{}, fmt.Errorf("journal line: %w", err)
-	}
-	if e.Source == "" {
-		e.Source = e.Realtime
-	}
-	us, err := strconv.ParseInt(e.Source, 10, 64)
+	l := Line{Ident: first(e["SYSLOG_IDENTIFIER"]), Priority: 6}
+	us, err := strconv.ParseInt(first(e["_SOURCE_REALTIME_TIMESTAMP"]), 10, 64)
 	if err != nil {
-		return Line{}, fmt.Errorf("journal line without a time: %.100s", line)
+		us, err = strconv.ParseInt(first(e["__REALTIME_TIMESTAMP"]), 10, 64)
 	}
-	l := Line{NS: us * 1000, Ident: e.Ident, Priority: 6}
-	if p, err := strconv.Atoi(e.Priority); err == nil {
-		l.Priority = p
+	if err != nil || us < 0 || us > math.MaxInt64/1000 {
+		return Line{}, fmt.Errorf("journal line without a time: %.100q", line)
 	}
-	msg, ok := text(e.Message)
-	if !ok {
-		return Line{}, fmt.Errorf("journal line without a message: %.100s", line)
+	l.NS = us * 1000
+	levels, known := []int{}, true
+	for _, v := range values(e["PRIORITY"]) {
+		p, err := strconv.Atoi(v)
+		known = known && err == nil && p >= 0 && p <= 7
+		levels = append(levels, p)
 	}
-	l.Message = Clean(msg)
+	switch {
+	case !known:
+		l.Priority = unknownPriority
+	case len(levels) > 0:
+		l.Priority = slices.Min(levels)
+	}
+	raw, has := e["MESSAGE"]
+	msgs := values(raw)
+	if !has || len(msgs) == 0 {
+		return Line{}, fmt.Errorf("journal line without a message: %.100q", line)
+	}
+	for i := range msgs {
+		msgs[i] = Clean(msgs[i])
+	}
+	l.Message = strings.Join(msgs, "\n")
 	return l, nil
 }
 
-// text decodes a message. journalctl prints a message that is not plain text as an
-// array of bytes.
-func text(raw json.RawMessage) (string, bool) {
+// unknownPriority is that of a line whose priority is not understood: Means shows a
+// warning, as it shows no notice.
+const unknownPriority = 4
+
+// tooLong is the message of an entry whose message journalctl leaves out. Source:
+// journalctl(1), --all
+const tooLong = "(a message of more than 4096 bytes, which journalctl leaves out)"
+
+func first(raw json.RawMessage) string {
+	if all := values(raw); len(all) > 0 {
+		return all[0]
+	}
+	return ""
+}
+
+// values decodes a field: a string; an array of bytes, for what is not plain text; null,
+// for what is too long; an array of these, for a field that is there several times. A
+// number or another value stands for itself.
+func values(raw json.RawMessage) []string {
 	var s string
-	if json.Unmarshal(raw, &s) == nil {
-		return s, true
+	var numbers []uint16
+	var several []json.RawMessage
+	switch {
+	case len(raw) == 0:
+		return nil
+	case string(raw) == "null":
+		return []string{tooLong}
+	case json.Unmarshal(raw, &s) == nil:
+		return []string{s}
+	case json.Unmarshal(raw, &numbers) == nil:
+		if len(numbers) == 0 {
+			return nil
+		}
+		return []string{strings.ToValidUTF8(text(numbers), "?")}
+	case json.Unmarshal(raw, &several) == nil:
+		var all []string
+		for _, one := range several {
+			all = append(all, values(one)...)
+		}
+		return all
 	}
-	var ints []int
-	if json.Unmarshal(raw, &ints) != nil {
-		return "", false
-	}
+	return []string{string(raw)}
+}
+
+// text makes a string of bytes, which encoding/json would take for base64 if they were
+// of their own type.
+func text(numbers []uint16) string {
 	var b []byte
-	for _, n := range ints {
+	for _, n := range numbers {
 		b = append(b, byte(n))
 	}
-	return strings.ToValidUTF8(string(b), "?"), true
+	return string(b)
 }
 
 // Clean takes Pacemaker's level off a message.

@@ -2,14 +2,19 @@ package journal
 
 import (
 	"encoding/json"
+	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/mortarhpc/mortar/test/field"
 )
 
 // kindOf is what a drill reads of a message.
@@ -169,6 +174,18 @@ func TestWords(t *testing.T) {
 		{"kernel", "XFS (dm-4): Filesystem has been shut down due to log error (0x2).", 1, "XFS fault the file system on dm-4 was shut down: XFS (dm-4): Filesystem has been shut down due to log error (0x2)."},
 		{"kernel", "NFSD: starting 30-second grace period (net f0000000)", 6, "NFS ok clients may reclaim their locks, for 30 s"},
 		{"kernel", "nfs: server 10.9.1.100 not responding, still trying", 5, "NFS warning 10.9.1.100 does not answer this client: its I/O waits"},
+		{"kernel", "igb 0000:06:00.0 eno1: igb: eno1 NIC Link is Down", 6, "network warning eno1 has no link"},
+		{"kernel", "ixgbe 0000:05:00.0 eth2: NIC Link is Up 10 Gbps, Flow Control: RX/TX", 6, "network ok eth2 has a link"},
+		{"kernel", "e1000e: eth0 NIC Link is Down", 6, "network warning eth0 has no link"},
+		{"kernel", "mlx5_core 0000:5e:00.0 ens1f0np0: Link down", 6, "network warning ens1f0np0 has no link"},
+		{"kernel", "tg3 0000:03:00.0 eno3: Link is down", 6, "network warning eno3 has no link"},
+		{"kernel", "[qede_link_update:2345(eno2)]Link is down", 5, "network warning eno2 has no link"},
+		{"kernel", "bond0: (slave eth1): link status definitely down, disabling slave", 6, "network warning eth1 of bond0 has no link"},
+		{"kernel", "bonding: bond0: link status definitely down for interface eth1, disabling it", 6, "network warning eth1 of bond0 has no link"},
+		{"kernel", "bond0: link status definitely up for interface eth1, 10000 Mbps full duplex", 6, "network ok eth1 of bond0 has a link"},
+		{"kernel", "bond0: now running without any active interface!", 4, "network fault bond0 has no link at all"},
+		{"kernel", "ata1: SATA link down (SStatus 0 SControl 300)", 6, ""},
+		{"kernel", "pcieport 0000:00:1c.0: pciehp: Slot(1): Link Down", 6, ""},
 		{"kernel", "Linux version 6.12.48+deb13-amd64 (debian-kernel@lists.debian.org)", 5, "kernel ok the host boots (Linux 6.12.48+deb13-amd64)"},
 		// No rule matches these. Means returns an error literally, and a warning only
 		// if it is of the brick's parts.
@@ -206,15 +223,52 @@ func TestRules(t *testing.T) {
 	}
 }
 
-func FuzzParse(f *testing.F) {
-	f.Add([]byte(`{"__REALTIME_TIMESTAMP":"1","SYSLOG_IDENTIFIER":"corosync","MESSAGE":"x","PRIORITY":"3"}`))
-	f.Fuzz(func(t *testing.T, line []byte) {
-		l, err := Parse(line)
-		if err == nil && !json.Valid(line) {
-			t.Errorf("no error for %q", line)
+var update = flag.Bool("update", false, "rewrite testdata/field")
+
+// Each line of the corpus is an entry of a journal, and its meaning.
+func TestField(t *testing.T) {
+	field.Check(t, "journal", *update, func(text string) string {
+		out := ""
+		for line := range strings.Lines(text) {
+			l, err := Parse([]byte(line))
+			if err != nil {
+				out += "error: " + err.Error() + "\n"
+				continue
+			}
+			m, ok := Means(l, nil)
+			out += fmt.Sprintf("%s %d %q", l.Ident, l.Priority, l.Message)
+			if ok {
+				out += fmt.Sprintf(": %s %s %s", m.Part, m.Level, m.Text)
+			}
+			out += "\n"
 		}
-		if m, ok := Means(l, nil); ok && (m.Part == "" || m.Level == "") {
+		return out
+	})
+}
+
+// An entry gives a line or an error; a field of another form costs neither the message nor
+// the time. Each text of a message is in the line.
+func FuzzParse(f *testing.F) {
+	f.Add(`{"__REALTIME_TIMESTAMP":"1","SYSLOG_IDENTIFIER":"corosync","MESSAGE":"x","PRIORITY":"3"}`, "a", "b", `["3",null]`)
+	for _, c := range field.Cases(f, "journal") {
+		for line := range strings.Lines(c.Input) {
+			f.Add(line, "notice: a", "Link is down", `{}`)
+		}
+	}
+	f.Fuzz(func(t *testing.T, line, a, b, odd string) {
+		l, err := Parse([]byte(line))
+		if m, ok := Means(l, nil); err == nil && ok && (m.Part == "" || m.Level == "") {
 			t.Errorf("%+v of %q", m, line)
+		}
+		msgs, errM := json.Marshal([]string{a, b})
+		if !json.Valid([]byte(odd)) || !utf8.ValidString(a+b) || errM != nil {
+			return
+		}
+		l, err = Parse(fmt.Appendf(nil, `{"MESSAGE":%s,"PRIORITY":%s,"SYSLOG_IDENTIFIER":%s,"_SOURCE_REALTIME_TIMESTAMP":%s,"__REALTIME_TIMESTAMP":"7"}`, msgs, odd, odd, odd))
+		for _, m := range []string{a, b} {
+			if err != nil || !strings.Contains(l.Message, Clean(m)) {
+				t.Errorf("%q with %s: %+v, %v", m, odd, l, err)
+			}
 		}
 	})
 }

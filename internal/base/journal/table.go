@@ -61,11 +61,11 @@ type rule struct {
 }
 
 func say(ident, re, kind, part, level, words string) rule {
-	return rule{ident, regexp.MustCompile(re), kind, part, level, words, false}
+	return rule{ident, regexp.MustCompile(`(?m)` + re), kind, part, level, words, false}
 }
 
 func detail(ident, re, kind, part, words string) rule {
-	return rule{ident, regexp.MustCompile(re), kind, part, OK, words, true}
+	return rule{ident, regexp.MustCompile(`(?m)` + re), kind, part, OK, words, true}
 }
 
 const (
@@ -179,8 +179,18 @@ var rules = sync.OnceValue(func() []rule {
 		say(kernel, `^nfsd: last server has exited`, Note, "NFS", OK, "the NFS server is stopped"),
 		say(kernel, `^nfs: server (?P<server>\S+) not responding`, Note, "NFS", Warning, "{server} does not answer this client: its I/O waits"),
 		say(kernel, `^nfs: server (?P<server>\S+) OK`, Note, "NFS", OK, "{server} answers this client again"),
-		say(kernel, `(?i)^(?:(?P<drv>\S+) \S+ )?(?P<dev>\S+): (?:NIC )?Link is down`, Note, "network", Warning, "{dev} has no link"),
-		say(kernel, `(?i)^(?:(?P<drv>\S+) \S+ )?(?P<dev>\S+): (?:NIC )?Link is up`, Note, "network", OK, "{dev} has a link"),
+		// Drivers of network cards begin with their name, the card's address, its name
+		// again (igb), or nothing; SATA links have no colon before the word.
+		say(kernel, `(?i)(?:^|\s)(?P<dev>[\w.@-]+)(?::(?: NIC)?| NIC) Link (?:is )?down\b`, Note, "network", Warning, "{dev} has no link"),
+		say(kernel, `(?i)(?:^|\s)(?P<dev>[\w.@-]+)(?::(?: NIC)?| NIC) Link (?:is )?up\b`, Note, "network", OK, "{dev} has a link"),
+		say(kernel, `^\[qede?_\w+:\d+\((?P<dev>[^)]+)\)\] ?Link is down`, Note, "network", Warning, "{dev} has no link"),
+		say(kernel, `^\[qede?_\w+:\d+\((?P<dev>[^)]+)\)\] ?Link is up`, Note, "network", OK, "{dev} has a link"),
+		// Source: drivers/net/bonding/bond_main.c, before and since Linux 5.7
+		say(kernel, `^(?P<bond>\S+): \(slave (?P<dev>\S+)\): link status (?:definitely )?down`, Note, "network", Warning, "{dev} of {bond} has no link"),
+		say(kernel, `^(?P<bond>\S+): \(slave (?P<dev>\S+)\): link status (?:definitely )?up`, Note, "network", OK, "{dev} of {bond} has a link"),
+		say(kernel, `^(?:bonding: )?(?P<bond>\S+): link status (?:definitely )?down for (?:\S+ )?interface (?P<dev>[^\s,]+)`, Note, "network", Warning, "{dev} of {bond} has no link"),
+		say(kernel, `^(?:bonding: )?(?P<bond>\S+): link status (?:definitely )?up for (?:\S+ )?interface (?P<dev>[^\s,]+)`, Note, "network", OK, "{dev} of {bond} has a link"),
+		say(kernel, `^(?:bonding: )?(?P<bond>\S+): now running without any active interface`, Note, "network", Fault, "{bond} has no link at all"),
 		say(kernel, `(?i)^(?:nfsd?: .*(?:server|grace)|NFSD: .*grace|virtio_net .*link)`, Note, "NFS", OK, ""),
 
 		say(kernel, `^Linux version (?P<v>\S+)`, "", "kernel", OK, "the host boots (Linux {v})"),

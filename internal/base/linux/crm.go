@@ -3,13 +3,23 @@ package linux
 import (
 	"encoding/xml"
 	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
+
+	"github.com/mortarhpc/mortar/internal/base/health"
 )
 
-// CRM is the XML of crm_mon(8): a cluster as one of its nodes sees it. Resources
-// has those of groups too; Cloned has one for each instance of a clone.
+// CRM is the XML of crm_mon(8): a cluster as one of its nodes sees it.
 type CRM struct {
+	// Resources has the primitives, those of groups too. Cloned has those of clones and
+	// bundles, one for each instance.
+	Resources, Cloned []CRMResource `xml:"-"`
+	// Unread are elements and values that are not understood.
+	Unread health.Unread `xml:"-"`
+
 	XMLName xml.Name
 	Stack   struct {
 		Daemon string `xml:"pacemakerd-state,attr"`
@@ -25,11 +35,9 @@ type CRM struct {
 		Maintenance bool `xml:"maintenance-mode,attr"`
 		StopAll     bool `xml:"stop-all-resources,attr"`
 	} `xml:"summary>cluster_options"`
-	Nodes     []CRMNode     `xml:"nodes>node"`
-	Resources []CRMResource `xml:"resources>resource"`
-	Grouped   []CRMResource `xml:"resources>group>resource"` // of profile stock; ParseCRM puts them with the others
-	Cloned    []CRMResource `xml:"resources>clone>resource"` // one for each instance
-	History   []struct {
+	Nodes   []CRMNode `xml:"nodes>node"`
+	Holding crmHolder `xml:"resources"`
+	History []struct {
 		Node      string       `xml:"name,attr"`
 		Resources []CRMHistory `xml:"resource_history"`
 	} `xml:"node_history>node"`
@@ -43,10 +51,40 @@ type CRM struct {
 	} `xml:"status"`
 }
 
+// crmHolder is the element resources, or a group, clone, bundle or replica in it: what
+// holds primitives. Groups are in clones too, and bundles hold replicas.
+//
+// Source: Pacemaker, xml/api/resources-2.24.rng, and the outputs of cts/cli
+type crmHolder struct {
+	XMLName   xml.Name
+	ID        string        `xml:"id,attr"`
+	Resources []CRMResource `xml:"resource"`
+	Inner     []crmHolder   `xml:",any"`
+}
+
+// holders are the elements that hold primitives; true: each of them has instances.
+var holders = map[string]bool{"group": false, "clone": true, "bundle": true, "replica": true}
+
+// collect puts the primitives of a holder where they belong.
+func (c *CRM) collect(h crmHolder, cloned bool) {
+	if cloned {
+		c.Cloned = append(c.Cloned, h.Resources...)
+	} else {
+		c.Resources = append(c.Resources, h.Resources...)
+	}
+	for _, inner := range h.Inner {
+		instances, known := holders[inner.XMLName.Local]
+		if !known {
+			c.Unread.Add(fmt.Sprintf("<%s id=%q> among the resources", inner.XMLName.Local, inner.ID))
+		}
+		c.collect(inner, cloned || instances || !known)
+	}
+}
+
 // CRMNode is a node of the cluster.
 type CRMNode struct {
 	Name        string `xml:"name,attr"`
-	ID          int    `xml:"id,attr"`
+	ID          string `xml:"id,attr"` // a number, or the name of a remote node
 	Online      bool   `xml:"online,attr"`
 	Standby     bool   `xml:"standby,attr"`
 	StandbyFail bool   `xml:"standby_onfail,attr"`
@@ -158,11 +196,68 @@ type CRMBan struct {
 	Node     string `xml:"node,attr"`
 }
 
+// crmFlags are the attributes that are true or false, and crmNumbers those that are
+// numbers. Pacemaker writes INFINITY for a million.
+var (
+	crmFlags = map[string]bool{"present": true, "with_quorum": true, "stonith-enabled": true, "maintenance-mode": true, "stop-all-resources": true,
+		"online": true, "standby": true, "standby_onfail": true, "maintenance": true, "pending": true, "unclean": true, "shutdown": true,
+		"active": true, "blocked": true, "managed": true, "failed": true}
+	crmNumbers = map[string]bool{"fail-count": true, "call": true, "rc": true, "code": true}
+)
+
+// crmTokens are the tokens of crm_mon's XML without attributes that have another form
+// than they should: one of them costs that attribute, and is counted.
+type crmTokens struct {
+	*xml.Decoder
+	unread *health.Unread
+}
+
+// Token implements xml.TokenReader.
+func (t crmTokens) Token() (xml.Token, error) {
+	token, err := t.Decoder.Token()
+	e, begins := token.(xml.StartElement)
+	if err != nil || !begins {
+		return token, err
+	}
+	e.Attr = slices.Clone(e.Attr)
+	for i, a := range e.Attr {
+		if crmNumbers[a.Name.Local] && a.Value == "INFINITY" {
+			e.Attr[i].Value = "1000000"
+		}
+	}
+	e.Attr = slices.DeleteFunc(e.Attr, func(a xml.Attr) bool {
+		var err error
+		switch {
+		case a.Name.Local == "pending" && e.Name.Local == "resource": // what is under way, in words
+		case crmFlags[a.Name.Local]:
+			_, err = strconv.ParseBool(a.Value)
+		case crmNumbers[a.Name.Local]:
+			_, err = strconv.Atoi(a.Value)
+		}
+		if err != nil {
+			t.unread.Add(fmt.Sprintf("<%s … %s=%q>", e.Name.Local, a.Name.Local, a.Value))
+		}
+		return err != nil
+	})
+	return e, nil
+}
+
+// crmBad matches character references that XML has none for: Pacemaker 3 writes control
+// characters of an agent's output so.
+var crmBad = regexp.MustCompile(`(?i)&#(?:x0*(?:[0-8bcef]|1[0-9a-f])|0*(?:[0-8]|1[1245-9]|2[0-9]|3[01]));`)
+
 // ParseCRM reads the output of crm_mon --output-as=xml, of Pacemaker 2.1 and 3.0. It
-// gives an error with Pacemaker's own words where the cluster cannot be asked.
+// gives an error with Pacemaker's own words where the cluster cannot be asked. Text before
+// the XML does not matter.
 func ParseCRM(text string) (*CRM, error) {
 	var c CRM
-	if err := xml.Unmarshal([]byte(text), &c); err != nil {
+	clean := strings.Map(func(r rune) rune {
+		if r < ' ' && r != '\n' && r != '\t' && r != '\r' || r == 0xfffe || r == 0xffff {
+			return '?'
+		}
+		return r
+	}, crmBad.ReplaceAllString(strings.ToValidUTF8(health.Body(text, "<pacemaker-result"), "?"), "?"))
+	if err := xml.NewTokenDecoder(crmTokens{xml.NewDecoder(strings.NewReader(clean)), &c.Unread}).Decode(&c); err != nil {
 		return nil, fmt.Errorf("crm_mon's output cannot be read: %w", err)
 	}
 	if c.XMLName.Local != "pacemaker-result" {
@@ -175,7 +270,8 @@ func ParseCRM(text string) (*CRM, error) {
 		}
 		return nil, fmt.Errorf("%s", msg)
 	}
-	c.Resources, c.Grouped = append(c.Resources, c.Grouped...), nil
+	c.collect(c.Holding, false)
+	c.Holding = crmHolder{}
 	return &c, nil
 }
 

@@ -1,11 +1,13 @@
 package linux
 
 import (
-	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/mortarhpc/mortar/internal/base/health"
 )
 
 // MDStat is what /proc/mdstat tells of an array.
@@ -17,6 +19,7 @@ type MDStat struct {
 	Percent float64       // done; 0 while it waits
 	Left    time.Duration // as the kernel estimates; 0 unknown
 	Waiting string        // DELAYED, PENDING or REMOTE: it does not run now
+	Unread  health.Unread // lines of the array that are not understood
 }
 
 // ParseMDStat reads /proc/mdstat.
@@ -24,37 +27,58 @@ type MDStat struct {
 func ParseMDStat(text string) []MDStat {
 	var all []MDStat
 	for line := range strings.Lines(text) {
-		if name, _, ok := strings.Cut(line, " : "); ok && strings.HasPrefix(name, "md") {
+		name, rest, ok := strings.Cut(line, " : ")
+		state, _, _ := strings.Cut(rest, " ")
+		switch {
+		case ok && strings.HasPrefix(name, "md") && (strings.TrimSpace(state) == "active" || strings.TrimSpace(state) == "inactive"):
 			all = append(all, MDStat{Dev: name})
-			continue
-		}
-		if len(all) > 0 {
-			all[len(all)-1].read(strings.Fields(strings.ReplaceAll(line, "=", " = ")))
+		case len(all) > 0 && strings.TrimSpace(line) != "" && !strings.HasPrefix(line, "unused devices:"):
+			all[len(all)-1].read(line)
 		}
 	}
 	return all
 }
 
-// read takes the words of one line of an array, "=" being a word.
-func (m *MDStat) read(words []string) {
-	for i, w := range words {
-		if i+1 < len(words) && strings.HasPrefix(w, "[") && strings.Trim(words[i+1], "[U_]") == "" {
-			_, _ = fmt.Sscanf(w, "[%d/%d]", &m.Disks, &m.Working) // else another pair of brackets
-		}
-		if i+2 >= len(words) || words[i+1] != "=" {
-			continue
-		}
-		value := words[i+2]
+var (
+	mdSize     = regexp.MustCompile(`^\d+ blocks\b`)
+	mdWorking  = regexp.MustCompile(`\[(\d+)/(\d+)\] \[[U_]+\]`)
+	mdProgress = regexp.MustCompile(`^\[[=>.]+\]\s+(\w+)\s*=\s*([\d.]+)% \(\d+/\d+\)(?: finish=([\d.]+)min)?`)
+	mdWaiting  = regexp.MustCompile(`^(\w+)=(\w+)$`)
+)
+
+// mdActions are the actions of an array, and mdWaits why one does not run now.
+var (
+	mdActions = []string{"resync", "recovery", "recover", "reshape", "check", "repair"}
+	mdWaits   = []string{"DELAYED", "PENDING", "REMOTE"}
+)
+
+// read takes one line of an array.
+func (m *MDStat) read(line string) {
+	line = strings.TrimSpace(line)
+	if mdSize.MatchString(line) {
+		w := mdWorking.FindStringSubmatch(line)
 		switch {
-		case w == "finish":
-			left, _ := strconv.ParseFloat(strings.TrimSuffix(value, "min"), 64)
-			m.Left = time.Duration(left * float64(time.Minute))
-		case !slices.Contains([]string{"resync", "recovery", "reshape", "check", "repair"}, w):
-		case strings.HasSuffix(value, "%"):
-			m.Action = w
-			m.Percent, _ = strconv.ParseFloat(strings.TrimSuffix(value, "%"), 64)
-		case slices.Contains([]string{"DELAYED", "PENDING", "REMOTE"}, value):
-			m.Action, m.Waiting = w, value
+		case w != nil:
+			m.Disks, _ = strconv.Atoi(w[1])
+			m.Working, _ = strconv.Atoi(w[2])
+		case strings.Contains(line, "] ["):
+			m.Unread.Add(line)
 		}
+		return
 	}
+	if strings.HasPrefix(line, "bitmap: ") {
+		return
+	}
+	if p := mdProgress.FindStringSubmatch(line); p != nil && slices.Contains(mdActions, p[1]) {
+		m.Action = p[1]
+		m.Percent, _ = strconv.ParseFloat(p[2], 64)
+		left, _ := strconv.ParseFloat(p[3], 64)
+		m.Left = time.Duration(left * float64(time.Minute))
+		return
+	}
+	if w := mdWaiting.FindStringSubmatch(line); w != nil && slices.Contains(mdActions, w[1]) && slices.Contains(mdWaits, w[2]) {
+		m.Action, m.Waiting = w[1], w[2]
+		return
+	}
+	m.Unread.Add(line)
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mortarhpc/mortar/internal/base/health"
 	"github.com/mortarhpc/mortar/internal/base/journal"
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/brick/design"
@@ -78,12 +79,14 @@ func Of(ctx context.Context, s *host.Session, d *design.Design, w Window) (Histo
 	}
 	r := newReader(d, s.Name, now.Disks)
 	lines := 0
+	var unread health.Unread
 	var first time.Time
 	err = s.Follow(ctx, func(line string) {
 		lines++
 		l, err := journal.Parse([]byte(line))
 		if err != nil {
-			return // for example a line without a message
+			unread.Add(line)
+			return
 		}
 		if first.IsZero() {
 			first = time.Unix(0, l.NS)
@@ -100,9 +103,10 @@ func Of(ctx context.Context, s *host.Session, d *design.Design, w Window) (Histo
 	}
 	if lines >= lineLimit {
 		h.Gaps = fmt.Sprintf("only the newest %d lines of its journal were read, those since %s: ask for less time", lineLimit, clockTime(first))
-		return h, nil
+	} else {
+		h.Gaps, err = before(ctx, s, w.Since, first)
 	}
-	h.Gaps, err = before(ctx, s, w.Since, first)
+	h.Gaps = strings.TrimPrefix(strings.TrimSuffix(h.Gaps+"; "+unread.String(), "; "), "; ")
 	return h, err
 }
 

@@ -2,6 +2,7 @@ package observe
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -113,6 +114,9 @@ func (v *view) hosts() *Part {
 			v.system(c, s)
 			s.room(c)
 			s.memory(c)
+			for _, tool := range slices.Sorted(maps.Keys(s.odd)) {
+				c.unread(tool+" on "+n, s.odd[tool])
+			}
 		}
 		v.mtus(c, n, a.Host)
 		v.speeds(c, n, a.Host)

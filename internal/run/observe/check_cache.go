@@ -131,6 +131,8 @@ func judgeCache(p *Part, k *design.Cache, server string, st cache.Stats) {
 		case l.Failing:
 			c := p.add(Warning, l.Serial, "SSD %s predicts its failure: %s", l.Serial, l.Warning)
 			c.Mend = "replace it: mortar cache add the new one, then mortar cache remove " + l.Serial
+		case l.Warning != "":
+			p.add(Warning, l.Serial, "SSD %s warns: %s", l.Serial, l.Warning).Mend = "look at the server's cooling, and at `smartctl --all` of the SSD"
 		case l.Left >= 0 && l.Left <= wornWarn:
 			c := p.add(Warning, l.Serial, "SSD %s has %d %% of its life left", l.Serial, l.Left)
 			c.Mend = "order another one"
@@ -138,6 +140,9 @@ func judgeCache(p *Part, k *design.Cache, server string, st cache.Stats) {
 			p.add(OK, l.Serial, "SSD %s (%s), %d %% of its life left", l.Serial, l.Device, l.Left)
 		default:
 			p.add(OK, l.Serial, "SSD %s (%s)", l.Serial, l.Device)
+		}
+		if len(l.Unread) > 0 {
+			p.add(Unknown, l.Serial, "SMART data of SSD %s: %s", l.Serial, l.Unread).Mend = "see `smartctl --all` of the SSD"
 		}
 	}
 }

@@ -30,6 +30,8 @@ func TestJudgeCache(t *testing.T) {
 		{"reads", func(s *cache.Stats) { s.CleanRoom = 0 }, []string{"reads"}},
 		{"worn", func(s *cache.Stats) { s.SSDs[0].Left = 5 }, []string{"A"}},
 		{"predicts its failure", func(s *cache.Stats) { s.SSDs[1].Failing = true }, []string{"B"}},
+		{"hot", func(s *cache.Stats) { s.SSDs[1].Warning = "it is too hot" }, []string{"B"}},
+		{"no answer", func(s *cache.Stats) { s.SSDs[1].Unread = []string{"no JSON"} }, []string{"B"}},
 		{"given up", func(s *cache.Stats) { s.Error = "bcache has given up" }, []string{"stack"}},
 	} {
 		st := whole()

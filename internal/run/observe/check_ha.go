@@ -274,7 +274,7 @@ func (v *view) rings() []*Part {
 			name += " (" + net + ")"
 		}
 		down := map[string]bool{}
-		var texts, away []string
+		var texts, away, odd []string
 		known := false
 		for _, n := range ha.Nodes {
 			s := v.byName[n.Name]
@@ -300,7 +300,12 @@ func (v *view) rings() []*Part {
 					away = append(away, peer.Name) // the peer is away, so the link must be down
 					continue
 				}
-				if st := l.Peers[peer.ID]; st != "connected" {
+				st := l.Peers[peer.ID]
+				if st != "" && linkStates[st] == "" {
+					odd = append(odd, fmt.Sprintf("%s says of %s: %s", n.Name, peer.Name, st))
+					continue
+				}
+				if st != "connected" {
 					a, b := min(n.Name, peer.Name), max(n.Name, peer.Name)
 					if !down[a+" "+b] {
 						down[a+" "+b] = true
@@ -313,6 +318,8 @@ func (v *view) rings() []*Part {
 		case len(texts) > 0:
 			p := &Part{Name: name, Level: Fault, Text: fmt.Sprintf("%s: %s", name, list(texts)), Mend: "look at the link, switch and address of this network on both servers"}
 			out = append(out, p)
+		case len(odd) > 0:
+			out = append(out, &Part{Name: name, Level: Unknown, Text: fmt.Sprintf("%s: %s", name, list(odd)), Mend: "see `corosync-cfgtool -s` on both servers"})
 		case !known:
 			out = append(out, &Part{Name: name, Level: Unknown, Text: "corosync could not be asked"})
 		case len(away) > 0:

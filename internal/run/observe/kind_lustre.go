@@ -109,7 +109,14 @@ func (v lustreKind) recovery() *Part {
 		kind := map[string]string{"mdt": "mdt", "ost": "obdfilter"}[t.Kind]
 		k := linux.ParseKeys(params[kind+"."+t.Name+".recovery_status"])
 		var came, had int
-		fmt.Sscanf(cmp.Or(k["completed_clients"], k["connected_clients"]), "%d/%d", &came, &had)
+		clients := k["completed_clients"]
+		if !strings.Contains(clients, "/") { // while it recovers: how many are done, of those that are connected
+			clients = cmp.Or(k["connected_clients"], clients)
+		}
+		if _, err := fmt.Sscanf(clients, "%d/%d", &came, &had); clients != "" && err != nil {
+			p.add(Unknown, t.Name, "recovery of %s is not understood: clients %q", t.Name, clients)
+			continue
+		}
 		switch k["status"] {
 		case "":
 			p.add(Unknown, t.Name, "no server that answers knows of it")
@@ -121,7 +128,7 @@ func (v lustreKind) recovery() *Part {
 			case had > 0:
 				p.add(OK, t.Name, "%d of %d clients came back after the last start, in %s s", came, had, k["recovery_duration"])
 			}
-		default:
+		default: // RECOVERING, WAITING, WAITING_FOR_CLIENTS and what later versions have
 			c := p.add(Warning, t.Name, "in recovery (%s): %d of %d clients are back", strings.ToLower(k["status"]), came, had)
 			if left := k["time_remaining"]; left != "" {
 				c.Text += "; it waits " + left + " s more for the others"
@@ -166,7 +173,11 @@ func (v lustreKind) space() *Part {
 			p.add(Unknown, t.Name, "no server that answers knows of it")
 			continue
 		}
-		inodes, _ := used(name, "filestotal", "filesfree")
+		inodes, ok := used(name, "filestotal", "filesfree")
+		if !ok {
+			p.add(Unknown, t.Name, "%.0f %% of its space used; how many inodes are used is not understood", u)
+			continue
+		}
 		c := p.add(OK, t.Name, "%.0f %% of its space and %.0f %% of its inodes used", u, inodes)
 		full(c, t.Name, t.Server, "space", u)
 		full(c, t.Name, t.Server, "inodes", inodes)

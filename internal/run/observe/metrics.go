@@ -196,7 +196,7 @@ func (e *exposition) raid(m design.Measured, h *Host) {
 
 // disks adds paths and latency of the brick's disks and LUNs.
 func (e *exposition) disks(m design.Measured, h *Host) {
-	failed := failedPaths(h)
+	failed, _ := failedPaths(h)
 	stats := linux.ParseDiskStats(h.Files["/proc/diskstats"])
 	for _, x := range m.Disks {
 		labels := []string{"serial", x.Serial, "group", x.Group, "enclosure", x.Enclosure, "bay", strconv.Itoa(x.Bay)}
@@ -215,11 +215,11 @@ func (e *exposition) disks(m design.Measured, h *Host) {
 		e.add("mortar_disk_requests_total", float64(done), labels...)
 		e.add("mortar_disk_request_seconds_total", float64(ms)/1000, labels...)
 	}
-	status := parseDMStatus(h.Run[cmdDM].Stdout)
+	status, _ := parseDMStatus(h.Run[cmdDM].Stdout) // status tells of what is not understood
 	for _, l := range m.LUNs {
 		good := 0
 		for _, p := range status[l.Name] {
-			good += int(bit(p.Active))
+			good += int(bit(p.State == pathActive))
 		}
 		e.add("mortar_lun_paths", float64(good), "lun", l.Name, "array", l.Array)
 		e.add("mortar_lun_paths_wanted", float64(l.Paths), "lun", l.Name, "array", l.Array)

@@ -1,27 +1,43 @@
 package observe
 
 import (
+	"errors"
 	"strconv"
 	"strings"
 
+	"github.com/mortarhpc/mortar/internal/base/health"
 	"github.com/mortarhpc/mortar/internal/base/linux"
 )
 
 // dmPath is the state of a path in the kernel's multipath target.
 type dmPath struct {
-	Dev    string // major:minor
-	Active bool
-	Fails  int
+	Dev   string // major:minor
+	State string // pathActive, pathFailed, or another word
+	Fails int
 }
 
-// parseDMStatus reads `dmsetup status --target multipath`, by map name.
+// States of a path.
+const (
+	pathActive = "A"
+	pathFailed = "F"
+)
+
+// parseDMStatus reads `dmsetup status --target multipath`, by map name. A map whose line
+// ends too early has the paths that were read, and its line is one of unread.
 // Source: drivers/md/dm-mpath.c multipath_status, STATUSTYPE_INFO
-func parseDMStatus(text string) map[string][]dmPath {
-	out := map[string][]dmPath{}
+func parseDMStatus(text string) (maps map[string][]dmPath, unread health.Unread) {
+	maps = map[string][]dmPath{}
 	for line := range strings.Lines(text) {
+		line = strings.TrimPrefix(strings.TrimSpace(line), "\ufeff")
 		name, rest, ok := strings.Cut(line, ": ")
 		f := strings.Fields(rest)
-		if !ok || len(f) < 4 || f[2] != "multipath" {
+		switch {
+		case !ok || len(f) < 3 || strings.Trim(f[0]+f[1], "0123456789") != "":
+			if strings.Contains(line, " multipath ") {
+				unread.Add(line)
+			}
+			continue // a banner
+		case f[2] != "multipath":
 			continue
 		}
 		r := &fields{f: f[3:]}
@@ -35,20 +51,26 @@ func parseDMStatus(text string) map[string][]dmPath {
 			r.skip(r.int()) // selector status
 			n, args := r.int(), r.int()
 			for range n {
-				dev, state, fails := r.next(), r.next(), r.int()
+				p := dmPath{Dev: r.next(), State: r.next(), Fails: r.int()}
 				r.skip(args)
 				if r.bad {
 					break
 				}
-				paths = append(paths, dmPath{dev, state == "A", fails})
+				paths = append(paths, p)
+				if p.State != pathActive && p.State != pathFailed {
+					unread.Add(line)
+				}
 			}
 			if r.bad {
 				break
 			}
 		}
-		out[name] = paths
+		if r.bad {
+			unread.Add(line)
+		}
+		maps[name] = paths
 	}
-	return out
+	return maps, unread
 }
 
 // fields is a cursor over words. bad is set after a missing word or a word that
@@ -93,40 +115,53 @@ type link struct {
 	Peers map[int]string // by node ID: connected, disconnected, localhost
 }
 
-// parseLinks reads `corosync-cfgtool -s`. Source: corosync-cfgtool(8)
-func parseLinks(text string) []link {
-	var out []link
+// linkStates are corosync's words for a peer on a link. Corosync 3.0 has two of them.
+var linkStates = map[string]string{"connected": "connected", "disconnected": "disconnected", "localhost": "localhost",
+	"link enabled:1\tlink connected:1": "connected", "link enabled:1\tlink connected:0": "disconnected", "link enabled:0\tlink connected:0": "disconnected",
+	"link enabled:0\tlink connected:1": "connected"}
+
+// parseLinks reads `corosync-cfgtool -s`. Lines before the first link are a banner; those
+// of a link that are not understood are unread. Source: corosync-cfgtool(8)
+func parseLinks(text string) (links []link, unread health.Unread) {
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
-		switch {
-		case strings.HasPrefix(line, "LINK ID"):
+		if strings.HasPrefix(line, "LINK ID") || strings.HasPrefix(line, "RING ID") {
 			f := strings.Fields(line)
-			if len(f) < 3 {
-				continue
+			id, err := -1, errors.New("no number")
+			if len(f) > 2 {
+				id, err = strconv.Atoi(f[2])
 			}
-			id, err := strconv.Atoi(f[2])
 			if err != nil {
-				continue
+				id = -1
+				unread.Add(line)
 			}
-			out = append(out, link{ID: id, Peers: map[int]string{}})
-		case len(out) == 0:
-		case strings.HasPrefix(line, "addr"):
-			if _, v, ok := strings.Cut(line, "="); ok {
-				out[len(out)-1].Addr = strings.TrimSpace(v)
-			}
-		case strings.HasPrefix(line, "nodeid:"):
-			f := strings.SplitN(strings.TrimPrefix(line, "nodeid:"), ":", 2)
-			if len(f) != 2 {
-				continue
-			}
-			id, err := strconv.Atoi(strings.TrimSpace(f[0]))
-			if err != nil {
-				continue
-			}
-			out[len(out)-1].Peers[id] = strings.TrimSpace(f[1])
+			links = append(links, link{ID: id, Peers: map[int]string{}})
+			continue
+		}
+		if len(links) == 0 || line == "" || line == "status:" {
+			continue
+		}
+		l := &links[len(links)-1]
+		key, value, _ := strings.Cut(line, "=")
+		node, state, ok := strings.Cut(strings.TrimPrefix(line, "nodeid"), ":")
+		if strings.TrimSpace(node) == "" { // "nodeid:  2:", and "nodeid  2:" of corosync 3.0
+			node, state, ok = strings.Cut(state, ":")
+		}
+		id, err := strconv.Atoi(strings.TrimSpace(node))
+		state = strings.TrimSpace(state)
+		switch known := linkStates[state]; {
+		case strings.TrimSpace(key) == "addr":
+			l.Addr = strings.TrimSpace(value)
+		case !strings.HasPrefix(line, "nodeid") || !ok || err != nil:
+			unread.Add(line)
+		case known == "":
+			l.Peers[id] = state
+			unread.Add(line)
+		default:
+			l.Peers[id] = known
 		}
 	}
-	return out
+	return links, unread
 }
 
 // parseWaits reads corosync-cmapctl's output of

@@ -1,40 +1,55 @@
 package observe
 
 import (
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/test/field"
 )
 
 func TestParseDMStatus(t *testing.T) {
 	text := `35000c50000000101: 0 3906250 multipath 2 0 0 0 1 1 A 0 2 2 8:0 A 0 0 1 8:96 F 3 0 1
 35000c50000000102: 0 3906250 multipath 2 0 1 0 2 1 A 0 1 0 8:16 A 0 E 0 1 0 8:112 A 1
 35000c50000000103: 0 3906250 multipath 2 1 0 0 0 0
+odd: 0 3906250 multipath 2 0 1 0 1 1 A 0 2 0 8:32 A 0 8:48 X 0
 brick1_home-data: 0 7790592 linear
 cut: 0 1 multipath 2 0 0 0 1 1 A 0 9 2 8:0 A
 `
 	want := map[string][]dmPath{
-		"35000c50000000101": {{"8:0", true, 0}, {"8:96", false, 3}},
-		"35000c50000000102": {{"8:16", true, 0}, {"8:112", true, 1}},
+		"35000c50000000101": {{"8:0", "A", 0}, {"8:96", "F", 3}},
+		"35000c50000000102": {{"8:16", "A", 0}, {"8:112", "A", 1}},
 		"35000c50000000103": nil,
+		"odd":               {{"8:32", "A", 0}, {"8:48", "X", 0}},
 		"cut":               nil,
 	}
-	if diff := cmp.Diff(want, parseDMStatus(text)); diff != "" {
+	got, unread := parseDMStatus(field.Banner + text)
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if len(unread) != 2 || !strings.HasPrefix(unread[0], "odd: ") || !strings.HasPrefix(unread[1], "cut: ") {
+		t.Errorf("%q", unread)
 	}
 }
 
 func TestParseLinks(t *testing.T) {
-	got := parseLinks(recorded(t, "ring0-down.nfs1.ring"))
+	got, unread := parseLinks(field.Banner + recorded(t, "ring0-down.nfs1.ring"))
 	want := []link{
 		{ID: 0, Addr: "10.77.2.11", Peers: map[int]string{1: "localhost", 2: "disconnected"}},
 		{ID: 1, Addr: "10.77.1.11", Peers: map[int]string{1: "localhost", 2: "connected"}},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+	if diff := cmp.Diff(want, got); diff != "" || len(unread) > 0 {
+		t.Errorf("(-want +got):\n%s%v", diff, unread)
+	}
+	// Corosync 3.0, and words of nobody.
+	got, unread = parseLinks("LINK ID 0\n\taddr\t= 10.77.2.11\n\tstatus:\n\t\tnodeid  1:\tlink enabled:1\tlink connected:1\n\t\tnodeid  2:\tlink enabled:1\tlink connected:0\n\t\tnodeid:  3:\twobbly\n\tlatency: 3\nLINK ID x\n")
+	want = []link{{ID: 0, Addr: "10.77.2.11", Peers: map[int]string{1: "connected", 2: "disconnected", 3: "wobbly"}}, {ID: -1, Peers: map[int]string{}}}
+	if diff := cmp.Diff(want, got); diff != "" || len(unread) != 3 {
+		t.Errorf("(-want +got):\n%s%q", diff, unread)
 	}
 }
 
@@ -102,14 +117,43 @@ device 10.77.1.100:/srv/home/data mounted on /mnt/home-v3 with fstype nfs statve
 	}
 }
 
-// For any answer of a host, the parsers end and do not panic.
+var mapLine = regexp.MustCompile(`^[^:]+: \S+ \S+ multipath `)
+
+// A map of multipath that the kernel lists is in the answer or counted, and its paths too;
+// text before the data changes nothing.
 func FuzzParsers(f *testing.F) {
 	for _, s := range []string{"md1 : x\n[=> check = 1.0% finish=1min", "a: 0 1 multipath 65536 65536", "LINK ID 0\nnodeid: 1: x", "device a mounted on b with fstype nfs\nper-op\nX: 1 2 3 4 5 6 7 8", "/a\tb(c)", notConnected} {
 		f.Add(s)
 	}
-	f.Fuzz(func(_ *testing.T, s string) {
-		parseDMStatus(s)
-		parseLinks(s)
+	f.Add("35000c50000000101: 0 3906250 multipath 2 0 0 0 1 1 A 0 2 2 8:0 A 0 0 1 8:96 F 3 0 1")
+	f.Fuzz(func(t *testing.T, s string) {
+		maps, odd := parseDMStatus(s)
+		again, oddAgain := parseDMStatus(field.Banner + s)
+		if d := cmp.Diff(maps, again) + cmp.Diff(odd, oddAgain); d != "" {
+			t.Errorf("under a banner: %s", d)
+		}
+		for line := range strings.Lines(s) {
+			line = strings.TrimSpace(line)
+			name, _, _ := strings.Cut(line, ": ")
+			if _, have := maps[name]; mapLine.MatchString(line) && !have && len(odd) == 0 {
+				t.Errorf("%q is left out", line)
+			}
+		}
+		for _, paths := range maps {
+			for _, p := range paths {
+				if p.State != pathActive && p.State != pathFailed && len(odd) == 0 {
+					t.Errorf("%+v is not counted", p)
+				}
+			}
+		}
+		links, odd := parseLinks(s)
+		linksAgain, oddAgain := parseLinks(field.Banner + s)
+		if d := cmp.Diff(links, linksAgain) + cmp.Diff(odd, oddAgain); d != "" {
+			t.Errorf("under a banner: %s", d)
+		}
+		if n := strings.Count("\n"+s, "\nLINK ID"); len(links) < n {
+			t.Errorf("%d links of %d", len(links), n)
+		}
 		linux.ParseMounts(s)
 		parseMountStats(s)
 		linux.ParseCRMTime(s, 0)

@@ -2,6 +2,7 @@ package observe
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"sort"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mortarhpc/mortar/internal/base/health"
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/base/md"
 	"github.com/mortarhpc/mortar/internal/brick/design"
@@ -41,6 +43,8 @@ type server struct {
 	links  []link
 	crm    *crm
 	crmErr string
+	// odd has what of the answers of its tools is not understood, by tool.
+	odd map[string]health.Unread
 	// waits: the server's corosync waits for all members.
 	waits bool
 	// crmSlow: crm_mon did not answer in time.
@@ -117,7 +121,8 @@ const starting = "pacemaker is starting"
 func (s *server) read(d *design.Design, p *design.Pair) {
 	h := s.host
 	s.mounts = linux.ParseMounts(h.Files["/proc/self/mounts"])
-	s.links = parseLinks(h.Run[cmdLinks].Stdout)
+	s.odd = map[string]health.Unread{}
+	s.links, s.odd["corosync-cfgtool"] = parseLinks(h.Run[cmdLinks].Stdout)
 	if p.HA != nil {
 		s.waits = parseWaits(h.Run[cmdWaits].Stdout)
 		r := h.Run[cmdCRM]
@@ -126,7 +131,7 @@ func (s *server) read(d *design.Design, p *design.Pair) {
 		case err == nil && (c.Stack.Daemon == "init" || c.Stack.Daemon == "starting_daemons" || c.Stack.Daemon == "wait_for_ping"):
 			s.crmErr = starting
 		case err == nil:
-			s.crm = c
+			s.crm, s.odd["crm_mon"] = c, c.Unread
 		case r.Err != "":
 			s.crmErr, s.crmSlow = r.Err, strings.Contains(r.Err, context.DeadlineExceeded.Error())
 		case strings.TrimSpace(r.Stdout) == "" && r.Stderr != "":
@@ -136,7 +141,8 @@ func (s *server) read(d *design.Design, p *design.Pair) {
 		}
 	}
 
-	failed := failedPaths(h)
+	failed, odd := failedPaths(h)
+	s.odd["dmsetup"] = odd
 	s.disks, s.failed = map[string]*seenDisk{}, failed
 	pathDisk := map[string]*design.Disk{} // sdX or nvmeXn1 -> disk
 	s.ssds = map[string]*seenDisk{}
@@ -189,6 +195,13 @@ func (s *server) read(d *design.Design, p *design.Pair) {
 		return nil
 	}
 	s.arrays = readArrays(h, diskOf)
+	for _, a := range s.arrays {
+		for _, line := range a.stat.Unread {
+			odd := s.odd["/proc/mdstat"]
+			odd.Add(a.Dev + ": " + line)
+			s.odd["/proc/mdstat"] = odd
+		}
+	}
 }
 
 // seen is a disk of an enclosure, or an SSD of a journal, as the server sees it; nil if it
@@ -202,22 +215,27 @@ func (s *server) seen(serial string) *seenDisk {
 
 // failedPaths returns the paths that multipath considers failed. The kernel's
 // multipath target knows them; the SCSI layer knows only offline devices.
-func failedPaths(h *Host) map[string]string {
+func failedPaths(h *Host) (failed map[string]string, unread health.Unread) {
 	devName := map[string]string{} // 8:16 -> sdb
 	for p, t := range h.Files {
 		if rest, ok := strings.CutPrefix(p, "/sys/block/sd"); ok {
 			devName[strings.TrimSpace(t)] = "sd" + strings.TrimSuffix(rest, "/dev")
 		}
 	}
-	failed := map[string]string{}
-	for _, paths := range parseDMStatus(h.Run[cmdDM].Stdout) {
+	failed = map[string]string{}
+	maps, unread := parseDMStatus(h.Run[cmdDM].Stdout)
+	for _, paths := range maps {
 		for _, p := range paths {
-			if !p.Active {
+			switch p.State {
+			case pathActive:
+			case pathFailed:
 				failed[devName[p.Dev]] = "failed in multipath"
+			default:
+				failed[devName[p.Dev]] = fmt.Sprintf("in state %q in multipath", p.State)
 			}
 		}
 	}
-	return failed
+	return failed, unread
 }
 
 // judged divides the paths into working and bad ones. failed are the paths that

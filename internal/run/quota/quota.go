@@ -6,14 +6,17 @@
 package quota
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"path"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/mortarhpc/mortar/internal/base/health"
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host/resource"
@@ -41,6 +44,8 @@ type Entry struct {
 	ID    string `json:"id"`
 	Space Limit  `json:"space"` // bytes
 	Files Limit  `json:"files"`
+	// Unread is a line of the report that is not understood; then there is nothing else.
+	Unread string `json:"unread,omitempty"`
 }
 
 // Limit has the values of one counter; 0 for Soft or Hard: no limit.
@@ -80,7 +85,8 @@ func Mounted(ctx context.Context, h Host, at string) (kinds []string, mounted bo
 	return nil, false, nil
 }
 
-// Report lists the quotas of one kind of a mounted service.
+// Report lists the quotas of one kind of a mounted service. A line that it does not
+// understand is an entry with nothing but that line.
 func Report(ctx context.Context, h Host, s *design.Service, kind string) ([]Entry, error) {
 	argv := []string{"xfs_quota", "-x", "-c", "report -" + kind[:1] + " -N -b -i", path.Clean(s.MountPoint)}
 	out, err := h.Query(ctx, argv...)
@@ -98,32 +104,56 @@ func Report(ctx context.Context, h Host, s *design.Service, kind string) ([]Entr
 }
 
 // line matches a line of report: ID, and for space and files each used, soft, hard,
-// warnings and the time left. Space is in KiB.
-var line = regexp.MustCompile(`^(\S+)\s+(\d+)\s+(\d+)\s+(\d+)\s+\d+\s+\[([^\]]*)\]\s+(\d+)\s+(\d+)\s+(\d+)\s+\d+\s+\[([^\]]*)\]$`)
+// warnings and the time left. Space is in KiB. The name of a group of Windows may have
+// blanks.
+var line = regexp.MustCompile(`^(\S.*?)\s+(\d+)\s+(\d+)\s+(\d+)\s+\d+\s+\[([^\]]*)\]\s+(\d+)\s+(\d+)\s+(\d+)\s+\d+\s+\[([^\]]*)\]$`)
 
-func parse(text string) ([]Entry, error) {
-	var out []Entry
+// report matches a line that is meant to be one of a report; what precedes the first one
+// is a banner.
+var report = regexp.MustCompile(`\d.*\[[^\]]*\].*\d.*\[[^\]]*\]`)
+
+// parse reads the lines of a report. An answer without any is an error.
+func parse(text string) (out []Entry, err error) {
+	var banner health.Unread
+	unread := func(l string) {
+		var u health.Unread
+		u.Add(l)
+		out = append(out, Entry{Unread: u[0]})
+	}
 	for l := range strings.Lines(text) {
-		if l = strings.TrimSpace(l); l == "" {
-			continue
-		}
+		l = strings.TrimPrefix(strings.TrimSpace(l), "\ufeff")
 		m := line.FindStringSubmatch(l)
 		if m == nil {
-			return nil, fmt.Errorf("xfs_quota: %q is no line of a report", l)
+			switch {
+			case l == "":
+			case len(out) > 0 || report.MatchString(l):
+				unread(l)
+			default:
+				banner.Add(l)
+			}
+			continue
 		}
 		var n [6]int64
+		var odd error
 		for i, s := range []string{m[2], m[3], m[4], m[6], m[7], m[8]} {
 			v, err := strconv.ParseInt(s, 10, 64)
-			if err != nil {
-				return nil, fmt.Errorf("xfs_quota: %q: %w", l, err)
+			if err == nil && i < 3 && v > math.MaxInt64>>10 {
+				err = strconv.ErrRange
 			}
-			n[i] = v
+			n[i], odd = v, cmp.Or(odd, err)
+		}
+		if odd != nil {
+			unread(l)
+			continue
 		}
 		out = append(out, Entry{
 			ID:    strings.TrimPrefix(m[1], "#"),
 			Space: Limit{n[0] << 10, n[1] << 10, n[2] << 10, grace(m[5])},
 			Files: Limit{n[3], n[4], n[5], grace(m[9])},
 		})
+	}
+	if len(out) == 0 && len(banner) > 0 {
+		return nil, fmt.Errorf("xfs_quota: no report: %s", banner)
 	}
 	return out, nil
 }

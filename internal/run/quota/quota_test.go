@@ -2,6 +2,8 @@ package quota
 
 import (
 	"context"
+	"flag"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -9,6 +11,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/test/field"
 )
 
 // server answers with recorded text.
@@ -86,4 +89,47 @@ func TestSet(t *testing.T) {
 			t.Errorf("%s: %v", dir, a.Cmd)
 		}
 	}
+}
+
+var update = flag.Bool("update", false, "rewrite testdata/field")
+
+func said(text string) string {
+	all, err := parse(text)
+	if err != nil {
+		return "error: " + err.Error()
+	}
+	out := ""
+	for _, e := range all {
+		if e.Unread != "" {
+			out += "unknown: " + e.Unread + "\n"
+			continue
+		}
+		out += fmt.Sprintf("%q space %v files %v\n", e.ID, e.Space, e.Files)
+	}
+	return out
+}
+
+func TestField(t *testing.T) { field.Check(t, "quota", *update, said) }
+
+// Each line of a report is an entry, and costs no other; text before it changes nothing.
+func FuzzParse(f *testing.F) {
+	for _, c := range field.Cases(f, "quota") {
+		f.Add(c.Input, "domain users 1 2 3 00 [--------] 4 5 6 00 [--------]")
+	}
+	f.Fuzz(func(t *testing.T, text, odd string) {
+		all, err := parse(text)
+		if err != nil {
+			return
+		}
+		if again, err := parse(field.Banner + text); len(all) > 0 && (err != nil || !cmp.Equal(all, again)) {
+			t.Errorf("under a banner %v, %v", again, err)
+		}
+		odd = strings.TrimSpace(odd)
+		if strings.ContainsAny(odd, "\n") || odd == "" || odd == "\ufeff" || len(all) == 0 {
+			return
+		}
+		if with, err := parse(text + "\n" + odd); err != nil || len(with) != len(all)+1 || !cmp.Equal(with[:len(all)], all) {
+			t.Errorf("with %q %v, %v, else %v", odd, with, err, all)
+		}
+	})
 }

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/mortarhpc/mortar/internal/base/health"
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/base/smart"
 )
@@ -61,8 +62,11 @@ type Life struct {
 	// Left is the remaining life in percent; -1 if the SSD does not report it.
 	Left int `json:"life_left_percent"`
 	// Failing: the SSD predicts its failure.
-	Failing bool   `json:"failure_predicted"`
+	Failing bool `json:"failure_predicted"`
+	// Warning is why it predicts its failure, or what else the SSD warns of.
 	Warning string `json:"warning,omitempty"`
+	// Unread is what smartctl or the SSD said that is not understood.
+	Unread health.Unread `json:"unread,omitempty"`
 }
 
 func (s *Stack) io(devs ...string) (all linux.BlockIO) {
@@ -176,8 +180,17 @@ func (s *Stack) Read(ctx context.Context, life bool) Stats {
 			if life {
 				// Ignore smartctl's exit code, a bit mask that includes warnings.
 				out, _ := s.sys.Run(ctx, "", "smartctl", "--json", "--all", "/dev/"+d)
-				if r, err := smart.Parse(out); err == nil {
-					l.Left, l.Failing, l.Warning = r.Left, r.Failing, r.Why
+				r, err := smart.Parse(out)
+				if err != nil {
+					r.Unread.Add(err.Error())
+				}
+				l.Left, l.Failing, l.Warning, l.Unread = r.Left, r.Failing, r.Why, r.Unread
+				switch {
+				case r.Failing:
+				case r.Hot:
+					l.Warning = "it is too hot"
+				default:
+					l.Warning = strings.Join(r.Warns, ", ")
 				}
 			}
 		}
