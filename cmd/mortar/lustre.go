@@ -295,6 +295,10 @@ func newBalanceCmd() *cobra.Command {
 
 func printBalance(w io.Writer, all []lustre.Usage) {
 	for _, u := range all {
+		if u.Unread != "" {
+			fmt.Fprintf(w, "%-18s unknown: %s\n", u.Target, u.Unread)
+			continue
+		}
 		note := ""
 		if !u.Creates {
 			note = "  no new files"

@@ -61,6 +61,12 @@ func TestJSON(t *testing.T) {
 			t.Errorf("%q gives %+v", text, got)
 		}
 	}
+	var list []struct {
+		Name string `json:"ifname"`
+	}
+	if unread, err := JSON("[WARN] x\n"+`[{"ifname":"lo"},7,{"ifname":"eth0"}]`, &list); err != nil || len(list) != 2 || len(unread) != 1 || unread[0] != "[1]: 7" {
+		t.Errorf("%+v, %q, %v", list, unread, err)
+	}
 	var got answer
 	if _, err := JSON(`{"count":340282366920938463463374607431768211455}`, &got); err != nil || got.Count <= 0 {
 		t.Errorf("%+v, %v", got, err)

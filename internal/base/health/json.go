@@ -12,12 +12,16 @@ import (
 	"strings"
 )
 
-// JSON decodes the JSON object of a tool's output into v, which points to a struct.
-// Text before the object (a banner, warnings, a byte order mark) and behind it does not
+// JSON decodes the JSON object or array of a tool's output into v, which points to a struct
+// or a slice. Text before it (a banner, warnings, a byte order mark) and behind it does not
 // matter. A value of another type than v has for it costs that value: it is left out of
 // v and is one of unread, with its path. A number in quotes is a number.
 func JSON(text string, v any) (unread Unread, err error) {
-	raw, err := object(text)
+	open := "{"
+	if reflect.TypeOf(v).Elem().Kind() == reflect.Slice {
+		open = "["
+	}
+	raw, err := first(text, open)
 	if err != nil {
 		return nil, err
 	}
@@ -32,12 +36,12 @@ func JSON(text string, v any) (unread Unread, err error) {
 	return unread, json.Unmarshal(b, v)
 }
 
-// object decodes the first JSON object. It begins at the first brace of a line. A brace
-// of a banner is none: what follows it in its line is no JSON.
-func object(text string) (any, error) {
+// first decodes the first JSON value that begins with open. It begins at the first such
+// bracket of a line. A bracket of a banner is none: what follows it in its line is no JSON.
+func first(text, open string) (any, error) {
 	at := 0
 	for line := range strings.Lines(text) {
-		i := strings.IndexByte(line, '{')
+		i := strings.Index(line, open)
 		begin, end := at+i, at+len(line)
 		at = end
 		if i < 0 {
@@ -45,7 +49,7 @@ func object(text string) (any, error) {
 		}
 		d := json.NewDecoder(strings.NewReader(text[begin:]))
 		d.UseNumber()
-		var out map[string]any
+		var out any
 		err := d.Decode(&out)
 		if err == nil {
 			return out, nil

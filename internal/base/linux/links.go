@@ -1,8 +1,9 @@
 package linux
 
 import (
-	"encoding/json"
 	"fmt"
+
+	"github.com/mortarhpc/mortar/internal/base/health"
 )
 
 // Link is a network interface with its addresses.
@@ -20,7 +21,7 @@ type Link struct {
 // ParseLinks reads `ip -json address show`. Source: ip-address(8)
 func ParseLinks(text string) ([]Link, error) {
 	var links []Link
-	if err := json.Unmarshal([]byte(text), &links); err != nil {
+	if _, err := health.JSON(text, &links); err != nil { // an odd value costs that value
 		return nil, fmt.Errorf("ip -json address show: %w", err)
 	}
 	return links, nil

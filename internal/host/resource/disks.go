@@ -3,7 +3,6 @@ package resource
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -12,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mortarhpc/mortar/internal/base/health"
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/base/md"
 )
@@ -759,7 +759,11 @@ func parseWipefs(s string) ([]signature, error) {
 	var doc struct {
 		Signatures []signature `json:"signatures"`
 	}
-	if err := json.Unmarshal([]byte(s), &doc); err != nil {
+	unread, err := health.JSON(s, &doc)
+	if err == nil && len(unread) > 0 {
+		err = errors.New(unread.String()) // nobody writes to a disk whose signatures are not known
+	}
+	if err != nil {
 		return nil, fmt.Errorf("wipefs: %w", err)
 	}
 	return doc.Signatures, nil

@@ -224,9 +224,9 @@ func parseTarget(s string) *targetFacts {
 				k, nids, _ := strings.Cut(p, "=")
 				switch k {
 				case "mgsnode":
-					f.mgs = append(f.mgs, strings.FieldsFunc(nids, nidBreak)...)
+					f.mgs = append(f.mgs, splitNIDs(nids)...)
 				case "failover.node":
-					f.service = append(f.service, strings.FieldsFunc(nids, nidBreak)...)
+					f.service = append(f.service, splitNIDs(nids)...)
 				}
 			}
 		}
@@ -234,5 +234,20 @@ func parseTarget(s string) *targetFacts {
 	return f
 }
 
-// nidBreak splits a list of NIDs: colons part nodes, commas the NIDs of one.
-func nidBreak(r rune) bool { return r == ':' || r == ',' }
+// splitNIDs splits a list of NIDs: colons part nodes, commas the NIDs of one. An address
+// of IPv6 has colons too: one that parts nodes follows the name of a network.
+func splitNIDs(s string) (out []string) {
+	for s != "" {
+		at := strings.IndexByte(s, '@')
+		if at < 0 {
+			return append(out, strings.FieldsFunc(s, func(r rune) bool { return r == ':' || r == ',' })...)
+		}
+		nid, rest := s, ""
+		if end := strings.IndexAny(s[at:], ":,"); end >= 0 {
+			nid, rest = s[:at+end], s[at+end+1:]
+		}
+		out = append(out, strings.FieldsFunc(nid, func(r rune) bool { return r == ',' })...)
+		s = rest
+	}
+	return out
+}

@@ -2,12 +2,13 @@ package resource
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/mortarhpc/mortar/internal/base/health"
 	"github.com/mortarhpc/mortar/internal/base/linux"
 )
 
@@ -318,7 +319,11 @@ func parseLVM(s string) ([]map[string]string, error) {
 	var doc struct {
 		Report []map[string][]map[string]string `json:"report"`
 	}
-	if err := json.Unmarshal([]byte(s), &doc); err != nil {
+	unread, err := health.JSON(s, &doc)
+	if err == nil && len(unread) > 0 {
+		err = errors.New(unread.String()) // a plan is made of whole facts
+	}
+	if err != nil {
 		return nil, fmt.Errorf("lvm: %w", err)
 	}
 	var rows []map[string]string

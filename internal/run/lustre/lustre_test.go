@@ -277,7 +277,7 @@ func TestBalance(t *testing.T) {
 	if err != nil || len(got) != 3 {
 		t.Fatal(got, err)
 	}
-	if want := (Usage{"small-OST0000", 29669304, 1412, 28090116, 458880, 299, true}); got[1] != want {
+	if want := (Usage{"small-OST0000", 29669304, 1412, 28090116, 458880, 299, true, ""}); got[1] != want {
 		t.Errorf("%+v", got[1])
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -21,6 +22,9 @@ type Usage struct {
 	IUsed  int64  `json:"inodes_used"`
 	// Creates: the target gets new files; always true for an MDT.
 	Creates bool `json:"creates"`
+	// Unread is why there are no numbers: what lfs says of the target, if that is not
+	// understood.
+	Unread string `json:"unread,omitempty"`
 }
 
 // Percent is the used share of the space in percent, as df(1) computes it.
@@ -55,9 +59,11 @@ func (f *FS) Balance(ctx context.Context) ([]Usage, error) {
 	if err != nil {
 		return nil, err
 	}
-	all, err := parseUsage(text)
-	if err != nil {
-		return nil, err
+	all := parseUsage(text)
+	for _, t := range f.d.Targets() {
+		if t.Kind != "mgs" && !slices.ContainsFunc(all, func(u Usage) bool { return u.Target == t.Name }) {
+			all = append(all, Usage{Target: t.Name, Unread: "lfs df does not list it"})
+		}
 	}
 	server, err := f.server(f.mdt())
 	if err != nil {
@@ -73,28 +79,30 @@ func (f *FS) Balance(ctx context.Context) ([]Usage, error) {
 	return all, nil
 }
 
-// parseUsage reads lines of source, size, used, avail, itotal and iused.
-func parseUsage(text string) ([]Usage, error) {
+// parseUsage reads lines of source, size, used, avail, itotal and iused. A line that is
+// not understood is a target without numbers; those before the first target are a banner.
+func parseUsage(text string) []Usage {
 	var out []Usage
 	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
 		w := strings.Fields(line)
-		if len(w) == 0 {
+		if len(w) == 0 || len(out) == 0 && !strings.Contains(w[0], "_UUID") && !strings.Contains(line, "-OST") && !strings.Contains(line, "-MDT") {
 			continue
 		}
-		u := Usage{Target: strings.TrimSuffix(w[0], "_UUID")}
-		if len(w) < 6 {
-			return nil, fmt.Errorf("lfs df: %q is no line of a target", line)
-		}
+		u := Usage{Target: strings.TrimSuffix(strings.TrimSuffix(w[0], ":"), "_UUID")}
 		for i, p := range []*int64{&u.KiB, &u.Used, &u.Free, &u.Inodes, &u.IUsed} {
-			n, err := strconv.ParseInt(w[i+1], 10, 64)
-			if err != nil {
-				return nil, fmt.Errorf("lfs df: %q is no line of a target", line)
+			if i+1 < len(w) {
+				var err error
+				if *p, err = strconv.ParseInt(w[i+1], 10, 64); err == nil {
+					continue
+				}
 			}
-			*p = n
+			u = Usage{Target: u.Target, Unread: line}
+			break
 		}
 		out = append(out, u)
 	}
-	return out, nil
+	return out
 }
 
 // creates looks for a create count of 0 among lines like
@@ -122,6 +130,8 @@ func (f *FS) Drain(ctx context.Context, word string) (*Plan, error) {
 	open := 0
 	for _, u := range all {
 		switch {
+		case u.Target == t.Name && u.Unread != "":
+			return nil, refuse("see that "+t.Name+" is up and that the client reaches it", "how much %s holds is not known: %s", t.Name, u.Unread)
 		case u.Target == t.Name:
 			used = u.Used
 		case strings.Contains(u.Target, "-OST") && u.Creates:
