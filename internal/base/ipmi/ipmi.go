@@ -30,6 +30,8 @@ var thresholds = map[string]health.Level{"ok": health.OK, "ns": health.OK, "nc":
 
 var (
 	number = regexp.MustCompile(`^[0-9A-Fa-f]{2}h$`)
+	// reading is a value with its unit behind an entity, as old versions of ipmitool print it.
+	reading = regexp.MustCompile(`^[-+]?[0-9.]+ [A-Za-z%][A-Za-z% ]*$`)
 	// figure is a field of a line that is no state: an entity, a limit.
 	figure = regexp.MustCompile(`^(?:0x[0-9A-Fa-f]+|[0-9.+-]*)$`)
 )
@@ -72,15 +74,15 @@ func sensor(f []string, line string) Sensor {
 			s.Name = strings.Join(f[:i-1], ", ")
 		} else {
 			s.Name = strings.Join(f[:i-2], ", ")
-			if reading := strings.TrimSpace(f[i-2] + " " + f[i-1]); reading != "" {
-				said = append(said, reading)
+			if value := strings.TrimSpace(f[i-2] + " " + f[i-1]); value != "" {
+				said = append(said, value)
 			}
 		}
 		if s.Silent {
 			return s
 		}
-		if !discrete && len(said) == 0 {
-			break // neither a reading nor "no reading"
+		if !discrete && (len(said) == 0 || f[i-1] == "discrete") {
+			break // neither a reading nor "no reading"; or bits, of which nobody knows what they mean
 		}
 		level, told := stateLevel(f[min(i+2, len(f)):])
 		s.Level, s.Text = max(s.Level, level), strings.Join(append(said, told...), ", ")
@@ -94,6 +96,10 @@ func stateLevel(fields []string) (level health.Level, said []string) {
 	for i := 0; i < len(fields); i++ {
 		s := fields[i]
 		if figure.MatchString(s) {
+			continue
+		}
+		if reading.MatchString(s) {
+			said = append(said, s)
 			continue
 		}
 		// A few of ipmitool's states have a comma.

@@ -176,6 +176,7 @@ func TestWords(t *testing.T) {
 		{"kernel", "nfs: server 10.9.1.100 not responding, still trying", 5, "NFS warning 10.9.1.100 does not answer this client: its I/O waits"},
 		{"kernel", "igb 0000:06:00.0 eno1: igb: eno1 NIC Link is Down", 6, "network warning eno1 has no link"},
 		{"kernel", "ixgbe 0000:05:00.0 eth2: NIC Link is Up 10 Gbps, Flow Control: RX/TX", 6, "network ok eth2 has a link"},
+		{"kernel", "e1000: eth1: e1000_watchdog: NIC Link is Down", 6, "network warning eth1 has no link"},
 		{"kernel", "e1000e: eth0 NIC Link is Down", 6, "network warning eth0 has no link"},
 		{"kernel", "mlx5_core 0000:5e:00.0 ens1f0np0: Link down", 6, "network warning ens1f0np0 has no link"},
 		{"kernel", "tg3 0000:03:00.0 eno3: Link is down", 6, "network warning eno3 has no link"},

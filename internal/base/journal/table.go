@@ -181,8 +181,8 @@ var rules = sync.OnceValue(func() []rule {
 		say(kernel, `^nfs: server (?P<server>\S+) OK`, Note, "NFS", OK, "{server} answers this client again"),
 		// Drivers of network cards begin with their name, the card's address, its name
 		// again (igb), or nothing; SATA links have no colon before the word.
-		say(kernel, `(?i)(?:^|\s)(?P<dev>[\w.@-]+)(?::(?: NIC)?| NIC) Link (?:is )?down\b`, Note, "network", Warning, "{dev} has no link"),
-		say(kernel, `(?i)(?:^|\s)(?P<dev>[\w.@-]+)(?::(?: NIC)?| NIC) Link (?:is )?up\b`, Note, "network", OK, "{dev} has a link"),
+		say(kernel, `(?i)(?:^|\s)(?P<dev>[\w.@-]+)(?:: \w+_watchdog\w*)?(?::(?: NIC)?| NIC) Link (?:is )?down\b`, Note, "network", Warning, "{dev} has no link"),
+		say(kernel, `(?i)(?:^|\s)(?P<dev>[\w.@-]+)(?:: \w+_watchdog\w*)?(?::(?: NIC)?| NIC) Link (?:is )?up\b`, Note, "network", OK, "{dev} has a link"),
 		say(kernel, `^\[qede?_\w+:\d+\((?P<dev>[^)]+)\)\] ?Link is down`, Note, "network", Warning, "{dev} has no link"),
 		say(kernel, `^\[qede?_\w+:\d+\((?P<dev>[^)]+)\)\] ?Link is up`, Note, "network", OK, "{dev} has a link"),
 		// Source: drivers/net/bonding/bond_main.c, before and since Linux 5.7

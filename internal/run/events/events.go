@@ -58,7 +58,7 @@ const lineLimit = 50000
 type History struct {
 	Events []Event
 	// Gaps describes the part of the window that the host's journal lacks; "" if
-	// it lacks none.
+	// it lacks none. Lines of the journal that are not understood are counted there.
 	Gaps string
 	// Skew is how far the host's clock is ahead.
 	Skew time.Duration

@@ -115,6 +115,9 @@ func (f *FS) Checks(ctx context.Context, server string) ([]Check, error) {
 		for key, v := range k {
 			var n int64
 			if _, err := fmt.Sscan(v, &n); err != nil {
+				if isFinding(key) || strings.HasPrefix(key, "failed_phase") {
+					return nil, fmt.Errorf("%s: lfsck_%s: %s: %q is no number", server, part, key, v)
+				}
 				continue
 			}
 			switch {

@@ -146,7 +146,7 @@ func parsePDULoad(r RunResult) PDULoad {
 	var n [3]float64
 	for i := range n {
 		if r.Err != "" || r.Code != 0 || len(f) != len(n) {
-			return PDULoad{Err: oneLine(strings.TrimSpace(r.Err + " " + r.Stderr + " " + r.Stdout))}
+			return PDULoad{Err: cmp.Or(oneLine(strings.TrimSpace(r.Err+" "+r.Stderr+" "+r.Stdout)), "no answer")}
 		}
 		v, err := strconv.ParseFloat(f[i], 64)
 		if err != nil {
@@ -395,8 +395,9 @@ func (v *view) loads(p *Part) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		l := all[name]
-		if l.Err != "" {
-			continue // whether it answers is the part power's business
+		if l.Err != "" { // whether it answers at all is the part power's business
+			p.add(Unknown, name, "the load of %s was not read: %s", name, l.Err).Mend = "see that SNMP of the PDU gives " + strings.Join(pduLoads, " ")
+			continue
 		}
 		c := p.add(OK, name, "load %.1f A of %.0f A", l.Load, l.Over)
 		switch {

@@ -42,9 +42,10 @@ func TestHardware(t *testing.T) {
 			"fault: disk " + first + " (enclosure A, bay 1) predicts its failure: x"},
 		"defects": {func(h *Hardware) { h.Disks[first] = smart.Report{Left: -1, Defects: []string{"3 pending sectors"}} },
 			"warning: disk " + first + " (enclosure A, bay 1) has lost or doubtful data: 3 pending sectors"},
-		"a worn SSD":   {func(h *Hardware) { h.Disks["SSD7"] = smart.Report{Left: 4} }, "warning: disk SSD7 has 4 % of its life left"},
-		"a loaded PDU": {func(h *Hardware) { h.PDUs["pdu-a"] = PDULoad{Load: 12.5, Near: 12, Over: 16} }, "warning: load 12.5 A of 16 A"},
-		"an overload":  {func(h *Hardware) { h.PDUs["pdu-a"] = PDULoad{Load: 16.2, Near: 12, Over: 16} }, "fault: load 16.2 A of 16 A"},
+		"a worn SSD":           {func(h *Hardware) { h.Disks["SSD7"] = smart.Report{Left: 4} }, "warning: disk SSD7 has 4 % of its life left"},
+		"a loaded PDU":         {func(h *Hardware) { h.PDUs["pdu-a"] = PDULoad{Load: 12.5, Near: 12, Over: 16} }, "warning: load 12.5 A of 16 A"},
+		"an overload":          {func(h *Hardware) { h.PDUs["pdu-a"] = PDULoad{Load: 16.2, Near: 12, Over: 16} }, "fault: load 16.2 A of 16 A"},
+		"a PDU without a load": {func(h *Hardware) { h.PDUs["pdu-a"] = PDULoad{Err: "No Such Object"} }, "unknown: the load of pdu-a was not read: No Such Object"},
 		"no second feed": {func(h *Hardware) {
 			h.PDUs = map[string]PDULoad{"pdu-a": {Load: 11, Near: 12, Over: 16}, "pdu-b": {Load: 8, Near: 12, Over: 20}}
 		},

@@ -213,6 +213,13 @@ func TestLustreRecoveryAndSpace(t *testing.T) {
 		"well": {status("small-OST0000", complete) + room("small-OST0000", 900), status("small-OST0001", "status: INACTIVE") + room("small-OST0001", 890), nil},
 		"recovering": {status("small-OST0000", "status: RECOVERING\nrecovery_start: 1795399259\ntime_remaining: 120\nconnected_clients: 1/3\nreq_replay_clients: 1") + room("small-OST0000", 900),
 			status("small-OST0001", complete) + room("small-OST0001", 900), []string{"warning: in recovery (recovering): 1 of 3 clients are back; it waits 120 s more for the others"}},
+		// Source: lustrefs-exporter, fixtures/recovery-multiple-recovering.txt: the clients that are done have no total.
+		"recovering, with clients that are done": {status("small-OST0000", "status: RECOVERING\ntime_remaining: 119\nconnected_clients: 3/7\ncompleted_clients: 2") + room("small-OST0000", 900),
+			status("small-OST0001", complete) + room("small-OST0001", 900), []string{"warning: in recovery (recovering): 3 of 7 clients are back; it waits 119 s more for the others"}},
+		"clients of another form": {status("small-OST0000", strings.Replace(complete, "1/1", "many", 1)) + room("small-OST0000", 900), status("small-OST0001", complete) + room("small-OST0001", 900),
+			[]string{`unknown: recovery of small-OST0000 is not understood: clients "many"`}},
+		"inodes of another form": {status("small-OST0000", complete) + strings.Replace(room("small-OST0000", 900), "filesfree=99", "filesfree=lots", 1), status("small-OST0001", complete) + room("small-OST0001", 900),
+			[]string{"unknown: 10 % of its space used; how many inodes are used is not understood"}},
 		"evicted": {status("small-OST0000", strings.Replace(complete, "1/1", "1/2", 1)) + room("small-OST0000", 900), status("small-OST0001", complete) + room("small-OST0001", 900),
 			[]string{"warning: 1 of 2 clients did not come back after the last start, and were evicted"}},
 		"full and uneven": {status("small-OST0000", complete) + room("small-OST0000", 20), status("small-OST0001", complete) + room("small-OST0001", 900),
