@@ -45,14 +45,14 @@ func TestBackground(t *testing.T) {
 					upgrades = string(r.Content)
 				case "/etc/needrestart/conf.d/mortar.conf":
 					restarts = string(r.Content)
-				case "/etc/systemd/system/mortar-scrub.service":
+				case "/etc/mortar/scrub":
 					scrubs = string(r.Content)
 				}
 			}
 		}
 		for what, has := range map[string]bool{
 			"timers": strings.Contains(masked, "mdcheck_start.timer") && strings.Contains(masked, "mdcheck_continue.timer"), "cron": cron != "",
-			"scrub": strings.Contains(scrubs, "ExecStart=-/usr/local/sbin/mortar scrub-array /dev/md/"),
+			"scrub": strings.HasPrefix(scrubs, "/dev/md/"),
 		} {
 			if has != tc.checks {
 				t.Errorf("%s on Debian %s: %s: %v", tc.example, tc.os, what, has)

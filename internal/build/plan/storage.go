@@ -2,7 +2,6 @@ package plan
 
 import (
 	"encoding/json"
-	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -122,20 +121,24 @@ func (b *builder) checksOfArrays(h string) {
 	for _, s := range b.services() {
 		for _, g := range b.d.GroupsIn(&s.Storage) {
 			if g.Level == 6 {
-				// The minus: an array that the partner has is no failure.
-				fmt.Fprintf(&scrubs, "ExecStart=-%s scrub-array /dev/md/%s\n", mortarPath, g.Name)
+				scrubs.WriteString("/dev/md/" + g.Name + "\n")
 			}
 		}
 	}
 	if scrubs.Len() == 0 {
 		return
 	}
+	// A file of its own: systemd would not notice that a unit has changed.
+	b.add(StageKernel, h, "groups to scrub", &resource.TextFile{Path: scrubList, Content: []byte(scrubs.String())})
 	b.add(StageKernel, h, "service that scrubs", &resource.TextFile{Path: unitPath(scrubService), Content: []byte(resource.Header + `[Unit]
 Description=Scrub of the RAID 6 groups that this server has
 
 [Service]
 Type=oneshot
-` + scrubs.String() + `Nice=10
+ExecStart=/usr/bin/xargs --arg-file=` + scrubList + ` --max-args=1 ` + mortarPath + ` scrub-array
+# xargs(1): a command failed, as it does for an array that the partner has.
+SuccessExitStatus=123
+Nice=10
 IOSchedulingClass=idle
 `)})
 	b.add(StageKernel, h, "timer of the scrub", &resource.TextFile{Path: unitPath(scrubTimer), Content: []byte(resource.Header + `[Unit]
@@ -154,6 +157,7 @@ WantedBy=timers.target
 const (
 	scrubService = "mortar-scrub.service"
 	scrubTimer   = "mortar-scrub.timer"
+	scrubList    = "/etc/mortar/scrub"
 )
 
 // upgradesAtNight keeps automatic upgrades from what the cluster runs on: a daemon that
