@@ -262,7 +262,7 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("%+v of %q", m, line)
 		}
 		msgs, errM := json.Marshal([]string{a, b})
-		if !json.Valid([]byte(odd)) || !utf8.ValidString(a+b) || errM != nil {
+		if !json.Valid([]byte(odd)) || !utf8.ValidString(a) || !utf8.ValidString(b) || errM != nil {
 			return
 		}
 		l, err = Parse(fmt.Appendf(nil, `{"MESSAGE":%s,"PRIORITY":%s,"SYSLOG_IDENTIFIER":%s,"_SOURCE_REALTIME_TIMESTAMP":%s,"__REALTIME_TIMESTAMP":"7"}`, msgs, odd, odd, odd))

@@ -119,6 +119,9 @@ func packageForms() (out [][]string) {
 		if len(m.Query) > 0 {
 			out = append(out, m.Query)
 		}
+		if len(m.Candidate) > 0 {
+			out = append(out, slices.Concat(m.Candidate, []string{"<package>..."}))
+		}
 	}
 	return out
 }
