@@ -64,7 +64,7 @@ func debianRelease(version, suite string, fenceAgents ...string) Distro {
 			Rebuild: func(kernel string) []string { return []string{"update-initramfs", "-u", "-k", kernel} },
 		},
 		Background: Background{
-			// Source: Debian's package mdadm, 4.2-5 (cron) and 4.4-11 (timers)
+			// Source: Debian 12's package mdadm 4.2-5 (cron). The timers of Debian 13 are by their names only.
 			CheckTimers: []string{"mdcheck_start.timer", "mdcheck_continue.timer"},
 			CheckCron:   "/etc/cron.d/mdadm", CheckProgram: "checkarray",
 			// Unlike a hold of apt-mark this leaves apt-get alone, by which mortar upgrade
