@@ -100,13 +100,13 @@ func unchanged(t *testing.T, apply ...string) bool {
 	return true
 }
 
-// killEvery is the number of actions after which each apply is killed. 60 keeps CI short, and
+// killEvery is the number of actions after which each apply is killed. 100 keeps CI short, and
 // make test-all has 20; MORTAR_TEST_KILL_EVERY=1 kills after every action.
 func killEvery() string {
 	if v := os.Getenv("MORTAR_TEST_KILL_EVERY"); v != "" {
 		return v
 	}
-	return "60"
+	return "100"
 }
 
 // TestBrick deploys an nfs-ha brick, with an apply that is killed on the way, replaces a disk,
