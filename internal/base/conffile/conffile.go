@@ -76,8 +76,8 @@ func copyOf(file string) string {
 	return filepath.Join(dir, "good"+strings.ReplaceAll(filepath.Clean(file), "/", "-"))
 }
 
-// keep keeps a copy. A server without one stops a service by its config alone, as a
-// program does that cannot write one: that is no reason not to serve.
+// keep writes a copy. An error is ignored: a service starts and stops without the copy as long
+// as its config is good.
 func keep(file string, src []byte) {
 	to := copyOf(file)
 	if was, err := os.ReadFile(to); err == nil && bytes.Equal(was, src) {

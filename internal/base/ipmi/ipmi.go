@@ -32,7 +32,7 @@ var (
 	number = regexp.MustCompile(`^[0-9A-Fa-f]{2}h$`)
 	// reading is a value with its unit behind an entity, as old versions of ipmitool print it.
 	reading = regexp.MustCompile(`^[-+]?[0-9.]+ [A-Za-z%][A-Za-z% ]*$`)
-	// figure is a field of a line that is no state: an entity, a limit.
+	// figure matches a field that holds a number, such as an entity or a limit, and no state.
 	figure = regexp.MustCompile(`^(?:0x[0-9A-Fa-f]+|[0-9.+-]*)$`)
 )
 

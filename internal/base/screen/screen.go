@@ -46,7 +46,7 @@ func Paint(code, text string) string { return own("\x1b["+code+"m") + text + own
 // Writer writes text to a terminal, a file or a pipe. It is safe for concurrent use.
 //
 // An escape is written as in JSON, so that a string of JSON with such a character stays the
-// same string. A byte that is no UTF-8 becomes \x and two hexadecimal digits, as in Go.
+// same string. A byte of invalid UTF-8 becomes \x and two hexadecimal digits, as in Go.
 type Writer struct {
 	mu   sync.Mutex
 	to   io.Writer

@@ -72,7 +72,7 @@ func TestClosingTable(t *testing.T) {
 	}
 }
 
-// Two specs: what differs is named, what is equal is marked, and the capacities have per cent.
+// A comparison of two specs names what differs, marks what is equal, and shows capacities in per cent.
 func TestTwoSpecs(t *testing.T) {
 	c := Compare(ofSpec(t, "nss4-ha-144"), ofSpec(t, "nss4-ha-288", "threads: 256", "threads: 128"))
 	rows := map[string]Row{}

@@ -59,8 +59,8 @@ const claimTime = 15 * time.Second
 
 // Claim keeps commands of all machines from changing the brick of a spec until release is
 // called. A claim outlives a command that is killed: other commands of this machine take it
-// over, those of other machines are refused. The error is a *resource.Refusal if another
-// machine has the brick.
+// over, those of other machines are refused. The error names the server and the holder if
+// another machine has the brick.
 func Claim(ctx context.Context, s *spec.Spec, opts host.Options) (release func(), err error) {
 	unlock, err := Lock(s)
 	if err != nil {

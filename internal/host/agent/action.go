@@ -64,8 +64,8 @@ func (r *runner) run(ctx context.Context, p RunParams, emit func(RunEvent)) (res
 		return unlock, nil
 	}
 	if a.Beside != "" {
-		// Before the host's lock: whoever waits here keeps nobody else waiting. A lock object of its
-		// own keeps the actions of one session apart, too.
+		// Before the host's lock, so that an action that waits here does not hold up the others. A
+		// lock object of its own keeps the actions of one session apart, too.
 		done, err := take(&hostLock{path: r.lock.path + "-" + a.Beside})
 		if err != nil {
 			return resource.Output{}, err

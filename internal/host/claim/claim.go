@@ -60,20 +60,15 @@ type Applied struct {
 }
 
 // Read returns the state in a file; one that does not exist is a zero State.
-func Read(path string) (State, error) {
+func Read(path string) (s State, err error) {
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return State{}, nil
+		return s, nil
 	}
 	if err != nil {
-		return State{}, err
+		return s, err
 	}
-	return Parse(path, b)
-}
-
-// Parse reads the content of the file that errors name.
-func Parse(path string, text []byte) (s State, err error) {
-	if err = json.Unmarshal(text, &s); err != nil {
+	if err = json.Unmarshal(b, &s); err != nil {
 		err = fmt.Errorf("%s: %w", path, err)
 	}
 	return s, err

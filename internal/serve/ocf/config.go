@@ -62,12 +62,12 @@ type Config struct {
 	Needs []string `json:"needs,omitempty"`
 }
 
-// Load reads and checks a config file. It ignores keys that it does not know; whoever
-// starts a service asks Able too.
+// Load reads and checks a config file. It ignores keys that it does not know. A
+// start calls Able too.
 func Load(file string) (*Config, error) { return conffile.Load(file, (*Config).check) }
 
-// LoadKept is Load, for whoever watches or stops what already runs: it falls back to the
-// last good copy, see conffile.LoadKept.
+// LoadKept is Load for a monitor, a stop and the watcher. It falls back to the last good copy:
+// see conffile.LoadKept.
 func LoadKept(file string) (*Config, error) { return conffile.LoadKept(file, (*Config).check) }
 
 // Parse checks src, the content of file, as Load does.
