@@ -13,24 +13,23 @@ import (
 // units are enabled.
 const systemdDir = "/etc/systemd/system/"
 
-// backgroundFiles are the files that tell what distributions do by themselves.
-func backgroundFiles() []string {
-	var out []string
-	add := func(files ...string) {
-		for _, f := range files {
-			if f != "" && !slices.Contains(out, f) {
-				out = append(out, f)
-			}
-		}
-	}
+// background returns the files, and the patterns of links, that tell what distributions do by
+// themselves.
+func background() (files, links []string) {
 	for _, d := range distro.All() {
 		bg := d.Background
 		for _, t := range bg.CheckTimers {
-			add(systemdDir+t, systemdDir+"*.wants/"+t)
+			links = append(links, systemdDir+t, systemdDir+"*.wants/"+t)
 		}
-		add(bg.CheckCron, bg.Upgrader, bg.UpgradeConf, bg.Restarter, bg.RestartConf)
+		files = append(files, bg.CheckCron, bg.Upgrader, bg.UpgradeConf, bg.Restarter, bg.RestartConf)
 	}
-	return out
+	return distinct(files), distinct(links)
+}
+
+// distinct sorts words and drops the empty ones.
+func distinct(words []string) []string {
+	slices.Sort(words)
+	return slices.DeleteFunc(slices.Compact(words), func(w string) bool { return w == "" })
 }
 
 // background warns of what a server's distribution does to the brick by itself, and apply
@@ -44,10 +43,10 @@ func (v *view) background(c *Part, s *server) {
 	if len(v.d.Groups) > 0 || v.d.Cached() != nil {
 		for _, t := range bg.CheckTimers {
 			enabled := false
-			for f := range files {
-				enabled = enabled || strings.HasPrefix(f, systemdDir) && strings.HasSuffix(path.Dir(f), ".wants") && path.Base(f) == t
+			for l := range s.host.Links {
+				enabled = enabled || strings.HasPrefix(l, systemdDir) && strings.HasSuffix(path.Dir(l), ".wants") && path.Base(l) == t
 			}
-			if mask, is := files[systemdDir+t]; enabled && !(is && mask == "") {
+			if enabled && s.host.Links[systemdDir+t] != "/dev/null" {
 				add("checks", "%s of %s has the kernel check the brick's arrays, degraded ones too", t, s.name)
 			}
 		}

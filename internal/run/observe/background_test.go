@@ -27,14 +27,14 @@ func TestBackground(t *testing.T) {
 	const cron = "57 0 * * 0 root if [ -x /usr/share/mdadm/checkarray ]; then /usr/share/mdadm/checkarray --cron --all --idle --quiet; fi\n"
 	for _, tc := range []struct {
 		name  string
-		files map[string]string
+		files map[string]string // those below systemdDir are links, with what they lead to
 		want  string
 	}{
 		{"a host without any of it", nil, ""},
 		{"a timer that is not enabled", map[string]string{"/lib/systemd/system/mdcheck_start.timer": "[Timer]"}, ""},
-		{"Debian 13", map[string]string{"/etc/systemd/system/mdmonitor.service.wants/mdcheck_start.timer": "[Timer]"}, "mdcheck_start.timer of nfs1 has the kernel check the brick's arrays"},
-		{"a changed unit", map[string]string{"/etc/systemd/system/timers.target.wants/mdcheck_start.timer": "[Timer]", "/etc/systemd/system/mdcheck_start.timer": "[Timer]"}, "mdcheck_start.timer of nfs1"},
-		{"masked", map[string]string{"/etc/systemd/system/mdmonitor.service.wants/mdcheck_start.timer": "[Timer]", "/etc/systemd/system/mdcheck_start.timer": ""}, ""},
+		{"Debian 13", map[string]string{"/etc/systemd/system/mdmonitor.service.wants/mdcheck_start.timer": "/usr/lib/systemd/system/mdcheck_start.timer"}, "mdcheck_start.timer of nfs1 has the kernel check the brick's arrays"},
+		{"a changed unit", map[string]string{"/etc/systemd/system/timers.target.wants/mdcheck_start.timer": "/usr/lib/systemd/system/mdcheck_start.timer", "/etc/systemd/system/mdcheck_start.timer": "/etc/systemd/system/mdcheck_start.timer"}, "mdcheck_start.timer of nfs1"},
+		{"masked", map[string]string{"/etc/systemd/system/mdmonitor.service.wants/mdcheck_start.timer": "/usr/lib/systemd/system/mdcheck_start.timer", "/etc/systemd/system/mdcheck_start.timer": "/dev/null"}, ""},
 		{"Debian 12", map[string]string{bg.CheckCron: cron}, "cron of nfs1 has the kernel check"},
 		{"cron after apply", map[string]string{bg.CheckCron: "# Written by mortar apply\n"}, ""},
 		{"upgrades", map[string]string{bg.Upgrader: "x"}, "nfs1 upgrades the packages of the cluster by itself"},
@@ -45,7 +45,11 @@ func TestBackground(t *testing.T) {
 	} {
 		f := healthy(t, d)
 		for p, text := range tc.files {
-			f.Hosts["nfs1"].Host.Files[p] = text
+			if h := f.Hosts["nfs1"].Host; strings.HasPrefix(p, systemdDir) {
+				h.Links[p] = text
+			} else {
+				h.Files[p] = text
+			}
 		}
 		var got []string
 		Judge(d, f).Each(func(p *Part) {

@@ -72,7 +72,8 @@ func requests(d *design.Design, timeout time.Duration) map[string]Request {
 	for _, f := range mdFiles {
 		server.Files = append(server.Files, "/sys/block/md*/md/"+f)
 	}
-	server.Files = append(server.Files, backgroundFiles()...)
+	files, links := background()
+	server.Files, server.Links = append(server.Files, files...), append(server.Links, links...)
 	for i := range d.Pairs {
 		v := &view{d: d, pair: &d.Pairs[i]}
 		v.storage().request(&server)

@@ -21,8 +21,9 @@ func (r Request) MayWatch() error {
 	refuse := func(what string) error {
 		return &resource.Refusal{What: onlyWatches + ", and does not " + what, Mend: "log in with a key that may do more (docs/security.md)"}
 	}
+	files, links := background()
 	for _, p := range slices.Concat(r.Files, r.Links) {
-		if !slices.Contains(backgroundFiles(), p) && !watchedFile.MatchString(p) || path.Clean(p) != p {
+		if !slices.Contains(slices.Concat(files, links), p) && !watchedFile.MatchString(p) || path.Clean(p) != p {
 			return refuse("read " + p)
 		}
 	}
