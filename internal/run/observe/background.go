@@ -40,7 +40,7 @@ func (v *view) background(c *Part, s *server) {
 	add := func(what, format string, a ...any) {
 		c.add(Warning, what, format, a...).Mend = "`mortar apply " + v.d.Spec.File + "` ends that"
 	}
-	if len(v.d.Groups) > 0 || v.d.Cached() != nil {
+	if _, arrays := v.storage().(mdStorage); arrays || v.d.Cached() != nil {
 		for _, t := range bg.CheckTimers {
 			enabled := false
 			for l := range s.host.Links {

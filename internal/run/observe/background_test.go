@@ -62,6 +62,11 @@ func TestBackground(t *testing.T) {
 		}
 	}
 	asked := requests(d, time.Second)["nfs1"]
+	for _, l := range []string{"/etc/systemd/system/mdcheck_start.timer", "/etc/systemd/system/*.wants/mdcheck_start.timer"} {
+		if !slices.Contains(asked.Links, l) {
+			t.Errorf("%s is not read", l)
+		}
+	}
 	for _, f := range []string{bg.CheckCron, bg.Upgrader, bg.RestartConf} {
 		if !slices.Contains(asked.Files, f) {
 			t.Errorf("%s is not read", f)
@@ -69,5 +74,18 @@ func TestBackground(t *testing.T) {
 	}
 	if err := asked.MayWatch(); err != nil {
 		t.Error(err)
+	}
+}
+
+// The servers of a brick on an array may check the arrays of their systems.
+func TestBackgroundWithoutArrays(t *testing.T) {
+	for name, want := range map[string]int{"nfs-ha": 1, "nss2-ha": 0} {
+		d := designOf(t, name)
+		v, p := &view{d: d, pair: &d.Pairs[0]}, &Part{}
+		v.background(p, &server{name: "s1", host: &Host{Links: map[string]string{
+			systemdDir + "mdmonitor.service.wants/mdcheck_start.timer": "/usr/lib/systemd/system/mdcheck_start.timer"}}})
+		if len(p.Parts) != want {
+			t.Errorf("%s: %d warnings, want %d", name, len(p.Parts), want)
+		}
 	}
 }
