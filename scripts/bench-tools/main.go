@@ -1,6 +1,6 @@
 // Command bench-tools compares the speed of Mortar's load engine with fio's
 // and mdtest's on this machine: how much of the client's CPU goes into making
-// the load itself. `make bench-tools` runs it; docs/results/engine.md tells what
+// the load itself. `make bench-tools` runs it; lab/engine.md tells what
 // came of it.
 //
 // All run on tmpfs, one thread, in turn, several times over; the median

@@ -7,7 +7,7 @@
 // nothing about I/O (which flags, when to sync, what to do after an error) and
 // knows no network or host.
 //
-// Its speed, with and without a file: docs/results/engine.md.
+// Its speed, with and without a file: lab/engine.md.
 package stream
 
 import (

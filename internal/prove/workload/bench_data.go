@@ -19,7 +19,7 @@ import (
 // dataWork moves the records of one region. The thread itself generates and
 // verifies records between the system calls: with a helper on another core, the
 // hand-over and the transfer between the caches cost more CPU than the work
-// (docs/results/engine.md). That time is counted separately, in no latency and
+// (lab/engine.md). That time is counted separately, in no latency and
 // no stall.
 type dataWork struct {
 	t       *benchThread

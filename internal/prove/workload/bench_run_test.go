@@ -461,7 +461,7 @@ func TestBenchNoSpace(t *testing.T) {
 	var lim unix.Rlimit
 	_ = unix.Getrlimit(unix.RLIMIT_FSIZE, &lim)
 	// The limit on file sizes gives EFBIG. ENOSPC needs a file system of its
-	// own and was tried by hand (docs/results/engine.md).
+	// own and was tried by hand (lab/engine.md).
 	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: 128 << 10, Max: lim.Max}); err != nil {
 		t.Fatal(err)
 	}

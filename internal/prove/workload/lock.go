@@ -66,7 +66,7 @@ func denied(err error) bool { return errors.Is(err, unix.EAGAIN) || errors.Is(er
 
 // unseen is the number of attempts, over about three seconds, after which a challenger or taker
 // creates the lock file if it still gets ENOENT. An NFSv3 client can keep a negative
-// dentry for minutes after the holder has created the file (docs/results/ha.md).
+// dentry for minutes after the holder has created the file (lab/ha.md).
 const unseen = 6
 
 // open opens the lock file, and creates it if the role is one of an owner.
