@@ -1,5 +1,5 @@
 // Package layers_test checks the architecture: which package may import which, and that
-// docs/architecture.md has a row for each.
+// docs/architecture.md has a row for each, and names files that exist.
 package layers_test
 
 import (
@@ -84,6 +84,38 @@ func TestEveryRoomIsOnThePlan(t *testing.T) {
 	for pkg := range imports(t) {
 		if !strings.Contains(string(b), "| `internal/"+pkg+"` |") {
 			t.Errorf("docs/architecture.md has no row for internal/%s", pkg)
+		}
+	}
+}
+
+// changes are the rows that the table "What goes where" must have at least.
+var changes = []string{
+	"an array family", "a distribution", "a storage kind", "a fault", "an export option with client side",
+	"NVMe-oF LUNs", "a metric with alert", "a bench engine", "a fence agent", "a snapshot command",
+}
+
+// named matches a file or folder of the repository within `code` of the page.
+var named = regexp.MustCompile("`((?:cmd|docs|examples|internal|packaging|scripts|test)/[\\w./-]+)`")
+
+// The page answers which files a change touches, and each file that it names exists.
+func TestWhatGoesWhere(t *testing.T) {
+	b, err := os.ReadFile("../../docs/architecture.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := string(b)
+	_, table, _ := strings.Cut(page, "\n## What goes where\n")
+	table, _, _ = strings.Cut(table, "\n## ")
+	for _, c := range changes {
+		_, row, found := strings.Cut(table, "\n| "+c+" |")
+		row, _, _ = strings.Cut(row, "\n")
+		if !found || !named.MatchString(row) {
+			t.Errorf("docs/architecture.md names no file for %s", c)
+		}
+	}
+	for _, m := range named.FindAllStringSubmatch(page, -1) {
+		if _, err := os.Stat("../../" + m[1]); err != nil {
+			t.Errorf("docs/architecture.md names %s, which is not there", m[1])
 		}
 	}
 }
