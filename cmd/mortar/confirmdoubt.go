@@ -69,7 +69,7 @@ starts, it is refused again. --dry-run lists and changes nothing.
 		},
 	}
 	m.add(cmd)
-	cmd.Flags().StringVar(&confirm, "confirm", "", "name of the service, if nobody can be asked")
+	cmd.Flags().StringVar(&confirm, "confirm", "", "name of the service, without a terminal to ask on")
 	return cmd
 }
 

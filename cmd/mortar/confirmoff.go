@@ -62,7 +62,7 @@ A server that was confirmed off and was not will damage the file system.
 		},
 	}
 	m.add(cmd)
-	cmd.Flags().StringVar(&confirm, "confirm", "", "name of the server, if nobody can be asked")
+	cmd.Flags().StringVar(&confirm, "confirm", "", "name of the server, without a terminal to ask on")
 	return cmd
 }
 

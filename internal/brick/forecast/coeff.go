@@ -97,7 +97,7 @@ func defaults() []Coefficient {
 
 		// CPU and memory.
 		c("cpu.mbps_per_core", 500, "MB/s per core", "assumed: no published peak was limited by it; NSS2-HA's 8 slow cores moved 2,430 MB/s"),
-		c("mem.cache_share", 0.9, "share of memory", "assumed: what is left to the page cache"),
+		c("mem.cache_share", 0.9, "share of memory", "assumed: the part that is left to the page cache"),
 		c("mem.reuse", 0.37, "share of reads", "arithmetic: of n draws with replacement from n records, 1/e repeat one drawn before; it is in memory if memory holds it"),
 
 		// Network.
@@ -133,7 +133,7 @@ func defaults() []Coefficient {
 		c("sim.batch_share", 0.05, "share of bricks", "assumed: one brick in twenty is built from a bad batch"),
 		c("sim.batch_factor", 4, "times", "assumed: worst models fail some four times as often as the mean. Source: Backblaze drive statistics"),
 		c("sim.rebuild_mbps", 50, "MB/s", "assumed: rebuild of one disk under load"),
-		c("sim.replace_hours", 48, "h", "assumed: until somebody has replaced a failed disk"),
+		c("sim.replace_hours", 48, "h", "assumed: until a failed disk is replaced by hand"),
 		c("sim.latent_per_year", 0.1, "errors per disk and year", "assumed: NL-SAS, one disk in ten; the order of the field study of 1.53 million disks. Source: Bairavasundaram et al., SIGMETRICS 2007"),
 		c("sim.latent_enterprise_per_year", 0.02, "errors per disk and year", "assumed: all other disks; there enterprise disks showed several times fewer. Source: as above"),
 		c("sim.scrub_hours", 720, "h", "mortar-scrub.timer scrubs once a month"),

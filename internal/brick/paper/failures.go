@@ -42,7 +42,7 @@ var nssFailures = FailureTable{Title: "Table 10 of NSS-HA", Source: nss4 + ", 4.
 	{What: "private switch", Must: "the service stays where it is; a second failure stops it", Drills: []string{"private-switch"},
 		Here: "the cluster goes on over the public network"},
 	{What: "heartbeat interface of the active server", Must: "the passive server fences it and takes over", Time: "30 to 60 s", Drills: []string{"heartbeat-link"},
-		Here: "the second ring carries on and nobody is fenced"},
+		Here: "the second ring carries on and no server is fenced"},
 	{What: "one RAID controller of the array", Must: "the other one serves, perhaps slower", Drills: []string{"controller-out", "controller"}},
 }}
 

@@ -203,7 +203,7 @@ type DiskList struct {
 	Server string `yaml:"server,omitempty" json:"server,omitempty" doc:"an SSD of a cache that is inside one server: its name (a journal takes none); default: every server reaches it"`
 	// Growth keeps what is there from being dealt anew: groups are made of disks of
 	// one number only, those of 0 first.
-	Growth int `yaml:"growth,omitempty" json:"growth,omitempty" doc:"written by mortar grow: 1 for the disks by which the brick grew first, then 2, and so on. They make groups of their own; what is left over becomes their spares"`
+	Growth int `yaml:"growth,omitempty" json:"growth,omitempty" doc:"written by mortar grow: 1 for the disks by which the brick grew first, then 2, and so on. They make groups of their own; disks that are left over become their spares"`
 }
 
 // Array is a RAID array, or a RAID controller in a server. The first of the
