@@ -12,7 +12,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/run/backup"
 )
 
-// A rehearsal runs nothing that a backup names, and reads no file outside of it, before somebody
+// A rehearsal runs nothing that a backup names, and reads no file outside of it, before a person
 // vouches for the backup.
 func TestRehearsalOfAnUnknownBackup(t *testing.T) {
 	text, err := examples.FS.ReadFile("nfs-ha.yaml")

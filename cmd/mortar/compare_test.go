@@ -10,7 +10,7 @@ import (
 	"github.com/mortarhpc/mortar/examples"
 )
 
-// Two specs, a spec and a published system, and two such systems are compared; what is no brick, or not like
+// Two specs, a spec and a published system, and two such systems are compared; a file that is no brick, or not like
 // the other, is refused.
 func TestCompareBricks(t *testing.T) {
 	dir := t.TempDir()

@@ -33,7 +33,7 @@ the list is not complete: the search for names was cut short
 	}
 }
 
-// Whoever has a file on the volume chooses its name. A name neither obeys the terminal nor looks
+// The owner of a file on the volume chooses its name. A name neither obeys the terminal nor looks
 // like the question.
 func TestPlantedNames(t *testing.T) {
 	d := &ocf.Doubt{Service: "home", At: time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC), Owners: &ocf.Owners{

@@ -108,7 +108,7 @@ func (f *watchFlags) run(cmd *cobra.Command, files []string) error {
 	return fail(exitInterrupted, nil)
 }
 
-// check refuses messages that could reach nobody.
+// check refuses messages that could reach no reader.
 func (f *watchFlags) check() error {
 	if f.mail != "" {
 		if !watch.Recipient(f.mail) {

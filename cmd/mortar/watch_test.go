@@ -104,7 +104,7 @@ func TestWatchTells(t *testing.T) {
 	}
 }
 
-// Messages that could reach nobody are refused before anything is watched.
+// Messages that could reach no reader are refused before anything is watched.
 func TestWatchRefuses(t *testing.T) {
 	for want, f := range map[string]watchFlags{
 		"is no mail address such as":                         {mail: "-oQ/tmp"},

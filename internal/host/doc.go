@@ -44,8 +44,8 @@ func (t Target) user() string {
 	return t.User
 }
 
-// Error says what failed with which host, and how to mend it. What is wrong
-// is the user's to mend: nothing was changed when Connect returns it.
+// Error says what failed with which host, and how to mend it. The mend
+// is the user's: nothing was changed when Connect returns it.
 type Error struct {
 	Host    string
 	Address string // host:port

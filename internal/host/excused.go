@@ -2,7 +2,7 @@ package host
 
 import "sync"
 
-// Excused are hosts that somebody keeps silent on purpose, and that are to speak again:
+// Excused are hosts that a drill keeps silent on purpose, and that are to speak again:
 // keepalives that they leave unanswered do not count, and a session with one lasts. The
 // zero value, and nil, have none. It is safe for concurrent use.
 type Excused struct {

@@ -49,7 +49,7 @@ func NewPool(dial Dial) *Pool { return &Pool{dial: dial, open: map[string]*Sessi
 
 // Session is one with a host that is dialled when it is needed. A question over
 // it that finds the connection broken is asked once more over a new one. An
-// action is sent once: nobody knows whether a host that went silent has done it.
+// action is sent once: it is not known whether a host that went silent has done it.
 // Close does nothing: the pool closes it.
 func (p *Pool) Session(name string) *Session { return New(name, pooled{p, name}).Under(p.Gate) }
 

@@ -181,7 +181,7 @@ func TestPoolReconnects(t *testing.T) {
 	}
 }
 
-// An action is sent once: if the connection breaks meanwhile, nobody knows
+// An action is sent once: if the connection breaks meanwhile, it is not known
 // whether it was done. A connection that broke before is found by a question.
 func TestPoolSendsActionsOnce(t *testing.T) {
 	lost := errors.New("connection lost")

@@ -73,7 +73,7 @@ func Forget(brick, name string) error {
 	if !there(dir) {
 		return noSuchSaved(brick, name)
 	}
-	// The manifest first: what is left of a killed Forget is no saved rack.
+	// The manifest first: the rest of a killed Forget is no saved rack.
 	if err := os.Remove(filepath.Join(dir, savedManifest)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

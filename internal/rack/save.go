@@ -326,7 +326,7 @@ func (r *rack) save(ctx context.Context, h *hardware, s *saved, work string, p *
 		})
 	}
 	// The servers' sessions do not bear an array that is silent for long: it goes on
-	// as soon as it is saved. Nobody reads or writes its LUNs meanwhile.
+	// as soon as it is saved. No server reads or writes its LUNs meanwhile.
 	if err := memory(arrays); err != nil {
 		return err
 	}

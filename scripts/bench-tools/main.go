@@ -270,7 +270,7 @@ func (b *bench) plan() ([]*measurement, []goal) {
 
 // settle reads everything twice. The first two times that a page of the cache
 // is read the kernel notes it, which costs more than half of what copying
-// does: whoever came first would pay for the others.
+// does: the first one would pay for the others.
 func settle(dir string) error {
 	buf := make([]byte, 1<<20)
 	for range 2 {

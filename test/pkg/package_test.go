@@ -51,8 +51,8 @@ func TestRPM(t *testing.T) {
 }
 
 // TestLife installs the Debian package into a clean root, uses it, and purges it. The
-// package needs no other: the root has the essential packages only, and nobody minds if a
-// crash loses it.
+// package needs no other: the root has the essential packages only, and a
+// crash may lose it.
 func TestLife(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()

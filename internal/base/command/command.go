@@ -58,7 +58,7 @@ type Cmd struct {
 	Env   []string // besides Environment
 	// Timeout bounds it besides ctx; 0: ctx alone does.
 	Timeout time.Duration
-	// Limit is how many bytes are kept of stdout and of stderr; what is beyond
+	// Limit is how many bytes are kept of stdout and of stderr; the rest
 	// is cut out of the middle. 0: 8 MiB, more than any tool says in earnest.
 	Limit int
 	Group Group

@@ -36,7 +36,7 @@ const (
 	fiThaw   = 0xc0045878
 )
 
-// frozenDir gives a directory in which whoever makes a file hangs until the
+// frozenDir gives a directory in which a process that makes a file hangs until the
 // end of the test. It needs root and a loop device.
 func frozenDir(t *testing.T) string {
 	t.Helper()

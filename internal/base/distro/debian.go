@@ -116,7 +116,7 @@ func aptNewer(pending string) []string {
 	return out
 }
 
-// dpkgInstalled reads dpkg's status file: what is 'install ok installed', or
+// dpkgInstalled reads dpkg's status file: packages that are 'install ok installed', or
 // held, and what those packages provide: the modules of Lustre have the
 // kernel's version in their name, and servers have the client's programs.
 func dpkgInstalled(status string) map[string]bool {

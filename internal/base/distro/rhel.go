@@ -3,7 +3,7 @@ package distro
 import "strings"
 
 // rhel is what Red Hat Enterprise Linux would need. Its values are read in
-// public documentation and package sources. Nobody has run Mortar there.
+// public documentation and package sources. Mortar never ran there.
 //
 // Sources: spec files of nfs-utils 2.5.4, fence-agents and mdadm 4.2 as rebuilt
 // for Enterprise Linux 9; dracut's 90mdraid/module-setup.sh; dracut(8);

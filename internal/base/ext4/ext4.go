@@ -30,7 +30,7 @@ type Read func(off int64, n int) ([]byte, error)
 type Owners struct {
 	Inodes []Inode // by number
 	// Own and Free count blocks in use that no inode of a file has, such as the file
-	// system's own, and blocks that nobody uses.
+	// system's own, and blocks that are not in use.
 	Own, Free int
 	// Unread counts inodes whose map of blocks is damaged, or in a block that was asked for;
 	// blocks that they have are in Own.
@@ -417,7 +417,7 @@ func (x *holding) own(ctx context.Context, block int64) ([]byte, error) {
 	return b, nil
 }
 
-// attributes reads an inode's trusted attributes, in it and in a block. What is damaged is
+// attributes reads an inode's trusted attributes, in it and in a block. Damaged ones are
 // left out.
 func (fs *fileSystem) attributes(raw []byte) map[string][]byte {
 	all := map[string][]byte{}

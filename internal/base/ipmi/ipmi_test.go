@@ -84,7 +84,7 @@ func TestField(t *testing.T) {
 	})
 }
 
-// The event states of which earlier versions took ten for good, and words that nobody
+// The event states of which earlier versions took ten for good, and words that no table
 // knows.
 func TestStates(t *testing.T) {
 	for word, want := range map[string]health.Level{

@@ -8,7 +8,7 @@ import (
 
 // states are ipmitool's words for states and events, in lower case. Words that are good
 // for one sensor and bad for another ("State Asserted", "Disabled", "Unspecified") are not
-// here: nobody knows what they tell.
+// here: no source says what they tell.
 //
 // Source: ipmitool, include/ipmitool/ipmi_sel.h (tables 42-2 and 42-3 of IPMI 2.0)
 var states = map[string]health.Level{

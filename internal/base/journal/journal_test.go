@@ -76,7 +76,7 @@ func TestMeaning(t *testing.T) {
 		{"kernel", "Lustre: small-MDT0000: Will be in recovery for at least 5:00, or until 1 client reconnects", Meaning{Kind: FS}},
 		{"kernel", "Lustre: small-MDT0000: Recovery over after 0:01, of 1 clients 1 recovered and 0 were evicted.", Meaning{Kind: FS}},
 		{"kernel", "Lustre: srv-small-OST0001: No data found on store. Initialize space.", Meaning{}},
-		// Somebody else's words mean nothing.
+		// Words of another program mean nothing.
 		{"sshd", "A processor failed, forming new configuration.", Meaning{}},
 	} {
 		if got := kindOf(c.ident, c.msg); got != c.want {

@@ -7,7 +7,7 @@ import (
 )
 
 // SystemDirs are the directories of a server's own system that may have file systems of
-// their own, and of which nobody may be full: Pacemaker writes its configuration below
+// their own, and of which none may be full: Pacemaker writes its configuration below
 // /var/lib, Corosync and the agents write below /run, and apply writes below all of them.
 var SystemDirs = []string{"/", "/boot", "/run", "/var", "/var/lib", "/var/log"}
 

@@ -26,7 +26,7 @@ func SameUUID(a, b string) bool {
 	return a != "" && a == b
 }
 
-// UUID spells a UUID as mdadm(8) does; what is none stays as it is.
+// UUID spells a UUID as mdadm(8) does; another text stays as it is.
 func UUID(u string) string {
 	h := Hex(u)
 	if len(h) != 32 {

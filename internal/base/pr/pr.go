@@ -64,7 +64,7 @@ type State struct {
 	Generation uint32 `json:"generation"`
 	// Keys has one for each path that is registered.
 	Keys []Key `json:"keys"`
-	// Holder is the key of the path that holds the reservation; 0: nobody.
+	// Holder is the key of the path that holds the reservation; 0: none.
 	Holder Key `json:"holder"`
 	// Type of the reservation, if there is one.
 	Type byte `json:"type"`

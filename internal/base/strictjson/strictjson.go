@@ -1,5 +1,5 @@
 // Package strictjson reads JSON that a person writes, or the same binary at the other end:
-// exactly one value, and no key that nobody knows, so that a misspelt key is not a setting
+// exactly one value, and no key that the type does not have, so that a misspelt key is not a setting
 // that does nothing. It knows nothing of what it reads. What another release may have
 // written is read by package conffile.
 package strictjson

@@ -196,7 +196,7 @@ func unnamed(a *design.Array) bool {
 }
 
 // twice finds LUN numbers that two arrays of a family present to a host: without
-// WWNs nobody can tell which LUN is which.
+// WWNs nothing tells which LUN is which.
 func (v *verifier) twice(h, family string, disks []linux.SCSIDisk) bool {
 	byNumber := map[int64][]string{}
 	for i := range disks {
@@ -487,7 +487,7 @@ func (v *verifier) identify(a *design.Array) {
 	v.Identities = append(v.Identities, id)
 }
 
-// notCompared says what nobody could tell.
+// notCompared says what could not be compared.
 func (v *verifier) notCompared() {
 	say := func(format string, args ...any) { v.Unproven = append(v.Unproven, fmt.Sprintf(format, args...)) }
 	if n := len(v.silent); n > 0 {

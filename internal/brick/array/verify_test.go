@@ -204,7 +204,7 @@ func TestGrouped(t *testing.T) {
 	}
 }
 
-// An owner that nobody tells is no difference; nor is a wrong WWN proposed.
+// An owner that is not told is no difference; nor is a wrong WWN proposed.
 func TestVerifyUnproven(t *testing.T) {
 	d := example(t, "nss4-ha-144")
 	seen := whatIsThere(d)

@@ -336,7 +336,7 @@ func TestClientMounts(t *testing.T) {
 }
 
 // Over RDMA: the servers' transport is the default of mounts, and any of them may
-// go over TCP. Bricks that nobody could try it on are refused.
+// go over TCP. Bricks on which it could not be tried are refused.
 func TestRDMA(t *testing.T) {
 	rdma := func(src string) string { return src + "nfs: {transport: rdma}\n" }
 	d := build(t, rdma(published[0].yaml()))

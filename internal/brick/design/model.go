@@ -64,7 +64,7 @@ func (d *Design) Servers() []string {
 	return out
 }
 
-// Levels are those by which a server is fenced; none for one that has nobody
+// Levels are those by which a server is fenced; none for one that has no partner
 // to take over.
 func (d *Design) Levels(server string) []*FenceLevel {
 	if p := d.PairWith(server); p != nil && p.HA != nil {

@@ -135,7 +135,7 @@ func (p *picture) place() {
 	}
 }
 
-// height of a rack as it is drawn: what is used, and some more.
+// height of a rack as it is drawn: the used units, and some more.
 func (p *picture) height() int { return min(max(p.units+1, 16), svgUnits) * svgUnit }
 
 func (p *picture) rackX(rack int) int {

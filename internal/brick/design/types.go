@@ -32,7 +32,7 @@ type Design struct {
 }
 
 // Pair is two servers that take over each other's services, a cluster of its
-// own; or one server, which has nobody to take over.
+// own; or one server, which has no partner to take over.
 type Pair struct {
 	Name     string    `json:"name"`           // of the brick, or of Lustre's module
 	Role     string    `json:"role,omitempty"` // of a module: mds or oss
@@ -65,7 +65,7 @@ type Storage struct {
 	LV         string     `json:"lv"`      // device /dev/<VG>/<LV>
 	Stripes    int        `json:"stripes"` // LVM stripes (1: linear), over the groups that were there first
 	StripeSize spec.Bytes `json:"stripe_size"`
-	// SystemID is the LVM system ID that owns the volume group while nobody
+	// SystemID is the LVM system ID that owns the volume group while no server
 	// serves it. HA: that of no host, mortar-<brick>. One server: its host
 	// name, as LVM's system_id_source=uname gives it.
 	SystemID   string     `json:"system_id"`
@@ -338,7 +338,7 @@ type ClientMount struct {
 	Options []string `json:"options"`
 }
 
-// Setting is one tuning value with its reason. What is applied is read from
+// Setting is one tuning value with its reason. apply reads values from
 // here (Design.Value), so that what a report lists is what a host has.
 //
 // Kinds and their names:

@@ -231,8 +231,8 @@ func most(unit string) float64 {
 	return 1e9
 }
 
-// lowest is the smallest value above 0 that anybody can mean: what is divided
-// by must not make the result overflow. Failures and repairs may be as rare
+// lowest is the smallest value above 0 that a person can mean: a divisor
+// must not make the result overflow. Failures and repairs may be as rare
 // and as short as one likes.
 func lowest(name string) float64 {
 	switch {

@@ -475,7 +475,7 @@ func (b *brick) step(e event, r *Result) {
 		}
 		if b.failed[i] == f.Parity && b.latent(i) {
 			// No redundancy is left, and the rebuild comes to a sector that cannot
-			// be read: what is in it is lost, the rest of the group is not.
+			// be read: its data is lost, the rest of the group is not.
 			r.Losses++
 			r.SectorLosses++
 			b.losses++
@@ -573,7 +573,7 @@ func (b *brick) rebuild(g int, r *Result) {
 
 // latent draws whether any disk that is left has a latent sector error that
 // no scrub has found yet: a uniform time since the last scrub, or all the
-// time so far if nobody scrubs.
+// time so far if no scrub runs.
 func (b *brick) latent(g int) bool {
 	f := b.f
 	if f.LatentPerYear == 0 {

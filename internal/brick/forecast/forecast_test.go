@@ -264,7 +264,7 @@ func BenchmarkFleet(b *testing.B) {
 }
 
 // TestMarkovOfFleet: the closed form that is printed agrees with a simulation
-// of disks alone also where nobody is quick: replaced by hand, then rebuilt.
+// of disks alone also where repair is slow: replaced by hand, then rebuilt.
 func TestMarkovOfFleet(t *testing.T) {
 	f := Fleet{Bricks: 3000, Years: 10, Seed: 9, Groups: 4, Disks: 10, Parity: 1, Servers: 1, DiskAFR: 0.3, RebuildHours: 0, ReplaceHours: 60}
 	r, err := Simulate(f)

@@ -121,7 +121,7 @@ servers:
 	return b.String()
 }
 
-// TestFromDesign: what is read off a spec is what the published tests take
+// TestFromDesign: a spec gives the values that the published tests take
 // for the same system.
 func TestFromDesign(t *testing.T) {
 	norm := func(h Hardware) Hardware {

@@ -10,7 +10,7 @@ import (
 )
 
 // badSystems are slips in the systems of the papers: each must give exactly
-// one message, with its place. What is said stands in
+// one message, with its place. The messages stand in
 // testdata/bad-systems.txt.
 var badSystems = []struct {
 	name, example string

@@ -47,7 +47,7 @@ func Load(path string) (*Spec, error) {
 	return nil, err
 }
 
-// ReadFile reads a file that somebody wrote, as far as such a file may go: a
+// ReadFile reads a file that a person wrote, as far as such a file may go: a
 // disk or an endless device named by mistake does not fill the memory.
 func ReadFile(path string) ([]byte, error) {
 	f, err := os.Open(path)

@@ -26,7 +26,7 @@ func (s *Spec) Growth() int {
 }
 
 // HasGrown tells whether these disks, and no others, are the brick's last growth:
-// somebody has written it into the spec before.
+// a person has written it into the spec before.
 func (s *Spec) HasGrown(added []Added) bool {
 	var last, want []string
 	for _, e := range s.Enclosures {

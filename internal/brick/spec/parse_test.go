@@ -150,8 +150,8 @@ func FuzzExportOption(f *testing.F) {
 	})
 }
 
-// Whatever the bytes: an answer, with positions, and no panic; what is
-// accepted can be used.
+// Whatever the bytes: an answer, with positions, and no panic; an
+// accepted spec can be used.
 func FuzzParse(f *testing.F) {
 	base, err := os.ReadFile("testdata/base.yaml")
 	if err != nil {

@@ -200,7 +200,7 @@ func (c *checker) networks() {
 	}
 }
 
-// address checks that text is an address in network nw and that nobody has it
+// address checks that text is an address in network nw and that no host has it
 // yet; "" is left to the caller.
 func (c *checker) address(at, text string, nw netip.Prefix, nwName, owner string, shared ...string) (netip.Addr, bool) {
 	a, err := netip.ParseAddr(text)
@@ -601,7 +601,7 @@ func listOf(words ...string) func(string) bool {
 	}
 }
 
-// isID takes -2 for nobody, as people write it. exportfs cuts what has more than
+// isID takes -2 for the user nobody, as people write it. exportfs cuts what has more than
 // 32 bits: 4294967296 would be root. The last ID is none: the kernel refuses it.
 func isID(s string) bool {
 	n, err := strconv.ParseInt(s, 10, 64)

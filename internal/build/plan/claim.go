@@ -112,7 +112,7 @@ func Claim(ctx context.Context, s *spec.Spec, opts host.Options) (release func()
 }
 
 // Unlock gives back what a command of another machine has claimed, if by names it. It returns
-// what it ended, by server; nothing, if nobody claims the brick.
+// what it ended, by server; nothing, if no machine claims the brick.
 func Unlock(ctx context.Context, s *spec.Spec, opts host.Options, by string) (ended map[string]claim.Claim, err error) {
 	targets, err := host.Inventory(s)
 	if err != nil {

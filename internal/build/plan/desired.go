@@ -37,8 +37,8 @@ const (
 	StageWhole = "file system"
 )
 
-// The pairs of OSS start one after the other, each in stages of its own: what is wrong
-// with all of them stops the first one only.
+// The pairs of OSS start one after the other, each in stages of its own: a fault
+// of all of them stops the first one only.
 const (
 	stageOSSCluster = "cluster configuration of " // and the pair's name
 	stageOSSService = "services of "              // and the pair's name

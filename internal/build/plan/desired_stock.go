@@ -51,7 +51,7 @@ func (b *builder) profile() error {
 const mdadmConf = "/etc/mortar/mdadm.conf"
 
 // stockNFS is the NFS server as the standard agents want it: the
-// distribution's configuration, started by nobody else.
+// distribution's configuration, started by no other program.
 func (b *builder) stockNFS(h string) {
 	b.add(StageNFS, h, "NFS units", &resource.Units{Name: "nfs", List: []resource.Unit{
 		{Name: "rpcbind.socket", Enabled: true, Active: true, Why: "NFSv3 clients ask it for the ports of mountd and statd"},

@@ -41,7 +41,7 @@ func TestActiveServerGetsTheBinaryLast(t *testing.T) {
 	if steps := binaryLinks(d, facts, binaries, PrepareOptions{}); len(steps) != 2 || steps[0].Stage != stageBinary || steps[1].Stage != stageActiveBinary || len(steps[1].Guards) != 1 {
 		t.Errorf("%+v", steps)
 	}
-	// One server waits for nobody.
+	// One server waits for no partner.
 	for _, s := range binaryLinks(testDesign(t, "nfs"), Facts{}, map[string]string{"nfs1": "/l/mortar-1"}, PrepareOptions{}) {
 		if s.Stage != stageBinary {
 			t.Errorf("%+v", s)

@@ -10,7 +10,7 @@ import (
 const (
 	// TextfileDir is where Debian's prometheus-node-exporter reads metrics of
 	// others (its default --collector.textfile.directory). It belongs to that
-	// package: without it nobody reads metrics, and none are written.
+	// package: without it no program reads metrics, and none are written.
 	TextfileDir = "/var/lib/prometheus/node-exporter"
 	// MeasuredPath has the design.Measured of a server.
 	MeasuredPath = "/etc/mortar/metrics.json"

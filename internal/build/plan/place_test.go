@@ -90,8 +90,8 @@ func TestPlaceOf(t *testing.T) {
 	}
 }
 
-// Of two services each is built where it is to run; what is there already
-// decides otherwise.
+// Of two services each is built where it is to run, unless
+// storage that is there already decides otherwise.
 func TestPlaceOfTwoServices(t *testing.T) {
 	b := builderOf(t, "nfs-ha-xl")
 	first, second := b.services()[0], b.services()[1]

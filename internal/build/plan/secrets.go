@@ -41,7 +41,7 @@ func StateDir(s *spec.Spec) string {
 }
 
 // Secrets returns what reads the secrets of a spec: a file, relative to the
-// spec, that nobody but its owner may read, or CorosyncKey. A secret whose file does
+// spec, that only its owner may read, or CorosyncKey. A secret whose file does
 // not exist is what the spec's password_command prints. With keep, a key
 // that does not exist yet is made and written to the state directory;
 // without, it is made for this plan alone. It is safe for concurrent use.

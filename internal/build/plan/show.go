@@ -138,7 +138,7 @@ func orRoot(name string) string {
 }
 
 // presentable is content as it may be shown: a secret as a digest with a key,
-// which tells its owner whether two are the same. Without the key nobody can
+// which tells its owner whether two are the same. Without the key no reader can
 // try passwords against it, as against a plain digest; nor is its length told.
 func (p *Plan) presentable(b []byte, secret bool) string {
 	switch {

@@ -211,7 +211,7 @@ func (b *builder) build(s *design.Service) {
 		b.inside(s, p, pvs, serials)
 	}
 	// Otherwise the service is stopped or failed, and it is the cluster's to
-	// start, or the storage is being released: what is inside of the arrays
+	// start, or the storage is being released: the arrays' content
 	// cannot be looked at.
 	if b.pair.HA != nil && !p.managed {
 		b.guard(b.steps[first:], s, p.host)
@@ -229,7 +229,7 @@ func owned(s *design.Service) string {
 }
 
 // guard has every action that builds storage preceded by a look at all servers:
-// between the plan and the action somebody may have started a cluster.
+// between the plan and the action an administrator may have started a cluster.
 func (b *builder) guard(steps []Step, svc *design.Service, at string) {
 	var guards []Step
 	for _, s := range b.servers {

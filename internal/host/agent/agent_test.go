@@ -472,7 +472,7 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// What changes the host goes by op run, whoever asks.
+// What changes the host goes by op run, for every caller.
 func TestOnlyRunChangesTheHost(t *testing.T) {
 	c, end := session(t, core(t))
 	file := filepath.Join(t.TempDir(), "made")

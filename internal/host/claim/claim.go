@@ -27,7 +27,7 @@ func File() string {
 	return "/var/lib/mortar/brick.json"
 }
 
-// State is what a server knows of its brick; the zero State: nobody claims it, and no spec was
+// State is what a server knows of its brick; the zero State: no machine claims it, and no spec was
 // recorded.
 type State struct {
 	Claim   *Claim   `json:"claim,omitempty"`

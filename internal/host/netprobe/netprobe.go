@@ -222,8 +222,8 @@ func stream(c net.Conn, p RunParams, end time.Time, done *atomic.Int64) error {
 	if p.Write {
 		in, out = out, in
 	}
-	// At the end both directions are cut off; what is on its way then does not
-	// count.
+	// At the end both directions are cut off; bytes on their way then do
+	// not count.
 	_ = c.SetDeadline(end)
 	slots := make(chan struct{}, p.Concurrency)
 	quit := make(chan struct{})

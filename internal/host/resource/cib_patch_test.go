@@ -156,7 +156,7 @@ var drifts = map[string]func(cib *Element, r *rand.Rand) []string{
 }
 
 // TestCIBPatchesConverge carries each patch out: after it nothing is left to
-// do, and what is somebody else's is still there. Drifts are tried one by one,
+// do, and what belongs to others is still there. Drifts are tried one by one,
 // and several at once.
 func TestCIBPatchesConverge(t *testing.T) {
 	recorded := testdata(t, "cib-converged.xml")

@@ -458,8 +458,8 @@ func (d *Disks) diff(ctx context.Context, sys Sys) ([]Action, error) {
 
 // oneSector refuses disks that would join others with logical blocks of another size. LVM makes
 // no volume group of them. md takes the largest size: an array that got such a disk as a spare
-// would have other blocks than the file system on it, from one rebuild to the next. What is
-// together already stays.
+// would have other blocks than the file system on it, from one rebuild to the next. Disks
+// that are together already stay.
 //
 // Source: lvm.conf(5), devices/allow_mixed_block_sizes; Linux, block/blk-settings.c, blk_stack_limits
 func (d *Disks) oneSector(fs []found, joins []DiskRef) error {

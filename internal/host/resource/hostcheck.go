@@ -39,7 +39,7 @@ func (h *Host) Kind() string { return "host" }
 // ID is the host's name.
 func (h *Host) ID() string { return h.Name }
 
-// Diff never has actions; what is wrong is a Refusal.
+// Diff never has actions; a fault is a Refusal.
 func (h *Host) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 	if h.NodeName {
 		own, err := readTrim(sys, "/proc/sys/kernel/hostname")

@@ -244,7 +244,7 @@ func TestDisksAreSacred(t *testing.T) {
 }
 
 // Disks with blocks of 512 and of 4096 bytes are not put together, neither at first nor by a
-// disk that is added; what is together already stays.
+// disk that is added; disks that are together already stay.
 func TestSectorsAreNotMixed(t *testing.T) {
 	disk := func(sys *diskSys, d *resource.Disks, serial string, sector int64, group, set, carries string) {
 		p := loop(t, image(t))

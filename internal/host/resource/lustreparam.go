@@ -65,7 +65,7 @@ func (p *LustreParam) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 	return p.live(ctx, sys)
 }
 
-// live sets a value on this host that is not what the MGS keeps: somebody set
+// live sets a value on this host that is not what the MGS keeps: an administrator set
 // it by hand. Only whole numbers are compared, for lctl prints other values
 // in other words than it takes them.
 func (p *LustreParam) live(ctx context.Context, sys Sys) ([]Action, error) {

@@ -197,7 +197,7 @@ func readTarget(ctx context.Context, sys Sys, dev string) (*targetFacts, error) 
 const notLustre = 19
 
 // parseTarget reads the first block of `tunefs.lustre --dryrun`, "Read
-// previous values": what is on the disk.
+// previous values": those on the disk.
 func parseTarget(s string) *targetFacts {
 	f := &targetFacts{index: -1}
 	seen := false

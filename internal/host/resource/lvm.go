@@ -159,7 +159,7 @@ func vgextend(vg string, align int64, args, pvs []string) Action {
 	}
 }
 
-// own takes a group that apply released back, and refuses one of somebody else.
+// own takes a group that apply released back, and refuses one of another host.
 func (v *VolumeGroup) own(owner string, devices []string) ([]Action, error) {
 	switch {
 	case v.RestID == "" || owner == v.SystemID:

@@ -45,7 +45,7 @@ func TestArrayRetires(t *testing.T) {
 			addArray(sys, "md127", "11111111-2222-2222-3333-333344444444", "clean", names...)
 			sys.files["/sys/block/md127/md/degraded"] = c.degraded + "\n"
 			if c.name == "the last one that works" {
-				// Of a mirror: what is being rebuilt does not count.
+				// Of a mirror: a disk that is being rebuilt does not count.
 				sys.files["/sys/block/md127/md/level"] = "raid10\n"
 				b := *a
 				b.Level = 10
@@ -60,7 +60,7 @@ func TestArrayRetires(t *testing.T) {
 		})
 	}
 
-	// Pulled out of its bay: nobody looks for it, and md's memory of it goes.
+	// Pulled out of its bay: no check looks for it, and md's memory of it goes.
 	sys := twoPathDisks(true)
 	sys.disks = sys.disks[1:]
 	addArray(sys, "md127", "11111111-2222-2222-3333-333344444444", "clean", "dm-0", "dm-1")

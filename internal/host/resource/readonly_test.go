@@ -219,7 +219,7 @@ func TestReadOnlyPasses(t *testing.T) {
 	}
 }
 
-// A form that nobody needs is a hole.
+// A form that no command needs is a hole.
 func TestEveryFormIsTried(t *testing.T) {
 	for _, f := range forms {
 		re := regexp.MustCompile(`\A` + patternOf(f) + `\z`)

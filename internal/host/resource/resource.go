@@ -2,7 +2,7 @@
 // file, service, multipath, md array, volume group, file system, export,
 // corosync, CIB …): how it is observed and which actions would bring it to
 // what is wanted. It does not know order, other hosts or parallelism, and it
-// changes nothing itself: every mutation is an Action that somebody else runs.
+// changes nothing itself: every mutation is an Action that the agent runs.
 package resource
 
 import (
@@ -151,7 +151,7 @@ type Resource interface {
 }
 
 // Refusal says that a change may not be made, e.g. because it would destroy
-// data nobody told Mortar to wipe. It is the user's to mend.
+// data that the user did not tell Mortar to wipe. It is the user's to mend.
 type Refusal struct {
 	What string // what was found
 	Mend string // how to go on

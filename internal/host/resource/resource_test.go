@@ -59,7 +59,7 @@ func TestMissingDiskIsNamed(t *testing.T) {
 	d.List[0].DiskRef = DiskRef{Serial: "wrong", WWN: "5000c50000000102", Enclosure: "A", Bay: 1}
 	refused(t, d, sys, "has serial MA02")
 
-	// One serial, two disks: the WWN decides, or nobody.
+	// One serial, two disks: the WWN decides, or nothing does.
 	sys = twoPathDisks(false)
 	sys.disks[1].Serial = "MA01"
 	d.List[0].DiskRef = DiskRef{Serial: "MA01", Enclosure: "A", Bay: 1}
@@ -781,7 +781,7 @@ func TestDisksOfAnArrayThatIsBeingAssembled(t *testing.T) {
 	addArray(moved, "md127", "11111111-2222-2222-3333-333344444444", "clean", "dm-0", "dm-1")
 	lent := &Disks{Host: "nfs1", Check: true, List: []WantedDisk{{DiskRef: twoRefs[0], Group: groupUUID, Set: "home"}, {DiskRef: twoRefs[1], Group: "99999999:22222222:33333333:44444444", Set: "home"}}, Arrays: []string{groupUUID}}
 	refused(t, lent, moved, "in use by md array md127") // nothing is where the second group should be
-	// Somebody else's array is refused all the same.
+	// Another host's array is refused all the same.
 	other := twoPathDisks(true)
 	addArray(other, "md127", "99999999-2222-2222-3333-333344444444", "clean", "dm-0", "dm-1")
 	refused(t, d, other, "in use by md array md127")

@@ -23,7 +23,7 @@ type Unit struct {
 type Units struct {
 	Name string
 	List []Unit
-	// NoWait: what is started comes up while other steps go on; a later step
+	// NoWait: a started unit comes up while other steps go on; a later step
 	// waits for what it needs of it.
 	NoWait bool `json:",omitempty"`
 }

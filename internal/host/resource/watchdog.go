@@ -6,7 +6,7 @@ import (
 )
 
 // Watchdog has systemd reset a server whose kernel hangs: systemd feeds the
-// hardware's timer, which resets the server when nobody does.
+// hardware's timer, which resets the server when systemd does not feed it.
 //
 // Source: systemd-system.conf(5), RuntimeWatchdogSec
 type Watchdog struct {

@@ -218,7 +218,7 @@ func ssdFail(i int) func(Scene) ([]Step, error) {
 	}
 }
 
-// ssdOut waits until the cache works without an SSD. It is nil for one that nobody looks at.
+// ssdOut waits until the cache works without an SSD. It is nil for one that no server looks at.
 func ssdOut(s Scene, serial string) *Condition {
 	k := s.Service.Storage.Cache
 	i := slices.IndexFunc(k.SSDs, func(d design.Disk) bool { return d.Serial == serial })
@@ -266,7 +266,7 @@ func ssdAll(s Scene) ([]Step, error) {
 	return steps, nil
 }
 
-// elsewhere tells whether an SSD is inside a server that does not serve. Nobody looks at it.
+// elsewhere tells whether an SSD is inside a server that does not serve. No server looks at it.
 func (s Scene) elsewhere(ssd design.Disk) bool { return ssd.Server != "" && ssd.Server != s.Active }
 
 // ssdsAway waits until mortar status misses each SSD.

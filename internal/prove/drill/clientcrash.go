@@ -147,7 +147,7 @@ func (e *engine) clientBack(ctx context.Context, f Fault) error {
 }
 
 // bury takes the load of a client that is about to die for lost: no error of it counts, and
-// nobody waits for it.
+// no client waits for it.
 func (e *engine) bury(client string) {
 	for _, r := range e.load {
 		if r.client == client {

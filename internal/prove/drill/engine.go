@@ -1322,7 +1322,7 @@ func (e *engine) verify(ctx context.Context, results []loaded, fault int64) (rep
 		names = append(names, l.client)
 		by[l.client] = l
 	}
-	// An interrupt ends the reading only: nobody else would unmount.
+	// An interrupt ends the reading only: nothing else would unmount.
 	reports, failed := host.All(context.WithoutCancel(ctx), names, func(_ context.Context, client string) (stream.Report, error) {
 		l := by[client]
 		h := e.hosts.Session(client)
@@ -1387,7 +1387,7 @@ func (e *engine) dropCaches(ctx context.Context) error {
 const mountTime = 2 * time.Minute
 
 // mountAt mounts an export once more on its client. An interrupt does not cut it short:
-// the mount would go on, and nobody would end it.
+// the mount would go on, and nothing would end it.
 func (e *engine) mountAt(ctx context.Context, m design.ClientMount, at string) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -299,7 +299,7 @@ func TestScheduleExpects(t *testing.T) {
 	}
 }
 
-// A step beside the others holds nobody up, but the next step of the same fault waits for it; wait
+// A step beside the others holds up only the next step of the same fault; wait
 // returns what went wrong.
 func TestBeside(t *testing.T) {
 	var b beside

@@ -53,7 +53,7 @@ func (e *engine) hang(ctx context.Context, f Fault) error {
 	return e.do(ctx, f.On, resource.Action{Title: "stop " + f.Args[0] + " by a signal", Cmd: []string{"pkill", "-STOP", "-x", f.Args[0]}})
 }
 
-// goOn lets daemons go on that nobody has replaced. pkill ends with 1 if there is none.
+// goOn lets daemons go on that were not replaced. pkill ends with 1 if there is none.
 func (e *engine) goOn(ctx context.Context, f Fault) error {
 	return e.do(ctx, f.On, resource.Action{Title: "let " + f.Args[0] + " go on", Cmd: []string{"pkill", "-CONT", "-x", f.Args[0]}, OKCodes: []int{1}})
 }

@@ -93,7 +93,7 @@ const compareBegins = 10 * time.Second
 // parity has the arrays compare the RAID 6 groups that a fault met: that of pulled disks,
 // or all of an array that lost its power. One after the other: several at once leave an
 // emulated array no time for its servers, and its control line takes one client. Each has
-// parityTime. It returns no check of an array that lets nobody see inside.
+// parityTime. It returns no check of an array that shows nothing of its inside.
 func (l lunStorage) parity(ctx context.Context, e *engine) []report.Check {
 	w, ok := e.env.Injector.(ArrayWatcher)
 	if !ok {

@@ -103,8 +103,8 @@ func (nfs) Mounted(fstype string) bool { return strings.HasPrefix(fstype, "nfs")
 
 func (nfs) Uses(m design.ClientMount, service string) bool { return m.Service == service }
 
-// LoadDir: exports squash the clients' root to nobody, so the server makes the
-// directory and gives it to nobody.
+// LoadDir: exports squash the clients' root to the user nobody, so the server makes the
+// directory and gives it to the user nobody.
 func (nfs) LoadDir(m design.ClientMount, name string) (onServer bool, dir string, make resource.Action) {
 	_, dir, _ = strings.Cut(m.Source, ":")
 	dir = path.Join(dir, name)

@@ -13,7 +13,7 @@ import (
 )
 
 // Confirm plans ConfirmOff from the facts and from Look, and calls ask to confirm
-// the plan. A person needs minutes to look at a server, and somebody else may
+// the plan. A person needs minutes to look at a server, and another administrator may
 // switch it on meanwhile. So if ask reports that it asked a person, Confirm
 // collects the facts again and makes a new plan. With a nil ask it returns the
 // unconfirmed plan, for a dry run.

@@ -54,7 +54,7 @@ func Handlers() agent.Mux {
 const tracesTime = 40 * time.Second
 
 // Look looks for signs of life of a server. Its partner pings each of its addresses,
-// asks for them by ARP, looks whether somebody writes to the shared disks,
+// asks for them by ARP, looks whether a server writes to the shared disks,
 // and asks its BMC. Every client of the spec pings its public address, because the
 // partner's own network may have failed. All of them also ping the service
 // addresses that the partner does not have.

@@ -42,7 +42,7 @@ func FuzzUsage(f *testing.F) {
 }
 
 // A target of the design that lfs does not list, or has no numbers of, stays in the list,
-// and nobody drains it.
+// and no command drains it.
 func TestBalanceOfSilentTargets(t *testing.T) {
 	f, _ := open(t, map[string]string{"node01 lfs df -N --output=source,size,used,avail,itotal,iused /small": "small-OST0000_UUID: Resource temporarily unavailable\nsmall-OST0001_UUID 100 5 95 9 9\n"})
 	all, err := f.Balance(t.Context())

@@ -60,8 +60,8 @@ func toolsFor(a *design.Array) [][]string {
 	return nil
 }
 
-// arrayHealth checks the reports of the pair's arrays; nil if nobody asked the
-// arrays, or there are none.
+// arrayHealth checks the reports of the pair's arrays; nil if they were
+// not asked, or there are none.
 func (v *view) arrayHealth() *Part {
 	if v.facts.Arrays == nil {
 		return nil

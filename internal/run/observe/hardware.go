@@ -360,7 +360,7 @@ func (h *Hardware) readDisks(run map[string]RunResult, disks map[string]string) 
 	}
 }
 
-// hardware checks what BMCs and disks report; nil if nobody asked them.
+// hardware checks what BMCs and disks report; nil if they were not asked.
 func (v *view) hardware() *Part {
 	if v.facts.Hardware == nil {
 		return nil

@@ -45,7 +45,7 @@ func TestParseLinks(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" || len(unread) > 0 {
 		t.Errorf("(-want +got):\n%s%v", diff, unread)
 	}
-	// Corosync 3.0, and words of nobody.
+	// Corosync 3.0, and words of no release.
 	got, unread = parseLinks("LINK ID 0\n\taddr\t= 10.77.2.11\n\tstatus:\n\t\tnodeid  1:\tlink enabled:1\tlink connected:1\n\t\tnodeid  2:\tlink enabled:1\tlink connected:0\n\t\tnodeid:  3:\twobbly\n\tlatency: 3\nLINK ID x\n")
 	want = []link{{ID: 0, Addr: "10.77.2.11", Peers: map[int]string{1: "connected", 2: "disconnected", 3: "wobbly"}}, {ID: -1, Peers: map[int]string{}}}
 	if diff := cmp.Diff(want, got); diff != "" || len(unread) != 3 {

@@ -113,7 +113,7 @@ func FenceProblems(d *design.Design, f Facts, node string) []string {
 	return out
 }
 
-// aged reports whether a proof is older than the design accepts. Somebody may have
+// aged reports whether a proof is older than the design accepts. An administrator may have
 // moved cables or changed passwords since.
 func (v *view) aged(p *Proof) bool {
 	days := v.pair.HA.FenceTestDays

@@ -298,7 +298,7 @@ func TestField(t *testing.T) {
 	})
 }
 
-// An ME4's words that nobody knows, and one odd record.
+// An ME4's words that are in no manual, and one odd record.
 func TestME4Odd(t *testing.T) {
 	s := me4Server(t, "look", "secret", func(show map[string][]map[string]any) {
 		show["controllers"][0]["status"] = "Dreaming"

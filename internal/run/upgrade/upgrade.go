@@ -87,7 +87,7 @@ func New(d *design.Design, hosts failover.Hosts, o Options) *Upgrade {
 }
 
 // Look returns the servers in the order of their upgrades. In each pair a server in
-// standby comes first, since its partner has nobody to move services to; then the one
+// standby comes first, since its partner has no server to move services to; then the one
 // with fewer services, so that services move as late as possible. only
 // selects one server, "" all. Look refuses an unhealthy brick: the partner of a
 // rebooting server must be able to serve alone.

@@ -213,7 +213,7 @@ func TestCopyWithDirtyData(t *testing.T) {
 	}
 }
 
-// A copy that is left must not be taken for the mirror: what is written to it is lost.
+// A copy that is left must not be taken for the mirror: its writes are lost.
 func TestStartRefusesACopy(t *testing.T) {
 	mirror := &Layer{Array: "d0000003:00000000:00000000:00000000", Set: copySet, Members: []string{"A", "B"}}
 	h := newCopyHost(t, stateDirty, mirror)

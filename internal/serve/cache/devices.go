@@ -209,7 +209,7 @@ func (s *Stack) partitions(dev string) map[int]string {
 	return out
 }
 
-// wait polls until done returns true. It fails after most; what is for the error.
+// wait polls until done returns true. It fails after most; the error names what.
 func (s *Stack) wait(ctx context.Context, most time.Duration, what string, done func() bool) error {
 	const step = 50 * time.Millisecond
 	// By the clock: a look takes time as well.

@@ -405,7 +405,7 @@ func eachFlush(t *testing.T, f func(t *testing.T, flush func(context.Context, *f
 	}
 }
 
-// A flush that nobody disturbs frees the SSDs.
+// A flush that is not disturbed frees the SSDs.
 func TestFlush(t *testing.T) {
 	eachFlush(t, func(t *testing.T, flush func(context.Context, *flushHost, Progress) error) {
 		h, _ := newFlushBrick(t)

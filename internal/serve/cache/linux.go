@@ -100,7 +100,7 @@ func (Linux) ReadBlocks(dev string, offset int64, n int) ([]byte, error) {
 	return b, err
 }
 
-// Claimed asks for the device as nobody else may have it. bcache has its devices so.
+// Claimed asks for the device exclusively. bcache has its devices so.
 // Source: open(2), O_EXCL on a block device; drivers/md/bcache/super.c, register_bcache
 func (Linux) Claimed(dev string) bool {
 	f, err := os.OpenFile(dev, os.O_RDONLY|os.O_EXCL, 0)

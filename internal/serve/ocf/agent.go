@@ -532,7 +532,7 @@ func hold(ctx, wait context.Context, service string) (release func(), err error)
 
 // mayChange says why nothing may be written to the storage of a service from here, by its
 // config file. A single server has none, and one on which apply builds may have none yet:
-// there is nobody else then.
+// there is no other server then.
 func mayChange(ctx context.Context, file string) error {
 	cfg, err := Load(file)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -116,10 +116,10 @@ func noAnswers(out []answer, err error) []answer {
 	return out
 }
 
-// asksDir has a file for each device, which is locked while somebody reads it. A process
+// asksDir has a file for each device, which is locked while a process reads it. A process
 // that hangs keeps its lock, though it was killed: the next one waits for the lock, in which
 // it can be killed, and not for the disk. So there is one process at most for each device
-// that nobody can end, however often the device is looked at.
+// that cannot be ended, however often the device is looked at.
 var asksDir = runDir + "/asks"
 
 // askFor answers the questions on stdin, each as soon as its device answers.

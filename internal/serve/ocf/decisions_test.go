@@ -341,7 +341,7 @@ func TestBarIsTriedAgain(t *testing.T) {
 	}
 }
 
-// Without the public address there is no link, and without rings nobody is cut
+// Without the public address there is no link, and without rings no server is cut
 // off; an address that no interface has counts as one without a link.
 func TestLinks(t *testing.T) {
 	h := newShared(t).hosts["nfs1"]

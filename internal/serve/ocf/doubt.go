@@ -22,7 +22,7 @@ type Doubt struct {
 	At      time.Time      `json:"at"`
 	Arrays  []ArrayInDoubt `json:"arrays"`
 	Owners  *Owners        `json:"owners,omitempty"`
-	// Unnamed is why nobody knows whose the blocks are; then Owners is nil.
+	// Unnamed is why the blocks' owners are not known; then Owners is nil.
 	Unnamed string `json:"unnamed,omitempty"`
 }
 
@@ -34,7 +34,7 @@ type ArrayInDoubt struct {
 	Events  uint64  `json:"events"`
 	Missing int     `json:"missing"`          // members that it lacked
 	Blocks  []int64 `json:"blocks,omitempty"` // offsets in the array, bytes; each of BlockBytes
-	// Unknown is why nobody knows which blocks are in doubt; then Blocks is empty, and any
+	// Unknown is why the blocks in doubt are not known; then Blocks is empty, and any
 	// may be.
 	Unknown string `json:"unknown,omitempty"`
 	// Remaining is how much of each disk the next start compares; the watcher has

@@ -327,7 +327,7 @@ func TestExportsOfOthers(t *testing.T) {
 	}
 }
 
-// The configuration counts as it is once nobody else changes the service.
+// The configuration counts as it is once no other action changes the service.
 func TestExportsOfTheLatestConfig(t *testing.T) {
 	ctx := context.Background()
 	sh := newShared(t)

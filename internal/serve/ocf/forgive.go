@@ -56,7 +56,7 @@ func (w *watcher) forgive(ctx context.Context, s *service) {
 	name := s.cfg.Service
 	_, unnoted := s.k.ReadFile(s.refusedFile())
 	if err := s.kind.able(); err != nil {
-		// Whoever meets it first, watcher or monitor, has the service banned.
+		// The first of watcher and monitor that meets it has the service banned.
 		if unnoted != nil {
 			if err := s.k.Save(s.refusedFile(), []byte(err.Error()+"\n")); err != nil {
 				w.log("%v", err)

@@ -260,7 +260,7 @@ func (s *nfsKind) threadsWoken() (n int) {
 }
 
 // lookAtProcess asks a daemon that is a process. One that a signal or a tracer has stopped
-// answers nothing, whether somebody asks now or not.
+// answers nothing, whether a client asks now or not.
 func (s *nfsKind) lookAtProcess(name string, silent func() bool) sight {
 	before, waits, _ := s.runs(s.processesOf(name))
 	seen := sight{silent: silent(), mark: before}

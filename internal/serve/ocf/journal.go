@@ -113,7 +113,7 @@ func (s *mdKind) journalOf(ctx context.Context, want Array, v *verdict) (dev str
 	dev = fmt.Sprintf("/dev/%sp%d", mirror.Dev, want.Journal)
 	sb, err := s.superblock(ctx, dev)
 	for waited := time.Duration(0); errors.Is(err, fs.ErrNotExist) && waited < partitionWait; waited += 100 * time.Millisecond {
-		// The kernel looks for partitions when somebody opens the mirror.
+		// The kernel looks for partitions when a process opens the mirror.
 		if _, err := s.k.ReadBlocks("/dev/"+mirror.Dev, 0, 4096); err != nil {
 			return "", fmt.Errorf("journal %s: %w", s.cfg.Journal.Name, err)
 		}

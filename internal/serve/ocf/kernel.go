@@ -100,7 +100,7 @@ type network interface {
 	Addresses() (map[netip.Prefix]string, error)
 	AddAddress(ifc iface, p netip.Prefix) error
 	DelAddress(name string, p netip.Prefix) error
-	// ProbeARP asks who has a, for at most wait; an empty answer means nobody.
+	// ProbeARP asks who has a, for at most wait; an empty answer means no host.
 	ProbeARP(ctx context.Context, ifc iface, a netip.Addr, wait time.Duration) (string, error)
 	// AnnounceARP tells the network that a is here now.
 	AnnounceARP(ifc iface, a netip.Addr) error

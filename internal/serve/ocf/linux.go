@@ -173,7 +173,7 @@ func (*realKernel) MountImage(image, target, fstype string, flags uintptr, data 
 	return unix.Mount(dev.Name(), target, fstype, flags, data)
 }
 
-// attach makes a loop device of a file, which goes away when nobody has it open.
+// attach makes a loop device of a file, which goes away when no process has it open.
 //
 // Source: loop(4)
 func attach(image *os.File) (*os.File, error) {

@@ -245,8 +245,8 @@ func TestARPPacketsOfInfiniBand(t *testing.T) {
 	}
 }
 
-// tun makes an interface of a hardware type; what is sent there is read from the
-// file, and what is written to it is received. Each packet has two words before
+// tun makes an interface of a hardware type; the file reads packets that are
+// sent there, and packets written to it are received. Each packet has two words before
 // it, of which the second is its protocol.
 // Source: Documentation/networking/tuntap.rst of the kernel.
 func tun(t *testing.T, name string, hatype int) *os.File {

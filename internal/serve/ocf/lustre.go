@@ -468,7 +468,7 @@ func (s *lustreKind) repairs() []repair { return nil }
 
 func (s *lustreKind) programs() []string { return []string{"mount.lustre"} }
 
-// A target has nobody to ask, nothing to tell and nothing to mend: MMP refuses
+// A target has no address to ask for, nothing to tell and nothing to mend: MMP refuses
 // one that another server has, clients find their server, and Lustre keeps what
 // the next one needs on the target.
 func (s *lustreKind) probe(context.Context) error                              { return nil }

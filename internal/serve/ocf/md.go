@@ -211,7 +211,7 @@ const (
 )
 
 // slowSync is the speed, in KiB/s, that a resync of an array is held to while
-// the service starts; a number nobody else would choose, by which it is known.
+// the service starts; a number no other program would choose, by which it is known.
 // Source: Documentation/admin-guide/md.rst, sync_speed_max.
 const slowSync = "1001"
 
@@ -332,7 +332,7 @@ func (s *mdKind) startArrays(ctx context.Context) error {
 	}
 	// Not earlier: members that come late come by udev.
 	hold := sync.OnceFunc(func() { s.holdUdev(ctx) })
-	// Somebody else has assembled what is there, from whatever members he took.
+	// Another program has assembled what is there, from whatever members it took.
 	if err := s.stopStrays(ctx, hold); err != nil {
 		return err
 	}

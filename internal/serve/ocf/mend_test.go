@@ -139,14 +139,14 @@ func TestMonitorWaitsForMend(t *testing.T) {
 	if k.then != nil {
 		t.Error("the monitor did not wait")
 	}
-	// Nobody puts it back: it is a fault.
+	// The watcher does not put it back: it is a fault.
 	m.loses()
 	if st, err := m.s.monitor(t.Context()); st == running || err == nil {
 		t.Errorf("without an address: %v, %v", st, err)
 	}
 }
 
-// sleeping does something while somebody sleeps, once.
+// sleeping does something while its caller sleeps, once.
 type sleeping struct {
 	*fakeHost
 	then func()

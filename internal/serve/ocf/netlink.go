@@ -245,7 +245,7 @@ func (netlink) ProbeARP(ctx context.Context, ifc iface, a netip.Addr, wait time.
 	return l.probe(ctx, a, wait)
 }
 
-// probe asks as RFC 5227 says: from no address, so that nobody's cache
+// probe asks as RFC 5227 says: from no address, so that no host's cache
 // changes.
 func (l arpLink) probe(ctx context.Context, a netip.Addr, wait time.Duration) (string, error) {
 	fd, err := l.socket()
@@ -417,7 +417,7 @@ func (netlink) ResetConnections(a netip.Addr, port uint16) error {
 
 // Events tells, without saying what, of each message of the kernel about a
 // network interface, an IPv4 address or a device, and of each event of md. Messages that come
-// while nobody listens are one.
+// while no program listens are one.
 // Source: rtnetlink(7), RTMGRP_LINK, RTMGRP_IPV4_IFADDR; netlink(7), NETLINK_KOBJECT_UEVENT.
 func (netlink) Events(ctx context.Context) (<-chan struct{}, error) {
 	events := make(chan struct{}, 1)

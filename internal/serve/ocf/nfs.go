@@ -587,8 +587,8 @@ func (s *nfsKind) holds(program, file string) bool {
 	return false
 }
 
-// stopNFSD stops nfsd and its daemons if they serve from the volume; those of
-// nobody in particular are left alone.
+// stopNFSD stops nfsd and its daemons if they serve from the volume;
+// others are left alone.
 func (s *nfsKind) stopNFSD(ctx context.Context) error {
 	st, err := s.bindState()
 	if m, merr := s.mountState(); err == nil && merr == nil && st == stopped && m == stopped {
@@ -597,7 +597,7 @@ func (s *nfsKind) stopNFSD(ctx context.Context) error {
 	if id, err := s.namespace(); err != nil {
 		return err
 	} else if id != "" || s.cfg.Namespace == "" {
-		// nfsd is reached through what is mounted there, which somebody may have
+		// nfsd is reached through what is mounted there, which an administrator may have
 		// taken away.
 		if err := s.kernelMounts(); err != nil {
 			return err
@@ -641,7 +641,7 @@ const notifyDir = "/notify"
 
 // retire puts the clients that hold NFSv3 locks on the list of those to be
 // notified when the service has started, as sm-notify does at a boot. At a
-// stop too: with nfsd lockd ends, and tells rpc.statd to forget them; nobody
+// stop too: with nfsd lockd ends, and tells rpc.statd to forget them; no server
 // would ask them to reclaim, and the grace period would be over at once.
 // Source: sm-notify(8), FILES.
 func (s *nfsKind) retire() {

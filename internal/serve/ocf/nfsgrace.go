@@ -23,9 +23,9 @@ import (
 //   - each of them has asked for a lock since: rpc.statd has written it down again;
 //   - every lock is held that the former server had, by file and range: when it stopped, or
 //     when monitor or watcher looked last before it crashed;
-//   - after a crash, no lock has come for reclaimQuiet: there may be some that nobody saw.
+//   - after a crash, no lock has come for reclaimQuiet: there may be some that no look saw.
 //
-// Nobody gets a new lock during the period, so whatever is held was reclaimed. If one of
+// No client gets a new lock during the period, so whatever is held was reclaimed. If one of
 // these never comes true the period ends when the kernel ends it.
 
 // endGraceFile ends lockd's grace period when "Y" is written to it. It reads "N", a newline
@@ -115,8 +115,8 @@ func (s *nfsKind) noteReclaim() error {
 		r.Clients = nil
 	}
 	if r.Locks.Exact {
-		// Only for this start: locks that are granted after it are in no list until somebody
-		// looks, and the server may crash before that.
+		// Only for this start: locks that are granted after it are in no list until the next
+		// look, and the server may crash before that.
 		if err := s.writeLocks(lockList{Locks: r.Locks.Locks}); err != nil {
 			return err
 		}
@@ -183,7 +183,7 @@ func (s *nfsKind) lockdSays(letter string) bool {
 
 // lockList has the locks of a volume.
 type lockList struct {
-	// Exact: they were counted when nobody could get or give back a lock any more.
+	// Exact: they were counted when no client could get or give back a lock any more.
 	Exact bool `json:"exact"`
 	// Locks are sorted: kind, inode, first and last byte of each.
 	Locks []string `json:"locks"`

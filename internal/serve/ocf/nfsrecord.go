@@ -116,7 +116,7 @@ func (s *nfsKind) recordBetween(ctx context.Context, w *watcher) {
 	if _, lost := w.gone[s.cfg.Service]; lost || !s.locksCount() || !r.busy.CompareAndSwap(false, true) {
 		return
 	}
-	// Many locks take the kernel long to list, and nobody gets one meanwhile.
+	// Many locks take the kernel long to list, and no client gets one meanwhile.
 	if w.now().Sub(r.at) < max(20*r.took, watchTick) {
 		r.busy.Store(false)
 		return

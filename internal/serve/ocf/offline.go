@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// offlineTools work on a target of Lustre that nobody has mounted, by the word of
+// offlineTools work on a target of Lustre that is not mounted, by the word of
 // the action. None is killed: a killed e2fsck leaves a mark in the target's MMP
 // block, and the target cannot be mounted any more.
 //

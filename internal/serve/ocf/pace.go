@@ -34,7 +34,7 @@ const (
 	// A slow disk takes slowTimes as long as the middle one of its peers, and slowLeast.
 	slowTimes = 20
 	slowLeast = 300 * time.Millisecond
-	// slowShare is the part of a window in which somebody waited for a slow disk at
+	// slowShare is the part of a window in which a process waited for a slow disk at
 	// least: a disk that does little is not judged by one late answer.
 	slowShare = 0.25
 	// aQueue is how many answers a second a disk gives that is not slow but has a queue.

@@ -246,7 +246,7 @@ func wwidsOf(claims []*claim) []string {
 	return out
 }
 
-// blank says whether a LUN has no key, and nobody has registered one since its array was
+// blank says whether a LUN has no key, and none was registered since its array was
 // switched on.
 func (c *claim) blank() bool { return c.err == nil && len(c.Keys) == 0 && c.Generation == 0 }
 
@@ -303,7 +303,7 @@ func (r *reservedLUNs) ours(c *claim) error {
 	return fmt.Errorf("LUN %s (WWID %s): %s: another host uses it; see that the array presents it to the servers of this cluster only. %s", c.Name, c.WWID, what, pr.Mend("/dev/mapper/"+c.Name))
 }
 
-// take reserves one LUN. Whoever else takes it meanwhile makes a command fail.
+// take reserves one LUN. If another host takes it meanwhile, a command fails.
 func (r *reservedLUNs) take(c *claim) error {
 	if err := r.register(c); err != nil {
 		return err
@@ -365,9 +365,9 @@ func (r *reservedLUNs) keep(c *claim) error {
 	case c.Holder != 0:
 		return fmt.Errorf("LUN %s: %w: %s holds it", c.Name, errTaken, r.node(c.Holder))
 	case c.Count(r.own()) > 0:
-		// Whoever takes the LUN takes the registration away first: nobody has.
+		// A host that takes the LUN takes the registration away first: none has.
 	case c.blank() || len(c.Keys) == 0 && !r.marked():
-		// The array was switched off and has forgotten all, and nobody has
+		// The array was switched off and has forgotten all, and no host has
 		// registered since. A partner that had taken the LUN before that has the
 		// volume group, which was looked at before this. Or the service never had a
 		// reservation.
@@ -394,7 +394,7 @@ func (r *reservedLUNs) keep(c *claim) error {
 		}
 	}
 	if c.Holder != r.own() {
-		// Somebody took it between the look and the registration, which may not
+		// Another host took it between the look and the registration, which may not
 		// stay: a registered path can write.
 		for _, p := range c.paths {
 			_ = p.Unregister()
@@ -410,7 +410,7 @@ func (r *reservedLUNs) Give(context.Context) error {
 	for _, c := range r.look() {
 		switch {
 		case c.err != nil:
-			// Nothing of the service runs here any more, and whoever takes the LUN
+			// Nothing of the service runs here any more, and a host that takes the LUN
 			// does not ask for it.
 			r.log.note("the reservation stays: %v", c.err)
 		case c.Count(r.own()) > 0:

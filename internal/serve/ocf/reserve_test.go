@@ -34,7 +34,7 @@ const (
 	ofNobody = `nfs1 0 nfs2 0, held by ""`
 )
 
-// Whatever a crash has left, a start has all LUNs, and nobody else any.
+// Whatever a crash has left, a start has all LUNs, and no other host any.
 func TestReservationsAreTaken(t *testing.T) {
 	for name, before := range map[string]func(*shared){
 		"nobody":             func(*shared) {},
@@ -221,7 +221,7 @@ func TestOneLUNForgets(t *testing.T) {
 }
 
 // A server whose LUNs the partner took and gave up again resets itself when it
-// wakes up: unmounting would write to LUNs that nobody protects.
+// wakes up: unmounting would write to LUNs that are not protected.
 func TestStopAfterTheLUNsWereTaken(t *testing.T) {
 	sh, h, s, so := reserved(t, storageSpecimens[onBareLUNs])
 	if err := s.start(t.Context()); err != nil {
@@ -242,7 +242,7 @@ func TestStopAfterTheLUNsWereTaken(t *testing.T) {
 }
 
 // The path that holds the reservation may be gone: a stop gives it up over
-// another one. Without any path it stays, which keeps nobody from taking it.
+// another one. Without any path it stays, which keeps no host from taking it.
 func TestReservationIsGivenUpWithoutItsPath(t *testing.T) {
 	for _, paths := range []int{2, 0} {
 		sh, _, s, so := reserved(t, storageSpecimens[onReserved])

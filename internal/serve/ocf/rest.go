@@ -23,7 +23,7 @@ var staying = map[string]func(context.Context, []string) error{watchAction: watc
 
 var theRest = watchProcess{file: runDir + "/rest", action: restAction, grace: 2 * time.Second}
 
-// clusterEngine is the name of the process without which a server fences nobody.
+// clusterEngine is the name of the process without which a server fences no other.
 var clusterEngine = "corosync"
 
 // restTick is shorter than the time after which a server misses its partner.

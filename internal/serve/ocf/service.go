@@ -298,7 +298,7 @@ func (s *service) up() bool {
 	return s.storage.up() || some && err == nil || s.kind.serving()
 }
 
-// takenBy is the error of storage that somebody else owns while it is in use here.
+// takenBy is the error of storage that another server owns while it is in use here.
 func (s *service) takenBy(owner, so string) error {
 	if owner == "" {
 		owner = "somebody who has left it"

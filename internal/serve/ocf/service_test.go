@@ -233,7 +233,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// An array that somebody else has assembled, of whatever members, is stopped
+// An array that another program has assembled, of whatever members, is stopped
 // and judged by its superblocks like any other.
 func TestStrayArrayIsJudged(t *testing.T) {
 	ctx := context.Background()

@@ -57,7 +57,7 @@ func TestSilentServersAreEvicted(t *testing.T) {
 	}
 }
 
-// A look soon after another pings nobody: pings of all servers of a file system, one
+// A look soon after another pings no server: pings of all servers of a file system, one
 // process each, are not to keep a processor busy.
 func TestPingsAreSpaced(t *testing.T) {
 	k, s := &pingKernel{}, &silentServers{} // nobody answers: the third round evicts

@@ -92,7 +92,7 @@ func (t *tornArray) bytes(from int64) (n int64) {
 }
 
 // compared is how far starts on this server have compared an array, and what they found.
-// It holds while the array is as it was: nobody has started it since.
+// It holds while the array is as it was: it was not started since.
 type compared struct {
 	UUID    string  `json:"uuid"` // 32 hex digits
 	Events  uint64  `json:"events"`

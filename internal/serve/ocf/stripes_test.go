@@ -348,7 +348,7 @@ func TestSettleGoesOn(t *testing.T) {
 			if n := slow.reads.Load() / 3; n < 32 || n > 32+8*8 {
 				t.Errorf("%d rows were compared", n)
 			}
-			// Once somebody has started the array all of it is compared again.
+			// Once the array was started all of it is compared again.
 			for slot := 1; slot < 4; slot++ {
 				sb := testSuperblock{uuid: arrayUUID, level: 6, layout: 2, disks: 4, dev: uint32(slot), events: 11, dirty: true,
 					roles: []uint16{0, 1, 2, 3}, chunk: stripeChunk, size: stripeRows * stripeChunk, data: dataAt, bitmap: bitmapAt}

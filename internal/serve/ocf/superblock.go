@@ -25,7 +25,7 @@ type verdict struct {
 	// Awaited are members that the array ran with until its end and that are not here.
 	// A member that md had thrown out before is none of them.
 	Awaited []int // their numbers in the superblocks
-	// Silent are members that are there and do not answer: nobody waits longer for them.
+	// Silent are members that are there and do not answer: no start waits longer for them.
 	Silent int
 	// Spares are those of Members that are in no slot.
 	Spares        []string

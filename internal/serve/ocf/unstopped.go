@@ -12,7 +12,7 @@ import (
 )
 
 // A service that cannot be stopped keeps its storage, and Pacemaker has this server
-// fenced. If no fence device works, nobody may start the service elsewhere, and it
+// fenced. If no fence device works, no server may start the service elsewhere, and it
 // is down until a person comes. So the watcher resets the server in the end. After
 // that it holds nothing, joins the cluster as a server that has just booted, and
 // the service starts. A reset costs no more than the fencing that failed.
@@ -95,7 +95,7 @@ func untouched(config string) bool {
 	return errors.Is(err, os.ErrNotExist)
 }
 
-// unstopped resets this server if the service could not be stopped and nobody has
+// unstopped resets this server if the service could not be stopped and no partner has
 // fenced the server since.
 func (w *watcher) unstopped(s *service) {
 	if !s.overdue() {

@@ -8,7 +8,7 @@ import (
 )
 
 // A server whose stop failed resets itself when the time for fencing it is over,
-// unless somebody has seen to it.
+// unless an administrator has seen to it.
 func TestUnstopped(t *testing.T) {
 	const reset = "poke /proc/sysrq-trigger b"
 	for name, c := range map[string]struct {

@@ -20,7 +20,7 @@ type VolumeGroup struct {
 	// LV is the logical volume with the service's file system. Targets of
 	// Lustre name their own.
 	LV string `json:"lv,omitempty"`
-	// SystemID is the LVM system ID the volume group has while nobody serves
+	// SystemID is the LVM system ID the volume group has while no server serves
 	// it (design.Storage.SystemID). A clean stop gives the group back to it;
 	// empty: the group stays with the node that served it last.
 	SystemID string `json:"system_id,omitempty"`
@@ -206,9 +206,9 @@ func (m *vgMeta) mark(owner string, seqno uint64) []byte {
 }
 
 // unfinished says whether devices that take writes here, without a volume, are what a start
-// or a stop of this server has left that did not come to its end: nobody has taken the volume
+// or a stop of this server has left that did not come to its end: no other server has taken the volume
 // group since. Devices that this server has not opened since it booted, of a group at rest,
-// somebody else has assembled: stopStrays stops them.
+// another program has assembled: stopStrays stops them.
 func (s *service) unfinished(m *vgMeta) bool {
 	b, err := s.k.ReadFile(s.openedFile())
 	if err != nil {

@@ -31,7 +31,7 @@ import (
 //     service starts on the partner after it, as ever.
 //   - a server without a link to any of the cluster's networks does not fence:
 //     it has no way to tell whether its partner is well, and could serve
-//     nobody. Without that a passive server whose network card dies, but not
+//     no client. Without that a passive server whose network card dies, but not
 //     its way to the BMCs, would fence the active one.
 //   - a start that was refused because of the storage, a start or monitor that took too
 //     long, and a failure or refusal for want of a network for LNet, is forgotten once the
@@ -75,7 +75,7 @@ const (
 	// after 3 s, and by then no client may be listening.
 	storageLostAfter = 1500 * time.Millisecond
 	foundAfter       = 10 * time.Second
-	// A server that had lost all of its networks fences nobody for this long after.
+	// A server that had lost all of its networks fences no other for this long after.
 	fencesAfter = 15 * time.Second
 	// Where I/O waits (queues), a server that serves lets so long pass before it
 	// tells of a loss: an array that is off is lost to both servers, and the other

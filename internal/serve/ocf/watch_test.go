@@ -163,7 +163,7 @@ func TestWatcher(t *testing.T) {
 	look(foundAfter)
 	attr(attrLink, "1")
 
-	// Without any path, and without the service, nobody is fenced.
+	// Without any path, and without the service, no server is fenced.
 	h.cabled(false)
 	look(time.Second)
 	look(2 * time.Second)
@@ -420,7 +420,7 @@ func TestCutOffServerFencesNobody(t *testing.T) {
 			t.Errorf("private %q, public %q: %q", c.private, c.public, h.barred)
 		}
 	}
-	// It ends: nobody would take the routes away again.
+	// It ends: nothing would take the routes away again.
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	w.run(ctx, nil)

@@ -335,7 +335,7 @@ func watchMain(ctx context.Context, files []string) error {
 func RecordedBy(host string) string { return "watcher@" + host + " (mortar-watch): " }
 
 // lockTime is how long a watcher that begins waits for its lock. running has it for a moment
-// whenever somebody asks, as the start that began this watcher does each 20 ms.
+// whenever a process asks, as the start that began this watcher does each 20 ms.
 const lockTime = time.Second
 
 // lock makes this process the watcher, until the file is closed.
@@ -360,7 +360,7 @@ func (p watchProcess) lock() (*os.File, error) {
 	return f, nil
 }
 
-// tryLock takes the lock of a service's actions if nobody has it.
+// tryLock takes the lock of a service's actions if no process has it.
 func tryLock(service string) (func(), error) {
 	return lock(atOnce(context.Background()), service)
 }

@@ -228,7 +228,7 @@ func TestWatchAgent(t *testing.T) {
 	}
 }
 
-// Whoever asks whether a watcher runs has its lock for a moment. A watcher that begins
+// A process that asks whether a watcher runs has its lock for a moment. A watcher that begins
 // meanwhile does not take that for another watcher.
 func TestWatcherBeginsWhileOthersAsk(t *testing.T) {
 	p := watchProcess{file: filepath.Join(t.TempDir(), "watch")}

@@ -168,7 +168,7 @@ func TestRoutesReal(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, out)
 		}
 	}
-	// Somebody stays inside.
+	// A process stays inside.
 	pid, err := in.Run(t.Context(), command{argv: []string{"sh", "-c", "sleep 300 >/dev/null & echo $!"}})
 	if err != nil {
 		t.Fatal(err)
