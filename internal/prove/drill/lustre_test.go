@@ -23,7 +23,7 @@ func TestDrillsOnLustre(t *testing.T) {
 	}
 	refused := map[string]string{
 		"service-kill-nfsd": "has no nfsd", "service-kill-mountd": "has no rpc.mountd", "service-kill-statd": "has no rpc.statd", "service-kill-nfsdcld": "has no nfsdcld",
-		"address-gone-address": "no address of its own", "address-gone-hosts": "no address of its own", "address-gone-mount": "no address of its own",
+		"address-gone-address": "no address of its own", "address-gone-hosts": "no address of its own",
 		"service-kill-stop-mountd": "has no rpc.mountd", "service-kill-stop-statd": "has no rpc.statd", "service-kill-stop-nfsdcld": "has no nfsdcld",
 		"full-fs-full": "servers see no files of this brick: ost-full", "full-fs-moved": "servers see no files",
 		"bit-rot-scrub": "servers see no files", "client-crash-power": "no second client",
@@ -63,7 +63,7 @@ func TestDrillsOnLustreArrays(t *testing.T) {
 		}
 	}
 	want := []string{"disk-slow-throttled", "bit-rot-scrub", "full-fs-full", "full-fs-moved", "client-crash-power", "service-kill-nfsd", "service-kill-mountd", "service-kill-statd", "service-kill-nfsdcld",
-		"address-gone-address", "address-gone-hosts", "address-gone-mount",
+		"address-gone-address", "address-gone-hosts",
 		"service-kill-stop-mountd", "service-kill-stop-statd", "service-kill-stop-nfsdcld",
 		"lun-missing-hidden", "lun-hung-crash", "disk-hung-crash", "disk-hung-move", "both-rings-passive", "both-rings-standby", "cold-start-alone-confirm"}
 	if d := cmp.Diff(want, refused, cmpopts.SortSlices(func(a, b string) bool { return a < b })); d != "" {

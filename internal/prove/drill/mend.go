@@ -11,14 +11,12 @@ import (
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/prove/kind"
 	"github.com/mortarhpc/mortar/internal/prove/report"
-	"github.com/mortarhpc/mortar/internal/serve/ocf"
 )
 
 // What TakeAway takes, as the watcher calls it.
 const (
 	theAddress = "service address"
 	theName    = "the line of"
-	theState   = "NFS state"
 )
 
 // errNoAddress refuses a service that clients do not reach by an address of its own.
@@ -55,16 +53,13 @@ func hasAddress(e *engine, _ Fault) error {
 }
 
 // taking is the action that takes a thing away: what systemd-networkd does to an address
-// that is not in its files, cloud-init to lines that are not in its template, and a person to
-// a mount that is busy.
+// that is not in its files, and cloud-init to lines that are not in its template. A lazy
+// unmount of nfsd's files is no such thing: the kernel then ends nfsd, and the service moves.
 func (e *engine) taking(f Fault) resource.Action {
 	s := e.service
 	if f.Args[0] == theName {
 		return resource.Action{Title: "remove the line of " + s.Address + " from " + linux.HostsFile,
 			Cmd: []string{"sed", "-i", `/^` + strings.ReplaceAll(s.Address, ".", `\.`) + `[[:space:]]/d`, linux.HostsFile}}
-	}
-	if f.Args[0] == theState {
-		return resource.Action{Title: "unmount nfsd's files", Cmd: []string{"umount", "--lazy", ocf.NFSDDir(s.Namespace)}}
 	}
 	argv := []string{"ip"}
 	if s.Namespace != "" {

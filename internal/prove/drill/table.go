@@ -150,7 +150,6 @@ var Table = []Drill{
 		Variants: []Variant{
 			{How: "address", Title: "the service address is removed, as a restart of systemd-networkd does", Steps: takenAway(theAddress)},
 			{How: "hosts", Title: "its line in /etc/hosts is removed, as cloud-init does", Steps: takenAway(theName)},
-			{How: "mount", Title: "the file system by which nfsd is governed is unmounted lazily, as a person may do", Steps: takenAway(theState)},
 		},
 	},
 	{
