@@ -20,17 +20,18 @@ func newConfirmDoubtCmd() *cobra.Command {
 	var confirm string
 	cmd := &cobra.Command{
 		Use:   "confirm-doubt brick.yaml [SERVICE]",
-		Short: "List the blocks and files that a crash left in doubt, and start the service all the same",
+		Short: "List the blocks that a crash left in doubt, start the service all the same, and name their files",
 		Long: `When a server dies while it writes, and a disk of a RAID group is missing, the
 other server compares the two parities wherever was being written. If they
 disagree, blocks of the missing disk may be rebuilt wrong. Then the service does
 not start by itself.
 
-This command lists those blocks and whose they are. If the missing disk was in the
-group when the server died, connect it: the service then starts by itself, and
-nothing is in doubt. While parities are still compared, wait: each start goes on.
-Otherwise type the service's name, or give it with --confirm, and the service starts; restore
-the files of the list from a backup, or compare them with one.
+This command lists those blocks. If the missing disk was in the group when the
+server died, connect it: the service then starts by itself, and nothing is in doubt.
+While parities are still compared, wait: each start goes on.
+Otherwise type the service's name, or give it with --confirm, and the service starts. Then
+the command lists the files that have these blocks: restore them from a backup, or compare
+them with one. While a service runs, the command lists the files once more.
 
 Only what is in the list is accepted: if more blocks are in doubt when the service
 starts, it is refused again. --dry-run lists and changes nothing.
@@ -46,6 +47,15 @@ starts, it is refused again. --dry-run lists and changes nothing.
 			w := cmd.OutOrStdout()
 			if m.asJSON {
 				w = cmd.ErrOrStderr()
+			}
+			m.after = func(ctx context.Context, d *design.Design, f observe.Facts, c *observe.Collector, p *failover.Plan) {
+				if failover.NameDoubt(ctx, d, f, c, p); m.asJSON || p.Doubt == nil {
+					return
+				}
+				if p.Nothing != "" {
+					printDoubt(w, p.Doubt)
+				}
+				printOwners(w, p.Doubt)
 			}
 			return m.runWith(cmd, args[0], func(ctx context.Context, d *design.Design, f observe.Facts, c *observe.Collector) (*failover.Plan, error) {
 				r, err := failover.InDoubt(ctx, d, f, c, service)
@@ -63,7 +73,7 @@ starts, it is refused again. --dry-run lists and changes nothing.
 					return p, nil
 				}
 				return p, confirmName(cmd.InOrStdin(), w, p.Service, "service",
-					"The service then starts, and the data above may be wrong.\nType the service's name to accept that: ",
+					"The service then starts, and the blocks above may be wrong. Their files are listed then.\nType the service's name to accept that: ",
 					"once you have seen the list", confirm)
 			})
 		},
@@ -73,7 +83,7 @@ starts, it is refused again. --dry-run lists and changes nothing.
 	return cmd
 }
 
-// printDoubt lists every block and every file.
+// printDoubt lists every block.
 func printDoubt(w io.Writer, d *ocf.Doubt) {
 	fmt.Fprintf(w, "service %s, looked at %s\n", d.Service, d.At.Format("2006-01-02 15:04:05 MST"))
 	for _, a := range d.Arrays {
@@ -86,6 +96,10 @@ func printDoubt(w io.Writer, d *ocf.Doubt) {
 			fmt.Fprintf(w, "  %d\n", b)
 		}
 	}
+}
+
+// printOwners lists every file that has a block in doubt.
+func printOwners(w io.Writer, d *ocf.Doubt) {
 	o := d.Owners
 	if o == nil {
 		if d.Unnamed != "" {

@@ -17,6 +17,7 @@ func TestPrintDoubt(t *testing.T) {
 		Owners: &ocf.Owners{Free: 1, Files: []ocf.FileInDoubt{{Inode: 263, Path: "/srv/home/data/a", Offsets: []int64{4096}}, {Inode: 300}}, Unsearched: "the search for names was cut short"}}
 	var w bytes.Buffer
 	printDoubt(&w, d)
+	printOwners(&w, d)
 	want := `service home, looked at 2026-11-26 12:00:00 UTC
 array r0: 2 blocks of 4096 bytes may be wrong, at these bytes of the array:
   81920
@@ -45,6 +46,7 @@ func TestPlantedNames(t *testing.T) {
 		}}}
 	var w bytes.Buffer
 	printDoubt(screen.To(&w), d)
+	printOwners(screen.To(&w), d)
 	want := `service home, looked at 2026-11-26 12:00:00 UTC
 files: 3; blocks of the file system's own data: 0, of no file: 0, of a cache's label and superblocks: 0, outside the volume: 0
 the list is not complete: xfs_db: \u001b[2Jgone\xff

@@ -23,6 +23,8 @@ type moveFlags struct {
 	dryRun, asJSON bool
 	outlets        bool // ask the PDUs too
 	wait, timeout  time.Duration
+	// after runs once the plan is carried out, or there was nothing to do. It may add to the plan.
+	after func(context.Context, *design.Design, observe.Facts, *observe.Collector, *failover.Plan)
 }
 
 func (m *moveFlags) add(cmd *cobra.Command) {
@@ -174,6 +176,11 @@ func (m *moveFlags) runWith(cmd *cobra.Command, file string, plan func(context.C
 	if err != nil {
 		return fail(exitBadInput, err)
 	}
+	after := func() {
+		if m.after != nil {
+			m.after(ctx, d, facts, c, p)
+		}
+	}
 	w := cmd.OutOrStdout()
 	show := func(r moveResult) error {
 		if m.asJSON {
@@ -183,6 +190,9 @@ func (m *moveFlags) runWith(cmd *cobra.Command, file string, plan func(context.C
 	}
 	if !m.asJSON {
 		printMove(w, p, m.dryRun)
+	}
+	if p.Nothing != "" {
+		after()
 	}
 	if p.Nothing != "" || m.dryRun {
 		return show(moveResult{Plan: p, DryRun: m.dryRun})
@@ -204,6 +214,7 @@ func (m *moveFlags) runWith(cmd *cobra.Command, file string, plan func(context.C
 	if !m.asJSON {
 		fmt.Fprintf(w, "done in %.1f s\n", took.Seconds())
 	}
+	after()
 	return show(r)
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/netip"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -179,17 +178,12 @@ func FromSpec(s *spec.Spec, arrays ...Storage) (Config, error) {
 	return c, c.Validate()
 }
 
-// addSSDs adds the SSDs of cache and journals. All are NVMe drives, independent of the
-// spec's type; every server reaches those that are inside none.
+// addSSDs adds the SSDs of the cache. All are NVMe drives, independent of the spec's type; every server reaches those that are inside none.
 func (c *Config) addSSDs(s *spec.Spec) error {
-	var lists []spec.DiskList
-	if s.Cache != nil {
-		lists = s.Cache.SSDs
+	if s.Cache == nil {
+		return nil
 	}
-	for _, set := range s.Journals() {
-		lists = slices.Concat(lists, set.Storage.Journal.SSDs)
-	}
-	for _, l := range lists {
+	for _, l := range s.Cache.SSDs {
 		serials, err := l.Serials()
 		if err != nil {
 			return err

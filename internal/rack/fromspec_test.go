@@ -78,19 +78,3 @@ func TestFromSpecPDU(t *testing.T) {
 		t.Errorf("%+v", b)
 	}
 }
-
-// The SSDs of a journal are in the rack, and every server reaches them.
-func TestFromSpecJournal(t *testing.T) {
-	c, err := FromSpec(parsed(t, "nfs-ha", "storage:\n", "storage:\n  journal: {ssds: [{serial: J1, size: 2GB}, {serial: J2, size: 2GB, type: ssd}]}\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(c.SSDs) != 2 || c.SSDs[0].Name != "ssd-01" || c.SSDs[1].Serial != "J2" || c.SSDs[0].Bytes != 2e9 {
-		t.Fatalf("%+v", c.SSDs)
-	}
-	for i := range c.Nodes {
-		if n := &c.Nodes[i]; n.Role == RoleServer && !c.SSDs[1].in(n) {
-			t.Errorf("%s does not reach J2", n.Name)
-		}
-	}
-}

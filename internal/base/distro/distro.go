@@ -55,7 +55,6 @@ type Packages struct {
 	FenceAgents             []string // for IPMI, and for PDUs by SNMP
 	Time                    []string // keeps the clock right
 	FenceTest               []string // what a fence test witnesses with: ipmitool and ping
-	Partition               []string // sfdisk
 	Cache                   []string // to make bcache's superblocks, to partition SSDs, to see their wear
 	LustreServer            []string // KernelRelease in a name stands for the release of the kernel
 	LustreClient            []string

@@ -1,8 +1,8 @@
-// Package ext4 finds which inodes have given blocks of an ext4 (or ldiskfs) file system that
-// is not mounted, and reads the extended attributes of these inodes. Tools of e2fsprogs compare
-// each block in use with each block asked for, which takes hours on a large target; this
-// walks over the extents once. It only reads, knows nothing of Lustre, and does not replay a
-// journal.
+// Package ext4 finds which inodes have given blocks of an ext4 (or ldiskfs) file system, and
+// reads the extended attributes of these inodes. Tools of e2fsprogs compare each block in use
+// with each block asked for, which takes hours on a large target; this walks over the extents
+// once. It only reads, knows nothing of Lustre, and does not look into the journal: of a file
+// system that is mounted it may miss what has changed in the last seconds.
 //
 // Source: the kernel's Documentation/filesystems/ext4
 package ext4
@@ -67,7 +67,7 @@ type group struct {
 // Features, flags and magic numbers.
 const (
 	magic                             = 0xef53
-	needsRecovery, metaBG, incompat64 = 0x4, 0x10, 0x80
+	metaBG, incompat64                = 0x10, 0x80
 	gdtChecksum, metadataChecksum     = 0x10, 0x400
 	bigalloc                          = 0x200
 	inodesUninitialized, blocksUninit = 0x1, 0x2
@@ -93,8 +93,6 @@ func open(read Read) (*fileSystem, error) {
 		return nil, errors.New("there is no ext4 superblock")
 	case le.Uint32(sb[0x18:]) != 2:
 		return nil, fmt.Errorf("its blocks are not of %d bytes", BlockBytes)
-	case incompat&needsRecovery != 0:
-		return nil, errors.New("its journal has not been replayed")
 	case incompat&metaBG != 0:
 		return nil, errors.New("it has meta block groups (meta_bg)")
 	case roCompat&bigalloc != 0 || le.Uint32(sb[0x20:]) != 8*BlockBytes:

@@ -54,27 +54,17 @@ const (
 // for as long as it lists the member, and RoleSpare after that.
 // Source: linux/raid/md_p.h; super_1_sync in drivers/md/md.c
 const (
-	RoleSpare   = 0xffff
-	RoleFaulty  = 0xfffe
-	RoleJournal = 0xfffd // the write journal of the array
+	RoleSpare  = 0xffff
+	RoleFaulty = 0xfffe
 )
-
-// Role is what a member says that it is in the array: its slot, or one of the
-// Role constants.
-func (s *Superblock) Role() uint16 {
-	if int(s.DevNumber) >= len(s.Roles) {
-		return RoleSpare
-	}
-	return s.Roles[s.DevNumber]
-}
 
 // Slot is where a member says that it is in the array; -1: it is a spare.
 func (s *Superblock) Slot() int {
 	const most = 0xff00 // Source: linux/raid/md_p.h, MD_DISK_ROLE_MAX
-	if role := s.Role(); role <= most {
-		return int(role)
+	if int(s.DevNumber) >= len(s.Roles) || s.Roles[s.DevNumber] > most {
+		return -1
 	}
-	return -1
+	return int(s.Roles[s.DevNumber])
 }
 
 // Stale tells whether a member at an event is out of date, by the newest event

@@ -22,17 +22,16 @@ const (
 const Block = 4096
 
 // The field GF(2^8) of RAID 6: polynomial 0x11d, generator 2.
-var exp, log [256]byte
+var log [256]byte // of the powers of the generator
 
 func init() {
 	x := 1
 	for i := range 255 {
-		exp[i], log[x] = byte(x), byte(i)
+		log[x] = byte(i)
 		if x <<= 1; x > 255 {
 			x ^= 0x11d
 		}
 	}
-	exp[255] = exp[0]
 }
 
 // LeftSymmetric is md's number of the layout that Row knows.
@@ -175,81 +174,6 @@ func Mend(p, q []byte, data [][]byte, l Located) {
 			}
 		}
 	}
-}
-
-// Restore computes the chunks of a row that are missing, each nil, and puts them in
-// their places. More than two are an error.
-//
-// Source: H. Peter Anvin, "The mathematics of RAID-6", chapter 4
-func Restore(p, q []byte, data [][]byte) error {
-	n, lost := 0, []int(nil)
-	for z, d := range data {
-		if n = max(n, len(d)); d == nil {
-			lost = append(lost, z)
-		}
-	}
-	n = max(n, len(p), len(q))
-	gone := len(lost)
-	for _, parity := range [][]byte{p, q} {
-		if parity == nil {
-			gone++
-		}
-	}
-	if gone > 2 {
-		return fmt.Errorf("%d chunks of a row of %d are missing, more than RAID 6 can lose", gone, len(data)+2)
-	}
-	for _, z := range lost {
-		data[z] = make([]byte, n)
-	}
-	known := func(parity []byte) []byte {
-		if parity == nil {
-			return make([]byte, n)
-		}
-		return parity
-	}
-	if err := sameLength(known(p), known(q), data); err != nil {
-		return err
-	}
-	dp, dq := make([]byte, Block), make([]byte, Block)
-	for b := 0; b*Block < n && len(lost) > 0; b++ {
-		syndromes(dp, dq, known(p), known(q), data, b)
-		at := b * Block
-		for i := range Block {
-			switch {
-			case len(lost) == 2:
-				data[lost[0]][at+i], data[lost[1]][at+i] = both(dp[i], dq[i], lost[0], lost[1])
-			case p != nil:
-				data[lost[0]][at+i] = dp[i]
-			default:
-				data[lost[0]][at+i] = divided(dq[i], lost[0])
-			}
-		}
-	}
-	return nil
-}
-
-// both are the bytes a and b of the missing chunks x and y, by what the parities lack:
-// dp = a + b and dq = 2^x a + 2^y b, so that dq + 2^y dp = (2^x + 2^y) a.
-func both(dp, dq byte, x, y int) (a, b byte) {
-	a = quotient(dq^product(dp, exp[y%255]), exp[x%255]^exp[y%255])
-	return a, dp ^ a
-}
-
-// divided is a byte divided by 2^z.
-func divided(b byte, z int) byte { return quotient(b, exp[z%255]) }
-
-func product(a, b byte) byte {
-	if a == 0 || b == 0 {
-		return 0
-	}
-	return exp[(int(log[a])+int(log[b]))%255]
-}
-
-func quotient(a, b byte) byte {
-	if a == 0 {
-		return 0
-	}
-	return exp[(int(log[a])-int(log[b])+255)%255]
 }
 
 func sameLength(p, q []byte, data [][]byte) error {

@@ -79,9 +79,6 @@ func derive(s *spec.Spec) (*Design, error) {
 		d.pair()
 	}
 	d.cache()
-	if err := d.journals(); err != nil {
-		return nil, err
-	}
 	if d.Lustre != nil {
 		d.Mounts = d.Lustre.mounts(s.Clients)
 	} else {
@@ -94,7 +91,6 @@ func derive(s *spec.Spec) (*Design, error) {
 	}
 	d.capacity()
 	d.advise()
-	d.recommend()
 	d.translate()
 	d.warn()
 	return d, nil
@@ -111,14 +107,6 @@ func Buildable(s *spec.Spec) error {
 	const instead = "look at it with mortar check, mortar plan --offline and mortar forecast"
 	no := func(at, format string, args ...any) error {
 		return errorAt(s, at, instead, format+" can be designed but not built by this version", args...)
-	}
-	for _, set := range s.Journals() {
-		switch at := set.Path + ".journal"; {
-		case s.Flavour == spec.NFS:
-			return no(at, "a journal of flavour nfs (udev, not the resource agent, assembles the arrays of a single server, and could take an SSD that was away for current)")
-		case s.Profile == spec.Stock:
-			return no(at, "a journal with profile stock (the standard resource agents know none)")
-		}
 	}
 	switch {
 	case s.Cache != nil && len(s.Services) > 1:

@@ -7,7 +7,7 @@ type Measured struct {
 	Brick    string            `json:"brick"`
 	Server   string            `json:"server"`
 	Cluster  bool              `json:"cluster"`
-	Groups   []MeasuredGroup   `json:"groups,omitempty"` // md arrays of the pair, also mirrors of journals
+	Groups   []MeasuredGroup   `json:"groups,omitempty"` // md arrays of the pair
 	LUNs     []MeasuredLUN     `json:"luns,omitempty"`
 	Disks    []MeasuredDisk    `json:"disks,omitempty"` // of md arrays, with spares
 	Services []MeasuredService `json:"services"`
@@ -78,9 +78,6 @@ func (d *Design) Measure(p *Pair, server string) Measured {
 		}
 		if len(s.Storage.LUNs) > 0 {
 			continue // its groups are inside of the array
-		}
-		if j := s.Storage.Journal; j != nil {
-			m.Groups = append(m.Groups, MeasuredGroup{Name: j.Mirror.Name, UUID: j.Mirror.UUID, Disks: len(j.Mirror.Members)})
 		}
 		for _, g := range d.GroupsIn(&s.Storage) {
 			m.Groups = append(m.Groups, MeasuredGroup{Name: g.Name, UUID: g.UUID, Disks: len(g.Members)})

@@ -72,51 +72,6 @@ func (v *view) cache() {
 	v.printf("  drilled on virtual racks, never on real SSDs: pull one under load before this carries data (docs/cache.md)\n")
 }
 
-// journal prints the journals.
-func (v *view) journal() {
-	said := map[string]bool{}
-	for _, s := range v.d.Services() {
-		j := s.Storage.Journal
-		if j == nil {
-			continue
-		}
-		if len(said) == 0 {
-			v.heading("JOURNAL", "where md arrays write first; a start after a crash replays it")
-		}
-		v.printf("  %s: mirror %s on %s and %s, %s for each of %s\n", s.Name, v.shortName(j.Mirror.Name), j.Mirror.Members[0].Serial, j.Mirror.Members[1].Serial, j.Parts[0].Size.Binary(), plural(len(j.Parts), "group"))
-		if v.o.Explain {
-			v.printf("         %s\n", v.paint(dim, "/dev/md/"+j.Mirror.Name+", UUID "+j.Mirror.UUID))
-		}
-		said[s.Name] = true
-	}
-	if len(said) == 0 {
-		return
-	}
-	text := "every write goes to both SSDs first, with its parity: sequential writes are no faster than an SSD. Arrays with a journal have no write-intent bitmap: a disk that was away is rebuilt whole. " +
-		"While both SSDs of a mirror are gone its groups take no writes, and no server starts them"
-	if v.o.Explain {
-		text += " [kernel: driver-api/md/raid5-cache; md(4), DIRTY STRIPE JOURNAL]"
-	}
-	v.printf("  ")
-	v.wrapped(text, 2, dim)
-}
-
-// recommended prints what the spec could have.
-func (v *view) recommended() {
-	if len(v.d.Recommended) == 0 {
-		return
-	}
-	v.heading("RECOMMENDED", "")
-	for _, a := range v.d.Recommended {
-		text := a.Text
-		if v.o.Explain {
-			text += " [" + a.Source + "]"
-		}
-		v.printf("  ")
-		v.wrapped(text, 2, "")
-	}
-}
-
 func (v *view) lustreSizes(row func(string, spec.Bytes, string)) {
 	for _, c := range v.d.Capacity.Sets {
 		v.printf("  module %s\n", c.Name)

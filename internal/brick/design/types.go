@@ -27,7 +27,6 @@ type Design struct {
 	Arrays       []Array       `json:"arrays,omitempty"`       // RAID arrays and controllers; none for JBODs
 	Lustre       *Lustre       `json:"lustre,omitempty"`       // the file system of all pairs, for flavour lustre
 	Advice       []Advice      `json:"advice,omitempty"`       // placement of cards
-	Recommended  []Advice      `json:"recommended,omitempty"`  // what the spec could have and has not
 	Translations []Translation `json:"translations,omitempty"` // values of the past
 }
 
@@ -75,25 +74,6 @@ type Storage struct {
 	Cache  *Cache `json:"cache,omitempty"`
 	// DropSlow: ocf:mortar:watch has md go on without a slow disk.
 	DropSlow bool `json:"drop_slow,omitempty"`
-	// Journal is where md arrays write first; nil without one.
-	Journal *Journal `json:"journal,omitempty"`
-}
-
-// Journal is the write journal of the md arrays of a service: a mirror of two SSDs, with
-// a partition for each array.
-type Journal struct {
-	Mirror Group `json:"mirror"` // RAID 1
-	// Table is the identifier of the partition table on the mirror: UUIDv5.
-	Table string        `json:"table"`
-	Parts []JournalPart `json:"parts"` // in the order of the service's groups; they are numbered from 1
-}
-
-// JournalPart is the partition of one array.
-type JournalPart struct {
-	Group  string     `json:"group"`
-	Start  spec.Bytes `json:"start"`
-	Size   spec.Bytes `json:"size"`
-	Device string     `json:"device"` // on the server that has the mirror, by udev
 }
 
 // NFS is an address with exports of an XFS file system.
@@ -255,7 +235,7 @@ type Group struct {
 	Name    string     `json:"name"` // md array name, e.g. brick1-r0; device /dev/md/<Name>
 	UUID    string     `json:"uuid"` // md UUID as mdadm prints it (8:8:8:8 hex digits), a UUIDv5 of brick and group name
 	Service string     `json:"service"`
-	Level   int        `json:"level"` // of the md array: 6 or 10 (level 60 of a spec is level 6 groups in one striped volume); 1 for a journal's mirror
+	Level   int        `json:"level"` // of the md array: 6 or 10 (level 60 of a spec is level 6 groups in one striped volume)
 	Data    int        `json:"data"`
 	Parity  int        `json:"parity"`
 	Chunk   spec.Bytes `json:"chunk"`

@@ -83,8 +83,6 @@ var badSystems = []struct {
 	{"a disk of an enclosure inside a server", "nss4-ha-144", []string{"type: nl-sas", "type: nl-sas, server: nss1"}},
 	{"five SSDs", "nfs-dfc", []string{"SSD02", "'SSD0[2-5]'"}},
 	{"the same SSD twice", "nfs-dfc", []string{"SSD02", "SSD01"}},
-	{"a journal on a RAID array", "nss4-ha-144", []string{"storage:\n", "storage:\n  journal: {ssds: [{serial: 'J[1-2]', size: 400GB}]}\n"}},
-	{"one pair of SSDs for two services", "nfs-ha-xl", []string{"storage:\n", "storage:\n  journal: {ssds: [{serial: 'J[1-2]', size: 400GB}]}\n"}},
 	{"a cache of slow disks", "nfs-dfc", []string{"{serial: SSD02, size: 350GB, type: nvme}", "{serial: SSD02, size: 350GB, type: sas}"}},
 	{"unknown cache mode", "nfs-dfc", []string{"mode: write-back", "mode: writeback"}},
 	{"negative bypass", "nfs-dfc", []string{"sequential_bypass: 1MiB", "sequential_bypass: 2GiB"}},

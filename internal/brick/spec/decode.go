@@ -326,6 +326,15 @@ func (d *decoder) sequence(n ast.Node, v reflect.Value, path, key string) {
 	}
 }
 
+// removedKeys are keys of earlier versions, each with its mapping: why it is refused, and
+// what to do.
+var removedKeys = map[string][2]string{
+	"storage.journal": {
+		"this version has no write journal: starts have hung while they replayed one, and the comparison of both parities finds torn stripes without it",
+		"remove the key if the brick was built without a journal, or is new. If it was built with one, take that off first: docs/operations.md, A write journal of an earlier version",
+	},
+}
+
 func (d *decoder) mapping(n ast.Node, v reflect.Value, path, key string) {
 	var pairs []*ast.MappingValueNode
 	switch m := n.(type) {
@@ -353,6 +362,10 @@ func (d *decoder) mapping(n ast.Node, v reflect.Value, path, key string) {
 			continue
 		}
 		field, ok := fieldOf(v.Type(), name)
+		if why, gone := removedKeys[key+"."+name]; !ok && gone {
+			d.errorf(p.Key, why[1], "%s", why[0])
+			continue
+		}
 		if !ok {
 			keys := keysOf(v.Type())
 			mend := "the keys here are: " + strings.Join(keys, ", ")

@@ -129,13 +129,11 @@ func (c *checker) disks() {
 		count[service] += n - later
 		perArray[[2]string{service, e.Array}] += n - later
 	}
-	serials = append(serials, c.journals(bySerial, byWWN)...)
 	c.serials("wipe", s.Wipe, bySerial, serials, allKnown)
 	c.serials("failed", s.Failed, bySerial, serials, allKnown)
 	c.cache(bySerial)
 	if geometry {
 		c.groups(count, perArray)
-		c.journalPairs()
 		c.growth(grown)
 	}
 }
@@ -264,7 +262,7 @@ var diskTypes = []string{"nl-sas", "sas", "ssd", "nvme"}
 // disk checks one entry by itself, and says whether size and type are sound.
 func (c *checker) disk(l *DiskList, at string, byWWN map[string]string) (sound bool) {
 	sound = true
-	ofSSDs := !strings.HasPrefix(at, "enclosures") // cache and journal say themselves what is too small for them
+	ofSSDs := !strings.HasPrefix(at, "enclosures") // the cache says itself what is too small for it
 	if l.Size < 512*MB && !ofSSDs || l.Size > PB {
 		c.errorf(at+".size", "write it as sold, e.g. 4TB", "a disk of %s does not exist", l.Size)
 		sound = false
@@ -322,7 +320,7 @@ func (c *checker) diskGrowth(l *DiskList, at string, ofSSDs bool) {
 		c.errorf(at, fmt.Sprintf("number growths 1 to %d", maxGrowth), "growth is %d", l.Growth)
 		l.Growth = 0
 	case ofSSDs:
-		c.errorf(at, "remove it", "an SSD of a cache or journal makes no RAID group")
+		c.errorf(at, "remove it", "an SSD of a cache makes no RAID group")
 	case c.s.Flavour == Lustre:
 		c.errorf(at, "add a module with enclosures of its own: that is how Lustre grows", "the targets of a Lustre module do not grow")
 	case c.s.Storage.Kind == "array" && c.s.Storage.RAID.Level == 60:
@@ -331,8 +329,6 @@ func (c *checker) diskGrowth(l *DiskList, at string, ofSSDs bool) {
 		c.errorf(at, "build another brick, with storage.volume lvm", "a file system directly on its LUN takes in no other LUN")
 	case c.s.Cache != nil:
 		c.errorf(at, "take the cache away (mortar cache remove), or build another brick beside it", "a volume that grows takes no cache in this version")
-	case c.s.Storage.Journal != nil:
-		c.errorf(at, "build another brick beside it", "a volume with a journal does not grow in this version: the SSDs are divided among the groups that were there first")
 	}
 }
 

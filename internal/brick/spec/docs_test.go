@@ -47,8 +47,6 @@ A file that breaks one of these is refused:
 - An array makes only the levels, chunks and widths its model can, on no more enclosures than it drives. A controller inside of a server is for
   flavour ` + "`nfs`" + `: no other server could take its disks over.
 - A write-back cache has two to four SSDs: dirty data is on two of them.
-- A journal (` + "`storage.journal`" + `) is for RAID 6 on JBODs in HA. It has two SSDs for each service, of a Lustre module two for each OST: each service has a
-  mirror of its own, which moves with it. Every server reaches them. It belongs to a brick from its start, and a brick with one does not grow.
 - Lustre has one HA-MDS, at least one HA-OSS, two servers in each, and every server in one of them. Metadata are on mirrors, OSTs on RAID 6.
   An HA-OSS has an even number of OSTs, and the MDT at least as many inodes as all OSTs.
 - ` + "`wipe`" + ` takes serial numbers of this brick's disks, one by one: no ranges, no patterns.

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// DiskNamed is the serial number of a disk of an enclosure or journal as the spec spells it.
+// DiskNamed is the serial number of a disk of an enclosure as the spec spells it.
 func (s *Spec) DiskNamed(serial string) (string, bool) {
 	l, _, ok := s.diskAt(serial)
 	return l.Serial, ok
@@ -21,14 +21,14 @@ type diskEntry struct {
 }
 
 func (s *Spec) diskAt(serial string) (DiskList, diskEntry, bool) {
-	for _, in := range s.diskLists() {
-		for j, l := range in.disks {
+	for i, in := range s.Enclosures {
+		for j, l := range in.Disks {
 			serials, err := l.Serials()
 			if err != nil {
 				continue
 			}
 			if k := slices.IndexFunc(serials, func(x string) bool { return strings.EqualFold(x, serial) }); k >= 0 {
-				e := diskEntry{fmt.Sprintf("%s[%d]", in.at, j), l.Serial, serials, k}
+				e := diskEntry{fmt.Sprintf("enclosures[%d].disks[%d]", i, j), l.Serial, serials, k}
 				l.Serial = serials[k]
 				return l, e, true
 			}
@@ -37,27 +37,8 @@ func (s *Spec) diskAt(serial string) (DiskList, diskEntry, bool) {
 	return DiskList{}, diskEntry{}, false
 }
 
-// disksAt are the disks that the spec lists at a path.
-type disksAt struct {
-	at    string
-	disks []DiskList
-}
-
-// diskLists are those of all enclosures, in bay order, and then of all journals: the
-// members of md arrays.
-func (s *Spec) diskLists() []disksAt {
-	var out []disksAt
-	for i, e := range s.Enclosures {
-		out = append(out, disksAt{fmt.Sprintf("enclosures[%d].disks", i), e.Disks})
-	}
-	for _, set := range s.Journals() {
-		out = append(out, disksAt{set.Path + ".journal.ssds", set.Storage.Journal.SSDs})
-	}
-	return out
-}
-
-// FailDisk returns the text of a spec in which a disk of an enclosure, or an SSD of a
-// journal, is listed as failed. Nothing else of the text changes, but the comments of that list.
+// FailDisk returns the text of a spec in which a disk of an enclosure is listed as failed.
+// Nothing else of the text changes, but the comments of that list.
 func (s *Spec) FailDisk(serial string) ([]byte, error) {
 	disk, _, ok := s.diskAt(serial)
 	if !ok {
@@ -129,12 +110,11 @@ func (s *Spec) noDisk(serial string) error {
 	return fmt.Errorf("%s: no enclosure has a disk %s%s", s.File, serial, near)
 }
 
-// allDisks are the serial numbers of all disks in enclosures, in bay order, and of the
-// SSDs of journals.
+// allDisks are the serial numbers of all disks in enclosures, in bay order.
 func (s *Spec) allDisks() []string {
 	var out []string
-	for _, in := range s.diskLists() {
-		for _, l := range in.disks {
+	for _, in := range s.Enclosures {
+		for _, l := range in.Disks {
 			serials, _ := l.Serials()
 			out = append(out, serials...)
 		}

@@ -18,7 +18,7 @@ const (
 // itself on each disk, half a GiB.
 const leastArrayDisk = GiB
 
-// leastSSD is the smallest SSD that has room for a cache's metadata, or for a journal.
+// leastSSD is the smallest SSD that has room for a cache's metadata.
 const leastSSD = GB
 
 // Scaled says that the sizes are not those of the spec.
@@ -26,7 +26,7 @@ func (s *Spec) Scaled() bool { return s.scaled }
 
 // Scale makes the brick smaller for a virtual rack, in place: disks and SSDs
 // have 1/by of their size in whole MiB, machines the memory that a node of the
-// rack needs, SSDs of a cache or journal what its metadata needs; LNet speaks TCP unless
+// rack needs, SSDs of a cache what its metadata needs; LNet speaks TCP unless
 // rack.rdma asks for Soft RoCE. Numbers of things, and how they are connected, stay.
 func (s *Spec) Scale(by int64) error {
 	if by < 1 || by > mostScale {
@@ -50,9 +50,6 @@ func (s *Spec) Scale(by int64) error {
 	}
 	if s.Lustre != nil && s.Rack.RDMA != "on" {
 		s.Lustre.LNET = "tcp" // Debian's kernel for clouds, which boots faster, has no Soft RoCE
-	}
-	for _, set := range s.Journals() {
-		shrink(set.Storage.Journal.SSDs, leastSSD)
 	}
 	if s.Cache != nil {
 		shrink(s.Cache.SSDs, leastSSD)

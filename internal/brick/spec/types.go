@@ -200,7 +200,7 @@ type DiskList struct {
 	Type   string `yaml:"type,omitempty" json:"type,omitempty" doc:"nl-sas, sas, ssd or nvme" default:"nl-sas"`
 	RPM    int    `yaml:"rpm,omitempty" json:"rpm,omitempty" doc:"rotation rate; 0 for solid state"`
 	Sector int    `yaml:"sector,omitempty" json:"sector,omitempty" doc:"bytes of a logical block: 512, or 4096 of a disk that is sold as 4Kn; default: not known before the hosts are asked. The disks of one service (module) have one size"`
-	Server string `yaml:"server,omitempty" json:"server,omitempty" doc:"an SSD of a cache that is inside one server: its name (a journal takes none); default: every server reaches it"`
+	Server string `yaml:"server,omitempty" json:"server,omitempty" doc:"an SSD of a cache that is inside one server: its name; default: every server reaches it"`
 	// Growth keeps what is there from being dealt anew: groups are made of disks of
 	// one number only, those of 0 first.
 	Growth int `yaml:"growth,omitempty" json:"growth,omitempty" doc:"written by mortar grow: 1 for the disks by which the brick grew first, then 2, and so on. They make groups of their own; disks that are left over become their spares"`
@@ -239,17 +239,10 @@ type Storage struct {
 	WriteCacheMirroring string `yaml:"write_cache_mirroring,omitempty" json:"write_cache_mirroring,omitempty" doc:"MD3200 and MD3220: on or off, default on: both controllers have what was written and is not on disk yet. off is faster, and a controller that dies takes what it has acknowledged with it: for scratch data only. mortar array script sets it"`
 	// DropSlowDisks is on or off.
 	DropSlowDisks string `yaml:"drop_slow_disks,omitempty" json:"drop_slow_disks,omitempty" doc:"on or off: md goes on without a disk of a RAID 6 group that answers much later than its peers for most of a minute, if the group is whole; until a spare or another disk has its data, the group has one parity disk; needs two servers; profile stock does not use it" default:"off"`
-	// Journal is nil without one.
-	Journal *Journal `yaml:"journal,omitempty" json:"journal,omitempty" doc:"for jbod and RAID 6 in HA: a write journal on mirrored SSDs, so that a group that lacks a disk when its server dies loses nothing and starts at once"`
 }
 
 // Mirrored says whether both controllers of an MD3 array have what was written.
 func (s *Storage) Mirrored() bool { return s.WriteCacheMirroring != "off" }
-
-// Journal is where RAID groups write before they write to their disks.
-type Journal struct {
-	SSDs []DiskList `yaml:"ssds" json:"ssds" doc:"SSDs that both servers reach, two for each service; of a Lustre module two for each OST"`
-}
 
 // RAID geometry, the same for every group.
 type RAID struct {

@@ -111,9 +111,9 @@ func blank(name string, d *design.Design) *blankHost {
 		}
 	}
 	var disks []design.Disk
-	for _, k := range d.AllDisks() {
+	for _, k := range d.Disks {
 		if k.Array == "" {
-			disks = append(disks, *k)
+			disks = append(disks, k)
 		}
 	}
 	if s := d.Cached(); s != nil {

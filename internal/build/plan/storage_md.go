@@ -17,9 +17,6 @@ type mdStorage struct{ *builder }
 func (m mdStorage) refuse() error { return nil }
 
 func (m mdStorage) packages(p distro.Packages) []string {
-	if len(m.pair.Mirrors()) > 0 {
-		return slices.Concat(p.MD, p.LVM, p.Multipath, p.Partition)
-	}
 	return slices.Concat(p.MD, p.LVM, p.Multipath)
 }
 
@@ -28,31 +25,16 @@ func (m mdStorage) modules() []string {
 	if m.groups()[0].Level == 10 {
 		level = "raid10"
 	}
-	if len(m.pair.Mirrors()) > 0 {
-		return []string{level, "raid1", "dm_multipath"}
-	}
 	return []string{level, "dm_multipath"}
 }
 
 func (m mdStorage) groups() []design.Group { return m.d.ArraysOf(m.pair) }
 
-// arrays are all md arrays of the pair: those of the groups, and the mirrors of journals.
-func (m mdStorage) arrays() []design.Group { return append(m.groups(), m.pair.Mirrors()...) }
-
 // disks are those of the arrays.
-func (m mdStorage) disks() []design.Disk {
-	return append(m.d.DisksOf(m.pair), m.pair.JournalSSDs()...)
-}
+func (m mdStorage) disks() []design.Disk { return m.d.DisksOf(m.pair) }
 
-// arraysOf are the md arrays of a service, in the order of making them: the mirror of
-// the journal first.
-func (m mdStorage) arraysOf(s *design.Service) []design.Group {
-	groups := m.d.GroupsIn(&s.Storage)
-	if j := s.Storage.Journal; j != nil {
-		return append([]design.Group{j.Mirror}, groups...)
-	}
-	return groups
-}
+// arraysOf are the md arrays of a service.
+func (m mdStorage) arraysOf(s *design.Service) []design.Group { return m.d.GroupsIn(&s.Storage) }
 
 // uuids are those of some arrays.
 func uuids(groups []design.Group) []string {
@@ -67,7 +49,7 @@ func uuids(groups []design.Group) []string {
 // it is a member of.
 func (m mdStorage) wanted() []resource.WantedDisk {
 	group, set := map[string]string{}, map[string]string{}
-	for _, g := range m.arrays() {
+	for _, g := range m.groups() {
 		for _, k := range append(slices.Clone(g.Members), g.Spares...) {
 			group[k.Serial] = g.UUID
 		}
@@ -92,7 +74,7 @@ func (m mdStorage) inService() []design.Disk {
 }
 
 func (m mdStorage) checks(host string) {
-	m.add(StageHosts, host, "disks of "+host, &resource.Disks{Host: host, List: m.wanted(), Arrays: uuids(m.arrays())})
+	m.add(StageHosts, host, "disks of "+host, &resource.Disks{Host: host, List: m.wanted(), Arrays: uuids(m.groups())})
 }
 
 func (m mdStorage) carries(s *design.Service, host string, first bool) {
@@ -110,7 +92,7 @@ func (m mdStorage) carries(s *design.Service, host string, first bool) {
 			mine = append(mine, w)
 		}
 	}
-	m.add(StageDisks, host, "disks of "+s.Name, &resource.Disks{Host: host, List: mine, Arrays: uuids(m.arrays()), Check: true})
+	m.add(StageDisks, host, "disks of "+s.Name, &resource.Disks{Host: host, List: mine, Arrays: uuids(m.groups()), Check: true})
 }
 
 func (m mdStorage) files(h string, more []string) {
@@ -121,22 +103,21 @@ func (m mdStorage) files(h string, more []string) {
 	} else {
 		text.WriteString("# Assembled at boot, as their members appear.\n")
 	}
-	for _, g := range m.arrays() {
+	for _, g := range m.groups() {
 		dev := "/dev/md/" + g.Name
 		if m.pair.HA != nil {
 			dev = "<ignore>"
 		}
 		text.WriteString("ARRAY " + dev + " UUID=" + g.UUID + "\n")
 	}
-	m.mdFiles(h, text.String(), uuids(m.arrays()), more)
+	m.mdFiles(h, text.String(), uuids(m.groups()), more)
 }
 
 func (m mdStorage) devices(h string) {
 	m.add(StageMultipath, h, "multipath", &resource.Multipath{
 		Brick: m.d.Name, Disks: refs(m.disks()), Settings: m.settings("server", "multipath"),
 	})
-	// SSDs of a journal keep the kernel's queue: the values are those for the disks.
-	m.blockQueue(h, refs(m.d.DisksOf(m.pair)), uuids(m.groups()))
+	m.blockQueue(h, refs(m.disks()), uuids(m.groups()))
 }
 
 func (m mdStorage) there(s *design.Service, host string) bool {
@@ -158,29 +139,14 @@ func (m mdStorage) build(s *design.Service, p place) (pvs, _ []string) {
 	for _, g := range groups {
 		pvs = append(pvs, pvOf(g.Name))
 	}
-	m.journal(s, p)
 	for _, g := range groups {
-		a := arrayOf(m.d, s.Storage.Journal, g, p.alone())
+		a := arrayOf(m.d, g, p.alone())
 		if g.Growth > 0 && p.managed {
 			a.Grow = &resource.Growing{VG: s.Storage.VG, LV: s.Storage.LV, PVs: pvs}
 		}
 		m.add(StageStorage, p.host, "md array "+g.Name, a)
 	}
 	return pvs, nil
-}
-
-// journal has the mirror made, and a partition for each array.
-func (m mdStorage) journal(s *design.Service, p place) {
-	j := s.Storage.Journal
-	if j == nil {
-		return
-	}
-	t := &resource.JournalTable{Mirror: j.Mirror.Name, UUID: j.Mirror.UUID, Table: j.Table, Assemble: p.alone()}
-	for _, part := range j.Parts {
-		t.Parts = append(t.Parts, resource.JournalPart{Name: part.Group, Start: int64(part.Start), Size: int64(part.Size), Device: part.Device})
-	}
-	m.add(StageStorage, p.host, "mirror "+j.Mirror.Name+" of the journal", arrayOf(m.d, nil, j.Mirror, p.alone()))
-	m.add(StageStorage, p.host, "partitions of "+j.Mirror.Name, t)
 }
 
 // pvOf is an array as a physical volume.
@@ -193,23 +159,12 @@ func (m mdStorage) claim(s *design.Service, u *resource.Unclaimed, r *resource.R
 	for _, g := range m.d.GroupsIn(&s.Storage) {
 		u.Arrays[g.UUID], r.Arrays[g.UUID] = g.Name, g.Name
 	}
-	if j := s.Storage.Journal; j != nil {
-		u.Arrays[j.Mirror.UUID] = j.Mirror.Name
-		r.Mirrors = map[string]string{j.Mirror.UUID: j.Mirror.Name}
-	}
 }
 
 func (m mdStorage) agent(s *design.Service, c *ocf.Config, r *resource.OCFConfig) {
 	c.MDStorage = &ocf.MDStorage{DropSlow: s.Storage.DropSlow}
-	j := s.Storage.Journal
-	if j != nil {
-		c.Journal = &ocf.Array{Name: j.Mirror.Name, UUID: j.Mirror.UUID, Need: 1}
-		c.Needs = append(c.Needs, ocf.NeedJournal)
-		r.Journal = refs(j.Mirror.Members)
-	}
 	for _, g := range m.d.GroupsIn(&s.Storage) {
-		_, part := j.Of(g.Name)
-		c.Arrays = append(c.Arrays, ocf.Array{Name: g.Name, UUID: g.UUID, Need: md.Fewest(g.Level, len(g.Members)), Journal: part})
+		c.Arrays = append(c.Arrays, ocf.Array{Name: g.Name, UUID: g.UUID, Need: md.Fewest(g.Level, len(g.Members))})
 		r.Members = append(r.Members, refs(append(slices.Clone(g.Members), g.Spares...)))
 	}
 }
@@ -217,15 +172,10 @@ func (m mdStorage) agent(s *design.Service, c *ocf.Config, r *resource.OCFConfig
 // ArrayOf is the md array of a RAID group, to be compared where it runs: its diff adds
 // disks of the group that it does not have.
 func ArrayOf(d *design.Design, g design.Group) *resource.Array {
-	for _, s := range d.Services() {
-		if slices.Contains(s.Storage.Groups, g.Name) {
-			return arrayOf(d, s.Storage.Journal, g, false)
-		}
-	}
-	return arrayOf(d, nil, g, false)
+	return arrayOf(d, g, false)
 }
 
-func arrayOf(d *design.Design, j *design.Journal, g design.Group, assemble bool) *resource.Array {
+func arrayOf(d *design.Design, g design.Group, assemble bool) *resource.Array {
 	a := &resource.Array{
 		Name: g.Name, UUID: g.UUID, Level: g.Level, Chunk: int64(g.Chunk),
 		Members: refs(g.Members), Spares: refs(g.Spares), Assemble: assemble,
@@ -233,9 +183,6 @@ func arrayOf(d *design.Design, j *design.Journal, g design.Group, assemble bool)
 	for _, p := range d.Peers(&g) {
 		a.Peers = append(a.Peers, p.UUID)
 		a.Others = append(a.Others, refs(append(slices.Clone(p.Members), p.Spares...))...)
-	}
-	if part, _ := j.Of(g.Name); part != nil {
-		a.Journal = part.Device
 	}
 	return a
 }

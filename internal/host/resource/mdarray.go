@@ -29,7 +29,7 @@ func (t Tree) List(dir string) ([]string, error) {
 type Array struct {
 	Name    string
 	UUID    string
-	Level   int   // 6 or 10; 1 for the mirror of a journal
+	Level   int   // 6 or 10
 	Chunk   int64 // bytes; 0 for a mirror
 	Members []DiskRef
 	Spares  []DiskRef
@@ -45,9 +45,6 @@ type Array struct {
 	// Grow is the volume that this array makes larger while a cluster serves it on this
 	// host: then Diff creates the array, also without Assemble.
 	Grow *Growing `json:",omitempty"`
-	// Journal is the device of the array's write journal, on the server that has it; ""
-	// for none.
-	Journal string `json:",omitempty"`
 }
 
 // Growing is a volume that is to grow; PVs are all physical volumes that its group
@@ -160,8 +157,8 @@ func (a *Array) diffRunning(ctx context.Context, sys Sys, r linux.MDArray, disks
 	if err != nil {
 		return nil, err
 	}
-	if err := a.sameJournal(policy == "journal"); policy != "" && err != nil { // "": a kernel before 4.12
-		return nil, err
+	if policy == "journal" {
+		return nil, a.journal()
 	}
 	var add []found
 	for _, d := range disks.own {
@@ -271,23 +268,13 @@ func (a *Array) dropped(sys Sys) (out []string, err error) {
 	return out, nil
 }
 
-// sameJournal refuses to give an array that exists a journal, or to take it away.
-// mdadm adds one only to an array that is read-only, and takes none away.
-// Source: mdadm(8), --add-journal
-func (a *Array) sameJournal(has bool) error {
-	switch {
-	case has && a.Journal == "":
-		return &Refusal{
-			What: "array " + a.Name + " has a write journal, and the spec has none",
-			Mend: "put storage.journal back into the spec: an array without its journal takes no writes",
-		}
-	case !has && a.Journal != "":
-		return &Refusal{
-			What: "array " + a.Name + " was built without a write journal",
-			Mend: "take storage.journal out of the spec: a brick has its journal from its start. For one with a journal, build another brick and copy the data",
-		}
+// journal refuses an array that an earlier version has built with a write journal: its
+// agent would start the array no more.
+func (a *Array) journal() error {
+	return &Refusal{
+		What: "array " + a.Name + " has a write journal, and this version has none",
+		Mend: "nothing is changed; go on with the version that built it until you have taken the journal off: docs/operations.md, A write journal of an earlier version",
 	}
-	return nil
 }
 
 // memberName is the kernel's name of a disk as a member of an array; "" if the
@@ -323,8 +310,8 @@ func (a *Array) diffStopped(ctx context.Context, sys Sys, disks arrayDisks, as [
 			continue
 		}
 		have = append(have, d)
-		if err := a.sameJournal(sb.Features&md.FeatureJournal != 0); err != nil && sb.Events > 0 {
-			return nil, err
+		if sb.Features&md.FeatureJournal != 0 && sb.Events > 0 && !md.Stale(sb.Events, newest) {
+			return nil, a.journal()
 		}
 		if slot := sb.Slot(); slot >= 0 && slot < len(present) && !md.Stale(sb.Events, newest) {
 			present[slot] = true
@@ -340,9 +327,6 @@ func (a *Array) diffStopped(ctx context.Context, sys Sys, disks arrayDisks, as [
 		for _, d := range have {
 			argv = append(argv, d.stable())
 		}
-		if a.Journal != "" {
-			argv = append(argv, a.Journal)
-		}
 		return append(as, Action{Title: "assemble array " + a.Name, Cmd: argv}, a.wait()), nil
 	case newest > 0:
 		return nil, &Refusal{
@@ -356,7 +340,7 @@ func (a *Array) diffStopped(ctx context.Context, sys Sys, disks arrayDisks, as [
 	case !a.Assemble:
 		return nil, &Refusal{
 			What: "array " + a.Name + " is on none of its disks, but its service was already set up",
-			Mend: a.mendLost() + "if the array may be created anew: stop Pacemaker on all servers, and remove " + BuiltDir + " and " + path.Dir(linux.CIBFile) + " there",
+			Mend: "if the array may be created anew: stop Pacemaker on all servers, and remove " + BuiltDir + " and " + path.Dir(linux.CIBFile) + " there",
 		}
 	}
 	create, err := a.create(sys, disks.own)
@@ -373,14 +357,6 @@ func (a *Array) diffStopped(ctx context.Context, sys Sys, disks arrayDisks, as [
 		as = append(as, Action{Title: "remove what is left of a creation of array " + a.Name + " that was cut short", Cmd: argv})
 	}
 	return append(as, create, a.wait()), nil
-}
-
-// mendLost is the advice about a mirror that a service should have had from its start.
-func (a *Array) mendLost() string {
-	if a.Level != 1 {
-		return ""
-	}
-	return "take storage.journal out of the spec if the brick was built without it: it is not added to one that exists. Otherwise find the SSDs; "
 }
 
 // mayGrow refuses to create an array for a volume that is not active here, or that
@@ -422,7 +398,7 @@ func (a *Array) mayGrow(ctx context.Context, sys Sys) error {
 
 // create makes the array on disks that carry nothing.
 func (a *Array) create(sys Sys, disks []found) (Action, error) {
-	if a.Level != 6 && a.Level != 10 && a.Level != 1 {
+	if a.Level != 6 && a.Level != 10 {
 		return Action{}, fmt.Errorf("array %s: RAID %d is not built here", a.Name, a.Level)
 	}
 	if i := slices.IndexFunc(slices.Concat(a.Members, a.Spares), func(d DiskRef) bool { return d.Failed }); i >= 0 {
@@ -445,15 +421,7 @@ func (a *Array) create(sys Sys, disks []found) (Action, error) {
 		create.Blank = append(create.Blank, d.stable())
 		create.Destroys = append(create.Destroys, d.Serial)
 	}
-	if a.Journal != "" {
-		// Behind the disks: md begins the data of all where it does on the first.
-		argv = append(argv, "--write-journal", a.Journal)
-	}
 	create.Cmd = argv
-	if a.Level == 1 {
-		create.Why = "nothing is read of a journal that was not written: there is nothing to copy"
-		return create, nil
-	}
 	unmap, err := zeroedByUnmap(sys, disks)
 	if err != nil {
 		return Action{}, err
@@ -477,20 +445,9 @@ func (a *Array) create(sys Sys, disks []found) (Action, error) {
 // createArgs are the command that creates the array, without its devices.
 func (a *Array) createArgs() []string {
 	argv := []string{"mdadm", "--create", a.dev(), "--run", "--metadata=1.2",
-		"--level=" + strconv.Itoa(a.Level), "--raid-devices=" + strconv.Itoa(len(a.Members))}
-	if a.Level != 1 {
-		argv = append(argv, "--chunk="+strconv.FormatInt(a.Chunk/1024, 10))
-	}
-	// md takes a journal or a write-intent bitmap, not both. Source: mdadm(8), --consistency-policy
-	bitmap := "internal"
-	if a.Journal != "" {
-		bitmap = "none"
-	}
-	argv = append(argv, "--uuid="+md.UUID(a.UUID), "--name="+a.Name, "--homehost=any", "--bitmap="+bitmap)
-	switch a.Level {
-	case 1:
-		argv = append(argv, "--assume-clean")
-	case 10:
+		"--level=" + strconv.Itoa(a.Level), "--raid-devices=" + strconv.Itoa(len(a.Members)), "--chunk=" + strconv.FormatInt(a.Chunk/1024, 10),
+		"--uuid=" + md.UUID(a.UUID), "--name=" + a.Name, "--homehost=any", "--bitmap=internal"}
+	if a.Level == 10 {
 		argv = append(argv, "--layout=n2")
 	}
 	if len(a.Spares) > 0 {
@@ -559,9 +516,6 @@ func (a *Array) examine(ctx context.Context, sys Sys, disks []found) ([]*md.Supe
 			// A plan before mdadm is there. What it will say is not known, but it
 			// is an array that exists. It is asked again before anything is done.
 			sbs[i] = &md.Superblock{UUID: md.Hex(a.UUID), Roles: []uint16{uint16(i)}, Events: 1}
-			if a.Journal != "" {
-				sbs[i].Features = md.FeatureJournal
-			}
 		default:
 			return nil, &Refusal{
 				What: fmt.Sprintf("%s carries a superblock of array %s, but `mdadm --examine` reads none of it: %s", d.Ref, a.Name, cmp.Or(strings.TrimSpace(out.Stderr), "it says nothing")),

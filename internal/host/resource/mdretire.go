@@ -61,7 +61,7 @@ func (a *Array) retire(sys Sys, r linux.MDArray, disks arrayDisks) ([]Action, er
 		}
 	}
 	for _, m := range members {
-		if m.Is("faulty") && !m.Is("journal") && !known[m.Dev] {
+		if m.Is("faulty") && !known[m.Dev] {
 			manage(fmt.Sprintf("remove %s from array %s", m.Dev, a.Name), "it has failed, and the design does not have it any more", "--remove", m.Dev)
 			if name := pathlessMap(sys, m.Dev); name != "" {
 				as = append(as, Action{

@@ -229,8 +229,6 @@ type ReleaseStorage struct {
 	RestID     string // that owns it from now on
 	MountPoint string
 	Arrays     map[string]string // UUID → name
-	// Mirrors are those that the arrays have their journals on: they are stopped last.
-	Mirrors map[string]string `json:",omitempty"`
 	// PVs are the physical volumes where they are LUNs, which stay; nil over md.
 	PVs []string `json:",omitempty"`
 	// Cache is the config of the volume's cache, Cached the device mapper's
@@ -274,7 +272,7 @@ func (r *ReleaseStorage) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 	if err != nil {
 		return nil, err
 	}
-	stop, mirrors := running(arrays, r.Arrays), running(arrays, r.Mirrors)
+	stop := running(arrays, r.Arrays)
 	pvs := append(slices.Clone(r.PVs), stop...)
 	if active {
 		argv := append([]string{"lvm", "vgchange", "--activate", "n"}, lvmArgs(r.SystemID, pvs)...)
@@ -287,7 +285,7 @@ func (r *ReleaseStorage) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 		}
 		as = append(as, over...)
 	}
-	if stop = append(stop, mirrors...); len(stop) > 0 {
+	if len(stop) > 0 {
 		as = append(as, Action{
 			Title: "stop the arrays of " + r.VG, Why: "from now on only Pacemaker brings them up, on one server",
 			Cmd: append([]string{"mdadm", "--stop"}, stop...),

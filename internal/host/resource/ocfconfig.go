@@ -17,7 +17,6 @@ type OCFConfig struct {
 	Path     string
 	Template json.RawMessage // ocf.Config without members
 	Members  [][]DiskRef     // of each array in the template, in order
-	Journal  []DiskRef       `json:",omitempty"` // members of the journal's mirror, if the template has one
 	LUNs     []DiskRef       `json:",omitempty"` // those of the template, in order
 	Agent    string          // program that writes it once a service runs
 	// Unexport are directories that are not to be exported any more.
@@ -43,13 +42,6 @@ func (o *OCFConfig) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 	for i, a := range arrays {
 		if err := o.members(ctx, sys, a, o.Members[i], len(arrays) > 1, cfg["drop_slow_disks"] == true); err != nil {
 			return nil, fmt.Errorf("%s: array %d: %w", o.Path, i, err)
-		}
-	}
-	if journal := cfg["journal"]; (journal != nil) != (o.Journal != nil) {
-		return nil, fmt.Errorf("%s: a journal %v, SSDs %v", o.Path, journal, o.Journal)
-	} else if journal != nil {
-		if err := o.members(ctx, sys, journal, o.Journal, false, false); err != nil {
-			return nil, fmt.Errorf("%s: journal: %w", o.Path, err)
 		}
 	}
 	if err := o.luns(ctx, sys, cfg); err != nil {

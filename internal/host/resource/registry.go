@@ -50,8 +50,6 @@ func blank(kind string) Resource {
 		return &Reservations{}
 	case "md-array":
 		return &Array{}
-	case "journal-table":
-		return &JournalTable{}
 	case "unclaimed":
 		return &Unclaimed{}
 	case "volume-group":

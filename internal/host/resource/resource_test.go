@@ -212,6 +212,29 @@ udevadm wait --timeout=100 /dev/md/r0`)
 
 // The plan of a new brick names devices as they will be, also while the disks
 // have no map yet.
+// An array that an earlier version gave a write journal is refused, running and stopped: this
+// version's agent would not start it. A disk that was out when the journal went tells nothing.
+func TestArrayWithJournal(t *testing.T) {
+	a := &Array{Name: "r0", UUID: groupUUID, Level: 6, Chunk: 128 << 10, Members: twoRefs}
+	up := twoPathDisks(true)
+	addArray(up, "md127", groupUUID, "clean", "dm-0", "dm-1")
+	up.files["/dev/md/r0"] = ""
+	up.files["/sys/block/md127/md/consistency_policy"] = "journal\n"
+	refused(t, a, up, "array r0 has a write journal", "nothing is changed", "docs/operations.md")
+	up.files["/sys/block/md127/md/consistency_policy"] = "bitmap\n"
+	wantShow(t, diff(t, a, up), "")
+
+	examined := func(disk, features string, events int) string {
+		return fmt.Sprintf("/dev/mapper/35000c5000000010%s:\n    Feature Map : %s\n     Array UUID : 11111111:22222222:33333333:44444444\n         Events : %d\n   Device Role : Active device %s\n", disk, features, events, disk)
+	}
+	stopped := twoPathDisks(true)
+	stopped.outputs["wipefs --no-act --json"] = Output{}
+	stopped.outputs["mdadm --examine"] = Output{Stdout: examined("1", "0x200", 12)}
+	refused(t, a, stopped, "array r0 has a write journal")
+	stopped.outputs["mdadm --examine"] = Output{Stdout: examined("1", "0x1", 22) + examined("2", "0x200", 12)}
+	wantShow(t, diff(t, a, stopped), "")
+}
+
 func TestArrayCreation(t *testing.T) {
 	a := &Array{Name: "r0", UUID: groupUUID, Level: 6, Chunk: 128 << 10, Members: twoRefs[:1], Spares: twoRefs[1:], Assemble: true}
 	sys := twoPathDisks(false)

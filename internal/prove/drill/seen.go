@@ -229,14 +229,14 @@ func booted(what string, servers ...string) *Condition {
 
 func (mdStorage) rebuilds() bool { return true }
 
-// startedDegraded: parities are compared only of a RAID 6 without a journal, and the disks
+// startedDegraded: parities are compared only of a RAID 6, and the disks
 // below a mirror of dirty data may have been idle. Of others the start notes that a member
 // is missing.
 func (m mdStorage) startedDegraded() *Condition {
 	server := m.Passive
 	what, notes := "the array was degraded", []string{" runs without "}
 	written := m.Service.Storage.Cache == nil || m.Service.Storage.Cache.Mode != cache.WriteBack
-	if m.Group.Level == 6 && m.Service.Storage.Journal == nil && written {
+	if m.Group.Level == 6 && written {
 		// The array was assembled so, and its start had compared what the bitmap names.
 		what, notes = "the array was dirty and degraded", []string{"array " + m.Group.Name + " is started dirty and degraded", "its parities agree: nothing is in doubt"}
 	}

@@ -217,11 +217,7 @@ func (b *Backup) Servers(ctx context.Context, d *design.Design, hosts host.ByNam
 			}
 			for j := range p.Services {
 				svc := &p.Services[j]
-				groups := d.MDGroups(svc)
-				if svc.Storage.Journal != nil {
-					groups = append(groups, svc.Storage.Journal.Mirror)
-				}
-				for _, g := range groups {
+				for _, g := range d.MDGroups(svc) {
 					b.ask(ctx, s, at("md-"+g.Name+".txt"), "mdadm", "--detail", "/dev/md/"+g.Name)
 				}
 				if vg := svc.Storage.VG; vg != "" {

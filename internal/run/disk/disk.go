@@ -42,7 +42,7 @@ func (p *Place) String() string {
 // error.
 func Find(d *design.Design, serial string) (*Place, error) {
 	for i := range d.Pairs {
-		for _, g := range append(d.ArraysOf(&d.Pairs[i]), d.Pairs[i].Mirrors()...) {
+		for _, g := range d.ArraysOf(&d.Pairs[i]) {
 			for _, k := range append(slices.Clone(g.Members), g.Spares...) {
 				if strings.EqualFold(k.Serial, serial) {
 					return &Place{Disk: k, Group: g, peers: d.Peers(&g), servers: d.Pairs[i].Servers}, nil
@@ -69,7 +69,7 @@ func SeenBy(ctx context.Context, hosts host.ByName, d *design.Design, p *design.
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", server, err)
 	}
-	for _, k := range append(d.DisksOf(p), p.JournalSSDs()...) {
+	for _, k := range d.DisksOf(p) {
 		if k.Failed {
 			continue
 		}

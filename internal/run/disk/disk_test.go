@@ -49,42 +49,6 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// An SSD of a journal is a disk of its mirror: one that fails leaves no redundancy.
-func TestJournalSSD(t *testing.T) {
-	b, err := examples.FS.ReadFile("nfs-ha.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := spec.Parse("brick.yaml", []byte(strings.Replace(string(b), "storage:\n", "storage:\n  journal: {ssds: [{serial: 'J[1-2]', size: 2GB}]}\n", 1)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, err := design.New(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := Find(d, "j2")
-	if err != nil || p.String() != "disk J2 (enclosure journal, bay 2) of group brick1-j0" || len(p.servers) != 2 {
-		t.Fatal(p, err)
-	}
-	st := &State{Server: "nfs1", Group: p.Group, Array: linux.MDArray{Dev: "md126", Level: "raid1", RaidDisks: 2},
-		Members: []linux.MDMember{{Dev: "nvme0n1", States: []string{"in_sync"}}, {Dev: "nvme1n1", States: []string{"in_sync"}, Slot: 1}},
-		disks:   []observe.DiskState{{DiskFact: resource.DiskFact{Serial: "J1", Paths: []string{"/dev/nvme0n1"}}}, {DiskFact: resource.DiskFact{Serial: "J2", Paths: []string{"/dev/nvme1n1"}}}}}
-	if err := p.MayFail(st, false); err == nil || !strings.Contains(err.Error(), "without disk J2") {
-		t.Error(err)
-	}
-	if err := p.MayFail(st, true); err != nil {
-		t.Error(err)
-	}
-	if err := p.MayReplace(st, "brick.yaml"); err == nil || !strings.Contains(err.Error(), "still works") {
-		t.Error(err)
-	}
-	st.Members[1].States, st.Array.Degraded = []string{"faulty"}, 1
-	if err := p.MayReplace(st, "brick.yaml"); err != nil {
-		t.Error(err)
-	}
-}
-
 // state is a RAID 6 2+2 with members in these states, on disks MA01, MB01, MA02 and
 // MB02, and from the fifth on spares.
 func state(p *Place, degraded int, states ...string) *State {

@@ -36,7 +36,7 @@ func InDoubt(ctx context.Context, d *design.Design, f observe.Facts, h Hosts, se
 		if !able(snap, f, node) {
 			continue
 		}
-		r, err := refusedBy(ctx, h, node, svc.Name)
+		r, err := readDoubt(ctx, h, node, ocf.DoubtFile(svc.Name))
 		if err != nil {
 			return nil, err
 		}
@@ -44,10 +44,38 @@ func InDoubt(ctx context.Context, d *design.Design, f observe.Facts, h Hosts, se
 			found = r
 		}
 	}
-	if found != nil && found.Doubt.Owners != nil {
-		nameObjects(ctx, d, h, found.Doubt.Owners)
-	}
 	return found, nil
+}
+
+// NameDoubt adds to what confirm-doubt has accepted whose the blocks are, as the start that
+// accepted them wrote it down. Of a service that ran before it is the newest such list; without
+// one p.Doubt stays nil.
+func NameDoubt(ctx context.Context, d *design.Design, f observe.Facts, h Hosts, p *Plan) {
+	var named *ocf.Doubt
+	why := "no server that answers has written it down"
+	if p.Doubt != nil && !slices.ContainsFunc(p.Doubt.Arrays, func(a ocf.ArrayInDoubt) bool { return len(a.Blocks) > 0 }) {
+		why = "any block may be wrong"
+	}
+	for _, node := range d.PairOf(p.Service).Servers {
+		if f.Hosts[node].Host == nil {
+			continue
+		}
+		switch r, err := readDoubt(ctx, h, node, ocf.NamedFile(p.Service)); {
+		case err != nil:
+			why = err.Error()
+		case r == nil || p.Doubt != nil && !r.Doubt.At.Equal(p.Doubt.At): // of another crash
+		case named == nil || r.Doubt.At.After(named.At):
+			named = r.Doubt
+		}
+	}
+	switch {
+	case named != nil:
+		if p.Doubt = named; named.Owners != nil {
+			nameObjects(ctx, d, h, named.Owners)
+		}
+	case p.Doubt != nil:
+		p.Doubt.Unnamed = why
+	}
 }
 
 // What nameObjects asks: a client that does not answer is not the only one, and an MDT that
@@ -122,10 +150,10 @@ func (r *Refused) tellsMore(than *Refused) bool {
 	return r.Doubt.At.After(than.Doubt.At)
 }
 
-func refusedBy(ctx context.Context, h Hosts, node, service string) (*Refused, error) {
+// readDoubt reads a file of a server; nil: it is not there.
+func readDoubt(ctx context.Context, h Hosts, node, file string) (*Refused, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
-	file := ocf.DoubtFile(service)
 	there, err := h.Session(node).Query(ctx, "ls", path.Dir(file))
 	if err == nil && !slices.Contains(strings.Fields(there.Stdout), path.Base(file)) {
 		return nil, nil

@@ -1,12 +1,14 @@
 package failover
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host"
@@ -16,10 +18,11 @@ import (
 	"github.com/mortarhpc/mortar/internal/serve/ocf"
 )
 
-// keepers are servers with the files that a start was refused for.
+// keepers are servers with a file in /run/mortar: doubt-home.json, or what called says.
 type keepers struct {
 	Hosts
-	files map[string]string // by server
+	files  map[string]string // by server
+	called string
 }
 
 func (k keepers) Session(name string) *host.Session {
@@ -29,7 +32,7 @@ func (k keepers) Session(name string) *host.Session {
 		case agent.QueryParams:
 			out := "ocf-home.log\n"
 			if there {
-				out += "doubt-home.json\n"
+				out += cmp.Or(k.called, "doubt-home.json") + "\n"
 			}
 			return hosttest.Answer(result, resource.Output{Stdout: out})
 		case agent.ReadParams:
@@ -62,6 +65,47 @@ func TestInDoubt(t *testing.T) {
 			t.Errorf("%s: %v", c.name, err)
 		case c.node == "" && r != nil, c.node != "" && (r == nil || r.Node != c.node || string(r.raw) != c.files[c.node] || r.Doubt.Arrays[0].Blocks[0] != 4096):
 			t.Errorf("%s: %+v", c.name, r)
+		}
+	}
+}
+
+// What a start has written down of the doubt that a person accepted is added to it; a list of
+// another crash is not. Of a service that runs the newest list is shown.
+func TestNameDoubt(t *testing.T) {
+	d := theDesign(t)
+	named := func(at, path string) string {
+		return `{"service": "home", "at": "` + at + `", "arrays": [{"name": "r0", "uuid": "u", "events": 9, "blocks": [4096]}], "owners": {"files": [{"inode": 5, "path": "` + path + `"}]}}`
+	}
+	const first, second = "2026-11-26T12:00:00Z", "2026-11-27T12:00:00Z"
+	accepted := func(at string, blocks ...int64) *ocf.Doubt {
+		when, err := time.Parse(time.RFC3339, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &ocf.Doubt{Service: "home", At: when, Arrays: []ocf.ArrayInDoubt{{Name: "r0", Blocks: blocks}}}
+	}
+	for _, c := range []struct {
+		name     string
+		accepted *ocf.Doubt
+		files    map[string]string
+		path     string // of the only file; "": no list
+		why      string
+	}{
+		{"the server that started it", accepted(first, 4096), map[string]string{"nfs2": named(first, "/a")}, "/a", ""},
+		{"a list of another crash", accepted(second, 4096), map[string]string{"nfs1": named(first, "/a")}, "", "no server that answers"},
+		{"both have one", accepted(first, 4096), map[string]string{"nfs1": named(second, "/b"), "nfs2": named(first, "/a")}, "/a", ""},
+		{"half a file", accepted(first, 4096), map[string]string{"nfs1": named(first, "/a")[:40]}, "", "nfs1: /run/mortar/named-home.json: "},
+		{"any block", accepted(first), nil, "", "any block may be wrong"},
+		{"the service runs", nil, map[string]string{"nfs1": named(first, "/a"), "nfs2": named(second, "/b")}, "/b", ""},
+		{"the service runs, and nothing was accepted", nil, nil, "", ""},
+	} {
+		p := &Plan{Service: "home", Doubt: c.accepted}
+		NameDoubt(t.Context(), d, facts(t, "healthy", nil), keepers{files: c.files, called: "named-home.json"}, p)
+		switch {
+		case c.path != "" && (p.Doubt == nil || p.Doubt.Owners == nil || p.Doubt.Owners.Files[0].Path != c.path),
+			c.path == "" && c.accepted != nil && (p.Doubt.Owners != nil || !strings.Contains(p.Doubt.Unnamed, c.why)),
+			c.path == "" && c.accepted == nil && p.Doubt != nil:
+			t.Errorf("%s: %+v", c.name, p.Doubt)
 		}
 	}
 }

@@ -66,13 +66,6 @@ func (s *server) systemArrays(d *design.Design) []*array {
 			ours[a.Dev] = true
 		}
 	}
-	for i := range d.Pairs {
-		for _, m := range d.Pairs[i].Mirrors() {
-			if a := s.array(&m); a != nil {
-				ours[a.Dev] = true
-			}
-		}
-	}
 	if svc := d.Cached(); svc != nil {
 		c := svc.Storage.Cache
 		for _, u := range slices.Concat(c.DirtyUUIDs, c.CleanUUIDs) {

@@ -519,7 +519,7 @@ func degrees(celsius int) string {
 
 // diskName names a disk with its enclosure and bay, if it is the design's.
 func (v *view) diskName(serial string) string {
-	for _, d := range v.d.AllDisks() {
+	for _, d := range v.d.Disks {
 		if strings.EqualFold(d.Serial, serial) {
 			return fmt.Sprintf("disk %s (enclosure %s, bay %d)", d.Serial, d.Enclosure, d.Bay)
 		}
@@ -528,7 +528,7 @@ func (v *view) diskName(serial string) string {
 }
 
 func (v *view) replace(serial string) string {
-	for _, d := range v.d.AllDisks() {
+	for _, d := range v.d.Disks {
 		if strings.EqualFold(d.Serial, serial) {
 			return fmt.Sprintf("`mortar disk fail %s %s` copies it to a spare and takes it out", v.d.Spec.File, serial)
 		}

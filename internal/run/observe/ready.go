@@ -198,8 +198,9 @@ func NotReady(d *design.Design, f Facts, service, target string) []string {
 	if from != nil && from.host != nil {
 		// The target must reach the disks that the service uses now.
 		var lost []string
-		for _, x := range d.AllDisks() {
-			has := func(s *server) bool { sd := s.seen(x.Serial); return sd != nil && len(sd.good) > 0 }
+		for i := range d.Disks {
+			x := &d.Disks[i]
+			has := func(s *server) bool { sd := s.disks[x.Serial]; return sd != nil && len(sd.good) > 0 }
 			if x.Service == service || x.Service == "" {
 				if has(from) && !has(t) {
 					lost = append(lost, diskName(x))

@@ -19,11 +19,7 @@ type mdStorage struct{ *view }
 func (v mdStorage) request(r *Request) { r.Pace = true }
 
 func (v mdStorage) parts() []*Part {
-	parts := []*Part{v.disksPart(), v.paths(), v.raid()}
-	if len(v.pair.Mirrors()) > 0 {
-		parts = append(parts, v.journals())
-	}
-	return parts
+	return []*Part{v.disksPart(), v.paths(), v.raid()}
 }
 
 // disksPart checks that at least one server sees each disk of the design. paths
@@ -304,45 +300,6 @@ func (v mdStorage) raid() *Part {
 	return p
 }
 
-// journals checks that each journal's mirror is assembled on one server, whole, and that
-// each server sees its SSDs. A mirror that lacks one SSD loses nothing: a warning.
-func (v mdStorage) journals() *Part {
-	p := &Part{Name: "journal"}
-	up := v.answering()
-	if len(up) == 0 {
-		return unknown(p, "no server answers")
-	}
-	whole, mirrors := 0, v.pair.Mirrors()
-	for i := range mirrors {
-		m := &mirrors[i]
-		c := v.group(m)
-		c.Name = m.Name
-		for _, sub := range c.Parts {
-			if sub.Level == Fault && sub.Name != "state" && c.Level == OK {
-				sub.Level = Warning
-			}
-		}
-		for k := range m.Members {
-			x := &m.Members[k]
-			if x.Failed {
-				c.Parts = append(c.Parts, v.outOfService(x))
-				continue
-			}
-			for _, s := range up {
-				if sd := s.ssds[x.Serial]; sd == nil || len(sd.good) == 0 {
-					c.add(Warning, x.Serial, "%s does not see SSD %s: it could take %s over with the other one only", s.name, x.Serial, m.Name).Mend = "look at its slot; one that stays gone is to be replaced: " + v.replaceCommand(x)
-				}
-			}
-		}
-		if c.Level == OK && !slices.ContainsFunc(c.Parts, func(x *Part) bool { return x.Level != OK }) {
-			whole++
-		}
-		p.Parts = append(p.Parts, c)
-	}
-	p.Text = fmt.Sprintf("%d of %d mirrors whole", whole, len(mirrors))
-	return p
-}
-
 func (v mdStorage) group(g *design.Group) *Part {
 	layout := raidName(g)
 	var on []*server
@@ -370,15 +327,13 @@ func (v mdStorage) group(g *design.Group) *Part {
 	in := map[string]bool{}
 	var faulty, pathless, strangers, unnoticed []string
 	known := map[string]*design.Disk{} // of faulty
-	spares, journal := 0, false
+	spares := 0
 	for _, m := range a.members {
 		who := m.Dev
 		if m.disk != nil {
 			who = diskName(m.disk)
 		}
 		switch {
-		case m.Is("journal"):
-			journal = journal || !m.Is("faulty")
 		case m.Is("faulty") && m.disk == nil:
 			pathless = append(pathless, who)
 		case m.Is("faulty"):
@@ -482,9 +437,6 @@ func (v mdStorage) group(g *design.Group) *Part {
 	if x := v.crowded(s, g, a); x != nil {
 		part.Parts = append(part.Parts, x)
 	}
-	if mirror := v.d.JournalOf(g.Name); mirror != nil && !journal && len(a.members) > 0 {
-		part.add(Fault, "journal", "%s has lost its write journal on %s: it takes no writes", g.Name, mirror.Name).Mend = "see to the SSDs of " + mirror.Name + ", which are below; docs/failures.md says what to do if both are dead"
-	}
 	if len(strangers) > 0 {
 		part.add(Warning, "members", "%s holds a disk the design does not know: %s", g.Name, list(strangers))
 	}
@@ -581,7 +533,7 @@ func (v mdStorage) spareOfPeer(s *server, g *design.Group) bool {
 func (v mdStorage) slowMembers(g *design.Group, a *array, pace map[string]Pace) (out []*Part) {
 	var devs []string
 	for _, m := range a.members {
-		if m.Is("in_sync") && !m.Is("journal") {
+		if m.Is("in_sync") {
 			devs = append(devs, m.Dev)
 		}
 	}

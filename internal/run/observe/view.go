@@ -38,7 +38,6 @@ type server struct {
 	mounts []linux.Mount
 	arrays []*array
 	disks  map[string]*seenDisk // by the design's serial
-	ssds   map[string]*seenDisk // of journals, which may have other paths than disks
 	failed map[string]string    // paths that multipath considers failed: sdX to reason
 	links  []link
 	crm    *crm
@@ -145,18 +144,13 @@ func (s *server) read(d *design.Design, p *design.Pair) {
 	s.odd["dmsetup"] = odd
 	s.disks, s.failed = map[string]*seenDisk{}, failed
 	pathDisk := map[string]*design.Disk{} // sdX or nvmeXn1 -> disk
-	s.ssds = map[string]*seenDisk{}
-	all := d.AllDisks()
-	for i, want := range all {
-		seen := s.disks
-		if i >= len(d.Disks) {
-			seen = s.ssds
-		}
+	for i := range d.Disks {
+		want := &d.Disks[i]
 		for _, have := range h.Disks {
 			if !sameDisk(want, have) {
 				continue
 			}
-			seen[want.Serial] = have.judged(failed)
+			s.disks[want.Serial] = have.judged(failed)
 			for _, p := range have.Paths {
 				pathDisk[filepath.Base(p)] = want
 			}
@@ -183,8 +177,9 @@ func (s *server) read(d *design.Design, p *design.Pair) {
 		}
 		name := strings.TrimSpace(h.Files["/sys/block/"+dev+"/dm/name"])
 		uuid := strings.TrimSpace(h.Files["/sys/block/"+dev+"/dm/uuid"])
-		for _, w := range all {
-			if sd := s.seen(w.Serial); sd != nil && name != "" && sd.Device == "/dev/mapper/"+name {
+		for i := range d.Disks {
+			w := &d.Disks[i]
+			if sd := s.disks[w.Serial]; sd != nil && name != "" && sd.Device == "/dev/mapper/"+name {
 				return w
 			}
 			// Without a path only the map's WWID identifies the disk.
@@ -202,15 +197,6 @@ func (s *server) read(d *design.Design, p *design.Pair) {
 			s.odd["/proc/mdstat"] = odd
 		}
 	}
-}
-
-// seen is a disk of an enclosure, or an SSD of a journal, as the server sees it; nil if it
-// does not.
-func (s *server) seen(serial string) *seenDisk {
-	if d := s.disks[serial]; d != nil {
-		return d
-	}
-	return s.ssds[serial]
 }
 
 // failedPaths returns the paths that multipath considers failed. The kernel's

@@ -342,10 +342,7 @@ func (s *Stack) startDirty(ctx context.Context, state int, trust bool) error {
 		}
 		return nil
 	}
-	if s.dm(CopyOf(s.cfg.VG)) != "" {
-		return fmt.Errorf("%s is there, a copy of the volume that somebody left: boot this server", CopyOf(s.cfg.VG))
-	}
-	if a != nil && (a.State == "inactive" || a.State == "readonly") { // of a copy
+	if a != nil && (a.State == "inactive" || a.State == "readonly") {
 		if _, err := s.sys.Run(ctx, "", "mdadm", "--stop", "--quiet", "/dev/"+a.Dev); err != nil {
 			return err
 		}
@@ -401,8 +398,8 @@ func (s *Stack) mirrorParts(l *Layer) (devs, missing []string, err error) {
 
 var errNoMirror = errors.New("the mirror of dirty data is not there although mdadm assembled it")
 
-func (s *Stack) assembleMirror(ctx context.Context, l *Layer, devs []string, how ...string) error {
-	argv := append([]string{"mdadm", "--assemble", "/dev/md/" + s.arrayName("dirty"), "--uuid=" + md.UUID(l.Array), "--run", "--quiet"}, how...)
+func (s *Stack) assembleMirror(ctx context.Context, l *Layer, devs []string) error {
+	argv := []string{"mdadm", "--assemble", "/dev/md/" + s.arrayName("dirty"), "--uuid=" + md.UUID(l.Array), "--run", "--quiet"}
 	_, err := s.sys.Run(ctx, "", append(argv, devs...)...)
 	return err
 }

@@ -18,8 +18,6 @@ type stack interface {
 	NoteSync() error
 	Revive(ctx context.Context) error
 	OnDisks() error
-	Copy(ctx context.Context, over cache.Overlay) (dev string, err error)
-	DropCopy(ctx context.Context) error
 }
 
 // openCache reads the config of the volume's cache. Without a config it returns

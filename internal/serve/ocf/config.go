@@ -75,18 +75,20 @@ func Parse(file string, src []byte) (*Config, error) {
 	return conffile.Parse(file, src, (*Config).check)
 }
 
-// NeedJournal is the write journal of md arrays: arrays that have one must not be started
-// without.
-const NeedJournal = "journal"
-
 // features are what configs may need: what came after release 0.2.0 and loses data if an
 // agent ignores its keys. A key without a line here is one that an agent may ignore. The
 // agents up to 0.2.0 refuse every key that they do not know.
-var features = []string{NeedJournal}
+var features []string
+
+// needJournal is a feature that earlier versions had.
+const needJournal = "journal"
 
 // Able says why this version of the agent cannot start the service; nil: it can.
 func (c *Config) Able() error {
 	for _, name := range c.Needs {
+		if name == needJournal {
+			return fmt.Errorf("an earlier version of mortar has given service %s a write journal: take it off first, as docs/operations.md says (A write journal of an earlier version)", c.Service)
+		}
 		if !slices.Contains(features, name) {
 			return fmt.Errorf("service %s needs %q, which this version of mortar does not know: a newer one has configured it; run its `mortar apply`", c.Service, name)
 		}

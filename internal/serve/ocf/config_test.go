@@ -21,9 +21,11 @@ func TestNeeds(t *testing.T) {
 	if err := c.Able(); err != nil {
 		t.Error(err)
 	}
-	c.Needs = append(c.Needs, "tiering")
-	if err := c.Able(); err == nil || !strings.Contains(err.Error(), `needs "tiering"`) {
-		t.Error(err)
+	for name, say := range map[string]string{"tiering": `needs "tiering"`, "journal": "docs/operations.md"} {
+		c.Needs = append(slices.Clone(features), name)
+		if err := c.Able(); err == nil || !strings.Contains(err.Error(), say) {
+			t.Error(err)
+		}
 	}
 }
 

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
-	"github.com/mortarhpc/mortar/internal/base/md"
 )
 
 // Every storage kind and every service kind pass the same cases against the
@@ -54,21 +53,6 @@ type serviceSpecimen struct {
 func withDisks(c *Config, _ *shared) {
 	c.MDStorage = testConfig().MDStorage
 	c.VolumeGroup = VolumeGroup{VG: "vg-a", SystemID: "at-rest"}
-}
-
-// withJournal is an array that lacks nothing, on disks of which each start knows that
-// their parity was computed.
-func withJournal(c *Config, sh *shared) {
-	withDisks(c, sh)
-	sh.journal = &fakeJournal{events: 100, synced: true}
-	sh.tags = []string{"site=a", "mortar-synced-r0"}
-	c.Arrays[0].Journal = 1
-	c.Journal = &Array{Name: "j0", UUID: md.UUID(mirrorUUID), Need: 1}
-	for i := range 2 {
-		dev := fmt.Sprintf("/dev/mapper/s%d", i)
-		c.Journal.Members = append(c.Journal.Members, dev)
-		sh.disks[dev] = &fakeDisk{uuid: mirrorUUID, role: i, events: 7}
-	}
 }
 
 func withLUNs(c *Config, sh *shared) {
@@ -147,8 +131,7 @@ const (
 	onDisks    = 0
 	onLUNs     = 2
 	onBareLUNs = 4
-	onJournal  = 5
-	onReserved = 6
+	onReserved = 5
 )
 
 var storageSpecimens = []storageSpecimen{
@@ -159,22 +142,6 @@ var storageSpecimens = []storageSpecimen{
 	{"LUNs with cache", cached(withLUNs), lunMissing, lunForeign, lunWrong, lunLate, vgStranger, lunBroken, ownedBy, vgOwner},
 	{"bare LUNs", withBareLUNs, lunMissing, lunForeign, lunWrong, lunLate,
 		lunStranger, lunBroken, heldBy, func(sh *shared) string { return "at-rest" + holder(sh) }},
-	{"md with journal", withJournal, mishap{"", func(sh *shared, _ *fakeHost) {
-		sh.disks["/dev/mapper/s0"].gone, sh.disks["/dev/mapper/s1"].gone = true, true
-	}, "array j0: none of its 2 members was found"},
-		mishap{"", func(sh *shared, _ *fakeHost) {
-			sh.disks["/dev/mapper/s0"].gone, sh.disks["/dev/mapper/s1"].uuid = true, strings.Repeat("ab", 16)
-		}, "belongs to another array"},
-		mishap{"", func(sh *shared, _ *fakeHost) {
-			sh.tags = nil
-			for _, d := range sh.disks {
-				d.dirty = true
-			}
-			sh.disks["/dev/mapper/d0"].gone = true
-		}, "was assembled before its parity was computed for the first time"},
-		func(sh *shared, gone bool) { sh.disks["/dev/mapper/s1"].gone = gone }, vgStranger,
-		append(slices.Clone(mdBroken), mishap{"journal lost", func(_ *shared, h *fakeHost) { h.lost = true }, "array r0 (md127) has lost its write journal"},
-			mishap{"mirror gone", func(_ *shared, h *fakeHost) { delete(h.md, mirrorUUID) }, "array j0 is not assembled"}), ownedBy, vgOwner},
 	{"reserved LUNs", withReservedLUNs, lunMissing, lunForeign, lunWrong, lunLate, lunStranger, lunBroken, heldBy, vgOwner},
 }
 
@@ -248,7 +215,7 @@ var (
 var serviceSpecimens = []serviceSpecimen{
 	{"NFS", withNFS, nil, nfsForeign, noVolume, nfsOccupied, "seems to run elsewhere", nfsBroken},
 	{"NFS in a namespace", inNamespace(withNFS), []int{onDisks}, nfsForeign, noVolume, nfsOccupied, "seems to run elsewhere", nfsBroken},
-	{"Lustre", withTargets, []int{onDisks, onLUNs, onBareLUNs, onJournal},
+	{"Lustre", withTargets, []int{onDisks, onLUNs, onBareLUNs},
 		mishap{"", func(sh *shared, _ *fakeHost) { sh.labels["dm-7"], sh.labels["dm-8"] = "MGS", "other-MDT0000" }, `its target is "other-MDT0000", not testfs-MDT0000`},
 		noVolume, mishap{"", occupy("/lustre/mdt0"), "/dev/sdb1 (ext4) is mounted on /lustre/mdt0 already"}, "MMP", lustreBroken},
 }

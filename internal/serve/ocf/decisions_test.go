@@ -186,7 +186,7 @@ func TestLookAtMembers(t *testing.T) {
 				}
 			}
 		}}
-		all, _, err := s.await(t.Context())
+		all, err := s.await(t.Context())
 		v := append(all, verdict{})[0]
 		if err != nil || len(v.Members) != c.members || v.Missing != 6-c.members || h.clock.Sub(begin) != c.waits {
 			t.Errorf("%s: %+v after %v, %v", c.name, v, h.clock.Sub(begin), err)

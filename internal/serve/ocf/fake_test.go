@@ -23,8 +23,6 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/base/md"
 	"github.com/mortarhpc/mortar/internal/base/pr"
-	"github.com/mortarhpc/mortar/internal/base/raid6"
-	"github.com/mortarhpc/mortar/internal/serve/cache"
 	"golang.org/x/sys/unix"
 )
 
@@ -48,20 +46,9 @@ type shared struct {
 	fs       string            // device of the XFS file system
 	labels   map[string]string // of ldiskfs file systems, by device
 	noMMP    bool
-	deaf     bool // the cluster hears no attribute
-	// journal: the array has a write journal, on a mirror of the SSDs s0 and s1.
-	journal *fakeJournal
-	tags    []string // of the volume group
-	room    int64    // free on the file system
-	kept    int64    // taken up by the reserve
-}
-
-// fakeJournal is the journal of the array, and whether md knows since it assembled the
-// array that its parity was computed.
-type fakeJournal struct {
-	events uint64
-	alien  bool // another array's
-	synced bool
+	deaf     bool  // the cluster hears no attribute
+	room     int64 // free on the file system
+	kept     int64 // taken up by the reserve
 }
 
 type fakeDisk struct {
@@ -90,8 +77,6 @@ type fakeLUN struct {
 const (
 	arrayUUID = "0f1e2d3c4b5a69788796a5b4c3d2e1f0"
 	volUUID   = "11112222333344445555666677778888"
-	// mirrorUUID is that of the journal's mirror.
-	mirrorUUID = "77770000111122223333444455556666"
 )
 
 // fakeHost is a host as a model: enough of the kernel and of the tools that
@@ -106,12 +91,10 @@ type fakeHost struct {
 	inert  bool              // arrays assembled but not started
 	ro     bool              // arrays assembled read-only
 	degr   int
-	out    []int // slots of the mirror without an SSD
-	lost   bool  // the array has lost its journal
-	active bool  // logical volumes
-	cached bool  // the cache over them
-	sick   bool  // Lustre
-	apart  bool  // LNet has no network
+	active bool // logical volumes
+	cached bool // the cache over them
+	sick   bool // Lustre
+	apart  bool // LNet has no network
 	// mounting and mountedOne are called when the mount of a target begins and ends.
 	mounting, mountedOne func()
 	frozen               bool // a target is read-only, which Lustre sees when it writes
@@ -199,7 +182,6 @@ func (h *fakeHost) boot() {
 		"/etc/hosts":                                         "10.0.0.9 10.0.0.9 brick-home\n",
 	}
 	h.md, h.active, h.nfsd, h.inert, h.ro, h.degr = map[string]string{}, false, 0, false, false, 0
-	h.out, h.lost = nil, false
 	h.cached, h.sick, h.apart, h.frozen, h.writes = false, false, false, false, false
 	h.space, h.spaceLink, h.spaceAddrs = false, false, map[netip.Prefix]string{}
 	h.mounts = []linux.Mount{{Dev: "8:1", Root: "/", Target: "/", Options: []string{"rw"}, Type: "ext4", Source: "/dev/sda1", Super: []string{"rw"}}}
@@ -297,10 +279,6 @@ func (f *fakeStack) SyncChanged() bool            { return false }
 func (f *fakeStack) NoteSync() error              { return nil }
 func (f *fakeStack) Revive(context.Context) error { return nil }
 func (f *fakeStack) OnDisks() error               { return nil }
-func (f *fakeStack) Copy(context.Context, cache.Overlay) (string, error) {
-	return "", errors.New("no copy")
-}
-func (f *fakeStack) DropCopy(context.Context) error { return nil }
 
 // fakeKeys are those of the servers, and a stranger's.
 var fakeKeys = map[string]string{"nfs1": "0x4d4f525400000001", "nfs2": "0x4d4f525400000002"}
@@ -416,8 +394,8 @@ func (h *fakeHost) pvs() (out []string) {
 			out = append(out, fmt.Sprintf("/dev/dm-%d", 20+i))
 		}
 	}
-	for uuid, dev := range h.md {
-		if !h.inert && uuid != mirrorUUID {
+	for _, dev := range h.md {
+		if !h.inert {
 			out = append(out, "/dev/"+dev)
 		}
 	}
@@ -548,10 +526,6 @@ func (h *fakeHost) blockTree(near func(string) bool, put func(f, text string)) {
 		if !near(d) {
 			continue
 		}
-		if uuid == mirrorUUID {
-			h.mirrorTree(put, d)
-			continue
-		}
 		state := "clean\n"
 		if h.ro {
 			state = "readonly\n"
@@ -559,6 +533,7 @@ func (h *fakeHost) blockTree(near func(string) bool, put func(f, text string)) {
 		if h.inert {
 			state = "inactive\n"
 		}
+		put(d+"/dev", "9:127\n")
 		put(d+"/md/array_state", state)
 		put(d+"/md/level", "raid6\n")
 		put(d+"/md/raid_disks", "6\n")
@@ -581,18 +556,6 @@ func (h *fakeHost) blockTree(near func(string) bool, put func(f, text string)) {
 			put(member+"/slot", n+"\n")
 		}
 		put(d+"/md/sync_action", "idle\n")
-		if h.journal != nil {
-			state, begin := "journal\n", "none\n"
-			if !h.journal.synced {
-				begin = "0\n"
-			}
-			if h.lost {
-				state = "faulty,journal\n"
-			}
-			put(d+"/md/resync_start", begin)
-			put(d+"/md/dev-md126p1/state", state)
-			put(d+"/md/dev-md126p1/slot", "journal\n")
-		}
 		put(d+"/md/degraded", strconv.Itoa(h.degr)+"\n")
 		put(d+"/md/uuid", uuid[:8]+"-"+uuid[8:12]+"-"+uuid[12:16]+"-"+uuid[16:20]+"-"+uuid[20:]+"\n")
 	}
@@ -624,22 +587,6 @@ func (h *fakeHost) blockTree(near func(string) bool, put func(f, text string)) {
 			put("/sys/block/"+dev+"/slaves/"+path+"/x", "")
 			put("/sys/block/"+path+"/device/state", "running\n")
 		}
-	}
-}
-
-// mirrorTree puts the mirror of the journal in sysfs.
-func (h *fakeHost) mirrorTree(put func(f, text string), d string) {
-	for name, v := range map[string]string{"array_state": "clean", "level": "raid1", "raid_disks": "2", "degraded": strconv.Itoa(len(h.out)), "uuid": md.UUID(mirrorUUID)} {
-		put(d+"/md/"+name, v+"\n")
-	}
-	for i := range 2 {
-		n := strconv.Itoa(i)
-		state := "in_sync\n"
-		if slices.Contains(h.out, i) {
-			state = "faulty\n"
-		}
-		put(d+"/md/dev-s"+n+"/state", state)
-		put(d+"/md/dev-s"+n+"/slot", n+"\n")
 	}
 }
 
@@ -990,17 +937,8 @@ func (h *fakeHost) ReadBlocks(dev string, off int64, n int) ([]byte, error) {
 		if d.gone {
 			return nil, fs.ErrNotExist
 		}
-		switch {
-		case off == md.SuperblockOffset:
+		if off == md.SuperblockOffset {
 			copy(b, h.fakeSuperblock(d))
-		case h.journal != nil && d.uuid == arrayUUID && off >= journalData:
-			copy(b, h.stripe(d.role, off-journalData, n))
-		}
-		return b, nil
-	}
-	if h.journal != nil && h.md[mirrorUUID] != "" && strings.HasPrefix(dev, "/dev/md126") {
-		if dev == "/dev/md126p1" && off == md.SuperblockOffset {
-			copy(b, h.journalSuperblock())
 		}
 		return b, nil
 	}
@@ -1032,11 +970,6 @@ func (s *shared) fakeSuperblock(d *fakeDisk) []byte {
 	if s.raid10 {
 		sb.level, sb.layout = 10, 0x102
 	}
-	if d.uuid == mirrorUUID {
-		sb.level, sb.disks = 1, 2
-	} else if s.journal != nil {
-		sb.features, sb.layout, sb.chunk, sb.size, sb.data = md.FeatureJournal, raid6.LeftSymmetric, journalChunk, 1<<30, journalData
-	}
 	if d.recovering {
 		sb.features |= md.FeatureRecovery
 	}
@@ -1047,48 +980,6 @@ func (s *shared) fakeSuperblock(d *fakeDisk) []byte {
 		sb.roles[d.without-1] = md.RoleFaulty
 	}
 	return sb.bytes()
-}
-
-// Geometry of the array with a journal.
-const (
-	journalChunk = 16 << 10
-	journalData  = 1 << 20
-)
-
-// journalSuperblock is that of the journal, on the first partition of the mirror.
-func (s *shared) journalSuperblock() []byte {
-	sb := testSuperblock{uuid: arrayUUID, level: 6, disks: 6, dev: 6, events: s.journal.events, features: md.FeatureJournal, roles: []uint16{0, 1, 2, 3, 4, 5, md.RoleJournal}}
-	if s.journal.alien {
-		sb.uuid = strings.Repeat("ee", 16)
-	}
-	return sb.bytes()
-}
-
-// stripe is what a member holds of the physical volume.
-func (s *shared) stripe(slot int, off int64, n int) []byte {
-	row, within := off/journalChunk, off%journalChunk
-	p, q, data := raid6.Layout{Disks: 6}.Row(row)
-	part := func(z int) []byte {
-		b := make([]byte, n)
-		if at := (row*4 + int64(z)) * journalChunk; at < 64<<10 {
-			copy(b, s.fakePV(at+within, n))
-		}
-		return b
-	}
-	if slot != p && slot != q {
-		return part(slices.Index(data, slot))
-	}
-	parity := make([]byte, n)
-	for z := len(data) - 1; z >= 0; z-- {
-		chunk := part(z)
-		for i, b := range chunk {
-			if slot == q {
-				parity[i] = double(parity[i])
-			}
-			parity[i] ^= b
-		}
-	}
-	return parity
 }
 
 // testSuperblock builds superblocks as md writes them.
@@ -1141,11 +1032,7 @@ func (t testSuperblock) bytes() []byte {
 }
 
 func (s *shared) fakePV(off int64, n int) []byte {
-	tags := ""
-	if len(s.tags) > 0 {
-		tags = `tags = ["` + strings.Join(s.tags, `", "`) + "\"]\n"
-	}
-	text := s.vg + " {\nid = \"x\"\nseqno = " + strconv.Itoa(s.seqno) + "\n" + tags + "system_id = " + strconv.Quote(s.owner) + "\nphysical_volumes {\npv0 {\n}\n}\n}\n"
+	text := s.vg + " {\nid = \"x\"\nseqno = " + strconv.Itoa(s.seqno) + "\nsystem_id = " + strconv.Quote(s.owner) + "\nphysical_volumes {\npv0 {\n}\n}\n}\n"
 	image, ok := pvImages.Load(text)
 	if !ok {
 		image, _ = pvImages.LoadOrStore(text, pvImage(text, 512))
@@ -1608,9 +1495,6 @@ func (h *fakeHost) run(c command, inside bool) (string, error) {
 			h.t.Error("mdadm --force")
 		}
 		uuid := md.Hex(strings.TrimPrefix(a[3], "--uuid="))
-		if uuid == mirrorUUID || h.journal != nil {
-			return "", h.assembleWithJournal(uuid, a)
-		}
 		if !slices.Contains(a, "--readonly") {
 			h.t.Error("an array is assembled for writing before its owner is known")
 		}
@@ -1658,9 +1542,6 @@ func (h *fakeHost) run(c command, inside bool) (string, error) {
 			return fails("busy")
 		}
 		for _, dev := range a[2:] {
-			if dev == "/dev/md126" && h.md[arrayUUID] != "" {
-				return fails("the mirror is in use: the array has its journal on it")
-			}
 			maps.DeleteFunc(h.md, func(_, d string) bool { return "/dev/"+d == dev })
 		}
 		h.inert, h.slow, h.ro = false, false, false
@@ -1678,19 +1559,6 @@ func (h *fakeHost) run(c command, inside bool) (string, error) {
 			return fails("no such volume group")
 		}
 		cfg := a[3]
-		if slices.Contains(a, "--addtag") || slices.Contains(a, "--deltag") {
-			if h.owner != h.name {
-				h.t.Errorf("%s writes tags of a volume group of %q", h.name, h.owner)
-			}
-			for i, w := range a {
-				if w == "--addtag" {
-					h.tags = append(h.tags, a[i+1])
-				} else if w == "--deltag" {
-					h.tags = slices.DeleteFunc(h.tags, func(t string) bool { return t == a[i+1] })
-				}
-			}
-			return "", nil
-		}
 		if h.ro && a[len(a)-2] != "n" {
 			h.t.Errorf("%q on an array that is read-only", a)
 		}
@@ -1725,6 +1593,12 @@ func (h *fakeHost) run(c command, inside bool) (string, error) {
 		}
 		h.active = false
 		return "", nil
+	case a[0] == "dmsetup" && a[1] == "table":
+		return "0 2048 linear 9:127 128", nil
+	case a[0] == "xfs_io":
+		return "0,253,7,0,159,inode_263_data,0,159,160", nil
+	case a[0] == "find":
+		return "263 data/a name\x00", nil
 	case a[0] == "exportfs" && a[1] == "-f":
 		h.mountd = h.volume["/.nfs/etab"]
 		return "", nil
@@ -1837,44 +1711,6 @@ func (h *fakeHost) assembled(uuid string, argv []string) (n int, err error) {
 	return n, nil
 }
 
-// assembleWithJournal is mdadm with the mirror of a journal, or with the array that has
-// it: md replays the journal then, which writes to the disks.
-func (h *fakeHost) assembleWithJournal(uuid string, argv []string) error {
-	if o := h.owner; o != "at-rest" && h.hosts[o] == nil {
-		h.t.Errorf("a journal is used while the volume is owned by %q", o)
-	}
-	for _, o := range h.hosts {
-		if o != h && !o.dead && len(o.md) > 0 {
-			h.t.Errorf("%s and %s both write to the array", o.name, h.name)
-		}
-	}
-	if slices.Contains(argv, "--readonly") {
-		h.t.Error("a journal on a mirror that takes no writes")
-	}
-	if uuid == mirrorUUID {
-		h.out = nil
-		for i := range 2 {
-			dev := fmt.Sprintf("/dev/mapper/s%d", i)
-			if d := h.disks[dev]; d.gone || d.uuid != uuid || !slices.Contains(argv, dev) {
-				h.out = append(h.out, i)
-			}
-		}
-		if len(h.out) > 1 {
-			return errors.New("mdadm: no devices")
-		}
-		h.md[uuid] = "md126"
-		return nil
-	}
-	if !slices.Contains(argv, "/dev/md126p1") || h.md[mirrorUUID] == "" || h.journal.alien || md.Stale(h.journal.events, 100) {
-		return errors.New("mdadm: Not safe to assemble with missing or stale journal device, consider --force")
-	}
-	n, err := h.assembled(uuid, argv)
-	if err == nil {
-		h.md[uuid], h.degr, h.inert = "md127", 6-n, false
-	}
-	return err
-}
-
 // inUse says whether the volume is mounted anywhere.
 func (h *fakeHost) inUse() bool {
 	for _, p := range h.procs {
@@ -1922,8 +1758,7 @@ func (h *fakeHost) left() string {
 func (h *fakeHost) crash() {
 	h.dead = true
 	for _, d := range h.disks {
-		// With a journal the array stays clean, if its parity was computed.
-		d.dirty = h.journal == nil || !h.journal.synced && d.uuid == arrayUUID
+		d.dirty = true
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 // layers above them are the same for all kinds: volume.go, cache.go.
 type storageKind interface {
 	// layers start the devices, in the order of starting. Nothing is written to
-	// the devices before open; arrays with a journal check their owner themselves.
+	// the devices before open.
 	layers() []part
 	// devices returns all devices of the service, present or not, in the order
 	// of the config.
@@ -42,9 +42,6 @@ type storageKind interface {
 	// nil. It only reads, and waits for nothing but devices that do not answer, for
 	// askLimit.
 	sound(ctx context.Context) error
-	// note writes down, while the service runs, what a start on another server needs to
-	// know of the devices. Its error is no fault of the service.
-	note(ctx context.Context) error
 	// marks are what a server changes on the shared devices while it uses them, by what
 	// messages call the device; "" for a device that does not answer.
 	marks(ctx context.Context) map[string]string
@@ -111,9 +108,8 @@ type serviceKind interface {
 	// name for its content.
 	volumeOf(name string) (volume string, ok bool)
 	// owners finds whose blocks of the service's only volume are, by their offsets in
-	// bytes, in order. device reads like the volume, may be written, and is gone
-	// afterwards; at is a path for a mount, which the caller unmounts.
-	owners(ctx context.Context, device, at string, blocks []int64) (*Owners, error)
+	// bytes, in order, while the service runs here.
+	owners(ctx context.Context, blocks []int64) (*Owners, error)
 	// change changes a service that runs here to its config in place, as far as
 	// that is possible.
 	change(ctx context.Context) error

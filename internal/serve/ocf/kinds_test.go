@@ -35,7 +35,7 @@ func TestKindOfConfig(t *testing.T) {
 // a kind's type taken out of its interface.
 func TestOnlyTheTableAsksForKinds(t *testing.T) {
 	own := map[string][]string{ // section → files of its kind
-		"MDStorage":     {"md.go", "journal.go", "slowdisk.go", "spare.go", "late.go", "stripes.go"},
+		"MDStorage":     {"md.go", "slowdisk.go", "spare.go", "late.go", "stripes.go"},
 		"LUNStorage":    {"luns.go", "reserve.go"},
 		"NFSService":    {"nfs.go", "nfsstatedisk.go", "nfsdoubt.go", "nfsconfig.go", "nfskind.go", "nfsgrace.go", "nfsrecord.go", "nfsmount.go", "nfsmend.go", "hung.go", "exports.go", "namespace.go", "address.go", "rpc.go"},
 		"LustreService": {"lustre.go", "lustredoubt.go"},

@@ -41,7 +41,7 @@ func TestOneWaitForAllArrays(t *testing.T) {
 	}
 	s, begin := h.service(cfg).storage.(*mdKind), h.clock
 	s.k = sinceBoot{h, begin.Add(-time.Minute)}
-	verdicts, _, err := s.lookAll(t.Context())
+	verdicts, err := s.lookAll(t.Context())
 	if w := h.clock.Sub(begin); w != memberWait || err != nil {
 		t.Errorf("waited %v: %v", w, err)
 	}

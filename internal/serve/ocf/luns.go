@@ -274,8 +274,6 @@ func (s *lunKind) answer(ctx context.Context) error {
 }
 
 // note: LUNs have nothing that another server would not see.
-func (s *lunKind) note(context.Context) error { return nil }
-
 func (s *lunKind) queues() time.Duration { return time.Duration(s.cfg.QueueSeconds) * time.Second }
 
 func (s *lunKind) open(context.Context) error { return nil }

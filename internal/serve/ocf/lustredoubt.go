@@ -11,17 +11,16 @@ import (
 // Whose blocks of ldiskfs are in doubt: its inodes tell, and what Lustre has stored with an
 // inode tells the file that it is an object of. The file's name is known to the MDS only.
 
-// owners reads the target without mounting it.
-func (s *lustreKind) owners(ctx context.Context, device, _ string, blocks []int64) (*Owners, error) {
-	return ext4Owners(ctx, s.k, device, blocks)
+// owners reads the target's device beside its mount.
+func (s *lustreKind) owners(ctx context.Context, blocks []int64) (*Owners, error) {
+	dev, _, err := s.on(s.volumes[0])
+	if err != nil {
+		return nil, err
+	}
+	return ext4Owners(ctx, s.k, "/dev/"+dev, blocks)
 }
 
 func ext4Owners(ctx context.Context, k kernel, device string, blocks []int64) (*Owners, error) {
-	// It replays the journal. The target was not unmounted: with MMP in place each tool
-	// waits for longer than there is time.
-	if _, err := k.Run(ctx, command{argv: []string{"tune2fs", "-f", "-E", "clear_mmp", device}}); err != nil {
-		return nil, fmt.Errorf("its file system is not whole enough to be read: %w", err)
-	}
 	read := func(off int64, n int) ([]byte, error) { return k.ReadBlocks(device, off, n) }
 	found, err := ext4.OwnersOf(ctx, read, blocks)
 	if err != nil {

@@ -17,7 +17,6 @@ type vgMeta struct {
 	VG       string
 	Seqno    uint64
 	SystemID string
-	Tags     []string
 }
 
 // metaReader reads blocks of one device, as storage.ReadBlocks.
@@ -153,12 +152,6 @@ func parseVGText(text []byte) (*vgMeta, error) {
 				m.Seqno = n
 			case "system_id":
 				m.SystemID = strings.Trim(a[2], `"`)
-			case "tags":
-				for t := range strings.SplitSeq(strings.Trim(a[2], "[]"), ",") {
-					if t = strings.Trim(strings.TrimSpace(t), `"`); t != "" {
-						m.Tags = append(m.Tags, t)
-					}
-				}
 			}
 		}
 	}

@@ -20,9 +20,6 @@ import (
 // MDStorage are md arrays of disks that both servers reach.
 type MDStorage struct {
 	Arrays []Array `json:"arrays"`
-	// Journal is the mirror that the arrays have their write journals on; nil: they have
-	// none.
-	Journal *Array `json:"journal,omitempty"`
 	// DirtyDegraded says what to do with an array that was being written when
 	// its server died and that lacks a member too. Its parity may not match
 	// its data, so the missing member's blocks may be rebuilt wrong, in
@@ -49,9 +46,6 @@ type Array struct {
 	Serials []string `json:"serials,omitempty"`
 	// Failed are those of disks that the spec lists as failed; for DropSlow.
 	Failed []string `json:"failed,omitempty"`
-	// Journal is the number of the mirror's partition that is the array's write journal;
-	// 0: it has none.
-	Journal int `json:"journal,omitempty"`
 }
 
 func checkMD(c *Config, f *faults) {
@@ -60,9 +54,6 @@ func checkMD(c *Config, f *faults) {
 	}
 	for i, a := range c.Arrays {
 		checkArray(f, fmt.Sprintf("arrays[%d]", i), a)
-		if a.Journal < 0 || a.Journal > 0 && c.Journal == nil {
-			f.add("arrays[%d].journal %d: a partition of the journal's mirror is needed", i, a.Journal)
-		}
 		if n := len(a.Enclosures); n > 0 && n != len(a.Members) {
 			f.add("arrays[%d] has %d members in %d enclosures: one of each member is needed", i, len(a.Members), n)
 		}
@@ -74,9 +65,6 @@ func checkMD(c *Config, f *faults) {
 				f.add("arrays[%d] %q has the name or UUID of another one", i, a.Name)
 			}
 		}
-	}
-	if c.Journal != nil {
-		checkArray(f, "journal", *c.Journal)
 	}
 	if c.VG == "" {
 		f.add("vg is empty: two servers that write to one array destroy it, and nothing but its volume group says whose it is")
@@ -139,22 +127,18 @@ func (s *mdKind) watch(ctx context.Context, w *watcher) {
 // queues: md goes on without a member that has lost its paths for some seconds.
 func (s *mdKind) queues() time.Duration { return 0 }
 
-// modules are the one of the arrays' level, by a superblock, and that of a journal's
-// mirror.
-func (s *mdKind) modules() (out []string) {
-	if s.cfg.Journal != nil {
-		out = append(out, "raid1")
-	}
+// modules are the one of the arrays' level, by a superblock.
+func (s *mdKind) modules() []string {
 	sbs, _ := s.superblocksOf(context.Background(), s.cfg.Arrays[0].Members...)
 	for _, sb := range sbs {
 		if sb != nil {
 			if m := map[int]string{1: "raid1", 4: "raid456", 5: "raid456", 6: "raid456", 10: "raid10"}[sb.Level]; m != "" {
-				return append(out, m)
+				return []string{m}
 			}
 			break
 		}
 	}
-	return out
+	return nil
 }
 
 func (s *mdKind) devices() ([]device, error) {
@@ -301,14 +285,14 @@ func (s *mdKind) arraysState() (state, error) {
 	}
 	up := 0
 	var first error
-	for _, want := range s.wanted() {
+	for _, want := range s.cfg.Arrays {
 		a, ok := all[md.Hex(want.UUID)]
 		if !ok {
 			first = errors.Join(first, fmt.Errorf("array %s is not assembled", want.Name))
 			continue
 		}
 		up++
-		if err := errors.Join(a.usable(), s.hasJournal(want, a)); err != nil {
+		if err := a.usable(); err != nil {
 			first = errors.Join(first, err)
 		}
 	}
@@ -324,8 +308,7 @@ func (s *mdKind) arraysState() (state, error) {
 // startArrays looks at the superblocks of all arrays before it assembles one,
 // so that a refusal leaves everything as it was. It assembles read-only: who
 // owns the volume is not known before the arrays can be read, and until then
-// nothing may be written. startVolume opens them. Arrays with a journal are
-// different: see startMirror.
+// nothing may be written. startVolume opens them.
 func (s *mdKind) startArrays(ctx context.Context) error {
 	if up, _, err := s.active(); err != nil || up {
 		return errors.Join(err, s.wholeArrays()) // a start that is repeated
@@ -336,56 +319,35 @@ func (s *mdKind) startArrays(ctx context.Context) error {
 	if err := s.stopStrays(ctx, hold); err != nil {
 		return err
 	}
-	verdicts, mirror, err := s.lookAll(ctx)
+	verdicts, err := s.lookAll(ctx)
 	if d := (*inDoubt)(nil); errors.As(err, &d) {
-		s.nameFiles(ctx, d, hold)
 		err = errors.Join(d, s.saveDoubt(&d.Doubt))
 	}
 	if err != nil {
 		return &refusal{err}
 	}
 	hold()
-	if mirror != nil {
-		m, err := s.metaOnMembers(verdicts)
-		if err == nil {
-			err = s.opening(m)
-		}
-		if err != nil {
-			return err
-		}
-		if err := s.startMirror(ctx, mirror, verdicts); err != nil {
-			return err
-		}
-	}
 	if err := s.expectLate(verdicts); err != nil {
 		return err
 	}
 	for i, want := range s.cfg.Arrays {
-		if err := s.assemble(ctx, want, verdicts[i], want.Journal == 0); err != nil {
+		if err := s.assemble(ctx, want, verdicts[i]); err != nil {
 			return err
 		}
 		for _, dev := range verdicts[i].Anew {
 			s.anew = append(s.anew, leftOut{want.Name, dev})
 		}
 	}
-	if mirror != nil {
-		if all, err := s.arrays(); err == nil {
-			s.holdSync(all) // what has a journal is open already
-		}
-	}
 	return s.wholeArrays()
 }
 
-// lookAll judges the arrays, and the mirror of their journals if they have one.
-func (s *mdKind) lookAll(ctx context.Context) (verdicts []verdict, mirror *verdict, err error) {
-	verdicts, mirror, err = s.await(ctx)
-	if err == nil && mirror != nil {
-		err = s.journalSound(mirror, verdicts)
-	}
+// lookAll judges the arrays, and compares the parities of those that may be torn.
+func (s *mdKind) lookAll(ctx context.Context) ([]verdict, error) {
+	verdicts, err := s.await(ctx)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	doubt := &inDoubt{verdicts: verdicts, Doubt: Doubt{Service: s.cfg.Service, At: s.now().UTC()}}
+	doubt := &inDoubt{Doubt: Doubt{Service: s.cfg.Service, At: s.now().UTC()}}
 	ctx, cancel := context.WithTimeout(ctx, stripesTime)
 	defer cancel()
 	further := false
@@ -403,16 +365,15 @@ func (s *mdKind) lookAll(ctx context.Context) (verdicts []verdict, mirror *verdi
 		}
 	}
 	if len(doubt.Arrays) > 0 {
-		return nil, nil, doubt
+		return nil, doubt
 	}
-	return verdicts, mirror, nil
+	return verdicts, nil
 }
 
 // inDoubt is the error of a start whose arrays may be torn.
 type inDoubt struct {
 	Doubt
-	why      []error
-	verdicts []verdict // of all arrays
+	why []error
 }
 
 // Error begins with what to do: Pacemaker keeps 128 bytes.
@@ -447,7 +408,7 @@ func (s *mdKind) wholeArrays() error {
 	if err != nil {
 		return err
 	}
-	for _, want := range s.wanted() {
+	for _, want := range s.cfg.Arrays {
 		a, ok := all[md.Hex(want.UUID)]
 		if !ok {
 			return fmt.Errorf("array %s is not assembled", want.Name)
@@ -455,7 +416,7 @@ func (s *mdKind) wholeArrays() error {
 		if err = a.usable(); a.State == readOnly {
 			err = a.complete()
 		}
-		if err := errors.Join(err, s.hasJournal(want, a)); err != nil {
+		if err != nil {
 			return err
 		}
 		if a.Degraded > 0 {
@@ -509,7 +470,8 @@ func (s *mdKind) rebuildAnew(ctx context.Context) {
 	s.anew = nil
 }
 
-func (s *mdKind) assemble(ctx context.Context, a Array, v verdict, readOnly bool) error {
+// assemble assembles an array read-only.
+func (s *mdKind) assemble(ctx context.Context, a Array, v verdict) error {
 	if v.DirtyDegraded {
 		const param = "/sys/module/md_mod/parameters/start_dirty_degraded"
 		s.log.note("array %s is started dirty and degraded", a.Name)
@@ -524,10 +486,7 @@ func (s *mdKind) assemble(ctx context.Context, a Array, v verdict, readOnly bool
 	//
 	// --run: the judgement of how few members are enough is made already; it
 	// does not take members that are out of date, as --force would.
-	argv := []string{"mdadm", "--assemble", "/dev/md/" + a.Name, "--uuid=" + md.UUID(a.UUID), "--run", "--quiet"}
-	if readOnly {
-		argv = append(argv, "--readonly")
-	}
+	argv := []string{"mdadm", "--assemble", "/dev/md/" + a.Name, "--uuid=" + md.UUID(a.UUID), "--run", "--quiet", "--readonly"}
 	// MDADM_NO_UDEV: mdadm makes its link itself instead of waiting for udev,
 	// which is held meanwhile. Source: mdadm(8), environment.
 	_, err := s.k.Run(ctx, command{argv: append(argv, v.Members...), env: []string{"MDADM_NO_UDEV=1"}})
@@ -539,19 +498,19 @@ func (s *mdKind) assemble(ctx context.Context, a Array, v verdict, readOnly bool
 // read once, whichever array it is of.
 type superblocks map[string]member
 
-// await judges all arrays and their mirror. On a host that has just booted it waits for
+// await judges all arrays. On a host that has just booted it waits for
 // members that come late, once for all arrays. A member that md had thrown out is not waited
 // for: the array would not take it back.
-func (s *mdKind) await(ctx context.Context) (verdicts []verdict, mirror *verdict, err error) {
+func (s *mdKind) await(ctx context.Context) (verdicts []verdict, err error) {
 	end := s.now()
 	if s.uptime() < youngHost {
 		end = end.Add(memberWait)
 	}
 	read := superblocks{}
 	for {
-		verdicts, mirror, err = s.judgeAll(ctx, read)
+		verdicts, err = s.judgeAll(ctx, read)
 		late := func(v verdict) bool { return len(v.Awaited) > v.Silent }
-		if err == nil && !slices.ContainsFunc(verdicts, late) && (mirror == nil || !late(*mirror)) {
+		if err == nil && !slices.ContainsFunc(verdicts, late) {
 			break
 		}
 		if !s.now().Before(end) || s.k.Sleep(ctx, 250*time.Millisecond) != nil {
@@ -560,31 +519,24 @@ func (s *mdKind) await(ctx context.Context) (verdicts []verdict, mirror *verdict
 		// A disk that hangs has had its time.
 		maps.DeleteFunc(read, func(_ string, m member) bool { return !errors.Is(m.Err, errSilent) })
 	}
-	return verdicts, mirror, err
+	return verdicts, err
 }
 
-// judgeAll judges all arrays and their mirror by what is on their members. A member that
-// does not answer counts as missing.
-func (s *mdKind) judgeAll(ctx context.Context, read superblocks) (verdicts []verdict, mirror *verdict, err error) {
+// judgeAll judges all arrays by what is on their members. A member that does not answer
+// counts as missing.
+func (s *mdKind) judgeAll(ctx context.Context, read superblocks) (verdicts []verdict, err error) {
 	var names []string
-	for _, a := range s.wanted() {
+	for _, a := range s.cfg.Arrays {
 		names = append(names, a.Members...)
 	}
 	s.ask(ctx, names, read)
 	verdicts = make([]verdict, len(s.cfg.Arrays))
 	for i, a := range s.cfg.Arrays {
 		if verdicts[i], err = s.judge(a, read); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 	}
-	if s.cfg.Journal != nil {
-		v, err := s.judge(*s.cfg.Journal, read)
-		if err != nil {
-			return nil, nil, err
-		}
-		mirror = &v
-	}
-	return verdicts, mirror, nil
+	return verdicts, nil
 }
 
 // judge judges an array by the superblocks of its members, and of members of the
@@ -649,10 +601,7 @@ func (s *mdKind) ask(ctx context.Context, names []string, read superblocks) {
 // has started the array since, without members that are missing here, or one is back, the
 // next start has to compare it.
 func (s *mdKind) sound(ctx context.Context) error {
-	verdicts, mirror, err := s.judgeAll(ctx, superblocks{})
-	if err == nil && mirror != nil {
-		err = s.journalSound(mirror, verdicts)
-	}
+	verdicts, err := s.judgeAll(ctx, superblocks{})
 	if err != nil {
 		return err
 	}
@@ -671,7 +620,7 @@ func (s *mdKind) stopArrays(ctx context.Context) error {
 	}
 	s.expectNobody()
 	argv := []string{"mdadm", "--stop", "--quiet"}
-	for _, want := range s.wanted() {
+	for _, want := range s.cfg.Arrays {
 		if a, ok := all[md.Hex(want.UUID)]; ok {
 			argv = append(argv, "/dev/"+a.Dev)
 		}
@@ -694,29 +643,8 @@ func (s *mdKind) stopArrays(ctx context.Context) error {
 	}
 }
 
-// wanted are the arrays of the service in the order of stopping: the mirror of their
-// journals is the last.
-func (s *mdKind) wanted() []Array {
-	if s.cfg.Journal == nil {
-		return s.cfg.Arrays
-	}
-	return append(slices.Clone(s.cfg.Arrays), *s.cfg.Journal)
-}
-
-// ours are the arrays of the service that are assembled, in the order of stopping.
+// ours are the arrays of the service that are assembled.
 func (s *mdKind) ours(all map[string]mdArray) []mdArray {
-	var out []mdArray
-	for _, want := range s.wanted() {
-		if a, ok := all[md.Hex(want.UUID)]; ok {
-			out = append(out, a)
-		}
-	}
-	return out
-}
-
-// groups are the RAID groups of the service that are assembled: all of ours but the
-// mirror of the journals.
-func (s *mdKind) groups(all map[string]mdArray) []mdArray {
 	var out []mdArray
 	for _, want := range s.cfg.Arrays {
 		if a, ok := all[md.Hex(want.UUID)]; ok {
@@ -724,12 +652,6 @@ func (s *mdKind) groups(all map[string]mdArray) []mdArray {
 		}
 	}
 	return out
-}
-
-// disksOf are the members of an array without its write journal.
-func (s *mdKind) disksOf(dev string) ([]linux.MDMember, error) {
-	members, err := linux.MDMembers(tree{s.k}, dev)
-	return slices.DeleteFunc(members, func(m linux.MDMember) bool { return m.Is("journal") }), err
 }
 
 // holdSync slows down the resync of the arrays: after a crash it would have
@@ -769,7 +691,7 @@ func (s *mdKind) reachable() bool {
 	if err != nil {
 		return true // not known
 	}
-	for _, want := range s.wanted() {
+	for _, want := range s.cfg.Arrays {
 		if a, ok := all[md.Hex(want.UUID)]; ok && a.Level != "" && a.RaidDisks > 0 {
 			if md.CanLose(md.Level(a.Level), a.Layout, s.inSync(a, s.hasPath)) < 0 {
 				return false

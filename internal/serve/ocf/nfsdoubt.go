@@ -16,24 +16,19 @@ import (
 // mostNames is how many inodes a walk looks for.
 const mostNames = 256
 
-func (s *nfsKind) owners(ctx context.Context, device, at string, blocks []int64) (*Owners, error) {
-	if err := s.k.Mkdir(at, 0o700, 0, 0); err != nil {
-		return nil, err
-	}
-	if err := s.k.Mount(device, at, "xfs", trialFlags, ""); err != nil {
-		return nil, fmt.Errorf("its file system is not whole enough to be read: %w", err)
-	}
-	o, err := s.mapped(ctx, at, blocks)
+func (s *nfsKind) owners(ctx context.Context, blocks []int64) (*Owners, error) {
+	o, err := s.mapped(ctx, blocks)
 	if err != nil {
 		return nil, err
 	}
-	return o, s.findPaths(ctx, at, o)
+	s.findPaths(ctx, o)
+	return o, nil
 }
 
 // mapped asks XFS whose each block is.
 //
 // Source: xfs_io(8), fsmap
-func (s *nfsKind) mapped(ctx context.Context, at string, blocks []int64) (*Owners, error) {
+func (s *nfsKind) mapped(ctx context.Context, blocks []int64) (*Owners, error) {
 	const most = 1000 // questions of one command
 	o, files := &Owners{}, map[uint64]*FileInDoubt{}
 	for part := range slices.Chunk(blocks, most) {
@@ -41,7 +36,7 @@ func (s *nfsKind) mapped(ctx context.Context, at string, blocks []int64) (*Owner
 		for _, b := range part {
 			argv = append(argv, "-c", fmt.Sprintf("fsmap -m -d %d %d", b/512, (b+BlockBytes)/512-1))
 		}
-		out, err := s.k.Run(ctx, command{argv: append(argv, at), limit: wholeOutput})
+		out, err := s.k.Run(ctx, command{argv: append(argv, s.cfg.MountPoint), limit: wholeOutput})
 		if err != nil {
 			return nil, err
 		}
@@ -136,11 +131,11 @@ func (o *Owners) add(out string, blocks []int64, files map[uint64]*FileInDoubt) 
 }
 
 // findPaths walks over the names until the time of ctx is over.
-func (s *nfsKind) findPaths(ctx context.Context, at string, o *Owners) error {
+func (s *nfsKind) findPaths(ctx context.Context, o *Owners) {
 	if len(o.Files) == 0 {
-		return nil
+		return
 	}
-	argv := []string{"find", at, "-xdev", "("}
+	argv := []string{"find", s.cfg.MountPoint, "-xdev", "("}
 	for i, f := range o.Files[:min(len(o.Files), mostNames)] {
 		if i > 0 {
 			argv = append(argv, "-o")
@@ -166,5 +161,4 @@ func (s *nfsKind) findPaths(ctx context.Context, at string, o *Owners) error {
 	case len(o.Files) > mostNames:
 		o.Unsearched = fmt.Sprintf("only the first %d were searched for", mostNames)
 	}
-	return nil
 }

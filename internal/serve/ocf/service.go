@@ -151,32 +151,31 @@ func (s *service) start(ctx context.Context) error {
 		return err
 	}
 	defer s.resumeUdev() // what the storage holds
-	if err := s.dropTrial(ctx); err != nil {
-		return err
-	}
 	for _, p := range s.parts() {
 		if err := s.log.step(p.name, func() error { return p.start(ctx) }); err != nil {
 			return s.refused(ctx, err)
 		}
 	}
 	s.forget()
-	s.forgetDoubt()
 	s.kind.started(ctx)
-	return s.log.step("check", func() error {
+	err := s.log.step("check", func() error {
 		st, err := s.check()
 		if err == nil && st != running {
 			err = errors.New("the service is stopped after its start")
 		}
 		return err
 	})
+	if err != nil {
+		return err
+	}
+	s.nameFiles(ctx)
+	s.forgetDoubt()
+	return nil
 }
 
 // stop takes the service down in the opposite order and fails at the first
 // part that does not stop: what lies below it is in use.
 func (s *service) stop(ctx context.Context) error {
-	if err := s.dropTrial(ctx); err != nil {
-		return err
-	}
 	if by, err := s.owned(ctx); s.lost(by, err) {
 		return s.resetServer(by, err) // unmounting would write
 	}
@@ -336,9 +335,6 @@ func (s *service) monitor(ctx context.Context) (state, error) {
 		if err := s.noteSSDs(ctx); err != nil {
 			return broken, err
 		}
-	}
-	if err := s.storage.note(ctx); err != nil {
-		s.log.note("%v", err) // another server would be no better off
 	}
 	if err := s.kind.keep(ctx); err != nil {
 		return broken, err

@@ -95,8 +95,8 @@ func (s *mdKind) slowSince(before shot) string {
 	}
 	seen, window := answersBetween(before.stat, after.stat), after.at.Sub(before.at)
 	var late []string
-	for _, a := range s.groups(all) {
-		members, err := s.disksOf(a.Dev)
+	for _, a := range s.ours(all) {
+		members, err := linux.MDMembers(tree{s.k}, a.Dev)
 		if err != nil {
 			return ""
 		}
@@ -168,7 +168,7 @@ func (s *mdKind) watchPace(ctx context.Context, w *watcher) {
 		return
 	}
 	all, err := s.arrays()
-	if err != nil || len(s.groups(all)) == 0 {
+	if err != nil || len(s.ours(all)) == 0 {
 		d.forget()
 		return
 	}
@@ -200,8 +200,8 @@ func (s *mdKind) window(next shot, all map[string]mdArray) error {
 	seen := answersBetween(last.stat, next.stat)
 	past := d.past
 	d.past = history{} // without those that are no members now
-	for _, a := range s.groups(all) {
-		members, err := s.disksOf(a.Dev)
+	for _, a := range s.ours(all) {
+		members, err := linux.MDMembers(tree{s.k}, a.Dev)
 		if err != nil {
 			return err
 		}
@@ -259,9 +259,6 @@ func (s *mdKind) mayLose(all map[string]mdArray, dev string) (Array, error) {
 	if err != nil {
 		return group, err
 	}
-	if err := s.hasJournal(group, a); err != nil { // without it md rebuilds nothing
-		return group, err
-	}
 	return group, mayDrop(a.MDArray, members, dev, absent)
 }
 
@@ -284,7 +281,7 @@ func (s *mdKind) groupOf(all map[string]mdArray, dev string) (Array, mdArray, []
 		if !ok {
 			continue
 		}
-		members, err := s.disksOf(a.Dev)
+		members, err := linux.MDMembers(tree{s.k}, a.Dev)
 		if err != nil {
 			return want, a, nil, err
 		}
@@ -331,8 +328,8 @@ func (s *mdKind) absent(group Array, all map[string]mdArray) (out []string, err 
 // those that md calls failed.
 func (s *mdKind) membersOf(all map[string]mdArray) (map[string]bool, error) {
 	in := map[string]bool{}
-	for _, a := range s.groups(all) {
-		members, err := s.disksOf(a.Dev)
+	for _, a := range s.ours(all) {
+		members, err := linux.MDMembers(tree{s.k}, a.Dev)
 		if err != nil {
 			return nil, err
 		}

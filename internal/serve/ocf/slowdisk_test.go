@@ -373,37 +373,3 @@ func (m *meanwhile) Run(ctx context.Context, c command) (string, error) {
 	}
 	return out, err
 }
-
-// A write journal, and the SSDs that it is on, are neither slow disks nor peers of one.
-func TestJournalIsNoSlowDisk(t *testing.T) {
-	h := newShared(t).hosts["nfs1"]
-	cfg := h.twoGroups()
-	h.journaled(cfg)
-	s := h.service(cfg).storage.(*mdKind)
-	all, err := s.arrays()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stat := map[string]linux.DiskStat{}
-	for i := range 2 {
-		for _, dev := range []string{"A1", "A2", "B1", "B2", "A3", "A4", "B3", "B9s", "S0", "S1", "S2", "S3", "md3p1", "md3p2"} {
-			took := int64(5)
-			if dev == "S0" || dev == "md3p1" || dev == "A1" {
-				took = 900
-			}
-			stat[dev] = linux.DiskStat{Done: int64(i) * 10, MS: int64(i) * 10 * took}
-		}
-		if err := s.window(shot{h.clock.Add(time.Duration(i) * paceWindow), maps.Clone(stat)}, all); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if got, want := slices.Sorted(maps.Keys(s.slow.past)), []string{"A1", "A2", "A3", "A4", "B1", "B2", "B3"}; !slices.Equal(got, want) {
-		t.Errorf("%q, want %q", got, want)
-	}
-	if p := s.slow.past["A1"][0]; p.verdict != slow || p.peers != 5*ms {
-		t.Errorf("%+v", p)
-	}
-	if in, err := s.membersOf(all); err != nil || in["S0"] || in["md3p1"] || !in["B9s"] {
-		t.Errorf("%v, %v", in, err)
-	}
-}

@@ -29,13 +29,11 @@ const (
 	spareTime = 20 * time.Second
 )
 
-// raidGroup is an array of a service with its disks, without its write journal.
+// raidGroup is an array of a service with its disks.
 type raidGroup struct {
 	linux.MDArray
 	name    string
 	members []raidMember
-	// noJournal: its write journal is lost, and md neither writes nor rebuilds.
-	noJournal bool
 	// due: the group has lacked a member for long enough.
 	due bool
 }
@@ -68,7 +66,7 @@ func (g raidGroup) lacks() int {
 
 // takes says whether a group needs another group's spare now.
 func (g raidGroup) takes() bool {
-	return g.due && g.lacks() > 0 && !g.noJournal && mdArray{MDArray: g.MDArray, Present: g.present()}.usable() == nil
+	return g.due && g.lacks() > 0 && mdArray{MDArray: g.MDArray, Present: g.present()}.usable() == nil
 }
 
 // gives says whether a group is whole, in sync, and copies no member to a spare.
@@ -76,7 +74,7 @@ func (g raidGroup) gives() bool {
 	busy := slices.ContainsFunc(g.members, func(m raidMember) bool {
 		return !m.Is("faulty") && (m.Is("want_replacement") || m.Is("replacement"))
 	})
-	return g.Degraded == 0 && !busy && !g.noJournal && slices.Contains([]string{"", "idle", "check"}, g.Action) && (mdArray{MDArray: g.MDArray}).usable() == nil
+	return g.Degraded == 0 && !busy && slices.Contains([]string{"", "idle", "check"}, g.Action) && (mdArray{MDArray: g.MDArray}).usable() == nil
 }
 
 func (g raidGroup) present() []bool {
@@ -203,8 +201,8 @@ func (s *mdKind) raidGroups() ([]raidGroup, error) {
 		if i < 0 {
 			continue
 		}
-		g := raidGroup{MDArray: all[i], name: want.Name, noJournal: s.hasJournal(want, mdArray{MDArray: all[i]}) != nil}
-		members, err := s.disksOf(g.Dev)
+		g := raidGroup{MDArray: all[i], name: want.Name}
+		members, err := linux.MDMembers(tree{s.k}, g.Dev)
 		if err != nil {
 			return nil, err
 		}

@@ -39,10 +39,6 @@ func (s *mdKind) settle(ctx context.Context, a Array, v *verdict, further *bool)
 		return nil
 	}
 	d := &ArrayInDoubt{Name: a.Name, UUID: md.Hex(a.UUID), Events: v.Newest.Events, Missing: v.Missing}
-	if a.Journal > 0 {
-		d.Unknown = "it has a journal" // and settleByJournal has decided
-		return d
-	}
 	started := func() bool { // a person has accepted d
 		if !s.accepted(*d) {
 			return false
@@ -182,7 +178,6 @@ func (s *mdKind) torn(ctx context.Context, a Array, v *verdict) (*tornArray, err
 		case h.Lost || h.UUID != md.Hex(a.UUID) || h.Events+1 < sb.Events || h.Size != sb.Size || head != nil && h.Chunk != head.Chunk:
 			return nil, fmt.Errorf("%s: its bitmap is out of date", m.Dev)
 		}
-		v.Behind = v.Behind || h.Events < sb.Events
 		head, copies = h, append(copies, b)
 	}
 	if t.missing < 0 || head == nil {
@@ -326,88 +321,6 @@ func places(offsets []int64) string {
 		out = append(out, "...")
 	}
 	return strings.Join(out, ", ")
-}
-
-// nameFiles finds whose the blocks in doubt are.
-func (s *mdKind) nameFiles(ctx context.Context, d *inDoubt, hold func()) {
-	if d.Remaining() > 0 || !slices.ContainsFunc(d.Arrays, func(a ArrayInDoubt) bool { return len(a.Blocks) > 0 }) {
-		return
-	}
-	// Should the agent be killed meanwhile, a person can still be asked.
-	d.Unnamed = "the start ended before it was found"
-	if err := s.saveDoubt(&d.Doubt); err != nil {
-		s.log.note("%v", err)
-	}
-	if slices.ContainsFunc(d.verdicts, func(v verdict) bool { return v.Behind }) {
-		// The next start would have to compare all of the array.
-		d.Unnamed = "md would mark the whole array as dirty, because its bitmap is an event behind"
-		return
-	}
-	wait := trialTime
-	if end, ok := ctx.Deadline(); ok {
-		wait = min(wait, end.Sub(s.now())-trialRest)
-	}
-	if wait <= 0 {
-		d.Unnamed = "the start has no time left for it"
-		return
-	}
-	tctx, cancel := context.WithTimeout(ctx, wait)
-	defer cancel()
-	hold()
-	err := s.log.step("files-in-doubt", func() (err error) {
-		d.Owners, err = s.tryOut(tctx, d)
-		// It is taken down also if the start has no time left.
-		rctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), trialRest)
-		defer cancel()
-		return errors.Join(err, s.dropTrial(rctx))
-	})
-	if d.Unnamed = ""; err != nil {
-		d.Owners, d.Unnamed = nil, err.Error()
-	}
-}
-
-// tryOut begins a trial, and has the kind of the service look whose the blocks are.
-func (s *mdKind) tryOut(ctx context.Context, d *inDoubt) (*Owners, error) {
-	if err := s.k.Save(s.trialMark(), nil); err != nil {
-		return nil, err
-	}
-	for i, a := range s.cfg.Arrays {
-		if err := s.assemble(ctx, a, d.verdicts[i], true); err != nil {
-			return nil, err
-		}
-	}
-	volume, header, err := s.readOnlyVolume(ctx)
-	if err != nil {
-		return nil, err
-	}
-	all, err := s.arrays()
-	if err != nil {
-		return nil, err
-	}
-	var blocks []int64
-	outside, ofCache := 0, 0
-	for _, a := range d.Arrays {
-		dev := s.line("/sys/block/" + all[a.UUID].Dev + "/dev")
-		for _, b := range a.Blocks {
-			if off, ok := volume.at(dev, b); ok {
-				blocks = append(blocks, off)
-			} else if _, ok := header.at(dev, b); ok {
-				ofCache++
-			} else {
-				outside++
-			}
-		}
-	}
-	slices.Sort(blocks)
-	dev, err := s.onTrial(ctx)
-	if err != nil {
-		return nil, err
-	}
-	o, err := s.kind.owners(ctx, "/dev/"+dev, s.trialDir(), blocks)
-	if err == nil {
-		o.Outside, o.Cache = outside, ofCache
-	}
-	return o, err
 }
 
 // marks are the superblocks and bitmaps of the members: md changes them soon after a write to

@@ -41,9 +41,6 @@ type verdict struct {
 	// Newest; a Slot without a superblock is missing.
 	Slots  []member
 	Newest *md.Superblock
-	// Behind: the write-intent bitmap that tells where to look is an event behind. md marks
-	// all of it when it assembles the array, read-only too.
-	Behind bool
 }
 
 // judge decides from the superblocks of all reachable members whether an
@@ -73,11 +70,9 @@ func judge(a Array, members []member, policy string) (verdict, error) {
 	if fresh == nil {
 		return v, fmt.Errorf("array %s: none of its %d members was found%s", a.Name, len(members), because(v.Notes))
 	}
-	switch has := fresh.Features&md.FeatureJournal != 0; {
-	case has && a.Journal == 0:
-		return v, fmt.Errorf("array %s has a write journal, which the agent's config does not name: run mortar apply with the spec that the brick was built from", a.Name)
-	case !has && a.Journal > 0:
-		return v, fmt.Errorf("array %s has no write journal, and the agent's config names one: run mortar apply with the spec that the brick was built from", a.Name)
+	if fresh.Features&md.FeatureJournal != 0 {
+		// Without it md would take stripes that are torn for whole.
+		return v, fmt.Errorf("array %s has a write journal, which this version of mortar does not know how to replay: take it off first, as docs/operations.md says (A write journal of an earlier version)", a.Name)
 	}
 	dirty := fresh.ResyncedTo != math.MaxUint64
 	slot := make([]bool, fresh.RaidDisks)
@@ -126,19 +121,13 @@ func judge(a Array, members []member, policy string) (verdict, error) {
 	}
 	parity := fresh.Level >= 4 && fresh.Level <= 6
 	if v.Missing > 0 && parity && dirty && fresh.Features&md.FeaturePPL == 0 {
-		// With a journal md writes "clean", unless the array was not clean when it was
-		// assembled. Source: drivers/md/md.c, super_1_sync, MD_JOURNAL_CLEAN
-		why := "was being written when its server died"
-		if a.Journal > 0 {
-			why = "was assembled before its parity was computed for the first time, and its journal knows only what was written since,"
-		}
 		if policy != "start" {
 			mend := ""
 			if len(v.Awaited) > 0 {
 				mend = "; connect the missing disks"
 			}
-			v.Doubt = fmt.Errorf("array %s %s and lacks %d of %d members%s: blocks of the missing members may be rebuilt wrong%s",
-				a.Name, why, v.Missing, fresh.RaidDisks, because(v.Notes), mend)
+			v.Doubt = fmt.Errorf("array %s was being written when its server died and lacks %d of %d members%s: blocks of the missing members may be rebuilt wrong%s",
+				a.Name, v.Missing, fresh.RaidDisks, because(v.Notes), mend)
 		}
 		v.DirtyDegraded = true
 	}

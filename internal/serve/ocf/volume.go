@@ -226,37 +226,24 @@ func (s *service) ownerOf(devices []device) (string, error) {
 	return m.SystemID, nil
 }
 
-// metaOf is the newest metadata of the volume group on all of the storage's devices.
+// metaOf is the newest metadata of the volume group on all of the storage's devices. A
+// device that cannot be read is left out if there is another.
 func (s *service) metaOf(devices []device) (*vgMeta, error) {
-	var from []pvReader
 	for _, d := range devices {
 		if d.gone != nil {
 			return nil, d.gone
 		}
-		from = append(from, pvReader{d.what, func(off int64, n int) ([]byte, error) { return s.k.ReadBlocks(d.path, off, n) }})
 	}
-	return s.newestMeta(from)
-}
-
-// pvReader reads one physical volume.
-type pvReader struct {
-	what string
-	read metaReader
-}
-
-// newestMeta is the newest metadata of the volume group. A physical volume that cannot
-// be read is left out if there is another.
-func (s *service) newestMeta(from []pvReader) (*vgMeta, error) {
 	var best *vgMeta
 	var errs []error
-	for _, pv := range from {
-		m, err := readVGMeta(pv.read)
+	for _, d := range devices {
+		m, err := readVGMeta(func(off int64, n int) ([]byte, error) { return s.k.ReadBlocks(d.path, off, n) })
 		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", pv.what, err))
+			errs = append(errs, fmt.Errorf("%s: %w", d.what, err))
 			continue
 		}
 		if m.VG != s.cfg.VG {
-			return nil, &refusal{fmt.Errorf("%s carries volume group %s, not %s", pv.what, m.VG, s.cfg.VG)}
+			return nil, &refusal{fmt.Errorf("%s carries volume group %s, not %s", d.what, m.VG, s.cfg.VG)}
 		}
 		if best == nil || m.Seqno > best.Seqno {
 			best = m
@@ -380,13 +367,7 @@ func (s *service) lvm(ctx context.Context, devices []device, former string, argv
 	if former != "" {
 		local = fmt.Sprintf("local { system_id = %q extra_system_ids = [ %q ] }", s.host, former)
 	}
-	return s.lvmAs(ctx, devices, local, argv...)
-}
-
-// lvmAs runs an LVM command that sees the service's devices and nothing else, with a
-// configuration that says which system it is.
-func (s *service) lvmAs(ctx context.Context, devices []device, config string, argv ...string) error {
-	cmd := []string{"lvm", argv[0], "--config", config}
+	cmd := []string{"lvm", argv[0], "--config", local}
 	for _, d := range devices {
 		if d.gone == nil {
 			cmd = append(cmd, "--devices", d.path)

@@ -91,11 +91,7 @@ name="mortar-storage-home" host="nfs3" value="(null)"
 
 // cabled has each disk of the fake connected, or none.
 func (h *fakeHost) cabled(yes bool) {
-	disks := []string{"d0", "d1", "d2", "d3", "d4", "d5"}
-	if h.journal != nil {
-		disks = append(disks, "s0", "s1")
-	}
-	for _, d := range disks {
+	for _, d := range []string{"d0", "d1", "d2", "d3", "d4", "d5"} {
 		f := "/sys/block/" + d + "/device/state"
 		delete(h.files, f)
 		if yes {
