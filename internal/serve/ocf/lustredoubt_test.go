@@ -93,10 +93,6 @@ func (d debugfsImage) patch(at int64, b []byte) {
 	}
 }
 
-func (d debugfsImage) read(off int64, n int) ([]byte, error) {
-	return (&realKernel{}).ReadBlocks(d.path, off, n)
-}
-
 // bytes is what a block holds.
 func (d debugfsImage) bytes(at int64) []byte {
 	d.t.Helper()
