@@ -1,12 +1,13 @@
 #!/bin/bash
-# Takes the write journals off the arrays of a service, which a version before 0.3 gave them
+# Takes the write journals off the arrays of a service, which an earlier version gave them
 # (docs/operations.md, "A write journal of an earlier version"). Runs as root on one server, while
 # Pacemaker is stopped on both:
 #
 #   ssh root@nfs1 bash -s home < scripts/journal-off.sh
 #
-# Interrupted, it is run again. With "home force" it also takes arrays whose journal is gone: only
-# if the server died while this program ran, because nothing was written then.
+# Interrupted, it is run again. With "home force" it also takes an array that mdadm does not start
+# because its journal is missing: only if the server died while this program ran, because nothing
+# was written then.
 set -euo pipefail
 config=${MORTAR_ETC:-/etc/mortar}/service-$1.json force=${2:-}
 if systemctl is-active --quiet pacemaker; then
@@ -25,12 +26,11 @@ take_off() { # NAME UUID NUMBER MEMBER...: the array's journal is that partition
   shift 3
   until [ -b "$part" ]; do sleep 1; done
   if [ -z "$(array "$name")" ]; then
-    if [ "$force" = force ]; then
-      mdadm --assemble "/dev/md/$name" --uuid="$uuid" --force --run "$@"
-    elif mdadm --examine "$1" | grep -q 'Feature Map : 0x[2-9a-f]0'; then
-      mdadm --assemble "/dev/md/$name" --uuid="$uuid" --run "$@" "$part"
-    else
+    if ! mdadm --examine "$1" | grep -q 'Feature Map : 0x[2-9a-f]0'; then
       mdadm --assemble "/dev/md/$name" --uuid="$uuid" --run "$@"
+    elif ! mdadm --assemble "/dev/md/$name" --uuid="$uuid" --run "$@" "$part"; then
+      [ "$force" = force ] || exit 1
+      mdadm --assemble "/dev/md/$name" --uuid="$uuid" --force --run "$@" # of one that is there, the journal is replayed above
     fi
   fi
   md=/sys/block/$(array "$name")/md
