@@ -369,7 +369,7 @@ func (a *agent) monitor(ctx context.Context, s *service) int {
 		a.note("monitor", s.cfg, err)
 		return ErrGeneric
 	case st == running:
-		s.notOverdue() // an administrator has cleaned up
+		s.overdueNote().forget() // an administrator has cleaned up
 		return Success
 	}
 	if interval := a.getenv("OCF_RESKEY_CRM_meta_interval"); interval == "" || interval == "0" {

@@ -543,7 +543,7 @@ func TestHeldIsTriedAgain(t *testing.T) {
 			f.bad = func([]string) bool { return false }
 		}
 		s.release()
-		_, err := h.ReadFile(s.held())
+		_, err := h.ReadFile(s.heldNote().file)
 		if (err == nil) != bad || f.count("udevadm control --start-exec-queue") != min(i+1, 3) {
 			t.Errorf("round %d: marked %v, %q", i, err == nil, f.ran)
 		}

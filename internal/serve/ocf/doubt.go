@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"slices"
 	"strings"
 	"time"
@@ -89,6 +88,9 @@ func DoubtFile(service string) string { return runDir + "/doubt-" + service + ".
 // AcceptedFile is the Doubt that a person accepts.
 func AcceptedFile(service string) string { return runDir + "/accepted-" + service + ".json" }
 
+func (s *service) doubtNote() runNote    { return s.runNote("doubt", ".json") }
+func (s *service) acceptedNote() runNote { return s.runNote("accepted", ".json") }
+
 // ParseDoubt parses the content of either file.
 func ParseDoubt(b []byte) (*Doubt, error) {
 	var d Doubt
@@ -157,11 +159,11 @@ func (f FileInDoubt) String() string {
 // was refused on this server has found, and a person has not accepted: the array is as it
 // was then. Or its partner has started it since, but with members that this server lacks.
 func (s *service) doubted(a ArrayInDoubt, awaited int) bool {
-	b, err := s.k.ReadFile(DoubtFile(s.cfg.Service))
-	if err != nil {
+	b, there := s.doubtNote().read()
+	if !there {
 		return false
 	}
-	d, err := ParseDoubt(b)
+	d, err := ParseDoubt([]byte(b))
 	if err != nil {
 		s.log.note("%s: %v", DoubtFile(s.cfg.Service), err)
 		return false
@@ -180,11 +182,11 @@ func (s *service) accepted(a ArrayInDoubt) bool {
 
 // acceptance is what a person has accepted; nil: nothing.
 func (s *service) acceptance() *Doubt {
-	b, err := s.k.ReadFile(AcceptedFile(s.cfg.Service))
-	if err != nil {
+	b, there := s.acceptedNote().read()
+	if !there {
 		return nil
 	}
-	d, err := ParseDoubt(b)
+	d, err := ParseDoubt([]byte(b))
 	if err != nil || d.Service != s.cfg.Service {
 		s.log.note("%s: it accepts nothing: %v", AcceptedFile(s.cfg.Service), err)
 		return nil
@@ -215,18 +217,13 @@ func (s *service) saveDoubt(d *Doubt) error {
 	if err != nil {
 		return err
 	}
-	return s.k.Save(DoubtFile(s.cfg.Service), append(b, '\n'))
+	return s.doubtNote().write(string(b) + "\n")
 }
 
 // forgetDoubt removes what was compared, was in doubt, and was accepted, once the service
 // runs.
 func (s *service) forgetDoubt() {
-	for _, f := range []string{DoubtFile(s.cfg.Service), AcceptedFile(s.cfg.Service), comparedFile(s.cfg.Service)} {
-		if _, err := s.k.ReadFile(f); errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err := s.k.Remove(f); err != nil {
-			s.log.note("%v", err)
-		}
+	for _, n := range []runNote{s.doubtNote(), s.acceptedNote(), s.comparedNote()} {
+		n.forget()
 	}
 }

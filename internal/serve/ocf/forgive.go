@@ -14,16 +14,16 @@ import (
 // a network), or was that the action took too long, the watcher makes Pacemaker forget the failure as soon as the cause is
 // gone. When the partner is lost next, this server may then start the service.
 
-// refusedFile exists if the agent refused the last start on this server for such a
+// refusedNote exists if the agent refused the last start on this server for such a
 // cause, or the watcher has seen that the server is not able to serve, or a start or monitor
-// took too long. Neither the file nor Pacemaker's failure outlives a boot.
-func (s *service) refusedFile() string { return runDir + "/refused-" + s.cfg.Service }
+// took too long. Neither the note nor Pacemaker's failure outlives a boot.
+func (s *service) refusedNote() runNote { return s.runNote("refused", "") }
 
 // refused notes that this server cannot serve now. It returns err.
 func (s *service) refused(ctx context.Context, err error) error {
 	r, d := (*refusal)(nil), (*inDoubt)(nil)
 	if errors.As(err, &d) || ctx.Err() != nil || errors.As(err, &r) && s.storage.sound(ctx) != nil || s.kind.able() != nil {
-		err = errors.Join(err, s.k.Save(s.refusedFile(), []byte(err.Error()+"\n")))
+		err = errors.Join(err, s.refusedNote().write(err.Error()+"\n"))
 	}
 	return err
 }
@@ -32,18 +32,7 @@ func (s *service) refused(ctx context.Context, err error) error {
 // start goes without it, once the storage is sound: a disk that does not answer counts as
 // missing. Should the next start be late as well, the service was on no better server.
 func (s *service) tooLate(err error) {
-	if err := s.k.Save(s.refusedFile(), []byte(err.Error()+"\n")); err != nil {
-		s.log.note("%v", err)
-	}
-}
-
-// forget removes the note. Of two errors, a note that stays is the harmless
-// one.
-func (s *service) forget() {
-	if _, err := s.k.ReadFile(s.refusedFile()); err != nil {
-		return
-	}
-	if err := s.k.Remove(s.refusedFile()); err != nil {
+	if err := s.refusedNote().write(err.Error() + "\n"); err != nil {
 		s.log.note("%v", err)
 	}
 }
@@ -54,11 +43,11 @@ const forgiveEvery = 10 * time.Second
 // forgive makes Pacemaker forget a failure whose cause is gone.
 func (w *watcher) forgive(ctx context.Context, s *service) {
 	name := s.cfg.Service
-	_, unnoted := s.k.ReadFile(s.refusedFile())
+	noted := s.refusedNote().there()
 	if err := s.kind.able(); err != nil {
-		// The first of watcher and monitor that meets it has the service banned.
-		if unnoted != nil {
-			if err := s.k.Save(s.refusedFile(), []byte(err.Error()+"\n")); err != nil {
+		// Whoever meets it first, watcher or monitor, has the service banned.
+		if !noted {
+			if err := s.refusedNote().write(err.Error() + "\n"); err != nil {
 				w.log("%v", err)
 			}
 		}
@@ -78,7 +67,7 @@ func (w *watcher) forgive(ctx context.Context, s *service) {
 	w.weighed[name] = w.now()
 	// A cleanup before Pacemaker has written the failure down would clean up nothing.
 	before := w.noted[name] && !j.forgave.Swap(false)
-	if w.noted[name] = unnoted == nil; !w.noted[name] || !before {
+	if w.noted[name] = noted; !w.noted[name] || !before {
 		j.busy.Store(false)
 		return
 	}
@@ -107,14 +96,14 @@ func (w *watcher) forgiveNow(ctx context.Context, s *service) bool {
 	if err != nil {
 		return false
 	}
-	s.forget()
+	s.refusedNote().forget()
 	release()
 	w.log("what kept service %s from this server is gone: Pacemaker may start it here", name)
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	argv := []string{"crm_resource", "--cleanup", "--resource", "service-" + name, "--node", s.host}
 	if _, err := w.k.Run(ctx, command{argv: argv}); err != nil {
-		w.log("%v", errors.Join(fmt.Errorf("service %s: %w", name, err), s.k.Save(s.refusedFile(), []byte("again\n"))))
+		w.log("%v", errors.Join(fmt.Errorf("service %s: %w", name, err), s.refusedNote().write("again\n")))
 	}
 	return true
 }

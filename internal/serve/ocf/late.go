@@ -2,9 +2,6 @@ package ocf
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
-	"io/fs"
 	"maps"
 	"path"
 	"reflect"
@@ -45,8 +42,8 @@ type lateWatch struct {
 	since   time.Time // when the members were first missed
 }
 
-// lateFile is a list of lateArray. It goes when the arrays stop.
-func (s *service) lateFile() string { return runDir + "/late-" + s.cfg.Service + ".json" }
+// lateNote is a list of lateArray. It goes when the arrays stop.
+func (s *service) lateNote() runNote { return s.runNote("late", ".json") }
 
 // expectLate notes which members a start goes without, and leaves spares of their arrays out.
 func (s *mdKind) expectLate(verdicts []verdict) error {
@@ -60,38 +57,16 @@ func (s *mdKind) expectLate(verdicts []verdict) error {
 		all = append(all, lateArray{md.Hex(a.UUID), v.Awaited, v.Spares})
 	}
 	if len(all) == 0 {
-		s.expectNobody()
+		s.lateNote().forget()
 		return nil
 	}
-	return s.saveLate(all)
-}
-
-func (s *mdKind) saveLate(all []lateArray) error {
-	b, err := json.Marshal(all)
-	if err != nil {
-		return err
-	}
-	return s.k.Save(s.lateFile(), b)
-}
-
-// expectNobody removes the note.
-func (s *mdKind) expectNobody() {
-	if _, err := s.k.ReadFile(s.lateFile()); errors.Is(err, fs.ErrNotExist) {
-		return
-	}
-	if err := s.k.Remove(s.lateFile()); err != nil {
-		s.log.note("%v", err)
-	}
+	return s.lateNote().save(all)
 }
 
 // expected are the arrays that were started without members.
 func (s *mdKind) expected() (all []lateArray) {
-	b, err := s.k.ReadFile(s.lateFile())
-	if err != nil {
-		return nil
-	}
-	if err := json.Unmarshal(b, &all); err != nil {
-		s.log.note("%s: %v", s.lateFile(), err)
+	if err := s.lateNote().load(&all); err != nil {
+		s.log.note("%v", err)
 	}
 	return all
 }
@@ -142,8 +117,8 @@ func (s *mdKind) watchLate(ctx context.Context, w *watcher) {
 			s.addLate(context.WithoutCancel(ctx), a, w.record)
 		}
 		if len(left) == 0 {
-			s.expectNobody()
-		} else if err := s.saveLate(left); err != nil {
+			s.lateNote().forget()
+		} else if err := s.lateNote().save(left); err != nil {
 			w.log("%v", err)
 		}
 	})

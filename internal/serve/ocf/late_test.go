@@ -110,13 +110,13 @@ func TestLateMember(t *testing.T) {
 			if !slices.Equal(did, c.want) {
 				t.Errorf("%q", did)
 			}
-			if _, err := h.ReadFile(s.lateFile()); (err == nil) != c.left {
+			if _, err := h.ReadFile(s.lateNote().file); (err == nil) != c.left {
 				t.Errorf("waited for: %v", err)
 			}
 			if err := s.stop(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := h.ReadFile(s.lateFile()); err == nil {
+			if _, err := h.ReadFile(s.lateNote().file); err == nil {
 				t.Error("the note outlives the service")
 			}
 		})
@@ -129,7 +129,7 @@ func TestSpareWaitsForLateMember(t *testing.T) {
 	s := h.service(h.twoGroups())
 	m, w := s.storage.(*mdKind), h.watcher(s)
 	h.active, h.owner = true, "nfs1"
-	if err := m.saveLate([]lateArray{{md.Hex(m.cfg.Arrays[1].UUID), []int{3}, nil}}); err != nil {
+	if err := m.lateNote().save([]lateArray{{md.Hex(m.cfg.Arrays[1].UUID), []int{3}, nil}}); err != nil {
 		t.Fatal(err)
 	}
 	m.spareDue(w)

@@ -10,9 +10,6 @@ import (
 	"time"
 )
 
-// runDir holds files that need not outlive a boot.
-const runDir = "/run/mortar"
-
 // Step is one line of /run/mortar/ocf-<service>.log. The drill reads it to
 // tell the phases of a failover apart.
 type Step struct {

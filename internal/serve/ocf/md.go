@@ -618,7 +618,7 @@ func (s *mdKind) stopArrays(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.expectNobody()
+	s.lateNote().forget()
 	argv := []string{"mdadm", "--stop", "--quiet"}
 	for _, want := range s.cfg.Arrays {
 		if a, ok := all[md.Hex(want.UUID)]; ok {
@@ -657,7 +657,7 @@ func (s *mdKind) ours(all map[string]mdArray) []mdArray {
 // holdSync slows down the resync of the arrays: after a crash it would have
 // the disks to itself while the file system replays its journal.
 func (s *mdKind) holdSync(all map[string]mdArray) {
-	if _, err := s.k.ReadFile(s.held()); err != nil {
+	if !s.heldNote().there() {
 		return
 	}
 	for _, a := range s.ours(all) {

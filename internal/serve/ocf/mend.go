@@ -43,8 +43,7 @@ type mender struct {
 // damaged are the repairs that a service which runs here needs. One that is stopping, that
 // has failed to stop, or whose disks are out of reach needs none.
 func (s *service) damaged() (due []repair) {
-	_, stopping := s.k.ReadFile(s.overdueFile())
-	serves := stopping != nil && s.storage.reachable() && s.kind.serving()
+	serves := !s.overdueNote().there() && s.storage.reachable() && s.kind.serving()
 	for _, r := range s.kind.repairs() {
 		if (serves || r.part == "") && r.missing() {
 			due = append(due, r)

@@ -355,7 +355,7 @@ func (s *nfsKind) startNFSD(ctx context.Context) error {
 		// clients have reclaimed.
 		s.grace = s.lockGrace()
 		// The watcher must not take the note of an earlier start for this one's.
-		if err := s.k.Remove(s.reclaimFile()); err != nil {
+		if err := s.k.Remove(s.reclaimNote().file); err != nil {
 			return err
 		}
 		if s.cfg.Namespace == "" {

@@ -78,21 +78,12 @@ func (r reclaim) lacks(seen reclaiming) string {
 	return ""
 }
 
-// reclaimFile has the note of the last start here.
-func (s *nfsKind) reclaimFile() string { return runDir + "/reclaim-" + s.cfg.Service }
+// reclaimNote is of the last start here.
+func (s *nfsKind) reclaimNote() runNote { return s.runNote("reclaim", "") }
 
-// reclaimNote reads it; without a note it has no clients.
-func (s *nfsKind) reclaimNote() (r reclaim, err error) {
-	text, err := s.k.ReadFile(s.reclaimFile())
-	if errors.Is(err, fs.ErrNotExist) {
-		return r, nil
-	}
-	if err == nil {
-		err = json.Unmarshal(text, &r)
-	}
-	if err != nil {
-		err = fmt.Errorf("%s: %w", s.reclaimFile(), err)
-	}
+// toReclaim reads it; without a note it has no clients.
+func (s *nfsKind) toReclaim() (r reclaim, err error) {
+	err = s.reclaimNote().load(&r)
 	return r, err
 }
 
@@ -121,11 +112,7 @@ func (s *nfsKind) noteReclaim() error {
 			return err
 		}
 	}
-	text, err := json.Marshal(r)
-	if err != nil {
-		return err
-	}
-	return s.k.Save(s.reclaimFile(), text)
+	return s.reclaimNote().save(r)
 }
 
 // notifyFile is the record by which sm-notify knows a client.
@@ -151,7 +138,7 @@ func (s *nfsKind) statdList(dir string) ([]string, error) {
 // reclaim their locks in a grace period which the stop of the service cuts short. Those that
 // have asked for a lock are on the list already.
 func (s *nfsKind) keepReclaiming() {
-	r, err := s.reclaimNote()
+	r, err := s.toReclaim()
 	if err != nil {
 		s.log.note("NFSv3 locks: %v", err)
 	}
@@ -358,7 +345,7 @@ func (s *nfsKind) endGrace(w *watcher) {
 
 // reclaiming looks how far the clients have come.
 func (s *nfsKind) reclaiming(w *watcher) (r reclaim, seen reclaiming, err error) {
-	if r, err = s.reclaimNote(); err != nil || len(r.Clients) == 0 {
+	if r, err = s.toReclaim(); err != nil || len(r.Clients) == 0 {
 		return r, seen, err // without clients: nfsd runs, and the start has not come to sm-notify
 	}
 	left, err := s.toNotify()

@@ -173,7 +173,7 @@ func testEndGraceIn(t *testing.T, testConfig func() *Config, crash bool) {
 		t.Fatal(st, err)
 	}
 	g.saved(s, 2, false) // the former locks stay during the period; for the next start they are a monitor's
-	if note, err := g.nfs(s).reclaimNote(); err != nil || note.Locks.Exact == crash {
+	if note, err := g.nfs(s).toReclaim(); err != nil || note.Locks.Exact == crash {
 		t.Errorf("the note: %+v %v", note, err)
 	}
 	look(20*time.Second, during) // it had two

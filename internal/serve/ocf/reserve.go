@@ -213,29 +213,24 @@ func (r *reservedLUNs) Take(ctx context.Context) error {
 	return r.note(wwidsOf(all))
 }
 
-// mark is there while this server has all LUNs reserved for the service, and has their
+// reservedNote is there while this server has all LUNs reserved for the service, and has their
 // WWIDs. Without it the service was started by a configuration without reservations.
-func (r *reservedLUNs) mark() string { return runDir + "/reserved-" + r.cfg.Service }
-
-func (r *reservedLUNs) marked() bool {
-	_, err := r.k.ReadFile(r.mark())
-	return err == nil
-}
+func (r *reservedLUNs) reservedNote() runNote { return r.runNote("reserved", "") }
 
 // noted are the WWIDs of the LUNs that this server has reserved. A LUN by which the service
 // has grown since is not among them.
 func (r *reservedLUNs) noted() []string {
-	b, _ := r.k.ReadFile(r.mark())
-	return strings.Fields(string(b))
+	text, _ := r.reservedNote().read()
+	return strings.Fields(text)
 }
 
 // note writes them down if that is not done.
 func (r *reservedLUNs) note(wwids []string) error {
 	slices.Sort(wwids)
-	if wwids = slices.Compact(wwids); r.marked() && slices.Equal(wwids, r.noted()) {
+	if wwids = slices.Compact(wwids); r.reservedNote().there() && slices.Equal(wwids, r.noted()) {
 		return nil
 	}
-	return r.k.Save(r.mark(), []byte(strings.Join(wwids, "\n")+"\n"))
+	return r.reservedNote().write(strings.Join(wwids, "\n") + "\n")
 }
 
 func wwidsOf(claims []*claim) []string {
@@ -365,9 +360,9 @@ func (r *reservedLUNs) keep(c *claim) error {
 	case c.Holder != 0:
 		return fmt.Errorf("LUN %s: %w: %s holds it", c.Name, errTaken, r.node(c.Holder))
 	case c.Count(r.own()) > 0:
-		// A host that takes the LUN takes the registration away first: none has.
-	case c.blank() || len(c.Keys) == 0 && !r.marked():
-		// The array was switched off and has forgotten all, and no host has
+		// Whoever takes the LUN takes the registration away first: nobody has.
+	case c.blank() || len(c.Keys) == 0 && !r.reservedNote().there():
+		// The array was switched off and has forgotten all, and nobody has
 		// registered since. A partner that had taken the LUN before that has the
 		// volume group, which was looked at before this. Or the service never had a
 		// reservation.
@@ -417,10 +412,7 @@ func (r *reservedLUNs) Give(context.Context) error {
 			errs = append(errs, r.give(c))
 		}
 	}
-	if r.marked() {
-		errs = append(errs, r.k.Remove(r.mark()))
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, r.reservedNote().remove())...)
 }
 
 // give takes all registrations of this server away over one path, which has to

@@ -146,7 +146,7 @@ func (s *service) start(ctx context.Context) error {
 	if st, err := s.check(); err == nil && st == running {
 		return nil
 	}
-	s.notOverdue() // of a stop that failed: a person has cleaned up since
+	s.overdueNote().forget() // of a stop that failed: a person has cleaned up since
 	if err := s.log.step("probe", func() error { return s.kind.probe(ctx) }); err != nil {
 		return err
 	}
@@ -156,7 +156,7 @@ func (s *service) start(ctx context.Context) error {
 			return s.refused(ctx, err)
 		}
 	}
-	s.forget()
+	s.refusedNote().forget()
 	s.kind.started(ctx)
 	err := s.log.step("check", func() error {
 		st, err := s.check()
@@ -384,15 +384,15 @@ func (s *service) warm(ctx context.Context) {
 	s.kind.warm(ctx)
 }
 
-// held marks that an agent holds back what would slow down its start.
-func (s *service) held() string { return runDir + "/held-" + s.cfg.Service }
+// heldNote says that an agent holds back what would slow down its start.
+func (s *service) heldNote() runNote { return s.runNote("held", "") }
 
 // holdUdev lets udev queue events instead of handling them until the service
 // is up. Each array and volume that appears makes it run mdadm, lvm, blkid
 // and multipath several times, at the very moment the clients wait for this
 // host. Nothing in a start depends on udev: the kernel makes the devices.
 func (s *service) holdUdev(ctx context.Context) {
-	if err := s.k.Save(s.held(), nil); err != nil {
+	if err := s.heldNote().write(""); err != nil {
 		s.log.note("%v", err)
 		return // could not be found again should this process die
 	}
@@ -410,7 +410,7 @@ const udevTime = 5 * time.Second
 // for udev, which has much to do then. The mark stays: the next action makes
 // sure.
 func (s *service) resumeUdev() {
-	if _, err := s.k.ReadFile(s.held()); err != nil {
+	if !s.heldNote().there() {
 		return
 	}
 	s.storage.free()
@@ -422,7 +422,7 @@ func (s *service) resumeUdev() {
 // release makes sure that nothing is held any more: of a start that is over,
 // or of an agent that was killed.
 func (s *service) release() {
-	if _, err := s.k.ReadFile(s.held()); err != nil {
+	if !s.heldNote().there() {
 		return
 	}
 	ok := s.storage.free()
@@ -435,9 +435,7 @@ func (s *service) release() {
 	if !ok {
 		return // the next action tries again
 	}
-	if err := s.k.Remove(s.held()); err != nil {
-		s.log.note("%v", err)
-	}
+	s.heldNote().forget()
 }
 
 // patience is how long to wait for the users of a file system before giving

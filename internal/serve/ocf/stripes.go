@@ -2,7 +2,6 @@ package ocf
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -97,32 +96,29 @@ type compared struct {
 	Bad     []int64 `json:"bad"` // offsets in the array, bytes
 }
 
-// comparedFile is where starts write down how far they have got, a list of compared.
-func comparedFile(service string) string { return runDir + "/compared-" + service + ".json" }
+// comparedNote says how far starts have got, a list of compared.
+func (s *service) comparedNote() runNote { return s.runNote("compared", ".json") }
 
 // compare compares what no start has compared yet. If time runs out, d.Remaining tells how
 // much of each disk is left.
 func (s *mdKind) compare(ctx context.Context, t *tornArray, d *ArrayInDoubt, further *bool) error {
 	now := compared{UUID: d.UUID, Events: d.Events, Missing: t.missing}
 	var others []compared
-	if b, err := s.k.ReadFile(comparedFile(s.cfg.Service)); err == nil {
-		var all []compared
-		if err := json.Unmarshal(b, &all); err != nil {
-			s.log.note("%s: %v", comparedFile(s.cfg.Service), err)
-		}
-		for _, c := range all {
-			switch {
-			case c.UUID != now.UUID:
-				others = append(others, c)
-			case c.Events == now.Events && c.Missing == now.Missing:
-				now = c
-			}
+	var all []compared
+	if err := s.comparedNote().load(&all); err != nil {
+		s.log.note("%v", err)
+	}
+	for _, c := range all {
+		switch {
+		case c.UUID != now.UUID:
+			others = append(others, c)
+		case c.Events == now.Events && c.Missing == now.Missing:
+			now = c
 		}
 	}
 	err := t.compare(ctx, &now, s.k.ReadBlocks, func() {
 		*further = true
-		b, err := json.Marshal(append(others, now))
-		if err = errors.Join(err, s.k.Save(comparedFile(s.cfg.Service), b)); err != nil {
+		if err := s.comparedNote().save(append(others, now)); err != nil {
 			s.log.note("the next start has to compare array %s anew: %v", d.Name, err)
 		}
 	})

@@ -21,35 +21,22 @@ import (
 // failed: each of two levels may take stonith-timeout (60 s).
 const unfencedFor = 150 * time.Second
 
-// overdueFile has the uptime, in seconds, at which this server resets itself unless
+// overdueNote has the uptime, in seconds, at which this server resets itself unless
 // the service has been stopped.
-func (s *service) overdueFile() string { return runDir + "/unstopped-" + s.cfg.Service }
+func (s *service) overdueNote() runNote { return s.runNote("unstopped", "") }
 
 // overdueIn has the watcher reset this server after a while.
 func (s *service) overdueIn(d time.Duration) {
-	if err := s.k.Save(s.overdueFile(), fmt.Appendf(nil, "%.0f\n", (s.uptime()+d).Seconds())); err != nil {
+	if err := s.overdueNote().write(fmt.Sprintf("%.0f\n", (s.uptime() + d).Seconds())); err != nil {
 		s.log.note("this server will not reset itself if it is not fenced: %v", err)
-	}
-}
-
-// notOverdue takes that back.
-func (s *service) notOverdue() {
-	if _, err := s.k.ReadFile(s.overdueFile()); err != nil {
-		return
-	}
-	if err := s.k.Remove(s.overdueFile()); err != nil {
-		s.log.note("%v", err)
 	}
 }
 
 // overdue says whether the service should have been stopped, or this server fenced,
 // by now.
 func (s *service) overdue() bool {
-	b, err := s.k.ReadFile(s.overdueFile())
-	if err != nil {
-		return false
-	}
-	end, err := strconv.ParseFloat(strings.TrimSpace(string(b)), 64)
+	text, _ := s.overdueNote().read()
+	end, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
 	return err == nil && s.uptime().Seconds() >= end && s.up()
 }
 
@@ -76,7 +63,7 @@ func (a *agent) stop(ctx context.Context) int {
 	code = a.inTime(ctx, "stop")
 	switch {
 	case code == Success:
-		s.notOverdue()
+		s.overdueNote().forget()
 	case s.up():
 		s.overdueIn(unfencedFor)
 	}

@@ -196,25 +196,23 @@ func (s *service) owner() (string, error) {
 	return s.ownerOf(devices)
 }
 
-// openedFile has the owner and the number of the metadata that the volume group has while
+// openedNote has the owner and the number of the metadata that the volume group has while
 // its devices take writes here, and this server has not taken the group yet, or has given it
 // back. It does not outlive a boot.
-func (s *service) openedFile() string { return runDir + "/opened-" + s.cfg.Service }
+func (s *service) openedNote() runNote { return s.runNote("opened", "") }
 
-func (m *vgMeta) mark(owner string, seqno uint64) []byte {
-	return fmt.Appendf(nil, "%s %d\n", owner, seqno)
-}
+func opened(owner string, seqno uint64) string { return fmt.Sprintf("%s %d\n", owner, seqno) }
 
 // unfinished says whether devices that take writes here, without a volume, are what a start
 // or a stop of this server has left that did not come to its end: no other server has taken the volume
 // group since. Devices that this server has not opened since it booted, of a group at rest,
 // another program has assembled: stopStrays stops them.
 func (s *service) unfinished(m *vgMeta) bool {
-	b, err := s.k.ReadFile(s.openedFile())
-	if err != nil {
+	text, there := s.openedNote().read()
+	if !there {
 		return m.SystemID == s.cfg.SystemID
 	}
-	return string(b) == string(m.mark(m.SystemID, m.Seqno))
+	return text == opened(m.SystemID, m.Seqno)
 }
 
 // ownerOf is the system ID of the volume group on all of the storage's devices.
@@ -260,7 +258,7 @@ func (s *service) opening(m *vgMeta) error {
 	if m.SystemID == s.host {
 		return nil
 	}
-	return s.k.Save(s.openedFile(), m.mark(m.SystemID, m.Seqno))
+	return s.openedNote().write(opened(m.SystemID, m.Seqno))
 }
 
 // mayTake refuses to take the volume group from an owner that is no node of the cluster.
@@ -409,7 +407,7 @@ func (s *service) stopVolume(ctx context.Context) error {
 	}
 	// Each change of a volume group adds one to its number.
 	// Source: lvm2, lib/metadata/metadata.c, vg_write
-	if err := s.k.Save(s.openedFile(), m.mark(s.cfg.SystemID, m.Seqno+1)); err != nil {
+	if err := s.openedNote().write(opened(s.cfg.SystemID, m.Seqno+1)); err != nil {
 		s.log.note("%v", err)
 	}
 	if err := s.lvm(ctx, devices, "", "vgchange", "--yes", "--quiet", "--systemid", s.cfg.SystemID, s.cfg.VG); err != nil {
