@@ -113,8 +113,8 @@ func TestHungDisk(t *testing.T) {
 			w := h.watcher(s)
 			look := func() {
 				h.clock = h.clock.Add(forgiveEvery)
-				s.storage.watch(t.Context(), w)
-				w.forgive(t.Context(), s)
+				w.reacts(t.Context(), s, "md")
+				w.reacts(t.Context(), s, "forgive")
 			}
 			begin := h.clock
 			err := s.start(t.Context())
@@ -164,7 +164,7 @@ func TestLateActionIsForgiven(t *testing.T) {
 		n := len(h.changes)
 		for range 3 {
 			h.clock = h.clock.Add(forgiveEvery)
-			w.forgive(t.Context(), s)
+			w.reacts(t.Context(), s, "forgive")
 		}
 		return slices.Contains(h.changes[n:], "crm_resource --cleanup --resource service-home --node nfs1")
 	}

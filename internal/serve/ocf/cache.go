@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/serve/cache"
@@ -61,33 +62,40 @@ func (s *service) noteSSDs(ctx context.Context) error {
 	return c.NoteSync()
 }
 
-// noteSSDs writes down that an SSD has left the mirror of dirty data, or is back. Until
-// then a start would believe the SSD that left, if it came back alone after a crash.
-func (w *watcher) noteSSDs(ctx context.Context, s *service) {
-	if s.cfg.Cache == "" || s.noting.Load() {
-		return
+// watchCache writes down that an SSD has left the mirror of dirty data, or is back: until
+// then a start would believe the SSD that left, if it came back alone after a crash. And it
+// has I/O tried again that failed when the cache lost SSDs for reads.
+func (w *watcher) watchCache(s *service) []*reflex {
+	if s.cfg.Cache == "" {
+		return nil
 	}
-	c, err := s.openCache()
-	if err != nil || !c.SyncChanged() {
-		return // revive tells of an error
-	}
-	unlock, err := w.lock(s.cfg.Service)
-	if err != nil {
-		return // of a start or stop, which writes it down itself, or of a change
-	}
-	// A disk that hangs must not keep the watcher from what it sees.
-	s.noting.Store(true)
-	w.background(func() {
-		defer s.noting.Store(false)
-		defer unlock()
-		err := s.mine(ctx)
+	note := &reflex{name: "cache: an SSD has left its mirror", locked: true, beside: true, sees: func(context.Context) action {
+		c, err := s.openCache()
+		if err != nil || !c.SyncChanged() {
+			return nil // the next row tells of an error
+		}
+		return func(ctx context.Context) {
+			err := s.mine(ctx)
+			if err == nil {
+				err = c.NoteSync()
+			}
+			if err != nil {
+				w.log("which SSDs hold the newest dirty data of %s is not written down: %v", s.cfg.Service, err)
+			}
+		}
+	}}
+	revive := &reflex{name: "cache: I/O that failed", sees: always(func(ctx context.Context) {
+		c, err := s.openCache()
 		if err == nil {
-			err = c.NoteSync()
+			ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+			defer cancel()
+			err = c.Revive(ctx)
 		}
-		if err != nil {
-			w.log("which SSDs hold the newest dirty data of %s is not written down: %v", s.cfg.Service, err)
+		if err != nil && ctx.Err() == nil {
+			w.log("cache of %s: %v", s.cfg.Service, err)
 		}
-	})
+	})}
+	return []*reflex{note, revive}
 }
 
 // cacheConfig reads the config of the volume's cache, for the same needs as agent.config.

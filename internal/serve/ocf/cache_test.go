@@ -79,9 +79,9 @@ func TestWatcherNotesSSDs(t *testing.T) {
 	lockErr = errBusy
 	look("the service is being stopped", 0)
 	lockErr = nil
-	s.noting.Store(true)
+	w.watched(s).reached[0].busy.Store(true)
 	look("it is under way", 0)
-	s.noting.Store(false)
+	w.watched(s).reached[0].busy.Store(false)
 	h.owner = "nfs2"
 	look("the other server has taken the volume", 0)
 	h.owner = "nfs1"

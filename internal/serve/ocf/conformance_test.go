@@ -667,7 +667,7 @@ func TestWatcherReportsSickTargets(t *testing.T) {
 		w := h.watcher(s)
 		failed := func() bool {
 			w.health = nil // as each look begins
-			s.kind.watch(t.Context(), w)
+			w.reacts(t.Context(), s, "lustre")
 			return slices.ContainsFunc(h.changes, func(c string) bool { return strings.HasPrefix(c, "crm_resource --fail") })
 		}
 		if failed() {

@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -440,23 +439,11 @@ func (s *nfsKind) copy() *nfsKind {
 // namesEvery is how often the watcher tries names that did not resolve.
 const namesEvery = 30 * time.Second
 
-// lateNames are host names of exports that the watcher tries.
-type lateNames struct {
-	trying atomic.Bool // one try at a time
-	tried  time.Time
-	said   string // why they do not resolve; of the try that runs
-}
-
-// watchNames exports to host names that did not resolve before, once they do.
-func (s *nfsKind) watchNames(ctx context.Context, w *watcher) {
-	l, now := &s.late, w.now()
-	if now.Sub(l.tried) < namesEvery || l.trying.Load() {
-		return
-	}
-	l.tried = now
+// namesDue exports to host names that did not resolve before, once they do.
+func (s *nfsKind) namesDue(w *watcher) action {
 	table, err := s.exported()
 	if err != nil {
-		return
+		return nil
 	}
 	var missing []Export
 	for _, e := range s.cfg.Exports {
@@ -465,19 +452,15 @@ func (s *nfsKind) watchNames(ctx context.Context, w *watcher) {
 		}
 	}
 	if len(missing) == 0 {
-		return
+		return nil
 	}
-	l.trying.Store(true)
-	// A resolver that does not answer must not keep the watcher from what it sees, nor hold
-	// the service's lock.
-	w.background(func() {
-		defer l.trying.Store(false)
+	// A resolver that does not answer must not hold the service's lock.
+	return func(ctx context.Context) {
 		probe := s.copy()
 		probe.cfg.Service, probe.cfg.Exports = s.cfg.Service+".names", missing
 		if text, err := probe.makeTable(ctx, s.binds()); len(text) == 0 {
-			if why := fmt.Sprint(err); why != l.said {
-				l.said = why
-				w.log("%s", why)
+			if s.unmade.news("", fmt.Sprint(err)) {
+				w.log("%v", err)
 			}
 			return
 		}
@@ -486,7 +469,7 @@ func (s *nfsKind) watchNames(ctx context.Context, w *watcher) {
 			return
 		}
 		w.record("export to names that did not resolve before: all exports of %s are served", s.cfg.Service)
-	})
+	}
 }
 
 // try runs exportfs on a configuration that is not in use yet, with a directory

@@ -240,14 +240,14 @@ func testNameThatDoesNotResolveIn(t *testing.T, config func() *Config) {
 				w.record = func(format string, a ...any) { said = append(said, fmt.Sprintf(format, a...)) }
 				look := func() {
 					h.clock = h.clock.Add(namesEvery)
-					s.kind.watch(ctx, w)
+					w.reacts(ctx, s, "nfs")
 				}
 				look()
 				if len(said) > 0 || table() != len(exports)-1 {
 					t.Errorf("it still does not resolve: %q, table %q", said, sh.volume["/.nfs/etab"])
 				}
 				fault(h, "")
-				s.kind.watch(ctx, w) // too early
+				w.reacts(ctx, s, "nfs") // too early
 				if table() != len(exports)-1 {
 					t.Error("the watcher tries at each look")
 				}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 )
 
@@ -40,48 +39,35 @@ func (s *service) tooLate(err error) {
 // forgiveEvery is how often the watcher checks whether a refused service could start.
 const forgiveEvery = 10 * time.Second
 
-// forgive makes Pacemaker forget a failure whose cause is gone.
-func (w *watcher) forgive(ctx context.Context, s *service) {
-	name := s.cfg.Service
-	noted := s.refusedNote().there()
-	if err := s.kind.able(); err != nil {
-		// Whoever meets it first, watcher or monitor, has the service banned.
-		if !noted {
-			if err := s.refusedNote().write(err.Error() + "\n"); err != nil {
-				w.log("%v", err)
+// forgives makes Pacemaker forget a failure whose cause is gone. A server that is not able to
+// serve notes that: watcher or monitor, whichever meets it first, has the service banned.
+func (w *watcher) forgives(s *service) []*reflex {
+	unable := &reflex{name: "forgive: the server is not able to serve", instead: true, sees: func(context.Context) action {
+		err := s.kind.able()
+		if err == nil {
+			return nil
+		}
+		return func(context.Context) {
+			if n := s.refusedNote(); !n.there() {
+				if err := n.write(err.Error() + "\n"); err != nil {
+					w.log("%v", err)
+				}
 			}
 		}
-		return
-	}
-	if w.now().Sub(w.weighed[name]) < forgiveEvery {
-		return
-	}
-	j := w.judging[name]
-	if j == nil {
-		j = &judging{}
-		w.judging[name] = j
-	}
-	if !j.busy.CompareAndSwap(false, true) {
-		return
-	}
-	w.weighed[name] = w.now()
+	}}
 	// A cleanup before Pacemaker has written the failure down would clean up nothing.
-	before := w.noted[name] && !j.forgave.Swap(false)
-	if w.noted[name] = noted; !w.noted[name] || !before {
-		j.busy.Store(false)
-		return
+	forgive := &reflex{name: "forgive: the cause is gone", every: forgiveEvery, lasts: forgiveEvery, beside: true}
+	forgive.sees = func(context.Context) action {
+		if !s.refusedNote().there() {
+			return nil
+		}
+		return func(ctx context.Context) {
+			if w.forgiveNow(ctx, s) {
+				forgive.since = time.Time{}
+			}
+		}
 	}
-	// A disk that hangs must not keep the watcher from what it sees.
-	w.background(func() {
-		defer j.busy.Store(false)
-		j.forgave.Store(w.forgiveNow(ctx, s))
-	})
-}
-
-// judging is a look at whether a refused service could start.
-type judging struct {
-	busy    atomic.Bool // one at a time
-	forgave atomic.Bool // the last one
+	return []*reflex{unable, forgive}
 }
 
 // forgiveNow makes Pacemaker forget a failure if the storage is sound, and says whether it

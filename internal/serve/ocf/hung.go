@@ -66,16 +66,13 @@ type asker struct {
 	last map[string]sight // of the look before
 	// answered are the daemons that have answered since the service came here.
 	answered  map[string]bool
-	restarted map[string]time.Time
+	restarted limit
 }
 
-// askDaemons judges the look that has ended, and begins the next one.
-func (s *nfsKind) askDaemons(ctx context.Context, w *watcher) {
+// askDue judges the look that has ended, and begins the next one.
+func (s *nfsKind) askDue(ctx context.Context, w *watcher) action {
 	a := &s.asker
-	if !a.busy.CompareAndSwap(false, true) {
-		return
-	}
-	if _, lost := w.gone[s.cfg.Service]; lost || !s.addressed() {
+	if w.lost(s.service) || !s.addressed() {
 		a.seen, a.last = nil, nil
 	}
 	if seen := a.seen; seen != nil {
@@ -85,14 +82,10 @@ func (s *nfsKind) askDaemons(ctx context.Context, w *watcher) {
 		a.last, a.seen = seen, nil
 	}
 	if !s.addressed() || w.now().Sub(a.at) < a.wait {
-		a.busy.Store(false)
-		return
+		return nil
 	}
 	a.at = w.now()
-	w.background(func() {
-		defer a.busy.Store(false)
-		a.seen = s.lookAtDaemons(ctx)
-	})
+	return func(ctx context.Context) { a.seen = s.lookAtDaemons(ctx) }
 }
 
 // forgetDaemons is called where the service does not run.
@@ -107,7 +100,7 @@ func (s *nfsKind) forgetDaemons() {
 func (s *nfsKind) judgeDaemons(ctx context.Context, w *watcher) (silent bool) {
 	a := &s.asker
 	if a.answered == nil {
-		a.answered, a.restarted = map[string]bool{}, map[string]time.Time{}
+		a.answered, a.restarted = map[string]bool{}, limit{}
 	}
 	var hung []string
 	for d, seen := range a.seen {
@@ -130,20 +123,21 @@ func (s *nfsKind) judgeDaemons(ctx context.Context, w *watcher) (silent bool) {
 		return false
 	}
 	defer unlock()
-	if st, err := s.bindState(); err != nil || st != running || !s.addressed() {
+	if !s.bound() || !s.addressed() {
 		return false
 	}
 	slices.Sort(hung)
 	for _, d := range hung {
 		inPlace := slices.Contains(s.daemons(), d)
-		switch since := w.now().Sub(a.restarted[d]); {
-		case inPlace && since >= hungAgain:
-			a.restarted[d] = w.now()
+		recently := a.restarted.reached(d, w.now(), 1, hungAgain)
+		switch {
+		case inPlace && !recently:
+			a.restarted.count(d, w.now())
 			s.replace(ctx, w, d)
 		case a.answered[d]:
 			w.fail(ctx, s.service, d+" hangs: it does not answer, and is not busy")
-		case !inPlace && since >= hungAgain:
-			a.restarted[d] = w.now()
+		case !inPlace && !recently:
+			a.restarted.count(d, w.now())
 			w.log("%s of service %s has not answered since the service came here: a move may not help", d, s.cfg.Service)
 		}
 	}

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watched is a service that runs, and a function that lets its watcher look for some seconds.
-func watched(t *testing.T, c *Config) (h *fakeHost, s *service, look func(seconds int)) {
+// watchService is a service that runs, and a function that lets its watcher look for some seconds.
+func watchService(t *testing.T, c *Config) (h *fakeHost, s *service, look func(seconds int)) {
 	t.Helper()
 	h = newShared(t).hosts["nfs1"]
 	s = h.service(c)
@@ -28,7 +28,7 @@ func watched(t *testing.T, c *Config) (h *fakeHost, s *service, look func(second
 		t.Helper()
 		for range seconds {
 			h.clock = h.clock.Add(time.Second)
-			s.kind.watch(t.Context(), w)
+			w.reacts(t.Context(), s, "nfs")
 		}
 	}
 	look(30)
@@ -72,7 +72,7 @@ func TestHungDaemonIsReplaced(t *testing.T) {
 			"nfsdcld waits for ever": {cfg, nfsdcld, func(h *fakeHost, _ *fakeProc) { h.queued = "/nfsd/cld" }},
 		} {
 			t.Run(name, func(t *testing.T) {
-				h, s, look := watched(t, c.config())
+				h, s, look := watchService(t, c.config())
 				h.mute = map[string]bool{}
 				was := h.only(c.daemon)
 				c.hang(h, h.procs[was])
@@ -109,7 +109,7 @@ func TestHungDaemonIsReplaced(t *testing.T) {
 func TestHungNFSD(t *testing.T) {
 	for name, program := range map[string]string{"nfsd": "nfs", "lockd": "nlockmgr"} {
 		t.Run(name, func(t *testing.T) {
-			h, s, look := watched(t, testConfig())
+			h, s, look := watchService(t, testConfig())
 			h.spawn(&fakeProc{name: lockd})
 			look(20)
 			h.mute = map[string]bool{program: true}
@@ -144,7 +144,7 @@ func TestBusyDaemonsStay(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h, s, look := watched(t, testConfig())
+			h, s, look := watchService(t, testConfig())
 			h.spawn(&fakeProc{name: lockd, state: "D"}) // it asks rpc.statd
 			h.nobody, h.queued = true, "/nfsd/cld"
 			n := len(h.changes)
@@ -176,7 +176,7 @@ func TestDaemonThatNeverAnswers(t *testing.T) {
 	w := h.watcher(s)
 	for range 100 {
 		h.clock = h.clock.Add(time.Second)
-		s.kind.watch(t.Context(), w)
+		w.reacts(t.Context(), s, "nfs")
 	}
 	kills := 0
 	for _, c := range h.changes {
@@ -191,7 +191,7 @@ func TestDaemonThatNeverAnswers(t *testing.T) {
 
 // An address that is not here answers nothing, which is no daemon's fault.
 func TestDaemonsWithoutAnAddress(t *testing.T) {
-	h, s, look := watched(t, testConfig())
+	h, s, look := watchService(t, testConfig())
 	delete(h.addrs, s.cfg.prefix())
 	h.procs[h.only(mountd)].state = "T"
 	n := len(h.changes)

@@ -35,9 +35,8 @@ type storageKind interface {
 	// paced looks at the disks. The function that it returns says which disk has
 	// answered so late since then that every server would wait for it; "": none.
 	paced() func() string
-	// watch mends what it can in the devices of a service that may run here; the
-	// watcher calls it about every 2 s.
-	watch(ctx context.Context, w *watcher)
+	// reflexes are what the watcher mends in the devices of a service that may run here.
+	reflexes(w *watcher) []*reflex
 	// sound returns the error with which the storage would refuse a start, or
 	// nil. It only reads, and waits for nothing but devices that do not answer, for
 	// askLimit.
@@ -88,9 +87,9 @@ type serviceKind interface {
 	// at each observation on a server that holds the storage and has lost its
 	// disks.
 	silence(ctx context.Context, log func(format string, a ...any))
-	// watch restarts or reports what failed in a service that may run here; the
-	// watcher calls it about every 2 s.
-	watch(ctx context.Context, w *watcher)
+	// reflexes are how the watcher restarts or reports what failed in a service that may
+	// run here.
+	reflexes(w *watcher) []*reflex
 	// repairs are what can be put back above the file system while the service runs.
 	repairs() []repair
 	// modules are the kernel modules that the kind needs; warm starts other

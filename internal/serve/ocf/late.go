@@ -6,7 +6,6 @@ import (
 	"path"
 	"reflect"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/base/md"
@@ -33,13 +32,6 @@ type lateArray struct {
 	UUID    string   `json:"uuid"`    // 32 hex digits
 	Numbers []int    `json:"numbers"` // of the members, in its superblocks
 	Spares  []string `json:"spares"`  // that the start has left out
-}
-
-// lateWatch is what the watcher knows of late members.
-type lateWatch struct {
-	looking atomic.Bool // one look at a time; it waits for disks that do not answer
-	looked  time.Time
-	since   time.Time // when the members were first missed
 }
 
 // lateNote is a list of lateArray. It goes when the arrays stop.
@@ -73,32 +65,24 @@ func (s *mdKind) expected() (all []lateArray) {
 
 // awaits says whether members of an array are still waited for before a spare is rebuilt.
 func (s *mdKind) awaits(uuid string, now time.Time) bool {
-	return (s.late.since.IsZero() || now.Sub(s.late.since) < lateWait) &&
+	return (s.lateSince.IsZero() || now.Sub(s.lateSince) < lateWait) &&
 		slices.ContainsFunc(s.expected(), func(a lateArray) bool { return md.SameUUID(a.UUID, uuid) && len(a.Numbers) > 0 })
 }
 
-// watchLate adds late members again, and spares that were left out for them.
-func (s *mdKind) watchLate(ctx context.Context, w *watcher) {
-	l, now := &s.late, w.now()
-	if now.Sub(l.looked) < lateEvery || l.looking.Load() {
-		return
-	}
-	l.looked = now
+// lateDue adds late members again, and spares that were left out for them.
+func (s *mdKind) lateDue(w *watcher) action {
 	if len(s.expected()) == 0 {
-		l.since = time.Time{}
-		return
+		s.lateSince = time.Time{}
+		return nil
 	}
 	if _, all, err := s.active(); err != nil || !all {
-		return
+		return nil
 	}
-	if l.since.IsZero() {
-		l.since = now
+	if s.lateSince.IsZero() {
+		s.lateSince = w.now()
 	}
-	waited := now.Sub(l.since) >= lateWait
-	l.looking.Store(true)
-	// A disk that hangs must not keep the watcher from what it sees.
-	w.background(func() {
-		defer l.looking.Store(false)
+	waited := w.now().Sub(s.lateSince) >= lateWait
+	return func(ctx context.Context) {
 		// Disks are asked without the lock, which a stop needs. The end of the watcher ends that.
 		before := s.expected()
 		adds, left := s.lateAdds(ctx, before, waited)
@@ -121,7 +105,7 @@ func (s *mdKind) watchLate(ctx context.Context, w *watcher) {
 		} else if err := s.lateNote().save(left); err != nil {
 			w.log("%v", err)
 		}
-	})
+	}
 }
 
 // lateAdd is a disk to be added to an array.

@@ -104,7 +104,7 @@ func TestLateMember(t *testing.T) {
 			for h.clock.Sub(begin) < lateWait+5*time.Minute {
 				h.clock = h.clock.Add(watchTick)
 				sh.disks["/dev/mapper/d5"].gone = h.clock.Sub(begin) < c.comes
-				s.storage.watch(t.Context(), w)
+				w.reacts(t.Context(), s, "md")
 			}
 			did := slices.DeleteFunc(slices.Clone(h.changes[n:]), func(x string) bool { return !strings.HasPrefix(x, "mdadm") })
 			if !slices.Equal(did, c.want) {
@@ -127,18 +127,18 @@ func TestLateMember(t *testing.T) {
 func TestSpareWaitsForLateMember(t *testing.T) {
 	h := newShared(t).hosts["nfs1"]
 	s := h.service(h.twoGroups())
-	m, w := s.storage.(*mdKind), h.watcher(s)
+	m := s.storage.(*mdKind)
 	h.active, h.owner = true, "nfs1"
 	if err := m.lateNote().save([]lateArray{{md.Hex(m.cfg.Arrays[1].UUID), []int{3}, nil}}); err != nil {
 		t.Fatal(err)
 	}
-	m.spareDue(w)
-	m.late.since = h.clock
+	m.spareDue(h.clock)
+	m.lateSince = h.clock
 	for after, want := range map[time.Duration]bool{spareAfter: false, lateWait - time.Second: false, lateWait: true} {
-		h.clock = m.late.since.Add(after)
-		if _, ok := m.spareDue(w); ok != want {
+		h.clock = m.lateSince.Add(after)
+		if _, ok := m.spareDue(h.clock); ok != want {
 			t.Errorf("after %v: %v", after, ok)
 		}
-		h.clock = m.late.since
+		h.clock = m.lateSince
 	}
 }

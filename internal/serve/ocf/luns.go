@@ -280,8 +280,8 @@ func (s *lunKind) open(context.Context) error { return nil }
 func (s *lunKind) up() bool                   { return false }
 func (s *lunKind) writable() bool             { return false }
 
-// watch: the array looks after its disks and spares by itself.
-func (s *lunKind) watch(context.Context, *watcher) {}
+// reflexes: the array looks after its disks and spares by itself.
+func (s *lunKind) reflexes(*watcher) []*reflex { return nil }
 
 func (s *lunKind) free() bool         { return true }
 func (s *lunKind) modules() []string  { return []string{"dm_multipath"} }

@@ -414,31 +414,40 @@ type health struct {
 // watchWait is less than the time between two looks of the watcher.
 const watchWait = time.Second
 
-// watch reports targets that hang their clients without waiting for a monitor.
-func (s *lustreKind) watch(ctx context.Context, w *watcher) {
-	if !s.serving() {
-		return
+// reflexes report targets that hang their clients without waiting for a monitor, and have the
+// MGS forget servers that crashed.
+func (s *lustreKind) reflexes(w *watcher) []*reflex {
+	return []*reflex{
+		{name: "lustre: silent servers", every: pingEvery, beside: true, sees: func(context.Context) action {
+			if len(s.cfg.Servers) == 0 || !s.serving() {
+				return nil
+			}
+			return func(ctx context.Context) { s.silent.round(ctx, s.k, s.cfg.Servers, w.log) }
+		}},
+		{name: "lustre: health", locked: true, sees: func(ctx context.Context) action {
+			if !s.serving() || s.wellHere(ctx, w) {
+				return nil
+			}
+			return func(ctx context.Context) {
+				if err := s.healthy(); err != nil && s.serving() {
+					w.fail(ctx, s.service, err.Error())
+				}
+			}
+		}},
 	}
-	s.silent.look(ctx, s.k, w.now(), s.cfg.Servers, w.log)
-	soon, cancel := context.WithTimeout(ctx, watchWait)
-	defer cancel()
+}
+
+// wellHere says whether Lustre of this server is well, or gives no answer in time. That is for
+// the monitor to judge: disks may be merely busy.
+func (s *lustreKind) wellHere(ctx context.Context, w *watcher) bool {
 	// Lustre tells of the whole server: one reading is for all services.
 	if w.health == nil {
+		soon, cancel := context.WithTimeout(ctx, watchWait)
+		defer cancel()
 		said, err := s.readHealth(soon)
 		w.health = &health{said, err}
 	}
-	// No answer in time is for the monitor to judge: disks may be merely busy.
-	if s.onNetwork() == nil && (w.health.err != nil || judgeHealth(w.health.said) == nil) {
-		return
-	}
-	unlock, err := w.lock(s.cfg.Service)
-	if err != nil {
-		return // it starts or stops
-	}
-	defer unlock()
-	if err := s.healthy(); err != nil && s.serving() {
-		w.fail(ctx, s.service, err.Error())
-	}
+	return s.onNetwork() == nil && (w.health.err != nil || judgeHealth(w.health.said) == nil)
 }
 
 // able tells of LNet's network, which may come back while nothing is mounted.

@@ -100,10 +100,11 @@ func namesOfArrays(c *Config) []string {
 // mdKind is the storage kind of md arrays.
 type mdKind struct {
 	*service
-	slow slowDisks // of the watcher
-	late lateWatch // of the watcher
-	// busy: the watcher changes the members of an array, beside its loop.
-	busy atomic.Bool
+	// Of the watcher:
+	slow      slowDisks
+	lateSince time.Time            // when late members were first missed
+	lacking   map[string]time.Time // by array: since when it lacks a member and has no spare
+	busy      atomic.Bool          // the members of an array are changed, beside the loop
 	// anew are the members that this start has left out, until open gives them back.
 	anew []leftOut
 }
@@ -114,14 +115,15 @@ func (s *mdKind) layers() []part {
 
 func (s *mdKind) programs() []string { return []string{"mdadm"} }
 
-// watch gives groups spares and drops slow disks, one change at a time.
-func (s *mdKind) watch(ctx context.Context, w *watcher) {
-	if s.busy.Load() {
-		return
+// reflexes give groups spares and drop slow disks, one change at a time.
+func (s *mdKind) reflexes(w *watcher) []*reflex {
+	return []*reflex{
+		{name: "md: late members", every: lateEvery, beside: true, sees: func(context.Context) action { return s.lateDue(w) }},
+		{name: "md: spares", every: spareEvery, again: sparePause, locked: true, beside: true, finish: true, busy: &s.busy,
+			sees: func(context.Context) action { return s.moveDue(w) }},
+		{name: "md: records of dropped disks", every: tidyEvery, busy: &s.busy, sees: always(func(ctx context.Context) { s.tidy(ctx, w) })},
+		{name: "md: slow disks", every: paceWindow, beside: true, busy: &s.busy, sees: func(context.Context) action { return s.dropDue(w) }},
 	}
-	s.watchLate(ctx, w)
-	s.watchSpares(ctx, w)
-	s.watchPace(ctx, w)
 }
 
 // queues: md goes on without a member that has lost its paths for some seconds.

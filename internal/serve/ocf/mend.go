@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync/atomic"
 	"time"
 )
 
@@ -33,13 +32,6 @@ const (
 	mendWindow = 10 * time.Minute
 )
 
-// mender is what the watcher remembers of a service's repairs.
-type mender struct {
-	busy atomic.Bool            // repairs are being made, to which the fields below belong
-	done map[string][]time.Time // by what was put back
-	said map[string]string      // by what was not: why
-}
-
 // damaged are the repairs that a service which runs here needs. One that is stopping, that
 // has failed to stop, or whose disks are out of reach needs none.
 func (s *service) damaged() (due []repair) {
@@ -57,63 +49,35 @@ func (s *service) damagedHere() bool {
 	return slices.ContainsFunc(s.damaged(), func(r repair) bool { return r.part != "" })
 }
 
-// mend puts back what is missing of a service.
-func (w *watcher) mend(ctx context.Context, s *service) {
-	name := s.cfg.Service
-	if w.menders == nil {
-		w.menders = map[string]*mender{}
-	}
-	m := w.menders[name]
-	if m == nil {
-		m = &mender{done: map[string][]time.Time{}, said: map[string]string{}}
-		w.menders[name] = m
-	}
-	// Disks that were gone have to prove themselves: the watcher itself took the address.
-	trusted := w.attributes[attrStorage+name]
-	due := func() []repair {
-		return slices.DeleteFunc(s.damaged(), func(r repair) bool { return r.part != "" && trusted != nil && !trusted.value })
-	}
-	if len(due()) == 0 || !m.busy.CompareAndSwap(false, true) {
-		return
-	}
-	// While the service starts or stops, its layers come and go.
-	unlock, err := w.lock(name)
-	if err != nil {
-		m.busy.Store(false)
-		return
-	}
-	all := due()
-	// A disk that hangs must not keep the watcher from what it sees. A watcher that ends
-	// finishes a repair.
-	ctx = context.WithoutCancel(ctx)
-	w.background(func() {
-		defer m.busy.Store(false)
-		defer unlock()
-		for _, r := range all {
-			m.mend(ctx, w, s, r)
+// mends puts back what is missing of a service.
+func (w *watcher) mends(s *service) *reflex {
+	var done limit
+	var said lastSaid
+	return &reflex{name: "repairs", locked: true, beside: true, finish: true, sees: func(context.Context) action {
+		// Disks that were gone have to prove themselves: the watcher itself took the address.
+		trusted := w.attributes[attrStorage+s.cfg.Service]
+		due := slices.DeleteFunc(s.damaged(), func(r repair) bool { return r.part != "" && trusted != nil && !trusted.value })
+		if len(due) == 0 {
+			return nil
 		}
-	})
-}
-
-// mend makes one repair.
-func (m *mender) mend(ctx context.Context, w *watcher, s *service, r repair) {
-	m.done[r.what] = slices.DeleteFunc(m.done[r.what], func(t time.Time) bool { return w.now().Sub(t) >= mendWindow })
-	err := fmt.Errorf("gone again after it was put back %d times within %v", mostMends, mendWindow)
-	if len(m.done[r.what]) < mostMends {
-		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-		err = s.repair(ctx, r)
-		cancel()
-	}
-	if err != nil {
-		if why := sayOnce(err); m.said[r.what] != why {
-			m.said[r.what] = why
-			w.log("service %s: %s is gone, and it is not put back: %v", s.cfg.Service, r.what, err)
+		return func(ctx context.Context) {
+			for _, r := range due {
+				err := fmt.Errorf("gone again after it was put back %d times within %v", mostMends, mendWindow)
+				if !done.reached(r.what, w.now(), mostMends, mendWindow) {
+					ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+					err = s.repair(ctx, r)
+					cancel()
+				}
+				if said.news(r.what, sayOnce(err)) {
+					w.log("service %s: %s is gone, and it is not put back: %v", s.cfg.Service, r.what, err)
+				}
+				if err == nil {
+					done.count(r.what, w.now())
+					w.log("service %s: %s was gone: put back", s.cfg.Service, r.what)
+				}
+			}
 		}
-		return
-	}
-	delete(m.said, r.what)
-	m.done[r.what] = append(m.done[r.what], w.now())
-	w.log("service %s: %s was gone: put back", s.cfg.Service, r.what)
+	}}
 }
 
 // repair makes a repair if this server owns the storage, and all layers below run.

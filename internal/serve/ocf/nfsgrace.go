@@ -312,14 +312,14 @@ type settled struct {
 // endGrace ends lockd's grace period once every client has reclaimed its locks.
 func (s *nfsKind) endGrace(w *watcher) {
 	name := s.cfg.Service
-	if _, lost := w.gone[name]; lost {
+	if w.lost(s.service) {
 		return // a look at the volume would hang
 	}
 	if !s.inGrace() {
-		if last := w.settled[name]; last.lacks != "" {
-			w.log("%s: the grace period of NFSv3 locks lasted to its end: %s", name, last.lacks)
+		if s.settled != nil && s.settled.lacks != "" {
+			w.log("%s: the grace period of NFSv3 locks lasted to its end: %s", name, s.settled.lacks)
 		}
-		delete(w.settled, name)
+		s.settled = nil
 		return
 	}
 	r, seen, err := s.reclaiming(w)
@@ -328,9 +328,8 @@ func (s *nfsKind) endGrace(w *watcher) {
 		return
 	}
 	lacks := r.lacks(seen)
-	if last, ok := w.settled[name]; ok {
-		last.lacks = lacks
-		w.settled[name] = last
+	if s.settled != nil {
+		s.settled.lacks = lacks
 	}
 	if lacks != "" {
 		w.reclaiming = w.reclaiming || len(r.Clients) > 0
@@ -363,10 +362,10 @@ func (s *nfsKind) reclaiming(w *watcher) (r reclaim, seen reclaiming, err error)
 	for n := range r.Clients {
 		seen.back = seen.back && slices.Contains(back, n)
 	}
-	last, ok := w.settled[s.cfg.Service]
-	if !ok || !last.started.Equal(r.Started) || !slices.Equal(last.locks, seen.locks.Locks) || !seen.answered || !seen.back {
-		last = settled{started: r.Started, locks: seen.locks.Locks, since: w.now()}
-		w.settled[s.cfg.Service] = last
+	last := s.settled
+	if last == nil || !last.started.Equal(r.Started) || !slices.Equal(last.locks, seen.locks.Locks) || !seen.answered || !seen.back {
+		last = &settled{started: r.Started, locks: seen.locks.Locks, since: w.now()}
+		s.settled = last
 	}
 	seen.unchanged = w.now().Sub(last.since)
 	return r, seen, nil

@@ -19,14 +19,19 @@ type nfsKind struct {
 	in kernel // the host from the service's network namespace, if it has one
 	// grace is the grace period of NFSv3 locks in s, once nfsd is to be started; if it is
 	// longer than nfsd's it is nfsd's as well.
-	grace    int
-	recorder recorder
-	asker    asker
-	late     lateNames // of the watcher
-	full     time.Time // when it was last said that the volume is full
+	grace int
+	full  time.Time // when it was last said that the volume is full
+	// Of the watcher:
+	recorder  recorder
+	asker     asker
+	unmade    lastSaid       // why names of exports do not resolve
+	daemonPID map[string]int // by daemon
+	settled   *settled       // NFSv3 locks, during lockd's grace period
 }
 
-func newNFS(s *service) *nfsKind { return &nfsKind{service: s, in: s.k.Within(s.cfg.Namespace)} }
+func newNFS(s *service) *nfsKind {
+	return &nfsKind{service: s, in: s.k.Within(s.cfg.Namespace), daemonPID: map[string]int{}}
+}
 
 func (s *nfsKind) layers() []part {
 	own := s.cfg.Namespace != ""
@@ -159,45 +164,50 @@ func (s *nfsKind) programs() []string {
 	return all
 }
 
-// watch starts NFS daemons of a running service again that have died or hang, and
-// reports an nfsd that is gone or hangs.
-func (s *nfsKind) watch(ctx context.Context, w *watcher) {
-	if st, err := s.bindState(); err != nil || st != running {
-		s.forgetDaemons()
-		return
+// reflexes start NFS daemons of a running service again that have died or hang, and report
+// an nfsd that is gone or hangs.
+func (s *nfsKind) reflexes(w *watcher) []*reflex {
+	var restarts limit
+	return []*reflex{
+		{name: "nfs: it does not run", instead: true, sees: func(context.Context) action {
+			if s.bound() {
+				return nil
+			}
+			return func(context.Context) { s.forgetDaemons() }
+		}},
+		{name: "nfs: grace period", sees: always(func(context.Context) { s.endGrace(w) })},
+		{name: "nfs: late names", every: namesEvery, beside: true, sees: func(context.Context) action { return s.namesDue(w) }},
+		{name: "nfs: dead daemons", locked: true, instead: true, sees: func(context.Context) action {
+			if !s.bound() {
+				return nil
+			}
+			dead := s.dead()
+			if s.threads() == 0 {
+				return func(ctx context.Context) { w.fail(ctx, s.service, "nfsd has no threads any more") }
+			}
+			if len(dead) == 0 {
+				return nil
+			}
+			return func(ctx context.Context) { s.revive(ctx, w, dead, &restarts) }
+		}},
+		{name: "nfs: lists", beside: true, sees: func(context.Context) action { return s.recordDue(w) }},
+		{name: "nfs: silent daemons", beside: true, busy: &s.asker.busy, sees: func(ctx context.Context) action { return s.askDue(ctx, w) }},
 	}
-	s.endGrace(w)
-	s.watchNames(ctx, w)
-	dead := s.dead(w)
-	gone := s.threads() == 0
-	if len(dead) == 0 && !gone {
-		s.recordBetween(ctx, w)
-		s.askDaemons(ctx, w)
-		return
-	}
-	// While the service starts or stops, daemons come and go.
-	unlock, err := w.lock(s.cfg.Service)
-	if err != nil {
-		return
-	}
-	defer unlock()
-	if st, err := s.bindState(); err != nil || st != running {
-		return
-	}
-	if gone {
-		if s.threads() == 0 {
-			w.fail(ctx, s.service, "nfsd has no threads any more")
-		}
-		return
-	}
+}
+
+// bound says whether the NFS state is in its place: the service runs, or starts or stops.
+func (s *nfsKind) bound() bool {
+	st, err := s.bindState()
+	return err == nil && st == running
+}
+
+// revive starts daemons that have died, unless they die again and again: then Pacemaker's
+// monitor sees it.
+func (s *nfsKind) revive(ctx context.Context, w *watcher, dead []string, restarts *limit) {
 	for _, d := range dead {
-		of := s.cfg.Service + " " + d
-		recent := slices.DeleteFunc(w.restarts[of], func(t time.Time) bool { return w.now().Sub(t) > restartWindow })
-		if len(recent) >= mostRestarts {
-			w.restarts[of] = recent
-			continue // Pacemaker's monitor sees it
+		if !restarts.allows(d, w.now(), mostRestarts, restartWindow) {
+			continue
 		}
-		w.restarts[of] = append(recent, w.now())
 		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 		err := s.startDaemon(ctx, d)
 		cancel()
@@ -211,11 +221,10 @@ func (s *nfsKind) watch(ctx context.Context, w *watcher) {
 
 // dead lists daemons of a service that do not run. All processes are only
 // looked through where one is not where it was.
-func (s *nfsKind) dead(w *watcher) []string {
+func (s *nfsKind) dead() []string {
 	var missing []string
 	for _, d := range s.daemons() {
-		pid := w.pids[s.cfg.Service+" "+d]
-		if pid == 0 || s.line("/proc/"+strconv.Itoa(pid)+"/comm") != comm(d) {
+		if pid := s.daemonPID[d]; pid == 0 || s.line("/proc/"+strconv.Itoa(pid)+"/comm") != comm(d) {
 			missing = append(missing, d)
 		}
 	}
@@ -227,7 +236,7 @@ func (s *nfsKind) dead(w *watcher) []string {
 		if len(found[d]) == 0 {
 			return false
 		}
-		w.pids[s.cfg.Service+" "+d] = found[d][0]
+		s.daemonPID[d] = found[d][0]
 		return true
 	})
 }

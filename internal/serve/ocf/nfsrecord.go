@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -103,34 +102,26 @@ func (s *nfsKind) addressed() bool {
 // may not answer.
 type recorder struct {
 	at   time.Time
-	busy atomic.Bool   // a record goes on, to which the fields below belong
 	took time.Duration // to see what has changed
-	said string
+	said lastSaid
 	// ended keeps the lock of a stop, and thus its open file, until the process ends.
 	ended func()
 }
 
-// recordBetween has the lists written between two monitors.
-func (s *nfsKind) recordBetween(ctx context.Context, w *watcher) {
+// recordDue has the lists written between two monitors. Many locks take the kernel long to
+// list, and nobody gets one meanwhile.
+func (s *nfsKind) recordDue(w *watcher) action {
 	r := &s.recorder
-	if _, lost := w.gone[s.cfg.Service]; lost || !s.locksCount() || !r.busy.CompareAndSwap(false, true) {
-		return
-	}
-	// Many locks take the kernel long to list, and no client gets one meanwhile.
-	if w.now().Sub(r.at) < max(20*r.took, watchTick) {
-		r.busy.Store(false)
-		return
+	if w.lost(s.service) || !s.locksCount() || w.now().Sub(r.at) < max(20*r.took, watchTick) {
+		return nil
 	}
 	r.at = w.now()
-	w.background(func() {
-		defer r.busy.Store(false)
+	return func(ctx context.Context) {
 		err := s.record(ctx, false)
-		if said := sayOnce(err); said != r.said && ctx.Err() == nil {
-			if r.said = said; err != nil {
-				w.log("%s: %v", s.cfg.Service, err)
-			}
+		if ctx.Err() == nil && r.said.news("", sayOnce(err)) {
+			w.log("%s: %v", s.cfg.Service, err)
 		}
-	})
+	}
 }
 
 // sayOnce is the same for errors that say the same: texts may have the names of temporary

@@ -20,7 +20,7 @@ func testRecordBetweenIn(t *testing.T, testConfig func() *Config) {
 	look := func(wait time.Duration, want int) {
 		t.Helper()
 		h.clock = h.clock.Add(wait)
-		g.nfs(s).watch(t.Context(), w)
+		w.reacts(t.Context(), s, "nfs")
 		g.saved(s, want, false)
 	}
 	look(0, 1)
@@ -32,9 +32,9 @@ func testRecordBetweenIn(t *testing.T, testConfig func() *Config) {
 	g.locked(h, s, during, 0)
 	look(watchTick, 3) // the clients have not reclaimed yet
 	g.locked(h, s, after, 2)
-	w.gone["home"] = h.clock
+	w.watched(s).gone = h.clock
 	look(watchTick, 3) // the disks do not answer
-	delete(w.gone, "home")
+	w.watched(s).gone = time.Time{}
 
 	// A monitor or a stop writes: later.
 	free := s.lists
@@ -103,7 +103,7 @@ func TestRecordTooMany(t *testing.T) {
 	g.nfs(s).recorder.at = h.clock
 	w.background = func(func()) { t.Error("so soon") }
 	h.clock = h.clock.Add(19 * time.Second)
-	g.nfs(s).recordBetween(t.Context(), w)
+	w.reacts(t.Context(), s, "nfs: lists")
 }
 
 // A monitor does not pass while a record hangs: its disk may never answer.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"sort"
-	"sync/atomic"
 	"time"
 )
 
@@ -39,8 +38,7 @@ type service struct {
 	volumes []string // that the service is on, see kind.names
 	// cache is opened when it is first needed.
 	cache   stack
-	noting  *atomic.Bool // the watcher writes down which SSDs are in sync
-	action  string       // of the agent; "" for the watcher
+	action  string // of the agent; "" for the watcher
 	reserve reservations
 	// unsure: this start has started an array that was being written and lacks members.
 	unsure bool
@@ -62,7 +60,7 @@ func newService(cfg *Config, k kernel, host string) (*service, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &service{cfg: cfg, k: k, host: host, self: os.Getpid(), now: time.Now, volumes: vk.names(cfg), reserve: noReservations{}, noting: new(atomic.Bool)}
+	s := &service{cfg: cfg, k: k, host: host, self: os.Getpid(), now: time.Now, volumes: vk.names(cfg), reserve: noReservations{}}
 	s.lists = func(ctx context.Context) (func(), error) { return lock(ctx, cfg.Service+".lists") }
 	s.storage, s.kind = sk.of(s), vk.of(s)
 	return s, nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 	"strconv"
-	"sync/atomic"
 	"time"
 )
 
@@ -26,22 +25,7 @@ const pingWait = 2 * time.Second
 // (imperative recovery), and lctl set_param -P hangs. An evicted server that
 // was merely cut off connects to the MGS again. No target evicts anybody here.
 type silentServers struct {
-	busy   atomic.Bool    // one round at a time
-	last   time.Time      // when the last round began
-	missed map[string]int // by NID: pings in a row without an answer; only the round that runs uses it
-}
-
-// look starts a round beside the watcher, whose own looks must not wait for a
-// ping, unless a round runs already or has just run.
-func (s *silentServers) look(ctx context.Context, k kernel, now time.Time, nids []string, log func(string, ...any)) {
-	if len(nids) == 0 || now.Sub(s.last).Abs() < pingEvery || !s.busy.CompareAndSwap(false, true) {
-		return
-	}
-	s.last = now
-	go func() {
-		defer s.busy.Store(false)
-		s.round(ctx, k, nids, log)
-	}()
+	missed map[string]int // by NID: pings in a row without an answer
 }
 
 // round pings each server once. lctl ping is no use here: it failed with EIO for

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 )
 
 // pingKernel answers pings of the servers that are up.
@@ -54,22 +53,5 @@ func TestSilentServersAreEvicted(t *testing.T) {
 		if !slices.Equal(k.ran, want) || len(logged) != len(want) {
 			t.Errorf("%s: ran %q, logged %q", name, k.ran, logged)
 		}
-	}
-}
-
-// A look soon after another pings no server: pings of all servers of a file system, one
-// process each, are not to keep a processor busy.
-func TestPingsAreSpaced(t *testing.T) {
-	k, s := &pingKernel{}, &silentServers{} // nobody answers: the third round evicts
-	at := time.Now()
-	for _, after := range []time.Duration{0, 2 * time.Second, 2 * time.Second, time.Second, 2 * time.Second} {
-		at = at.Add(after)
-		s.look(t.Context(), k, at, []string{"10.20.0.13@tcp"}, t.Logf)
-		for s.busy.Load() {
-			time.Sleep(time.Millisecond)
-		}
-	}
-	if got := s.missed["10.20.0.13@tcp"]; got != 2 {
-		t.Errorf("%d rounds within 7 s, not at 0 and 5 s", got)
 	}
 }

@@ -31,10 +31,7 @@ import (
 type slowDisks struct {
 	shots []shot // the newest is the last
 	past  history
-	// said is when it was logged of each disk, by kernel name, why it is not dropped.
-	said map[string]time.Time
-	// looked and tidied are when the disks, and the records, were last looked at.
-	looked, tidied time.Time
+	said  limit // by kernel name: it was logged why the disk is not dropped
 }
 
 // shot is what the kernel had counted at a moment.
@@ -152,35 +149,26 @@ func (s *mdKind) pathsOf(dev string) ([]string, error) {
 // forget makes the past count no more.
 func (d *slowDisks) forget() { d.shots, d.past = nil, history{} }
 
-// watchPace looks for slow disks once in a window.
-func (s *mdKind) watchPace(ctx context.Context, w *watcher) {
-	d, now := &s.slow, w.now()
-	if now.Sub(d.looked) < paceWindow || s.busy.Load() {
-		return
-	}
-	d.looked = now
-	if now.Sub(d.tidied) >= tidyEvery {
-		d.tidied = now
-		s.tidy(ctx, w)
-	}
+// dropDue takes in what the members did since the last look, and drops the one that is slow.
+func (s *mdKind) dropDue(w *watcher) action {
 	if !s.cfg.DropSlow {
-		d.forget()
-		return
+		s.slow.forget()
+		return nil
 	}
 	all, err := s.arrays()
 	if err != nil || len(s.ours(all)) == 0 {
-		d.forget()
-		return
+		s.slow.forget()
+		return nil
 	}
 	next, err := s.shoot()
 	if err == nil {
 		err = s.window(next, all)
 	}
 	if err != nil {
-		d.forget()
-		return
+		s.slow.forget()
+		return nil
 	}
-	s.drop(w, all)
+	return s.drop(w, all)
 }
 
 // window takes in what the members did since the last shot.
@@ -215,10 +203,10 @@ func (s *mdKind) window(next shot, all map[string]mdArray) error {
 
 // drop drops the disk that was slow for most of a minute, if there is one and its
 // array can go on without it. Otherwise it logs why not.
-func (s *mdKind) drop(w *watcher, all map[string]mdArray) {
+func (s *mdKind) drop(w *watcher, all map[string]mdArray) action {
 	dev, p, err := s.slow.past.suspect()
 	if dev == "" {
-		return
+		return nil
 	}
 	group, ferr := s.mayLose(all, dev)
 	rec := linux.Dropped{Node: s.host, Group: group.Name, At: w.now(), TookMS: p.took.Milliseconds(), PeersMS: p.peers.Milliseconds()}
@@ -233,15 +221,13 @@ func (s *mdKind) drop(w *watcher, all map[string]mdArray) {
 		err = s.ofThePath(dev)
 	}
 	if err != nil {
-		s.say(w, dev, stays(rec, dev, err))
-		return
+		if s.slow.said.allows(dev, w.now(), 1, sayAgain) {
+			w.log("%s", stays(rec, dev, err))
+		}
+		return nil
 	}
 	s.slow.forget()
-	s.busy.Store(true)
-	w.background(func() {
-		defer s.busy.Store(false)
-		s.fail(w, rec, dev)
-	})
+	return func(context.Context) { s.fail(w, rec, dev) }
 }
 
 // stays says why a slow disk stays in its group.
@@ -260,18 +246,6 @@ func (s *mdKind) mayLose(all map[string]mdArray, dev string) (Array, error) {
 		return group, err
 	}
 	return group, mayDrop(a.MDArray, members, dev, absent)
-}
-
-// say logs why a disk is not dropped, but not each time.
-func (s *mdKind) say(w *watcher, dev, text string) {
-	if s.slow.said == nil {
-		s.slow.said = map[string]time.Time{}
-	}
-	if last, ok := s.slow.said[dev]; ok && w.now().Sub(last) < sayAgain {
-		return
-	}
-	s.slow.said[dev] = w.now()
-	w.log("%s", text)
 }
 
 // groupOf finds the array that has a member.

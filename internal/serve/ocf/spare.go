@@ -216,42 +216,25 @@ func (s *mdKind) raidGroups() ([]raidGroup, error) {
 	return out, nil
 }
 
-// watchSpares moves a spare to a group that lacks a member and has none.
-func (s *mdKind) watchSpares(ctx context.Context, w *watcher) {
-	name := s.cfg.Service
-	if len(s.cfg.Arrays) < 2 || w.now().Before(w.spares[name]) {
-		return
+// moveDue moves a spare to a group that lacks a member and has none.
+func (s *mdKind) moveDue(w *watcher) action {
+	if len(s.cfg.Arrays) < 2 {
+		return nil
 	}
-	w.spares[name] = w.now().Add(spareEvery)
 	if _, all, err := s.active(); err != nil || !all {
-		return
+		return nil
 	}
-	if _, ok := s.spareDue(w); !ok {
-		return
+	m, ok := s.spareDue(w.now())
+	if !ok {
+		return nil
 	}
-	// While the service starts or stops, its arrays come and go.
-	unlock, err := w.lock(name)
-	if err != nil {
-		return
-	}
-	m, ok := s.spareDue(w)
-	if _, all, err := s.active(); !ok || err != nil || !all {
-		unlock()
-		return
-	}
-	w.spares[name] = w.now().Add(sparePause)
-	// A disk that hangs must not keep the watcher from what it sees.
-	s.busy.Store(true)
-	w.background(func() {
-		defer s.busy.Store(false)
-		defer unlock()
-		ctx := context.WithoutCancel(ctx)
+	return func(ctx context.Context) {
 		if err := s.mine(ctx); err != nil {
 			w.log("spare %s of array %s does not move to array %s: %v", path.Base(m.disk.path), m.from.name, m.to.name, err)
 			return
 		}
 		s.moveSpare(ctx, m, w.record)
-	})
+	}
 }
 
 // degraded says whether an array of the service lacks a member.
@@ -263,28 +246,26 @@ func (s *mdKind) degraded() bool {
 }
 
 // spareDue is the move that is due now.
-func (s *mdKind) spareDue(w *watcher) (spareMove, bool) {
+func (s *mdKind) spareDue(now time.Time) (spareMove, bool) {
 	if !s.degraded() {
-		for _, a := range s.cfg.Arrays {
-			delete(w.lacking, md.Hex(a.UUID))
-		}
+		s.lacking = nil
 		return spareMove{}, false
 	}
 	groups, err := s.raidGroups()
 	if err != nil {
 		return spareMove{}, false
 	}
+	lacking := map[string]time.Time{}
 	for i := range groups {
 		g := &groups[i]
 		if g.lacks() <= 0 {
-			delete(w.lacking, g.UUID)
 			continue
 		}
-		if w.lacking[g.UUID].IsZero() {
-			w.lacking[g.UUID] = w.now()
-		}
-		g.due = w.now().Sub(w.lacking[g.UUID]) >= spareAfter && !s.awaits(g.UUID, w.now())
+		since := cmp.Or(s.lacking[g.UUID], now)
+		lacking[g.UUID] = since
+		g.due = now.Sub(since) >= spareAfter && !s.awaits(g.UUID, now)
 	}
+	s.lacking = lacking
 	return chooseSpare(groups)
 }
 

@@ -171,7 +171,7 @@ func TestWatcherMovesSpare(t *testing.T) {
 			return nil
 		}}
 		for range 4 {
-			s.storage.watch(t.Context(), w)
+			w.reacts(t.Context(), s, "md")
 			h.clock = h.clock.Add(spareAfter / 3)
 		}
 		var want []string
@@ -217,7 +217,7 @@ func (f hearing) Run(_ context.Context, c command) (string, error) { return "", 
 func TestSpareWaits(t *testing.T) {
 	h := newShared(t).hosts["nfs1"]
 	s := h.service(h.twoGroups())
-	m, w := s.storage.(*mdKind), h.watcher(s)
+	m := s.storage.(*mdKind)
 	for _, c := range []struct {
 		after    time.Duration
 		degraded string
@@ -225,7 +225,7 @@ func TestSpareWaits(t *testing.T) {
 	}{{0, "1", false}, {spareAfter - 1, "1", false}, {0, "0", false}, {time.Second, "1", false}, {spareAfter - 1, "1", false}, {1, "1", true}} {
 		h.clock = h.clock.Add(c.after)
 		h.files["/sys/block/md2/md/degraded"] = c.degraded + "\n"
-		if _, ok := m.spareDue(w); ok != c.want {
+		if _, ok := m.spareDue(h.clock); ok != c.want {
 			t.Errorf("after %v, degraded %s: %v", c.after, c.degraded, ok)
 		}
 	}

@@ -202,23 +202,38 @@ type watcher struct {
 	lock func(service string) (func(), error)
 
 	attributes attributes
-	pids       map[string]int         // by service and daemon
-	restarts   map[string][]time.Time // by service and daemon
-	failed     map[string]time.Time   // by service: nfsd was reported gone
-	fence      map[string]bool        // by service: asked to be fenced
-	noted      map[string]bool        // by service: it was refused when that was last looked at
-	judging    map[string]*judging    // by service
-	weighed    map[string]time.Time   // by service: when it was last looked whether a refused start may be forgotten
-	gone       map[string]time.Time   // by service: since when its devices are out of reach
-	settled    map[string]settled     // by service: NFS locks, during lockd's grace period
-	reclaiming bool                   // the look found clients that reclaim their locks
-	lacking    map[string]time.Time   // by array: since when it lacks a member and has no spare
-	spares     map[string]time.Time   // by service: when to look for a spare that should move
-	menders    map[string]*mender     // by service
-	health     *health                // of Lustre, in this look; nil: not read yet
-	alone      time.Time              // when no network had a link, last seen
-	barred     *bool                  // from the fence devices; nil: not known
+	known      map[*service]*watched
+	failed     limit     // by service: reported as failed
+	reclaiming bool      // the look found clients that reclaim their locks
+	health     *health   // of Lustre, in this look; nil: not read yet
+	alone      time.Time // when no network had a link, last seen
+	barred     *bool     // from the fence devices; nil: not known
 }
+
+// watched is what the watcher knows of a service.
+type watched struct {
+	gone   time.Time // since when its devices are out of reach; zero: they are not
+	doomed bool      // it has asked to be fenced
+	// table has what the watcher does for the service, in groups; reached is done before
+	// that, and only while its devices are in reach.
+	table   [][]*reflex
+	reached []*reflex
+}
+
+// watched is what the watcher knows of a service.
+func (w *watcher) watched(s *service) *watched {
+	if w.known[s] == nil {
+		unstopped := &reflex{name: "a service that could not be stopped", sees: always(func(context.Context) { w.unstopped(s) })}
+		w.known[s] = &watched{
+			table:   [][]*reflex{{w.mends(s)}, s.kind.reflexes(w), s.storage.reflexes(w), w.forgives(s), {unstopped}},
+			reached: w.watchCache(s),
+		}
+	}
+	return w.known[s]
+}
+
+// lost says whether the devices of a service are out of reach: what reads them would hang.
+func (w *watcher) lost(s *service) bool { return !w.watched(s).gone.IsZero() }
 
 // run watches until ctx ends.
 func (w *watcher) run(ctx context.Context, events <-chan struct{}) {
@@ -271,15 +286,14 @@ func (w *watcher) look(ctx context.Context) {
 	doomed := false
 	for _, s := range w.services {
 		if lost(s) {
-			if s.up() && w.now().Sub(w.gone[s.cfg.Service]) >= s.storage.queues()-silenceBefore {
+			if s.up() && w.now().Sub(w.watched(s).gone) >= s.storage.queues()-silenceBefore {
 				s.kind.silence(ctx, w.log)
 			}
 			// Before the attribute, for which Pacemaker would try a stop first.
 			doomed = w.giveUp(ctx, s) || doomed
 		} else {
-			w.fence[s.cfg.Service] = false
-			w.noteSSDs(ctx, s)
-			w.revive(ctx, s)
+			w.watched(s).doomed = false
+			w.react(ctx, s, w.watched(s).reached)
 		}
 	}
 	if !doomed {
@@ -298,25 +312,23 @@ func (w *watcher) look(ctx context.Context) {
 	}
 	w.health, w.reclaiming = nil, false
 	for _, s := range w.services {
-		w.mend(ctx, s)
-		s.kind.watch(ctx, w)
-		s.storage.watch(ctx, w)
-		w.forgive(ctx, s)
-		w.unstopped(s)
+		for _, rows := range w.watched(s).table {
+			w.react(ctx, s, rows)
+		}
 	}
 }
 
 // reaches says whether a service's devices can be reached from here.
 func (w *watcher) reaches(s *service) bool {
-	name := s.cfg.Service
+	known := w.watched(s)
 	if s.storage.reachable() {
-		delete(w.gone, name)
+		known.gone = time.Time{}
 		return true
 	}
-	if w.gone[name].IsZero() {
-		w.gone[name] = w.now()
+	if known.gone.IsZero() {
+		known.gone = w.now()
 	}
-	return s.storage.queues() > 0 && s.up() && w.now().Sub(w.gone[name]) < queueLostAfter
+	return s.storage.queues() > 0 && s.up() && w.now().Sub(known.gone) < queueLostAfter
 }
 
 func number(ok bool) string {
@@ -423,26 +435,10 @@ func (w *watcher) link() bool {
 	return w.services[0].carrier(ifc.Name)
 }
 
-// revive has I/O tried again that failed when a cache lost SSDs.
-func (w *watcher) revive(ctx context.Context, s *service) {
-	if s.cfg.Cache == "" {
-		return
-	}
-	c, err := s.openCache()
-	if err == nil {
-		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-		defer cancel()
-		err = c.Revive(ctx)
-	}
-	if err != nil && ctx.Err() == nil {
-		w.log("cache of %s: %v", s.cfg.Service, err)
-	}
-}
-
 // giveUp asks for this server to be fenced if it serves what it cannot reach
 // and the partner can, and says whether that is so.
 func (w *watcher) giveUp(ctx context.Context, s *service) bool {
-	if w.fence[s.cfg.Service] {
+	if w.watched(s).doomed {
 		return true
 	}
 	if !s.up() {
@@ -464,7 +460,7 @@ func (w *watcher) giveUp(ctx context.Context, s *service) bool {
 	if err := w.k.Save(wishFile, nil); err != nil {
 		w.log("%v", err)
 	}
-	w.fence[s.cfg.Service] = w.attrd(ctx, attrFence, "--update", "true") == nil
+	w.watched(s).doomed = w.attrd(ctx, attrFence, "--update", "true") == nil
 	return true
 }
 
@@ -509,10 +505,9 @@ func attributeOn(out, value string) []string {
 
 // fail tells Pacemaker that the service has failed here.
 func (w *watcher) fail(ctx context.Context, s *service, why string) {
-	if w.now().Sub(w.failed[s.cfg.Service]) < 30*time.Second {
+	if !w.failed.allows(s.cfg.Service, w.now(), 1, 30*time.Second) {
 		return
 	}
-	w.failed[s.cfg.Service] = w.now()
 	w.log("%s: reporting service %s as failed", why, s.cfg.Service)
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -524,8 +519,7 @@ func (w *watcher) fail(ctx context.Context, s *service, why string) {
 func blankWatcher(k kernel, log func(string, ...any)) *watcher {
 	return &watcher{
 		k: k, log: log, record: log, now: time.Now, lock: tryLock, background: func(f func()) { f() },
-		attributes: attributes{}, pids: map[string]int{}, restarts: map[string][]time.Time{}, failed: map[string]time.Time{}, fence: map[string]bool{}, gone: map[string]time.Time{}, noted: map[string]bool{}, judging: map[string]*judging{}, weighed: map[string]time.Time{},
-		settled: map[string]settled{}, lacking: map[string]time.Time{}, spares: map[string]time.Time{},
+		attributes: attributes{}, known: map[*service]*watched{},
 	}
 }
 

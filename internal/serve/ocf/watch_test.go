@@ -107,6 +107,13 @@ func (h *fakeHost) watcher(s *service) *watcher {
 	return w
 }
 
+// reacts lets those rows of a service look whose names begin so.
+func (w *watcher) reacts(ctx context.Context, s *service, name string) {
+	for _, rows := range w.watched(s).table {
+		w.react(ctx, s, slices.DeleteFunc(slices.Clone(rows), func(r *reflex) bool { return !strings.HasPrefix(r.name, name) }))
+	}
+}
+
 func TestHasPath(t *testing.T) {
 	h := newShared(t).hosts["nfs1"]
 	s := h.service(testConfig())
@@ -332,8 +339,8 @@ func TestWatcherRestartsDaemons(t *testing.T) {
 	}
 	w := h.watcher(s)
 	for i := range mostRestarts + 1 {
-		s.kind.watch(ctx, w)
-		if d := nfs(s).dead(w); len(d) != 0 {
+		w.reacts(ctx, s, "nfs")
+		if d := nfs(s).dead(); len(d) != 0 {
 			t.Fatalf("round %d: %q dead", i, d)
 		}
 		if i == mostRestarts {
@@ -344,7 +351,7 @@ func TestWatcherRestartsDaemons(t *testing.T) {
 				delete(h.procs, pid)
 			}
 		}
-		if d := nfs(s).dead(w); !slices.Equal(d, []string{mountd}) {
+		if d := nfs(s).dead(); !slices.Equal(d, []string{mountd}) {
 			t.Fatalf("round %d: dead are %q", i, d)
 		}
 		h.clock = h.clock.Add(time.Second)
@@ -355,13 +362,13 @@ func TestWatcherRestartsDaemons(t *testing.T) {
 			delete(h.procs, pid)
 		}
 	}
-	s.kind.watch(ctx, w)
-	if d := nfs(s).dead(w); !slices.Equal(d, []string{mountd}) {
+	w.reacts(ctx, s, "nfs")
+	if d := nfs(s).dead(); !slices.Equal(d, []string{mountd}) {
 		t.Errorf("a fourth restart: dead are %q", d)
 	}
 	// nfsd itself is Pacemaker's to bring back.
 	h.nfsd = 0
-	s.kind.watch(ctx, w)
+	w.reacts(ctx, s, "nfs")
 	if !slices.ContainsFunc(h.changes, func(c string) bool { return strings.Contains(c, "crm_resource --fail") }) {
 		t.Errorf("the loss of nfsd was not reported: %q", h.changes)
 	}
