@@ -285,7 +285,7 @@ func (s *nfsKind) connections(ctx context.Context) (*list, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	now := mergeConnections(was, all, s.now())
+	now := mergeConnections(was, all, s.k.Now())
 	if err == nil && bytes.Equal(was, now) {
 		return nil, nil
 	}

@@ -303,7 +303,7 @@ func (a *agent) inTime(ctx context.Context, action string) int {
 	defer cancel()
 	slow := func() string { return "" }
 	s, serr := a.service(action, cfg)
-	if serr == nil && action == "monitor" { // late asks for no other one
+	if serr == nil && action == "monitor" { // givenUp asks for no other one
 		slow = s.storage.paced()
 	}
 	out, err := cmd.Cmd{Argv: []string{"/proc/self/exe", "ocf", childAction, action}, Env: a.environment(wait)}.Run(ctx)
@@ -311,19 +311,19 @@ func (a *agent) inTime(ctx context.Context, action string) int {
 	if err == nil {
 		return out.Code
 	}
-	code = a.late(action, cfg, err, serr != nil || s.storage.reachable(), slow())
+	code = a.givenUp(action, cfg, err, serr != nil || s.storage.reachable(), slow())
 	if code != Success && action != "stop" && serr == nil {
 		s.tooLate(fmt.Errorf("the %s took too long: %w", action, err))
 	}
 	return code
 }
 
-// late gives the exit code of an action that inTime gave up. While no path to
+// givenUp gives the exit code of an action that inTime gave up. While no path to
 // the disks works, a monitor reports no failure: the multipath maps queue I/O
 // for as long as the design says, and the watcher moves the service if the
 // partner has paths. Nor does it while one slow disk holds I/O up: the partner would
 // wait for the same disk.
-func (a *agent) late(action string, cfg *Config, err error, reachable bool, slow string) int {
+func (a *agent) givenUp(action string, cfg *Config, err error, reachable bool, slow string) int {
 	if action == "monitor" && !reachable {
 		return Success
 	}

@@ -131,8 +131,8 @@ func (f *faults) addresses(key string, as ...string) {
 func (c *Config) check() error {
 	var f faults
 	f.word("service", c.Service)
-	on, err1 := storageKinds.of(c)
-	serve, err2 := serviceKinds.of(c)
+	on, err1 := storageKinds.kindOf(c)
+	serve, err2 := serviceKinds.kindOf(c)
 	if err := errors.Join(err1, err2); err != nil {
 		f.add("%w", err)
 	} else {

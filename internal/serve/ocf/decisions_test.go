@@ -328,15 +328,15 @@ func TestBarIsTriedAgain(t *testing.T) {
 	w := h.watcher(h.service(cfg))
 	f := &failing{kernel: h, bad: func(a []string) bool { return a[2] == "replace" }}
 	w.k = f
-	w.bar(t.Context(), true)
-	w.bar(t.Context(), true)
-	if n := f.count("ip route replace unreachable 10.2.0.11/32"); n != 2 || len(f.ran) != 2 || w.barred != nil {
+	w.blockFencing(t.Context(), true)
+	w.blockFencing(t.Context(), true)
+	if n := f.count("ip route replace unreachable 10.2.0.11/32"); n != 2 || len(f.ran) != 2 || w.fencingBlocked != nil {
 		t.Errorf("%q", f.ran)
 	}
 	f.bad = func([]string) bool { return false }
-	w.bar(t.Context(), true)
-	w.bar(t.Context(), true)
-	if len(f.ran) != 3 || w.barred == nil || !*w.barred {
+	w.blockFencing(t.Context(), true)
+	w.blockFencing(t.Context(), true)
+	if len(f.ran) != 3 || w.fencingBlocked == nil || !*w.fencingBlocked {
 		t.Errorf("%q", f.ran)
 	}
 }
@@ -427,13 +427,12 @@ func TestEventWakes(t *testing.T) {
 	defer cancel()
 	w := h.watcher(h.service(testConfig()))
 	looks := make(chan struct{})
-	w.now = func() time.Time { // asked in each look
+	w.k = ticking{h, func() { // asked in each look
 		select {
 		case looks <- struct{}{}:
 		case <-ctx.Done():
 		}
-		return h.clock
-	}
+	}}
 	events, ended := make(chan struct{}), make(chan struct{})
 	go func() { w.run(ctx, events); close(ended) }()
 	sent := make(chan struct{})
@@ -451,6 +450,17 @@ func TestEventWakes(t *testing.T) {
 	}
 	cancel()
 	<-ended
+}
+
+// ticking is a host whose clock tells that it is read.
+type ticking struct {
+	kernel
+	read func()
+}
+
+func (k ticking) Now() time.Time {
+	k.read()
+	return k.kernel.Now()
 }
 
 // blind is a host on which a device cannot be read.

@@ -241,8 +241,8 @@ func (h *fakeHost) service(c *Config) *service {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	s.self, s.now = 999, func() time.Time { return h.clock }
-	s.log = &steps{action: "test", stderr: testWriter{h.t}, now: s.now}
+	s.self = 999
+	s.log = &steps{action: "test", stderr: testWriter{h.t}, now: h.Now}
 	s.hold = func(context.Context) (*Config, func(), error) { return c, func() {}, nil }
 	s.lists = func(context.Context) (func(), error) { return func() {}, nil }
 	if c.Cache != "" {
@@ -1291,6 +1291,8 @@ func (h *fakeHost) AnnounceARP(iface, netip.Addr) error { return h.change("annou
 func (h *fakeHost) Executable(name string) (string, error) { return "/usr/sbin/" + name, nil }
 func (h *fakeHost) Hostname() (string, error)              { return h.name, nil }
 
+func (h *fakeHost) Now() time.Time { return h.clock }
+
 func (h *fakeHost) Sleep(ctx context.Context, d time.Duration) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -1768,6 +1770,6 @@ func (s *mdKind) judged(a Array, read superblocks) (verdict, error) {
 	for _, x := range s.cfg.Arrays {
 		names = append(names, x.Members...)
 	}
-	s.ask(context.Background(), names, read)
+	s.readSuperblocks(context.Background(), names, read)
 	return s.judge(a, read)
 }

@@ -81,10 +81,10 @@ func (s *nfsKind) askDue(ctx context.Context, w *watcher) action {
 		}
 		a.last, a.seen = seen, nil
 	}
-	if !s.addressed() || w.now().Sub(a.at) < a.wait {
+	if !s.addressed() || w.k.Now().Sub(a.at) < a.wait {
 		return nil
 	}
-	a.at = w.now()
+	a.at = w.k.Now()
 	return func(ctx context.Context) { a.seen = s.lookAtDaemons(ctx) }
 }
 
@@ -129,15 +129,15 @@ func (s *nfsKind) judgeDaemons(ctx context.Context, w *watcher) (silent bool) {
 	slices.Sort(hung)
 	for _, d := range hung {
 		inPlace := slices.Contains(s.daemons(), d)
-		recently := a.restarted.reached(d, w.now(), 1, hungAgain)
+		recently := a.restarted.reached(d, w.k.Now(), 1, hungAgain)
 		switch {
 		case inPlace && !recently:
-			a.restarted.count(d, w.now())
+			a.restarted.count(d, w.k.Now())
 			s.replace(ctx, w, d)
 		case a.answered[d]:
 			w.fail(ctx, s.service, d+" hangs: it does not answer, and is not busy")
 		case !inPlace && !recently:
-			a.restarted.count(d, w.now())
+			a.restarted.count(d, w.k.Now())
 			w.log("%s of service %s has not answered since the service came here: a move may not help", d, s.cfg.Service)
 		}
 	}

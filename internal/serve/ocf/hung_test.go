@@ -263,7 +263,7 @@ func TestNull(t *testing.T) {
 			defer conn.Close()
 		}
 	}()
-	if err := null(ctx, netip.MustParseAddrPort(l.Addr().String()), nlockmgr); err == nil || errors.Is(err, errRefused) {
+	if err := callNull(ctx, netip.MustParseAddrPort(l.Addr().String()), nlockmgr); err == nil || errors.Is(err, errRefused) {
 		t.Error(err)
 	}
 }

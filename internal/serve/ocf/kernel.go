@@ -17,11 +17,19 @@ import (
 // locks, files, ReadBlocks, Mount and the network to make repairs, and files, Ports and Null,
 // from several goroutines, to ask daemons. Otherwise one goroutine calls everything.
 type kernel interface {
+	clock
 	files
 	storage
 	network
 	processes
 	namespaces
+}
+
+// clock is the time by which agent and watcher live.
+type clock interface {
+	Now() time.Time
+	// Sleep returns early, with an error, when ctx ends.
+	Sleep(ctx context.Context, d time.Duration) error
 }
 
 // files reads and writes files: those of the kernel (/proc, /sys) and the
@@ -129,8 +137,6 @@ type processes interface {
 	// Executable finds a program in the usual directories.
 	Executable(name string) (string, error)
 	Kill(pid int, sig syscall.Signal) error
-	// Sleep returns early, with an error, when ctx ends.
-	Sleep(ctx context.Context, d time.Duration) error
 	Hostname() (string, error)
 }
 

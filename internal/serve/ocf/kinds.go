@@ -143,14 +143,14 @@ var serviceKinds = kinds[serviceKind]{"service", []kind[serviceKind]{
 	{"targets", func(c *Config) bool { return c.LustreService != nil }, checkLustre, volumesOfTargets, func(s *service) serviceKind { return &lustreKind{service: s} }},
 }}
 
-// of returns the kind that a config describes.
-func (k kinds[T]) of(c *Config) (kind[T], error) {
+// kindOf returns the kind that a config describes.
+func (k kinds[T]) kindOf(c *Config) (kind[T], error) {
 	var found []kind[T]
 	var keys []string
-	for _, one := range k.all {
-		keys = append(keys, one.key)
-		if one.in(c) {
-			found = append(found, one)
+	for _, x := range k.all {
+		keys = append(keys, x.key)
+		if x.in(c) {
+			found = append(found, x)
 		}
 	}
 	if len(found) != 1 {

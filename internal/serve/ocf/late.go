@@ -79,9 +79,9 @@ func (s *mdKind) lateDue(w *watcher) action {
 		return nil
 	}
 	if s.lateSince.IsZero() {
-		s.lateSince = w.now()
+		s.lateSince = w.k.Now()
 	}
-	waited := w.now().Sub(s.lateSince) >= lateWait
+	waited := w.k.Now().Sub(s.lateSince) >= lateWait
 	return func(ctx context.Context) {
 		// Disks are asked without the lock, which a stop needs. The end of the watcher ends that.
 		before := s.expected()
@@ -174,7 +174,7 @@ func (s *mdKind) outside(ctx context.Context, in map[string]bool) []member {
 		}
 	}
 	read := superblocks{}
-	s.ask(ctx, names, read)
+	s.readSuperblocks(ctx, names, read)
 	return slices.Collect(maps.Values(read))
 }
 

@@ -278,7 +278,7 @@ func (*realKernel) Ports(ctx context.Context, programs []rpcProgram) ([]uint16, 
 }
 
 func (*realKernel) Null(ctx context.Context, at netip.AddrPort, p rpcProgram) error {
-	return null(ctx, at, p)
+	return callNull(ctx, at, p)
 }
 
 // Waiting opens the pipe for writing: the kernel would take another reader for the daemon.

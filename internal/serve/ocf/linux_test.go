@@ -31,7 +31,7 @@ import (
 func TestMain(m *testing.M) {
 	if len(os.Args) > 3 && os.Args[1] == "ocf" && staying[os.Args[2]] != nil {
 		dir := filepath.Dir(os.Args[3])
-		theWatcher.file, theRest.file, clusterEngine = filepath.Join(dir, "watch"), filepath.Join(dir, "rest"), nameOf(os.Getpid())
+		theWatcher.file, standbyProcess.file, clusterEngine = filepath.Join(dir, "watch"), filepath.Join(dir, "rest"), processName(os.Getpid())
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 		defer stop()
 		if err := staying[os.Args[2]](ctx, os.Args[3:]); err != nil {
@@ -404,7 +404,7 @@ func TestMountsReal(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer k.Unmount(bind)
-	s := &service{cfg: &Config{}, k: k, self: os.Getpid(), now: time.Now}
+	s := &service{cfg: &Config{}, k: k, self: os.Getpid()}
 	all, err := s.mounts()
 	if err != nil {
 		t.Fatal(err)
@@ -637,12 +637,12 @@ func TestInTime(t *testing.T) {
 		t.Errorf("no paths: exit %d, %s", code, &errs)
 	}
 	a := &agent{getenv: os.Getenv, stderr: &errs, now: time.Now}
-	if code := a.late("monitor", testConfig(), errors.New("it hangs in the kernel"), true, ""); code != ErrGeneric || !strings.Contains(errs.String(), "took too long: it hangs in the kernel") {
+	if code := a.givenUp("monitor", testConfig(), errors.New("it hangs in the kernel"), true, ""); code != ErrGeneric || !strings.Contains(errs.String(), "took too long: it hangs in the kernel") {
 		t.Errorf("paths: exit %d, %s", code, &errs)
 	}
 	errs.Reset()
 	for action, want := range map[string]int{"monitor": Success, "stop": ErrGeneric} {
-		if code := a.late(action, testConfig(), errors.New("it hangs in the kernel"), true, "disk MA01 is slow"); code != want {
+		if code := a.givenUp(action, testConfig(), errors.New("it hangs in the kernel"), true, "disk MA01 is slow"); code != want {
 			t.Errorf("%s with a slow disk: exit %d", action, code)
 		}
 	}

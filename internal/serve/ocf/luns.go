@@ -158,7 +158,7 @@ const lunPatience = 30 * time.Second
 // lookAtLUNs refuses a start if a LUN is not here as designed, before anything
 // is changed. On a server that has just booted it waits for late ones.
 func (s *lunKind) lookAtLUNs(ctx context.Context) error {
-	begin := s.now()
+	begin := s.k.Now()
 	end := begin
 	if s.uptime() < youngHost {
 		end = begin.Add(memberWait)
@@ -171,7 +171,7 @@ func (s *lunKind) lookAtLUNs(ctx context.Context) error {
 		if errors.Is(err, errSilent) {
 			end = begin.Add(lunPatience)
 		}
-		if !s.now().Before(end) || s.k.Sleep(ctx, 250*time.Millisecond) != nil {
+		if !s.k.Now().Before(end) || s.k.Sleep(ctx, 250*time.Millisecond) != nil {
 			return &refusal{err}
 		}
 	}

@@ -349,7 +349,7 @@ func (s *mdKind) lookAll(ctx context.Context) ([]verdict, error) {
 	if err != nil {
 		return nil, err
 	}
-	doubt := &inDoubt{Doubt: Doubt{Service: s.cfg.Service, At: s.now().UTC()}}
+	doubt := &inDoubt{Doubt: Doubt{Service: s.cfg.Service, At: s.k.Now().UTC()}}
 	ctx, cancel := context.WithTimeout(ctx, stripesTime)
 	defer cancel()
 	further := false
@@ -504,7 +504,7 @@ type superblocks map[string]member
 // members that come late, once for all arrays. A member that md had thrown out is not waited
 // for: the array would not take it back.
 func (s *mdKind) await(ctx context.Context) (verdicts []verdict, err error) {
-	end := s.now()
+	end := s.k.Now()
 	if s.uptime() < youngHost {
 		end = end.Add(memberWait)
 	}
@@ -515,7 +515,7 @@ func (s *mdKind) await(ctx context.Context) (verdicts []verdict, err error) {
 		if err == nil && !slices.ContainsFunc(verdicts, late) {
 			break
 		}
-		if !s.now().Before(end) || s.k.Sleep(ctx, 250*time.Millisecond) != nil {
+		if !s.k.Now().Before(end) || s.k.Sleep(ctx, 250*time.Millisecond) != nil {
 			break
 		}
 		// A disk that hangs has had its time.
@@ -531,7 +531,7 @@ func (s *mdKind) judgeAll(ctx context.Context, read superblocks) (verdicts []ver
 	for _, a := range s.cfg.Arrays {
 		names = append(names, a.Members...)
 	}
-	s.ask(ctx, names, read)
+	s.readSuperblocks(ctx, names, read)
 	verdicts = make([]verdict, len(s.cfg.Arrays))
 	for i, a := range s.cfg.Arrays {
 		if verdicts[i], err = s.judge(a, read); err != nil {
@@ -574,8 +574,8 @@ func (s *mdKind) member(name string, read superblocks) (m member, real string) {
 	return read[name], real
 }
 
-// ask reads the superblocks of devices, unless they were read before, side by side.
-func (s *mdKind) ask(ctx context.Context, names []string, read superblocks) {
+// readSuperblocks reads the superblocks of devices, unless they were read before, side by side.
+func (s *mdKind) readSuperblocks(ctx context.Context, names []string, read superblocks) {
 	var asked, reals []string
 	for _, name := range names {
 		if _, done := read[name]; done {

@@ -63,7 +63,7 @@ func (w *watcher) mends(s *service) *reflex {
 		return func(ctx context.Context) {
 			for _, r := range due {
 				err := fmt.Errorf("gone again after it was put back %d times within %v", mostMends, mendWindow)
-				if !done.reached(r.what, w.now(), mostMends, mendWindow) {
+				if !done.reached(r.what, w.k.Now(), mostMends, mendWindow) {
 					ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 					err = s.repair(ctx, r)
 					cancel()
@@ -72,7 +72,7 @@ func (w *watcher) mends(s *service) *reflex {
 					w.log("service %s: %s is gone, and it is not put back: %v", s.cfg.Service, r.what, err)
 				}
 				if err == nil {
-					done.count(r.what, w.now())
+					done.count(r.what, w.k.Now())
 					w.log("service %s: %s was gone: put back", s.cfg.Service, r.what)
 				}
 			}

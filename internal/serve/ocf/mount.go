@@ -71,7 +71,7 @@ func mountOptions(opts []string) (flags uintptr, data string) {
 // ends its write by itself, or waits for a disk and obeys no signal. It never unmounts lazily:
 // the file system would stay alive, and write, while the partner mounts it.
 func (s *service) unmount(ctx context.Context, at string, ours func([]linux.Mount) []string, users func() []user) error {
-	start := s.now()
+	start := s.k.Now()
 	for {
 		all, err := s.mounts()
 		if err != nil {
@@ -96,7 +96,7 @@ func (s *service) unmount(ctx context.Context, at string, ours func([]linux.Moun
 		if !errors.Is(last, unix.EBUSY) {
 			return last
 		}
-		waited := s.now().Sub(start)
+		waited := s.k.Now().Sub(start)
 		by := users()
 		if ctx.Err() != nil || waited > s.patience(ctx) {
 			return fmt.Errorf("%w; used by %s", last, describe(by))
@@ -126,11 +126,11 @@ func (s *service) unmount(ctx context.Context, at string, ours func([]linux.Moun
 // file system alive although it is gone from ours; and the kernel ends one, with
 // what nfsd knew of it, some time after its last process.
 func (s *service) ended(ctx context.Context, fstype, dev, at string) error {
-	for start := s.now(); ; {
+	for start := s.k.Now(); ; {
 		if _, err := s.k.ReadDir("/sys/fs/" + fstype + "/" + dev); errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
-		if s.now().Sub(start) > s.patience(ctx) || s.k.Sleep(ctx, 100*time.Millisecond) != nil {
+		if s.k.Now().Sub(start) > s.patience(ctx) || s.k.Sleep(ctx, 100*time.Millisecond) != nil {
 			return fmt.Errorf("the file system of %s is still active on %s: mounted in another mount namespace?", at, dev)
 		}
 	}

@@ -445,7 +445,7 @@ func (s *nfsKind) lockGrace() int {
 	if held, err := s.toNotify(); err != nil || len(held) == 0 || !ok {
 		return grace // nobody held a lock
 	}
-	out := int(s.now().Sub(was).Seconds())
+	out := int(s.k.Now().Sub(was).Seconds())
 	longer := min(out+lockTimeout, maxLockGrace)
 	if longer <= grace {
 		return grace
@@ -724,10 +724,10 @@ func (s *nfsKind) keepAlive() error {
 		return nil
 	}
 	last, ok := s.alive()
-	if ok && s.now().Sub(last).Abs() < 5*time.Second {
+	if ok && s.k.Now().Sub(last).Abs() < 5*time.Second {
 		return nil
 	}
-	text := strconv.FormatInt(s.now().Unix(), 10) + "\n"
+	text := strconv.FormatInt(s.k.Now().Unix(), 10) + "\n"
 	err := s.k.Save(s.aliveFile(), []byte(text))
 	if ok && errors.Is(err, unix.ENOSPC) {
 		// As many bytes in the same place need no room.

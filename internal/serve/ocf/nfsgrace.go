@@ -90,7 +90,7 @@ func (s *nfsKind) toReclaim() (r reclaim, err error) {
 // noteReclaim writes the note before sm-notify tells the clients. Without a record of the
 // locks there is nothing to compare with: the period lasts to its end.
 func (s *nfsKind) noteReclaim() error {
-	r := reclaim{Clients: map[string]string{}, Started: s.now()}
+	r := reclaim{Clients: map[string]string{}, Started: s.k.Now()}
 	names, err := s.toNotify()
 	if err != nil {
 		return err
@@ -364,9 +364,9 @@ func (s *nfsKind) reclaiming(w *watcher) (r reclaim, seen reclaiming, err error)
 	}
 	last := s.settled
 	if last == nil || !last.started.Equal(r.Started) || !slices.Equal(last.locks, seen.locks.Locks) || !seen.answered || !seen.back {
-		last = &settled{started: r.Started, locks: seen.locks.Locks, since: w.now()}
+		last = &settled{started: r.Started, locks: seen.locks.Locks, since: w.k.Now()}
 		s.settled = last
 	}
-	seen.unchanged = w.now().Sub(last.since)
+	seen.unchanged = w.k.Now().Sub(last.since)
 	return r, seen, nil
 }

@@ -104,8 +104,8 @@ func (s *nfsKind) noted(err error) error {
 	if !errors.Is(err, unix.ENOSPC) && !errors.Is(err, unix.EDQUOT) {
 		return err
 	}
-	if s.now().Sub(s.full) >= time.Minute { // the watcher tries every 2 s
-		s.full = s.now()
+	if s.k.Now().Sub(s.full) >= time.Minute { // the watcher tries every 2 s
+		s.full = s.k.Now()
 		s.log.note("not saved, the volume is full: %v", err)
 	}
 	return nil
@@ -205,7 +205,7 @@ func (s *nfsKind) bound() bool {
 // monitor sees it.
 func (s *nfsKind) revive(ctx context.Context, w *watcher, dead []string, restarts *limit) {
 	for _, d := range dead {
-		if !restarts.allows(d, w.now(), mostRestarts, restartWindow) {
+		if !restarts.allows(d, w.k.Now(), mostRestarts, restartWindow) {
 			continue
 		}
 		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)

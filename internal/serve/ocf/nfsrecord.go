@@ -66,9 +66,9 @@ func (s *nfsKind) record(ctx context.Context, wait bool) error {
 	case wait: // the watcher would say so every 2 s
 		s.log.note("two processes may write lists to the volume: %v", err)
 	}
-	began := s.now()
+	began := s.k.Now()
 	all, err := s.outdated(ctx)
-	s.recorder.took = s.now().Sub(began)
+	s.recorder.took = s.k.Now().Sub(began)
 	if err != nil || len(all) == 0 || !s.addressed() {
 		return err
 	}
@@ -112,10 +112,10 @@ type recorder struct {
 // list, and nobody gets one meanwhile.
 func (s *nfsKind) recordDue(w *watcher) action {
 	r := &s.recorder
-	if w.lost(s.service) || !s.locksCount() || w.now().Sub(r.at) < max(20*r.took, watchTick) {
+	if w.lost(s.service) || !s.locksCount() || w.k.Now().Sub(r.at) < max(20*r.took, watchTick) {
 		return nil
 	}
-	r.at = w.now()
+	r.at = w.k.Now()
 	return func(ctx context.Context) {
 		err := s.record(ctx, false)
 		if ctx.Err() == nil && r.said.news("", sayOnce(err)) {

@@ -59,7 +59,7 @@ func (w *watcher) react(ctx context.Context, s *service, rows []*reflex) {
 
 // lookAt lets one row look and act, and says whether it has seen something.
 func (w *watcher) lookAt(ctx context.Context, s *service, r *reflex) bool {
-	now := w.now()
+	now := w.k.Now()
 	if r.busy == nil {
 		r.busy = new(atomic.Bool)
 	}

@@ -89,14 +89,14 @@ func (r *reservedLUNs) look() []*claim {
 	var wg sync.WaitGroup
 	for i, l := range r.cfg.LUNs {
 		all[i] = &claim{LUN: l}
-		wg.Go(func() { r.ask(all[i]) })
+		wg.Go(func() { r.readClaim(all[i]) })
 	}
 	wg.Wait()
 	return all
 }
 
-// ask finds the paths of a LUN that work, and asks over the first that answers.
-func (r *reservedLUNs) ask(c *claim) {
+// readClaim finds the paths of a LUN that work, and asks over the first that answers.
+func (r *reservedLUNs) readClaim(c *claim) {
 	dev, gone, err := r.find(c.LUN)
 	if c.err = errors.Join(err, gone); c.err != nil {
 		return
@@ -456,7 +456,7 @@ func (s *lunKind) marks(ctx context.Context) map[string]string {
 		all["LUN "+l.Name] = ""
 		go func() {
 			c := &claim{LUN: l}
-			r.ask(c)
+			r.readClaim(c)
 			claims <- c
 		}()
 	}

@@ -50,9 +50,9 @@ func portsOf(ctx context.Context, addr string, programs []rpcProgram) ([]uint16,
 	return ports, nil
 }
 
-// null calls a program's NULL procedure, which does nothing: any reply shows that the
+// callNull calls a program's NULL procedure, which does nothing: any reply shows that the
 // daemon answers.
-func null(ctx context.Context, at netip.AddrPort, p rpcProgram) error {
+func callNull(ctx context.Context, at netip.AddrPort, p rpcProgram) error {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
 	var d net.Dialer
@@ -62,7 +62,7 @@ func null(ctx context.Context, at netip.AddrPort, p rpcProgram) error {
 	}
 	defer c.Close()
 	defer context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })()
-	_, err = ask(c, 1, p, 0)
+	_, err = callRPC(c, 1, p, 0)
 	if errors.Is(err, errRefused) {
 		return nil
 	}
@@ -71,7 +71,7 @@ func null(ctx context.Context, at netip.AddrPort, p rpcProgram) error {
 
 func getPort(c io.ReadWriter, xid uint32, p rpcProgram) (uint32, error) {
 	const getPort, overTCP = 3, 6
-	b, err := ask(c, xid, rpcProgram{"rpcbind", 100000, 2}, getPort, p.Number, p.Proto, overTCP, 0)
+	b, err := callRPC(c, xid, rpcProgram{"rpcbind", 100000, 2}, getPort, p.Number, p.Proto, overTCP, 0)
 	if err != nil {
 		return 0, err
 	}
@@ -84,8 +84,8 @@ func getPort(c io.ReadWriter, xid uint32, p rpcProgram) (uint32, error) {
 // errRefused says that a program has answered, but does not do what it was asked for.
 var errRefused = errors.New("the question was refused")
 
-// ask calls a procedure over TCP and returns its result. Source: RFC 5531.
-func ask(c io.ReadWriter, xid uint32, p rpcProgram, procedure uint32, args ...uint32) ([]byte, error) {
+// callRPC calls a procedure over TCP and returns its result. Source: RFC 5531.
+func callRPC(c io.ReadWriter, xid uint32, p rpcProgram, procedure uint32, args ...uint32) ([]byte, error) {
 	const (
 		call, rpcVersion      = 0, 2
 		lastFragment          = 1 << 31

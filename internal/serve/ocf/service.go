@@ -31,7 +31,6 @@ type service struct {
 	host string
 	self int // process ID
 	log  *steps
-	now  func() time.Time
 
 	storage storageKind
 	kind    serviceKind
@@ -52,15 +51,15 @@ type service struct {
 // newService is the service of a config on a host. Its log and hold are the
 // caller's to set.
 func newService(cfg *Config, k kernel, host string) (*service, error) {
-	sk, err := storageKinds.of(cfg)
+	sk, err := storageKinds.kindOf(cfg)
 	if err != nil {
 		return nil, err
 	}
-	vk, err := serviceKinds.of(cfg)
+	vk, err := serviceKinds.kindOf(cfg)
 	if err != nil {
 		return nil, err
 	}
-	s := &service{cfg: cfg, k: k, host: host, self: os.Getpid(), now: time.Now, volumes: vk.names(cfg), reserve: noReservations{}}
+	s := &service{cfg: cfg, k: k, host: host, self: os.Getpid(), volumes: vk.names(cfg), reserve: noReservations{}}
 	s.lists = func(ctx context.Context) (func(), error) { return lock(ctx, cfg.Service+".lists") }
 	s.storage, s.kind = sk.of(s), vk.of(s)
 	return s, nil
@@ -443,5 +442,5 @@ func (s *service) patience(ctx context.Context) time.Duration {
 	if !ok {
 		return 30 * time.Second
 	}
-	return max(end.Sub(s.now())/2, 0)
+	return max(end.Sub(s.k.Now())/2, 0)
 }

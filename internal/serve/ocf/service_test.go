@@ -463,8 +463,8 @@ func testFullVolumeIn(t *testing.T, testConfig func() *Config) {
 		sh.room = 0
 		s.k.(*fakeHost).clock = s.k.(*fakeHost).clock.Add(time.Minute)
 		monitor(s)
-		if at, ok := nfs(s).alive(); !ok || s.now().Sub(at) > time.Second {
-			t.Errorf("alive at %v, %v; it is %v", at, ok, s.now())
+		if at, ok := nfs(s).alive(); !ok || s.k.Now().Sub(at) > time.Second {
+			t.Errorf("alive at %v, %v; it is %v", at, ok, s.k.Now())
 		}
 		if err := s.stop(context.Background()); err != nil {
 			t.Fatal(err)

@@ -118,7 +118,7 @@ func (s *mdKind) slowSince(before shot) string {
 // shoot reads what the kernel has counted.
 func (s *service) shoot() (shot, error) {
 	b, err := s.k.ReadFile("/proc/diskstats")
-	return shot{s.now(), linux.ParseDiskStats(string(b))}, err
+	return shot{s.k.Now(), linux.ParseDiskStats(string(b))}, err
 }
 
 // pacesOf judges the members of a group that are in sync.
@@ -209,7 +209,7 @@ func (s *mdKind) drop(w *watcher, all map[string]mdArray) action {
 		return nil
 	}
 	group, ferr := s.mayLose(all, dev)
-	rec := linux.Dropped{Node: s.host, Group: group.Name, At: w.now(), TookMS: p.took.Milliseconds(), PeersMS: p.peers.Milliseconds()}
+	rec := linux.Dropped{Node: s.host, Group: group.Name, At: w.k.Now(), TookMS: p.took.Milliseconds(), PeersMS: p.peers.Milliseconds()}
 	rec.Serial, rec.Device = s.named(dev)
 	if err == nil && rec.Serial == "" {
 		err = errors.New("the configuration does not have it")
@@ -221,7 +221,7 @@ func (s *mdKind) drop(w *watcher, all map[string]mdArray) action {
 		err = s.ofThePath(dev)
 	}
 	if err != nil {
-		if s.slow.said.allows(dev, w.now(), 1, sayAgain) {
+		if s.slow.said.allows(dev, w.k.Now(), 1, sayAgain) {
 			w.log("%s", stays(rec, dev, err))
 		}
 		return nil

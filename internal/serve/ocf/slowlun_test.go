@@ -10,8 +10,11 @@ import (
 // lunHost has multipath maps dm-0 to dm-3 of LUNs, and what the kernel has counted of them.
 type lunHost struct {
 	kernel
+	clock time.Time
 	stats string
 }
+
+func (h *lunHost) Now() time.Time { return h.clock }
 
 func (h *lunHost) ReadDir(string) ([]string, error) {
 	return []string{"dm-0", "dm-1", "dm-2", "dm-3"}, nil
@@ -49,16 +52,15 @@ func TestPacedNamesTheSlowLUN(t *testing.T) {
 		{"two", []int{15020, 15020, 40, 40}, ""},
 		{"all", []int{15020, 15020, 15020, 15020}, ""},
 	} {
-		h := &lunHost{}
-		now := time.Unix(1000, 0)
+		h := &lunHost{clock: time.Unix(1000, 0)}
 		cfg := &Config{Service: "home", LUNStorage: &LUNStorage{}}
 		for i := range 4 {
 			cfg.LUNs = append(cfg.LUNs, LUN{Name: fmt.Sprintf("a-lun%d", i), WWID: fmt.Sprintf("w%d", i)})
 		}
-		s := &lunKind{service: &service{cfg: cfg, k: h, now: func() time.Time { return now }}}
+		s := &lunKind{service: &service{cfg: cfg, k: h}}
 		h.count(0, 0, 0, 0, 0)
 		slow := s.paced()
-		now = now.Add(16 * time.Second)
+		h.clock = h.clock.Add(16 * time.Second)
 		h.count(10, c.took...)
 		if got := slow(); got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)

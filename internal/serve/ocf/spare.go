@@ -224,7 +224,7 @@ func (s *mdKind) moveDue(w *watcher) action {
 	if _, all, err := s.active(); err != nil || !all {
 		return nil
 	}
-	m, ok := s.spareDue(w.now())
+	m, ok := s.spareDue(w.k.Now())
 	if !ok {
 		return nil
 	}

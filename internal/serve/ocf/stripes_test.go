@@ -36,6 +36,8 @@ const (
 	dataAt      = 1 << 16
 )
 
+func (m *members) Now() time.Time { return time.Now() }
+
 func (m *members) Realpath(p string) (string, error) {
 	if m.dev[p] == nil {
 		return "", fs.ErrNotExist
@@ -277,7 +279,7 @@ func groupR0() Array {
 
 // kind is the storage of a service with these arrays.
 func (m *slowMembers) kind(arrays ...Array) *mdKind {
-	return &mdKind{service: &service{k: m, cfg: &Config{Service: "home", MDStorage: &MDStorage{Arrays: arrays}}, host: "nfs2", now: time.Now, log: &steps{stderr: io.Discard, now: time.Now}}}
+	return &mdKind{service: &service{k: m, cfg: &Config{Service: "home", MDStorage: &MDStorage{Arrays: arrays}}, host: "nfs2", log: &steps{stderr: io.Discard, now: time.Now}}}
 }
 
 func (m *slowMembers) ReadBlocks(dev string, off int64, n int) ([]byte, error) {

@@ -45,9 +45,9 @@ func trace(ctx context.Context, services []*service, node string) (*Traces, erro
 			before[i] = s.storage.marks(ctx)
 		}
 	}
-	began := services[0].now()
+	began := services[0].k.Now()
 	services[0].askARP(ctx, t, node)
-	if err := services[0].k.Sleep(ctx, tracesTime-services[0].now().Sub(began)); err != nil {
+	if err := services[0].k.Sleep(ctx, tracesTime-services[0].k.Now().Sub(began)); err != nil {
 		return nil, err
 	}
 	for i, s := range services {

@@ -201,7 +201,7 @@ func (s *service) owner() (string, error) {
 // back. It does not outlive a boot.
 func (s *service) openedNote() runNote { return s.runNote("opened", "") }
 
-func opened(owner string, seqno uint64) string { return fmt.Sprintf("%s %d\n", owner, seqno) }
+func openedText(owner string, seqno uint64) string { return fmt.Sprintf("%s %d\n", owner, seqno) }
 
 // unfinished says whether devices that take writes here, without a volume, are what a start
 // or a stop of this server has left that did not come to its end: no other server has taken the volume
@@ -212,7 +212,7 @@ func (s *service) unfinished(m *vgMeta) bool {
 	if !there {
 		return m.SystemID == s.cfg.SystemID
 	}
-	return text == opened(m.SystemID, m.Seqno)
+	return text == openedText(m.SystemID, m.Seqno)
 }
 
 // ownerOf is the system ID of the volume group on all of the storage's devices.
@@ -258,7 +258,7 @@ func (s *service) opening(m *vgMeta) error {
 	if m.SystemID == s.host {
 		return nil
 	}
-	return s.openedNote().write(opened(m.SystemID, m.Seqno))
+	return s.openedNote().write(openedText(m.SystemID, m.Seqno))
 }
 
 // mayTake refuses to take the volume group from an owner that is no node of the cluster.
@@ -407,7 +407,7 @@ func (s *service) stopVolume(ctx context.Context) error {
 	}
 	// Each change of a volume group adds one to its number.
 	// Source: lvm2, lib/metadata/metadata.c, vg_write
-	if err := s.openedNote().write(opened(s.cfg.SystemID, m.Seqno+1)); err != nil {
+	if err := s.openedNote().write(openedText(s.cfg.SystemID, m.Seqno+1)); err != nil {
 		s.log.note("%v", err)
 	}
 	if err := s.lvm(ctx, devices, "", "vgchange", "--yes", "--quiet", "--systemid", s.cfg.SystemID, s.cfg.VG); err != nil {

@@ -195,19 +195,18 @@ type watcher struct {
 	log      func(format string, a ...any)
 	// record logs a change of the host, where the log has Mortar's changes.
 	record func(format string, a ...any)
-	now    func() time.Time
 	// background runs what may take longer than a look.
 	background func(func())
 	// lock keeps a service's actions from running, or fails if one runs.
 	lock func(service string) (func(), error)
 
-	attributes attributes
-	known      map[*service]*watched
-	failed     limit     // by service: reported as failed
-	reclaiming bool      // the look found clients that reclaim their locks
-	health     *health   // of Lustre, in this look; nil: not read yet
-	alone      time.Time // when no network had a link, last seen
-	barred     *bool     // from the fence devices; nil: not known
+	attributes     attributes
+	known          map[*service]*watched
+	failed         limit     // by service: reported as failed
+	reclaiming     bool      // the look found clients that reclaim their locks
+	health         *health   // of Lustre, in this look; nil: not read yet
+	alone          time.Time // when no network had a link, last seen
+	fencingBlocked *bool     // from the fence devices; nil: not known
 }
 
 // watched is what the watcher knows of a service.
@@ -239,7 +238,7 @@ func (w *watcher) lost(s *service) bool { return !w.watched(s).gone.IsZero() }
 func (w *watcher) run(ctx context.Context, events <-chan struct{}) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	defer func() { w.bar(context.WithoutCancel(ctx), false) }()
+	defer func() { w.blockFencing(context.WithoutCancel(ctx), false) }()
 	w.background = wg.Go
 	for ctx.Err() == nil {
 		w.look(ctx)
@@ -262,7 +261,7 @@ func (w *watcher) run(ctx context.Context, events <-chan struct{}) {
 
 // next is how long to wait for a message before the next look.
 func (w *watcher) next() time.Duration {
-	d := w.attributes.next(w.now())
+	d := w.attributes.next(w.k.Now())
 	if w.reclaiming {
 		d = min(d, graceTick)
 	}
@@ -271,12 +270,12 @@ func (w *watcher) next() time.Duration {
 
 // look looks once and acts.
 func (w *watcher) look(ctx context.Context) {
-	w.keepPeace(ctx) // first: the partner takes a few seconds to be missed
+	w.watchFencing(ctx) // first: the partner takes a few seconds to be missed
 	seen := observation{attrLink: w.link()}
 	for _, s := range w.services {
 		seen[attrStorage+s.cfg.Service] = w.reaches(s)
 	}
-	tell := w.attributes.update(w.now(), seen)
+	tell := w.attributes.update(w.k.Now(), seen)
 	// Lost is what is not seen now; a value that has not proved itself again
 	// does not count.
 	lost := func(s *service) bool {
@@ -286,7 +285,7 @@ func (w *watcher) look(ctx context.Context) {
 	doomed := false
 	for _, s := range w.services {
 		if lost(s) {
-			if s.up() && w.now().Sub(w.watched(s).gone) >= s.storage.queues()-silenceBefore {
+			if s.up() && w.k.Now().Sub(w.watched(s).gone) >= s.storage.queues()-silenceBefore {
 				s.kind.silence(ctx, w.log)
 			}
 			// Before the attribute, for which Pacemaker would try a stop first.
@@ -308,7 +307,7 @@ func (w *watcher) look(ctx context.Context) {
 		if l.unheard {
 			w.log("%s is %s", name, number(l.value))
 		}
-		l.unheard, l.told = false, w.now()
+		l.unheard, l.told = false, w.k.Now()
 	}
 	w.health, w.reclaiming = nil, false
 	for _, s := range w.services {
@@ -326,9 +325,9 @@ func (w *watcher) reaches(s *service) bool {
 		return true
 	}
 	if known.gone.IsZero() {
-		known.gone = w.now()
+		known.gone = w.k.Now()
 	}
-	return s.storage.queues() > 0 && s.up() && w.now().Sub(known.gone) < queueLostAfter
+	return s.storage.queues() > 0 && s.up() && w.k.Now().Sub(known.gone) < queueLostAfter
 }
 
 func number(ok bool) string {
@@ -377,23 +376,23 @@ func (w *watcher) cutOff() bool {
 
 func (s *service) carrier(ifc string) bool { return s.line("/sys/class/net/"+ifc+"/carrier") == "1" }
 
-// keepPeace bars this server from fencing while it is cut off, and until the two have had
+// watchFencing bars this server from fencing while it is cut off, and until the two have had
 // the time to find each other again: of two that were both cut off, as when their switches
 // lose power, the one that tried again first would fence the other in the middle of that
 // (seen; 90 s until all was well).
-func (w *watcher) keepPeace(ctx context.Context) {
+func (w *watcher) watchFencing(ctx context.Context) {
 	if w.cutOff() {
-		w.alone = w.now()
+		w.alone = w.k.Now()
 	}
-	w.bar(ctx, w.now().Sub(w.alone) < fencesAfter)
+	w.blockFencing(ctx, w.k.Now().Sub(w.alone) < fencesAfter)
 }
 
-// bar takes away this server's way to the fence devices, or gives it back. The
+// blockFencing takes away this server's way to the fence devices, or gives it back. The
 // fence agents fail at once then, and Pacemaker tries again whenever anything
 // changes. It has no way to be told not to fence.
 // Source: ip-route(8), unreachable
-func (w *watcher) bar(ctx context.Context, yes bool) {
-	if w.barred != nil && *w.barred == yes {
+func (w *watcher) blockFencing(ctx context.Context, yes bool) {
+	if w.fencingBlocked != nil && *w.fencingBlocked == yes {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
@@ -411,18 +410,18 @@ func (w *watcher) bar(ctx context.Context, yes bool) {
 		}
 		// At its start the watcher does not know whether one before it was killed
 		// and left routes behind.
-		if _, err := w.k.Run(ctx, command{argv: argv}); err != nil && (yes || w.barred != nil) {
+		if _, err := w.k.Run(ctx, command{argv: argv}); err != nil && (yes || w.fencingBlocked != nil) {
 			w.log("%v", err)
 			done = false
 		}
 	}
 	if yes && done {
 		w.log("no network of the cluster has a link here: this server fences nobody")
-	} else if !yes && done && w.barred != nil {
+	} else if !yes && done && w.fencingBlocked != nil {
 		w.log("this server may fence again")
 	}
 	if done {
-		w.barred = &yes
+		w.fencingBlocked = &yes
 	}
 }
 
@@ -505,7 +504,7 @@ func attributeOn(out, value string) []string {
 
 // fail tells Pacemaker that the service has failed here.
 func (w *watcher) fail(ctx context.Context, s *service, why string) {
-	if !w.failed.allows(s.cfg.Service, w.now(), 1, 30*time.Second) {
+	if !w.failed.allows(s.cfg.Service, w.k.Now(), 1, 30*time.Second) {
 		return
 	}
 	w.log("%s: reporting service %s as failed", why, s.cfg.Service)
@@ -518,7 +517,7 @@ func (w *watcher) fail(ctx context.Context, s *service, why string) {
 
 func blankWatcher(k kernel, log func(string, ...any)) *watcher {
 	return &watcher{
-		k: k, log: log, record: log, now: time.Now, lock: tryLock, background: func(f func()) { f() },
+		k: k, log: log, record: log, lock: tryLock, background: func(f func()) { f() },
 		attributes: attributes{}, known: map[*service]*watched{},
 	}
 }

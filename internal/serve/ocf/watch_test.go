@@ -102,7 +102,7 @@ func (h *fakeHost) cabled(yes bool) {
 
 func (h *fakeHost) watcher(s *service) *watcher {
 	w := blankWatcher(h, h.t.Logf)
-	w.services, w.now = []*service{s}, func() time.Time { return h.clock }
+	w.services = []*service{s}
 	w.lock = func(string) (func(), error) { return func() {}, nil }
 	return w
 }

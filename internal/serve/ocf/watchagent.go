@@ -68,7 +68,7 @@ func watchDo(ctx context.Context, action string, files []string) (int, error) {
 	switch action {
 	case "start":
 		// First: at its end it gives the way to the fence devices back.
-		if err := theRest.end(ctx, files); err != nil {
+		if err := standbyProcess.end(ctx, files); err != nil {
 			return ErrGeneric, err
 		}
 		if err := theWatcher.begin(ctx, files); err != nil {
@@ -78,7 +78,7 @@ func watchDo(ctx context.Context, action string, files []string) (int, error) {
 		if err := theWatcher.end(ctx, files); err != nil {
 			return ErrGeneric, err
 		}
-		if err := rests(ctx, files); err != nil {
+		if err := startStandby(ctx, files); err != nil {
 			// A failed stop would have it tried again and again, and mend nothing.
 			logAs("mortar-watch")("this server can fence its partner while it is cut off, until the watcher runs again: %v", err)
 		}
@@ -196,10 +196,10 @@ func (p watchProcess) begin(ctx context.Context, files []string) error {
 	}
 }
 
-// barTime bounds giving the way to the fence devices back after a watcher that
+// unblockTime bounds giving the way to the fence devices back after a watcher that
 // was killed. With the two graces of a stop it leaves most of the 30 s that
 // Pacemaker gives the action.
-const barTime = 5 * time.Second
+const unblockTime = 5 * time.Second
 
 // end ends the process, and gives the way to the fence devices back if that could not.
 func (p watchProcess) end(ctx context.Context, files []string) error {
@@ -209,9 +209,9 @@ func (p watchProcess) end(ctx context.Context, files []string) error {
 	}
 	// It could not take its routes away itself.
 	if w, err := newWatcher(newLinux(), files, func(string, ...any) {}); err == nil {
-		ctx, cancel := context.WithTimeout(ctx, barTime)
+		ctx, cancel := context.WithTimeout(ctx, unblockTime)
 		defer cancel()
-		w.bar(ctx, false)
+		w.blockFencing(ctx, false)
 	}
 	return nil
 }

@@ -153,12 +153,12 @@ func watchedHost(t *testing.T) (host string, file func(name string, nodes map[st
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = unix.Unmount("/run", unix.MNT_DETACH) })
-	watch, rest := theWatcher, theRest
-	theWatcher.file, theRest.file = filepath.Join(dir, "watch"), filepath.Join(dir, "rest")
+	watch, rest := theWatcher, standbyProcess
+	theWatcher.file, standbyProcess.file = filepath.Join(dir, "watch"), filepath.Join(dir, "rest")
 	t.Cleanup(func() {
 		_, _ = theWatcher.stop(context.Background())
-		_, _ = theRest.stop(context.Background())
-		theWatcher, theRest = watch, rest
+		_, _ = standbyProcess.stop(context.Background())
+		theWatcher, standbyProcess = watch, rest
 	})
 	host, err := os.Hostname()
 	if err != nil {

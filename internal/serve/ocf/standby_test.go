@@ -26,7 +26,7 @@ func TestRest(t *testing.T) {
 	}{{"1\n", false}, {"0\n", true}} {
 		h.files["/sys/class/net/eth0/carrier"] = c.carrier
 		looks := 0
-		w.rest(t.Context(), func() bool {
+		w.standBy(t.Context(), func() bool {
 			if looks++; looks == 2 && slices.Contains(h.barred, "10.2.0.11/32") != c.barred {
 				t.Errorf("carrier %q: barred %v", c.carrier, h.barred)
 			}
@@ -40,7 +40,7 @@ func TestRest(t *testing.T) {
 	h.clock = h.clock.Add(fencesAfter) // since the link came back
 	s.overdueIn(-time.Second)
 	looks := 0
-	w.rest(t.Context(), func() bool { looks++; return looks < 2 })
+	w.standBy(t.Context(), func() bool { looks++; return looks < 2 })
 	if !slices.Contains(h.changes, "poke /proc/sysrq-trigger b") {
 		t.Error("no reset")
 	}
@@ -53,7 +53,7 @@ func TestRestTakesThePlaceOfTheWatcher(t *testing.T) {
 	file := write("good.json", map[string]string{host: "10.0.0.1", "partner": "10.0.0.2"})
 	of := clusterEngine
 	t.Cleanup(func() { clusterEngine = of })
-	own := nameOf(os.Getpid())
+	own := processName(os.Getpid())
 	none := "no-such-daemon"
 	for i, c := range []struct {
 		action, engine string
@@ -73,7 +73,7 @@ func TestRestTakesThePlaceOfTheWatcher(t *testing.T) {
 			t.Fatal(err)
 		}
 		w, werr := theWatcher.running()
-		r, rerr := theRest.running()
+		r, rerr := standbyProcess.running()
 		if code != c.code || (w != 0) != c.watches || (r != 0) != c.rests || werr != nil || rerr != nil {
 			t.Fatalf("%d: %s: %d; watcher %d %v, rest %d %v", i, c.action, code, w, werr, r, rerr)
 		}
