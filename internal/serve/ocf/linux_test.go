@@ -340,13 +340,13 @@ func TestARPOfInfiniBandReal(t *testing.T) {
 func TestResetReal(t *testing.T) {
 	sh(t, "ip", "link", "set", "lo", "up")
 	k := newLinux()
-	dial := func(addr string) (client, server net.Conn, port uint16) {
-		l, err := net.Listen("tcp4", addr)
+	dial := func(family, addr, to string) (client, server net.Conn, port uint16) {
+		l, err := net.Listen(family, addr)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer l.Close()
-		client, err = net.Dial("tcp4", l.Addr().String())
+		client, err = net.Dial("tcp4", fmt.Sprintf("%s:%d", to, l.Addr().(*net.TCPAddr).Port))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -356,8 +356,11 @@ func TestResetReal(t *testing.T) {
 		}
 		return client, server, uint16(l.Addr().(*net.TCPAddr).Port)
 	}
-	c1, s1, port := dial("127.0.0.9:0")
-	c2, s2, _ := dial(fmt.Sprintf("127.0.0.8:%d", port))
+	c1, s1, port := dial("tcp4", "127.0.0.9:0", "127.0.0.9")
+	c2, s2, _ := dial("tcp4", fmt.Sprintf("127.0.0.8:%d", port), "127.0.0.8")
+	c3, s3, mapped := dial("tcp", ":0", "127.0.0.9") // a socket of IPv6
+	defer c3.Close()
+	defer s3.Close()
 	defer c1.Close()
 	defer c2.Close()
 	defer s2.Close()
@@ -366,9 +369,14 @@ func TestResetReal(t *testing.T) {
 	if err := k.ResetConnections(netip.MustParseAddr("127.0.0.9"), port); err != nil {
 		t.Fatal(err)
 	}
-	c1.SetDeadline(time.Now().Add(10 * time.Second))
-	if _, err := c1.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
-		t.Errorf("the connection was not reset: %v", err)
+	if err := k.ResetConnections(netip.MustParseAddr("127.0.0.9"), mapped); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []net.Conn{c1, c3} {
+		c.SetDeadline(time.Now().Add(10 * time.Second))
+		if _, err := c.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
+			t.Errorf("the connection was not reset: %v", err)
+		}
 	}
 	if _, err := s2.Write([]byte("x")); err != nil {
 		t.Error(err)

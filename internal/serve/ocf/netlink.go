@@ -13,11 +13,12 @@ import (
 	"time"
 	"unsafe"
 
+	rtnl "github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
 
-// netlink changes and probes addresses in process: rtnetlink(7) for the
-// address, packet(7) for ARP.
+// netlink changes and probes addresses in process: package netlink for addresses and
+// connections, packet(7) for ARP.
 type netlink struct{}
 
 func (netlink) Interface(a netip.Addr) (iface, error) {
@@ -63,8 +64,8 @@ func (netlink) Addresses() (map[netip.Prefix]string, error) {
 }
 
 func (netlink) AddAddress(ifc iface, p netip.Prefix) error {
-	err := changeAddress(unix.RTM_NEWADDR, unix.NLM_F_CREATE|unix.NLM_F_EXCL, ifc.Index, p)
-	if err == unix.EEXIST {
+	err := rtnl.AddrAdd(linkOf(ifc.Index), addressOf(p))
+	if errors.Is(err, unix.EEXIST) {
 		return nil
 	}
 	return err
@@ -75,60 +76,17 @@ func (netlink) DelAddress(name string, p netip.Prefix) error {
 	if err != nil {
 		return err
 	}
-	err = changeAddress(unix.RTM_DELADDR, 0, i.Index, p)
-	if err == unix.EADDRNOTAVAIL {
+	err = rtnl.AddrDel(linkOf(i.Index), addressOf(p))
+	if errors.Is(err, unix.EADDRNOTAVAIL) {
 		return nil
 	}
 	return err
 }
 
-// changeAddress sends one request about an IPv4 address and waits for its
-// acknowledgement. Source: rtnetlink(7), struct ifaddrmsg.
-func changeAddress(kind, flags uint16, index int, p netip.Prefix) error {
-	ip := p.Addr().As4()
-	bcast := ip
-	for i := p.Bits(); i < 32; i++ {
-		bcast[i/8] |= 0x80 >> (i % 8)
-	}
-	attr := func(b []byte, kind uint16, v []byte) []byte {
-		b = binary.NativeEndian.AppendUint16(b, uint16(4+len(v)))
-		b = binary.NativeEndian.AppendUint16(b, kind)
-		return append(b, v...)
-	}
-	body := []byte{unix.AF_INET, byte(p.Bits()), 0, unix.RT_SCOPE_UNIVERSE}
-	body = binary.NativeEndian.AppendUint32(body, uint32(index))
-	body = attr(body, unix.IFA_LOCAL, ip[:])
-	body = attr(body, unix.IFA_ADDRESS, ip[:])
-	if kind == unix.RTM_NEWADDR && p.Bits() < 31 {
-		body = attr(body, unix.IFA_BROADCAST, bcast[:])
-	}
-	msg := binary.NativeEndian.AppendUint32(nil, uint32(unix.NLMSG_HDRLEN+len(body)))
-	msg = binary.NativeEndian.AppendUint16(msg, kind)
-	msg = binary.NativeEndian.AppendUint16(msg, flags|unix.NLM_F_REQUEST|unix.NLM_F_ACK)
-	msg = binary.NativeEndian.AppendUint32(msg, 1) // sequence
-	msg = binary.NativeEndian.AppendUint32(msg, 0) // port: the kernel's choice
-	msg = append(msg, body...)
+func linkOf(index int) rtnl.Link { return &rtnl.GenericLink{LinkAttrs: rtnl.LinkAttrs{Index: index}} }
 
-	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd)
-	if err := unix.Sendto(fd, msg, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
-		return err
-	}
-	buf := make([]byte, 8192)
-	n, _, err := unix.Recvfrom(fd, buf, 0)
-	if err != nil {
-		return err
-	}
-	if n < unix.NLMSG_HDRLEN+4 || binary.NativeEndian.Uint16(buf[4:]) != unix.NLMSG_ERROR {
-		return errors.New("the kernel's answer is not understood")
-	}
-	if code := int32(binary.NativeEndian.Uint32(buf[unix.NLMSG_HDRLEN:])); code != 0 {
-		return unix.Errno(-code)
-	}
-	return nil
+func addressOf(p netip.Prefix) *rtnl.Addr {
+	return &rtnl.Addr{IPNet: &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}}
 }
 
 const arpRequest, arpReply = 1, 2
@@ -323,91 +281,26 @@ func (l arpLink) announce(a netip.Addr) error {
 	return l.broadcastPacket(fd, l.packet(arpReply, a, l.broadcast, a))
 }
 
-// sock_diag(7): a list of sockets, and the request to end one. The kernel's
-// names are SOCK_DIAG_BY_FAMILY, SOCK_DESTROY, struct inet_diag_req_v2 and
-// struct inet_diag_msg.
-const (
-	sockDiagByFamily = 20
-	sockDestroy      = 21
-	diagIDSize       = 48
-)
-
 // ResetConnections ends every TCP connection of the host from a local
 // address. Sockets of an address that has moved away are left half closed for
 // minutes; were the address to come back meanwhile, they would take the
 // packets of the clients' new connections.
+// Source: sock_diag(7), SOCK_DESTROY
 func (netlink) ResetConnections(a netip.Addr, port uint16) error {
-	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd)
-	request := func(kind, flags uint16, family byte, states uint32, id []byte) error {
-		body := []byte{family, unix.IPPROTO_TCP, 0, 0}
-		body = binary.NativeEndian.AppendUint32(body, states)
-		body = append(body, id...)
-		msg := binary.NativeEndian.AppendUint32(nil, uint32(unix.NLMSG_HDRLEN+len(body)))
-		msg = binary.NativeEndian.AppendUint16(msg, kind)
-		msg = binary.NativeEndian.AppendUint16(msg, flags|unix.NLM_F_REQUEST)
-		msg = append(msg, 1, 0, 0, 0, 0, 0, 0, 0) // sequence, port
-		return unix.Sendto(fd, append(msg, body...), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})
-	}
-	// receive calls f with every message until the answer ends.
-	receive := func(f func(body []byte)) error {
-		buf := make([]byte, 64<<10)
-		for {
-			n, _, err := unix.Recvfrom(fd, buf, 0)
-			if err != nil {
-				return err
-			}
-			for b := buf[:n]; len(b) >= unix.NLMSG_HDRLEN; {
-				size := int(binary.NativeEndian.Uint32(b))
-				if size < unix.NLMSG_HDRLEN || size > len(b) {
-					return errors.New("the kernel's answer is not understood")
-				}
-				body := b[unix.NLMSG_HDRLEN:size]
-				switch binary.NativeEndian.Uint16(b[4:]) {
-				case unix.NLMSG_DONE:
-					return nil
-				case unix.NLMSG_ERROR:
-					if code := int32(binary.NativeEndian.Uint32(body)); code != 0 {
-						return unix.Errno(-code)
-					}
-					return nil
-				}
-				f(body)
-				b = b[min((size+3)&^3, len(b)):]
-			}
-		}
-	}
-	const listening = 1 << 10 // TCP_LISTEN
-	for _, family := range []byte{unix.AF_INET, unix.AF_INET6} {
-		if err := request(sockDiagByFamily, unix.NLM_F_DUMP, family, ^uint32(listening), make([]byte, diagIDSize)); err != nil {
+	const listens = 10 // TCP_LISTEN
+	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
+		all, err := rtnl.SocketDiagTCP(family)
+		if err != nil && !errors.Is(err, rtnl.ErrDumpInterrupted) {
 			return err
 		}
-		var ids [][]byte
-		err := receive(func(body []byte) {
-			if len(body) < 4+diagIDSize {
-				return
+		for _, s := range all {
+			local, ok := netip.AddrFromSlice(s.ID.Source)
+			if !ok || local.Unmap() != a || s.ID.SourcePort != port || s.State == listens {
+				continue
 			}
-			id := body[4:][:diagIDSize]
-			local, _ := netip.AddrFromSlice(id[4:8])
-			if family == unix.AF_INET6 {
-				local, _ = netip.AddrFromSlice(id[4:20])
-			}
-			if local.Unmap() == a && binary.BigEndian.Uint16(id) == port {
-				ids = append(ids, append([]byte(nil), id...))
-			}
-		})
-		if err != nil {
-			return err
-		}
-		for _, id := range ids {
-			if err := request(sockDestroy, unix.NLM_F_ACK, family, 0, id); err != nil {
-				return err
-			}
-			// ENOENT: it ended by itself.
-			if err := receive(func([]byte) {}); err != nil && err != unix.ENOENT {
+			// An IPv6 socket with an IPv4 address is found by that. ENOENT: it ended by itself.
+			err := rtnl.SocketDestroy(&net.TCPAddr{IP: s.ID.Source, Port: int(port)}, &net.TCPAddr{IP: s.ID.Destination, Port: int(s.ID.DestinationPort)})
+			if err != nil && !errors.Is(err, unix.ENOENT) {
 				return err
 			}
 		}
