@@ -18,7 +18,6 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/distro"
 	"github.com/mortarhpc/mortar/internal/base/flock"
 	"github.com/mortarhpc/mortar/internal/base/linux"
-	"golang.org/x/sys/unix"
 )
 
 // Exit codes of a resource agent, by the OCF Resource Agent API 1.1.
@@ -43,15 +42,6 @@ const usage = "usage: service {start|stop|monitor|status|validate-all|meta-data}
 // in the environment (getenv), reasons on stderr. It returns the exit code.
 func Main(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
 	a := &agent{getenv: getenv, stderr: stderr, now: time.Now}
-	if len(args) == 2 && args[0] == ioAction {
-		// ENOSPC means that the file did not exist yet and the file system is
-		// full: the storage works.
-		if err := writeRead(args[1]); err != nil && !errors.Is(err, unix.ENOSPC) {
-			fmt.Fprintln(stderr, err)
-			return ErrGeneric
-		}
-		return Success
-	}
 	if len(args) == 1 && args[0] == askAction {
 		if err := askFor(ctx, os.Stdin, stdout); err != nil {
 			fmt.Fprintln(stderr, err)
@@ -378,10 +368,6 @@ func (a *agent) monitor(ctx context.Context, s *service) int {
 	return NotRunning
 }
 
-// ioAction makes the agent try the volume in its own process: the agent can
-// give up a process that hangs in the kernel, but not a thread.
-const ioAction = "_io"
-
 // ioWait is less than Pacemaker grants a monitor. It is long because a volume
 // that is merely busy with a resync and clients must not move; the watcher
 // notices lost disks at once.
@@ -392,7 +378,7 @@ func (s *service) tryIO(ctx context.Context) error {
 	if s.waits() {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, ioWait)
+	ctx, cancel := context.WithTimeoutCause(ctx, ioWait, silentFor(ioWait))
 	defer cancel()
 	slow := s.storage.paced()
 	err := s.kind.checkIO(ctx)

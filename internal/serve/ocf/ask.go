@@ -21,8 +21,8 @@ import (
 
 // A disk may hang: it answers neither data nor an error. A thread that reads it cannot be
 // given up, and takes its process along. So a disk that is not known to answer is read by a
-// process, which can be given up. All disks are read side by side by one process, because
-// clients wait for a start.
+// process, which can be given up, and so is a file written that a monitor tries the volume
+// with. All are asked side by side by one process, because clients wait for a start.
 
 // askAction makes the agent read devices for another agent.
 const askAction = "_ask"
@@ -33,13 +33,17 @@ const askAction = "_ask"
 const askLimit = 10 * time.Second
 
 // errSilent is the error of a device that does not answer.
-var errSilent = fmt.Errorf("it does not answer within %v", askLimit)
+var errSilent = errors.New("it does not answer")
 
-// question is a range of a device to read. off and n are multiples of 4096.
+func silentFor(limit time.Duration) error { return fmt.Errorf("%w within %v", errSilent, limit) }
+
+// question is a range of a device to read. Off and N are multiples of 4096. Or it is a file to
+// be written and read back.
 type question struct {
-	Dev string `json:"dev"`
-	Off int64  `json:"off"`
-	N   int    `json:"n"`
+	Dev   string `json:"dev"`
+	Off   int64  `json:"off"`
+	N     int    `json:"n"`
+	Write bool   `json:"write,omitempty"`
 }
 
 // answer is what a device has answered.
@@ -63,17 +67,21 @@ func reply(number int, b []byte, err error) answer {
 }
 
 // heard gives the answer that a line of askFor holds its error back.
-func (a *answer) heard(dev string) {
+func (a *answer) heard(q question) {
+	op := "read"
+	if q.Write {
+		op = "write and read"
+	}
 	switch {
 	case a.Errno != 0:
-		a.err = &fs.PathError{Op: "read", Path: dev, Err: syscall.Errno(a.Errno)}
+		a.err = &fs.PathError{Op: op, Path: q.Dev, Err: syscall.Errno(a.Errno)}
 	case a.Err != "":
 		a.err = errors.New(a.Err)
 	}
 }
 
-// Ask has a process read the devices, and gives the process up after askLimit.
-func (*realKernel) Ask(ctx context.Context, all []question) []answer {
+// Ask has a process read the devices, and gives the process up after limit.
+func (*realKernel) Ask(ctx context.Context, limit time.Duration, all []question) []answer {
 	out := make([]answer, len(all))
 	if len(all) == 0 {
 		return out
@@ -86,24 +94,20 @@ func (*realKernel) Ask(ctx context.Context, all []question) []answer {
 	for _, q := range all {
 		size += 2*q.N + 1<<10 // base64 takes four bytes for three
 	}
-	limited, cancel := context.WithTimeout(ctx, askLimit)
+	limited, cancel := context.WithTimeoutCause(ctx, limit, silentFor(limit))
 	defer cancel()
 	said, err := cmd.Cmd{Argv: []string{"/proc/self/exe", "ocf", askAction}, Stdin: in, Group: cmd.OwnSession, Limit: 2 * size}.Run(limited)
-	switch {
-	case ctx.Err() != nil:
-		err = ctx.Err()
-	case limited.Err() != nil:
-		err = errSilent
-	default:
-		err = cmp.Or(err, fmt.Errorf("the process that reads it ended: exit code %d: %s", said.Code, strings.TrimSpace(said.Stderr)))
+	if limited.Err() != nil {
+		err = context.Cause(limited)
 	}
+	err = cmp.Or(err, fmt.Errorf("the process that reads it ended: exit code %d: %s", said.Code, strings.TrimSpace(said.Stderr)))
 	noAnswers(out, err)
 	for line := range strings.Lines(said.Stdout) {
 		var a answer
 		if json.Unmarshal([]byte(line), &a) != nil || a.Number < 0 || a.Number >= len(out) {
 			continue // the process was killed while it wrote
 		}
-		a.heard(all[a.Number].Dev)
+		a.heard(all[a.Number])
 		out[a.Number] = a
 	}
 	return out
@@ -128,9 +132,7 @@ func askFor(ctx context.Context, in io.Reader, out io.Writer) error {
 	if err := json.NewDecoder(bufio.NewReader(in)).Decode(&all); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(asksDir, 0o700); err != nil {
-		return err
-	}
+	_ = os.MkdirAll(asksDir, 0o700) // else there are no locks, see askOne
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	for i, q := range all {
@@ -150,13 +152,16 @@ func askFor(ctx context.Context, in io.Reader, out io.Writer) error {
 }
 
 func askOne(ctx context.Context, q question) ([]byte, error) {
+	// Without room for its lock in /run a device is asked all the same.
 	f, err := os.OpenFile(asksDir+"/"+strings.ReplaceAll(strings.TrimPrefix(q.Dev, "/dev/"), "/", "!"), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		defer f.Close()
+		if err := flock.Wait(ctx, f); err != nil {
+			return nil, err
+		}
 	}
-	defer f.Close()
-	if err := flock.Wait(ctx, f); err != nil {
-		return nil, err
+	if q.Write {
+		return nil, writeRead(q.Dev)
 	}
 	return (&realKernel{}).ReadBlocks(q.Dev, q.Off, q.N)
 }

@@ -31,7 +31,8 @@ func TestAsk(t *testing.T) {
 	}
 	for range 2 {
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-		got := (&realKernel{}).Ask(ctx, []question{{hung, 0, 4096}, {disk, 4096, 8192}, {none, 0, 4096}, {disk, 4096, 4096}, {disk, 1 << 20, 4096}})
+		got := (&realKernel{}).Ask(ctx, askLimit, []question{{Dev: hung, N: 4096}, {Dev: disk, Off: 4096, N: 8192}, {Dev: none, N: 4096}, {Dev: disk, Off: 4096, N: 4096}, {Dev: disk, Off: 1 << 20, N: 4096},
+			{Dev: filepath.Join(dir, "check"), Write: true}, {Dev: filepath.Join(none, "check"), Write: true}})
 		cancel()
 		if !errors.Is(got[0].err, context.DeadlineExceeded) || len(got[0].Data) > 0 {
 			t.Errorf("a device that hangs: %v", got[0].err)
@@ -47,8 +48,11 @@ func TestAsk(t *testing.T) {
 		if got[4].err == nil {
 			t.Error("read beyond the end")
 		}
+		if got[5].err != nil || !errors.Is(got[6].err, fs.ErrNotExist) {
+			t.Errorf("a file that is written: %v, and one in no directory: %v", got[5].err, got[6].err)
+		}
 	}
-	if got := (&realKernel{}).Ask(t.Context(), nil); len(got) != 0 {
+	if got := (&realKernel{}).Ask(t.Context(), askLimit, nil); len(got) != 0 {
 		t.Errorf("%v", got)
 	}
 }

@@ -86,8 +86,8 @@ type storage interface {
 	// 4096.
 	ReadBlocks(dev string, off int64, n int) ([]byte, error)
 	// Ask reads ranges of devices as ReadBlocks does, all side by side, and gives an answer
-	// for each. The answer of a device that takes longer than askLimit is errSilent.
-	Ask(ctx context.Context, all []question) []answer
+	// for each. The answer of a device that takes longer than limit is errSilent.
+	Ask(ctx context.Context, limit time.Duration, all []question) []answer
 	// Path is one path to a LUN, for reservations.
 	Path(dev string) pr.Path
 	Mount(source, target, fstype string, flags uintptr, data string) error

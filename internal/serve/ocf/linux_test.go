@@ -346,7 +346,7 @@ func TestResetReal(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer l.Close()
-		client, err = net.Dial("tcp4", fmt.Sprintf("%s:%d", to, l.Addr().(*net.TCPAddr).Port))
+		client, err = net.Dial("tcp4", net.JoinHostPort(to, strconv.Itoa(l.Addr().(*net.TCPAddr).Port)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -547,17 +547,6 @@ func TestFilesReal(t *testing.T) {
 	}
 	if _, err := k.ReadBlocks(dir+"/check", 4096, 4096); err == nil {
 		t.Error("read beyond the end")
-	}
-}
-
-func TestIOAction(t *testing.T) {
-	// The agent's own check of I/O, as a process of its own.
-	var out, errs bytes.Buffer
-	if code := Main(t.Context(), []string{ioAction, t.TempDir() + "/check"}, os.Getenv, &out, &errs); code != Success {
-		t.Errorf("code %d: %s", code, errs.String())
-	}
-	if code := Main(t.Context(), []string{ioAction, t.TempDir() + "/none/check"}, os.Getenv, &out, &errs); code != ErrGeneric {
-		t.Errorf("code %d", code)
 	}
 }
 

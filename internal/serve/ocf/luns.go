@@ -262,10 +262,10 @@ func (s *lunKind) answer(ctx context.Context) error {
 	}
 	var all []question
 	for _, d := range devices {
-		all = append(all, question{d.path, 0, 4096})
+		all = append(all, question{Dev: d.path, N: 4096})
 	}
 	var silent error
-	for i, a := range s.k.Ask(ctx, all) {
+	for i, a := range s.k.Ask(ctx, askLimit, all) {
 		if errors.Is(a.err, errSilent) {
 			silent = errors.Join(silent, fmt.Errorf("LUN %s has paths, and %w; see the array", devices[i].name, a.err))
 		}

@@ -384,14 +384,17 @@ func (s *lustreKind) serving() bool {
 // looked; with it, the next look said NOT HEALTHY (Lustre 2.17.57, Linux
 // 6.12.107). It is off otherwise, so that no other look waits for a disk.
 func (s *lustreKind) checkIO(ctx context.Context) error {
+	var all []question
 	for _, t := range s.cfg.Targets {
 		dev, _, err := s.on(t.Volume)
-		if err == nil {
-			// In a process: one that hangs in the kernel can be given up.
-			_, err = s.k.Run(ctx, command{argv: []string{"dd", "if=/dev/" + dev, "of=/dev/null", "bs=4096", "count=1", "iflag=direct", "status=none"}})
-		}
 		if err != nil {
 			return fmt.Errorf("reading %s: %w", t.label(s.cfg.FSName), err)
+		}
+		all = append(all, question{Dev: "/dev/" + dev, N: 4096})
+	}
+	for i, a := range s.k.Ask(ctx, ioWait, all) {
+		if a.err != nil {
+			return fmt.Errorf("reading %s: %w", s.cfg.Targets[i].label(s.cfg.FSName), a.err)
 		}
 	}
 	const write = "/sys/fs/lustre/enable_health_write"

@@ -249,9 +249,9 @@ func (s *mdKind) superblock(ctx context.Context, dev string) (*md.Superblock, er
 func (s *mdKind) superblocksOf(ctx context.Context, devs ...string) (sbs []*md.Superblock, errs []error) {
 	var all []question
 	for _, d := range devs {
-		all = append(all, question{d, md.SuperblockOffset, md.SuperblockSize})
+		all = append(all, question{Dev: d, Off: md.SuperblockOffset, N: md.SuperblockSize})
 	}
-	for _, a := range s.k.Ask(ctx, all) {
+	for _, a := range s.k.Ask(ctx, askLimit, all) {
 		sb, err := (*md.Superblock)(nil), a.err
 		if err == nil {
 			sb, err = md.ParseSuperblock(a.Data)

@@ -118,8 +118,10 @@ func isRevivable(err error) bool {
 }
 
 func (s *nfsKind) checkIO(ctx context.Context) error {
-	_, err := s.k.Run(ctx, command{argv: []string{"/proc/self/exe", "ocf", ioAction, s.cfg.StateDir + "/mortar/check"}})
-	if err != nil {
+	tried := s.k.Ask(ctx, ioWait, []question{{Dev: s.cfg.StateDir + "/mortar/check", Write: true}})
+	// ENOSPC means that the file did not exist yet and the file system is full: the storage
+	// works.
+	if err := tried[0].err; err != nil && !errors.Is(err, unix.ENOSPC) {
 		return fmt.Errorf("writing and reading a file on %s: %w", s.cfg.MountPoint, err)
 	}
 	return nil

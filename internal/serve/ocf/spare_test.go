@@ -276,4 +276,6 @@ func (c counting) ReadBlocks(dev string, off int64, n int) ([]byte, error) {
 	return c.kernel.ReadBlocks(dev, off, n)
 }
 
-func (c counting) Ask(_ context.Context, all []question) []answer { return asked(all, c.ReadBlocks) }
+func (c counting) Ask(_ context.Context, _ time.Duration, all []question) []answer {
+	return asked(all, c.ReadBlocks)
+}

@@ -189,10 +189,10 @@ func (s *mdKind) bitmaps(ctx context.Context, members []member) (heads []*md.Bit
 	ask := func() error {
 		var all []question
 		for i, m := range members {
-			all = append(all, question{m.Dev, m.SB.Bitmap, max(sizes[i], raid6.Block)})
+			all = append(all, question{Dev: m.Dev, Off: m.SB.Bitmap, N: max(sizes[i], raid6.Block)})
 		}
 		bits = nil
-		for i, a := range s.k.Ask(ctx, all) {
+		for i, a := range s.k.Ask(ctx, askLimit, all) {
 			if a.err != nil {
 				return fmt.Errorf("%s: %w", members[i].Dev, a.err)
 			}

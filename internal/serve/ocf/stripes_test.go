@@ -55,7 +55,9 @@ func (m *members) ReadBlocks(dev string, off int64, n int) ([]byte, error) {
 	return m.dev[dev][off : off+int64(n)], nil
 }
 
-func (m *members) Ask(_ context.Context, all []question) []answer { return asked(all, m.ReadBlocks) }
+func (m *members) Ask(_ context.Context, _ time.Duration, all []question) []answer {
+	return asked(all, m.ReadBlocks)
+}
 
 func (m *members) ReadFile(name string) ([]byte, error) {
 	if name == "/proc/uptime" {
