@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/mortarhpc/mortar/internal/serve/kernel"
 )
 
 // probeWait is how long start sends ARP probes for the service address before
@@ -106,7 +108,7 @@ func (s *nfsKind) startAddress(ctx context.Context) error {
 // announce sends three gratuitous ARP announcements of the address: a network
 // may lose one packet, and a client with the old ARP entry waits until the
 // entry expires.
-func (s *nfsKind) announce(ctx context.Context, ifc iface) error {
+func (s *nfsKind) announce(ctx context.Context, ifc kernel.Iface) error {
 	for i := range 3 {
 		if i > 0 && s.k.Sleep(ctx, 20*time.Millisecond) != nil {
 			break
@@ -239,7 +241,7 @@ func (s *nfsKind) clientPorts(ctx context.Context) []uint16 {
 	ports := []uint16{nfsPort}
 	if s.cfg.NFS.serves("3") {
 		// Without an answer its connections are marked as ended, and woken all the same.
-		if p, err := s.in.Ports(ctx, []rpcProgram{nlockmgr}); err == nil && p[0] != 0 {
+		if p, err := s.in.Ports(ctx, []kernel.Program{nlockmgr}); err == nil && p[0] != 0 {
 			ports = append(ports, p[0])
 		}
 	}
@@ -308,7 +310,7 @@ func (s *nfsKind) tickle(ctx context.Context) error {
 	if list == "" {
 		return nil
 	}
-	_, err = s.in.Run(ctx, command{argv: []string{"tickle_tcp", "-n", "3"}, stdin: list})
+	_, err = s.in.Run(ctx, kernel.Command{Argv: []string{"tickle_tcp", "-n", "3"}, Stdin: list})
 	return err
 }
 
@@ -325,5 +327,5 @@ func (s *nfsKind) notify() error {
 	// clients know the server. If there is no client to notify, sm-notify ends
 	// lockd's grace period at once.
 	// Source: sm-notify(8).
-	return s.in.Start(command{argv: []string{"sm-notify", "-P", s.cfg.StateDir + notifyDir, "-v", s.cfg.prefix().Addr().String()}, binds: s.binds()})
+	return s.in.Start(kernel.Command{Argv: []string{"sm-notify", "-P", s.cfg.StateDir + notifyDir, "-v", s.cfg.prefix().Addr().String()}, Binds: s.binds()})
 }

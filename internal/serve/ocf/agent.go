@@ -16,8 +16,10 @@ import (
 
 	cmd "github.com/mortarhpc/mortar/internal/base/command"
 	"github.com/mortarhpc/mortar/internal/base/distro"
+	"github.com/mortarhpc/mortar/internal/base/durable"
 	"github.com/mortarhpc/mortar/internal/base/flock"
 	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/serve/kernel"
 )
 
 // Exit codes of a resource agent, by the OCF Resource Agent API 1.1.
@@ -42,8 +44,8 @@ const usage = "usage: service {start|stop|monitor|status|validate-all|meta-data}
 // in the environment (getenv), reasons on stderr. It returns the exit code.
 func Main(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
 	a := &agent{getenv: getenv, stderr: stderr, now: time.Now}
-	if len(args) == 1 && args[0] == askAction {
-		if err := askFor(ctx, os.Stdin, stdout); err != nil {
+	if len(args) == 1 && args[0] == kernel.AnswerAction {
+		if err := kernel.AnswerFor(ctx, os.Stdin, stdout); err != nil {
 			fmt.Fprintln(stderr, err)
 			return ErrGeneric
 		}
@@ -179,7 +181,7 @@ func (a *agent) run(ctx context.Context, action string) int {
 
 // service makes the service of a configuration on this host.
 func (a *agent) service(action string, cfg *Config) (*service, error) {
-	k := newLinux()
+	k := kernel.New()
 	host, err := k.Hostname()
 	if err != nil {
 		return nil, err
@@ -268,7 +270,7 @@ func (a *agent) configure(ctx context.Context, in io.Reader) error {
 	if err := s.kind.try(ctx); err != nil {
 		return fmt.Errorf("%w; %s stays as it was", err, file)
 	}
-	return save(file, src, 0o600)
+	return durable.Write(file, durable.File{Content: src, Mode: 0o600, UID: os.Geteuid(), GID: os.Getegid()})
 }
 
 // childAction makes the agent run the action that follows in its own process.
@@ -378,7 +380,7 @@ func (s *service) tryIO(ctx context.Context) error {
 	if s.waits() {
 		return nil
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, ioWait, silentFor(ioWait))
+	ctx, cancel := context.WithTimeoutCause(ctx, ioWait, kernel.SilentFor(ioWait))
 	defer cancel()
 	slow := s.storage.paced()
 	err := s.kind.checkIO(ctx)

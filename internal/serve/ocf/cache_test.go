@@ -5,8 +5,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-
-	"golang.org/x/sys/unix"
 )
 
 // notingStack is a cache whose mirror has other SSDs in sync than it has written down.
@@ -141,30 +139,4 @@ func TestMineToChange(t *testing.T) {
 	if err := mayChange(t.Context(), t.TempDir()+"/service-home.json"); err != nil {
 		t.Errorf("a server without a cluster: %v", err)
 	}
-}
-
-// followFile tells of a file of /proc when it begins to look, and at each event.
-func TestFollowFile(t *testing.T) {
-	ctx, end := context.WithCancel(t.Context())
-	events, ended := make(chan struct{}), make(chan struct{})
-	go func() {
-		followFile(ctx, "/proc/self/mounts", func() {
-			select {
-			case events <- struct{}{}:
-			case <-ctx.Done():
-			}
-		})
-		close(ended)
-	}()
-	<-events
-	for range 2 {
-		at := t.TempDir()
-		if err := unix.Mount("test", at, "tmpfs", 0, ""); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = unix.Unmount(at, 0) })
-		<-events
-	}
-	end()
-	<-ended
 }

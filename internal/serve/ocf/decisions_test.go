@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/base/md"
+	"github.com/mortarhpc/mortar/internal/serve/kernel"
 )
 
 // sysArray puts an array into a fake host's sysfs. A member's state is that of
@@ -196,13 +197,13 @@ func TestLookAtMembers(t *testing.T) {
 
 // waking calls wake after each sleep.
 type waking struct {
-	kernel
+	kernel.Host
 	wake func()
 }
 
 func (w waking) Sleep(ctx context.Context, d time.Duration) error {
 	defer w.wake()
-	return w.kernel.Sleep(ctx, d)
+	return w.Host.Sleep(ctx, d)
 }
 
 // The next look comes when a pending change would count: both servers of a pair tell
@@ -232,17 +233,17 @@ func TestNextLook(t *testing.T) {
 
 // failing makes some commands of a host fail.
 type failing struct {
-	kernel
+	kernel.Host
 	bad func(argv []string) bool
 	ran []string
 }
 
-func (f *failing) Run(ctx context.Context, c command) (string, error) {
-	f.ran = append(f.ran, strings.Join(c.argv, " "))
-	if f.bad(c.argv) {
+func (f *failing) Run(ctx context.Context, c kernel.Command) (string, error) {
+	f.ran = append(f.ran, strings.Join(c.Argv, " "))
+	if f.bad(c.Argv) {
 		return "", errors.New("it does not work")
 	}
-	return f.kernel.Run(ctx, c)
+	return f.Host.Run(ctx, c)
 }
 
 func (f *failing) count(prefix string) int {
@@ -276,7 +277,7 @@ func TestWishThatIsNotHeard(t *testing.T) {
 	sh := newShared(t)
 	sh.attrs["nfs2 "+attrStorage+"home"] = "1"
 	h, w, look := lostDisks(t, sh)
-	deaf := &failing{kernel: h, bad: func(a []string) bool { return a[0] == "attrd_updater" && a[1] == "--query" }}
+	deaf := &failing{Host: h, bad: func(a []string) bool { return a[0] == "attrd_updater" && a[1] == "--query" }}
 	w.k = deaf
 	look(2 * time.Second)
 	if sh.attrs["nfs1 "+attrFence] != "" || deaf.count("attrd_updater --query") != 1 {
@@ -326,7 +327,7 @@ func TestBarIsTriedAgain(t *testing.T) {
 	cfg := testConfig()
 	cfg.Fences = []string{"bmc.example", "10.2.0.11"}
 	w := h.watcher(h.service(cfg))
-	f := &failing{kernel: h, bad: func(a []string) bool { return a[2] == "replace" }}
+	f := &failing{Host: h, bad: func(a []string) bool { return a[2] == "replace" }}
 	w.k = f
 	w.blockFencing(t.Context(), true)
 	w.blockFencing(t.Context(), true)
@@ -373,7 +374,7 @@ func TestLinks(t *testing.T) {
 func TestFailureIsReportedOnce(t *testing.T) {
 	h := newShared(t).hosts["nfs1"]
 	w := h.watcher(h.service(testConfig()))
-	f := &failing{kernel: h, bad: func([]string) bool { return true }}
+	f := &failing{Host: h, bad: func([]string) bool { return true }}
 	w.k = f
 	for i, want := range []int{1, 1, 2} {
 		w.fail(t.Context(), w.services[0], "nfsd is gone")
@@ -454,18 +455,18 @@ func TestEventWakes(t *testing.T) {
 
 // ticking is a host whose clock tells that it is read.
 type ticking struct {
-	kernel
+	kernel.Host
 	read func()
 }
 
 func (k ticking) Now() time.Time {
 	k.read()
-	return k.kernel.Now()
+	return k.Host.Now()
 }
 
 // blind is a host on which a device cannot be read.
 type blind struct {
-	kernel
+	kernel.Host
 	dev string
 }
 
@@ -473,7 +474,7 @@ func (b blind) ReadBlocks(dev string, off int64, n int) ([]byte, error) {
 	if dev == b.dev {
 		return nil, errors.New("input/output error")
 	}
-	return b.kernel.ReadBlocks(dev, off, n)
+	return b.Host.ReadBlocks(dev, off, n)
 }
 
 // TestMonitorOfAnOwnerThatIsNobody: a service that runs and does not own its
@@ -545,7 +546,7 @@ func TestTakenAndGivenBack(t *testing.T) {
 func TestHeldIsTriedAgain(t *testing.T) {
 	h := newShared(t).hosts["nfs1"]
 	s := h.service(testConfig())
-	f := &failing{kernel: h, bad: func(a []string) bool { return slices.Contains(a, "--start-exec-queue") }}
+	f := &failing{Host: h, bad: func(a []string) bool { return slices.Contains(a, "--start-exec-queue") }}
 	s.k = f
 	s.holdUdev(t.Context())
 	for i, bad := range []bool{true, true, false, false} {

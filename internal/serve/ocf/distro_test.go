@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/mortarhpc/mortar/internal/base/distro"
+	"github.com/mortarhpc/mortar/internal/serve/kernel"
 )
 
 // Each program that a kind runs has a package in each distribution: the agent
@@ -40,7 +41,7 @@ func TestMissingProgram(t *testing.T) {
 
 // without is a host on which a program is not installed.
 type without struct {
-	kernel
+	kernel.Host
 	program string
 }
 
@@ -48,5 +49,5 @@ func (w without) Executable(name string) (string, error) {
 	if name == w.program {
 		return "", errors.New("not found")
 	}
-	return w.kernel.Executable(name)
+	return w.Host.Executable(name)
 }

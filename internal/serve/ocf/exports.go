@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/serve/kernel"
 )
 
 // Exported is a line of exportfs' table, which is rpc.mountd's list of exports.
@@ -288,7 +289,7 @@ func (s *nfsKind) setExports(ctx context.Context) error {
 		return nil
 	}
 	// exportfs -f empties the kernel's table; the kernel then asks rpc.mountd.
-	if _, err := s.in.Run(ctx, command{argv: []string{"exportfs", "-f"}, binds: s.binds()}); err != nil {
+	if _, err := s.in.Run(ctx, kernel.Command{Argv: []string{"exportfs", "-f"}, Binds: s.binds()}); err != nil {
 		return err
 	}
 	if err := s.k.Remove(ExportsPending(s.cfg.Service)); err != nil {
@@ -310,7 +311,7 @@ func sameExport(a, b Exported) bool {
 // name that does not resolve (2.6.2, 2.8.3). Each host name has a table of its own, because
 // exportfs locks the one that it changes, and the names are resolved side by side. The error
 // is unresolved if nothing else is wrong with the table.
-func (s *nfsKind) makeTable(ctx context.Context, binds []bind) ([]byte, error) {
+func (s *nfsKind) makeTable(ctx context.Context, binds []kernel.Bind) ([]byte, error) {
 	var plain []Export
 	var named [][]Export
 	for _, e := range s.cfg.Exports {
@@ -355,7 +356,7 @@ func (s *nfsKind) makeTable(ctx context.Context, binds []bind) ([]byte, error) {
 }
 
 // tableOf runs exportfs on a table in dir.
-func (s *nfsKind) tableOf(ctx context.Context, dir string, binds []bind, exports []Export) ([]byte, error) {
+func (s *nfsKind) tableOf(ctx context.Context, dir string, binds []kernel.Bind, exports []Export) ([]byte, error) {
 	if err := s.k.Mkdir(dir, 0o700, 0, 0); err != nil {
 		return nil, err
 	}
@@ -363,11 +364,11 @@ func (s *nfsKind) tableOf(ctx context.Context, dir string, binds []bind, exports
 		return nil, err
 	}
 	// This bind comes first: a later one may hide its source.
-	binds = append([]bind{{dir, nfsDir}}, slices.DeleteFunc(slices.Clone(binds), func(b bind) bool { return b.at == nfsDir })...)
+	binds = append([]kernel.Bind{{From: dir, At: nfsDir}}, slices.DeleteFunc(slices.Clone(binds), func(b kernel.Bind) bool { return b.At == nfsDir })...)
 	for _, e := range exports {
 		// -i makes exportfs ignore the server's /etc/exports.
 		argv := []string{"exportfs", "-i", "-o", strings.Join(e.options(), ","), e.Clients + ":" + e.Dir}
-		if _, err := s.in.Run(ctx, command{argv: argv, binds: binds}); err != nil {
+		if _, err := s.in.Run(ctx, kernel.Command{Argv: argv, Binds: binds}); err != nil {
 			return nil, err
 		}
 	}
@@ -505,6 +506,6 @@ func (s *nfsKind) stopExports(ctx context.Context) error {
 	if id, err := s.namespace(); err != nil || id == "" && s.cfg.Namespace != "" {
 		return err // the volume's table left the host with the bind
 	}
-	_, err := s.in.Run(ctx, command{argv: []string{"exportfs", "-f"}, binds: s.binds()})
+	_, err := s.in.Run(ctx, kernel.Command{Argv: []string{"exportfs", "-f"}, Binds: s.binds()})
 	return err
 }

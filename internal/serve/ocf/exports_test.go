@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/mortarhpc/mortar/internal/serve/kernel"
 )
 
 const testFSID = "5d1f7f66-63a4-4f5c-9d25-5f9d3b6f8a01"
@@ -274,8 +276,8 @@ type deadResolver struct {
 	waiting atomic.Int32
 }
 
-func (d *deadResolver) Run(ctx context.Context, c command) (string, error) {
-	if c.argv[0] != "exportfs" || !strings.Contains(strings.Join(c.argv, " "), ".example.org") {
+func (d *deadResolver) Run(ctx context.Context, c kernel.Command) (string, error) {
+	if c.Argv[0] != "exportfs" || !strings.Contains(strings.Join(c.Argv, " "), ".example.org") {
 		return d.fakeHost.Run(ctx, c)
 	}
 	if _, ok := ctx.Deadline(); !ok {

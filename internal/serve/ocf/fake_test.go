@@ -23,6 +23,9 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/base/md"
 	"github.com/mortarhpc/mortar/internal/base/pr"
+	"github.com/mortarhpc/mortar/internal/base/raid6"
+	"github.com/mortarhpc/mortar/internal/serve/cache"
+	"github.com/mortarhpc/mortar/internal/serve/kernel"
 	"golang.org/x/sys/unix"
 )
 
@@ -903,12 +906,12 @@ func (h *fakeHost) touched() []string {
 	})
 }
 
-func (h *fakeHost) Ask(_ context.Context, limit time.Duration, all []question) []answer {
+func (h *fakeHost) Ask(_ context.Context, limit time.Duration, all []kernel.Question) []kernel.Answer {
 	silent := false
 	out := asked(all, func(dev string, off int64, n int) ([]byte, error) {
 		if h.hung[dev] {
 			silent = true
-			return nil, silentFor(limit)
+			return nil, kernel.SilentFor(limit)
 		}
 		return h.ReadBlocks(dev, off, n)
 	})
@@ -919,14 +922,14 @@ func (h *fakeHost) Ask(_ context.Context, limit time.Duration, all []question) [
 }
 
 // asked answers questions by a function.
-func asked(all []question, read func(dev string, off int64, n int) ([]byte, error)) (out []answer) {
+func asked(all []kernel.Question, read func(dev string, off int64, n int) ([]byte, error)) (out []kernel.Answer) {
 	for i, q := range all {
 		if q.Write {
-			out = append(out, answer{Number: i})
+			out = append(out, kernel.Answer{Number: i})
 			continue
 		}
 		b, err := read(q.Dev, q.Off, q.N)
-		out = append(out, answer{Number: i, Data: b, err: err})
+		out = append(out, kernel.Answer{Number: i, Data: b, Err: err})
 	}
 	return out
 }
@@ -935,7 +938,7 @@ func (h *fakeHost) ReadBlocks(dev string, off int64, n int) ([]byte, error) {
 	b := make([]byte, n)
 	if h.hung[dev] {
 		h.t.Errorf("%s is read by the agent itself, and hangs", dev)
-		return nil, errSilent
+		return nil, kernel.ErrSilent
 	}
 	if d, ok := h.disks[dev]; ok {
 		if d.gone {
@@ -1170,22 +1173,22 @@ func (h *fakeHost) Unmount(target string) error {
 	return unix.EINVAL
 }
 
-func (h *fakeHost) Interface(a netip.Addr) (iface, error) {
+func (h *fakeHost) Interface(a netip.Addr) (kernel.Iface, error) {
 	for p, n := range h.addrs {
 		if p.Addr() == a {
-			return iface{2, n}, nil
+			return kernel.Iface{Index: 2, Name: n}, nil
 		}
 	}
-	return iface{}, errors.New("not found")
+	return kernel.Iface{}, errors.New("not found")
 }
 
-func (h *fakeHost) Link(name string) (iface, error) {
-	return iface{}, errors.New("no interface " + name)
+func (h *fakeHost) Link(name string) (kernel.Iface, error) {
+	return kernel.Iface{}, errors.New("no interface " + name)
 }
 
 func (h *fakeHost) Addresses() (map[netip.Prefix]string, error) { return maps.Clone(h.addrs), nil }
 
-func (h *fakeHost) AddAddress(ifc iface, p netip.Prefix) error {
+func (h *fakeHost) AddAddress(ifc kernel.Iface, p netip.Prefix) error {
 	if err := h.change("address + %s", p); err != nil {
 		return err
 	}
@@ -1208,7 +1211,7 @@ func (h *fakeHost) DelAddress(_ string, p netip.Prefix) error {
 	return nil
 }
 
-func (h *fakeHost) ProbeARP(_ context.Context, _ iface, a netip.Addr, _ time.Duration) (string, error) {
+func (h *fakeHost) ProbeARP(_ context.Context, _ kernel.Iface, a netip.Addr, _ time.Duration) (string, error) {
 	for _, o := range h.hosts {
 		if o == h || o.dead {
 			continue
@@ -1222,7 +1225,7 @@ func (h *fakeHost) ProbeARP(_ context.Context, _ iface, a netip.Addr, _ time.Dur
 	return "", nil
 }
 
-func (h *fakeHost) Ports(_ context.Context, programs []rpcProgram) ([]uint16, error) {
+func (h *fakeHost) Ports(_ context.Context, programs []kernel.Program) ([]uint16, error) {
 	if _, ok := h.files[rpcbindSocket]; !ok {
 		return nil, syscall.ECONNREFUSED
 	}
@@ -1242,7 +1245,7 @@ func (h *fakeHost) Ports(_ context.Context, programs []rpcProgram) ([]uint16, er
 	return out, nil
 }
 
-func (h *fakeHost) Null(_ context.Context, at netip.AddrPort, p rpcProgram) error {
+func (h *fakeHost) Null(_ context.Context, at netip.AddrPort, p kernel.Program) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !slices.ContainsFunc(slices.Collect(maps.Keys(h.all())), func(p netip.Prefix) bool { return p.Addr() == at.Addr() }) {
@@ -1290,7 +1293,7 @@ func (h *fakeHost) ResetConnections(a netip.Addr, _ uint16) error {
 	return nil
 }
 
-func (h *fakeHost) AnnounceARP(iface, netip.Addr) error { return h.change("announce") }
+func (h *fakeHost) AnnounceARP(kernel.Iface, netip.Addr) error { return h.change("announce") }
 
 func (h *fakeHost) Executable(name string) (string, error) { return "/usr/sbin/" + name, nil }
 func (h *fakeHost) Hostname() (string, error)              { return h.name, nil }
@@ -1334,7 +1337,7 @@ func (h *fakeHost) Namespace(string) (string, error) {
 	return "net:[42]", nil
 }
 
-func (h *fakeHost) AddNamespace(name, link string, parent iface) error {
+func (h *fakeHost) AddNamespace(name, link string, parent kernel.Iface) error {
 	if h.space {
 		h.t.Error("a namespace is made that is there")
 	}
@@ -1346,7 +1349,9 @@ func (h *fakeHost) AddNamespace(name, link string, parent iface) error {
 	return nil
 }
 
-func (h *fakeHost) CopyRoutes(name, link string, parent iface) error { return h.change("routes") }
+func (h *fakeHost) CopyRoutes(name, link string, parent kernel.Iface) error {
+	return h.change("routes")
+}
 
 func (h *fakeHost) DelNamespace(name, _ string) error {
 	if !h.space {
@@ -1367,7 +1372,7 @@ func (h *fakeHost) DelNamespace(name, _ string) error {
 	return nil
 }
 
-func (h *fakeHost) Within(name string) kernel {
+func (h *fakeHost) Within(name string) kernel.Host {
 	if name == "" {
 		return h
 	}
@@ -1391,18 +1396,18 @@ func (h *fakeWithin) ReadFile(p string) ([]byte, error) {
 	return h.fakeHost.ReadFile(p)
 }
 
-func (h *fakeWithin) Link(name string) (iface, error) {
+func (h *fakeWithin) Link(name string) (kernel.Iface, error) {
 	if !h.space || !h.spaceLink {
-		return iface{}, errors.New("no interface " + name)
+		return kernel.Iface{}, errors.New("no interface " + name)
 	}
-	return iface{5, name}, nil
+	return kernel.Iface{Index: 5, Name: name}, nil
 }
 
 func (h *fakeWithin) Addresses() (map[netip.Prefix]string, error) {
 	return maps.Clone(h.spaceAddrs), h.there()
 }
 
-func (h *fakeWithin) AddAddress(ifc iface, p netip.Prefix) error {
+func (h *fakeWithin) AddAddress(ifc kernel.Iface, p netip.Prefix) error {
 	if err := h.change("address + %s", p); err != nil {
 		return err
 	}
@@ -1419,7 +1424,7 @@ func (h *fakeWithin) DelAddress(_ string, p netip.Prefix) error {
 	return h.there()
 }
 
-func (h *fakeWithin) Ports(ctx context.Context, programs []rpcProgram) ([]uint16, error) {
+func (h *fakeWithin) Ports(ctx context.Context, programs []kernel.Program) ([]uint16, error) {
 	for _, p := range h.procs {
 		if p.name == rpcbind && p.inside {
 			return h.fakeHost.Ports(ctx, programs)
@@ -1428,15 +1433,15 @@ func (h *fakeWithin) Ports(ctx context.Context, programs []rpcProgram) ([]uint16
 	return nil, syscall.ECONNREFUSED
 }
 
-func (h *fakeWithin) Start(c command) error {
+func (h *fakeWithin) Start(c kernel.Command) error {
 	if err := h.fakeHost.Start(c); err != nil {
 		return err
 	}
-	h.procs[h.nextPID].inside, h.procs[h.nextPID].bound = true, len(c.binds) > 0
+	h.procs[h.nextPID].inside, h.procs[h.nextPID].bound = true, len(c.Binds) > 0
 	return h.there()
 }
 
-func (h *fakeWithin) Run(ctx context.Context, c command) (string, error) {
+func (h *fakeWithin) Run(ctx context.Context, c kernel.Command) (string, error) {
 	if err := h.there(); err != nil {
 		return "", err
 	}
@@ -1449,29 +1454,29 @@ func (h *fakeHost) spawn(p *fakeProc) int {
 	return h.nextPID
 }
 
-func (h *fakeHost) Start(c command) error {
-	if err := h.change("start %s", strings.Join(c.argv, " ")); err != nil {
+func (h *fakeHost) Start(c kernel.Command) error {
+	if err := h.change("start %s", strings.Join(c.Argv, " ")); err != nil {
 		return err
 	}
-	switch c.argv[0] {
+	switch c.Argv[0] {
 	case "udevadm":
 		h.held = false
 		return nil
 	case "modprobe":
 		return nil
 	}
-	h.spawn(&fakeProc{name: c.argv[0], cwd: "/"})
+	h.spawn(&fakeProc{name: c.Argv[0], cwd: "/"})
 	return nil
 }
 
-func (h *fakeHost) Run(_ context.Context, c command) (string, error) { return h.run(c, false) }
+func (h *fakeHost) Run(_ context.Context, c kernel.Command) (string, error) { return h.run(c, false) }
 
-func (h *fakeHost) run(c command, inside bool) (string, error) {
+func (h *fakeHost) run(c kernel.Command, inside bool) (string, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	a := c.argv
+	a := c.Argv
 	// What reads or writes the NFS state must see the volume's.
-	bound := slices.Contains(c.binds, bind{"/srv/home/.nfs", nfsDir})
+	bound := slices.Contains(c.Binds, kernel.Bind{From: "/srv/home/.nfs", At: nfsDir})
 	state := bound && inside || h.mounted(nfsDir) != nil
 	if err := h.change("%s", strings.Join(a, " ")); err != nil {
 		return "", err
@@ -1609,8 +1614,8 @@ func (h *fakeHost) run(c command, inside bool) (string, error) {
 		h.mountd = h.volume["/.nfs/etab"]
 		return "", nil
 	case a[0] == "exportfs" && a[1] == "-i":
-		i := slices.IndexFunc(c.binds, func(b bind) bool { return b.at == nfsDir })
-		if i < 0 || !below(runDir, c.binds[i].from) {
+		i := slices.IndexFunc(c.Binds, func(b kernel.Bind) bool { return b.At == nfsDir })
+		if i < 0 || !below(runDir, c.Binds[i].From) {
 			h.t.Error("exportfs changes the table in use: on a full volume it would empty it")
 			return fails("not aside")
 		}
@@ -1621,7 +1626,7 @@ func (h *fakeHost) run(c command, inside bool) (string, error) {
 		if h.lax != "" && client == h.lax {
 			return "", nil
 		}
-		h.files[c.binds[i].from+"/etab"] += fmt.Sprintf("%s\t%s(%s,wdelay,hide)\n", dir, client, a[3])
+		h.files[c.Binds[i].From+"/etab"] += fmt.Sprintf("%s\t%s(%s,wdelay,hide)\n", dir, client, a[3])
 		return "", nil
 	case a[0] == statd || a[0] == nfsdcld || a[0] == mountd || a[0] == rpcbind && inside:
 		if !state {
@@ -1634,8 +1639,8 @@ func (h *fakeHost) run(c command, inside bool) (string, error) {
 			h.files["/proc/sys/fs/nfs/nlm_grace_period"] = a[i+1] + "\n"
 		}
 		fmt.Sscan(a[len(a)-1], &h.nfsd)
-		if c.nodename != "brick-home" {
-			h.t.Errorf("nfsd has scope %q", c.nodename)
+		if c.Nodename != "brick-home" {
+			h.t.Errorf("nfsd has scope %q", c.Nodename)
 		}
 		for _, p := range h.procs {
 			if p.name == nfsdcld {
@@ -1681,7 +1686,7 @@ func (h *fakeHost) run(c command, inside bool) (string, error) {
 		}
 		return strings.TrimSpace(said), nil
 	case a[0] == "tickle_tcp":
-		h.tickled = c.stdin
+		h.tickled = c.Stdin
 		return "", nil
 	}
 	h.t.Errorf("unexpected command %q", a)

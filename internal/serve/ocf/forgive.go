@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/mortarhpc/mortar/internal/serve/kernel"
 )
 
 // Pacemaker does not start a service again on a server where its start failed,
@@ -88,7 +90,7 @@ func (w *watcher) forgiveNow(ctx context.Context, s *service) bool {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	argv := []string{"crm_resource", "--cleanup", "--resource", "service-" + name, "--node", s.host}
-	if _, err := w.k.Run(ctx, command{argv: argv}); err != nil {
+	if _, err := w.k.Run(ctx, kernel.Command{Argv: argv}); err != nil {
 		w.log("%v", errors.Join(fmt.Errorf("service %s: %w", name, err), s.refusedNote().write("again\n")))
 	}
 	return true

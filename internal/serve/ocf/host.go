@@ -12,10 +12,11 @@ import (
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/serve/kernel"
 )
 
 // tree lets package linux read the host.
-type tree struct{ kernel }
+type tree struct{ kernel.Host }
 
 func (t tree) List(dir string) ([]string, error) {
 	names, err := t.ReadDir(dir)
@@ -93,14 +94,14 @@ func (s *service) hasPath(dev string) bool {
 }
 
 // iface is this server's interface on the public network.
-func (s *service) iface() (iface, error) {
+func (s *service) iface() (kernel.Iface, error) {
 	own, err := netip.ParseAddr(s.cfg.Nodes[s.host])
 	if err != nil {
-		return iface{}, &refusal{fmt.Errorf("host %s is not in the config's nodes (%s)", s.host, strings.Join(s.nodes(), ", "))}
+		return kernel.Iface{}, &refusal{fmt.Errorf("host %s is not in the config's nodes (%s)", s.host, strings.Join(s.nodes(), ", "))}
 	}
 	ifc, err := s.k.Interface(own)
 	if err != nil {
-		return iface{}, fmt.Errorf("no interface has this node's public address %s: %w", own, err)
+		return kernel.Iface{}, fmt.Errorf("no interface has this node's public address %s: %w", own, err)
 	}
 	return ifc, nil
 }

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/mortarhpc/mortar/internal/serve/kernel"
 )
 
 // A daemon that hangs keeps its process and its entry in rpcbind's list. So the watcher
@@ -33,10 +35,6 @@ import (
 
 const (
 	askEvery = 10 * time.Second
-	// callLimit bounds a call, and is the time between a look that finds a daemon silent and
-	// the next one. It is as long as the resolver's timeout, so that a process that waits for
-	// a name server runs during two looks. Source: resolv.conf(5), RES_TIMEOUT
-	callLimit = 5 * time.Second
 	// A daemon that hangs again so soon was not helped by its restart. It takes two looks
 	// to see that.
 	hungAgain = 2 * time.Minute
@@ -77,7 +75,7 @@ func (s *nfsKind) askDue(ctx context.Context, w *watcher) action {
 	}
 	if seen := a.seen; seen != nil {
 		if a.wait = askEvery; s.judgeDaemons(ctx, w) {
-			a.wait = callLimit
+			a.wait = kernel.CallLimit // so that a process that waits for a name server runs during two looks
 		}
 		a.last, a.seen = seen, nil
 	}
@@ -218,7 +216,7 @@ func (s *nfsKind) v3Ports(ctx context.Context) map[string]uint16 {
 
 // mute calls a program of NFSv3 and says whether it gives no answer.
 func (s *nfsKind) mute(ctx context.Context, program string, port uint16) bool {
-	i := slices.IndexFunc(v3Programs, func(p rpcProgram) bool { return p.Name == program })
+	i := slices.IndexFunc(v3Programs, func(p kernel.Program) bool { return p.Name == program })
 	return port != 0 && s.in.Null(ctx, netip.AddrPortFrom(s.cfg.prefix().Addr(), port), v3Programs[i]) != nil
 }
 
@@ -231,7 +229,7 @@ func (s *nfsKind) lookAtNFSD(ctx context.Context) sight {
 		if !slices.ContainsFunc(s.cfg.NFS.Versions, serves) {
 			continue
 		}
-		p := rpcProgram{v3Programs[0].Name, v3Programs[0].Number, version}
+		p := kernel.Program{Name: v3Programs[0].Name, Number: v3Programs[0].Number, Version: version}
 		if s.in.Null(ctx, netip.AddrPortFrom(s.cfg.prefix().Addr(), nfsPort), p) != nil {
 			seen.silent = true
 		}

@@ -1,12 +1,6 @@
 package ocf
 
 import (
-	"context"
-	"encoding/binary"
-	"errors"
-	"io"
-	"net"
-	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -198,72 +192,5 @@ func TestDaemonsWithoutAnAddress(t *testing.T) {
 	look(60)
 	if len(h.changes) > n {
 		t.Errorf("%q", h.changes[n:])
-	}
-}
-
-// null over a real connection: each reply is an answer, silence and a closed connection are not.
-func TestNull(t *testing.T) {
-	sh(t, "ip", "link", "set", "lo", "up")
-	reply := func(xid uint32, words ...uint32) []byte {
-		var b []byte
-		for _, w := range append([]uint32{1<<31 | uint32(4+4*len(words)), xid}, words...) {
-			b = binary.BigEndian.AppendUint32(b, w)
-		}
-		return b
-	}
-	for name, c := range map[string]struct {
-		answer []byte
-		ok     bool
-	}{
-		"answer":        {reply(1, 1, 0, 0, 0, 0), true},
-		"other version": {reply(1, 1, 0, 0, 0, 2, 3, 3), true},
-		"denied":        {reply(1, 1, 1, 1, 5), true},
-		"other call":    {reply(2, 1, 0, 0, 0, 0), false},
-		"closed":        {nil, false},
-		"no RPC":        {[]byte("HTTP/1.1 400 Bad Request"), false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			l, err := net.Listen("tcp4", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer l.Close()
-			asked := make(chan []byte, 1)
-			go func() {
-				conn, err := l.Accept()
-				if err != nil {
-					return
-				}
-				defer conn.Close()
-				b := make([]byte, 44)
-				io.ReadFull(conn, b)
-				asked <- b
-				conn.Write(c.answer)
-			}()
-			err = newLinux().Null(t.Context(), netip.MustParseAddrPort(l.Addr().String()), rpcProgram{"nfs", 100003, 4})
-			if (err == nil) != c.ok {
-				t.Error(err)
-			}
-			if b := <-asked; binary.BigEndian.Uint32(b[16:]) != 100003 || binary.BigEndian.Uint32(b[20:]) != 4 || binary.BigEndian.Uint32(b[24:]) != 0 {
-				t.Errorf("asked %x", b)
-			}
-		})
-	}
-	// A stopped process: the kernel takes the connection, and no process reads.
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	ctx, cancel := context.WithCancel(t.Context())
-	go func() {
-		conn, err := l.Accept()
-		if err == nil {
-			cancel()
-			defer conn.Close()
-		}
-	}()
-	if err := callNull(ctx, netip.MustParseAddrPort(l.Addr().String()), nlockmgr); err == nil || errors.Is(err, errRefused) {
-		t.Error(err)
 	}
 }

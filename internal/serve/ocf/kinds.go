@@ -39,7 +39,7 @@ type storageKind interface {
 	reflexes(w *watcher) []*reflex
 	// sound returns the error with which the storage would refuse a start, or
 	// nil. It only reads, and waits for nothing but devices that do not answer, for
-	// askLimit.
+	// kernel.AskLimit.
 	sound(ctx context.Context) error
 	// marks are what a server changes on the shared devices while it uses them, by what
 	// messages call the device; "" for a device that does not answer.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/base/md"
+	"github.com/mortarhpc/mortar/internal/serve/kernel"
 )
 
 // A start goes without members that are not there, or do not answer, if the level of the
@@ -189,7 +190,7 @@ func (s *mdKind) addLate(ctx context.Context, a lateAdd, record func(string, ...
 	if a.how == "--add" {
 		what = "add spare " + path.Base(a.disk) + " to array " + a.array
 	}
-	if _, err := s.k.Run(ctx, command{argv: []string{"mdadm", "--manage", "/dev/" + a.array, a.how, a.disk}}); err != nil {
+	if _, err := s.k.Run(ctx, kernel.Command{Argv: []string{"mdadm", "--manage", "/dev/" + a.array, a.how, a.disk}}); err != nil {
 		record("failed: %s: `mortar apply` adds it anew: %v", what, err)
 		return
 	}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/mortarhpc/mortar/internal/serve/kernel"
 )
 
 // LUNStorage are LUNs of RAID arrays, each by its multipath map.
@@ -168,7 +170,7 @@ func (s *lunKind) lookAtLUNs(ctx context.Context) error {
 		if err == nil {
 			break
 		}
-		if errors.Is(err, errSilent) {
+		if errors.Is(err, kernel.ErrSilent) {
 			end = begin.Add(lunPatience)
 		}
 		if !s.k.Now().Before(end) || s.k.Sleep(ctx, 250*time.Millisecond) != nil {
@@ -260,14 +262,14 @@ func (s *lunKind) answer(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var all []question
+	var all []kernel.Question
 	for _, d := range devices {
-		all = append(all, question{Dev: d.path, N: 4096})
+		all = append(all, kernel.Question{Dev: d.path, N: 4096})
 	}
 	var silent error
-	for i, a := range s.k.Ask(ctx, askLimit, all) {
-		if errors.Is(a.err, errSilent) {
-			silent = errors.Join(silent, fmt.Errorf("LUN %s has paths, and %w; see the array", devices[i].name, a.err))
+	for i, a := range s.k.Ask(ctx, kernel.AskLimit, all) {
+		if errors.Is(a.Err, kernel.ErrSilent) {
+			silent = errors.Join(silent, fmt.Errorf("LUN %s has paths, and %w; see the array", devices[i].name, a.Err))
 		}
 	}
 	return silent

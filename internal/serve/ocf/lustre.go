@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/serve/kernel"
 )
 
 // LustreService are targets of one Lustre file system.
@@ -225,7 +226,7 @@ func judgeHealth(said string) error {
 // readHealth reads it in a process: while checkIO has Lustre write, the reader
 // waits for the disks, and a process that hangs in the kernel can be given up.
 func (s *lustreKind) readHealth(ctx context.Context) (string, error) {
-	return s.k.Run(ctx, command{argv: []string{"cat", "/sys/fs/lustre/health_check"}})
+	return s.k.Run(ctx, kernel.Command{Argv: []string{"cat", "/sys/fs/lustre/health_check"}})
 }
 
 // startTargets mounts the first of some targets, and the others beside it if
@@ -258,7 +259,7 @@ func (s *lustreKind) startTargets(ctx context.Context, targets []Target) error {
 	var all sync.WaitGroup
 	for i, argv := range mounts {
 		all.Go(func() {
-			if _, err := s.k.Run(ctx, command{argv: argv}); err != nil {
+			if _, err := s.k.Run(ctx, kernel.Command{Argv: argv}); err != nil {
 				errs[i] = fmt.Errorf("%w (the kernel's log may say why)", err)
 			}
 		})
@@ -384,17 +385,17 @@ func (s *lustreKind) serving() bool {
 // looked; with it, the next look said NOT HEALTHY (Lustre 2.17.57, Linux
 // 6.12.107). It is off otherwise, so that no other look waits for a disk.
 func (s *lustreKind) checkIO(ctx context.Context) error {
-	var all []question
+	var all []kernel.Question
 	for _, t := range s.cfg.Targets {
 		dev, _, err := s.on(t.Volume)
 		if err != nil {
 			return fmt.Errorf("reading %s: %w", t.label(s.cfg.FSName), err)
 		}
-		all = append(all, question{Dev: "/dev/" + dev, N: 4096})
+		all = append(all, kernel.Question{Dev: "/dev/" + dev, N: 4096})
 	}
 	for i, a := range s.k.Ask(ctx, ioWait, all) {
-		if a.err != nil {
-			return fmt.Errorf("reading %s: %w", s.cfg.Targets[i].label(s.cfg.FSName), a.err)
+		if a.Err != nil {
+			return fmt.Errorf("reading %s: %w", s.cfg.Targets[i].label(s.cfg.FSName), a.Err)
 		}
 	}
 	const write = "/sys/fs/lustre/enable_health_write"

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/mortarhpc/mortar/internal/base/ext4"
+	"github.com/mortarhpc/mortar/internal/serve/kernel"
 )
 
 // Whose blocks of ldiskfs are in doubt: its inodes tell, and what Lustre has stored with an
@@ -20,7 +21,7 @@ func (s *lustreKind) owners(ctx context.Context, blocks []int64) (*Owners, error
 	return ext4Owners(ctx, s.k, "/dev/"+dev, blocks)
 }
 
-func ext4Owners(ctx context.Context, k kernel, device string, blocks []int64) (*Owners, error) {
+func ext4Owners(ctx context.Context, k kernel.Host, device string, blocks []int64) (*Owners, error) {
 	read := func(off int64, n int) ([]byte, error) { return k.ReadBlocks(device, off, n) }
 	found, err := ext4.OwnersOf(ctx, read, blocks)
 	if err != nil {

@@ -1,6 +1,7 @@
 package ocf
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -12,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/mortarhpc/mortar/internal/serve/kernel"
 )
 
 // debugfsImage is a file system in a file, which the real tools of e2fsprogs work on.
@@ -22,7 +25,7 @@ type debugfsImage struct {
 
 func (d debugfsImage) run(argv ...string) string {
 	d.t.Helper()
-	out, err := (&realKernel{}).Run(d.t.Context(), command{argv: argv})
+	out, err := (&kernel.Linux{}).Run(d.t.Context(), kernel.Command{Argv: argv})
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -167,11 +170,11 @@ func TestOwnersOfTarget(t *testing.T) {
 	// A block of the map of extents that is torn: what the inode has is not told.
 	whole := d.bytes(tree * BlockBytes)
 	d.patch(tree*BlockBytes, make([]byte, len(whole)))
-	if o, err := ext4Owners(t.Context(), &realKernel{}, d.path, blocks); err != nil || !strings.Contains(o.Unsearched, "cannot be trusted: 1") || !strings.Contains(o.String(), "files or places may be missing") {
+	if o, err := ext4Owners(t.Context(), &kernel.Linux{}, d.path, blocks); err != nil || !strings.Contains(o.Unsearched, "cannot be trusted: 1") || !strings.Contains(o.String(), "files or places may be missing") {
 		t.Errorf("a torn map of extents: %v, %+v", err, o)
 	}
 	d.patch(tree*BlockBytes, whole)
-	if o, err := ext4Owners(t.Context(), &realKernel{}, d.path, []int64{tree * BlockBytes}); err != nil || o.Unsearched == "" || len(o.Files) != 1 || o.Files[0].Inode != d.inode("spread") {
+	if o, err := ext4Owners(t.Context(), &kernel.Linux{}, d.path, []int64{tree * BlockBytes}); err != nil || o.Unsearched == "" || len(o.Files) != 1 || o.Files[0].Inode != d.inode("spread") {
 		t.Errorf("a map of extents in doubt: %v, %+v", err, o)
 	}
 	var table int64
@@ -179,7 +182,7 @@ func TestOwnersOfTarget(t *testing.T) {
 	if _, err := fmt.Sscanf(where[strings.Index(where, "at block"):], "at block %d,", &table); err != nil {
 		t.Fatal(where, err)
 	}
-	o, err := ext4Owners(t.Context(), &realKernel{}, d.path, []int64{table * BlockBytes})
+	o, err := ext4Owners(t.Context(), &kernel.Linux{}, d.path, []int64{table * BlockBytes})
 	if err != nil || !slices.ContainsFunc(o.Files, func(f FileInDoubt) bool { return f.FID == "[0x200000401:0x5:0x0]" && len(f.Offsets) == 0 }) {
 		t.Errorf("inodes in doubt: %v, %+v", err, o)
 	}
@@ -189,7 +192,7 @@ func TestOwnersOfTarget(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.change("jo", fmt.Sprintf("jw -b %d %s", d.at("mdt", 9)/BlockBytes, late), "jc")
-	o, err = ext4Owners(t.Context(), &realKernel{}, d.path, blocks)
+	o, err = ext4Owners(t.Context(), &kernel.Linux{}, d.path, blocks)
 	if err != nil || !reflect.DeepEqual(o, want) {
 		t.Errorf("%v, owners are\n%+v, want\n%+v", err, o, want)
 	}
@@ -199,11 +202,11 @@ func TestOwnersOfTarget(t *testing.T) {
 func TestOwnersOfNoTarget(t *testing.T) {
 	d := debugfsImage{t, filepath.Join(t.TempDir(), "target")}
 	d.run("truncate", "--size", "16M", d.path)
-	if o, err := ext4Owners(t.Context(), &realKernel{}, d.path, []int64{0}); err == nil {
+	if o, err := ext4Owners(t.Context(), &kernel.Linux{}, d.path, []int64{0}); err == nil {
 		t.Errorf("a device without a file system: %+v", o)
 	}
 	d.run("mkfs.ext4", "-q", "-b", "4096", d.path)
-	if o, err := ext4Owners(t.Context(), &realKernel{}, d.path, []int64{1 << 30}); err != nil || o.Free != 1 {
+	if o, err := ext4Owners(t.Context(), &kernel.Linux{}, d.path, []int64{1 << 30}); err != nil || o.Free != 1 {
 		t.Errorf("a block beyond its end: %v, %+v", err, o)
 	}
 }
@@ -222,7 +225,7 @@ func TestOwnersOfManyBlocks(t *testing.T) {
 	for i := range int64(9000) {
 		blocks = append(blocks, first+i*BlockBytes)
 	}
-	o, err := ext4Owners(t.Context(), &realKernel{}, d.path, blocks)
+	o, err := ext4Owners(t.Context(), &kernel.Linux{}, d.path, blocks)
 	if err != nil || len(o.Files) != 1 || len(o.Files[0].Offsets) < 8000 || len(o.Files[0].Offsets)+o.Metadata+o.Free != len(blocks) {
 		t.Errorf("ext4: %v, %.200v", err, o)
 	}
@@ -233,16 +236,16 @@ func TestOwnersOfManyBlocks(t *testing.T) {
 }
 
 // talkative answers each question of xfs_io, and cuts its output as a command's is.
-type talkative struct{ kernel }
+type talkative struct{ kernel.Host }
 
-func (talkative) Run(_ context.Context, c command) (string, error) {
+func (talkative) Run(_ context.Context, c kernel.Command) (string, error) {
 	var out strings.Builder
-	for _, a := range c.argv {
+	for _, a := range c.Argv {
 		if f := strings.Fields(a); f[0] == "fsmap" {
 			fmt.Fprintf(&out, "EXT,MAJOR,MINOR,PSTART,PEND,OWNER,OSTART,OEND,LENGTH\n0,253,1,%s,%s,inode_263_data,%[1]s,%[2]s,8\n", f[3], f[4])
 		}
 	}
-	limit := c.process("").Limit
+	limit := cmp.Or(c.Limit, 64<<10) // as kernel.Linux does
 	if s := out.String(); len(s) > limit {
 		return s[:limit/2] + s[len(s)-limit/2:], nil
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/base/md"
+	"github.com/mortarhpc/mortar/internal/serve/kernel"
 )
 
 // MDStorage are md arrays of disks that both servers reach.
@@ -247,12 +248,12 @@ func (s *mdKind) superblock(ctx context.Context, dev string) (*md.Superblock, er
 
 // superblocksOf reads the superblocks of devices side by side.
 func (s *mdKind) superblocksOf(ctx context.Context, devs ...string) (sbs []*md.Superblock, errs []error) {
-	var all []question
+	var all []kernel.Question
 	for _, d := range devs {
-		all = append(all, question{Dev: d, Off: md.SuperblockOffset, N: md.SuperblockSize})
+		all = append(all, kernel.Question{Dev: d, Off: md.SuperblockOffset, N: md.SuperblockSize})
 	}
-	for _, a := range s.k.Ask(ctx, askLimit, all) {
-		sb, err := (*md.Superblock)(nil), a.err
+	for _, a := range s.k.Ask(ctx, kernel.AskLimit, all) {
+		sb, err := (*md.Superblock)(nil), a.Err
 		if err == nil {
 			sb, err = md.ParseSuperblock(a.Data)
 		}
@@ -397,7 +398,7 @@ func (s *mdKind) stopStrays(ctx context.Context, hold func()) error {
 	for _, a := range s.ours(all) {
 		hold()
 		s.log.note("array %s was assembled (%s) without its volume: it is stopped and judged by its superblocks", a.Dev, a.State)
-		if _, err := s.k.Run(ctx, command{argv: []string{"mdadm", "--stop", "/dev/" + a.Dev}}); err != nil {
+		if _, err := s.k.Run(ctx, kernel.Command{Argv: []string{"mdadm", "--stop", "/dev/" + a.Dev}}); err != nil {
 			return err
 		}
 	}
@@ -439,7 +440,7 @@ func (s *mdKind) open(ctx context.Context) error {
 		if a.State != readOnly {
 			continue
 		}
-		if _, err := s.k.Run(ctx, command{argv: []string{"mdadm", "--readwrite", "/dev/" + a.Dev}}); err != nil {
+		if _, err := s.k.Run(ctx, kernel.Command{Argv: []string{"mdadm", "--readwrite", "/dev/" + a.Dev}}); err != nil {
 			return err
 		}
 	}
@@ -463,7 +464,7 @@ func (s *mdKind) rebuildAnew(ctx context.Context) {
 			{"mdadm", "--zero-superblock", x.dev}, // or mdadm would re-add it
 			{"mdadm", "--manage", "/dev/md/" + x.array, "--add", x.dev},
 		} {
-			if _, err := s.k.Run(ctx, command{argv: argv}); err != nil {
+			if _, err := s.k.Run(ctx, kernel.Command{Argv: argv}); err != nil {
 				s.log.note("array %s: %s stays out of it: %v", x.array, x.dev, err)
 				break
 			}
@@ -491,7 +492,7 @@ func (s *mdKind) assemble(ctx context.Context, a Array, v verdict) error {
 	argv := []string{"mdadm", "--assemble", "/dev/md/" + a.Name, "--uuid=" + md.UUID(a.UUID), "--run", "--quiet", "--readonly"}
 	// MDADM_NO_UDEV: mdadm makes its link itself instead of waiting for udev,
 	// which is held meanwhile. Source: mdadm(8), environment.
-	_, err := s.k.Run(ctx, command{argv: append(argv, v.Members...), env: []string{"MDADM_NO_UDEV=1"}})
+	_, err := s.k.Run(ctx, kernel.Command{Argv: append(argv, v.Members...), Env: []string{"MDADM_NO_UDEV=1"}})
 	return err
 }
 
@@ -519,7 +520,7 @@ func (s *mdKind) await(ctx context.Context) (verdicts []verdict, err error) {
 			break
 		}
 		// A disk that hangs has had its time.
-		maps.DeleteFunc(read, func(_ string, m member) bool { return !errors.Is(m.Err, errSilent) })
+		maps.DeleteFunc(read, func(_ string, m member) bool { return !errors.Is(m.Err, kernel.ErrSilent) })
 	}
 	return verdicts, err
 }
@@ -632,7 +633,7 @@ func (s *mdKind) stopArrays(ctx context.Context) error {
 	}
 	// udev may hold an array open for a moment after its last user is gone.
 	for try := 0; ; try++ {
-		_, err = s.k.Run(ctx, command{argv: argv})
+		_, err = s.k.Run(ctx, kernel.Command{Argv: argv})
 		if st, serr := s.arraysState(); serr == nil && st == stopped {
 			return nil
 		}

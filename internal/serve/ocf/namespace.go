@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/serve/kernel"
 )
 
 // A service with a network namespace has the service address there, on an
@@ -51,16 +52,16 @@ func (s *nfsKind) pipefs() string {
 
 // binds are what a daemon or a tool of the service sees in place of the
 // host's own.
-func (s *nfsKind) binds() []bind {
+func (s *nfsKind) binds() []kernel.Bind {
 	if s.cfg.Namespace == "" {
 		return nil
 	}
 	run := NamespaceDir(s.cfg.Namespace) + "/run"
-	return []bind{
-		{s.cfg.StateDir, nfsDir},
-		{s.nfsdDir(), nfsdFS},
-		{"/run/systemd", run + "/systemd"}, // the journal's socket
-		{run, "/run"},                      // last: it hides what the others come from
+	return []kernel.Bind{
+		{From: s.cfg.StateDir, At: nfsDir},
+		{From: s.nfsdDir(), At: nfsdFS},
+		{From: "/run/systemd", At: run + "/systemd"}, // the journal's socket
+		{From: run, At: "/run"},                      // last: it hides what the others come from
 	}
 }
 

@@ -15,6 +15,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
+
+	"github.com/mortarhpc/mortar/internal/serve/kernel"
 )
 
 const (
@@ -472,7 +474,7 @@ func (s *nfsKind) startDaemon(ctx context.Context, name string) error {
 	case name == mountd && !s.cfg.NFS.serves("3"):
 		argv = append(argv, "--no-nfs-version", "3")
 	}
-	_, err := s.in.Run(ctx, command{argv: argv, binds: s.binds()})
+	_, err := s.in.Run(ctx, kernel.Command{Argv: argv, Binds: s.binds()})
 	return err
 }
 
@@ -497,7 +499,7 @@ func (s *nfsKind) runNFSD(ctx context.Context, threads int) error {
 		}
 		argv = append(argv, opt, v)
 	}
-	_, err := s.in.Run(ctx, command{argv: append(argv, strconv.Itoa(threads)), nodename: n.Scope, binds: s.binds()})
+	_, err := s.in.Run(ctx, kernel.Command{Argv: append(argv, strconv.Itoa(threads)), Nodename: n.Scope, Binds: s.binds()})
 	return err
 }
 

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/mortarhpc/mortar/internal/serve/kernel"
 )
 
 // Whose blocks of XFS are in doubt: its reverse map tells the inode, a walk over the
@@ -36,7 +38,7 @@ func (s *nfsKind) mapped(ctx context.Context, blocks []int64) (*Owners, error) {
 		for _, b := range part {
 			argv = append(argv, "-c", fmt.Sprintf("fsmap -m -d %d %d", b/512, (b+BlockBytes)/512-1))
 		}
-		out, err := s.k.Run(ctx, command{argv: append(argv, s.cfg.MountPoint), limit: wholeOutput})
+		out, err := s.k.Run(ctx, kernel.Command{Argv: append(argv, s.cfg.MountPoint), Limit: kernel.WholeOutput})
 		if err != nil {
 			return nil, err
 		}
@@ -142,7 +144,7 @@ func (s *nfsKind) findPaths(ctx context.Context, o *Owners) {
 		}
 		argv = append(argv, "-inum", fmt.Sprint(f.Inode))
 	}
-	out, err := s.k.Run(ctx, command{argv: append(argv, ")", "-printf", `%i %P\0`), limit: wholeOutput})
+	out, err := s.k.Run(ctx, kernel.Command{Argv: append(argv, ")", "-printf", `%i %P\0`), Limit: kernel.WholeOutput})
 	for found := range strings.SplitSeq(out, "\x00") {
 		ino, name, ok := strings.Cut(found, " ")
 		if !ok {

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/mortarhpc/mortar/internal/serve/kernel"
 )
 
 // nfsKind is the service kind of an NFS export tree: an XFS file system,
@@ -16,7 +18,7 @@ import (
 // address may be in a network namespace of the service.
 type nfsKind struct {
 	*service
-	in kernel // the host from the service's network namespace, if it has one
+	in kernel.Host // the host from the service's network namespace, if it has one
 	// grace is the grace period of NFSv3 locks in s, once nfsd is to be started; if it is
 	// longer than nfsd's it is nfsd's as well.
 	grace int
@@ -118,10 +120,10 @@ func isRevivable(err error) bool {
 }
 
 func (s *nfsKind) checkIO(ctx context.Context) error {
-	tried := s.k.Ask(ctx, ioWait, []question{{Dev: s.cfg.StateDir + "/mortar/check", Write: true}})
+	tried := s.k.Ask(ctx, ioWait, []kernel.Question{{Dev: s.cfg.StateDir + "/mortar/check", Write: true}})
 	// ENOSPC means that the file did not exist yet and the file system is full: the storage
 	// works.
-	if err := tried[0].err; err != nil && !errors.Is(err, unix.ENOSPC) {
+	if err := tried[0].Err; err != nil && !errors.Is(err, unix.ENOSPC) {
 		return fmt.Errorf("writing and reading a file on %s: %w", s.cfg.MountPoint, err)
 	}
 	return nil

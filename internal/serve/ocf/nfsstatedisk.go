@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/serve/kernel"
 )
 
 // The state of nfs-utils is in a file system of its own, in a file on the volume. All
@@ -109,7 +110,7 @@ func (s *nfsKind) startStateDisk(ctx context.Context) error {
 	}
 	for _, repair := range repairStateFS {
 		// Its exit code is 1 if it has mended something, and then it says what.
-		out, err := s.k.Run(ctx, command{argv: append(slices.Clone(repair), s.cfg.StateImage)})
+		out, err := s.k.Run(ctx, kernel.Command{Argv: append(slices.Clone(repair), s.cfg.StateImage)})
 		if err != nil {
 			s.log.note("%v: %s", err, out)
 			errs = append(errs, err)
@@ -143,7 +144,7 @@ func (s *nfsKind) fillStateDisk(ctx context.Context, image string) error {
 	if err := s.k.Fill(image, stateBytes); err != nil {
 		return err
 	}
-	if _, err := s.k.Run(ctx, command{argv: append(slices.Clone(makeStateFS), image)}); err != nil {
+	if _, err := s.k.Run(ctx, kernel.Command{Argv: append(slices.Clone(makeStateFS), image)}); err != nil {
 		return err
 	}
 	if names, err := s.k.ReadDir(s.cfg.StateDir); errors.Is(err, fs.ErrNotExist) || err == nil && len(names) == 0 {
@@ -156,7 +157,7 @@ func (s *nfsKind) fillStateDisk(ctx context.Context, image string) error {
 	if err := s.k.MountImage(image, at, stateFS, stateFlags, ""); err != nil {
 		return fmt.Errorf("mount %s on %s: %w", image, at, err)
 	}
-	_, err := s.k.Run(ctx, command{argv: []string{"cp", "--archive", s.cfg.StateDir + "/.", at}})
+	_, err := s.k.Run(ctx, kernel.Command{Argv: []string{"cp", "--archive", s.cfg.StateDir + "/.", at}})
 	// It also writes to the disks what was copied.
 	return errors.Join(err, s.k.Unmount(at))
 }

@@ -3,7 +3,6 @@ package ocf
 import (
 	"bytes"
 	"compress/gzip"
-	"encoding/hex"
 	"encoding/json"
 	"encoding/xml"
 	"fmt"
@@ -17,9 +16,10 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/base/md"
-	"golang.org/x/sys/unix"
 )
 
 func TestJudge(t *testing.T) {
@@ -263,45 +263,6 @@ func TestMergeConnections(t *testing.T) {
 	// A time of the other server's clock, which is ahead, is not believed.
 	if got := mergeConnections([]byte("a b 2000000\nrubbish\n"), nil, at(0)); string(got) != "a b 1000000\n" {
 		t.Errorf("%q", got)
-	}
-}
-
-// A question and answers, byte by byte as the standards have them
-// (RFC 5531 and 1833).
-func TestGetPort(t *testing.T) {
-	p := rpcProgram{"mountd", 100005, 3}
-	question := "80000038" + "00000007" + "00000000" + "00000002" + "000186a0" + "00000002" + "00000003" +
-		"0000000000000000" + "0000000000000000" + "000186a5" + "00000003" + "00000006" + "00000000"
-	for name, tc := range map[string]struct {
-		answer string
-		port   uint32
-		err    string
-	}{
-		"known":         {"8000001c" + "00000007" + "00000001" + "00000000" + "0000000000000000" + "00000000" + "00004e50", 20048, ""},
-		"with verifier": {"80000020" + "00000007" + "00000001" + "00000000" + "0000000100000004" + "aabbccdd" + "00000000" + "00004e50", 20048, ""},
-		"unknown":       {"8000001c" + "00000007" + "00000001" + "00000000" + "0000000000000000" + "00000000" + "00000000", 0, ""},
-		"refused":       {"80000014" + "00000007" + "00000001" + "00000001" + "00000001" + "00000005", 0, "refused"},
-		"other answer":  {"8000001c" + "00000008" + "00000001" + "00000000" + "0000000000000000" + "00000000" + "00004e50", 0, "not understood"},
-		"no program":    {"80000018" + "00000007" + "00000001" + "00000000" + "0000000000000000" + "00000001", 0, "refused"},
-		"short":         {"80000004" + "00000007", 0, "not understood"},
-		"cut":           {"8000001c" + "00000007", 0, "EOF"},
-		"too long":      {"ffffffff", 0, "not understood"},
-	} {
-		raw, err := hex.DecodeString(tc.answer)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var sent bytes.Buffer
-		port, err := getPort(struct {
-			io.Reader
-			io.Writer
-		}{bytes.NewReader(raw), &sent}, 7, p)
-		if port != tc.port || (err == nil) != (tc.err == "") || (err != nil && !strings.Contains(err.Error(), tc.err)) {
-			t.Errorf("%s: %d, %v", name, port, err)
-		}
-		if got := hex.EncodeToString(sent.Bytes()); got != question {
-			t.Errorf("asked %s, want %s", got, question)
-		}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/mortarhpc/mortar/internal/base/pr"
+	"github.com/mortarhpc/mortar/internal/serve/kernel"
 )
 
 // reservations keep every server but one from writing to LUNs: SCSI-3 persistent
@@ -327,7 +328,7 @@ func (r *reservedLUNs) take(c *claim) error {
 // by itself, but only when a path is new to it.
 func (r *reservedLUNs) tellMultipath(ctx context.Context) {
 	for _, l := range r.cfg.LUNs {
-		if err := r.k.Start(command{argv: []string{"multipathd", "setprstatus", "map", l.Name}}); err != nil {
+		if err := r.k.Start(kernel.Command{Argv: []string{"multipathd", "setprstatus", "map", l.Name}}); err != nil {
 			r.log.note("%v", err)
 		}
 	}
@@ -460,7 +461,7 @@ func (s *lunKind) marks(ctx context.Context) map[string]string {
 			claims <- c
 		}()
 	}
-	limited, cancel := context.WithTimeout(ctx, askLimit)
+	limited, cancel := context.WithTimeout(ctx, kernel.AskLimit)
 	defer cancel()
 	for range all {
 		select {

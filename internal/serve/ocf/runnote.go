@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+
+	"github.com/mortarhpc/mortar/internal/serve/kernel"
 )
 
 // runDir holds files that need not outlive a boot.
@@ -14,7 +16,7 @@ const runDir = "/run/mortar"
 // it has done. It outlives the process and no boot. A server that is upgraded has the notes
 // of the release before: their names and content stay.
 type runNote struct {
-	k    kernel
+	k    kernel.Host
 	log  *steps
 	file string
 }

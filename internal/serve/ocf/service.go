@@ -7,6 +7,8 @@ import (
 	"os"
 	"sort"
 	"time"
+
+	"github.com/mortarhpc/mortar/internal/serve/kernel"
 )
 
 // state of a part of the service on this host.
@@ -27,7 +29,7 @@ func (r *refusal) Unwrap() error { return r.error }
 // service is one service of a brick on this host: its kind on its storage.
 type service struct {
 	cfg  *Config
-	k    kernel // the host
+	k    kernel.Host // the host
 	host string
 	self int // process ID
 	log  *steps
@@ -50,7 +52,7 @@ type service struct {
 
 // newService is the service of a config on a host. Its log and hold are the
 // caller's to set.
-func newService(cfg *Config, k kernel, host string) (*service, error) {
+func newService(cfg *Config, k kernel.Host, host string) (*service, error) {
 	sk, err := storageKinds.kindOf(cfg)
 	if err != nil {
 		return nil, err
@@ -374,7 +376,7 @@ func (s *service) warm(ctx context.Context) {
 		}
 	}
 	if len(argv) > 3 {
-		if err := s.k.Start(command{argv: argv}); err != nil {
+		if err := s.k.Start(kernel.Command{Argv: argv}); err != nil {
 			s.log.note("modules are not loaded in advance: %v", err)
 		}
 	}
@@ -395,7 +397,7 @@ func (s *service) holdUdev(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, udevTime)
 	defer cancel()
-	if _, err := s.k.Run(ctx, command{argv: []string{"udevadm", "control", "--stop-exec-queue"}}); err != nil {
+	if _, err := s.k.Run(ctx, kernel.Command{Argv: []string{"udevadm", "control", "--stop-exec-queue"}}); err != nil {
 		s.log.note("udev is not held: %v", err)
 	}
 }
@@ -411,7 +413,7 @@ func (s *service) resumeUdev() {
 		return
 	}
 	s.storage.free()
-	if err := s.k.Start(command{argv: []string{"udevadm", "control", "--start-exec-queue"}}); err != nil {
+	if err := s.k.Start(kernel.Command{Argv: []string{"udevadm", "control", "--start-exec-queue"}}); err != nil {
 		s.log.note("udev stays held: %v", err)
 	}
 }
@@ -425,7 +427,7 @@ func (s *service) release() {
 	ok := s.storage.free()
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
 	defer cancel()
-	if _, err := s.k.Run(ctx, command{argv: []string{"udevadm", "control", "--start-exec-queue"}}); err != nil {
+	if _, err := s.k.Run(ctx, kernel.Command{Argv: []string{"udevadm", "control", "--start-exec-queue"}}); err != nil {
 		s.log.note("udev stays held: %v", err)
 		ok = false
 	}

@@ -341,7 +341,7 @@ func TestOpenArraysWithoutVolume(t *testing.T) {
 // cutShort has a start end between the arrays and the volume group.
 func cutShort(t *testing.T, h *fakeHost, s *service) {
 	t.Helper()
-	s.k = &failing{kernel: h, bad: func(a []string) bool { return slices.Contains(a, "--systemid") }}
+	s.k = &failing{Host: h, bad: func(a []string) bool { return slices.Contains(a, "--systemid") }}
 	if err := s.start(t.Context()); err == nil {
 		t.Fatal("the start was not cut short")
 	}

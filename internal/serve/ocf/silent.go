@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/mortarhpc/mortar/internal/serve/kernel"
 )
 
 // silentAfter is how many pings in a row a server does not answer until the MGS
@@ -30,13 +32,13 @@ type silentServers struct {
 
 // round pings each server once. lctl ping is no use here: it failed with EIO for
 // one of three servers that were well (2.17.57), lnetctl ping for none.
-func (s *silentServers) round(ctx context.Context, k kernel, nids []string, log func(string, ...any)) {
+func (s *silentServers) round(ctx context.Context, k kernel.Host, nids []string, log func(string, ...any)) {
 	if s.missed == nil {
 		s.missed = map[string]int{}
 	}
 	for _, nid := range nids {
 		soon, cancel := context.WithTimeout(ctx, 5*pingWait)
-		_, err := k.Run(soon, command{argv: []string{"lnetctl", "ping", "--timeout", strconv.Itoa(int(pingWait.Seconds())), nid}})
+		_, err := k.Run(soon, kernel.Command{Argv: []string{"lnetctl", "ping", "--timeout", strconv.Itoa(int(pingWait.Seconds())), nid}})
 		cancel()
 		switch {
 		case ctx.Err() != nil:
@@ -50,7 +52,7 @@ func (s *silentServers) round(ctx context.Context, k kernel, nids []string, log 
 		}
 		log("%s does not answer: the MGS evicts it, so that clients hear where its targets are", nid)
 		soon, cancel = context.WithTimeout(ctx, 5*pingWait)
-		if _, err := k.Run(soon, command{argv: []string{"lctl", "set_param", "mgs.MGS.evict_client=nid:" + nid}}); err != nil {
+		if _, err := k.Run(soon, kernel.Command{Argv: []string{"lctl", "set_param", "mgs.MGS.evict_client=nid:" + nid}}); err != nil {
 			log("%v", err)
 		}
 		cancel()

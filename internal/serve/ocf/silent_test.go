@@ -7,23 +7,25 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/mortarhpc/mortar/internal/serve/kernel"
 )
 
 // pingKernel answers pings of the servers that are up.
 type pingKernel struct {
-	kernel
+	kernel.Host
 	up  map[string]bool
 	ran []string
 }
 
-func (k *pingKernel) Run(_ context.Context, c command) (string, error) {
-	if c.argv[1] == "ping" {
-		if !k.up[c.argv[4]] {
+func (k *pingKernel) Run(_ context.Context, c kernel.Command) (string, error) {
+	if c.Argv[1] == "ping" {
+		if !k.up[c.Argv[4]] {
 			return "", errors.New("failed to ping: No route to host")
 		}
 		return "", nil
 	}
-	k.ran = append(k.ran, strings.Join(c.argv, " "))
+	k.ran = append(k.ran, strings.Join(c.Argv, " "))
 	return "", nil
 }
 

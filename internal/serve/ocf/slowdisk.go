@@ -13,6 +13,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/base/md"
+	"github.com/mortarhpc/mortar/internal/serve/kernel"
 )
 
 // The watcher has md go on without a slow disk, if the spec says so (pace.go has the
@@ -375,7 +376,7 @@ func (s *mdKind) failNow(w *watcher, rec linux.Dropped, dev string) (keep, err e
 func (w *watcher) bounded(argv ...string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), dropTime)
 	defer cancel()
-	_, err := w.k.Run(ctx, command{argv: argv})
+	_, err := w.k.Run(ctx, kernel.Command{Argv: argv})
 	return err
 }
 
@@ -424,7 +425,7 @@ func (s *mdKind) tidy(ctx context.Context, w *watcher) {
 			continue
 		}
 		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-		_, err := w.k.Run(ctx, command{argv: rec.Forget()})
+		_, err := w.k.Run(ctx, kernel.Command{Argv: rec.Forget()})
 		cancel()
 		if err != nil {
 			w.log("%v", err)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/serve/kernel"
 )
 
 // slowScene is a service with slow disks, and its watcher.
@@ -338,9 +339,9 @@ func TestSlowDiskStaysAfterItsRecord(t *testing.T) {
 		x := newSlowScene(t, true)
 		locked := 0
 		x.w.lock = func(string) (func(), error) { locked++; return func() { locked-- }, nil }
-		notLocked := func(ran command) {
+		notLocked := func(ran kernel.Command) {
 			if locked > 0 {
-				t.Errorf("%s: a stop would wait for %q", name, ran.argv)
+				t.Errorf("%s: a stop would wait for %q", name, ran.Argv)
 			}
 		}
 		x.w.k = &meanwhile{x.h, "crm_attribute", notLocked, func() { c.do(x) }}
@@ -358,16 +359,16 @@ func TestSlowDiskStaysAfterItsRecord(t *testing.T) {
 
 // meanwhile has something happen while a program runs for the first time.
 type meanwhile struct {
-	kernel
+	kernel.Host
 	program string
-	ran     func(command)
+	ran     func(kernel.Command)
 	do      func()
 }
 
-func (m *meanwhile) Run(ctx context.Context, c command) (string, error) {
-	out, err := m.kernel.Run(ctx, c)
+func (m *meanwhile) Run(ctx context.Context, c kernel.Command) (string, error) {
+	out, err := m.Host.Run(ctx, c)
 	m.ran(c)
-	if m.do != nil && c.argv[0] == m.program {
+	if m.do != nil && c.Argv[0] == m.program {
 		m.do()
 		m.do = nil
 	}

@@ -5,11 +5,13 @@ import (
 	"io/fs"
 	"testing"
 	"time"
+
+	"github.com/mortarhpc/mortar/internal/serve/kernel"
 )
 
 // lunHost has multipath maps dm-0 to dm-3 of LUNs, and what the kernel has counted of them.
 type lunHost struct {
-	kernel
+	kernel.Host
 	clock time.Time
 	stats string
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/base/md"
+	"github.com/mortarhpc/mortar/internal/serve/kernel"
 )
 
 // The RAID groups of a service share their spares: if a group lacks a member and
@@ -283,7 +284,7 @@ func (s *mdKind) moveSpare(ctx context.Context, m spareMove, record func(string,
 	manage := func(g raidGroup, what string) error {
 		ctx, cancel := context.WithTimeout(ctx, spareTime)
 		defer cancel()
-		_, err := s.k.Run(ctx, command{argv: []string{"mdadm", "--manage", "/dev/" + g.Dev, what, m.disk.path}})
+		_, err := s.k.Run(ctx, kernel.Command{Argv: []string{"mdadm", "--manage", "/dev/" + g.Dev, what, m.disk.path}})
 		return err
 	}
 	if err := manage(m.from, "--remove"); err != nil {

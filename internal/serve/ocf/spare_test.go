@@ -10,6 +10,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/base/md"
+	"github.com/mortarhpc/mortar/internal/serve/kernel"
 )
 
 // aGroup is a RAID 6 of four of 1000 bytes. Each word of text is a member: its
@@ -207,11 +208,11 @@ func (r readable) ReadBlocks(dev string, off int64, n int) ([]byte, error) {
 
 // hearing hands the commands to a function.
 type hearing struct {
-	kernel
+	kernel.Host
 	run func(argv []string) error
 }
 
-func (f hearing) Run(_ context.Context, c command) (string, error) { return "", f.run(c.argv) }
+func (f hearing) Run(_ context.Context, c kernel.Command) (string, error) { return "", f.run(c.Argv) }
 
 // A member that comes back in time, or a rebuild, begins the wait anew.
 func TestSpareWaits(t *testing.T) {
@@ -267,15 +268,15 @@ func TestStartFindsMovedSpare(t *testing.T) {
 
 // counting counts what is read of each device.
 type counting struct {
-	kernel
+	kernel.Host
 	reads map[string]int
 }
 
 func (c counting) ReadBlocks(dev string, off int64, n int) ([]byte, error) {
 	c.reads[dev]++
-	return c.kernel.ReadBlocks(dev, off, n)
+	return c.Host.ReadBlocks(dev, off, n)
 }
 
-func (c counting) Ask(_ context.Context, _ time.Duration, all []question) []answer {
+func (c counting) Ask(_ context.Context, _ time.Duration, all []kernel.Question) []kernel.Answer {
 	return asked(all, c.ReadBlocks)
 }

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/mortarhpc/mortar/internal/serve/kernel"
 )
 
 // Pacemaker stops the watcher of a server in standby. Two of its tasks must go on as long as
@@ -39,7 +41,7 @@ func startStandby(ctx context.Context, files []string) error {
 
 // standbyMain is that process: it ends with ctx, or with the cluster's daemons.
 func standbyMain(ctx context.Context, files []string) error {
-	f, w, err := standbyProcess.open(newLinux(), files, logAs("mortar-watch"))
+	f, w, err := standbyProcess.open(kernel.New(), files, logAs("mortar-watch"))
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/md"
 	"github.com/mortarhpc/mortar/internal/base/raid6"
+	"github.com/mortarhpc/mortar/internal/serve/kernel"
 )
 
 // stripesTime bounds how long a start compares the parities of all arrays: a third of the
@@ -187,14 +188,14 @@ func (s *mdKind) torn(ctx context.Context, a Array, v *verdict) (*tornArray, err
 func (s *mdKind) bitmaps(ctx context.Context, members []member) (heads []*md.Bitmap, bits [][]byte, err error) {
 	sizes := make([]int, len(members))
 	ask := func() error {
-		var all []question
+		var all []kernel.Question
 		for i, m := range members {
-			all = append(all, question{Dev: m.Dev, Off: m.SB.Bitmap, N: max(sizes[i], raid6.Block)})
+			all = append(all, kernel.Question{Dev: m.Dev, Off: m.SB.Bitmap, N: max(sizes[i], raid6.Block)})
 		}
 		bits = nil
-		for i, a := range s.k.Ask(ctx, askLimit, all) {
-			if a.err != nil {
-				return fmt.Errorf("%s: %w", members[i].Dev, a.err)
+		for i, a := range s.k.Ask(ctx, kernel.AskLimit, all) {
+			if a.Err != nil {
+				return fmt.Errorf("%s: %w", members[i].Dev, a.Err)
 			}
 			bits = append(bits, a.Data)
 		}

@@ -20,11 +20,12 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/md"
 	"github.com/mortarhpc/mortar/internal/base/raid6"
+	"github.com/mortarhpc/mortar/internal/serve/kernel"
 )
 
 // members are disks of a RAID 6 of four with a bitmap, as md writes them.
 type members struct {
-	kernel
+	kernel.Host
 	dev map[string][]byte
 }
 
@@ -55,7 +56,7 @@ func (m *members) ReadBlocks(dev string, off int64, n int) ([]byte, error) {
 	return m.dev[dev][off : off+int64(n)], nil
 }
 
-func (m *members) Ask(_ context.Context, _ time.Duration, all []question) []answer {
+func (m *members) Ask(_ context.Context, _ time.Duration, all []kernel.Question) []kernel.Answer {
 	return asked(all, m.ReadBlocks)
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/base/md"
+	"github.com/mortarhpc/mortar/internal/serve/kernel"
 )
 
 // member is one device of an array and what was found on it.
@@ -55,7 +56,7 @@ func judge(a Array, members []member, policy string) (verdict, error) {
 		switch {
 		case m.SB == nil:
 			v.Notes = append(v.Notes, fmt.Sprintf("%s: %v", m.Dev, m.Err))
-			if errors.Is(m.Err, errSilent) {
+			if errors.Is(m.Err, kernel.ErrSilent) {
 				v.Silent++
 			}
 		case m.SB.UUID != want:

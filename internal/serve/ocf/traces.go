@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/mortarhpc/mortar/internal/serve/kernel"
 )
 
 // Traces are what a server finds of another server of its pair, of which a person says that
@@ -29,7 +31,7 @@ const (
 // no filter of ICMP keeps it from, and whether the shared disks of the services, of these
 // config files, change although this server does not have them.
 func Trace(ctx context.Context, files []string, node string) (*Traces, error) {
-	k := newLinux()
+	k := kernel.New()
 	w, err := newWatcher(k, files, func(string, ...any) {})
 	if err != nil {
 		return nil, err

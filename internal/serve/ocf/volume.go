@@ -11,6 +11,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/serve/cache"
+	"github.com/mortarhpc/mortar/internal/serve/kernel"
 )
 
 // VolumeGroup joins arrays or LUNs. LUNs can do without: then each of them
@@ -371,7 +372,7 @@ func (s *service) lvm(ctx context.Context, devices []device, former string, argv
 			cmd = append(cmd, "--devices", d.path)
 		}
 	}
-	_, err := s.k.Run(ctx, command{argv: append(cmd, argv[1:]...), env: []string{"LVM_SYSTEM_DIR=" + s.lvmDir(), "LVM_SUPPRESS_FD_WARNINGS=1"}})
+	_, err := s.k.Run(ctx, kernel.Command{Argv: append(cmd, argv[1:]...), Env: []string{"LVM_SYSTEM_DIR=" + s.lvmDir(), "LVM_SUPPRESS_FD_WARNINGS=1"}})
 	return err
 }
 
@@ -425,7 +426,7 @@ func (s *service) deactivate(ctx context.Context, devices []device) error {
 			// volume is in use.
 			for _, v := range append(slices.Clone(s.volumes), cache.HeaderLV) {
 				if name := linux.DMName(s.cfg.VG, v); s.there(name) {
-					_, derr := s.k.Run(ctx, command{argv: []string{"dmsetup", "remove", name}})
+					_, derr := s.k.Run(ctx, kernel.Command{Argv: []string{"dmsetup", "remove", name}})
 					err = errors.Join(err, derr)
 				}
 			}

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/mortarhpc/mortar/internal/serve/kernel"
 )
 
 // The watcher sees at once what a monitor of Pacemaker would see seconds
@@ -190,7 +192,7 @@ func (a attributes) next(now time.Time) time.Duration {
 
 // watcher is the watcher of a server.
 type watcher struct {
-	k        kernel
+	k        kernel.Host
 	services []*service // of the brick, whether they run here or not
 	log      func(format string, a ...any)
 	// record logs a change of the host, where the log has Mortar's changes.
@@ -353,7 +355,7 @@ func (w *watcher) tell(ctx context.Context, name string, ok, changed bool) error
 func (w *watcher) attrd(ctx context.Context, name string, change ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	_, err := w.k.Run(ctx, command{argv: append([]string{"attrd_updater", "--name", name}, change...)})
+	_, err := w.k.Run(ctx, kernel.Command{Argv: append([]string{"attrd_updater", "--name", name}, change...)})
 	if err != nil {
 		w.log("%s was not told to the cluster (%s): %v", name, strings.Join(change, " "), err)
 	}
@@ -410,7 +412,7 @@ func (w *watcher) blockFencing(ctx context.Context, yes bool) {
 		}
 		// At its start the watcher does not know whether one before it was killed
 		// and left routes behind.
-		if _, err := w.k.Run(ctx, command{argv: argv}); err != nil && (yes || w.fencingBlocked != nil) {
+		if _, err := w.k.Run(ctx, kernel.Command{Argv: argv}); err != nil && (yes || w.fencingBlocked != nil) {
 			w.log("%v", err)
 			done = false
 		}
@@ -446,7 +448,7 @@ func (w *watcher) giveUp(ctx context.Context, s *service) bool {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	name := attrStorage + s.cfg.Service
-	out, err := w.k.Run(ctx, command{argv: []string{"attrd_updater", "--query", "--all", "--name", name}})
+	out, err := w.k.Run(ctx, kernel.Command{Argv: []string{"attrd_updater", "--query", "--all", "--name", name}})
 	if err != nil {
 		w.log("the partner's %s is not known: %v", name, err)
 		return false
@@ -510,12 +512,12 @@ func (w *watcher) fail(ctx context.Context, s *service, why string) {
 	w.log("%s: reporting service %s as failed", why, s.cfg.Service)
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	if _, err := w.k.Run(ctx, command{argv: []string{"crm_resource", "--fail", "--resource", "service-" + s.cfg.Service, "--node", s.host}}); err != nil {
+	if _, err := w.k.Run(ctx, kernel.Command{Argv: []string{"crm_resource", "--fail", "--resource", "service-" + s.cfg.Service, "--node", s.host}}); err != nil {
 		w.log("%v", err)
 	}
 }
 
-func blankWatcher(k kernel, log func(string, ...any)) *watcher {
+func blankWatcher(k kernel.Host, log func(string, ...any)) *watcher {
 	return &watcher{
 		k: k, log: log, record: log, lock: tryLock, background: func(f func()) { f() },
 		attributes: attributes{}, known: map[*service]*watched{},
@@ -523,7 +525,7 @@ func blankWatcher(k kernel, log func(string, ...any)) *watcher {
 }
 
 // newWatcher reads the files of the services.
-func newWatcher(k kernel, files []string, log func(string, ...any)) (*watcher, error) {
+func newWatcher(k kernel.Host, files []string, log func(string, ...any)) (*watcher, error) {
 	w := blankWatcher(k, log)
 	host, err := k.Hostname()
 	if err != nil {

@@ -48,7 +48,7 @@ func TestTold(t *testing.T) {
 	h := newShared(t).hosts["nfs1"]
 	h.cabled(true)
 	h.files["/sys/class/net/eth0/carrier"] = "1\n"
-	k := &failing{kernel: h, bad: func([]string) bool { return false }}
+	k := &failing{Host: h, bad: func([]string) bool { return false }}
 	w := h.watcher(h.service(testConfig()))
 	w.k = k
 	look := func(after time.Duration, want ...string) {
@@ -372,26 +372,6 @@ func TestWatcherRestartsDaemons(t *testing.T) {
 	if !slices.ContainsFunc(h.changes, func(c string) bool { return strings.Contains(c, "crm_resource --fail") }) {
 		t.Errorf("the loss of nfsd was not reported: %q", h.changes)
 	}
-}
-
-// Messages of the kernel wake the watcher.
-func TestEventsReal(t *testing.T) {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	events, err := netlink{}.Events(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	sh(t, "ip", "link", "add", "ev0", "type", "veth", "peer", "name", "ev1")
-	defer sh(t, "ip", "link", "del", "ev0")
-	<-events
-	// An address that something takes away: no link changes.
-	sh(t, "ip", "address", "add", "192.0.2.9/32", "dev", "lo")
-	if events, err = (netlink{}).Events(ctx); err != nil {
-		t.Fatal(err)
-	}
-	sh(t, "ip", "address", "del", "192.0.2.9/32", "dev", "lo")
-	<-events
 }
 
 // A server that has lost all networks has no way to the fence devices, for as

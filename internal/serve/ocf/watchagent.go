@@ -16,6 +16,7 @@ import (
 
 	cmd "github.com/mortarhpc/mortar/internal/base/command"
 	"github.com/mortarhpc/mortar/internal/base/flock"
+	"github.com/mortarhpc/mortar/internal/serve/kernel"
 )
 
 // watchAction is the agent calling itself, as the process that stays.
@@ -97,7 +98,7 @@ func watchDo(ctx context.Context, action string, files []string) (int, error) {
 			}
 		}
 	case "validate-all":
-		if _, err := newWatcher(newLinux(), files, func(string, ...any) {}); err != nil {
+		if _, err := newWatcher(kernel.New(), files, func(string, ...any) {}); err != nil {
 			return ErrInstalled, err
 		}
 	}
@@ -164,7 +165,7 @@ func (p watchProcess) begin(ctx context.Context, files []string) error {
 	if pid, err := p.running(); err != nil || pid != 0 {
 		return err
 	}
-	if _, err := newWatcher(newLinux(), files, func(string, ...any) {}); err != nil {
+	if _, err := newWatcher(kernel.New(), files, func(string, ...any) {}); err != nil {
 		return err
 	}
 	exe, err := os.Readlink("/proc/self/exe")
@@ -208,7 +209,7 @@ func (p watchProcess) end(ctx context.Context, files []string) error {
 		return err
 	}
 	// It could not take its routes away itself.
-	if w, err := newWatcher(newLinux(), files, func(string, ...any) {}); err == nil {
+	if w, err := newWatcher(kernel.New(), files, func(string, ...any) {}); err == nil {
 		ctx, cancel := context.WithTimeout(ctx, unblockTime)
 		defer cancel()
 		w.blockFencing(ctx, false)
@@ -295,7 +296,7 @@ func logAs(name string) func(format string, a ...any) {
 }
 
 // open makes this process the one of p, until the file is closed, and reads the services.
-func (p watchProcess) open(k kernel, files []string, log func(string, ...any)) (*os.File, *watcher, error) {
+func (p watchProcess) open(k kernel.Host, files []string, log func(string, ...any)) (*os.File, *watcher, error) {
 	if err := os.MkdirAll(runDir, 0o755); err != nil {
 		return nil, nil, err
 	}
@@ -315,7 +316,7 @@ func (p watchProcess) open(k kernel, files []string, log func(string, ...any)) (
 // watchMain is the watcher: it ends with ctx.
 func watchMain(ctx context.Context, files []string) error {
 	log, changes := logAs("mortar-watch"), logAs("mortar")
-	k := newLinux()
+	k := kernel.New()
 	f, w, err := theWatcher.open(k, files, log)
 	if err != nil {
 		return err

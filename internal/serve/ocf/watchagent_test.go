@@ -86,7 +86,7 @@ func TestStopOfTheWatcher(t *testing.T) {
 		t.Error("still running")
 	}
 
-	// It hangs in the kernel: the lock stays although it was killed. The stop
+	// It hangs in the Host: the lock stays although it was killed. The stop
 	// succeeds, and another watcher can start.
 	p.grace = 200 * time.Millisecond
 	cmd, held = process(t, p, "trap '' TERM; echo; while :; do sleep 0.1; done")

@@ -1,4 +1,4 @@
-package ocf
+package kernel
 
 import (
 	"errors"
@@ -22,7 +22,7 @@ import (
 // the command says; the host sees nothing of either, and what it unmounts is
 // gone in there too.
 func TestWithinReal(t *testing.T) {
-	k := newLinux()
+	k := New()
 	ctx := t.Context()
 	if err := k.Mount("tmpfs", "/run", "tmpfs", 0, ""); err != nil { // writable for whoever runs this
 		t.Fatal(err)
@@ -46,7 +46,7 @@ func TestWithinReal(t *testing.T) {
 		t.Fatal(err)
 	}
 	in := k.Within(name)
-	if out, err := in.Run(ctx, command{argv: []string{"readlink", "/proc/self/ns/net"}}); err != nil || out != id {
+	if out, err := in.Run(ctx, Command{Argv: []string{"readlink", "/proc/self/ns/net"}}); err != nil || out != id {
 		t.Errorf("ran in %q instead of %q: %v", out, id, err)
 	}
 	if all, err := in.Addresses(); err != nil || len(all) != 0 {
@@ -61,7 +61,7 @@ func TestWithinReal(t *testing.T) {
 	if b, err := in.ReadFile("/proc/thread-self/net/dev"); err != nil || strings.Count(string(b), ":") != 1 {
 		t.Errorf("interfaces %q, %v", b, err)
 	}
-	if k.Within("") != kernel(k) {
+	if k.Within("") != Host(k) {
 		t.Error("no name is another place")
 	}
 
@@ -81,11 +81,11 @@ func TestWithinReal(t *testing.T) {
 	if err := k.Mount("tmpfs", volume, "tmpfs", 0, ""); err != nil {
 		t.Fatal(err)
 	}
-	out, err := in.Run(ctx, command{argv: []string{"cat", at + "/file"}, binds: []bind{{from, at}}})
+	out, err := in.Run(ctx, Command{Argv: []string{"cat", at + "/file"}, Binds: []Bind{{From: from, At: at}}})
 	if err != nil || out != "of the service" {
 		t.Errorf("%q, %v", out, err)
 	}
-	pid, err := in.Run(ctx, command{argv: []string{"sh", "-c", "sleep 300 >/dev/null & echo $!"}, binds: []bind{{from, at}}})
+	pid, err := in.Run(ctx, Command{Argv: []string{"sh", "-c", "sleep 300 >/dev/null & echo $!"}, Binds: []Bind{{From: from, At: at}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +99,8 @@ func TestWithinReal(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return mountedAt(linux.ParseMountInfo(string(b)), at) != nil
+		_, there := linux.MountAt(linux.ParseMountInfo(string(b)), at)
+		return there
 	}
 	if !mounted(at) || !mounted(volume) {
 		t.Error("the process does not see what it should")
@@ -113,7 +114,7 @@ func TestWithinReal(t *testing.T) {
 	if mounted(volume) {
 		t.Error("a mount is kept alive by a process of a service")
 	}
-	if _, err := in.Run(ctx, command{argv: []string{"true"}, binds: []bind{{dir + "/none", at}}}); err == nil || !strings.Contains(err.Error(), "mount --rbind") {
+	if _, err := in.Run(ctx, Command{Argv: []string{"true"}, Binds: []Bind{{From: dir + "/none", At: at}}}); err == nil || !strings.Contains(err.Error(), "mount --rbind") {
 		t.Errorf("a bind of nothing: %v", err)
 	}
 }
@@ -121,7 +122,7 @@ func TestWithinReal(t *testing.T) {
 // Routes over gateways go along; the interface and the name go in the end,
 // whatever else keeps the namespace.
 func TestRoutesReal(t *testing.T) {
-	k := newLinux()
+	k := New()
 	if err := k.Mount("tmpfs", "/run", "tmpfs", 0, ""); err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +170,7 @@ func TestRoutesReal(t *testing.T) {
 		}
 	}
 	// A process stays inside.
-	pid, err := in.Run(t.Context(), command{argv: []string{"sh", "-c", "sleep 300 >/dev/null & echo $!"}})
+	pid, err := in.Run(t.Context(), Command{Argv: []string{"sh", "-c", "sleep 300 >/dev/null & echo $!"}})
 	if err != nil {
 		t.Fatal(err)
 	}

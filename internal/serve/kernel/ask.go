@@ -1,4 +1,4 @@
-package ocf
+package kernel
 
 import (
 	"bufio"
@@ -24,65 +24,66 @@ import (
 // process, which can be given up, and so is a file written that a monitor tries the volume
 // with. All are asked side by side by one process, because clients wait for a start.
 
-// askAction makes the agent read devices for another agent.
-const askAction = "_ask"
+// AnswerAction makes the agent answer questions about devices for another agent.
+const AnswerAction = "_ask"
 
-// askLimit is how long a disk may take for an answer. A disk that repeats the read of a bad
+// AskLimit is how long a disk may take for an answer. A disk that repeats the read of a bad
 // sector takes seconds (with error recovery control 7 s), and multipath fails a path that has
 // died within 3 s.
-const askLimit = 10 * time.Second
+const AskLimit = 10 * time.Second
 
-// errSilent is the error of a device that does not answer.
-var errSilent = errors.New("it does not answer")
+// ErrSilent is the error of a device that does not answer.
+var ErrSilent = errors.New("it does not answer")
 
-func silentFor(limit time.Duration) error { return fmt.Errorf("%w within %v", errSilent, limit) }
+// SilentFor is ErrSilent after a while.
+func SilentFor(limit time.Duration) error { return fmt.Errorf("%w within %v", ErrSilent, limit) }
 
-// question is a range of a device to read. Off and N are multiples of 4096. Or it is a file to
+// Question is a range of a device to read. Off and N are multiples of 4096. Or it is a file to
 // be written and read back.
-type question struct {
+type Question struct {
 	Dev   string `json:"dev"`
 	Off   int64  `json:"off"`
 	N     int    `json:"n"`
 	Write bool   `json:"write,omitempty"`
 }
 
-// answer is what a device has answered.
-type answer struct {
+// Answer is what a device has answered.
+type Answer struct {
 	Number int    `json:"number"` // of the question
 	Data   []byte `json:"data,omitempty"`
 	Errno  int    `json:"errno,omitempty"`
-	Err    string `json:"err,omitempty"`
-	err    error
+	Text   string `json:"err,omitempty"`
+	Err    error  `json:"-"` // of Errno and Text
 }
 
 // reply makes an answer of what a read returned.
-func reply(number int, b []byte, err error) answer {
-	a := answer{Number: number, Data: b}
+func reply(number int, b []byte, err error) Answer {
+	a := Answer{Number: number, Data: b}
 	if err != nil {
 		no := syscall.Errno(0)
 		errors.As(err, &no)
-		a.Errno, a.Err = int(no), err.Error()
+		a.Errno, a.Text = int(no), err.Error()
 	}
 	return a
 }
 
-// heard gives the answer that a line of askFor holds its error back.
-func (a *answer) heard(q question) {
+// heard gives the answer that a line of AnswerFor holds its error back.
+func (a *Answer) heard(q Question) {
 	op := "read"
 	if q.Write {
 		op = "write and read"
 	}
 	switch {
 	case a.Errno != 0:
-		a.err = &fs.PathError{Op: op, Path: q.Dev, Err: syscall.Errno(a.Errno)}
-	case a.Err != "":
-		a.err = errors.New(a.Err)
+		a.Err = &fs.PathError{Op: op, Path: q.Dev, Err: syscall.Errno(a.Errno)}
+	case a.Text != "":
+		a.Err = errors.New(a.Text)
 	}
 }
 
 // Ask has a process read the devices, and gives the process up after limit.
-func (*realKernel) Ask(ctx context.Context, limit time.Duration, all []question) []answer {
-	out := make([]answer, len(all))
+func (*Linux) Ask(ctx context.Context, limit time.Duration, all []Question) []Answer {
+	out := make([]Answer, len(all))
 	if len(all) == 0 {
 		return out
 	}
@@ -94,16 +95,16 @@ func (*realKernel) Ask(ctx context.Context, limit time.Duration, all []question)
 	for _, q := range all {
 		size += 2*q.N + 1<<10 // base64 takes four bytes for three
 	}
-	limited, cancel := context.WithTimeoutCause(ctx, limit, silentFor(limit))
+	limited, cancel := context.WithTimeoutCause(ctx, limit, SilentFor(limit))
 	defer cancel()
-	said, err := cmd.Cmd{Argv: []string{"/proc/self/exe", "ocf", askAction}, Stdin: in, Group: cmd.OwnSession, Limit: 2 * size}.Run(limited)
+	said, err := cmd.Cmd{Argv: []string{"/proc/self/exe", "ocf", AnswerAction}, Stdin: in, Group: cmd.OwnSession, Limit: 2 * size}.Run(limited)
 	if limited.Err() != nil {
 		err = context.Cause(limited)
 	}
 	err = cmp.Or(err, fmt.Errorf("the process that reads it ended: exit code %d: %s", said.Code, strings.TrimSpace(said.Stderr)))
 	noAnswers(out, err)
 	for line := range strings.Lines(said.Stdout) {
-		var a answer
+		var a Answer
 		if json.Unmarshal([]byte(line), &a) != nil || a.Number < 0 || a.Number >= len(out) {
 			continue // the process was killed while it wrote
 		}
@@ -113,9 +114,9 @@ func (*realKernel) Ask(ctx context.Context, limit time.Duration, all []question)
 	return out
 }
 
-func noAnswers(out []answer, err error) []answer {
+func noAnswers(out []Answer, err error) []Answer {
 	for i := range out {
-		out[i] = answer{Number: i, err: err}
+		out[i] = Answer{Number: i, Err: err}
 	}
 	return out
 }
@@ -124,11 +125,11 @@ func noAnswers(out []answer, err error) []answer {
 // that hangs keeps its lock, though it was killed: the next one waits for the lock, in which
 // it can be killed, and not for the disk. So there is one process at most for each device
 // that cannot be ended, however often the device is looked at.
-var asksDir = runDir + "/asks"
+var asksDir = "/run/mortar/asks"
 
-// askFor answers the questions on stdin, each as soon as its device answers.
-func askFor(ctx context.Context, in io.Reader, out io.Writer) error {
-	var all []question
+// AnswerFor answers the questions on stdin, each as soon as its device answers.
+func AnswerFor(ctx context.Context, in io.Reader, out io.Writer) error {
+	var all []Question
 	if err := json.NewDecoder(bufio.NewReader(in)).Decode(&all); err != nil {
 		return err
 	}
@@ -151,7 +152,7 @@ func askFor(ctx context.Context, in io.Reader, out io.Writer) error {
 	return nil
 }
 
-func askOne(ctx context.Context, q question) ([]byte, error) {
+func askOne(ctx context.Context, q Question) ([]byte, error) {
 	// Without room for its lock in /run a device is asked all the same.
 	f, err := os.OpenFile(asksDir+"/"+strings.ReplaceAll(strings.TrimPrefix(q.Dev, "/dev/"), "/", "!"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err == nil {
@@ -163,5 +164,5 @@ func askOne(ctx context.Context, q question) ([]byte, error) {
 	if q.Write {
 		return nil, writeRead(q.Dev)
 	}
-	return (&realKernel{}).ReadBlocks(q.Dev, q.Off, q.N)
+	return (&Linux{}).ReadBlocks(q.Dev, q.Off, q.N)
 }

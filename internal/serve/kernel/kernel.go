@@ -1,4 +1,7 @@
-package ocf
+// Package kernel is the access of the resource agent to the host: files, block devices,
+// mounts, addresses and processes. No service, no kind of storage and no Pacemaker may live
+// here, and no decision: a method does one thing, and says how it went.
+package kernel
 
 import (
 	"context"
@@ -9,14 +12,14 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/pr"
 )
 
-// kernel is the agent's access to the host: all code but pure logic goes
-// through it. realKernel is the running kernel; the tests have a model of a
+// Host is the agent's access to the host: all code but pure logic goes
+// through it. Linux is the running kernel; the tests have a model of a
 // host. While the agent starts NFS daemons or makes a table of exports, several goroutines
 // call files, Run, Kill and Sleep; and what the watcher does in the background, it calls beside
 // its loop: Run to move a spare or drop a disk, files, Addresses, Ports and ReadBlocks to record
 // locks, files, ReadBlocks, Mount and the network to make repairs, and files, Ports and Null,
 // from several goroutines, to ask daemons. Otherwise one goroutine calls everything.
-type kernel interface {
+type Host interface {
 	clock
 	files
 	storage
@@ -86,8 +89,8 @@ type storage interface {
 	// 4096.
 	ReadBlocks(dev string, off int64, n int) ([]byte, error)
 	// Ask reads ranges of devices as ReadBlocks does, all side by side, and gives an answer
-	// for each. The answer of a device that takes longer than limit is errSilent.
-	Ask(ctx context.Context, limit time.Duration, all []question) []answer
+	// for each. The answer of a device that takes longer than limit is ErrSilent.
+	Ask(ctx context.Context, limit time.Duration, all []Question) []Answer
 	// Path is one path to a LUN, for reservations.
 	Path(dev string) pr.Path
 	Mount(source, target, fstype string, flags uintptr, data string) error
@@ -101,27 +104,28 @@ type storage interface {
 // network changes and probes addresses.
 type network interface {
 	// Interface finds the interface that carries an address.
-	Interface(a netip.Addr) (iface, error)
+	Interface(a netip.Addr) (Iface, error)
 	// Link finds an interface by its name.
-	Link(name string) (iface, error)
+	Link(name string) (Iface, error)
 	// Addresses lists every address of the host by interface name.
 	Addresses() (map[netip.Prefix]string, error)
-	AddAddress(ifc iface, p netip.Prefix) error
+	AddAddress(ifc Iface, p netip.Prefix) error
 	DelAddress(name string, p netip.Prefix) error
 	// ProbeARP asks who has a, for at most wait; an empty answer means no host.
-	ProbeARP(ctx context.Context, ifc iface, a netip.Addr, wait time.Duration) (string, error)
+	ProbeARP(ctx context.Context, ifc Iface, a netip.Addr, wait time.Duration) (string, error)
 	// AnnounceARP tells the network that a is here now.
-	AnnounceARP(ifc iface, a netip.Addr) error
+	AnnounceARP(ifc Iface, a netip.Addr) error
 	// Ports asks rpcbind for the TCP port of each program; 0: it has none.
-	Ports(ctx context.Context, programs []rpcProgram) ([]uint16, error)
+	Ports(ctx context.Context, programs []Program) ([]uint16, error)
 	// Null calls a program's NULL procedure over TCP; an error means that it gave no
 	// answer within a few seconds.
-	Null(ctx context.Context, at netip.AddrPort, p rpcProgram) error
+	Null(ctx context.Context, at netip.AddrPort, p Program) error
 	// ResetConnections ends what is left of TCP connections to a local port.
 	ResetConnections(a netip.Addr, port uint16) error
 }
 
-type iface struct {
+// Iface is a network interface.
+type Iface struct {
 	Index int
 	Name  string
 }
@@ -131,35 +135,35 @@ type processes interface {
 	// Run runs a command to its end and returns its stdout. An exit code other
 	// than 0 is an error that holds stderr. Run does not wait for daemons that
 	// the command leaves behind.
-	Run(ctx context.Context, c command) (string, error)
+	Run(ctx context.Context, c Command) (string, error)
 	// Start runs a command and does not wait for its end.
-	Start(c command) error
+	Start(c Command) error
 	// Executable finds a program in the usual directories.
 	Executable(name string) (string, error)
 	Kill(pid int, sig syscall.Signal) error
 	Hostname() (string, error)
 }
 
-// command is a process to run, by its exact argv.
-type command struct {
-	argv  []string
-	stdin string
-	env   []string // besides PATH and LC_ALL
-	// nodename is the host name that uname(2) tells the process; "" for the
+// Command is a process to run, by its exact argv.
+type Command struct {
+	Argv  []string
+	Stdin string
+	Env   []string // besides PATH and LC_ALL
+	// Nodename is the host name that uname(2) tells the process; "" for the
 	// host's own.
-	nodename string
-	// binds are directories that the process sees at other places, each with
+	Nodename string
+	// Binds are directories that the process sees at other places, each with
 	// all mounts below it; in this order.
-	binds []bind
-	// limit is how many bytes of its output are kept, from both ends; 0: 64 KiB.
-	limit int
+	Binds []Bind
+	// Limit is how many bytes of its output are kept, from both ends; 0: 64 KiB.
+	Limit int
 }
 
-// wholeOutput is the limit of a command that may tell of many files or blocks.
-const wholeOutput = 64 << 20
+// WholeOutput is the Limit of a command that may tell of many files or blocks.
+const WholeOutput = 64 << 20
 
-// bind is a directory and the place where the process sees it.
-type bind struct{ from, at string }
+// Bind is a directory and the place where the process sees it.
+type Bind struct{ From, At string }
 
 // namespaces give a service a network of its own.
 type namespaces interface {
@@ -168,14 +172,14 @@ type namespaces interface {
 	Namespace(name string) (id string, err error)
 	// AddNamespace makes a network namespace with an interface that is on
 	// parent's network and up.
-	AddNamespace(name, link string, parent iface) error
+	AddNamespace(name, link string, parent Iface) error
 	// CopyRoutes copies parent's routes that lead over a gateway to the
 	// interface in the namespace.
-	CopyRoutes(name, link string, parent iface) error
+	CopyRoutes(name, link string, parent Iface) error
 	// DelNamespace removes the interface, and the namespace by its name.
 	DelNamespace(name, link string) error
 	// Within returns the same host seen from a namespace: network, Run and
 	// Start act inside the namespace, and mounts are kept there. "" returns the
 	// host itself.
-	Within(name string) kernel
+	Within(name string) Host
 }

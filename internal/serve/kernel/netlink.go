@@ -1,4 +1,4 @@
-package ocf
+package kernel
 
 import (
 	"bytes"
@@ -21,10 +21,10 @@ import (
 // connections, packet(7) for ARP.
 type netlink struct{}
 
-func (netlink) Interface(a netip.Addr) (iface, error) {
+func (netlink) Interface(a netip.Addr) (Iface, error) {
 	all, err := net.Interfaces()
 	if err != nil {
-		return iface{}, err
+		return Iface{}, err
 	}
 	for _, i := range all {
 		addrs, err := i.Addrs()
@@ -34,13 +34,13 @@ func (netlink) Interface(a netip.Addr) (iface, error) {
 		for _, n := range addrs {
 			if p, err := netip.ParsePrefix(n.String()); err == nil && p.Addr() == a {
 				if i.Flags&net.FlagUp == 0 {
-					return iface{}, fmt.Errorf("interface %s is down", i.Name)
+					return Iface{}, fmt.Errorf("interface %s is down", i.Name)
 				}
-				return iface{i.Index, i.Name}, nil
+				return Iface{i.Index, i.Name}, nil
 			}
 		}
 	}
-	return iface{}, errors.New("not found")
+	return Iface{}, errors.New("not found")
 }
 
 func (netlink) Addresses() (map[netip.Prefix]string, error) {
@@ -63,7 +63,7 @@ func (netlink) Addresses() (map[netip.Prefix]string, error) {
 	return out, nil
 }
 
-func (netlink) AddAddress(ifc iface, p netip.Prefix) error {
+func (netlink) AddAddress(ifc Iface, p netip.Prefix) error {
 	err := rtnl.AddrAdd(linkOf(ifc.Index), addressOf(p))
 	if errors.Is(err, unix.EEXIST) {
 		return nil
@@ -105,7 +105,7 @@ var arpLengths = map[uint16]int{unix.ARPHRD_ETHER: 6, unix.ARPHRD_INFINIBAND: 20
 // arpLinkOf asks the kernel for an interface's hardware addresses. The broadcast
 // address of InfiniBand has the partition's key in it.
 // Source: rtnetlink(7), struct ifinfomsg; RFC 4391, section 4.
-func arpLinkOf(ifc iface) (arpLink, error) {
+func arpLinkOf(ifc Iface) (arpLink, error) {
 	rib, err := syscall.NetlinkRIB(unix.RTM_GETLINK, unix.AF_UNSPEC)
 	if err != nil {
 		return arpLink{}, fmt.Errorf("interface %s: %w", ifc.Name, os.NewSyscallError("RTM_GETLINK", err))
@@ -195,7 +195,7 @@ func (l arpLink) broadcastPacket(fd int, packet []byte) error {
 	return nil
 }
 
-func (netlink) ProbeARP(ctx context.Context, ifc iface, a netip.Addr, wait time.Duration) (string, error) {
+func (netlink) ProbeARP(ctx context.Context, ifc Iface, a netip.Addr, wait time.Duration) (string, error) {
 	l, err := arpLinkOf(ifc)
 	if err != nil {
 		return "", err
@@ -259,7 +259,7 @@ func (l arpLink) claim(b []byte, a netip.Addr) net.HardwareAddr {
 	return net.HardwareAddr(bytes.Clone(b[8 : 8+n]))
 }
 
-func (netlink) AnnounceARP(ifc iface, a netip.Addr) error {
+func (netlink) AnnounceARP(ifc Iface, a netip.Addr) error {
 	l, err := arpLinkOf(ifc)
 	if err != nil {
 		return err
@@ -353,6 +353,9 @@ func (netlink) Events(ctx context.Context) (<-chan struct{}, error) {
 // member whose device stays.
 const mdstat = "/proc/mdstat"
 
+// retryEvery is the time between attempts to open a file that is not there.
+const retryEvery = 2 * time.Second
+
 // followFile tells of each event of a file of /proc that poll(2) reports, and once at its
 // begin, until ctx ends.
 // Source: drivers/md/md.c, mdstat_poll: EPOLLERR and EPOLLPRI since the file was opened
@@ -363,7 +366,7 @@ func followFile(ctx context.Context, file string, tell func()) {
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(watchTick):
+		case <-time.After(retryEvery):
 		}
 	}
 }

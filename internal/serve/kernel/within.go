@@ -1,4 +1,4 @@
-package ocf
+package kernel
 
 import (
 	"cmp"
@@ -16,11 +16,11 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/netns"
 )
 
-func (*realKernel) Namespace(name string) (string, error) { return netns.ID(name) }
+func (*Linux) Namespace(name string) (string, error) { return netns.ID(name) }
 
 // AddNamespace makes the namespace with an interface that is a child of the
 // parent, as childOf has it.
-func (*realKernel) AddNamespace(name, link string, parent iface) error {
+func (*Linux) AddNamespace(name, link string, parent Iface) error {
 	p, err := rtnl.LinkByIndex(parent.Index)
 	if err != nil {
 		return fmt.Errorf("interface %s: %w", parent.Name, err)
@@ -119,7 +119,7 @@ func linkUp(name string, parent *rtnl.LinkAttrs) error {
 	return fmt.Errorf("it has no carrier after %s, though its parent has: see the kernel's log for what the subnet manager answers", joinWait)
 }
 
-func (*realKernel) CopyRoutes(name, link string, parent iface) error {
+func (*Linux) CopyRoutes(name, link string, parent Iface) error {
 	routes, err := rtnl.RouteListFiltered(rtnl.FAMILY_V4, &rtnl.Route{LinkIndex: parent.Index}, rtnl.RT_FILTER_OIF)
 	if err != nil {
 		return fmt.Errorf("routes of %s: %w", parent.Name, err)
@@ -144,7 +144,7 @@ func (*realKernel) CopyRoutes(name, link string, parent iface) error {
 	})
 }
 
-func (*realKernel) DelNamespace(name, link string) error {
+func (*Linux) DelNamespace(name, link string) error {
 	// By hand, as the namespace may live on in some process: the address
 	// must not. One of IPoIB would go back to the host with the namespace's end.
 	err := netns.Do(name, func() error {
@@ -163,7 +163,7 @@ func (*realKernel) DelNamespace(name, link string) error {
 	return netns.Remove(name)
 }
 
-func (k *realKernel) Within(name string) kernel {
+func (k *Linux) Within(name string) Host {
 	if name == "" {
 		return k
 	}
@@ -172,7 +172,7 @@ func (k *realKernel) Within(name string) kernel {
 
 // within is the kernel seen from a network namespace.
 type within struct {
-	*realKernel
+	*Linux
 	name string
 }
 
@@ -184,22 +184,22 @@ func (k *within) ReadFile(p string) (b []byte, err error) {
 }
 
 func (k *within) Poke(p, data string) error {
-	return k.do(func() error { return k.realKernel.Poke(p, data) })
+	return k.do(func() error { return k.Linux.Poke(p, data) })
 }
 
 func (k *within) Mount(source, target, fstype string, flags uintptr, data string) error {
 	return k.do(func() error { return unix.Mount(source, target, fstype, flags, data) })
 }
 
-func (k *within) Run(ctx context.Context, c command) (string, error) { return run(ctx, c, k.name) }
-func (k *within) Start(c command) error                              { return start(c, k.name) }
+func (k *within) Run(ctx context.Context, c Command) (string, error) { return run(ctx, c, k.name) }
+func (k *within) Start(c Command) error                              { return start(c, k.name) }
 
-func (k *within) Interface(a netip.Addr) (ifc iface, err error) {
+func (k *within) Interface(a netip.Addr) (ifc Iface, err error) {
 	err = k.do(func() error { ifc, err = k.netlink.Interface(a); return err })
 	return ifc, err
 }
 
-func (k *within) Link(name string) (ifc iface, err error) {
+func (k *within) Link(name string) (ifc Iface, err error) {
 	err = k.do(func() error { ifc, err = k.netlink.Link(name); return err })
 	return ifc, err
 }
@@ -209,7 +209,7 @@ func (k *within) Addresses() (all map[netip.Prefix]string, err error) {
 	return all, err
 }
 
-func (k *within) AddAddress(ifc iface, p netip.Prefix) error {
+func (k *within) AddAddress(ifc Iface, p netip.Prefix) error {
 	return k.do(func() error { return k.netlink.AddAddress(ifc, p) })
 }
 
@@ -217,22 +217,22 @@ func (k *within) DelAddress(name string, p netip.Prefix) error {
 	return k.do(func() error { return k.netlink.DelAddress(name, p) })
 }
 
-func (k *within) ProbeARP(ctx context.Context, ifc iface, a netip.Addr, wait time.Duration) (who string, err error) {
+func (k *within) ProbeARP(ctx context.Context, ifc Iface, a netip.Addr, wait time.Duration) (who string, err error) {
 	err = k.do(func() error { who, err = k.netlink.ProbeARP(ctx, ifc, a, wait); return err })
 	return who, err
 }
 
-func (k *within) AnnounceARP(ifc iface, a netip.Addr) error {
+func (k *within) AnnounceARP(ifc Iface, a netip.Addr) error {
 	return k.do(func() error { return k.netlink.AnnounceARP(ifc, a) })
 }
 
-func (k *within) Ports(ctx context.Context, programs []rpcProgram) (ports []uint16, err error) {
-	err = k.do(func() error { ports, err = k.realKernel.Ports(ctx, programs); return err })
+func (k *within) Ports(ctx context.Context, programs []Program) (ports []uint16, err error) {
+	err = k.do(func() error { ports, err = k.Linux.Ports(ctx, programs); return err })
 	return ports, err
 }
 
-func (k *within) Null(ctx context.Context, at netip.AddrPort, p rpcProgram) error {
-	return k.do(func() error { return k.realKernel.Null(ctx, at, p) })
+func (k *within) Null(ctx context.Context, at netip.AddrPort, p Program) error {
+	return k.do(func() error { return k.Linux.Null(ctx, at, p) })
 }
 
 func (k *within) ResetConnections(a netip.Addr, port uint16) error {
@@ -240,10 +240,10 @@ func (k *within) ResetConnections(a netip.Addr, port uint16) error {
 }
 
 // Link finds an interface by its name.
-func (netlink) Link(name string) (iface, error) {
+func (netlink) Link(name string) (Iface, error) {
 	i, err := net.InterfaceByName(name)
 	if err != nil {
-		return iface{}, fmt.Errorf("interface %s: %w", name, err)
+		return Iface{}, fmt.Errorf("interface %s: %w", name, err)
 	}
-	return iface{i.Index, i.Name}, nil
+	return Iface{i.Index, i.Name}, nil
 }

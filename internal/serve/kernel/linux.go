@@ -1,4 +1,4 @@
-package ocf
+package kernel
 
 import (
 	"bytes"
@@ -24,43 +24,44 @@ import (
 	"github.com/mortarhpc/mortar/internal/serve/cache"
 )
 
-// realKernel is the running kernel.
-type realKernel struct {
+// Linux is the running kernel.
+type Linux struct {
 	netlink
 	cache.Linux // plain files
 }
 
-func newLinux() *realKernel { return &realKernel{} }
+// New is the running kernel.
+func New() *Linux { return &Linux{} }
 
-func (*realKernel) Readlink(p string) (string, error) { return os.Readlink(p) }
+func (*Linux) Readlink(p string) (string, error) { return os.Readlink(p) }
 
-func (*realKernel) Access(p string) error {
+func (*Linux) Access(p string) error {
 	var st unix.Statx_t
 	// AT_STATX_FORCE_SYNC bypasses the inode cache: an XFS that has shut down
 	// then returns an error.
 	return unix.Statx(unix.AT_FDCWD, p, unix.AT_STATX_FORCE_SYNC, unix.STATX_BASIC_STATS, &st)
 }
 
-func (*realKernel) Empty(p string) error { return os.WriteFile(p, nil, 0o644) }
+func (*Linux) Empty(p string) error { return os.WriteFile(p, nil, 0o644) }
 
-func (*realKernel) Symlink(target, p string) error { return durable.Symlink(target, p) }
+func (*Linux) Symlink(target, p string) error { return durable.Symlink(target, p) }
 
-func (*realKernel) Remove(p string) error {
+func (*Linux) Remove(p string) error {
 	if err := os.Remove(p); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return nil
 }
 
-func (*realKernel) Rename(from, to string) error { return os.Rename(from, to) }
+func (*Linux) Rename(from, to string) error { return os.Rename(from, to) }
 
-func (*realKernel) Save(p string, data []byte) error { return save(p, data, 0o644) }
+func (*Linux) Save(p string, data []byte) error { return save(p, data, 0o644) }
 
 func save(p string, data []byte, mode uint32) error {
 	return durable.Write(p, durable.File{Content: data, Mode: mode, UID: os.Geteuid(), GID: os.Getegid()})
 }
 
-func (*realKernel) Free(p string) (int64, error) {
+func (*Linux) Free(p string) (int64, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(p, &st); err != nil {
 		return 0, &os.PathError{Op: "statfs", Path: p, Err: err}
@@ -68,7 +69,7 @@ func (*realKernel) Free(p string) (int64, error) {
 	return int64(st.Bavail) * st.Bsize, nil
 }
 
-func (*realKernel) Reserve(p string, size int64) error {
+func (*Linux) Reserve(p string, size int64) error {
 	f, err := os.OpenFile(p, os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
@@ -83,7 +84,7 @@ func (*realKernel) Reserve(p string, size int64) error {
 	return nil
 }
 
-func (*realKernel) Fill(p string, size int64) (err error) {
+func (*Linux) Fill(p string, size int64) (err error) {
 	f, err := os.OpenFile(p, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
@@ -98,9 +99,9 @@ func (*realKernel) Fill(p string, size int64) (err error) {
 	return f.Sync()
 }
 
-func (*realKernel) SyncDir(p string) error { return durable.SyncDir(filepath.Dir(p)) }
+func (*Linux) SyncDir(p string) error { return durable.SyncDir(filepath.Dir(p)) }
 
-func (k *realKernel) Mkdir(p string, mode uint32, uid, gid int) error {
+func (k *Linux) Mkdir(p string, mode uint32, uid, gid int) error {
 	if err := os.MkdirAll(p, 0o755); err != nil {
 		return err
 	}
@@ -129,7 +130,7 @@ func (k *realKernel) Mkdir(p string, mode uint32, uid, gid int) error {
 	return nil
 }
 
-func (*realKernel) Own(p string, uid, gid int) error {
+func (*Linux) Own(p string, uid, gid int) error {
 	var st unix.Stat_t
 	if err := unix.Lstat(p, &st); err != nil {
 		return &fs.PathError{Op: "lstat", Path: p, Err: err}
@@ -140,7 +141,7 @@ func (*realKernel) Own(p string, uid, gid int) error {
 	return os.Lchown(p, uid, gid)
 }
 
-func (*realKernel) ReadBlocks(dev string, off int64, n int) ([]byte, error) {
+func (*Linux) ReadBlocks(dev string, off int64, n int) ([]byte, error) {
 	f, err := os.OpenFile(dev, os.O_RDONLY|unix.O_DIRECT, 0)
 	if err != nil {
 		return nil, err
@@ -153,13 +154,13 @@ func (*realKernel) ReadBlocks(dev string, off int64, n int) ([]byte, error) {
 	return b, nil
 }
 
-func (*realKernel) Path(dev string) pr.Path { return pr.Device(dev) }
+func (*Linux) Path(dev string) pr.Path { return pr.Device(dev) }
 
-func (*realKernel) Mount(source, target, fstype string, flags uintptr, data string) error {
+func (*Linux) Mount(source, target, fstype string, flags uintptr, data string) error {
 	return unix.Mount(source, target, fstype, flags, data)
 }
 
-func (*realKernel) MountImage(image, target, fstype string, flags uintptr, data string) error {
+func (*Linux) MountImage(image, target, fstype string, flags uintptr, data string) error {
 	f, err := os.OpenFile(image, os.O_RDWR, 0)
 	if err != nil {
 		return err
@@ -205,38 +206,38 @@ func attach(image *os.File) (*os.File, error) {
 	}
 }
 
-func (*realKernel) Unmount(target string) error { return unix.Unmount(target, unix.UMOUNT_NOFOLLOW) }
+func (*Linux) Unmount(target string) error { return unix.Unmount(target, unix.UMOUNT_NOFOLLOW) }
 
-func (*realKernel) Executable(name string) (string, error) { return cmd.LookPath(name) }
+func (*Linux) Executable(name string) (string, error) { return cmd.LookPath(name) }
 
 // process makes the command for package cmd, in a network namespace if one is
 // named. It gets its own session: Pacemaker kills the process group of a late
 // agent, and daemons begin as children of this process.
-func (c command) process(namespace string) cmd.Cmd {
-	p := cmd.Cmd{Argv: c.argv, Stdin: []byte(c.stdin), Env: c.env, Group: cmd.OwnSession, Limit: cmp.Or(c.limit, 64<<10)}
-	if c.nodename != "" || len(c.binds) > 0 || namespace != "" {
+func (c Command) process(namespace string) cmd.Cmd {
+	p := cmd.Cmd{Argv: c.Argv, Stdin: []byte(c.Stdin), Env: c.Env, Group: cmd.OwnSession, Limit: cmp.Or(c.Limit, 64<<10)}
+	if c.Nodename != "" || len(c.Binds) > 0 || namespace != "" {
 		p.Launch = func(start func() error) error { return c.launch(start, namespace) }
 	}
 	return p
 }
 
-func (k *realKernel) Run(ctx context.Context, c command) (string, error) { return run(ctx, c, "") }
+func (k *Linux) Run(ctx context.Context, c Command) (string, error) { return run(ctx, c, "") }
 
-func run(ctx context.Context, c command, namespace string) (string, error) {
+func run(ctx context.Context, c Command, namespace string) (string, error) {
 	out, err := c.process(namespace).Text(ctx)
 	return strings.TrimSpace(out), err
 }
 
 // launch starts a process from a thread that has the namespaces and mounts of
 // the command.
-func (c command) launch(start func() error, namespace string) error {
+func (c Command) launch(start func() error, namespace string) error {
 	return netns.OnThread(func() error {
 		if namespace != "" {
 			if err := netns.Enter(namespace); err != nil {
 				return err
 			}
 		}
-		if len(c.binds) > 0 {
+		if len(c.Binds) > 0 {
 			if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 				return fmt.Errorf("mount namespace: %w", err)
 			}
@@ -245,17 +246,17 @@ func (c command) launch(start func() error, namespace string) error {
 			if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
 				return fmt.Errorf("mount --make-rslave /: %w", err)
 			}
-			for _, b := range c.binds {
-				if err := unix.Mount(b.from, b.at, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
-					return fmt.Errorf("mount --rbind %s %s: %w", b.from, b.at, err)
+			for _, b := range c.Binds {
+				if err := unix.Mount(b.From, b.At, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+					return fmt.Errorf("mount --rbind %s %s: %w", b.From, b.At, err)
 				}
 			}
 		}
-		if c.nodename != "" {
+		if c.Nodename != "" {
 			if err := unix.Unshare(unix.CLONE_NEWUTS); err != nil {
 				return fmt.Errorf("UTS namespace: %w", err)
 			}
-			if err := unix.Sethostname([]byte(c.nodename)); err != nil {
+			if err := unix.Sethostname([]byte(c.Nodename)); err != nil {
 				return err
 			}
 		}
@@ -263,9 +264,9 @@ func (c command) launch(start func() error, namespace string) error {
 	})
 }
 
-func (k *realKernel) Start(c command) error { return start(c, "") }
+func (k *Linux) Start(c Command) error { return start(c, "") }
 
-func start(c command, namespace string) error {
+func start(c Command, namespace string) error {
 	p, err := c.process(namespace).Start()
 	if err != nil {
 		return err
@@ -273,18 +274,18 @@ func start(c command, namespace string) error {
 	return p.Release()
 }
 
-func (*realKernel) Ports(ctx context.Context, programs []rpcProgram) ([]uint16, error) {
+func (*Linux) Ports(ctx context.Context, programs []Program) ([]uint16, error) {
 	return portsOf(ctx, rpcbindAddr, programs)
 }
 
-func (*realKernel) Null(ctx context.Context, at netip.AddrPort, p rpcProgram) error {
+func (*Linux) Null(ctx context.Context, at netip.AddrPort, p Program) error {
 	return callNull(ctx, at, p)
 }
 
 // Waiting opens the pipe for writing: the kernel would take another reader for the daemon.
 // It tells whether there is something to read all the same.
 // Source: rpc_pipe_open() and rpc_pipe_poll() of the kernel
-func (*realKernel) Waiting(path string) (bool, error) {
+func (*Linux) Waiting(path string) (bool, error) {
 	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return false, &fs.PathError{Op: "open", Path: path, Err: err}
@@ -295,9 +296,9 @@ func (*realKernel) Waiting(path string) (bool, error) {
 	return fds[0].Revents&unix.POLLIN != 0, err
 }
 
-func (*realKernel) Kill(pid int, sig syscall.Signal) error { return unix.Kill(pid, sig) }
+func (*Linux) Kill(pid int, sig syscall.Signal) error { return unix.Kill(pid, sig) }
 
-func (*realKernel) Hostname() (string, error) { return os.Hostname() }
+func (*Linux) Hostname() (string, error) { return os.Hostname() }
 
 // writeRead writes a block to a file and reads it back, past all caches.
 func writeRead(name string) error {
