@@ -35,24 +35,8 @@ import (
 //     it has no way to tell whether its partner is well, and could serve
 //     no client. Without that a passive server whose network card dies, but not
 //     its way to the BMCs, would fence the active one.
-//   - a start that was refused because of the storage, a start or monitor that took too
-//     long, and a failure or refusal for want of a network for LNet, is forgotten once the
-//     cause is gone, see forgive.
-//   - a server whose service could not be stopped, and that no fence device has
-//     switched off since, resets itself, see unstopped.
-//   - a disk that is much slower than its peers is dropped, if the spec says so, see
-//     slowdisk.go.
-//   - that an SSD has left the mirror of a cache's dirty data is written down on the
-//     disks, within a second of md's event.
-//   - I/O that failed because a cache lost its SSDs for reads is tried again.
-//   - a spare is moved to a RAID group that lacks a member and has none, see
-//     spare.go.
-//   - a member that a start went without is added again when it is back, see late.go.
-//   - an export to a host name that did not resolve is made once it does, see exports.go.
-//   - NFS daemons that died are started again, in place. Clients keep their
-//     locks and sessions, which are nfsd's. If nfsd itself is gone the service
-//     is reported as failed. Daemons that hang, see hung.go.
-//   - what something else takes away above the file system is put back, see mend.go.
+//
+// What the watcher does for a service besides is a table, see reflex.go and docs/ocf.md.
 
 // Names of node attributes.
 const (
