@@ -23,8 +23,6 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/base/md"
 	"github.com/mortarhpc/mortar/internal/base/pr"
-	"github.com/mortarhpc/mortar/internal/base/raid6"
-	"github.com/mortarhpc/mortar/internal/serve/cache"
 	"github.com/mortarhpc/mortar/internal/serve/kernel"
 	"golang.org/x/sys/unix"
 )

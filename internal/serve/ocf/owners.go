@@ -12,6 +12,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/serve/cache"
+	"github.com/mortarhpc/mortar/internal/serve/kernel"
 )
 
 // A start that a person has had to accept tells at its end whose the blocks in doubt are. The
@@ -37,7 +38,7 @@ func (s *service) nameFiles(ctx context.Context) {
 	s.resumeUdev()
 	wait := namingTime
 	if end, ok := ctx.Deadline(); ok {
-		wait = min(wait, end.Sub(s.now())-namingRest)
+		wait = min(wait, end.Sub(s.k.Now())-namingRest)
 	}
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
@@ -103,7 +104,7 @@ func (s *service) ownersOf(ctx context.Context, d *Doubt) (*Owners, error) {
 
 // tableOf is how a volume of the volume group is made of its devices.
 func (s *service) tableOf(ctx context.Context, volume string) (dmTable, error) {
-	out, err := s.k.Run(ctx, command{argv: []string{"dmsetup", "table", linux.DMName(s.cfg.VG, volume)}})
+	out, err := s.k.Run(ctx, kernel.Command{Argv: []string{"dmsetup", "table", linux.DMName(s.cfg.VG, volume)}})
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/mortarhpc/mortar/internal/base/md"
+	"github.com/mortarhpc/mortar/internal/serve/kernel"
 )
 
 func TestPlaceInVolume(t *testing.T) {
@@ -136,12 +137,14 @@ func (h *tornHost) ReadFile(p string) ([]byte, error) {
 	return nil, fs.ErrNotExist
 }
 
-func (h *tornHost) ReadDir(string) ([]string, error)               { return nil, nil }
-func (h *tornHost) Save(p string, b []byte) error                  { h.files[p] = string(b); return nil }
-func (h *tornHost) Sleep(context.Context, time.Duration) error     { return nil }
-func (h *tornHost) Ask(_ context.Context, all []question) []answer { return asked(all, h.ReadBlocks) }
-func (h *tornHost) Run(_ context.Context, c command) (string, error) {
-	h.ran = append(h.ran, strings.Join(c.argv, " "))
+func (h *tornHost) ReadDir(string) ([]string, error)           { return nil, nil }
+func (h *tornHost) Save(p string, b []byte) error              { h.files[p] = string(b); return nil }
+func (h *tornHost) Sleep(context.Context, time.Duration) error { return nil }
+func (h *tornHost) Ask(_ context.Context, _ time.Duration, all []kernel.Question) []kernel.Answer {
+	return asked(all, h.ReadBlocks)
+}
+func (h *tornHost) Run(_ context.Context, c kernel.Command) (string, error) {
+	h.ran = append(h.ran, strings.Join(c.Argv, " "))
 	return "", errors.New("no")
 }
 
@@ -174,7 +177,7 @@ func TestBlocksInDoubtAreNamed(t *testing.T) {
 		t.Errorf("accepted, and refused: %v", err)
 	}
 	h.dev[slotDev(1)][at(5)+4096] ^= 0x55
-	delete(h.files, comparedFile("home")) // a server that compares all of it
+	delete(h.files, s.comparedNote().file) // a server that compares all of it
 	if _, err := s.lookAll(t.Context()); err == nil {
 		t.Error("another block is in doubt, and it starts")
 	}
@@ -182,15 +185,15 @@ func TestBlocksInDoubtAreNamed(t *testing.T) {
 
 // lacking fails the runs of one program.
 type lacking struct {
-	kernel
+	kernel.Host
 	program string
 }
 
-func (f lacking) Run(ctx context.Context, c command) (string, error) {
-	if c.argv[0] == f.program {
+func (f lacking) Run(ctx context.Context, c kernel.Command) (string, error) {
+	if c.Argv[0] == f.program {
 		return "", errors.New("it fails")
 	}
-	return f.kernel.Run(ctx, c)
+	return f.Host.Run(ctx, c)
 }
 
 // A start that a person has accepted names the files once it serves, and forgets what it was
