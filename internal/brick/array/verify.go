@@ -52,6 +52,7 @@ type Finding struct {
 	// Passing: it can befall a brick that was right before: a path is out, a
 	// controller has taken over.
 	Passing bool `json:"passing"`
+	Dead    bool `json:"-"` // no path works
 }
 
 func (f Finding) String() string {
@@ -362,7 +363,8 @@ func (v *verifier) paths(h string, a *design.Array, l *design.LUN, k *linux.SCSI
 	each = strings.TrimSpace(each)
 	switch {
 	case s.Paths == 0:
-		v.add(h, l.Name, mendPaths, "has %d paths, and none of them works", len(k.Paths)).Passing = true
+		f := v.add(h, l.Name, mendPaths, "has %d paths, and none of them works", len(k.Paths))
+		f.Passing, f.Dead = true, true
 	case s.Paths == 1 && want > 1:
 		v.add(h, l.Name, mendPaths, "is seen over one path only (%s), and the design has %d", usable(k)[0].Name, want).Passing = true
 	case s.Paths != want && each != "":

@@ -32,6 +32,9 @@ type Event struct {
 	Part  string    `json:"part"`  // cluster, fencing, service, multipath, md, XFS, Lustre, NFS, network, kernel or mortar
 	Level string    `json:"level"` // ok, warning or fault
 	Text  string    `json:"text"`  // description
+	// Code says what it is: of a refusal of the resource agent, of the finding that it made,
+	// or of the kind of the line; "": the text alone says it.
+	Code string `json:"code,omitempty"`
 	// Message is the line of the journal; of several events the first.
 	Message string `json:"message"`
 	// By is the user (user@machine) who had Mortar make a change, Command the
@@ -179,7 +182,7 @@ func (r *reader) event(l journal.Line) (Event, bool) {
 		case strings.HasPrefix(e.Text, "failed: "):
 			e.Level = journal.Fault
 		case strings.HasPrefix(e.Text, linux.DroppedLog):
-			e.Level, e.Part = journal.Warning, "md"
+			e.Level, e.Part, e.Code = journal.Warning, "md", string(observe.DiskDropped)
 		}
 		return e, true
 	}
@@ -187,7 +190,12 @@ func (r *reader) event(l journal.Line) (Event, bool) {
 	if !ok {
 		return e, false
 	}
-	e.Part, e.Level, e.Text, e.detail = m.Part, m.Level, r.disks.Replace(m.Text), m.Detail
+	e.Part, e.Level, e.Text, e.detail, e.Code = m.Part, m.Level, r.disks.Replace(m.Text), m.Detail, m.Kind
+	if i := strings.Index(l.Message, "["); i >= 0 {
+		if code := ocf.RefusalOf(l.Message[i:]); ocf.Codes[code] != [2]string{} {
+			e.Code = string(code)
+		}
+	}
 	return e, true
 }
 

@@ -211,10 +211,10 @@ func able(snap *observe.Snapshot, f observe.Facts, node string) bool {
 
 // runsAgain waits until a service runs. A failure on one of these servers that is not in before
 // ends the wait; another one may join meanwhile, and refuse.
-func runsAgain(service string, servers, before []string) func(*observe.Snapshot) (bool, string, error) {
+func runsAgain(service string, servers []string, before []observe.Failure) func(*observe.Snapshot) (bool, string, error) {
 	return func(s *observe.Snapshot) (bool, string, error) {
-		st, err := current(s, service, func(failure string) bool {
-			return !slices.Contains(before, failure) && !strings.Contains(failure, ocf.Unfinished) && slices.ContainsFunc(servers, func(node string) bool { return strings.Contains(failure, " on "+node+": ") })
+		st, err := current(s, service, func(f observe.Failure) bool {
+			return !slices.Contains(before, f) && f.Refusal != ocf.Comparing && slices.Contains(servers, f.Node)
 		})
 		if err != nil {
 			return false, "", err

@@ -300,9 +300,9 @@ func pick(d *design.Design, service string) (*design.Service, error) {
 
 // runsOn waits until a service runs on node. A failure that is not in before ends
 // the wait.
-func runsOn(service, node string, before []string) func(*observe.Snapshot) (bool, string, error) {
+func runsOn(service, node string, before []observe.Failure) func(*observe.Snapshot) (bool, string, error) {
 	return func(s *observe.Snapshot) (bool, string, error) {
-		st, err := current(s, service, func(failure string) bool { return !slices.Contains(before, failure) })
+		st, err := current(s, service, func(f observe.Failure) bool { return !slices.Contains(before, f) })
 		if err != nil {
 			return false, "", err
 		}
@@ -318,7 +318,7 @@ func runsOn(service, node string, before []string) func(*observe.Snapshot) (bool
 
 // current is the state of a service; an error if the cluster has lost the service, or one of
 // its failures counts.
-func current(s *observe.Snapshot, service string, counts func(failure string) bool) (*observe.ServiceState, error) {
+func current(s *observe.Snapshot, service string, counts func(observe.Failure) bool) (*observe.ServiceState, error) {
 	st := s.Service(service)
 	if st == nil || st.Resource == "" {
 		return nil, fmt.Errorf("the cluster no longer knows service %s", service)

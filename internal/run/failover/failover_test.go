@@ -214,7 +214,7 @@ func (f *fake) HasAddress(ctx context.Context, _, _ string) (bool, error) {
 	return f.glances > 3, ctx.Err()
 }
 
-func on(server, role string, failures ...string) observe.ServiceState {
+func on(server, role string, failures ...observe.Failure) observe.ServiceState {
 	return observe.ServiceState{Name: "home", Resource: "home", Server: server, Role: role, Failures: failures}
 }
 
@@ -231,9 +231,9 @@ func TestRun(t *testing.T) {
 			[]string{move, clear}, ""},
 		{"the command fails", fake{states: []observe.ServiceState{on("nfs1", "Started")}, fail: "--move"}, time.Hour,
 			[]string{move, clear}, "nfs2: crm_resource: exit code 105"},
-		{"the start fails", fake{states: []observe.ServiceState{on("nfs1", "Started"), on("nfs1", "Started", "start on nfs2: error")}}, time.Hour,
+		{"the start fails", fake{states: []observe.ServiceState{on("nfs1", "Started"), on("nfs1", "Started", observe.Failure{Task: "start", Node: "nfs2", Text: "error"})}}, time.Hour,
 			[]string{move, clear}, "service home failed: start on nfs2: error"},
-		{"it goes back", fake{states: []observe.ServiceState{on("nfs2", "Started"), on("nfs2", "Started"), on("nfs1", "Started", "monitor on nfs2: not running")}}, time.Hour,
+		{"it goes back", fake{states: []observe.ServiceState{on("nfs2", "Started"), on("nfs2", "Started"), on("nfs1", "Started", observe.Failure{Task: "monitor", Node: "nfs2", Text: "not running"})}}, time.Hour,
 			[]string{move, clear}, "service home failed: monitor on nfs2: not running"},
 		{"it takes too long", fake{states: []observe.ServiceState{on("nfs1", "Stopping")}}, time.Millisecond,
 			[]string{move, clear}, "not done within 1ms; last seen: home is stopping on nfs1"},

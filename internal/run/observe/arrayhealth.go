@@ -92,29 +92,26 @@ func (v *view) oneArray(a *design.Array) *Part {
 	answer := v.answerOf(a)
 	switch {
 	case answer.Health == nil && answer.NotAsked != "":
-		c.Level, c.Text, c.Mend = Unknown, fmt.Sprintf("array %s was not asked how it is, because %s", a.Name, oneLine(answer.NotAsked)), answer.Mend
-		return c
+		return c.is("array-unasked", with{"array": a.Name, "why": oneLine(answer.NotAsked), "mend": answer.Mend})
 	case answer.Health == nil:
-		c.Level, c.Text = Fault, fmt.Sprintf("the management of array %s does not answer: %s", a.Name, oneLine(answer.Err))
-		c.Mend = "see that the management ports of its controllers have a link, and that the password is right"
-		return c
+		return c.is("array-silent", with{"array": a.Name, "error": oneLine(answer.Err)})
 	}
 	h := answer.Health
 	c.Text = "asked: " + h.How
 	for _, i := range h.Items {
-		k := c.add(i.Level, i.Kind+" "+i.Name, "%s", i.Text)
-		if i.Level != OK {
-			k.Mend = i.Mend
-		}
+		k := c.add(i.Kind+" "+i.Name, "%s", i.Text)
 		if i.Percent != nil {
 			k.Text += fmt.Sprintf(" (%.0f %% done)", *i.Percent)
 			k.Progress = &Progress{Action: "rebuild", Percent: *i.Percent}
 		}
+		if i.Level != OK {
+			k.is("array-part", with{"array": a.Name, "part": k.Name, "finding": k.Text, "mend": i.Mend}).Level = i.Level
+		}
 	}
 	if h.Spares != nil {
-		k := c.add(OK, "spares", "%d of %d spares wait", *h.Spares, len(a.Spares))
+		k := c.add("spares", "%d of %d spares wait", *h.Spares, len(a.Spares))
 		if *h.Spares < len(a.Spares) {
-			k.Level, k.Mend = Warning, "replace the disks that failed or are out; the array takes new ones as spares once they are named so (mortar array script)"
+			k.is("array-spares", with{"array": a.Name, "spares": *h.Spares, "want": len(a.Spares)})
 		}
 	}
 	v.raidLevels(c, a, h)
@@ -127,7 +124,7 @@ func (v *view) raidLevels(c *Part, a *design.Array, h *raid.Health) {
 	for _, l := range a.LUNs {
 		for _, name := range append(slices.Clone(l.Groups), l.Name) {
 			if got, told := h.Levels[name]; told && got != l.Level {
-				c.add(Fault, l.Name, "%s has RAID level %d, and the design %d", name, got, l.Level).Mend = "make it anew with mortar array script, or correct the spec"
+				c.find(l.Name, "array-level", with{"array": a.Name, "group": name, "level": got, "want": l.Level})
 			}
 		}
 	}

@@ -37,9 +37,6 @@ func distinct(words []string) []string {
 func (v *view) background(c *Part, s *server) {
 	files := s.host.Files
 	bg := distro.Nearest(linux.ParseOSRelease(files["/etc/os-release"])).Background
-	add := func(what, format string, a ...any) {
-		c.add(Warning, what, format, a...).Mend = "`mortar apply " + v.d.Spec.File + "` ends that"
-	}
 	if _, arrays := v.storage().(mdStorage); arrays || v.d.Cached() != nil {
 		for _, t := range bg.CheckTimers {
 			enabled := false
@@ -47,20 +44,20 @@ func (v *view) background(c *Part, s *server) {
 				enabled = enabled || strings.HasPrefix(l, systemdDir) && strings.HasSuffix(path.Dir(l), ".wants") && path.Base(l) == t
 			}
 			if enabled && s.host.Links[systemdDir+t] != "/dev/null" {
-				add("checks", "%s of %s has the kernel check the brick's arrays, degraded ones too", t, s.name)
+				c.find("checks", "checks-by-itself", with{"host": s.name, "what": t})
 			}
 		}
 		if strings.Contains(files[bg.CheckCron], bg.CheckProgram) && bg.CheckCron != "" {
-			add("checks", "cron of %s has the kernel check the brick's arrays (%s), degraded ones too", s.name, bg.CheckCron)
+			c.find("checks", "checks-by-itself", with{"host": s.name, "what": "cron", "file": bg.CheckCron})
 		}
 	}
 	if v.pair.HA == nil {
 		return
 	}
 	if _, is := files[bg.Upgrader]; is && !strings.Contains(files[bg.UpgradeConf], bg.UpgradeText) {
-		add("upgrades", "%s upgrades the packages of the cluster by itself (%s)", s.name, bg.Upgrader)
+		c.find("upgrades", "upgrades-by-itself", with{"host": s.name, "file": bg.Upgrader})
 	}
 	if _, is := files[bg.Restarter]; is && !strings.Contains(files[bg.RestartConf], bg.RestartText) {
-		add("restarts", "%s may restart Corosync and Pacemaker by itself (needrestart)", s.name)
+		c.find("restarts", "restarts-by-itself", with{"host": s.name})
 	}
 }

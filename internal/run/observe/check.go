@@ -41,7 +41,7 @@ func Judge(d *design.Design, f Facts) *Status {
 	if len(d.Spec.Clients) > 0 {
 		s.Parts = append(s.Parts, v.kind().clients())
 	}
-	s.finish()
+	s.finish(d.Spec.File)
 	return s
 }
 
@@ -97,11 +97,11 @@ func (v *view) hosts() *Part {
 		}
 		asked++
 		if a.Host == nil {
-			text := oneLine(a.Err)
-			if !strings.HasPrefix(text, n+" ") { // else it names the host itself
-				text = n + " does not answer: " + text
+			f := with{"host": n, "error": oneLine(a.Err)}
+			if says, ok := strings.CutPrefix(oneLine(a.Err), n+" "); ok { // it names the host itself
+				f = with{"host": n, "says": says}
 			}
-			p.add(Fault, n, "%s", text)
+			p.find(n, HostSilent, f)
 			continue
 		}
 		answering++
@@ -109,7 +109,7 @@ func (v *view) hosts() *Part {
 		if up, ok := linux.Uptime(a.Host.Files["/proc/uptime"]); ok {
 			text += ", up " + duration(up)
 		}
-		c := p.add(OK, n, "%s", strings.TrimPrefix(text, ", "))
+		c := p.add(n, "%s", strings.TrimPrefix(text, ", "))
 		if s := v.byName[n]; s != nil {
 			v.system(c, s)
 			s.room(c)
@@ -121,13 +121,11 @@ func (v *view) hosts() *Part {
 		v.mtus(c, n, a.Host)
 		v.speeds(c, n, a.Host)
 		if off, ref := v.skew(n); off.Abs() > ClockSkew {
-			c.Level = Warning
 			how := "ahead of"
 			if off < 0 {
 				off, how = -off, "behind"
 			}
-			c.Text = fmt.Sprintf("clock of %s is %s %s that of %s", n, duration(off), how, ref)
-			c.Mend = "see why the host's time service does not follow its servers (`chronyc sources`); `mortar apply` starts one where none runs"
+			c.is(ClockSkewed, with{"host": n, "by": duration(off), "how": how, "reference": ref})
 		}
 	}
 	v.alike(p)
@@ -152,7 +150,7 @@ func (v *view) alike(p *Part) {
 		}
 		a, b := linux.ParseOSRelease(first.host.Files["/etc/os-release"]), linux.ParseOSRelease(s.host.Files["/etc/os-release"])
 		if a.ID != b.ID || a.Version != b.Version {
-			p.add(Warning, "releases", "%s runs %s, and %s %s: a takeover between the two is not what was proven", first.name, a.Name, s.name, b.Name).Mend = "upgrade the older one as well"
+			p.find("releases", "releases-differ", with{"host": s.name, "release": b.Name, "other": first.name, "others": a.Name})
 		}
 	}
 }
@@ -162,8 +160,7 @@ func (v *view) mtus(c *Part, host string, h *Host) {
 	for _, want := range v.d.MTUs(host) {
 		for _, l := range h.NetLinks {
 			if l.MTU != want.MTU && slices.ContainsFunc(l.Addresses, func(a string) bool { return strings.HasPrefix(a, want.Address+"/") }) {
-				f := c.add(Warning, l.Name, "%s of %s (%s, network %s) has MTU %d, not %d", l.Name, host, want.Address, want.Network, l.MTU, want.MTU)
-				f.Mend = fmt.Sprintf("`ip link set %s mtu %d`, and the same in the host's network configuration", l.Name, want.MTU)
+				c.find(l.Name, "mtu-wrong", with{"link": l.Name, "host": host, "address": want.Address, "network": want.Network, "mtu": l.MTU, "want": want.MTU})
 			}
 		}
 	}
@@ -176,13 +173,11 @@ func (v *view) speeds(c *Part, host string, h *Host) {
 	for _, l := range h.NetLinks {
 		for _, want := range wants {
 			if l.Mbits > 0 && float64(l.Mbits) < want.Mbits && slices.ContainsFunc(l.Addresses, func(a string) bool { return strings.HasPrefix(a, want.Address+"/") }) {
-				f := c.add(Warning, l.Name, "%s of %s (%s, network %s) has %d Mbit/s, not %.0f", l.Name, host, want.Address, want.Network, l.Mbits, want.Mbits)
-				f.Mend = "look at its cable, its transceiver and the switch's port; or write the speed that is right into the spec"
+				c.find(l.Name, "link-slow", with{"link": l.Name, "host": host, "address": want.Address, "network": want.Network, "mbits": l.Mbits, "want": want.Mbits})
 			}
 		}
 		if v.byName[host] != nil && l.Errors >= linkErrors {
-			f := c.add(Warning, l.Name+" errors", "%s of %s has damaged or lost %d frames on the wire since the host has started", l.Name, host, l.Errors)
-			f.Mend = "replace its cable or its transceiver; the count starts again when the host does"
+			c.find(l.Name+" errors", "link-errors", with{"link": l.Name, "host": host, "errors": l.Errors})
 		}
 	}
 }
@@ -245,7 +240,7 @@ func gap(lo, hi, refLo, refHi time.Duration) time.Duration {
 func (v *view) volumes() *Part {
 	p := &Part{Name: "volume"}
 	if len(v.answering()) == 0 {
-		return unknown(p, "no server answers")
+		return p.is(noAnswer, nil)
 	}
 	var all []string
 	for i := range v.pair.Services {
@@ -255,32 +250,38 @@ func (v *view) volumes() *Part {
 	for _, name := range all {
 		vg, lv, _ := strings.Cut(name, "/")
 		dm := linux.DMName(vg, lv)
-		var on []*server
-		for _, s := range v.servers {
-			if s.host == nil {
-				continue
-			}
+		s := v.only(p, name, "volume", func(s *server) bool {
 			for path, text := range s.host.Files {
 				if strings.HasPrefix(path, "/sys/block/dm-") && strings.HasSuffix(path, "/dm/name") && strings.TrimSpace(text) == dm {
-					on = append(on, s)
+					return true
 				}
 			}
-		}
-		switch {
-		case len(on) == 0 && len(v.silent()) > 0:
-			p.add(Unknown, name, "%s is active on no server that answers; %s may have it", name, list(v.silent()))
-		case len(on) == 0:
-			p.add(Fault, name, "%s is not active on any server", name)
-		case len(on) > 1:
-			c := p.add(Fault, name, "%s is active on %s at once: writing from both destroys it", name, list(serverNames(on)))
-			c.Mend = "stop the service on one of them now, and find out why fencing did not"
-		default:
+			return false
+		})
+		if s != nil {
 			n++
-			p.add(OK, name, "active on %s", on[0].name)
+			p.add(name, "active on %s", s.name)
 		}
 	}
 	p.Text = fmt.Sprintf("%d of %d active", n, len(all))
 	return p
+}
+
+// only returns the server that has a thing. If none has it, or several, it returns nil and
+// adds the finding, whose code begins with what the thing is.
+func (v *view) only(p *Part, name, what string, has func(*server) bool) *server {
+	on := slices.DeleteFunc(v.answering(), func(s *server) bool { return !has(s) })
+	switch {
+	case len(on) == 1:
+		return on[0]
+	case len(on) > 1:
+		p.find(name, Code(what+"-twice"), with{what: name, "hosts": serverNames(on)})
+	case len(v.silent()) > 0:
+		p.find(name, Code(what+"-unknown"), with{what: name, "hosts": v.silent()})
+	default:
+		p.find(name, Code(what+"-missing"), with{what: name})
+	}
+	return nil
 }
 
 // answering returns the servers with facts, in the design's order.
@@ -331,16 +332,12 @@ func serverNames(ss []*server) []string {
 	return out
 }
 
-func unknown(p *Part, why string) *Part {
-	p.Level, p.Text = Unknown, why
-	return p
-}
-
-func isAre(n int) string {
-	if n == 1 {
-		return " is"
+// areList joins names, with the verb: a is; a and b are.
+func areList(names []string) string {
+	if len(names) == 1 {
+		return names[0] + " is"
 	}
-	return " are"
+	return list(names) + " are"
 }
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

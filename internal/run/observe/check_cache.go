@@ -34,34 +34,27 @@ const (
 func (v *view) cache() *Part {
 	p := &Part{Name: "cache"}
 	if len(v.answering()) == 0 {
-		return unknown(p, "no server answers")
+		return p.is(noAnswer, nil)
 	}
 	svc := v.cached()
-	k, name := svc.Storage.Cache, svc.Storage.VG
-	for _, s := range v.servers {
-		if s.host == nil {
-			continue
-		}
+	k := svc.Storage.Cache
+	for _, s := range v.answering() {
 		r, asked := s.host.Run[strings.Join(cacheCommand(v.d.Cached().Name), " ")]
 		var st cache.Stats
 		if !asked || json.Unmarshal([]byte(r.Stdout), &st) != nil || !st.Up {
 			continue
 		}
 		judgeCache(p, k, s.name, st)
-		p.Parts = append(p.Parts, slowSSDs(st.SSDs, s.host.Pace)...)
+		slowSSDs(p, st.SSDs, s.host.Pace)
 		return p
 	}
-	if len(v.silent()) > 0 {
-		p.add(Unknown, name, "up on no server that answers; %s may have it", list(v.silent()))
-	} else {
-		p.add(Fault, name, "the cache of %s is not up on any server", name)
-	}
+	v.only(p, svc.Storage.VG, "cache", func(*server) bool { return false })
 	p.Text = "not up"
 	return p
 }
 
 // slowSSDs finds the SSDs of a cache that answer much later than the others.
-func slowSSDs(ssds []cache.Life, pace map[string]Pace) (out []*Part) {
+func slowSSDs(p *Part, ssds []cache.Life, pace map[string]Pace) {
 	serial := map[string]string{}
 	for _, l := range ssds {
 		if l.Device != "" {
@@ -70,11 +63,8 @@ func slowSSDs(ssds []cache.Life, pace map[string]Pace) (out []*Part) {
 	}
 	slow, usual := latecomers(slices.Sorted(maps.Keys(serial)), pace)
 	for _, d := range slow {
-		out = append(out, &Part{Name: serial[d], Level: Warning,
-			Text: fmt.Sprintf("SSD %s is slow: it %s, the others %.0f ms", serial[d], pace[d], usual),
-			Mend: "look at its SMART data; if it stays slow, `mortar cache add` another one and `mortar cache remove` it"})
+		p.find(serial[d], "ssd-slow", with{"ssd": serial[d], "pace": pace[d].String(), "usual": usual})
 	}
-	return out
 }
 
 // judgeCache judges a cache that is up.
@@ -82,44 +72,38 @@ func judgeCache(p *Part, k *design.Cache, server string, st cache.Stats) {
 	b := func(n int64) string { return spec.Bytes(n).Decimal() }
 	p.Text = k.Mode + " on " + server
 	if st.Error != "" {
-		p.add(Fault, "stack", "%s", st.Error)
+		p.find("stack", "cache-broken", with{"host": server, "error": st.Error})
 	}
 	if k.Mode == cache.WriteBack {
 		switch n := len(st.Mirror.InSync); {
 		case st.Mirror.Members == 0:
-			c := p.add(Warning, "mirror", "no SSD takes writes: they go at the disks' speed")
-			c.Mend = "mortar apply, once the SSDs are there"
+			p.find("mirror", "ssd-writes-none", nil)
 		case n < st.Mirror.Members:
-			c := p.add(Warning, "mirror", "dirty data is on %d of %d SSDs (%s): %s would be lost with it", n, st.Mirror.Members, list(st.Mirror.InSync), b(st.Dirty))
-			c.Mend = "replace the SSD and run mortar apply; until then: mortar cache remove it, with --mode write-through"
+			p.find("mirror", CacheDegraded, with{"in_sync": n, "members": st.Mirror.Members, "ssds": st.Mirror.InSync, "dirty": b(st.Dirty)})
 		default:
-			p.add(OK, "mirror", "dirty data is on two SSDs of %s", list(st.Mirror.InSync))
+			p.add("mirror", "dirty data is on two SSDs of %s", list(st.Mirror.InSync))
 		}
 		if st.DirtyRoom > 0 {
 			used := 100 * st.Dirty / st.DirtyRoom
-			level := OK
-			stuck := st.Dirty > 0 && st.DirtySeconds >= stuckWarn
-			if used >= fullWarn || stuck {
-				level = Warning
-			}
-			c := p.add(level, "dirty", "%s of %s dirty (%d %%)", b(st.Dirty), b(st.DirtyRoom), used)
+			args := with{"dirty": b(st.Dirty), "room": b(st.DirtyRoom), "used": used, "minutes": st.DirtySeconds / 60}
 			if st.Dirty > 0 {
-				c.Text += ", written to the disks at up to " + b(st.FlushRate) + "/s"
+				args["rate"] = b(st.FlushRate)
 			}
 			switch {
-			case stuck:
-				c.Text += fmt.Sprintf(", and not less for %d min", st.DirtySeconds/60)
-				c.Mend = "see whether the disks take it (mortar cache stats --watch, mortar cache events)"
-			case level == Warning:
-				c.Mend = "more is written than the disks take; at 70 %% writes go past the SSDs, at the disks' speed"
+			case st.Dirty > 0 && st.DirtySeconds >= stuckWarn:
+				p.find("dirty", "cache-stuck", args)
+			case used >= fullWarn:
+				p.find("dirty", "cache-full", args)
+			default:
+				text, _ := fill(cacheDirty, args)
+				p.add("dirty", "%s", text)
 			}
 		}
 	}
 	if st.CleanRoom == 0 {
-		c := p.add(Warning, "reads", "no SSD keeps what is read")
-		c.Mend = "mortar apply, once the SSDs are there"
+		p.find("reads", "ssd-reads-none", nil)
 	} else {
-		c := p.add(OK, "reads", "%s for reads, %d %% used", b(st.CleanRoom), st.CleanUsed)
+		c := p.add("reads", "%s for reads, %d %% used", b(st.CleanRoom), st.CleanUsed)
 		if all := st.ReadHits + st.ReadMisses; all > 0 {
 			c.Text += ", " + percent(st.ReadHits, all) + " of reads from SSD"
 		}
@@ -127,22 +111,20 @@ func judgeCache(p *Part, k *design.Cache, server string, st cache.Stats) {
 	for _, l := range st.SSDs {
 		switch {
 		case l.Device == "":
-			p.add(Warning, l.Serial, "SSD %s is not there", l.Serial)
+			p.find(l.Serial, SSDMissing, with{"ssd": l.Serial})
 		case l.Failing:
-			c := p.add(Warning, l.Serial, "SSD %s predicts its failure: %s", l.Serial, l.Warning)
-			c.Mend = "replace it: mortar cache add the new one, then mortar cache remove " + l.Serial
+			p.find(l.Serial, "ssd-failing", with{"ssd": l.Serial, "warning": l.Warning})
 		case l.Warning != "":
-			p.add(Warning, l.Serial, "SSD %s warns: %s", l.Serial, l.Warning).Mend = "look at the server's cooling, and at `smartctl --all` of the SSD"
+			p.find(l.Serial, "ssd-warns", with{"ssd": l.Serial, "warning": l.Warning})
 		case l.Left >= 0 && l.Left <= wornWarn:
-			c := p.add(Warning, l.Serial, "SSD %s has %d %% of its life left", l.Serial, l.Left)
-			c.Mend = "order another one"
+			p.find(l.Serial, "ssd-worn", with{"ssd": l.Serial, "left": l.Left})
 		case l.Left >= 0:
-			p.add(OK, l.Serial, "SSD %s (%s), %d %% of its life left", l.Serial, l.Device, l.Left)
+			p.add(l.Serial, "SSD %s (%s), %d %% of its life left", l.Serial, l.Device, l.Left)
 		default:
-			p.add(OK, l.Serial, "SSD %s (%s)", l.Serial, l.Device)
+			p.add(l.Serial, "SSD %s (%s)", l.Serial, l.Device)
 		}
 		if len(l.Unread) > 0 {
-			p.add(Unknown, l.Serial, "SMART data of SSD %s: %s", l.Serial, l.Unread).Mend = "see `smartctl --all` of the SSD"
+			p.find(l.Serial, "ssd-unread", with{"ssd": l.Serial, "records": l.Unread.String()})
 		}
 	}
 }

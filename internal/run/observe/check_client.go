@@ -19,10 +19,10 @@ func (v nfsKind) clients() *Part {
 			continue
 		}
 		if a.Host == nil {
-			p.add(Unknown, cl.Name, "%s does not answer", cl.Name)
+			p.find(cl.Name, "host-unknown", with{"host": cl.Name})
 			continue
 		}
-		c := p.add(OK, cl.Name, "")
+		c := p.add(cl.Name, "")
 		h := a.Host
 		ms := linux.ParseMounts(h.Files["/proc/self/mounts"])
 		stats := parseMountStats(h.Files["/proc/self/mountstats"])
@@ -33,43 +33,41 @@ func (v nfsKind) clients() *Part {
 				continue
 			}
 			want++
+			wrong := func(code Code, args with) {
+				args["mount"], args["host"] = dm.Path, cl.Name
+				c.find(dm.Path, code, args)
+			}
 			m, ok := linux.MountAt(ms, dm.Path)
 			if !ok || !strings.HasPrefix(m.Type, "nfs") {
-				f := c.add(Fault, dm.Path, "%s is not mounted on %s", dm.Path, cl.Name)
-				f.Mend = "`mortar apply`, or `mortar mount-options` for the line in fstab"
+				wrong("mount-missing", with{})
 				continue
 			}
 			fs := h.FS[dm.Path]
 			switch {
 			case fs.TimedOut:
-				f := c.add(Fault, dm.Path, "%s on %s hangs: the server did not answer within %s", dm.Path, cl.Name, ms2(fs.Millis))
-				f.Mend = "nothing on the client: a hard mount goes on as soon as the service answers"
+				wrong("mount-hangs", with{"within": ms2(fs.Millis)})
 				continue
 			case fs.Err != "":
-				f := c.add(Fault, dm.Path, "%s on %s gives an error: %s", dm.Path, cl.Name, fs.Err)
-				if strings.Contains(fs.Err, "stale") {
-					f.Mend = "the export lost its identity (fsid); mount again, and look at the export"
-				}
+				wrong("mount-error", with{"error": fs.Err})
 				continue
 			}
 			n++
 			good++
 			slowest = max(slowest, fs.Millis)
 			if m.Source != dm.Source {
-				c.add(Warning, dm.Path, "%s on %s is mounted from %s, not from %s", dm.Path, cl.Name, m.Source, dm.Source)
+				wrong("mount-source", with{"source": m.Source, "want": dm.Source})
 			}
 			if _, soft := m.Option("soft"); soft && !slices.Contains(dm.Options, "soft") {
-				f := c.add(Fault, dm.Path, "%s on %s is mounted soft: a failover longer than its timeout gives programs I/O errors, and data may be lost", dm.Path, cl.Name)
-				f.Mend = "mount it with hard"
+				wrong("mount-soft", with{})
 			}
 			if vers, ok := m.Option("vers"); ok && dm.Version != "" && vers != dm.Version {
-				c.add(Warning, dm.Path, "%s on %s uses NFSv%s, not v%s", dm.Path, cl.Name, vers, dm.Version)
+				wrong("mount-version", with{"version": vers, "want": dm.Version})
 			}
 			if proto, over := m.Option("proto"); over && !slices.Contains(dm.Options, "proto="+proto) {
-				c.add(Warning, dm.Path, "%s on %s goes over %s, which the spec does not say", dm.Path, cl.Name, strings.ToUpper(proto))
+				wrong("mount-protocol", with{"protocol": strings.ToUpper(proto)})
 			}
 			if fs.Millis > slowStatfs {
-				c.add(Warning, dm.Path, "%s on %s took %s to answer", dm.Path, cl.Name, ms2(fs.Millis))
+				wrong("mount-slow", with{"took": ms2(fs.Millis)})
 			}
 			// Retransmissions are no fault: they remain from a failover.
 			var ops, again int64
@@ -77,7 +75,7 @@ func (v nfsKind) clients() *Part {
 				ops += s.Ops
 				again += max(0, s.Transmissions-s.Ops)
 			}
-			detail := c.add(OK, dm.Path, "NFSv%s from %s", strings.TrimPrefix(optionOr(m, "vers", dm.Version), "v"), m.Source)
+			detail := c.add(dm.Path, "NFSv%s from %s", strings.TrimPrefix(optionOr(m, "vers", dm.Version), "v"), m.Source)
 			if optionOr(m, "proto", "") == spec.RDMA {
 				detail.Text += " over RDMA"
 			}

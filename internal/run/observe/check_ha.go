@@ -13,24 +13,17 @@ import (
 	"github.com/mortarhpc/mortar/internal/serve/ocf"
 )
 
-// noCluster returns why an answering server has no view of the cluster.
-func (s *server) noCluster() string {
+// noCluster makes a part the finding that an answering server has no view of the cluster.
+func (s *server) noCluster(p *Part) *Part {
 	if s.crmSlow {
-		return fmt.Sprintf("the cluster on %s did not answer in time", s.name)
+		return p.is("cluster-slow", with{"host": s.name})
 	}
-	return fmt.Sprintf("the cluster does not run on %s: %s", s.name, oneLine(s.crmErr))
+	return p.is("cluster-stopped", with{"host": s.name, "error": oneLine(s.crmErr)})
 }
 
 // stopped says whether a server that answers runs no Pacemaker.
 func (s *server) stopped() bool {
 	return s.host != nil && s.crm == nil && !s.crmSlow && s.crmErr != starting
-}
-
-func (s *server) startCluster() string {
-	if s.crmSlow {
-		return "look again: a server that has just booted is busy; if it stays so, `journalctl -u pacemaker` there"
-	}
-	return "`systemctl start pacemaker` there (it starts corosync), or `mortar apply`"
 }
 
 // cluster checks members, quorum, links, and where each service runs.
@@ -40,10 +33,10 @@ func (v *view) cluster() *Part {
 	if v.crm == nil {
 		for _, s := range v.servers {
 			if s.host == nil {
-				p.add(Unknown, s.name, "%s does not answer", s.name)
+				p.find(s.name, "host-unknown", with{"host": s.name})
 				continue
 			}
-			p.add(Fault, s.name, "%s", s.noCluster()).Mend = s.startCluster()
+			s.noCluster(p.add(s.name, ""))
 		}
 		p.Text = "no server's cluster answers"
 		return p
@@ -51,13 +44,11 @@ func (v *view) cluster() *Part {
 	m := v.crm
 	online := 0
 	for _, n := range ha.Nodes {
-		c := v.member(n)
-		c.Name = n.Name
+		c := v.member(n.Name)
 		if c.Level == OK {
 			online++
 			if !v.guarded(n.Name) {
-				c.add(Warning, "watchdog", "no watchdog runs on %s: if its kernel hangs and no fence device works, it stays so", n.Name).Mend =
-					fmt.Sprintf("load the driver of its hardware watchdog (iTCO_wdt, ipmi_watchdog, …) at boot, then `mortar apply %s`", v.d.Spec.File)
+				c.find("watchdog", "watchdog-missing", with{"host": n.Name})
 			}
 		}
 		p.Parts = append(p.Parts, c)
@@ -68,56 +59,56 @@ func (v *view) cluster() *Part {
 	}
 	switch missing := v.unseen(); {
 	case len(missing) > 0:
-		c := p.add(Fault, "quorum", "%s waits for %s: after a cold start it has no quorum, fences nobody and starts nothing before it has seen every server (wait_for_all)", v.crmOf.name, list(missing))
-		c.Mend = v.mendUnseen(missing[0])
+		c := p.find("quorum", QuorumWaits, with{"host": v.crmOf.name, "missing": missing, "off": missing[0]})
 		if v.byName[missing[0]].host != nil {
 			c.Mend = "see " + missing[0] + " above"
 		}
 	case !m.DC.Present:
-		c := p.add(Warning, "coordinator", "the cluster has elected no coordinator (DC): it does not act now")
-		c.Mend = "normal for some seconds after a start; else see pacemaker.log"
+		p.find("coordinator", "coordinator-missing", nil)
 	case !m.DC.Quorum:
-		p.add(Fault, "quorum", "%s has no quorum: nothing is started", v.crmOf.name).Mend = "look at corosync's log there"
+		p.find("quorum", "quorum-missing", with{"host": v.crmOf.name})
 	}
 	if m.Options.Maintenance {
-		p.add(Warning, "maintenance", "maintenance mode is on: the cluster watches and does nothing").Mend = "`crm_attribute --type crm_config --name maintenance-mode --delete`"
+		p.find("maintenance", "cluster-maintenance", nil)
 	}
 	if m.Options.StopAll {
-		p.add(Fault, "stop-all-resources", "the cluster was told to stop everything").Mend = "`crm_attribute --type crm_config --name stop-all-resources --delete`"
+		p.find("stop-all-resources", "cluster-stops-all", nil)
 	}
 	v.disagreement(p)
-	p.Parts = append(p.Parts, v.rings()...)
+	v.rings(p)
 	for i := range v.pair.Services {
-		p.Parts = append(p.Parts, v.service(&v.pair.Services[i]))
+		v.service(p, &v.pair.Services[i])
 	}
 	for _, f := range m.Failures {
 		if strings.HasPrefix(f.Op, "fence-") || v.fenceDevice(resourceOf(f)) != nil {
 			continue // fencing has these
 		}
-		c := p.add(Warning, resourceOf(f), "%s of %s failed on %s%s: %s", f.Task, resourceOf(f), f.Node, v.at(f.When), failureText(f))
-		c.Mend = fmt.Sprintf("when the cause is mended: `crm_resource --cleanup --resource %s`", resourceOf(f))
-		switch service, ok := strings.CutPrefix(resourceOf(f), resource.ServiceID("")); {
-		case ok && strings.Contains(f.Reason, ocf.Unfinished):
-			c.Mend = "wait: Pacemaker tries again by itself, and the next start goes on with the comparison"
-		case ok && strings.Contains(f.Reason, ocf.Confirmable):
-			c.Mend = fmt.Sprintf("connect the missing disk if it was there when the server died; else `mortar confirm-doubt %s %s` lists what is in doubt and asks", v.d.Spec.File, service)
+		code, args := Code("action-failed"), with{"resource": resourceOf(f), "task": f.Task, "host": f.Node, "time": strings.TrimPrefix(v.at(f.When), " at "), "failure": failureText(f)}
+		if service, ok := strings.CutPrefix(resourceOf(f), resource.ServiceID("")); ok {
+			args["service"], args["refusal"] = service, ocf.RefusalOf(f.Reason)
+			switch args["refusal"] {
+			case ocf.Comparing:
+				code = "service-compares"
+			case ocf.InDoubt:
+				code = ServiceInDoubt
+			}
 		}
 		if m.barred(resourceOf(f), f.Node) {
+			args["barred"] = f.Node
+		}
+		if c := p.find(resourceOf(f), code, args); args["barred"] != nil {
 			c.Level = Fault
-			c.Text += fmt.Sprintf("; it cannot run on %s until that is cleaned up", f.Node)
 		}
 	}
 	for _, n := range v.pair.HA.Nodes {
 		for _, id := range m.Lacking(n.Name) {
-			c := p.add(Fault, id, "%s cannot run on %s: its agent was not there when the cluster looked, and it does not look again by itself", id, n.Name)
-			c.Mend = "`mortar apply` has it look again"
+			p.find(id, "agent-missing", with{"resource": id, "host": n.Name})
 		}
 	}
 	if v.cib != nil {
 		for _, l := range v.cib.Constraints {
 			if strings.HasPrefix(l.ID, "cli-") {
-				c := p.add(Warning, l.Resource, "a left-over constraint of a move (%s) ties %s: score %s for %s", l.ID, l.Resource, l.Score, l.Node)
-				c.Mend = fmt.Sprintf("`crm_resource --resource %s --clear`", l.Resource)
+				p.find(l.Resource, "move-leftover", with{"resource": l.Resource, "constraint": l.ID, "score": l.Score, "host": l.Node})
 			}
 		}
 	}
@@ -138,45 +129,45 @@ func (v *view) unseen() []string {
 	return out
 }
 
-// mendUnseen is the remedy for a server that the cluster waits for.
-func (v *view) mendUnseen(node string) string {
-	return fmt.Sprintf("switch %s on, and the cluster starts; if %s is gone for good, cut its power by hand, and then `mortar confirm-off %s %s`", node, node, v.d.Spec.File, node)
-}
-
-func (v *view) member(n design.Node) *Part {
-	c := v.node(n.Name)
-	waited := slices.Contains(v.unseen(), n.Name)
-	switch s := v.byName[n.Name]; {
-	case c == nil:
-		return &Part{Level: Fault, Text: fmt.Sprintf("the cluster does not know %s", n.Name), Mend: "`mortar apply`"}
-	case waited && (s == nil || s.host == nil):
-		return &Part{Level: Fault, Text: fmt.Sprintf("%s is away since %s has started", n.Name, v.crmOf.name), Mend: v.mendUnseen(n.Name)}
-	case c.Unclean && !c.Online && !waited:
-		return &Part{Level: Fault, Text: fmt.Sprintf("%s is lost and must be fenced before its service may start elsewhere", n.Name),
-			Mend: fmt.Sprintf("fencing is under way, or fails: see below; if nothing can fence it, cut its power by hand, and then `mortar confirm-off %s %s`", v.d.Spec.File, n.Name)}
-	case c.Unclean && !waited:
-		return &Part{Level: Fault, Text: fmt.Sprintf("%s is unclean: the cluster is about to fence it", n.Name)}
-	case !c.Online && s != nil && s.host != nil:
-		return &Part{Level: Fault, Text: fmt.Sprintf("%s is up, but not in the cluster", n.Name), Mend: fmt.Sprintf("`systemctl start pacemaker` on %s, once it is known why it left", n.Name)}
-	case !c.Online:
-		return &Part{Level: Fault, Text: fmt.Sprintf("%s is out of the cluster: no partner is left to take over", n.Name), Mend: "bring it up again; it joins by itself"}
-	case c.Pending && s != nil && s.stopped():
-		return &Part{Level: Fault, Text: fmt.Sprintf("Corosync runs on %s, but Pacemaker does not: the cluster waits for it, and starts nothing that does not run already", n.Name),
-			Mend: fmt.Sprintf("`systemctl start pacemaker` on %s; if it does not stay up, `systemctl stop corosync` there, and the cluster goes on without %s", n.Name, n.Name)}
-	case c.Pending:
-		return &Part{Level: Warning, Text: n.Name + " is joining", Mend: fmt.Sprintf("wait; if it stays so, `stonith_admin --reboot %s` on %s has it fenced, and the cluster goes on without it", n.Name, v.crmOf.name)}
-	case c.Maintenance:
-		return &Part{Level: Warning, Text: fmt.Sprintf("%s is in maintenance mode: what runs there is not watched", n.Name)}
-	case c.Standby:
-		return &Part{Level: Warning, Text: fmt.Sprintf("%s is in standby: it takes over nothing", n.Name), Mend: fmt.Sprintf("`mortar unstandby %s %s`", v.d.Spec.File, n.Name)}
-	case c.StandbyFail:
-		return &Part{Level: Fault, Text: fmt.Sprintf("%s was put in standby after a failure", n.Name)}
-	case c.Health != "" && c.Health != "green":
-		return &Part{Level: Warning, Text: fmt.Sprintf("%s is online, its health is %s", n.Name, c.Health)}
-	case v.crm.DC.Quorum && v.unwatched(n.Name): // without quorum no resource runs
-		return &Part{Level: Warning, Text: fmt.Sprintf("%s is online, but ocf:mortar:watch does not run there: a lost link or path is noticed late", n.Name), Mend: fmt.Sprintf("`mortar apply %s` has Pacemaker start it", v.d.Spec.File)}
+// member judges a server as a member of the cluster.
+func (v *view) member(node string) *Part {
+	p := &Part{Name: node, Text: "online"}
+	c := v.node(node)
+	if c == nil {
+		return p.is("member-unknown", with{"host": node})
 	}
-	return &Part{Level: OK, Text: "online"}
+	s, waited := v.byName[node], slices.Contains(v.unseen(), node)
+	up := s != nil && s.host != nil
+	var code Code
+	switch {
+	case waited && !up:
+		code = "member-awaited"
+	case c.Unclean && !c.Online && !waited:
+		code = MemberLost
+	case c.Unclean && !waited:
+		code = "member-unclean"
+	case !c.Online && up:
+		code = "member-left"
+	case !c.Online:
+		code = "member-away"
+	case c.Pending && up && s.stopped():
+		code = "pacemaker-stopped"
+	case c.Pending:
+		code = "member-joins"
+	case c.Maintenance:
+		code = "member-maintenance"
+	case c.Standby:
+		code = InStandby
+	case c.StandbyFail:
+		code = "standby-after-failure"
+	case c.Health != "" && c.Health != "green":
+		code = "member-health"
+	case v.crm.DC.Quorum && v.unwatched(node): // without quorum no resource runs
+		code = "watcher-missing"
+	default:
+		return p
+	}
+	return p.is(code, with{"host": node, "asked": v.crmOf.name, "health": c.Health})
 }
 
 // watchdogStates are the files that say whether a hardware watchdog is fed.
@@ -224,18 +215,17 @@ func (v *view) disagreement(p *Part) {
 			aSeesB, bSeesA := a.crm.online(b.name), b.crm.online(a.name)
 			switch {
 			case !aSeesB && !bSeesA:
-				c := p.add(Fault, "split", "%s and %s each believe the other is gone: the cluster is split", a.name, b.name)
-				c.Mend = "see the links below; fencing decides who goes on"
+				p.find("split", "cluster-split", with{"host": a.name, "other": b.name})
 			case !aSeesB:
-				p.add(Warning, "views", "%s believes that %s is gone, %s does not", a.name, b.name, b.name)
+				p.find("views", "views-differ", with{"host": a.name, "other": b.name})
 			case !bSeesA:
-				p.add(Warning, "views", "%s believes that %s is gone, %s does not", b.name, a.name, a.name)
+				p.find("views", "views-differ", with{"host": b.name, "other": a.name})
 			}
 		}
 	}
 	for _, s := range v.servers {
 		if s.host != nil && s.crm == nil {
-			p.add(Fault, s.name, "%s", s.noCluster()).Mend = s.startCluster()
+			s.noCluster(p.add(s.name, ""))
 		}
 	}
 }
@@ -260,9 +250,8 @@ func (c *crm) online(name string) bool {
 }
 
 // rings checks each corosync link between two servers, from both ends.
-func (v *view) rings() []*Part {
+func (v *view) rings(p *Part) {
 	ha := v.pair.HA
-	var out []*Part
 	links := 0
 	for _, n := range ha.Nodes {
 		links = max(links, len(n.Rings))
@@ -316,19 +305,17 @@ func (v *view) rings() []*Part {
 		}
 		switch {
 		case len(texts) > 0:
-			p := &Part{Name: name, Level: Fault, Text: fmt.Sprintf("%s: %s", name, list(texts)), Mend: "look at the link, switch and address of this network on both servers"}
-			out = append(out, p)
+			p.find(name, "ring-broken", with{"ring": name, "failures": texts})
 		case len(odd) > 0:
-			out = append(out, &Part{Name: name, Level: Unknown, Text: fmt.Sprintf("%s: %s", name, list(odd)), Mend: "see `corosync-cfgtool -s` on both servers"})
+			p.find(name, "ring-unread", with{"ring": name, "states": odd})
 		case !known:
-			out = append(out, &Part{Name: name, Level: Unknown, Text: "corosync could not be asked"})
+			p.find(name, "ring-unknown", with{"ring": name})
 		case len(away) > 0:
-			out = append(out, &Part{Name: name, Level: Unknown, Text: list(away) + isAre(len(away)) + " away"})
+			p.find(name, "ring-alone", with{"ring": name, "hosts": away})
 		default:
-			out = append(out, &Part{Name: name, Text: "connected"})
+			p.add(name, "connected")
 		}
 	}
-	return out
 }
 
 // ringNetwork is the name of a ring's network.
@@ -354,51 +341,50 @@ func (v *view) ringNetwork(id int) string {
 }
 
 // service checks that a service runs, and that it runs on its preferred server.
-func (v *view) service(svc *design.Service) *Part {
-	p := &Part{Name: "service " + svc.Name}
+func (v *view) service(p *Part, svc *design.Service) {
+	name := "service " + svc.Name
 	r := v.crm.resource(svc.Name, v.pair.Services)
 	if r == nil {
-		p.Level, p.Text, p.Mend = Fault, fmt.Sprintf("the cluster does not know service %s", svc.Name), "`mortar apply`"
-		return p
+		p.find(name, "service-undefined", with{"service": svc.Name})
+		return
 	}
 	w := v.where(svc)
-	since := ""
+	args := with{"service": svc.Name, "host": w.Server, "preferred": svc.Preferred, "role": strings.ToLower(r.Role), "since": "", "which": ""}
 	if w.Since != nil {
-		since = " since " + v.clock(*w.Since)
+		args["since"] = v.clock(*w.Since)
 	}
-	switch {
+	if len(v.pair.Services) > 1 {
+		args["which"] = svc.Name
+	}
+	var code Code
+	switch n := v.node(w.Server); {
 	case r.Blocked:
-		p.Level, p.Text = Fault, fmt.Sprintf("service %s is blocked: the cluster cannot stop or start it safely", svc.Name)
+		code = "service-blocked"
 	case len(r.Nodes) > 1:
-		p.Level, p.Text = Fault, fmt.Sprintf("service %s is active on more than one server", svc.Name)
+		code = "service-twice"
+	case w.Server == "" && len(v.unseen()) > 0:
+		code = "service-awaits-quorum"
 	case w.Server == "":
-		p.Level, p.Text = Fault, fmt.Sprintf("service %s runs nowhere (%s)", svc.Name, strings.ToLower(r.Role))
-		p.Mend = "see the failures and fencing below"
-		if len(v.unseen()) > 0 {
-			p.Mend = "see quorum above"
-		}
+		code = "service-stopped"
 	case r.Failed:
-		p.Level, p.Text = Fault, fmt.Sprintf("service %s has failed on %s", svc.Name, w.Server)
+		code = "service-failed"
 	case r.Role != "Started":
-		p.Level, p.Text = Warning, fmt.Sprintf("service %s is %s on %s", svc.Name, strings.ToLower(r.Role), w.Server)
-	case v.node(w.Server) != nil && v.node(w.Server).Unclean:
-		p.Level, p.Text = Fault, fmt.Sprintf("service %s was on %s, which is lost: it waits for fencing", svc.Name, w.Server)
+		code = "service-changing"
+	case n != nil && n.Unclean:
+		code = ServiceAwaitsFencing
 	case !r.Managed:
-		p.Level, p.Text = Warning, fmt.Sprintf("service %s on %s is not managed: nothing would restart it", svc.Name, w.Server)
+		code = "service-unmanaged"
 	case w.Server != svc.Preferred:
-		p.Level, p.Text = Warning, fmt.Sprintf("service %s on %s%s, its preferred server is %s", svc.Name, w.Server, since, svc.Preferred)
-		which := ""
-		if len(v.pair.Services) > 1 {
-			which = " " + svc.Name
-		}
-		p.Mend = fmt.Sprintf("`mortar failback %s%s` when it suits", v.d.Spec.File, which)
+		code = "service-away"
 		if n := v.node(svc.Preferred); n != nil && n.Standby {
-			p.Mend = fmt.Sprintf("first `mortar unstandby %s %s`, then ", v.d.Spec.File, svc.Preferred) + p.Mend
+			args["standby"] = svc.Preferred
 		}
 	default:
-		p.Text = fmt.Sprintf("on %s%s", w.Server, since)
+		text, _ := fill("on {host}[ since {since}]", args)
+		p.add(name, "%s", text)
+		return
 	}
-	return p
+	p.find(name, code, args)
 }
 
 func resourceOf(f linux.CRMFailure) string {
@@ -456,11 +442,10 @@ func (v *view) fenceDevice(id string) *design.FenceDevice {
 func (v *view) fencing() *Part {
 	p := &Part{Name: "fencing"}
 	if v.crm == nil {
-		return unknown(p, "the cluster cannot be asked")
+		return p.is("fencing-unknown", nil)
 	}
 	if !v.crm.Options.Stonith {
-		f := p.add(Fault, "stonith-enabled", "fencing is switched off: a failover can destroy data")
-		f.Mend = "`crm_attribute --type crm_config --name stonith-enabled --update true`"
+		p.find("stonith-enabled", "fencing-off", nil)
 	}
 	nodes := []string{}
 	for _, l := range v.pair.HA.Fencing {
@@ -471,7 +456,7 @@ func (v *view) fencing() *Part {
 	ready := 0
 	told := map[string]bool{}
 	for _, node := range nodes {
-		c := p.add(OK, node, "")
+		c := p.add(node, "")
 		var levels []string
 		usable := false
 		for i := range v.pair.HA.Fencing {
@@ -492,8 +477,7 @@ func (v *view) fencing() *Part {
 				}
 			}
 			if v.cib != nil && !HasLevel(v.cib, l) {
-				f := c.add(Fault, fmt.Sprintf("level %d", l.Level), "level %d of fencing %s (%s) is not in the cluster's configuration", l.Level, node, list(ids))
-				f.Mend = "`mortar apply`"
+				c.find(fmt.Sprintf("level %d", l.Level), "fencing-level-missing", with{"level": l.Level, "host": node, "devices": ids})
 				good = false
 			}
 			usable = usable || good
@@ -503,8 +487,7 @@ func (v *view) fencing() *Part {
 		if usable {
 			ready++
 		} else {
-			f := c.add(Fault, "levels", "%s cannot be fenced: no level of it works; a failure of %s would stop its service", node, node)
-			f.Mend = "mend the devices named here first of all"
+			c.find("levels", "fencing-impossible", with{"host": node})
 		}
 		v.history(c, node)
 	}
@@ -532,39 +515,29 @@ func (v *view) device(dev *design.FenceDevice, node string) *Part {
 			r = &v.crm.Resources[i]
 		}
 	}
-	f := &Part{Name: dev.ID, Level: Fault}
+	f, args := &Part{Name: dev.ID}, with{"device": dev.ID, "agent": dev.Agent, "host": node}
 	switch {
 	case r == nil:
-		f.Text, f.Mend = fmt.Sprintf("fence device %s (%s) is not registered", dev.ID, dev.Agent), "`mortar apply`"
-		return f
-	case r.Failed, r.Node() == "":
-		f.Text = fmt.Sprintf("fence device %s (%s) does not work", dev.ID, dev.Agent)
+		return f.is("fence-device-missing", args)
+	case !r.Failed && r.Node() != "":
+		return nil
+	case r.Failed || v.failed(dev.ID):
+		var failures []string
 		for _, x := range v.crm.Failures {
 			if resourceOf(x) == dev.ID {
-				f.Text += fmt.Sprintf(": its %s failed on %s%s: %s", x.Task, x.Node, v.at(x.When), failureText(x))
+				failures = append(failures, fmt.Sprintf("its %s failed on %s%s: %s", x.Task, x.Node, v.at(x.When), failureText(x)))
 			}
 		}
-		f.Mend = fmt.Sprintf("see that it has power and answers, then `crm_resource --cleanup --resource %s`", dev.ID)
-		if r.Node() == "" && !r.Failed && !v.failed(dev.ID) {
-			// Stopped without a failure: perhaps no node is left for the device,
-			// which never runs on the node that it fences.
-			others := false
-			for _, n := range v.crm.Nodes {
-				others = others || n.Name != node && n.Online && !n.Standby
-			}
-			f.Level, f.Mend = Warning, ""
-			if others {
-				// This is normal for some time after a server joined: the cluster
-				// starts devices one after the other.
-				f.Text = fmt.Sprintf("fence device %s is not watched now: the cluster has not started it", dev.ID)
-				f.Mend = fmt.Sprintf("if it stays so: `crm_resource --cleanup --resource %s`", dev.ID)
-			} else {
-				f.Text = fmt.Sprintf("fence device %s has no server to run on: the other one is away", dev.ID)
-			}
-		}
-		return f
+		args["failures"] = strings.Join(failures, ": ")
+		return f.is("fence-device-failed", args)
 	}
-	return nil
+	// Stopped without a failure: perhaps no node is left for the device, which never runs on
+	// the node that it fences. That it is stopped is normal for some time after a server
+	// joined: the cluster starts devices one after the other.
+	if slices.ContainsFunc(v.crm.Nodes, func(n linux.CRMNode) bool { return n.Name != node && n.Online && !n.Standby }) {
+		return f.is("fence-device-unwatched", args)
+	}
+	return f.is("fence-device-homeless", args)
 }
 
 func (v *view) failed(id string) bool {
@@ -601,21 +574,16 @@ func (v *view) history(c *Part, node string) {
 		}
 	}
 	if pending {
-		c.add(Warning, "now", "%s is being fenced", node)
+		c.find("now", "fencing-now", with{"host": node})
 	}
-	switch {
-	case bad.After(ended):
-		f := c.add(Fault, "history", "fencing of %s failed at %s", node, v.clock(bad))
-		if badWhy != "" {
-			f.Text += ": " + badWhy
-		}
-		f.Mend = "see pacemaker.log; a service waits until fencing works"
+	if bad.After(ended) {
+		code := Code("fencing-failed")
 		if v.crm.online(node) {
 			// The node is back and the cluster no longer waits: a person may have
 			// confirmed it off while the last attempt was still under way.
-			f.Level = Warning
-			f.Mend = fmt.Sprintf("see pacemaker.log; `mortar fence-test %s --node %s` shows whether it works again", v.d.Spec.File, node)
+			code = "fencing-failed-before"
 		}
+		c.find("history", code, with{"host": node, "time": v.clock(bad), "why": badWhy})
 	}
 	v.proven(c, node, good)
 }

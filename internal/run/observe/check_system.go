@@ -157,15 +157,15 @@ func (s *server) judgeSystem(c *Part, a *array, name string) {
 		}
 	}
 	if a.State == "broken" {
-		c.add(Fault, a.Dev, "%s of %s is broken: more disks are gone than it can lose", name, s.name)
+		c.find(a.Dev, "system-array-broken", with{"host": s.name, "array": name})
 		return
 	}
 	if a.Degraded > 0 {
-		mend := "replace the disk, then `mdadm --manage /dev/" + a.Dev + " --add DISK` on " + s.name
+		stray := ""
 		for _, x := range s.host.Strays {
 			if x.Array == a.Dev {
 				bad = append(bad, s.localDisk(x.Dev)+" is there again but not in it")
-				mend = "`mdadm --manage /dev/" + a.Dev + " --add /dev/" + x.Dev + "` on " + s.name + ", if that disk is to be trusted"
+				stray = x.Dev
 			}
 		}
 		for i := range a.RaidDisks {
@@ -173,16 +173,12 @@ func (s *server) judgeSystem(c *Part, a *array, name string) {
 				bad = append(bad, fmt.Sprintf("the disk of slot %d is missing", i))
 			}
 		}
-		text := fmt.Sprintf("%s of %s is degraded: %d of %d disks left", name, s.name, a.RaidDisks-a.Degraded, a.RaidDisks)
-		if len(good) > 0 {
-			text += ", " + list(good)
-		}
-		if len(bad) > 0 {
-			text += "; " + list(bad)
-		}
-		w := c.add(Warning, a.Dev, "%s", text)
-		if a.stat.Action == "" {
-			w.Mend = mend
+		w := c.find(a.Dev, SystemArrayDegraded, with{"host": s.name, "array": name, "device": a.Dev, "left": a.RaidDisks - a.Degraded, "disks": a.RaidDisks, "good": good, "bad": bad, "stray": stray})
+		switch {
+		case a.stat.Action != "":
+			w.Mend = ""
+		case stray != "":
+			w.Mend = fmt.Sprintf("`mdadm --manage /dev/%s --add /dev/%s` on %s, if that disk is to be trusted", a.Dev, stray, s.name)
 		}
 	}
 	if a.stat.Action != "" {

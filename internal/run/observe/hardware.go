@@ -369,7 +369,7 @@ func (v *view) hardware() *Part {
 	well := 0
 	for _, s := range v.pair.Servers {
 		h := v.facts.Hardware[s]
-		c := p.add(OK, s, "%d sensors of its BMC, SMART data of %d disks", len(h.Sensors), len(h.Disks))
+		c := p.add(s, "%d sensors of its BMC, SMART data of %d disks", len(h.Sensors), len(h.Disks))
 		v.bmc(c, s, h)
 		v.smart(c, h)
 		if c.settle(); c.Level == OK {
@@ -396,19 +396,18 @@ func (v *view) loads(p *Part) {
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		l := all[name]
 		if l.Err != "" { // whether it answers at all is the part power's business
-			p.add(Unknown, name, "the load of %s was not read: %s", name, l.Err).Mend = "see that SNMP of the PDU gives " + strings.Join(pduLoads, " ")
+			p.find(name, "pdu-unread", with{"pdu": name, "error": l.Err, "objects": strings.Join(pduLoads, " ")})
 			continue
 		}
-		c := p.add(OK, name, "load %.1f A of %.0f A", l.Load, l.Over)
+		c := p.add(name, "load %.1f A of %.0f A", l.Load, l.Over)
+		args := with{"pdu": name, "load": l.Load, "limit": l.Over, "total": total}
 		switch {
 		case l.Load >= l.Over:
-			c.Level, c.Mend = Fault, "take something off it: its breaker may trip"
+			c.is("pdu-overloaded", args)
 		case l.Load >= l.Near:
-			c.Level, c.Mend = Warning, "take something off it"
+			c.is("pdu-nearly-overloaded", args)
 		case len(all) > 1 && total > l.Over:
-			c.Level = Warning
-			c.Text = fmt.Sprintf("%s carries %.1f A of %.0f A, and all PDUs %.1f A: if the other feed fails, it is overloaded, and its breaker takes the servers with it", name, l.Load, l.Over, total)
-			c.Mend = "spread what hangs on the PDUs over more of them"
+			c.is("pdu-cannot-stand-in", args)
 		}
 	}
 }
@@ -416,67 +415,56 @@ func (v *view) loads(p *Part) {
 // bmc checks the sensors and the event log of a server.
 func (v *view) bmc(c *Part, server string, h Hardware) {
 	if h.BMCErr != "" {
-		b := c.add(Unknown, "BMC", "BMC of %s was not read: %s", server, h.BMCErr)
-		b.Mend = "see that ipmitool is installed on " + v.asker(server, h) + ", and that the BMC answers there"
+		c.find("BMC", "bmc-unread", with{"host": server, "error": h.BMCErr, "asker": cmp.Or(h.By, "the partner of "+server)})
 		return
 	}
 	read := 0
-	b := c.add(OK, "BMC", "")
+	b := c.add("BMC", "")
 	for _, s := range h.Sensors {
-		k := b.add(s.Level, s.Name, "%s", s.Text)
+		k := b.add(s.Name, "%s", s.Text)
+		args := with{"host": server, "sensor": s.Name, "reading": s.Text}
 		switch {
 		case s.Silent:
 			k.Text = "no reading"
 			continue
 		case s.Lost:
-			k.Text = fmt.Sprintf("%s of %s has no reading any more; the last: %s", s.Name, server, s.Text)
-			k.Mend = "look at the server; if the part was taken out on purpose, start the command again"
+			k.is("sensor-lost", args)
 		case s.Level == Unknown:
-			k.Text = fmt.Sprintf("%s of %s is not understood: %s", s.Name, server, s.Text)
-			k.Mend = "look at it in the BMC's own pages"
+			k.is("sensor-unread", args)
 		case s.Level > Unknown:
-			k.Text = fmt.Sprintf("%s of %s: %s", s.Name, server, s.Text)
-			k.Mend = "look at the server and at its BMC's event log"
+			k.is("sensor", args).Level = s.Level
 		}
 		read++
 	}
 	b.Text = fmt.Sprintf("%d sensors", read)
 	if l := h.Log; l != nil {
 		b.unread("event log of "+server+"'s BMC", l.Unread)
-		k := b.add(OK, "event log", "%d entries", l.Entries)
+		text := fmt.Sprintf("%d entries", l.Entries)
 		if l.Used >= 0 {
-			k.Text += fmt.Sprintf(", %d %% full", l.Used)
+			text += fmt.Sprintf(", %d %% full", l.Used)
 		}
+		level := OK
 		if e := h.Last; e != nil {
-			k.Text += "; the last: " + e.Text
-			if k.Level = min(e.Level, Warning); k.Level > OK {
-				k.Text = fmt.Sprintf("event log of %s's BMC: %s", server, k.Text)
-				k.Mend = "look at what the event is about; then save the log (`ipmitool sel save FILE`) and empty it (`ipmitool sel clear`)"
-			}
+			text += "; the last: " + e.Text
+			level = min(e.Level, Warning)
 		}
-		if l.Overflow || l.Used >= 90 {
-			k.Level = Warning
-			k.Text = fmt.Sprintf("event log of %s's BMC is full (%s): it loses new events", server, strings.TrimPrefix(k.Text, fmt.Sprintf("event log of %s's BMC: ", server)))
-			k.Mend = "save it (`ipmitool sel save FILE`), then empty it (`ipmitool sel clear`)"
+		k := b.add("event log", "%s", text)
+		switch args := (with{"host": server, "log": text}); {
+		case l.Overflow || l.Used >= 90:
+			k.is("bmc-log-full", args)
+		case level > OK:
+			k.is("bmc-event", args).Level = level
 		}
 	}
-}
-
-// asker is the server that asks a server's BMC.
-func (v *view) asker(server string, h Hardware) string {
-	if h.By != "" {
-		return h.By
-	}
-	return "the partner of " + server
 }
 
 // smart checks the SMART data of the disks that a server was asked for.
 func (v *view) smart(c *Part, h Hardware) {
 	if h.DiskErr != "" {
-		c.add(Unknown, "SMART", "SMART data was not read: %s", h.DiskErr).Mend = "install smartmontools there"
+		c.find("SMART", "smart-unread", with{"host": c.Name, "error": h.DiskErr})
 		return
 	}
-	p := c.add(OK, "SMART", "")
+	p := c.add("SMART", "")
 	hottest, known := 0, 0
 	for _, serial := range slices.Sorted(maps.Keys(h.Disks)) {
 		r := h.Disks[serial]
@@ -484,23 +472,26 @@ func (v *view) smart(c *Part, h Hardware) {
 		if r.Temperature > 0 || r.Left >= 0 || r.Failing || r.Hot || len(r.Warns)+len(r.Defects) > 0 || r.Remapped > 0 {
 			known++
 		}
-		name := v.diskName(serial)
+		wrong := func(code Code, args with) {
+			args["disk"], args["name"], args["replace"] = serial, v.diskName(serial), v.replace(serial)
+			p.find(serial, code, args)
+		}
 		switch {
 		case r.Failing:
-			p.add(Fault, serial, "%s predicts its failure: %s", name, r.Why).Mend = v.replace(serial)
+			wrong("disk-failing", with{"why": r.Why})
 		case r.Hot:
-			p.add(Warning, serial, "%s says that it is too hot%s", name, degrees(r.Temperature)).Mend = "look at the cooling: the enclosure's fans, its filters, the room; the disk itself is not at fault"
+			wrong("disk-hot", with{"temperature": degrees(r.Temperature)})
 		case len(r.Warns) > 0:
-			p.add(Warning, serial, "%s warns: %s", name, strings.Join(r.Warns, ", ")).Mend = "read what the disk's maker says of this; it predicts no failure"
+			wrong("disk-warns", with{"warnings": strings.Join(r.Warns, ", ")})
 		case len(r.Defects) > 0:
-			p.add(Warning, serial, "%s has lost or doubtful data: %s", name, strings.Join(r.Defects, ", ")).Mend = "`mortar scrub` reads all of it; if the count grows, " + v.replace(serial)
+			wrong("disk-defects", with{"defects": strings.Join(r.Defects, ", ")})
 		case r.Left >= 0 && r.Left <= lifeWarn:
-			p.add(Warning, serial, "%s has %d %% of its life left", name, r.Left).Mend = "order another one"
+			wrong("disk-worn", with{"left": r.Left})
 		case r.Trip > 0 && r.Temperature >= r.Trip-tripNear:
-			p.add(Warning, serial, "%s is at %d °C; at %d °C it protects itself and fails requests", name, r.Temperature, r.Trip).Mend = "look at the enclosure's fans"
+			wrong("disk-nearly-tripped", with{"celsius": r.Temperature, "trip": r.Trip})
 		}
 		if len(r.Unread) > 0 {
-			p.add(Unknown, serial, "SMART data of %s: %s", name, r.Unread).Mend = "see `smartctl --all` of the disk"
+			wrong("disk-unread", with{"records": r.Unread.String()})
 		}
 	}
 	p.Text = fmt.Sprintf("%d of %d disks report their health", known, len(h.Disks))
@@ -514,7 +505,7 @@ func degrees(celsius int) string {
 	if celsius == 0 {
 		return ""
 	}
-	return fmt.Sprintf(" (%d °C)", celsius)
+	return fmt.Sprintf("%d °C", celsius)
 }
 
 // diskName names a disk with its enclosure and bay, if it is the design's.

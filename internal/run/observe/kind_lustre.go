@@ -48,35 +48,27 @@ func (v lustreKind) parts() []*Part {
 func (v lustreKind) targets() *Part {
 	p := &Part{Name: "target"}
 	if len(v.answering()) == 0 {
-		return unknown(p, "no server answers")
+		return p.is(noAnswer, nil)
 	}
 	n, all := 0, v.pair.Targets()
 	for _, t := range all {
-		var on []*server
-		for _, s := range v.servers {
-			if m, ok := linux.MountAt(s.mounts, t.MountPoint); ok && strings.HasPrefix(m.Type, "lustre") {
-				on = append(on, s)
-			}
-		}
+		s := v.only(p, t.Name, "target", func(s *server) bool {
+			m, ok := linux.MountAt(s.mounts, t.MountPoint)
+			return ok && strings.HasPrefix(m.Type, "lustre")
+		})
 		switch {
-		case len(on) == 0 && len(v.silent()) > 0:
-			p.add(Unknown, t.Name, "mounted on no server that answers; %s may have it", list(v.silent()))
-		case len(on) == 0:
-			p.add(Fault, t.Name, "target %s is not mounted on any server", t.Name)
-		case len(on) > 1:
-			c := p.add(Fault, t.Name, "target %s is mounted on %s at once: this destroys it", t.Name, list(serverNames(on)))
-			c.Mend = "stop the service on one of them now, and find out why fencing did not"
-		case on[0].name != t.Server:
-			n++
-			p.add(Warning, t.Name, "on %s; its home is %s", on[0].name, t.Server).Mend = "`mortar failback` takes it home"
+		case s == nil:
+			continue
+		case s.name != t.Server:
+			p.find(t.Name, "target-away", with{"target": t.Name, "host": s.name, "home": t.Server})
 		default:
-			n++
-			p.add(OK, t.Name, "on %s", on[0].name)
+			p.add(t.Name, "on %s", s.name)
 		}
+		n++
 	}
 	for _, s := range v.answering() {
 		if text := strings.TrimSpace(s.host.Files[lustreHealth]); text != "" && text != "healthy" {
-			p.add(Fault, s.name, "Lustre on %s is not healthy: %s", s.name, oneLine(text)).Mend = "look at its kernel log"
+			p.find(s.name, "lustre-unhealthy", with{"host": s.name, "text": oneLine(text)})
 		}
 	}
 	p.Text = fmt.Sprintf("%d of %d mounted", n, len(all))
@@ -114,25 +106,22 @@ func (v lustreKind) recovery() *Part {
 			clients = cmp.Or(k["connected_clients"], clients)
 		}
 		if _, err := fmt.Sscanf(clients, "%d/%d", &came, &had); clients != "" && err != nil {
-			p.add(Unknown, t.Name, "recovery of %s is not understood: clients %q", t.Name, clients)
+			p.find(t.Name, "recovery-unread", with{"target": t.Name, "clients": clients})
 			continue
 		}
 		switch k["status"] {
 		case "":
-			p.add(Unknown, t.Name, "no server that answers knows of it")
+			p.find(t.Name, "target-unseen", with{"target": t.Name})
 		case "INACTIVE", "COMPLETE":
 			n++
 			switch {
 			case came < had:
-				p.add(Warning, t.Name, "%d of %d clients did not come back after the last start, and were evicted", had-came, had).Mend = "look at the logs of the clients: what they had not written is lost"
+				p.find(t.Name, "clients-evicted", with{"target": t.Name, "evicted": had - came, "clients": had})
 			case had > 0:
-				p.add(OK, t.Name, "%d of %d clients came back after the last start, in %s s", came, had, k["recovery_duration"])
+				p.add(t.Name, "%d of %d clients came back after the last start, in %s s", came, had, k["recovery_duration"])
 			}
 		default: // RECOVERING, WAITING, WAITING_FOR_CLIENTS and what later versions have
-			c := p.add(Warning, t.Name, "in recovery (%s): %d of %d clients are back", strings.ToLower(k["status"]), came, had)
-			if left := k["time_remaining"]; left != "" {
-				c.Text += "; it waits " + left + " s more for the others"
-			}
+			p.find(t.Name, "in-recovery", with{"target": t.Name, "state": strings.ToLower(k["status"]), "back": came, "clients": had, "left": k["time_remaining"]})
 		}
 	}
 	p.Text = fmt.Sprintf("%d of %d targets have their clients", n, all)
@@ -170,15 +159,15 @@ func (v lustreKind) space() *Part {
 		}
 		u, ok := used(name, "kbytestotal", "kbytesavail")
 		if !ok {
-			p.add(Unknown, t.Name, "no server that answers knows of it")
+			p.find(t.Name, "target-unseen", with{"target": t.Name})
 			continue
 		}
 		inodes, ok := used(name, "filestotal", "filesfree")
 		if !ok {
-			p.add(Unknown, t.Name, "%.0f %% of its space used; how many inodes are used is not understood", u)
+			p.find(t.Name, "inodes-unread", with{"target": t.Name, "used": u})
 			continue
 		}
-		c := p.add(OK, t.Name, "%.0f %% of its space and %.0f %% of its inodes used", u, inodes)
+		c := p.add(t.Name, "%.0f %% of its space and %.0f %% of its inodes used", u, inodes)
 		full(c, t.Name, t.Server, "space", u)
 		full(c, t.Name, t.Server, "inodes", inodes)
 		if t.Kind == "ost" {
@@ -192,7 +181,7 @@ func (v lustreKind) space() *Part {
 	low, high := slices.MinFunc(osts, less), slices.MaxFunc(osts, less)
 	p.Text = fmt.Sprintf("OSTs are %.0f %% to %.0f %% full", low.used, high.used)
 	if high.used-low.used > unevenWarn {
-		p.add(Warning, "balance", "%s is %.0f %% full and %s %.0f %%: new files go to the emptier ones", high.name, high.used, low.name, low.used).Mend = fmt.Sprintf("`mortar lustre ost drain %[1]s %[2]s` moves its files, then `mortar lustre ost fill %[1]s %[2]s` uses it again", v.d.Spec.File, high.name[strings.LastIndex(high.name, "-")+1:])
+		p.find("balance", "osts-uneven", with{"target": high.name, "used": high.used, "other": low.name, "less": low.used, "ost": high.name[strings.LastIndex(high.name, "-")+1:]})
 	}
 	return p
 }
@@ -207,15 +196,15 @@ func (v lustreKind) clients() *Part {
 		case !asked:
 			continue
 		case a.Host == nil:
-			p.add(Unknown, want.Client, "%s does not answer", want.Client)
+			p.find(want.Client, "host-unknown", with{"host": want.Client})
 			continue
 		}
 		if m, ok := linux.MountAt(linux.ParseMounts(a.Host.Files["/proc/self/mounts"]), want.Path); !ok || m.Type != "lustre" {
-			p.add(Fault, want.Client, "%s is not mounted on %s", want.Path, want.Client).Mend = "`mortar apply`, or `mortar mount-options` for the line in fstab"
+			p.find(want.Client, "mount-missing", with{"mount": want.Path, "host": want.Client})
 			continue
 		}
 		good++
-		p.add(OK, want.Client, "%s mounted", want.Path)
+		p.add(want.Client, "%s mounted", want.Path)
 	}
 	p.Text = fmt.Sprintf("%d of %d mounted", good, len(p.Parts))
 	return p

@@ -33,33 +33,18 @@ func (v nfsKind) parts() []*Part { return []*Part{v.fileSystems(), v.exports()} 
 func (v nfsKind) fileSystems() *Part {
 	p := &Part{Name: "file system"}
 	if len(v.answering()) == 0 {
-		return unknown(p, "no server answers")
+		return p.is(noAnswer, nil)
 	}
 	n := 0
 	for i := range v.pair.Services {
 		vol := &v.pair.Services[i]
-		var on []*server
-		for _, s := range v.servers {
-			if _, ok := s.mountOf(vol); ok {
-				on = append(on, s)
-			}
-		}
-		switch {
-		case len(on) == 0 && len(v.silent()) > 0:
-			p.add(Unknown, vol.MountPoint, "mounted on no server that answers; %s may have it", list(v.silent()))
-			continue
-		case len(on) == 0:
-			p.add(Fault, vol.MountPoint, "%s is not mounted on any server", vol.MountPoint)
-			continue
-		case len(on) > 1:
-			c := p.add(Fault, vol.MountPoint, "%s is mounted on %s at once: XFS does not survive this", vol.MountPoint, list(serverNames(on)))
-			c.Mend = "stop the service on one of them now, and find out why fencing did not"
+		s := v.only(p, vol.MountPoint, "fs", func(s *server) bool { _, ok := s.mountOf(vol); return ok })
+		if s == nil {
 			continue
 		}
-		s := on[0]
 		m, _ := s.mountOf(vol)
 		fs := s.host.FS[vol.MountPoint]
-		c := p.add(OK, vol.MountPoint, "%s on %s", m.Type, s.name)
+		c := p.add(vol.MountPoint, "%s on %s", m.Type, s.name)
 		st := &vol.Storage
 		dev, other := "/dev/mapper/"+linux.DMName(st.VG, st.LV), st.Backing()
 		if k := st.Cache; k != nil {
@@ -68,16 +53,16 @@ func (v nfsKind) fileSystems() *Part {
 			other = cached // after its removal a cache passes all I/O through until the service stops
 		}
 		if m.Source != dev && m.Source != other {
-			c.add(Fault, "device", "%s on %s is mounted from %s, not from %s", vol.MountPoint, s.name, m.Source, dev)
+			c.find("device", "fs-source", with{"fs": vol.MountPoint, "host": s.name, "source": m.Source, "want": dev})
 		}
 		if _, ro := m.Option("ro"); ro {
-			c.add(Fault, "mount", "%s is mounted read-only on %s", vol.MountPoint, s.name)
+			c.find("mount", "fs-readonly", with{"fs": vol.MountPoint, "host": s.name})
 		}
 		switch {
 		case fs.TimedOut:
-			c.add(Fault, "answer", "%s on %s does not answer: I/O to it hangs", vol.MountPoint, s.name)
+			c.find("answer", "fs-hangs", with{"fs": vol.MountPoint, "host": s.name})
 		case fs.Err != "":
-			c.add(Fault, "answer", "%s on %s gives an error: %s (XFS shuts down after an I/O error; see the kernel log)", vol.MountPoint, s.name, fs.Err)
+			c.find("answer", "fs-error", with{"fs": vol.MountPoint, "host": s.name, "error": fs.Err})
 		case fs.Size > 0:
 			used := 100 * float64(fs.Size-min(fs.Avail, fs.Size)) / float64(fs.Size)
 			c.Text += fmt.Sprintf(", %s, %.0f %% used", size(fs.Size), used)
@@ -95,9 +80,9 @@ func (v nfsKind) fileSystems() *Part {
 func full(c *Part, path, host, what string, used float64) {
 	switch {
 	case used >= spaceFault:
-		c.add(Fault, what, "%s on %s is full: %.0f %% of its %s used", path, host, used, what)
+		c.find(what, Full, with{"fs": path, "host": host, "used": used, "of": what})
 	case used >= spaceWarn:
-		c.add(Warning, what, "%s on %s is nearly full: %.0f %% of its %s used", path, host, used, what)
+		c.find(what, "nearly-full", with{"fs": path, "host": host, "used": used, "of": what})
 	}
 }
 
@@ -106,7 +91,7 @@ func full(c *Part, path, host, what string, used float64) {
 func (v nfsKind) exports() *Part {
 	p := &Part{Name: "export"}
 	if len(v.answering()) == 0 {
-		return unknown(p, "no server answers")
+		return p.is(noAnswer, nil)
 	}
 	n := 0
 	for i := range v.pair.Services {
@@ -122,17 +107,14 @@ func (v nfsKind) exports() *Part {
 			}
 		}
 		switch {
-		case s == nil && len(v.silent()) > 0:
-			p.add(Unknown, svc.Name, "service %s runs on no server that answers; %s may have it", svc.Name, list(v.silent()))
-			continue
 		case s == nil:
-			p.add(Fault, svc.Name, "service %s (%s) runs on no server", svc.Name, svc.Address)
+			v.only(p, svc.Name, "service", func(*server) bool { return false })
 			continue
 		case s.host == nil:
-			p.add(Unknown, svc.Name, "service %s is on %s, which does not answer", svc.Name, s.name)
+			p.find(svc.Name, "service-unseen", with{"service": svc.Name, "host": s.name})
 			continue
 		}
-		c := p.add(OK, svc.Name, "")
+		c := p.add(svc.Name, "")
 		v.serving(c, svc, s)
 		n++
 	}
@@ -146,9 +128,9 @@ func (v nfsKind) serving(c *Part, svc *design.Service, s *server) {
 	threads, _ := strconv.Atoi(strings.TrimSpace(h.Files[nfsd+"/threads"]))
 	c.Text = fmt.Sprintf("%s on %s, %d nfsd threads", svc.Address, s.name, threads)
 	if threads == 0 {
-		c.add(Fault, "nfsd", "no nfsd runs on %s", s.name)
+		c.find("nfsd", "nfsd-missing", with{"host": s.name})
 	} else if want := v.d.Spec.NFS.Threads; want > 0 && threads < want {
-		c.add(Warning, "nfsd", "%d nfsd threads run on %s, not %d", threads, s.name, want)
+		c.find("nfsd", "nfsd-threads", with{"threads": threads, "host": s.name, "want": want})
 	}
 	if threads > 0 {
 		have := map[string]bool{}
@@ -157,18 +139,18 @@ func (v nfsKind) serving(c *Part, svc *design.Service, s *server) {
 		}
 		for _, want := range v.d.Spec.NFS.Versions {
 			if on, known := have[want]; len(have) > 0 && (!known || !on) {
-				c.add(Fault, "NFSv"+want, "%s does not serve NFSv%s", s.name, want)
+				c.find("NFSv"+want, "nfs-version", with{"host": s.name, "version": want})
 			}
 		}
 		if v.d.Spec.NFS.RDMA() {
 			if ocf.ListensRDMA(h.Files[nfsd+"/portlist"], design.RDMAPort) {
 				c.Text += ", TCP and RDMA"
 			} else {
-				c.add(Fault, "RDMA", "%s does not serve RDMA", s.name)
+				c.find("RDMA", "rdma-missing", with{"host": s.name})
 			}
 		}
 		if strings.TrimSpace(h.Files[nfsd+"/v4_end_grace"]) == "N" {
-			c.add(OK, "grace", "in grace: clients reclaim their locks, new ones wait")
+			c.add("grace", "in grace: clients reclaim their locks, new ones wait")
 		}
 		need := []string{"nfsdcld"}
 		if slices.Contains(v.d.Spec.NFS.Versions, "3") {
@@ -176,18 +158,16 @@ func (v nfsKind) serving(c *Part, svc *design.Service, s *server) {
 		}
 		for _, name := range need {
 			if k, asked := h.Processes[inNamespace(name, svc.Namespace)]; asked && k == 0 {
-				f := c.add(Fault, name, "%s does not run on %s: %s", name, s.name, daemonUse[name])
-				f.Mend = "its log (journalctl) says why; the cluster restarts the service when its monitor sees it"
+				c.find(name, "daemon-missing", with{"daemon": name, "host": s.name, "use": daemonUse[name]})
 			}
 		}
 	}
 	if !s.hasAddress(svc.Address) {
-		c.add(Fault, "address", "the service address %s is not on %s", svc.Address, s.name)
+		c.find("address", "address-missing", with{"address": svc.Address, "host": s.name})
 	}
 	for _, x := range v.servers {
 		if x != s && x.hasAddress(svc.Address) {
-			f := c.add(Fault, "address", "the service address %s is on %s too, where the service does not run", svc.Address, x.name)
-			f.Mend = "take it off with `ip addr del`, and find out why fencing did not"
+			c.find("address", "address-twice", with{"address": svc.Address, "host": x.name})
 		}
 	}
 	v.exported(c, svc, s)
@@ -201,26 +181,24 @@ func (v nfsKind) exported(c *Part, svc *design.Service, s *server) {
 		want = append(want, ocf.Export{Dir: e.Dir, Clients: e.Clients, FSID: e.FSID, Options: e.Options})
 	}
 	for _, d := range ocf.CompareExports(ocf.ParseETab(s.host.Files[etabOf(svc)]), want) {
-		var f *Part
+		var code Code
 		switch {
 		case d.Unresolved() && v.pair.HA != nil:
-			f = c.add(Fault, d.Dir, "%s is not exported to %s on %s, where that name did not resolve", d.Dir, d.Clients, s.name)
-			f.Mend = fmt.Sprintf("see that `getent hosts %s` answers on %s; within 30 s the watcher exports to it. An address in the spec needs no name service", d.Clients, s.name)
-			continue
+			code = "export-unresolved"
 		case d.Missing:
-			f = c.add(Fault, d.Dir, "%s is not exported to %s on %s", d.Dir, d.Clients, s.name)
+			code = "export-missing"
 		case d.Extra && v.pair.HA == nil:
 			continue // the export may come from another file
 		case d.Extra:
-			f = c.add(Warning, d.Dir, "%s is exported to %s on %s, which the spec does not say", d.Dir, d.Clients, s.name)
+			code = "export-extra"
 		case slices.Contains(d.Have, "async"):
-			f = c.add(Fault, d.Dir, "%s is exported async on %s: acknowledged writes are lost if it fails", d.Dir, s.name)
+			code = "export-async"
 		case slices.Contains(d.Have, "ro"):
-			f = c.add(Fault, d.Dir, "%s is exported read-only on %s", d.Dir, s.name)
+			code = "export-readonly"
 		default:
-			f = c.add(Warning, d.Dir, "%s on %s", d, s.name)
+			code = "export-options"
 		}
-		f.Mend = "`mortar apply`"
+		c.find(d.Dir, code, with{"export": d.Dir, "clients": d.Clients, "host": s.name, "difference": d.String()})
 	}
 }
 

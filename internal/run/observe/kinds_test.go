@@ -175,7 +175,7 @@ func TestLustreTargets(t *testing.T) {
 		"moved":   {on: on{"oss02": {"small-OST0000", "small-OST0001"}}, want: []string{"warning: on oss02; its home is oss01"}},
 		"twice":   {on: on{"oss01": {"small-OST0000"}, "oss02": {"small-OST0000", "small-OST0001"}}, want: []string{"fault: target small-OST0000 is mounted on oss01 and oss02 at once: this destroys it"}},
 		"nowhere": {on: on{"oss02": {"small-OST0001"}}, want: []string{"fault: target small-OST0000 is not mounted on any server"}},
-		"unknown": {on: on{"oss02": {"small-OST0001"}}, dead: "oss01", want: []string{"unknown: mounted on no server that answers; oss01 may have it"}},
+		"unknown": {on: on{"oss02": {"small-OST0001"}}, dead: "oss01", want: []string{"unknown: target small-OST0000 is mounted on no server that answers; oss01 may have it"}},
 		"sick":    {on: on{"oss01": {"small-OST0000"}, "oss02": {"small-OST0001"}}, health: "device small-OST0001 reported unhealthy\nNOT HEALTHY", want: []string{"fault: Lustre on oss01 is not healthy: device small-OST0001 reported unhealthy NOT HEALTHY", "fault: Lustre on oss02 is not healthy: device small-OST0001 reported unhealthy NOT HEALTHY"}},
 	} {
 		f := Facts{Time: noon, Hosts: map[string]Answer{}}

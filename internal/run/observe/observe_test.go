@@ -388,6 +388,9 @@ func complaints(s *Status) []string {
 		p.leaves(func(p *Part) {
 			if p.Level != OK {
 				out = append(out, p.Level.String()+": "+p.Text)
+				if k := findings[p.Code]; k.text == "" || k.subject != "" && p.Subject == "" || strings.ContainsAny(p.Text+p.Mend, "{}") {
+					out = append(out, fmt.Sprintf("no whole finding: %+v", *p))
+				}
 			}
 		})
 	}
@@ -400,14 +403,14 @@ const neverProven2 = "warning: fencing of nfs2 was never proven: no success sinc
 // Of a service that does not start because blocks are in doubt, the remedy is the command
 // that lists them; while parities are still compared, it is to wait.
 func TestDoubtMend(t *testing.T) {
-	for reason, want := range map[string]string{
-		ocf.Confirmable: "connect the missing disk if it was there when the server died; else `mortar confirm-doubt brick.yaml home` lists what is in doubt and asks",
-		ocf.Unfinished:  "wait: Pacemaker tries again by itself, and the next start goes on with the comparison",
+	for reason, want := range map[ocf.Code]string{
+		ocf.InDoubt:   "connect the missing disk if it was there when the server died; else `mortar confirm-doubt brick.yaml home` lists what is in doubt and asks",
+		ocf.Comparing: "wait: Pacemaker tries again by itself, and the next start goes on with the comparison",
 	} {
 		d := theDesign(t)
 		f := healthy(t, d)
 		cluster(t, f, "start-failed")
-		torn := strings.NewReplacer("home_start_0", "service-home_start_0", "array brick1-r0 has 2 of 4 members", "array brick1-r0 lacks 1 of 4 members, "+reason)
+		torn := strings.NewReplacer("home_start_0", "service-home_start_0", "array brick1-r0 has 2 of 4 members", "["+string(reason)+"] array brick1-r0 lacks 1 of 4 members")
 		for _, node := range d.Servers() {
 			r := f.Hosts[node].Host.Run[cmdCRM]
 			r.Output.Stdout = torn.Replace(r.Output.Stdout)
@@ -591,7 +594,7 @@ func TestJudge(t *testing.T) {
 			}
 			b.Addresses = append(b.Addresses, "10.77.1.100/24")
 		}, append([]string{
-			"fault: RAID 6 2+2 is assembled on nfs1 and nfs2 at once: writing from both destroys it",
+			"fault: brick1-r0 is assembled on nfs1 and nfs2 at once: writing from both destroys it",
 			"fault: brick1_home/data is active on nfs1 and nfs2 at once: writing from both destroys it",
 			"fault: /srv/home is mounted on nfs1 and nfs2 at once: XFS does not survive this",
 			"fault: the service address 10.77.1.100 is on nfs2 too, where the service does not run"}, both...)},
@@ -1109,7 +1112,7 @@ func TestUnguarded(t *testing.T) {
 		if !strings.Contains(out.String(), "no watchdog runs on "+n.Name) {
 			t.Errorf("%s: %s", n.Name, out.String())
 		}
-		if p := newView(d, &d.Pairs[0], f).member(n); p.Level != OK { // it can take over all the same
+		if p := newView(d, &d.Pairs[0], f).member(n.Name); p.Level != OK { // it can take over all the same
 			t.Errorf("%+v", p)
 		}
 	}

@@ -165,7 +165,7 @@ func (v *view) power() *Part {
 	told := map[string]bool{}
 	on, all := 0, 0
 	for _, l := range v.pair.HA.Fencing {
-		var off, unknown, good []string
+		var off, pdus, unknown, good []string
 		for i := range l.Devices {
 			dev := &l.Devices[i]
 			o, by := v.outlet(dev, l.Node)
@@ -179,23 +179,21 @@ func (v *view) power() *Part {
 				unknown = append(unknown, name)
 				if key := dev.ID + by; !told[key] {
 					told[key] = true
-					c := silent.add(Fault, v.pdu(dev), "%s (%s) does not answer %s: %s; fencing by the PDUs does not work without it", v.pdu(dev), dev.Params["ip"], by, oneLine(o.Err))
-					c.Mend = "see that it has power and a link, and that its address and secrets are those of the spec"
+					code := PDUSilent
 					if o.TimedOut {
-						c.Level = Unknown
-						c.Text = fmt.Sprintf("%s (%s): %s has no answer: %s", v.pdu(dev), dev.Params["ip"], by, oneLine(o.Err))
-						c.Mend = ""
+						code = "pdu-late"
 					}
+					silent.find(v.pdu(dev), code, with{"pdu": v.pdu(dev), "address": dev.Params["ip"], "host": by, "error": oneLine(o.Err)})
 				}
 			case o.On:
 				on++
 				good = append(good, name)
 			default:
-				off = append(off, name)
+				off, pdus = append(off, name), append(pdus, v.pdu(dev))
 			}
 		}
 		if len(good)+len(off)+len(unknown) > 0 {
-			p.Parts = append(p.Parts, v.supply(l.Node, good, off, unknown))
+			v.supply(p, l.Node, good, off, pdus, unknown)
 		}
 	}
 	if all == 0 {
@@ -206,26 +204,23 @@ func (v *view) power() *Part {
 	return p
 }
 
-// supply judges the outlets of one server.
-func (v *view) supply(node string, on, off, unknown []string) *Part {
-	p := &Part{Name: node}
+// supply judges the outlets of one server. Those that are off are on pdus.
+func (v *view) supply(p *Part, node string, on, off, pdus, unknown []string) {
+	code := FeedLost
 	switch {
 	case len(off) == 0 && len(unknown) > 0:
-		p.Level, p.Text = Unknown, list(unknown)+": nothing is known"
-		return p
+		p.find(node, "outlets-unknown", with{"host": node, "outlets": unknown})
+		return
 	case len(off) == 0:
-		p.Text = list(on) + isAre(len(on)) + " on"
-		return p
+		p.add(node, "%s on", areList(on))
+		return
 	case len(on)+len(unknown) == 0:
-		p.Level, p.Text = Fault, fmt.Sprintf("%s has no power: %s%s off", node, list(off), isAre(len(off)))
-	default:
-		p.Level, p.Text = Fault, fmt.Sprintf("%s has lost a power feed: %s%s off; if the other one fails, %s is off", node, list(off), isAre(len(off)), node)
+		code = "power-lost"
 	}
-	p.Mend = fmt.Sprintf("`mortar outlets-on %s %s`", v.d.Spec.File, node)
+	f := p.find(node, code, with{"host": node, "outlets": off, "pdus": pdus})
 	if c := v.node(node); c != nil && c.Unclean || v.fencingNow(node) {
-		p.Level, p.Mend = Warning, "it is being fenced; look again when that is done"
+		f.Level, f.Mend = Warning, "it is being fenced; look again when that is done"
 	}
-	return p
 }
 
 // outlet returns the state of the outlet with which a device switches a server, and

@@ -27,6 +27,11 @@ func TestSlowMembers(t *testing.T) {
 		a.members = append(a.members, member{linux.MDMember{Dev: dev, States: []string{"in_sync"}, Slot: i}, &design.Disk{Serial: serial}})
 	}
 	v := mdStorage{&view{pair: &design.Pair{}}}
+	slow := func(g *design.Group, a *array, pace map[string]Pace) []*Part {
+		p := &Part{}
+		v.slowMembers(p, g, a, pace)
+		return p.Parts
+	}
 	for _, c := range []struct {
 		ms   []float64
 		want string
@@ -43,7 +48,7 @@ func TestSlowMembers(t *testing.T) {
 		for i, ms := range c.ms {
 			pace[a.members[i].Dev] = Pace{4, ms}
 		}
-		got := v.slowMembers(g, a, pace)
+		got := slow(g, a, pace)
 		if want := strings.Count(c.want, ",") + 1; c.want != "" && len(got) != want || c.want == "" && got != nil {
 			t.Errorf("%v: %d are slow, want %q", c.ms, len(got), c.want)
 		}
@@ -54,23 +59,28 @@ func TestSlowMembers(t *testing.T) {
 		}
 	}
 	mirror := &array{members: a.members[:2]}
-	if got := v.slowMembers(g, mirror, map[string]Pace{"dm-1": {4, 9}, "dm-2": {4, 2400}}); len(got) != 1 || !strings.Contains(got[0].Text, "disk MA02") {
+	if got := slow(g, mirror, map[string]Pace{"dm-1": {4, 9}, "dm-2": {4, 2400}}); len(got) != 1 || !strings.Contains(got[0].Text, "disk MA02") {
 		t.Errorf("a leg of a mirror: %+v", got)
 	}
-	got := v.slowMembers(g, a, map[string]Pace{"dm-1": {0, 1000}, "dm-2": {4, 9}, "dm-3": {4, 9}})
+	got := slow(g, a, map[string]Pace{"dm-1": {0, 1000}, "dm-2": {4, 9}, "dm-3": {4, 9}})
 	if len(got) != 1 || !strings.Contains(got[0].Text, "answered nothing for a second, its peers 9 ms") {
 		t.Errorf("%+v", got)
 	}
 	v.pair.Services = []design.Service{{Storage: design.Storage{Groups: []string{"b-r0"}, DropSlow: true}}}
-	if got = v.slowMembers(g, a, map[string]Pace{"dm-1": {0, 1000}, "dm-2": {4, 9}, "dm-3": {4, 9}}); len(got) != 1 || !strings.Contains(got[0].Mend, "ocf:mortar:watch drops it") {
+	if got = slow(g, a, map[string]Pace{"dm-1": {0, 1000}, "dm-2": {4, 9}, "dm-3": {4, 9}}); len(got) != 1 || !strings.Contains(got[0].Mend, "ocf:mortar:watch drops it") {
 		t.Errorf("%+v", got)
 	}
 }
 
 // A LUN is compared with the others of its volume on the server that has the load.
 func TestSlowLUNs(t *testing.T) {
+	slowLUNsOf := func(server string, luns map[string]string, pace map[string]Pace) []*Part {
+		p := &Part{}
+		slowLUNs(p, server, luns, pace)
+		return p.Parts
+	}
 	luns := map[string]string{"dm-1": "a-lun0", "dm-2": "a-lun1", "dm-3": "a-lun2", "dm-4": "a-lun3"}
-	got := slowLUNs("nss1", luns, map[string]Pace{"dm-1": {3, 1502}, "dm-2": {9, 4}, "dm-3": {9, 5}, "dm-4": {9, 4}})
+	got := slowLUNsOf("nss1", luns, map[string]Pace{"dm-1": {3, 1502}, "dm-2": {9, 4}, "dm-3": {9, 5}, "dm-4": {9, 4}})
 	if len(got) != 1 || got[0].Name != "a-lun0" || got[0].Level != Warning || !strings.Contains(got[0].Text, "LUN a-lun0 is slow on nss1: it takes 1502 ms for an answer, the others 4 ms") {
 		t.Errorf("%+v", got)
 	}
@@ -78,7 +88,7 @@ func TestSlowLUNs(t *testing.T) {
 	if got := x.mapped("/dev/mapper/a-lun1") + " " + x.mapped("/dev/disk/by-id/dm-uuid-mpath-36") + " " + x.mapped("/dev/sda"); got != "dm-2 dm-2 sda" {
 		t.Error(got)
 	}
-	if got := slowLUNs("nss2", luns, nil); got != nil {
+	if got := slowLUNsOf("nss2", luns, nil); got != nil {
 		t.Errorf("idle: %+v", got)
 	}
 }

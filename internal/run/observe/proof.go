@@ -123,7 +123,6 @@ func (v *view) aged(p *Proof) bool {
 // proven adds the proven fence levels of a node with the time of the proof, and a
 // warning for the others.
 func (v *view) proven(c *Part, node string, history time.Time) {
-	mend := fmt.Sprintf("`mortar fence-test %s --node %s` proves it", v.d.Spec.File, node)
 	levels := v.pair.HA.Levels(node)
 	var never []*design.FenceLevel
 	for _, l := range levels {
@@ -133,27 +132,24 @@ func (v *view) proven(c *Part, node string, history time.Time) {
 		case p == nil:
 			never = append(never, l)
 		case p.Fingerprint != l.Fingerprint():
-			c.add(Warning, fmt.Sprintf("level %d", l.Level), "level %d of fencing %s (%s) was proven %s with another configuration",
-				l.Level, node, ids, v.clock(p.At)).Mend = mend
+			c.find(fmt.Sprintf("level %d", l.Level), "fencing-changed", with{"level": l.Level, "host": node, "devices": ids, "time": v.clock(p.At)})
 		case v.aged(p):
-			c.add(Warning, fmt.Sprintf("level %d", l.Level), "level %d of fencing %s (%s) was proven %s, more than %d days ago (ha.fence_test_days)",
-				l.Level, node, ids, v.clock(p.At), v.pair.HA.FenceTestDays).Mend = mend
+			c.find(fmt.Sprintf("level %d", l.Level), "fencing-aged", with{"level": l.Level, "host": node, "devices": ids, "time": v.clock(p.At), "days": v.pair.HA.FenceTestDays})
 		default:
-			c.add(OK, fmt.Sprintf("level %d", l.Level), "%s proven %s: done in %.1f s", ids, v.clock(p.At), p.Seconds)
+			c.add(fmt.Sprintf("level %d", l.Level), "%s proven %s: done in %.1f s", ids, v.clock(p.At), p.Seconds)
 		}
 	}
 	switch {
 	case len(never) == len(levels) && history.IsZero():
-		c.add(Warning, "history", "fencing of %s was never proven: no success since the cluster was started", node).Mend = mend
+		c.find("history", "fencing-unproven", with{"host": node})
 	case len(never) == len(levels):
-		c.add(Warning, "history", "fencing of %s worked %s, but each level of it was never proven", node, v.clock(history)).Mend = mend
+		c.find("history", "fencing-levels-unproven", with{"host": node, "time": v.clock(history)})
 	default:
 		for _, l := range never {
-			c.add(Warning, fmt.Sprintf("level %d", l.Level), "level %d of fencing %s (%s) was never proven", l.Level, node, strings.Join(l.IDs(), " + ")).Mend = mend
+			c.find(fmt.Sprintf("level %d", l.Level), "fencing-level-unproven", with{"level": l.Level, "host": node, "devices": strings.Join(l.IDs(), " + ")})
 		}
 	}
 	if t := v.cib.Attr(node, AttrTesting); t != "" {
-		c.add(Fault, "fence test", "a fence test of %s is under way, or was cut off", node).Mend =
-			"if none is: `mortar apply` or `mortar fence-test` switches the server on again and puts every level back"
+		c.find("fence test", "fence-test-unfinished", with{"host": node})
 	}
 }

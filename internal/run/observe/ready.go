@@ -10,6 +10,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host"
+	"github.com/mortarhpc/mortar/internal/serve/ocf"
 )
 
 // Snapshot is the cluster's state of services and servers at one moment.
@@ -38,10 +39,18 @@ type ServiceState struct {
 	// Failed: its last action failed, and the cluster has not made up for it. The cluster
 	// calls a service Started whose start failed, until it has stopped it.
 	Failed   bool
-	Failures []string
+	Failures []Failure
 	// Leftover has the constraints that a move left behind.
 	Leftover []string
 }
+
+// Failure is an action of a service that failed on a server.
+type Failure struct {
+	Task, Node, Text string
+	Refusal          ocf.Code // of the agent; "" if it gave none
+}
+
+func (f Failure) String() string { return fmt.Sprintf("%s on %s: %s", f.Task, f.Node, f.Text) }
 
 // Runs says whether the service is started, and its last action did not fail.
 func (s *ServiceState) Runs() bool { return s.Role == "Started" && !s.Failed }
@@ -126,7 +135,7 @@ func snapshot(p *design.Pair, m *crm, cib *linux.CIB, waits bool) *Snapshot {
 			st.Resource, st.Server, st.Role, st.Failed = r.ID, r.Node(), r.Role, r.Failed
 			for _, f := range m.Failures {
 				if resourceOf(f) == r.ID {
-					st.Failures = append(st.Failures, fmt.Sprintf("%s on %s: %s", f.Task, f.Node, failureText(f)))
+					st.Failures = append(st.Failures, Failure{f.Task, f.Node, failureText(f), ocf.RefusalOf(f.Reason)})
 				}
 			}
 			if cib != nil {
@@ -169,18 +178,14 @@ func NotReady(d *design.Design, f Facts, service, target string) []string {
 	case t.host == nil:
 		return []string{fmt.Sprintf("%s does not answer: %s", target, oneLine(t.err))}
 	case t.crm == nil:
-		return []string{t.noCluster()}
+		return []string{t.noCluster(&Part{}).Text}
 	case v.crm == nil:
 		return []string{"no server's cluster answers"}
 	}
 	var why []string
 	add := func(format string, args ...any) { why = append(why, fmt.Sprintf(format, args...)) }
-	for _, n := range p.HA.Nodes {
-		if n.Name == target {
-			if p := v.member(n); p.Level != OK {
-				add("%s", p.Text)
-			}
-		}
+	if p := v.member(target); p.Level != OK {
+		add("%s", p.Text)
 	}
 	if !v.crm.DC.Present || !v.crm.DC.Quorum {
 		add("the cluster has no coordinator with quorum: it would not act")

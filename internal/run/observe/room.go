@@ -59,17 +59,14 @@ func (s *server) room(c *Part) {
 	for _, dir := range systemMounts(s.host, s.mounts) {
 		fs := s.host.FS[dir]
 		if fs.TimedOut || fs.Err != "" {
-			f := c.add(Fault, dir, "%s of %s does not answer", dir, s.name)
-			f.Mend = "look at the kernel's log and at the disk of the system"
+			c.find(dir, "system-hangs", with{"dir": dir, "host": s.name})
 			continue
 		}
 		if m, _ := linux.MountAt(s.mounts, dir); slices.Contains(m.Options, "ro") {
-			level := Fault
+			f := c.find(dir+" read-only", "system-readonly", with{"dir": dir, "host": s.name})
 			if dir == "/boot" { // some keep it so
-				level = Warning
+				f.Level = Warning
 			}
-			f := c.add(level, dir+" read-only", "%s of %s is mounted read-only", dir, s.name)
-			f.Mend = "the kernel's log says why, if it was not a person: an error of the disk, or of the file system; check it at the next boot (`fsck.mode=force`)"
 		}
 		r := fs.room()
 		used, what := percentUsed(r.Size, r.Avail), "space"
@@ -77,9 +74,9 @@ func (s *server) room(c *Part) {
 			used, what = u, "inodes"
 		}
 		if why := r.Full(dir); why != "" {
-			c.add(Fault, dir, "%s of %s is full: %s", dir, s.name, why).Mend = linux.MakeRoom(dir)
+			c.find(dir, "system-full", with{"dir": dir, "host": s.name, "why": why}).Mend = linux.MakeRoom(dir)
 		} else if used >= systemWarn {
-			c.add(Warning, dir, "%s of %s is nearly full: %.0f %% of its %s used, %d MiB are free", dir, s.name, used, what, r.Avail>>20).Mend = linux.MakeRoom(dir)
+			c.find(dir, "system-nearly-full", with{"dir": dir, "host": s.name, "used": used, "of": what, "free": r.Avail >> 20}).Mend = linux.MakeRoom(dir)
 		}
 	}
 	errors := systemErrors(s.host)
@@ -88,12 +85,7 @@ func (s *server) room(c *Part) {
 		if n == 0 {
 			continue
 		}
-		at := ""
-		if m := s.mountedFrom(dev); len(m) > 0 {
-			at = " (" + strings.Join(m, ", ") + ")"
-		}
-		f := c.add(Warning, dev+" errors", "the file system on %s of %s%s has met %d errors", dev, s.name, at, n)
-		f.Mend = "look at its disk (`smartctl -a`) and at the kernel's log; e2fsck(8) mends the file system, and sets the number back"
+		c.find(dev+" errors", "system-errors", with{"device": dev, "host": s.name, "dirs": strings.Join(s.mountedFrom(dev), ", "), "errors": n})
 	}
 }
 
@@ -109,16 +101,14 @@ func (s *server) memory(c *Part) {
 	info := s.host.Files["/proc/meminfo"]
 	all, free := linux.Memory(info, "MemTotal"), linux.Memory(info, "MemAvailable")
 	pressure, _ := linux.ParsePressure(s.host.Files["/proc/pressure/memory"], "full")
-	const mend = "see what takes it (`ps -e -o rss,comm --sort=-rss | head`); a server of a brick runs nothing else"
 	switch {
 	case all > 0 && 100*float64(free) < memoryWarn*float64(all):
-		c.add(Warning, "memory", "%s is short of memory: %d MiB of %d MiB are available", s.name, free>>20, all>>20).Mend = mend
+		c.find("memory", "memory-short", with{"host": s.name, "free": free >> 20, "memory": all >> 20})
 	case pressure.Avg300 >= stalledWarn:
-		c.add(Warning, "memory", "%s is short of memory: for %.0f %% of the last five minutes all its processes waited for some", s.name, pressure.Avg300).Mend = mend
+		c.find("memory", "memory-waited-for", with{"host": s.name, "stalled": pressure.Avg300})
 	}
 	if n, _ := linux.VMStat(s.host.Files["/proc/vmstat"], "oom_kill"); n > 0 {
-		c.add(Warning, "out of memory", "the kernel of %s has killed %d processes for want of memory since it started", s.name, n).Mend =
-			"`journalctl -k -g oom` names them; the count starts again when the server does"
+		c.find("out of memory", "memory-killed", with{"host": s.name, "processes": n})
 	}
 }
 

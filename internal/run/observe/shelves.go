@@ -205,9 +205,9 @@ func (v *view) shelves(p *Part) {
 	switch {
 	case len(without) == 0:
 	case !found:
-		p.add(Unknown, "enclosures", "no enclosure services: nothing is known of power supplies, fans and temperatures of %s", plural("enclosure", without))
+		p.find("enclosures", "enclosures-unknown", with{"enclosures": plural("enclosure", without)})
 	default:
-		p.add(Unknown, "enclosures", "%s: no enclosure services", plural("enclosure", without))
+		p.find("enclosures", "enclosures-some-unknown", with{"enclosures": plural("enclosure", without)})
 	}
 }
 
@@ -226,11 +226,10 @@ func (v *view) shelf(p *Part, server string, x *Shelf, name string) {
 		what = strings.TrimSpace(fmt.Sprintf("enclosure %s %s %s", x.ID, x.Report.Vendor, x.Report.Product))
 	}
 	if x.Err != "" {
-		c := p.add(Unknown, what, "%s was not read: %s", what, x.Err)
-		c.Mend = "see that sg3-utils is installed on " + server
+		p.find(what, "enclosure-unread", with{"enclosure": what, "error": x.Err, "host": server})
 		return
 	}
-	c := p.add(OK, what, "")
+	c := p.add(what, "")
 	count := map[string]int{}
 	hottest := 0
 	var worst Level
@@ -239,7 +238,7 @@ func (v *view) shelf(p *Part, server string, x *Shelf, name string) {
 			continue
 		}
 		if e.Lost {
-			c.add(Unknown, e.Kind+" "+e.Name, "%s: %s %s gives no status any more; the last: %s", what, e.Kind, e.Name, cmp.Or(e.Text, "good")).Mend = "look at the enclosure; if the part was taken out on purpose, start the command again"
+			c.find(e.Kind+" "+e.Name, "enclosure-part-lost", with{"enclosure": what, "part": e.Kind + " " + e.Name, "last": cmp.Or(e.Text, "good")})
 			continue
 		}
 		count[e.Kind]++
@@ -249,12 +248,11 @@ func (v *view) shelf(p *Part, server string, x *Shelf, name string) {
 			continue // its own light only repeats what an element reports
 		}
 		worst = max(worst, level)
-		k := c.add(level, e.Kind+" "+e.Name, "%s: %s %s: %s", what, e.Kind, e.Name, e.Text)
-		k.Mend = "look at the enclosure"
+		disk := ""
 		if serial := x.Slots[e.Name]; serial != "" && e.Kind == "slot" {
-			k.Text += "; in it is " + v.diskName(serial)
-			k.Mend = "look at the disk's SMART data (above)"
+			disk = v.diskName(serial)
 		}
+		c.find(e.Kind+" "+e.Name, "enclosure-part", with{"enclosure": what, "part": e.Kind + " " + e.Name, "finding": e.Text, "disk": disk}).Level = level
 	}
 	c.Text = fmt.Sprintf("%d power supplies, %d fans, %d slots by %s", count["power supply"], count["fan"], count["slot"], server)
 	if hottest > 0 {

@@ -33,7 +33,7 @@ func (v lunStorage) parts() []*Part {
 	p := &Part{Name: "LUN"}
 	up := v.answering()
 	if len(up) == 0 {
-		return []*Part{unknown(p, "no server answers")}
+		return []*Part{p.is(noAnswer, nil)}
 	}
 	reserved, wrong := v.reserved(up)
 	verified := lunarray.Verify(v.d, v.scsi(up))
@@ -55,7 +55,7 @@ func (v lunStorage) parts() []*Part {
 		for _, f := range mine {
 			broken[f.LUN] = true
 		}
-		c := p.add(OK, "array "+a.Name, "%d LUNs, each by %d paths", len(luns), v.d.PathsTo(a, up[0].name))
+		c := p.add("array "+a.Name, "%d LUNs, each by %d paths", len(luns), v.d.PathsTo(a, up[0].name))
 		for _, n := range v.pair.Servers {
 			mine := slices.DeleteFunc(slices.Clone(luns), func(l string) bool { return reserved[l] != n })
 			switch {
@@ -65,7 +65,7 @@ func (v lunStorage) parts() []*Part {
 				c.Text += fmt.Sprintf(", %s reserved for %s", list(mine), n)
 			}
 		}
-		c.Parts = grouped(v.d, mine)
+		grouped(c, v.d, mine)
 		for _, s := range up {
 			for _, striped := range v.striped(a.Name) {
 				devs := map[string]string{}
@@ -74,7 +74,7 @@ func (v lunStorage) parts() []*Part {
 						devs[s.mapped(m.Seen.Device)] = m.LUN
 					}
 				}
-				c.Parts = append(c.Parts, slowLUNs(s.name, devs, s.host.Pace)...)
+				slowLUNs(c, s.name, devs, s.host.Pace)
 			}
 		}
 		all, whole = all+len(luns), whole+len(luns)-len(broken)
@@ -120,17 +120,14 @@ func (v lunStorage) striped(array string) (out [][]string) {
 
 // slowLUNs finds the LUNs of a volume that answer much later than the others; luns are
 // their names by the server's devices.
-func slowLUNs(server string, luns map[string]string, pace map[string]Pace) (out []*Part) {
+func slowLUNs(c *Part, server string, luns map[string]string, pace map[string]Pace) {
 	if len(luns) < 3 {
-		return nil // they are no mirror, which two would be taken for
+		return // they are no mirror, which two would be taken for
 	}
 	slow, usual := latecomers(slices.Sorted(maps.Keys(luns)), pace)
 	for _, d := range slow {
-		out = append(out, &Part{Name: luns[d], Level: Warning,
-			Text: fmt.Sprintf("LUN %s is slow on %s: it %s, the others %.0f ms", luns[d], server, pace[d], usual),
-			Mend: "see what the array says of its disks and controllers"})
+		c.find(luns[d], LUNSlow, with{"lun": luns[d], "host": server, "pace": pace[d].String(), "usual": usual})
 	}
-	return out
 }
 
 // scsi returns the SCSI disks that servers see. A path that multipath considers
@@ -162,16 +159,17 @@ func (v lunStorage) all() []design.LUN {
 }
 
 // grouped joins equal findings about several LUNs, or on several servers.
-func grouped(d *design.Design, found []lunarray.Finding) []*Part {
-	var out []*Part
+func grouped(c *Part, d *design.Design, found []lunarray.Finding) {
 	for _, g := range lunarray.Grouped(found) {
-		level := Fault
-		if g.Passing && !strings.Contains(g.Text, "none of them works") {
-			level = Warning
+		code := LUNWrong
+		switch {
+		case g.Dead:
+			code = LUNDead
+		case g.Passing:
+			code = "lun-impaired"
 		}
-		out = append(out, &Part{Name: g.LUN, Level: level, Text: list(g.Hosts) + ": " + g.Sentence(d), Mend: g.Mend})
+		c.find(g.LUN, code, with{"lun": g.LUN, "hosts": g.Hosts, "finding": g.Sentence(d), "mend": g.Mend})
 	}
-	return out
 }
 
 // reserved returns the server that holds the reservation of each LUN, by the LUN's

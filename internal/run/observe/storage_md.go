@@ -28,17 +28,17 @@ func (v mdStorage) disksPart() *Part {
 	p := &Part{Name: "disk"}
 	up := v.answering()
 	if len(up) == 0 {
-		return unknown(p, "no server answers")
+		return p.is(noAnswer, nil)
 	}
 	total := map[string]int{}
 	seen := map[string]int{}
 	var order []string
-	bad := map[string][]*Part{}
+	bad := map[string]*Part{}
 	disks := v.pairDisks()
 	for i := range disks {
 		x := &disks[i]
 		if total[x.Enclosure] == 0 {
-			order = append(order, x.Enclosure)
+			order, bad[x.Enclosure] = append(order, x.Enclosure), &Part{}
 		}
 		total[x.Enclosure]++
 		var reasons []string
@@ -58,7 +58,7 @@ func (v mdStorage) disksPart() *Part {
 			seen[x.Enclosure]++
 		}
 		if x.Failed {
-			bad[x.Enclosure] = append(bad[x.Enclosure], v.outOfService(x))
+			bad[x.Enclosure].find(x.Serial, "disk-out-of-service", with{"disk": x})
 		}
 		if good || x.Failed {
 			continue
@@ -70,36 +70,20 @@ func (v mdStorage) disksPart() *Part {
 		case !x.Spare:
 			use = "unused"
 		}
-		bad[x.Enclosure] = append(bad[x.Enclosure], &Part{Name: x.Serial, Level: Fault,
-			Text: fmt.Sprintf("disk %s, %s, is gone: %s", diskName(x), use, list(reasons)),
-			Mend: "look at the bay; a disk that stays gone is to be replaced: " + v.replaceCommand(x)})
+		bad[x.Enclosure].find(x.Serial, DiskGone, with{"disk": x, "use": use, "reasons": reasons})
 	}
 	n := 0
 	for _, e := range order {
 		n += seen[e]
-		c := p.add(OK, "enclosure "+e, "%d of %d disks", seen[e], total[e])
+		c := p.add("enclosure "+e, "%d of %d disks", seen[e], total[e])
 		if seen[e] == 0 && total[e] > 1 {
-			c.Level = Fault
-			c.Text = fmt.Sprintf("enclosure %s is gone: none of its %d disks is seen by %s", e, total[e], list(serverNames(up)))
-			c.Mend = "see that the enclosure has power and that its cables are in"
+			c.is("enclosure-gone", with{"enclosure": e, "disks": total[e], "hosts": serverNames(up)})
 			continue
 		}
-		c.Parts = bad[e]
+		c.Parts = bad[e].Parts
 	}
 	p.Text = fmt.Sprintf("%d of %d", n, len(disks))
 	return p
-}
-
-// outOfService is the finding for a disk that an administrator took out of service.
-func (v mdStorage) outOfService(x *design.Disk) *Part {
-	return &Part{Name: x.Serial, Level: Warning,
-		Text: fmt.Sprintf("disk %s is out of service: the spec lists it under failed", diskName(x)),
-		Mend: "put another disk into the bay: " + v.replaceCommand(x)}
-}
-
-// replaceCommand is the command to run after a new disk is in the bay of x.
-func (v mdStorage) replaceCommand(x *design.Disk) string {
-	return fmt.Sprintf("`mortar disk replace %s %s --with SERIAL`", v.d.Spec.File, x.Serial)
 }
 
 // paths checks that each server has all paths to each disk. The expected number is
@@ -108,7 +92,7 @@ func (v mdStorage) paths() *Part {
 	p := &Part{Name: "path"}
 	up := v.answering()
 	if len(up) == 0 {
-		return unknown(p, "no server answers")
+		return p.is(noAnswer, nil)
 	}
 	want := 0
 	for _, s := range up {
@@ -118,23 +102,22 @@ func (v mdStorage) paths() *Part {
 	}
 	for _, s := range v.servers {
 		if s.host == nil {
-			p.add(Unknown, s.name, "%s does not answer", s.name)
+			p.find(s.name, "host-unknown", with{"host": s.name})
 			continue
 		}
-		c := p.add(OK, s.name, "")
+		c := p.add(s.name, "")
 		n := 0
 		for _, sd := range s.disks {
 			n += len(sd.good)
 		}
 		c.Text = fmt.Sprintf("%d paths to %d disks", n, len(s.disks))
 		if want == 0 {
-			c.Level = Unknown
+			c.is("disks-unseen", with{"host": s.name})
 			continue
 		}
-		c.Parts = append(c.Parts, v.lostPaths(s, want)...)
+		v.lostPaths(c, s, want)
 		if want == 1 && v.pair.HA != nil && len(c.Parts) == 0 {
-			w := c.add(Warning, "one path", "%s has one path only to every disk: a cable, port or HBA that fails takes the service off it", s.name)
-			w.Mend = "cable a second HBA"
+			c.find("one path", "path-single", with{"host": s.name})
 		}
 	}
 	p.Text = fmt.Sprintf("%d to each disk", want)
@@ -143,7 +126,7 @@ func (v mdStorage) paths() *Part {
 
 // lostPaths names the disks and paths that a server has lost, whole enclosures
 // first.
-func (v mdStorage) lostPaths(s *server, want int) []*Part {
+func (v mdStorage) lostPaths(c *Part, s *server, want int) {
 	// The HBAs' order gives the numbers of the paths.
 	hbas := map[int]bool{}
 	for _, sd := range s.disks {
@@ -218,7 +201,6 @@ func (v mdStorage) lostPaths(s *server, want int) []*Part {
 		}
 		lost[x.Enclosure][l] = append(lost[x.Enclosure][l], x)
 	}
-	var out []*Part
 	// If every disk has lost the same path, the loss is that of the HBA.
 	if len(enclosures) > 1 {
 		all := map[loss]int{}
@@ -231,11 +213,8 @@ func (v mdStorage) lostPaths(s *server, want int) []*Part {
 		}
 		for l, n := range all {
 			if n == len(enclosures) {
-				text := fmt.Sprintf("%s lost %s to every enclosure", s.name, l.which)
-				if l.why != "" {
-					text += " (" + l.why + ")"
-				}
-				return []*Part{{Name: "every enclosure", Level: Fault, Text: text, Mend: "look at the HBA and its cables"}}
+				c.find("every enclosure", PathLost, with{"host": s.name, "paths": l.which, "to": "every enclosure", "why": l.why}).Mend = "look at the HBA and its cables"
+				return
 			}
 		}
 	}
@@ -244,6 +223,10 @@ func (v mdStorage) lostPaths(s *server, want int) []*Part {
 		sort.Slice(losses, func(i, j int) bool { return losses[i].which+losses[i].why < losses[j].which+losses[j].why })
 		for _, l := range losses {
 			ds := lost[e][l]
+			var serials []string
+			for _, x := range ds {
+				serials = append(serials, x.Serial)
+			}
 			what := "enclosure " + e
 			name := what
 			switch {
@@ -251,21 +234,11 @@ func (v mdStorage) lostPaths(s *server, want int) []*Part {
 			case len(ds) == 1:
 				what, name = "disk "+diskName(ds[0]), ds[0].Serial
 			default:
-				var serials []string
-				for _, x := range ds {
-					serials = append(serials, x.Serial)
-				}
 				what = fmt.Sprintf("%d of the %d disks of enclosure %s: %s", len(ds), count[e], e, list(serials))
 			}
-			text := fmt.Sprintf("%s lost %s to %s", s.name, l.which, what)
-			if l.why != "" {
-				text += " (" + l.why + ")"
-			}
-			out = append(out, &Part{Name: name, Level: Fault, Text: text,
-				Mend: "look at the cable, the HBA port and the enclosure's I/O module"})
+			c.find(name, PathLost, with{"host": s.name, "paths": l.which, "to": what, "why": l.why, "disks": serials})
 		}
 	}
-	return out
 }
 
 func (v mdStorage) seenElsewhere(x *design.Disk, not *server) bool {
@@ -277,51 +250,32 @@ func (v mdStorage) seenElsewhere(x *design.Disk, not *server) bool {
 	return false
 }
 
-// degraded is the part of a group that lacks a member.
-const degraded = "redundancy"
-
 // raid checks that each group is assembled on one server, whole, and in sync.
 func (v mdStorage) raid() *Part {
 	p := &Part{Name: "RAID"}
 	if len(v.answering()) == 0 {
-		return unknown(p, "no server answers")
+		return p.is(noAnswer, nil)
 	}
 	whole, groups := 0, v.groups()
 	for i := range groups {
 		g := &groups[i]
-		c := v.group(g)
-		c.Name = g.Name
-		if (c.Level == OK || c.Level == Warning) && !slices.ContainsFunc(c.Parts, func(x *Part) bool { return x.Name == degraded }) {
+		c := v.group(p, g)
+		if (c.Level == OK || c.Level == Warning) && !slices.ContainsFunc(c.Parts, func(x *Part) bool { return x.Code == Degraded }) {
 			whole++
 		}
-		p.Parts = append(p.Parts, c)
 	}
 	p.Text = fmt.Sprintf("%d of %d groups whole", whole, len(groups))
 	return p
 }
 
-func (v mdStorage) group(g *design.Group) *Part {
-	layout := raidName(g)
-	var on []*server
-	for _, s := range v.servers {
-		if s.host != nil && s.array(g) != nil {
-			on = append(on, s)
-		}
+// group judges a group where it is assembled, and returns its part.
+func (v mdStorage) group(p *Part, g *design.Group) *Part {
+	s := v.only(p, g.Name, "group", func(s *server) bool { return s.array(g) != nil })
+	if s == nil {
+		return p.Parts[len(p.Parts)-1]
 	}
-	if len(on) == 0 {
-		if silent := v.silent(); len(silent) > 0 {
-			return &Part{Level: Unknown, Text: fmt.Sprintf("%s, assembled on no server that answers; %s may have it", layout, list(silent))}
-		}
-		return &Part{Level: Fault, Text: fmt.Sprintf("%s is not assembled on any server", layout),
-			Mend: "look at the cluster below: the service that carries it does not run"}
-	}
-	if len(on) > 1 {
-		return &Part{Level: Fault, Text: fmt.Sprintf("%s is assembled on %s at once: writing from both destroys it", layout, list(serverNames(on))),
-			Mend: "power off the one that does not serve, now; then check the array (mortar scrub) and the file system (xfs_repair -n). A new server sees the disks only after mortar server replace"}
-	}
-	s := on[0]
 	a := s.array(g)
-	part := &Part{Level: OK, Text: fmt.Sprintf("%s on %s, %s", layout, s.name, whole(a))}
+	part := p.add(g.Name, "%s on %s, %s", raidName(g), s.name, whole(a))
 
 	// Find the members, and the disks of the design that are not members.
 	in := map[string]bool{}
@@ -350,7 +304,7 @@ func (v mdStorage) group(g *design.Group) *Part {
 				strangers = append(strangers, who)
 			}
 		case m.Is("spare") && m.Slot >= 0:
-			part.Parts = append(part.Parts, &Part{Name: serialOf(who), Level: Warning, Text: who + " is being rebuilt into " + g.Name})
+			part.find(serialOf(who), "disk-rebuilding", m.args(g.Name))
 		default:
 			spares++
 		}
@@ -376,16 +330,17 @@ func (v mdStorage) group(g *design.Group) *Part {
 	}
 	faulty = append(faulty, pathless...)
 	for _, who := range unnoticed {
-		part.add(Warning, serialOf(who), "%s still counts disk %s in, which is gone: md finds out at the next write to it", g.Name, who)
+		part.find(serialOf(who), "disk-unnoticed", with{"group": g.Name, "disk": who})
 	}
 	dropped := v.dropped(g, a, lent)
 	for _, who := range faulty {
 		if x := known[who]; x != nil && slices.ContainsFunc(dropped, func(p *Part) bool { return p.Name == x.Serial }) {
 			continue
 		}
-		f := part.add(Fault, serialOf(who), "disk %s has failed in %s", who, g.Name)
 		if x := known[who]; x != nil {
-			f.Mend = "swap it in its bay, then " + v.replaceCommand(x)
+			part.find(x.Serial, DiskFailed, with{"disk": x, "group": g.Name, "serial": x.Serial})
+		} else {
+			part.find(who, DiskFailed, with{"disk": who, "group": g.Name})
 		}
 	}
 	part.Parts = append(part.Parts, dropped...)
@@ -393,7 +348,7 @@ func (v mdStorage) group(g *design.Group) *Part {
 		x := &g.Spares[i]
 		slow := slices.ContainsFunc(v.cib.Dropped(), func(d linux.Dropped) bool { return strings.EqualFold(d.Serial, x.Serial) }) // its group says so
 		if len(a.members) > 0 && !x.Failed && !slow && lent[x.Serial] == "" && !slices.ContainsFunc(a.members, func(m member) bool { return m.disk != nil && m.disk.Serial == x.Serial }) {
-			part.add(Warning, x.Serial, "spare %s is not in %s: it would not stand in", diskName(x), g.Name)
+			part.find(x.Serial, "spare-missing", with{"disk": x, "group": g.Name})
 		}
 	}
 	switch {
@@ -409,53 +364,35 @@ func (v mdStorage) group(g *design.Group) *Part {
 	}
 	if a.Degraded > 0 {
 		left := md.CanLose(g.Level, md.Near2, a.present())
-		text := fmt.Sprintf("%s is degraded on %s: %d of %d disks work, ", g.Name, s.name, a.RaidDisks-a.Degraded, a.RaidDisks)
+		then := "it cannot serve"
 		switch {
 		case left > 0:
-			text += fmt.Sprintf("%d more may fail", left)
+			then = fmt.Sprintf("%d more may fail", left)
 		case left == 0 && g.Level == 1:
-			text += "one more failure stops the writes"
+			then = "one more failure stops the writes"
 		case left == 0:
-			text += "one more failure loses data"
-		default:
-			text += "it cannot serve"
+			then = "one more failure loses data"
 		}
-		if len(out) > 0 {
-			text += "; missing: " + list(out)
-		}
-		f := part.add(Fault, degraded, "%s", text)
-		if a.stat.Action == "" && spares == 0 {
-			f.Mend = "no spare is left: replace the disk"
-			if v.pair.HA != nil && v.spareOfPeer(s, g) {
-				f.Mend = "replace the disk; the watcher moves a spare of another group here, within a minute (`journalctl -t mortar` on " + s.name + ")"
-			}
+		f := part.find("redundancy", Degraded, with{"group": g.Name, "host": s.name, "working": a.RaidDisks - a.Degraded, "disks": a.RaidDisks, "then": then, "missing": out})
+		switch {
+		case a.stat.Action != "" || spares > 0:
+			f.Mend = ""
+		case v.pair.HA != nil && v.spareOfPeer(s, g):
+			f.Mend = "replace the disk; the watcher moves a spare of another group here, within a minute (`journalctl -t mortar` on " + s.name + ")"
 		}
 	} else if len(out) > 0 && len(a.members) > 0 {
-		w := part.add(Warning, "members", "%s is whole, but not with the disks it was designed with: %s not in it", g.Name, list(out)+isAre(len(out)))
-		w.Mend = "a spare stands in; replace the failed disk"
+		part.find("members", "members-other", with{"group": g.Name, "disks": out})
 	}
-	if x := v.crowded(s, g, a); x != nil {
-		part.Parts = append(part.Parts, x)
-	}
+	v.crowded(part, s, g, a)
 	if len(strangers) > 0 {
-		part.add(Warning, "members", "%s holds a disk the design does not know: %s", g.Name, list(strangers))
+		part.find("members", "members-foreign", with{"group": g.Name, "disks": strangers})
 	}
-	switch a.State {
-	case "inactive":
-		part.add(Fault, "state", "%s is not running on %s (inactive): too few disks, or assembly was cut short", g.Name, s.name)
-	case "readonly", "read-auto":
-		if a.State == "readonly" {
-			part.add(Fault, "state", "%s is read-only on %s", g.Name, s.name)
-		}
-	case "broken":
-		part.add(Fault, "state", "%s is broken on %s: more disks are gone than it can lose", g.Name, s.name)
-	case "suspended":
-		part.add(Warning, "state", "I/O to %s is suspended on %s", g.Name, s.name)
+	if code := Code("group-" + a.State); findings[code].text != "" { // "clean", "active" and more are no findings
+		part.find("state", code, with{"group": g.Name, "host": s.name})
 	}
-	part.Parts = append(part.Parts, v.slowMembers(g, a, s.host.Pace)...)
+	v.slowMembers(part, g, a, s.host.Pace)
 	if a.Mismatches > 0 && a.Action != "check" && a.Action != "repair" {
-		w := part.add(Warning, "parity", "the last check of %s found %d sectors whose parity did not match", g.Name, a.Mismatches)
-		w.Mend = fmt.Sprintf("`mortar scrub %s --repair` finds the disk that lies and mends it; `echo repair` to sync_action would not: it takes data for right", v.d.Spec.File)
+		part.find("parity", "parity-mismatch", with{"group": g.Name, "sectors": a.Mismatches})
 	}
 	if a.stat.Action != "" {
 		addProgress(part, a.stat, g.Name)
@@ -464,10 +401,10 @@ func (v mdStorage) group(g *design.Group) *Part {
 }
 
 // crowded warns of a whole group that was designed to survive the loss of any enclosure and
-// would not, because spares stood in; nil: it would.
-func (v mdStorage) crowded(s *server, g *design.Group, a *array) *Part {
+// would not, because spares stood in.
+func (v mdStorage) crowded(part *Part, s *server, g *design.Group, a *array) {
 	if a.Degraded > 0 || !design.SurvivesEnclosure(*g) {
-		return nil
+		return
 	}
 	in := map[string][]member{} // by enclosure
 	for _, m := range a.members {
@@ -485,7 +422,7 @@ func (v mdStorage) crowded(s *server, g *design.Group, a *array) *Part {
 		if e == "" || md.CanLose(g.Level, md.Near2, present) >= 0 {
 			continue
 		}
-		p := &Part{Name: "enclosure", Level: Warning, Text: fmt.Sprintf("%s would not survive the loss of enclosure %s: %d of its members are there, since spares stood in", g.Name, e, len(in[e]))}
+		p := part.find("enclosure", "enclosure-crowded", with{"group": g.Name, "enclosure": e, "members": len(in[e])})
 		last := in[e][len(in[e])-1]
 		for _, m := range in[e] {
 			if slices.ContainsFunc(g.Spares, func(x design.Disk) bool { return x.Serial == m.disk.Serial }) {
@@ -496,13 +433,11 @@ func (v mdStorage) crowded(s *server, g *design.Group, a *array) *Part {
 			if m.disk != nil && m.disk.Enclosure != e && m.Slot < 0 && m.Is("spare") && !m.Is("faulty") {
 				p.Mend = fmt.Sprintf("on %s: `mdadm --manage /dev/md/%s --replace /dev/%s --with /dev/%s` copies %s to %s, with full redundancy meanwhile",
 					s.name, g.Name, last.Dev, m.Dev, diskName(last.disk), diskName(m.disk))
-				return p
+				return
 			}
 		}
-		p.Mend = "put a spare into another enclosure"
-		return p
+		return
 	}
-	return nil
 }
 
 // lent are the disks of a group that are in other arrays of its service on a server, by
@@ -530,7 +465,7 @@ func (v mdStorage) spareOfPeer(s *server, g *design.Group) bool {
 }
 
 // slowMembers finds the disks of a group that answer much later than the others.
-func (v mdStorage) slowMembers(g *design.Group, a *array, pace map[string]Pace) (out []*Part) {
+func (v mdStorage) slowMembers(part *Part, g *design.Group, a *array, pace map[string]Pace) {
 	var devs []string
 	for _, m := range a.members {
 		if m.Is("in_sync") {
@@ -538,26 +473,21 @@ func (v mdStorage) slowMembers(g *design.Group, a *array, pace map[string]Pace) 
 		}
 	}
 	slow, usual := latecomers(devs, pace)
-	mend := "look at its SMART data and its path; if it stays slow, `mortar disk fail` copies it to a spare and takes it out"
-	if len(a.members) == 2 {
-		mend = "look at its SMART data and its path; if it stays slow, `mortar disk replace`"
-	}
-	if v.drops(g) {
-		mend = "ocf:mortar:watch drops it if it stays so slow for a minute, and the group has a parity disk left (storage.drop_slow_disks); `mortar events` says why it does not"
-	}
 	for _, m := range a.members {
 		if !slices.Contains(slow, m.Dev) {
 			continue
 		}
-		who := m.Dev
-		if m.disk != nil {
-			who = diskName(m.disk)
+		args := m.args(g.Name)
+		args["pace"], args["usual"] = pace[m.Dev].String(), usual
+		f := part.find("", DiskSlow, args)
+		f.Name = f.Subject
+		switch {
+		case v.drops(g):
+			f.Mend = "ocf:mortar:watch drops it if it stays so slow for a minute, and the group has a parity disk left (storage.drop_slow_disks); `mortar events` says why it does not"
+		case len(a.members) == 2:
+			f.Mend = "look at its SMART data and its path; if it stays slow, `mortar disk replace`"
 		}
-		out = append(out, &Part{Name: serialOf(who), Level: Warning,
-			Text: fmt.Sprintf("disk %s is slow and slows %s down: it %s, its peers %.0f ms", who, g.Name, pace[m.Dev], usual),
-			Mend: mend})
 	}
-	return out
 }
 
 // drops reports whether slow disks of a group are dropped.
@@ -581,9 +511,7 @@ func (v mdStorage) dropped(g *design.Group, a *array, lent map[string]string) (o
 				slices.ContainsFunc(out, func(p *Part) bool { return p.Name == x.Serial }) {
 				continue
 			}
-			out = append(out, &Part{Name: x.Serial, Level: Fault,
-				Text: fmt.Sprintf("disk %s was dropped from %s by %s at %s because it was slow: %s", diskName(&x), g.Name, rec.Node, v.clock(rec.At), rec.Words()),
-				Mend: "put another disk into its bay, then " + v.replaceCommand(&x)})
+			out = append(out, (&Part{Name: x.Serial}).is(DiskDropped, with{"disk": &x, "group": g.Name, "host": rec.Node, "time": v.clock(rec.At), "why": rec.Words()}))
 		}
 	}
 	return out
@@ -596,24 +524,24 @@ func addProgress(part *Part, pr linux.MDStat, array string) {
 		action = pr.Action
 	}
 	prog := &Progress{Action: action, Percent: pr.Percent}
-	text := fmt.Sprintf("%s of %s: ", action, array)
+	progress := fmt.Sprintf("%.1f %%", pr.Percent)
 	switch {
 	case pr.Waiting != "":
-		text += "waiting (" + strings.ToLower(pr.Waiting) + ")"
+		progress = "waiting (" + strings.ToLower(pr.Waiting) + ")"
 	default:
-		text += fmt.Sprintf("%.1f %%", pr.Percent)
 		if pr.Left > 0 {
-			text += fmt.Sprintf(", %s left", duration(pr.Left))
+			progress += fmt.Sprintf(", %s left", duration(pr.Left))
 		}
 		sec := pr.Left.Seconds()
 		prog.SecondsLeft = &sec
 	}
-	level := Warning
-	if pr.Action == "check" {
-		level = OK // routine
+	args := with{"array": array, "action": action, "progress": progress}
+	if pr.Action == "check" { // routine
+		text, _ := fill(arrayBusy, args)
+		part.add(action, "%s", text).Progress = prog
+		return
 	}
-	c := part.add(level, action, "%s", text)
-	c.Progress = prog
+	part.find(action, "array-busy", args).Progress = prog
 }
 
 // memberAt finds the disk of a member without paths, whose serial cannot be read. It
@@ -635,6 +563,14 @@ func (v mdStorage) memberAt(g *design.Group, a *array, m member) *design.Disk {
 		}
 	}
 	return x
+}
+
+// args are the arguments of a finding about a member of a group.
+func (m *member) args(group string) with {
+	if m.disk != nil {
+		return with{"group": group, "disk": m.disk}
+	}
+	return with{"group": group, "disk": m.Dev}
 }
 
 func whole(a *array) string {

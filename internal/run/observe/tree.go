@@ -3,6 +3,7 @@ package observe
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/base/health"
@@ -21,10 +22,14 @@ const (
 	Fault   = health.Fault
 )
 
-// Part is a node of the health tree.
+// Part is a node of the health tree. One that is not ok by itself is a finding: it has a
+// code and arguments, of which its text and its remedy are made.
 type Part struct {
 	Name     string    `json:"name"`
 	Level    Level     `json:"level"`
+	Code     Code      `json:"code,omitempty"`
+	Subject  string    `json:"subject,omitempty"`  // what the finding is about: a host, a disk's serial …
+	Args     with      `json:"args,omitempty"`     // the finding's arguments, with the subject
 	Text     string    `json:"text,omitempty"`     // description, with host, disk, enclosure and bay
 	Mend     string    `json:"mend,omitempty"`     // remedy
 	Progress *Progress `json:"progress,omitempty"` // of a rebuild or check
@@ -62,9 +67,9 @@ type Where struct {
 	Since     *time.Time `json:"since"` // null if unknown
 }
 
-// add appends a child.
-func (p *Part) add(level Level, name, format string, args ...any) *Part {
-	c := &Part{Name: name, Level: level, Text: fmt.Sprintf(format, args...)}
+// add appends a child that is ok.
+func (p *Part) add(name, format string, args ...any) *Part {
+	c := &Part{Name: name, Text: fmt.Sprintf(format, args...)}
 	p.Parts = append(p.Parts, c)
 	return c
 }
@@ -73,7 +78,7 @@ func (p *Part) add(level Level, name, format string, args ...any) *Part {
 // who gave the answer.
 func (p *Part) unread(from string, u health.Unread) {
 	if len(u) > 0 {
-		p.add(Unknown, "not understood", "%s: %s", from, u).Mend = "look at these parts by hand, and report the lines"
+		p.find("not understood", "answer-unread", with{"from": from, "records": u.String()})
 	}
 }
 
@@ -82,6 +87,14 @@ func (p *Part) settle() {
 	for _, c := range p.Parts {
 		c.settle()
 		p.Level = max(p.Level, c.Level)
+	}
+}
+
+// each calls f for a part and every part below it.
+func (p *Part) each(f func(*Part)) {
+	f(p)
+	for _, c := range p.Parts {
+		c.each(f)
 	}
 }
 
@@ -105,10 +118,11 @@ func (s *Status) Each(f func(*Part)) {
 	}
 }
 
-// finish settles the tree and counts the levels.
-func (s *Status) finish() {
+// finish settles the tree and counts the levels. Remedies name the spec's file.
+func (s *Status) finish(spec string) {
 	for _, p := range s.Parts {
 		p.settle()
+		p.each(func(p *Part) { p.Mend = strings.ReplaceAll(p.Mend, "{"+specFile+"}", spec) })
 		s.Level = max(s.Level, p.Level)
 		p.leaves(func(p *Part) {
 			switch p.Level {

@@ -114,6 +114,20 @@ func Metrics(w io.Writer, all []View) {
 		add(float64(v.Status.Warnings), "level", "warning")
 		add(float64(v.Status.Unknown), "level", "unknown")
 	})
+	family("mortar_status_finding", "gauge", "A finding, by its code and what it is about: 1 unknown, 2 warning, 3 fault.", func(v View, add add) {
+		if v.Status == nil {
+			return
+		}
+		worst := map[[2]string]observe.Level{}
+		v.Status.Each(func(p *observe.Part) {
+			if key := [2]string{string(p.Code), p.Subject}; p.Level > observe.OK {
+				worst[key] = max(worst[key], p.Level)
+			}
+		})
+		for _, key := range slices.SortedFunc(maps.Keys(worst), func(a, b [2]string) int { return slices.Compare(a[:], b[:]) }) {
+			add(float64(worst[key]), "code", key[0], "subject", key[1])
+		}
+	})
 	family("mortar_service_bytes_per_second", "gauge", "What the services' volumes read and wrote between the last two looks.", func(v View, add add) {
 		if n := len(v.Points); n > 0 {
 			add(v.Points[n-1].Read, "direction", "read")

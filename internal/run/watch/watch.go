@@ -43,8 +43,11 @@ type Change struct {
 	Brick string        `json:"brick"`
 	Part  string        `json:"part"` // path in the tree: RAID / brick1-r0 / redundancy
 	Level observe.Level `json:"level"`
-	Text  string        `json:"text"`
-	Mend  string        `json:"mend,omitempty"`
+	// Code and Subject say what it is and what it is about; docs/findings.md lists them.
+	Code    observe.Code `json:"code,omitempty"`
+	Subject string       `json:"subject,omitempty"`
+	Text    string       `json:"text"`
+	Mend    string       `json:"mend,omitempty"`
 	// Ended: the finding is over.
 	Ended bool `json:"ended"`
 }
@@ -151,7 +154,7 @@ func (b *Brick) compare(now time.Time, s *observe.Status) []Change {
 			b.open[c.Part] = f
 		}
 		worse := f.told && c.Level > f.Level
-		f.Level, f.Text, f.Mend, f.missed = c.Level, c.Text, c.Mend, 0
+		c.Time, f.Change, f.missed = f.Time, c, 0
 		f.seen++
 		if !f.told && f.seen >= confirm || worse {
 			f.told = true
@@ -191,7 +194,7 @@ func findings(s *observe.Status) []Change {
 				worst = max(worst, c.Level)
 			}
 			if p.Level >= observe.Warning && p.Level > worst {
-				out = append(out, Change{Brick: s.Brick, Part: at, Level: p.Level, Text: p.Text, Mend: p.Mend})
+				out = append(out, Change{Brick: s.Brick, Part: at, Level: p.Level, Code: p.Code, Subject: p.Subject, Text: p.Text, Mend: p.Mend})
 			}
 			walk(at, p.Parts)
 		}

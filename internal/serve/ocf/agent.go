@@ -108,9 +108,10 @@ type agent struct {
 	now    func() time.Time
 }
 
-// reason prints the reason of a failure in one line, which Pacemaker shows.
+// reason prints the reason of a failure in one line, which Pacemaker shows: its code, and its
+// text.
 func (a *agent) reason(err error) {
-	fmt.Fprintln(a.stderr, "ocf-exit-reason:"+strings.ReplaceAll(err.Error(), "\n", "; "))
+	fmt.Fprintf(a.stderr, "ocf-exit-reason:[%s] %s\n", codeOf(err), strings.ReplaceAll(err.Error(), "\n", "; "))
 }
 
 func (a *agent) run(ctx context.Context, action string) int {
@@ -120,7 +121,7 @@ func (a *agent) run(ctx context.Context, action string) int {
 		return code
 	}
 	if os.Geteuid() != 0 {
-		a.reason(errors.New("must be run as root"))
+		a.reason(giveCode(Unable, errors.New("must be run as root")))
 		return ErrPerm
 	}
 	began := a.now()
@@ -137,7 +138,7 @@ func (a *agent) run(ctx context.Context, action string) int {
 		return a.monitor(ctx, s)
 	}
 	if code, err := s.validate(action); err != nil {
-		a.reason(err)
+		a.reason(giveCode(Unable, err))
 		return code
 	}
 	if action == "validate-all" {
@@ -151,14 +152,14 @@ func (a *agent) run(ctx context.Context, action string) int {
 	}
 	if action == exportsAction {
 		if err := log.step(action, func() error { return s.kind.change(ctx) }); err != nil {
-			a.reason(err)
+			a.reason(giveCode("exports", err))
 			return ErrGeneric
 		}
 		return Success
 	}
 	unlock, err := lock(ctx, cfg.Service)
 	if err != nil {
-		a.reason(err)
+		a.reason(giveCode(Busy, err))
 		return ErrGeneric
 	}
 	defer unlock()
@@ -319,7 +320,7 @@ func (a *agent) givenUp(action string, cfg *Config, err error, reachable bool, s
 	if action == "monitor" && !reachable {
 		return Success
 	}
-	err = fmt.Errorf("%s of service %s took too long: %w", action, cfg.Service, err)
+	err = giveCode(Late, fmt.Errorf("%s of service %s took too long: %w", action, cfg.Service, err))
 	if action == "monitor" && slow != "" {
 		a.note(action, cfg, fmt.Errorf("%w; a move would not help: %s", err, slow))
 		return Success
@@ -401,6 +402,11 @@ func goesOn(action string) bool { return action == "monitor" || action == "stop"
 
 // config loads the file that the `config` parameter names.
 func (a *agent) config(action string) (*Config, int, error) {
+	cfg, code, err := a.load(action)
+	return cfg, code, giveCode(BadConfig, err)
+}
+
+func (a *agent) load(action string) (*Config, int, error) {
 	if a.getenv("OCF_RESKEY_CRM_meta_clone") != "" {
 		return nil, ErrConfigured, errors.New("the service must not be cloned: its file system would be mounted twice")
 	}

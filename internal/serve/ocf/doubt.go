@@ -41,13 +41,6 @@ type ArrayInDoubt struct {
 	Remaining int64 `json:"remaining_bytes,omitempty"`
 }
 
-// Confirmable is in the reason of each start that is refused for a Doubt that is complete,
-// Unfinished in that of one that has not compared everything yet.
-const (
-	Confirmable = "`mortar confirm-doubt`"
-	Unfinished  = "parities are still compared"
-)
-
 // Remaining is the most that is to be compared of a disk yet, bytes: then the next start
 // goes on, and the list of blocks is not complete.
 func (d *Doubt) Remaining() (n int64) {

@@ -379,14 +379,12 @@ type inDoubt struct {
 	why []error
 }
 
-// Error begins with what to do: Pacemaker keeps 128 bytes.
-//
-// Source: Pacemaker, EXIT_REASON_MAX_LEN
+// Error begins with what to do: Pacemaker keeps only the begin of it, see Code.
 func (d *inDoubt) Error() string {
 	if n := d.Remaining(); n > 0 {
-		return fmt.Sprintf("%s, up to %d MiB of a disk are left, and the next start goes on: %v. %v", Unfinished, n>>20, errors.Join(d.why...), &d.Doubt)
+		return fmt.Sprintf("parities are still compared, up to %d MiB of a disk are left, and the next start goes on: %v. %v", n>>20, errors.Join(d.why...), &d.Doubt)
 	}
-	return fmt.Sprintf("a crash has left blocks in doubt, see %s: %v. %v", Confirmable, errors.Join(d.why...), &d.Doubt)
+	return fmt.Sprintf("a crash has left blocks in doubt, see `mortar confirm-doubt`: %v. %v", errors.Join(d.why...), &d.Doubt)
 }
 
 // stopStrays stops arrays of the service on which no volume is active.

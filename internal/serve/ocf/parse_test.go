@@ -418,7 +418,7 @@ func TestExitCodes(t *testing.T) {
 		{"meta-data", []string{"meta-data"}, nil, Success, ""},
 		{"no action", nil, nil, ErrArgs, "usage"},
 		{"unknown action", []string{"promote"}, nil, ErrUnimplement, "usage"},
-		{"no parameter", []string{"monitor"}, nil, ErrConfigured, "ocf-exit-reason:parameter config is not set"},
+		{"no parameter", []string{"monitor"}, nil, ErrConfigured, "ocf-exit-reason:[config] parameter config is not set"},
 		{"relative", []string{"start"}, map[string]string{"OCF_RESKEY_config": "a.json"}, ErrConfigured, "absolute path"},
 		{"missing file", []string{"monitor"}, map[string]string{"OCF_RESKEY_config": dir + "/none"}, ErrInstalled, "run mortar apply"},
 		{"missing file, stop", []string{"stop"}, map[string]string{"OCF_RESKEY_config": dir + "/none"}, ErrInstalled, "ocf-exit-reason:"},

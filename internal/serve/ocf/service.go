@@ -79,6 +79,15 @@ type part struct {
 	shared bool
 }
 
+// giveCode gives an error of the part its code.
+func (p *part) giveCode(err error) error {
+	code := Code(p.name)
+	if _, has := Codes[code]; !has {
+		code = "target" // those of Lustre have names of their own
+	}
+	return giveCode(code, err)
+}
+
 // parts are all layers, in the order of starting.
 func (s *service) parts() []part {
 	all := s.storage.layers()
@@ -114,14 +123,14 @@ func (s *service) check() (state, error) {
 			if err == nil {
 				err = errors.New(p.name + " is broken")
 			}
-			faults = append(faults, err)
+			faults = append(faults, p.giveCode(err))
 		case st == running && !p.shared:
 			up++
 		case st == stopped && p.shared:
-			faults = append(faults, fmt.Errorf("%s does not run", p.name))
+			faults = append(faults, p.giveCode(fmt.Errorf("%s does not run", p.name)))
 		case st == stopped:
 			down++
-			faults = append(faults, fmt.Errorf("%s is stopped", p.name))
+			faults = append(faults, p.giveCode(fmt.Errorf("%s is stopped", p.name)))
 		}
 	}
 	own := 0
@@ -147,23 +156,23 @@ func (s *service) start(ctx context.Context) error {
 	}
 	s.overdueNote().forget() // of a stop that failed: a person has cleaned up since
 	if err := s.log.step("probe", func() error { return s.kind.probe(ctx) }); err != nil {
-		return err
+		return giveCode("probe", err)
 	}
 	defer s.resumeUdev() // what the storage holds
 	for _, p := range s.parts() {
 		if err := s.log.step(p.name, func() error { return p.start(ctx) }); err != nil {
-			return s.refused(ctx, err)
+			return s.refused(ctx, p.giveCode(err))
 		}
 	}
 	s.refusedNote().forget()
 	s.kind.started(ctx)
-	err := s.log.step("check", func() error {
+	err := giveCode("check", s.log.step("check", func() error {
 		st, err := s.check()
 		if err == nil && st != running {
 			err = errors.New("the service is stopped after its start")
 		}
 		return err
-	})
+	}))
 	if err != nil {
 		return err
 	}
@@ -186,16 +195,16 @@ func (s *service) stop(ctx context.Context) error {
 	parts := s.parts()
 	for i := len(parts) - 1; i >= 0; i-- {
 		if err := s.log.step(parts[i].name, func() error { return parts[i].stop(ctx) }); err != nil {
-			return err
+			return parts[i].giveCode(err)
 		}
 	}
-	return s.log.step("check", func() error {
+	return giveCode("check", s.log.step("check", func() error {
 		st, err := s.check()
 		if err == nil && st != stopped {
 			err = errors.New("the service still runs after its stop")
 		}
 		return err
-	})
+	}))
 }
 
 // owned reads who owns the storage, if it is in use here; else it is "". Devices that
@@ -305,7 +314,7 @@ func (s *service) takenBy(owner, so string) error {
 	if s.cfg.VG == "" {
 		what = "storage of service " + s.cfg.Service
 	}
-	return fmt.Errorf("%s was taken by %q while it is active here%s", what, owner, so)
+	return giveCode(Taken, fmt.Errorf("%s was taken by %q while it is active here%s", what, owner, so))
 }
 
 // monitor checks every part, and has the service keep what the next server needs.

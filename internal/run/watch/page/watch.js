@@ -68,7 +68,7 @@ function brick(b) {
   }
   const found = findings(s.parts, []).sort((x, y) => (y.level === "fault") - (x.level === "fault"));
   if (found.length) {
-    box.append(el("ul", {}, ...found.map((p) => el("li", {}, level(p.level), " " + p.text, p.mend ? el("span", { class: "mend" }, "\u2192 " + p.mend) : ""))));
+    box.append(el("ul", {}, ...found.map((p) => el("li", {}, level(p.level), " " + p.text, p.code ? el("code", {}, " " + p.code) : "", p.mend ? el("span", { class: "mend" }, "\u2192 " + p.mend) : ""))));
   }
   box.append(el("div", { class: "parts" }, ...s.parts.map((p) => level(p.level, p.name))));
   const plot = throughput(b.points);
