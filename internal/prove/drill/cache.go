@@ -13,6 +13,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/prove/kind"
+	"github.com/mortarhpc/mortar/internal/run/observe"
 	"github.com/mortarhpc/mortar/internal/serve/cache"
 )
 
@@ -271,18 +272,11 @@ func (s Scene) elsewhere(ssd design.Disk) bool { return ssd.Server != "" && ssd.
 
 // ssdsAway waits until mortar status misses each SSD.
 func ssdsAway(ssds ...design.Disk) *Condition {
-	return &Condition{What: "status misses the SSD", Limit: seenLimit, Sign: true, Look: func(ctx context.Context, v *View) (bool, string) {
-		lines := v.status(ctx)
-		var away []string
-		for _, d := range ssds {
-			ok, text := said(lines, "SSD "+d.Serial+" ", "is not there")
-			if !ok {
-				return false, text
-			}
-			away = append(away, text)
-		}
-		return len(away) > 0, strings.Join(away, "; ")
-	}}
+	var signs []sign
+	for _, d := range ssds {
+		signs = append(signs, signOf(observe.SSDMissing, "ssd", d.Serial))
+	}
+	return shows(seenLimit, signs...)
 }
 
 // cacheCondition waits until seen accepts the cache's counters.

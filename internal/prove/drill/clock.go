@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/run/observe"
 )
 
 // clockJump moves the active server's clock by so much, and waits until status says so.
@@ -20,8 +21,16 @@ func clockJump(by time.Duration) func(Scene) ([]Step, error) {
 	}
 }
 
+// clockSeen waits until status names the clock. That of the first server that answers is the
+// one with which it compares the others.
 func clockSeen(server string) *Condition {
-	return says("status names the clock", seenLimit, server, "clock of ")
+	return &Condition{What: "status says so", Limit: seenLimit, Sign: true, Look: func(ctx context.Context, v *View) (bool, string) {
+		all := v.findings(ctx)
+		if ok, text := signOf(observe.ClockSkewed, "host", server).in(all); ok {
+			return true, text
+		}
+		return signOf(observe.ClockSkewed, "reference", server).in(all)
+	}}
 }
 
 // jump moves a server's clock. The events that it logs from then on have the new time.

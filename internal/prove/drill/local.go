@@ -21,14 +21,7 @@ func localDisk(s Scene) ([]Step, error) {
 
 // mirrorDegraded waits until `mortar status` reports that a server's system mirror is degraded.
 func mirrorDegraded(server string) *Condition {
-	return &Condition{What: "status says so", Limit: time.Minute, Sign: true, Look: func(ctx context.Context, v *View) (bool, string) {
-		for _, l := range v.status(ctx) {
-			if strings.Contains(l.Text, "system mirror") && strings.Contains(l.Text, " of "+server+" is degraded") {
-				return true, l.Text
-			}
-		}
-		return false, "no line of mortar status says that the system mirror of " + server + " is degraded"
-	}}
+	return shows(time.Minute, signOf(observe.SystemArrayDegraded, "host", server))
 }
 
 // systemMirrors returns the mirrors of a server that are not part of the brick.

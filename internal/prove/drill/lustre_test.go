@@ -214,18 +214,6 @@ func TestOSTFull(t *testing.T) {
 			t.Errorf("%v: %v, %s", c.on, ok, detail)
 		}
 	}
-	// As mortar status says it: see observe.full.
-	full := report.StatusLine{Level: "fault", Text: "small-OST0001 on oss02 is full: 100 % of its space used"}
-	nearly := report.StatusLine{Level: "warning", Text: "small-OST0001 on oss02 is nearly full: 90 % of its space used"}
-	for _, c := range []struct {
-		target string
-		lines  []report.StatusLine
-		ok     bool
-	}{{"small-OST0001", []report.StatusLine{nearly, full}, true}, {"small-OST0001", []report.StatusLine{nearly}, false}, {"small-OST0000", []report.StatusLine{full}, false}} {
-		if ok, detail := saysFull(c.lines, c.target); ok != c.ok {
-			t.Errorf("%s in %v: %v, %s", c.target, c.lines, ok, detail)
-		}
-	}
 }
 
 // On Lustre a volume is kept in use: servers see no files.

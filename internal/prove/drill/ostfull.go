@@ -14,7 +14,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/prove/kind"
-	"github.com/mortarhpc/mortar/internal/prove/report"
+	"github.com/mortarhpc/mortar/internal/run/observe"
 )
 
 // ost is the service's first OST.
@@ -56,24 +56,12 @@ func ostFull(s Scene) ([]Step, error) {
 		{Until: wait("new files go to other OSTs", func(ctx context.Context, v *View) (bool, string) {
 			return v.placed(ctx, t.Index)
 		})},
-		{Until: wait("status names it", func(ctx context.Context, v *View) (bool, string) {
-			return saysFull(v.status(ctx), t.Name)
-		}), Wait: fullHold, Look: true},
+		{Until: shows(spaceLimit, signOf(observe.Full, "fs", t.Name)), Wait: fullHold, Look: true},
 		{Fault: f, Mend: true, Until: wait("there is room again", func(ctx context.Context, v *View) (bool, string) {
 			said, room := v.probeOST(ctx, t.Index)
 			return room > 0 && room == len(said), "a new file on OST " + f.Args[0] + ": " + strings.Join(said, ", ")
 		})},
 	}, nil
-}
-
-// saysFull finds the line of status that a target is full.
-func saysFull(lines []report.StatusLine, target string) (bool, string) {
-	for _, l := range lines {
-		if l.Level == "fault" && strings.HasPrefix(l.Text, target+" ") && strings.Contains(l.Text, " is full") {
-			return true, l.Text
-		}
-	}
-	return false, "no fault in mortar status says that " + target + " is full"
 }
 
 // onOST makes an empty file with its only stripe on an OST, and fails if that is full: with

@@ -11,6 +11,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/prove/report"
+	"github.com/mortarhpc/mortar/internal/run/observe"
 	"github.com/mortarhpc/mortar/internal/serve/cache"
 )
 
@@ -91,22 +92,18 @@ func (e *engine) linkState(ctx context.Context, server, address string) (string,
 	return strings.TrimSpace(state), err
 }
 
-// lost waits until `mortar status` reports lost paths of each server.
+// lost waits until `mortar status` reports lost paths of each server, to the disk what; "" is
+// any.
 func (m mdStorage) lost(what string, servers []string) *Condition {
-	return &Condition{What: "status reports the lost paths", Limit: seenLimit, Sign: true, Look: func(ctx context.Context, v *View) (bool, string) {
-		var said []string
-		lines := v.status(ctx)
-		for _, server := range servers {
-			i := slices.IndexFunc(lines, func(l report.StatusLine) bool {
-				return strings.HasPrefix(l.Text, server+" lost ") && strings.Contains(l.Text, " path") && strings.Contains(l.Text, what)
-			})
-			if i < 0 {
-				return false, strings.TrimSpace(fmt.Sprintf("mortar status says nothing of a path that %s lost %s", server, what))
-			}
-			said = append(said, lines[i].Text)
+	var signs []sign
+	for _, server := range servers {
+		lost := signOf(observe.PathLost, "host", server)
+		if what != "" {
+			lost = signOf(observe.PathLost, "host", server, "disks", what)
 		}
-		return true, strings.Join(said, "; ")
-	}}
+		signs = append(signs, lost)
+	}
+	return shows(seenLimit, signs...)
 }
 
 // lost waits until each server reaches a LUN by fewer paths than designed.
@@ -188,7 +185,7 @@ func late(device string, ms int) *Condition {
 
 // feedLost waits until `mortar status` reports that a server lost its feed from a PDU.
 func feedLost(server, pdu string) *Condition {
-	return says("status reports the lost feed", 2*time.Minute, server+" has lost a power feed", pdu)
+	return shows(2*time.Minute, signOf(observe.FeedLost, "host", server, "pdus", pdu))
 }
 
 // silent waits until a server leaves two questions unanswered, for three seconds each. A

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mortarhpc/mortar/internal/run/observe"
 	"github.com/mortarhpc/mortar/internal/serve/cache"
 )
 
@@ -98,9 +99,9 @@ func (p Part) seen(s Scene) *Condition {
 	case FeedOff:
 		return feedLost(s.Active, f.Args[0])
 	case PDUDead:
-		return says("status misses the PDU", 2*time.Minute, f.Args[0], "does not answer")
+		return shows(2*time.Minute, signOf(observe.PDUSilent, "pdu", f.Args[0]))
 	case Standby:
-		return says("status says so", seenLimit, f.On, "is in standby")
+		return shows(seenLimit, signOf(observe.InStandby, "host", f.On))
 	case Freeze, Panic, PowerOff:
 		return silent(f.On)
 	}

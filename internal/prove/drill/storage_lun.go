@@ -15,6 +15,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/prove/report"
+	"github.com/mortarhpc/mortar/internal/run/observe"
 )
 
 // An ArrayWatcher is an Injector that sees the RAID groups inside arrays, which
@@ -389,7 +390,7 @@ func lunLate(s Scene, lun string) *Condition {
 	if s.Service.Storage.Stripes < 2 || beside < fewest {
 		return device
 	}
-	named := names("the slow LUN", lun)
+	named := shows(time.Minute, signOf(observe.LUNSlow, "lun", lun))
 	return &Condition{What: "the server waits for the LUN, and status names it", Limit: 2 * time.Minute, Sign: true, Look: func(ctx context.Context, v *View) (bool, string) {
 		ok, first := device.Look(ctx, v)
 		if !ok {
@@ -440,12 +441,7 @@ func joinedWithout(lun, server string, limit time.Duration) *Condition {
 		if problems := c.problems([]string{v.Active, v.Passive}); len(problems) > 0 {
 			return false, strings.Join(problems, "; ")
 		}
-		for _, x := range v.status(ctx) {
-			if x.Level == "fault" && strings.Contains(x.Text, lun) && strings.Contains(x.Text, server) {
-				return true, x.Text
-			}
-		}
-		return false, fmt.Sprintf("no fault in mortar status names LUN %s and %s", lun, server)
+		return signOf(observe.LUNWrong, "luns", lun, "hosts", server).in(v.findings(ctx))
 	}}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/prove/kind"
 	"github.com/mortarhpc/mortar/internal/prove/report"
+	"github.com/mortarhpc/mortar/internal/run/observe"
 	"github.com/mortarhpc/mortar/internal/serve/ocf"
 )
 
@@ -517,23 +518,10 @@ func fenceAll(s Scene) ([]Step, error) {
 			}
 			return false, "no failed fencing was reported"
 		}}},
-		Step{Wait: fenceHold, Look: true, Until: saysConfirmOff(s.Active, s.Active, 30*time.Second)},
+		Step{Wait: fenceHold, Look: true, Until: shows(30*time.Second, signOf(observe.MemberLost, "host", s.Active))},
 		Step{Fault: Fault{Kind: PowerOff, On: s.Active}},
 		Step{Fault: Fault{Kind: ConfirmOff, On: s.Active}},
 	), nil
-}
-
-// saysConfirmOff waits until a fault in `mortar status` contains words and the
-// command that confirms that a server is off.
-func saysConfirmOff(node, words string, limit time.Duration) *Condition {
-	return &Condition{What: "status says so", Limit: limit, Look: func(ctx context.Context, v *View) (bool, string) {
-		for _, l := range v.status(ctx) {
-			if l.Level == "fault" && strings.Contains(l.Text, words) && strings.Contains(l.Mend, "`mortar confirm-off "+v.Design.Spec.File+" "+node+"`") {
-				return true, l.Text
-			}
-		}
-		return false, fmt.Sprintf("no fault in mortar status says %q and gives mortar confirm-off for %s", words, node)
-	}}
 }
 
 // bootLimit bounds the time from a rack server's power-on to a cluster with an
@@ -552,7 +540,7 @@ func coldStartAlone(s Scene) ([]Step, error) {
 		{Fault: Fault{Kind: BMCDead, On: s.Active}, Prepare: true, Wait: 2 * time.Second},
 		{Fault: Fault{Kind: Freeze, On: s.Active}, Wait: time.Second},
 		{Fault: off, Wait: 2 * time.Second},
-		{Fault: off, Mend: true, Until: saysConfirmOff(s.Active, "waits for "+s.Active, bootLimit)},
+		{Fault: off, Mend: true, Until: shows(bootLimit, signOf(observe.QuorumWaits, "missing", s.Active))},
 		{Wait: fenceHold, Look: true},
 		{Fault: Fault{Kind: PowerOff, On: s.Active}},
 		{Fault: Fault{Kind: ConfirmOff, On: s.Active}},
@@ -589,9 +577,9 @@ func diskSlow(s Scene) ([]Step, error) {
 // the spec has that.
 func slowSeen(s Scene, disk string) *Condition {
 	if s.Service.Storage.DropSlow {
-		return says("status says that the disk is dropped", dropLimit, disk, "was dropped from "+s.Group.Name)
+		return shows(dropLimit, signOf(observe.DiskDropped, "disk", disk, "group", s.Group.Name))
 	}
-	return names("the slow disk", disk)
+	return shows(time.Minute, signOf(observe.DiskSlow, "disk", disk))
 }
 
 // dropLimit bounds the time until a slow disk is dropped and status says so: the
@@ -609,29 +597,6 @@ func diskDropped(s Scene) ([]Step, error) {
 		return nil, errors.New("the spec does not have slow disks dropped (storage.drop_slow_disks is off)")
 	}
 	return []Step{{Fault: f, Look: true, Until: slowSeen(s, f.Args[0])}}, nil
-}
-
-// names waits until mortar status reports that name as slow.
-func names(what, name string) *Condition {
-	return says("status names "+what, time.Minute, name, "slow")
-}
-
-// says waits until a line of mortar status has a name and words.
-func says(what string, limit time.Duration, name, words string) *Condition {
-	return &Condition{What: what, Limit: limit, Sign: true, Look: func(ctx context.Context, v *View) (bool, string) {
-		return said(v.status(ctx), name, words)
-	}}
-}
-
-// said finds the line of a status that has a name and words, and returns it, or that there
-// is none.
-func said(lines []report.StatusLine, name, words string) (bool, string) {
-	for _, l := range lines {
-		if strings.Contains(l.Text, name) && strings.Contains(l.Text, words) {
-			return true, l.Text
-		}
-	}
-	return false, fmt.Sprintf("mortar status says nothing of %s that has %q", name, words)
 }
 
 func rackPower(s Scene) ([]Step, error) {

@@ -70,9 +70,8 @@ func (v *View) events() []report.Event {
 	return ev
 }
 
-// status returns the faults, then the warnings, of `mortar status`; nothing if it
-// fails.
-func (v *View) status(ctx context.Context) []report.StatusLine {
+// findings returns the faults, then the warnings, of `mortar status`; nothing if it fails.
+func (v *View) findings(ctx context.Context) []*observe.Part {
 	if v.e.env.Operator == nil {
 		return nil
 	}
@@ -80,22 +79,60 @@ func (v *View) status(ctx context.Context) []report.StatusLine {
 	if err != nil {
 		return nil
 	}
-	return statusLines(s)
-}
-
-// statusLines returns the faults, then the warnings, of a status.
-func statusLines(s *observe.Status) []report.StatusLine {
-	var faults, warnings []report.StatusLine
+	var faults, warnings []*observe.Part
 	s.Each(func(p *observe.Part) {
-		l := report.StatusLine{Level: p.Level.String(), Text: p.Text, Mend: p.Mend}
 		switch p.Level {
 		case observe.Fault:
-			faults = append(faults, l)
+			faults = append(faults, p)
 		case observe.Warning:
-			warnings = append(warnings, l)
+			warnings = append(warnings, p)
 		}
 	})
 	return append(faults, warnings...)
+}
+
+// status returns findings as the report has them.
+func (v *View) status(ctx context.Context) []report.StatusLine {
+	var out []report.StatusLine
+	for _, p := range v.findings(ctx) {
+		out = append(out, report.StatusLine{Level: p.Level.String(), Code: string(p.Code), Text: p.Text, Mend: p.Mend})
+	}
+	return out
+}
+
+// A sign is a finding of `mortar status` by which a fault is seen: its code, and pairs of the
+// name and the value of an argument.
+type sign struct {
+	code observe.Code
+	args []string
+}
+
+func signOf(code observe.Code, args ...string) sign { return sign{code, args} }
+
+// in returns the text of the finding that is the sign, or that there is none.
+func (s sign) in(all []*observe.Part) (bool, string) {
+	for _, p := range all {
+		if p.Has(s.code, s.args...) {
+			return true, p.Text
+		}
+	}
+	return false, fmt.Sprintf("mortar status has no finding %s of %s", s.code, strings.Join(s.args, " "))
+}
+
+// shows waits until `mortar status` has each of the signs.
+func shows(limit time.Duration, signs ...sign) *Condition {
+	return &Condition{What: "status says so", Limit: limit, Sign: true, Look: func(ctx context.Context, v *View) (bool, string) {
+		all := v.findings(ctx)
+		var said []string
+		for _, s := range signs {
+			ok, text := s.in(all)
+			if !ok {
+				return false, text
+			}
+			said = append(said, text)
+		}
+		return len(said) > 0, strings.Join(said, "; ")
+	}}
 }
 
 // probeSpace writes a small new file on each mount of each client. It returns the

@@ -147,6 +147,7 @@ type Check struct {
 // StatusLine is a fault or warning of `mortar status`.
 type StatusLine struct {
 	Level string `json:"level"` // fault or warning
+	Code  string `json:"code,omitempty"`
 	Text  string `json:"text"`
 	Mend  string `json:"mend,omitempty"`
 }

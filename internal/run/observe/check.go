@@ -47,15 +47,21 @@ func Judge(d *design.Design, f Facts) *Status {
 
 // parts returns the parts of a pair, from its hosts to its power.
 func (v *view) parts() []*Part {
-	out := append([]*Part{v.hosts()}, v.storage().parts()...)
+	storage, served := v.storage().parts(), []*Part{v.volumes()}
+	if v.cached() != nil {
+		served = append(served, v.cache())
+	}
+	served = append(served, v.kind().parts()...)
+	if len(v.answering()) == 0 {
+		for _, p := range slices.Concat(storage, served) {
+			*p = *(&Part{Name: p.Name}).is(noAnswer, nil)
+		}
+	}
+	out := append([]*Part{v.hosts()}, storage...)
 	if p := v.arrayHealth(); p != nil {
 		out = append(out, p)
 	}
-	out = append(out, v.volumes())
-	if v.cached() != nil {
-		out = append(out, v.cache())
-	}
-	out = append(out, v.kind().parts()...)
+	out = append(out, served...)
 	if p := v.hardware(); p != nil {
 		out = append(out, p)
 	}
@@ -239,9 +245,6 @@ func gap(lo, hi, refLo, refHi time.Duration) time.Duration {
 // the arrays of the design.
 func (v *view) volumes() *Part {
 	p := &Part{Name: "volume"}
-	if len(v.answering()) == 0 {
-		return p.is(noAnswer, nil)
-	}
 	var all []string
 	for i := range v.pair.Services {
 		all = append(all, v.pair.Services[i].Volumes()...)

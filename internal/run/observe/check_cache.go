@@ -33,9 +33,6 @@ const (
 // two SSDs, and the SSDs' wear.
 func (v *view) cache() *Part {
 	p := &Part{Name: "cache"}
-	if len(v.answering()) == 0 {
-		return p.is(noAnswer, nil)
-	}
 	svc := v.cached()
 	k := svc.Storage.Cache
 	for _, s := range v.answering() {

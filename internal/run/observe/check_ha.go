@@ -138,36 +138,20 @@ func (v *view) member(node string) *Part {
 	}
 	s, waited := v.byName[node], slices.Contains(v.unseen(), node)
 	up := s != nil && s.host != nil
-	var code Code
-	switch {
-	case waited && !up:
-		code = "member-awaited"
-	case c.Unclean && !c.Online && !waited:
-		code = MemberLost
-	case c.Unclean && !waited:
-		code = "member-unclean"
-	case !c.Online && up:
-		code = "member-left"
-	case !c.Online:
-		code = "member-away"
-	case c.Pending && up && s.stopped():
-		code = "pacemaker-stopped"
-	case c.Pending:
-		code = "member-joins"
-	case c.Maintenance:
-		code = "member-maintenance"
-	case c.Standby:
-		code = InStandby
-	case c.StandbyFail:
-		code = "standby-after-failure"
-	case c.Health != "" && c.Health != "green":
-		code = "member-health"
-	case v.crm.DC.Quorum && v.unwatched(node): // without quorum no resource runs
-		code = "watcher-missing"
-	default:
-		return p
-	}
-	return p.is(code, with{"host": node, "asked": v.crmOf.name, "health": c.Health})
+	return p.first(with{"host": node, "asked": v.crmOf.name, "health": c.Health}, []condition{
+		{waited && !up, "member-awaited"},
+		{c.Unclean && !c.Online && !waited, MemberLost},
+		{c.Unclean && !waited, "member-unclean"},
+		{!c.Online && up, "member-left"},
+		{!c.Online, "member-away"},
+		{c.Pending && up && s.stopped(), "pacemaker-stopped"},
+		{c.Pending, "member-joins"},
+		{c.Maintenance, "member-maintenance"},
+		{c.Standby, InStandby},
+		{c.StandbyFail, "standby-after-failure"},
+		{c.Health != "" && c.Health != "green", "member-health"},
+		{v.crm.DC.Quorum && v.unwatched(node), "watcher-missing"}, // without quorum no resource runs
+	})
 }
 
 // watchdogStates are the files that say whether a hardware watchdog is fed.
@@ -356,35 +340,22 @@ func (v *view) service(p *Part, svc *design.Service) {
 	if len(v.pair.Services) > 1 {
 		args["which"] = svc.Name
 	}
-	var code Code
-	switch n := v.node(w.Server); {
-	case r.Blocked:
-		code = "service-blocked"
-	case len(r.Nodes) > 1:
-		code = "service-twice"
-	case w.Server == "" && len(v.unseen()) > 0:
-		code = "service-awaits-quorum"
-	case w.Server == "":
-		code = "service-stopped"
-	case r.Failed:
-		code = "service-failed"
-	case r.Role != "Started":
-		code = "service-changing"
-	case n != nil && n.Unclean:
-		code = ServiceAwaitsFencing
-	case !r.Managed:
-		code = "service-unmanaged"
-	case w.Server != svc.Preferred:
-		code = "service-away"
-		if n := v.node(svc.Preferred); n != nil && n.Standby {
-			args["standby"] = svc.Preferred
-		}
-	default:
-		text, _ := fill("on {host}[ since {since}]", args)
-		p.add(name, "%s", text)
-		return
+	if n := v.node(svc.Preferred); n != nil && n.Standby {
+		args["standby"] = svc.Preferred
 	}
-	p.find(name, code, args)
+	n := v.node(w.Server)
+	text, _ := fill("on {host}[ since {since}]", args)
+	p.add(name, "%s", text).first(args, []condition{
+		{r.Blocked, "service-blocked"},
+		{len(r.Nodes) > 1, "service-twice"},
+		{w.Server == "" && len(v.unseen()) > 0, "service-awaits-quorum"},
+		{w.Server == "", "service-stopped"},
+		{r.Failed, "service-failed"},
+		{r.Role != "Started", "service-changing"},
+		{n != nil && n.Unclean, ServiceAwaitsFencing},
+		{!r.Managed, "service-unmanaged"},
+		{w.Server != svc.Preferred, "service-away"},
+	})
 }
 
 func resourceOf(f linux.CRMFailure) string {

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"regexp"
 	"slices"
-	"strings"
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
 )
@@ -24,7 +23,7 @@ type kindOfFinding struct {
 	subject string // argument that names what the finding is about; "": the brick
 	level   Level  // OK: the check sets it, by what a device reports
 	// text and mend have arguments in braces, which may have a verb of fmt; %are is that of
-	// a list. What is in brackets is left out if an argument in it is empty.
+	// a list. What is in brackets is left out if an argument in it is empty or 0.
 	text, mend string
 }
 
@@ -63,6 +62,22 @@ func (p *Part) is(code Code, args with) *Part {
 	return p
 }
 
+// condition is when a part is a finding.
+type condition struct {
+	holds bool
+	code  Code
+}
+
+// first makes a part the finding of the first condition that holds, if one does.
+func (p *Part) first(args with, all []condition) *Part {
+	for _, c := range all {
+		if c.holds {
+			return p.is(c.code, args)
+		}
+	}
+	return p
+}
+
 // fill puts arguments into a text. It reports whether one of them is empty.
 func fill(text string, args with) (out string, empty bool) {
 	out = placeholder.ReplaceAllStringFunc(text, func(s string) string {
@@ -90,7 +105,7 @@ func fill(text string, args with) (out string, empty bool) {
 		default:
 			said = fmt.Sprintf(cmp.Or(m[2], "%v"), a)
 		}
-		empty = empty || said == ""
+		empty = empty || said == "" || said == "0"
 		return said
 	})
 	return out, empty
@@ -109,23 +124,4 @@ func (p *Part) Has(code Code, args ...string) bool {
 		}
 	}
 	return p.Code == code
-}
-
-// Reference is the table of all findings, in Markdown. Arguments are in capitals.
-func Reference() string {
-	var b strings.Builder
-	named := regexp.MustCompile(`\{(\w+)(?:%[^}]*)?\}`)
-	b.WriteString("| code | level | text | subject | what to do |\n|---|---|---|---|---|\n")
-	words := func(s string) string {
-		return strings.ReplaceAll(named.ReplaceAllStringFunc(s, func(s string) string { return strings.ToUpper(named.FindStringSubmatch(s)[1]) }), "|", "\\|")
-	}
-	for _, code := range slices.Sorted(maps.Keys(findings)) {
-		k := findings[code]
-		level := k.level.String()
-		if k.level == OK {
-			level = "as reported"
-		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", code, level, words(k.text), cmp.Or(k.subject, "brick"), words(k.mend))
-	}
-	return b.String()
 }

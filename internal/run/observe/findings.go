@@ -35,7 +35,6 @@ const (
 	mendTwice     = "stop the service on one of them now, and find out why fencing did not"
 	mendProve     = "`mortar fence-test {spec} --node {host}` proves it"
 	mendReplace   = "`mortar disk replace {spec} {disk} --with SERIAL`"
-	mendCleanup   = "when the cause is mended: `crm_resource --cleanup --resource {resource}`"
 	mendConfirm   = "cut its power by hand, and then `mortar confirm-off {spec} {host}`"
 	mendPacemaker = "`systemctl start pacemaker` on {host}"
 )
@@ -181,29 +180,28 @@ var findings = map[Code]kindOfFinding{
 	"mount-slow":     {"host", Warning, "{mount} on {host} took {took} to answer", ""},
 
 	// hardware
-	"pdu-unread":              {"pdu", Unknown, "the load of {pdu} was not read: {error}", "see that SNMP of the PDU gives {objects}"},
-	"pdu-overloaded":          {"pdu", Fault, "load {load%.1f} A of {limit%.0f} A", "take something off it: its breaker may trip"},
-	"pdu-nearly-overloaded":   {"pdu", Warning, "load {load%.1f} A of {limit%.0f} A", "take something off it"},
-	"pdu-cannot-stand-in":     {"pdu", Warning, "{pdu} carries {load%.1f} A of {limit%.0f} A, and all PDUs {total%.1f} A: if the other feed fails, it is overloaded, and its breaker takes the servers with it", "spread what hangs on the PDUs over more of them"},
-	"bmc-unread":              {"host", Unknown, "BMC of {host} was not read: {error}", "see that ipmitool is installed on {asker}, and that the BMC answers there"},
-	"bmc-event":               {"host", OK, "event log of {host}'s BMC: {log}", "look at what the event is about; then save the log (`ipmitool sel save FILE`) and empty it (`ipmitool sel clear`)"},
-	"bmc-log-full":            {"host", Warning, "event log of {host}'s BMC is full ({log}): it loses new events", "save it (`ipmitool sel save FILE`), then empty it (`ipmitool sel clear`)"},
-	"sensor":                  {"host", OK, "{sensor} of {host}: {reading}", "look at the server and at its BMC's event log"},
-	"sensor-lost":             {"host", Unknown, "{sensor} of {host} has no reading any more; the last: {reading}", "look at the server; if the part was taken out on purpose, start the command again"},
-	"sensor-unread":           {"host", Unknown, "{sensor} of {host} is not understood: {reading}", "look at it in the BMC's own pages"},
-	"smart-unread":            {"host", Unknown, "SMART data was not read: {error}", "install smartmontools there"},
-	"disk-failing":            {"disk", Fault, "{name} predicts its failure: {why}", "{replace}"},
-	"disk-hot":                {"disk", Warning, "{name} says that it is too hot[ ({temperature})]", "look at the cooling: the enclosure's fans, its filters, the room; the disk itself is not at fault"},
-	"disk-warns":              {"disk", Warning, "{name} warns: {warnings}", "read what the disk's maker says of this; it predicts no failure"},
-	"disk-defects":            {"disk", Warning, "{name} has lost or doubtful data: {defects}", "`mortar scrub` reads all of it; if the count grows, {replace}"},
-	"disk-worn":               {"disk", Warning, "{name} has {left} % of its life left", "order another one"},
-	"disk-nearly-tripped":     {"disk", Warning, "{name} is at {celsius} °C; at {trip} °C it protects itself and fails requests", "look at the enclosure's fans"},
-	"disk-unread":             {"disk", Unknown, "SMART data of {name}: {records}", "see `smartctl --all` of the disk"},
-	"enclosures-unknown":      {"enclosures", Unknown, "no enclosure services: nothing is known of power supplies, fans and temperatures of {enclosures}", ""},
-	"enclosures-some-unknown": {"enclosures", Unknown, "{enclosures}: no enclosure services", ""},
-	"enclosure-unread":        {"enclosure", Unknown, "{enclosure} was not read: {error}", "see that sg3-utils is installed on {host}"},
-	"enclosure-part-lost":     {"enclosure", Unknown, "{enclosure}: {part} gives no status any more; the last: {last}", "look at the enclosure; if the part was taken out on purpose, start the command again"},
-	"enclosure-part":          {"enclosure", OK, "{enclosure}: {part}: {finding}[; in it is {disk}]", "look at the enclosure[, and at the SMART data (above) of {disk}]"},
+	"pdu-unread":            {"pdu", Unknown, "the load of {pdu} was not read: {error}", "see that SNMP of the PDU gives {objects}"},
+	"pdu-overloaded":        {"pdu", Fault, "load {load%.1f} A of {limit%.0f} A", "take something off it: its breaker may trip"},
+	"pdu-nearly-overloaded": {"pdu", Warning, "load {load%.1f} A of {limit%.0f} A", "take something off it"},
+	"pdu-cannot-stand-in":   {"pdu", Warning, "{pdu} carries {load%.1f} A of {limit%.0f} A, and all PDUs {total%.1f} A: if the other feed fails, it is overloaded, and its breaker takes the servers with it", "spread what hangs on the PDUs over more of them"},
+	"bmc-unread":            {"host", Unknown, "BMC of {host} was not read: {error}", "see that ipmitool is installed on {asker}, and that the BMC answers there"},
+	"bmc-event":             {"host", OK, "event log of {host}'s BMC: {log}", "look at what the event is about; then save the log (`ipmitool sel save FILE`) and empty it (`ipmitool sel clear`)"},
+	"bmc-log-full":          {"host", Warning, "event log of {host}'s BMC is full ({log}): it loses new events", "save it (`ipmitool sel save FILE`), then empty it (`ipmitool sel clear`)"},
+	"sensor":                {"host", OK, "{sensor} of {host}: {reading}", "look at the server and at its BMC's event log"},
+	"sensor-lost":           {"host", Unknown, "{sensor} of {host} has no reading any more; the last: {reading}", "look at the server; if the part was taken out on purpose, start the command again"},
+	"sensor-unread":         {"host", Unknown, "{sensor} of {host} is not understood: {reading}", "look at it in the BMC's own pages"},
+	"smart-unread":          {"host", Unknown, "SMART data was not read: {error}", "install smartmontools there"},
+	"disk-failing":          {"disk", Fault, "disk {disk} predicts its failure: {why}", "{replace}"},
+	"disk-hot":              {"disk", Warning, "disk {disk} says that it is too hot[ ({celsius} °C)]", "look at the cooling: the enclosure's fans, its filters, the room; the disk itself is not at fault"},
+	"disk-warns":            {"disk", Warning, "disk {disk} warns: {warnings}", "read what the disk's maker says of this; it predicts no failure"},
+	"disk-defects":          {"disk", Warning, "disk {disk} has lost or doubtful data: {defects}", "`mortar scrub` reads all of it; if the count grows, {replace}"},
+	"disk-worn":             {"disk", Warning, "disk {disk} has {left} % of its life left", "order another one"},
+	"disk-nearly-tripped":   {"disk", Warning, "disk {disk} is at {celsius} °C; at {trip} °C it protects itself and fails requests", "look at the enclosure's fans"},
+	"disk-unread":           {"disk", Unknown, "SMART data of disk {disk}: {records}", "see `smartctl --all` of the disk"},
+	"enclosures-unknown":    {"enclosures", Unknown, "no enclosure services of {enclosures}: nothing is known of power supplies, fans and temperatures there", ""},
+	"enclosure-unread":      {"enclosure", Unknown, "{enclosure} was not read: {error}", "see that sg3-utils is installed on {host}"},
+	"enclosure-part-lost":   {"enclosure", Unknown, "{enclosure}: {part} gives no status any more; the last: {last}", "look at the enclosure; if the part was taken out on purpose, start the command again"},
+	"enclosure-part":        {"enclosure", OK, "{enclosure}: {part}: {finding}[; in it is disk {disk}]", "look at the enclosure[, and at the SMART data (above) of disk {disk}]"},
 
 	// power
 	PDUSilent:         {"pdu", Fault, "{pdu} ({address}) does not answer {host}: {error}; fencing by the PDUs does not work without it", "see that it has power and a link, and that its address and secrets are those of the spec"},
@@ -240,7 +238,7 @@ var findings = map[Code]kindOfFinding{
 	"ring-unread":           {"ring", Unknown, "{ring}: {states}", "see `corosync-cfgtool -s` on both servers"},
 	"ring-unknown":          {"ring", Unknown, "corosync could not be asked", ""},
 	"ring-alone":            {"ring", Unknown, "{hosts%are} away", ""},
-	"action-failed":         {"resource", Warning, "{task} of {resource} failed on {host}[ at {time}]: {failure}[; it cannot run on {barred} until that is cleaned up]", mendCleanup},
+	"action-failed":         {"resource", Warning, "{task} of {resource} failed on {host}[ at {time}]: {failure}[; it cannot run on {barred} until that is cleaned up]", "when the cause is mended: `crm_resource --cleanup --resource {resource}`"},
 	"service-compares":      {"resource", Warning, "{task} of {resource} failed on {host}[ at {time}]: {failure}[; it cannot run on {barred} until that is cleaned up]", "wait: Pacemaker tries again by itself, and the next start goes on with the comparison"},
 	ServiceInDoubt:          {"resource", Warning, "{task} of {resource} failed on {host}[ at {time}]: {failure}[; it cannot run on {barred} until that is cleaned up]", "connect the missing disk if it was there when the server died; else `mortar confirm-doubt {spec} {service}` lists what is in doubt and asks"},
 	"agent-missing":         {"resource", Fault, "{resource} cannot run on {host}: its agent was not there when the cluster looked, and it does not look again by itself", "`mortar apply` has it look again"},

@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"cmp"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -12,7 +13,12 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/mortarhpc/mortar/internal/base/linux"
+	lunarray "github.com/mortarhpc/mortar/internal/brick/array"
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/serve/cache"
 	"github.com/mortarhpc/mortar/internal/serve/ocf"
 )
 
@@ -23,7 +29,7 @@ func TestFindingsReference(t *testing.T) {
 	b.WriteString("# Findings\n\n<!-- Made of the tables of findings and refusals by `go test ./internal/run/observe -update`; do not edit. -->\n\n" +
 		"Each finding of `mortar status` has a code, which stays as it is when its text changes. `status --json`, the messages, the page and the metrics of `mortar watch` carry it.\n" +
 		"Words in capitals are arguments of the finding; `args` in the JSON has each that is known. Text in brackets is left out if an argument in it is not. The subject is what the finding is about.\n\n" +
-		Reference() +
+		reference() +
 		"\n## Refusals of the resource agent\n\nThe reason of a failed action begins with a code in brackets, for example `[in-doubt] a crash has left blocks in doubt …`. `crm_mon` shows it, and `mortar events` carries it.\n\n| code | what it means | what to do |\n|---|---|---|\n")
 	for _, code := range slices.Sorted(maps.Keys(ocf.Codes)) {
 		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", code, ocf.Codes[code][0], ocf.Codes[code][1])
@@ -142,4 +148,93 @@ func unquote(t *testing.T, l *ast.BasicLit) string {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// Drills recognise faults by these codes and arguments.
+func TestSignsOfDrills(t *testing.T) {
+	d := theDesign(t)
+	judged := func(change func(f Facts)) []*Part {
+		f := healthy(t, d)
+		change(f)
+		var all []*Part
+		Judge(d, f).Each(func(p *Part) { all = append(all, p) })
+		return all
+	}
+	made := func(add func(p *Part)) []*Part {
+		p := &Part{}
+		add(p)
+		return p.Parts
+	}
+	off := func(port, dev string, err string) []*Part {
+		return judged(func(f Facts) {
+			outletsOf(f, func(_ string, o *Outlet) {
+				if o.Device == dev && (port == "" || o.Port == port) {
+					o.On, o.Err = false, err
+				}
+			})
+		})
+	}
+	clock := judged(func(f Facts) { f.Hosts["nfs2"].Host.NowNS -= int64(90 * time.Second) })
+	for _, c := range []struct {
+		all  []*Part
+		code Code
+		args []string
+	}{
+		{judged(func(f Facts) {
+			r := f.Hosts["nfs2"].Host.Run[cmdDM]
+			r.Stdout = strings.Replace(r.Stdout, "8:16 A 0 0 1", "8:16 F 3 0 1", 1)
+			f.Hosts["nfs2"].Host.Run[cmdDM] = r
+		}), PathLost, []string{"host", "nfs2", "disks", "MA01"}},
+		{clock, ClockSkewed, []string{"host", "nfs2"}},
+		{clock, ClockSkewed, []string{"reference", "nfs1"}},
+		{judged(func(f Facts) { cluster(t, f, "standby") }), InStandby, []string{"host", "nfs1"}},
+		{judged(func(f Facts) { move(d, f, "nfs1", "nfs2"); cluster(t, f, "fencing-failing") }), MemberLost, []string{"host", "nfs1"}},
+		{judged(func(f Facts) { move(d, f, "nfs1", "nfs2"); cluster(t, f, "cold-start-alone") }), QuorumWaits, []string{"missing", "nfs1"}},
+		{off("2", "fence-pdu-b", ""), FeedLost, []string{"host", "nfs2", "pdus", "pdu-b"}},
+		{off("", "fence-pdu-a", "no route"), PDUSilent, []string{"pdu", "pdu-a"}},
+		{made(func(p *Part) { full(p, "small-OST0001", "oss02", "space", 99) }), Full, []string{"fs", "small-OST0001"}},
+		{made(func(p *Part) {
+			(&server{name: "nfs1", host: &Host{}}).judgeSystem(p, &array{MDArray: linux.MDArray{Dev: "md0", RaidDisks: 2, Degraded: 1}}, "system mirror md0")
+		}), SystemArrayDegraded, []string{"host", "nfs1"}},
+		{made(func(p *Part) {
+			a := &array{}
+			for _, serial := range []string{"MA01", "MA02", "MA03"} {
+				a.members = append(a.members, member{linux.MDMember{Dev: serial, States: []string{"in_sync"}}, &design.Disk{Serial: serial, Enclosure: "A"}})
+			}
+			mdStorage{&view{pair: &design.Pair{}}}.slowMembers(p, &design.Group{Name: "g"}, a, map[string]Pace{"MA01": {4, 2400}, "MA02": {4, 9}, "MA03": {4, 9}})
+		}), DiskSlow, []string{"disk", "MA01"}},
+		{made(func(p *Part) {
+			slowLUNs(p, "nss1", map[string]string{"dm-1": "l0", "dm-2": "l1", "dm-3": "l2"}, map[string]Pace{"dm-1": {3, 1502}, "dm-2": {9, 4}, "dm-3": {9, 5}})
+		}), LUNSlow, []string{"lun", "l0"}},
+		{made(func(p *Part) {
+			grouped(p, d, []lunarray.Finding{{Host: "nss1", LUN: "l0", Text: "is not there"}, {Host: "nss1", LUN: "l1", Text: "is not there"}})
+		}), LUNWrong, []string{"luns", "l1", "hosts", "nss1"}},
+		{made(func(p *Part) { judgeCache(p, &design.Cache{}, "nfs1", cache.Stats{SSDs: []cache.Life{{Serial: "S1"}}}) }), SSDMissing, []string{"ssd", "S1"}},
+	} {
+		if !slices.ContainsFunc(c.all, func(p *Part) bool { return p.Has(c.code, c.args...) && p.Level >= Warning }) {
+			t.Errorf("no finding %s of %q", c.code, c.args)
+		}
+		if slices.ContainsFunc(c.all, func(p *Part) bool { return p.Has(c.code, c.args[0], "another") }) {
+			t.Errorf("%s is one of another %s", c.code, c.args[0])
+		}
+	}
+}
+
+// reference is the table of all findings, in Markdown. Arguments are in capitals.
+func reference() string {
+	var b strings.Builder
+	named := regexp.MustCompile(`\{(\w+)(?:%[^}]*)?\}`)
+	b.WriteString("| code | level | text | subject | what to do |\n|---|---|---|---|---|\n")
+	words := func(s string) string {
+		return strings.ReplaceAll(named.ReplaceAllStringFunc(s, func(s string) string { return strings.ToUpper(named.FindStringSubmatch(s)[1]) }), "|", "\\|")
+	}
+	for _, code := range slices.Sorted(maps.Keys(findings)) {
+		k := findings[code]
+		level := k.level.String()
+		if k.level == OK {
+			level = "as reported"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", code, level, words(k.text), cmp.Or(k.subject, "brick"), words(k.mend))
+	}
+	return b.String()
 }

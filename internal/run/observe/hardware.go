@@ -473,14 +473,14 @@ func (v *view) smart(c *Part, h Hardware) {
 			known++
 		}
 		wrong := func(code Code, args with) {
-			args["disk"], args["name"], args["replace"] = serial, v.diskName(serial), v.replace(serial)
+			args["disk"], args["replace"] = v.disk(serial), v.replace(serial)
 			p.find(serial, code, args)
 		}
 		switch {
 		case r.Failing:
 			wrong("disk-failing", with{"why": r.Why})
 		case r.Hot:
-			wrong("disk-hot", with{"temperature": degrees(r.Temperature)})
+			wrong("disk-hot", with{"celsius": r.Temperature})
 		case len(r.Warns) > 0:
 			wrong("disk-warns", with{"warnings": strings.Join(r.Warns, ", ")})
 		case len(r.Defects) > 0:
@@ -500,29 +500,20 @@ func (v *view) smart(c *Part, h Hardware) {
 	}
 }
 
-// degrees is a disk's temperature, "" if it does not tell it.
-func degrees(celsius int) string {
-	if celsius == 0 {
-		return ""
-	}
-	return fmt.Sprintf("%d °C", celsius)
-}
-
-// diskName names a disk with its enclosure and bay, if it is the design's.
-func (v *view) diskName(serial string) string {
-	for _, d := range v.d.Disks {
+// disk is the design's disk of a serial; of another disk the serial.
+func (v *view) disk(serial string) any {
+	for i := range v.d.Disks {
+		d := &v.d.Disks[i]
 		if strings.EqualFold(d.Serial, serial) {
-			return fmt.Sprintf("disk %s (enclosure %s, bay %d)", d.Serial, d.Enclosure, d.Bay)
+			return d
 		}
 	}
-	return "disk " + serial
+	return serial
 }
 
 func (v *view) replace(serial string) string {
-	for _, d := range v.d.Disks {
-		if strings.EqualFold(d.Serial, serial) {
-			return fmt.Sprintf("`mortar disk fail %s %s` copies it to a spare and takes it out", v.d.Spec.File, serial)
-		}
+	if _, ours := v.disk(serial).(*design.Disk); ours {
+		return fmt.Sprintf("`mortar disk fail %s %s` copies it to a spare and takes it out", v.d.Spec.File, serial)
 	}
 	return "replace it"
 }

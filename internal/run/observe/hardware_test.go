@@ -39,9 +39,9 @@ func TestHardware(t *testing.T) {
 		"a dead BMC":       {func(h *Hardware) { h.BMCErr = "no session" }, "unknown: BMC of nfs1 was not read: no session"},
 		"no smartctl":      {func(h *Hardware) { h.DiskErr = "not found" }, "unknown: SMART data was not read: not found"},
 		"a failing disk": {func(h *Hardware) { h.Disks[first] = smart.Report{Left: -1, Failing: true, Why: "x"} },
-			"fault: disk " + first + " (enclosure A, bay 1) predicts its failure: x"},
+			"fault: disk " + first + " (enclosure A bay 1) predicts its failure: x"},
 		"defects": {func(h *Hardware) { h.Disks[first] = smart.Report{Left: -1, Defects: []string{"3 pending sectors"}} },
-			"warning: disk " + first + " (enclosure A, bay 1) has lost or doubtful data: 3 pending sectors"},
+			"warning: disk " + first + " (enclosure A bay 1) has lost or doubtful data: 3 pending sectors"},
 		"a worn SSD":           {func(h *Hardware) { h.Disks["SSD7"] = smart.Report{Left: 4} }, "warning: disk SSD7 has 4 % of its life left"},
 		"a loaded PDU":         {func(h *Hardware) { h.PDUs["pdu-a"] = PDULoad{Load: 12.5, Near: 12, Over: 16} }, "warning: load 12.5 A of 16 A"},
 		"an overload":          {func(h *Hardware) { h.PDUs["pdu-a"] = PDULoad{Load: 16.2, Near: 12, Over: 16} }, "fault: load 16.2 A of 16 A"},
@@ -59,20 +59,20 @@ func TestHardware(t *testing.T) {
 		}, "warning: enclosure A: enclosure Box: it indicates a warning"},
 		"a slot": {func(h *Hardware) {
 			h.Shelves[0].Report.Elements[0] = ses.Element{Kind: "slot", Name: "Slot 01", Level: Fault, Text: "the enclosure senses a fault of its disk"}
-		}, "fault: enclosure A: slot Slot 01: the enclosure senses a fault of its disk; in it is disk " + first + " (enclosure A, bay 1)"},
+		}, "fault: enclosure A: slot Slot 01: the enclosure senses a fault of its disk; in it is disk " + first + " (enclosure A bay 1)"},
 		"a silent enclosure":   {func(h *Hardware) { h.Shelves[1].Err = "no such file" }, "unknown: enclosure B was not read: no such file"},
-		"one without services": {func(h *Hardware) { h.Shelves = h.Shelves[:1] }, "unknown: enclosure B: no enclosure services"},
+		"one without services": {func(h *Hardware) { h.Shelves = h.Shelves[:1] }, "unknown: no enclosure services of B: nothing is known of power supplies, fans and temperatures there"},
 		"no enclosure services": {func(h *Hardware) { h.Shelves = nil },
-			"unknown: no enclosure services: nothing is known of power supplies, fans and temperatures of enclosures A and B"},
+			"unknown: no enclosure services of A and B: nothing is known of power supplies, fans and temperatures there"},
 		"an enclosure of nobody": {func(h *Hardware) {
 			h.Shelves = append(h.Shelves, Shelf{ID: "5000c", Report: ses.Enclosure{Vendor: "AREC", Product: "X1", Elements: []ses.Element{{Kind: "power supply", Name: "1", Level: Warning, Text: "it predicts its failure"}}}})
 		}, "warning: enclosure 5000c AREC X1: power supply 1: it predicts its failure"},
 		"a disk that says it is hot": {func(h *Hardware) { h.Disks[first] = smart.Report{Left: -1, Temperature: 84, Hot: true} },
-			"warning: disk " + first + " (enclosure A, bay 1) says that it is too hot (84 °C)"},
+			"warning: disk " + first + " (enclosure A bay 1) says that it is too hot (84 °C)"},
 		"a disk that warns": {func(h *Hardware) { h.Disks[first] = smart.Report{Left: -1, Warns: []string{"POWER LOSS EXPECTED"}} },
-			"warning: disk " + first + " (enclosure A, bay 1) warns: POWER LOSS EXPECTED"},
+			"warning: disk " + first + " (enclosure A bay 1) warns: POWER LOSS EXPECTED"},
 		"a disk without an answer": {func(h *Hardware) { h.Disks[first] = smart.Report{Left: -1, Unread: health.Unread{"no JSON"}} },
-			"unknown: SMART data of disk " + first + " (enclosure A, bay 1): 1 record is not understood: \"no JSON\""},
+			"unknown: SMART data of disk " + first + " (enclosure A bay 1): 1 record is not understood: \"no JSON\""},
 		"an odd sensor": {func(h *Hardware) { h.Sensors[0] = ipmi.Sensor{Name: "X", Level: Unknown, Text: "X,1,y,z"} },
 			"unknown: X of nfs1 is not understood: X,1,y,z"},
 		"a lost sensor": {func(h *Hardware) {
@@ -89,7 +89,7 @@ func TestHardware(t *testing.T) {
 			h.Shelves[0].Report.Elements[1] = ses.Element{Kind: "fan", Name: "Fan 1", Level: Unknown, Lost: true, Text: "7500 rpm"}
 		}, "unknown: enclosure A: fan Fan 1 gives no status any more; the last: 7500 rpm"},
 		"a hot disk": {func(h *Hardware) { h.Disks[first] = smart.Report{Left: -1, Temperature: 57, Trip: 60} },
-			"warning: disk " + first + " (enclosure A, bay 1) is at 57 °C"},
+			"warning: disk " + first + " (enclosure A bay 1) is at 57 °C"},
 	} {
 		f.Hardware = good()
 		h := f.Hardware["nfs1"]

@@ -38,18 +38,11 @@ func (v lustreKind) request(_ *design.Service, r *Request) {
 // the servers are healthy, that clients reconnected after the last start, and the
 // free space.
 func (v lustreKind) parts() []*Part {
-	p := v.targets()
-	if len(v.answering()) == 0 {
-		return []*Part{p}
-	}
-	return []*Part{p, v.recovery(), v.space()}
+	return []*Part{v.targets(), v.recovery(), v.space()}
 }
 
 func (v lustreKind) targets() *Part {
 	p := &Part{Name: "target"}
-	if len(v.answering()) == 0 {
-		return p.is(noAnswer, nil)
-	}
 	n, all := 0, v.pair.Targets()
 	for _, t := range all {
 		s := v.only(p, t.Name, "target", func(s *server) bool {

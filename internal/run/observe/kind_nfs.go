@@ -32,9 +32,6 @@ func (v nfsKind) parts() []*Part { return []*Part{v.fileSystems(), v.exports()} 
 // is writable, answers, and is not full.
 func (v nfsKind) fileSystems() *Part {
 	p := &Part{Name: "file system"}
-	if len(v.answering()) == 0 {
-		return p.is(noAnswer, nil)
-	}
 	n := 0
 	for i := range v.pair.Services {
 		vol := &v.pair.Services[i]
@@ -90,9 +87,6 @@ func full(c *Part, path, host, what string, used float64) {
 // the address, and that no other server has the address.
 func (v nfsKind) exports() *Part {
 	p := &Part{Name: "export"}
-	if len(v.answering()) == 0 {
-		return p.is(noAnswer, nil)
-	}
 	n := 0
 	for i := range v.pair.Services {
 		svc := &v.pair.Services[i]

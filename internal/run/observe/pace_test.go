@@ -144,7 +144,7 @@ func TestDroppedDisk(t *testing.T) {
 				said = append(said, p)
 			}
 		})
-		if c.says && (len(said) != 1 || said[0].Text != want || said[0].Level != Fault || !strings.Contains(said[0].Mend, "`mortar disk replace brick.yaml "+x.Serial+" --with SERIAL`")) || !c.says && len(said) > 0 {
+		if c.says && (len(said) != 1 || !said[0].Has(DiskDropped, "disk", x.Serial, "group", g.Name) || said[0].Text != want || said[0].Level != Fault || !strings.Contains(said[0].Mend, "`mortar disk replace brick.yaml "+x.Serial+" --with SERIAL`")) || !c.says && len(said) > 0 {
 			t.Errorf("%s: %d findings", c.name, len(said))
 			for _, p := range said {
 				t.Errorf("%+v", *p)

@@ -187,12 +187,11 @@ func (x *Shelf) name(d *design.Design) string {
 // slots.
 func (v *view) shelves(p *Part) {
 	seen := map[string]bool{}
-	found := false
 	for _, s := range v.pair.Servers {
 		for i := range v.facts.Hardware[s].Shelves {
 			x := &v.facts.Hardware[s].Shelves[i]
 			name := x.name(v.d)
-			seen[name], found = true, true
+			seen[name] = true
 			v.shelf(p, s, x, name)
 		}
 	}
@@ -202,21 +201,9 @@ func (v *view) shelves(p *Part) {
 			without = append(without, k.Enclosure)
 		}
 	}
-	switch {
-	case len(without) == 0:
-	case !found:
-		p.find("enclosures", "enclosures-unknown", with{"enclosures": plural("enclosure", without)})
-	default:
-		p.find("enclosures", "enclosures-some-unknown", with{"enclosures": plural("enclosure", without)})
+	if len(without) > 0 {
+		p.find("enclosures", "enclosures-unknown", with{"enclosures": without})
 	}
-}
-
-// plural is a word and names: enclosure A; enclosures A and B.
-func plural(word string, names []string) string {
-	if len(names) > 1 {
-		word += "s"
-	}
-	return word + " " + list(names)
 }
 
 // shelf checks one enclosure.
@@ -248,11 +235,11 @@ func (v *view) shelf(p *Part, server string, x *Shelf, name string) {
 			continue // its own light only repeats what an element reports
 		}
 		worst = max(worst, level)
-		disk := ""
+		args := with{"enclosure": what, "part": e.Kind + " " + e.Name, "finding": e.Text}
 		if serial := x.Slots[e.Name]; serial != "" && e.Kind == "slot" {
-			disk = v.diskName(serial)
+			args["disk"] = v.disk(serial)
 		}
-		c.find(e.Kind+" "+e.Name, "enclosure-part", with{"enclosure": what, "part": e.Kind + " " + e.Name, "finding": e.Text, "disk": disk}).Level = level
+		c.find(e.Kind+" "+e.Name, "enclosure-part", args).Level = level
 	}
 	c.Text = fmt.Sprintf("%d power supplies, %d fans, %d slots by %s", count["power supply"], count["fan"], count["slot"], server)
 	if hottest > 0 {

@@ -33,7 +33,7 @@ func (v lunStorage) parts() []*Part {
 	p := &Part{Name: "LUN"}
 	up := v.answering()
 	if len(up) == 0 {
-		return []*Part{p.is(noAnswer, nil)}
+		return []*Part{p}
 	}
 	reserved, wrong := v.reserved(up)
 	verified := lunarray.Verify(v.d, v.scsi(up))
@@ -168,7 +168,7 @@ func grouped(c *Part, d *design.Design, found []lunarray.Finding) {
 		case g.Passing:
 			code = "lun-impaired"
 		}
-		c.find(g.LUN, code, with{"lun": g.LUN, "hosts": g.Hosts, "finding": g.Sentence(d), "mend": g.Mend})
+		c.find(g.LUN, code, with{"lun": g.LUN, "luns": g.LUNs, "hosts": g.Hosts, "finding": g.Sentence(d), "mend": g.Mend})
 	}
 }
 

@@ -27,9 +27,6 @@ func (v mdStorage) parts() []*Part {
 func (v mdStorage) disksPart() *Part {
 	p := &Part{Name: "disk"}
 	up := v.answering()
-	if len(up) == 0 {
-		return p.is(noAnswer, nil)
-	}
 	total := map[string]int{}
 	seen := map[string]int{}
 	var order []string
@@ -91,9 +88,6 @@ func (v mdStorage) disksPart() *Part {
 func (v mdStorage) paths() *Part {
 	p := &Part{Name: "path"}
 	up := v.answering()
-	if len(up) == 0 {
-		return p.is(noAnswer, nil)
-	}
 	want := 0
 	for _, s := range up {
 		for _, sd := range s.disks {
@@ -253,9 +247,6 @@ func (v mdStorage) seenElsewhere(x *design.Disk, not *server) bool {
 // raid checks that each group is assembled on one server, whole, and in sync.
 func (v mdStorage) raid() *Part {
 	p := &Part{Name: "RAID"}
-	if len(v.answering()) == 0 {
-		return p.is(noAnswer, nil)
-	}
 	whole, groups := 0, v.groups()
 	for i := range groups {
 		g := &groups[i]
