@@ -49,20 +49,25 @@ func linkGone(network string, servers ...string) *Condition {
 	}}
 }
 
+// allOf waits until each of several conditions is met. They are a sign of the fault if the
+// first is.
+func allOf(what string, limit time.Duration, all ...*Condition) *Condition {
+	return &Condition{What: what, Limit: limit, Sign: all[0].Sign, Look: func(ctx context.Context, v *View) (bool, string) {
+		var said []string
+		for _, c := range all {
+			ok, detail := c.Look(ctx, v)
+			if !ok {
+				return false, detail
+			}
+			said = append(said, detail)
+		}
+		return true, strings.Join(said, "; ")
+	}}
+}
+
 // cutOff waits until the interfaces of a server on both networks are down.
 func cutOff(server string) *Condition {
-	private, public := linkGone("private", server), linkGone("public", server)
-	return &Condition{What: "both links are down", Limit: seenLimit, Sign: true, Look: func(ctx context.Context, v *View) (bool, string) {
-		gone, first := private.Look(ctx, v)
-		if !gone {
-			return false, first
-		}
-		gone, second := public.Look(ctx, v)
-		if !gone {
-			return false, second
-		}
-		return true, first + "; " + second
-	}}
+	return allOf("both links are down", seenLimit, linkGone("private", server), linkGone("public", server))
 }
 
 // addressOn is the address of a server on the network private or public.
@@ -207,21 +212,11 @@ func silent(server string) *Condition {
 
 // booted waits until each server has booted after the fault.
 func booted(what string, servers ...string) *Condition {
-	one := make([]*Condition, len(servers))
-	for i, s := range servers {
-		one[i] = resetItself(s)
+	var all []*Condition
+	for _, s := range servers {
+		all = append(all, resetItself(s))
 	}
-	return &Condition{What: what, Limit: 10 * time.Minute, Look: func(ctx context.Context, v *View) (bool, string) {
-		var said []string
-		for _, c := range one {
-			ok, detail := c.Look(ctx, v)
-			if !ok {
-				return false, detail
-			}
-			said = append(said, detail)
-		}
-		return true, strings.Join(said, "; ")
-	}}
+	return allOf(what, 10*time.Minute, all...)
 }
 
 func (mdStorage) rebuilds() bool { return true }

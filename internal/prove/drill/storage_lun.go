@@ -390,15 +390,7 @@ func lunLate(s Scene, lun string) *Condition {
 	if s.Service.Storage.Stripes < 2 || beside < fewest {
 		return device
 	}
-	named := shows(time.Minute, signOf(observe.LUNSlow, "lun", lun))
-	return &Condition{What: "the server waits for the LUN, and status names it", Limit: 2 * time.Minute, Sign: true, Look: func(ctx context.Context, v *View) (bool, string) {
-		ok, first := device.Look(ctx, v)
-		if !ok {
-			return false, first
-		}
-		ok, second := named.Look(ctx, v)
-		return ok, first + "; " + second
-	}}
+	return allOf("the server waits for the LUN, and status names it", 2*time.Minute, device, shows(time.Minute, signOf(observe.LUNSlow, "lun", lun)))
 }
 
 func lunSlow(s Scene) ([]Step, error) {

@@ -364,9 +364,3 @@ func duration(d time.Duration) string {
 
 // size formats a size in decimal units, as on the labels of disks.
 func size(b uint64) string { return spec.Bytes(b).Decimal() }
-
-// serialOf shortens the result of diskName to the serial, for a part's name.
-func serialOf(disk string) string {
-	s, _, _ := strings.Cut(disk, " (")
-	return s
-}

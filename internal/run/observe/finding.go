@@ -30,9 +30,10 @@ type kindOfFinding struct {
 // placeholder is an argument in braces, or what is in brackets.
 var placeholder = regexp.MustCompile(`\{(\w+)(%[^}]*)?\}|\[[^][]*\]`)
 
-// find adds a part that is a finding.
+// find adds a part that is a finding. Without a name it has that of the subject.
 func (p *Part) find(name string, code Code, args with) *Part {
-	c := (&Part{Name: name}).is(code, args)
+	c := (&Part{}).is(code, args)
+	c.Name = cmp.Or(name, c.Subject)
 	p.Parts = append(p.Parts, c)
 	return c
 }
@@ -46,12 +47,19 @@ func (p *Part) is(code Code, args with) *Part {
 	words := maps.Clone(args)
 	p.Code, p.Level, p.Args = code, k.level, with{}
 	for name, a := range args {
-		d, disk := a.(*design.Disk)
-		switch {
-		case disk:
-			words[name], p.Args[name] = diskName(d), d.Serial
-		case a != "":
-			p.Args[name] = a
+		switch a := a.(type) {
+		case *design.Disk:
+			words[name], p.Args[name] = diskName(a), a.Serial
+		case []*design.Disk:
+			var names []string
+			for _, d := range a {
+				names = append(names, diskName(d))
+			}
+			words[name], p.Args[name] = names, serialsOf(a)
+		default:
+			if a != "" {
+				p.Args[name] = a
+			}
 		}
 	}
 	if s, has := p.Args[k.subject]; has {
@@ -60,6 +68,13 @@ func (p *Part) is(code Code, args with) *Part {
 	p.Text, _ = fill(k.text, words)
 	p.Mend, _ = fill(k.mend, p.Args)
 	return p
+}
+
+func serialsOf(ds []*design.Disk) (out []string) {
+	for _, d := range ds {
+		out = append(out, d.Serial)
+	}
+	return out
 }
 
 // condition is when a part is a finding.

@@ -84,7 +84,7 @@ var findings = map[Code]kindOfFinding{
 	"group-twice":         {"group", Fault, "{group} is assembled on {hosts} at once: writing from both destroys it", "power off the one that does not serve, now; then check the array (mortar scrub) and the file system (xfs_repair -n). A new server sees the disks only after mortar server replace"},
 	"disk-rebuilding":     {"disk", Warning, "{disk} is being rebuilt into {group}", ""},
 	"disk-unnoticed":      {"disk", Warning, "{group} still counts disk {disk} in, which is gone: md finds out at the next write to it", ""},
-	DiskFailed:            {"disk", Fault, "disk {disk} has failed in {group}", "[swap it in its bay, then `mortar disk replace {spec} {serial} --with SERIAL`]"},
+	DiskFailed:            {"disk", Fault, "disk {disk} has failed in {group}", "swap it in its bay, then " + mendReplace},
 	"spare-missing":       {"disk", Warning, "spare {disk} is not in {group}: it would not stand in", ""},
 	Degraded:              {"group", Fault, "{group} is degraded on {host}: {working} of {disks} disks work, {then}[; missing: {missing}]", "no spare is left: replace the disk"},
 	"members-other":       {"group", Warning, "{group} is whole, but not with the disks it was designed with: {disks%are} not in it", "a spare stands in; replace the failed disk"},

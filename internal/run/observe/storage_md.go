@@ -217,10 +217,6 @@ func (v mdStorage) lostPaths(c *Part, s *server, want int) {
 		sort.Slice(losses, func(i, j int) bool { return losses[i].which+losses[i].why < losses[j].which+losses[j].why })
 		for _, l := range losses {
 			ds := lost[e][l]
-			var serials []string
-			for _, x := range ds {
-				serials = append(serials, x.Serial)
-			}
 			what := "enclosure " + e
 			name := what
 			switch {
@@ -228,9 +224,9 @@ func (v mdStorage) lostPaths(c *Part, s *server, want int) {
 			case len(ds) == 1:
 				what, name = "disk "+diskName(ds[0]), ds[0].Serial
 			default:
-				what = fmt.Sprintf("%d of the %d disks of enclosure %s: %s", len(ds), count[e], e, list(serials))
+				what = fmt.Sprintf("%d of the %d disks of enclosure %s: %s", len(ds), count[e], e, list(serialsOf(ds)))
 			}
-			c.find(name, PathLost, with{"host": s.name, "paths": l.which, "to": what, "why": l.why, "disks": serials})
+			c.find(name, PathLost, with{"host": s.name, "paths": l.which, "to": what, "why": l.why, "disks": ds})
 		}
 	}
 }
@@ -269,69 +265,58 @@ func (v mdStorage) group(p *Part, g *design.Group) *Part {
 	part := p.add(g.Name, "%s on %s, %s", raidName(g), s.name, whole(a))
 
 	// Find the members, and the disks of the design that are not members.
-	in := map[string]bool{}
-	var faulty, pathless, strangers, unnoticed []string
-	known := map[string]*design.Disk{} // of faulty
+	in, bad := map[string]bool{}, map[string]bool{} // by serial
+	var faulty, pathless []any                      // disks, or names of devices without one
+	var strangers []string
 	spares := 0
 	for _, m := range a.members {
-		who := m.Dev
-		if m.disk != nil {
-			who = diskName(m.disk)
-		}
 		switch {
 		case m.Is("faulty") && m.disk == nil:
-			pathless = append(pathless, who)
+			pathless = append(pathless, m.Dev)
 		case m.Is("faulty"):
-			faulty = append(faulty, who)
-			known[who] = m.disk
+			faulty, bad[m.disk.Serial] = append(faulty, m.disk), true
 		case m.Is("in_sync"):
 			switch x := v.memberAt(g, a, m); {
 			case m.disk != nil:
 				in[m.disk.Serial] = true
 			case x != nil:
 				in[x.Serial] = true
-				unnoticed = append(unnoticed, diskName(x))
+				part.find("", "disk-unnoticed", with{"group": g.Name, "disk": x})
 			default:
-				strangers = append(strangers, who)
+				strangers = append(strangers, m.Dev)
 			}
 		case m.Is("spare") && m.Slot >= 0:
-			part.find(serialOf(who), "disk-rebuilding", m.args(g.Name))
+			part.find("", "disk-rebuilding", with{"group": g.Name, "disk": m.who()})
 		default:
 			spares++
 		}
 	}
 	lent := v.lent(s, g)
-	var out []string
 	var missing []*design.Disk
 	for i := range g.Members {
 		x := &g.Members[i]
-		if !in[x.Serial] && lent[x.Serial] == "" && !x.Failed && !slices.Contains(faulty, diskName(x)) && !slices.ContainsFunc(a.members, func(m member) bool {
+		if !in[x.Serial] && lent[x.Serial] == "" && !x.Failed && !bad[x.Serial] && !slices.ContainsFunc(a.members, func(m member) bool {
 			return m.disk != nil && m.disk.Serial == x.Serial && m.Is("spare") && (m.Slot >= 0 || a.Degraded == 0) // or it is a spare since another disk took its place
 		}) {
-			out, missing = append(out, diskName(x)), append(missing, x)
+			missing = append(missing, x)
 		}
 	}
 	// A server knows a disk by its paths. Failed members without any are the missing
 	// disks if there are as many of both.
 	if len(pathless) == len(missing) {
 		for i, x := range missing {
-			pathless[i], known[out[i]] = out[i], x
+			pathless[i] = x
 		}
-		out = nil
-	}
-	faulty = append(faulty, pathless...)
-	for _, who := range unnoticed {
-		part.find(serialOf(who), "disk-unnoticed", with{"group": g.Name, "disk": who})
+		missing = nil
 	}
 	dropped := v.dropped(g, a, lent)
-	for _, who := range faulty {
-		if x := known[who]; x != nil && slices.ContainsFunc(dropped, func(p *Part) bool { return p.Name == x.Serial }) {
+	for _, who := range append(faulty, pathless...) {
+		x, known := who.(*design.Disk)
+		if known && slices.ContainsFunc(dropped, func(p *Part) bool { return p.Name == x.Serial }) {
 			continue
 		}
-		if x := known[who]; x != nil {
-			part.find(x.Serial, DiskFailed, with{"disk": x, "group": g.Name, "serial": x.Serial})
-		} else {
-			part.find(who, DiskFailed, with{"disk": who, "group": g.Name})
+		if f := part.find("", DiskFailed, with{"disk": who, "group": g.Name}); !known {
+			f.Mend = ""
 		}
 	}
 	part.Parts = append(part.Parts, dropped...)
@@ -364,15 +349,15 @@ func (v mdStorage) group(p *Part, g *design.Group) *Part {
 		case left == 0:
 			then = "one more failure loses data"
 		}
-		f := part.find("redundancy", Degraded, with{"group": g.Name, "host": s.name, "working": a.RaidDisks - a.Degraded, "disks": a.RaidDisks, "then": then, "missing": out})
+		f := part.find("redundancy", Degraded, with{"group": g.Name, "host": s.name, "working": a.RaidDisks - a.Degraded, "disks": a.RaidDisks, "then": then, "missing": missing})
 		switch {
 		case a.stat.Action != "" || spares > 0:
 			f.Mend = ""
 		case v.pair.HA != nil && v.spareOfPeer(s, g):
 			f.Mend = "replace the disk; the watcher moves a spare of another group here, within a minute (`journalctl -t mortar` on " + s.name + ")"
 		}
-	} else if len(out) > 0 && len(a.members) > 0 {
-		part.find("members", "members-other", with{"group": g.Name, "disks": out})
+	} else if len(missing) > 0 && len(a.members) > 0 {
+		part.find("members", "members-other", with{"group": g.Name, "disks": missing})
 	}
 	v.crowded(part, s, g, a)
 	if len(strangers) > 0 {
@@ -468,10 +453,7 @@ func (v mdStorage) slowMembers(part *Part, g *design.Group, a *array, pace map[s
 		if !slices.Contains(slow, m.Dev) {
 			continue
 		}
-		args := m.args(g.Name)
-		args["pace"], args["usual"] = pace[m.Dev].String(), usual
-		f := part.find("", DiskSlow, args)
-		f.Name = f.Subject
+		f := part.find("", DiskSlow, with{"group": g.Name, "disk": m.who(), "pace": pace[m.Dev].String(), "usual": usual})
 		switch {
 		case v.drops(g):
 			f.Mend = "ocf:mortar:watch drops it if it stays so slow for a minute, and the group has a parity disk left (storage.drop_slow_disks); `mortar events` says why it does not"
@@ -556,12 +538,12 @@ func (v mdStorage) memberAt(g *design.Group, a *array, m member) *design.Disk {
 	return x
 }
 
-// args are the arguments of a finding about a member of a group.
-func (m *member) args(group string) with {
+// who is the disk of a member; the name of its device if no disk is known.
+func (m *member) who() any {
 	if m.disk != nil {
-		return with{"group": group, "disk": m.disk}
+		return m.disk
 	}
-	return with{"group": group, "disk": m.Dev}
+	return m.Dev
 }
 
 func whole(a *array) string {
