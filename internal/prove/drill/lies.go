@@ -84,28 +84,17 @@ func dirtyBytes(meminfo string) (n int64) {
 // servedBy waits until a server has started the service while the other one is
 // frozen.
 func servedBy(server, frozen string) *Condition {
-	return &Condition{What: "the partner serves", Limit: 3 * time.Minute, Look: func(_ context.Context, v *View) (bool, string) {
-		for _, e := range v.events() {
-			if e.Kind == report.EventStarted && e.NS > v.fault && e.Host == server {
-				return true, server + " has started the service while " + frozen + " is frozen"
-			}
-		}
-		return false, server + " has not started the service"
-	}}
+	return logged("the partner serves while "+frozen+" is frozen", 3*time.Minute, func(_ *View, e report.Event) bool {
+		return e.Kind == report.EventStarted && e.Host == server
+	})
 }
 
 // refusedTo waits until the kernel of a server reports that a LUN refused a write.
 // Otherwise the server wrote nothing, and the drill proves nothing.
 func refusedTo(server string) *Condition {
-	return &Condition{What: "writes of the server that woke up are refused", Limit: 30 * time.Second, Look: func(_ context.Context, v *View) (bool, string) {
-		n := 0
-		for _, e := range v.events() {
-			if e.Host == server && e.NS > v.fault && e.Kind == report.EventConflict {
-				n++
-			}
-		}
-		return n > 0, fmt.Sprintf("the kernel of %s reports a reservation conflict %d times", server, n)
-	}}
+	return logged("writes of the server that woke up are refused", 30*time.Second, func(_ *View, e report.Event) bool {
+		return e.Host == server && e.Kind == report.EventConflict
+	})
 }
 
 // unmountedOn waits until a server no longer has the volume mounted.

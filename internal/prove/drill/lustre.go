@@ -29,14 +29,9 @@ func lnetGone(s Scene) ([]Step, error) {
 
 // gaveUp waits until Pacemaker has stopped the service under test on a server.
 func gaveUp(server string) *Condition {
-	return &Condition{What: "the watcher gives the targets up", Limit: 2 * time.Minute, Look: func(_ context.Context, v *View) (bool, string) {
-		for _, x := range v.events() {
-			if x.Kind == report.EventStopped && x.NS > v.fault && x.Host == server && aboutResource(x, v.e.resource) {
-				return true, server + " stopped the service " + report.Seconds(float64(x.NS-v.fault)/1e9) + " after the fault"
-			}
-		}
-		return false, server + " has not stopped the service"
-	}}
+	return logged("the watcher gives the targets up", 2*time.Minute, func(v *View, x report.Event) bool {
+		return x.Kind == report.EventStopped && x.Host == server && aboutResource(x, v.e.resource)
+	})
 }
 
 // between is the time between the faults of mds-and-oss: the first server has been fenced,

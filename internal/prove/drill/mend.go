@@ -35,14 +35,11 @@ func takenAway(what string) func(Scene) ([]Step, error) {
 // putBack waits until the watcher says that it has put a thing back. It takes the watcher a
 // moment: a look at the thing itself may come too late to see that it was gone.
 func putBack(server, what string) *Condition {
-	return &Condition{What: "the watcher puts it back", Limit: time.Minute, Sign: true, Look: func(_ context.Context, v *View) (bool, string) {
-		for _, x := range v.events() {
-			if x.Host == server && x.NS > v.fault && strings.Contains(x.Text, ": "+what+" ") && strings.HasSuffix(x.Text, "was gone: put back") {
-				return true, server + ": " + x.Text + ", " + report.Seconds(float64(x.NS-v.fault)/1e9) + " after the fault"
-			}
-		}
-		return false, "the watcher of " + server + " has not put it back"
-	}}
+	c := logged("the watcher puts it back", time.Minute, func(_ *View, x report.Event) bool {
+		return x.Host == server && strings.Contains(x.Text, ": "+what+" ") && strings.HasSuffix(x.Text, "was gone: put back")
+	})
+	c.Sign = true
+	return c
 }
 
 func hasAddress(e *engine, _ Fault) error {

@@ -65,6 +65,18 @@ func allOf(what string, limit time.Duration, all ...*Condition) *Condition {
 	}}
 }
 
+// logged waits until a host has logged an event after the fault.
+func logged(what string, limit time.Duration, is func(v *View, ev report.Event) bool) *Condition {
+	return &Condition{What: what, Limit: limit, Look: func(_ context.Context, v *View) (bool, string) {
+		for _, ev := range v.events() {
+			if ev.NS > v.fault && is(v, ev) {
+				return true, fmt.Sprintf("%s, %s after the fault: %s", ev.Host, report.Seconds(float64(ev.NS-v.fault)/1e9), ev.Text)
+			}
+		}
+		return false, "no host has logged it"
+	}}
+}
+
 // cutOff waits until the interfaces of a server on both networks are down.
 func cutOff(server string) *Condition {
 	return allOf("both links are down", seenLimit, linkGone("private", server), linkGone("public", server))
@@ -232,18 +244,11 @@ func (m mdStorage) startedDegraded() *Condition {
 		// The array was assembled so, and its start had compared what the bitmap names.
 		what, notes = "the array was dirty and degraded", []string{"array " + m.Group.Name + " is started dirty and degraded", "its parities agree: nothing is in doubt"}
 	}
-	return &Condition{What: what, Limit: 2 * time.Minute, Look: func(_ context.Context, v *View) (bool, string) {
-		var said []string
-		for _, note := range notes {
-			all := v.events()
-			i := slices.IndexFunc(all, func(x report.Event) bool {
-				return x.Host == server && x.NS > v.fault && strings.Contains(x.Text, m.Group.Name) && strings.Contains(x.Text, note)
-			})
-			if i < 0 {
-				return false, server + " did not note: " + note
-			}
-			said = append(said, all[i].Text)
-		}
-		return true, server + ": " + strings.Join(said, "; ")
-	}}
+	var all []*Condition
+	for _, note := range notes {
+		all = append(all, logged(note, 2*time.Minute, func(_ *View, x report.Event) bool {
+			return x.Host == server && strings.Contains(x.Text, m.Group.Name) && strings.Contains(x.Text, note)
+		}))
+	}
+	return allOf(what, 2*time.Minute, all...)
 }

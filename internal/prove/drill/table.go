@@ -510,14 +510,9 @@ func unfenceable(s Scene) []Step {
 
 func fenceAll(s Scene) ([]Step, error) {
 	return append(unfenceable(s),
-		Step{Fault: Fault{Kind: Freeze, On: s.Active}, Until: &Condition{What: "fencing fails", Limit: 3 * time.Minute, Look: func(_ context.Context, v *View) (bool, string) {
-			for _, e := range v.events() {
-				if e.Kind == report.EventFenceFail && e.NS > v.fault && namesNode(e.Text, s.Active) {
-					return true, fmt.Sprintf("%s after the fault: %s", report.Seconds(float64(e.NS-v.fault)/1e9), e.Text)
-				}
-			}
-			return false, "no failed fencing was reported"
-		}}},
+		Step{Fault: Fault{Kind: Freeze, On: s.Active}, Until: logged("fencing fails", 3*time.Minute, func(_ *View, e report.Event) bool {
+			return e.Kind == report.EventFenceFail && namesNode(e.Text, s.Active)
+		})},
 		Step{Wait: fenceHold, Look: true, Until: shows(30*time.Second, signOf(observe.MemberLost, "host", s.Active))},
 		Step{Fault: Fault{Kind: PowerOff, On: s.Active}},
 		Step{Fault: Fault{Kind: ConfirmOff, On: s.Active}},
