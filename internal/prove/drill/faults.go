@@ -6,6 +6,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/run/observe"
+	"github.com/mortarhpc/mortar/internal/serve/cache"
 )
 
 // Kind is the kind of a fault. Injector.Can reports which kinds an Injector can
@@ -86,37 +90,45 @@ type faultKind struct {
 	ready faultFunc
 	// back does what remains to be done after the hardware is whole again.
 	back faultFunc
+	// harms is the part of the brick that a fault harms after which the service stays: two
+	// faults of a schedule that harm different parts are judged as if each came alone.
+	harms string
+	// seen is the condition by which the servers see a fault after which the service stays;
+	// it may be nil.
+	seen func(s Scene, f Fault) *Condition
 }
 
 type faultFunc func(e *engine, ctx context.Context, f Fault) error
 
 var kinds = map[Kind]faultKind{
-	Freeze:             {phrase: "freezing {on}"},
-	Panic:              {phrase: "panicking {on}"},
-	PowerOff:           {phrase: "cutting the power of {on}"},
+	Freeze:             {phrase: "freezing {on}", seen: gone},
+	Panic:              {phrase: "panicking {on}", seen: gone},
+	PowerOff:           {phrase: "cutting the power of {on}", seen: gone},
 	ClientDown:         {phrase: "crashing client {on}", back: (*engine).clientBack},
-	LinkDown:           {phrase: "pulling the {0} cable of {on}", back: (*engine).healAgain},
-	SwitchDown:         {phrase: "switching the {0} network off", back: (*engine).healAgain},
-	PathOut:            {phrase: "cutting the path of {on} to {0} over HBA {1}", back: (*engine).healAgain},
-	HBAOut:             {phrase: "cutting HBA {0} of {on}", back: (*engine).healAgain},
-	PathsOut:           {phrase: "cutting every path of {on}", back: (*engine).healAgain},
-	ModuleOut:          {phrase: "pulling I/O module {1} of enclosure {0}"},
-	DiskOut:            {phrase: "pulling disk {0}", back: (*engine).returnDisk},
-	DiskSlow:           {phrase: "holding disk {0} to {1} operations and {2} bytes a second", back: (*engine).returnSlow},
+	LinkDown:           {phrase: "pulling the {0} cable of {on}", back: (*engine).healAgain, harms: "links", seen: func(s Scene, f Fault) *Condition { return linkGone(f.Args[0], f.On) }},
+	SwitchDown:         {phrase: "switching the {0} network off", back: (*engine).healAgain, harms: "links", seen: func(s Scene, f Fault) *Condition { return linkGone(f.Args[0], s.servers()...) }},
+	PathOut:            {phrase: "cutting the path of {on} to {0} over HBA {1}", back: (*engine).healAgain, harms: "storage", seen: func(s Scene, f Fault) *Condition { return s.storage().lost(f.Args[0], []string{f.On}) }},
+	HBAOut:             {phrase: "cutting HBA {0} of {on}", back: (*engine).healAgain, harms: "storage", seen: pathsGone},
+	PathsOut:           {phrase: "cutting every path of {on}", back: (*engine).healAgain, seen: pathsGone},
+	ModuleOut:          {phrase: "pulling I/O module {1} of enclosure {0}", harms: "storage", seen: func(s Scene, f Fault) *Condition { return s.storage().lost("", s.servers()) }},
+	DiskOut:            {phrase: "pulling disk {0}", back: (*engine).returnDisk, harms: "storage", seen: diskGone},
+	DiskSlow:           {phrase: "holding disk {0} to {1} operations and {2} bytes a second", back: (*engine).returnSlow, seen: slowUnlessIdle},
 	Corrupt:            {phrase: "overwriting {2} bytes of disk {0} at offset {1}"},
-	LocalDisk:          {phrase: "pulling a system disk of {on}", ready: (*engine).mirrored, back: (*engine).returnSystemDisk},
-	ControllerOut:      {phrase: "killing controller {1} of array {0}"},
-	ControllerFailover: {phrase: "moving the LUNs of controller {1} of array {0} to the other one"},
-	ArrayDisk:          {phrase: "pulling disk {0} of an array"},
-	ArrayPower:         {phrase: "cutting the power of array {0}"},
-	LUNSlow:            {phrase: "delaying each answer of LUN {0} by {1} ms"},
+	LocalDisk:          {phrase: "pulling a system disk of {on}", ready: (*engine).mirrored, back: (*engine).returnSystemDisk, seen: func(s Scene, f Fault) *Condition { return mirrorDegraded(f.On) }},
+	ControllerOut:      {phrase: "killing controller {1} of array {0}", harms: "storage", seen: func(s Scene, f Fault) *Condition { return lunsMoved(s, f, 2) }},
+	ControllerFailover: {phrase: "moving the LUNs of controller {1} of array {0} to the other one", harms: "storage", seen: func(s Scene, f Fault) *Condition { return lunsMoved(s, f, 1) }},
+	ArrayDisk:          {phrase: "pulling disk {0} of an array", harms: "storage", seen: diskGone},
+	ArrayPower:         {phrase: "cutting the power of array {0}", seen: func(s Scene, f Fault) *Condition { return lunStorage{s}.noPath(f.Args[0]) }},
+	LUNSlow:            {phrase: "delaying each answer of LUN {0} by {1} ms", seen: func(s Scene, f Fault) *Condition { return lunLate(s, f.Args[0]) }},
 	LUNMissing:         {phrase: "hiding LUN {0} from {on}"},
 
-	FeedOff: {phrase: "switching PDU {0} off"},
-	BMCDead: {phrase: "killing the BMC of {on}"},
+	FeedOff: {phrase: "switching PDU {0} off", harms: "power", seen: func(s Scene, f Fault) *Condition { return feedLost(s.Active, f.Args[0]) }},
+	BMCDead: {phrase: "killing the BMC of {on}", harms: "power"},
 	BMCLies: {phrase: "having the BMC of {on} switch something else"},
 	Astray:  {phrase: "plugging something else into the outlets of {on}"},
-	PDUDead: {phrase: "killing the controller of PDU {0}"},
+	PDUDead: {phrase: "killing the controller of PDU {0}", harms: "power", seen: func(s Scene, f Fault) *Condition {
+		return shows(2*time.Minute, signOf(observe.PDUSilent, "pdu", f.Args[0]))
+	}},
 
 	Kill:        {phrase: "killing {0} on {on}", can: mayKill, inject: (*engine).kill, heal: (*engine).startDaemon},
 	TakeAway:    {phrase: "taking {0} from {on}", can: hasAddress, inject: (*engine).takeAway}, // the watcher puts it back, or Pacemaker moves the service
@@ -129,14 +141,47 @@ var kinds = map[Kind]faultKind{
 	BitRot:      {phrase: "overwriting bytes of one disk beneath the RAID", can: mayRot, inject: (*engine).spoil}, // the scrub mends the data, or the drill fails
 	FillOST:     {phrase: "filling OST {0}", can: hasLustre, inject: (*engine).fillOST, heal: (*engine).emptyOST},
 	LNetDown:    {phrase: "taking the network from LNet of {on}", can: hasLustre, inject: (*engine).lnetDown, heal: (*engine).lnetUp},
-	ClockJump:   {phrase: "moving the clock of {on} by {0} s", inject: (*engine).jump, heal: (*engine).jumpBack, back: (*engine).clockBack},
+	ClockJump:   {phrase: "moving the clock of {on} by {0} s", inject: (*engine).jump, heal: (*engine).jumpBack, back: (*engine).clockBack, harms: "clocks", seen: func(s Scene, f Fault) *Condition { return clockSeen(f.On) }},
 	CacheApply:  {phrase: "giving SSDs back to the cache of {0}", inject: (*engine).applyCache},
 	CacheFill:   {phrase: "filling the mirror of dirty data of {0}", inject: (*engine).fillCache, heal: (*engine).drainCache},
 	CacheFlush:  {phrase: "starting mortar cache {1} of {0} on {on}, whose disks take nothing", inject: (*engine).startFlush, heal: (*engine).endFlush},
 
 	Move:       {phrase: "moving service {0} to {on}", can: hasOperator, inject: (*engine).move}, // the service may stay there, so no heal
-	Standby:    {phrase: "putting {on} in standby", can: hasOperator, inject: (*engine).standby, heal: (*engine).unstandby},
+	Standby:    {phrase: "putting {on} in standby", can: hasOperator, inject: (*engine).standby, heal: (*engine).unstandby, seen: func(s Scene, f Fault) *Condition { return shows(seenLimit, signOf(observe.InStandby, "host", f.On)) }},
 	ConfirmOff: {phrase: "confirming that {on} is off", can: hasOperator, inject: (*engine).confirmOff},
+}
+
+func gone(_ Scene, f Fault) *Condition { return silent(f.On) }
+
+func pathsGone(s Scene, f Fault) *Condition { return s.storage().lost("", []string{f.On}) }
+
+// diskGone waits until a disk of the RAID group, or an SSD of the cache, is missed.
+func diskGone(s Scene, f Fault) *Condition {
+	switch {
+	case slices.Contains(s.Members, f.Args[0]):
+		return s.storage().without(f.Args[0])
+	case s.Service.Storage.Cache != nil:
+		return ssdOut(s, f.Args[0])
+	}
+	return nil
+}
+
+// lunsMoved waits until the LUNs of a controller are reached by the other one.
+func lunsMoved(s Scene, f Fault, share int) *Condition {
+	n, err := strconv.Atoi(f.Args[1])
+	if err != nil {
+		return nil
+	}
+	return lunStorage{s}.onOther(f.Args[0], n, share)
+}
+
+// slowUnlessIdle waits until a disk is seen to be slow. Those below a write-back cache may be
+// idle.
+func slowUnlessIdle(s Scene, f Fault) *Condition {
+	if c := s.Service.Storage.Cache; c != nil && c.Mode == cache.WriteBack {
+		return nil
+	}
+	return slowSeen(s, f.Args[0])
 }
 
 // HardwareKinds returns the kinds that an Injector injects, sorted by name.

@@ -45,7 +45,7 @@ func fencingLies(lies ...Kind) func(Scene) ([]Step, error) {
 		frozen := Fault{Kind: Freeze, On: s.Active}
 		return append(steps,
 			Step{Fault: Fault{Kind: WriteSoon, On: s.Active}, Prepare: true, Until: unwritten(s.Active)},
-			Step{Fault: frozen, Wait: wakeAfter, Until: servedBy(s.Passive, s.Active)},
+			Step{Fault: frozen, Wait: wakeAfter, Until: servedBy(s.Passive)},
 			Step{Wait: wakeAfter},
 			Step{Keep: true, Wait: keepAfter},
 			Step{Fault: frozen, Mend: true, Until: refusedTo(s.Active)},
@@ -81,10 +81,10 @@ func dirtyBytes(meminfo string) (n int64) {
 	return n
 }
 
-// servedBy waits until a server has started the service while the other one is
+// servedBy waits until a server has started the service, while the other one is
 // frozen.
-func servedBy(server, frozen string) *Condition {
-	return logged("the partner serves while "+frozen+" is frozen", 3*time.Minute, func(_ *View, e report.Event) bool {
+func servedBy(server string) *Condition {
+	return logged("the partner serves", 3*time.Minute, func(_ *View, e report.Event) bool {
 		return e.Kind == report.EventStarted && e.Host == server
 	})
 }

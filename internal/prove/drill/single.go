@@ -2,17 +2,15 @@ package drill
 
 import (
 	"slices"
-	"strconv"
-	"strings"
 	"time"
-
-	"github.com/mortarhpc/mortar/internal/run/observe"
-	"github.com/mortarhpc/mortar/internal/serve/cache"
 )
 
 // A random schedule of one fault is judged as strictly as the drill of that fault, except
 // where the outcome depends on how long the seed lets it last. So is one of several faults
 // that do not touch the same.
+
+// servers are those of the service's pair.
+func (s Scene) servers() []string { return s.Design.PairOf(s.Service.Name).Servers }
 
 // outcome is what a fault that comes alone does to the service and to the servers.
 func (p Part) outcome(s Scene) (Place, Fencing) {
@@ -56,54 +54,8 @@ func (p Part) seen(s Scene) *Condition {
 	if where, _ := p.outcome(s); where != Stays {
 		return nil
 	}
-	f, servers := p.fault(s), s.Design.PairOf(s.Service.Name).Servers
-	switch p.Kind {
-	case LinkDown:
-		return linkGone(f.Args[0], f.On)
-	case SwitchDown:
-		return linkGone(f.Args[0], servers...)
-	case PathOut:
-		return s.storage().lost(f.Args[0], []string{f.On})
-	case HBAOut, PathsOut:
-		return s.storage().lost("", []string{f.On})
-	case ModuleOut:
-		return s.storage().lost("", servers)
-	case DiskOut, ArrayDisk:
-		if strings.HasPrefix(p.Args[0], diskArg) {
-			return s.storage().without(f.Args[0])
-		}
-		if s.Service.Storage.Cache != nil {
-			return ssdOut(s, f.Args[0])
-		}
-	case DiskSlow:
-		if c := s.Service.Storage.Cache; c != nil && c.Mode == cache.WriteBack {
-			return nil // the disks below may be idle
-		}
-		return slowSeen(s, f.Args[0])
-	case ClockJump:
-		return clockSeen(f.On)
-	case ControllerOut, ControllerFailover:
-		share := 1
-		if p.Kind == ControllerOut {
-			share = 2
-		}
-		if n, err := strconv.Atoi(f.Args[1]); err == nil {
-			return lunStorage{s}.onOther(f.Args[0], n, share)
-		}
-	case ArrayPower:
-		return lunStorage{s}.noPath(f.Args[0])
-	case LUNSlow:
-		return lunLate(s, f.Args[0])
-	case LocalDisk:
-		return mirrorDegraded(f.On)
-	case FeedOff:
-		return feedLost(s.Active, f.Args[0])
-	case PDUDead:
-		return shows(2*time.Minute, signOf(observe.PDUSilent, "pdu", f.Args[0]))
-	case Standby:
-		return shows(seenLimit, signOf(observe.InStandby, "host", f.On))
-	case Freeze, Panic, PowerOff:
-		return silent(f.On)
+	if see := kinds[p.Kind].seen; see != nil {
+		return see(s, p.fault(s))
 	}
 	return nil
 }
@@ -116,19 +68,10 @@ func (p Part) touches(s Scene) string {
 	if where, fencing := p.outcome(s); where != Stays || fencing != Nobody {
 		return ""
 	}
-	switch p.Kind {
-	case PathOut, HBAOut, ModuleOut, DiskOut, ControllerOut, ControllerFailover, ArrayDisk:
-		return "storage"
-	case LinkDown, SwitchDown:
-		return "links"
-	case FeedOff, BMCDead, PDUDead:
-		return "power"
-	case ClockJump:
-		return "clocks"
-	case LocalDisk:
+	if p.Kind == LocalDisk {
 		return "system disks of " + p.On
 	}
-	return ""
+	return kinds[p.Kind].harms
 }
 
 // alone says whether each fault is judged as if it came alone: there is one, or no two touch

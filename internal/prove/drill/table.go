@@ -33,7 +33,7 @@ var Table = []Drill{
 		Name: "private-switch", Title: "all private links fail; the cluster goes on over the public ones",
 		Expect: Expect{Where: Stays, Fencing: Nobody},
 		Variants: []Variant{{How: "switch", Title: "the private network's switch is off", Steps: witnessed(one(Fault{Kind: SwitchDown, Args: []string{"private"}}, linkHold),
-			func(s Scene) *Condition { return linkGone("private", s.Design.PairOf(s.Service.Name).Servers...) })}},
+			func(s Scene) *Condition { return linkGone("private", s.servers()...) })}},
 	},
 	{
 		Name: "heartbeat-link", Title: "the active server's private link fails; the second ring carries on",
@@ -545,7 +545,7 @@ func coldStartAlone(s Scene) ([]Step, error) {
 // switchBoots takes the public network from servers and clients for ten seconds: the
 // link of each client changes, too, which no cable of a server does.
 func switchBoots(s Scene) ([]Step, error) {
-	steps := briefly(Fault{Kind: SwitchDown, Args: []string{"public"}}, 10*time.Second, linkGone("public", s.Design.PairOf(s.Service.Name).Servers...))
+	steps := briefly(Fault{Kind: SwitchDown, Args: []string{"public"}}, 10*time.Second, linkGone("public", s.servers()...))
 	steps[len(steps)-1].Wait = switchHold
 	return steps, nil
 }
