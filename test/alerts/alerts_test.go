@@ -80,6 +80,18 @@ func TestEachAlertIsTried(t *testing.T) {
 	}
 }
 
+// The code of each alert is that of a finding.
+func TestAlertsHaveCodes(t *testing.T) {
+	findings := read(t, "../../docs/findings.md")
+	for _, block := range strings.Split(read(t, rules), "- alert: ")[1:] {
+		name, rest, _ := strings.Cut(block, "\n")
+		m := regexp.MustCompile(`code: ([a-z-]+)`).FindStringSubmatch(rest)
+		if name != "MortarMetricsOld" && (m == nil || !strings.Contains(findings, "| `"+m[1]+"` |")) {
+			t.Errorf("%s has no code of a finding", name)
+		}
+	}
+}
+
 // The rules and the board use only metrics that docs/metrics.md documents. Package observe
 // writes no others.
 func TestMetricsAreDocumented(t *testing.T) {
