@@ -23,7 +23,7 @@ type kindOfFinding struct {
 	subject string // argument that names what the finding is about; "": the brick
 	level   Level  // OK: the check sets it, by what a device reports
 	// text and mend have arguments in braces, which may have a verb of fmt; %are is that of
-	// a list. What is in brackets is left out if an argument in it is empty or 0.
+	// a list. Text in brackets is left out if an argument in it is empty or 0.
 	text, mend string
 }
 

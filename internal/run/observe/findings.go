@@ -219,7 +219,7 @@ var findings = map[Code]kindOfFinding{
 	"views-differ":          {"host", Warning, "{host} believes that {other} is gone, {other} does not", ""},
 	"watchdog-missing":      {"host", Warning, "no watchdog runs on {host}: if its kernel hangs and no fence device works, it stays so", "load the driver of its hardware watchdog (iTCO_wdt, ipmi_watchdog, …) at boot, then `mortar apply {spec}`"},
 	"watcher-missing":       {"host", Warning, "{host} is online, but ocf:mortar:watch does not run there: a lost link or path is noticed late", "`mortar apply {spec}` has Pacemaker start it"},
-	QuorumWaits:             {"host", Fault, "{host} waits for {missing}: after a cold start it has no quorum, fences nobody and starts nothing before it has seen every server (wait_for_all)", "switch {off} on, and the cluster starts; if {off} is gone for good, cut its power by hand, and then `mortar confirm-off {spec} {off}`"},
+	QuorumWaits:             {"host", Fault, "{host} waits for {missing}: after a cold start it has no quorum, fences no server and starts nothing before it has seen every server (wait_for_all)", "switch {off} on, and the cluster starts; if {off} is gone for good, cut its power by hand, and then `mortar confirm-off {spec} {off}`"},
 	"quorum-missing":        {"host", Fault, "{host} has no quorum: nothing is started", "look at corosync's log there"},
 	"coordinator-missing":   {"", Warning, "the cluster has elected no coordinator (DC): it does not act now", "normal for some seconds after a start; else see pacemaker.log"},
 	"member-unknown":        {"host", Fault, "the cluster does not know {host}", "`mortar apply`"},

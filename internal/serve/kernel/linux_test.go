@@ -201,7 +201,7 @@ func TestARPPacketsOfInfiniBand(t *testing.T) {
 	}
 }
 
-// tun makes an interface of a hardware type; what is sent there is read from the
+// tun makes an interface of a hardware type; packets sent there are read from the
 // file, and what is written to it is received. Each packet has two words before
 // it, of which the second is its protocol.
 // Source: Documentation/networking/tuntap.rst of the kernel.

@@ -100,7 +100,7 @@ func TestNull(t *testing.T) {
 			}
 		})
 	}
-	// A stopped process: the kernel takes the connection, and nobody reads.
+	// A stopped process: the kernel takes the connection, and no process reads.
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -109,7 +109,7 @@ type recorder struct {
 }
 
 // recordDue has the lists written between two monitors. Many locks take the kernel long to
-// list, and nobody gets one meanwhile.
+// list, and no client gets one meanwhile.
 func (s *nfsKind) recordDue(w *watcher) action {
 	r := &s.recorder
 	if w.lost(s.service) || !s.locksCount() || w.k.Now().Sub(r.at) < max(20*r.took, watchTick) {

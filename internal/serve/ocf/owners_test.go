@@ -235,7 +235,7 @@ func TestStartNamesFilesInDoubt(t *testing.T) {
 	}
 }
 
-// Nobody looks for files of blocks that nobody knows.
+// The agent looks for no files of blocks that are not known.
 func TestNoFilesOfUnknownBlocks(t *testing.T) {
 	h := newShared(t).hosts["nfs1"]
 	h.files[AcceptedFile("home")] = `{"service": "home", "arrays": [{"name": "r0", "uuid": "` + arrayUUID + `", "events": 5, "unknown": "why"}]}`

@@ -361,9 +361,9 @@ func (r *reservedLUNs) keep(c *claim) error {
 	case c.Holder != 0:
 		return fmt.Errorf("LUN %s: %w: %s holds it", c.Name, errTaken, r.node(c.Holder))
 	case c.Count(r.own()) > 0:
-		// Whoever takes the LUN takes the registration away first: nobody has.
+		// A host that takes the LUN takes the registration away first: none has.
 	case c.blank() || len(c.Keys) == 0 && !r.reservedNote().there():
-		// The array was switched off and has forgotten all, and nobody has
+		// The array was switched off and has forgotten all, and no host has
 		// registered since. A partner that had taken the LUN before that has the
 		// volume group, which was looked at before this. Or the service never had a
 		// reservation.

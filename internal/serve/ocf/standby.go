@@ -25,7 +25,7 @@ var staying = map[string]func(context.Context, []string) error{watchAction: watc
 
 var standbyProcess = watchProcess{file: runDir + "/rest", action: standbyAction, grace: 2 * time.Second}
 
-// clusterEngine is the name of the process without which a server fences nobody.
+// clusterEngine is the name of the process without which a server fences no server.
 var clusterEngine = "corosync"
 
 // standbyTick is shorter than the time after which a server misses its partner.
