@@ -495,7 +495,7 @@ func TestJudge(t *testing.T) {
 	}
 	both := []string{neverProven1, neverProven2}
 	away := []string{"fault: nfs1 does not answer: no route to host", "unknown: nfs1 does not answer", "fault: nfs1 is away since nfs2 has started"}
-	waits := "fault: nfs2 waits for nfs1: after a cold start it has no quorum, fences nobody and starts nothing before it has seen every server (wait_for_all)"
+	waits := "fault: nfs2 waits for nfs1: after a cold start it has no quorum, fences no server and starts nothing before it has seen every server (wait_for_all)"
 	idle := []string{"fault: service home runs nowhere (stopped)",
 		"warning: fence device fence-nfs1-bmc is not watched now: the cluster has not started it",
 		"warning: fence device fence-pdu-a is not watched now: the cluster has not started it",
