@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -15,7 +14,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/mortarhpc/mortar/internal/base/strictjson"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/rack"
@@ -23,9 +21,8 @@ import (
 
 // rackFlags choose the rack of a command.
 type rackFlags struct {
-	dir    string
-	config string
-	scale  int64 // rack up: a disk has 1/scale of its size
+	dir   string
+	scale int64 // rack up: a disk has 1/scale of its size
 }
 
 func (f *rackFlags) add(cmd *cobra.Command) {
@@ -84,15 +81,15 @@ func newRackUpCmd() *cobra.Command {
 	var mirror, suite, accel, memory, boot, lustre, scale string
 	var asJSON, dryRun, sparse bool
 	cmd := &cobra.Command{
-		Use:     "up [SPEC]",
+		Use:     "up SPEC",
 		Short:   "Build the rack that a spec describes, and wait until its nodes are up",
 		Example: "  mortar rack up brick.yaml\n  mortar rack up brick.yaml --dry-run\n  mortar rack up nss7.4-ha.yaml --scale 1/1000   # a RAID array with disks of a thousandth",
-		Args:    cobra.MaximumNArgs(1),
+		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if f.scale, err = parseScale(scale); err != nil {
 				return fail(exitBadInput, err)
 			}
-			cfg, dir, err := f.describe(args)
+			cfg, dir, err := f.describe(args[0])
 			if err != nil {
 				return err
 			}
@@ -150,7 +147,6 @@ func newRackUpCmd() *cobra.Command {
 		},
 	}
 	f.add(cmd)
-	cmd.Flags().StringVar(&f.config, "config", "", "describe the hardware by this JSON file instead of a spec")
 	cmd.Flags().StringVar(&mirror, "mirror", "", "Debian archive for the node image (default: the one this host's apt uses)")
 	cmd.Flags().StringVar(&suite, "suite", "", "Debian release of the nodes: trixie or bookworm")
 	cmd.Flags().StringVar(&lustre, "lustre", "", "directory of Lustre's Debian packages, which are installed on every node; they must fit the nodes' kernel")
@@ -184,29 +180,9 @@ func bootServers(cfg *rack.Config, boot string) error {
 	return nil
 }
 
-// describe returns the hardware and the directory that the flags and arguments of rack up
-// choose.
-func (f *rackFlags) describe(args []string) (cfg rack.Config, dir string, err error) {
-	switch {
-	case f.config != "" && len(args) > 0:
-		return cfg, "", badUsage("a spec and --config exclude each other")
-	case f.config != "":
-		text, err := os.ReadFile(f.config)
-		if err != nil {
-			return cfg, "", fail(exitBadInput, err)
-		}
-		if err := strictjson.Decode(text, &cfg); err != nil {
-			return cfg, "", badUsage(f.config + ": " + err.Error())
-		}
-		if f.dir != "" {
-			return cfg, f.dir, nil
-		}
-		dir, err = rackDir(f.config, cfg.Name)
-		return cfg, dir, err
-	case len(args) == 0:
-		return cfg, "", badUsage("name the brick's file")
-	}
-	s, err := readSpec(args[0])
+// describe returns the hardware for a spec, and the rack's directory.
+func (f *rackFlags) describe(file string) (cfg rack.Config, dir string, err error) {
+	s, err := readSpec(file)
 	if err != nil {
 		return cfg, "", err
 	}
@@ -227,7 +203,7 @@ func (f *rackFlags) describe(args []string) (cfg rack.Config, dir string, err er
 	if f.dir != "" {
 		return cfg, f.dir, nil
 	}
-	dir, err = rackDir(args[0], d.Name)
+	dir, err = rackDir(file, d.Name)
 	return cfg, dir, err
 }
 
@@ -296,7 +272,7 @@ func newRackImageCmd() *cobra.Command {
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f.scale = 1
-			cfg, dir, err := f.describe(args)
+			cfg, dir, err := f.describe(args[0])
 			if err != nil {
 				return err
 			}

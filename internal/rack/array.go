@@ -22,8 +22,6 @@ type Array struct {
 	Vendor   string `json:"vendor"`
 	Product  string `json:"product"`
 	Revision string `json:"revision"`
-	// MemoryMiB is the machine's memory in MiB; 0 is 512.
-	MemoryMiB int `json:"memory_mib,omitempty"`
 	// Disks in their slots. A disk in no group is a global spare.
 	Disks  []Disk      `json:"disks"`
 	Groups []RAIDGroup `json:"groups"`
@@ -57,7 +55,7 @@ type LUNPlace struct {
 const (
 	// controllers of an array. Each has one portal.
 	controllers = 2
-	// arrayMemoryMiB is enough for 84 disks, 8 groups and 64 sessions, which
+	// arrayMemoryMiB, the memory of an array's machine, is enough for 84 disks, 8 groups and 64 sessions, which
 	// leave 150 MiB of it free.
 	arrayMemoryMiB = 512
 	// disksPerHBA is how many disks an array has on one HBA.
@@ -93,56 +91,6 @@ func (c *Config) arrays() []*Enclosure {
 // withArray reports whether a server has LUNs of arrays.
 func (c *Config) withArray(server string) bool {
 	return slices.ContainsFunc(c.arrays(), func(e *Enclosure) bool { return e.cabledTo(server) })
-}
-
-// problems lists the mistakes in the description of an array and its LUNs.
-func (e *Enclosure) problems() []string {
-	var bad []string
-	say := func(format string, args ...any) {
-		bad = append(bad, "array "+e.Name+": "+fmt.Sprintf(format, args...))
-	}
-	a := e.Array
-	group := map[string]int64{} // name: bytes
-	used := map[string]string{}
-	for _, g := range a.Groups {
-		data := int64(g.data())
-		switch {
-		case g.Level != 6 && g.Level != 10, data < 2, g.Level == 10 && len(g.Members)%2 != 0:
-			say("group %s: RAID %d of %d disks: want level 6 of 4 disks or more, or level 10 of an even number", g.Name, g.Level, len(g.Members))
-		case g.Chunk < 4096 || g.Chunk&(g.Chunk-1) != 0 || g.MemberBytes < 1 || g.MemberBytes%g.Chunk != 0:
-			say("group %s: chunk %d and %d bytes of each disk: want a power of two from 4096, and a multiple of it", g.Name, g.Chunk, g.MemberBytes)
-		}
-		group[g.Name] = data * g.MemberBytes
-		for _, m := range g.Members {
-			i := slices.IndexFunc(a.Disks, func(d Disk) bool { return d.Name == m })
-			switch {
-			case i < 0:
-				say("group %s: there is no disk %q", g.Name, m)
-			case a.Disks[i].Bytes < g.MemberBytes:
-				say("group %s: disk %s has %d bytes: want %d", g.Name, m, a.Disks[i].Bytes, g.MemberBytes)
-			case used[m] != "":
-				say("disk %s is in the groups %s and %s", m, used[m], g.Name)
-			}
-			used[m] = g.Name
-		}
-	}
-	numbers := map[int]bool{}
-	for _, d := range e.Disks {
-		l := d.LUN
-		switch {
-		case l == nil:
-			say("LUN %s has no place", d.Name)
-		case l.Offset < 0 || l.Offset%sectorBytes != 0 || l.Offset+d.Bytes > group[l.Group]:
-			say("LUN %s: %d bytes at %d do not fit into group %q", d.Name, d.Bytes, l.Offset, l.Group)
-		case l.Number < 0 || l.Number > 255 || numbers[l.Number]:
-			say("LUN %s: number %d is used, or not within 0 and 255", d.Name, l.Number)
-		case l.Controller < 0 || l.Controller >= controllers:
-			say("LUN %s: controller %d: want 0 or 1", d.Name, l.Controller)
-		default:
-			numbers[l.Number] = true
-		}
-	}
-	return bad
 }
 
 // data is the capacity of a group in disks.
@@ -195,7 +143,7 @@ func arrayArgs(c *Config, dir string, e *Enclosure, img *image, accel string, hw
 			in++
 		}
 	}
-	m := newMachine(c.processName(e.Name), dir, e.Name, a.MemoryMiB,
+	m := newMachine(c.processName(e.Name), dir, e.Name, arrayMemoryMiB,
 		loadArgs(img, fmt.Sprintf("%s%s mortar.array mortar.disks=%d", kernelArgs, clockArgs(accel), in)), accelArgs(accel, 1))
 	m.args = append(m.args, "-chardev", "socket,id=control,path="+controlSocket(e.Name)+",server=on,wait=off", "-serial", "chardev:control")
 	m.root(img)

@@ -2,9 +2,7 @@ package rack
 
 import (
 	"fmt"
-	"net"
 	"net/netip"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -21,8 +19,8 @@ const (
 // BootDistribution is the value of Node.Boot for Debian's own way of booting.
 const BootDistribution = "distribution"
 
-// Config describes the hardware of one rack. It is a pure description: the same
-// Config always gives the same hardware (names, serials, addresses).
+// Config describes the hardware of one rack, as FromSpec makes it. It is a pure
+// description: the same Config always gives the same hardware (names, serials, addresses).
 type Config struct {
 	// Name is the brick's name; the rack's network namespace is
 	// "mortar-"+Name. Lower-case letters, digits and hyphens, at most 32.
@@ -66,7 +64,7 @@ type Network struct {
 	// the network that carries BMCs, PDUs and ssh. Exactly one network
 	// has it.
 	Admin netip.Prefix `json:"admin,omitzero"`
-	// MTU in bytes; 0 is 1500.
+	// MTU in bytes.
 	MTU int `json:"mtu,omitempty"`
 }
 
@@ -78,16 +76,9 @@ type Node struct {
 	// Debian's kernel and initial RAM disk from the node's own system disk. Empty:
 	// the rack's fast way.
 	Boot string `json:"boot,omitempty"`
-	// MemoryMiB is the node's memory in MiB; 0 is 1280 for a server and
-	// 768 for a client.
 	MemoryMiB int `json:"memory_mib,omitempty"`
-	// CPUs; 0 is 2 with KVM and 1 in emulation, in which more CPUs are slower.
-	CPUs int `json:"cpus,omitempty"`
 	// NICs in the order the node sees them: eth0, eth1, ...
 	NICs []NIC `json:"nics"`
-	// LocalDisks are blank disks of this node only, in addition to its boot disks:
-	// /dev/disk/by-id/virtio-SERIAL.
-	LocalDisks []Disk `json:"local_disks,omitempty"`
 	// BMC is nil for a node without one.
 	BMC *BMC `json:"bmc,omitempty"`
 	// Feeds are the outlets the node is plugged into. With none, the node
@@ -98,8 +89,7 @@ type Node struct {
 // NIC is one network interface of a node.
 type NIC struct {
 	Network string `json:"network"`
-	// MAC address; empty derives one from the node's and the NIC's place.
-	MAC string `json:"mac,omitempty"`
+	MAC     string `json:"mac,omitempty"`
 	// Address with prefix length, set by the node at boot.
 	Address netip.Prefix `json:"address"`
 }
@@ -119,14 +109,14 @@ type Enclosure struct {
 	Array *Array `json:"array,omitempty"`
 }
 
-// Disk is a disk, shared or local.
+// Disk is a disk.
 type Disk struct {
 	// Name within the rack, for example "e1d01".
 	Name   string `json:"name"`
 	Serial string `json:"serial"`
 	// WWN is the World Wide Name without prefix: 16 hexadecimal digits
 	// ("5000c50000000a01"), or 32 for an array's LUN. dm-multipath names the disk
-	// "3"+WWN. SSDs, local disks and disks inside an array have none.
+	// "3"+WWN. SSDs and disks inside an array have none.
 	WWN     string `json:"wwn,omitempty"`
 	Vendor  string `json:"vendor,omitempty"`
 	Product string `json:"product,omitempty"`
@@ -165,7 +155,7 @@ type PDU struct {
 	// SNMPv3. Up creates a missing file with a random secret, mode 0600.
 	CommunityFile string `json:"community_file,omitempty"`
 	SNMP          *SNMP  `json:"snmp,omitempty"`
-	// Outlets is the number of outlets; 0 is 8.
+	// Outlets is the number of outlets.
 	Outlets int `json:"outlets,omitempty"`
 }
 
@@ -193,248 +183,84 @@ type Feed struct {
 }
 
 var (
+	// Names of nodes and devices are names of files, and of block nodes of QEMU.
 	nameRE = regexp.MustCompile(`^[a-z][a-z0-9-]{0,31}$`)
-	// No commas, quotes or blanks, since these values go into QEMU options.
-	inquiryRE = regexp.MustCompile(`^[A-Za-z0-9._/+-]*$`)
-	wwnRE     = regexp.MustCompile(`^[0-9a-f]{16}$`)
-	lunWWNRE  = regexp.MustCompile(`^6[0-9a-f]{31}$`)
-	userRE    = regexp.MustCompile(`^[A-Za-z0-9._-]{1,16}$`)
+	// No commas, quotes or blanks, since serial numbers go into QEMU options.
+	serialRE = regexp.MustCompile(`^[A-Za-z0-9._/+-]{1,20}$`)
 )
 
-// WithDefaults returns the Config with defaults for all missing values.
-func (c Config) WithDefaults() Config {
-	if c.Suite == "" {
-		c.Suite = distro.Default().Suite
-	}
-	c.Networks = slices.Clone(c.Networks)
-	for i := range c.Networks {
-		if c.Networks[i].MTU == 0 {
-			c.Networks[i].MTU = 1500
-		}
-	}
-	c.PDUs = slices.Clone(c.PDUs)
-	for i := range c.PDUs {
-		if c.PDUs[i].Outlets == 0 {
-			c.PDUs[i].Outlets = 8
-		}
-	}
-	c.Enclosures = slices.Clone(c.Enclosures)
-	for i := range c.Enclosures {
-		if a := c.Enclosures[i].Array; a != nil && a.MemoryMiB == 0 {
-			copy := *a
-			copy.MemoryMiB = arrayMemoryMiB
-			c.Enclosures[i].Array = &copy
-		}
-	}
-	c.Nodes = slices.Clone(c.Nodes)
-	for i := range c.Nodes {
-		n := &c.Nodes[i]
-		if n.MemoryMiB == 0 {
-			n.MemoryMiB = 1280
-			if n.Role == RoleClient {
-				n.MemoryMiB = 768
-			}
-		}
-		n.NICs = slices.Clone(n.NICs)
-		for j := range n.NICs {
-			if n.NICs[j].MAC == "" {
-				// 52:54:00 is QEMU's own prefix.
-				n.NICs[j].MAC = fmt.Sprintf("52:54:00:4d:%02x:%02x", j+1, i+1)
-			}
-		}
-	}
-	return c
-}
-
-// Validate returns an error that lists every mistake in the Config, nil if there is
-// none. Call WithDefaults before.
-func (c Config) Validate() error {
+// check refuses what a spec may say and a rack cannot have, and what a wrong option of
+// rack up gives. All else of a Config is right because FromSpec derives it.
+func (c *Config) check() error {
 	var bad []string
 	say := func(format string, args ...any) { bad = append(bad, fmt.Sprintf(format, args...)) }
-	seen := map[string]string{}
-	unique := func(kind, value, owner string) {
-		key := kind + "\x00" + strings.ToLower(value)
-		if other, ok := seen[key]; ok {
-			say("%s %s of %s is already that of %s", kind, value, owner, other)
-		}
-		seen[key] = owner
-	}
+	names, serials := map[string]bool{}, map[string]bool{}
 	name := func(kind, n string) {
 		if !nameRE.MatchString(n) {
-			say("%s name %q: want lower-case letters, digits and hyphens, a letter first, at most 32", kind, n)
+			say("%s name %q: in the rack a name has lower-case letters, digits and hyphens, a letter first, at most 32", kind, n)
 		}
-		unique("name", n, kind+" "+n)
+		if names[n] {
+			say("%s name %s: something else in the rack has that name", kind, n)
+		}
+		names[n] = true
 	}
-
-	if !nameRE.MatchString(c.Name) {
-		say("rack name %q: want lower-case letters, digits and hyphens, a letter first, at most 32", c.Name)
-	}
+	name("rack", c.Name)
+	delete(names, c.Name) // its network namespace has a prefix
 	if known := distro.Suites(); !slices.Contains(known, c.Suite) {
 		say("suite %q: want %s", c.Suite, strings.Join(known, " or "))
 	}
-	switch c.Accel {
-	case "", "kvm", "tcg":
-	default:
+	if !slices.Contains([]string{"", "kvm", "tcg"}, c.Accel) {
 		say("accel %q: want kvm, tcg or nothing", c.Accel)
-	}
-
-	var admin *Network
-	for i, n := range c.Networks {
-		name("network", n.Name)
-		if len(n.Name) > 12 {
-			say("network name %q is longer than 12 characters", n.Name)
-		}
-		if n.MTU < 1280 || n.MTU > maxMTU {
-			say("network %s: MTU %d is not within 1280 and %d", n.Name, n.MTU, maxMTU)
-		}
-		if n.Admin.IsValid() {
-			if admin != nil {
-				say("networks %s and %s both carry the admin's address", admin.Name, n.Name)
-			}
-			admin = &c.Networks[i]
-			unique("address", n.Admin.Addr().String(), "the admin")
-		}
-	}
-	if admin == nil {
-		say("no network carries the admin's address")
-	}
-	onAdmin := func(a netip.Addr, owner string) {
-		unique("address", a.String(), owner)
-		if admin != nil && !admin.Admin.Masked().Contains(a) {
-			say("address %s of %s is outside the management network %s", a, owner, admin.Admin.Masked())
-		}
-	}
-
-	disk := func(d Disk, shared bool) {
-		name("disk", d.Name)
-		if lun := d.LUN != nil; !lun && (d.Serial == "" || len(d.Serial) > 20) || !inquiryRE.MatchString(d.Serial) {
-			say("disk %s: serial %q: want 1 to 20 letters and digits", d.Name, d.Serial)
-		}
-		unique("serial", d.Serial, "disk "+d.Name)
-		if d.LUN != nil && !lunWWNRE.MatchString(d.WWN) {
-			say("LUN %s: wwn %q: want 32 lower-case hexadecimal digits, a 6 first", d.Name, d.WWN)
-		} else if d.LUN == nil && shared && !wwnRE.MatchString(d.WWN) {
-			say("disk %s: wwn %q: want 16 lower-case hexadecimal digits", d.Name, d.WWN)
-		}
-		if d.WWN != "" {
-			unique("wwn", d.WWN, "disk "+d.Name)
-		}
-		if len(d.Vendor) > 8 || !inquiryRE.MatchString(d.Vendor) {
-			say("disk %s: vendor %q: want at most 8 letters and digits", d.Name, d.Vendor)
-		}
-		if len(d.Product) > 16 || !inquiryRE.MatchString(d.Product) {
-			say("disk %s: product %q: want at most 16 letters and digits", d.Name, d.Product)
-		}
-		if d.Bytes < 1<<20 || d.Bytes%512 != 0 {
-			say("disk %s: size %d: want at least 1 MiB and a multiple of 512 bytes", d.Name, d.Bytes)
-		}
-		if d.IOPS < 0 || d.BytesPerSecond < 0 {
-			say("disk %s: a negative speed", d.Name)
-		}
-	}
-	targets := 0
-	for _, e := range c.Enclosures {
-		name("enclosure", e.Name)
-		if e.Paths < 0 || e.Paths > maxPaths {
-			say("enclosure %s: %d paths: want 1 to %d", e.Name, e.Paths, maxPaths)
-		}
-		for _, s := range e.Servers {
-			if !slices.ContainsFunc(c.Nodes, func(n Node) bool { return n.Name == s && n.Role == RoleServer }) {
-				say("enclosure %s: there is no server %q", e.Name, s)
-			}
-		}
-		for _, d := range e.Disks {
-			disk(d, true)
-		}
-		targets += e.allTargets()
-		if e.Array != nil {
-			for _, d := range e.Array.Disks {
-				disk(d, false)
-			}
-			bad = append(bad, e.problems()...)
-		}
-	}
-	if targets > maxTargets {
-		say("the shared disks have %d targets on one HBA: at most %d fit", targets, maxTargets)
-	}
-	for _, d := range c.SSDs {
-		disk(d, false)
-	}
-	if len(c.SSDs) > maxSSDs {
-		say("%d SSDs: at most %d", len(c.SSDs), maxSSDs)
-	}
-
-	outlets := map[string]int{}
-	for _, p := range c.PDUs {
-		name("pdu", p.Name)
-		onAdmin(p.Address, "pdu "+p.Name)
-		for _, file := range p.secrets() {
-			if !filepath.IsAbs(file) {
-				say("pdu %s: secret file %q: want an absolute path", p.Name, file)
-			}
-		}
-		if p.Outlets < 1 || p.Outlets > 48 {
-			say("pdu %s: %d outlets: want 1 to 48", p.Name, p.Outlets)
-		}
-		outlets[p.Name] = p.Outlets
-	}
-
-	if len(c.Nodes) == 0 || len(c.Nodes) > 99 {
-		say("%d nodes: want 1 to 99", len(c.Nodes))
 	}
 	for _, n := range c.Nodes {
 		name("node", n.Name)
-		if n.Role != RoleServer && n.Role != RoleClient {
-			say("node %s: role %q: want server or client", n.Name, n.Role)
-		}
 		if n.Boot != "" && !n.distribution() {
 			say("node %s: boot %q: want %s or nothing", n.Name, n.Boot, BootDistribution)
 		}
 		if n.MemoryMiB < 256 {
 			say("node %s: %d MiB of memory: want at least 256", n.Name, n.MemoryMiB)
 		}
-		if n.CPUs < 0 {
-			say("node %s: %d CPUs", n.Name, n.CPUs)
-		}
-		managed := false
-		for _, nic := range n.NICs {
-			if !slices.ContainsFunc(c.Networks, func(w Network) bool { return w.Name == nic.Network }) {
-				say("node %s: there is no network %q", n.Name, nic.Network)
+	}
+	for _, p := range c.PDUs {
+		name("pdu", p.Name)
+	}
+	targets := 0
+	for _, e := range c.Enclosures {
+		name("enclosure", e.Name)
+		targets += e.allTargets()
+		for _, d := range e.Disks {
+			digits, company := 16, ""
+			if d.LUN != nil {
+				name("LUN", d.Name)
+				digits, company = 32, "6" // NAA IEEE Registered Extended
 			}
-			if hw, err := net.ParseMAC(nic.MAC); err != nil || len(hw) != 6 || hw[0]&1 != 0 {
-				say("node %s: MAC address %q", n.Name, nic.MAC)
-			}
-			unique("MAC", nic.MAC, "node "+n.Name)
-			if !nic.Address.IsValid() {
-				say("node %s: no address on network %s", n.Name, nic.Network)
-				continue
-			}
-			unique("address", nic.Address.Addr().String(), "node "+n.Name)
-			if admin != nil && nic.Network == admin.Name {
-				managed = true
+			if len(d.WWN) != digits || !strings.HasPrefix(d.WWN, company) {
+				say("disk %s: WWN %q: in the rack it has %d digits, and of an array's LUN a 6 first", d.Name, d.WWN, digits)
 			}
 		}
-		if admin != nil && !managed {
-			say("node %s has no interface on the management network %s", n.Name, admin.Name)
-		}
-		for _, d := range n.LocalDisks {
-			disk(d, false)
-		}
-		if b := n.BMC; b != nil {
-			onAdmin(b.Address, "the BMC of "+n.Name)
-			if !userRE.MatchString(b.User) {
-				say("node %s: BMC user %q: want 1 to 16 letters and digits", n.Name, b.User)
-			}
-			if !filepath.IsAbs(b.PasswordFile) {
-				say("node %s: BMC password file %q: want an absolute path", n.Name, b.PasswordFile)
+		for _, g := range e.groups() {
+			for _, m := range g.Members {
+				if i := slices.IndexFunc(e.Array.Disks, func(d Disk) bool { return d.Name == m }); i < 0 || e.Array.Disks[i].Bytes < g.MemberBytes {
+					say("array %s: group %s needs %d bytes of disk %q, which has not that many", e.Name, g.Name, g.MemberBytes, m)
+				}
 			}
 		}
-		for _, f := range n.Feeds {
-			if f.Outlet < 1 || f.Outlet > outlets[f.PDU] {
-				say("node %s: pdu %q has no outlet %d", n.Name, f.PDU, f.Outlet)
-			}
-			unique("outlet", fmt.Sprintf("%s/%d", f.PDU, f.Outlet), "node "+n.Name)
+	}
+	for _, d := range c.images() {
+		name("disk", d.Name)
+		if !serialRE.MatchString(d.Serial) || serials[d.Serial] {
+			say("disk %s: serial %q: in the rack it has 1 to 20 letters and digits, and no other disk has it", d.Name, d.Serial)
 		}
+		serials[d.Serial] = true
+	}
+	if targets > maxTargets {
+		say("the shared disks have %d targets on one HBA: at most %d fit", targets, maxTargets)
+	}
+	if len(c.SSDs) > maxSSDs {
+		say("%d SSDs: at most %d", len(c.SSDs), maxSSDs)
+	}
+	if len(c.Nodes) > maxNodes {
+		say("%d nodes: at most %d", len(c.Nodes), maxNodes)
 	}
 	if len(bad) > 0 {
 		return &RefusedError{Problems: bad}
@@ -449,45 +275,33 @@ func (c *Config) distribution() bool {
 	return slices.ContainsFunc(c.Nodes, func(n Node) bool { return n.distribution() })
 }
 
+// named returns the element of a list that has a name; kind is for the error.
+func named[T any](kind, name string, list []T, of func(*T) string) (*T, error) {
+	i := slices.IndexFunc(list, func(v T) bool { return of(&v) == name })
+	if i < 0 {
+		return nil, notThere(kind, name, list, func(v T) string { return of(&v) })
+	}
+	return &list[i], nil
+}
+
 // node returns the node of that name.
 func (c *Config) node(name string) (*Node, error) {
-	for i := range c.Nodes {
-		if c.Nodes[i].Name == name {
-			return &c.Nodes[i], nil
-		}
-	}
-	return nil, notThere("node", name, c.Nodes, func(n Node) string { return n.Name })
+	return named("node", name, c.Nodes, func(n *Node) string { return n.Name })
 }
 
 func (c *Config) network(name string) (*Network, error) {
-	for i := range c.Networks {
-		if c.Networks[i].Name == name {
-			return &c.Networks[i], nil
-		}
-	}
-	return nil, notThere("network", name, c.Networks, func(n Network) string { return n.Name })
+	return named("network", name, c.Networks, func(n *Network) string { return n.Name })
 }
 
 func (c *Config) pdu(name string) (*PDU, error) {
-	for i := range c.PDUs {
-		if c.PDUs[i].Name == name {
-			return &c.PDUs[i], nil
-		}
-	}
-	return nil, notThere("pdu", name, c.PDUs, func(p PDU) string { return p.Name })
+	return named("pdu", name, c.PDUs, func(p *PDU) string { return p.Name })
 }
 
 func (c *Config) enclosure(name string) (*Enclosure, error) {
-	for i := range c.Enclosures {
-		if c.Enclosures[i].Name == name {
-			return &c.Enclosures[i], nil
-		}
-	}
-	return nil, notThere("enclosure", name, c.Enclosures, func(e Enclosure) string { return e.Name })
+	return named("enclosure", name, c.Enclosures, func(e *Enclosure) string { return e.Name })
 }
 
-// adminNetwork is the network with the admin's address; Validate guarantees that one
-// exists.
+// adminNetwork is the network with the admin's address; FromSpec gives one to every rack.
 func (c *Config) adminNetwork() *Network {
 	for i := range c.Networks {
 		if c.Networks[i].Admin.IsValid() {

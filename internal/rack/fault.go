@@ -413,7 +413,7 @@ func (r *rack) blankDisk(ctx context.Context, name, serial string) error {
 			}
 		}
 	}
-	if err := r.cfg.Validate(); err != nil {
+	if err := r.cfg.check(); err != nil {
 		return err
 	}
 	if err := r.zero(ctx, d); err != nil {

@@ -1,6 +1,7 @@
 package rack
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -10,6 +11,12 @@ import (
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/brick/spec"
+)
+
+// Memory in MiB of nodes for which the spec has none.
+const (
+	serverMiB = 1280
+	clientMiB = 768
 )
 
 // enclosurePrefix keeps the names of enclosures apart from those of nodes.
@@ -137,7 +144,7 @@ func FromSpec(s *spec.Spec, arrays ...Storage) (Config, error) {
 	}
 
 	for _, v := range s.Servers {
-		n := Node{Name: v.Name, Role: RoleServer, MemoryMiB: int(v.Memory >> 20)}
+		n := Node{Name: v.Name, Role: RoleServer, MemoryMiB: cmp.Or(int(v.Memory>>20), serverMiB)}
 		if err := n.addNICs(s, mgmt, v.Public, v.Private, v.Address); err != nil {
 			return c, err
 		}
@@ -168,14 +175,24 @@ func FromSpec(s *spec.Spec, arrays ...Storage) (Config, error) {
 			used[a.Addr()] = true
 			cl.Address = a.Addr().String()
 		}
-		n := Node{Name: cl.Name, Role: RoleClient, MemoryMiB: int(cl.Memory >> 20)}
+		n := Node{Name: cl.Name, Role: RoleClient, MemoryMiB: cmp.Or(int(cl.Memory>>20), clientMiB)}
 		if err := n.addNICs(s, mgmt, cl.Public, "", cl.Address); err != nil {
 			return c, err
 		}
 		c.Nodes = append(c.Nodes, n)
 	}
-	c = c.WithDefaults()
-	return c, c.Validate()
+	c.setMACs()
+	return c, c.check()
+}
+
+// setMACs derives the MAC addresses from the places of nodes and interfaces. 52:54:00 is
+// QEMU's own prefix.
+func (c *Config) setMACs() {
+	for i := range c.Nodes {
+		for j := range c.Nodes[i].NICs {
+			c.Nodes[i].NICs[j].MAC = fmt.Sprintf("52:54:00:4d:%02x:%02x", j+1, i+1)
+		}
+	}
 }
 
 // addSSDs adds the SSDs of the cache. All are NVMe drives, independent of the spec's type; every server reaches those that are inside none.

@@ -85,7 +85,7 @@ func checkHost(c *Config, dir string, spec imageSpec) error {
 	}
 	for _, e := range c.arrays() {
 		if running(dir, e.Name) == nil {
-			needMiB += int64(e.Array.MemoryMiB) + overheadMiB
+			needMiB += int64(arrayMemoryMiB) + overheadMiB
 		}
 	}
 	available, err := availableMemory()
@@ -248,7 +248,7 @@ func bootsWith(ctx context.Context, accel string, img *image, limit time.Duratio
 	defer cancel()
 	argv := append([]string{"qemu-system-x86_64"}, baseArgs()...)
 	argv = append(argv, loadArgs(img, kernelArgs+" mortar.probe")...)
-	argv = append(argv, accelArgs(accel, 0)...)
+	argv = append(argv, accelArgs(accel, 2)...)
 	argv = append(argv, "-m", "256", "-no-reboot", "-serial", "stdio")
 	out, err := runInput(ctx, nil, argv...)
 	return err == nil && bytes.Contains(out, []byte(markPrefix+"kernel"))

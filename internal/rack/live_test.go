@@ -9,6 +9,7 @@ package rack
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -53,7 +54,7 @@ func TestMain(m *testing.M) {
 func liveConfig(name, secrets string) Config {
 	c := testConfig()
 	c.Name = name
-	c.Suite = os.Getenv("RACK_SUITE")
+	c.Suite = cmp.Or(os.Getenv("RACK_SUITE"), c.Suite)
 	c.Networks[0].MTU = 9000
 	c.Nodes = c.Nodes[:2]
 	for i := range c.Enclosures {
@@ -70,7 +71,7 @@ func liveConfig(name, secrets string) Config {
 		c.Nodes[i].BMC.PasswordFile = filepath.Join(secrets, "secrets", c.Nodes[i].Name)
 		c.Nodes[i].MemoryMiB = 768
 	}
-	return c.WithDefaults()
+	return c
 }
 
 type liveRack struct {

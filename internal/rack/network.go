@@ -47,13 +47,9 @@ func networkCommands(c *Config, dir string) []string {
 	for i, n := range c.Nodes {
 		for j, nic := range n.NICs {
 			tap := tapName(i, j)
-			mtu := 1500
-			if w, err := c.network(nic.Network); err == nil {
-				mtu = w.MTU
-			}
 			cmds = append(cmds,
 				"tuntap add dev "+tap+" mode tap",
-				fmt.Sprintf("link set %s mtu %d master %s up", tap, mtu, bridgeName(nic.Network)))
+				fmt.Sprintf("link set %s mtu %d master %s up", tap, c.mtu(nic.Network), bridgeName(nic.Network)))
 		}
 	}
 	return cmds

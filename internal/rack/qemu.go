@@ -12,8 +12,8 @@ import (
 const (
 	// virtio-scsi addresses targets 0 to 255.
 	maxTargets = 200
-	// maxPaths is the number of paths to a disk: four target ports on each HBA.
-	maxPaths = 8
+	// maxNodes fit into the last byte of their MAC addresses.
+	maxNodes = 99
 	// Every NVMe drive needs a root port on the node's root bus. Eight ports are the
 	// functions of one device: the bus has 32.
 	maxSSDs = 32
@@ -97,7 +97,6 @@ func (d sharedDisk) throttleID() string        { return "limit-sd" + strconv.Ito
 func (d sharedDisk) pathID(path int) string    { return fmt.Sprintf("path%d-sd%d", path, d.Index) }
 func (d sharedDisk) sessionID(path int) string { return "session-" + d.pathID(path) }
 func ssdID(i int) string                       { return "ssd" + strconv.Itoa(i) }
-func localID(i int) string                     { return "local" + strconv.Itoa(i) }
 func ssdDeviceID(i int) string                 { return "nvme" + strconv.Itoa(i) }
 func nicID(i int) string                       { return "eth" + strconv.Itoa(i) }
 func tapName(node, nic int) string             { return fmt.Sprintf("n%de%d", node, nic) }
@@ -329,16 +328,11 @@ const kernelArgs = "console=ttyS0 quiet loglevel=4 mitigations=off nokaslr noran
 	"random.trust_cpu=on cryptomgr.notests nmi_watchdog=0 raid=noautodetect net.ifnames=0 systemd.show_status=0 " +
 	"nvme_core.multipath=N nvme_core.io_timeout=2 unknown_nmi_panic=1 apparmor=0 lsm=landlock,yama rcupdate.rcu_expedited=1 cgroup_disable=memory"
 
-// accelArgs are the options that choose the processor.
-func accelArgs(accel string, cpus int) []string {
+// accelArgs are the options that choose the processor. An emulated machine has one: more
+// are slower.
+func accelArgs(accel string, kvmCPUs int) []string {
 	if accel == "kvm" {
-		if cpus == 0 {
-			cpus = 2
-		}
-		return []string{"-accel", "kvm", "-cpu", "host", "-smp", strconv.Itoa(cpus)}
-	}
-	if cpus == 0 {
-		cpus = 1
+		return []string{"-accel", "kvm", "-cpu", "host", "-smp", strconv.Itoa(kvmCPUs)}
 	}
 	// tb-size: the default translation buffer is a quarter of the guest's memory;
 	// QEMU flushes a full buffer at great cost.
@@ -347,17 +341,16 @@ func accelArgs(accel string, cpus int) []string {
 	// fault with half a pointer in EFLAGS. Without erms the kernel clears and copies
 	// eight bytes per step instead of one, and each step is one of the emulation too.
 	// Without la57 page tables have four levels, which are walked faster.
-	return []string{"-accel", "tcg,thread=multi,tb-size=512", "-cpu", "max,-cx16,-erms,-la57", "-smp", tcgProcessors(cpus)}
+	return []string{"-accel", "tcg,thread=multi,tb-size=512", "-cpu", "max,-cx16,-erms,-la57", "-smp", tcgProcessors}
 }
 
-// tcgProcessors lets an emulated machine have at least two processors, even if it has
-// one. TCG of QEMU before 8.1 omits the memory barriers of a machine with at most one
+// tcgProcessors lets an emulated machine have two processors, though it has one. TCG of QEMU before 8.1 omits the memory barriers of a machine with at most one
 // processor, although its devices run concurrently. Then a virtio interrupt is lost
 // every few hours, and with it all I/O of that device (seen: every disk of an array).
 //
 // Source: QEMU, commit c914d46d0a64, "tcg: Do not elide memory barriers for
 // !CF_PARALLEL in system mode"; accel/tcg/tcg-accel-ops-mttcg.c, max_cpus
-func tcgProcessors(n int) string { return fmt.Sprintf("%d,maxcpus=%d", n, max(n, 2)) }
+const tcgProcessors = "1,maxcpus=2"
 
 // baseArgs are the options that every machine has.
 func baseArgs() []string {
@@ -402,7 +395,7 @@ func loadArgs(img *image, kernel string) []string {
 // nodeArgs is the command line of a node (without the program's name).
 func nodeArgs(c *Config, dir string, index int, img *image, accel string, hw *hardware, post int) ([]string, error) {
 	n := &c.Nodes[index]
-	m := newMachine(c.processName(n.Name), dir, n.Name, n.MemoryMiB, bootArgs(n, img, accel, post), accelArgs(accel, n.CPUs))
+	m := newMachine(c.processName(n.Name), dir, n.Name, n.MemoryMiB, bootArgs(n, img, accel, post), accelArgs(accel, 2))
 	if n.Role == RoleServer && c.withArray(n.Name) {
 		// Start stopped until the LUNs are plugged: a server looks for them only once.
 		m.args = append(m.args, "-S")
@@ -432,15 +425,6 @@ func nodeArgs(c *Config, dir string, index int, img *image, accel string, hw *ha
 		m.args = append(m.args, "-netdev", fmt.Sprintf("tap,id=net%d,ifname=%s,script=no,downscript=no", i, tapName(index, i)))
 		m.add("-device", props{"driver": "virtio-net-pci", "id": nicID(i), "netdev": "net" + strconv.Itoa(i),
 			"mac": nic.MAC, "romfile": ""})
-	}
-	for i, d := range n.LocalDisks {
-		id := localID(i)
-		if isServer(n) {
-			m.served(id, insideName(n.Name), d.speed())
-		} else {
-			m.disk(id, diskImage(dir, d.Name), d.speed())
-		}
-		m.add("-device", props{"driver": "virtio-blk-pci", "id": id + "-dev", "drive": id, "serial": d.Serial})
 	}
 	if n.Role == RoleServer {
 		if len(c.Enclosures) > 0 {

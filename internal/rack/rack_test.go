@@ -27,7 +27,7 @@ var update = flag.Bool("update", false, "write the golden files")
 func testConfig() Config {
 	c := Config{
 		Name: "t", Suite: "trixie",
-		Networks: []Network{{Name: "public", MTU: 9000}, {Name: "private"}, {Name: "mgmt", Admin: netip.MustParsePrefix("10.9.3.254/24")}},
+		Networks: []Network{{Name: "public", MTU: 9000}, {Name: "private", MTU: 1500}, {Name: "mgmt", MTU: 1500, Admin: netip.MustParsePrefix("10.9.3.254/24")}},
 		Enclosures: []Enclosure{
 			{Name: "enc1", Disks: []Disk{{Name: "e1d1", Serial: "NL0001", WWN: "5000c50000000101", Vendor: "SEAGATE", Product: "ST1", Bytes: 1 << 30, IOPS: 120, BytesPerSecond: 150e6}}},
 			{Name: "enc2", Disks: []Disk{{Name: "e2d1", Serial: "NL0002", WWN: "5000c50000000201", Bytes: 1 << 30, SSD: true}}},
@@ -41,17 +41,17 @@ func testConfig() Config {
 			return netip.MustParsePrefix(fmt.Sprintf("10.9.%d.%d/24", network, i+1))
 		}
 		c.Nodes = append(c.Nodes, Node{
-			Name: name, Role: RoleServer,
+			Name: name, Role: RoleServer, MemoryMiB: serverMiB,
 			NICs:  []NIC{{Network: "public", Address: addr(1)}, {Network: "private", Address: addr(2)}, {Network: "mgmt", Address: addr(3)}},
 			BMC:   &BMC{Address: netip.MustParseAddr(fmt.Sprintf("10.9.3.10%d", i+1)), User: "admin", PasswordFile: "/secrets/" + name},
 			Feeds: []Feed{{"pdu1", i + 1}, {"pdu2", i + 1}},
 		})
 	}
-	c.Nodes[0].LocalDisks = []Disk{{Name: "s1l1", Serial: "LO0001", Bytes: 1 << 30}}
-	c.Nodes = append(c.Nodes, Node{Name: "c1", Role: RoleClient, NICs: []NIC{
+	c.Nodes = append(c.Nodes, Node{Name: "c1", Role: RoleClient, MemoryMiB: clientMiB, NICs: []NIC{
 		{Network: "public", Address: netip.MustParsePrefix("10.9.1.11/24")},
-		{Network: "mgmt", Address: netip.MustParsePrefix("10.9.3.11/24"), MAC: "52:54:00:AA:bb:01"}}})
-	return c.WithDefaults()
+		{Network: "mgmt", Address: netip.MustParsePrefix("10.9.3.11/24")}}})
+	c.setMACs()
+	return c
 }
 
 func golden(t *testing.T, name, got string) {
@@ -71,8 +71,9 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-func TestValidate(t *testing.T) {
-	if err := testConfig().Validate(); err != nil {
+func TestCheck(t *testing.T) {
+	whole := testConfig()
+	if err := whole.check(); err != nil {
 		t.Fatal(err)
 	}
 	for _, tc := range []struct {
@@ -82,31 +83,33 @@ func TestValidate(t *testing.T) {
 		{`rack name "No"`, func(c *Config) { c.Name = "No" }},
 		{`suite "buster"`, func(c *Config) { c.Suite = "buster" }},
 		{`accel "xen"`, func(c *Config) { c.Accel = "xen" }},
-		{"no network carries the admin's address", func(c *Config) { c.Networks[2].Admin = netip.Prefix{} }},
-		{"both carry the admin's address", func(c *Config) { c.Networks[0].Admin = netip.MustParsePrefix("10.9.1.254/24") }},
-		{"serial NL0001 of disk e2d1 is already that of disk e1d1", func(c *Config) { c.Enclosures[1].Disks[0].Serial = "NL0001" }},
-		{"wwn 5000c50000000101 of disk e2d1 is already", func(c *Config) { c.Enclosures[1].Disks[0].WWN = "5000c50000000101" }},
-		{`wwn "0x1"`, func(c *Config) { c.Enclosures[0].Disks[0].WWN = "0x1" }},
-		{`vendor "a,b"`, func(c *Config) { c.Enclosures[0].Disks[0].Vendor = "a,b" }},
-		{"size 1000", func(c *Config) { c.Enclosures[0].Disks[0].Bytes = 1000 }},
-		{"address 10.9.1.1 of node s2 is already that of node s1", func(c *Config) { c.Nodes[1].NICs[0].Address = c.Nodes[0].NICs[0].Address }},
-		{`node s1: there is no network "wan"`, func(c *Config) { c.Nodes[0].NICs[0].Network = "wan" }},
-		{"node c1 has no interface on the management network mgmt", func(c *Config) { c.Nodes[2].NICs = c.Nodes[2].NICs[:1] }},
-		{"address 10.8.3.1 of the BMC of s1 is outside the management network", func(c *Config) { c.Nodes[0].BMC.Address = netip.MustParseAddr("10.8.3.1") }},
-		{`pdu "pdu1" has no outlet 3`, func(c *Config) { c.Nodes[0].Feeds[0].Outlet = 3 }},
-		{"outlet pdu1/1 of node s2 is already that of node s1", func(c *Config) { c.Nodes[1].Feeds[0].Outlet = 1 }},
-		{"name s1 of node s1 is already that of node s1", func(c *Config) { c.Nodes[1].Name = "s1" }},
+		{`disk e2d1: serial "NL0001"`, func(c *Config) { c.Enclosures[1].Disks[0].Serial = "NL0001" }},
+		{`disk nv1: serial "a,b"`, func(c *Config) { c.SSDs[0].Serial = "a,b" }},
+		{`WWN "600c0ff00053dc2a5000000001000000"`, func(c *Config) { c.Enclosures[0].Disks[0].WWN = "600c0ff00053dc2a5000000001000000" }},
+		{"node name s1: something else", func(c *Config) { c.Nodes[1].Name = "s1" }},
+		{`node name "s1.example"`, func(c *Config) { c.Nodes[1].Name = "s1.example" }},
+		{"disk name s1: something else", func(c *Config) { c.SSDs[0].Name = "s1" }},
+		{`pdu name "PDU_1"`, func(c *Config) { c.PDUs[0].Name = "PDU_1" }},
+		{"node s1: 128 MiB", func(c *Config) { c.Nodes[0].MemoryMiB = 128 }},
 		{`node s1: boot "floppy": want distribution or nothing`, func(c *Config) { c.Nodes[0].Boot = "floppy" }},
-		{`role "spare"`, func(c *Config) { c.Nodes[1].Role = "spare" }},
-		{"MAC address \"01:00:00:00:00:00\"", func(c *Config) { c.Nodes[1].NICs[0].MAC = "01:00:00:00:00:00" }},
+		{"401 targets", func(c *Config) { c.Enclosures[0].Paths, c.Enclosures[1].Paths = 400, 402 }},
+		{"33 SSDs", func(c *Config) { c.SSDs = make([]Disk, 33) }},
+		{"100 nodes", func(c *Config) { c.Nodes = make([]Node, 100) }},
 	} {
 		c := testConfig()
 		tc.change(&c)
-		err := c.Validate()
+		err := c.check()
 		var refused *RefusedError
 		if !errors.As(err, &refused) || refused.ExitCode() != 2 || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("want an error with %q, got %v", tc.want, err)
 		}
+	}
+	// A group of an array whose disk is too small.
+	c := arrayConfig(t)
+	e := c.arrays()[0]
+	e.Array.Disks[0].Bytes = e.Array.Groups[0].MemberBytes - 512
+	if err := c.check(); err == nil || !strings.Contains(err.Error(), "which has not that many") {
+		t.Error(err)
 	}
 }
 

@@ -430,7 +430,7 @@ func (r *rack) restoreMachines(ctx context.Context, h *hardware, s *saved, from 
 		if s.Machines[e.Name] == "" {
 			continue
 		}
-		if err := p.step("memory "+e.Name, fmt.Sprintf("%d MiB", e.Array.MemoryMiB), func() error {
+		if err := p.step("memory "+e.Name, fmt.Sprintf("%d MiB", arrayMemoryMiB), func() error {
 			args, err := r.arrayLine(h, e)
 			if err != nil {
 				return err

@@ -250,16 +250,10 @@ func (r *rack) machines() []string {
 }
 
 func (r *rack) memoryMiB(machine string) int {
-	for _, e := range r.cfg.arrays() {
-		if e.Name == machine {
-			return e.Array.MemoryMiB
-		}
+	if n, err := r.cfg.node(machine); err == nil {
+		return n.MemoryMiB
 	}
-	n, err := r.cfg.node(machine)
-	if err != nil {
-		return 0
-	}
-	return n.MemoryMiB
+	return arrayMemoryMiB
 }
 
 // save does Save's work between the stop and the start of the machines.

@@ -59,7 +59,7 @@ func TestFlushExportEmptiesTheCache(t *testing.T) {
 func fakeSaved(t *testing.T, name string, change func(s *saved)) (c Config, dir string) {
 	t.Helper()
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
-	c = testConfig().WithDefaults()
+	c = testConfig()
 	c.Name = "save-test"
 	base := "/site"
 	for _, f := range c.secretFiles() {

@@ -88,7 +88,7 @@ func addressesFile(c *Config, n *Node) string {
 
 // mtu of a network.
 func (c *Config) mtu(network string) int {
-	if w, err := c.network(network); err == nil && w.MTU != 0 {
+	if w, err := c.network(network); err == nil {
 		return w.MTU
 	}
 	return 1500
@@ -289,11 +289,7 @@ func (c *Config) images() []Disk {
 			out = append(out, e.Disks...)
 		}
 	}
-	out = append(out, c.SSDs...)
-	for _, n := range c.Nodes {
-		out = append(out, n.LocalDisks...)
-	}
-	return out
+	return append(out, c.SSDs...)
 }
 
 // ensureDisks makes the images of all disks.

@@ -26,8 +26,7 @@ const bootTime = 5 * time.Minute
 
 var errBootTime = fmt.Errorf("not up after %s", bootTime)
 
-// accept adds the defaults to a Config. It refuses a wrong Config, and a host that
-// cannot run the rack. It changes nothing.
+// accept refuses a wrong Config, and a host that cannot run the rack. It changes nothing.
 func accept(cfg Config, dir string) (Config, string, imageSpec, error) {
 	if os.Geteuid() != 0 { // without root even reading the directory may fail
 		return cfg, dir, imageSpec{}, refuse("a rack needs root: it makes a network namespace and virtual machines")
@@ -36,8 +35,7 @@ func accept(cfg Config, dir string) (Config, string, imageSpec, error) {
 	if err != nil {
 		return cfg, dir, imageSpec{}, err
 	}
-	cfg = cfg.WithDefaults()
-	if err := cfg.Validate(); err != nil {
+	if err := cfg.check(); err != nil {
 		return cfg, dir, imageSpec{}, err
 	}
 	spec, err := specOf(&cfg)

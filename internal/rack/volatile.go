@@ -195,9 +195,6 @@ func (r *rack) imagesOf(process string) map[string]string {
 		for _, d := range systemDisksOf(r.dir, n) {
 			out[d.blockID()] = d.Image
 		}
-		for i, d := range n.LocalDisks {
-			out[localID(i)] = diskImage(r.dir, d.Name)
-		}
 	}
 	return out
 }
