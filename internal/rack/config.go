@@ -75,8 +75,8 @@ type Node struct {
 	// Boot is "distribution" for a node that boots as Debian does: GRUB loads
 	// Debian's kernel and initial RAM disk from the node's own system disk. Empty:
 	// the rack's fast way.
-	Boot string `json:"boot,omitempty"`
-	MemoryMiB int `json:"memory_mib,omitempty"`
+	Boot      string `json:"boot,omitempty"`
+	MemoryMiB int    `json:"memory_mib,omitempty"`
 	// NICs in the order the node sees them: eth0, eth1, ...
 	NICs []NIC `json:"nics"`
 	// BMC is nil for a node without one.

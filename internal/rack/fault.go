@@ -425,26 +425,18 @@ func (r *rack) blankDisk(ctx context.Context, name, serial string) error {
 	return r.disk(ctx, name, false)
 }
 
-// zero overwrites a shared disk with zeroes. It uses the QEMU of a running server,
-// which has the disk open, so that the disk's write cache is overwritten too.
+// zero overwrites a shared disk with zeroes: its image, and its write cache.
 func (r *rack) zero(ctx context.Context, d *sharedDisk) error {
-	i := slices.IndexFunc(r.cfg.Nodes, func(n Node) bool { return isServer(&n) && running(r.dir, n.Name) != nil })
-	if i < 0 {
-		return refuse("no server of the rack runs: switch one on first")
+	if running(r.dir, shelves) == nil {
+		return refuse("the shared disks have no power: give it back first (feed-on)")
 	}
-	if err := r.withQMP(ctx, r.cfg.Nodes[i].Name, func(q *qmpClient) error {
-		const most = 1 << 30
-		for at := int64(0); at < d.Bytes; at += most {
-			// qemu-io's own output goes to QEMU's standard output, so an answer is
-			// an error.
-			command := fmt.Sprintf(`qemu-io %s "write -z %d %d"`, d.blockID(), at, min(most, d.Bytes-at))
-			if answer, err := q.call("human-monitor-command", props{"command-line": command}); err != nil || string(answer) != `""` {
-				return fmt.Errorf("zeroes for disk %s: %s %w", d.Name, answer, err)
-			}
-		}
-		return nil
-	}); err != nil {
-		return err
+	var commands []string
+	const most = 1 << 30 // qemu-io refuses more at once
+	for at := int64(0); at < d.Bytes; at += most {
+		commands = append(commands, fmt.Sprintf("write -z %d %d", at, min(most, d.Bytes-at)))
+	}
+	if err := r.qemuIO(ctx, shelves, []string{d.blockID()}, commands...); err != nil {
+		return fmt.Errorf("zeroes for disk %s: %w", d.Name, err)
 	}
 	info, err := os.Stat(diskImage(r.dir, d.Name))
 	if err != nil {

@@ -21,6 +21,7 @@ import (
 // hostTools are the programs that a rack needs, with their Debian packages.
 var hostTools = []struct{ tool, pkg string }{
 	{"qemu-system-x86_64", "qemu-system-x86"},
+	{"qemu-io", "qemu-utils"},
 	{"mmdebstrap", "mmdebstrap"},
 	{"mkfs.erofs", "erofs-utils"},
 	{"mkfs.ext4", "e2fsprogs"},

@@ -153,53 +153,6 @@ func exportName(data []byte) string {
 	return string(data[4 : 4+binary.BigEndian.Uint32(data)])
 }
 
-// flushExport has a server write everything of an export from its cache to the image.
-func flushExport(conn io.ReadWriter, name string) error {
-	rw := bufio.NewReadWriter(bufio.NewReader(conn), bufio.NewWriter(conn))
-	var greeting struct {
-		Magic, Option uint64
-		Flags         uint16
-	}
-	if err := binary.Read(rw, binary.BigEndian, &greeting); err != nil {
-		return err
-	}
-	// The name, and no questions.
-	data := append(binary.BigEndian.AppendUint32(nil, uint32(len(name))), name...)
-	data = append(data, 0, 0)
-	if err := put(rw, data, uint32(nbdFixedNewstyle|nbdNoZeroes), uint64(nbdOptionMagic), uint32(nbdOptGo), uint32(len(data))); err != nil {
-		return err
-	}
-	for kind := uint32(nbdInfo); kind != nbdAck; {
-		var head struct {
-			Magic                uint64
-			Option, Kind, Length uint32
-		}
-		if err := binary.Read(rw, binary.BigEndian, &head); err != nil {
-			return err
-		}
-		if kind = head.Kind; kind != nbdInfo && kind != nbdAck {
-			return fmt.Errorf("no export %q", name)
-		}
-		if _, err := io.CopyN(io.Discard, rw, int64(head.Length)); err != nil {
-			return err
-		}
-	}
-	if err := put(rw, nil, uint32(nbdRequestMagic), uint16(0), uint16(nbdFlush), uint64(0), uint64(0), uint32(0)); err != nil {
-		return err
-	}
-	var reply struct {
-		Magic, Code uint32
-		Cookie      uint64
-	}
-	if err := binary.Read(rw, binary.BigEndian, &reply); err != nil {
-		return err
-	}
-	if reply.Code != 0 {
-		return fmt.Errorf("error %d", reply.Code)
-	}
-	return put(rw, nil, uint32(nbdRequestMagic), uint16(0), uint16(nbdEnd), uint64(0), uint64(0), uint32(0))
-}
-
 // transmit carries out requests, one after the other.
 func transmit(rw *bufio.ReadWriter, disk export) error {
 	buf := make([]byte, 0, 1<<20)

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -406,15 +407,9 @@ func (r *rack) flushDisks(ctx context.Context) error {
 		if running(r.dir, process) == nil {
 			continue
 		}
-		for name := range r.imagesOf(process) {
-			conn, err := dialSocket(ctx, runDir(r.dir), nbdSocket(process))
-			if err != nil {
-				return err
-			}
-			err = errors.Join(conn.SetDeadline(time.Now().Add(qmpTimeout)), flushExport(conn, name), conn.Close())
-			if err != nil {
-				return fmt.Errorf("flush of disk %s: %w", name, err)
-			}
+		disks := slices.Sorted(maps.Keys(r.imagesOf(process)))
+		if err := r.qemuIO(ctx, process, disks, "flush"); err != nil {
+			return fmt.Errorf("flush of the disks' caches: %w", err)
 		}
 	}
 	return nil

@@ -1,59 +1,13 @@
 package rack
 
 import (
-	"bytes"
-	"context"
 	"errors"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 )
-
-// A flush over NBD by Save writes what a disk's cache holds.
-func TestFlushExportEmptiesTheCache(t *testing.T) {
-	file, d := volatileFile(t)
-	want := bytes.Repeat([]byte{7}, cacheBlock)
-	if _, err := d.WriteAt(want, 3*cacheBlock); err != nil {
-		t.Fatal(err)
-	}
-	at := func() []byte {
-		all, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return all[3*cacheBlock : 4*cacheBlock]
-	}
-	if bytes.Equal(at(), want) {
-		t.Fatal("the disk has no cache")
-	}
-	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	go func() { _ = serveDisks(ctx, l, map[string]*volatileDisk{"sd0": d}) }()
-	flush := func(name string) error {
-		conn, err := net.Dial("unix", l.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close()
-		return flushExport(conn, name)
-	}
-	if err := flush("sd0"); err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(at(), want) {
-		t.Error("after the flush the image lacks what was written")
-	}
-	if err := flush("sd1"); err == nil || !strings.Contains(err.Error(), `no export "sd1"`) {
-		t.Errorf("a disk that is not there: %v", err)
-	}
-}
 
 // fakeSaved writes a saved rack without machines, and returns its directory.
 func fakeSaved(t *testing.T, name string, change func(s *saved)) (c Config, dir string) {

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/google/renameio/v2"
 	"golang.org/x/sys/unix"
@@ -32,6 +33,8 @@ const (
 	// cacheBlocks is the number of blocks in a disk's cache: 8 MiB. Real disks have
 	// up to 512 MiB, but here the host's memory holds the caches of all disks.
 	cacheBlocks = 2048
+	// diskTime bounds the work of qemuIO, which takes seconds at most.
+	diskTime = time.Minute
 	// shelves is the process of the shared disks.
 	shelves = "shelves"
 )
@@ -128,9 +131,16 @@ func (d *volatileDisk) block() []byte {
 func (d *volatileDisk) Zero(offset, length int64) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if offset+length == d.size { // the last block may be partial, and is freed as a whole
+		length += -(offset + length) & (cacheBlock - 1)
+	}
 	for block, have := range d.dirty {
 		from, to := max(offset-block*cacheBlock, 0), min(offset+length-block*cacheBlock, cacheBlock)
-		if from < to {
+		switch {
+		case to-from == cacheBlock: // written back later it would fill the hole
+			delete(d.dirty, block)
+			d.spare = append(d.spare, have)
+		case from < to:
 			clear(have[from:to])
 		}
 	}
@@ -197,6 +207,23 @@ func (r *rack) imagesOf(process string) map[string]string {
 		}
 	}
 	return out
+}
+
+// qemuIO runs commands of qemu-io(1) on each of some disks that a process serves: on the
+// disk with its cache. qemu-io then closes the disk, which flushes it.
+func (r *rack) qemuIO(ctx context.Context, process string, disks []string, commands ...string) error {
+	// A relative path, as in ServeDisks.
+	argv := []string{"env", "--chdir=" + runDir(r.dir), "qemu-io"}
+	for _, d := range disks {
+		argv = append(argv, "-c", "open -o driver=nbd,export="+d+",server.type=unix,server.path="+nbdSocket(process))
+		for _, c := range commands {
+			argv = append(argv, "-c", c)
+		}
+		argv = append(argv, "-c", "close")
+	}
+	ctx, cancel := context.WithTimeout(ctx, diskTime)
+	defer cancel()
+	return run(ctx, argv...)
 }
 
 // shelvesPowered reports whether the shared disks have power. They are connected to

@@ -119,6 +119,47 @@ func TestPowerLossLosesWhatWasNotFlushed(t *testing.T) {
 	}
 }
 
+// qemuIO works on a disk with its cache, and leaves nothing in the cache.
+func TestQEMUIO(t *testing.T) {
+	file, d := volatileFile(t)
+	r := &rack{dir: t.TempDir()}
+	if err := os.Mkdir(runDir(r.dir), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("unix", filepath.Join(runDir(r.dir), nbdSocket(shelves)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = serveDisks(t.Context(), l, map[string]*volatileDisk{"sd0": d, "sd1": d}) }()
+	want := make([]byte, d.Size())
+	for i := range want {
+		want[i] = 7
+	}
+	if _, err := d.WriteAt(want, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.qemuIO(t.Context(), shelves, []string{"sd0", "sd1"}, "flush"); err != nil || len(d.dirty) > 0 {
+		t.Fatalf("%v, and %d blocks are in the cache", err, len(d.dirty))
+	}
+	if got, err := os.ReadFile(file); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("after a flush, the file is not the disk (%v)", err)
+	}
+	if _, err := d.WriteAt(want, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.qemuIO(t.Context(), shelves, []string{"sd0"}, "write -z 0 80k", "write -z 80k 82432"); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(file); err != nil || !bytes.Equal(got, make([]byte, len(want))) || allocated(file) > 0 {
+		t.Errorf("%d bytes on disk, %v", allocated(file), err)
+	}
+	for _, bad := range [][]string{{"sd9"}, {"sd0", "sd9", "sd1"}} {
+		if err := r.qemuIO(t.Context(), shelves, bad, "flush"); err == nil {
+			t.Errorf("%v: no error for a disk that is not there", bad)
+		}
+	}
+}
+
 func TestShelvesHangOnAllPDUs(t *testing.T) {
 	c := testConfig()
 	h := &hardware{Off: map[string]bool{"pdu1/1": true, "pdu1/2": true, "pdu2/1": true}}
