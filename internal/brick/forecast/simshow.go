@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/mortarhpc/mortar/internal/base/chart"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 )
 
@@ -261,28 +262,25 @@ func hours(h float64) string {
 
 // SVG draws throughput over the number of bricks.
 func (s *Simulation) SVG() string {
-	line := func(name, note, class string, get func(x Scale) float64) series {
-		c := series{note: note, class: class}
+	p := chart.Plot{Title: "Throughput, GB/s", XTitle: "bricks", XTicks: []float64{1, 10, 100, 1000}, LogY: true, Value: number, Ends: true}
+	line := func(name, note string, get func(x Scale) float64) {
+		c := chart.Series{Notes: []string{note}, Style: len(p.Series)}
 		var last float64
 		for _, x := range s.Scaling {
 			last = get(x) / 1000
-			c.points = append(c.points, [2]float64{float64(x.Bricks), last})
+			c.Points = append(c.Points, chart.Point{X: float64(x.Bricks), Y: last})
 		}
-		c.name = fmt.Sprintf("%s %s GB/s", name, number(last))
-		return c
+		c.Name = fmt.Sprintf("%s %s GB/s", name, number(last))
+		p.Series = append(p.Series, c)
 	}
-	p := plot{title: "Throughput, GB/s", xlabel: "bricks", xticks: []float64{1, 10, 100, 1000}, logY: true}
-	p.series = []series{
-		line("write", "large files", "0", func(x Scale) float64 { return x.StorageWrite }),
-		line("read", "large files", "1", func(x Scale) float64 { return x.StorageRead }),
-	}
+	line("write", "large files", func(x Scale) float64 { return x.StorageWrite })
+	line("read", "large files", func(x Scale) float64 { return x.StorageRead })
 	sub := "each brick a file system of its own"
 	if s.Hardware.Protocol == "lustre" {
 		note := fmt.Sprintf("files of %g MiB", s.FileMiB)
-		p.series = append(p.series,
-			line("write", note, "2", func(x Scale) float64 { return x.FilesWrite }),
-			line("read", note, "3", func(x Scale) float64 { return x.FilesRead }))
+		line("write", note, func(x Scale) float64 { return x.FilesWrite })
+		line("read", note, func(x Scale) float64 { return x.FilesRead })
 		sub = fmt.Sprintf("one file system, %d MDS at work", s.Hardware.MDS)
 	}
-	return figure("Simulation: "+s.Name, sub, []plot{p})
+	return chart.File("Simulation: "+s.Name, sub, []chart.Plot{p})
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/mortarhpc/mortar/internal/base/chart"
 	"github.com/mortarhpc/mortar/internal/base/linux"
 )
 
@@ -349,5 +350,5 @@ func ScaleText(f float64) string {
 			return fmt.Sprintf("1/%d", int64(n))
 		}
 	}
-	return num(f)
+	return chart.Num(f)
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/mortarhpc/mortar/internal/base/chart"
 	"github.com/mortarhpc/mortar/internal/brick/paper"
 )
 
@@ -161,7 +162,7 @@ func newTestPage(phases []*BenchPhase) testPage {
 	t := testPage{Title: testTitle(phases[0].Title)}
 	var counts []int
 	metadata := phases[0].RecordBytes == 0
-	curves := []chartSeries{}
+	var curves []chart.Series
 	for i, ph := range phases {
 		verb := verbOf(ph.Title)
 		t.Phases = append(t.Phases, phaseHead{ph.Title, verb, ph.Unit, ph.Method})
@@ -169,7 +170,7 @@ func newTestPage(phases []*BenchPhase) testPage {
 		if metadata && len(phases) > 1 {
 			// A chart for each phase, as in the papers: stat is ten times as fast
 			// as create.
-			t.Charts = append(t.Charts, chart{title: ph.Title, yTitle: verb + ", " + ph.Unit, value: axisValue, series: []chartSeries{se}}.svgOf())
+			t.Charts = append(t.Charts, drawing(threadsPlot(ph.Title, verb+", "+ph.Unit, se).Pair()))
 		} else {
 			curves = append(curves, se)
 		}
@@ -193,19 +194,21 @@ func newTestPage(phases []*BenchPhase) testPage {
 		t.Charts, curves = nil, nil
 	}
 	if len(curves) > 0 {
-		t.Charts = append(t.Charts, chart{title: t.Title, yTitle: phases[0].Unit, value: axisValue, series: curves}.svgOf())
+		t.Charts = append(t.Charts, drawing(threadsPlot(t.Title, phases[0].Unit, curves...).Pair()))
 	}
-	var lat []chartSeries
+	var lat []chart.Series
 	for i, ph := range phases {
 		verb := verbOf(ph.Title)
 		lat = append(lat, latencySeries(ph, verb+" p50", 2*i, func(l *Latency) float64 { return l.P50 }),
 			latencySeries(ph, verb+" p99", 2*i+1, func(l *Latency) float64 { return l.P99 }))
 	}
-	lat = slices.DeleteFunc(lat, func(s chartSeries) bool { return len(s.points) == 0 })
+	lat = slices.DeleteFunc(lat, func(s chart.Series) bool { return len(s.Points) == 0 })
 	if len(counts) == 1 {
 		lat = nil
 	}
-	t.Latency = chart{title: t.Title + ": latency", yTitle: "latency of an operation (logarithmic)", logY: true, value: axisMillis, series: lat}.svgOf()
+	plot := threadsPlot(t.Title+": latency", "latency of an operation (logarithmic)", lat...)
+	plot.LogY, plot.Value = true, axisMillis
+	t.Latency = drawing(plot.Pair())
 	for _, n := range counts {
 		row, limited := testRow{Threads: n}, false
 		for _, ph := range phases {
@@ -379,21 +382,21 @@ func benchHTML(w io.Writer, runs []*Run, c *BenchComparison) error {
 			cp.Title = fmt.Sprintf("%d runs", len(dirs))
 		}
 		for _, row := range c.Rows {
-			var curves []chartSeries
+			var curves []chart.Series
 			for i, cr := range row.curves {
 				if cr.phase != nil {
 					se := seriesOf(cr.phase, c.Runs[i].Label+" "+names[i], i)
-					for k := range se.points {
-						se.points[k].y = cr.phase.at(int(se.points[k].x)).Value()
+					for k := range se.Points {
+						se.Points[k].Y = cr.phase.at(int(se.Points[k].X)).Value()
 					}
 					curves = append(curves, se)
 				}
 			}
-			plot := chart{title: row.Title, yTitle: row.Unit, value: axisValue, series: curves}
+			plot := threadsPlot(row.Title, row.Unit, curves...)
 			if row.Paper > 0 {
-				plot.levels = []chartLevel{{name: "paper " + paper.Thousands(row.Paper), style: len(c.Runs), value: row.Paper}}
+				plot.Levels = []chart.Level{{Name: "paper " + paper.Thousands(row.Paper), Style: len(c.Runs), Value: row.Paper}}
 			}
-			cp.Charts = append(cp.Charts, comparedChart{row.Title, plot.svgOf()})
+			cp.Charts = append(cp.Charts, comparedChart{row.Title, drawing(plot.Pair())})
 		}
 		data.Title, data.Comparison = "Compared: "+cp.Title, cp
 		data.Runs = nil // each has a page of its own

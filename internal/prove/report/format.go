@@ -80,13 +80,3 @@ func secondsPtr(p *float64) string {
 
 // millis formats a latency given in milliseconds.
 func millis(ms float64) string { return Seconds(ms / 1000) }
-
-// num formats a coordinate: at most two decimals, no trailing zeros.
-func num(f float64) string {
-	s := strconv.FormatFloat(f, 'f', 2, 64)
-	s = strings.TrimRight(strings.TrimRight(s, "0"), ".")
-	if s == "-0" || s == "" {
-		return "0"
-	}
-	return s
-}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mortarhpc/mortar/internal/base/chart"
 	"github.com/mortarhpc/mortar/internal/brick/paper"
 )
 
@@ -70,21 +71,21 @@ func papersFiguresOf(b *Bench) *papersFigures {
 // papersFigure draws the measured curves of one figure, in the paper's unit, with the paper's peaks.
 func (b *Bench) papersFigure(curves []paper.Figure) papersFigure {
 	f := papersFigure{Where: curves[0].Where, Title: "not measured"}
-	c := chart{yTitle: curves[0].Unit, value: axisValue}
+	c := threadsPlot("", curves[0].Unit)
 	for i, g := range curves {
 		row := papersCurve{Figure: g}
 		if ph := b.phase(g.Test, g.Phase); ph != nil {
 			se := seriesOf(ph, verbOf(ph.Title), i)
-			for k := range se.points {
-				p := &se.points[k]
-				p.y = g.Of(Decimal(p.y, ph.Unit))
-				for d := range p.dots {
-					p.dots[d] = g.Of(Decimal(p.dots[d], ph.Unit))
+			for k := range se.Points {
+				p := &se.Points[k]
+				p.Y = g.Of(Decimal(p.Y, ph.Unit))
+				for d := range p.Dots {
+					p.Dots[d] = g.Of(Decimal(p.Dots[d], ph.Unit))
 				}
 			}
-			c.series = append(c.series, se)
+			c.Series = append(c.Series, se)
 			if g.Peak > 0 {
-				c.levels = append(c.levels, chartLevel{name: "paper’s " + verbOf(ph.Title) + " " + paper.Thousands(g.Peak), style: i, value: g.Peak})
+				c.Levels = append(c.Levels, chart.Level{Name: "paper’s " + verbOf(ph.Title) + " " + paper.Thousands(g.Peak), Style: i, Value: g.Peak})
 			}
 			f.Title = testTitle(ph.Title)
 			if len(curves) == 1 {
@@ -96,8 +97,8 @@ func (b *Bench) papersFigure(curves []paper.Figure) papersFigure {
 		}
 		f.Curves = append(f.Curves, row)
 	}
-	c.title = f.Where + ": " + f.Title
-	f.SVG = c.svgOf()
+	c.Title = f.Where + ": " + f.Title
+	f.SVG = drawing(c.Pair())
 	return f
 }
 

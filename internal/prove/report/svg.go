@@ -2,52 +2,18 @@ package report
 
 import (
 	"fmt"
-	"html"
 	"html/template"
 	"math"
+	"slices"
 	"sort"
 	"strings"
 
-	"github.com/mortarhpc/mortar/internal/base/axis"
+	"github.com/mortarhpc/mortar/internal/base/chart"
 )
 
-// svg builds one drawing. Colours are CSS classes, so the same drawing works on
-// light screens, dark screens and paper.
-type svg struct {
-	b    strings.Builder
-	w, h float64
-}
-
-func (s *svg) add(format string, args ...any) { fmt.Fprintf(&s.b, format, args...) }
-
-func (s *svg) line(class string, x1, y1, x2, y2 float64) {
-	s.add(`<line class="%s" x1="%s" y1="%s" x2="%s" y2="%s"/>`, class, num(x1), num(y1), num(x2), num(y2))
-}
-
-func (s *svg) rect(class string, x, y, w, h float64, title string) {
-	s.add(`<rect class="%s" x="%s" y="%s" width="%s" height="%s"`, class, num(x), num(y), num(math.Max(w, 0)), num(h))
-	if title == "" {
-		s.add(`/>`)
-		return
-	}
-	s.add(`><title>%s</title></rect>`, html.EscapeString(title))
-}
-
-func (s *svg) text(class string, x, y float64, t string) {
-	s.add(`<text class="%s" x="%s" y="%s">%s</text>`, class, num(x), num(y), html.EscapeString(t))
-}
-
-func (s *svg) done(class, title string) template.HTML {
-	return template.HTML(fmt.Sprintf(`<svg class="%s" viewBox="0 0 %s %s" role="img" aria-label="%s" xmlns="http://www.w3.org/2000/svg">%s</svg>`,
-		class, num(s.w), num(s.h), html.EscapeString(title), s.b.String())) //nolint:gosec // every text is escaped above
-}
-
-// drawings returns a drawing twice: for wide screens and paper, and for phones.
-// CSS shows one of them.
-func drawings(draw func(width float64) (*svg, string)) template.HTML {
-	wide, title := draw(1040)
-	narrow, _ := draw(360)
-	return wide.done("wide", title) + narrow.done("narrow", title)
+// drawing is a drawing of package chart as a part of a page.
+func drawing(svg string) template.HTML {
+	return template.HTML(svg) //nolint:gosec // package chart escapes every text
 }
 
 // mark is a numbered moment on the timeline.
@@ -204,6 +170,13 @@ func workerLabel(w *Worker) string {
 	return w.Client + " " + proto + w.Mode
 }
 
+// Heights of a strip of the timeline and of the gap below it, and of a lane of marks.
+const (
+	stripHeight = 30.0
+	stripGap    = 8.0
+	laneHeight  = 19.0
+)
+
 // timelineSVG draws a strip per worker over one time axis with the events as
 // numbered marks and the stalls shaded.
 func timelineSVG(r *Run) template.HTML {
@@ -211,124 +184,93 @@ func timelineSVG(r *Run) template.HTML {
 	if !ok {
 		return ""
 	}
-	marks := marksOf(r)
-	return drawings(func(width float64) (*svg, string) {
-		s := &svg{w: width}
-		phone := width < 600
-		left, right := 190.0, 92.0
-		rowH, labelH, gap := 30.0, 0.0, 8.0
-		if phone {
-			left, right, labelH, gap = 6, 6, 14, 6
-		}
-		plotW := width - left - right
-		x := func(sec float64) float64 {
-			return left + plotW*math.Min(math.Max((sec-from)/(to-from), 0), 1)
-		}
-
+	// Without those after the end of the load.
+	marks := slices.DeleteFunc(marksOf(r), func(m mark) bool { return m.Seconds > to })
+	return drawing(chart.Pair(func(c *chart.Canvas) string {
+		rows := chart.NewRows(c, 190, 92)
+		x := rows.Across(from, to)
+		lanes, lane := lanesOf(marks, x)
 		// Columns: at least half a second wide, so that the steady pace of a
 		// rate-limited worker does not look like a comb, at most one per 1.5 px.
 		n := 0
 		for _, w := range r.Timeline.Workers {
 			n = max(n, len(w.Ops), len(w.Bytes))
 		}
-		per := max(2, 500/r.Timeline.BucketMS, int(math.Ceil(float64(n)/(plotW/1.5))))
-		rows := workerRows(&r.Timeline, per)
-
-		// Put marks that would touch others into further lanes.
-		lanes := []float64{}
-		lane := make([]int, len(marks))
+		per := max(2, 500/r.Timeline.BucketMS, int(math.Ceil(float64(n)/((rows.Right-rows.Left)/1.5))))
+		strips := workerRows(&r.Timeline, per)
+		top := 12 + laneHeight*float64(max(lanes, 1))
+		bottom := top + rows.Height(len(strips), stripHeight+stripGap)
+		rows.Time(from, to, top, bottom, "seconds after the fault")
+		rows.Y = top
+		for _, w := range strips {
+			w.draw(rows, &r.Timeline, from, to, float64(per*r.Timeline.BucketMS)/1000)
+		}
 		for i, m := range marks {
-			if m.Seconds > to {
-				continue // after the end of the load
-			}
-			mx := x(m.Seconds)
-			l := 0
-			for l < len(lanes) && mx-lanes[l] < 19 {
-				l++
-			}
-			if l == len(lanes) {
-				lanes = append(lanes, 0)
-			}
-			lanes[l], lane[i] = mx, l
+			mx, my := x(m.Seconds), 11+laneHeight*float64(lane[i])
+			c.Line("mark "+markClass(m.Kind), mx, my+8, mx, bottom)
+			c.Circle("dot "+markClass(m.Kind), mx, my, 8.5, fmt.Sprintf("%s, %s", m.Label, Seconds(m.Seconds)))
+			c.Text("dotlabel mid", mx, my+4, fmt.Sprint(m.N))
 		}
-		top := 12 + 19*float64(max(len(lanes), 1))
-		axisY := top + float64(len(rows))*(rowH+labelH+gap)
-		s.h = axisY + 36
+		return "What each worker completed over time, with the stalls shaded and the cluster's events as numbered marks"
+	}))
+}
 
-		step := axis.Step(to-from, map[bool]int{true: 5, false: 12}[phone])
-		for v := math.Ceil(from/step) * step; v <= to+1e-9; v += step {
-			s.line("grid", x(v), top, x(v), axisY)
-			s.text("tick mid", x(v), axisY+14, num(v))
+// lanesOf puts marks that would touch others into further lanes. It returns the number of
+// lanes, and that of each mark.
+func lanesOf(marks []mark, x func(float64) float64) (lanes int, lane []int) {
+	var last []float64 // x of each lane's last mark
+	for _, m := range marks {
+		l := 0
+		for l < len(last) && x(m.Seconds)-last[l] < laneHeight {
+			l++
 		}
-		s.text("tick mid", left+plotW/2, axisY+30, "seconds after the fault")
+		if l == len(last) {
+			last = append(last, 0)
+		}
+		last[l] = x(m.Seconds)
+		lane = append(lane, l)
+	}
+	return len(last), lane
+}
 
-		y := top
-		for _, w := range rows {
-			y += labelH
-			base := y + rowH
-			if phone {
-				s.text("rowlabel", left, y-3, w.label)
-			} else {
-				s.text("rowlabel end", left-8, y+rowH/2+4, w.label)
-			}
-			for _, st := range w.stalls {
-				a := float64(st.StartNS-r.Timeline.FaultNS) / 1e9
-				b := a + st.Seconds
-				if b < from || a > to {
-					continue
-				}
-				s.rect("stall", x(a), y, x(b)-x(a), rowH, fmt.Sprintf("%s: no operation completed for %s", w.label, Seconds(st.Seconds)))
-			}
-			// Each row has its own scale: on a common one, small writes would
-			// vanish beside large ones.
-			p := 0.0
-			for _, v := range w.values {
-				p = math.Max(p, v)
-			}
-			switch {
-			case w.held:
-				s.rect(w.class+" held", left, y+rowH/2-3, plotW, 6, w.label+": held")
-			case p > 0:
-				var d strings.Builder
-				fmt.Fprintf(&d, "M%s %s", num(left), num(base))
-				colW := float64(per*r.Timeline.BucketMS) / 1000
-				for i, v := range w.values {
-					x0, x1 := x(from+float64(i)*colW), x(from+float64(i+1)*colW)
-					yy := num(base - rowH*v/p)
-					fmt.Fprintf(&d, "L%s %sL%s %s", num(x0), yy, num(x1), yy)
-				}
-				fmt.Fprintf(&d, "L%s %sZ", num(x(from+float64(len(w.values))*colW)), num(base))
-				s.add(`<path class="area %s" d="%s"/>`, w.class, d.String())
-				label := num(round(p, 2)) + " " + w.unit
-				if phone {
-					s.text("tick end", width-right, y-3, "top "+label)
-				} else {
-					s.text("tick", left+plotW+6, y+9, label)
-				}
-			}
-			for _, st := range w.stalls {
-				a := float64(st.StartNS-r.Timeline.FaultNS) / 1e9
-				if wpx := x(a+st.Seconds) - x(a); wpx > 42 {
-					s.text("stalllabel mid", x(a)+wpx/2, y+rowH/2+4, Seconds(st.Seconds))
-				}
-			}
-			s.line("axis", left, base, left+plotW, base)
-			y = base + gap
+// draw draws a strip; column is the width of a column in seconds. Each strip has its own
+// scale: on a common one, small writes would vanish beside large ones.
+func (w *row) draw(rows *chart.Rows, t *Timeline, from, to, column float64) {
+	c, x := rows.Canvas, rows.Across(from, to)
+	y := rows.Next(w.label, stripHeight)
+	base := y + stripHeight
+	for _, st := range w.stalls {
+		if a := float64(st.StartNS-t.FaultNS) / 1e9; a+st.Seconds >= from && a <= to {
+			c.Rect("stall", x(a), y, x(a+st.Seconds)-x(a), stripHeight, fmt.Sprintf("%s: no operation completed for %s", w.label, Seconds(st.Seconds)))
 		}
+	}
+	peak := 0.0
+	for _, v := range w.values {
+		peak = math.Max(peak, v)
+	}
+	switch {
+	case w.held:
+		c.Rect(w.class+" held", rows.Left, y+stripHeight/2-3, rows.Right-rows.Left, 6, w.label+": held")
+	case peak > 0:
+		c.Path("area "+w.class, chart.Area(scaled(w.values, stripHeight/peak), base, func(i int) float64 { return x(from + float64(i)*column) }), "")
+		rows.Figures(y, chart.Num(round(peak, 2))+" "+w.unit)
+	}
+	for _, st := range w.stalls {
+		a := float64(st.StartNS-t.FaultNS) / 1e9
+		if px := x(a+st.Seconds) - x(a); px > 42 {
+			c.Text("stalllabel mid", x(a)+px/2, y+stripHeight/2+4, Seconds(st.Seconds))
+		}
+	}
+	c.Line("axis", rows.Left, base, rows.Right, base)
+	rows.Y = base + stripGap
+}
 
-		for i, m := range marks {
-			if m.Seconds > to {
-				continue
-			}
-			mx, my := x(m.Seconds), 11+19*float64(lane[i])
-			s.line("mark "+markClass(m.Kind), mx, my+8, mx, axisY)
-			s.add(`<g><title>%s</title><circle class="dot %s" cx="%s" cy="%s" r="8.5"/>`,
-				html.EscapeString(fmt.Sprintf("%s, %s", m.Label, Seconds(m.Seconds))), markClass(m.Kind), num(mx), num(my))
-			s.text("dotlabel mid", mx, my+4, fmt.Sprint(m.N))
-			s.add(`</g>`)
-		}
-		return s, "What each worker completed over time, with the stalls shaded and the cluster's events as numbered marks"
-	})
+func scaled(values []float64, by float64) []float64 {
+	out := make([]float64, len(values))
+	for i, v := range values {
+		out[i] = v * by
+	}
+	return out
 }
 
 func round(v float64, digits int) float64 {
@@ -381,46 +323,50 @@ func phaseSVG(sum *Summary) template.HTML {
 	if end <= 0 || sum.Phases.Detect == nil {
 		return ""
 	}
-	return drawings(func(width float64) (*svg, string) {
-		s := &svg{w: width, h: 84}
-		left, right := 8.0, 8.0
-		x := func(v float64) float64 { return left + (width-left-right)*v/end }
+	return drawing(chart.Pair(func(s *chart.Canvas) string {
+		s.Height = 84
+		const edge = 8.0
+		x := func(v float64) float64 { return edge + (s.Width-2*edge)*v/end }
 		at := 0.0
 		for _, p := range ps[:4] {
 			if p.Seconds == nil {
 				break
 			}
 			w := x(at+*p.Seconds) - x(at)
-			s.rect("seg "+p.Class, x(at), 6, w, 30, p.Name+": "+Seconds(*p.Seconds))
+			s.Rect("seg "+p.Class, x(at), 6, w, 30, p.Name+": "+Seconds(*p.Seconds))
 			switch label := p.Name + " " + Seconds(*p.Seconds); {
 			case w > float64(len(label))*7.2+8:
-				s.text("seglabel mid "+p.Class, x(at)+w/2, 26, label)
+				s.Text("seglabel mid "+p.Class, x(at)+w/2, 26, label)
 			case w > float64(len(Seconds(*p.Seconds)))*7+6:
-				s.text("seglabel mid "+p.Class, x(at)+w/2, 26, Seconds(*p.Seconds))
+				s.Text("seglabel mid "+p.Class, x(at)+w/2, 26, Seconds(*p.Seconds))
 			}
 			at += *p.Seconds
 		}
 		if l := ps[4]; l.Seconds != nil && l.At != nil {
 			start := *l.At - *l.Seconds
-			s.rect("seg "+l.Class, x(start), 40, math.Max(x(*l.At)-x(start), 2), 10, l.Name+": "+Seconds(*l.Seconds))
+			s.Rect("seg "+l.Class, x(start), 40, math.Max(x(*l.At)-x(start), 2), 10, l.Name+": "+Seconds(*l.Seconds))
 		}
 		if a := sum.Marks.AllIO; a != nil {
-			s.line("mark m-good", x(*a), 2, x(*a), 54)
+			s.Line("mark m-good", x(*a), 2, x(*a), 54)
 		}
-		step := axis.Step(end, map[bool]int{true: 5, false: 12}[width < 600])
-		s.line("axis", left, 54, width-right, 54)
+		most := 12
+		if s.Phone() {
+			most = 5
+		}
+		step := chart.Step(end, most)
+		s.Line("axis", edge, 54, s.Width-edge, 54)
 		for v := 0.0; v <= end+1e-9; v += step {
-			s.line("axis", x(v), 54, x(v), 58)
+			s.Line("axis", x(v), 54, x(v), 58)
 			anchor := "mid"
 			if v == 0 {
 				anchor = ""
-			} else if x(v) > width-20 {
+			} else if x(v) > s.Width-20 {
 				anchor = "end"
 			}
-			s.text("tick "+anchor, math.Max(x(v)-map[bool]float64{true: 3}[v == 0], 2), 70, num(round(v, 3))+" s")
+			s.Text("tick "+anchor, x(v), 70, chart.Num(round(v, 3))+" s")
 		}
-		return s, "Phases of the failover on one time axis"
-	})
+		return "Phases of the failover on one time axis"
+	}))
 }
 
 // latencyRow is one distribution of the latency table.
@@ -479,54 +425,40 @@ func latencySVG(t *Timeline) template.HTML {
 	if len(items) == 0 {
 		return ""
 	}
-	scale := axis.Decades(lo, hi)
-	return drawings(func(width float64) (*svg, string) {
-		phone := width < 600
-		left, labelH := 190.0, 0.0
-		if phone {
-			left, labelH = 14, 14
-		}
-		s := &svg{w: width}
-		rowH := 24.0
-		axisY := 6 + float64(len(items))*(rowH+labelH)
-		s.h = axisY + 34
-		x := func(ms float64) float64 { return left + (width-left-24)*scale.At(ms) }
+	scale := chart.Decades(lo, hi)
+	return drawing(chart.Pair(func(c *chart.Canvas) string {
+		const height = 24.0
+		rows := chart.NewRows(c, 190, 24)
+		rows.Y = 6
+		bottom := rows.Y + rows.Height(len(items), height)
+		c.Height = bottom + 34
+		x := func(ms float64) float64 { return rows.Left + (rows.Right-rows.Left)*scale.At(ms) }
 		for _, v := range scale.Ticks {
-			s.line("grid", x(v), 2, x(v), axisY)
-			s.text("tick mid", x(v), axisY+14, axisMillis(v))
+			c.Line("grid", x(v), 2, x(v), bottom)
+			c.Text("tick mid", x(v), bottom+14, axisMillis(v))
 		}
-		y := 6.0
 		for _, it := range items {
-			y += labelH
-			c := y + rowH/2
-			if phone {
-				s.text("rowlabel", left, y-1, it.label)
-			} else {
-				s.text("rowlabel end", left-8, c+4, it.label)
-			}
-			s.line("range "+it.class, x(it.l.P50), c, x(it.l.P99), c)
-			s.line("whisker "+it.class, x(it.l.P99), c, x(it.l.Max), c)
-			s.add(`<circle class="pt %s" cx="%s" cy="%s" r="5"><title>p50 %s</title></circle>`, it.class, num(x(it.l.P50)), num(c), millis(it.l.P50))
-			for _, p := range []struct {
-				n string
-				v float64
-			}{{"p90", it.l.P90}, {"p99", it.l.P99}} {
-				s.add(`<rect class="pt %s" x="%s" y="%s" width="4" height="14"><title>%s %s</title></rect>`, it.class, num(x(p.v)-2), num(c-7), p.n, millis(p.v))
-			}
-			s.add(`<path class="pt %s" d="M%s %sl5 5l-5 5l-5 -5z"><title>max %s</title></path>`, it.class, num(x(it.l.Max)), num(c-5), millis(it.l.Max))
-			y += rowH
+			mid := rows.Next(it.label, height) + height/2
+			c.Line("range "+it.class, x(it.l.P50), mid, x(it.l.P99), mid)
+			c.Line("whisker "+it.class, x(it.l.P99), mid, x(it.l.Max), mid)
+			c.Circle("pt "+it.class, x(it.l.P50), mid, 5, "p50 "+millis(it.l.P50))
+			c.Rect("pt "+it.class, x(it.l.P90)-2, mid-7, 4, 14, "p90 "+millis(it.l.P90))
+			c.Rect("pt "+it.class, x(it.l.P99)-2, mid-7, 4, 14, "p99 "+millis(it.l.P99))
+			end := x(it.l.Max)
+			c.Path("pt "+it.class, new(chart.Path).To(end, mid-5).To(end+5, mid).To(end, mid+5).To(end-5, mid).Close(), "max "+millis(it.l.Max))
+			rows.Y += height
 		}
-		s.text("tick mid", left+(width-left-24)/2, axisY+29, "● p50   ▮ p90, p99   ◆ longest; logarithmic")
-		return s, "Latency percentiles of each worker"
-	})
+		c.Text("tick mid", (rows.Left+rows.Right)/2, bottom+29, "● p50   ▮ p90, p99   ◆ longest; logarithmic")
+		return "Latency percentiles of each worker"
+	}))
 }
 
 func tickMillis(ms float64) string {
 	switch {
 	case ms >= 1000:
-		return num(ms/1000) + " s"
+		return chart.Num(ms/1000) + " s"
 	case ms >= 1:
-		return num(ms) + " ms"
+		return chart.Num(ms) + " ms"
 	}
-	return num(ms*1000) + " µs"
+	return chart.Num(ms*1000) + " µs"
 }

@@ -1,7 +1,4 @@
-// Package axis divides the axes of plots: where the ticks are, and where on
-// the axis a value lies. It is arithmetic only; who draws, and into what, is
-// the caller's.
-package axis
+package chart
 
 import "math"
 
