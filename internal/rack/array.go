@@ -290,10 +290,10 @@ func (h *hardware) wasSlow(lun string) bool { _, ok := h.Slow[lun]; return ok }
 
 func moduleKey(enclosure string, module int) string { return enclosure + "/" + strconv.Itoa(module) }
 
-// arrange brings the arrays to the state of the hardware, before paths are plugged:
+// arrangeArrays brings the arrays to the state of the hardware, before paths are plugged:
 // it switches on those that were off until now, and sets all LUNs' ALUA states. The
 // caller holds the power lock.
-func (r *rack) arrange(ctx context.Context, h *hardware, wasOff map[string]bool) error {
+func arrangeArrays(ctx context.Context, r *rack, h *hardware, wasOff map[string]bool) error {
 	var errs []error
 	for _, e := range r.cfg.arrays() {
 		on := running(r.dir, e.Name) != nil
@@ -371,7 +371,7 @@ func (c *Config) slot(disk string) (*Enclosure, int, bool) {
 
 // slotChange pulls a disk of an array, or pushes it in. The array then gives a spare
 // to a group that lacks a disk.
-func (r *rack) slotChange(ctx context.Context, e *Enclosure, i int, out bool) error {
+func slotChange(ctx context.Context, r *rack, e *Enclosure, i int, out bool) error {
 	d := e.Array.Disks[i]
 	return changeHardware(ctx, r, func(h *hardware) { set(&h.DisksOut, d.Name, out) }, func(h *hardware) error {
 		if running(r.dir, e.Name) == nil {

@@ -23,115 +23,78 @@ type FaultKind struct {
 	// Args names the targets in order; those in brackets are optional.
 	Args string
 	Help string
-	run  func(ctx context.Context, r *rack, args []string) error
+	// run breaks, or mends what a fault with the same run breaks.
+	run    func(ctx context.Context, t *targets, broken bool) error
+	broken bool
 }
+
+// String is the fault with its targets, as on a command line.
+func (k FaultKind) String() string { return fmt.Sprintf("%s %s", k.Name, k.Args) }
 
 // Faults lists every kind of fault.
 func Faults() []FaultKind { return slices.Clone(faultKinds) }
 
 var faultKinds = []FaultKind{
-	{"freeze", "NODE", "stop the processor: the node neither answers nor dies", func(ctx context.Context, r *rack, a []string) error {
-		return r.machine(ctx, a[0], "stop")
-	}},
-	{"unfreeze", "NODE", "let a frozen node run on", func(ctx context.Context, r *rack, a []string) error {
-		return r.machine(ctx, a[0], "cont")
-	}},
-	{"panic", "NODE", "panic the kernel by a non-maskable interrupt; it stays so until it is fenced", func(ctx context.Context, r *rack, a []string) error {
-		return r.machine(ctx, a[0], "inject-nmi")
-	}},
-	{"reset", "NODE", "press the reset button", func(ctx context.Context, r *rack, a []string) error {
-		if _, err := r.cfg.node(a[0]); err != nil {
-			return err
-		}
-		return r.resetNode(ctx, a[0])
-	}},
-	{"kill", "NODE", "cut the power inside the node; it stays off until poweron (or its cords are cycled)", powerOff},
-	{"poweroff", "NODE", "hold the power button, as the BMC does; the same as kill", powerOff},
-	{"poweron", "NODE", "press the power button", func(ctx context.Context, r *rack, a []string) error {
-		n, err := r.cfg.node(a[0])
-		if err != nil {
-			return err
-		}
-		return withPower(ctx, r, func(h *hardware) error {
-			if !h.powered(n) {
-				return refuse("node %s has no power: both of its cords are off", n.Name)
-			}
-			return r.startNode(ctx, h, n.Name)
-		})
-	}},
-	{"server-new", "NODE", "put another machine in the place of a server that is off: its system disks are as freshly installed; BMC, outlets and addresses stay", func(ctx context.Context, r *rack, a []string) error {
-		return r.newServer(ctx, a[0])
-	}},
-	{"link-down", "NODE NETWORK", "pull a node's network cable", func(ctx context.Context, r *rack, a []string) error { return r.link(ctx, a[0], a[1], true) }},
-	{"link-up", "NODE NETWORK", "plug the cable in", func(ctx context.Context, r *rack, a []string) error { return r.link(ctx, a[0], a[1], false) }},
-	{"switch-down", "NETWORK", "switch a whole network off", func(ctx context.Context, r *rack, a []string) error { return r.networkSwitch(ctx, a[0], true) }},
-	{"switch-up", "NETWORK", "switch it on", func(ctx context.Context, r *rack, a []string) error { return r.networkSwitch(ctx, a[0], false) }},
-	{"path-out", "NODE DISK HBA", "cut one path (HBA 0 or 1) from a server to a disk", func(ctx context.Context, r *rack, a []string) error { return r.path(ctx, a, true) }},
-	{"path-in", "NODE DISK HBA", "mend the path", func(ctx context.Context, r *rack, a []string) error { return r.path(ctx, a, false) }},
-	{"paths-out", "NODE [ENCLOSURE]", "cut all paths of a server to all disks, or to one enclosure", func(ctx context.Context, r *rack, a []string) error { return r.paths(ctx, a, true) }},
-	{"paths-in", "NODE [ENCLOSURE]", "mend them", func(ctx context.Context, r *rack, a []string) error { return r.paths(ctx, a, false) }},
-	{"module-out", "ENCLOSURE MODULE", "let an enclosure's I/O module (0 or 1) die, or an array's controller: half the paths of every server to each of its disks; the other controller then owns the LUNs", func(ctx context.Context, r *rack, a []string) error { return r.module(ctx, a, true) }},
-	{"module-in", "ENCLOSURE MODULE", "replace the module", func(ctx context.Context, r *rack, a []string) error { return r.module(ctx, a, false) }},
-	{"disk-out", "DISK", "pull a disk or an SSD out of its slot; of an array: a spare takes its place", func(ctx context.Context, r *rack, a []string) error { return r.disk(ctx, a[0], true) }},
-	{"disk-in", "DISK", "push it in again, with its data", func(ctx context.Context, r *rack, a []string) error { return r.disk(ctx, a[0], false) }},
-	{"disk-blank", "DISK SERIAL", "push another disk into the slot of one that is out: blank, of the same size, with this serial number", func(ctx context.Context, r *rack, a []string) error {
-		return r.blankDisk(ctx, a[0], a[1])
-	}},
-	{"system-disk-out", "NODE DISK", "pull one of a server's two mirrored system disks (0 or 1)", func(ctx context.Context, r *rack, a []string) error { return r.system(ctx, a, true) }},
-	{"system-disk-in", "NODE DISK", "push it in again, with its data, which are old by then: mdadm adds it to the mirror", func(ctx context.Context, r *rack, a []string) error { return r.system(ctx, a, false) }},
-	{"corrupt", "DISK OFFSET LENGTH", "overwrite bytes of a disk with random ones, without an error", func(ctx context.Context, r *rack, a []string) error {
-		return r.corrupt(a)
-	}},
-	{"throttle", "DISK IOPS BYTES_PER_SECOND [WRITES]", "bound a disk's speed; 0 is unbounded. With WRITES a second, IOPS bounds reads only", func(ctx context.Context, r *rack, a []string) error {
-		return r.throttle(ctx, a)
-	}},
-	{"controller-failover", "ARRAY CONTROLLER", "have the other controller (0 or 1) of an array own this one's LUNs; all paths stay", func(ctx context.Context, r *rack, a []string) error {
-		return r.failover(ctx, a, true)
-	}},
-	{"controller-failback", "ARRAY CONTROLLER", "give them back", func(ctx context.Context, r *rack, a []string) error { return r.failover(ctx, a, false) }},
-	{"lun-out", "NODE LUN", "hide a LUN from one server; while the server is off: it is missing when it boots", func(ctx context.Context, r *rack, a []string) error {
-		return r.lun(ctx, a, true)
-	}},
-	{"lun-in", "NODE LUN", "show it again", func(ctx context.Context, r *rack, a []string) error { return r.lun(ctx, a, false) }},
-	{"lun-slow", "LUN MILLISECONDS", "let every answer of an array's LUN be late by so much; 0 is not", func(ctx context.Context, r *rack, a []string) error {
-		return r.slowLUN(ctx, a)
-	}},
-	{"array-off", "ARRAY", "take the power off an array: all of its paths go", func(ctx context.Context, r *rack, a []string) error { return r.arrayPower(ctx, a[0], true) }},
-	{"array-on", "ARRAY", "give it back", func(ctx context.Context, r *rack, a []string) error { return r.arrayPower(ctx, a[0], false) }},
-	{"bmc-dead", "NODE", "let a node's BMC die", func(ctx context.Context, r *rack, a []string) error { return r.bmc(ctx, a[0], true) }},
-	{"bmc-alive", "NODE", "bring the BMC back", func(ctx context.Context, r *rack, a []string) error { return r.bmc(ctx, a[0], false) }},
-	{"bmc-lies", "NODE", "let a node's BMC switch something else: it says that it is done, and the node runs on", func(ctx context.Context, r *rack, a []string) error { return r.bmcLies(ctx, a[0], true) }},
-	{"bmc-honest", "NODE", "let it switch its node again", func(ctx context.Context, r *rack, a []string) error { return r.bmcLies(ctx, a[0], false) }},
-	{"sensor", "NODE SENSOR VALUE", "set a sensor of a node's BMC: inlet (degrees Celsius; 24), fan1 or fan2 (hundreds of revolutions a minute; 54)", func(_ context.Context, r *rack, a []string) error {
-		return r.sensorFault(a)
-	}},
-	{"pdu-load", "PDU TENTHS", "let other machines on a PDU take so many tenths of an ampere; 0 is none", func(ctx context.Context, r *rack, a []string) error {
-		return r.pduLoad(ctx, a)
-	}},
-	{"outlets-astray", "NODE", "plug a node's cords where no PDU switches them, and something else into its outlets", func(ctx context.Context, r *rack, a []string) error {
-		return r.astray(ctx, a[0], true)
-	}},
-	{"outlets-back", "NODE", "plug the cords into the node's own outlets", func(ctx context.Context, r *rack, a []string) error { return r.astray(ctx, a[0], false) }},
-	{"pdu-dead", "PDU", "let a PDU's controller die; its outlets stay as they are", func(ctx context.Context, r *rack, a []string) error { return r.pduController(ctx, a[0], true) }},
-	{"pdu-alive", "PDU", "bring the controller back", func(ctx context.Context, r *rack, a []string) error { return r.pduController(ctx, a[0], false) }},
-	{"feed-off", "PDU [OUTLET]", "take the power off one outlet, or off the whole PDU", func(ctx context.Context, r *rack, a []string) error { return r.feed(ctx, a, false) }},
-	{"feed-on", "PDU [OUTLET]", "give it back; nodes that were without power start", func(ctx context.Context, r *rack, a []string) error { return r.feed(ctx, a, true) }},
+	{"freeze", "NODE", "stop the processor: the node neither answers nor dies", machineFault("stop"), false},
+	{"unfreeze", "NODE", "let a frozen node run on", machineFault("cont"), false},
+	{"panic", "NODE", "panic the kernel by a non-maskable interrupt; it stays so until it is fenced", machineFault("inject-nmi"), false},
+	{"reset", "NODE", "press the reset button", resetFault, false},
+	{"kill", "NODE", "cut the power inside the node; it stays off until poweron (or its cords are cycled)", powerOffFault, false},
+	{"poweroff", "NODE", "hold the power button, as the BMC does; the same as kill", powerOffFault, false},
+	{"poweron", "NODE", "press the power button", powerOnFault, false},
+	{"server-new", "NODE", "put another machine in the place of a server that is off: its system disks are as freshly installed; BMC, outlets and addresses stay", newServerFault, false},
+	{"link-down", "NODE NETWORK", "pull a node's network cable", linkFault, true},
+	{"link-up", "NODE NETWORK", "plug the cable in", linkFault, false},
+	{"switch-down", "NETWORK", "switch a whole network off", switchFault, true},
+	{"switch-up", "NETWORK", "switch it on", switchFault, false},
+	{"path-out", "NODE DISK HBA", "cut one path (HBA 0 or 1) from a server to a disk", pathFault, true},
+	{"path-in", "NODE DISK HBA", "mend the path", pathFault, false},
+	{"paths-out", "NODE [ENCLOSURE]", "cut all paths of a server to all disks, or to one enclosure", pathsFault, true},
+	{"paths-in", "NODE [ENCLOSURE]", "mend them", pathsFault, false},
+	{"module-out", "ENCLOSURE MODULE", "let an enclosure's I/O module (0 or 1) die, or an array's controller: half the paths of every server to each of its disks; the other controller then owns the LUNs", moduleFault, true},
+	{"module-in", "ENCLOSURE MODULE", "replace the module", moduleFault, false},
+	{"disk-out", "DISK", "pull a disk or an SSD out of its slot; of an array: a spare takes its place", diskFault, true},
+	{"disk-in", "DISK", "push it in again, with its data", diskFault, false},
+	{"disk-blank", "DISK SERIAL", "push another disk into the slot of one that is out: blank, of the same size, with this serial number", blankDiskFault, false},
+	{"system-disk-out", "NODE DISK", "pull one of a server's two mirrored system disks (0 or 1)", systemDiskFault, true},
+	{"system-disk-in", "NODE DISK", "push it in again, with its data, which are old by then: mdadm adds it to the mirror", systemDiskFault, false},
+	{"corrupt", "DISK OFFSET LENGTH", "overwrite bytes of a disk with random ones, without an error", corruptFault, false},
+	{"throttle", "DISK IOPS BYTES_PER_SECOND [WRITES]", "bound a disk's speed; 0 is unbounded. With WRITES a second, IOPS bounds reads only", throttleFault, false},
+	{"controller-failover", "ARRAY CONTROLLER", "have the other controller (0 or 1) of an array own this one's LUNs; all paths stay", controllerFault, true},
+	{"controller-failback", "ARRAY CONTROLLER", "give them back", controllerFault, false},
+	{"lun-out", "NODE LUN", "hide a LUN from one server; while the server is off: it is missing when it boots", lunFault, true},
+	{"lun-in", "NODE LUN", "show it again", lunFault, false},
+	{"lun-slow", "LUN MILLISECONDS", "let every answer of an array's LUN be late by so much; 0 is not", slowFault, false},
+	{"array-off", "ARRAY", "take the power off an array: all of its paths go", arrayPowerFault, true},
+	{"array-on", "ARRAY", "give it back", arrayPowerFault, false},
+	{"bmc-dead", "NODE", "let a node's BMC die", bmcFault, true},
+	{"bmc-alive", "NODE", "bring the BMC back", bmcFault, false},
+	{"bmc-lies", "NODE", "let a node's BMC switch something else: it says that it is done, and the node runs on", lyingBMCFault, true},
+	{"bmc-honest", "NODE", "let it switch its node again", lyingBMCFault, false},
+	{"sensor", "NODE SENSOR VALUE", "set a sensor of a node's BMC: inlet (degrees Celsius; 24), fan1 or fan2 (hundreds of revolutions a minute; 54)", sensorFault, false},
+	{"pdu-load", "PDU TENTHS", "let other machines on a PDU take so many tenths of an ampere; 0 is none", loadFault, false},
+	{"outlets-astray", "NODE", "plug a node's cords where no PDU switches them, and something else into its outlets", cordsFault, true},
+	{"outlets-back", "NODE", "plug the cords into the node's own outlets", cordsFault, false},
+	{"pdu-dead", "PDU", "let a PDU's controller die; its outlets stay as they are", pduFault, true},
+	{"pdu-alive", "PDU", "bring the controller back", pduFault, false},
+	{"feed-off", "PDU [OUTLET]", "take the power off one outlet, or off the whole PDU", feedFault, true},
+	{"feed-on", "PDU [OUTLET]", "give it back; nodes that were without power start", feedFault, false},
 }
 
 // Fault breaks or mends one part of the rack in dir. Breaking a broken part, or
 // mending a whole one, is no error. All faults except those of a running processor
 // (freeze, panic, reset, kill) persist while the node is off, as a pulled cable does.
-func Fault(ctx context.Context, dir, kind string, targets ...string) error {
+func Fault(ctx context.Context, dir, kind string, names ...string) error {
 	i := slices.IndexFunc(faultKinds, func(k FaultKind) bool { return k.Name == kind })
 	if i < 0 {
-		names := make([]string, len(faultKinds))
+		kinds := make([]string, len(faultKinds))
 		for i, k := range faultKinds {
-			names[i] = k.Name
+			kinds[i] = k.Name
 		}
-		if near := spec.Nearest(kind, names); near != "" {
+		if near := spec.Nearest(kind, kinds); near != "" {
 			return refuse("there is no fault %q: did you mean %s?", kind, near)
 		}
-		return refuse("there is no fault %q: want one of %s", kind, strings.Join(names, ", "))
+		return refuse("there is no fault %q: want one of %s", kind, strings.Join(kinds, ", "))
 	}
 	k := faultKinds[i]
 	all := strings.Fields(k.Args)
@@ -139,23 +102,23 @@ func Fault(ctx context.Context, dir, kind string, targets ...string) error {
 	if least < 0 {
 		least = len(all)
 	}
-	if len(targets) < least || len(targets) > len(all) {
+	if len(names) < least || len(names) > len(all) {
 		return refuse("fault %s wants %s", k.Name, k.Args)
 	}
 	r, err := openRack(dir)
 	if err != nil {
 		return err
 	}
-	named := slices.Clone(targets)
-	for i := range named {
+	t := &targets{r: r, args: slices.Clone(names)}
+	for i := range t.args {
 		switch strings.Trim(all[i], "[]") {
 		case "DISK", "LUN":
-			named[i] = r.cfg.diskName(named[i])
+			t.args[i] = r.cfg.diskName(t.args[i])
 		case "ENCLOSURE", "ARRAY":
-			named[i] = r.cfg.enclosureName(named[i])
+			t.args[i] = r.cfg.enclosureName(t.args[i])
 		}
 	}
-	return k.run(ctx, r, named)
+	return k.run(ctx, t, k.broken)
 }
 
 // diskName returns the rack's name of a disk, given that name or the serial number
@@ -185,28 +148,162 @@ func (c *Config) enclosureName(name string) string {
 	return name
 }
 
-func powerOff(ctx context.Context, r *rack, a []string) error {
-	if _, err := r.cfg.node(a[0]); err != nil {
-		return err
-	}
-	return withPower(ctx, r, func(*hardware) error { return r.stopNode(a[0]) })
+// targets are what a fault is about. A method that finds no such target keeps the first
+// error, with which the methods that change something refuse.
+type targets struct {
+	r    *rack
+	args []string
+	err  error
 }
 
-// machine sends a command without arguments to a node's QEMU.
-func (r *rack) machine(ctx context.Context, node, command string) error {
-	if _, err := r.cfg.node(node); err != nil {
-		return err
+// noteError keeps an error, and returns a value that is never nil.
+func noteError[T any](t *targets, v *T, err error) *T {
+	if err != nil && t.err == nil {
+		t.err = err
 	}
-	return withPower(ctx, r, func(*hardware) error {
-		return r.withQMP(ctx, node, func(q *qmpClient) error {
-			_, err := q.call(command, nil)
-			return err
+	if err != nil || v == nil {
+		return new(T)
+	}
+	return v
+}
+
+// refuse keeps a refusal.
+func (t *targets) refuse(format string, args ...any) { noteError[int](t, nil, refuse(format, args...)) }
+
+func (t *targets) node(i int) *Node {
+	n, err := t.r.cfg.node(t.args[i])
+	return noteError(t, n, err)
+}
+
+func (t *targets) server(i int) *Node {
+	n, err := t.r.server(t.args[i])
+	return noteError(t, n, err)
+}
+
+// managed is a node with a BMC.
+func (t *targets) managed(i int) *Node {
+	n := t.node(i)
+	if n.BMC == nil {
+		t.refuse("node %s has no BMC", t.args[i])
+	}
+	return n
+}
+
+func (t *targets) shared(i int) *sharedDisk {
+	d, err := t.r.shared(t.args[i])
+	return noteError(t, d, err)
+}
+
+func (t *targets) enclosure(i int) *Enclosure {
+	e, err := t.r.cfg.enclosure(t.args[i])
+	return noteError(t, e, err)
+}
+
+func (t *targets) array(i int) *Enclosure {
+	e := t.enclosure(i)
+	if e.Array == nil {
+		t.refuse("%s is no array", t.args[i])
+	}
+	return e
+}
+
+func (t *targets) network(i int) string {
+	_, err := t.r.cfg.network(t.args[i])
+	noteError[Network](t, nil, err)
+	return t.args[i]
+}
+
+func (t *targets) pdu(i int) *PDU {
+	p, err := t.r.cfg.pdu(t.args[i])
+	return noteError(t, p, err)
+}
+
+// unit is an HBA, an I/O module or a controller.
+func (t *targets) unit(i int) int { return t.number(i, hbas-1, "HBA or I/O module %q: want 0 or 1") }
+
+// number is a number from 0 to most; problem is the format of the refusal.
+func (t *targets) number(i, most int, problem string) int {
+	v, err := strconv.Atoi(t.args[i])
+	if err != nil || v < 0 || v > most {
+		t.refuse(problem, t.args[i])
+	}
+	return v
+}
+
+// hardware is the present state of the hardware.
+func (t *targets) hardware() *hardware {
+	h, err := loadHardware(t.r.dir)
+	return noteError(t, h, err)
+}
+
+// change is changeHardware for targets that were found.
+func (t *targets) change(ctx context.Context, change func(h *hardware), makeSo func(h *hardware) error) error {
+	if t.err != nil {
+		return t.err
+	}
+	return changeHardware(ctx, t.r, change, makeSo)
+}
+
+// changePaths is the same for what servers reach.
+func (t *targets) changePaths(ctx context.Context, change func(h *hardware)) error {
+	if t.err != nil {
+		return t.err
+	}
+	return changePaths(ctx, t.r, change)
+}
+
+// withPower is withPower for targets that were found.
+func (t *targets) withPower(ctx context.Context, fn func(h *hardware) error) error {
+	if t.err != nil {
+		return t.err
+	}
+	return withPower(ctx, t.r, fn)
+}
+
+// on calls fn for the QEMU of a node, if that runs.
+func (t *targets) on(ctx context.Context, n *Node, fn func(q *qmpClient) error) error {
+	return eachRunning(ctx, t.r, func(m *Node) bool { return m == n }, func(_ *Node, q *qmpClient) error { return fn(q) })
+}
+
+func noChange(*hardware) error { return nil }
+
+// machineFault sends a command without arguments to a node's QEMU.
+func machineFault(command string) func(ctx context.Context, t *targets, _ bool) error {
+	return func(ctx context.Context, t *targets, _ bool) error {
+		n := t.node(0)
+		return t.withPower(ctx, func(*hardware) error {
+			return t.r.withQMP(ctx, n.Name, func(q *qmpClient) error {
+				_, err := q.call(command, nil)
+				return err
+			})
 		})
+	}
+}
+
+func resetFault(ctx context.Context, t *targets, _ bool) error {
+	if n := t.node(0); t.err == nil {
+		return t.r.resetNode(ctx, n.Name)
+	}
+	return t.err
+}
+
+func powerOffFault(ctx context.Context, t *targets, _ bool) error {
+	n := t.node(0)
+	return t.withPower(ctx, func(*hardware) error { return t.r.stopNode(n.Name) })
+}
+
+func powerOnFault(ctx context.Context, t *targets, _ bool) error {
+	n := t.node(0)
+	return t.withPower(ctx, func(h *hardware) error {
+		if !h.powered(n) {
+			return refuse("node %s has no power: both of its cords are off", n.Name)
+		}
+		return t.r.startNode(ctx, h, n.Name)
 	})
 }
 
-// each calls fn for every node that is on and chosen, and collects errors.
-func (r *rack) each(ctx context.Context, chosen func(n *Node) bool, fn func(n *Node, q *qmpClient) error) error {
+// eachRunning calls fn for every node that is on and chosen, and collects errors.
+func eachRunning(ctx context.Context, r *rack, chosen func(n *Node) bool, fn func(n *Node, q *qmpClient) error) error {
 	var errs []error
 	for i := range r.cfg.Nodes {
 		n := &r.cfg.Nodes[i]
@@ -219,34 +316,26 @@ func (r *rack) each(ctx context.Context, chosen func(n *Node) bool, fn func(n *N
 
 func isServer(n *Node) bool { return n.Role == RoleServer }
 
-func (r *rack) link(ctx context.Context, node, network string, down bool) error {
-	n, err := r.cfg.node(node)
-	if err != nil {
-		return err
-	}
+func linkFault(ctx context.Context, t *targets, down bool) error {
+	n, network := t.node(0), t.network(1)
 	if !slices.ContainsFunc(n.NICs, func(c NIC) bool { return c.Network == network }) {
-		if _, err := r.cfg.network(network); err != nil {
-			return err
-		}
-		return refuse("node %s is not on network %s", node, network)
+		t.refuse("node %s is not on network %s", n.Name, network)
 	}
-	return changeHardware(ctx, r, func(h *hardware) { set(&h.LinksDown, node+"/"+network, down) }, func(h *hardware) error {
-		return r.each(ctx, func(m *Node) bool { return m == n }, func(n *Node, q *qmpClient) error { return setLinks(q, h, n) })
+	return t.change(ctx, func(h *hardware) { set(&h.LinksDown, n.Name+"/"+network, down) }, func(h *hardware) error {
+		return t.on(ctx, n, func(q *qmpClient) error { return setLinks(q, h, n) })
 	})
 }
 
-func (r *rack) networkSwitch(ctx context.Context, network string, down bool) error {
-	if _, err := r.cfg.network(network); err != nil {
-		return err
-	}
-	return changeHardware(ctx, r, func(h *hardware) { set(&h.SwitchesDown, network, down) }, func(h *hardware) error {
+func switchFault(ctx context.Context, t *targets, down bool) error {
+	network := t.network(0)
+	return t.change(ctx, func(h *hardware) { set(&h.SwitchesDown, network, down) }, func(h *hardware) error {
 		on := "up"
 		if down {
 			on = "down"
 		}
 		// Switch the bridge too: BMCs, PDUs and the admin are connected to it.
-		return errors.Join(r.ip(ctx, "link set "+bridgeName(network)+" "+on),
-			r.each(ctx, func(*Node) bool { return true }, func(n *Node, q *qmpClient) error { return setLinks(q, h, n) }))
+		return errors.Join(t.r.ip(ctx, "link set "+bridgeName(network)+" "+on),
+			eachRunning(ctx, t.r, func(*Node) bool { return true }, func(n *Node, q *qmpClient) error { return setLinks(q, h, n) }))
 	})
 }
 
@@ -261,30 +350,6 @@ func (r *rack) shared(name string) (*sharedDisk, error) {
 	return nil, notThere("shared disk", name, disks, func(d sharedDisk) string { return d.Name })
 }
 
-func hbaNumber(s string) (int, error) {
-	i, err := strconv.Atoi(s)
-	if err != nil || i < 0 || i >= hbas {
-		return 0, refuse("HBA or I/O module %q: want 0 or 1", s)
-	}
-	return i, nil
-}
-
-func (r *rack) path(ctx context.Context, a []string, out bool) error {
-	n, err := r.server(a[0])
-	if err != nil {
-		return err
-	}
-	d, err := r.shared(a[1])
-	if err != nil {
-		return err
-	}
-	hba, err := hbaNumber(a[2])
-	if err != nil {
-		return err
-	}
-	return r.changePaths(ctx, func(h *hardware) { set(&h.PathsOut, pathKey(n.Name, d.Name, hba), out) })
-}
-
 func (r *rack) server(name string) (*Node, error) {
 	n, err := r.cfg.node(name)
 	if err == nil && !isServer(n) {
@@ -293,21 +358,18 @@ func (r *rack) server(name string) (*Node, error) {
 	return n, err
 }
 
-func (r *rack) paths(ctx context.Context, a []string, out bool) error {
-	n, err := r.server(a[0])
-	if err != nil {
-		return err
+func pathFault(ctx context.Context, t *targets, out bool) error {
+	n, d, hba := t.server(0), t.shared(1), t.unit(2)
+	return t.changePaths(ctx, func(h *hardware) { set(&h.PathsOut, pathKey(n.Name, d.Name, hba), out) })
+}
+
+func pathsFault(ctx context.Context, t *targets, out bool) error {
+	n, only := t.server(0), ""
+	if len(t.args) > 1 {
+		only = t.enclosure(1).Name
 	}
-	only := ""
-	if len(a) > 1 {
-		e, err := r.cfg.enclosure(a[1])
-		if err != nil {
-			return err
-		}
-		only = e.Name
-	}
-	return r.changePaths(ctx, func(h *hardware) {
-		for _, d := range r.cfg.sharedDisks() {
+	return t.changePaths(ctx, func(h *hardware) {
+		for _, d := range t.r.cfg.sharedDisks() {
 			for hba := range hbas {
 				if only == "" || d.Enclosure == only {
 					set(&h.PathsOut, pathKey(n.Name, d.Name, hba), out)
@@ -317,28 +379,20 @@ func (r *rack) paths(ctx context.Context, a []string, out bool) error {
 	})
 }
 
-func (r *rack) module(ctx context.Context, a []string, out bool) error {
-	e, err := r.cfg.enclosure(a[0])
-	if err != nil {
-		return err
-	}
-	m, err := hbaNumber(a[1])
-	if err != nil {
-		return err
-	}
-	return r.changePaths(ctx, func(h *hardware) { set(&h.ModulesOut, e.Name+"/"+strconv.Itoa(m), out) })
+func moduleFault(ctx context.Context, t *targets, out bool) error {
+	e, m := t.enclosure(0), t.unit(1)
+	return t.changePaths(ctx, func(h *hardware) { set(&h.ModulesOut, moduleKey(e.Name, m), out) })
 }
 
-func (r *rack) disk(ctx context.Context, name string, out bool) error {
-	if e, i, ok := r.cfg.slot(name); ok {
-		return r.slotChange(ctx, e, i, out)
+func diskFault(ctx context.Context, t *targets, out bool) error {
+	name := t.args[0]
+	if e, i, ok := t.r.cfg.slot(name); ok {
+		return slotChange(ctx, t.r, e, i, out)
 	}
-	if !slices.ContainsFunc(r.cfg.SSDs, func(d Disk) bool { return d.Name == name }) {
-		if _, err := r.shared(name); err != nil {
-			return err
-		}
+	if !slices.ContainsFunc(t.r.cfg.SSDs, func(d Disk) bool { return d.Name == name }) {
+		t.shared(0)
 	}
-	return r.changePaths(ctx, func(h *hardware) { set(&h.DisksOut, name, out) })
+	return t.changePaths(ctx, func(h *hardware) { set(&h.DisksOut, name, out) })
 }
 
 // Renewable returns why no other machine can take a node's place (server-new), nil if
@@ -362,14 +416,14 @@ func (n *Node) renewable() error {
 	return nil
 }
 
-// newServer replaces a server's system disks by freshly installed ones.
-func (r *rack) newServer(ctx context.Context, name string) error {
-	n, err := r.server(name)
-	if err != nil {
-		return err
+// newServerFault replaces a server's system disks by freshly installed ones.
+func newServerFault(ctx context.Context, t *targets, _ bool) error {
+	n, r := t.server(0), t.r
+	if t.err == nil {
+		noteError[int](t, nil, n.renewable())
 	}
-	if err := n.renewable(); err != nil {
-		return err
+	if t.err != nil {
+		return t.err
 	}
 	if running(r.dir, n.Name) != nil {
 		return refuse("server %s is on: poweroff %s first", n.Name, n.Name)
@@ -386,25 +440,25 @@ func (r *rack) newServer(ctx context.Context, name string) error {
 	return ensureStateImage(ctx, r, n, authorized(key))
 }
 
-// blankDisk puts a new blank disk into the slot of a pulled one.
-func (r *rack) blankDisk(ctx context.Context, name, serial string) error {
-	d, err := r.shared(name)
-	if err != nil {
+// blankDiskFault puts a new blank disk into the slot of a pulled one.
+func blankDiskFault(ctx context.Context, t *targets, _ bool) error {
+	r, name, serial := t.r, t.args[0], t.args[1]
+	d := t.shared(0)
+	if t.err != nil {
 		// An interrupted call may have given the slot its new disk.
 		if done := r.cfg.diskName(serial); done != serial {
-			return r.disk(ctx, done, false)
+			return diskFault(ctx, &targets{r: r, args: []string{done}}, false)
 		}
-		return err
+		return t.err
 	}
 	if d.array != nil {
-		return refuse("%s is a LUN: name a disk that the servers see", name)
+		t.refuse("%s is a LUN: name a disk that the servers see", name)
 	}
-	h, err := loadHardware(r.dir)
-	if err != nil {
-		return err
+	if !t.hardware().DisksOut[name] {
+		t.refuse("disk %s is in its slot: disk-out %s first", d.Serial, d.Serial)
 	}
-	if !h.DisksOut[name] {
-		return refuse("disk %s is in its slot: disk-out %s first", d.Serial, d.Serial)
+	if t.err != nil {
+		return t.err
 	}
 	for i := range r.cfg.Enclosures {
 		for j := range r.cfg.Enclosures[i].Disks {
@@ -416,17 +470,17 @@ func (r *rack) blankDisk(ctx context.Context, name, serial string) error {
 	if err := r.cfg.check(); err != nil {
 		return err
 	}
-	if err := r.zero(ctx, d); err != nil {
+	if err := zero(ctx, r, d); err != nil {
 		return err
 	}
 	if err := saveJSON(filepath.Join(r.dir, "config.json"), r.cfg); err != nil {
 		return err
 	}
-	return r.disk(ctx, name, false)
+	return diskFault(ctx, t, false)
 }
 
 // zero overwrites a shared disk with zeroes: its image, and its write cache.
-func (r *rack) zero(ctx context.Context, d *sharedDisk) error {
+func zero(ctx context.Context, r *rack, d *sharedDisk) error {
 	if running(r.dir, shelves) == nil {
 		return refuse("the shared disks have no power: give it back first (feed-on)")
 	}
@@ -448,31 +502,24 @@ func (r *rack) zero(ctx context.Context, d *sharedDisk) error {
 	return nil
 }
 
-// system pulls a server's system disk, or pushes it in. It refuses to pull the last
+// systemDiskFault pulls a server's system disk, or pushes it in. It refuses to pull the last
 // one, without which the server cannot run.
-func (r *rack) system(ctx context.Context, a []string, out bool) error {
-	n, err := r.cfg.node(a[0])
-	if err != nil {
-		return err
+func systemDiskFault(ctx context.Context, t *targets, out bool) error {
+	n := t.node(0)
+	disks := systemDisksOf(t.r.dir, n)
+	if t.err == nil && len(disks) == 1 {
+		t.refuse("node %s has one system disk only", n.Name)
 	}
-	disks := systemDisksOf(r.dir, n)
-	if len(disks) == 1 {
-		return refuse("node %s has one system disk only", n.Name)
-	}
-	i, err := strconv.Atoi(a[1])
-	if err != nil || i < 0 || i >= len(disks) {
-		return refuse("system disk %q: want 0 or 1", a[1])
+	i := t.number(1, systemDisks-1, "system disk %q: want 0 or 1")
+	if t.err != nil {
+		return t.err
 	}
 	d, other := disks[i], disks[1-i]
-	h, err := loadHardware(r.dir)
-	if err != nil {
-		return err
+	if out && t.hardware().systemOut(n.Name, other) {
+		t.refuse("node %s would have no system disk: %d is out already", n.Name, other.Slot)
 	}
-	if out && h.systemOut(n.Name, other) {
-		return refuse("node %s would have no system disk: %d is out already", n.Name, other.Slot)
-	}
-	return changeHardware(ctx, r, func(h *hardware) { set(&h.SystemOut, systemKey(n.Name, d), out) }, func(*hardware) error {
-		return r.each(ctx, func(m *Node) bool { return m == n }, func(_ *Node, q *qmpClient) error {
+	return t.change(ctx, func(h *hardware) { set(&h.SystemOut, systemKey(n.Name, d), out) }, func(*hardware) error {
+		return t.on(ctx, n, func(q *qmpClient) error {
 			if out {
 				return q.unplug(d.deviceID())
 			}
@@ -483,21 +530,21 @@ func (r *rack) system(ctx context.Context, a []string, out bool) error {
 
 // changePaths changes the disks that the servers reach, then plugs and unplugs
 // devices of every running server accordingly.
-func (r *rack) changePaths(ctx context.Context, change func(h *hardware)) error {
+func changePaths(ctx context.Context, r *rack, change func(h *hardware)) error {
 	var before, wasOff map[string]bool
 	return changeHardware(ctx, r, func(h *hardware) {
-		before, wasOff = r.present(h), maps.Clone(h.ArraysOff)
+		before, wasOff = present(r, h), maps.Clone(h.ArraysOff)
 		change(h)
 	}, func(h *hardware) error {
-		after := r.present(h)
+		after := present(r, h)
 		// Unplug before the array refuses requests. The other way round, the session
 		// of a busy path stayed in use until QEMU 7.2 ended (seen).
-		err := r.replug(ctx, before, after, false)
+		err := replug(ctx, r, before, after, false)
 		if err == nil {
-			err = r.arrange(ctx, h, wasOff)
+			err = arrangeArrays(ctx, r, h, wasOff)
 		}
 		if err == nil {
-			err = r.replug(ctx, before, after, true)
+			err = replug(ctx, r, before, after, true)
 		}
 		// Stop arrays last, when no server uses them: a session with a dead array
 		// hangs QEMU.
@@ -512,9 +559,9 @@ func (r *rack) changePaths(ctx context.Context, change func(h *hardware)) error 
 
 // replug plugs what every running server reaches after a change and did not before,
 // or unplugs what it reaches no more.
-func (r *rack) replug(ctx context.Context, before, after map[string]bool, plug bool) error {
+func replug(ctx context.Context, r *rack, before, after map[string]bool, plug bool) error {
 	changes := func(key string) bool { return before[key] != plug && after[key] == plug }
-	return r.each(ctx, isServer, func(n *Node, q *qmpClient) error {
+	return eachRunning(ctx, r, isServer, func(n *Node, q *qmpClient) error {
 		var err error
 		for _, d := range r.cfg.sharedDisks() {
 			for path := range d.Paths {
@@ -541,7 +588,7 @@ func (r *rack) replug(ctx context.Context, before, after map[string]bool, plug b
 }
 
 // present lists the paths and SSDs that are plugged in.
-func (r *rack) present(h *hardware) map[string]bool {
+func present(r *rack, h *hardware) map[string]bool {
 	out := map[string]bool{}
 	for _, n := range r.cfg.Nodes {
 		for _, d := range r.cfg.sharedDisks() {
@@ -556,8 +603,9 @@ func (r *rack) present(h *hardware) map[string]bool {
 	return out
 }
 
-// corrupt overwrites bytes of a disk's image, without an error on any server.
-func (r *rack) corrupt(a []string) error {
+// corruptFault overwrites bytes of a disk's image, without an error on any server.
+func corruptFault(_ context.Context, t *targets, _ bool) error {
+	r, a := t.r, t.args
 	size := int64(-1)
 	for _, d := range r.cfg.images() {
 		if d.Name == a[0] {
@@ -597,7 +645,8 @@ func (r *rack) corrupt(a []string) error {
 	return f.Close()
 }
 
-func (r *rack) throttle(ctx context.Context, a []string) error {
+func throttleFault(ctx context.Context, t *targets, _ bool) error {
+	r, a := t.r, t.args
 	var s speed
 	for i, to := range []*int64{&s.IOPS, &s.BytesPerSecond, &s.Writes}[:len(a)-1] {
 		n, err := strconv.ParseInt(a[1+i], 10, 64)
@@ -630,10 +679,7 @@ func (r *rack) throttle(ctx context.Context, a []string) error {
 		return err
 	}
 	return changeHardware(ctx, r, func(h *hardware) {
-		if h.Speeds == nil {
-			h.Speeds = map[string]speed{}
-		}
-		h.Speeds[a[0]] = s
+		setValue(&h.Speeds, a[0], s)
 	}, func(h *hardware) error {
 		if inside != nil {
 			if running(r.dir, inside.Name) == nil {
@@ -641,137 +687,72 @@ func (r *rack) throttle(ctx context.Context, a []string) error {
 			}
 			return r.withQMP(ctx, inside.Name, limit)
 		}
-		return r.each(ctx, reaches, func(_ *Node, q *qmpClient) error { return limit(q) })
+		return eachRunning(ctx, r, reaches, func(_ *Node, q *qmpClient) error { return limit(q) })
 	})
 }
 
-// arrayOf finds an array by name.
-func (r *rack) arrayOf(name string) (*Enclosure, error) {
-	e, err := r.cfg.enclosure(name)
-	if err == nil && e.Array == nil {
-		err = refuse("%s is no array", name)
+// controllerFault moves the LUNs of a controller to the other one, or back.
+func controllerFault(ctx context.Context, t *targets, moved bool) error {
+	e, m := t.array(0), t.unit(1)
+	if moved && t.hardware().ModulesOut[moduleKey(e.Name, 1-m)] {
+		t.refuse("controller %d of %s is out: it cannot take LUNs", 1-m, e.Name)
 	}
-	return e, err
+	return t.changePaths(ctx, func(h *hardware) { set(&h.LUNsMoved, moduleKey(e.Name, m), moved) })
 }
 
-// failover moves the LUNs of a controller to the other one, or back.
-func (r *rack) failover(ctx context.Context, a []string, moved bool) error {
-	e, err := r.arrayOf(a[0])
-	if err != nil {
-		return err
-	}
-	m, err := hbaNumber(a[1])
-	if err != nil {
-		return err
-	}
-	h, err := loadHardware(r.dir)
-	if err != nil {
-		return err
-	}
-	if moved && h.ModulesOut[moduleKey(e.Name, 1-m)] {
-		return refuse("controller %d of %s is out: it cannot take LUNs", 1-m, e.Name)
-	}
-	return r.changePaths(ctx, func(h *hardware) { set(&h.LUNsMoved, moduleKey(e.Name, m), moved) })
-}
-
-// lun hides a LUN, or a disk, from a server: all of its paths.
-func (r *rack) lun(ctx context.Context, a []string, out bool) error {
-	n, err := r.server(a[0])
-	if err != nil {
-		return err
-	}
-	d, err := r.shared(a[1])
-	if err != nil {
-		return err
-	}
-	return r.changePaths(ctx, func(h *hardware) {
+// lunFault hides a LUN, or a disk, from a server: all of its paths.
+func lunFault(ctx context.Context, t *targets, out bool) error {
+	n, d := t.server(0), t.shared(1)
+	return t.changePaths(ctx, func(h *hardware) {
 		for hba := range hbas {
 			set(&h.PathsOut, pathKey(n.Name, d.Name, hba), out)
 		}
 	})
 }
 
-func (r *rack) slowLUN(ctx context.Context, a []string) error {
-	d, err := r.shared(a[0])
-	if err != nil {
-		return err
-	}
+func slowFault(ctx context.Context, t *targets, _ bool) error {
+	d := t.shared(0)
 	if d.array == nil {
-		return refuse("%s is a disk: throttle makes it slow", d.Name)
+		t.refuse("%s is a disk: throttle makes it slow", d.Name)
 	}
-	// A server gives up a command after 30 s.
-	const most = 60_000
-	ms, err := strconv.Atoi(a[1])
-	if err != nil || ms < 0 || ms > most {
-		return refuse("%q: want milliseconds, 0 to %d", a[1], most)
-	}
-	return r.changePaths(ctx, func(h *hardware) {
-		if h.Slow == nil {
-			h.Slow = map[string]int{}
-		}
-		h.Slow[d.Name] = ms
-	})
+	ms := t.number(1, 60_000, "%q: want milliseconds, 0 to 60000") // a server gives up a command after 30 s
+	return t.changePaths(ctx, func(h *hardware) { setValue(&h.Slow, d.Name, ms) })
 }
 
-func (r *rack) arrayPower(ctx context.Context, name string, off bool) error {
-	e, err := r.arrayOf(name)
-	if err != nil {
-		return err
-	}
-	return r.changePaths(ctx, func(h *hardware) { set(&h.ArraysOff, e.Name, off) })
+func arrayPowerFault(ctx context.Context, t *targets, off bool) error {
+	e := t.array(0)
+	return t.changePaths(ctx, func(h *hardware) { set(&h.ArraysOff, e.Name, off) })
 }
 
-// withBMC finds a node that has a BMC.
-func (r *rack) withBMC(name string) (*Node, error) {
-	n, err := r.cfg.node(name)
-	if err == nil && n.BMC == nil {
-		err = refuse("node %s has no BMC", name)
-	}
-	return n, err
-}
-
-func (r *rack) bmc(ctx context.Context, node string, dead bool) error {
-	n, err := r.withBMC(node)
-	if err != nil {
-		return err
-	}
-	return changeHardware(ctx, r, func(h *hardware) { set(&h.DeadBMCs, node, dead) }, func(h *hardware) error {
+func bmcFault(ctx context.Context, t *targets, dead bool) error {
+	n := t.managed(0)
+	return t.change(ctx, func(h *hardware) { set(&h.DeadBMCs, n.Name, dead) }, func(h *hardware) error {
 		if dead {
-			return r.stopBMC(ctx, n)
+			return t.r.stopBMC(ctx, n)
 		}
-		return r.ensureBMC(ctx, h, n)
+		return t.r.ensureBMC(ctx, h, n)
 	})
 }
 
-func (r *rack) bmcLies(ctx context.Context, node string, lies bool) error {
-	if _, err := r.withBMC(node); err != nil {
-		return err
-	}
-	return changeHardware(ctx, r, func(h *hardware) {
+func lyingBMCFault(ctx context.Context, t *targets, lies bool) error {
+	n := t.managed(0)
+	return t.change(ctx, func(h *hardware) {
 		if !lies {
-			delete(h.LyingBMCs, node)
-			return
+			delete(h.LyingBMCs, n.Name)
+		} else if h.LyingBMCs[n.Name] == "" {
+			setValue(&h.LyingBMCs, n.Name, powerWord(running(t.r.dir, n.Name) != nil))
 		}
-		if h.LyingBMCs == nil {
-			h.LyingBMCs = map[string]string{}
-		}
-		if h.LyingBMCs[node] == "" {
-			h.LyingBMCs[node] = powerWord(running(r.dir, node) != nil)
-		}
-	}, func(*hardware) error { return nil })
+	}, noChange)
 }
 
-// astray moves a node's cords away from its outlets, or back. If its outlets are off
+// cordsFault moves a node's cords away from its outlets, or back. If its outlets are off
 // when the cords come back, the node loses its power.
-func (r *rack) astray(ctx context.Context, node string, away bool) error {
-	n, err := r.cfg.node(node)
-	if err != nil {
-		return err
-	}
+func cordsFault(ctx context.Context, t *targets, away bool) error {
+	n := t.node(0)
 	if len(n.Feeds) == 0 {
-		return refuse("node %s is on no PDU", node)
+		t.refuse("node %s is on no PDU", n.Name)
 	}
-	return changeHardware(ctx, r, func(h *hardware) {
+	return t.change(ctx, func(h *hardware) {
 		for _, f := range n.Feeds {
 			set(&h.Astray, outletKey(f.PDU, f.Outlet), away)
 		}
@@ -779,34 +760,36 @@ func (r *rack) astray(ctx context.Context, node string, away bool) error {
 		if h.powered(n) {
 			return nil
 		}
-		return r.stopNode(node)
+		return t.r.stopNode(n.Name)
 	})
 }
 
-func (r *rack) pduController(ctx context.Context, name string, dead bool) error {
-	p, err := r.cfg.pdu(name)
-	if err != nil {
-		return err
-	}
-	return changeHardware(ctx, r, func(h *hardware) { set(&h.DeadPDUs, name, dead) }, func(h *hardware) error {
+// loadFault sets what other machines take from a PDU.
+func loadFault(ctx context.Context, t *targets, _ bool) error {
+	p := t.pdu(0)
+	load := t.number(1, 1000, "load %q: want tenths of an ampere, 0 to 1000")
+	return t.change(ctx, func(h *hardware) { setValue(&h.Loads, p.Name, load) }, noChange)
+}
+
+func pduFault(ctx context.Context, t *targets, dead bool) error {
+	p := t.pdu(0)
+	return t.change(ctx, func(h *hardware) { set(&h.DeadPDUs, p.Name, dead) }, func(h *hardware) error {
 		if dead {
-			return r.stopPDU(ctx, p)
+			return t.r.stopPDU(ctx, p)
 		}
-		return r.ensurePDU(ctx, h, p)
+		return t.r.ensurePDU(ctx, h, p)
 	})
 }
 
-func (r *rack) feed(ctx context.Context, a []string, on bool) error {
-	outlet := 0
-	if len(a) > 1 {
-		o, err := strconv.Atoi(a[1])
-		if err != nil || o < 1 {
-			return refuse("outlet %q: want a number from 1", a[1])
+func feedFault(ctx context.Context, t *targets, off bool) error {
+	p, outlet := t.pdu(0), 0
+	if len(t.args) > 1 {
+		if outlet = t.number(1, 1<<30, "outlet %q: want a number from 1"); outlet == 0 {
+			t.refuse("outlet %q: want a number from 1", t.args[1])
 		}
-		outlet = o
 	}
-	return r.setOutlets(ctx, a[0], outlet, on)
+	if t.err != nil {
+		return t.err
+	}
+	return t.r.setOutlets(ctx, p.Name, outlet, !off)
 }
-
-// String is the fault with its targets, as on a command line.
-func (k FaultKind) String() string { return fmt.Sprintf("%s %s", k.Name, k.Args) }

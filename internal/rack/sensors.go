@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"github.com/google/renameio/v2"
@@ -136,45 +135,24 @@ func (r *rack) setSensor(n *Node, name string, value int) error {
 }
 
 // sensorFault sets the value of one sensor of a node's BMC.
-func (r *rack) sensorFault(a []string) error {
-	n, err := r.cfg.node(a[0])
-	if err != nil {
-		return err
-	}
-	if n.BMC == nil {
-		return refuse("node %s has no BMC", n.Name)
+func sensorFault(_ context.Context, t *targets, _ bool) error {
+	n := t.managed(0)
+	if t.err != nil {
+		return t.err
 	}
 	var names []string
 	for _, s := range sensorsOf(n) {
 		if !s.analog() {
 			continue
 		}
+		if s.name == t.args[1] {
+			v := t.number(2, 255, "sensor "+s.name+" %q: want "+s.description)
+			if t.err != nil {
+				return t.err
+			}
+			return t.r.setSensor(n, s.name, v)
+		}
 		names = append(names, s.name)
-		if s.name != a[1] {
-			continue
-		}
-		v, err := strconv.Atoi(a[2])
-		if err != nil || v < 0 || v > 255 {
-			return refuse("sensor %s %q: want %s", s.name, a[2], s.description)
-		}
-		return r.setSensor(n, s.name, v)
 	}
-	return refuse("the BMC of %s has no sensor %q that can be set: want one of %s; its power supplies follow its cords (feed-off)", n.Name, a[1], strings.Join(names, ", "))
-}
-
-// pduLoad sets what other machines take from a PDU.
-func (r *rack) pduLoad(ctx context.Context, a []string) error {
-	if _, err := r.cfg.pdu(a[0]); err != nil {
-		return err
-	}
-	v, err := strconv.Atoi(a[1])
-	if err != nil || v < 0 || v > 1000 {
-		return refuse("load %q: want tenths of an ampere, 0 to 1000", a[1])
-	}
-	return changeHardware(ctx, r, func(h *hardware) {
-		if h.Loads == nil {
-			h.Loads = map[string]int{}
-		}
-		h.Loads[a[0]] = v
-	}, func(*hardware) error { return nil })
+	return refuse("the BMC of %s has no sensor %q that can be set: want one of %s; its power supplies follow its cords (feed-off)", n.Name, t.args[1], strings.Join(names, ", "))
 }

@@ -66,7 +66,7 @@ func TestSensors(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, f := range []string{"nfs1 inlet 43", "nfs1 fan2 3"} {
-		if err := r.sensorFault(strings.Fields(f)); err != nil {
+		if err := sensorFault(t.Context(), &targets{r: r, args: strings.Fields(f)}, true); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -80,7 +80,7 @@ func TestSensors(t *testing.T) {
 	reads(hot, fan1, slow, ps1, dark)
 
 	for _, f := range []string{"nfs1 fan3 3", "nfs1 inlet 300", "nfs1 ps1 0", "nfs9 inlet 3"} {
-		if err := r.sensorFault(strings.Fields(f)); err == nil {
+		if err := sensorFault(t.Context(), &targets{r: r, args: strings.Fields(f)}, true); err == nil {
 			t.Errorf("%s: no refusal", f)
 		}
 	}

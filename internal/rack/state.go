@@ -130,14 +130,19 @@ type speed struct {
 
 // set adds a key to a set of the hardware or removes it.
 func set(m *map[string]bool, key string, on bool) {
-	if !on {
+	if on {
+		setValue(m, key, true)
+	} else {
 		delete(*m, key)
-		return
 	}
+}
+
+// setValue sets a value of the hardware.
+func setValue[V any](m *map[string]V, key string, v V) {
 	if *m == nil {
-		*m = map[string]bool{}
+		*m = map[string]V{}
 	}
-	(*m)[key] = true
+	(*m)[key] = v
 }
 
 func outletKey(pdu string, outlet int) string { return pdu + "/" + strconv.Itoa(outlet) }
