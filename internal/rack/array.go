@@ -206,7 +206,7 @@ func ensureArrayState(ctx context.Context, r *rack, e *Enclosure) error {
 const arrayStateBytes = 64 << 20
 
 // arrayLine is the command line of an array of this rack.
-func (r *rack) arrayLine(h *hardware, e *Enclosure) ([]string, error) {
+func (e *Enclosure) arrayLine(r *rack, h *hardware) ([]string, error) {
 	img, err := r.image()
 	if err != nil {
 		return nil, err
@@ -216,12 +216,12 @@ func (r *rack) arrayLine(h *hardware, e *Enclosure) ([]string, error) {
 
 // startArray switches an array on, and its host ports. The caller holds the
 // power lock.
-func (r *rack) startArray(ctx context.Context, h *hardware, e *Enclosure) error {
+func (e *Enclosure) startArray(ctx context.Context, r *rack, h *hardware) error {
 	if h.ArraysOff[e.Name] {
 		return nil
 	}
 	if running(r.dir, e.Name) == nil {
-		args, err := r.arrayLine(h, e)
+		args, err := e.arrayLine(r, h)
 		if err != nil {
 			return err
 		}
@@ -229,26 +229,26 @@ func (r *rack) startArray(ctx context.Context, h *hardware, e *Enclosure) error 
 			return err
 		}
 	}
-	if err := r.managementAddresses(ctx, e, true); err != nil {
+	if err := e.managementAddresses(ctx, r, true); err != nil {
 		return err
 	}
-	return r.startFabric(ctx, e)
+	return e.startFabric(ctx, r)
 }
 
 // stopArray cuts an array's power. Unplug its LUNs from all servers before.
-func (r *rack) stopArray(ctx context.Context, e *Enclosure) error {
-	return errors.Join(stop(r.dir, fabricName(e.Name)), r.stopNode(e.Name), r.managementAddresses(ctx, e, false))
+func (e *Enclosure) stopArray(ctx context.Context, r *rack) error {
+	return errors.Join(stop(r.dir, fabricName(e.Name)), r.stopNode(e.Name), e.managementAddresses(ctx, r, false))
 }
 
 // waitArray waits until an array exports its LUNs.
-func (r *rack) waitArray(ctx context.Context, e *Enclosure) error {
+func (e *Enclosure) waitArray(ctx context.Context, r *rack) error {
 	return r.waitUp(ctx, e.Name, func() bool { return true })
 }
 
 // steer sets the ALUA states of each LUN of an array from the hardware: optimized at
 // the controller that owns the LUN, non-optimized at the other. The LUNs of a dead
 // controller belong to the other one.
-func (r *rack) steer(ctx context.Context, h *hardware, e *Enclosure) error {
+func (e *Enclosure) steer(ctx context.Context, r *rack, h *hardware) error {
 	var commands []string
 	for i, d := range e.Disks {
 		for c := range controllers {
@@ -258,7 +258,7 @@ func (r *rack) steer(ctx context.Context, h *hardware, e *Enclosure) error {
 			commands = append(commands, fmt.Sprintf("slow %d %d", i, ms))
 		}
 	}
-	_, err := r.arrayCommand(ctx, e, strings.Join(append(commands, "wait; alua_ok"), "; "))
+	_, err := e.arrayCommand(ctx, r, strings.Join(append(commands, "wait; alua_ok"), "; "))
 	return err
 }
 
@@ -300,12 +300,12 @@ func arrangeArrays(ctx context.Context, r *rack, h *hardware, wasOff map[string]
 		if h.ArraysOff[e.Name] || !on && !wasOff[e.Name] {
 			continue
 		}
-		err := r.startArray(ctx, h, e)
+		err := e.startArray(ctx, r, h)
 		if err == nil {
-			err = r.waitArray(ctx, e)
+			err = e.waitArray(ctx, r)
 		}
 		if err == nil {
-			err = r.steer(ctx, h, e)
+			err = e.steer(ctx, r, h)
 		}
 		errs = append(errs, err)
 	}
@@ -315,7 +315,7 @@ func arrangeArrays(ctx context.Context, r *rack, h *hardware, wasOff map[string]
 // arrayCommand makes an array's firmware run a line and returns its output. The
 // firmware takes one line at a time, and ends its answer with the line's mark and
 // exit code. QEMU serves one client at a time, so a second one waits.
-func (r *rack) arrayCommand(ctx context.Context, e *Enclosure, line string) (string, error) {
+func (e *Enclosure) arrayCommand(ctx context.Context, r *rack, line string) (string, error) {
 	if running(r.dir, e.Name) == nil {
 		return "", fmt.Errorf("array %s is switched off", e.Name)
 	}
@@ -389,13 +389,13 @@ func slotChange(ctx context.Context, r *rack, e *Enclosure, i int, out bool) err
 		if !out {
 			command = fmt.Sprintf("arrived %d; heal", i)
 		}
-		_, err := r.arrayCommand(ctx, e, command)
+		_, err := e.arrayCommand(ctx, r, command)
 		return err
 	})
 }
 
 // arrayStatus returns the state of an array.
-func (r *rack) arrayStatus(ctx context.Context, h *hardware, e *Enclosure) ArrayStatus {
+func (e *Enclosure) arrayStatus(ctx context.Context, r *rack, h *hardware) ArrayStatus {
 	b := r.boot(e.Name)
 	s := ArrayStatus{Name: e.Name, Power: "off", Boot: b.Stage, BootSeconds: b.Seconds, ControllersOut: []int{}, DisksOut: []string{}}
 	said := ""
@@ -403,7 +403,7 @@ func (r *rack) arrayStatus(ctx context.Context, h *hardware, e *Enclosure) Array
 		s.Power = "on"
 		if b.Stage == stageUp {
 			// Without an answer the groups' state stays unknown.
-			said, _ = r.arrayCommand(ctx, e, "state")
+			said, _ = e.arrayCommand(ctx, r, "state")
 		}
 	}
 	s.Groups = groupsOf(e.Array, said)
@@ -500,7 +500,7 @@ func CompareGroup(ctx context.Context, dir, group string, on bool) error {
 	}
 	for _, e := range r.cfg.arrays() {
 		if i := slices.IndexFunc(e.Array.Groups, func(g RAIDGroup) bool { return g.Name == group }); i >= 0 {
-			_, err := r.arrayCommand(ctx, e, fmt.Sprintf("compare %d %s", i, to))
+			_, err := e.arrayCommand(ctx, r, fmt.Sprintf("compare %d %s", i, to))
 			return err
 		}
 	}

@@ -58,7 +58,7 @@ func bmcCommands(n *Node) string {
 
 // ensureBMC starts the node's BMC unless it runs, is dead or has no power.
 // The caller holds the power lock.
-func (r *rack) ensureBMC(ctx context.Context, h *hardware, n *Node) error {
+func (n *Node) ensureBMC(ctx context.Context, r *rack, h *hardware) error {
 	if n.BMC == nil || h.DeadBMCs[n.Name] || !h.powered(n) {
 		return nil
 	}
@@ -74,7 +74,7 @@ func (r *rack) ensureBMC(ctx context.Context, h *hardware, n *Node) error {
 	if err := os.MkdirAll(state, 0o700); err != nil {
 		return err
 	}
-	if err := r.ensureSensors(h, n); err != nil {
+	if err := n.ensureSensors(r, h); err != nil {
 		return err
 	}
 	emu := filepath.Join(runDir(r.dir), name+".emu")
@@ -97,7 +97,7 @@ func (r *rack) ensureBMC(ctx context.Context, h *hardware, n *Node) error {
 	return waitStarted(ctx, r, name, gone, func() bool { return r.listensUDP(n.BMC.Address, 623) })
 }
 
-func (r *rack) stopBMC(ctx context.Context, n *Node) error {
+func (n *Node) stopBMC(ctx context.Context, r *rack) error {
 	if n.BMC == nil {
 		return nil
 	}

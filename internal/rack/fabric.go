@@ -29,7 +29,7 @@ import (
 var fabricISID = [6]byte{0x80, 'r', 'a', 'c', 0, 1}
 
 // startFabric starts an array's host ports unless they are there.
-func (r *rack) startFabric(ctx context.Context, e *Enclosure) error {
+func (e *Enclosure) startFabric(ctx context.Context, r *rack) error {
 	name := fabricName(e.Name)
 	if running(r.dir, name) != nil {
 		return nil
@@ -75,7 +75,7 @@ func ServeFabric(ctx context.Context, dir, array string) error {
 			return err
 		}
 		for c := range m.Addresses {
-			go func() { failed <- r.serveManagement(r.cfg.arrays()[index], c, password) }()
+			go func() { failed <- r.cfg.arrays()[index].serveManagement(r, c, password) }()
 		}
 	}
 	select {

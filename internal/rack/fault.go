@@ -550,7 +550,7 @@ func changePaths(ctx context.Context, r *rack, change func(h *hardware)) error {
 		// hangs QEMU.
 		for _, e := range r.cfg.arrays() {
 			if err == nil && h.ArraysOff[e.Name] {
-				err = r.stopArray(ctx, e)
+				err = e.stopArray(ctx, r)
 			}
 		}
 		return err
@@ -728,9 +728,9 @@ func bmcFault(ctx context.Context, t *targets, dead bool) error {
 	n := t.managed(0)
 	return t.change(ctx, func(h *hardware) { set(&h.DeadBMCs, n.Name, dead) }, func(h *hardware) error {
 		if dead {
-			return t.r.stopBMC(ctx, n)
+			return n.stopBMC(ctx, t.r)
 		}
-		return t.r.ensureBMC(ctx, h, n)
+		return n.ensureBMC(ctx, t.r, h)
 	})
 }
 
@@ -775,9 +775,9 @@ func pduFault(ctx context.Context, t *targets, dead bool) error {
 	p := t.pdu(0)
 	return t.change(ctx, func(h *hardware) { set(&h.DeadPDUs, p.Name, dead) }, func(h *hardware) error {
 		if dead {
-			return t.r.stopPDU(ctx, p)
+			return p.stopPDU(ctx, t.r)
 		}
-		return t.r.ensurePDU(ctx, h, p)
+		return p.ensurePDU(ctx, t.r, h)
 	})
 }
 

@@ -55,7 +55,7 @@ func managementCert(dir, array string, controller int) string {
 
 // certificates makes missing certificates of an array's controllers, and returns the
 // fingerprints of all (SHA-256, hex).
-func (r *rack) certificates(e *Enclosure) ([]string, error) {
+func (e *Enclosure) certificates(r *rack) ([]string, error) {
 	var out []string
 	if e.Array.Management == nil {
 		return nil, nil
@@ -105,7 +105,7 @@ func newCertificate(name string) ([]byte, error) {
 }
 
 // managementAddresses adds the addresses of an array's controllers, or removes them.
-func (r *rack) managementAddresses(ctx context.Context, e *Enclosure, on bool) error {
+func (e *Enclosure) managementAddresses(ctx context.Context, r *rack, on bool) error {
 	if e.Array.Management == nil {
 		return nil
 	}
@@ -118,7 +118,7 @@ func (r *rack) managementAddresses(ctx context.Context, e *Enclosure, on bool) e
 }
 
 // serveManagement serves one controller's interface until its listener fails.
-func (r *rack) serveManagement(e *Enclosure, controller int, password string) error {
+func (e *Enclosure) serveManagement(r *rack, controller int, password string) error {
 	m := e.Array.Management
 	cert, err := tls.LoadX509KeyPair(managementCert(r.dir, e.Name, controller), managementCert(r.dir, e.Name, controller))
 	if err != nil {
@@ -132,7 +132,7 @@ func (r *rack) serveManagement(e *Enclosure, controller int, password string) er
 		ReadHeaderTimeout: 10 * time.Second,
 		ErrorLog:          log.New(io.Discard, "", 0), // of clients that refuse the certificate
 		TLSConfig:         &tls.Config{Certificates: []tls.Certificate{cert}},
-		Handler:           &managementAPI{user: m.User, password: password, ask: func(ctx context.Context) (me4Objects, error) { return r.me4(ctx, e) }},
+		Handler:           &managementAPI{user: m.User, password: password, ask: func(ctx context.Context) (me4Objects, error) { return e.me4(ctx, r) }},
 	}
 	return s.ServeTLS(aliveListener{l, func() bool {
 		h, err := loadHardware(r.dir)
@@ -212,12 +212,12 @@ func (m *managementAPI) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 }
 
 // me4 returns the state of an array as objects of an ME4.
-func (r *rack) me4(ctx context.Context, e *Enclosure) (me4Objects, error) {
+func (e *Enclosure) me4(ctx context.Context, r *rack) (me4Objects, error) {
 	h, err := loadHardware(r.dir)
 	if err != nil {
 		return nil, err
 	}
-	said, err := r.arrayCommand(ctx, e, "state")
+	said, err := e.arrayCommand(ctx, r, "state")
 	if err != nil {
 		return nil, err
 	}

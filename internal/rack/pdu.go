@@ -285,7 +285,7 @@ pass_persist .%s ./mortar rack _pdu .. %s
 
 // ensurePDU starts a PDU's controller unless it runs or is dead. The caller
 // holds the power lock.
-func (r *rack) ensurePDU(ctx context.Context, h *hardware, p *PDU) error {
+func (p *PDU) ensurePDU(ctx context.Context, r *rack, h *hardware) error {
 	name := pduName(p.Name)
 	if h.DeadPDUs[p.Name] || running(r.dir, name) != nil {
 		return nil
@@ -324,7 +324,7 @@ func (r *rack) ensurePDU(ctx context.Context, h *hardware, p *PDU) error {
 	return waitStarted(ctx, r, name, gone, func() bool { return r.listensUDP(p.Address, 161) })
 }
 
-func (r *rack) stopPDU(ctx context.Context, p *PDU) error {
+func (p *PDU) stopPDU(ctx context.Context, r *rack) error {
 	if err := stop(r.dir, pduName(p.Name)); err != nil {
 		return err
 	}

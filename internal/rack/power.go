@@ -125,10 +125,10 @@ func (r *rack) start(ctx context.Context, h *hardware, node string, post int) er
 	if err := r.startMachine(ctx, n.Name, args); err != nil {
 		return err
 	}
-	if err := r.plugLinks(ctx, h, n); err != nil {
+	if err := n.plugLinks(ctx, r, h); err != nil {
 		return err
 	}
-	return r.plugLUNs(ctx, h, n)
+	return n.plugLUNs(ctx, r, h)
 }
 
 // startMachine switches a machine on: it starts a QEMU and waits until that listens to
@@ -165,12 +165,12 @@ func (r *rack) launchMachine(ctx context.Context, name string, args []string) er
 
 // plugLUNs plugs the LUNs of arrays into a server that was switched on, and lets the
 // server run. It skips LUNs that do not answer, and returns them as an error.
-func (r *rack) plugLUNs(ctx context.Context, h *hardware, n *Node) error {
+func (n *Node) plugLUNs(ctx context.Context, r *rack, h *hardware) error {
 	if !isServer(n) || !r.cfg.withArray(n.Name) {
 		return nil
 	}
 	return r.withQMP(ctx, n.Name, func(q *qmpClient) error {
-		missing := r.plugPaths(q, h, n)
+		missing := n.plugPaths(r, q, h)
 		if _, err := q.call("cont", nil); err != nil {
 			return err
 		}
@@ -182,7 +182,7 @@ func (r *rack) plugLUNs(ctx context.Context, h *hardware, n *Node) error {
 }
 
 // plugPaths plugs all paths of a server to LUNs of arrays that are on.
-func (r *rack) plugPaths(q *qmpClient, h *hardware, n *Node) error {
+func (n *Node) plugPaths(r *rack, q *qmpClient, h *hardware) error {
 	var errs []error
 	for _, d := range r.cfg.sharedDisks() {
 		for path := range d.Paths {
@@ -223,7 +223,7 @@ func (r *rack) stopNode(node string) error {
 }
 
 // plugLinks sets the node's cables to the state of the hardware.
-func (r *rack) plugLinks(ctx context.Context, h *hardware, n *Node) error {
+func (n *Node) plugLinks(ctx context.Context, r *rack, h *hardware) error {
 	down := false
 	for _, nic := range n.NICs {
 		down = down || h.linkDown(n.Name, nic.Network)
@@ -264,9 +264,9 @@ func (r *rack) withQMP(ctx context.Context, node string, fn func(q *qmpClient) e
 // policy of a server is "always on".
 func (r *rack) powerNode(ctx context.Context, h *hardware, n *Node, cameBack bool) error {
 	if !h.powered(n) {
-		return errors.Join(r.stopNode(n.Name), r.stopBMC(ctx, n))
+		return errors.Join(r.stopNode(n.Name), n.stopBMC(ctx, r))
 	}
-	err := r.ensureBMC(ctx, h, n)
+	err := n.ensureBMC(ctx, r, h)
 	if cameBack {
 		err = errors.Join(err, r.startNode(ctx, h, n.Name))
 	}
@@ -298,7 +298,7 @@ func (r *rack) setOutlets(ctx context.Context, pdu string, outlet int, on bool) 
 		for i := range r.cfg.Nodes {
 			n := &r.cfg.Nodes[i]
 			if n.BMC != nil {
-				errs = append(errs, r.ensureSensors(h, n))
+				errs = append(errs, n.ensureSensors(r, h))
 			}
 			if now := h.powered(n); now != had[n.Name] {
 				errs = append(errs, r.powerNode(ctx, h, n, now))

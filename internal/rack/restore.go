@@ -313,7 +313,7 @@ func Restore(ctx context.Context, brick, dir, name string, opt RestoreOptions, f
 		return nil, err
 	}
 	r := &rack{dir: dir, cfg: cfg}
-	err = r.restore(ctx, s, from, opt, p)
+	err = s.restore(ctx, r, from, opt, p)
 	unlock()
 	if err != nil {
 		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
@@ -342,18 +342,18 @@ func (s *saved) relocate(c *Config, opt RestoreOptions) error {
 	return nil
 }
 
-func (r *rack) restore(ctx context.Context, s *saved, from string, opt RestoreOptions, p *progress) error {
+func (s *saved) restore(ctx context.Context, r *rack, from string, opt RestoreOptions, p *progress) error {
 	// First what Down needs to remove an unfinished rack.
 	if err := saveJSON(filepath.Join(r.dir, "config.json"), r.cfg); err != nil {
 		return err
 	}
-	if err := p.step("disks", "images, keys, hardware", func() error { return r.unpack(ctx, s, from, opt) }); err != nil {
+	if err := p.step("disks", "images, keys, hardware", func() error { return s.unpack(ctx, r, from, opt) }); err != nil {
 		return err
 	}
 	if err := p.step("network", r.cfg.netns(), func() error { return ensureNetwork(ctx, r) }); err != nil {
 		return err
 	}
-	if err := withPower(ctx, r, func(h *hardware) error { return r.restoreMachines(ctx, h, s, from, p) }); err != nil {
+	if err := withPower(ctx, r, func(h *hardware) error { return s.restoreMachines(ctx, r, h, from, p) }); err != nil {
 		return err
 	}
 	r.st.Phase = phaseUp
@@ -361,7 +361,7 @@ func (r *rack) restore(ctx context.Context, s *saved, from string, opt RestoreOp
 }
 
 // unpack copies the saved rack's files, with the paths that hold here.
-func (r *rack) unpack(ctx context.Context, s *saved, from string, opt RestoreOptions) error {
+func (s *saved) unpack(ctx context.Context, r *rack, from string, opt RestoreOptions) error {
 	if err := copyRack(ctx, filepath.Join(from, savedRack), r.dir); err != nil {
 		return err
 	}
@@ -411,14 +411,14 @@ func (r *rack) unpack(ctx context.Context, s *saved, from string, opt RestoreOpt
 // restoreMachines starts all machines with their memory, and lets them go on together.
 // An array goes on first, since its servers log in to it before they load their memory.
 // The caller holds the power lock.
-func (r *rack) restoreMachines(ctx context.Context, h *hardware, s *saved, from string, p *progress) error {
+func (s *saved) restoreMachines(ctx context.Context, r *rack, h *hardware, from string, p *progress) error {
 	for network := range h.SwitchesDown {
 		if err := r.ip(ctx, "link set "+bridgeName(network)+" down"); err != nil {
 			return err
 		}
 	}
 	for i := range r.cfg.PDUs {
-		if err := r.ensurePDU(ctx, h, &r.cfg.PDUs[i]); err != nil {
+		if err := r.cfg.PDUs[i].ensurePDU(ctx, r, h); err != nil {
 			return err
 		}
 	}
@@ -431,7 +431,7 @@ func (r *rack) restoreMachines(ctx context.Context, h *hardware, s *saved, from 
 			continue
 		}
 		if err := p.step("memory "+e.Name, fmt.Sprintf("%d MiB", arrayMemoryMiB), func() error {
-			args, err := r.arrayLine(h, e)
+			args, err := e.arrayLine(r, h)
 			if err != nil {
 				return err
 			}
@@ -442,7 +442,7 @@ func (r *rack) restoreMachines(ctx context.Context, h *hardware, s *saved, from 
 				err = r.withQMP(ctx, e.Name, func(q *qmpClient) error { return q.goOn() })
 			}
 			// The machine is on; startArray adds its addresses and host ports.
-			return errors.Join(err, r.startArray(ctx, h, e))
+			return errors.Join(err, e.startArray(ctx, r, h))
 		}); err != nil {
 			return err
 		}
@@ -450,7 +450,7 @@ func (r *rack) restoreMachines(ctx context.Context, h *hardware, s *saved, from 
 	var on []string
 	for i := range r.cfg.Nodes {
 		n := &r.cfg.Nodes[i]
-		if err := r.ensureBMC(ctx, h, n); err != nil {
+		if err := n.ensureBMC(ctx, r, h); err != nil {
 			return err
 		}
 		if s.Machines[n.Name] != "" {
@@ -476,12 +476,12 @@ func (r *rack) restoreMachines(ctx context.Context, h *hardware, s *saved, from 
 					return err
 				}
 			}
-			return r.load(ctx, m, args, memory(m), func(q *qmpClient) error { return r.plugPaths(q, h, n) })
+			return r.load(ctx, m, args, memory(m), func(q *qmpClient) error { return n.plugPaths(r, q, h) })
 		})
 	}); err != nil {
 		return err
 	}
-	return p.step("go on", strings.Join(on, " "), func() error { return r.goOnInSteps(ctx, s) })
+	return p.step("go on", strings.Join(on, " "), func() error { return s.goOnInSteps(ctx, r) })
 }
 
 // settle is the time after which a machine's emulation has translated the code that its
@@ -493,7 +493,7 @@ const settle = 2 * time.Second
 // wait for them to settle: on two processors, a pair with its client and the logins of
 // setClocks took so long to translate their code that Corosync lost its token. To those
 // that wait no time passes.
-func (r *rack) goOnInSteps(ctx context.Context, s *saved) error {
+func (s *saved) goOnInSteps(ctx context.Context, r *rack) error {
 	clients, err := r.dialMachines(ctx, map[string]string{})
 	defer closeAll(clients)
 	if err != nil {

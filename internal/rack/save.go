@@ -179,7 +179,7 @@ func Save(ctx context.Context, dir, name string, opt SaveOptions, fn Progress) (
 			}
 		}
 		began := time.Now()
-		err := r.save(ctx, h, s, work, p)
+		err := s.save(ctx, r, h, work, p)
 		s.StoppedSeconds = time.Since(began).Seconds()
 		return err
 	})
@@ -258,7 +258,7 @@ func (r *rack) memoryMiB(machine string) int {
 }
 
 // save does Save's work between the stop and the start of the machines.
-func (r *rack) save(ctx context.Context, h *hardware, s *saved, work string, p *progress) (err error) {
+func (s *saved) save(ctx context.Context, r *rack, h *hardware, work string, p *progress) (err error) {
 	clients, err := r.dialMachines(ctx, s.Machines)
 	defer closeAll(clients)
 	if err != nil {

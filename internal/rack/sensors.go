@@ -106,14 +106,14 @@ func sensorDir(node string) string { return bmcName(node) + ".sensors" }
 
 // ensureSensors writes the values of a node's sensors: those of a new machine where
 // none are, and the states of its power supplies.
-func (r *rack) ensureSensors(h *hardware, n *Node) error {
+func (n *Node) ensureSensors(r *rack, h *hardware) error {
 	dir := filepath.Join(runDir(r.dir), sensorDir(n.Name))
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
 	for _, s := range sensorsOf(n) {
 		if _, err := os.Stat(filepath.Join(dir, s.name)); s.analog() && err != nil {
-			if err := r.setSensor(n, s.name, s.start); err != nil {
+			if err := n.setSensor(r, s.name, s.start); err != nil {
 				return err
 			}
 		}
@@ -123,14 +123,14 @@ func (r *rack) ensureSensors(h *hardware, n *Node) error {
 		if h.Off[outletKey(f.PDU, f.Outlet)] {
 			state |= supplyInputLost
 		}
-		if err := r.setSensor(n, fmt.Sprintf("ps%d", i+1), state); err != nil {
+		if err := n.setSensor(r, fmt.Sprintf("ps%d", i+1), state); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (r *rack) setSensor(n *Node, name string, value int) error {
+func (n *Node) setSensor(r *rack, name string, value int) error {
 	return renameio.WriteFile(filepath.Join(runDir(r.dir), sensorDir(n.Name), name), fmt.Appendln(nil, value), 0o600)
 }
 
@@ -150,7 +150,7 @@ func sensorFault(_ context.Context, t *targets, _ bool) error {
 			if t.err != nil {
 				return t.err
 			}
-			return t.r.setSensor(n, s.name, v)
+			return n.setSensor(t.r, s.name, v)
 		}
 		names = append(names, s.name)
 	}

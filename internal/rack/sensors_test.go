@@ -25,7 +25,7 @@ func TestSensors(t *testing.T) {
 	}
 	r.cfg.Nodes = []Node{*n}
 	h := &hardware{}
-	if err := r.ensureSensors(h, n); err != nil {
+	if err := n.ensureSensors(r, h); err != nil {
 		t.Fatal(err)
 	}
 	for file, text := range map[string]string{"conf": bmcConfig(n, "s3cret"), "emu": bmcCommands(n), "password": "s3cret"} {
@@ -62,7 +62,7 @@ func TestSensors(t *testing.T) {
 	reads(inlet, fan1, fan2, ps1, ps2)
 
 	h.Off = map[string]bool{outletKey("pdu-b", 1): true}
-	if err := r.ensureSensors(h, n); err != nil {
+	if err := n.ensureSensors(r, h); err != nil {
 		t.Fatal(err)
 	}
 	for _, f := range []string{"nfs1 inlet 43", "nfs1 fan2 3"} {

@@ -227,7 +227,7 @@ func Hangs(ctx context.Context, dir, node string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	st := r.nodeStatus(ctx, h, n)
+	st := n.nodeStatus(ctx, r, h)
 	return st.Power == "on" && (st.Boot == stagePanic || st.Boot == stageUp && !st.SSH), nil
 }
 
@@ -248,11 +248,11 @@ func Status(ctx context.Context, dir string) (*RackStatus, error) {
 	}
 	var wg sync.WaitGroup
 	for i := range r.cfg.Nodes {
-		wg.Go(func() { s.Nodes[i] = r.nodeStatus(ctx, h, &r.cfg.Nodes[i]) })
+		wg.Go(func() { s.Nodes[i] = r.cfg.Nodes[i].nodeStatus(ctx, r, h) })
 	}
 	wg.Wait()
 	for _, e := range r.cfg.arrays() {
-		s.Arrays = append(s.Arrays, r.arrayStatus(ctx, h, e))
+		s.Arrays = append(s.Arrays, e.arrayStatus(ctx, r, h))
 	}
 	for _, p := range r.cfg.PDUs {
 		ps := PDUStatus{Name: p.Name, Address: p.Address.String(), Alive: running(r.dir, pduName(p.Name)) != nil, Off: []int{}}
@@ -292,7 +292,7 @@ func diskStatus(h *hardware, d Disk) DiskStatus {
 		IOPS: s.IOPS, BytesPerSecond: s.BytesPerSecond}
 }
 
-func (r *rack) nodeStatus(ctx context.Context, h *hardware, n *Node) NodeStatus {
+func (n *Node) nodeStatus(ctx context.Context, r *rack, h *hardware) NodeStatus {
 	addr := r.cfg.adminAddress(n)
 	b := r.boot(n.Name)
 	s := NodeStatus{Name: n.Name, Role: n.Role, Address: addr.String(), Power: "off", Boot: b.Stage, BootSeconds: b.Seconds,

@@ -201,12 +201,12 @@ func (r *rack) up(ctx context.Context, spec imageSpec, p *progress) error {
 	if err := p.step("power", "BMCs and PDUs", func() error {
 		return withPower(ctx, r, func(h *hardware) error {
 			for i := range r.cfg.PDUs {
-				if err := r.ensurePDU(ctx, h, &r.cfg.PDUs[i]); err != nil {
+				if err := r.cfg.PDUs[i].ensurePDU(ctx, r, h); err != nil {
 					return err
 				}
 			}
 			for i := range r.cfg.Nodes {
-				if err := r.ensureBMC(ctx, h, &r.cfg.Nodes[i]); err != nil {
+				if err := r.cfg.Nodes[i].ensureBMC(ctx, r, h); err != nil {
 					return err
 				}
 			}
@@ -238,7 +238,7 @@ func (r *rack) up(ctx context.Context, spec imageSpec, p *progress) error {
 				}); err != nil || off {
 					return err
 				}
-				return r.waitBooted(bctx, n)
+				return n.waitBooted(bctx, r)
 			})
 		})
 	}
@@ -256,16 +256,16 @@ func (r *rack) upArrays(ctx context.Context, p *progress) error {
 	for _, e := range r.cfg.arrays() {
 		boot.Go(func() error {
 			return p.step("boot "+e.Name, fmt.Sprintf("array of %d disks", len(e.Array.Disks)), func() error {
-				if err := withPower(ctx, r, func(h *hardware) error { return r.startArray(ctx, h, e) }); err != nil {
+				if err := withPower(ctx, r, func(h *hardware) error { return e.startArray(ctx, r, h) }); err != nil {
 					return err
 				}
 				if h, err := loadHardware(r.dir); err != nil || h.ArraysOff[e.Name] {
 					return err
 				}
-				if err := r.waitArray(ctx, e); err != nil {
+				if err := e.waitArray(ctx, r); err != nil {
 					return err
 				}
-				return withPower(ctx, r, func(h *hardware) error { return r.steer(ctx, h, e) })
+				return withPower(ctx, r, func(h *hardware) error { return e.steer(ctx, r, h) })
 			})
 		})
 	}
@@ -274,7 +274,7 @@ func (r *rack) upArrays(ctx context.Context, p *progress) error {
 
 // waitBooted waits until a node is in multi-user and answers on its ssh port. It does
 // not wait for ssh on a node whose management cable is pulled.
-func (r *rack) waitBooted(ctx context.Context, n *Node) error {
+func (n *Node) waitBooted(ctx context.Context, r *rack) error {
 	return r.waitUp(ctx, n.Name, func() bool {
 		if r.sshAnswers(ctx, r.cfg.adminAddress(n)) {
 			return true
