@@ -87,14 +87,8 @@ func (n *Node) ensureBMC(ctx context.Context, r *rack, h *hardware) error {
 	if err := r.hostAddress(ctx, n.BMC.Address, true); err != nil {
 		return err
 	}
-	proc, gone, err := spawn(r, name, "ipmi_sim", "-c", confFile(r.dir, name), "-f", emu, "-s", state, "-n")
-	if err != nil {
-		return err
-	}
-	if err := renameio.WriteFile(pidFile(r.dir, name), fmt.Appendln(nil, proc.Pid), 0o600); err != nil {
-		return err
-	}
-	return waitStarted(ctx, r, name, gone, func() bool { return r.listensUDP(n.BMC.Address, 623) })
+	return startDaemon(ctx, r, name, func() bool { return r.listensUDP(n.BMC.Address, 623) },
+		"ipmi_sim", "-c", confFile(r.dir, name), "-f", emu, "-s", state, "-n")
 }
 
 func (n *Node) stopBMC(ctx context.Context, r *rack) error {

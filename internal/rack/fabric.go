@@ -11,8 +11,6 @@ import (
 	"os"
 	"strconv"
 	"time"
-
-	"github.com/google/renameio/v2"
 )
 
 // The host ports of an array: QEMU's iSCSI client connects to them, and they connect
@@ -34,18 +32,10 @@ func (e *Enclosure) startFabric(ctx context.Context, r *rack) error {
 	if running(r.dir, name) != nil {
 		return nil
 	}
-	// running identifies the process by the last argument.
-	proc, gone, err := spawn(r, name, selfBinary(r.dir), "rack", "_fabric", r.dir, e.Name, pidFile(r.dir, name))
-	if err != nil {
-		return err
-	}
-	if err := renameio.WriteFile(pidFile(r.dir, name), fmt.Appendln(nil, proc.Pid), 0o600); err != nil {
-		return err
-	}
 	index := r.cfg.arrayIndex(e.Name)
-	return waitStarted(ctx, r, name, gone, func() bool {
+	return startDaemon(ctx, r, name, func() bool {
 		return r.listensTCP(netip.AddrPortFrom(arrayNet(index, linkHost), iscsiPort+controllers-1))
-	})
+	}, selfBinary(r.dir), "rack", "_fabric", r.dir, e.Name, pidFile(r.dir, name))
 }
 
 // ServeFabric is the hidden command that serves the host ports of an array. It runs

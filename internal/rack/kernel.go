@@ -2,13 +2,11 @@ package rack
 
 import (
 	"bytes"
-	"compress/gzip"
 	"context"
 	"encoding/binary"
 	"fmt"
-	"io"
 
-	"github.com/pierrec/lz4/v4"
+	"github.com/mortarhpc/mortar/internal/base/initrd"
 )
 
 // kernelPayload cuts the compressed kernel out of a bzImage.
@@ -44,34 +42,14 @@ func uncompressedKernel(ctx context.Context, bz []byte) ([]byte, error) {
 	// The size of the uncompressed data follows the stream in 4 bytes; only in
 	// gzip these bytes are part of the stream.
 	body := p[:len(p)-4]
-	var out []byte
-	switch {
-	case bytes.HasPrefix(p, []byte{0x1f, 0x8b}):
-		z, err := gzip.NewReader(bytes.NewReader(p))
-		if err != nil {
-			return nil, err
-		}
-		z.Multistream(false)
-		if out, err = io.ReadAll(z); err != nil {
-			return nil, fmt.Errorf("gzip: %w", err)
-		}
-	case bytes.HasPrefix(p, []byte{0x28, 0xb5, 0x2f, 0xfd}):
-		if out, err = filter(ctx, body, "zstd", "-dcq"); err != nil {
-			return nil, err
-		}
-	case bytes.HasPrefix(p, []byte{0xfd, '7', 'z', 'X', 'Z', 0}):
-		if out, err = filter(ctx, body, "xz", "-dcq"); err != nil {
-			return nil, err
-		}
-	case bytes.HasPrefix(p, []byte{0x02, 0x21, 0x4c, 0x18}):
-		if out, err = io.ReadAll(lz4.NewReader(bytes.NewReader(body))); err != nil {
-			return nil, fmt.Errorf("lz4: %w", err)
-		}
-	default:
-		return nil, fmt.Errorf("the kernel is compressed in an unknown way (starts with % x)", p[:6])
+	if bytes.HasPrefix(p, []byte{0x1f, 0x8b}) {
+		body = p
+	}
+	out, err := initrd.Decompress(ctx, body)
+	if err != nil {
+		return nil, err
 	}
 	if size := binary.LittleEndian.Uint32(p[len(p)-4:]); uint32(len(out)) != size {
-		// In gzip these bytes are its trailer, which is the size too.
 		return nil, fmt.Errorf("the kernel inside the image has %d bytes, want %d", len(out), size)
 	}
 	if !bytes.HasPrefix(out, []byte("\x7fELF")) {

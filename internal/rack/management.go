@@ -166,15 +166,10 @@ type managementAPI struct {
 	ask            func(context.Context) (me4Objects, error)
 }
 
-func hexSum(s string) string {
-	sum := sha256.Sum256([]byte(s))
-	return hex.EncodeToString(sum[:])
-}
-
 func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
 
 func (m *managementAPI) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	key := hexSum("session " + m.user + "_" + m.password)[:32]
+	key := hashed("session " + m.user + "_" + m.password)[:32]
 	reply := func(doc map[string]any, kind, text string, code int) {
 		if doc == nil {
 			doc = map[string]any{}
@@ -186,7 +181,7 @@ func (m *managementAPI) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	what, show := strings.CutPrefix(req.URL.Path, "/api/show/")
 	login, isLogin := strings.CutPrefix(req.URL.Path, "/api/login/")
 	switch {
-	case isLogin && same(login, hexSum(m.user+"_"+m.password)):
+	case isLogin && same(login, hashed(m.user+"_"+m.password)):
 		reply(nil, "Success", key, 1)
 	case isLogin:
 		reply(nil, "Error", "Authentication Unsuccessful", 2)

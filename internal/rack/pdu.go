@@ -313,15 +313,8 @@ func (p *PDU) ensurePDU(ctx context.Context, r *rack, h *hardware) error {
 		return err
 	}
 	// -I: only the modules for identity, users and pass_persist.
-	proc, gone, err := spawn(r, name, "snmpd", "-f", "-Lo", "-C", "-c", confFile(r.dir, name),
+	return startDaemon(ctx, r, name, func() bool { return r.listensUDP(p.Address, 161) }, "snmpd", "-f", "-Lo", "-C", "-c", confFile(r.dir, name),
 		"-I", "system_mib,sysORTable,pass,pass_persist,override,snmpEngine,usmConf,vacm_conf,vacm_context")
-	if err != nil {
-		return err
-	}
-	if err := renameio.WriteFile(pidFile(r.dir, name), fmt.Appendln(nil, proc.Pid), 0o600); err != nil {
-		return err
-	}
-	return waitStarted(ctx, r, name, gone, func() bool { return r.listensUDP(p.Address, 161) })
 }
 
 func (p *PDU) stopPDU(ctx context.Context, r *rack) error {

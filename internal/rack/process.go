@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/google/renameio/v2"
+
 	"github.com/mortarhpc/mortar/internal/base/netns"
 )
 
@@ -182,6 +184,20 @@ func spawn(r *rack, name string, argv ...string) (*os.Process, <-chan struct{}, 
 		close(gone)
 	}()
 	return cmd.Process, gone, nil
+}
+
+// startDaemon starts a program of the rack that runs until stop, and waits until ready
+// returns true. One of its arguments must be the pid file or the configuration of that
+// name, by which running knows it.
+func startDaemon(ctx context.Context, r *rack, name string, ready func() bool, argv ...string) error {
+	proc, gone, err := spawn(r, name, argv...)
+	if err != nil {
+		return err
+	}
+	if err := renameio.WriteFile(pidFile(r.dir, name), fmt.Appendln(nil, proc.Pid), 0o600); err != nil {
+		return err
+	}
+	return waitStarted(ctx, r, name, gone, ready)
 }
 
 // waitStarted waits until ready returns true, the program ends, or ctx ends.

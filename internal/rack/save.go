@@ -556,8 +556,7 @@ func specDigest(spec []byte) string {
 	if len(spec) == 0 {
 		return ""
 	}
-	sum := sha256.Sum256(spec)
-	return hex.EncodeToString(sum[:])
+	return hashed(string(spec))
 }
 
 func qemuVersion(ctx context.Context) (string, error) {

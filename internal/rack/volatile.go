@@ -13,7 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/google/renameio/v2"
 	"golang.org/x/sys/unix"
 )
 
@@ -256,21 +255,13 @@ func (r *rack) startDisks(ctx context.Context, name string) error {
 	if err := os.Remove(socket); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	// running identifies the process by the last argument.
-	proc, gone, err := spawn(r, name, selfBinary(r.dir), "rack", "_disks", r.dir, name, pidFile(r.dir, name))
-	if err != nil {
-		return err
-	}
-	if err := renameio.WriteFile(pidFile(r.dir, name), fmt.Appendln(nil, proc.Pid), 0o600); err != nil {
-		return err
-	}
-	return waitStarted(ctx, r, name, gone, func() bool {
+	return startDaemon(ctx, r, name, func() bool {
 		conn, err := dialSocket(ctx, runDir(r.dir), nbdSocket(name))
 		if err == nil {
 			conn.Close()
 		}
 		return err == nil
-	})
+	}, selfBinary(r.dir), "rack", "_disks", r.dir, name, pidFile(r.dir, name))
 }
 
 // ServeDisks is the hidden command that serves disks of the rack in dir until it is killed.

@@ -18,6 +18,8 @@ import (
 	"path"
 	"strconv"
 	"strings"
+
+	"github.com/pierrec/lz4/v4"
 )
 
 // compressions that Debian's mkinitramfs knows, by their first bytes. Each but
@@ -33,7 +35,9 @@ var compressions = []struct {
 	{"\x28\xb5\x2f\xfd", "zstd", program("zstd", "-dcq")},
 	{"\xfd7zXZ\x00", "xz", program("xz", "-dcq")},
 	{"]\x00\x00", "lzma", program("xz", "-dcq", "--format=lzma")},
-	{"\x02\x21\x4c\x18", "lz4", program("lz4", "-dcq")},
+	{"\x02\x21\x4c\x18", "lz4", func(_ context.Context, r io.Reader) (io.ReadCloser, error) {
+		return io.NopCloser(lz4.NewReader(r)), nil
+	}},
 	{"\x89LZO\x00", "lzop", program("lzop", "-dcq")},
 }
 
@@ -84,20 +88,32 @@ func (a *archive) read(stream io.Reader, compressed bool) error {
 		if compressed {
 			return fmt.Errorf("what was compressed starts with % x: not an archive of cpio", magic)
 		}
-		return a.decompress(r, magic)
+		return decompress(a.ctx, r, magic, func(z io.Reader) error { return a.read(z, true) })
 	}
 }
 
-func (a *archive) decompress(r io.Reader, magic []byte) error {
+// Decompress undoes the compression of a part of an initial RAM disk, or of a kernel,
+// which its first bytes tell.
+func Decompress(ctx context.Context, data []byte) ([]byte, error) {
+	var out []byte
+	err := decompress(ctx, bytes.NewReader(data), data[:min(len(data), len(cpioMagic))], func(z io.Reader) (err error) {
+		out, err = io.ReadAll(z)
+		return err
+	})
+	return out, err
+}
+
+// decompress calls read with what is compressed in a stream that starts with magic.
+func decompress(ctx context.Context, r io.Reader, magic []byte, read func(z io.Reader) error) error {
 	for _, c := range compressions {
 		if !bytes.HasPrefix(magic, []byte(c.magic)) {
 			continue
 		}
-		z, err := c.open(a.ctx, r)
+		z, err := c.open(ctx, r)
 		if err != nil {
 			return fmt.Errorf("%s: %w", c.name, err)
 		}
-		err = a.read(z, true)
+		err = read(z)
 		if cerr := z.Close(); cerr != nil { // says more than that the archive is cut short
 			err = cerr
 		}
