@@ -568,9 +568,9 @@ func replug(ctx context.Context, r *rack, before, after map[string]bool, plug bo
 				switch {
 				case err != nil || !changes(pathKey(n.Name, d.Name, path)):
 				case plug:
-					err = r.plugPath(q, n, d, path)
+					err = d.plug(q, r.cfg, n, path)
 				default:
-					err = r.unplugPath(q, d, path)
+					err = d.unplug(q, path)
 				}
 			}
 		}

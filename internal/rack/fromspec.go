@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/netip"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/brick/spec"
@@ -53,22 +52,19 @@ type StorageLUN struct {
 // FromSpec returns the virtual hardware for a spec: the same servers, addresses,
 // disks by serial and WWN, BMCs, PDUs and outlets as the real hardware. A RAID array
 // has its disks, and the groups and LUNs of the design. Of a RAID card inside a server
-// (PERC) the rack has only the LUNs. FromSpec is pure.
+// (PERC) the rack has only the LUNs. FromSpec is pure. spec.Parse has checked the spec: each address of it
+// is one.
 func FromSpec(s *spec.Spec, arrays ...Storage) (Config, error) {
 	c := Config{Name: s.Name, Suite: s.Rack.Suite, Mirror: s.Rack.Mirror, RDMA: s.SoftRoCE()}
 	mgmt := s.Networks.Management
 	if mgmt == nil {
 		mgmt = &s.Networks.Public
 	}
-	used, err := usedAddresses(s)
-	if err != nil {
-		return c, err
-	}
+	used := usedAddresses(s)
 	admin, err := freeAddress(mgmt.CIDR, used)
 	if err != nil {
 		return c, err
 	}
-	used[admin.Addr()] = true
 	public := Network{Name: "public", MTU: s.Networks.Public.MTU}
 	if mgmt.CIDR == s.Networks.Public.CIDR {
 		public.Admin = admin
@@ -86,28 +82,9 @@ func FromSpec(s *spec.Spec, arrays ...Storage) (Config, error) {
 			return c, err
 		}
 	}
-	for _, e := range s.Enclosures {
-		if e.Array != "" {
-			continue // the array has them
-		}
-		name := strings.ToLower(e.Name)
-		enc := Enclosure{Name: enclosurePrefix + name}
-		for _, set := range s.Sets() {
-			if set.Name == e.Set() && len(set.Servers) < len(s.Servers) {
-				enc.Servers = set.Servers
-			}
-		}
-		disks, drives, err := disksOf(e, int64(s.Rack.IOPS))
-		if err != nil {
-			return c, err
-		}
-		c.SSDs = append(c.SSDs, drives...)
-		enc.Disks = disks
-		if len(enc.Disks) > 0 {
-			c.Enclosures = append(c.Enclosures, enc)
-		}
+	if err := c.addEnclosures(s); err != nil {
+		return c, err
 	}
-
 	if err := c.addSSDs(s); err != nil {
 		return c, err
 	}
@@ -122,42 +99,18 @@ func FromSpec(s *spec.Spec, arrays ...Storage) (Config, error) {
 	if err := c.addManagement(s, secret); err != nil {
 		return c, err
 	}
-	for _, p := range s.PDUs {
-		addr, err := netip.ParseAddr(p.Address)
-		if err != nil {
-			return c, refuse("pdu %s: %v", p.Name, err)
-		}
-		pdu := PDU{Name: p.Name, Address: addr, Outlets: outletsOf(s, p.Name)}
-		if n := p.SNMP; n != nil {
-			pdu.SNMP = &SNMP{User: n.User, Auth: n.Auth, Privacy: n.Privacy}
-			pdu.SNMP.AuthFile, err = secret(n.AuthFile)
-			if err == nil {
-				pdu.SNMP.PrivacyFile, err = secret(n.PrivacyFile)
-			}
-		} else {
-			pdu.CommunityFile, err = secret(p.CommunityFile)
-		}
-		if err != nil {
-			return c, err
-		}
-		c.PDUs = append(c.PDUs, pdu)
+	if err := c.addPDUs(s, secret); err != nil {
+		return c, err
 	}
-
 	for _, v := range s.Servers {
 		n := Node{Name: v.Name, Role: RoleServer, MemoryMiB: cmp.Or(int(v.Memory>>20), serverMiB)}
-		if err := n.addNICs(s, mgmt, v.Public, v.Private, v.Address); err != nil {
-			return c, err
-		}
+		n.addNICs(s, mgmt, v.Public, v.Private, v.Address)
 		if b := v.BMC; b != nil {
-			addr, err := netip.ParseAddr(b.Address)
-			if err != nil {
-				return c, refuse("bmc of %s: %v", v.Name, err)
-			}
 			file, err := secret(b.PasswordFile)
 			if err != nil {
 				return c, err
 			}
-			n.BMC = &BMC{Address: addr, User: b.User, PasswordFile: file}
+			n.BMC = &BMC{Address: netip.MustParseAddr(b.Address), User: b.User, PasswordFile: file}
 		}
 		for _, o := range v.Outlets {
 			n.Feeds = append(n.Feeds, Feed(o))
@@ -172,17 +125,62 @@ func FromSpec(s *spec.Spec, arrays ...Storage) (Config, error) {
 			if err != nil {
 				return c, err
 			}
-			used[a.Addr()] = true
 			cl.Address = a.Addr().String()
 		}
 		n := Node{Name: cl.Name, Role: RoleClient, MemoryMiB: cmp.Or(int(cl.Memory>>20), clientMiB)}
-		if err := n.addNICs(s, mgmt, cl.Public, "", cl.Address); err != nil {
-			return c, err
-		}
+		n.addNICs(s, mgmt, cl.Public, "", cl.Address)
 		c.Nodes = append(c.Nodes, n)
 	}
 	c.setMACs()
 	return c, c.check()
+}
+
+// addEnclosures adds the enclosures of disks that the servers see.
+func (c *Config) addEnclosures(s *spec.Spec) error {
+	for _, e := range s.Enclosures {
+		if e.Array != "" {
+			continue // the array has them
+		}
+		name := strings.ToLower(e.Name)
+		enc := Enclosure{Name: enclosurePrefix + name}
+		for _, set := range s.Sets() {
+			if set.Name == e.Set() && len(set.Servers) < len(s.Servers) {
+				enc.Servers = set.Servers
+			}
+		}
+		disks, drives, err := disksOf(e, int64(s.Rack.IOPS))
+		if err != nil {
+			return err
+		}
+		c.SSDs = append(c.SSDs, drives...)
+		enc.Disks = disks
+		if len(enc.Disks) > 0 {
+			c.Enclosures = append(c.Enclosures, enc)
+		}
+	}
+	return nil
+}
+
+// addPDUs adds the PDUs with the paths of their secrets.
+func (c *Config) addPDUs(s *spec.Spec, secret func(string) (string, error)) error {
+	for _, p := range s.PDUs {
+		var err error
+		pdu := PDU{Name: p.Name, Address: netip.MustParseAddr(p.Address), Outlets: outletsOf(s, p.Name)}
+		if n := p.SNMP; n != nil {
+			pdu.SNMP = &SNMP{User: n.User, Auth: n.Auth, Privacy: n.Privacy}
+			pdu.SNMP.AuthFile, err = secret(n.AuthFile)
+			if err == nil {
+				pdu.SNMP.PrivacyFile, err = secret(n.PrivacyFile)
+			}
+		} else {
+			pdu.CommunityFile, err = secret(p.CommunityFile)
+		}
+		if err != nil {
+			return err
+		}
+		c.PDUs = append(c.PDUs, pdu)
+	}
+	return nil
 }
 
 // setMACs derives the MAC addresses from the places of nodes and interfaces. 52:54:00 is
@@ -282,11 +280,7 @@ func (c *Config) addManagement(s *spec.Spec, secret func(string) (string, error)
 		}
 		m := &Management{Array: a.Name, User: a.User}
 		for _, text := range a.Management {
-			addr, err := netip.ParseAddr(text)
-			if err != nil {
-				return refuse("management of array %s: %v", a.Name, err)
-			}
-			m.Addresses = append(m.Addresses, addr)
+			m.Addresses = append(m.Addresses, netip.MustParseAddr(text))
 		}
 		var err error
 		if m.PasswordFile, err = secret(a.PasswordFile); err != nil {
@@ -378,31 +372,18 @@ func disksOf(e spec.Enclosure, iops int64) (disks, drives []Disk, err error) {
 
 // addNICs gives the node its interfaces: public, private if it has one, and
 // management unless that is the public network.
-func (n *Node) addNICs(s *spec.Spec, mgmt *spec.Network, public, private, address string) error {
-	add := func(network, cidr, addr string) error {
-		p, err := netip.ParsePrefix(cidr)
-		if err != nil {
-			return refuse("network %s: %v", network, err)
-		}
-		a, err := netip.ParseAddr(addr)
-		if err != nil {
-			return refuse("%s address of %s: %v", network, n.Name, err)
-		}
-		n.NICs = append(n.NICs, NIC{Network: network, Address: netip.PrefixFrom(a, p.Bits())})
-		return nil
+func (n *Node) addNICs(s *spec.Spec, mgmt *spec.Network, public, private, address string) {
+	add := func(network, cidr, addr string) {
+		at := netip.PrefixFrom(netip.MustParseAddr(addr), netip.MustParsePrefix(cidr).Bits())
+		n.NICs = append(n.NICs, NIC{Network: network, Address: at})
 	}
-	if err := add("public", s.Networks.Public.CIDR, public); err != nil {
-		return err
-	}
+	add("public", s.Networks.Public.CIDR, public)
 	if private != "" && s.Networks.Private != nil {
-		if err := add("private", s.Networks.Private.CIDR, private); err != nil {
-			return err
-		}
+		add("private", s.Networks.Private.CIDR, private)
 	}
 	if mgmt.CIDR != s.Networks.Public.CIDR {
-		return add("management", mgmt.CIDR, address)
+		add("management", mgmt.CIDR, address)
 	}
-	return nil
 }
 
 // wwnOf derives a WWN (NAA 5) from a serial number, for a disk whose WWN the spec
@@ -432,62 +413,41 @@ func outletsOf(s *spec.Spec, pdu string) int {
 }
 
 // usedAddresses returns every address that the spec assigns.
-func usedAddresses(s *spec.Spec) (map[netip.Addr]bool, error) {
-	used := map[netip.Addr]bool{}
-	add := func(list ...string) error {
-		for _, a := range list {
-			if a == "" {
-				continue
-			}
-			p, err := netip.ParseAddr(a)
-			if err != nil {
-				return refuse("address %s: %v", strconv.Quote(a), err)
-			}
-			used[p] = true
-		}
-		return nil
-	}
+func usedAddresses(s *spec.Spec) map[netip.Addr]bool {
+	var all []string
 	for _, a := range s.Arrays {
-		if err := add(a.Management...); err != nil {
-			return nil, err
-		}
+		all = append(all, a.Management...)
 	}
 	for _, v := range s.Servers {
-		if err := add(v.Address, v.Public, v.Private); err != nil {
-			return nil, err
-		}
+		all = append(all, v.Address, v.Public, v.Private)
 		if v.BMC != nil {
-			if err := add(v.BMC.Address); err != nil {
-				return nil, err
-			}
+			all = append(all, v.BMC.Address)
 		}
 	}
 	for _, p := range s.PDUs {
-		if err := add(p.Address); err != nil {
-			return nil, err
-		}
+		all = append(all, p.Address)
 	}
 	for _, v := range s.Services {
-		if err := add(v.Address); err != nil {
-			return nil, err
-		}
+		all = append(all, v.Address)
 	}
 	for _, v := range s.Clients {
-		if err := add(v.Address, v.Public); err != nil {
-			return nil, err
+		all = append(all, v.Address, v.Public)
+	}
+	used := map[netip.Addr]bool{}
+	for _, a := range all {
+		if a != "" {
+			used[netip.MustParseAddr(a)] = true
 		}
 	}
-	return used, nil
+	return used
 }
 
-// freeAddress is the first unused host address of a network.
+// freeAddress returns the first unused host address of a network, which is used then.
 func freeAddress(cidr string, used map[netip.Addr]bool) (netip.Prefix, error) {
-	p, err := netip.ParsePrefix(cidr)
-	if err != nil {
-		return netip.Prefix{}, refuse("management network: %v", err)
-	}
-	for a := p.Masked().Addr().Next(); p.Contains(a); a = a.Next() {
+	p := netip.MustParsePrefix(cidr)
+	for a := p.Addr().Next(); p.Contains(a); a = a.Next() {
 		if !used[a] {
+			used[a] = true
 			return netip.PrefixFrom(a, p.Bits()), nil
 		}
 	}

@@ -187,26 +187,26 @@ func (n *Node) plugPaths(r *rack, q *qmpClient, h *hardware) error {
 	for _, d := range r.cfg.sharedDisks() {
 		for path := range d.Paths {
 			if d.array != nil && running(r.dir, d.Enclosure) != nil && !h.pathGone(n.Name, d, path) {
-				errs = append(errs, r.plugPath(q, n, d, path))
+				errs = append(errs, d.plug(q, r.cfg, n, path))
 			}
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// plugPath adds the disk at the end of a path, unplugPath removes it.
-func (r *rack) plugPath(q *qmpClient, n *Node, d sharedDisk, path int) error {
+// plug adds the disk at the end of a path to a server, unplug removes it.
+func (d sharedDisk) plug(q *qmpClient, c *Config, n *Node, path int) error {
 	p, err := d.pathDevice(path)
 	if err != nil {
 		return err
 	}
 	if d.array != nil {
-		return q.plugLUN(d.pathBlock(r.cfg, n.Name, path), p)
+		return q.plugLUN(d.pathBlock(c, n.Name, path), p)
 	}
 	return q.plug(p)
 }
 
-func (r *rack) unplugPath(q *qmpClient, d sharedDisk, path int) error {
+func (d sharedDisk) unplug(q *qmpClient, path int) error {
 	if err := q.unplug(d.pathID(path)); err != nil || d.array == nil {
 		return err
 	}

@@ -156,42 +156,7 @@ func (r *rack) up(ctx context.Context, spec imageSpec, p *progress) error {
 		return err
 	}
 
-	prepare, pctx := errgroup.WithContext(ctx)
-	base := make(chan string, 1) // of the system disks
-	prepare.Go(func() error {
-		defer close(base)
-		if r.cfg.distribution() {
-			disk, err := ensureDisk(pctx, spec, p)
-			if err != nil {
-				return err
-			}
-			base <- disk
-		}
-		if r.st.Image != "" && r.st.Accel != "" {
-			return nil
-		}
-		img, err := ensureImage(pctx, spec, p)
-		if err != nil {
-			return err
-		}
-		r.st.Image = img.Dir
-		return p.step("accelerator", "trying whether a kernel boots with KVM", func() error {
-			r.st.Accel, err = chooseAccel(pctx, r.cfg, img)
-			return err
-		})
-	})
-	prepare.Go(func() error {
-		return p.step("network", r.cfg.netns(), func() error { return ensureNetwork(pctx, r) })
-	})
-	prepare.Go(func() error {
-		return p.step("disks", strconv.Itoa(len(imageFilesOf(r.cfg, r.dir)))+" images", func() error {
-			if err := ensureDisks(r); err != nil {
-				return err
-			}
-			return ensureSeeds(pctx, r, <-base)
-		})
-	})
-	if err := prepare.Wait(); err != nil {
+	if err := r.prepare(ctx, spec, p); err != nil {
 		return err
 	}
 	if err := r.st.save(r.dir); err != nil {
@@ -247,6 +212,46 @@ func (r *rack) up(ctx context.Context, spec imageSpec, p *progress) error {
 	}
 	r.st.Phase = phaseUp
 	return r.st.save(r.dir)
+}
+
+// prepare makes all that machines need: the image, the network and the disks.
+func (r *rack) prepare(ctx context.Context, spec imageSpec, p *progress) error {
+	prepare, pctx := errgroup.WithContext(ctx)
+	base := make(chan string, 1) // of the system disks
+	prepare.Go(func() error {
+		defer close(base)
+		if r.cfg.distribution() {
+			disk, err := ensureDisk(pctx, spec, p)
+			if err != nil {
+				return err
+			}
+			base <- disk
+		}
+		if r.st.Image != "" && r.st.Accel != "" {
+			return nil
+		}
+		img, err := ensureImage(pctx, spec, p)
+		if err != nil {
+			return err
+		}
+		r.st.Image = img.Dir
+		return p.step("accelerator", "trying whether a kernel boots with KVM", func() error {
+			r.st.Accel, err = chooseAccel(pctx, r.cfg, img)
+			return err
+		})
+	})
+	prepare.Go(func() error {
+		return p.step("network", r.cfg.netns(), func() error { return ensureNetwork(pctx, r) })
+	})
+	prepare.Go(func() error {
+		return p.step("disks", strconv.Itoa(len(imageFilesOf(r.cfg, r.dir)))+" images", func() error {
+			if err := ensureDisks(r); err != nil {
+				return err
+			}
+			return ensureSeeds(pctx, r, <-base)
+		})
+	})
+	return prepare.Wait()
 }
 
 // upArrays switches all arrays on concurrently, and waits until they export their
