@@ -26,6 +26,7 @@ var hostTools = []struct{ tool, pkg string }{
 	{"mkfs.erofs", "erofs-utils"},
 	{"mkfs.ext4", "e2fsprogs"},
 	{"debugfs", "e2fsprogs"},
+	{"cpio", "cpio"},
 	{"ipmi_sim", "openipmi"},
 	{"snmpd", "snmpd"},
 	{"ip", "iproute2"},

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -17,6 +18,7 @@ import (
 	"time"
 
 	"github.com/google/renameio/v2"
+	"golang.org/x/sys/unix"
 )
 
 // image is a node image in the cache.
@@ -351,7 +353,7 @@ func buildImage(ctx context.Context, base, root string, img *image, spec imageSp
 	if err != nil {
 		return err
 	}
-	initrd, err := buildInitrd(root, img.Kernel, busybox)
+	initrd, err := buildInitrd(ctx, root, img.Kernel, busybox, root+".initrd")
 	if err != nil {
 		return err
 	}
@@ -484,87 +486,67 @@ func customize(ctx context.Context, root string, how recipe) error {
 		"/usr/share/fence", "/usr/lib/python3/dist-packages")
 }
 
-// buildInitrd packs the first stage: a static busybox, the modules and /init.
-func buildInitrd(root, kernel, busybox string) ([]byte, error) {
-	modDir := filepath.Join(root, "lib/modules", kernel)
-	dep, err := os.ReadFile(filepath.Join(modDir, "modules.dep"))
+// buildInitrd packs the first stage: a static busybox, the modules and /init. dir is a
+// directory to put them together in.
+func buildInitrd(ctx context.Context, root, kernel, busybox, dir string) ([]byte, error) {
+	mods, err := modulesInOrder(ctx, root, kernel)
 	if err != nil {
 		return nil, err
 	}
-	builtin, err := os.ReadFile(filepath.Join(modDir, "modules.builtin"))
-	if err != nil {
+	var names []string // parents before what is in them
+	at := func(name string) string {
+		names = append(names, name)
+		return filepath.Join(dir, name)
+	}
+	for _, d := range []string{".", "bin", "dev", "proc", "sys", "m", "ro", "rw", "new"} {
+		if err := os.Mkdir(at(d), 0o755); err != nil {
+			return nil, err
+		}
+	}
+	if err := unix.Mknod(at("dev/console"), unix.S_IFCHR|0o600, int(unix.Mkdev(5, 1))); err != nil {
 		return nil, err
 	}
-	mods, err := moduleOrder(string(dep), string(builtin), initrdModules)
-	if err != nil {
-		return nil, err
-	}
-	var w cpioWriter
-	for _, d := range []string{"bin", "dev", "proc", "sys", "m", "ro", "rw", "new"} {
-		w.dir(d)
-	}
-	w.char("dev/console", 5, 1)
-	bb, err := os.ReadFile(busybox)
-	if err != nil {
-		return nil, err
-	}
-	w.file("bin/busybox", 0o755, bb)
-	w.link("bin/sh", "busybox")
-	names := make([]string, len(mods))
+	copied := map[string]string{"bin/busybox": busybox}
+	insmod := make([]string, len(mods))
 	for i, m := range mods {
-		data, err := os.ReadFile(filepath.Join(modDir, m))
+		insmod[i] = path.Base(m)
+		copied["m/"+insmod[i]] = filepath.Join(root, m)
+	}
+	for _, name := range slices.Sorted(maps.Keys(copied)) {
+		data, err := os.ReadFile(copied[name])
+		if err == nil {
+			err = os.WriteFile(at(name), data, 0o755)
+		}
 		if err != nil {
 			return nil, err
 		}
-		names[i] = path.Base(m)
-		w.file("m/"+names[i], 0o644, data)
 	}
-	w.file("init", 0o755, []byte(strings.ReplaceAll(initScript, "@MODULES@", strings.Join(names, " "))))
-	return w.close(), nil
+	script := strings.ReplaceAll(initScript, "@MODULES@", strings.Join(insmod, " "))
+	if err := errors.Join(os.Symlink("busybox", at("bin/sh")), os.WriteFile(at("init"), []byte(script), 0o755)); err != nil {
+		return nil, err
+	}
+	return filter(ctx, []byte(strings.Join(names, "\n")+"\n"), "cpio", "--quiet", "--create", "--format=newc", "--directory="+dir)
 }
 
-// moduleOrder returns the files of the wanted modules and of their dependencies, in
-// the order of loading. It skips modules built into the kernel; an unknown module is
-// an error.
-func moduleOrder(dep, builtin string, want []string) ([]string, error) {
-	norm := func(file string) string {
-		return strings.ReplaceAll(strings.TrimSuffix(path.Base(file), ".ko"), "-", "_")
+// modulesInOrder returns the files of initrdModules below root, and of those that they
+// depend on, in the order of loading. It skips modules built into the kernel; an unknown
+// module is an error.
+func modulesInOrder(ctx context.Context, root, kernel string) ([]string, error) {
+	argv := append([]string{"chroot", root, "modprobe", "--set-version", kernel, "--show-depends", "--all"}, initrdModules...)
+	out, err := filter(ctx, nil, argv...)
+	if err != nil {
+		return nil, err
 	}
-	deps := map[string][]string{}
-	file := map[string]string{}
-	for line := range strings.Lines(dep) {
-		name, rest, ok := strings.Cut(line, ":")
-		if !ok {
-			continue
-		}
-		file[norm(name)] = name
-		deps[name] = strings.Fields(rest)
-	}
-	inKernel := map[string]bool{}
-	for _, f := range strings.Fields(builtin) {
-		inKernel[norm(f)] = true
-	}
-	var order []string
-	done := map[string]bool{}
-	var add func(f string)
-	add = func(f string) {
-		if done[f] {
-			return
-		}
-		done[f] = true
-		for _, d := range deps[f] {
-			add(d)
-		}
-		order = append(order, f)
-	}
-	for _, m := range want {
-		f, ok := file[m]
-		switch {
-		case ok:
-			add(f)
-		case !inKernel[m]:
-			return nil, fmt.Errorf("the kernel has no module %s", m)
+	return insmodFiles(string(out)), nil
+}
+
+// insmodFiles returns the files that modprobe(8) would load, each once.
+func insmodFiles(said string) []string {
+	var files []string
+	for line := range strings.Lines(said) {
+		if f := strings.Fields(line); len(f) > 1 && f[0] == "insmod" && !slices.Contains(files, f[1]) {
+			files = append(files, f[1])
 		}
 	}
-	return order, nil
+	return files
 }

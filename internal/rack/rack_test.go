@@ -464,19 +464,11 @@ func TestLastStage(t *testing.T) {
 	}
 }
 
-func TestModuleOrder(t *testing.T) {
-	dep := "kernel/a/virtio_scsi.ko: kernel/b/scsi_mod.ko kernel/b/scsi_common.ko\n" +
-		"kernel/b/scsi_mod.ko: kernel/b/scsi_common.ko\nkernel/b/scsi_common.ko:\nkernel/c/crc32c-intel.ko:\n"
-	got, err := moduleOrder(dep, "kernel/fs/ext4/ext4.ko\n", []string{"ext4", "virtio_scsi", "crc32c_intel"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := []string{"kernel/b/scsi_common.ko", "kernel/b/scsi_mod.ko", "kernel/a/virtio_scsi.ko", "kernel/c/crc32c-intel.ko"}
-	if d := cmp.Diff(want, got); d != "" {
+func TestInsmodFiles(t *testing.T) {
+	got := insmodFiles("builtin virtio_pci\ninsmod /lib/b/scsi_mod.ko \ninsmod /lib/a/virtio_scsi.ko \n" +
+		"insmod /lib/b/scsi_mod.ko \ninsmod /lib/md-mod.ko start_ro=1 \n")
+	if d := cmp.Diff([]string{"/lib/b/scsi_mod.ko", "/lib/a/virtio_scsi.ko", "/lib/md-mod.ko"}, got); d != "" {
 		t.Error(d)
-	}
-	if _, err := moduleOrder(dep, "", []string{"ext4"}); err == nil {
-		t.Error("a module that is nowhere is accepted")
 	}
 }
 
@@ -501,53 +493,6 @@ func TestKernelPayload(t *testing.T) {
 	if _, err := uncompressedKernel(context.Background(), bz[:0]); err == nil {
 		t.Error("nothing is accepted")
 	}
-}
-
-func TestCPIO(t *testing.T) {
-	var w cpioWriter
-	w.dir("bin")
-	w.file("init", 0o755, []byte("#!/bin/sh\n"))
-	w.link("bin/sh", "busybox")
-	w.char("dev/console", 5, 1)
-	a := w.close()
-	var names []string
-	for len(a) > 0 {
-		if string(a[:6]) != "070701" {
-			t.Fatalf("no header after %v", names)
-		}
-		field := func(i int) int {
-			var n int
-			if _, err := fmt.Sscanf(string(a[6+8*i:14+8*i]), "%x", &n); err != nil {
-				t.Fatal(err)
-			}
-			return n
-		}
-		pad := func(n int) int { return (n + 3) &^ 3 }
-		name := string(a[110 : 110+field(11)-1])
-		names = append(names, fmt.Sprintf("%s %o %d", name, field(1), field(6)))
-		a = a[pad(110+field(11)):]
-		if size := pad(field0(names)); size > len(a) {
-			t.Fatalf("%s is truncated", name)
-		} else {
-			a = a[size:]
-		}
-		if name == "TRAILER!!!" {
-			break
-		}
-	}
-	if d := cmp.Diff([]string{"bin 40755 0", "init 100755 10", "bin/sh 120777 7", "dev/console 20600 0", "TRAILER!!! 0 0"}, names); d != "" {
-		t.Error(d)
-	}
-}
-
-// field0 is the size in the last entry of TestCPIO's list.
-func field0(names []string) int {
-	var name string
-	var mode, size int
-	if _, err := fmt.Sscanf(names[len(names)-1], "%s %o %d", &name, &mode, &size); err != nil {
-		return 0
-	}
-	return size
 }
 
 func TestImageKey(t *testing.T) {

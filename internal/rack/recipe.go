@@ -290,7 +290,7 @@ var imageLinks = map[string]string{
 }
 
 // initrdModules are the modules that the node needs for its root, and every driver of
-// the rack's hardware, so that udev need not look for one. moduleOrder skips modules
+// the rack's hardware, so that udev need not look for one. modulesInOrder skips modules
 // built into the kernel.
 var initrdModules = []string{
 	"virtio_pci", "virtio_blk", "virtio_net", "virtio_scsi", "sd_mod", "sg", "nvme", "i6300esb",
