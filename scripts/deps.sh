@@ -5,15 +5,14 @@
 set -euo pipefail
 packages=(
   qemu-system-x86 qemu-block-extra # the nodes; LUNs of arrays (iSCSI)
-  mmdebstrap erofs-utils zstd xz-utils busybox-static e2fsprogs # the node image
+  qemu-utils                    # a client of the rack's disks
+  mmdebstrap erofs-utils cpio zstd xz-utils busybox-static e2fsprogs # the node image
   iproute2 openssh-client       # networks of the rack; `mortar rack ssh`
   openipmi                      # virtual BMCs
   snmpd                         # virtual PDUs
   debian-archive-keyring ca-certificates
 )
 tests=(
-  qemu-utils                    # a client of the rack's disks
-  cpio                          # makes an initial RAM disk to be read
   ipmitool snmp                 # clients of BMCs and PDUs
   mdadm lvm2 xfsprogs multipath-tools util-linux # superblocks the tests plant and read
   fio                           # a load engine that the tests run
