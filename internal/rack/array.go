@@ -180,23 +180,8 @@ func ensureArrayState(ctx context.Context, r *rack, e *Enclosure) error {
 	if there(img) {
 		return nil
 	}
-	seed := filepath.Join(filepath.Dir(img), "seed")
-	if err := errors.Join(os.RemoveAll(seed), os.MkdirAll(seed, 0o700)); err != nil {
-		return err
-	}
-	defer os.RemoveAll(seed)
-	if err := os.WriteFile(filepath.Join(seed, "array"), []byte(firmware(r.cfg, e)), 0o644); err != nil {
-		return err
-	}
-	part := img + ".part"
-	if err := os.RemoveAll(part); err != nil {
-		return err
-	}
-	if err := makeSparse(part, arrayStateBytes); err != nil {
-		return err
-	}
-	if err := run(ctx, "mkfs.ext4", "-q", "-F", "-m", "0", "-J", "size=4",
-		"-E", "lazy_itable_init=0,lazy_journal_init=0,root_owner=0:0", "-d", seed, part); err != nil {
+	part, err := seededExt4(ctx, img, arrayStateBytes, arrayStateBytes, []seedFile{{"array", firmware(r.cfg, e), 0o644}}, "-J", "size=4")
+	if err != nil {
 		return err
 	}
 	return os.Rename(part, img)

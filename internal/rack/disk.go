@@ -169,7 +169,7 @@ func ensureSystemDisk(ctx context.Context, r *rack, n *Node, base, adminKey stri
 	if _, err := os.Stat(img); err == nil {
 		return nil
 	}
-	hostKey, err := os.ReadFile(hostKeyFile(r.dir, n.Name))
+	files, err := identity(r, n, adminKey)
 	if err != nil {
 		return err
 	}
@@ -182,14 +182,7 @@ func ensureSystemDisk(ctx context.Context, r *rack, n *Node, base, adminKey stri
 		return err
 	}
 	commands := "mkdir /root/.ssh\nset_inode_field /root/.ssh mode 040700\n"
-	for i, f := range []seedFile{
-		{"/etc/hostname", n.Name + "\n", 0o644},
-		{"/etc/machine-id", machineID(r.cfg, n) + "\n", 0o444},
-		{"/etc/hosts", hostsFile(r.cfg), 0o644},
-		{"/etc/network/interfaces", interfacesFile(r.cfg, n), 0o644},
-		{"/etc/ssh/ssh_host_ed25519_key", string(hostKey), 0o600},
-		{"/root/.ssh/authorized_keys", adminKey + "\n", 0o600},
-	} {
+	for i, f := range append(files, seedFile{"/etc/network/interfaces", interfacesFile(r.cfg, n), 0o644}) {
 		from := filepath.Join(seed, fmt.Sprint(i))
 		if err := os.WriteFile(from, []byte(f.text), f.mode); err != nil {
 			return err

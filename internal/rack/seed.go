@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -180,50 +181,16 @@ func ensureStateImage(ctx context.Context, r *rack, n *Node, adminKey string) er
 			return refuse("the rack in %s was built by another version of mortar: mortar rack down first (its virtual disks go with it)", r.dir)
 		}
 	}
-	seed := filepath.Join(filepath.Dir(img), "seed")
-	if err := os.RemoveAll(seed); err != nil {
-		return err
-	}
-	defer os.RemoveAll(seed)
-	hostKey, err := os.ReadFile(hostKeyFile(r.dir, n.Name))
+	files, err := identity(r, n, adminKey)
 	if err != nil {
 		return err
 	}
-	for _, d := range []struct {
-		name string
-		mode os.FileMode
-	}{
-		{"", 0o755}, {"work", 0o755}, {"upper", 0o755}, {"upper/etc", 0o755}, {"upper/etc/ssh", 0o755},
-		{"upper/root", 0o700}, {"upper/root/.ssh", 0o700},
-	} {
-		if err := os.Mkdir(filepath.Join(seed, d.name), d.mode); err != nil {
-			return err
-		}
+	for i := range files {
+		files[i].name = "upper" + files[i].name
 	}
-	for _, f := range []seedFile{
-		{"addresses", addressesFile(r.cfg, n), 0o644},
-		{"upper/etc/hostname", n.Name + "\n", 0o644},
-		{"upper/etc/machine-id", machineID(r.cfg, n) + "\n", 0o444},
-		{"upper/etc/hosts", hostsFile(r.cfg), 0o644},
-		{"upper/etc/ssh/ssh_host_ed25519_key", string(hostKey), 0o600},
-		{"upper/root/.ssh/authorized_keys", adminKey + "\n", 0o600},
-	} {
-		if err := os.WriteFile(filepath.Join(seed, f.name), []byte(f.text), f.mode); err != nil {
-			return err
-		}
-	}
-	part := img + ".part"
-	if err := os.RemoveAll(part); err != nil {
-		return err
-	}
-	if err := makeSparse(part, stateBytes); err != nil {
-		return err
-	}
-	// Initialize now, on the host, all that ext4 would initialize in the
-	// background after its first mount, and keep it small.
-	if err := run(ctx, "mkfs.ext4", "-q", "-F", "-m", "0", "-i", "32768", "-J", "size=16",
-		"-E", "lazy_itable_init=0,lazy_journal_init=0,root_owner=0:0", "-d", seed, part,
-		strconv.Itoa((stateBytes-mirrorBytes)>>10)+"k"); err != nil {
+	files = append(files, seedFile{"addresses", addressesFile(r.cfg, n), 0o644}, seedFile{"work", "", fs.ModeDir | 0o755})
+	part, err := seededExt4(ctx, img, stateBytes, stateBytes-mirrorBytes, files, "-i", "32768", "-J", "size=16")
+	if err != nil {
 		return err
 	}
 	for _, d := range disks[1:] {
@@ -236,10 +203,60 @@ func ensureStateImage(ctx context.Context, r *rack, n *Node, adminKey string) er
 	return os.Rename(part, img)
 }
 
-// seedFile is a file of a node's identity.
+// seedFile is a file of a node's identity, or an empty directory.
 type seedFile struct {
 	name, text string
 	mode       os.FileMode
+}
+
+// identity returns the files that tell a node from others.
+func identity(r *rack, n *Node, adminKey string) ([]seedFile, error) {
+	hostKey, err := os.ReadFile(hostKeyFile(r.dir, n.Name))
+	return []seedFile{
+		{"/etc/hostname", n.Name + "\n", 0o644},
+		{"/etc/machine-id", machineID(r.cfg, n) + "\n", 0o444},
+		{"/etc/hosts", hostsFile(r.cfg), 0o644},
+		{"/etc/ssh/ssh_host_ed25519_key", string(hostKey), 0o600},
+		{"/root/.ssh/authorized_keys", adminKey + "\n", 0o600},
+	}, err
+}
+
+// seededExt4 makes an ext4 file system of fsBytes with files, in a file of size bytes
+// beside img that the caller renames. Directories below /root are root's alone.
+func seededExt4(ctx context.Context, img string, size, fsBytes int64, files []seedFile, options ...string) (part string, err error) {
+	seed := filepath.Join(filepath.Dir(img), "seed")
+	if err := errors.Join(os.RemoveAll(seed), os.MkdirAll(filepath.Dir(img), 0o700), os.Mkdir(seed, 0o755)); err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(seed)
+	for _, f := range files {
+		at, mode := filepath.Join(seed, f.name), os.FileMode(0o755)
+		if strings.Contains(f.name, "/root/") {
+			mode = 0o700
+		}
+		dir := filepath.Dir(at)
+		if f.mode.IsDir() {
+			dir = at
+		}
+		err := os.MkdirAll(dir, mode)
+		if err == nil && !f.mode.IsDir() {
+			err = os.WriteFile(at, []byte(f.text), f.mode)
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+	part = img + ".part"
+	if err := os.RemoveAll(part); err != nil {
+		return "", err
+	}
+	if err := makeSparse(part, size); err != nil {
+		return "", err
+	}
+	// Initialize now, on the host, all that ext4 would initialize in the background
+	// after its first mount, and keep it small.
+	argv := []string{"mkfs.ext4", "-q", "-F", "-m", "0", "-E", "lazy_itable_init=0,lazy_journal_init=0,root_owner=0:0", "-d", seed}
+	return part, run(ctx, slices.Concat(argv, options, []string{part, strconv.FormatInt(fsBytes>>10, 10) + "k"})...)
 }
 
 // allThere reports whether a node has its system disks. It is an error if only a later
