@@ -9,7 +9,7 @@ export CGO_ENABLED := 0
 export GOFLAGS := -trimpath
 
 .DEFAULT_GOAL := help
-.PHONY: help build package check test-package deps demo demo-down test test-all test-unit test-rack test-more test-boot test-array test-lustre test-faults test-alerts years drills drills-xl changes systems lint fuzz bench bench-tools takeover takeover-cluster clean
+.PHONY: help build package check test-package deps demo demo-down test test-all test-unit test-rack test-more test-boot test-array test-lustre test-faults test-alerts years drills drills-xl changes systems lint fuzz bench takeover takeover-cluster clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -121,9 +121,6 @@ fuzz: ## each fuzz target for 30 s
 
 bench: ## benchmarks of the data path and the planner
 	go test -run '^$$' -bench . -benchmem ./internal/prove/stream ./internal/build/plan ./internal/brick/forecast ./internal/run/observe
-
-bench-tools: build ## the load engine's own speed, against fio and (where installed) mdtest; wants a quiet machine
-	go run ./scripts/bench-tools
 
 takeover: build ## a service's start after a crash, step by step, as a processor of 10^9 instructions a second does it
 	scripts/takeover/takeover.sh bin/mortar

@@ -35,9 +35,10 @@ func newBenchCmd() *cobra.Command {
 		Use:   "bench SPEC",
 		Short: "Measure the brick from its clients with the papers' suites; layer by layer with --profile",
 		Long: `Runs a suite of benchmarks on the clients of the spec, all threads beginning at
-one moment, with caches emptied before whatever works on what is there. What is
-read is compared with what was written. Data goes into .mortar on the mounts
-and is removed at the end; nothing else is touched.
+one moment, with caches emptied before whatever works on what is there. fio,
+which apply installs, makes the load; what is read is checked: each block has
+its place and a checksum. Data goes into .mortar on the mounts and is removed at
+the end; nothing else is touched.
 
 Suites: quick (two minutes), paper (the tests of the paper that describes the
 flavour; by name paper-nfs, paper-nfs-ha or paper-lustre), io500 (its phases and
@@ -63,7 +64,7 @@ is kept), 2 refused (nothing was changed), 130 interrupted (likewise kept).`,
 		Example: `  mortar bench brick.yaml
   mortar bench brick.yaml --suite paper --scale 1/256
   mortar bench brick.yaml --suite paper --scale 1/16 --clients 1,2,4,32 --seconds 60
-  mortar bench brick.yaml --suite paper --tests sequential --engine fio --repeat 5
+  mortar bench brick.yaml --suite paper --tests sequential --engine iozone --repeat 5
   mortar bench brick.yaml --profile
   mortar bench brick.yaml --against-stock --repeat 3
   mortar bench --print-suite quick > mine.yaml`,
@@ -92,7 +93,7 @@ is kept), 2 refused (nothing was changed), 130 interrupted (likewise kept).`,
 	fl.StringVar(&f.scale, "scale", "1", "factor on every size of the suite, e.g. 1/256")
 	fl.StringVar(&f.clients, "clients", "", "how many clients (threads, spread over the client hosts), e.g. 1,2,4,8; default: the suite's")
 	fl.StringSliceVar(&f.tests, "tests", nil, "only these tests of the suite, e.g. sequential,random")
-	fl.StringVar(&f.engine, "engine", "mortar", "what makes the load: "+workload.BenchEngineNames()+" (the others must be installed on the clients)")
+	fl.StringVar(&f.engine, "engine", string(workload.EngineFio), "what makes the load: "+workload.BenchEngineNames()+" (apply installs fio; the others must be on the clients)")
 	fl.IntVar(&f.repeat, "repeat", 0, "how often each test is done; default: as the suite says. 3 or more tell differences from chance")
 	fl.IntVar(&f.seconds, "seconds", 0, "end each phase after so many seconds, done or not; default: as the suite says")
 	fl.StringVar(&f.cold, "cold", "", "how caches are emptied: restart, drop or none; default: as the suite says")
@@ -295,7 +296,7 @@ func printBench(w io.Writer, r *report.Run) error {
 		return err
 	}
 	if b.VerifiedBytes+b.BadBytes > 0 {
-		fmt.Fprintf(w, "  %s read back and compared with what was written, %s of it wrong\n", report.Bytes(b.VerifiedBytes+b.BadBytes), report.Bytes(b.BadBytes))
+		fmt.Fprintf(w, "  %s read back and checked, %s of it wrong\n", report.Bytes(b.VerifiedBytes+b.BadBytes), report.Bytes(b.BadBytes))
 	}
 	_, err := fmt.Fprintf(w, "  written to %s (mortar report %s makes a page)\n", r.Dir, r.Dir)
 	return err
@@ -368,7 +369,7 @@ func benchProgress(w io.Writer, start time.Time, live bool) func(bench.Progress)
 		text := p.State
 		if p.Phase != "" {
 			text = fmt.Sprintf("%s, %s: %s", p.Phase, clients, p.State)
-			if p.State == "running" || p.State == "flushing" {
+			if p.State == "running" {
 				text += fmt.Sprintf(", %s, %.0f %%", report.Rate(p.Rate, p.Unit), 100*p.Done)
 			}
 		}

@@ -111,7 +111,7 @@ func nodePackages(suite string) []string {
 		"nfs-kernel-server", "nfs-common", "rpcbind",
 		"corosync", "pacemaker", "pacemaker-cli-utils",
 		"ipmitool", "snmp", "iputils-arping", "iputils-ping",
-		"gawk", "sg3-utils", "smartmontools", "ethtool", "chrony", "ca-certificates",
+		"fio", "gawk", "sg3-utils", "smartmontools", "ethtool", "chrony", "ca-certificates",
 		// For servers that boot the distribution's way.
 		"initramfs-tools", "zstd", "busybox", "e2fsprogs", "grub-pc", "ifupdown",
 	}

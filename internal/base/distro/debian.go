@@ -24,6 +24,7 @@ func debianRelease(version, suite string, fenceAgents ...string) Distro {
 			FenceAgents: fenceAgents,
 			Time:        []string{"chrony"},
 			FenceTest:   []string{"ipmitool", "iputils-ping"},
+			Bench:       []string{"fio"},
 			Cache:       []string{"bcache-tools", "fdisk", "smartmontools"},
 			// Source: Lustre Operations Manual, 8.1; names of the project's own packaging for Debian.
 			// Mortar's own resource agent mounts targets: lustre-resource-agents is not needed.

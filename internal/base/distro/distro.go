@@ -55,6 +55,7 @@ type Packages struct {
 	FenceAgents             []string // for IPMI, and for PDUs by SNMP
 	Time                    []string // keeps the clock right
 	FenceTest               []string // what a fence test witnesses with: ipmitool and ping
+	Bench                   []string // what benchmarks make load with: on clients, and on servers for a profile of the layers below
 	Cache                   []string // to make bcache's superblocks, to partition SSDs, to see their wear
 	LustreServer            []string // KernelRelease in a name stands for the release of the kernel
 	LustreClient            []string

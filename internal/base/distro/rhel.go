@@ -28,6 +28,7 @@ var rhel = []Distro{{
 		FenceAgents: []string{"fence-agents-ipmilan", "fence-agents-apc-snmp"},
 		Time:        []string{"chrony"},
 		FenceTest:   []string{"ipmitool", "iputils"},
+		Bench:       []string{"fio"},
 		// Source: Lustre Operations Manual, 8.1, table of packages; ldiskfs.
 		LustreServer:    []string{"kmod-lustre", "kmod-lustre-osd-ldiskfs", "lustre", "lustre-osd-ldiskfs-mount", "e2fsprogs"},
 		LustreClient:    []string{"kmod-lustre-client", "lustre-client"},

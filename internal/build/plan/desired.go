@@ -428,9 +428,8 @@ func (b *builder) digest(s *design.Service) string {
 // clients are packages and kernels of the hosts that mount something.
 func (b *builder) clients() {
 	for _, c := range b.clientNames() {
-		if names := b.kind().clientPackages(b.distro(c).Packages); len(names) > 0 {
-			b.add(StagePackages, c, "packages", &resource.Packages{Names: names})
-		}
+		p := b.distro(c).Packages
+		b.add(StagePackages, c, "packages", &resource.Packages{Names: slices.Concat(b.kind().clientPackages(p), p.Bench)})
 		b.add(StageKernel, c, "time service", &resource.TimeService{})
 		b.kind().client(c)
 	}

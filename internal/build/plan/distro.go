@@ -35,7 +35,7 @@ func (b *builder) distributions() error {
 // serverPackages are those of a server, in the order of installation.
 func (b *builder) serverPackages(host string) *resource.Packages {
 	d := b.distro(host).Packages
-	p := &resource.Packages{Names: slices.Concat(b.storage().packages(d), b.kind().serverPackages(d))}
+	p := &resource.Packages{Names: slices.Concat(b.storage().packages(d), b.kind().serverPackages(d), d.Bench)}
 	if b.pair.HA != nil {
 		p.Names = slices.Concat(p.Names, d.Cluster, d.FenceTest)
 		p.Fence = d.FenceAgents

@@ -76,14 +76,11 @@ func join(shares []share, p workload.BenchPhase, unit string, evenly bool) repor
 		for i := range r.Threads {
 			w := &r.Threads[i]
 			t := thread{
-				client: s.client, rank: w.Rank, start: w.StartNs - s.offset, end: w.LastNs - s.offset, amount: w.Ops, faulty: w.Fault != "",
+				client: s.client, rank: w.Rank, start: w.StartNs - s.offset, end: w.EndNs - s.offset, amount: w.Ops, faulty: w.Fault != "",
 				origin: r.Timeline.StartNs - s.offset, bucket: int64(r.Timeline.BucketSeconds * 1e9), buckets: w.TimelineOps,
 			}
 			if bytes {
 				t.amount, t.buckets = w.Bytes, w.TimelineBytes
-			}
-			if evenly || t.end < t.start {
-				t.end = w.EndNs - s.offset
 			}
 			ts, owner = append(ts, t), append(owner, si)
 		}
@@ -125,9 +122,7 @@ func join(shares []share, p workload.BenchPhase, unit string, evenly bool) repor
 					bt.Error = wt.Fault + ": " + wt.Error
 					out.Errors = append(out.Errors, fmt.Sprintf("%s, thread %d: %s", s.client, wt.Rank, wt.Error))
 				}
-				for _, st := range wt.Stalls {
-					bt.Stalled = math.Max(bt.Stalled, st.Seconds)
-				}
+				bt.Stalled = wt.StallSeconds
 			} else if k := c.Threads - 1; k < len(s.progress.Threads) {
 				bt.Bytes, bt.Ops, bt.Error = s.progress.Threads[k].Bytes, s.progress.Threads[k].Ops, c.Error
 			}
@@ -140,19 +135,13 @@ func join(shares []share, p workload.BenchPhase, unit string, evenly bool) repor
 			for _, n := range s.result.Notes {
 				out.Notes = append(out.Notes, s.client+": "+n)
 			}
-			if v := s.result.Verified; v != nil && v.Skipped != "" {
-				out.Notes = append(out.Notes, s.client+": not all was compared with what was written: "+v.Skipped)
-			}
-			if late := seconds(s.result.LateNs); late > 0.05 {
-				out.Notes = append(out.Notes, fmt.Sprintf("%s: its last thread began %s late", s.client, report.Seconds(late)))
-			}
 		}
 		// Two services on one client are two lanes and one client.
 		if k := slices.IndexFunc(out.Clients, func(o report.BenchClient) bool { return o.Name == c.Name }); k >= 0 {
 			o := &out.Clients[k]
 			o.Threads, o.Value, o.Bytes, o.Ops = o.Threads+c.Threads, o.Value+c.Value, o.Bytes+c.Bytes, o.Ops+c.Ops
 			o.Latency = worst(o.Latency, c.Latency)
-			o.CPUSeconds = math.Max(o.CPUSeconds, c.CPUSeconds) // each figure is of the whole agent
+			o.CPUSeconds += c.CPUSeconds
 			if o.Error == "" {
 				o.Error = c.Error
 			}

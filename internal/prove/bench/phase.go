@@ -39,12 +39,15 @@ func (r *runner) job(s *Set, p setPhase, l lane, regions []workload.BenchRegion)
 	switch p.op {
 	case workload.SeqWrite, workload.SeqRead:
 		j.Direct = t.IO == "direct"
-		// Small files get short buckets, as the phase may last only a second.
+		// Small files get short buckets, as the phase may last only a second; big
+		// ones long buckets, since fio keeps 10 KB for each in memory.
 		switch {
 		case s.FileBytes <= 16<<20:
 			j.BucketSeconds = 0.05
 		case s.FileBytes <= 256<<20:
 			j.BucketSeconds = 0.25
+		case s.FileBytes > 64<<30:
+			j.BucketSeconds = 10
 		}
 	default:
 		j.Buffered = t.IO != "direct"
@@ -121,7 +124,7 @@ func (r *runner) phase(ctx context.Context, s *Set, p setPhase, use []lane, regi
 			}
 		}()
 	}
-	start, err := r.startTogether(ctx, use, runs, base)
+	start, err := r.startTogether(ctx, use, runs, base, p.op.Metadata() && r.suite.Cold != ColdNone && r.opt.Engine == workload.EngineFio)
 	out := make([]share, len(use))
 	if err != nil {
 		for i, l := range use {
@@ -151,8 +154,9 @@ func (r *runner) phase(ctx context.Context, s *Set, p setPhase, use []lane, regi
 }
 
 // startTogether waits until every lane is ready and sends all of them the same
-// start. It returns that start.
-func (r *runner) startTogether(ctx context.Context, use []lane, runs []*laneRun, base Progress) (int64, error) {
+// start. It returns that start. forget has the clients forget the names and
+// attributes that fio has looked at to set up its files.
+func (r *runner) startTogether(ctx context.Context, use []lane, runs []*laneRun, base Progress, forget bool) (int64, error) {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	told := time.Now()
@@ -182,6 +186,14 @@ func (r *runner) startTogether(ctx context.Context, use []lane, runs []*laneRun,
 		case <-ctx.Done():
 			return 0, ctx.Err()
 		case <-tick.C:
+		}
+	}
+	if forget {
+		err := host.Each(ctx, laneClients(use), func(ctx context.Context, client string) error {
+			return r.do(ctx, client, "drop names and attributes from the client's cache", "sysctl", "-q", "-w", "vm.drop_caches=2")
+		})
+		if err != nil {
+			return 0, err
 		}
 	}
 	start := time.Now().Add(startLead).UnixNano()
@@ -248,14 +260,11 @@ func (r *runner) follow(ctx context.Context, s *Set, p setPhase, use []lane, run
 	began, last, lastAt, rate := time.Now(), 0.0, time.Now(), 0.0
 	stopped := false
 	for {
-		open, amount, total, flushing := 0, 0.0, 0.0, 0
+		open, amount, total := 0, 0.0, 0.0
 		for _, lr := range runs {
 			pr, ended, _ := lr.look()
 			if !ended {
 				open++
-			}
-			if pr.State == "flushing" {
-				flushing++
 			}
 			if base.Unit == "MiB/s" {
 				amount, total = amount+float64(pr.Bytes)/(1<<20), total+float64(pr.TotalBytes)/(1<<20)
@@ -275,9 +284,6 @@ func (r *runner) follow(ctx context.Context, s *Set, p setPhase, use []lane, run
 		}
 		b := base
 		b.State, b.Rate = "running", rate
-		if flushing == open {
-			b.State = "flushing"
-		}
 		if total > 0 {
 			b.Done = amount / total
 		}

@@ -17,7 +17,6 @@ import (
 	"github.com/mortarhpc/mortar/internal/prove/kind"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 	"github.com/mortarhpc/mortar/internal/prove/testbed"
-	"github.com/mortarhpc/mortar/internal/prove/workload"
 )
 
 // prepare connects to every host, finds the servers of the services, checks the
@@ -212,12 +211,9 @@ func (r *runner) makeDirs(ctx context.Context) error {
 		if free < 0 || f.FreeBytes < free {
 			free = f.FreeBytes
 		}
-		if r.opt.Engine == workload.EngineMortar {
-			continue
-		}
 		if v, ok := f.Engines[string(r.opt.Engine)]; !ok {
 			r.cleanup(ctx)
-			return &Unfit{[]string{fmt.Sprintf("%s is not installed on client %s: install it there (%s), or use another --engine", r.opt.Engine, l.client, r.opt.Engine.Install())}}
+			return &Unfit{[]string{fmt.Sprintf("%s is not installed on client %s: %s", r.opt.Engine, l.client, r.opt.Engine.Install())}}
 		} else if v != "" {
 			r.software = append(r.software, report.Row{Name: string(r.opt.Engine) + " on " + l.client, Value: v})
 		}

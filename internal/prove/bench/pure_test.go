@@ -39,7 +39,7 @@ func TestBuiltinSuites(t *testing.T) {
 			}
 			for i := range s.Tests {
 				for _, p := range s.Tests[i].phases() {
-					if title, unit := s.Tests[i].title(p); title == "" || unit == "" || s.Tests[i].method(p, workload.EngineMortar) == "" {
+					if title, unit := s.Tests[i].title(p); title == "" || unit == "" || s.Tests[i].method(p, workload.EngineFio) == "" {
 						t.Errorf("%s %s %s: no title, unit or method", n, s.Tests[i].Name, p)
 					}
 				}
@@ -365,20 +365,20 @@ func hist(t *testing.T, ms ...int64) string {
 
 func TestJoin(t *testing.T) {
 	const t0 = int64(1_795_000_000e9)
-	lane := func(client string, offset int64, ms ...int64) share {
+	lane := func(client string, offset, took int64, ms ...int64) share {
 		h := hist(t, ms...)
 		n := int64(len(ms))
 		return share{client: client, offset: offset, result: &workload.BenchResult{
 			Client: client, StartNs: t0 + offset, EndNs: t0 + offset + 2e9, StoppedBy: "done", Ops: n, Bytes: n << 20,
 			Latency:  workload.BenchLatency{Count: n, P99: float64(ms[n-1]) / 1e3, Histogram: h},
 			Timeline: workload.BenchTimeline{StartNs: t0 + offset, BucketSeconds: 1, Buckets: []workload.BenchTimeBucket{{Ops: n, Bytes: n << 20, P50: 0.001, P99: 0.001, Max: 0.001, Histogram: h}}},
-			Threads: []workload.BenchThread{{StartNs: t0 + offset, LastNs: t0 + offset + 1e9, EndNs: t0 + offset + 2e9, Ops: n, Bytes: n << 20,
+			Threads: []workload.BenchThread{{StartNs: t0 + offset, EndNs: t0 + offset + took, Ops: n, Bytes: n << 20,
 				TimelineOps: []int64{n}, TimelineBytes: []int64{n << 20}}},
 			Verified: &workload.BenchVerify{Bytes: n << 20},
 		}}
 	}
 	// join corrects clocks that differ by an hour.
-	r := join([]share{lane("c1", 0, 1, 1, 1, 1), lane("c2", 3600e9, 9, 9, 9, 9)}, workload.SeqRead, "MiB/s", false)
+	r := join([]share{lane("c1", 0, 1e9, 1, 1, 1, 1), lane("c2", 3600e9, 1e9, 9, 9, 9, 9)}, workload.SeqRead, "MiB/s", false)
 	if r.StartNS != t0 || r.Ops != 8 || r.WindowSeconds != 1 || math.Abs(r.Value-8) > 1e-9 || r.VerifiedBytes != 8<<20 {
 		t.Errorf("%+v", r)
 	}
@@ -392,19 +392,19 @@ func TestJoin(t *testing.T) {
 		t.Errorf("clients %+v threads %+v", r.Clients, r.Threads)
 	}
 	// The same work as flushed writes, spread evenly over the time with the flush.
-	if r := join([]share{lane("c1", 0, 1, 1, 1, 1)}, workload.SeqWrite, "MiB/s", true); math.Abs(r.Value-2) > 1e-9 {
+	if r := join([]share{lane("c1", 0, 2e9, 1, 1, 1, 1)}, workload.SeqWrite, "MiB/s", true); math.Abs(r.Value-2) > 1e-9 {
 		t.Errorf("with the flush: %g", r.Value)
 	}
 	// Of a client that vanishes the last progress counts; the other client's
 	// figures stay.
 	gone := share{client: "c2", start: t0, err: errors.New("connection lost"), progress: workload.BenchProgress{TNs: t0 + 5e8, Threads: []workload.BenchThreadProgress{{Ops: 2, Bytes: 2 << 20}}}}
-	r = join([]share{lane("c1", 0, 1, 1, 1, 1), gone}, workload.SeqRead, "MiB/s", false)
+	r = join([]share{lane("c1", 0, 1e9, 1, 1, 1, 1), gone}, workload.SeqRead, "MiB/s", false)
 	if r.Ops != 6 || r.WindowSeconds != 1 || math.Abs(r.Value-6) > 1e-9 || r.Clients[1].Error == "" || r.Threads[1].Error == "" || len(r.Errors) != 1 {
 		t.Errorf("%+v", r)
 	}
 	// Of writes that end in a flush, the progress of a vanished client does not
 	// count.
-	r = join([]share{lane("c1", 0, 1, 1, 1, 1), gone}, workload.SeqWrite, "MiB/s", true)
+	r = join([]share{lane("c1", 0, 2e9, 1, 1, 1, 1), gone}, workload.SeqWrite, "MiB/s", true)
 	if math.Abs(r.Value-2) > 1e-9 || math.Abs(r.WholeValue-2) > 1e-9 || r.Threads[1].Bytes != 2<<20 {
 		t.Errorf("unflushed: %+v", r)
 	}

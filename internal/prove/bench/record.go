@@ -10,7 +10,6 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 	"github.com/mortarhpc/mortar/internal/prove/testbed"
-	"github.com/mortarhpc/mortar/internal/prove/workload"
 )
 
 // save writes the results so far; unless finished, their verdict is partial.
@@ -62,13 +61,10 @@ func (r *runner) config() report.Config {
 		}
 	}
 	c.Hardware = append(c.Hardware, report.Row{Name: "memory of what serves, as found", Value: report.Bytes(r.memory)})
-	engine := "Mortar's own engine, inside the agents, makes the load"
-	if r.opt.Engine != workload.EngineMortar {
-		engine = string(r.opt.Engine) + " makes the load, started by the agents"
-	}
+	engine := string(r.opt.Engine) + " makes the load, started by the agents"
 	c.Method = []string{
 		fmt.Sprintf("Suite %q (%s)%s. %s; each thread count is spread evenly over as many clients as it can be.", r.suite.Name, r.suite.Title, sourceOf(r.suite), engine),
-		"All threads open their files, then begin at one agreed moment; each client's clock is corrected by its offset to the administrator's.",
+		"All threads begin at one agreed moment, fio's with their files set up; each client's clock is corrected by its offset to the administrator's.",
 		"The headline figure is over the common window: from the moment the last thread began until the first was done (its stonewall). Writes that are flushed in the end count evenly over the thread's time with flush and close. Beside it stands everything over the whole time, from the first start to the last end.",
 		coldTexts[r.suite.Cold],
 	}

@@ -49,7 +49,7 @@ type Options struct {
 	Repeat     int                  // replaces the suite's; 0: the suite's
 	Cold       string               // replaces the suite's; "": the suite's
 	Seconds    int                  // upper limit of each phase's duration; 0: the suite's
-	Engine     workload.BenchEngine // "": Mortar's own
+	Engine     workload.BenchEngine // "": fio
 	NFSVersion string               // selects the mount of a client by its version; "": its first mount
 	Profile    bool                 // measure every layer below NFS too
 }
@@ -60,7 +60,7 @@ type Progress struct {
 	Phase       string // title of the phase; empty between phases
 	Threads     int
 	Hosts       int
-	State       string // preparing, running, flushing, emptying caches …
+	State       string // preparing, running, emptying caches …
 	Rate        float64
 	Unit        string
 	Done        float64 // of this measurement, 0 to 1
@@ -125,7 +125,7 @@ func Run(ctx context.Context, env Env, suite *Suite, opt Options) (*report.Run, 
 		opt.Scale = 1
 	}
 	if opt.Engine == "" {
-		opt.Engine = workload.EngineMortar
+		opt.Engine = workload.EngineFio
 	}
 	cold, err := ColdOf(env.Design, suite, opt.Cold)
 	if err != nil {
@@ -719,11 +719,7 @@ var spaceTime = time.Minute
 func (r *runner) awaitSpace(ctx context.Context, st *setState, free int64) {
 	l, written := st.use[0], int64(0)
 	for _, x := range st.regions[l.service] {
-		most := int64(0)
-		for _, p := range x.Passes {
-			most = max(most, p.Issued*p.RecordBytes)
-		}
-		written += min(most, x.Bytes)
+		written += x.Bytes
 	}
 	now := int64(0)
 	err := host.Wait{Limit: spaceTime, Poll: time.Second}.Until(ctx, func(context.Context) (string, error) {

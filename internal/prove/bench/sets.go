@@ -306,12 +306,11 @@ func (t *Test) whose(times int) string {
 	return fmt.Sprintf("the files of the client %d further on", times*t.ReadShift)
 }
 
-// method describes a phase in a sentence. Engines other than Mortar's do not
-// verify data.
+// method describes a phase in a sentence.
 func (t *Test) method(p workload.BenchPhase, engine workload.BenchEngine) string {
-	compared := "; every block is compared with what was written"
-	if engine != workload.EngineMortar {
-		compared = "; what is read is not compared, as " + string(engine) + " reads it"
+	compared := "; each block is checked: it has its place and a checksum"
+	if !engine.Verifies() {
+		compared = "; what is read is not checked, as " + string(engine) + " reads it"
 	}
 	where := map[string]string{string(workload.OwnFile): "a file of its own", string(workload.Segmented): "its own part of one file", string(workload.Strided): "every N-th record of one file (N: all threads)"}[t.Layout]
 	record := report.Bytes(int64(t.Record))
@@ -325,7 +324,7 @@ func (t *Test) method(p workload.BenchPhase, engine workload.BenchEngine) string
 	}
 	switch p {
 	case workload.SeqWrite:
-		return fmt.Sprintf("Each thread writes %s from start to end in records of %s%s; fsync and close are inside the timing.", where, record, how)
+		return fmt.Sprintf("Each thread writes %s from start to end in records of %s%s; fsync is inside the timing.", where, record, how)
 	case workload.SeqRead:
 		return fmt.Sprintf("Each thread reads %s from start to end in records of %s%s%s.", reads, record, how, compared)
 	case workload.RandWrite:
@@ -346,19 +345,19 @@ func (t *Test) method(p workload.BenchPhase, engine workload.BenchEngine) string
 		if t.shared() {
 			return "Each thread creates files in one directory that all share, and " + body + "."
 		}
-		return "Each thread creates files in directories of its own and " + body + "; the directories are made before the timing."
+		where := "a directory of its own"
+		if engine != workload.EngineFio {
+			where = "directories of its own"
+		}
+		return "Each thread creates files in " + where + " and " + body + "."
 	case workload.Find:
 		return fmt.Sprintf("All threads together look at every entry of everything the run has made, stat those with 01 in their names and count those of %d bytes; how many there must be is known. An operation is an entry that is no directory.", t.ItemBytes)
 	case workload.MDStat:
 		return "Each thread stats each of " + t.whose(1) + " once, in random order."
 	case workload.MDRead:
-		return fmt.Sprintf("Each thread opens each of %s, reads its %d bytes, which are compared with what was written, and closes it.", t.whose(2), t.ItemBytes)
+		return fmt.Sprintf("Each thread opens each of %s, reads its %d bytes%s, and closes it.", t.whose(2), t.ItemBytes, compared)
 	case workload.MDRemove:
-		text := "Each thread removes " + t.whose(3)
-		if t.shared() {
-			return text + "."
-		}
-		return text + "; the directories go after the timing."
+		return "Each thread removes " + t.whose(3) + "."
 	}
 	return ""
 }

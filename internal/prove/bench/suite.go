@@ -58,8 +58,8 @@ type Test struct {
 	DiskIOPS int        `yaml:"disk_iops,omitempty" json:"disk_iops,omitempty" doc:"on a virtual rack: operations a second that each disk of the volumes takes in measured phases (a LUN of a PERC: as a RAID 6 group of 4+2 such disks); 0: no limit. Nothing on real hardware" default:"0"`
 	DiskRate spec.Bytes `yaml:"disk_rate,omitempty" json:"disk_rate,omitempty" doc:"likewise, bytes a second" default:"0B"`
 
-	Dirs      []int      `yaml:"dirs,omitempty" json:"dirs,omitempty" doc:"directories of one thread, for each of threads (mdtest -b); default: 320 shared out among the threads, at least 4"`
-	Items     int        `yaml:"items,omitempty" json:"items,omitempty" doc:"files in each directory (mdtest -I)" default:"3000"`
+	Dirs      []int      `yaml:"dirs,omitempty" json:"dirs,omitempty" doc:"a thread has dirs times items files, for each of threads: mdtest spreads them over so many directories (-b), fio has them in one; default: 320 shared out among the threads, at least 4"`
+	Items     int        `yaml:"items,omitempty" json:"items,omitempty" doc:"see dirs (mdtest -I)" default:"3000"`
 	ItemBytes spec.Bytes `yaml:"item_size,omitempty" json:"item_size,omitempty" doc:"written to each new file (mdtest -w)" default:"0B"`
 	Tree      string     `yaml:"tree,omitempty" json:"tree,omitempty" doc:"metadata: own (directories of each thread's own, mdtest -u) or shared (one directory for the files of all threads)" default:"own"`
 	ItemSync  string     `yaml:"item_sync,omitempty" json:"item_sync,omitempty" doc:"fsync (each new file is synced before it is closed, as mdtest -y) or none" default:"fsync"`

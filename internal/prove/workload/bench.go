@@ -17,10 +17,10 @@ const (
 	SeqRead   BenchPhase = "seq-read"   // each thread reads a region from start to end (iozone -i 1 -c)
 	RandWrite BenchPhase = "rand-write" // each thread writes each record of its region once, in random order (iozone -i 2 -I -O; O_DIRECT unless Buffered)
 	RandRead  BenchPhase = "rand-read"  // each thread reads each record of a region once, in random order
-	MDCreate  BenchPhase = "md-create"  // each thread makes its tree, which is timed separately, then the files: open with O_CREAT, write ItemBytes, close
+	MDCreate  BenchPhase = "md-create"  // each thread creates its files: open with O_CREAT, write ItemBytes, close
 	MDStat    BenchPhase = "md-stat"    // each thread stats each file once, in random order (mdtest -T -R)
 	MDRead    BenchPhase = "md-read"    // each thread opens, reads whole and closes each file, in the order of names (mdtest -E -e)
-	MDRemove  BenchPhase = "md-remove"  // each thread unlinks the files, then removes its tree, which is timed separately
+	MDRemove  BenchPhase = "md-remove"  // each thread unlinks the files
 	// Find walks all sets in the run's directory. An operation is one entry
 	// that is no directory. Find stats the entries with 01 in their names for
 	// their size and age (io500's find).
@@ -76,7 +76,7 @@ type BenchJob struct {
 	Clients     int         `json:"clients"`          // how many clients run this phase
 	Dir         string      `json:"dir"`              // absolute: the directory under test
 	Phase       BenchPhase  `json:"phase"`
-	Engine      BenchEngine `json:"engine,omitempty"` // default mortar
+	Engine      BenchEngine `json:"engine,omitempty"` // default fio
 	Threads     int         `json:"threads"`          // on this client; the same on every client
 
 	Layout      BenchLayout `json:"layout,omitempty"`       // default own
@@ -85,30 +85,27 @@ type BenchJob struct {
 	Direct      bool        `json:"direct,omitempty"`       // O_DIRECT in sequential phases
 	Buffered    bool        `json:"buffered,omitempty"`     // no O_DIRECT in random phases
 	Limit       int64       `json:"limit,omitempty"`        // rand-read: each thread reads at most this many records, the first in its order; 0: all
-	NoFsync     bool        `json:"no_fsync,omitempty"`     // seq-write, rand-write: no fsync at the end; records still in the page cache count as written
 	ReadShift   int         `json:"read_shift,omitempty"`   // work on the files of the client with this much higher an index (IOR -C is 1), so that this client's cache does not help; md-read: twice as far, md-remove: three times (mdtest -N)
 	DropCache   bool        `json:"drop_cache,omitempty"`   // reading: before the start, drop the files' pages from this client's page cache (posix_fadvise)
-	Unverified  bool        `json:"unverified,omitempty"`   // reading: do not compare with the data written. Written data is self-describing in any case
 
-	Branch    int   `json:"branch,omitempty"`     // metadata: directories in each thread's tree (mdtest -b with -z 1 -L -u); default 320
-	Items     int   `json:"items,omitempty"`      // files in each directory (mdtest -I); default 3000
+	Branch    int   `json:"branch,omitempty"`     // metadata: each thread has Branch times Items files. mdtest spreads them over Branch directories (-b with -z 1 -L -u), fio has them in one; default 320
+	Items     int   `json:"items,omitempty"`      // default 3000 (mdtest -I)
 	ItemBytes int64 `json:"item_bytes,omitempty"` // written to each new file, and compared by md-read (mdtest -w)
 	Shared    bool  `json:"shared,omitempty"`     // one directory holds the files of all threads, Branch times Items of each thread (mdtest without -u)
 	ItemSync  bool  `json:"item_sync,omitempty"`  // fsync each new file after ItemBytes (mdtest -y, which does nothing without -w)
 
 	// Device, instead of Dir, is a block device to read from with O_DIRECT, in
-	// equal parts (sgpdd's regions); FileBytes limits how much of each part.
-	// Device phases never write or verify. RegionThreads (default 1) threads
-	// take turns with the records of one part, so there are
-	// Threads/RegionThreads parts.
+	// equal parts (sgpdd's regions). Device phases never write or verify.
+	// RegionThreads (default 1) threads take turns with the records of one part,
+	// so there are Threads/RegionThreads parts.
 	Device        string `json:"device,omitempty"`
 	RegionThreads int    `json:"region_threads,omitempty"`
 
-	Hold            bool    `json:"hold,omitempty"`             // once ready, with files open, wait for OpBenchStart
+	Hold            bool    `json:"hold,omitempty"`             // once ready, wait for OpBenchStart
 	StartNs         int64   `json:"start_ns,omitempty"`         // without Hold: wall clock of this client at which all threads begin; 0: at once
-	DurationSeconds float64 `json:"duration_seconds,omitempty"` // stonewall: end after this time, finished or not; 0: end when all work is done
-	StallSeconds    float64 `json:"stall_seconds,omitempty"`    // a gap longer than this is recorded as a stall; default 0.5
-	GiveUpSeconds   float64 `json:"give_up_seconds,omitempty"`  // the phase no longer waits for a thread without progress for so long, and reports it as stuck; default 180
+	DurationSeconds float64 `json:"duration_seconds,omitempty"` // end after this time, finished or not; 0: end when all work is done
+	StallSeconds    float64 `json:"stall_seconds,omitempty"`    // an operation that takes longer is a stall; default 0.5
+	GiveUpSeconds   float64 `json:"give_up_seconds,omitempty"`  // a program that uses no CPU for so long is ended, and its threads reported as stuck; default 180
 	BucketSeconds   float64 `json:"bucket_seconds,omitempty"`   // timeline resolution; default 1
 	ProgressSeconds float64 `json:"progress_seconds,omitempty"` // interval of progress events; default 1
 
@@ -118,22 +115,12 @@ type BenchJob struct {
 	Regions []BenchRegion `json:"regions,omitempty"`
 }
 
-// BenchRegion is the region of one rank with everything written to it. The
-// coordinator passes regions unchanged from results into later jobs.
+// BenchRegion is what one rank has of a set. The coordinator passes regions
+// unchanged from results into later jobs.
 type BenchRegion struct {
-	Rank   int         `json:"rank"`
-	Bytes  int64       `json:"bytes"`            // planned size
-	Passes []BenchPass `json:"passes,omitempty"` // oldest first; the n-th writes generation n
-}
-
-// BenchPass is one phase's writing to a region. Its kind and the region's name
-// determine the order of the records, so the counts say which records were
-// written.
-type BenchPass struct {
-	Random      bool  `json:"random,omitempty"`
-	RecordBytes int64 `json:"record_bytes"`
-	Issued      int64 `json:"issued"` // records begun
-	Acked       int64 `json:"acked"`  // the first so many records are written, and fsynced unless NoFsync
+	Rank  int   `json:"rank"`
+	Bytes int64 `json:"bytes,omitempty"` // written from the region's start on
+	Files int64 `json:"files,omitempty"` // created, numbered from 0 on
 }
 
 // BenchProgress is the event that OpBench emits every ProgressSeconds.
@@ -141,11 +128,11 @@ type BenchProgress struct {
 	RunID          string                `json:"run_id"`
 	Phase          BenchPhase            `json:"phase"`
 	TNs            int64                 `json:"t_ns"`            // wall clock of this client
-	State          string                `json:"state"`           // preparing (opening files, making a tree), waiting (for OpBenchStart or StartNs), running, flushing (every thread has done its last record)
+	State          string                `json:"state"`           // preparing, waiting (for OpBenchStart or StartNs), running
 	ElapsedSeconds float64               `json:"elapsed_seconds"` // since StartNs
-	Ops            int64                 `json:"ops"`             // all threads so far
-	Bytes          int64                 `json:"bytes"`
-	TotalOps       int64                 `json:"total_ops"` // planned, all threads of this client
+	Ops            int64                 `json:"ops"`             // all threads so far; 0 in metadata phases
+	Bytes          int64                 `json:"bytes"`           // moved by read(2) and write(2)
+	TotalOps       int64                 `json:"total_ops"`       // planned, all threads of this client; 0: unknown
 	TotalBytes     int64                 `json:"total_bytes"`
 	Threads        []BenchThreadProgress `json:"threads"`
 }
@@ -153,12 +140,9 @@ type BenchProgress struct {
 // BenchThreadProgress is one thread's part of a BenchProgress. If the client
 // vanishes, the last one is all that remains of the thread's figures.
 type BenchThreadProgress struct {
-	Thread      int     `json:"thread"`
-	Ops         int64   `json:"ops"`
-	Bytes       int64   `json:"bytes"`
-	Done        bool    `json:"done,omitempty"`
-	IdleSeconds float64 `json:"idle_seconds,omitempty"` // since the last completed operation, once over StallSeconds
-	Error       string  `json:"error,omitempty"`        // why the thread has given up
+	Thread int   `json:"thread"`
+	Ops    int64 `json:"ops"`
+	Bytes  int64 `json:"bytes"`
 }
 
 // BenchResult is the answer of OpBench. Failures of threads are part of the
@@ -170,12 +154,11 @@ type BenchResult struct {
 	ClientIndex   int         `json:"client_index"`
 	Phase         BenchPhase  `json:"phase"`
 	Engine        BenchEngine `json:"engine"`
-	EngineVersion string      `json:"engine_version,omitempty"` // other engines: the version that the program prints
-	Command       []string    `json:"command,omitempty"`        // other engines: the command line
+	EngineVersion string      `json:"engine_version,omitempty"` // that the program prints
+	Command       []string    `json:"command,omitempty"`        // of the first thread
 
-	StartNs   int64  `json:"start_ns"`   // the agreed start, or without an agreed one the moment of the start
-	LateNs    int64  `json:"late_ns"`    // how long after StartNs the last thread began: above some ms, the thread was not ready in time
-	EndNs     int64  `json:"end_ns"`     // when the last thread had closed its file (stuck threads: when the phase stopped waiting)
+	StartNs   int64  `json:"start_ns"`   // when the threads began
+	EndNs     int64  `json:"end_ns"`     // when the last thread had done its last operation, and its flush
 	StoppedBy string `json:"stopped_by"` // done, duration, stop, cancelled
 
 	Ops            int64         `json:"ops"` // sums over the threads
@@ -183,24 +166,22 @@ type BenchResult struct {
 	Latency        BenchLatency  `json:"latency"` // all threads
 	Timeline       BenchTimeline `json:"timeline"`
 	Threads        []BenchThread `json:"threads"`
-	UserCPUSeconds float64       `json:"user_cpu_seconds"` // of the whole worker process, from start to end
+	UserCPUSeconds float64       `json:"user_cpu_seconds"` // of the programs, from start to end
 	SysCPUSeconds  float64       `json:"sys_cpu_seconds"`
 
-	TreeMakeSeconds   float64       `json:"tree_make_seconds,omitempty"`   // md-create: mkdir of the directories, before StartNs
-	TreeRemoveSeconds float64       `json:"tree_remove_seconds,omitempty"` // md-remove: rmdir of them, after EndNs
-	Verified          *BenchVerify  `json:"verified,omitempty"`            // reading: absent if nothing was compared
-	Regions           []BenchRegion `json:"regions,omitempty"`             // writing: what the regions of this client's ranks hold now
-	FSType            string        `json:"fs_type,omitempty"`
-	Source            string        `json:"source,omitempty"`
-	Notes             []string      `json:"notes,omitempty"` // caveats for the reader of the figures
+	Verified *BenchVerify  `json:"verified,omitempty"` // reading: absent if nothing was checked
+	Regions  []BenchRegion `json:"regions,omitempty"`  // seq-write, md-create: what this client's ranks have now
+	FSType   string        `json:"fs_type,omitempty"`
+	Source   string        `json:"source,omitempty"`
+	Notes    []string      `json:"notes,omitempty"` // caveats for the reader of the figures
 }
 
 // Faults of a thread.
 const (
 	FaultNoSpace  = "no-space"  // ENOSPC, EDQUOT
 	FaultReadOnly = "read-only" // EROFS
-	FaultVanished = "vanished"  // ESTALE, ENOENT, ENXIO, ENODEV, ENOTCONN: the file, mount or device is gone
-	FaultStuck    = "stuck"     // no progress within GiveUpSeconds, or still hanging at the end of the phase
+	FaultVanished = "vanished"  // ESTALE, ENOENT, ENOTDIR, ENXIO, ENODEV, ENOTCONN: the file, mount or device is gone
+	FaultStuck    = "stuck"     // its program did nothing for GiveUpSeconds, or cannot be ended
 	FaultIO       = "io"        // anything else
 )
 
@@ -210,27 +191,22 @@ const (
 type BenchThread struct {
 	Thread        int          `json:"thread"` // 0 ... Threads-1
 	Rank          int          `json:"rank"`
-	Path          string       `json:"path"`
-	StartNs       int64        `json:"start_ns"`       // first record begun
-	LastNs        int64        `json:"last_ns"`        // last record done
-	EndNs         int64        `json:"end_ns"`         // flushed and closed
-	FlushSeconds  float64      `json:"flush_seconds"`  // fsync
-	CloseSeconds  float64      `json:"close_seconds"`  // close
-	OwnSeconds    float64      `json:"own_seconds"`    // time for generating or verifying data; not in Latency
-	Finished      bool         `json:"finished"`       // the thread did all of its work
-	Ops           int64        `json:"ops"`            // records, or files created, statted, read, removed
-	Bytes         int64        `json:"bytes"`          // moved by the operations
-	Latency       BenchLatency `json:"latency"`        // of the operations
-	TimelineOps   []int64      `json:"timeline_ops"`   // per bucket of the result's Timeline
-	TimelineBytes []int64      `json:"timeline_bytes"` // likewise; null in metadata phases
-	Stalls        []Stall      `json:"stalls,omitempty"`
-	Fault         string       `json:"fault,omitempty"` // why the thread ended early: one of the Fault constants
+	StartNs       int64        `json:"start_ns"`
+	EndNs         int64        `json:"end_ns"`                  // of the last operation, and of the flush after writing
+	Finished      bool         `json:"finished"`                // the thread did all of its work
+	Ops           int64        `json:"ops"`                     // records, or files created, statted, read, removed
+	Bytes         int64        `json:"bytes"`                   // moved by the operations
+	Latency       BenchLatency `json:"latency"`                 // of the operations
+	TimelineOps   []int64      `json:"timeline_ops"`            // per bucket of the result's Timeline
+	TimelineBytes []int64      `json:"timeline_bytes"`          // likewise; null in metadata phases
+	StallSeconds  float64      `json:"stall_seconds,omitempty"` // the longest operation, if it took longer than StallSeconds of the job
+	Fault         string       `json:"fault,omitempty"`         // why the thread ended early: one of the Fault constants
 	Errno         string       `json:"errno,omitempty"`
 	Error         string       `json:"error,omitempty"` // in words, with a remedy
 }
 
 // BenchLatency is a distribution of operation times in seconds, from issue to
-// completion. Engines other than Mortar may report only some of the fields.
+// completion. Only fio reports it.
 type BenchLatency struct {
 	Count     int64   `json:"count"`
 	Mean      float64 `json:"mean_seconds"`
@@ -263,13 +239,12 @@ type BenchTimeBucket struct {
 	Histogram string  `json:"histogram,omitempty"` // as in BenchLatency, to merge clients with
 }
 
-// BenchVerify is the result of comparing the data read with the data written.
-// Classes of bad data have the names of package stream.
+// BenchVerify is the result of checking the data read: each block tells its place
+// in its file, and its checksum.
 type BenchVerify struct {
-	Bytes    int64    `json:"bytes"`             // compared
-	BadBytes int64    `json:"bad_bytes"`         // other than written: stale, misplaced, foreign, zero, torn, corrupt
-	Findings []string `json:"findings"`          // the first MaxFindings, one line each
-	Skipped  string   `json:"skipped,omitempty"` // why some of what was read was not compared
+	Bytes    int64    `json:"bytes"`     // checked
+	BadBytes int64    `json:"bad_bytes"` // in blocks that are not what was written there
+	Findings []string `json:"findings"`  // the first MaxFindings, one line each
 }
 
 // MaxFindings bounds the findings of one thread that are kept as text.
@@ -360,7 +335,7 @@ func (j *BenchJob) fill() error {
 		return bad("phase %q: use one of %s", j.Phase, join(BenchPhases))
 	}
 	if j.Engine == "" {
-		j.Engine = EngineMortar
+		j.Engine = EngineFio
 	}
 	if err := j.Engine.Check(); err != nil {
 		return err
@@ -389,8 +364,8 @@ func (j *BenchJob) fill() error {
 	switch {
 	case j.Device != "" && (j.Phase != SeqRead && j.Phase != RandRead):
 		return bad("phase %s on device %s: only seq-read and rand-read may touch a device", j.Phase, j.Device)
-	case j.Device != "" && j.Engine != EngineMortar:
-		return bad("engine %s: a device is read by Mortar's own engine only", j.Engine)
+	case j.Device != "" && j.Engine != EngineFio:
+		return bad("engine %s: a device is read by fio only", j.Engine)
 	case j.Device != "" && !filepath.IsAbs(j.Device):
 		return bad("device %q is not an absolute path", j.Device)
 	case j.Device == "" && !filepath.IsAbs(j.Dir):
@@ -464,14 +439,14 @@ func (j *BenchJob) fillData() error {
 	if j.RecordBytes%512 != 0 && (j.Device != "" || j.Direct || random && !j.Buffered) {
 		return fmt.Errorf("record_bytes %d: use a multiple of 512 for O_DIRECT", j.RecordBytes)
 	}
-	if j.Device == "" && j.RecordBytes%4096 != 0 && j.Engine == EngineMortar && random {
-		return fmt.Errorf("record_bytes %d: use a multiple of 4096, the unit of self-describing data, in random phases", j.RecordBytes)
+	if j.Device == "" && j.RecordBytes%verifyBytes != 0 && j.Engine == EngineFio && random {
+		return fmt.Errorf("record_bytes %d: use a multiple of %d, the block that has a checksum, in random phases", j.RecordBytes, verifyBytes)
 	}
 	if j.FileBytes < 0 || j.FileBytes%j.RecordBytes != 0 || j.FileBytes == 0 && j.Device == "" {
 		return fmt.Errorf("file_bytes %d is not a multiple of record_bytes %d", j.FileBytes, j.RecordBytes)
 	}
-	if j.Limit < 0 || j.Limit > 0 && (j.Phase != RandRead || j.Engine != EngineMortar || j.Device != "") {
-		return fmt.Errorf("limit %d: is for rand-read of engine mortar on files, and not negative", j.Limit)
+	if j.Limit < 0 || j.Limit > 0 && (j.Phase != RandRead || j.Engine != EngineFio || j.Device != "") {
+		return fmt.Errorf("limit %d: is for rand-read of engine fio on files, and not negative", j.Limit)
 	}
 	return nil
 }

@@ -6,14 +6,14 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"time"
 )
 
-// BenchEngine is the name of what makes the load: Mortar itself, or a program of
-// that name that is installed on the client.
+// BenchEngine is the name of the program that makes the load.
 type BenchEngine string
 
-// EngineMortar is Mortar's own engine, inside the agents.
-const EngineMortar BenchEngine = "mortar"
+// EngineFio is the default. apply installs it.
+const EngineFio BenchEngine = "fio"
 
 // engine describes one BenchEngine: the phases it can run, its command, and the
 // parser of its output. Each engine has a file of its own and an entry in
@@ -25,35 +25,56 @@ type engine struct {
 	layouts    []BenchLayout
 	endsByTime bool // it can end a phase after a given time, finished or not
 	mpi        bool // threads are processes under mpirun
-	// command returns the command line. The program's files lie in dir, and it
-	// writes its results to the file report. client is the index of the client
-	// whose files it uses.
-	command func(j *BenchJob, dir, report string, client int) []string
-	// parse reads the report, or the standard output if the program writes no
-	// report.
-	parse func(j *BenchJob, out []byte) (*foreignResult, error)
-	// version asks the program for its version; nil: only the output of a phase
-	// has the version.
-	version func(ctx context.Context, path string) string
+	// perThread means that each thread is a process of its own; otherwise one
+	// process makes the load of all threads. Only such an engine knows one
+	// directory for all threads, and parts of the records.
+	perThread bool
+	command   func(j *BenchJob, w work) []string
+	parse     func(j *BenchJob, w work, out output) (*outcome, error)
+	// version is the argument that has the program print its version; "": only
+	// the output of a phase has it.
+	version string
 	notes   []string // caveats for the reader of its figures
 }
 
 // engines has every engine, in the order in which messages list them.
-var engines = []*engine{{name: EngineMortar, phases: BenchPhases, layouts: BenchLayouts, endsByTime: true}, &fio, &iozone, &mdtest, &ior}
+var engines = []*engine{&fio, &iozone, &mdtest, &ior}
 
-// foreignResult is what a program reports of its phase.
-type foreignResult struct {
-	version     string
-	threads     []foreignThread // a single entry for all threads if the program reports only sums
-	makeSeconds float64         // for making the tree
-	rmSeconds   float64
-	all         *BenchLatency
+// work is the part of a phase that one process does. The process runs in a
+// directory of its own, in which it may write files: reportFile, or the log of
+// latencies.
+type work struct {
+	thread int    // on this client; 0 if the process makes the load of all threads
+	rank   int    // of that thread
+	owner  int    // whose files it uses: a rank, or a client if the process makes the load of all threads
+	dir    string // of the set
+	bytes  int64  // that the owner has in the set, or is to write
+	files  int64  // likewise
 }
 
-type foreignThread struct {
+// reportFile is the name of a program's report. A program that writes none is
+// read from its standard output.
+const reportFile = "report"
+
+// output is what a program has left.
+type output struct {
+	report []byte
+	said   string // standard error
+	log    []byte // of latencies
+}
+
+// outcome is what a program reports of its phase.
+type outcome struct {
+	version  string
+	threads  []threadOutcome // one entry for all threads if the program tells only sums
+	verified *BenchVerify
+}
+
+type threadOutcome struct {
 	ops, bytes int64
 	seconds    float64
-	latency    BenchLatency
+	bins       []bin // latencies; nil: the program does not tell
+	spells     []spell
 	err        error
 }
 
@@ -90,10 +111,13 @@ func (e BenchEngine) EndsByTime() bool {
 	return x == nil || x.endsByTime
 }
 
-// Install returns a command, or a hint, for installing the engine on a client.
+// Verifies reports whether the engine checks what it reads.
+func (e BenchEngine) Verifies() bool { return e == EngineFio }
+
+// Install tells how the engine comes to a client.
 func (e BenchEngine) Install() string {
 	if p := engineOf(e).pack; p != "" {
-		return "apt-get install " + p
+		return "mortar apply installs it, or apt-get install " + p
 	}
 	return "Debian 12 has no package: build it from source"
 }
@@ -105,13 +129,13 @@ func (j *BenchJob) Able() error {
 	switch {
 	case e == nil:
 		return j.Engine.Check()
-	case !slices.Contains(e.phases, j.Phase), j.Shared && e.name != EngineMortar:
+	case !slices.Contains(e.phases, j.Phase), j.Shared && !e.perThread:
 		return fmt.Errorf("engine %s cannot do phase %s", j.Engine, j.Phase)
 	case j.DurationSeconds > 0 && !e.endsByTime:
 		return fmt.Errorf("engine %s cannot end a phase after a time: leave duration_seconds out", j.Engine)
 	case j.Layout != "" && !slices.Contains(e.layouts, j.Layout):
 		return fmt.Errorf("engine %s cannot do layout %s", j.Engine, j.Layout)
-	case j.Limit > 0 && e.name != EngineMortar:
+	case j.Limit > 0 && !e.perThread:
 		return fmt.Errorf("engine %s cannot do a part of the records: leave limit out", j.Engine)
 	}
 	return nil
@@ -120,20 +144,22 @@ func (j *BenchJob) Able() error {
 // installedEngines returns the engines installed on this client, with their
 // versions.
 func installedEngines(ctx context.Context) map[string]string {
-	found := map[string]string{string(EngineMortar): "built in"}
+	found := map[string]string{}
 	for _, e := range engines {
 		path, err := exec.LookPath(string(e.name))
-		if e.name == EngineMortar || err != nil {
+		if err != nil {
 			continue
 		}
-		v := ""
-		if e.version != nil {
-			v = e.version(ctx, path)
+		found[string(e.name)] = "installed"
+		if e.version == "" {
+			continue
 		}
-		if v == "" {
-			v = "installed"
+		vctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+		out, _ := exec.CommandContext(vctx, path, e.version).Output()
+		cancel()
+		if line, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n"); line != "" {
+			found[string(e.name)] = line
 		}
-		found[string(e.name)] = v
 	}
 	return found
 }

@@ -44,16 +44,19 @@ func treeJob(p BenchPhase) BenchJob {
 }
 
 var engineCases = map[BenchEngine]engineCase{
-	EngineMortar: {}, // prints nothing and has no command
 	"fio": {
 		outputs: []engineOutput{
-			{"fio-seq-write.json", dataJob(SeqWrite, 64*mib, mib), "fio-3.33", 128, 128 * mib, 0},
-			{"fio-rand-read.json", dataJob(RandRead, 64*mib, 4096), "fio-3.33", 32768, 128 * mib, 0},
+			{"fio-seq-write.json", dataJob(SeqWrite, 64*mib, mib), "fio-3.33", 64, 64 * mib, 0},
+			{"fio-md-stat.json", treeJob(MDStat), "fio-3.33", 1000, 0, 0},
 		},
 		argv: []engineArgv{
-			{func(j *BenchJob) {}, "--rw=read --bs=65536 --size=1048576 --numjobs=2 --direct=0 --fadvise_hint=0 --filename_format=c003-t$jobnum.data --allow_file_create=0"},
-			{func(j *BenchJob) { j.Phase = RandWrite; j.DurationSeconds = 1.5 }, "--rw=randwrite --direct=1 --end_fsync=1 --runtime=1500ms"},
-			{func(j *BenchJob) { j.Layout = Segmented }, "--filename=shared.data --offset=6291456 --offset_increment=1048576"},
+			{func(j *BenchJob) {}, "--name=r3 --create_on_open=1 --fadvise_hint=0 --allow_file_create=0 --rw=read --bs=65536 --filename=/d/r3.data --offset=0 --size=1048576 --direct=0 --verify=crc32c --verify_interval=4096"},
+			{func(j *BenchJob) { j.Phase = RandWrite; j.DurationSeconds = 1.5 }, "--runtime=1500ms --rw=randwrite --direct=1 --end_fsync=1"},
+			{func(j *BenchJob) { j.Layout = Segmented }, "--filename=/d/shared.data --offset=3145728 --size=1048576"},
+			{func(j *BenchJob) { j.Layout = Strided }, "--rw=read:65536 --filename=/d/shared.data --offset=196608 --size=2031616 --io_size=1048576"},
+			{func(j *BenchJob) { j.Phase = MDStat }, "--ioengine=filestat --directory=/d/r3.tree --filename_format=r3.$filenum --nrfiles=50 --file_service_type=random"},
+			{func(j *BenchJob) { j.Phase, j.ItemBytes, j.ItemSync = MDCreate, 3901, true }, "--ioengine=psync --filesize=3901 --bs=3901 --rw=write --verify=crc32c --fsync_on_close=1"},
+			{func(j *BenchJob) { j.Phase, j.Set = Find, "hard" }, "find / -mindepth 2 -type d ! -name r3.* -prune -name *01* -newer -path */hard/*"},
 		},
 	},
 	"iozone": {
@@ -117,7 +120,7 @@ func engineJobs(e *engine) (able, unable []BenchJob) {
 			}
 			j := BenchJob{RunID: "run", Dir: "/mnt", Engine: e.name, Phase: p, Layout: l, Threads: 2, Buffered: true}
 			if p.Metadata() {
-				j.Branch, j.Items = 3, 100
+				j.Branch, j.Items, j.ItemBytes = 3, 100, 1000
 			} else {
 				j.FileBytes, j.RecordBytes = 32*mib, 16<<10
 			}
@@ -151,7 +154,7 @@ func engineIsAble(t *testing.T, e *engine) {
 		} {
 			k := j
 			change(&k)
-			may := e.name == EngineMortar && what != "a layout nobody knows" && what != "a phase that nobody has" || what == "a time" && e.endsByTime
+			may := e.perThread && what != "a layout nobody knows" && what != "a phase that nobody has" || what == "a time" && e.endsByTime
 			if err := k.Able(); (err == nil) != may {
 				t.Errorf("%s %s with %s: %v", j.Phase, j.Layout, what, err)
 			}
@@ -169,21 +172,28 @@ func engineIsAble(t *testing.T, e *engine) {
 	}
 }
 
+// three is what rank 3 or client 3 does.
+var three = work{thread: 1, rank: 3, owner: 3, dir: "/d", bytes: mib, files: 50}
+
 // The command names the program, its options and the files of the right client,
 // and differs from phase to phase.
 func engineCommand(t *testing.T, e *engine, c engineCase) {
-	if e.command == nil {
-		return // Mortar's own engine has no command
-	}
 	able, _ := engineJobs(e)
 	seen := map[string]BenchPhase{}
 	for _, j := range able {
 		if err := j.fill(); err != nil {
 			t.Fatal(err)
 		}
-		argv := e.command(&j, "/d", "/rep", 3)
+		argv := e.command(&j, three)
 		text := strings.Join(argv, " ")
-		if argv[0] != string(e.name) || slices.Contains(argv, "") || !strings.Contains(text, "/d") || j.Layout == OwnFile && !strings.Contains(text, "c003") {
+		exe, file := string(e.name), "c003"
+		if e.perThread {
+			file = "r3."
+		}
+		if j.Phase == Find {
+			exe = "find"
+		}
+		if argv[0] != exe || slices.Contains(argv, "") || !strings.Contains(text, "/d") && j.Phase != Find || j.Layout == OwnFile && !strings.Contains(text, file) {
 			t.Errorf("%s %s: %q", j.Phase, j.Layout, argv)
 		}
 		// One iozone command does the random writes and reads.
@@ -191,9 +201,9 @@ func engineCommand(t *testing.T, e *engine, c engineCase) {
 			t.Errorf("%s and %s: the same command %q", p, j.Phase, argv)
 		}
 		seen[text] = j.Phase
-		if e.endsByTime {
+		if e.endsByTime && j.Phase != Find {
 			j.DurationSeconds = 2
-			if slices.Equal(e.command(&j, "/d", "/rep", 3), argv) {
+			if slices.Equal(e.command(&j, three), argv) {
 				t.Errorf("%s: its command does not tell when to end", j.Phase)
 			}
 		}
@@ -207,7 +217,7 @@ func engineCommand(t *testing.T, e *engine, c engineCase) {
 		if err := j.fill(); err != nil {
 			t.Fatal(err)
 		}
-		argv := e.command(&j, "/d", "/rep", 3)
+		argv := e.command(&j, three)
 		left := argv
 		for _, w := range strings.Fields(x.want) {
 			i := slices.Index(left, w)
@@ -222,9 +232,6 @@ func engineCommand(t *testing.T, e *engine, c engineCase) {
 
 // The parser reads the real program's output, and refuses truncated output.
 func engineOutputs(t *testing.T, e *engine, c engineCase) {
-	if e.parse == nil {
-		return
-	}
 	if len(c.outputs) < 2 {
 		t.Error("fewer than two recorded outputs")
 	}
@@ -233,7 +240,7 @@ func engineOutputs(t *testing.T, e *engine, c engineCase) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, err := e.read(&x.job, out)
+		r, err := e.read(&x.job, work{}, output{report: out})
 		if err != nil {
 			t.Fatalf("%s: %v", x.file, err)
 		}
@@ -256,7 +263,7 @@ func engineOutputs(t *testing.T, e *engine, c engineCase) {
 			t.Errorf("%s: rate %g, want %g", x.file, got, x.rate)
 		}
 		for what, part := range map[string][]byte{"a third": out[:len(out)/3], "nothing": nil, "other words": []byte("command not found\n")} {
-			if _, err := e.read(&x.job, part); err == nil {
+			if _, err := e.read(&x.job, work{}, output{report: part}); err == nil {
 				t.Errorf("%s: %s of the output passes", x.file, what)
 			}
 		}
@@ -267,15 +274,12 @@ func engineOutputs(t *testing.T, e *engine, c engineCase) {
 // not installed (scripts/deps.sh installs fio), the error says so.
 func engineRuns(t *testing.T, e *engine) {
 	_, missing := exec.LookPath(string(e.name))
-	if e.name == EngineMortar {
-		missing = nil
-	}
 	able, _ := engineJobs(e)
 	for _, l := range e.layouts {
 		b := newBench(t)
 		for _, j := range able {
-			if j.Layout != l || j.Phase == Find && e.name == EngineMortar {
-				continue // Find looks at other sets; the tests of package bench run it
+			if j.Layout != l || j.Phase == Find {
+				continue // Find looks at other sets; TestBenchShared runs it
 			}
 			j.Dir = b.dir
 			j = b.job(j.Phase, func(k *BenchJob) { *k = j })
@@ -296,17 +300,19 @@ func engineRuns(t *testing.T, e *engine) {
 			if r.Ops != ops || r.StoppedBy != "done" || r.EndNs <= r.StartNs || r.Engine != e.name || !r.Threads[0].Finished || r.Threads[0].Fault != "" {
 				t.Errorf("%s %s: %+v", j.Phase, l, r)
 			}
-			if e.name != EngineMortar && (!strings.HasPrefix(r.EngineVersion, string(e.name)) || r.UserCPUSeconds+r.SysCPUSeconds <= 0 || r.Verified != nil) {
+			if !strings.HasPrefix(r.EngineVersion, string(e.name)) || r.UserCPUSeconds+r.SysCPUSeconds <= 0 {
 				t.Errorf("%s %s: %+v", j.Phase, l, r)
 			}
 		}
 	}
-	if e.command == nil || missing != nil || !slices.Contains(e.phases, SeqRead) {
+	if missing != nil || !slices.Contains(e.phases, SeqRead) {
 		return
 	}
 	// The files do not exist.
 	b := newBench(t)
-	r, err := b.try(b.job(SeqRead, func(j *BenchJob) { j.Engine = e.name }))
+	r, err := b.try(b.job(SeqRead, func(j *BenchJob) {
+		j.Engine, j.Regions = e.name, []BenchRegion{{Rank: 0, Bytes: 256 << 10}, {Rank: 1, Bytes: 256 << 10}}
+	}))
 	if err != nil || r.Threads[0].Fault == "" || !strings.Contains(r.Threads[0].Error, string(e.name)) {
 		t.Errorf("%v, %+v", err, r)
 	}
@@ -330,7 +336,7 @@ func engineRuns(t *testing.T, e *engine) {
 
 func TestUnknownEngine(t *testing.T) {
 	for _, err := range []error{BenchEngine("dd").Check(), (&BenchJob{Engine: "dd", Phase: SeqRead}).Able()} {
-		if err == nil || !strings.Contains(err.Error(), `engine "dd": use mortar, fio, iozone, mdtest or ior`) {
+		if err == nil || !strings.Contains(err.Error(), `engine "dd": use fio, iozone, mdtest or ior`) {
 			t.Error(err)
 		}
 	}

@@ -120,16 +120,15 @@ func checkMarker(dir, runID string) error {
 	return nil
 }
 
-// setDir makes the directory of the set.
-func (r *benchRun) setDir() error {
-	if r.job.Device != "" {
-		return nil
-	}
-	if err := checkMarker(filepath.Dir(r.dir), r.job.RunID); err != nil {
+// setDir makes the directory of a set, and the directories of trees in it.
+func setDir(job *BenchJob, dir string, trees []string) error {
+	if err := checkMarker(filepath.Dir(dir), job.RunID); err != nil {
 		return err
 	}
-	if err := os.Mkdir(r.dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
+	for _, d := range append([]string{dir}, trees...) {
+		if err := os.Mkdir(d, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
 	}
 	return nil
 }

@@ -16,10 +16,10 @@ var ior = engine{
 }
 
 // iorCommand builds IOR's command of a phase.
-func iorCommand(j *BenchJob, dir, report string, client int) []string {
+func iorCommand(j *BenchJob, w work) []string {
 	argv := []string{
-		"ior", "-a", "POSIX", "-k", "-o", filepath.Join(dir, fmt.Sprintf("c%03d", client)), "-t", strconv.FormatInt(j.RecordBytes, 10),
-		"-O", "summaryFormat=JSON", "-O", "summaryFile=" + report,
+		"ior", "-a", "POSIX", "-k", "-o", filepath.Join(w.dir, fmt.Sprintf("c%03d", w.owner)), "-t", strconv.FormatInt(j.RecordBytes, 10),
+		"-O", "summaryFormat=JSON", "-O", "summaryFile=" + reportFile,
 	}
 	if j.Layout == Strided {
 		argv = append(argv, "-b", strconv.FormatInt(j.RecordBytes, 10), "-s", strconv.FormatInt(j.FileBytes/j.RecordBytes, 10))
@@ -31,10 +31,7 @@ func iorCommand(j *BenchJob, dir, report string, client int) []string {
 	}
 	random := j.Phase == RandRead || j.Phase == RandWrite
 	if j.Phase.Writes() {
-		argv = append(argv, "-w")
-		if !j.NoFsync {
-			argv = append(argv, "-e")
-		}
+		argv = append(argv, "-w", "-e")
 	} else {
 		argv = append(argv, "-r")
 	}
@@ -54,7 +51,7 @@ func iorCommand(j *BenchJob, dir, report string, client int) []string {
 }
 
 // parseIOR reads IOR's summary in JSON.
-func parseIOR(j *BenchJob, out []byte) (*foreignResult, error) {
+func parseIOR(j *BenchJob, _ work, out output) (*outcome, error) {
 	var r struct {
 		Version string `json:"Version"`
 		Summary []struct {
@@ -63,7 +60,7 @@ func parseIOR(j *BenchJob, out []byte) (*foreignResult, error) {
 			Seconds   float64 `json:"MeanTime"`
 		} `json:"summary"`
 	}
-	if err := json.Unmarshal(out, &r); err != nil {
+	if err := json.Unmarshal(out.report, &r); err != nil {
 		return nil, err
 	}
 	want := "read"
@@ -78,8 +75,8 @@ func parseIOR(j *BenchJob, out []byte) (*foreignResult, error) {
 				records = all
 			}
 			bytes := records * j.RecordBytes
-			return &foreignResult{
-				version: "IOR " + r.Version, threads: []foreignThread{{ops: records, bytes: bytes, seconds: float64(bytes) / (s.BW * (1 << 20))}},
+			return &outcome{
+				version: "IOR " + r.Version, threads: []threadOutcome{{ops: records, bytes: bytes, seconds: float64(bytes) / (s.BW * (1 << 20))}},
 			}, nil
 		}
 	}

@@ -15,9 +15,9 @@ var mdtest = engine{
 
 // mdtestCommand builds the command that the papers use, for files only, one
 // phase at a time.
-func mdtestCommand(j *BenchJob, dir, _ string, client int) []string {
+func mdtestCommand(j *BenchJob, w work) []string {
 	argv := []string{
-		"mdtest", "-d", filepath.Join(dir, fmt.Sprintf("c%03d", client)), "-b", strconv.Itoa(j.Branch), "-z", "1", "-L", "-I", strconv.Itoa(j.Items),
+		"mdtest", "-d", filepath.Join(w.dir, fmt.Sprintf("c%03d", w.owner)), "-b", strconv.Itoa(j.Branch), "-z", "1", "-L", "-I", strconv.Itoa(j.Items),
 		"-u", "-t", "-F",
 	}
 	if j.ItemBytes > 0 {
@@ -36,12 +36,12 @@ func mdtestCommand(j *BenchJob, dir, _ string, client int) []string {
 }
 
 // parseMdtest reads the summary of rates.
-func parseMdtest(j *BenchJob, out []byte) (*foreignResult, error) {
-	res := &foreignResult{}
-	if m := regexp.MustCompile(`(?m)^mdtest-(\S+) was launched`).FindSubmatch(out); m != nil {
+func parseMdtest(j *BenchJob, _ work, out output) (*outcome, error) {
+	res := &outcome{}
+	if m := regexp.MustCompile(`(?m)^mdtest-(\S+) was launched`).FindSubmatch(out.report); m != nil {
 		res.version = "mdtest " + string(m[1])
 	}
-	files := regexp.MustCompile(`(?m)^\d+ tasks, (\d+) files`).FindSubmatch(out)
+	files := regexp.MustCompile(`(?m)^\d+ tasks, (\d+) files`).FindSubmatch(out.report)
 	if files == nil {
 		return nil, fmt.Errorf("no line tells the number of files")
 	}
@@ -49,26 +49,16 @@ func parseMdtest(j *BenchJob, out []byte) (*foreignResult, error) {
 	if err != nil {
 		return nil, err
 	}
-	rates := map[string]float64{}
-	// Operation, then the maximum over the iterations; mdtest runs only one.
-	rate := regexp.MustCompile(`(?m)^\s+(File creation|File stat|File removal|Tree creation|Tree removal)\s*:?\s+([0-9.]+)`)
-	for _, m := range rate.FindAllSubmatch(out, -1) {
-		if rates[string(m[1])], err = strconv.ParseFloat(string(m[2]), 64); err != nil {
-			return nil, err
-		}
-	}
 	want := map[BenchPhase]string{MDCreate: "File creation", MDStat: "File stat", MDRemove: "File removal"}[j.Phase]
-	if rates[want] <= 0 {
+	// Operation, then the maximum over the iterations; mdtest runs only one.
+	m := regexp.MustCompile(`(?m)^\s+` + want + `\s*:?\s+([0-9.]+)`).FindSubmatch(out.report)
+	if want == "" || m == nil {
 		return nil, fmt.Errorf("no line tells the rate of %q", want)
 	}
-	res.threads = []foreignThread{{ops: n, seconds: float64(n) / rates[want]}}
-	// The rate counts the directories of one tree.
-	dirs := float64(j.Branch + 1)
-	if r := rates["Tree creation"]; r > 0 {
-		res.makeSeconds = dirs / r
+	rate, err := strconv.ParseFloat(string(m[1]), 64)
+	if err != nil || rate <= 0 {
+		return nil, fmt.Errorf("rate %q of %q", m[1], want)
 	}
-	if r := rates["Tree removal"]; r > 0 {
-		res.rmSeconds = dirs / r
-	}
+	res.threads = []threadOutcome{{ops: n, seconds: float64(n) / rate}}
 	return res, nil
 }

@@ -1,229 +1,213 @@
 package workload
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
-	"github.com/HdrHistogram/hdrhistogram-go"
 	"golang.org/x/sys/unix"
 )
-
-// benchRun is one phase under way.
-type benchRun struct {
-	job     BenchJob
-	dir     string // of the set
-	clock   *clock
-	stall   int64 // ns
-	bucket  int64 // ns
-	threads []*benchThread
-
-	gate     chan struct{} // closed when startNs is decided
-	startNs  int64         // read only after gate is closed
-	deadline int64         // the stonewall, wall clock; 0: none; like startNs
-	over     atomic.Bool   // tells the threads to end after the operation under way
-
-	timeline recorder
-}
 
 // Bench carries out one phase on this client. For a job with Hold, start
 // delivers the moment to begin at. When stop is closed or ctx ends, the phase
 // ends early and returns the results so far. Bench calls progress, which may be
-// nil, from one goroutine; a progress that blocks does not delay the phase.
-// Bench returns an error only if the job could not begin; failures of threads
-// are in the result.
+// nil, from one goroutine. Bench returns an error only if the job could not
+// begin; failures of threads are in the result.
 func Bench(ctx context.Context, job BenchJob, start <-chan int64, stop <-chan struct{}, progress func(BenchProgress)) (*BenchResult, error) {
 	if err := job.fill(); err != nil {
 		return nil, err
 	}
-	if job.Engine != EngineMortar {
-		return benchForeign(ctx, job, start, stop, progress)
-	}
-	r := &benchRun{
-		job: job, dir: filepath.Join(job.Dir, job.RunID, job.Set), clock: newClock(),
-		stall: int64(job.StallSeconds * 1e9), bucket: int64(job.BucketSeconds * 1e9), gate: make(chan struct{}),
-	}
-	if err := r.makeThreads(); err != nil {
+	if err := job.Able(); err != nil {
 		return nil, err
 	}
-	r.timeline = recorder{bucket: r.bucket, ops: make([][]int64, len(r.threads)), bytes: make([][]int64, len(r.threads))}
+	r, err := newBenchRun(ctx, job)
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(r.tmp)
 	return r.drive(ctx, start, stop, progress), nil
 }
 
-func (r *benchRun) makeThreads() error {
-	for n := range r.job.Threads {
-		t := &benchThread{run: r, ready: make(chan struct{}), done: make(chan struct{}), total: benchHistogram(3)}
-		t.res.Thread, t.res.Rank = n, r.job.ClientIndex*r.job.Threads+n
-		var err error
-		switch {
-		case r.job.Phase == Find:
-			t.work = newFindWork(t)
-		case r.job.Phase.Metadata():
-			t.work, err = newMDWork(t)
-		default:
-			t.work, err = newDataWork(t)
+// benchRun is one phase under way.
+type benchRun struct {
+	job      BenchJob
+	engine   *engine
+	clock    *clock
+	tmp      string // has a directory for each program
+	programs []*program
+	startNs  int64
+}
+
+func newBenchRun(ctx context.Context, job BenchJob) (*benchRun, error) {
+	r := &benchRun{job: job, engine: engineOf(job.Engine), clock: newClock()}
+	absent := func(err error) error {
+		return fmt.Errorf("engine %s is not installed on this host (%s): %w", job.Engine, job.Engine.Install(), err)
+	}
+	if _, err := exec.LookPath(string(job.Engine)); err != nil {
+		return nil, absent(err)
+	}
+	var prefix []string
+	if r.engine.mpi && job.Threads > 1 {
+		mpirun, err := exec.LookPath("mpirun")
+		if err != nil {
+			return nil, fmt.Errorf("engine %s needs mpirun for more than one thread: %w", job.Engine, err)
+		}
+		prefix = []string{mpirun, "-np", strconv.Itoa(job.Threads)}
+	}
+	works, err := r.engine.works(&job)
+	if err != nil {
+		return nil, err
+	}
+	if job.Device == "" {
+		var trees []string
+		for _, w := range works {
+			if r.engine.perThread && job.Phase == MDCreate && !job.Shared {
+				trees = append(trees, treeDir(&job, w))
+			}
+		}
+		// A call on a file system may hang.
+		if _, err := patiently(ctx, func() (struct{}, error) { return struct{}{}, setDir(&job, works[0].dir, trees) }); err != nil {
+			return nil, errors.New(explain(err))
+		}
+	}
+	if r.tmp, err = os.MkdirTemp("", "mortar-bench-"); err != nil {
+		return nil, err
+	}
+	for i, w := range works {
+		argv := r.engine.command(&job, w)
+		exe, err := exec.LookPath(argv[0])
+		if err != nil {
+			os.RemoveAll(r.tmp)
+			return nil, absent(err)
+		}
+		argv[0] = exe
+		p := &program{work: w, argv: append(prefix[:len(prefix):len(prefix)], argv...), dir: filepath.Join(r.tmp, strconv.Itoa(i)), giveUp: time.Duration(job.GiveUpSeconds * 1e9)}
+		err = os.Mkdir(p.dir, 0o700)
+		if p.gated = filepath.Base(exe) == string(EngineFio); err == nil && p.gated {
+			err = unix.Mkfifo(filepath.Join(p.dir, gateFile), 0o600)
 		}
 		if err != nil {
-			return err
+			os.RemoveAll(r.tmp)
+			return nil, err
 		}
-		r.threads = append(r.threads, t)
+		r.programs = append(r.programs, p)
 	}
-	return nil
+	return r, nil
 }
 
-// waitStart waits for the start of the phase and returns its wall clock.
-func (r *benchRun) waitStart() int64 {
-	<-r.gate
-	for !r.over.Load() {
-		d := r.startNs - r.clock.now()
-		if d <= 0 {
-			break
+// shifts says on whose files a phase works: those of the client this many times
+// ReadShift further on. So no client has the files of a phase in its cache.
+// Source: mdtest.c of IOR 4.1 (stat_name, read_name, rm_name)
+var shifts = map[BenchPhase]int{SeqRead: 1, RandRead: 1, MDStat: 1, MDRead: 2, MDRemove: 3}
+
+// works shares a phase out among processes.
+func (e *engine) works(j *BenchJob) ([]work, error) {
+	dir := filepath.Join(j.Dir, j.RunID, j.Set)
+	shift := shifts[j.Phase] * j.ReadShift
+	mod := func(n, of int) int { return (n%of + of) % of }
+	if !e.perThread {
+		return []work{{rank: j.ClientIndex * j.Threads, owner: mod(j.ClientIndex+shift, j.Clients), dir: dir}}, nil
+	}
+	var out []work
+	for n := range j.Threads {
+		w := work{thread: n, rank: j.ClientIndex*j.Threads + n, dir: dir, bytes: j.FileBytes, files: int64(j.Branch) * int64(j.Items)}
+		w.owner = mod(w.rank+shift*j.Threads, j.Clients*j.Threads)
+		known := false
+		for _, r := range j.Regions {
+			if r.Rank == w.owner && j.Phase != SeqWrite && j.Phase != MDCreate {
+				w.bytes, w.files, known = r.Bytes, r.Files, true
+			}
 		}
-		// Sleep in steps to notice a stop before the start.
-		time.Sleep(min(time.Duration(d), 100*time.Millisecond))
+		switch {
+		case j.Device != "":
+			size, err := deviceBytes(j.Device)
+			if err != nil {
+				return nil, err
+			}
+			if w.bytes = size; size/int64(j.Threads)/j.RecordBytes == 0 {
+				return nil, fmt.Errorf("%s: its %d bytes are too few for %d threads", j.Device, size, j.Threads)
+			}
+		case j.Phase == Find:
+		case j.Phase.Metadata() && w.files == 0, !j.Phase.Metadata() && (w.bytes < j.RecordBytes || !known && !j.Phase.Writes()):
+			return nil, fmt.Errorf("nothing that phase %s could use was written to the region of rank %d of set %s", j.Phase, w.owner, j.Set)
+		}
+		out = append(out, w)
 	}
-	return r.startNs
+	return out, nil
 }
 
-// enough reports whether a thread must end: the phase is over, or now is past
-// the stonewall.
-func (r *benchRun) enough(now int64) bool {
-	return r.over.Load() || r.deadline > 0 && now >= r.deadline
-}
-
-// hurry is how long a phase waits for hanging threads after a stop or a
-// cancelled context.
-const hurry = 10 * time.Second
-
+// drive starts the programs, has all of them begin at once, and waits for their
+// ends.
 func (r *benchRun) drive(ctx context.Context, start <-chan int64, stop <-chan struct{}, progress func(BenchProgress)) *BenchResult {
-	var before unix.Rusage
-	_ = unix.Getrusage(unix.RUSAGE_SELF, &before)
+	j := &r.job
+	begin, ended := make(chan struct{}), make(chan struct{})
 	var ready, done sync.WaitGroup
-	for _, t := range r.threads {
+	for _, p := range r.programs {
 		ready.Add(1)
 		done.Add(1)
-		go t.main()
-		go func() { <-t.ready; ready.Done(); <-t.done; done.Done() }()
+		go func() {
+			p.run(sync.OnceFunc(ready.Done), begin, ended)
+			done.Done()
+		}()
 	}
 	allReady, allDone := closedAfter(&ready), closedAfter(&done)
-
-	events, emitted := forward(progress)
-	state := "preparing"
+	state, by := "preparing", ""
 	emit := func() {
-		select {
-		case events <- r.progress(state):
-		default: // the previous event is still waiting
+		if progress != nil {
+			progress(r.progress(state))
 		}
 	}
-	begin := func(at int64) {
-		r.startNs = max(at, r.clock.now())
-		r.timeline.start = r.startNs
-		if r.job.DurationSeconds > 0 {
-			r.deadline = r.startNs + int64(r.job.DurationSeconds*1e9)
-		}
-		close(r.gate)
-		state, start = "running", nil
-	}
-	var due <-chan time.Time // without Hold: fires at StartNs, whether all threads are ready or not
-	if r.job.Hold {
-		if start == nil {
-			start = make(chan int64)
-		}
-	} else {
+	var due <-chan time.Time
+	at := func(ns int64) { due, start = time.After(time.Duration(ns-r.clock.now())), nil }
+	if !j.Hold {
 		start = nil
-		if r.job.StartNs > 0 {
-			t := time.NewTimer(time.Duration(r.job.StartNs - r.clock.now()))
-			defer t.Stop()
-			due = t.C
-		}
 	}
-	tick := time.NewTicker(time.Duration(r.job.ProgressSeconds * 1e9))
-	defer tick.Stop()
-	giveUp := int64(r.job.GiveUpSeconds * 1e9)
-	began, by := r.clock.now(), ""
-	var patience <-chan time.Time
 	end := func(why string) {
-		if by != "" {
-			return
+		if by == "" {
+			by = why
+			close(ended)
 		}
-		by = why
-		r.over.Store(true)
-		if state == "preparing" || state == "waiting" {
-			begin(0)
-		}
-		stop = nil
-		patience = time.After(min(hurry, time.Duration(giveUp)))
 	}
 	cancelled := ctx.Done()
-loop:
-	for {
+	tick := time.NewTicker(time.Duration(j.ProgressSeconds * 1e9))
+	defer tick.Stop()
+	for allDone != nil {
 		select {
 		case <-allReady:
-			allReady = nil
-			if state == "preparing" {
-				state = "waiting"
-				if !r.job.Hold {
-					begin(r.job.StartNs)
-				}
-				emit()
+			allReady, state = nil, "waiting"
+			if !j.Hold {
+				at(j.StartNs)
 			}
+			emit()
+		case ns := <-start:
+			at(ns)
 		case <-due:
-			due = nil
-			if state == "preparing" {
-				begin(r.job.StartNs)
-			}
-		case at := <-start:
-			begin(at)
+			due, state = nil, "running"
+			r.startNs = r.clock.now()
+			close(begin)
 		case <-stop:
+			stop = nil
 			end("stop")
 		case <-cancelled:
 			cancelled = nil
 			end("cancelled")
 		case <-allDone:
-			break loop
-		case <-patience:
-			break loop
+			allDone = nil
 		case <-tick.C:
-			now := r.clock.now()
-			if state == "running" {
-				r.timeline.collect(r.threads, now)
-			}
-			switch {
-			case state == "preparing" && !r.job.Hold && now-began > giveUp:
-				begin(0) // without the threads that hang
-			case (state == "running" || state == "flushing") && r.hopeless(now, giveUp):
-				break loop
-			}
-			if state == "running" && r.allPast() {
-				state = "flushing"
-			}
 			emit()
 		}
 	}
-	r.over.Store(true)
-	if state == "preparing" || state == "waiting" {
-		begin(0) // opens the gate, so that a thread that becomes ready later ends
-	}
-	treeSeconds := 0.0
-	if r.job.Phase == MDRemove && by == "" {
-		treeSeconds = r.removeTrees()
-	}
-	res := r.result(by)
-	res.TreeRemoveSeconds = treeSeconds
-	var after unix.Rusage
-	_ = unix.Getrusage(unix.RUSAGE_SELF, &after)
-	res.UserCPUSeconds = seconds(after.Utime.Nano() - before.Utime.Nano())
-	res.SysCPUSeconds = seconds(after.Stime.Nano() - before.Stime.Nano())
-	close(events)
-	select {
-	case <-emitted:
-	case <-time.After(time.Second):
-	}
-	return res
+	return r.result(by)
 }
 
 func closedAfter(wg *sync.WaitGroup) <-chan struct{} {
@@ -232,302 +216,369 @@ func closedAfter(wg *sync.WaitGroup) <-chan struct{} {
 	return c
 }
 
-// hopeless reports whether every thread is either done or without progress for
-// giveUp.
-func (r *benchRun) hopeless(now, giveUp int64) bool {
-	for _, t := range r.threads {
-		select {
-		case <-t.done:
-			continue
-		default:
-		}
-		idle := t.idle(now)
-		if idle == 0 {
-			idle = now - r.startNs // the thread hung before the start
-		}
-		if idle < giveUp {
-			return false
-		}
-	}
-	return true
-}
-
-// allPast reports whether no thread has a record left.
-func (r *benchRun) allPast() bool {
-	for _, t := range r.threads {
-		t.mu.Lock()
-		past := t.finished || t.res.Finished || t.res.Fault != ""
-		t.mu.Unlock()
-		if !past {
-			return false
-		}
-	}
-	return true
-}
-
 func (r *benchRun) progress(state string) BenchProgress {
-	now := r.clock.now()
-	p := BenchProgress{RunID: r.job.RunID, Phase: r.job.Phase, TNs: now, State: state}
-	if state == "running" || state == "flushing" {
-		p.ElapsedSeconds = max(0, seconds(now-r.startNs))
+	j := &r.job
+	p := BenchProgress{RunID: j.RunID, Phase: j.Phase, TNs: r.clock.now(), State: state}
+	if state == "running" {
+		p.ElapsedSeconds = seconds(p.TNs - r.startNs)
 	}
-	for _, t := range r.threads {
-		tp := t.progress(now)
-		p.Ops += tp.Ops
-		p.Bytes += tp.Bytes
-		ops, bytes := planned(t.work)
-		p.TotalOps += ops
-		p.TotalBytes += bytes
-		p.Threads = append(p.Threads, tp)
+	for _, x := range r.programs {
+		t := BenchThreadProgress{Thread: x.work.rank}
+		if !j.Phase.Metadata() {
+			t.Bytes = x.moved(j.Phase.Writes())
+			t.Ops = t.Bytes / j.RecordBytes
+			bytes := x.work.bytes
+			if !r.engine.perThread {
+				bytes = j.FileBytes * int64(j.Threads)
+			}
+			p.TotalBytes += bytes
+			p.TotalOps += bytes / j.RecordBytes
+		}
+		p.Bytes, p.Ops = p.Bytes+t.Bytes, p.Ops+t.Ops
+		p.Threads = append(p.Threads, t)
 	}
 	return p
 }
 
-// planned is how much work a thread has in total, 0 while that is unknown.
-func planned(w benchWork) (ops, bytes int64) {
-	switch w := w.(type) {
-	case *dataWork:
-		n := w.records.Load()
-		return n, n * w.record
-	case *mdWork:
-		return w.files, 0
-	}
-	return 0, 0
-}
-
+// result joins what the programs report.
 func (r *benchRun) result(by string) *BenchResult {
-	j := r.job
+	j, e := &r.job, r.engine
+	if r.startNs == 0 {
+		r.startNs = r.clock.now() // stopped before the start
+	}
 	res := &BenchResult{
-		RunID: j.RunID, Set: j.Set, Client: j.Client, ClientIndex: j.ClientIndex, Phase: j.Phase, Engine: j.Engine,
-		StartNs: r.startNs, EndNs: r.startNs, StoppedBy: by, Notes: []string{},
+		RunID: j.RunID, Set: j.Set, Client: j.Client, ClientIndex: j.ClientIndex, Phase: j.Phase, Engine: j.Engine, Command: r.programs[0].argv,
+		StartNs: r.startNs, EndNs: r.startNs, StoppedBy: by, Notes: append([]string{}, e.notes...),
 	}
-	now := r.clock.now()
-	all := benchHistogram(3)
-	var verified BenchVerify
-	compared, own, busy := false, 0.0, 0.0
-	for i, t := range r.threads {
-		left := true
-		select {
-		case <-t.done:
-			left = false
-		default:
-		}
-		r.timeline.add(i, t, t.rest())
-		th := t.result(now, left)
-		res.Ops += th.Ops
-		res.Bytes += th.Bytes
-		if th.StartNs > 0 {
-			res.LateNs = max(res.LateNs, th.StartNs-r.startNs)
-		}
-		res.EndNs = max(res.EndNs, th.EndNs)
-		own += th.OwnSeconds
-		busy += seconds(max(0, th.LastNs-th.StartNs))
-		t.mu.Lock()
-		all.Merge(t.total)
-		t.mu.Unlock()
-		res.Threads = append(res.Threads, th)
-		if v := t.work.verified(); v != nil {
-			compared = true
-			verified.add(v)
-		}
-		switch w := t.work.(type) {
-		case *dataWork:
-			if j.Phase.Writes() {
-				res.Regions = append(res.Regions, w.written(left))
-			}
-		case *mdWork:
-			res.TreeMakeSeconds = max(res.TreeMakeSeconds, w.makeSeconds())
-			if j.Phase == MDCreate {
-				res.Regions = append(res.Regions, BenchRegion{Rank: th.Rank, Passes: []BenchPass{{Issued: th.Ops, Acked: th.Ops}}})
-			}
-		}
+	if !e.perThread {
+		res.Notes = append(res.Notes, fmt.Sprintf("%s has not verified the data and gives no timeline", j.Engine))
 	}
-	if by == "" {
-		res.StoppedBy = "done"
-		for _, th := range res.Threads {
-			if !th.Finished && th.Fault == "" {
-				res.StoppedBy = "duration"
-			}
-		}
+	if j.Phase == MDRead || j.Phase == MDCreate && j.ItemBytes > 0 && e.perThread {
+		res.Notes = append(res.Notes, "latencies are those of reading or writing a file's contents; opening, closing and syncing it is in the rate alone")
 	}
-	if compared {
-		verified.Findings = append([]string{}, verified.Findings...)
-		res.Verified = &verified
-	}
-	res.Latency = benchLatency(all)
-	r.timeline.finish(res)
 	path := j.Device
 	if path == "" {
 		path = j.Dir
 	}
 	m := mountOf(path)
 	res.FSType, res.Source = m.Type, m.Source
-	if busy > 0 && own > 0.05*busy {
-		what := "generating the data"
-		if !j.Phase.Writes() {
-			what = "verifying the data"
+	all := benchHistogram(3)
+	var spells [][]spell
+	for _, p := range r.programs {
+		got := p.outcome(e, j, by != "")
+		if got.version != "" {
+			res.EngineVersion = got.version
 		}
-		res.Notes = append(res.Notes, fmt.Sprintf("%s took %.0f %% of the threads' time: where no read-ahead or write-back goes on meanwhile, the rate is lower by so much", what, 100*own/busy))
+		res.UserCPUSeconds, res.SysCPUSeconds = res.UserCPUSeconds+p.user, res.SysCPUSeconds+p.sys
+		res.Verified = res.Verified.plus(got.verified)
+		for _, t := range got.threads {
+			th := BenchThread{
+				Thread: p.work.thread, Rank: p.work.rank, StartNs: r.startNs, EndNs: r.startNs + int64(t.seconds*1e9), Ops: t.ops, Bytes: t.bytes, Finished: t.err == nil && by == "",
+			}
+			if e.perThread && j.DurationSeconds > 0 {
+				th.Finished = th.Finished && t.seconds < j.DurationSeconds
+			}
+			h := benchHistogram(3)
+			record(h, t.bins)
+			all.Merge(h)
+			if th.Latency = benchLatency(h); th.Latency.Max > j.StallSeconds {
+				th.StallSeconds = th.Latency.Max
+			}
+			if t.err != nil {
+				th.Fault, th.Errno, th.Error = benchFault(t.err), errno(t.err), explain(t.err)
+			}
+			res.Ops, res.Bytes, res.EndNs = res.Ops+th.Ops, res.Bytes+th.Bytes, max(res.EndNs, th.EndNs)
+			res.Threads, spells = append(res.Threads, th), append(spells, t.spells)
+			switch j.Phase {
+			case SeqWrite:
+				res.Regions = append(res.Regions, BenchRegion{Rank: th.Rank, Bytes: th.Bytes})
+			case MDCreate:
+				res.Regions = append(res.Regions, BenchRegion{Rank: th.Rank, Files: th.Ops})
+			}
+		}
+	}
+	res.Latency = benchLatency(all)
+	res.Timeline = BenchTimeline{StartNs: res.StartNs, BucketSeconds: j.BucketSeconds, Buckets: []BenchTimeBucket{}}
+	if res.Latency.Count > 0 {
+		res.fillTimeline(j, spells)
+	}
+	if by == "" {
+		res.StoppedBy = "done"
+		if j.DurationSeconds > 0 && seconds(res.EndNs-res.StartNs) >= j.DurationSeconds {
+			res.StoppedBy = "duration"
+		}
 	}
 	return res
 }
 
-// orNil is a copy of the result, or nil if the phase compared and found nothing.
-func (v BenchVerify) orNil() *BenchVerify {
-	if v.Bytes == 0 && len(v.Findings) == 0 {
-		return nil
-	}
-	return &v
-}
-
-func (v *BenchVerify) add(o *BenchVerify) {
-	v.Bytes += o.Bytes
-	v.BadBytes += o.BadBytes
-	v.Findings = append(v.Findings, o.Findings...)
-	if o.Skipped != "" && !strings.Contains(v.Skipped, o.Skipped) {
-		v.Skipped = strings.TrimPrefix(v.Skipped+"; "+o.Skipped, "; ")
-	}
-}
-
-// recorder gathers the threads' buckets into one timeline. It is used from
-// one goroutine.
-type recorder struct {
-	start   int64
-	bucket  int64 // ns, of the threads' buckets
-	double  uint  // one bucket here is 2^double buckets of the threads, since a result travels as one line of JSON
-	merged  []*hdrhistogram.Histogram
-	encoded []BenchTimeBucket
-	ops     [][]int64 // per thread
-	bytes   [][]int64
-}
-
-// maxTimeline bounds the buckets of a timeline. A longer phase gets wider
-// buckets.
-var maxTimeline = 3600
-
-func (c *recorder) collect(threads []*benchThread, now int64) {
-	for i, t := range threads {
-		c.add(i, t, t.collect(now))
-	}
-	// Buckets before the previous one get few further operations, so keep them
-	// encoded to save memory.
-	c.fold(int((now-c.start)/c.bucket>>c.double) - 1)
-}
-
-func (c *recorder) add(i int, t *benchThread, tallies []tally) {
-	for _, a := range tallies {
-		b := int(a.bucket >> c.double)
-		for b >= maxTimeline {
-			c.coarsen()
-			b = int(a.bucket >> c.double)
+// plus is the sum of two results; either may be nil.
+func (v *BenchVerify) plus(o *BenchVerify) *BenchVerify {
+	if v == nil || o == nil {
+		if v == nil {
+			return o
 		}
-		for len(c.merged) <= b {
-			c.merged = append(c.merged, nil)
-			c.encoded = append(c.encoded, BenchTimeBucket{})
+		return v
+	}
+	return &BenchVerify{Bytes: v.Bytes + o.Bytes, BadBytes: v.BadBytes + o.BadBytes, Findings: append(v.Findings, o.Findings...)}
+}
+
+// hurry is how long a phase waits for a program after SIGINT, and again after
+// SIGKILL.
+const hurry = 10 * time.Second
+
+// program is a process of an engine.
+type program struct {
+	work   work
+	argv   []string
+	dir    string        // it runs there
+	gated  bool          // it waits at gateFile before it begins
+	giveUp time.Duration // a program that uses no CPU for so long counts as hung
+
+	pid       atomic.Int64             // 0: it does not run
+	io        atomic.Int64             // bytes that it has moved, as last seen
+	before    atomic.Pointer[[2]int64] // bytes read and written before the begin
+	out       bytes.Buffer
+	errOut    head
+	took      time.Duration // from the begin on
+	user, sys float64
+	left      bool // the process still exists
+	err       error
+}
+
+// head keeps the beginning of what is written to it: fio has three lines for
+// each block that is wrong.
+type head struct{ bytes.Buffer }
+
+func (h *head) Write(b []byte) (int, error) {
+	if room := 1<<20 - h.Len(); room > 0 {
+		h.Buffer.Write(b[:min(room, len(b))])
+	}
+	return len(b), nil
+}
+
+// run runs the program. It calls ready once the program waits for the begin, or
+// has failed. It returns after begin or ended is closed and the program is over.
+// ended sends SIGINT, as Ctrl-C does, and later SIGKILL if the program is still
+// running.
+func (p *program) run(ready func(), begin, ended <-chan struct{}) {
+	either := func() (began bool) {
+		ready()
+		select {
+		case <-begin:
+			return true
+		case <-ended:
+			return false
 		}
-		c.unfold(b)
-		c.merged[b].Merge(a.hist)
-		c.encoded[b].Ops += a.ops
-		c.encoded[b].Bytes += a.bytes
-		c.ops[i] = addAt(c.ops[i], b, a.ops)
-		c.bytes[i] = addAt(c.bytes[i], b, a.bytes)
-		t.recycle(a.hist)
 	}
-}
-
-func addAt(a []int64, i int, n int64) []int64 {
-	for len(a) <= i {
-		a = append(a, 0)
-	}
-	a[i] += n
-	return a
-}
-
-// fold encodes the histograms of the buckets before end.
-func (c *recorder) fold(end int) {
-	for b := min(end, len(c.merged)) - 1; b >= 0 && c.merged[b] != nil; b-- {
-		c.encode(b)
-	}
-}
-
-func (c *recorder) encode(b int) {
-	h := c.merged[b]
-	if h == nil {
+	if !p.gated && !either() {
 		return
 	}
-	c.merged[b] = nil
-	if h.TotalCount() == 0 {
+	var began time.Time
+	cmd := exec.Command(p.argv[0], p.argv[1:]...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = p.dir, &p.out, &p.errOut
+	// Without these settings mpirun refuses to run as root, or more processes
+	// than cores.
+	cmd.Env = append(os.Environ(), "LC_ALL=C", "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
+		"OMPI_MCA_rmaps_base_oversubscribe=1", "PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if p.err = cmd.Start(); p.err != nil {
+		either()
 		return
 	}
-	e := &c.encoded[b]
-	e.P50, e.P99, e.Max = float64(h.ValueAtQuantile(50))/1e9, float64(h.ValueAtQuantile(99))/1e9, float64(h.Max())/1e9
-	e.Histogram = encodeHistogram(h)
-}
-
-// unfold decodes a bucket's histogram to add operations to it.
-func (c *recorder) unfold(b int) {
-	if c.merged[b] != nil {
-		return
+	p.pid.Store(int64(cmd.Process.Pid))
+	defer p.pid.Store(0)
+	signal := func(s syscall.Signal) { _ = syscall.Kill(-cmd.Process.Pid, s) }
+	done := make(chan error, 1)
+	go func() { done <- cmd.Wait() }()
+	look, check := time.NewTicker(10*time.Millisecond), time.NewTicker(min(time.Second, p.giveUp/4))
+	defer look.Stop()
+	defer check.Stop()
+	gate, started, stop := -1, begin, ended
+	if !p.gated {
+		look.Stop()
 	}
-	if s := c.encoded[b].Histogram; s != "" {
-		if h, err := hdrhistogram.Decode([]byte(s)); err == nil {
-			c.merged[b] = h
+	var kill, leave <-chan time.Time
+	hung := false
+	used, usedAt := int64(-1), time.Now()
+	for {
+		select {
+		case p.err = <-done:
+			if !began.IsZero() {
+				p.took = time.Since(began)
+			}
+			if hung {
+				p.err = fmt.Errorf("it did nothing for %.0f s and was ended: %w", p.giveUp.Seconds(), errHung)
+			}
+			if gate >= 0 {
+				_ = unix.Close(gate)
+			}
+			p.user, p.sys = cmd.ProcessState.UserTime().Seconds(), cmd.ProcessState.SystemTime().Seconds()
+			either()
+			return
+		case <-look.C:
+			// Without a reader the FIFO cannot be opened (ENXIO): fio is not there yet.
+			fd, err := unix.Open(filepath.Join(p.dir, gateFile), unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+			if err == nil {
+				gate = fd
+				look.Stop()
+				ready()
+			}
+		case <-started:
+			started, began, usedAt = nil, time.Now(), time.Now()
+			look.Stop()
+			before := readIO(cmd.Process.Pid)
+			p.before.Store(&before)
+			if gate >= 0 {
+				_ = unix.Close(gate)
+				gate = -1
+			}
+		case <-check.C:
+			if now := groupCPU(cmd.Process.Pid); now != used || gate >= 0 {
+				used, usedAt = now, time.Now()
+			} else if time.Since(usedAt) > p.giveUp && !hung {
+				hung = true
+				signal(syscall.SIGINT)
+				kill = time.After(hurry)
+			}
+		case <-stop:
+			stop = nil
+			if kill == nil && leave == nil {
+				signal(syscall.SIGINT)
+				kill = time.After(hurry)
+			}
+		case <-kill:
+			signal(syscall.SIGKILL)
+			kill, leave = nil, time.After(hurry)
+		case <-leave:
+			// The process may still write its output, so do not read it.
+			p.err, p.left = fmt.Errorf("it hangs in the kernel and cannot even be killed: %w", errHung), true
 			return
 		}
 	}
-	c.merged[b] = benchHistogram(2)
 }
 
-// coarsen joins neighbouring buckets two by two.
-func (c *recorder) coarsen() {
-	c.double++
-	for b := range c.merged {
-		if b%2 == 1 {
+// readIO returns how many bytes a process has read and written by system calls.
+// Source: proc_pid_io(5)
+func readIO(pid int) (rw [2]int64) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/io", pid))
+	if err == nil {
+		_, _ = fmt.Sscanf(string(b), "rchar: %d\nwchar: %d", &rw[0], &rw[1])
+	}
+	return rw
+}
+
+// moved is how many bytes the program has moved since the begin, as far as that is
+// known.
+func (p *program) moved(writes bool) int64 {
+	if pid := p.pid.Load(); pid > 0 {
+		before, now := p.before.Load(), readIO(int(pid))
+		if before == nil {
+			return 0
+		}
+		i := 0
+		if writes {
+			i = 1
+		}
+		p.io.Store(max(p.io.Load(), now[i]-before[i]))
+	}
+	return p.io.Load()
+}
+
+// groupCPU is the CPU time, in clock ticks, that the processes of a group
+// have used so far. Source: proc_pid_stat(5)
+func groupCPU(pgid int) int64 {
+	dirs, _ := filepath.Glob("/proc/[0-9]*/stat")
+	var sum int64
+	for _, d := range dirs {
+		b, err := os.ReadFile(d)
+		if err != nil {
+			continue // the process has ended
+		}
+		// The name, in brackets, may hold spaces and brackets.
+		f := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
+		if len(f) < 15 || f[2] != strconv.Itoa(pgid) {
 			continue
 		}
-		c.unfold(b)
-		h, e := c.merged[b], c.encoded[b]
-		if b+1 < len(c.merged) {
-			c.unfold(b + 1)
-			h.Merge(c.merged[b+1])
-			e.Ops += c.encoded[b+1].Ops
-			e.Bytes += c.encoded[b+1].Bytes
+		for _, s := range f[11:15] { // utime, stime, and those of the children it has waited for
+			n, _ := strconv.ParseInt(s, 10, 64)
+			sum += n
 		}
-		c.merged[b/2], c.encoded[b/2] = h, e
 	}
-	n := (len(c.merged) + 1) / 2
-	c.merged, c.encoded = c.merged[:n], c.encoded[:n]
-	for b := range c.merged {
-		c.encode(b)
-	}
-	for i := range c.ops {
-		c.ops[i], c.bytes[i] = pairs(c.ops[i]), pairs(c.bytes[i])
-	}
+	return sum
 }
 
-// finish puts all timelines into the result, with the same length.
-func (c *recorder) finish(res *BenchResult) {
-	for b := range c.merged {
-		c.encode(b)
-	}
-	var width int64
-	var n int
-	for {
-		width = c.bucket << c.double
-		n = max(len(c.encoded), int((res.EndNs-c.start+width-1)/width))
-		if n <= maxTimeline {
-			break
+// outcome reads what the program has left. stopped means that it was told to
+// end.
+func (p *program) outcome(e *engine, j *BenchJob, stopped bool) *outcome {
+	var out output
+	if !p.left {
+		var err error
+		if out.report, err = os.ReadFile(filepath.Join(p.dir, reportFile)); err != nil {
+			out.report = p.out.Bytes()
 		}
-		c.coarsen()
+		out.said = p.errOut.String()
 	}
-	for len(c.encoded) < n {
-		c.encoded = append(c.encoded, BenchTimeBucket{})
+	if log, _ := filepath.Glob(filepath.Join(p.dir, latencyLog+"_*.log")); len(log) == 1 {
+		out.log, _ = os.ReadFile(log[0])
 	}
-	res.Timeline = BenchTimeline{StartNs: c.start, BucketSeconds: seconds(width), Buckets: c.encoded}
-	for i := range res.Threads {
-		res.Threads[i].TimelineOps = addAt(c.ops[i], max(n-1, 0), 0)
-		if !res.Phase.Metadata() {
-			res.Threads[i].TimelineBytes = addAt(c.bytes[i], max(n-1, 0), 0)
+	got, err := e.read(j, p.work, out)
+	if err != nil {
+		// What the kernel has counted is all that is known.
+		t := threadOutcome{bytes: p.io.Load(), seconds: p.took.Seconds(), err: p.failure(err)}
+		if !j.Phase.Metadata() {
+			t.ops = t.bytes / j.RecordBytes
+		}
+		return &outcome{threads: []threadOutcome{t}}
+	}
+	for i := range got.threads {
+		t := &got.threads[i]
+		if t.seconds == 0 {
+			t.seconds = p.took.Seconds() // find tells no time
+		}
+		if p.err != nil && !stopped && t.err == nil {
+			t.err = p.failure(nil)
 		}
 	}
+	return got
+}
+
+var errHung = errors.New("a server or device that does not answer?")
+
+// read parses the program's output, and refuses impossible figures.
+func (e *engine) read(j *BenchJob, w work, out output) (*outcome, error) {
+	r, err := e.parse(j, w, out)
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range r.threads {
+		if t.ops < 0 || t.bytes < 0 || !(t.seconds >= 0) || t.seconds > 1e9 {
+			return nil, fmt.Errorf("%d operations, %d bytes in %g s cannot be", t.ops, t.bytes, t.seconds)
+		}
+	}
+	return r, nil
+}
+
+// failure is the error of a program that failed, with the error number that its
+// message names.
+func (p *program) failure(parse error) error {
+	name := filepath.Base(p.argv[0])
+	if errors.Is(p.err, errHung) {
+		return fmt.Errorf("%s: %w", name, p.err)
+	}
+	if p.err == nil {
+		return fmt.Errorf("%s: its output is not understood: %w", name, parse)
+	}
+	said := p.errOut.String() + p.out.String()
+	err := fmt.Errorf("%s: %w: %s", name, p.err, lastLines(said, 3))
+	for _, e := range []unix.Errno{unix.ENOSPC, unix.EDQUOT, unix.EROFS, unix.ESTALE, unix.EINVAL, unix.EIO, unix.ENOENT, unix.ENOTDIR} {
+		if strings.Contains(strings.ToLower(said), strings.ToLower(e.Error())) {
+			return fmt.Errorf("%w (%w)", err, e)
+		}
+	}
+	return err
+}
+
+func lastLines(s string, n int) string {
+	lines := strings.Split(strings.TrimSpace(s), "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "; ")
 }

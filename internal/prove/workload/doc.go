@@ -7,9 +7,8 @@
 // a drill. It knows nothing of servers, clusters or faults.
 //
 // The package also runs the phases of benchmarks (BenchJob): sequential, random
-// and metadata, by Mortar's own threads or by fio, iozone, mdtest or IOR. Data
-// of Mortar's own threads is self-describing too. They need no ledger: the
-// counts of the phases that wrote a region say what it must hold.
+// and metadata, by fio, iozone, mdtest or IOR. It starts the programs, has fio's
+// begin at one moment, and reads what they report.
 //
 // Every worker makes its system calls in a goroutine of its own and keeps its
 // figures under a lock that is never held across a system call. So a worker

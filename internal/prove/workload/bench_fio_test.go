@@ -9,25 +9,48 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 )
 
 func TestFioLatency(t *testing.T) {
-	out, err := os.ReadFile("testdata/fio-rand-read.json")
+	report, err := os.ReadFile("testdata/fio-seq-write.json")
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := parseFio(&BenchJob{Phase: RandRead}, out)
-	if err != nil || len(r.threads) != 2 {
-		t.Fatal(err, r)
+	log, err := os.ReadFile("testdata/fio-seq-write.log")
+	if err != nil {
+		t.Fatal(err)
 	}
-	l := r.threads[0].latency
-	// fio's own percentiles of that job: 50th 2.256 us, 99th 8.16 us in its coarser bins.
-	if l.Count != 16384 || l.Histogram == "" || l.P50 <= l.Min || l.P50 >= l.P99 || l.P99 >= l.Max || l.Min < 700e-9 || l.Min > 900e-9 {
+	r, err := parseFio(&BenchJob{Phase: SeqWrite, RecordBytes: mib}, work{}, output{report: report, log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := benchHistogram(3)
+	record(h, r.threads[0].bins)
+	if l := benchLatency(h); l.Count != 64 || l.Histogram == "" || l.P50 <= l.Min || l.P50 >= l.P99 || l.P99 > l.Max {
 		t.Errorf("%+v", l)
 	}
-	if r.all.Count != 32768 {
-		t.Errorf("%+v", r.all)
+	// The log has the same operations in the same bins as the report.
+	want, got := map[int64]int64{}, map[int64]int64{}
+	for _, b := range r.threads[0].bins {
+		want[b.ns] += b.n
+	}
+	last := int64(0)
+	for _, s := range r.threads[0].spells {
+		for _, b := range s.bins {
+			got[b.ns] += b.n
+		}
+		if s.at < last {
+			t.Errorf("%d ns after %d", s.at, last)
+		}
+		last = s.at
+	}
+	if d := cmp.Diff(want, got); d != "" || len(r.threads[0].spells) < 3 {
+		t.Errorf("%d spells: %s", len(r.threads[0].spells), d)
+	}
+	if _, err := parseFio(&BenchJob{Phase: SeqWrite, RecordBytes: mib}, work{}, output{report: report, log: append(log, log...)}); err == nil {
+		t.Error("a log with twice the operations passes")
 	}
 }
 
@@ -37,7 +60,7 @@ func TestFioNoSpace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := parseFio(&BenchJob{Phase: SeqWrite}, append([]byte("fio: a message before it\n"), out...))
+	r, err := parseFio(&BenchJob{Phase: SeqWrite, RecordBytes: mib}, work{}, output{report: append([]byte("fio: a message before it\n"), out...)})
 	if err != nil || len(r.threads) != 1 || benchFault(r.threads[0].err) != FaultNoSpace {
 		t.Errorf("%v, %+v", err, r)
 	}
@@ -52,14 +75,14 @@ func TestForeignFailure(t *testing.T) {
 	}
 }
 
-// Bench ends a program that uses no CPU, and the error says so.
+// A program that uses no CPU is ended, and the error says so.
 func TestForeignHangs(t *testing.T) {
-	p := &program{argv: []string{"sleep", "3600"}, clock: newClock(), emit: func(string, float64) {}, every: 20 * time.Millisecond, giveUp: 300 * time.Millisecond}
-	res := &BenchResult{}
-	p.run(t.Context(), nil, res)
-	err := p.failure(nil)
-	if benchFault(err) != FaultStuck || !strings.Contains(err.Error(), "did nothing") || res.StoppedBy != "" {
-		t.Errorf("%v, stopped by %q", err, res.StoppedBy)
+	p := &program{argv: []string{"sleep", "3600"}, dir: t.TempDir(), giveUp: 300 * time.Millisecond}
+	begin := make(chan struct{})
+	close(begin)
+	p.run(func() {}, begin, nil)
+	if err := p.failure(nil); benchFault(err) != FaultStuck || !strings.Contains(err.Error(), "did nothing") {
+		t.Error(err)
 	}
 }
 
@@ -77,10 +100,10 @@ func FuzzForeignOutputs(f *testing.F) {
 		f.Add(b)
 	}
 	f.Fuzz(func(t *testing.T, out []byte) {
-		for _, engine := range engines[1:] { // Mortar prints nothing
+		for _, engine := range engines {
 			for _, p := range BenchPhases {
 				j := BenchJob{Phase: p, Engine: engine.name, Threads: 2, FileBytes: 1 << 20, RecordBytes: 4096, Branch: 10, Items: 100}
-				r, err := engine.read(&j, out)
+				r, err := engine.read(&j, work{files: 10}, output{report: out, log: out, said: string(out)})
 				if err != nil {
 					continue
 				}

@@ -1,0 +1,136 @@
+package workload
+
+import (
+	"errors"
+	"io/fs"
+	"slices"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+	"golang.org/x/sys/unix"
+)
+
+// benchHistogram keeps latencies from 64 ns to an hour. The phase keeps three
+// significant digits, each bucket of the timeline two.
+func benchHistogram(digits int) *hdrhistogram.Histogram {
+	return hdrhistogram.New(64, int64(time.Hour), digits)
+}
+
+func benchLatency(h *hdrhistogram.Histogram) BenchLatency {
+	l := BenchLatency{Count: h.TotalCount()}
+	if l.Count == 0 {
+		return l
+	}
+	q := func(p float64) float64 { return float64(h.ValueAtQuantile(p)) / 1e9 }
+	l.Mean, l.Min, l.Max = h.Mean()/1e9, float64(h.Min())/1e9, float64(h.Max())/1e9
+	l.P50, l.P90, l.P99, l.P999 = q(50), q(90), q(99), q(99.9)
+	l.Histogram = encodeHistogram(h)
+	return l
+}
+
+func encodeHistogram(h *hdrhistogram.Histogram) string {
+	b, err := h.Encode(hdrhistogram.V2CompressedEncodingCookieBase)
+	if err != nil {
+		return ""
+	}
+	return string(b)
+}
+
+// maxTimeline bounds the buckets of a timeline, since a result travels as one
+// line of JSON. A longer phase gets wider buckets.
+const maxTimeline = 3600
+
+// spell is what one thread completed between the spell before it and at.
+type spell struct {
+	at   int64 // ns since the thread's start
+	ops  int64
+	bins []bin
+}
+
+// bin is a number of operations that took about so long.
+type bin struct{ ns, n int64 }
+
+func record(h *hdrhistogram.Histogram, bins []bin) {
+	for _, b := range bins {
+		_ = h.RecordValues(min(b.ns, h.HighestTrackableValue()), b.n)
+	}
+}
+
+// fillTimeline puts spells, a list for each of the result's threads, into
+// buckets.
+func (res *BenchResult) fillTimeline(job *BenchJob, spells [][]spell) {
+	width := int64(job.BucketSeconds * 1e9)
+	long := max(res.EndNs-res.StartNs, 1)
+	for (long+width-1)/width > maxTimeline {
+		width *= 2
+	}
+	n := int((long + width - 1) / width)
+	buckets := make([]BenchTimeBucket, n)
+	latencies := make([][]bin, n)
+	for i := range res.Threads {
+		t := &res.Threads[i]
+		t.TimelineOps = make([]int64, n)
+		if !job.Phase.Metadata() {
+			t.TimelineBytes = make([]int64, n)
+		}
+		for _, s := range spells[i] {
+			b := min(int(max(s.at-1, 0)/width), n-1) // a spell that ends with a bucket counts in it
+			latencies[b] = append(latencies[b], s.bins...)
+			t.TimelineOps[b] += s.ops
+			buckets[b].Ops += s.ops
+			if t.TimelineBytes != nil {
+				t.TimelineBytes[b] += s.ops * job.RecordBytes
+				buckets[b].Bytes += s.ops * job.RecordBytes
+			}
+		}
+	}
+	h := benchHistogram(2)
+	for b := range buckets {
+		h.Reset()
+		if record(h, latencies[b]); h.TotalCount() > 0 {
+			l := benchLatency(h)
+			buckets[b].P50, buckets[b].P99, buckets[b].Max, buckets[b].Histogram = l.P50, l.P99, l.Max, l.Histogram
+		}
+	}
+	res.Timeline = BenchTimeline{StartNs: res.StartNs, BucketSeconds: seconds(width), Buckets: buckets}
+}
+
+// benchFault returns the Fault constant of an error.
+func benchFault(err error) string {
+	is := func(all ...unix.Errno) bool {
+		return slices.ContainsFunc(all, func(e unix.Errno) bool { return errors.Is(err, e) })
+	}
+	switch {
+	case is(unix.ENOSPC, unix.EDQUOT):
+		return FaultNoSpace
+	case is(unix.EROFS):
+		return FaultReadOnly
+	case errors.Is(err, errHung):
+		return FaultStuck
+	case is(unix.ESTALE, unix.ENOENT, unix.ENOTDIR, unix.ENXIO, unix.ENODEV, unix.ENOTCONN):
+		return FaultVanished
+	}
+	return FaultIO
+}
+
+// explain is the error's text with a remedy.
+func explain(err error) string {
+	s := err.Error()
+	switch benchFault(err) {
+	case FaultNoSpace:
+		s += ": make room there, or test with less data (--scale)"
+	case FaultReadOnly:
+		s += ": mount it read-write, or look why the server or kernel made it read-only"
+	case FaultVanished:
+		s += ": is it still mounted and exported?"
+	}
+	return s
+}
+
+// pathError adds the failed call and the path to an error.
+func pathError(op, path string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &fs.PathError{Op: op, Path: path, Err: err}
+}
