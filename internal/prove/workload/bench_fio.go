@@ -245,7 +245,7 @@ func parseFio(j *BenchJob, w work, out output) (*outcome, error) {
 
 // fioSpells reads the log of --write_hist_log: a line for each interval with the
 // time in ms since the start, direction, block size, and how many operations
-// completed in each of fio's latency bins. What is in no line ended after the
+// completed in each of fio's latency bins. Bytes in no line ended after the
 // last one.
 // Source: fio(1), log_hist_msec; plat_idx_to_val in stat.c of fio
 func fioSpells(log []byte, t threadOutcome) ([]spell, error) {
