@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strconv"
 	"strings"
 	"time"
 
@@ -18,13 +17,8 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/screen"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/build/plan"
-	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/run/failover"
 )
-
-// killAfterEnv is a test hook: apply exits hard, as if killed, after that many commands and
-// files. Tests use it to resume at every step.
-const killAfterEnv = "MORTAR_KILL_AFTER"
 
 type applyFlags struct {
 	yes, dryRun, asJSON, skipFenceTest, allowDowngrade bool
@@ -75,10 +69,7 @@ changed), 130 interrupted (the action in hand is finished on the host).
 
 With --json each line is an event; the last one is the result:
 {"changed": N, "unchanged": M, "actions": A, "seconds": S}, and with a fence test
-"fence_tests", without one that is wanted "fencing_unproven".
-
-For tests: with MORTAR_KILL_AFTER=N in the environment the program ends hard
-after N commands and files.`,
+"fence_tests", without one that is wanted "fencing_unproven".`,
 		Example: `  mortar apply brick.yaml
   mortar apply brick.yaml --yes --json | tail -1`,
 		Args: cobra.ExactArgs(1),
@@ -140,32 +131,13 @@ func runApply(ctx context.Context, d *design.Design, in io.Reader, w io.Writer, 
 	if !f.yes && (f.asJSON || !isTerminalReader(in)) {
 		return fail(exitBadInput, errors.New("nobody can be asked here: give --yes to apply, or --dry-run to see what would be done; nothing was changed"))
 	}
-	killAfter := 0
-	if s := os.Getenv(killAfterEnv); s != "" {
-		if killAfter, err = strconv.Atoi(s); err != nil || killAfter < 1 {
-			return fail(exitBadInput, fmt.Errorf("%s=%q is no number above 0", killAfterEnv, s))
-		}
-	}
 	release, err := claimBrick(ctx, d.Spec)
 	if err != nil {
 		return err
 	}
 	defer release()
 	live := !f.asJSON && isTerminal(stdout)
-	acted := 0
-	tick := func() {
-		if acted++; acted == killAfter {
-			os.Exit(137)
-		}
-	}
-	pr := &failover.Prover{
-		Design: d, Options: failover.ProofOptions{On: fenceProgress(w, enc, start, f.asJSON)}, Connect: connectOptions, Patience: patience, Replaced: f.replaced,
-		Gate: host.Gate{Log: func(c host.Change) {
-			if c.State == host.Done {
-				tick()
-			}
-		}},
-	}
+	pr := &failover.Prover{Design: d, Options: failover.ProofOptions{On: fenceProgress(w, enc, start, f.asJSON)}, Connect: connectOptions, Patience: patience, Replaced: f.replaced}
 	p, err := pr.Prepare(ctx, func() (*plan.Prepared, error) {
 		progress, progressDone := connectProgress(w, live)
 		defer progressDone()
@@ -209,7 +181,7 @@ func runApply(ctx context.Context, d *design.Design, in io.Reader, w io.Writer, 
 	if err := pr.Forget(ctx, pending); err != nil {
 		return fail(exitFailed, err)
 	}
-	opts := plan.ApplyOptions{MayDestroy: d.Spec.Wipe, AfterAction: func(int) { tick() }}
+	opts := plan.ApplyOptions{MayDestroy: d.Spec.Wipe}
 	if f.asJSON {
 		opts.OnEvent = func(e plan.Event) { _ = enc.Encode(e) }
 	} else {

@@ -51,7 +51,7 @@ func TestAlerts(t *testing.T) {
 			t.Errorf("the message lacks %q: %s", w, fired)
 		}
 	}
-	out, code := mortar(t, nil, "status", spec)
+	out, code := mortar(t, "status", spec)
 	if code != 1 || !strings.Contains(out, "nfs1") || !strings.Contains(out, "enclosure A bay 1") {
 		t.Errorf("status: exit %d\n%s", code, out)
 	}

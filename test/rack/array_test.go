@@ -29,7 +29,7 @@ func (a *arrayRack) fault(words ...string) {
 
 func (a *arrayRack) on(node, script string) (string, int) {
 	a.t.Helper()
-	return mortar(a.t, nil, "rack", "ssh", a.spec, node, "--", script)
+	return mortar(a.t, "rack", "ssh", a.spec, node, "--", script)
 }
 
 func (a *arrayRack) mustOn(node, script string) string {
@@ -115,7 +115,7 @@ func TestArray(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if out, code := mortar(t, nil, "rack", "down", a.spec); code != 0 {
+		if out, code := mortar(t, "rack", "down", a.spec); code != 0 {
 			t.Errorf("rack down: exit %d\n%s", code, out)
 		}
 		leftovers(t, dir)

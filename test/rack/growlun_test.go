@@ -24,7 +24,7 @@ func TestArrayGrows(t *testing.T) {
 	on := func(host, script string) string { return must(t, "rack", "ssh", spec, host, "--", script) }
 	grow := []string{"grow", spec, "--disks", "MD9=E9N[01-12]", "--yes"}
 
-	if _, code := mortar(t, nil, grow...); code != 2 {
+	if _, code := mortar(t, grow...); code != 2 {
 		t.Errorf("growth without its LUN: exit %d, want 2", code)
 	}
 	if b, err := os.ReadFile(spec); err != nil || string(b) != text {

@@ -106,7 +106,7 @@ func (b lustreBrick) args(words []string) []string {
 // wants runs a procedure and checks its exit code: 1 failed, 2 refused.
 func (b lustreBrick) wants(code int, words ...string) {
 	b.t.Helper()
-	if _, got := mortar(b.t, nil, b.args(words)...); got != code {
+	if _, got := mortar(b.t, b.args(words)...); got != code {
 		b.t.Errorf("mortar lustre %s: exit %d, want %d", strings.Join(words, " "), got, code)
 	}
 }

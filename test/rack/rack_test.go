@@ -17,6 +17,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -29,7 +30,13 @@ import (
 
 // mortar runs the built binary and returns its stdout and exit code. Output also goes to the
 // test's log as it comes, so that a CI run shows progress.
-func mortar(t *testing.T, env []string, args ...string) (string, int) {
+func mortar(t *testing.T, args ...string) (string, int) {
+	t.Helper()
+	return mortarTo(t, nil, args...)
+}
+
+// mortarTo is mortar; also has a look at the output, and may end the command.
+func mortarTo(t *testing.T, also func(cmd *exec.Cmd) io.Writer, args ...string) (string, int) {
 	t.Helper()
 	bin, err := filepath.Abs("../../bin/mortar")
 	if err != nil {
@@ -38,9 +45,11 @@ func mortar(t *testing.T, env []string, args ...string) (string, int) {
 	start := time.Now()
 	fmt.Printf("=== %s $ mortar %s\n", t.Name(), strings.Join(args, " "))
 	cmd := exec.Command(bin, args...)
-	cmd.Env = append(os.Environ(), env...)
 	var out bytes.Buffer
 	cmd.Stdout = io.MultiWriter(&out, os.Stdout)
+	if also != nil {
+		cmd.Stdout = io.MultiWriter(&out, os.Stdout, also(cmd))
+	}
 	cmd.Stderr = os.Stdout
 	// A command does not outlive its test. The kernel sends the signal when the thread that
 	// started the command ends.
@@ -57,10 +66,35 @@ func mortar(t *testing.T, env []string, args ...string) (string, int) {
 	return out.String(), code
 }
 
+// killed is the exit code of a command that a signal ended.
+const killed = -1
+
+// killer kills an apply --json when one more action begins than it lets end.
+type killer struct {
+	cmd  *exec.Cmd
+	left int
+}
+
+func (k *killer) Write(b []byte) (int, error) {
+	n := bytes.Count(b, []byte(`{"event":"action"`))
+	if k.left >= 0 && k.left < n {
+		_ = k.cmd.Process.Kill() // it may have ended
+	}
+	k.left -= n
+	return len(b), nil
+}
+
+// killedApply runs an apply --json and kills it after so many actions. It returns the exit code.
+func killedApply(t *testing.T, after int, apply ...string) int {
+	t.Helper()
+	_, code := mortarTo(t, func(cmd *exec.Cmd) io.Writer { return &killer{cmd: cmd, left: after} }, apply...)
+	return code
+}
+
 // must runs the binary and fails the test unless it exits 0.
 func must(t *testing.T, args ...string) string {
 	t.Helper()
-	out, code := mortar(t, nil, args...)
+	out, code := mortar(t, args...)
 	if code != 0 {
 		t.Fatalf("mortar %v: exit %d", args, code)
 	}
@@ -102,11 +136,12 @@ func unchanged(t *testing.T, apply ...string) bool {
 
 // killEvery is the number of actions after which each apply is killed. 100 keeps CI short, and
 // make test-all has 20; MORTAR_TEST_KILL_EVERY=1 kills after every action.
-func killEvery() string {
-	if v := os.Getenv("MORTAR_TEST_KILL_EVERY"); v != "" {
-		return v
+func killEvery(t *testing.T) int {
+	n, err := strconv.Atoi(cmp.Or(os.Getenv("MORTAR_TEST_KILL_EVERY"), "100"))
+	if err != nil {
+		t.Fatal(err)
 	}
-	return "100"
+	return n
 }
 
 // TestBrick deploys an nfs-ha brick, with an apply that is killed on the way, replaces a disk,
@@ -122,7 +157,7 @@ func TestBrick(t *testing.T) {
 // Debian does: see fencedBoot.
 func TestBrickWithCache(t *testing.T) {
 	spec := deploy(t, rackBrick{example: "nfs-ha", edit: brickSpec(t, true), killed: true, boot: "distribution=nfs1"})
-	if _, code := mortar(t, nil, "rack", "save", spec, "test"); code != 2 {
+	if _, code := mortar(t, "rack", "save", spec, "test"); code != 2 {
 		t.Errorf("a rack with NVMe drives was saved: exit %d", code)
 	}
 	replaceDisk(t, spec)
@@ -162,7 +197,7 @@ func crash(t *testing.T, spec string) {
 // takeDown takes the rack down when the test ends, and looks for what is left of it.
 func takeDown(t *testing.T, dir, spec string) {
 	t.Cleanup(func() {
-		if out, code := mortar(t, nil, "rack", "down", spec); code != 0 {
+		if out, code := mortar(t, "rack", "down", spec); code != 0 {
 			t.Errorf("rack down: exit %d\n%s", code, out)
 		}
 		leftovers(t, dir)
@@ -207,7 +242,7 @@ func hardware(t *testing.T, spec string) {
 		t.Helper()
 		var out string
 		for range 10 { // the BMC reads its sensors every two seconds
-			out, _ = mortar(t, nil, "status", spec, "--hardware")
+			out, _ = mortar(t, "status", spec, "--hardware")
 			if strings.Contains(out, "Inlet Temp of nfs1: 43 degrees C") == want && strings.Contains(out, "pdu-a carries 11.5 A of 16 A, and all PDUs 18.5 A") == want {
 				return
 			}
@@ -227,7 +262,7 @@ func hardware(t *testing.T, spec string) {
 // replaceDisk takes a disk out of service, swaps it in its bay, and puts the new one in its
 // place. Before that, mortar disk replace refuses to replace a disk that works.
 func replaceDisk(t *testing.T, spec string) {
-	if _, code := mortar(t, nil, "disk", "replace", spec, "MA01", "--with", "ZX01", "--yes"); code != 2 {
+	if _, code := mortar(t, "disk", "replace", spec, "MA01", "--with", "ZX01", "--yes"); code != 2 {
 		t.Errorf("a disk that works was to be replaced: exit %d", code)
 	}
 	must(t, "disk", "fail", spec, "MA01", "--yes")
@@ -296,27 +331,27 @@ func exportsInPlace(t *testing.T, spec string) {
 		if err := renameio.WriteFile(spec, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		args := []string{"apply", spec, "--yes", "--skip-fence-test"}
+		args := []string{"apply", spec, "--yes", "--json", "--skip-fence-test"}
 		if options == "" {
-			if _, code := mortar(t, nil, args...); code != 2 {
+			if _, code := mortar(t, args...); code != 2 {
 				t.Errorf("an export that clients may use was to be removed: exit %d", code)
 			}
 			args = append(args, "--unexport", "/extra")
 		}
-		var kill []string
-		if strings.HasPrefix(options, "rw") {
-			kill = []string{"MORTAR_KILL_AFTER=4"}
+		if !strings.HasPrefix(options, "rw") {
+			must(t, args...)
+			return
 		}
-		for code := 137; code == 137; {
-			if _, code = mortar(t, kill, args...); code != 0 && code != 137 {
+		for code := killed; code == killed; {
+			if code = killedApply(t, 4, args...); code != 0 && code != killed {
 				t.Fatalf("apply: exit %d", code)
 			}
 		}
 	}
-	client := func(command string) (string, int) { return mortar(t, nil, "rack", "ssh", spec, "c1", "--", command) }
+	client := func(command string) (string, int) { return mortar(t, "rack", "ssh", spec, "c1", "--", command) }
 	wrote := make(chan int, 1)
 	go func() {
-		_, code := mortar(t, nil, "rack", "ssh", spec, "c1", "--", "while [ ! -e /tmp/enough ]; do for d in /mnt/home /mnt/home-v3; do "+
+		_, code := mortar(t, "rack", "ssh", spec, "c1", "--", "while [ ! -e /tmp/enough ]; do for d in /mnt/home /mnt/home-v3; do "+
 			"date >> $d/exports-in-place && sync $d/exports-in-place || exit 1; done; done")
 		wrote <- code
 	}()
@@ -336,7 +371,7 @@ func exportsInPlace(t *testing.T, spec string) {
 	if code := <-wrote; code != 0 {
 		t.Errorf("a client that wrote meanwhile ended with %d", code)
 	}
-	fails, code := mortar(t, nil, "rack", "ssh", spec, "nfs1", "--", "crm_mon --one-shot --failcounts")
+	fails, code := mortar(t, "rack", "ssh", spec, "nfs1", "--", "crm_mon --one-shot --failcounts")
 	if code != 0 || strings.Contains(fails, "service-home: ") {
 		t.Errorf("a monitor found a fault:\n%s", fails)
 	}
@@ -411,7 +446,7 @@ func deploy(t *testing.T, b rackBrick) (spec string) {
 	}
 	restore := []string{"rack", "restore", spec, b.saved}
 	if b.saved != "" {
-		if _, code := mortar(t, nil, append(restore, "--dry-run")...); code == 0 {
+		if _, code := mortar(t, append(restore, "--dry-run")...); code == 0 {
 			must(t, restore...)
 			unchanged(t, apply...)
 			return spec
@@ -440,8 +475,8 @@ func deploy(t *testing.T, b rackBrick) (spec string) {
 func applyKilled(t *testing.T, apply ...string) {
 	must(t, "plan", apply[1])
 	kills := 0
-	for code := -1; code != 0; {
-		if _, code = mortar(t, []string{"MORTAR_KILL_AFTER=" + killEvery()}, apply...); code == 137 {
+	for code := killed; code != 0; {
+		if code = killedApply(t, killEvery(t), apply...); code == killed {
 			if kills++; kills > 400 {
 				t.Fatal("apply makes no progress: killed 400 times")
 			}
@@ -450,7 +485,7 @@ func applyKilled(t *testing.T, apply ...string) {
 		}
 	}
 	if kills == 0 {
-		t.Error("apply was never killed: the test hook does not work")
+		t.Error("apply was never killed: it prints no actions, or too few")
 	}
 }
 
@@ -467,7 +502,7 @@ func drillAll(t *testing.T, spec, name string, args ...string) {
 		t.Fatal(err)
 	}
 	args = append([]string{"drill", spec, "--all", "--out", out}, args...)
-	_, code := mortar(t, nil, append(args, strings.Fields(os.Getenv("MORTAR_DRILL_ARGS"))...)...)
+	_, code := mortar(t, append(args, strings.Fields(os.Getenv("MORTAR_DRILL_ARGS"))...)...)
 	src, err := os.ReadFile(filepath.Join(out, "summary.json"))
 	if err != nil {
 		t.Fatalf("exit %d, %v", code, err)

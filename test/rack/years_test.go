@@ -65,7 +65,7 @@ func (y *years) step(name string, do func()) {
 func (y *years) until(node, command string) {
 	y.t.Helper()
 	for end := time.Now().Add(5 * time.Minute); time.Now().Before(end); time.Sleep(3 * time.Second) {
-		if _, code := mortar(y.t, nil, "rack", "ssh", y.spec, node, "--", command); code == 0 {
+		if _, code := mortar(y.t, "rack", "ssh", y.spec, node, "--", command); code == 0 {
 			return
 		}
 	}
@@ -76,7 +76,7 @@ func (y *years) until(node, command string) {
 func (y *years) healthy() {
 	y.t.Helper()
 	for end := time.Now().Add(5 * time.Minute); time.Now().Before(end); time.Sleep(5 * time.Second) {
-		if _, code := mortar(y.t, nil, "status", y.spec); code == 0 {
+		if _, code := mortar(y.t, "status", y.spec); code == 0 {
 			return
 		}
 	}
@@ -101,7 +101,7 @@ func TestYears(t *testing.T) {
 	write("large.yaml", large)
 	write("brick.yaml", small)
 	t.Cleanup(func() {
-		if out, code := mortar(t, nil, "rack", "down", y.spec); code != 0 {
+		if out, code := mortar(t, "rack", "down", y.spec); code != 0 {
 			t.Errorf("rack down: exit %d\n%s", code, out)
 		}
 		leftovers(t, dir)

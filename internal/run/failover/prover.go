@@ -70,7 +70,6 @@ const proverLogin = 20 * time.Second
 type Prover struct {
 	Design  *design.Design
 	Options ProofOptions
-	Gate    host.Gate
 	Connect host.Options
 	// Patience bounds the time without a sign of life from a host.
 	Patience time.Duration
@@ -107,7 +106,7 @@ func (pr *Prover) collector() (*observe.Collector, error) {
 	}
 	opts := pr.Connect
 	opts.Timeout = proverLogin
-	return observe.NewCollector(pr.Design, host.Dialer(targets, opts), pr.Patience, pr.Design.Servers()...).Under(pr.Gate), nil
+	return observe.NewCollector(pr.Design, host.Dialer(targets, opts), pr.Patience, pr.Design.Servers()...), nil
 }
 
 // open finds a server whose cluster answers, over the existing sessions. If none
