@@ -34,7 +34,7 @@ func againstStock(ctx context.Context, w io.Writer, specFile, dir string, measur
 func step(ctx context.Context, out, progress io.Writer, start time.Time, args []string) error {
 	self, err := os.Executable()
 	if err != nil {
-		return fail(exitFailed, err)
+		return err
 	}
 	fmt.Fprintf(progress, "\n%s %s\n", stamp(start), bold("$ mortar "+strings.Join(args, " ")))
 	return childFailed(ctx, args[0], runSelf(ctx, out, self, args))

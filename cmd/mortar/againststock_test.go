@@ -7,10 +7,10 @@ import (
 
 func TestDrillAgainstStockRefused(t *testing.T) {
 	for name, args := range map[string][]string{
-		"unknown drill": {"drill", "x.yaml", "nothing", "--against-stock"},
-		"no such spec":  {"drill", "x.yaml", "server-crash", "--against-stock", "--out", t.TempDir()},
-		"rate":          {"drill", "x.yaml", "server-crash", "--against-stock", "--rate", "-1"},
-		"only":          {"drill", "x.yaml", "--all", "--against-stock", "--only", "nothing"},
+		"unknown drill": {"drill", "versus", "x.yaml", "nothing"},
+		"no such spec":  {"drill", "versus", "x.yaml", "server-crash", "--out", t.TempDir()},
+		"rate":          {"drill", "versus", "x.yaml", "server-crash", "--rate", "-1"},
+		"only":          {"drill", "versus", "x.yaml", "--only", "nothing"},
 	} {
 		if code, _, msg := mortar(t, args...); code != exitBadInput || msg == "" {
 			t.Errorf("%s: code %d: %s", name, code, msg)
@@ -25,7 +25,7 @@ func TestDrillForward(t *testing.T) {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	// The child command must know every flag that forward returns.
-	cmd := newDrillCmd()
+	cmd := newDrillAllCmd()
 	for _, a := range f.forward() {
 		if name, ok := strings.CutPrefix(a, "--"); ok && cmd.Flags().Lookup(name) == nil {
 			t.Errorf("no flag --%s", name)

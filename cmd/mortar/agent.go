@@ -35,10 +35,7 @@ func newAgentCmd() *cobra.Command {
 			if watchOnly {
 				mux = agent.Merge(agent.WatchCore(), observe.WatchHandlers())
 			}
-			if err := agent.Serve(cmd.Context(), os.Stdin, os.Stdout, mux); err != nil {
-				return fail(exitFailed, err)
-			}
-			return nil
+			return agent.Serve(cmd.Context(), os.Stdin, os.Stdout, mux)
 		},
 	}
 	cmd.Flags().StringVar(&holder, "holder", "", "who may change the brick while a command of this holder claims it")

@@ -1,18 +1,13 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/mortarhpc/mortar/internal/base/screen"
 	"github.com/mortarhpc/mortar/internal/brick/design"
@@ -74,12 +69,12 @@ With --json each line is an event; the last one is the result:
   mortar apply brick.yaml --yes --json | tail -1`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			d, err := loadDesignAs(args[0], f.profile)
+			d, err := loadDesign(args[0], f.profile)
 			if err != nil {
 				return err
 			}
 			if f.dryRun {
-				_, err := showPlanOf(cmd.Context(), d, cmd.OutOrStdout(), f)
+				_, err := showPlan(cmd.Context(), d, cmd.OutOrStdout(), f)
 				return err
 			}
 			return runApply(cmd.Context(), d, cmd.InOrStdin(), cmd.OutOrStdout(), f)
@@ -113,23 +108,16 @@ type applyDone struct {
 }
 
 func runApply(ctx context.Context, d *design.Design, in io.Reader, w io.Writer, f applyFlags) (err error) {
-	start := time.Now()
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
+	t := &teller{w, f.asJSON, time.Now()}
 	done := applyDone{}
-	defer func() {
-		done.Seconds = time.Since(start).Seconds()
-		if err != nil {
-			done.Error = err.Error()
-		} else {
+	defer t.end(&err, func(seconds float64, failed string) any {
+		if done.Seconds, done.Error = seconds, failed; failed == "" {
 			done.Prepared = f.prepare
 		}
-		if f.asJSON {
-			err = errors.Join(err, enc.Encode(done))
-		}
-	}()
-	if !f.yes && (f.asJSON || !isTerminalReader(in)) {
-		return fail(exitBadInput, errors.New("nobody can be asked here: give --yes to apply, or --dry-run to see what would be done; nothing was changed"))
+		return done
+	})
+	if err := mayAsk(in, f.yes, f.asJSON); err != nil {
+		return err
 	}
 	release, err := claimBrick(ctx, d.Spec)
 	if err != nil {
@@ -137,7 +125,7 @@ func runApply(ctx context.Context, d *design.Design, in io.Reader, w io.Writer, 
 	}
 	defer release()
 	live := !f.asJSON && isTerminal(stdout)
-	pr := &failover.Prover{Design: d, Options: failover.ProofOptions{On: fenceProgress(w, enc, start, f.asJSON)}, Connect: connectOptions, Patience: patience, Replaced: f.replaced}
+	pr := &failover.Prover{Design: d, Options: failover.ProofOptions{On: fenceProgress(t)}, Connect: connectOptions, Patience: patience, Replaced: f.replaced}
 	p, err := pr.Prepare(ctx, func() (*plan.Prepared, error) {
 		progress, progressDone := connectProgress(w, live)
 		defer progressDone()
@@ -155,16 +143,16 @@ func runApply(ctx context.Context, d *design.Design, in io.Reader, w io.Writer, 
 	pending := p.Plan.Pending()
 	if n := len(pending); n == 0 {
 		if err := p.Record(ctx, d.Spec, true); err != nil {
-			return fail(exitFailed, err)
+			return err
 		}
 		done.Unchanged = len(p.Plan.Steps)
 		if !f.asJSON {
-			fmt.Fprintf(w, "Nothing to change: %d resources on %d hosts are as wanted (%.1f s).\n", done.Unchanged, len(p.Hosts), time.Since(start).Seconds())
+			fmt.Fprintf(w, "Nothing to change: %d resources on %d hosts are as wanted (%.1f s).\n", done.Unchanged, len(p.Hosts), time.Since(t.start).Seconds())
 		}
 		return prove(ctx, pr, p, in, w, f, &done)
 	} else if !f.yes {
-		if err := p.Plan.Show(w, planStyle(live)); err != nil {
-			return fail(exitFailed, err)
+		if err := p.Plan.Show(w, painter(w)); err != nil {
+			return err
 		}
 		if d.Clustered() && !f.skipFenceTest {
 			fmt.Fprintln(w, "\nThen, unless they are proven: a fence test of each server's levels of fencing, which powers it off and on.")
@@ -172,22 +160,16 @@ func runApply(ctx context.Context, d *design.Design, in io.Reader, w io.Writer, 
 		if err := confirm(ctx, in, w, applyQuestion(n, len(p.Hosts))); err != nil {
 			return err
 		}
-	} else if !f.asJSON {
-		fmt.Fprintf(w, "%s %d of %d resources to change on %d hosts (mortar plan shows them)\n", stamp(start), n, len(p.Plan.Steps), len(p.Hosts))
+	} else {
+		t.say("%d of %d resources to change on %d hosts (mortar plan shows them)", n, len(p.Plan.Steps), len(p.Hosts))
 	}
 	if err := p.Record(ctx, d.Spec, false); err != nil {
-		return fail(exitFailed, err)
+		return err
 	}
 	if err := pr.Forget(ctx, pending); err != nil {
-		return fail(exitFailed, err)
+		return err
 	}
-	opts := plan.ApplyOptions{MayDestroy: d.Spec.Wipe}
-	if f.asJSON {
-		opts.OnEvent = func(e plan.Event) { _ = enc.Encode(e) }
-	} else {
-		opts.OnEvent = applyProgress(w, start, live)
-	}
-	done.Result, err = p.Plan.Apply(ctx, p.Hosts, opts)
+	done.Result, err = p.Plan.Apply(ctx, p.Hosts, plan.ApplyOptions{MayDestroy: d.Spec.Wipe, OnEvent: applyProgress(t, live)})
 	if err != nil {
 		if ctx.Err() != nil {
 			return fail(exitInterrupted, errors.New("interrupted; run apply again to go on"))
@@ -195,45 +177,25 @@ func runApply(ctx context.Context, d *design.Design, in io.Reader, w io.Writer, 
 		return fail(exitFailed, fmt.Errorf("%w\nHalted. Mend the cause and run apply again: it goes on from here", err))
 	}
 	if err := p.Record(ctx, d.Spec, true); err != nil {
-		return fail(exitFailed, err)
+		return err
 	}
 	if !f.asJSON {
-		fmt.Fprintf(w, "Done: %d changed, %d unchanged (%.1f s).\n", done.Changed, done.Unchanged, time.Since(start).Seconds())
+		fmt.Fprintf(w, "Done: %d changed, %d unchanged (%.1f s).\n", done.Changed, done.Unchanged, time.Since(t.start).Seconds())
 	}
 	return prove(ctx, pr, p, in, w, f, &done)
 }
-
-// errNobodyToAsk refuses a change that no terminal can confirm.
-var errNobodyToAsk = errors.New("nobody can be asked here: give --yes, or --dry-run to see what would be done; nothing was changed")
 
 func applyQuestion(changes, hosts int) string {
 	return fmt.Sprintf("\nApply these %d changes to %d hosts?", changes, hosts)
 }
 
-// confirm asks for a written yes. Ctrl-C ends the question too.
-func confirm(ctx context.Context, in io.Reader, w io.Writer, question string) error {
-	fmt.Fprint(w, question+" Type yes: ")
-	answer := make(chan string, 1)
-	go func() {
-		line, _ := bufio.NewReader(in).ReadString('\n') // end of input counts as no answer
-		answer <- strings.TrimSpace(line)
-	}()
-	select {
-	case <-ctx.Done():
-		fmt.Fprintln(w)
-		return fail(exitInterrupted, errors.New("interrupted; nothing was changed"))
-	case a := <-answer:
-		if a != "yes" {
-			return fail(exitBadInput, errors.New("not confirmed; nothing was changed"))
-		}
-	}
-	return nil
-}
-
 // applyProgress prints a line for each stage and change. On a terminal it also shows the
 // action that runs.
-func applyProgress(w io.Writer, start time.Time, live bool) func(plan.Event) {
-	clear := ""
+func applyProgress(t *teller, live bool) func(plan.Event) {
+	if t.asJSON {
+		return func(e plan.Event) { t.event(e, "", "") }
+	}
+	w, start, clear := t.w, t.start, ""
 	if live {
 		clear = screen.ClearLine
 	}
@@ -257,10 +219,4 @@ func applyProgress(w io.Writer, start time.Time, live bool) func(plan.Event) {
 			fmt.Fprintf(w, "%s%s   %-10s %s %s\n", clear, stamp(start), e.Host, e.Step, bold("FAILED"))
 		}
 	}
-}
-
-// isTerminalReader reports whether the program can ask a question on r.
-func isTerminalReader(r io.Reader) bool {
-	f, ok := r.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -87,7 +86,7 @@ the script is yours.`,
 // writeScripts writes each script to its own file and refuses to overwrite one.
 func writeScripts(w io.Writer, d *design.Design, dir, tool string, names []string, scripts map[string]string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fail(exitFailed, err)
+		return err
 	}
 	for _, n := range names {
 		ext := tool
@@ -102,7 +101,7 @@ func writeScripts(w io.Writer, d *design.Design, dir, tool string, names []strin
 			return fail(exitBadInput, fmt.Errorf("%s is there already; remove it or choose another --dir", file))
 		}
 		if err != nil {
-			return fail(exitFailed, err)
+			return err
 		}
 		_, err = f.WriteString(scripts[n])
 		if err = errors.Join(err, f.Close()); err != nil {
@@ -147,14 +146,12 @@ server …).`,
 				return err
 			}
 			if asJSON {
-				enc := json.NewEncoder(cmd.OutOrStdout())
-				enc.SetIndent("", "  ")
-				err = enc.Encode(r)
+				err = printJSON(cmd.OutOrStdout(), r)
 			} else {
 				err = showVerify(cmd.OutOrStdout(), d, r)
 			}
 			if err != nil {
-				return fail(exitFailed, err)
+				return err
 			}
 			if len(r.Findings) > 0 {
 				return fail(exitFailed, nil)
@@ -212,7 +209,7 @@ func writeWWNs(w io.Writer, file string, ids []array.Identity) error {
 			return fail(exitBadInput, err)
 		}
 		if err := renameio.WriteFile(file, text, 0o644, renameio.WithExistingPermissions()); err != nil {
-			return fail(exitFailed, err)
+			return err
 		}
 		fmt.Fprintf(w, "%s: array %s has its WWNs now\n", file, id.Array)
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/google/renameio/v2"
 	"github.com/spf13/cobra"
 
-	"github.com/mortarhpc/mortar/internal/build/plan"
 	"github.com/mortarhpc/mortar/internal/run/backup"
 )
 
@@ -40,10 +39,6 @@ Exit codes: 0 done, 1 something could not be read (the rest is written), 2 refus
 			if err != nil {
 				return err
 			}
-			d, err := loadDesign(args[0])
-			if err != nil {
-				return err
-			}
 			now := time.Now()
 			if out == "" {
 				out = fmt.Sprintf("%s-%s.tar.gz", s.Name, now.Format("20060102-150405"))
@@ -51,7 +46,7 @@ Exit codes: 0 done, 1 something could not be read (the rest is written), 2 refus
 			if _, err := os.Lstat(out); err == nil {
 				return fail(exitBadInput, fmt.Errorf("%s is there already; name another file with --out", out))
 			}
-			c, err := newCollector(d, timeout/2, timeout, serverNamesOf(d)...)
+			d, c, err := openServers(args[0], timeout)
 			if err != nil {
 				return err
 			}
@@ -62,7 +57,7 @@ Exit codes: 0 done, 1 something could not be read (the rest is written), 2 refus
 				return fail(exitInterrupted, errors.New("interrupted; nothing was written"))
 			}
 			if err := writeBackup(out, b); err != nil {
-				return fail(exitFailed, err)
+				return err
 			}
 			if asJSON {
 				if err := json.NewEncoder(cmd.OutOrStdout()).Encode(b.Manifest); err != nil {
@@ -171,22 +166,15 @@ func readBackup(file string) (*backup.Backup, error) {
 	return b, nil
 }
 
-// rehearsal is what mortar restore --rehearse --json prints.
-type rehearsal struct {
-	Brick     string   `json:"brick"`
-	Resources int      `json:"resources"` // number of resources compared
-	Pending   []string `json:"pending"`   // resources that differ from the backup
-}
-
 func rehearseRestore(cmd *cobra.Command, b *backup.Backup, vouch, asJSON bool) error {
 	tmp, err := os.MkdirTemp("", "mortar-restore-")
 	if err != nil {
-		return fail(exitFailed, err)
+		return err
 	}
 	defer os.RemoveAll(tmp)
 	file, err := b.Restore(tmp)
 	if err != nil {
-		return fail(exitFailed, err)
+		return err
 	}
 	d, err := loadDesign(file)
 	if err != nil {
@@ -196,14 +184,9 @@ func rehearseRestore(cmd *cobra.Command, b *backup.Backup, vouch, asJSON bool) e
 		return fail(exitBadInput, fmt.Errorf("%s: its spec has this machine %s; nothing was run and no host was asked; look at %s/brick.yaml in it (tar -xzOf), and give --vouch if you know where the backup comes from",
 			cmd.Flags().Arg(0), strings.Join(demands, ", "), b.Brick))
 	}
-	p, err := plan.Prepare(cmd.Context(), d, preparing(false, func(string, string) {}))
+	r, err := compared(cmd.Context(), d)
 	if err != nil {
 		return refused(cmd.Context(), d.Spec, err)
-	}
-	defer p.Close()
-	r := rehearsal{Brick: b.Brick, Resources: len(p.Plan.Steps), Pending: []string{}}
-	for _, x := range p.Plan.Pending() {
-		r.Pending = append(r.Pending, x.Host+": "+x.Title)
 	}
 	if asJSON {
 		err = json.NewEncoder(cmd.OutOrStdout()).Encode(r)

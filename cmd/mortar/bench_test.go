@@ -63,7 +63,7 @@ func TestBenchRefusals(t *testing.T) {
 		"has no test \"x\"; it has sequential":                              {f, "--tests", "x", "--dry-run"},
 		"no suite \"none\"; use quick, paper, io500":                        {"--print-suite", "none"},
 		"this is real hardware and nobody can be ask":                       {f, "--suite", "paper"},
-		"\"wrong\" is not the brick's name":                                 {f, "--suite", "paper", "--confirm", "wrong"},
+		"\"wrong\" is not \"brick1\"":                                       {f, "--suite", "paper", "--confirm", "wrong"},
 	} {
 		out, err := benchCmd(t, args...)
 		var ee *exitError

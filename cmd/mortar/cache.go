@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
-	"github.com/mortarhpc/mortar/internal/base/screen"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/run/observe"
@@ -23,8 +22,9 @@ func newCacheCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "cache",
 		Short: "SSDs in front of the volume: show them, change them while the service runs",
+		Long:  "SSDs in front of the volume: show them, change them while the service runs. What the servers' logs\nsay about them is in mortar events; --all adds the kernel's lines about bcache and NVMe.",
 	}
-	c.AddCommand(newCacheStatsCmd(), newCacheEventsCmd(), newCacheModeCmd(), newCacheAddCmd(), newCacheRemoveCmd(), newCacheOffCmd())
+	c.AddCommand(newCacheStatsCmd(), newCacheModeCmd(), newCacheAddCmd(), newCacheRemoveCmd(), newCacheOffCmd())
 	return c
 }
 
@@ -196,16 +196,8 @@ func watchFlush(ctx context.Context, d *design.Design, w io.Writer) {
 	}
 }
 
-func openCachePeer(file string, timeout time.Duration) (*observe.CachePeer, error) {
-	d, err := loadDesign(file)
-	if err != nil {
-		return nil, err
-	}
-	return newCachePeer(d, timeout)
-}
-
 func newCachePeer(d *design.Design, timeout time.Duration) (*observe.CachePeer, error) {
-	c, err := newCollector(d, timeout, timeout, serverNamesOf(d)...)
+	c, err := newCollector(d, timeout, d.Servers()...)
 	if err != nil {
 		return nil, err
 	}
@@ -237,7 +229,11 @@ Exit codes: 0, 1 no server has the cache up, 2 bad input.`,
 			if interval < time.Second {
 				return fail(exitBadInput, fmt.Errorf("--interval %s: 1s at least", interval))
 			}
-			p, err := openCachePeer(args[0], timeout)
+			d, err := loadDesign(args[0])
+			if err != nil {
+				return err
+			}
+			p, err := newCachePeer(d, timeout)
 			if err != nil {
 				return err
 			}
@@ -250,7 +246,7 @@ Exit codes: 0, 1 no server has the cache up, 2 bad input.`,
 				case cmd.Context().Err() != nil:
 					return fail(exitInterrupted, nil)
 				case err != nil && !watch:
-					return fail(exitFailed, err)
+					return err
 				case err != nil:
 					fmt.Fprintln(cmd.ErrOrStderr(), "mortar:", oneLine(err))
 					last = nil
@@ -359,46 +355,4 @@ func cacheLine(a, b cache.Stats) string {
 	}
 	return fmt.Sprintf("%10.0f  %5s    %10.1f  %5s    %8.1f  %10.1f   %s    %s", per(b.Volume.Reads-a.Volume.Reads), pct(hits, hits+misses),
 		mb(wrote), pct(ssd, wrote), float64(b.Dirty)/1e6, mb(b.Flushed-a.Flushed), io(a.Disks, b.Disks), io(a.SSDIO, b.SSDIO))
-}
-
-func newCacheEventsCmd() *cobra.Command {
-	var asJSON bool
-	var since string
-	var timeout time.Duration
-	cmd := &cobra.Command{
-		Use:   "events SPEC",
-		Short: "Show what the servers' logs say about the cache and its SSDs",
-		Long: `Shows the lines of the servers' journals about bcache, the arrays of SSDs, NVMe and the cache's own
-commands, in order of time.
-
-With --json one object a line: {"server", "time_us", "text"}.`,
-		Example: `  mortar cache events brick.yaml
-  mortar cache events brick.yaml --since -1h`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := openCachePeer(args[0], timeout)
-			if err != nil {
-				return err
-			}
-			defer p.Close()
-			events, err := p.Events(cmd.Context(), since)
-			for _, e := range events {
-				if asJSON {
-					if err := json.NewEncoder(cmd.OutOrStdout()).Encode(e); err != nil {
-						return err
-					}
-					continue
-				}
-				fmt.Fprintf(cmd.OutOrStdout(), "%s %s: %s\n", time.UnixMicro(e.Time).Format("2006-01-02 15:04:05.000"), e.Server, screen.Line(e.Text))
-			}
-			if err != nil {
-				return fail(exitFailed, err)
-			}
-			return nil
-		},
-	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON lines")
-	cmd.Flags().StringVar(&since, "since", "-24h", "from when on, as journalctl(1) takes it")
-	cmd.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "how long to wait for a server")
-	return cmd
 }

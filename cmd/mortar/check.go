@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,22 +15,6 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/build/plan"
 )
-
-// loadAnyDesign reads a spec and derives its design, even if this version cannot build it.
-func loadAnyDesign(path string) (*design.Design, error) { return loadAnyDesignAs(path, "") }
-
-// loadAnyDesignAs is loadAnyDesign with the profile of a flag.
-func loadAnyDesignAs(path, profile string) (*design.Design, error) {
-	s, err := loadSpecAs(path, profile)
-	if err != nil {
-		return nil, err
-	}
-	d, err := design.Derive(s)
-	if err != nil {
-		return nil, fail(exitBadInput, err)
-	}
-	return d, nil
-}
 
 func newCheckCmd() *cobra.Command {
 	var asJSON, explain bool
@@ -54,7 +37,7 @@ distribution and of ClusterLabs; --explain lists what differs from tuned.`,
 			if svg == "-" && asJSON {
 				return fail(exitBadInput, errors.New("--svg - and --json both write to stdout; name a file for the drawing"))
 			}
-			d, err := loadAnyDesignAs(args[0], profile)
+			d, err := loadAnyDesign(args[0], profile)
 			if err != nil {
 				return err
 			}
@@ -69,9 +52,7 @@ distribution and of ClusterLabs; --explain lists what differs from tuned.`,
 				}
 			}
 			if asJSON {
-				enc := json.NewEncoder(out)
-				enc.SetIndent("", "  ")
-				return enc.Encode(d)
+				return printJSON(out, d)
 			}
 			o := design.ShowOptions{Explain: explain, Paint: painter(out)}
 			if w := widthOf(out); w > 0 {
@@ -98,7 +79,7 @@ func writeSVG(file string, out io.Writer, d *design.Design) error {
 	}
 	var b bytes.Buffer
 	if err := design.SVG(&b, d); err != nil {
-		return fail(exitFailed, err)
+		return err
 	}
 	return writeWhole(file, b.Bytes())
 }
@@ -124,5 +105,5 @@ func notWritten(file string, err error) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return fail(exitBadInput, fmt.Errorf("%s cannot be written: there is no directory %s", file, filepath.Dir(file)))
 	}
-	return fail(exitFailed, err)
+	return err
 }

@@ -70,10 +70,7 @@ Exit codes: 0 done, or nobody claims the brick; 1 a server does not answer;
 			if refused := (*resource.Refusal)(nil); errors.As(err, &refused) {
 				return fail(exitBadInput, err)
 			}
-			if err != nil {
-				return fail(exitFailed, err)
-			}
-			return nil
+			return err
 		},
 	}
 	cmd.Flags().StringVar(&by, "holder", "", "who holds the claim, as the refusal of a command names it")

@@ -9,16 +9,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mortarhpc/mortar/internal/base/screen"
-	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/run/failover"
-	"github.com/mortarhpc/mortar/internal/run/observe"
+	"github.com/mortarhpc/mortar/internal/run/procedure"
 	"github.com/mortarhpc/mortar/internal/serve/ocf"
 )
 
 func newConfirmDoubtCmd() *cobra.Command {
-	var m moveFlags
-	var confirm string
-	cmd := &cobra.Command{
+	var given string
+	cmd := clusterCmd(&cobra.Command{
 		Use:   "confirm-doubt brick.yaml [SERVICE]",
 		Short: "List the blocks that a crash left in doubt, start the service all the same, and name their files",
 		Long: `When a server dies while it writes, and a disk of a RAID group is missing, the
@@ -35,52 +33,52 @@ them with one. While a service runs, the command lists the files once more.
 
 Only what is in the list is accepted: if more blocks are in doubt when the service
 starts, it is refused again. --dry-run lists and changes nothing.
-` + moveExit,
+`,
 		Example: `  mortar confirm-doubt brick.yaml --dry-run
   mortar confirm-doubt brick.yaml home`,
 		Args: cobra.RangeArgs(1, 2),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			service := ""
-			if len(args) > 1 {
-				service = args[1]
+	}, func(ctx context.Context, a asked) (*procedure.Plan, error) {
+		service, w := first(a.args), a.questions()
+		r, err := failover.InDoubt(ctx, a.d, a.facts, a.c, service)
+		if err != nil {
+			return nil, err
+		}
+		p, err := failover.ConfirmDoubt(a.d, a.facts, service, r)
+		if err != nil {
+			return nil, err
+		}
+		a.flags.closing = func(ctx context.Context) {
+			if failover.NameDoubt(ctx, a.d, a.facts, a.c, p); a.flags.asJSON || p.Doubt == nil {
+				return
 			}
-			w := cmd.OutOrStdout()
-			if m.asJSON {
-				w = cmd.ErrOrStderr()
+			if p.Nothing != "" {
+				printDoubt(w, p.Doubt)
 			}
-			m.after = func(ctx context.Context, d *design.Design, f observe.Facts, c *observe.Collector, p *failover.Plan) {
-				if failover.NameDoubt(ctx, d, f, c, p); m.asJSON || p.Doubt == nil {
-					return
-				}
-				if p.Nothing != "" {
-					printDoubt(w, p.Doubt)
-				}
-				printOwners(w, p.Doubt)
-			}
-			return m.runWith(cmd, args[0], func(ctx context.Context, d *design.Design, f observe.Facts, c *observe.Collector) (*failover.Plan, error) {
-				r, err := failover.InDoubt(ctx, d, f, c, service)
-				if err != nil {
-					return nil, err
-				}
-				p, err := failover.ConfirmDoubt(d, f, service, r)
-				if err != nil || p.Nothing != "" {
-					return p, err
-				}
-				if !m.asJSON || !m.dryRun {
-					printDoubt(w, p.Doubt)
-				}
-				if m.dryRun {
-					return p, nil
-				}
-				return p, confirmName(cmd.InOrStdin(), w, p.Service, "service",
-					"The service then starts, and the blocks above may be wrong. Their files are listed then.\nType the service's name to accept that: ",
-					"once you have seen the list", confirm)
-			})
-		},
-	}
-	m.add(cmd)
-	cmd.Flags().StringVar(&confirm, "confirm", "", "name of the service, without a terminal to ask on")
+			printOwners(w, p.Doubt)
+		}
+		if p.Nothing != "" {
+			return p, nil
+		}
+		if !a.flags.asJSON || !a.flags.dryRun {
+			printDoubt(w, p.Doubt)
+		}
+		if a.flags.dryRun {
+			return p, nil
+		}
+		return p, typed(a.cmd.InOrStdin(), w, p.Service, given,
+			"The service then starts, and the blocks above may be wrong. Their files are listed then.\nType the service's name to accept that: ",
+			"a person has to see the list", "nothing was confirmed")
+	})
+	cmd.Flags().StringVar(&given, "confirm", "", "name of the service, without a terminal to ask on")
 	return cmd
+}
+
+// questions is where a command asks: its output, unless that is for a program.
+func (a asked) questions() io.Writer {
+	if a.flags.asJSON {
+		return a.cmd.ErrOrStderr()
+	}
+	return a.cmd.OutOrStdout()
 }
 
 // printDoubt lists every block.

@@ -1,23 +1,19 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/run/failover"
-	"github.com/mortarhpc/mortar/internal/run/observe"
+	"github.com/mortarhpc/mortar/internal/run/procedure"
 )
 
 func newConfirmOffCmd() *cobra.Command {
-	var m moveFlags
-	var confirm string
-	cmd := &cobra.Command{
+	var given string
+	cmd := clusterCmd(&cobra.Command{
 		Use:   "confirm-off brick.yaml NODE",
 		Short: "Tell the cluster that a server it cannot fence is off, so that its service may start",
 		Long: `When a server fails and no fence device can prove that it is off, its service
@@ -37,62 +33,36 @@ It is also for a server whose partner was switched on alone: the cluster then
 waits for both. That wait is ended as well, and the service starts.
 
 A server that was confirmed off and was not will damage the file system.
-` + moveExit,
+`,
 		Example: `  mortar confirm-off brick.yaml nfs1
   mortar confirm-off brick.yaml nfs1 --dry-run`,
 		Args: cobra.ExactArgs(2),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			node := args[1]
-			return m.runWith(cmd, args[0], func(ctx context.Context, d *design.Design, f observe.Facts, c *observe.Collector) (*failover.Plan, error) {
-				if m.dryRun {
-					return failover.Confirm(ctx, d, f, c, node, nil)
-				}
-				w := cmd.OutOrStdout()
-				if m.asJSON {
-					w = cmd.ErrOrStderr()
-				}
-				return failover.Confirm(ctx, d, f, c, node, func(p *failover.Plan) (bool, error) {
-					typed, err := confirmNode(cmd.InOrStdin(), w, node, p, confirm)
-					if err == nil && typed {
-						fmt.Fprintln(w, "looking once more")
-					}
-					return typed, err
-				})
-			})
-		},
-	}
-	m.add(cmd)
-	cmd.Flags().StringVar(&confirm, "confirm", "", "name of the server, without a terminal to ask on")
+	}, func(ctx context.Context, a asked) (*procedure.Plan, error) {
+		node := a.args[0]
+		if a.flags.dryRun {
+			return failover.Confirm(ctx, a.d, a.facts, a.c, node, nil)
+		}
+		w := a.questions()
+		return failover.Confirm(ctx, a.d, a.facts, a.c, node, func(p *procedure.Plan) (bool, error) {
+			asked, err := confirmNode(a.cmd.InOrStdin(), w, node, p, given)
+			if err == nil && asked {
+				fmt.Fprintln(w, "looking once more")
+			}
+			return asked, err
+		})
+	})
+	cmd.Flags().StringVar(&given, "confirm", "", "name of the server, without a terminal to ask on")
 	return cmd
 }
 
 // confirmNode has the user type the name of the server that the user knows to be off, unless
-// --confirm gave it. typed reports whether the program asked.
-func confirmNode(in io.Reader, w io.Writer, node string, p *failover.Plan, given string) (typed bool, err error) {
+// --confirm gave it. asked reports whether the program asked.
+func confirmNode(in io.Reader, w io.Writer, node string, p *procedure.Plan, given string) (asked bool, err error) {
 	for _, n := range p.Notes {
 		fmt.Fprintln(w, n)
 	}
-	asked := given == "" && isTerminalReader(in)
-	return asked, confirmName(in, w, node, "server",
+	asked = given == "" && isTerminalReader(in)
+	return asked, typed(in, w, node, given,
 		fmt.Sprintf("If %s still runs, starting its service on %s destroys the file system.\nHave you seen that %s is off? Type its name to say so: ", node, p.To, node),
-		"once you have seen that it is off", given)
-}
-
-// confirmName has the user type a name, unless --confirm gave it. what it is the name of,
-// the question, and when to say so become parts of messages.
-func confirmName(in io.Reader, w io.Writer, name, what, question, when, given string) error {
-	if given == "" && isTerminalReader(in) {
-		fmt.Fprint(w, question)
-		line, err := bufio.NewReader(in).ReadString('\n')
-		if err != nil {
-			return fmt.Errorf("nothing was typed and nothing was confirmed: %w", err)
-		}
-		given = strings.TrimSpace(line)
-	} else if given == "" {
-		return fmt.Errorf("nobody can be asked here: give --confirm %s %s; nothing was confirmed", name, when)
-	}
-	if given != name {
-		return fmt.Errorf("%q is not the %s's name, %q; nothing was confirmed", given, what, name)
-	}
-	return nil
+		"a person has to see that the server is off", "nothing was confirmed")
 }

@@ -5,14 +5,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mortarhpc/mortar/internal/run/failover"
+	"github.com/mortarhpc/mortar/internal/run/procedure"
 )
 
 func TestConfirmNode(t *testing.T) {
-	p := &failover.Plan{To: "nfs2", Notes: []string{"the BMC of nfs1 does not answer"}}
+	p := &procedure.Plan{To: "nfs2", Notes: []string{"the BMC of nfs1 does not answer"}}
 	for name, c := range map[string]struct{ given, say string }{
 		"right":   {"nfs1", ""},
-		"wrong":   {"nfs2", `"nfs2" is not the server's name`},
+		"wrong":   {"nfs2", `"nfs2" is not "nfs1"`},
 		"nothing": {"", "--confirm nfs1"},
 	} {
 		var w bytes.Buffer

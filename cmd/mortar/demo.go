@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mortarhpc/mortar/internal/base/screen"
+	"github.com/mortarhpc/mortar/internal/prove/report"
 )
 
 // demoStep is one command of the demo.
@@ -35,7 +35,7 @@ func demoSteps(spec, dir, drill, how string) []demoStep {
 		{"build the brick over SSH; the fence test is left out here: the drill fences a server anyway", []string{"apply", spec, "--yes", "--skip-fence-test"}, ""},
 		{"a second apply must change nothing", []string{"apply", spec, "--yes", "--skip-fence-test"}, ""},
 		{"health, from disk to client", []string{"status", spec}, ""},
-		{"break it under load, then check every acknowledged byte", []string{"drill", spec, drill, "--how", how, "--seconds", "6", "--out", dir}, ""},
+		{"break it under load, then check every acknowledged byte", []string{"drill", "run", spec, drill, "--how", how, "--seconds", "6", "--out", dir}, ""},
 		{"the report", []string{"report", dir}, ""},
 	}
 }
@@ -66,10 +66,10 @@ func runDemo(ctx context.Context, w io.Writer, dir, drill, how string) error {
 	start := time.Now()
 	self, err := os.Executable()
 	if err != nil {
-		return fail(exitFailed, err)
+		return err
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fail(exitFailed, err)
+		return err
 	}
 	spec := filepath.Join(dir, "brick.yaml")
 	fmt.Fprintln(w, bold("Mortar demo")+": from one file to a proven HA NFS brick, on a virtual rack")
@@ -102,11 +102,6 @@ func runDemo(ctx context.Context, w io.Writer, dir, drill, how string) error {
 			err = runSelf(ctx, w, self, []string{"rack", "save", spec, s.saved})
 		}
 		if err != nil {
-			code := exitFailed
-			var ee *exec.ExitError
-			if errors.As(err, &ee) && ee.ExitCode() > 0 {
-				code = ee.ExitCode()
-			}
 			if ctx.Err() != nil {
 				// An interrupted demo leaves nothing behind.
 				fmt.Fprintf(w, "\n%s interrupted; taking the rack down\n", stamp(start))
@@ -117,7 +112,7 @@ func runDemo(ctx context.Context, w io.Writer, dir, drill, how string) error {
 			}
 			fmt.Fprintf(w, "\n%s step failed: mortar %s: %v\nThe rack stays as it is. Look around:\n", stamp(start), s.args[0], err)
 			demoHints(w, spec)
-			return fail(code, nil)
+			return childFailed(ctx, s.args[0], err)
 		}
 		fmt.Fprintf(w, "%s\n", faint(fmt.Sprintf("        %s done in %.0f s", s.args[0], time.Since(t).Seconds())))
 	}
@@ -153,23 +148,11 @@ func runSelf(ctx context.Context, w io.Writer, self string, args []string) error
 // demoSummary prints what the demo built and broke, how long clients waited, and how many
 // bytes it compared and lost.
 func demoSummary(w io.Writer, start time.Time, dir, spec string) error {
-	b, err := os.ReadFile(filepath.Join(dir, "summary.json"))
+	r, err := report.Load(dir)
 	if err != nil {
-		return fail(exitFailed, err)
+		return err
 	}
-	var s struct {
-		Drill               string  `json:"drill"`
-		How                 string  `json:"how"`
-		Verdict             string  `json:"verdict"`
-		LongestStallSeconds float64 `json:"longest_stall_seconds"`
-		Phases              map[string]*float64
-		AcknowledgedBytes   int64 `json:"acknowledged_bytes"`
-		VerifiedBytes       int64 `json:"verified_bytes"`
-		LostBytes           int64 `json:"lost_bytes"`
-	}
-	if err := json.Unmarshal(b, &s); err != nil {
-		return fail(exitFailed, fmt.Errorf("summary.json: %w", err))
-	}
+	s := &r.Summary
 	fmt.Fprintf(w, "\n%s\n", bold("Summary"))
 	d, err := loadDesign(spec)
 	if err != nil {
@@ -178,21 +161,15 @@ func demoSummary(w io.Writer, start time.Time, dir, spec string) error {
 	fmt.Fprintf(w, "  built     %s brick %q: %d servers, %d disks in %d enclosures, %d RAID group(s), usable %.2f GiB\n", d.Flavour, d.Name,
 		len(d.Spec.Servers), len(d.Disks), len(d.Spec.Enclosures), len(d.Groups), float64(d.Capacity.Usable)/(1<<30))
 	fmt.Fprintf(w, "  broken    %s (%s) under verified load\n", s.Drill, s.How)
-	fmt.Fprintf(w, "  waited    %.1f s: the longest stall any client saw\n", s.LongestStallSeconds)
-	for _, p := range []struct{ key, name string }{{"detect_seconds", "detection"}, {"fence_seconds", "fencing"}, {"start_seconds", "start"},
-		{"first_io_seconds", "first I/O"}, {"first_lock_seconds", "first lock"}} {
-		if v := s.Phases[p.key]; v != nil {
-			fmt.Fprintf(w, "            %-10s %5.1f s\n", p.name, *v)
-		}
-	}
-	fmt.Fprintf(w, "  checked   %.1f MiB acknowledged, %.1f MiB read back uncached from another mount\n", mib(s.AcknowledgedBytes), mib(s.VerifiedBytes))
+	fmt.Fprintf(w, "  waited    %s: the longest stall any client saw%s\n", report.Seconds(s.LongestStallSeconds), s.PhasesText())
+	fmt.Fprintf(w, "  checked   %s acknowledged, %s read back uncached from another mount\n", report.Bytes(s.AcknowledgedBytes), report.Bytes(s.VerifiedBytes))
 	fmt.Fprintf(w, "  lost      %d bytes\n", s.LostBytes)
 	fmt.Fprintf(w, "  verdict   %s\n", bold(s.Verdict))
 	fmt.Fprintf(w, "  left out  the fence test of every level (apply --skip-fence-test): mortar fence-test %s does it\n", spec)
 	fmt.Fprintf(w, "  took      %.0f s\n\n", time.Since(start).Seconds())
 	fmt.Fprintf(w, "Report: %s   Data: %s\n", filepath.Join(dir, "report.html"), filepath.Join(dir, "summary.json"))
 	demoHints(w, spec)
-	if s.Verdict != "pass" {
+	if s.Verdict != report.Pass {
 		return fail(exitFailed, nil)
 	}
 	return nil
@@ -207,8 +184,6 @@ func demoHints(w io.Writer, spec string) {
 (mortar is bin/mortar)
 `, spec)
 }
-
-func mib(n int64) float64 { return float64(n) / (1 << 20) }
 
 func stamp(start time.Time) string {
 	s := int(time.Since(start).Seconds())

@@ -169,7 +169,7 @@ func checkDraft(text string, w io.Writer) error {
 	}
 	if err != nil {
 		fmt.Fprintln(w, "mortar: the draft does not pass mortar check yet:")
-		return fail(exitFailed, err)
+		return err
 	}
 	return nil
 }

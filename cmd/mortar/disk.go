@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -136,7 +135,7 @@ func withDisk(file, serial string, do func(*disk.Place, *observe.Collector) erro
 	if err != nil {
 		return fail(exitBadInput, err)
 	}
-	c, err := newCollector(d, 15*time.Second, 30*time.Second, serverNamesOf(d)...)
+	c, err := newCollector(d, hostTimeout, d.Servers()...)
 	if err != nil {
 		return err
 	}
@@ -189,7 +188,7 @@ func (f *specChange) untilOut(cmd *cobra.Command, file, serial string) error {
 	return withDisk(file, serial, func(p *disk.Place, c *observe.Collector) error {
 		st, err := p.Look(ctx, c.Session)
 		if err != nil {
-			return fail(exitFailed, err)
+			return err
 		}
 		if st.Member(serial) != nil {
 			if _, err := f.wait(ctx, out, p, c); err != nil {
@@ -203,13 +202,13 @@ func (f *specChange) untilOut(cmd *cobra.Command, file, serial string) error {
 				return err
 			}
 			if st, err = p.Look(ctx, c.Session); err != nil {
-				return fail(exitFailed, err)
+				return err
 			}
 		}
 		if st.Member(serial) != nil {
 			return fail(exitFailed, fmt.Errorf("%s is still in its group: the copy did not end; run the command again", p))
 		}
-		return f.say(out, diskDone{Disk: p.Disk.Serial, Group: st.Group.Name, Enclosure: p.Disk.Enclosure, Bay: p.Disk.Bay, Degraded: st.Array.Degraded},
+		return f.say(out, p, st, false,
 			fmt.Sprintf("%s is out of service: pull it, push another one in, and run mortar disk replace %s %s --with SERIAL", p, file, p.Disk.Serial))
 	})
 }
@@ -262,7 +261,7 @@ func (f *specChange) replaceDisk(cmd *cobra.Command, file, serial, with string, 
 		if n := st.Array.Degraded; n > 0 {
 			whole = fmt.Sprintf("the group still lacks %d of %d members, which are out of service", n, st.Array.RaidDisks)
 		}
-		return f.say(cmd.OutOrStdout(), diskDone{Disk: p.Disk.Serial, Group: st.Group.Name, Enclosure: p.Disk.Enclosure, Bay: p.Disk.Bay, Spare: m.Slot < 0, Degraded: st.Array.Degraded},
+		return f.say(cmd.OutOrStdout(), p, st, m.Slot < 0,
 			fmt.Sprintf("%s is %s; %s", p, as, whole))
 	})
 }
@@ -303,9 +302,9 @@ type diskDone struct {
 	Degraded  int    `json:"degraded"` // members that the group lacks
 }
 
-func (f *specChange) say(w io.Writer, done diskDone, text string) error {
+func (f *specChange) say(w io.Writer, p *disk.Place, st *disk.State, spare bool, text string) error {
 	if f.asJSON {
-		return json.NewEncoder(w).Encode(done)
+		return jsonLines(w).Encode(diskDone{p.Disk.Serial, st.Group.Name, p.Disk.Enclosure, p.Disk.Bay, spare, st.Array.Degraded})
 	}
 	_, err := fmt.Fprintln(w, text)
 	return err
@@ -313,28 +312,24 @@ func (f *specChange) say(w io.Writer, done diskDone, text string) error {
 
 // wait prints md's progress until the group is idle.
 func (f *specChange) wait(ctx context.Context, w io.Writer, p *disk.Place, c *observe.Collector) (*disk.State, error) {
-	start, last := time.Now(), time.Time{}
+	t, last := &teller{w, f.asJSON, time.Now()}, time.Time{}
 	st, err := p.Wait(ctx, c.Session, func(g disk.Progress) {
 		const every = 10 * time.Second
 		if time.Since(last) < every {
 			return
 		}
 		last = time.Now()
-		if f.asJSON {
-			_ = json.NewEncoder(w).Encode(g)
-			return
-		}
 		left := ""
 		if g.Left > 0 {
 			left = fmt.Sprintf(", %s left", (time.Duration(g.Left) * time.Second).Round(time.Second))
 		}
-		fmt.Fprintf(w, "%s   %s on %s: %s %.1f %%%s\n", stamp(start), g.Group, g.Server, g.Action, g.Percent, left)
+		t.event(g, g.Server, fmt.Sprintf("%s: %s %.1f %%%s", g.Group, g.Action, g.Percent, left))
 	})
 	switch {
 	case ctx.Err() != nil:
 		return nil, fail(exitInterrupted, errors.New("interrupted; md goes on, and the same command shows it"))
 	case err != nil:
-		return nil, fail(exitFailed, err)
+		return nil, err
 	}
 	return st, nil
 }

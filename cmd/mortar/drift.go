@@ -1,23 +1,26 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/google/renameio/v2"
 	"github.com/spf13/cobra"
 
+	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/build/plan"
 	"github.com/mortarhpc/mortar/internal/run/observe"
 )
 
 // drift is how many resources of a brick's hosts differ from its spec.
 type drift struct {
-	Spec      string   `json:"spec"`
+	Spec      string   `json:"spec,omitempty"`
 	Brick     string   `json:"brick"`
 	Resources int      `json:"resources"` // number of resources compared
 	Pending   []string `json:"pending"`   // resources that differ
@@ -54,20 +57,14 @@ func runDrift(cmd *cobra.Command, files []string, asJSON bool, textfile string) 
 	}
 	if textfile != "" {
 		if err := renameio.WriteFile(textfile, []byte(driftMetrics(all, time.Now())), 0o644); err != nil {
-			return fail(exitFailed, err)
+			return err
 		}
 	}
-	code := 0
-	for _, r := range all {
-		switch {
-		case r.Error != "":
-			return fail(exitBadInput, nil)
-		case len(r.Pending) > 0:
-			code = exitPending
-		}
-	}
-	if code != 0 {
-		return fail(code, nil)
+	switch {
+	case slices.ContainsFunc(all, func(r drift) bool { return r.Error != "" }):
+		return fail(exitBadInput, nil)
+	case slices.ContainsFunc(all, func(r drift) bool { return len(r.Pending) > 0 }):
+		return fail(exitPending, nil)
 	}
 	return nil
 }
@@ -79,25 +76,30 @@ func driftOf(ctx context.Context, file string) drift {
 		r.Error = err.Error()
 		return r
 	}
-	r.Brick = d.Name
+	if r, err = compared(ctx, d); err != nil {
+		r.Error = plan.Located(d.Spec, err).Error()
+	}
+	r.Spec = file
+	return r
+}
+
+// compared compares a brick's hosts with its design.
+func compared(ctx context.Context, d *design.Design) (drift, error) {
+	r := drift{Brick: d.Name, Pending: []string{}}
 	p, err := plan.Prepare(ctx, d, preparing(false, func(string, string) {}))
 	if err != nil {
-		r.Error = plan.Located(d.Spec, err).Error()
-		return r
+		return r, err
 	}
 	defer p.Close()
 	r.Resources = len(p.Plan.Steps)
 	for _, x := range p.Plan.Pending() {
 		r.Pending = append(r.Pending, x.Host+": "+x.Title)
 	}
-	return r
+	return r, nil
 }
 
 func printDrift(w io.Writer, r drift) {
-	name := r.Brick
-	if name == "" {
-		name = r.Spec
-	}
+	name := cmp.Or(r.Brick, r.Spec)
 	switch {
 	case r.Error != "":
 		fmt.Fprintf(w, "%s: cannot be compared: %s\n", name, strings.ReplaceAll(r.Error, "\n", "; "))

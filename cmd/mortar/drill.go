@@ -1,9 +1,8 @@
 package main
 
 import (
-	"bufio"
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -20,34 +19,30 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
-	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/prove/drill"
 	"github.com/mortarhpc/mortar/internal/prove/inject"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 	"github.com/mortarhpc/mortar/internal/prove/versus"
-	"github.com/mortarhpc/mortar/internal/rack"
 )
 
+// drillFlags are the flags of every command that drills.
 type drillFlags struct {
-	how, out, confirm string
-	service           string
-	seconds, after    float64
-	rate, within      float64
-	asJSON, list, all bool
-	only, skip        []string
-	repeat            int
-	againstStock      bool
-	random            bool
-	seed              uint64
-	count             int
-	from              string
+	out, confirm, service        string
+	seconds, after, rate, within float64
+	asJSON                       bool
+	only, skip                   []string
+	repeat                       int
 }
 
+const drillExit = `
+
+Exit codes: 0 pass, 1 fail or no verdict, 2 refused (nothing was broken), 130
+interrupted (healed).`
+
 func newDrillCmd() *cobra.Command {
-	var f drillFlags
 	cmd := &cobra.Command{
-		Use:   "drill SPEC [DRILL]",
+		Use:   "drill",
 		Short: "Break the brick under verified load, judge how it took it, and heal it",
 		Long: `Checks that the brick is healthy, runs a verified load on every client mount,
 breaks what the drill says, watches the cluster and the clients, waits until
@@ -55,118 +50,418 @@ every client goes on, heals, and reads every acknowledged byte back from
 another mount. Whatever was broken is healed before the command ends, also
 after an error or Ctrl-C.
 
-The run is written to --out: summary.json, timeline.json, events.json,
+A run is written to --out: summary.json, timeline.json, events.json,
 verify.json, design.json. "mortar report" makes a page of it.
-
-With --all every drill of the list that leaves the brick as it was is done, one
-after the other, on a brick that is whole again after each. A drill of a change that
-stays (a new disk, a new server, a growth) is done if it is named, here or by --only,
-and says first what stays. Two services begin each on their preferred
-servers. Each run is written to a directory below --out (default out/drills),
-with a list of the summaries (summary.json) and one page (report.html).
 
 The verdict is about what is right: nothing lost, locks kept, no error seen, the
 volume never mounted twice, the right server fenced, the service where it
 belongs, health restored. The summary also says how long clients waited, with the
 target for a virtual rack; a target that is missed is shown, and fails nothing.
 
-With --against-stock the brick is built twice on virtual racks, one after the
-other, with the values of the distribution and with Mortar's; the drill, or with
---all each, is done --repeat times on both, and their stalls are compared, here
-and on one page (--out, default out/drills-against-stock). A drill that only
-stock fails is shown, and is no failure.
+On real hardware the drill asks for the brick's name first; without a terminal
+give it with --confirm.`,
+	}
+	cmd.AddCommand(newDrillRunCmd(), newDrillAllCmd(), newDrillRandomCmd(), newDrillListCmd(), newDrillVersusCmd())
+	return cmd
+}
 
-With --random one to three faults are drawn, which overlap or hit while the brick
-recovers or heals. --seed chooses the first of --count schedules: the same seed draws
-the same schedule for the same brick. Of each schedule that fails, the smallest
-part that still fails is found, by drills with one fault less, and printed.
+func newDrillRunCmd() *cobra.Command {
+	var f drillFlags
+	var how string
+	cmd := f.command(&cobra.Command{
+		Use:   "run SPEC DRILL",
+		Short: "Do one drill",
+		Long:  `Does one drill of the list (mortar drill list); see mortar drill.` + drillExit,
+		Example: `  mortar drill run brick.yaml server-crash
+  mortar drill run brick.yaml server-crash --how power --out out/power`,
+		Args: cobra.ExactArgs(2),
+	}, "DRILL-HOW", func(cmd *cobra.Command, args []string) error {
+		d, v, err := drill.Find(args[1], how)
+		if err != nil {
+			return fail(exitBadInput, err)
+		}
+		des, err := loadDesign(args[0])
+		if err != nil {
+			return err
+		}
+		name := drill.Choice{Drill: d, Variant: v}.Name()
+		return f.drill(cmd, des, name, name, "", func(ctx context.Context, env drill.Env, opt drill.Options) error {
+			r, err := drill.Run(ctx, env, d, v, opt)
+			if err != nil {
+				return drillFailed(ctx, err, "interrupted; nothing is left broken")
+			}
+			w := cmd.OutOrStdout()
+			if f.asJSON {
+				err = jsonLines(w).Encode(r.Summary)
+			} else {
+				err = report.SummaryText(w, r, bold)
+			}
+			if err == nil && r.Summary.Verdict != report.Pass {
+				err = fail(exitFailed, nil)
+			}
+			return err
+		})
+	})
+	cmd.Flags().StringVar(&how, "how", "", "variant of the drill (default: its first)")
+	return cmd
+}
+
+func newDrillAllCmd() *cobra.Command {
+	var f drillFlags
+	cmd := f.command(&cobra.Command{
+		Use:   "all SPEC",
+		Short: "Do every drill that leaves the brick as it was, one after the other",
+		Long: `Does every drill of the list that leaves the brick as it was, one after the other,
+on a brick that is whole again after each. A drill of a change that stays (a new disk,
+a new server, a growth) is done if it is named, by mortar drill run or by --only, and
+says first what stays. Two services begin each on their preferred servers. Each run is
+written to a directory below --out, with a list of the summaries (summary.json) and one
+page (report.html). The command fails if a drill fails or has no verdict.` + drillExit,
+		Example: `  mortar drill all brick.yaml --repeat 5
+  mortar drill all brick.yaml --only server-crash,path-one-disk --out out/some`,
+		Args: cobra.ExactArgs(1),
+	}, "drills", func(cmd *cobra.Command, args []string) error {
+		choices, err := drill.Choose(f.only, f.skip)
+		if err != nil {
+			return fail(exitBadInput, err)
+		}
+		des, err := loadDesign(args[0])
+		if err != nil {
+			return err
+		}
+		if len(f.only) == 0 {
+			choices = drill.Suits(choices, des)
+		}
+		return f.drill(cmd, des, "drills", fmt.Sprintf("all (%d drills)", len(choices)), "", func(ctx context.Context, env drill.Env, opt drill.Options) error {
+			opt.Thorough = true
+			entries, runs, err := drill.All(ctx, env, choices, f.repeat, f.out, opt)
+			// A drill that the brick cannot have is no failure.
+			return f.table(ctx, cmd, entries, runs, nil, err, report.Pass, report.Refused)
+		})
+	})
+	f.choice(cmd)
+	return cmd
+}
+
+func newDrillRandomCmd() *cobra.Command {
+	var f drillFlags
+	var seed uint64
+	var count int
+	var from string
+	cmd := f.command(&cobra.Command{
+		Use:   "random SPEC",
+		Short: "Draw schedules of one to three faults from a seed, and do them",
+		Long: `Draws one to three faults, which overlap or hit while the brick recovers or heals.
+--seed chooses the first of --count schedules: the same seed draws the same schedule
+for the same brick. Of each schedule that fails, the smallest part that still fails is
+found, by drills with one fault less, and printed. A schedule that is refused fails.
 With --from each schedule begins from a saved rack (mortar rack save), so that it
 depends on nothing before it; the brick is left as the last one leaves it. If no saved
-rack has that name, the brick is built on a rack and saved first.
+rack has that name, the brick is built on a rack and saved first.` + drillExit,
+		Example: `  mortar drill random brick.yaml --seed 17 --count 20
+  mortar drill random brick.yaml --seed 17 --count 20 --from applied`,
+		Args: cobra.ExactArgs(1),
+	}, "random", func(cmd *cobra.Command, args []string) error {
+		if count < 1 || count > 10000 {
+			return fail(exitBadInput, fmt.Errorf("--count %d: give 1 to 10000", count))
+		}
+		if !cmd.Flags().Changed("seed") {
+			seed = uint64(time.Now().UnixNano()) % 1_000_000
+		}
+		if from != "" {
+			if err := rackOfFrom(cmd.Context(), cmd.ErrOrStderr(), args[0], from); err != nil {
+				return err
+			}
+		}
+		des, err := loadDesign(args[0])
+		if err != nil {
+			return err
+		}
+		return f.drill(cmd, des, "random", fmt.Sprintf("%d schedules of random faults", count), from, func(ctx context.Context, env drill.Env, opt drill.Options) error {
+			opt.Thorough = true
+			entries, runs, smallest, err := drill.Random(ctx, env, seed, count, f.out, opt)
+			return f.table(ctx, cmd, entries, runs, smallest, err, report.Pass)
+		})
+	})
+	cmd.Flags().Uint64Var(&seed, "seed", 0, "the first schedule (default: another one each time)")
+	cmd.Flags().IntVar(&count, "count", 1, "how many schedules")
+	cmd.Flags().StringVar(&from, "from", "", "restore this saved rack before each schedule")
+	return cmd
+}
 
-On real hardware the drill asks for the brick's name first; without a terminal
-give it with --confirm.
-
-Exit codes: 0 pass, 1 fail or no verdict (--all: of any; --random: or a schedule that was
-refused), 2 refused (nothing was broken), 130 interrupted (healed).`,
-		Example: `  mortar drill brick.yaml server-crash
-  mortar drill brick.yaml server-crash --how power --out out/power
-  mortar drill brick.yaml --all --repeat 5
-  mortar drill brick.yaml --all --only server-crash,path-one-disk --out out/some
-  mortar drill brick.yaml server-crash --against-stock --repeat 5
-  mortar drill brick.yaml --random --seed 17 --count 20
-  mortar drill brick.yaml --random --seed 17 --count 20 --from applied
-  mortar drill --list`,
-		Args: func(_ *cobra.Command, args []string) error {
-			switch {
-			case f.list && len(args) <= 1:
-				return nil
-			case !f.list && !f.all && !f.random && len(args) == 2, (f.all || f.random) && !f.list && len(args) == 1:
-				return nil
-			}
-			return badUsage("give the spec and the drill: mortar drill SPEC DRILL; mortar drill --list names the drills")
-		},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if f.list {
-				return listDrills(cmd.OutOrStdout(), f.asJSON)
-			}
-			if f.all && f.how != "" {
-				return fail(exitBadInput, errors.New("--how goes with one drill; with --all give --only DRILL-HOW"))
-			}
-			if !f.all && (len(f.only) > 0 || len(f.skip) > 0 || f.repeat != 1 && !f.againstStock) {
-				return fail(exitBadInput, errors.New("--only, --skip and --repeat go with --all"))
-			}
-			if f.random && (f.all || f.againstStock) {
-				return fail(exitBadInput, errors.New("--random draws its own drills: leave --all and --against-stock out"))
-			}
-			if !f.random && (cmd.Flags().Changed("seed") || cmd.Flags().Changed("count") || f.from != "") {
-				return fail(exitBadInput, errors.New("--seed, --count and --from go with --random"))
-			}
-			if f.count < 1 || f.count > 10000 {
-				return fail(exitBadInput, fmt.Errorf("--count %d: give 1 to 10000", f.count))
-			}
-			if f.repeat < 1 || f.repeat > 1000 {
-				return fail(exitBadInput, fmt.Errorf("--repeat %d: give 1 to 1000", f.repeat))
-			}
-			if f.againstStock {
-				if len(args) == 2 {
-					d, v, err := drill.Find(args[1], f.how)
-					if err != nil {
-						return fail(exitBadInput, err)
-					}
-					f.only = []string{drill.Choice{Drill: d, Variant: v}.Name()}
-				}
-				return drillAgainstStock(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args[0], f)
-			}
-			if f.random && !cmd.Flags().Changed("seed") {
-				f.seed = uint64(time.Now().UnixNano()) % 1_000_000
-			}
-			if f.all || f.random {
-				return runDrill(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args[0], "", f)
-			}
-			return runDrill(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args[0], args[1], f)
-		},
+func newDrillListCmd() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:     "list",
+		Short:   "List the drills",
+		Example: "  mortar drill list",
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return listDrills(cmd.OutOrStdout(), asJSON) },
 	}
-	cmd.Flags().BoolVar(&f.list, "list", false, "list the drills")
-	cmd.Flags().BoolVar(&f.all, "all", false, "do every drill of the list")
-	cmd.Flags().StringSliceVar(&f.only, "only", nil, "with --all: only these, DRILL or DRILL-HOW, separated by commas")
-	cmd.Flags().StringSliceVar(&f.skip, "skip", nil, "with --all: not these")
-	cmd.Flags().IntVar(&f.repeat, "repeat", 1, "with --all: do each drill so often, and give the median of the stalls")
-	cmd.Flags().StringVar(&f.how, "how", "", "variant of the drill (default: its first)")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print a list with one entry for each drill and variant")
+	return cmd
+}
+
+func newDrillVersusCmd() *cobra.Command {
+	var f drillFlags
+	var how string
+	cmd := f.command(&cobra.Command{
+		Use:   "versus SPEC [DRILL]",
+		Short: "Build the brick with the distribution's values and with Mortar's, drill both, and compare the stalls",
+		Long: `Builds the brick twice on virtual racks, one after the other, with the values of the
+distribution and with Mortar's. The drill, or each, is done --repeat times on both, and
+their stalls are compared, here and on one page. A drill that only stock fails is shown,
+and is no failure.` + drillExit,
+		Example: `  mortar drill versus brick.yaml server-crash --repeat 5
+  mortar drill versus brick.yaml --only server-crash,path-one-disk`,
+		Args: cobra.RangeArgs(1, 2),
+	}, "drills-against-stock", func(cmd *cobra.Command, args []string) error {
+		if len(args) == 2 {
+			d, v, err := drill.Find(args[1], how)
+			if err != nil {
+				return fail(exitBadInput, err)
+			}
+			f.only = []string{drill.Choice{Drill: d, Variant: v}.Name()}
+		}
+		return f.versus(cmd, args[0])
+	})
+	f.choice(cmd)
+	cmd.Flags().StringVar(&how, "how", "", "variant of the drill that is named (default: its first)")
+	return cmd
+}
+
+// command adds the flags of load and result to a command that drills; name is that of its
+// directory below out.
+func (f *drillFlags) command(cmd *cobra.Command, name string, run func(*cobra.Command, []string) error) *cobra.Command {
 	cmd.Flags().StringVar(&f.service, "service", "", "with two services: the one the drill is about (default: the first of the spec); the other is under load as well")
 	cmd.Flags().Float64Var(&f.seconds, "seconds", 12, "seconds of steady load before the fault")
 	cmd.Flags().Float64Var(&f.after, "after", 8, "seconds of load after every worker goes on again")
 	cmd.Flags().Float64Var(&f.within, "within", 0, "seconds in which every worker has to go on after the fault; some drills allow more by themselves (default 240)")
 	cmd.Flags().Float64Var(&f.rate, "rate", 0, "operations per second of each writer; 0: 8 on a virtual rack, else unlimited")
-	cmd.Flags().StringVar(&f.out, "out", "", "directory the run is written to (default out/DRILL-HOW; with --all out/drills, with --random out/random)")
+	cmd.Flags().StringVar(&f.out, "out", "", "directory the run is written to (default out/"+name+")")
 	cmd.Flags().StringVar(&f.confirm, "confirm", "", "name of the brick, to confirm a drill on real hardware")
-	cmd.Flags().BoolVar(&f.againstStock, "against-stock", false, "build the brick twice on virtual racks, profile stock and profile tuned, drill both and compare the stalls")
-	cmd.Flags().BoolVar(&f.random, "random", false, "draw schedules of one to three faults from a seed, and do them")
-	cmd.Flags().Uint64Var(&f.seed, "seed", 0, "with --random: the first schedule (default: another one each time)")
-	cmd.Flags().IntVar(&f.count, "count", 1, "with --random: how many schedules")
-	cmd.Flags().StringVar(&f.from, "from", "", "with --random: restore this saved rack before each schedule")
-	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print the summary, or with --all and --random their list, as JSON (progress goes to stderr)")
+	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print the result as JSON (progress goes to stderr)")
+	f.repeat = 1
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := f.check(); err != nil {
+			return err
+		}
+		return run(cmd, args)
+	}
 	return cmd
+}
+
+// choice adds the flags that choose among the drills.
+func (f *drillFlags) choice(cmd *cobra.Command) {
+	cmd.Flags().StringSliceVar(&f.only, "only", nil, "only these, DRILL or DRILL-HOW, separated by commas")
+	cmd.Flags().StringSliceVar(&f.skip, "skip", nil, "not these")
+	cmd.Flags().IntVar(&f.repeat, "repeat", 1, "do each drill so often, and give the median of the stalls")
+}
+
+// check validates the numbers of the flags.
+func (f *drillFlags) check() error {
+	switch {
+	case f.seconds < 1 || f.seconds > 3600:
+		return badUsage(fmt.Sprintf("--seconds %g: give 1 to 3600", f.seconds))
+	case f.after < 1 || f.after > 3600:
+		return badUsage(fmt.Sprintf("--after %g: give 1 to 3600", f.after))
+	case f.within != 0 && f.within < 1 || f.within > 86400:
+		return badUsage(fmt.Sprintf("--within %g: give 1 to 86400", f.within))
+	case f.rate < 0:
+		return badUsage(fmt.Sprintf("--rate %g: give 0 or more", f.rate))
+	case f.repeat < 1 || f.repeat > 1000:
+		return badUsage(fmt.Sprintf("--repeat %d: give 1 to 1000", f.repeat))
+	}
+	return nil
+}
+
+// progress is where a command tells how it goes on: its output, unless that is for a program.
+func (f *drillFlags) progress(cmd *cobra.Command) io.Writer {
+	if f.asJSON {
+		return cmd.ErrOrStderr()
+	}
+	return cmd.OutOrStdout()
+}
+
+// drill connects a drill to its brick, and calls do. name is that of the directory below out,
+// what is done stands in the question, and from is a saved rack that env.Restore restores.
+func (f *drillFlags) drill(cmd *cobra.Command, des *design.Design, name, what, from string, do func(context.Context, drill.Env, drill.Options) error) error {
+	if f.out == "" {
+		f.out = filepath.Join("out", name)
+	}
+	if err := writable(f.out); err != nil {
+		return fail(exitBadInput, fmt.Errorf("--out: %w", err))
+	}
+	ctx, progress := cmd.Context(), f.progress(cmd)
+	// A host answers late while a failover or a rebuild keeps its processor busy.
+	excused := &host.Excused{}
+	dial, err := dialHosts(des, host.Options{KeepAlive: 3 * time.Second, Missed: 12, Excused: excused})
+	if err != nil {
+		return err
+	}
+	env := drill.Env{Design: des, Service: f.service, Dial: dial, Excused: excused, Version: version, Progress: drillProgress(progress)}
+	changed := func(*design.Design) {}
+	if virtualRack(ctx, des.Spec) {
+		in := rackInjector(des)
+		env.Virtual, env.Injector = true, in
+		changed = func(d *design.Design) { in.Design = d }
+	} else {
+		env.Injector = &inject.Hardware{Design: des, Dial: dial}
+		if err := confirmBrick(cmd.InOrStdin(), progress, fmt.Sprintf("Drill %s breaks brick %q under load.", what, des.Name), "nothing was broken", des.Name, f.confirm); err != nil {
+			return err
+		}
+	}
+	opDial, err := dialHosts(des, host.Options{Timeout: inject.OperatorLogin})
+	if err != nil {
+		return err
+	}
+	op := inject.NewOperator(des, opDial)
+	op.Run = (&drillCommands{file: des.Spec.File, say: env.Progress, changed: changed}).run
+	defer op.Close()
+	env.Operator = op
+	release, err := claimBrick(ctx, des.Spec) // keep apply and a second drill out meanwhile
+	if err != nil {
+		return err
+	}
+	defer release()
+	if from != "" {
+		if env.Restore, err = restorer(ctx, des.Spec, from, op, env.Progress); err != nil {
+			return err
+		}
+	}
+	seconds := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+	return do(ctx, env, drill.Options{Dir: f.out, Steady: seconds(f.seconds), After: seconds(f.after), Recover: seconds(f.within), Rate: f.rate})
+}
+
+// drillFailed gives the error of a drill its exit code; whole is what an interrupt leaves.
+func drillFailed(ctx context.Context, err error, whole string) error {
+	var unhealthy *drill.Unhealthy
+	var refused *drill.Refused
+	switch {
+	case errors.As(err, &unhealthy), errors.As(err, &refused):
+		return fail(exitBadInput, err)
+	case ctx.Err() != nil:
+		return interrupted(ctx, err, whole)
+	}
+	return err
+}
+
+// table prints the list of several drills, and makes their page. Each has to have one of the
+// verdicts.
+func (f *drillFlags) table(ctx context.Context, cmd *cobra.Command, entries []report.Entry, runs []*report.Run, smallest []drill.Schedule, err error, verdicts ...string) error {
+	out := cmd.OutOrStdout()
+	if len(runs) > 0 {
+		err = cmp.Or(err, report.WriteHTML(filepath.Join(f.out, report.HTMLFile), runs))
+	}
+	switch {
+	case f.asJSON:
+		err = cmp.Or(err, jsonLines(out).Encode(report.Listed(entries)))
+	case len(entries) > 0:
+		report.EntriesText(out, entries, f.out)
+		for _, s := range smallest {
+			fmt.Fprintf(out, "of seed %d, this alone fails: %s\n", s.Seed, strings.Join(s.Words(), "; "))
+		}
+	}
+	if err != nil || ctx.Err() != nil {
+		return drillFailed(ctx, err, "interrupted; what was done is in the list, and nothing is left broken")
+	}
+	for i := range entries {
+		if !slices.Contains(verdicts, entries[i].Verdict) {
+			return fail(exitFailed, nil)
+		}
+	}
+	return nil
+}
+
+// versus drills a brick with the profile stock and with the profile tuned.
+func (f *drillFlags) versus(cmd *cobra.Command, file string) error {
+	if f.out == "" {
+		f.out = filepath.Join("out", "drills-against-stock")
+	}
+	out := cmd.OutOrStdout()
+	choices, err := drill.Choose(f.only, f.skip)
+	if err != nil {
+		return fail(exitBadInput, err)
+	}
+	des, err := loadDesign(file)
+	if err != nil {
+		return err
+	}
+	// Refuse an impossible drill before two bricks are built.
+	if len(f.only) == 0 {
+		choices = drill.Suits(choices, des)
+	}
+	for _, c := range choices {
+		if err := drill.Possible(drill.Env{Design: des, Service: f.service, Injector: &inject.Rack{Design: des}, Operator: inject.NewOperator(des, nil)}, c.Drill, c.Variant); err != nil {
+			return fail(exitBadInput, err)
+		}
+	}
+	dirs, failed := againstStock(cmd.Context(), f.progress(cmd), file, f.out, func(file, run string) []string {
+		return append([]string{"drill", "all", file, "--out", run}, f.forward()...)
+	})
+	if dirs == nil {
+		return failed
+	}
+	runs, err := versus.DrillRuns(dirs)
+	if err != nil {
+		return err
+	}
+	gains := report.Gains(runs)
+	if len(gains) == 0 {
+		return errors.Join(errors.New("no drill has a verdict with both profiles: nothing to compare"), failed)
+	}
+	page := filepath.Join(f.out, report.HTMLFile)
+	if err := report.WriteHTML(page, runs); err != nil {
+		return err
+	}
+	if f.asJSON {
+		err = printJSON(out, map[string]any{"schema": report.Schema, "gains": gains})
+	} else {
+		fmt.Fprintln(out)
+		err = report.GainsText(out, gains)
+		fmt.Fprintf(out, "written to %s, page: %s\n", f.out, page)
+	}
+	if err != nil {
+		return err
+	}
+	// A failure of the profile stock is a result, not an error.
+	if slices.ContainsFunc(gains, func(g report.Gain) bool { return g.TunedPassed < len(g.Tuned) }) {
+		return fail(exitFailed, nil)
+	}
+	return nil
+}
+
+// forward returns the flags of the child command that choose the drill.
+func (f *drillFlags) forward() []string {
+	out := []string{"--repeat", strconv.Itoa(f.repeat), "--seconds", fmt.Sprint(f.seconds), "--after", fmt.Sprint(f.after), "--rate", fmt.Sprint(f.rate), "--within", fmt.Sprint(f.within)}
+	for _, x := range [][2]string{{"--only", strings.Join(f.only, ",")}, {"--skip", strings.Join(f.skip, ",")}, {"--service", f.service}} {
+		if x[1] != "" {
+			out = append(out, x[0], x[1])
+		}
+	}
+	return out
+}
+
+// formerDrill returns the present spelling of a former one of mortar drill, which this release
+// still takes; nil: it is none. args are those after the word drill.
+func formerDrill(args []string) []string {
+	words := []struct{ flag, command string }{{"--list", "list"}, {"--against-stock", "versus"}, {"--random", "random"}, {"--all", "all"}}
+	command := ""
+	rest := slices.DeleteFunc(slices.Clone(args), func(a string) bool {
+		return slices.ContainsFunc(words, func(w struct{ flag, command string }) bool { return w.flag == a })
+	})
+	for _, w := range words {
+		if command == "" && slices.Contains(args, w.flag) {
+			command = w.command
+		}
+	}
+	if command == "" && len(args) > 1 && looksLikeSpec(args[0]) {
+		command = "run"
+	}
+	if command == "" {
+		return nil
+	}
+	return append([]string{command}, rest...)
 }
 
 func listDrills(w io.Writer, asJSON bool) error {
@@ -191,7 +486,7 @@ func listDrills(w io.Writer, asJSON bool) error {
 		}
 	}
 	if asJSON {
-		return json.NewEncoder(w).Encode(lines)
+		return jsonLines(w).Encode(lines)
 	}
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tw, "DRILL\t--how\tSTALL\tWHAT HAPPENS")
@@ -207,283 +502,6 @@ func listDrills(w io.Writer, asJSON bool) error {
 		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\n", l.Drill, l.How, target, what)
 	}
 	return tw.Flush()
-}
-
-// drillAgainstStock drills a brick with the profile tuned and with the profile stock.
-func drillAgainstStock(ctx context.Context, out, errOut io.Writer, specFile string, f drillFlags) error {
-	if f.out == "" {
-		f.out = filepath.Join("out", "drills-against-stock")
-	}
-	choices, err := drill.Choose(f.only, f.skip)
-	if err != nil {
-		return fail(exitBadInput, err)
-	}
-	if err := f.check(); err != nil {
-		return err
-	}
-	des, err := loadDesign(specFile)
-	if err != nil {
-		return err
-	}
-	// Refuse an impossible drill before two bricks are built.
-	if len(f.only) == 0 {
-		choices = drill.Suits(choices, des)
-	}
-	for _, c := range choices {
-		if err := drill.Possible(drill.Env{Design: des, Service: f.service, Injector: &inject.Rack{Design: des}, Operator: inject.NewOperator(des, nil)}, c.Drill, c.Variant); err != nil {
-			return fail(exitBadInput, err)
-		}
-	}
-	progress := out
-	if f.asJSON {
-		progress = errOut
-	}
-	dirs, failed := againstStock(ctx, progress, specFile, f.out, func(file, run string) []string {
-		return append([]string{"drill", file, "--all", "--out", run}, f.forward()...)
-	})
-	if dirs == nil {
-		return failed
-	}
-	runs, err := versus.DrillRuns(dirs)
-	if err != nil {
-		return fail(exitFailed, err)
-	}
-	gains := report.Gains(runs)
-	if len(gains) == 0 {
-		return fail(exitFailed, errors.Join(errors.New("no drill has a verdict with both profiles: nothing to compare"), failed))
-	}
-	page := filepath.Join(f.out, report.HTMLFile)
-	if len(runs) > 0 {
-		if err := report.WriteHTML(page, runs); err != nil {
-			return fail(exitFailed, err)
-		}
-	}
-	if f.asJSON {
-		if err := printJSON(out, map[string]any{"schema": report.Schema, "gains": gains}); err != nil {
-			return fail(exitFailed, err)
-		}
-	} else {
-		fmt.Fprintln(out)
-		if err := report.GainsText(out, gains); err != nil {
-			return fail(exitFailed, err)
-		}
-		fmt.Fprintf(out, "written to %s, page: %s\n", f.out, page)
-	}
-	// A failure of the profile stock is a result, not an error.
-	if slices.ContainsFunc(gains, func(g report.Gain) bool { return g.TunedPassed < len(g.Tuned) }) {
-		return fail(exitFailed, nil)
-	}
-	return nil
-}
-
-// forward returns the flags of the child command that choose the drill.
-func (f *drillFlags) forward() []string {
-	out := []string{"--repeat", strconv.Itoa(f.repeat), "--seconds", fmt.Sprint(f.seconds), "--after", fmt.Sprint(f.after), "--rate", fmt.Sprint(f.rate), "--within", fmt.Sprint(f.within)}
-	for _, x := range [][2]string{{"--only", strings.Join(f.only, ",")}, {"--skip", strings.Join(f.skip, ",")}, {"--service", f.service}} {
-		if x[1] != "" {
-			out = append(out, x[0], x[1])
-		}
-	}
-	return out
-}
-
-// check validates the numbers of the flags.
-func (f *drillFlags) check() error {
-	if f.seconds < 1 || f.seconds > 3600 {
-		return fail(exitBadInput, fmt.Errorf("--seconds %g: give 1 to 3600", f.seconds))
-	}
-	if f.after < 1 || f.after > 3600 {
-		return fail(exitBadInput, fmt.Errorf("--after %g: give 1 to 3600", f.after))
-	}
-	if f.within != 0 && f.within < 1 || f.within > 86400 {
-		return fail(exitBadInput, fmt.Errorf("--within %g: give 1 to 86400", f.within))
-	}
-	if f.rate < 0 {
-		return fail(exitBadInput, fmt.Errorf("--rate %g: give 0 or more", f.rate))
-	}
-	return nil
-}
-
-func runDrill(ctx context.Context, in io.Reader, out, errOut io.Writer, specFile, name string, f drillFlags) error {
-	var choices []drill.Choice
-	switch {
-	case f.random:
-	case f.all:
-		var err error
-		if choices, err = drill.Choose(f.only, f.skip); err != nil {
-			return fail(exitBadInput, err)
-		}
-	default:
-		d, v, err := drill.Find(name, f.how)
-		if err != nil {
-			return fail(exitBadInput, err)
-		}
-		choices = []drill.Choice{{Drill: d, Variant: v}}
-	}
-	if err := f.check(); err != nil {
-		return err
-	}
-	if f.from != "" {
-		if err := rackOfFrom(ctx, errOut, specFile, f.from); err != nil {
-			return err
-		}
-	}
-	des, err := loadDesign(specFile)
-	if err != nil {
-		return err
-	}
-	if f.all && len(f.only) == 0 {
-		choices = drill.Suits(choices, des)
-	}
-	// A host answers late while a failover or a rebuild keeps its processor busy.
-	excused := &host.Excused{}
-	dial, err := dialHosts(des, host.Options{KeepAlive: 3 * time.Second, Missed: 12, Excused: excused})
-	if err != nil {
-		return err
-	}
-	if f.out == "" {
-		switch {
-		case f.random:
-			f.out = filepath.Join("out", "random")
-		case f.all:
-			f.out = filepath.Join("out", "drills")
-		default:
-			f.out = filepath.Join("out", choices[0].Name())
-		}
-	}
-	if err := writable(f.out); err != nil {
-		return fail(exitBadInput, fmt.Errorf("--out: %w", err))
-	}
-
-	progress := out
-	if f.asJSON {
-		progress = errOut
-	}
-	env := drill.Env{Design: des, Service: f.service, Dial: dial, Excused: excused, Version: version, Progress: drillProgress(progress)}
-	changed := func(*design.Design) {}
-	if virtualRack(ctx, des.Spec) {
-		in := rackInjector(des)
-		env.Virtual, env.Injector = true, in
-		changed = func(d *design.Design) { in.Design = d }
-	} else {
-		env.Injector = &inject.Hardware{Design: des, Dial: dial}
-		var what string
-		switch {
-		case f.random:
-			what = fmt.Sprintf("%d schedules of random faults", f.count)
-		case f.all:
-			what = fmt.Sprintf("all (%d drills)", len(choices))
-		default:
-			what = choices[0].Name()
-		}
-		if err := confirmDrill(in, progress, des.Name, what, f.confirm); err != nil {
-			return err
-		}
-	}
-	opDial, err := dialHosts(des, host.Options{Timeout: inject.OperatorLogin})
-	if err != nil {
-		return err
-	}
-	op := inject.NewOperator(des, opDial)
-	op.Run = (&drillCommands{file: specFile, say: env.Progress, changed: changed}).run
-	defer op.Close()
-	env.Operator = op
-	release, err := claimBrick(ctx, des.Spec) // keep apply and a second drill out meanwhile
-	if err != nil {
-		return err
-	}
-	defer release()
-	if f.from != "" {
-		if env.Restore, err = restorer(ctx, des.Spec, f.from, op, env.Progress); err != nil {
-			return err
-		}
-	}
-	opt := drill.Options{Dir: f.out, Steady: time.Duration(f.seconds * float64(time.Second)), After: time.Duration(f.after * float64(time.Second)), Recover: time.Duration(f.within * float64(time.Second)), Rate: f.rate}
-	if f.all || f.random {
-		opt.Thorough = true
-		return runMatrix(ctx, out, env, choices, opt, f)
-	}
-	r, err := drill.Run(ctx, env, choices[0].Drill, choices[0].Variant, opt)
-	var unhealthy *drill.Unhealthy
-	var refused *drill.Refused
-	switch {
-	case errors.As(err, &unhealthy), errors.As(err, &refused):
-		return fail(exitBadInput, err)
-	case ctx.Err() != nil:
-		return interrupted(ctx, err, "interrupted; nothing is left broken")
-	case err != nil:
-		return fail(exitFailed, err)
-	}
-	if f.asJSON {
-		enc := json.NewEncoder(out)
-		enc.SetEscapeHTML(false)
-		if err := enc.Encode(r.Summary); err != nil {
-			return fail(exitFailed, err)
-		}
-	} else {
-		printSummary(out, r)
-	}
-	if r.Summary.Verdict != report.Pass {
-		return fail(exitFailed, nil)
-	}
-	return nil
-}
-
-// rackOfFrom makes sure that a rack is there, since without one the brick is real hardware,
-// and that the saved rack of --from exists: it builds, applies and saves the brick if no
-// saved rack has that name, and else restores it where no rack is.
-func rackOfFrom(ctx context.Context, w io.Writer, specFile, name string) error {
-	s, err := readSpec(specFile)
-	if err != nil {
-		return err
-	}
-	if known, err := rack.HasSaved(s.Name, name); err != nil {
-		return rackError(err)
-	} else if !known {
-		self, err := os.Executable()
-		if err != nil {
-			return fail(exitFailed, err)
-		}
-		for _, args := range [][]string{{"rack", "up", specFile}, {"apply", specFile, "--yes", "--skip-fence-test"}, {"rack", "save", specFile, name}} {
-			fmt.Fprintf(w, "no saved rack is named %s: mortar %s\n", name, strings.Join(args, " "))
-			if err := runSelf(ctx, w, self, args); err != nil {
-				return fail(exitFailed, fmt.Errorf("mortar %s: %w", strings.Join(args, " "), err))
-			}
-		}
-		return nil
-	}
-	if virtualRack(ctx, s) {
-		return nil
-	}
-	r := namedRack{dir: rackOf(s), name: name, spec: s}
-	opt, err := r.restoreOptions(false)
-	if err != nil {
-		return fail(exitFailed, err)
-	}
-	_, err = rack.Restore(ctx, s.Name, r.dir, name, opt, nil)
-	return rackError(err)
-}
-
-// restorer returns the Restore of a drill on a virtual rack, and refuses a saved rack that
-// does not fit.
-func restorer(ctx context.Context, s *spec.Spec, name string, op *inject.Operator, say func(string)) (func(context.Context) error, error) {
-	r := namedRack{dir: rackOf(s), name: name, spec: s}
-	opt, err := r.restoreOptions(false)
-	if err != nil {
-		return nil, fail(exitFailed, err)
-	}
-	if err := rack.CheckSaved(ctx, s.Name, r.dir, name, opt); err != nil {
-		return nil, rackError(err)
-	}
-	return func(ctx context.Context) error {
-		op.Close() // its sessions end with the rack
-		began := time.Now()
-		_, err := rack.Restore(ctx, s.Name, r.dir, name, opt, nil)
-		if err == nil {
-			say(fmt.Sprintf("restored %s in %s", name, report.Seconds(time.Since(began).Seconds())))
-		}
-		return err
-	}, nil
 }
 
 // interrupted is the error of what an interrupt has ended: whole says so if nothing else
@@ -505,57 +523,6 @@ func nothingBut(err, other error) bool {
 		!slices.ContainsFunc(all.Unwrap(), func(e error) bool { return !nothingBut(e, other) })
 }
 
-// rackInjector breaks the virtual rack of a spec.
-func rackInjector(d *design.Design) *inject.Rack {
-	dir := rackOf(d.Spec)
-	return &inject.Rack{
-		Design: d,
-		Fault: func(ctx context.Context, kind string, targets ...string) error {
-			return rack.Fault(ctx, dir, kind, targets...)
-		},
-		Hangs:     func(ctx context.Context, node string) (bool, error) { return rack.Hangs(ctx, dir, node) },
-		Renewable: func(node string) error { return rack.Renewable(dir, node) },
-		Disks: func(ctx context.Context) ([][]string, error) {
-			st, err := rack.Status(ctx, dir)
-			if err != nil {
-				return nil, err
-			}
-			return disksIn(st), nil
-		},
-		Groups: func(ctx context.Context) (out []drill.ArrayGroup, err error) {
-			st, err := rack.Status(ctx, dir)
-			if err != nil {
-				return nil, err
-			}
-			for _, a := range st.Arrays {
-				for _, g := range a.Groups {
-					out = append(out, drill.ArrayGroup{Name: g.Name, State: g.State, Members: g.Members,
-						Comparing: g.Comparing, Percent: g.Percent, Mismatches: g.Mismatches})
-				}
-			}
-			return out, nil
-		},
-		Compare: func(ctx context.Context, group string, on bool) error { return rack.CompareGroup(ctx, dir, group, on) },
-	}
-}
-
-// disksIn returns the serial numbers of the disks in each enclosure's slots.
-func disksIn(st *rack.RackStatus) (out [][]string) {
-	at := map[string]int{}
-	for _, d := range st.Disks {
-		if d.Enclosure == "" || !d.Present {
-			continue
-		}
-		i, ok := at[d.Enclosure]
-		if !ok {
-			i = len(out)
-			at[d.Enclosure], out = i, append(out, nil)
-		}
-		out[i] = append(out[i], d.Serial)
-	}
-	return out
-}
-
 // drillProgress prints lines with the time since now. Drill and commands call it from
 // several goroutines.
 func drillProgress(w io.Writer) func(text string) {
@@ -566,83 +533,6 @@ func drillProgress(w io.Writer) func(text string) {
 		defer mu.Unlock()
 		fmt.Fprintf(w, "%s %s\n", stamp(start), text)
 	}
-}
-
-// runMatrix runs several drills and prints one table.
-func runMatrix(ctx context.Context, out io.Writer, env drill.Env, choices []drill.Choice, opt drill.Options, f drillFlags) error {
-	var entries []report.Entry
-	var runs []*report.Run
-	var smallest []drill.Schedule
-	var err error
-	if f.random {
-		entries, runs, smallest, err = drill.Random(ctx, env, f.seed, f.count, f.out, opt)
-		var refused *drill.Refused
-		if errors.As(err, &refused) {
-			return fail(exitBadInput, err)
-		}
-	} else {
-		entries, runs, err = drill.All(ctx, env, choices, f.repeat, f.out, opt)
-	}
-	if len(runs) > 0 {
-		if werr := report.WriteHTML(filepath.Join(f.out, report.HTMLFile), runs); werr != nil && err == nil {
-			err = werr
-		}
-	}
-	if f.asJSON {
-		enc := json.NewEncoder(out)
-		enc.SetEscapeHTML(false)
-		if werr := enc.Encode(report.Listed(entries)); werr != nil && err == nil {
-			err = werr
-		}
-	} else if len(entries) > 0 {
-		printMatrix(out, entries, f.out)
-		for _, s := range smallest {
-			fmt.Fprintf(out, "of seed %d, this alone fails: %s\n", s.Seed, strings.Join(s.Words(), "; "))
-		}
-	}
-	switch {
-	case ctx.Err() != nil:
-		return interrupted(ctx, err, "interrupted; what was done is in the list, and nothing is left broken")
-	case err != nil:
-		return fail(exitFailed, err)
-	}
-	for i := range entries {
-		// A drill that the brick cannot have is no failure; a schedule that did not run is one.
-		if v := entries[i].Verdict; v != report.Pass && (v != report.Refused || f.random) {
-			return fail(exitFailed, nil)
-		}
-	}
-	return nil
-}
-
-// printMatrix prints a line for each drill.
-func printMatrix(w io.Writer, entries []report.Entry, dir string) {
-	fmt.Fprintln(w)
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tw, "DRILL\tVERDICT\tSTALL\tTARGET\tLOST\tCHECKED\t")
-	passed := 0
-	for i := range entries {
-		e := &entries[i]
-		stall, target := "-", "-"
-		if e.MedianStallSeconds != nil {
-			stall = report.Seconds(*e.MedianStallSeconds)
-			if e.Repeats > 1 {
-				stall += fmt.Sprintf(" (median of %d)", e.Repeats)
-			}
-		}
-		if e.StallTargetSeconds != nil {
-			target = report.Seconds(*e.StallTargetSeconds)
-			if e.StallTargetMet != nil && !*e.StallTargetMet {
-				target += " missed"
-			}
-		}
-		if e.Verdict == report.Pass {
-			passed++
-		}
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", e.Name(), e.Verdict, stall, target, report.Bytes(e.LostBytes), report.Bytes(e.VerifiedBytes), strings.Join(slices.Concat(e.Schedule, e.Reasons), "; "))
-	}
-	_ = tw.Flush() // the exit code reports a closed terminal
-	fmt.Fprintf(w, "%d of %d passed; written to %s, page: %s\n", passed, len(entries), dir, filepath.Join(dir, report.HTMLFile))
 }
 
 // writable checks that a directory exists or can be made, and that files can be written there.
@@ -668,76 +558,4 @@ func writable(dir string) error {
 		}
 		return nil
 	}
-}
-
-// confirmDrill has the user type the name of the brick that the drill breaks.
-func confirmDrill(in io.Reader, w io.Writer, brick, what, given string) error {
-	return confirmBrick(in, w, fmt.Sprintf("Drill %s breaks brick %q under load.", what, brick), "nothing was broken", brick, given)
-}
-
-// confirmBrick has the user type the brick's name before a change to real hardware that its
-// users notice.
-func confirmBrick(in io.Reader, w io.Writer, warning, undone, brick, given string) error {
-	if given == "" && isTerminalReader(in) {
-		fmt.Fprintf(w, "This is real hardware. %s\nType the brick's name to go on: ", warning)
-		line, err := bufio.NewReader(in).ReadString('\n')
-		if err != nil {
-			return fail(exitBadInput, fmt.Errorf("nothing was typed, %s: %w", undone, err))
-		}
-		given = strings.TrimSpace(line)
-	}
-	switch given {
-	case brick:
-		return nil
-	case "":
-		return fail(exitBadInput, fmt.Errorf("this is real hardware and nobody can be asked here: give --confirm %s; %s", brick, undone))
-	}
-	return fail(exitBadInput, fmt.Errorf("%q is not the brick's name, %q; %s", given, brick, undone))
-}
-
-// printSummary prints the result for a person.
-func printSummary(w io.Writer, r *report.Run) {
-	s := r.Summary
-	fmt.Fprintf(w, "\n%s (%s): %s\n", s.Drill, s.How, bold(strings.ToUpper(s.Verdict)))
-	for _, c := range s.Checks {
-		mark := "ok  "
-		if !c.OK {
-			mark = "FAIL"
-		}
-		fmt.Fprintf(w, "  %s  %-26s %s\n", mark, c.Name, c.Detail)
-	}
-	for _, l := range s.Status {
-		if l.Level == "fault" {
-			fmt.Fprintf(w, "  meanwhile, mortar status: %s\n", l.Text)
-		}
-	}
-	var parts []string
-	for _, p := range []struct {
-		name string
-		v    *float64
-	}{{"detection", s.Phases.Detect}, {"fencing", s.Phases.Fence}, {"start", s.Phases.Start}, {"first I/O", s.Phases.FirstIO}, {"first lock", s.Phases.FirstLock}} {
-		if p.v != nil {
-			parts = append(parts, p.name+" "+report.Seconds(*p.v))
-		}
-	}
-	fmt.Fprintf(w, "  longest stall %s", report.Seconds(s.LongestStallSeconds))
-	if t := s.StallTargetSeconds; t != nil {
-		fmt.Fprint(w, targetText(*t, *s.StallTargetMet))
-	}
-	if len(parts) > 0 {
-		fmt.Fprintf(w, ": %s", strings.Join(parts, ", "))
-	}
-	if t := s.LocksTargetSeconds; t != nil {
-		fmt.Fprintf(w, "\n  all locks back %s after the start%s", report.Seconds(*s.LocksBackSeconds), targetText(*t, *s.LocksTargetMet))
-	}
-	fmt.Fprintf(w, "\n  written to %s (mortar report %s makes a page)\n", r.Dir, r.Dir)
-}
-
-// targetText says whether a target, in seconds, was met.
-func targetText(seconds float64, met bool) string {
-	word := "missed"
-	if met {
-		word = "met"
-	}
-	return fmt.Sprintf(" (target %s: %s)", report.Seconds(seconds), word)
 }

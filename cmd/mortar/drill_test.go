@@ -18,26 +18,6 @@ import (
 	"github.com/mortarhpc/mortar/internal/prove/report"
 )
 
-// command runs a command line in this process.
-func drillCommand(t *testing.T, args ...string) (out string, code int, err error) {
-	t.Helper()
-	var b bytes.Buffer
-	root := newRootCmd()
-	root.SetArgs(args)
-	root.SetOut(&b)
-	root.SetErr(&b)
-	root.SetIn(strings.NewReader(""))
-	err = root.ExecuteContext(t.Context())
-	var ee *exitError
-	switch {
-	case errors.As(err, &ee):
-		code = ee.code
-	case err != nil:
-		code = exitBadInput
-	}
-	return b.String(), code, err
-}
-
 func TestDrillRefuses(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
@@ -52,29 +32,29 @@ func TestDrillRefuses(t *testing.T) {
 		args []string
 		say  string
 	}{
-		"no drill":      {[]string{"brick.yaml"}, "--list"},
-		"unknown drill": {[]string{"brick.yaml", "server-crush"}, "server-crash"},
-		"unknown how":   {[]string{"brick.yaml", "server-crash", "--how", "magic"}, "--how freeze"},
-		"no spec":       {[]string{"none.yaml", "server-crash"}, "none.yaml"},
-		"seconds":       {[]string{"brick.yaml", "server-crash", "--seconds", "0"}, "--seconds"},
-		"after":         {[]string{"brick.yaml", "server-crash", "--after", "0"}, "--after"},
-		"rate":          {[]string{"brick.yaml", "server-crash", "--rate", "-1"}, "--rate"},
-		"within":        {[]string{"brick.yaml", "server-crash", "--within", "-1"}, "--within"},
-		"within short":  {[]string{"brick.yaml", "server-crash", "--within", "0.5"}, "--within"},
-		"unconfirmed":   {[]string{"brick.yaml", "server-crash"}, "--confirm brick1"},
-		"wrong name":    {[]string{"brick.yaml", "server-crash", "--confirm", "brick2"}, "brick2"},
-		"not possible":  {[]string{"brick.yaml", "server-crash", "--confirm", "brick1", "--how", "freeze"}, "cannot be frozen"},
-		"random, named": {[]string{"brick.yaml", "server-crash", "--random"}, "--list"},
-		"random, all":   {[]string{"brick.yaml", "--random", "--all"}, "--random"},
-		"seed alone":    {[]string{"brick.yaml", "server-crash", "--seed", "3"}, "--seed"},
-		"count":         {[]string{"brick.yaml", "--random", "--count", "0"}, "--count 0"},
-		"random, real":  {[]string{"brick.yaml", "--random"}, "--confirm brick1"},
-		"out is a file": {[]string{"brick.yaml", "server-crash", "--confirm", "brick1", "--out", "brick.yaml"}, "--out"},
+		"no drill":      {[]string{"run", "brick.yaml"}, "mortar drill run wants SPEC DRILL"},
+		"unknown drill": {[]string{"run", "brick.yaml", "server-crush"}, "server-crash"},
+		"unknown how":   {[]string{"run", "brick.yaml", "server-crash", "--how", "magic"}, "--how freeze"},
+		"no spec":       {[]string{"run", "none.yaml", "server-crash"}, "none.yaml"},
+		"seconds":       {[]string{"run", "brick.yaml", "server-crash", "--seconds", "0"}, "--seconds"},
+		"after":         {[]string{"run", "brick.yaml", "server-crash", "--after", "0"}, "--after"},
+		"rate":          {[]string{"all", "brick.yaml", "--rate", "-1"}, "--rate"},
+		"within":        {[]string{"random", "brick.yaml", "--within", "-1"}, "--within"},
+		"within short":  {[]string{"run", "brick.yaml", "server-crash", "--within", "0.5"}, "--within"},
+		"repeat":        {[]string{"all", "brick.yaml", "--repeat", "0"}, "--repeat 0"},
+		"unconfirmed":   {[]string{"run", "brick.yaml", "server-crash"}, "--confirm brick1"},
+		"all, real":     {[]string{"all", "brick.yaml"}, "--confirm brick1"},
+		"unknown only":  {[]string{"all", "brick.yaml", "--only", "nothing"}, "mortar drill list"},
+		"wrong name":    {[]string{"run", "brick.yaml", "server-crash", "--confirm", "brick2"}, "brick2"},
+		"not possible":  {[]string{"run", "brick.yaml", "server-crash", "--confirm", "brick1", "--how", "freeze"}, "cannot be frozen"},
+		"count":         {[]string{"random", "brick.yaml", "--count", "0"}, "--count 0"},
+		"random, real":  {[]string{"random", "brick.yaml"}, "--confirm brick1"},
+		"out is a file": {[]string{"run", "brick.yaml", "server-crash", "--confirm", "brick1", "--out", "brick.yaml"}, "--out"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, code, err := drillCommand(t, append([]string{"drill"}, c.args...)...)
-			if code != exitBadInput || err == nil || !strings.Contains(err.Error(), c.say) {
-				t.Errorf("exit %d, %v; want 2 and %q", code, err, c.say)
+			code, _, said := mortar(t, append([]string{"drill"}, c.args...)...)
+			if code != exitBadInput || !strings.Contains(said, c.say) {
+				t.Errorf("exit %d, %s; want 2 and %q", code, said, c.say)
 			}
 		})
 	}
@@ -84,14 +64,37 @@ func TestDrillRefuses(t *testing.T) {
 }
 
 func TestDrillList(t *testing.T) {
-	out, code, err := drillCommand(t, "drill", "--list")
-	if code != 0 || err != nil {
-		t.Fatal(code, err)
+	code, out, said := mortar(t, "drill", "list")
+	if code != 0 {
+		t.Fatal(code, said)
 	}
 	for _, d := range drill.Table {
 		if !strings.Contains(out, d.Name) {
 			t.Errorf("%s is not listed:\n%s", d.Name, out)
 		}
+	}
+}
+
+// This release takes the former spellings of mortar drill too.
+func TestFormerDrill(t *testing.T) {
+	for former, want := range map[string]string{
+		"--list --json":                         "list --json",
+		"b.yaml server-crash --how power":       "run b.yaml server-crash --how power",
+		"b.yaml --all --only x --repeat 5":      "all b.yaml --only x --repeat 5",
+		"--random b.yaml --seed 17":             "random b.yaml --seed 17",
+		"b.yaml x --against-stock --repeat 5":   "versus b.yaml x --repeat 5",
+		"b.yaml --all --against-stock --only x": "versus b.yaml --only x",
+		"run b.yaml server-crash":               "",
+		"all b.yaml":                            "",
+		"qqqq":                                  "",
+		"--help":                                "",
+	} {
+		if got := strings.Join(formerDrill(strings.Fields(former)), " "); got != want {
+			t.Errorf("%s: %q, want %q", former, got, want)
+		}
+	}
+	if code, out, said := mortar(t, "drill", "--list"); code != 0 || !strings.Contains(out, "server-crash") {
+		t.Errorf("%d, %s", code, said)
 	}
 }
 
@@ -143,18 +146,18 @@ func TestReportAndCompare(t *testing.T) {
 		}
 	}
 	a, b := filepath.Join(dir, "a"), filepath.Join(dir, "b")
-	out, code, err := drillCommand(t, "report", a)
-	if code != 0 || err != nil || strings.TrimSpace(out) != filepath.Join(a, "report.html") {
-		t.Errorf("report: %q, exit %d, %v", out, code, err)
+	code, out, said := mortar(t, "report", a)
+	if code != 0 || strings.TrimSpace(out) != filepath.Join(a, "report.html") {
+		t.Errorf("report: %q, exit %d, %s", out, code, said)
 	}
 	page, err := os.ReadFile(filepath.Join(a, "report.html"))
 	if err != nil || !bytes.HasPrefix(page, []byte("<!DOCTYPE html>")) {
 		t.Errorf("page: %.40q %v", page, err)
 	}
-	if out, code, err := drillCommand(t, "compare", a, b); code != 0 || err != nil || !strings.Contains(out, "1.00") {
-		t.Errorf("compare: %q, exit %d, %v", out, code, err)
+	if code, out, said := mortar(t, "compare", a, b); code != 0 || !strings.Contains(out, "1.00") {
+		t.Errorf("compare: %q, exit %d, %s", out, code, said)
 	}
-	if _, code, _ := drillCommand(t, "report", dir); code != exitBadInput {
+	if code, _, _ := mortar(t, "report", dir); code != exitBadInput {
 		t.Errorf("report of no run: exit %d, want 2", code)
 	}
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -129,7 +128,7 @@ func readHistory(ctx context.Context, files []string, w events.Window, timeout t
 		if err != nil {
 			return nil, err
 		}
-		c, err := newCollector(d, timeout/2, timeout)
+		c, err := newCollector(d, timeout)
 		if err != nil {
 			return nil, err
 		}
@@ -191,8 +190,7 @@ func lacks(h events.History) string {
 }
 
 func (h *history) json(w io.Writer) error {
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
+	enc := jsonLines(w)
 	for _, e := range h.events {
 		if err := enc.Encode(e); err != nil {
 			return err
@@ -237,40 +235,38 @@ func (h *history) show(w io.Writer, bricks, color bool) error {
 	return nil
 }
 
-// pending prints, after 2 s, the hosts that have not answered yet.
+// pending prints, every 2 s, the hosts that have not answered yet.
 type pending struct {
-	mu   sync.Mutex
-	left []string
-	stop func()
+	mu    sync.Mutex
+	left  []string
+	ended bool
 }
 
 func newPending(w io.Writer, keys []string) *pending {
 	p := &pending{left: slices.Clone(keys)}
 	began := time.Now()
-	t := time.NewTicker(2 * time.Second)
-	ended := make(chan struct{})
-	over := make(chan struct{})
-	p.stop = sync.OnceFunc(func() { t.Stop(); close(ended); <-over })
-	go func() {
-		defer close(over)
-		for {
-			select {
-			case <-ended:
-				return
-			case <-t.C:
-				p.mu.Lock()
-				var names []string
-				for _, key := range p.left {
-					names = append(names, key[strings.LastIndex(key, " ")+1:])
-				}
-				p.mu.Unlock()
-				if len(names) > 0 {
-					fmt.Fprintf(w, "%v: waiting for %s\n", time.Since(began).Round(time.Second), strings.Join(names, ", "))
-				}
-			}
+	var tell func()
+	tell = func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		var names []string
+		for _, key := range p.left {
+			names = append(names, key[strings.LastIndex(key, " ")+1:])
 		}
-	}()
+		if !p.ended && len(names) > 0 {
+			fmt.Fprintf(w, "%v: waiting for %s\n", time.Since(began).Round(time.Second), strings.Join(names, ", "))
+			time.AfterFunc(2*time.Second, tell)
+		}
+	}
+	time.AfterFunc(2*time.Second, tell)
 	return p
+}
+
+// stop ends the printing.
+func (p *pending) stop() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ended = true
 }
 
 func (p *pending) done(key string) {

@@ -1,9 +1,7 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -83,20 +81,13 @@ type fenceTestDone struct {
 }
 
 func runFenceTest(ctx context.Context, in io.Reader, w io.Writer, file string, f fenceTestFlags) (err error) {
-	start := time.Now()
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
+	t := &teller{w, f.asJSON, time.Now()}
 	done := fenceTestDone{Tests: []failover.LevelResult{}}
-	defer func() {
-		done.Seconds = time.Since(start).Seconds()
-		if err != nil {
-			done.Error = err.Error()
-		}
-		if f.asJSON {
-			err = errors.Join(err, enc.Encode(done))
-		}
-	}()
-	d, err := loadDesignAs(file, f.profile)
+	defer t.end(&err, func(seconds float64, failed string) any {
+		done.Seconds, done.Error = seconds, failed
+		return done
+	})
+	d, err := loadDesign(file, f.profile)
 	if err != nil {
 		return err
 	}
@@ -105,7 +96,10 @@ func runFenceTest(ctx context.Context, in io.Reader, w io.Writer, file string, f
 		return fail(exitBadInput, err)
 	}
 	if !virtualRack(ctx, d.Spec) {
-		if err := confirmFencing(in, w, levels, f.confirm, f.asJSON); err != nil {
+		if f.asJSON {
+			in = nil // a question would be in the way of the JSON
+		}
+		if err := confirmFencing(in, w, levels, f.confirm); err != nil {
 			return err
 		}
 	}
@@ -114,12 +108,12 @@ func runFenceTest(ctx context.Context, in io.Reader, w io.Writer, file string, f
 		return err
 	}
 	defer release()
-	c, err := newCollector(d, f.timeout/2, f.timeout, serverNamesOf(d)...)
+	c, err := newCollector(d, f.timeout, d.Servers()...)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	o := failover.ProofOptions{On: fenceProgress(w, enc, start, f.asJSON)}
+	o := failover.ProofOptions{On: fenceProgress(t)}
 	if _, err := failover.ResumeProofs(ctx, d, c, o); err != nil {
 		return fenceTestFailed(ctx, err)
 	}
@@ -129,7 +123,7 @@ func runFenceTest(ctx context.Context, in io.Reader, w io.Writer, file string, f
 		return fenceTestFailed(ctx, err)
 	}
 	if !f.asJSON {
-		fmt.Fprintf(w, "Fencing proven: %s (%.0f s).\n", provenText(rs), time.Since(start).Seconds())
+		fmt.Fprintf(w, "Fencing proven: %s (%.0f s).\n", provenText(rs), time.Since(t.start).Seconds())
 	}
 	return nil
 }
@@ -162,7 +156,7 @@ func fenceTestFailed(ctx context.Context, err error) error {
 		}
 		return fail(exitFailed, fmt.Errorf("fencing does not work:\n%w\n%s Until it is mended, a failure of that server may stop its service for good", err, after))
 	}
-	return fail(exitFailed, err)
+	return err
 }
 
 // virtualRack reports whether the spec's hardware is a virtual rack that is up.
@@ -175,7 +169,7 @@ func virtualRack(ctx context.Context, s *spec.Spec) bool {
 func rackOf(s *spec.Spec) string { return filepath.Dir(host.InventoryFile(s)) }
 
 // confirmFencing has the user type the names of the servers that the test powers off.
-func confirmFencing(in io.Reader, w io.Writer, levels []*design.FenceLevel, given string, asJSON bool) error {
+func confirmFencing(in io.Reader, w io.Writer, levels []*design.FenceLevel, given string) error {
 	var nodes []string
 	for _, l := range levels {
 		if !slices.Contains(nodes, l.Node) {
@@ -183,30 +177,13 @@ func confirmFencing(in io.Reader, w io.Writer, levels []*design.FenceLevel, give
 		}
 	}
 	want := strings.Join(nodes, ",")
-	if given == "" && isTerminalReader(in) && !asJSON {
-		fmt.Fprintf(w, "This is real hardware. One after the other, these servers are powered off and on; their services move away and back meanwhile.\nType %s to go on: ", want)
-		line, err := bufio.NewReader(in).ReadString('\n')
-		if err != nil {
-			return fail(exitBadInput, fmt.Errorf("nothing was typed, nothing was changed: %w", err))
-		}
-		given = strings.TrimSpace(line)
-	}
-	switch given {
-	case want:
-		return nil
-	case "":
-		return fail(exitBadInput, fmt.Errorf("this is real hardware and nobody can be asked here: give --confirm %s; nothing was changed", want))
-	}
-	return fail(exitBadInput, fmt.Errorf("%q is not %q; nothing was changed", given, want))
+	return typed(in, w, want, given, fmt.Sprintf("This is real hardware. One after the other, these servers are powered off and on; their services move away and back meanwhile.\nType %s to go on: ", want),
+		"this is real hardware", "nothing was changed")
 }
 
 // fenceProgress prints each event.
-func fenceProgress(w io.Writer, enc *json.Encoder, start time.Time, asJSON bool) func(failover.ProofEvent) {
+func fenceProgress(t *teller) func(failover.ProofEvent) {
 	return func(e failover.ProofEvent) {
-		if asJSON {
-			_ = enc.Encode(e) // a closed stdout shows in the result's own write
-			return
-		}
 		text := e.Text
 		switch e.State {
 		case "failed":
@@ -215,7 +192,7 @@ func fenceProgress(w io.Writer, enc *json.Encoder, start time.Time, asJSON bool)
 		case "proven":
 			text = bold("proven") + " " + text
 		}
-		fmt.Fprintf(w, "%s   %-10s %s\n", stamp(start), e.Node, text)
+		t.event(e, e.Node, text)
 	}
 }
 
@@ -239,7 +216,7 @@ func prove(ctx context.Context, pr *failover.Prover, p *plan.Prepared, in io.Rea
 	case !virtualRack(ctx, d.Spec) && p.Served():
 		// A test would interrupt clients twice, and an apply does not ask for that.
 		why = "the service runs already, and a fence test moves it"
-		if !f.yes && !f.asJSON && isTerminalReader(in) && confirmFencing(in, w, levels, "", false) == nil {
+		if !f.yes && !f.asJSON && isTerminalReader(in) && confirmFencing(in, w, levels, "") == nil {
 			why = ""
 		}
 	}

@@ -21,104 +21,73 @@ func newHostCacheCmd() *cobra.Command {
 		Short:  "Start, stop and change the cache of a volume, on the server that has it",
 		Hidden: true,
 	}
-	open := func(cmd *cobra.Command, config string) (*cache.Stack, error) {
-		cfg, err := cache.LoadOrParse(config)
-		if err != nil {
-			return nil, fail(exitBadInput, err)
-		}
-		return cache.New(cfg, func(format string, a ...any) { fmt.Fprintf(cmd.ErrOrStderr(), format+"\n", a...) }), nil
-	}
-	add := func(use, short string, run func(cmd *cobra.Command, s *cache.Stack) error) *cobra.Command {
+	add := func(use, short string, args int, run func(ctx context.Context, w io.Writer, s *cache.Stack, args []string) error) *cobra.Command {
 		sub := &cobra.Command{
-			Use: use + " CONFIG", Short: short, Args: cobra.ExactArgs(1),
+			Use: use, Short: short, Args: cobra.ExactArgs(args),
 			RunE: func(cmd *cobra.Command, args []string) error {
-				s, err := open(cmd, args[0])
+				cfg, err := cache.LoadOrParse(args[0])
 				if err != nil {
-					return err
+					return fail(exitBadInput, err)
 				}
-				return run(cmd, s)
+				s := cache.New(cfg, func(format string, a ...any) { fmt.Fprintf(cmd.ErrOrStderr(), format+"\n", a...) })
+				s.Hold = ocf.Hold
+				return run(cmd.Context(), cmd.OutOrStdout(), s, args[1:])
 			},
 		}
 		c.AddCommand(sub)
 		return sub
 	}
-	wait := false
-	start := add("start", "Bring the cache up over its active volume", func(cmd *cobra.Command, s *cache.Stack) error {
+	wait, smart := false, true
+	start := add("start CONFIG", "Bring the cache up over its active volume", 1, func(ctx context.Context, _ io.Writer, s *cache.Stack, _ []string) error {
 		if wait {
-			if err := s.WaitVolume(cmd.Context()); err != nil {
+			if err := s.WaitVolume(ctx); err != nil {
 				return err
 			}
 		}
-		s.Hold = ocf.Hold
-		return s.Locked(cmd.Context(), func() error { return s.Start(cmd.Context()) })
+		return s.Locked(ctx, func() error { return s.Start(ctx) })
 	})
 	start.Flags().BoolVar(&wait, "wait", false, "wait for the volume, as at boot")
-	add("on", "Say whether a cache is on: yes or no", func(cmd *cobra.Command, s *cache.Stack) error {
-		word := "yes"
-		if s.OnDisks() == nil {
-			word = "no"
-		}
-		fmt.Fprintln(cmd.OutOrStdout(), word)
-		return nil
+	add("on CONFIG", "Say whether a cache is on: yes or no", 1, func(_ context.Context, w io.Writer, s *cache.Stack, _ []string) error {
+		_, err := fmt.Fprintln(w, yesNo(s.OnDisks() != nil))
+		return err
 	})
-	add("stop", "Take it down; dirty data stays on the SSDs", func(cmd *cobra.Command, s *cache.Stack) error {
-		s.Hold = ocf.Hold
-		return s.Locked(cmd.Context(), func() error { return s.Stop(cmd.Context()) })
+	add("stop CONFIG", "Take it down; dirty data stays on the SSDs", 1, func(ctx context.Context, _ io.Writer, s *cache.Stack, _ []string) error {
+		return s.Locked(ctx, func() error { return s.Stop(ctx) })
 	})
-	add("apply", "Bring it to its config, under load", func(cmd *cobra.Command, s *cache.Stack) error {
-		s.Hold = ocf.Hold
-		return s.Apply(cmd.Context(), progressLines(cmd.OutOrStdout()))
+	add("apply CONFIG", "Bring it to its config, under load", 1, func(ctx context.Context, w io.Writer, s *cache.Stack, _ []string) error {
+		return s.Apply(ctx, progressLines(w))
 	})
-	add("off", "Write dirty data to the disks and free the SSDs, under load", func(cmd *cobra.Command, s *cache.Stack) error {
-		s.Hold = ocf.Hold
-		return s.Off(cmd.Context(), progressLines(cmd.OutOrStdout()))
+	add("off CONFIG", "Write dirty data to the disks and free the SSDs, under load", 1, func(ctx context.Context, w io.Writer, s *cache.Stack, _ []string) error {
+		return s.Off(ctx, progressLines(w))
 	})
-	add("needs", "Say what apply would do", func(cmd *cobra.Command, s *cache.Stack) error {
+	add("needs CONFIG", "Say what apply would do", 1, func(_ context.Context, w io.Writer, s *cache.Stack, _ []string) error {
 		n, err := s.Needs()
 		if err == nil && n != "" {
-			fmt.Fprintln(cmd.OutOrStdout(), n)
+			fmt.Fprintln(w, n)
 		}
 		return err
 	})
-	add("watch", "Write down which SSDs hold the newest dirty data, until ended", func(cmd *cobra.Command, s *cache.Stack) error {
+	add("watch CONFIG", "Write down which SSDs hold the newest dirty data, until ended", 1, func(ctx context.Context, _ io.Writer, s *cache.Stack, _ []string) error {
 		s.Hold = ocf.TryHold
-		return s.Watch(cmd.Context())
+		return s.Watch(ctx)
 	})
-	add("stall", "For a drill: have bcache take no dirty data, and write none to the disks; the next start or apply ends it", func(cmd *cobra.Command, s *cache.Stack) error {
-		s.Hold = ocf.Hold
-		return s.Stall(cmd.Context())
+	add("stall CONFIG", "For a drill: have bcache take no dirty data, and write none to the disks; the next start or apply ends it", 1, func(ctx context.Context, _ io.Writer, s *cache.Stack, _ []string) error {
+		return s.Stall(ctx)
 	})
-	smart := true
-	stats := add("stats", "Counters and state as JSON", func(cmd *cobra.Command, s *cache.Stack) error {
-		st := s.Read(cmd.Context(), smart)
+	stats := add("stats CONFIG", "Counters and state as JSON", 1, func(ctx context.Context, w io.Writer, s *cache.Stack, _ []string) error {
+		st := s.Read(ctx, smart)
 		st.TimeNS = time.Now().UnixNano()
-		return json.NewEncoder(cmd.OutOrStdout()).Encode(st)
+		return json.NewEncoder(w).Encode(st)
 	})
 	stats.Flags().BoolVar(&smart, "smart", true, "ask each SSD for its health")
-	for _, x := range []struct {
-		use, short string
-		run        func(ctx context.Context, s *cache.Stack, file string) error
-	}{
-		{"fill", "For a drill: write a new file until the mirror is full, and write nothing to the disks meanwhile", func(ctx context.Context, s *cache.Stack, file string) error {
-			percent, err := s.Fill(ctx, file)
-			if err == nil {
-				fmt.Fprintf(c.OutOrStdout(), "%d %% of the mirror is dirty\n", percent)
-			}
-			return err
-		}},
-		{"drain", "End of fill", func(_ context.Context, s *cache.Stack, file string) error { return s.Drain(file) }},
-	} {
-		c.AddCommand(&cobra.Command{
-			Use: x.use + " CONFIG FILE", Short: x.short, Args: cobra.ExactArgs(2),
-			RunE: func(cmd *cobra.Command, args []string) error {
-				s, err := open(cmd, args[0])
-				if err != nil {
-					return err
-				}
-				return x.run(cmd.Context(), s, args[1])
-			},
-		})
-	}
+	add("fill CONFIG FILE", "For a drill: write a new file until the mirror is full, and write nothing to the disks meanwhile", 2, func(ctx context.Context, w io.Writer, s *cache.Stack, args []string) error {
+		percent, err := s.Fill(ctx, args[0])
+		if err == nil {
+			fmt.Fprintf(w, "%d %% of the mirror is dirty\n", percent)
+		}
+		return err
+	})
+	add("drain CONFIG FILE", "End of fill", 2, func(_ context.Context, _ io.Writer, s *cache.Stack, args []string) error { return s.Drain(args[0]) })
 	return c
 }
 

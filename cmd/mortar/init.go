@@ -61,7 +61,7 @@ Systems (docs/systems.md):
 			}
 			text, err := fs.ReadFile(examples.FS, args[0]+".yaml")
 			if err != nil {
-				return fail(exitFailed, err)
+				return err
 			}
 			_, err = cmd.OutOrStdout().Write(withID(text, rand.Text()))
 			return err

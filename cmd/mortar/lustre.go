@@ -15,6 +15,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 	"github.com/mortarhpc/mortar/internal/run/lustre"
+	"github.com/mortarhpc/mortar/internal/run/procedure"
 )
 
 func newLustreCmd() *cobra.Command {
@@ -33,33 +34,31 @@ The plan is shown before, and asked for.
 Exit codes: 0 done or nothing to do; 1 it was tried and failed; 2 refused (nothing was
 changed); 130 interrupted.`
 
-// lustreFlags are the flags of every mortar lustre command that changes something.
-type lustreFlags struct {
-	yes, dryRun, asJSON bool
-	timeout             time.Duration
-}
-
-// lustreCmd makes a mortar lustre command that carries out a plan.
-func lustreCmd(c *cobra.Command, f *lustreFlags, make func(ctx context.Context, fs *lustre.FS, args []string) (*lustre.Plan, error), after func(ctx context.Context, w io.Writer, fs *lustre.FS) error) *cobra.Command {
+// lustreCmd makes a mortar lustre command that carries out a plan. after prints the result for a
+// person; it may be nil.
+func lustreCmd(c *cobra.Command, make func(ctx context.Context, fs *lustre.FS, args []string) (*lustre.Plan, error), after func(ctx context.Context, w io.Writer, fs *lustre.FS) error) *cobra.Command {
+	f := &procedureFlags{}
+	f.add(c, true)
 	c.Long += lustreExit
-	c.Flags().BoolVar(&f.yes, "yes", false, "do not ask")
-	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "show the exact commands and change nothing")
-	c.Flags().BoolVar(&f.asJSON, "json", false, "print JSON lines: progress, then the result")
-	c.Flags().DurationVar(&f.timeout, "timeout", 30*time.Second, "how long any host may take to answer")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		return withLustre(cmd, args[0], f.timeout, f.dryRun, func(ctx context.Context, fs *lustre.FS) error {
+		return withLustre(cmd, args[0], f.timeout, f.dryRun, func(ctx context.Context, hosts procedure.Hosts, fs *lustre.FS) error {
 			p, err := make(ctx, fs, args[1:])
 			if err != nil {
 				return fail(exitBadInput, err)
 			}
-			return f.run(ctx, cmd.InOrStdin(), cmd.OutOrStdout(), fs, p, after)
+			return f.carryOut(cmd, hosts, p, lustre.Grace, func(ctx context.Context, w io.Writer) error {
+				if after == nil {
+					return nil
+				}
+				return after(ctx, w, fs)
+			})
 		})
 	}
 	return c
 }
 
 // withLustre connects to the file system of a spec.
-func withLustre(cmd *cobra.Command, file string, timeout time.Duration, dryRun bool, use func(ctx context.Context, fs *lustre.FS) error) error {
+func withLustre(cmd *cobra.Command, file string, timeout time.Duration, dryRun bool, use func(ctx context.Context, hosts procedure.Hosts, fs *lustre.FS) error) error {
 	if timeout <= 0 {
 		return fail(exitBadInput, errors.New("--timeout must be above 0"))
 	}
@@ -67,132 +66,48 @@ func withLustre(cmd *cobra.Command, file string, timeout time.Duration, dryRun b
 	if err != nil {
 		return err
 	}
-	dial, err := dialHosts(d, host.Options{Timeout: timeout})
+	c, err := newCollector(d, timeout)
 	if err != nil {
 		return err
 	}
+	defer c.Close()
+	c.Under(host.Gate{DryRun: dryRun})
 	release, err := claimBrick(cmd.Context(), d.Spec) // keep apply out meanwhile
 	if err != nil {
 		return err
 	}
 	defer release()
-	pool := host.NewPool(dial)
-	pool.Gate = host.Gate{DryRun: dryRun}
-	defer pool.Close()
-	ctx := cmd.Context()
-	fs, err := lustre.Open(ctx, d, pool.Session)
+	fs, err := lustre.Open(cmd.Context(), d, c.Session)
 	switch {
-	case ctx.Err() != nil:
+	case cmd.Context().Err() != nil:
 		return fail(exitInterrupted, nil)
 	case err != nil:
 		return fail(exitBadInput, err)
 	}
-	return use(ctx, fs)
-}
-
-// run shows a plan, asks, and carries it out. after prints the result for a person.
-func (f *lustreFlags) run(ctx context.Context, in io.Reader, w io.Writer, fs *lustre.FS, p *lustre.Plan, after func(context.Context, io.Writer, *lustre.FS) error) error {
-	result := struct {
-		*lustre.Plan
-		Changed bool   `json:"changed"`
-		DryRun  bool   `json:"dry_run,omitempty"`
-		Error   string `json:"error,omitempty"`
-	}{Plan: p, DryRun: f.dryRun}
-	if f.asJSON && !f.yes && !f.dryRun && p.Nothing == "" {
-		return fail(exitBadInput, errNobodyToAsk)
-	}
-	if !f.asJSON {
-		printLustrePlan(w, p)
-	}
-	if p.Nothing != "" || f.dryRun {
-		if f.asJSON {
-			return json.NewEncoder(w).Encode(result)
-		}
-		return nil
-	}
-	if !f.yes {
-		if !isTerminalReader(in) {
-			return fail(exitBadInput, errNobodyToAsk)
-		}
-		if err := confirm(ctx, in, w, "Go on?"); err != nil {
-			return err
-		}
-	}
-	start := time.Now()
-	err := fs.Run(ctx, p, func(e lustre.Event) {
-		switch {
-		case f.asJSON:
-			_ = json.NewEncoder(w).Encode(e) // a closed stdout shows in the result's own write
-		case e.State == "started":
-			fmt.Fprintf(w, "%s %d/%d %s\n", stamp(start), e.Step, e.Steps, e.Title)
-		case e.Detail != "" && e.State != "failed":
-			fmt.Fprintf(w, "%s     %s\n", stamp(start), e.Detail)
-		}
-	})
-	result.Changed = true
-	if err != nil {
-		result.Error = err.Error()
-	}
-	if f.asJSON {
-		if jerr := json.NewEncoder(w).Encode(result); jerr != nil {
-			return jerr
-		}
-	}
-	switch {
-	case err != nil && ctx.Err() != nil:
-		return fail(exitInterrupted, fmt.Errorf("interrupted: %w", err))
-	case err != nil:
-		return fail(exitFailed, err)
-	case after != nil && !f.asJSON:
-		return after(ctx, w, fs)
-	}
-	return nil
-}
-
-func printLustrePlan(w io.Writer, p *lustre.Plan) {
-	if p.Nothing != "" {
-		fmt.Fprintf(w, "nothing to do: %s\n", p.Nothing)
-		return
-	}
-	fmt.Fprintln(w, p.What)
-	for i, s := range p.Steps {
-		fmt.Fprintf(w, "  %d. %s (%s)\n", i+1, s.Title, s.Host)
-		if s.Action != nil {
-			fmt.Fprintf(w, "     %s# %s\n", s.Host, commandLine(s.Action))
-		}
-	}
-	for _, n := range p.Notes {
-		fmt.Fprintf(w, "  note: %s\n", n)
-	}
+	return use(cmd.Context(), c, fs)
 }
 
 func newPoolCmd() *cobra.Command {
 	c := &cobra.Command{Use: "pool", Short: "Named sets of OSTs"}
-	change := func(use, short, example string, args cobra.PositionalArgs, make func(*lustre.FS, context.Context, []string) (*lustre.Plan, error)) *cobra.Command {
-		return lustreCmd(&cobra.Command{
-			Use: use, Short: short, Example: "  mortar lustre pool " + example, Args: args,
+	change := func(word, short, osts string, make func(fs *lustre.FS, ctx context.Context, pool string, osts []string) (*lustre.Plan, error)) {
+		args, use := cobra.ExactArgs(2), word+" SPEC POOL"
+		if osts != "" {
+			args, use = cobra.MinimumNArgs(3), use+" OST..."
+		}
+		c.AddCommand(lustreCmd(&cobra.Command{
+			Use: use, Short: short, Example: strings.TrimRight("  mortar lustre pool "+word+" brick.yaml fast "+osts, " "), Args: args,
 			Long: short + ". OSTs are named like OST000a, or by\ntheir index. Pools of the spec (lustre.pools) are changed there.",
-		}, &lustreFlags{}, func(ctx context.Context, fs *lustre.FS, args []string) (*lustre.Plan, error) {
-			return make(fs, ctx, args)
-		}, nil)
+		}, func(ctx context.Context, fs *lustre.FS, a []string) (*lustre.Plan, error) {
+			return make(fs, ctx, a[0], a[1:])
+		}, nil))
 	}
-	c.AddCommand(newPoolListCmd(),
-		change("create SPEC POOL OST...", "Make a pool of some OSTs", "create brick.yaml fast OST0000 OST0001", cobra.MinimumNArgs(3),
-			func(fs *lustre.FS, ctx context.Context, a []string) (*lustre.Plan, error) {
-				return fs.PoolCreate(ctx, a[0], a[1:])
-			}),
-		change("add SPEC POOL OST...", "Add OSTs to a pool", "add brick.yaml fast OST0002", cobra.MinimumNArgs(3),
-			func(fs *lustre.FS, ctx context.Context, a []string) (*lustre.Plan, error) {
-				return fs.PoolAdd(ctx, a[0], a[1:])
-			}),
-		change("remove SPEC POOL OST...", "Take OSTs out of a pool", "remove brick.yaml fast OST0002", cobra.MinimumNArgs(3),
-			func(fs *lustre.FS, ctx context.Context, a []string) (*lustre.Plan, error) {
-				return fs.PoolRemove(ctx, a[0], a[1:])
-			}),
-		change("destroy SPEC POOL", "Destroy a pool; its files stay", "destroy brick.yaml fast", cobra.ExactArgs(2),
-			func(fs *lustre.FS, ctx context.Context, a []string) (*lustre.Plan, error) {
-				return fs.PoolDestroy(ctx, a[0])
-			}))
+	c.AddCommand(newPoolListCmd())
+	change("create", "Make a pool of some OSTs", "OST0000 OST0001", (*lustre.FS).PoolCreate)
+	change("add", "Add OSTs to a pool", "OST0002", (*lustre.FS).PoolAdd)
+	change("remove", "Take OSTs out of a pool", "OST0002", (*lustre.FS).PoolRemove)
+	change("destroy", "Destroy a pool; its files stay", "", func(fs *lustre.FS, ctx context.Context, pool string, _ []string) (*lustre.Plan, error) {
+		return fs.PoolDestroy(ctx, pool)
+	})
 	return c
 }
 
@@ -203,7 +118,7 @@ func lustreShow[T any](c *cobra.Command, look func(ctx context.Context, fs *lust
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	c.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "how long any host may take to answer")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		return withLustre(cmd, args[0], timeout, true, func(ctx context.Context, fs *lustre.FS) error {
+		return withLustre(cmd, args[0], timeout, true, func(ctx context.Context, _ procedure.Hosts, fs *lustre.FS) error {
 			v, err := look(ctx, fs, args[1:])
 			switch {
 			case err != nil:
@@ -246,7 +161,7 @@ func newLayoutCmd() *cobra.Command {
 	var size string
 	set := lustreCmd(&cobra.Command{Use: "set SPEC DIR", Short: "Set the default layout of a directory", Args: cobra.ExactArgs(2),
 		Long:    "Set how files of a directory are striped that say nothing else. A relative path\nbegins at the mount point.",
-		Example: "  mortar lustre layout set brick.yaml results --stripe-count -1 --stripe-size 4MiB\n  mortar lustre layout set brick.yaml scratch --pool fast"}, &lustreFlags{},
+		Example: "  mortar lustre layout set brick.yaml results --stripe-count -1 --stripe-size 4MiB\n  mortar lustre layout set brick.yaml scratch --pool fast"},
 		func(ctx context.Context, fs *lustre.FS, args []string) (*lustre.Plan, error) {
 			if size != "" {
 				n, err := spec.ParseBytes(size)
@@ -268,13 +183,13 @@ func newOSTCmd() *cobra.Command {
 	c := &cobra.Command{Use: "ost", Short: "Empty an OST, use it again, or close it for good"}
 	change := func(word, short, long string, make func(*lustre.FS, context.Context, string) (*lustre.Plan, error)) *cobra.Command {
 		return lustreCmd(&cobra.Command{Use: word + " SPEC OST", Short: short, Long: long, Args: cobra.ExactArgs(2), Example: "  mortar lustre ost " + word + " brick.yaml OST0001"},
-			&lustreFlags{}, func(ctx context.Context, fs *lustre.FS, args []string) (*lustre.Plan, error) {
+			func(ctx context.Context, fs *lustre.FS, args []string) (*lustre.Plan, error) {
 				return make(fs, ctx, args[0])
 			},
 			func(ctx context.Context, w io.Writer, fs *lustre.FS) error {
 				all, err := fs.Balance(ctx)
 				if err != nil {
-					return fail(exitFailed, err)
+					return err
 				}
 				printBalance(w, all)
 				return nil
@@ -311,16 +226,16 @@ func newLFSCKCmd() *cobra.Command {
 	var dry bool
 	c := lustreCmd(&cobra.Command{Use: "lfsck SPEC", Short: "Check the running file system, and repair it", Args: cobra.ExactArgs(1),
 		Long:    "Has Lustre compare names with inodes, and files with their objects on OSTs, while the file\nsystem serves. LFSCK repairs what does not match, unless you give --only-look. Exit code 1:\ninconsistencies are left.",
-		Example: "  mortar lustre lfsck brick.yaml --only-look"}, &lustreFlags{},
+		Example: "  mortar lustre lfsck brick.yaml --only-look"},
 		func(_ context.Context, fs *lustre.FS, _ []string) (*lustre.Plan, error) { return fs.LFSCK(dry) },
 		func(ctx context.Context, w io.Writer, fs *lustre.FS) error {
 			server, err := fs.MDS()
 			if err != nil {
-				return fail(exitFailed, err)
+				return err
 			}
 			all, err := fs.Checks(ctx, server)
 			if err != nil {
-				return fail(exitFailed, err)
+				return err
 			}
 			left := int64(0)
 			for _, c := range all {
@@ -340,7 +255,7 @@ func newFSCKCmd() *cobra.Command {
 	var dry bool
 	c := lustreCmd(&cobra.Command{Use: "fsck SPEC TARGET", Short: "Stop one target, check it with e2fsck, and start it again", Args: cobra.ExactArgs(2),
 		Long:    "Has the cluster stop the target's service, runs e2fsck on the target, and starts the\nservice again. e2fsck repairs damage, unless --only-look is given. If the check fails, the service\nstays stopped.",
-		Example: "  mortar lustre fsck brick.yaml OST0001 --only-look"}, &lustreFlags{},
+		Example: "  mortar lustre fsck brick.yaml OST0001 --only-look"},
 		func(_ context.Context, fs *lustre.FS, args []string) (*lustre.Plan, error) {
 			return fs.FSCK(args[0], !dry)
 		}, nil)
@@ -351,6 +266,6 @@ func newFSCKCmd() *cobra.Command {
 func newWriteconfCmd() *cobra.Command {
 	return lustreCmd(&cobra.Command{Use: "writeconf SPEC", Short: "Regenerate the configuration of all targets (writeconf)", Args: cobra.ExactArgs(1),
 		Long:    "For changed addresses or a damaged configuration: stops all services, has every target write\nits configuration anew, starts them in order, and makes the pools again that the MGS forgets.\nRefused while a client has the file system mounted.",
-		Example: "  mortar lustre writeconf brick.yaml"}, &lustreFlags{},
+		Example: "  mortar lustre writeconf brick.yaml"},
 		func(ctx context.Context, fs *lustre.FS, _ []string) (*lustre.Plan, error) { return fs.Writeconf(ctx) }, nil)
 }

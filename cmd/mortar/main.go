@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -80,29 +81,29 @@ func profileFlag(cmd *cobra.Command, profile *string) {
 	cmd.Flags().StringVar(profile, "profile", "", "tuned or stock, in place of the spec's profile")
 }
 
-// loadSpecAs is loadSpec with the profile of a flag; "" keeps the spec's.
-func loadSpecAs(path, profile string) (*spec.Spec, error) {
-	s, err := loadSpec(path)
-	if err != nil || profile == "" {
-		return s, err
-	}
-	if !slices.Contains(spec.Profiles, profile) {
-		return nil, fail(exitBadInput, fmt.Errorf("--profile %q: give %s", profile, strings.Join(spec.Profiles, " or ")))
-	}
-	s.Profile = spec.Profile(profile)
-	return s, nil
+// loadDesign reads a spec and derives its design. The profile of a flag is one; "" keeps the
+// spec's.
+func loadDesign(path string, profile ...string) (*design.Design, error) {
+	return designOf(path, design.New, profile...)
 }
 
-// loadDesign reads a spec and derives its design.
-func loadDesign(path string) (*design.Design, error) { return loadDesignAs(path, "") }
+// loadAnyDesign is loadDesign for a brick that this version may not be able to build.
+func loadAnyDesign(path string, profile ...string) (*design.Design, error) {
+	return designOf(path, design.Derive, profile...)
+}
 
-// loadDesignAs is loadDesign with the profile of a flag; "" keeps the spec's.
-func loadDesignAs(path, profile string) (*design.Design, error) {
-	s, err := loadSpecAs(path, profile)
+func designOf(path string, derive func(*spec.Spec) (*design.Design, error), profile ...string) (*design.Design, error) {
+	s, err := loadSpec(path)
 	if err != nil {
 		return nil, err
 	}
-	d, err := design.New(s)
+	if p := first(profile); p != "" {
+		if !slices.Contains(spec.Profiles, p) {
+			return nil, fail(exitBadInput, fmt.Errorf("--profile %q: give %s", p, strings.Join(spec.Profiles, " or ")))
+		}
+		s.Profile = spec.Profile(p)
+	}
+	d, err := derive(s)
 	if err != nil {
 		return nil, fail(exitBadInput, err)
 	}
@@ -112,6 +113,13 @@ func loadDesignAs(path, profile string) (*design.Design, error) {
 // Everything that a command prints goes through these, JSON too: they show what a terminal would
 // obey as an escape.
 var stdout, stderr = screen.To(os.Stdout), screen.To(os.Stderr)
+
+// jsonLines writes one JSON value a line, as docs/json.md has them.
+func jsonLines(w io.Writer) *json.Encoder {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	return enc
+}
 
 // isTerminal reports whether w is a terminal that may show colour and live progress.
 func isTerminal(w io.Writer) bool {

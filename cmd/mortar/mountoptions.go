@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -10,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/build/plan"
 )
 
 func newMountOptionsCmd() *cobra.Command {
@@ -37,9 +37,7 @@ any client would use. No host is reached.`,
 			}
 			w := cmd.OutOrStdout()
 			if asJSON {
-				enc := json.NewEncoder(w)
-				enc.SetIndent("", "  ")
-				return enc.Encode(docs)
+				return printJSON(w, docs)
 			}
 			return printMounts(w, docs, fstab)
 		},
@@ -49,14 +47,6 @@ any client would use. No host is reached.`,
 	f.BoolVar(&fstab, "fstab", false, "print lines for /etc/fstab, reasons as comments")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
-}
-
-// shellQuote quotes a word for a POSIX shell.
-func shellQuote(s string) string {
-	if s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-") == "" {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
 func printMounts(w io.Writer, docs []design.MountLine, fstab bool) error {
@@ -79,11 +69,7 @@ func printMounts(w io.Writer, docs []design.MountLine, fstab bool) error {
 		if fstab {
 			fmt.Fprintln(&b, m.Fstab)
 		} else {
-			words := make([]string, len(m.Command))
-			for i, a := range m.Command {
-				words[i] = shellQuote(a)
-			}
-			fmt.Fprintf(&b, "mkdir -p %s\n%s\n", shellQuote(m.Path), strings.Join(words, " "))
+			fmt.Fprintf(&b, "%s\n%s\n", plan.Quote([]string{"mkdir", "-p", m.Path}), plan.Quote(m.Command))
 		}
 		for _, o := range m.Options {
 			if told[o.Option] || !fstab && o.FstabOnly {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -73,17 +72,6 @@ func connectProgress(w io.Writer, live bool) (progress func(host, what string), 
 		}
 }
 
-// planStyle formats a plan for a terminal.
-func planStyle(colour bool) plan.Style {
-	if !colour {
-		return plan.Style{}
-	}
-	mark := func(code string) func(string) string {
-		return func(s string) string { return screen.Paint(code, s) }
-	}
-	return plan.Style{Host: mark("1"), Title: mark("36"), Add: mark("32"), Remove: mark("31"), Dim: mark("2"), Warn: mark("1;31")}
-}
-
 func newPlanCmd() *cobra.Command {
 	var asJSON, detailed, offline, drifted bool
 	var f applyFlags
@@ -125,12 +113,12 @@ data …), 3 changes are pending (with --detailed-exitcode or --drift only).`,
 			if offline {
 				return showOffline(cmd.Context(), args[0], profile, cmd.OutOrStdout(), asJSON)
 			}
-			d, err := loadDesignAs(args[0], profile)
+			d, err := loadDesign(args[0], profile)
 			if err != nil {
 				return err
 			}
 			f.asJSON = asJSON
-			pending, err := showPlanOf(cmd.Context(), d, cmd.OutOrStdout(), f)
+			pending, err := showPlan(cmd.Context(), d, cmd.OutOrStdout(), f)
 			if err == nil && pending > 0 && detailed {
 				return fail(exitPending, nil)
 			}
@@ -149,24 +137,21 @@ data …), 3 changes are pending (with --detailed-exitcode or --drift only).`,
 
 // showOffline shows the plan of a brick as if its hosts were blank.
 func showOffline(ctx context.Context, file, profile string, w io.Writer, asJSON bool) error {
-	d, err := loadAnyDesignAs(file, profile)
+	d, err := loadAnyDesign(file, profile)
 	if err != nil {
 		return err
 	}
 	p, err := plan.Offline(ctx, d)
 	if err != nil {
-		return fail(exitFailed, err)
+		return err
 	}
 	if asJSON {
-		enc := json.NewEncoder(w)
-		enc.SetIndent("", "  ")
-		enc.SetEscapeHTML(false)
-		return enc.Encode(p.Doc())
+		return printJSON(w, p.Doc())
 	}
 	if len(d.Arrays) > 0 {
 		fmt.Fprintln(w, "Before this: configure the arrays (mortar array script), and compare their LUNs (mortar array verify).")
 	}
-	if err := p.Show(w, planStyle(isTerminal(w))); err != nil {
+	if err := p.Show(w, painter(w)); err != nil {
 		return err
 	}
 	if err := design.Buildable(d.Spec); err != nil {
@@ -175,12 +160,8 @@ func showOffline(ctx context.Context, file, profile string, w io.Writer, asJSON 
 	return nil
 }
 
-func showPlan(ctx context.Context, d *design.Design, w io.Writer, asJSON bool) (pending int, err error) {
-	return showPlanOf(ctx, d, w, applyFlags{asJSON: asJSON})
-}
-
-// showPlanOf shows what apply with these flags would change, and returns the number of resources.
-func showPlanOf(ctx context.Context, d *design.Design, w io.Writer, f applyFlags) (pending int, err error) {
+// showPlan shows what apply with these flags would change, and returns the number of resources.
+func showPlan(ctx context.Context, d *design.Design, w io.Writer, f applyFlags) (pending int, err error) {
 	asJSON := f.asJSON
 	progress, done := connectProgress(stderr, !asJSON && isTerminal(stderr))
 	p, err := plan.Prepare(ctx, d, f.preparing(false, progress))
@@ -190,15 +171,9 @@ func showPlanOf(ctx context.Context, d *design.Design, w io.Writer, f applyFlags
 	}
 	defer p.Close()
 	if asJSON {
-		enc := json.NewEncoder(w)
-		enc.SetIndent("", "  ")
-		enc.SetEscapeHTML(false)
-		err = enc.Encode(p.Plan.Doc())
+		err = printJSON(w, p.Plan.Doc())
 	} else {
-		err = p.Plan.Show(w, planStyle(isTerminal(w)))
+		err = p.Plan.Show(w, painter(w))
 	}
-	if err != nil {
-		return 0, fail(exitFailed, err)
-	}
-	return len(p.Plan.Pending()), nil
+	return len(p.Plan.Pending()), err
 }

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -184,7 +183,7 @@ func withQuota(ctx context.Context, file, service string, do func(context.Contex
 	if service != "" && !slices.Contains(names, service) {
 		return refuseChange(fmt.Errorf("there is no service %s; there are: %v", service, names))
 	}
-	c, err := newCollector(d, 15*time.Second, 30*time.Second, serverNamesOf(d)...)
+	c, err := newCollector(d, hostTimeout, d.Servers()...)
 	if err != nil {
 		return err
 	}
@@ -194,9 +193,9 @@ func withQuota(ctx context.Context, file, service string, do func(context.Contex
 		if service != "" && s.Name != service {
 			continue
 		}
-		x, err := servedOn(ctx, s, serverNamesOf(d), c.Session)
+		x, err := servedOn(ctx, s, d.Servers(), c.Session)
 		if err != nil {
-			return fail(exitFailed, err)
+			return err
 		}
 		on = append(on, *x)
 	}
@@ -248,10 +247,7 @@ func changeQuota(cmd *cobra.Command, file, service, kind string, opts quotaOptio
 				return jerr
 			}
 		}
-		if err != nil {
-			return fail(exitFailed, err)
-		}
-		return nil
+		return err
 	})
 }
 

@@ -41,24 +41,20 @@ found out; 2 refused; 130 interrupted (the check on the server then ends).`,
   mortar scrub brick.yaml --group brick1-r0 --json`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			d, err := loadDesign(args[0])
+			d, c, err := openServers(args[0], hostTimeout)
 			if err != nil {
 				return err
 			}
+			defer c.Close()
 			chosen, err := scrub.Groups(d, groups)
 			if err != nil {
 				return fail(exitBadInput, err)
-			}
-			c, err := newCollector(d, 15*time.Second, 30*time.Second, serverNamesOf(d)...)
-			if err != nil {
-				return err
 			}
 			release, err := claimBrick(cmd.Context(), d.Spec) // keep apply out meanwhile
 			if err != nil {
 				return err
 			}
 			defer release()
-			defer c.Close()
 			return runScrub(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), c, d, chosen, repair, asJSON)
 		},
 	}
@@ -73,32 +69,32 @@ func runScrub(ctx context.Context, out, errOut io.Writer, c *observe.Collector, 
 	if asJSON {
 		progress = errOut
 	}
-	start := time.Now()
+	t := &teller{w: progress, start: time.Now()}
 	var done []scrub.Group
 	var errs []error
 	for _, g := range groups {
-		fmt.Fprintf(progress, "%s scrub of %s\n", stamp(start), g.Name)
+		t.say("scrub of %s", g.Name)
 		last := time.Now()
 		r, err := scrub.Run(ctx, c.Session, d, g, repair, func(p float64) {
 			if time.Since(last) >= 5*time.Second {
 				last = time.Now()
-				fmt.Fprintf(progress, "%s   %.0f %%\n", stamp(start), p)
+				t.say("  %.0f %%", p)
 			}
 		})
 		if err != nil {
 			errs = append(errs, err)
-			fmt.Fprintf(progress, "%s   %v\n", stamp(start), err)
+			t.say("  %v", err)
 			if ctx.Err() != nil {
 				break
 			}
 			continue
 		}
 		done = append(done, r)
-		fmt.Fprintf(progress, "%s   %s\n", stamp(start), sayScrub(&r))
+		t.say("  %s", sayScrub(&r))
 	}
 	if asJSON {
 		if err := json.NewEncoder(out).Encode(done); err != nil {
-			return fail(exitFailed, err)
+			return err
 		}
 	}
 	switch {
@@ -151,7 +147,7 @@ func newScrubArrayCmd() *cobra.Command {
 			}
 			r, err := a.Scrub(cmd.Context(), repair)
 			if err != nil {
-				return fail(exitFailed, err)
+				return err
 			}
 			r.Array = args[0]
 			return json.NewEncoder(cmd.OutOrStdout()).Encode(r)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -86,7 +85,7 @@ func replaceServer(cmd *cobra.Command, file, server string, f applyFlags) error 
 		}
 	}
 	if f.dryRun {
-		_, err = showPlanOf(ctx, d, out, f)
+		_, err = showPlan(ctx, d, out, f)
 		return err
 	}
 	if err := runApply(ctx, d, cmd.InOrStdin(), out, f); err != nil || f.asJSON {
@@ -103,7 +102,7 @@ func replaceServer(cmd *cobra.Command, file, server string, f applyFlags) error 
 // cabledAndReady reports whether a server sees the disks of its pair and is prepared for them.
 // It refuses a server that sees only some of them, and one that sees them unprepared.
 func cabledAndReady(ctx context.Context, d *design.Design, pair *design.Pair, server string) (bool, error) {
-	c, err := newCollector(d, 15*time.Second, 30*time.Second, server)
+	c, err := newCollector(d, hostTimeout, server)
 	if err != nil {
 		return false, err
 	}

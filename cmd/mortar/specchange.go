@@ -43,14 +43,14 @@ func (f *specChange) run(cmd *cobra.Command, was, next *spec.Spec, shown string,
 		fmt.Fprintln(out, shown)
 	}
 	if f.dryRun {
-		_, err := showPlan(cmd.Context(), d, out, f.asJSON)
+		_, err := showPlan(cmd.Context(), d, out, applyFlags{asJSON: f.asJSON})
 		return false, err
 	}
-	if !f.yes && (f.asJSON || !isTerminalReader(cmd.InOrStdin())) {
-		return false, fail(exitBadInput, errNobodyToAsk)
+	if err := mayAsk(cmd.InOrStdin(), f.yes, f.asJSON); err != nil {
+		return false, err
 	}
 	if !f.yes {
-		n, err := showPlan(cmd.Context(), d, out, false)
+		n, err := showPlan(cmd.Context(), d, out, applyFlags{})
 		if err != nil {
 			return false, err
 		}
@@ -59,7 +59,7 @@ func (f *specChange) run(cmd *cobra.Command, was, next *spec.Spec, shown string,
 		}
 	}
 	if err := replaceFile(file, next.Source); err != nil {
-		return false, fail(exitFailed, err)
+		return false, err
 	}
 	if d, err = loadDesign(file); err != nil {
 		return false, err

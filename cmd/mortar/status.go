@@ -32,23 +32,38 @@ func dialHosts(d *design.Design, opts host.Options) (host.Dial, error) {
 	return host.Dialer(targets, opts), nil
 }
 
-// newCollector returns a collector for all hosts of a design, or for those named. login limits
-// a login without the time to copy the binary.
-func newCollector(d *design.Design, login, timeout time.Duration, names ...string) (*observe.Collector, error) {
-	dial, err := dialHosts(d, host.Options{Timeout: login})
+// newCollector returns a collector for all hosts of a design, or for those named. Any of them may
+// take timeout to answer, and half of it to log in, without the time to copy the binary.
+func newCollector(d *design.Design, timeout time.Duration, names ...string) (*observe.Collector, error) {
+	dial, err := dialHosts(d, host.Options{Timeout: timeout / 2})
 	if err != nil {
 		return nil, err
 	}
 	return observe.NewCollector(d, dial, timeout, names...), nil
 }
 
+// hostTimeout is how long a host may take to answer a command without --timeout.
+const hostTimeout = 30 * time.Second
+
+// openServers reads a spec, and returns its design and a collector for its servers.
+func openServers(file string, timeout time.Duration) (*design.Design, *observe.Collector, error) {
+	d, err := loadDesign(file)
+	if err != nil {
+		return nil, nil, err
+	}
+	c, err := newCollector(d, timeout, d.Servers()...)
+	return d, c, err
+}
+
+// statusFlags are those of mortar status.
+type statusFlags struct {
+	asJSON, watch, all, hardware bool
+	interval, timeout            time.Duration
+	facts, save, profile         string
+}
+
 func newStatusCmd() *cobra.Command {
-	var (
-		asJSON, watch, all   bool
-		hardware             bool
-		interval, timeout    time.Duration
-		facts, save, profile string
-	)
+	var o statusFlags
 	cmd := &cobra.Command{
 		Use:   "status SPEC...",
 		Short: "Show the health of a brick, from disk to client",
@@ -75,75 +90,78 @@ The JSON is described in docs/status.md.`,
   mortar status home.yaml scratch.yaml
   mortar status brick.yaml --json | jq -r '.. | select(.level? == "fault") | .text'`,
 		Args: cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			switch {
-			case interval <= 0 || timeout <= 0:
-				return fail(exitBadInput, fmt.Errorf("--interval and --timeout must be above 0"))
-			case facts != "" && (watch || save != ""):
-				return fail(exitBadInput, fmt.Errorf("--facts is a file that does not change: leave --watch and --save-facts out"))
-			case len(args) > 1 && (facts != "" || save != ""):
-				return fail(exitBadInput, fmt.Errorf("--facts and --save-facts are for one brick"))
-			}
-			out := cmd.OutOrStdout()
-			live := isTerminal(out)
-			if facts != "" {
-				d, err := loadDesignAs(args[0], profile)
-				if err != nil {
-					return err
-				}
-				f, err := readFacts(facts)
-				if err != nil {
-					return fail(exitBadInput, err)
-				}
-				return verdictOf([]*observe.Status{observe.Judge(d, f)}, out, asJSON, all, live)
-			}
-			var bricks []*looked
-			for _, file := range args {
-				b, err := openLooked(file, profile, timeout)
-				if err != nil {
-					return err
-				}
-				defer b.c.Close()
-				if hardware {
-					b.c.AskHardware()
-				}
-				bricks = append(bricks, b)
-			}
-			for {
-				ss := lookAtAll(cmd.Context(), bricks)
-				if cmd.Context().Err() != nil {
-					return fail(exitInterrupted, nil)
-				}
-				if save != "" {
-					if err := writeFacts(save, bricks[0].facts); err != nil {
-						return fail(exitFailed, err)
-					}
-				}
-				if !watch {
-					return verdictOf(ss, out, asJSON, all, live)
-				}
-				if err := printStatus(out, ss, asJSON, all, watch, live); err != nil {
-					return err
-				}
-				select {
-				case <-cmd.Context().Done():
-					return fail(exitInterrupted, nil)
-				case <-time.After(interval):
-				}
-			}
-		},
+		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args) },
 	}
 	f := cmd.Flags()
-	f.BoolVar(&asJSON, "json", false, "print JSON; of several bricks, or with --watch, one line each")
-	f.BoolVar(&watch, "watch", false, "go on until interrupted")
-	profileFlag(cmd, &profile)
-	f.BoolVar(&all, "all", false, "show every part, also what lies below a part that is ok")
-	f.BoolVar(&hardware, "hardware", false, "also ask BMCs and enclosures for sensors and events, and disks for SMART data")
-	f.DurationVar(&interval, "interval", 5*time.Second, "pause between two looks, with --watch")
-	f.DurationVar(&timeout, "timeout", 30*time.Second, "how long any host may take to answer")
-	f.StringVar(&save, "save-facts", "", "also write what the hosts said to this file (no secrets in it)")
-	f.StringVar(&facts, "facts", "", "judge what --save-facts wrote; no host is reached")
+	f.BoolVar(&o.asJSON, "json", false, "print JSON; of several bricks, or with --watch, one line each")
+	f.BoolVar(&o.watch, "watch", false, "go on until interrupted")
+	profileFlag(cmd, &o.profile)
+	f.BoolVar(&o.all, "all", false, "show every part, also what lies below a part that is ok")
+	f.BoolVar(&o.hardware, "hardware", false, "also ask BMCs and enclosures for sensors and events, and disks for SMART data")
+	f.DurationVar(&o.interval, "interval", 5*time.Second, "pause between two looks, with --watch")
+	f.DurationVar(&o.timeout, "timeout", 30*time.Second, "how long any host may take to answer")
+	f.StringVar(&o.save, "save-facts", "", "also write what the hosts said to this file (no secrets in it)")
+	f.StringVar(&o.facts, "facts", "", "judge what --save-facts wrote; no host is reached")
 	return cmd
+}
+
+func (o *statusFlags) run(cmd *cobra.Command, args []string) error {
+	switch {
+	case o.interval <= 0 || o.timeout <= 0:
+		return fail(exitBadInput, fmt.Errorf("--interval and --timeout must be above 0"))
+	case o.facts != "" && (o.watch || o.save != ""):
+		return fail(exitBadInput, fmt.Errorf("--facts is a file that does not change: leave --watch and --save-facts out"))
+	case len(args) > 1 && (o.facts != "" || o.save != ""):
+		return fail(exitBadInput, fmt.Errorf("--facts and --save-facts are for one brick"))
+	}
+	out := cmd.OutOrStdout()
+	live := isTerminal(out)
+	if o.facts != "" {
+		d, err := loadDesign(args[0], o.profile)
+		if err != nil {
+			return err
+		}
+		f, err := readFacts(o.facts)
+		if err != nil {
+			return fail(exitBadInput, err)
+		}
+		return verdictOf([]*observe.Status{observe.Judge(d, f)}, out, o.asJSON, o.all, live)
+	}
+	var bricks []*looked
+	for _, file := range args {
+		b, err := openLooked(file, o.profile, o.timeout)
+		if err != nil {
+			return err
+		}
+		defer b.c.Close()
+		b.c.AskOutlets()
+		if o.hardware {
+			b.c.AskHardware()
+		}
+		bricks = append(bricks, b)
+	}
+	for {
+		ss := lookAtAll(cmd.Context(), bricks)
+		if cmd.Context().Err() != nil {
+			return fail(exitInterrupted, nil)
+		}
+		if o.save != "" {
+			if err := writeFacts(o.save, bricks[0].facts); err != nil {
+				return err
+			}
+		}
+		if !o.watch {
+			return verdictOf(ss, out, o.asJSON, o.all, live)
+		}
+		if err := printStatus(out, ss, o.asJSON, o.all, o.watch, live); err != nil {
+			return err
+		}
+		select {
+		case <-cmd.Context().Done():
+			return fail(exitInterrupted, nil)
+		case <-time.After(o.interval):
+		}
+	}
 }
 
 // looked is a brick that status or watch observes.
@@ -153,16 +171,16 @@ type looked struct {
 	facts observe.Facts // the last observation
 }
 
+// openLooked connects to the hosts of a brick, and has its arrays asked too.
 func openLooked(file, profile string, timeout time.Duration) (*looked, error) {
-	d, err := loadDesignAs(file, profile)
+	d, err := loadDesign(file, profile)
 	if err != nil {
 		return nil, err
 	}
-	c, err := newCollector(d, timeout/2, timeout)
+	c, err := newCollector(d, timeout)
 	if err != nil {
 		return nil, err
 	}
-	c.AskOutlets()
 	if err := askArrays(c, d); err != nil {
 		c.Close()
 		return nil, err
@@ -170,15 +188,18 @@ func openLooked(file, profile string, timeout time.Duration) (*looked, error) {
 	return &looked{d: d, c: c}, nil
 }
 
+// look observes a brick.
+func (b *looked) look(ctx context.Context) *observe.Status {
+	b.facts = b.c.Collect(ctx)
+	return observe.Judge(b.d, b.facts)
+}
+
 // lookAtAll observes all bricks at the same time.
 func lookAtAll(ctx context.Context, bricks []*looked) []*observe.Status {
 	out := make([]*observe.Status, len(bricks))
 	var wg sync.WaitGroup
 	for i, b := range bricks {
-		wg.Go(func() {
-			b.facts = b.c.Collect(ctx)
-			out[i] = observe.Judge(b.d, b.facts)
-		})
+		wg.Go(func() { out[i] = b.look(ctx) })
 	}
 	wg.Wait()
 	return out

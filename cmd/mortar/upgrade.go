@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -74,29 +72,23 @@ type upgradeDone struct {
 }
 
 func (f *upgradeFlags) run(cmd *cobra.Command, file string) (err error) {
-	ctx, w, start := cmd.Context(), cmd.OutOrStdout(), time.Now()
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
+	ctx, w := cmd.Context(), cmd.OutOrStdout()
+	t := &teller{w, f.asJSON, time.Now()}
 	done := upgradeDone{Servers: []upgrade.Done{}, Planned: []upgrade.Server{}, DryRun: f.dry}
-	defer func() {
-		done.Seconds = time.Since(start).Seconds()
-		if err != nil {
-			done.Error = err.Error()
-		}
-		if f.asJSON {
-			err = errors.Join(err, enc.Encode(done))
-		}
-	}()
+	defer t.end(&err, func(seconds float64, failed string) any {
+		done.Seconds, done.Error = seconds, failed
+		return done
+	})
 	d, err := loadDesign(file)
 	if err != nil {
 		return err
 	}
-	c, err := newCollector(d, f.timeout/2, f.timeout)
+	c, err := newCollector(d, f.timeout)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	u := upgrade.New(d, c, upgrade.Options{RebootOnly: f.rebootOnly, NoFenceTest: f.noFenceTest, On: f.progress(w, enc, start),
+	u := upgrade.New(d, c, upgrade.Options{RebootOnly: f.rebootOnly, NoFenceTest: f.noFenceTest, On: f.progress(t),
 		Apply: func(ctx context.Context) error { return f.apply(ctx, cmd, file) }})
 	if done.Planned, err = u.Look(ctx, f.node); err != nil {
 		return refused(ctx, d.Spec, err)
@@ -107,8 +99,8 @@ func (f *upgradeFlags) run(cmd *cobra.Command, file string) (err error) {
 	if f.dry {
 		return nil
 	}
-	if !f.yes && (f.asJSON || !isTerminalReader(cmd.InOrStdin())) {
-		return fail(exitBadInput, errNobodyToAsk)
+	if err := mayAsk(cmd.InOrStdin(), f.yes, f.asJSON); err != nil {
+		return err
 	}
 	if !f.yes {
 		if err := confirm(ctx, cmd.InOrStdin(), w, fmt.Sprintf("\nUpgrade and reboot %d servers, one at a time?", len(done.Planned))); err != nil {
@@ -130,12 +122,10 @@ func (f *upgradeFlags) run(cmd *cobra.Command, file string) (err error) {
 			return fail(exitInterrupted, fmt.Errorf("interrupted: %w", err))
 		}
 		if err != nil {
-			return fail(exitFailed, err)
+			return err
 		}
 		done.Servers = append(done.Servers, r)
-		if !f.asJSON {
-			fmt.Fprintf(w, "%s %s is done in %.0f s: kernel %s, %d packages upgraded\n", stamp(start), bold(r.Server), r.Seconds, r.KernelTo, len(r.Upgraded))
-		}
+		t.say("%s is done in %.0f s: kernel %s, %d packages upgraded", bold(r.Server), r.Seconds, r.KernelTo, len(r.Upgraded))
 	}
 	return nil
 }
@@ -185,16 +175,12 @@ func (f *upgradeFlags) show(w io.Writer, d *design.Design, planned []upgrade.Ser
 	}
 }
 
-func (f *upgradeFlags) progress(w io.Writer, enc *json.Encoder, start time.Time) func(upgrade.Event) {
+func (f *upgradeFlags) progress(t *teller) func(upgrade.Event) {
 	return func(e upgrade.Event) {
-		if f.asJSON {
-			_ = enc.Encode(e) // a closed stdout shows in the result's own write
-			return
-		}
 		text := e.Step
 		if e.Text != "" {
 			text = "  " + e.Text
 		}
-		fmt.Fprintf(w, "%s   %-10s %s\n", stamp(start), e.Server, text)
+		t.event(e, e.Server, text)
 	}
 }

@@ -82,15 +82,17 @@ func (f *watchFlags) run(cmd *cobra.Command, files []string) error {
 	said := &printer{w: cmd.OutOrStdout()}
 	var bricks []*watch.Brick
 	for _, file := range files {
-		look, name, done, err := f.looker(file)
+		b, err := openLooked(file, "", f.timeout)
 		if err != nil {
 			return err
 		}
-		defer done()
-		if slices.ContainsFunc(bricks, func(b *watch.Brick) bool { return b.Name == name }) {
-			return fail(exitBadInput, fmt.Errorf("%s: brick %s is there already", file, name))
+		defer b.c.Close()
+		b.c.AskTraffic()
+		b.c.AskHardwareSteadily()
+		if slices.ContainsFunc(bricks, func(x *watch.Brick) bool { return x.Name == b.d.Name }) {
+			return fail(exitBadInput, fmt.Errorf("%s: brick %s is there already", file, b.d.Name))
 		}
-		bricks = append(bricks, watch.New(name, look, func(c watch.Change) { f.tell(ctx, said, c) }))
+		bricks = append(bricks, watch.New(b.d.Name, b.watched, func(c watch.Change) { f.tell(ctx, said, c) }))
 	}
 	server, err := f.serve(bricks, said)
 	if err != nil {
@@ -129,32 +131,16 @@ func (f *watchFlags) check() error {
 	return nil
 }
 
-// looker returns a function that observes the brick of a file.
-func (f *watchFlags) looker(file string) (look watch.Looker, name string, done func(), err error) {
-	d, err := loadDesign(file)
-	if err != nil {
-		return nil, "", nil, err
-	}
-	c, err := newCollector(d, f.timeout/2, f.timeout)
-	if err != nil {
-		return nil, "", nil, err
-	}
-	c.AskTraffic()
-	c.AskHardwareSteadily()
-	if err := askArrays(c, d); err != nil {
-		c.Close()
-		return nil, "", nil, err
-	}
-	return func(ctx context.Context) (watch.Look, error) {
-		facts := c.Collect(ctx)
-		l := watch.Look{Status: observe.Judge(d, facts), Traffic: observe.Traffics(d, facts), Silent: map[string]string{}, Hosts: len(facts.Hosts)}
-		for name, a := range facts.Hosts {
-			if a.Host == nil {
-				l.Silent[name] = a.Err
-			}
+// watched observes a brick, and its traffic.
+func (b *looked) watched(ctx context.Context) (watch.Look, error) {
+	status := b.look(ctx)
+	l := watch.Look{Status: status, Traffic: observe.Traffics(b.d, b.facts), Silent: map[string]string{}, Hosts: len(b.facts.Hosts)}
+	for name, a := range b.facts.Hosts {
+		if a.Host == nil {
+			l.Silent[name] = a.Err
 		}
-		return l, ctx.Err()
-	}, d.Name, c.Close, nil
+	}
+	return l, ctx.Err()
 }
 
 // serve starts the HTTP server.

@@ -29,7 +29,7 @@ func TestChanges(t *testing.T) {
 	must(t, "apply", spec, "--yes", "--skip-fence-test")
 	const drills = "change-upgrade,change-disk,change-server,change-grow"
 	var entries []report.Entry
-	lastJSON(t, must(t, "drill", spec, "--all", "--only", drills, "--out", "../../out/changes", "--json"), &entries)
+	lastJSON(t, must(t, "drill", "all", spec, "--only", drills, "--out", "../../out/changes", "--json"), &entries)
 	if want := strings.Count(drills, ",") + 1; len(entries) != want {
 		t.Errorf("%d drills, want %d", len(entries), want)
 	}

@@ -169,7 +169,7 @@ func TestBrickWithCache(t *testing.T) {
 // report be made.
 func crash(t *testing.T, spec string) {
 	run := filepath.Join(filepath.Dir(spec), "run")
-	must(t, "drill", spec, "server-crash", "--how", "freeze", "--seconds", "5", "--after", "3", "--out", run)
+	must(t, "drill", "run", spec, "server-crash", "--how", "freeze", "--seconds", "5", "--after", "3", "--out", run)
 	b, err := os.ReadFile(filepath.Join(run, "summary.json"))
 	if err != nil {
 		t.Fatal(err)
@@ -378,7 +378,7 @@ func exportsInPlace(t *testing.T, spec string) {
 }
 
 // TestDrills runs every drill and writes list, runs and page to out/drills. MORTAR_DRILL_ARGS
-// adds flags to mortar drill --all.
+// adds flags to mortar drill all.
 func TestDrills(t *testing.T) {
 	drills(t, rackBrick{example: "nfs-ha", fenceTest: true, saved: "drills"}, "drills")
 }
@@ -501,7 +501,7 @@ func drillAll(t *testing.T, spec, name string, args ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	args = append([]string{"drill", spec, "--all", "--out", out}, args...)
+	args = append([]string{"drill", "all", spec, "--out", out}, args...)
 	_, code := mortar(t, append(args, strings.Fields(os.Getenv("MORTAR_DRILL_ARGS"))...)...)
 	src, err := os.ReadFile(filepath.Join(out, "summary.json"))
 	if err != nil {

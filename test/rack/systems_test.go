@@ -163,7 +163,7 @@ func loaded(s *spec.Spec) string {
 func (b *built) drill(t *testing.T, how, service string) {
 	b.Drill = "server-crash --how " + how
 	dir := filepath.Join(b.dir, "drill")
-	args := []string{"drill", b.spec, "server-crash", "--how", how, "--out", dir}
+	args := []string{"drill", "run", b.spec, "server-crash", "--how", how, "--out", dir}
 	if service != "" {
 		args = append(args, "--service", service)
 	}

@@ -23,6 +23,22 @@ func kindOf(ident, msg string) Meaning {
 	return Meaning{Kind: m.Kind, Node: m.Node, Resource: m.Resource}
 }
 
+// The kernel's lines about a cache are details of its history.
+func TestCacheLines(t *testing.T) {
+	for msg, want := range map[string]string{
+		"bcache: register_bcache() registered backing device sdb":                  "cache",
+		"nvme nvme1: Shutdown timeout set to 10 seconds":                           "cache",
+		"Command line: console=ttyS0 nvme_core.multipath=N nvme_core.io_timeout=2": "",
+	} {
+		if m, ok := Means(Line{Ident: "kernel", Message: msg, Priority: 6}, nil); ok != (want != "") || m.Part != want || ok && !m.Detail {
+			t.Errorf("%s: %+v", msg, m)
+		}
+	}
+	if m, _ := Means(Line{Ident: "kernel", Message: "bcache: bch_cache_set_error() error on 8f1e1434: journal io error", Priority: 3}, nil); m.Level != Fault || m.Detail {
+		t.Errorf("%+v", m)
+	}
+}
+
 func TestMeaning(t *testing.T) {
 	for _, c := range []struct {
 		ident, msg string

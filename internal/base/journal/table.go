@@ -208,6 +208,10 @@ var storageLines = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^(?:md\b|md/|XFS\b|nfsd?\b|NFSD\b|RPC\b|rpcrdma|svcrdma|device-mapper|dm-|sd \d|scsi\b|blk_|Buffer I/O|I/O error|nvme\b|mpt[23]sas|mpi3mr|megaraid|bcache|EDAC|mce\b|Lustre|LNet|LDISKFS|NETDEV WATCHDOG|Kernel panic|BUG\b|Oops|watchdog)`)
 })
 
+// cacheLines are the kernel's lines about a cache and its SSDs. The kernel's command line, which
+// may set a parameter of nvme_core, is none.
+var cacheLines = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^bcache:|^nvme\w* nvme\d`) })
+
 // parts of those whose lines no rule knows.
 var parts = map[string]string{
 	corosync: "cluster", controld: "cluster", sched: "cluster", "pacemakerd": "cluster", "pacemaker-execd": "cluster", fenced: "fencing",
@@ -234,6 +238,9 @@ func Means(l Line, name func(id string) string) (Meaning, bool) {
 		}
 	}
 	part := parts[l.Ident]
+	if l.Ident == kernel && l.Priority > 4 && cacheLines().MatchString(l.Message) {
+		return Meaning{Part: "cache", Level: OK, Detail: true, Text: oneLine(l.Message)}, true
+	}
 	if part == "" || l.Priority > 4 || l.Ident == kernel && l.Priority > 3 && !storageLines().MatchString(l.Message) {
 		return Meaning{}, false
 	}

@@ -207,10 +207,10 @@ func failures(b *strings.Builder, d *design.Design) {
 	table := paper.Failures(d.Flavour)
 	b.WriteString("\n## Failures\n\n")
 	if len(table.Rows) == 0 {
-		b.WriteString("The paper has no table of failures: a single server has no partner to take over, and clients wait until it is back. `mortar drill brick.yaml --all` does the drills that need no partner.\n")
+		b.WriteString("The paper has no table of failures: a single server has no partner to take over, and clients wait until it is back. `mortar drill all brick.yaml` does the drills that need no partner.\n")
 		return
 	}
-	fmt.Fprintf(b, "%s (%s). `mortar drill brick.yaml --all` does the drills, and its report lists this table with what happened.\n\n", table.Title, table.Source)
+	fmt.Fprintf(b, "%s (%s). `mortar drill all brick.yaml` does the drills, and its report lists this table with what happened.\n\n", table.Title, table.Source)
 	b.WriteString("| what fails | what must happen | published time | drill | otherwise here |\n|---|---|---|---|---|\n")
 	for _, f := range table.Rows {
 		fmt.Fprintf(b, "| %s | %s | %s | %s | %s |\n", f.What, f.Must, f.Time, strings.Join(f.Drills, ", "), f.Here)

@@ -32,7 +32,7 @@ func offline(t *testing.T, name string, oldNew ...string) (*design.Design, *Plan
 		t.Fatalf("%s: %v", name, err)
 	}
 	var b bytes.Buffer
-	if err := p.Show(&b, Style{}); err != nil {
+	if err := p.Show(&b, nil); err != nil {
 		t.Fatal(err)
 	}
 	return d, p, b.String()

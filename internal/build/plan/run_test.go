@@ -468,7 +468,7 @@ func TestShow(t *testing.T) {
 		}},
 	}}
 	var b bytes.Buffer
-	if err := p.Show(&b, Style{}); err != nil {
+	if err := p.Show(&b, nil); err != nil {
 		t.Fatal(err)
 	}
 	const want = `nfs1

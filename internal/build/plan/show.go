@@ -157,40 +157,36 @@ func (p *Plan) presentable(b []byte, secret bool) string {
 
 func text(b []byte) bool { return utf8.Valid(b) && !bytes.ContainsRune(b, 0) }
 
-// Style marks up parts of the text; the zero value leaves it plain.
-type Style struct {
-	Host, Title, Add, Remove, Dim, Warn func(string) string
-}
+// Paint marks up a text for a terminal, by the code of an attribute; nil leaves it plain.
+type Paint func(code, text string) string
 
-func (s Style) withDefaults() Style {
-	for _, f := range []*func(string) string{&s.Host, &s.Title, &s.Add, &s.Remove, &s.Dim, &s.Warn} {
-		if *f == nil {
-			*f = func(t string) string { return t }
-		}
-	}
-	return s
-}
+// The attributes of Show.
+const (
+	hostMark, titleMark, addMark, removeMark, dimMark, warnMark = "1", "36", "32", "31", "2", "1;31"
+)
 
 // Show writes the plan, host by host, with the exact commands and files.
-func (p *Plan) Show(w io.Writer, style Style) error {
-	st := style.withDefaults()
+func (p *Plan) Show(w io.Writer, paint Paint) error {
+	if paint == nil {
+		paint = func(_, text string) string { return text }
+	}
 	d := p.Doc()
 	var b strings.Builder
 	for _, h := range d.Hosts {
 		if len(h.Changes) == 0 {
-			fmt.Fprintf(&b, "%s %s\n", st.Host(h.Host), st.Dim("nothing to change"))
+			fmt.Fprintf(&b, "%s %s\n", paint(hostMark, h.Host), paint(dimMark, "nothing to change"))
 			continue
 		}
-		fmt.Fprintf(&b, "%s\n", st.Host(h.Host))
+		fmt.Fprintf(&b, "%s\n", paint(hostMark, h.Host))
 		stage := ""
 		for _, c := range h.Changes {
 			if c.Stage != stage {
 				stage = c.Stage
-				fmt.Fprintf(&b, "  %s\n", st.Dim(stage))
+				fmt.Fprintf(&b, "  %s\n", paint(dimMark, stage))
 			}
-			fmt.Fprintf(&b, "    %s %s\n", st.Title(c.Step), st.Dim("("+c.Kind+" "+c.ID+")"))
+			fmt.Fprintf(&b, "    %s %s\n", paint(titleMark, c.Step), paint(dimMark, "("+c.Kind+" "+c.ID+")"))
 			for _, a := range c.Actions {
-				showAction(&b, a, st)
+				showAction(&b, a, paint)
 			}
 		}
 	}
@@ -203,37 +199,30 @@ func (p *Plan) Show(w io.Writer, style Style) error {
 	return err
 }
 
-func showAction(b *strings.Builder, a ActionDoc, st Style) {
+func showAction(b *strings.Builder, a ActionDoc, paint Paint) {
 	const in = "      "
 	why, changes := "", ""
 	switch {
 	case strings.Contains(a.Why, "\n"):
 		changes = a.Why // lines with + and -, where the action's own bytes are secret
 	case a.Why != "":
-		why = st.Dim("  # " + a.Why)
+		why = paint(dimMark, "  # "+a.Why)
 	}
 	fmt.Fprintf(b, "%s- %s%s\n", in, a.Title, why)
 	switch {
 	case len(a.Blank) > 0:
-		fmt.Fprintf(b, "%s  %s\n", in, st.Warn("TAKES the disks, after a look that they are still blank: "+strings.Join(a.Destroys, ", ")))
+		fmt.Fprintf(b, "%s  %s\n", in, paint(warnMark, "TAKES the disks, after a look that they are still blank: "+strings.Join(a.Destroys, ", ")))
 	case len(a.Destroys) > 0:
-		fmt.Fprintf(b, "%s  %s\n", in, st.Warn("DESTROYS the data on: "+strings.Join(a.Destroys, ", ")))
+		fmt.Fprintf(b, "%s  %s\n", in, paint(warnMark, "DESTROYS the data on: "+strings.Join(a.Destroys, ", ")))
 	}
 	if len(a.Command) > 0 {
 		fmt.Fprintf(b, "%s  $ %s\n", in, Quote(a.Command))
 		if a.Stdin != "" {
-			indent(b, in+"  < ", a.Stdin, st.Dim)
+			indent(b, in+"  < ", a.Stdin, paint, dimMark)
 		}
 	}
 	for line := range strings.Lines(changes) {
-		mark := st.Dim
-		switch {
-		case strings.HasPrefix(line, "+"):
-			mark = st.Add
-		case strings.HasPrefix(line, "-"):
-			mark = st.Remove
-		}
-		indent(b, in+"    ", line, mark)
+		indent(b, in+"    ", line, paint, markOf(line))
 	}
 	f := a.File
 	if f == nil {
@@ -245,34 +234,38 @@ func showAction(b *strings.Builder, a ActionDoc, st Style) {
 	case "symlink":
 		fmt.Fprintf(b, "%s  link %s -> %s\n", in, f.Path, f.Target)
 	case "directory":
-		fmt.Fprintf(b, "%s  directory %s %s\n", in, f.Path, st.Dim(f.Owner+" "+f.Mode))
+		fmt.Fprintf(b, "%s  directory %s %s\n", in, f.Path, paint(dimMark, f.Owner+" "+f.Mode))
 	default:
-		fmt.Fprintf(b, "%s  file %s %s\n", in, f.Path, st.Dim(f.Owner+" "+f.Mode))
+		fmt.Fprintf(b, "%s  file %s %s\n", in, f.Path, paint(dimMark, f.Owner+" "+f.Mode))
 		if f.From != "" {
 			fmt.Fprintf(b, "%s    copy of %s\n", in, f.From)
 			return
 		}
 		if f.Diff == "" {
-			indent(b, in+"    + ", f.Content, st.Add)
+			indent(b, in+"    + ", f.Content, paint, addMark)
 			return
 		}
 		for i, line := range strings.Split(strings.TrimRight(f.Diff, "\n"), "\n") {
-			mark := st.Dim
-			switch {
-			case i < 3: // the names of both files
-				continue
-			case strings.HasPrefix(line, "+"):
-				mark = st.Add
-			case strings.HasPrefix(line, "-"):
-				mark = st.Remove
+			if i >= 3 { // after the names of both files
+				fmt.Fprintf(b, "%s    %s\n", in, paint(markOf(line), line))
 			}
-			fmt.Fprintf(b, "%s    %s\n", in, mark(line))
 		}
 	}
 }
 
-func indent(b *strings.Builder, prefix, s string, mark func(string) string) {
+// markOf is the attribute of a line of a difference.
+func markOf(line string) string {
+	switch {
+	case strings.HasPrefix(line, "+"):
+		return addMark
+	case strings.HasPrefix(line, "-"):
+		return removeMark
+	}
+	return dimMark
+}
+
+func indent(b *strings.Builder, prefix, s string, paint Paint, mark string) {
 	for line := range strings.Lines(s) {
-		b.WriteString(mark(prefix+strings.TrimRight(line, "\n")) + "\n")
+		b.WriteString(paint(mark, prefix+strings.TrimRight(line, "\n")) + "\n")
 	}
 }

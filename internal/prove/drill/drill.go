@@ -204,7 +204,7 @@ func Find(name, how string) (Drill, Variant, error) {
 		}
 		return Drill{}, Variant{}, fmt.Errorf("drill %s has no variant %q; use --how %s", name, how, strings.Join(hows, ", --how "))
 	}
-	return Drill{}, Variant{}, fmt.Errorf("no drill %q; there are: %s (mortar drill --list)", name, strings.Join(names, ", "))
+	return Drill{}, Variant{}, fmt.Errorf("no drill %q; there are: %s (mortar drill list)", name, strings.Join(names, ", "))
 }
 
 // Env is the environment of a drill.

@@ -48,7 +48,7 @@ func Choose(only, skip []string) ([]Choice, error) {
 	}
 	for _, n := range slices.Concat(only, skip) {
 		if !used[n] {
-			return nil, fmt.Errorf("no drill %q; give names as mortar drill --list shows them: DRILL for all its variants, DRILL-HOW for one", n)
+			return nil, fmt.Errorf("no drill %q; give names as mortar drill list shows them: DRILL for all its variants, DRILL-HOW for one", n)
 		}
 	}
 	if len(out) == 0 {

@@ -21,7 +21,7 @@ const none = -1.0
 // It needs two looks for that, up to 10 and 5 s apart, with calls that last 5 s.
 var hung = Expect{Where: Stays, Fencing: Nobody, Stall: 30}
 
-// Table lists every drill in the order of `mortar drill --all`: drills without a
+// Table lists every drill in the order of `mortar drill all`: drills without a
 // takeover first, drills that cut all power last.
 var Table = []Drill{
 	{

@@ -9,6 +9,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/run/failover"
 	"github.com/mortarhpc/mortar/internal/run/observe"
+	"github.com/mortarhpc/mortar/internal/run/procedure"
 	"github.com/mortarhpc/mortar/internal/run/scrub"
 )
 
@@ -125,18 +126,18 @@ func (o *Operator) Status(ctx context.Context) (*observe.Status, error) {
 }
 
 // do makes a plan from the present facts and runs it.
-func (o *Operator) do(ctx context.Context, plan func(*design.Design, *observe.Collector, observe.Facts) (*failover.Plan, error)) error {
+func (o *Operator) do(ctx context.Context, plan func(*design.Design, *observe.Collector, observe.Facts) (*procedure.Plan, error)) error {
 	return o.with(func(d *design.Design, c *observe.Collector) error {
 		p, err := plan(d, c, c.Collect(ctx))
 		if err != nil || p.Nothing != "" {
 			return err
 		}
-		return failover.Run(ctx, c, p, failover.Options{Wait: operatorWait, Poll: 5 * time.Second, Glance: 500 * time.Millisecond})
+		return procedure.Run(ctx, c, p, procedure.Options{Wait: operatorWait, Poll: 5 * time.Second, Glance: 500 * time.Millisecond})
 	})
 }
 
 func (o *Operator) Move(ctx context.Context, service, to string) error {
-	return o.do(ctx, func(d *design.Design, _ *observe.Collector, f observe.Facts) (*failover.Plan, error) {
+	return o.do(ctx, func(d *design.Design, _ *observe.Collector, f observe.Facts) (*procedure.Plan, error) {
 		return failover.Service(d, f, service, to)
 	})
 }
@@ -150,7 +151,7 @@ func (o *Operator) Scrub(ctx context.Context, g design.Group) (found scrub.Group
 }
 
 func (o *Operator) Standby(ctx context.Context, node string, on bool) error {
-	return o.do(ctx, func(d *design.Design, _ *observe.Collector, f observe.Facts) (*failover.Plan, error) {
+	return o.do(ctx, func(d *design.Design, _ *observe.Collector, f observe.Facts) (*procedure.Plan, error) {
 		if on {
 			return failover.Standby(d, f, node)
 		}
@@ -159,7 +160,7 @@ func (o *Operator) Standby(ctx context.Context, node string, on bool) error {
 }
 
 func (o *Operator) ConfirmOff(ctx context.Context, node string) error {
-	return o.do(ctx, func(d *design.Design, c *observe.Collector, f observe.Facts) (*failover.Plan, error) {
+	return o.do(ctx, func(d *design.Design, c *observe.Collector, f observe.Facts) (*procedure.Plan, error) {
 		return failover.Confirm(ctx, d, f, c, node, nil)
 	})
 }

@@ -65,7 +65,7 @@ func ConfirmOff(d *design.Design, f observe.Facts, node string, signs Signs) (*P
 		// Without a coordinator the confirmation has no effect; a server that
 		// has just booted waits 20 s for others to become one.
 		// Source: pacemaker-controld(7), dc-deadtime
-		p.Steps = append(p.Steps, Step{Title: "wait until the cluster has elected a coordinator", until: func(s *observe.Snapshot) (bool, string, error) {
+		p.Steps = append(p.Steps, Step{Title: "wait until the cluster has elected a coordinator", Until: func(s *observe.Snapshot) (bool, string, error) {
 			return s.Coordinator != "", cmp.Or(s.Coordinator, "none") + " is the coordinator", nil
 		}})
 	}
@@ -81,7 +81,7 @@ func ConfirmOff(d *design.Design, f observe.Facts, node string, signs Signs) (*P
 		if st == nil || st.Resource == "" || st.Role == "Started" && st.Server == p.To {
 			continue
 		}
-		p.Steps = append(p.Steps, Step{Title: fmt.Sprintf("wait until %s runs on %s", svc.Name, p.To), until: runsOn(svc.Name, p.To, slices.Clone(st.Failures)), hint: svc.Floating()})
+		p.Steps = append(p.Steps, Step{Title: fmt.Sprintf("wait until %s runs on %s", svc.Name, p.To), Until: runsOn(svc.Name, p.To, slices.Clone(st.Failures)), Hint: svc.Floating()})
 	}
 	p.Notes = append(p.Notes, slices.Concat(signs.Off, signs.Unknown)...)
 	return p, nil
@@ -93,7 +93,7 @@ func takenForFenced(node string) []Step {
 		{Title: fmt.Sprintf("tell the cluster that %s is off", node), Action: &resource.Action{
 			Title: "confirm that " + node + " is off", Cmd: []string{"stonith_admin", "--confirm", node},
 			Why: "the cluster takes it for fenced, and starts its services elsewhere"}},
-		{Title: "wait until the cluster has taken it", until: func(s *observe.Snapshot) (bool, string, error) {
+		{Title: "wait until the cluster has taken it", Until: func(s *observe.Snapshot) (bool, string, error) {
 			n := s.Node(node)
 			if n == nil || n.Unclean {
 				return false, "it still waits for the fencing of " + node, nil
@@ -110,7 +110,7 @@ func endWait(node string) []Step {
 		{Title: fmt.Sprintf("tell the cluster not to wait for %s", node), Action: &resource.Action{
 			Title: "end the wait for " + node, Cmd: []string{"corosync-cmapctl", "-s", "quorum.cancel_wait_for_all", "u8", "1"},
 			Why: "after a cold start there is no quorum before every server has been seen; this one is off"}},
-		{Title: "wait until the cluster has quorum", until: func(s *observe.Snapshot) (bool, string, error) {
+		{Title: "wait until the cluster has quorum", Until: func(s *observe.Snapshot) (bool, string, error) {
 			if !s.Quorum {
 				return false, "it has no quorum yet", nil
 			}

@@ -199,7 +199,7 @@ func ConfirmDoubt(d *design.Design, f observe.Facts, service string, r *Refused)
 			Title: "accept what is in doubt", File: &resource.File{Path: ocf.AcceptedFile(svc.Name), Content: r.raw, Mode: 0o600},
 			Why: "the agent starts the service if no other block is in doubt, and removes the file"}})
 	}
-	p.Steps = append(p.Steps, Step{Title: fmt.Sprintf("wait until %s runs", svc.Name), until: runsAgain(svc.Name, told, st.Failures), hint: svc.Floating()})
+	p.Steps = append(p.Steps, Step{Title: fmt.Sprintf("wait until %s runs", svc.Name), Until: runsAgain(svc.Name, told, st.Failures), Hint: svc.Floating()})
 	return p, nil
 }
 

@@ -1,7 +1,7 @@
 // Package failover moves services between the servers of a brick gracefully and
-// puts servers in standby. It refuses moves that would fail, runs the cluster's own
-// commands through the gate, waits for their effect, and leaves no constraint
-// behind.
+// puts servers in standby. It refuses moves that would fail, and plans the cluster's own
+// commands, waits for their effect, and the removal of each constraint; package procedure
+// carries the plans out.
 //
 // Its files fencetest*.go prove fencing before it is needed. ProveFencing uses each
 // level of each server alone, through the cluster's own fencer, and checks the
@@ -13,75 +13,29 @@
 package failover
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
-	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/run/observe"
-	"github.com/mortarhpc/mortar/internal/serve/ocf"
+	"github.com/mortarhpc/mortar/internal/run/procedure"
 )
 
-// Plan is a list of steps to carry out in order.
-type Plan struct {
-	What    string   `json:"what"` // failover, standby, unstandby, confirm-off …
-	Service string   `json:"service,omitempty"`
-	Node    string   `json:"node,omitempty"` // standby and unstandby
-	From    string   `json:"from,omitempty"`
-	To      string   `json:"to,omitempty"`
-	Via     string   `json:"via"` // host to run the commands on
-	Steps   []Step   `json:"steps"`
-	Nothing string   `json:"nothing,omitempty"` // why there is nothing to do
-	Notes   []string `json:"notes,omitempty"`
-	// Doubt is what confirm-doubt accepts.
-	Doubt *ocf.Doubt `json:"doubt,omitempty"`
-}
+// Plan and Step are those of package procedure, which carries a plan out.
+type (
+	Plan = procedure.Plan
+	Step = procedure.Step
+)
 
-// Step is one command, or a wait for a state of the cluster.
-type Step struct {
-	Title  string
-	Action *resource.Action // nil for a wait
-	// On is the host of the command; "": the plan's Via.
-	On string
-	// Always: Run runs the step even if an earlier step failed or was
-	// interrupted, provided that it has run a command before.
-	Always bool
-
-	until func(*observe.Snapshot) (done bool, state string, err error)
-	// hint is a service address. When the address appears on To, Run asks the
-	// cluster at once. Otherwise it asks seldom, since each query costs a process
-	// on a server that is busy with a takeover.
-	hint string
-	// twice: until must be met in two successive looks, because the cluster may
-	// be about to act.
-	twice bool
-}
-
-// HostOf is the host of a step's command.
-func (p *Plan) HostOf(s *Step) string { return cmp.Or(s.On, p.Via) }
-
-// MarshalJSON writes the visible part of a step.
-func (s Step) MarshalJSON() ([]byte, error) {
-	shown := struct {
-		Title   string   `json:"title"`
-		On      string   `json:"on,omitempty"`
-		Command []string `json:"command,omitempty"`
-		File    string   `json:"file,omitempty"`
-	}{Title: s.Title, On: s.On}
-	if s.Action != nil {
-		shown.Command = s.Action.Cmd
-		if s.Action.File != nil {
-			shown.File = s.Action.File.Path
-		}
-	}
-	return json.Marshal(shown)
+// Hosts are the hosts that a plan is made from and carried out on; *observe.Collector implements
+// it. Tests have a fake cluster.
+type Hosts interface {
+	procedure.Hosts
+	// Collect returns all facts of all servers.
+	Collect(ctx context.Context) observe.Facts
 }
 
 // refuse makes a *resource.Refusal: nothing was changed.
@@ -136,9 +90,9 @@ func Service(d *design.Design, f observe.Facts, service, to string) (*Plan, erro
 	p.Steps = append(p.Steps,
 		Step{Title: fmt.Sprintf("tell the cluster to move %s to %s", svc.Name, to),
 			Action: &resource.Action{Title: "move " + svc.Name + " to " + to, Cmd: []string{"crm_resource", "--resource", st.Resource, "--move", "--node", to}}},
-		Step{Title: fmt.Sprintf("wait until %s runs on %s", svc.Name, to), until: runsOn(svc.Name, to, st.Failures), hint: svc.Floating()},
+		Step{Title: fmt.Sprintf("wait until %s runs on %s", svc.Name, to), Until: runsOn(svc.Name, to, st.Failures), Hint: svc.Floating()},
 		clear,
-		Step{Title: "see that it stays there", until: runsOn(svc.Name, to, st.Failures), twice: true})
+		Step{Title: "see that it stays there", Until: runsOn(svc.Name, to, st.Failures), Twice: true})
 	p.Notes = []string{"clients wait while the service moves; nothing acknowledged is lost, locks are kept"}
 	return p, nil
 }
@@ -187,7 +141,7 @@ func Standby(d *design.Design, f observe.Facts, node string) (*Plan, error) {
 		Action: &resource.Action{Title: "standby " + node, Cmd: []string{"crm_attribute", "--node", node, "--name", "standby", "--update", "on", "--lifetime", "forever"},
 			Why: "an attribute that lasts over a reboot, until `mortar unstandby`"}})
 	p.Steps = append(p.Steps, Step{Title: "wait until " + node + " is in standby and free of services",
-		until: func(s *observe.Snapshot) (bool, string, error) {
+		Until: func(s *observe.Snapshot) (bool, string, error) {
 			n := s.Node(node)
 			if n == nil || !n.Standby {
 				return false, node + " is not in standby yet", nil
@@ -231,7 +185,7 @@ func Unstandby(d *design.Design, f observe.Facts, node string) (*Plan, error) {
 		{Title: "tell the cluster that " + node + " takes services again",
 			Action: &resource.Action{Title: "unstandby " + node, Cmd: []string{"crm_attribute", "--node", node, "--name", "standby", "--delete", "--lifetime", "forever"}}},
 		{Title: "wait until " + node + " is online",
-			until: func(s *observe.Snapshot) (bool, string, error) {
+			Until: func(s *observe.Snapshot) (bool, string, error) {
 				n := s.Node(node)
 				if n == nil || n.Standby {
 					return false, node + " is still in standby", nil
@@ -327,167 +281,4 @@ func current(s *observe.Snapshot, service string, counts func(observe.Failure) b
 		return nil, fmt.Errorf("service %s failed: %s", service, st.Failures[i])
 	}
 	return st, nil
-}
-
-// Hosts are the hosts on which Run carries a plan out; *observe.Collector
-// implements it. Tests have a fake cluster.
-type Hosts interface {
-	// Session returns the session with a host.
-	Session(name string) *host.Session
-	// Cluster returns the state of the cluster as a host sees it.
-	Cluster(ctx context.Context, host string) (*observe.Snapshot, error)
-	// HasAddress reports whether a host has an address on an interface. It starts
-	// no process.
-	HasAddress(ctx context.Context, host, address string) (bool, error)
-	// Collect returns all facts of all servers.
-	Collect(ctx context.Context) observe.Facts
-}
-
-// Event is progress: the begin of a step, a new state during a wait, or the end of
-// a step.
-type Event struct {
-	Step    int     `json:"step"` // from 1
-	Steps   int     `json:"steps"`
-	Title   string  `json:"title"`
-	State   string  `json:"state"` // started, waiting, done, failed
-	Detail  string  `json:"detail,omitempty"`
-	Seconds float64 `json:"seconds"` // since the step began
-}
-
-// Options of Run.
-type Options struct {
-	// Wait bounds each wait.
-	Wait time.Duration
-	// Poll is the pause between two looks at the cluster, Glance the pause
-	// between two calls of HasAddress, which cost nothing.
-	Poll, Glance time.Duration
-	// On receives progress; it may be nil.
-	On func(Event)
-}
-
-// clearing bounds a step with Always after the context of Run has ended.
-const clearing = 30 * time.Second
-
-// Run carries out a plan. After a failed step, or the end of ctx, it runs only the
-// steps with Always. It returns the first error.
-func Run(ctx context.Context, h Hosts, p *Plan, o Options) error {
-	var failed error
-	ran := -1 // last step that was run
-	for i := range p.Steps {
-		s := &p.Steps[i]
-		sctx := ctx
-		if failed != nil || ctx.Err() != nil {
-			if failed == nil {
-				failed = context.Cause(ctx)
-			}
-			// Without a command before there is no constraint to remove.
-			if !s.Always || !asked(p, ran) {
-				continue
-			}
-			var cancel context.CancelFunc
-			sctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), clearing)
-			defer cancel()
-		}
-		ran = i
-		start := time.Now()
-		emit := func(state, detail string) {
-			if o.On != nil {
-				o.On(Event{Step: i + 1, Steps: len(p.Steps), Title: s.Title, State: state, Detail: detail, Seconds: time.Since(start).Seconds()})
-			}
-		}
-		emit("started", "")
-		detail, err := do(sctx, h, p, s, o, emit)
-		if err != nil {
-			emit("failed", err.Error())
-			if failed == nil {
-				failed = err
-			} else {
-				failed = errors.Join(failed, err)
-			}
-			continue
-		}
-		emit("done", detail)
-	}
-	return failed
-}
-
-// asked reports whether Run has run a command, even a failed one, up to step ran.
-func asked(p *Plan, ran int) bool {
-	for i := 0; i <= ran; i++ {
-		if p.Steps[i].Action != nil {
-			return true
-		}
-	}
-	return false
-}
-
-func do(ctx context.Context, h Hosts, p *Plan, s *Step, o Options, emit func(state, detail string)) (string, error) {
-	if s.Action != nil {
-		if _, err := h.Session(p.HostOf(s)).Run(ctx, *s.Action); err != nil {
-			return "", fmt.Errorf("%s: %w", p.HostOf(s), err)
-		}
-		return "", nil
-	}
-	var left, seen string
-	held := 0
-	w := host.Wait{Limit: o.Wait, Pause: func(ctx context.Context) { pause(ctx, h, p, s, o) }, Seen: func(left string) {
-		if held == 0 {
-			emit("waiting", left)
-		}
-	}}
-	err := w.Until(ctx, func(ctx context.Context) (string, error) {
-		snap, err := h.Cluster(ctx, p.Via)
-		if err != nil {
-			left = err.Error() // the cluster may not answer for a moment; Wait bounds that
-			return left, nil
-		}
-		var done bool
-		if done, seen, err = s.until(snap); err != nil {
-			return "", err
-		}
-		if !done {
-			held, left = 0, seen
-			return left, nil
-		}
-		if held++; held == 1 && s.twice {
-			return cmp.Or(left, seen), nil
-		}
-		return "", nil
-	})
-	if err != nil {
-		return "", err
-	}
-	return seen, nil
-}
-
-// pause waits until Run should ask the cluster again: for Poll, until the address
-// of the step's hint appears, or until ctx ends.
-func pause(ctx context.Context, h Hosts, p *Plan, s *Step, o Options) {
-	again := time.NewTimer(o.Poll)
-	defer again.Stop()
-	// An address that is already present is no signal.
-	glance := s.hint != "" && o.Glance > 0
-	if glance {
-		if has, err := h.HasAddress(ctx, p.To, s.hint); has || err != nil {
-			glance = false
-		}
-	}
-	var tick <-chan time.Time
-	if glance {
-		t := time.NewTicker(o.Glance)
-		defer t.Stop()
-		tick = t.C
-	}
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-again.C:
-			return
-		case <-tick:
-			if has, err := h.HasAddress(ctx, p.To, s.hint); has && err == nil {
-				return
-			}
-		}
-	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/host/hosttest"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/run/observe"
+	"github.com/mortarhpc/mortar/internal/run/procedure"
 )
 
 func theDesign(t *testing.T, replace ...string) *design.Design {
@@ -244,7 +245,7 @@ func TestRun(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			err = Run(t.Context(), &tt.f, p, Options{Wait: tt.wait, Poll: time.Microsecond})
+			err = procedure.Run(t.Context(), &tt.f, p, procedure.Options{Wait: tt.wait, Poll: time.Microsecond})
 			if got := ""; err != nil || tt.err != "" {
 				if err != nil {
 					got = err.Error()
@@ -269,14 +270,14 @@ func TestRunInterrupted(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	f := &fake{states: []observe.ServiceState{on("nfs1", "Stopping")}, onLook: cancel}
-	if err := Run(ctx, f, p, Options{Wait: time.Hour, Poll: time.Microsecond}); !errors.Is(err, context.Canceled) {
+	if err := procedure.Run(ctx, f, p, procedure.Options{Wait: time.Hour, Poll: time.Microsecond}); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v", err)
 	}
 	if len(f.cmds) != 2 || !strings.Contains(f.cmds[1], "--clear") {
 		t.Errorf("commands %q", f.cmds)
 	}
 	f = &fake{states: f.states}
-	if err := Run(ctx, f, p, Options{Wait: time.Hour, Poll: time.Microsecond}); !errors.Is(err, context.Canceled) {
+	if err := procedure.Run(ctx, f, p, procedure.Options{Wait: time.Hour, Poll: time.Microsecond}); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v", err)
 	}
 	if len(f.cmds) != 0 {
@@ -292,7 +293,7 @@ func TestRunGlances(t *testing.T) {
 	}
 	p.Steps = p.Steps[:2] // without the later waits, which would sleep for Poll
 	f := &fake{states: []observe.ServiceState{on("nfs1", "Started"), on("nfs2", "Started")}}
-	if err := Run(t.Context(), f, p, Options{Wait: time.Hour, Poll: time.Hour, Glance: time.Microsecond}); err != nil {
+	if err := procedure.Run(t.Context(), f, p, procedure.Options{Wait: time.Hour, Poll: time.Hour, Glance: time.Microsecond}); err != nil {
 		t.Fatal(err)
 	}
 	if f.glances != 4 {
@@ -307,8 +308,8 @@ func TestRunStandby(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := &fake{states: []observe.ServiceState{on("nfs1", "Started"), on("nfs2", "Started")}, node: observe.NodeState{Name: "nfs1", Online: true, Standby: true}}
-	var events []Event
-	if err := Run(t.Context(), f, p, Options{Wait: time.Hour, Poll: time.Microsecond, On: func(e Event) { events = append(events, e) }}); err != nil {
+	var events []procedure.Event
+	if err := procedure.Run(t.Context(), f, p, procedure.Options{Wait: time.Hour, Poll: time.Microsecond, On: func(e procedure.Event) { events = append(events, e) }}); err != nil {
 		t.Fatal(err)
 	}
 	if last := events[len(events)-1]; last.State != "done" || last.Detail != "nfs1 is in standby" {

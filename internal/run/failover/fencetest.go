@@ -14,6 +14,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/host/agent"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/run/observe"
+	"github.com/mortarhpc/mortar/internal/run/procedure"
 )
 
 // ProofEvent is progress of ProveFencing.
@@ -329,7 +330,7 @@ func (t *tester) node(ctx context.Context, f observe.Facts, node string, levels 
 		if err != nil {
 			return nil, err
 		}
-		if err := Run(ctx, t.h, p, t.moving()); err != nil {
+		if err := procedure.Run(ctx, t.h, p, t.moving()); err != nil {
 			return nil, fmt.Errorf("moving %s from %s: %w", strings.Join(moved, " and "), node, err)
 		}
 	}
@@ -353,8 +354,8 @@ func (t *tester) node(ctx context.Context, f observe.Facts, node string, levels 
 	return rs, nil
 }
 
-func (t *tester) moving() Options {
-	return Options{Wait: 5 * time.Minute, Poll: 2 * t.o.Poll, Glance: t.o.Poll / 2}
+func (t *tester) moving() procedure.Options {
+	return procedure.Options{Wait: 5 * time.Minute, Poll: 2 * t.o.Poll, Glance: t.o.Poll / 2}
 }
 
 // hello asks a server for its boot and version. It waits at most 20 s.
@@ -452,7 +453,7 @@ func (t *tester) home(ctx context.Context, node string, moved []string) error {
 		if err != nil {
 			return fmt.Errorf("moving %s back to %s: %w", name, node, err)
 		}
-		if err := Run(ctx, t.h, p, t.moving()); err != nil {
+		if err := procedure.Run(ctx, t.h, p, t.moving()); err != nil {
 			return fmt.Errorf("moving %s back to %s: %w", name, node, err)
 		}
 	}

@@ -60,7 +60,7 @@ func (f *FS) LFSCK(dry bool) (*Plan, error) {
 	argv := []string{"lctl", "lfsck_start", "-M", f.mdt(), "-A", "-t", "namespace,layout", "-r", "--dryrun=" + onOff(dry)}
 	return &Plan{What: "check the file system (LFSCK)", Steps: []Step{
 		command(server, "start LFSCK", 0, argv...),
-		{Title: "wait until it has checked everything", Host: server, run: func(ctx context.Context, say func(string)) error {
+		{Title: "wait until it has checked everything", On: server, Work: func(ctx context.Context, say func(string)) error {
 			return f.waitLFSCK(ctx, server, dry, say)
 		}},
 	}, Notes: []string{"the file system goes on meanwhile; `lctl lfsck_stop -M " + f.mdt() + " -A` ends it"}}, nil

@@ -1,7 +1,7 @@
 // Package lustre has the procedures for a running Lustre file system: pools, layouts
 // of directories, draining an OST, checks. A procedure first queries the servers and
-// refuses if it would fail. Then it returns a plan, which the caller shows and
-// carries out through the gate.
+// refuses if it would fail. Then it returns a plan, which package procedure carries
+// out.
 //
 // The package does not build a file system (package plan does), does not judge
 // health, and prints nothing.
@@ -9,64 +9,32 @@ package lustre
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/run/procedure"
 )
 
-// Plan is a list of steps to carry out in order.
-type Plan struct {
-	What    string   `json:"what"`
-	Steps   []Step   `json:"steps"`
-	Nothing string   `json:"nothing,omitempty"` // why there is nothing to do
-	Notes   []string `json:"notes,omitempty"`
-}
+// Plan and Step are those of package procedure, which carries a plan out.
+type (
+	Plan = procedure.Plan
+	Step = procedure.Step
+)
 
-// Step is one command on a host, or work whose commands are known only when the
-// step begins.
-type Step struct {
-	Title  string
-	Host   string
-	Action *resource.Action // nil: run
-	// always: Run carries out the step even after a failed step.
-	always bool
-	// judge checks the output of a successful command; it may be nil.
-	judge func(resource.Output) error
-	run   func(ctx context.Context, say func(string)) error
-}
-
-// MarshalJSON writes the visible part of a step.
-func (s Step) MarshalJSON() ([]byte, error) {
-	shown := struct {
-		Title   string   `json:"title"`
-		Host    string   `json:"host"`
-		Command []string `json:"command,omitempty"`
-	}{Title: s.Title, Host: s.Host}
-	if s.Action != nil {
-		shown.Command = s.Action.Cmd
-	}
-	return json.Marshal(shown)
-}
-
-// command is a step of one command; seconds bounds the command, 0 is the default.
+// command is a step of one command, whose output is told; seconds bounds the command, 0 is the
+// default.
 func command(host, title string, seconds int, argv ...string) Step {
-	return Step{Title: title, Host: host, Action: &resource.Action{Title: title, Cmd: argv, Seconds: seconds}}
+	return Step{Title: title, On: host, Action: &resource.Action{Title: title, Cmd: argv, Seconds: seconds},
+		Judge: func(out resource.Output) (string, error) { return strings.TrimSpace(out.Stdout), nil }}
 }
 
-// Event is progress of Run.
-type Event struct {
-	Step   int    `json:"step"` // from 1
-	Steps  int    `json:"steps"`
-	Title  string `json:"title"`
-	State  string `json:"state"` // started, waiting, done, failed
-	Detail string `json:"detail,omitempty"`
-}
+// Grace is how long a step may take that puts a service back after an interrupt.
+const Grace = 2 * settleTime * time.Second
 
 // refuse makes a *resource.Refusal: nothing was changed.
 func refuse(mend, format string, args ...any) error {
@@ -180,39 +148,4 @@ func (f *FS) choose(word, what string, is func(t design.Target, short string) (k
 		}
 	}
 	return design.Target{}, refuse("choose one of "+strings.Join(names, ", "), "%q is no %s of %s", word, what, f.d.Lustre.FSName)
-}
-
-// Run carries a plan out. After a failed step it carries out only steps with always,
-// and returns all errors.
-func (f *FS) Run(ctx context.Context, p *Plan, on func(Event)) error {
-	var failed error
-	for i, s := range p.Steps {
-		if failed != nil && !s.always {
-			continue
-		}
-		emit := func(state, detail string) { on(Event{i + 1, len(p.Steps), s.Title, state, detail}) }
-		emit("started", "")
-		detail, err := f.do(ctx, s, func(left string) { emit("waiting", left) })
-		if err != nil {
-			err = fmt.Errorf("%s: %s: %w", s.Host, s.Title, err)
-			emit("failed", err.Error())
-			failed = errors.Join(failed, err)
-			ctx = context.WithoutCancel(ctx) // for the steps with always
-			continue
-		}
-		emit("done", detail)
-	}
-	return failed
-}
-
-// do carries out a step; detail is the output of its command.
-func (f *FS) do(ctx context.Context, s Step, say func(string)) (detail string, err error) {
-	if s.Action == nil {
-		return "", s.run(ctx, say)
-	}
-	out, err := f.hosts(s.Host).Run(ctx, *s.Action)
-	if err == nil && s.judge != nil {
-		err = s.judge(out)
-	}
-	return strings.TrimSpace(out.Stdout), err
 }

@@ -45,17 +45,18 @@ func (f *FS) FSCK(word string, repair bool) (*Plan, error) {
 	p.Steps = append(p.Steps, f.stop(pair, svc)...)
 	check := f.offline(svc, t, tool, what+t.Name)
 	check.Action.OKCodes = []int{ocf.Damaged}
-	check.judge = func(out resource.Output) error {
+	check.Judge = func(out resource.Output) (string, error) {
+		text := strings.TrimSpace(out.Stdout)
 		if out.Code == ocf.Damaged {
-			return fmt.Errorf("%s is damaged:\n%s", t.Name, strings.TrimSpace(out.Stdout))
+			return "", fmt.Errorf("%s is damaged:\n%s", t.Name, text)
 		}
-		return nil
+		return text, nil
 	}
 	p.Steps = append(p.Steps, check)
 	p.Steps = append(p.Steps, f.start(pair, svc)...)
 	if !repair {
 		for i := range p.Steps[len(p.Steps)-2:] {
-			p.Steps[len(p.Steps)-2+i].always = true // a check without repair changes nothing
+			p.Steps[len(p.Steps)-2+i].Always = true // a check without repair changes nothing
 		}
 	}
 	p.Notes = []string{"clients of service " + svc.Name + " wait meanwhile", "if mending fails the service stays stopped: crm_resource --resource " + resource.ServiceID(svc.Name) + " --meta --delete-parameter target-role starts it"}
@@ -115,7 +116,7 @@ func (f *FS) role(pair *design.Pair, svc *design.Service, what, want string, up 
 	argv := append([]string{"crm_resource", "--resource", resource.ServiceID(svc.Name), "--meta"}, meta...)
 	return []Step{
 		command(pair.Servers[0], what+" service "+svc.Name, 0, argv...),
-		{Title: "wait until it is " + want, Host: pair.Servers[0], run: func(ctx context.Context, say func(string)) error {
+		{Title: "wait until it is " + want, On: pair.Servers[0], Work: func(ctx context.Context, say func(string)) error {
 			return host.Wait{Limit: settleTime * time.Second, Poll: 2 * time.Second, Seen: say}.Until(ctx, func(ctx context.Context) (string, error) {
 				return f.left(ctx, pair, svc, up), nil
 			})
@@ -205,7 +206,7 @@ func (f *FS) Writeconf(ctx context.Context) (*Plan, error) {
 // onMGS is a step on the server of the MGS, which the cluster may start on either
 // server.
 func (f *FS) onMGS(home, title string, argv ...string) Step {
-	return Step{Title: title + ": " + strings.Join(argv, " "), Host: home, run: func(ctx context.Context, _ func(string)) error {
+	return Step{Title: title + ": " + strings.Join(argv, " "), On: home, Work: func(ctx context.Context, _ func(string)) error {
 		now, err := Open(ctx, f.d, f.hosts)
 		if err != nil {
 			return err

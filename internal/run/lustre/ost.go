@@ -154,7 +154,7 @@ func (f *FS) Drain(ctx context.Context, word string) (*Plan, error) {
 	}
 	return &Plan{What: "drain " + t.Name, Steps: []Step{
 		command(server, "no new files on "+t.Name, 0, "lctl", "set_param", f.createCount(t)+"=0"),
-		{Title: "move its files to other OSTs", Host: client, run: func(ctx context.Context, say func(string)) error {
+		{Title: "move its files to other OSTs", On: client, Work: func(ctx context.Context, say func(string)) error {
 			return f.moveFiles(ctx, client, mount, t, say)
 		}},
 	}, Notes: []string{

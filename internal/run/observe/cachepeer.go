@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -63,41 +62,4 @@ func (p *CachePeer) Stats(ctx context.Context, smart bool) (string, cache.Stats,
 		errs = append(errs, err)
 	}
 	return "", cache.Stats{}, errors.Join(errs...)
-}
-
-// CacheEvent is a line of a server's journal about the cache.
-type CacheEvent struct {
-	Server string `json:"server"`
-	Time   int64  `json:"time_us"`
-	Text   string `json:"text"`
-}
-
-// Events returns the lines about the cache in the servers' journals, in order of
-// time. since has the format of journalctl(1). If some servers fail, Events returns
-// the others' lines with an error.
-func (p *CachePeer) Events(ctx context.Context, since string) ([]CacheEvent, error) {
-	var all []CacheEvent
-	var errs []error
-	for _, h := range slices.Sorted(slices.Values(p.names)) {
-		// journalctl exits with 1 if no line matches.
-		out, err := p.query(ctx, h, "journalctl", "--output=json", "--output-fields=MESSAGE", "--since="+since, "--lines=2000", "--grep="+cache.EventPattern)
-		if err != nil && out.Code != 1 {
-			errs = append(errs, fmt.Errorf("%s: %w", h, err))
-			continue
-		}
-		for line := range strings.Lines(out.Stdout) {
-			var j struct {
-				Time    string `json:"__REALTIME_TIMESTAMP"`
-				Message any    `json:"MESSAGE"`
-			}
-			if json.Unmarshal([]byte(line), &j) != nil {
-				continue
-			}
-			e := CacheEvent{Server: h, Text: fmt.Sprint(j.Message)}
-			_, _ = fmt.Sscan(j.Time, &e.Time)
-			all = append(all, e)
-		}
-	}
-	slices.SortStableFunc(all, func(a, b CacheEvent) int { return int(a.Time - b.Time) })
-	return all, errors.Join(errs...)
 }

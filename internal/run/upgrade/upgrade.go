@@ -21,6 +21,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/run/failover"
 	"github.com/mortarhpc/mortar/internal/run/observe"
+	"github.com/mortarhpc/mortar/internal/run/procedure"
 )
 
 // Options of an upgrade.
@@ -268,20 +269,20 @@ func (u *Upgrade) say(server, step, text string) {
 	u.o.On(Event{"upgrade", server, step, text, time.Since(u.start).Seconds()})
 }
 
-func (u *Upgrade) moving(server, step string) failover.Options {
-	return failover.Options{Wait: 5 * time.Minute, Poll: 3 * time.Second, Glance: 500 * time.Millisecond, On: func(e failover.Event) {
+func (u *Upgrade) moving(server, step string) procedure.Options {
+	return procedure.Options{Wait: 5 * time.Minute, Poll: 3 * time.Second, Glance: 500 * time.Millisecond, On: func(e procedure.Event) {
 		if e.State == "failed" {
 			u.say(server, step, e.Title+": "+e.Detail)
 		}
 	}}
 }
 
-func (u *Upgrade) move(ctx context.Context, server string, plan func(*design.Design, observe.Facts, string) (*failover.Plan, error)) error {
+func (u *Upgrade) move(ctx context.Context, server string, plan func(*design.Design, observe.Facts, string) (*procedure.Plan, error)) error {
 	p, err := plan(u.d, u.hosts.Collect(ctx), server)
 	if err != nil {
 		return err
 	}
-	return failover.Run(ctx, u.hosts, p, u.moving(server, p.What))
+	return procedure.Run(ctx, u.hosts, p, u.moving(server, p.What))
 }
 
 func (u *Upgrade) packages(ctx context.Context, s Server, done *Done) error {
@@ -381,7 +382,7 @@ func (u *Upgrade) failback(ctx context.Context, s Server, done *Done) error {
 		if err != nil {
 			return err
 		}
-		if err := failover.Run(ctx, u.hosts, p, u.moving(s.Name, "failback")); err != nil {
+		if err := procedure.Run(ctx, u.hosts, p, u.moving(s.Name, "failback")); err != nil {
 			return err
 		}
 	}

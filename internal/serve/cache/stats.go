@@ -205,8 +205,3 @@ func rate(t string) int64 {
 	t, _, _ = strings.Cut(t, "/")
 	return linux.ParseBcacheBytes(strings.TrimSpace(t))
 }
-
-// EventPattern matches lines of the journal about a cache's parts: bcache, the arrays
-// of its SSDs, NVMe, and the cache's own commands. It does not match the kernel's
-// command line, which may set a parameter of nvme_core.
-const EventPattern = "bcache|md/raid[01]|md1?[0-9]+: |nvme[0-9]|SSD|host-cache|mortar-cache"
