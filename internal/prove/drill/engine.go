@@ -152,18 +152,8 @@ func (e *engine) say(format string, args ...any) {
 	e.env.Progress(fmt.Sprintf(format, args...))
 }
 
-func (e *engine) run(ctx context.Context) (_ *report.Run, err error) {
-	began := time.Now()
-	e.say("reaching %s", strings.Join(append(e.env.Design.Servers(), e.clients...), ", "))
-	if err := e.connect(ctx); err != nil {
-		return nil, err
-	}
-	if err := e.preflight(ctx); err != nil {
-		return nil, err
-	}
-	if err := e.place(ctx); err != nil {
-		return nil, err
-	}
+// announce says what the drill found.
+func (e *engine) announce() {
 	if e.say("healthy: service %s runs on %s", e.service.Name, e.active); e.survivor != "" {
 		e.say("its partner is %s", e.survivor)
 	}
@@ -176,33 +166,81 @@ func (e *engine) run(ctx context.Context) (_ *report.Run, err error) {
 	if e.drill.Lasting != "" {
 		e.say("this stays after the drill: %s", e.drill.Lasting)
 	}
+}
 
-	runID := fmt.Sprintf("%s-%s-%s", e.drill.Name, began.UTC().Format("20060102T150405"), uuid.NewString()[:8])
+// loads returns the load of each client, as the variant wants it. An error is a refusal.
+func (e *engine) loads(runID string) ([]clientJob, error) {
 	jobs, err := jobs(e.env.Design, e.service.Name, runID, e.opt.verifyDir, e.opt.Rate)
+	if err == nil && e.variant.ClientDies {
+		err = dies(jobs)
+	}
 	if err != nil {
-		return nil, &Refused{err.Error()}
+		return nil, err
 	}
-
-	if e.variant.ClientDies {
-		if err := dies(jobs); err != nil {
-			return nil, &Refused{err.Error()}
-		}
-	}
-	if e.variant.Rewrite {
-		for i := range jobs {
+	for i := range jobs {
+		if e.variant.Rewrite {
 			jobs[i].addRewriters()
 		}
-	}
-	if e.variant.Append {
-		for _, j := range jobs {
-			for i := range j.job.Writers {
-				if w := &j.job.Writers[i]; w.Mode == workload.Fsync {
-					w.Pattern, w.FileBytes = workload.Append, 0
-				}
+		for k := range jobs[i].job.Writers {
+			if w := &jobs[i].job.Writers[k]; e.variant.Append && w.Mode == workload.Fsync {
+				w.Pattern, w.FileBytes = workload.Append, 0
 			}
 		}
 	}
+	return jobs, nil
+}
 
+// followAll watches every server until ctx ends.
+func (e *engine) followAll(ctx context.Context, watching *sync.WaitGroup) {
+	service, volumes := e.service.Name, volumesOf(e.service, e.others) // a change replaces e.service
+	for _, s := range e.servers {
+		watching.Go(func() { e.follow(ctx, s, service, volumes) })
+	}
+	for _, x := range e.elsewhere() {
+		service, volumes := x.service.Name, volumesOf(x.service, x.others)
+		for _, s := range x.servers {
+			watching.Go(func() { e.follow(ctx, s, service, volumes) })
+		}
+	}
+}
+
+// locate writes down where each service is mounted after the load.
+func (e *engine) locate(ctx context.Context, ev *evidence) {
+	ev.location, ev.locationErr = e.located(ctx, e.service.Name)
+	for _, o := range e.everyOther() {
+		o.location, _ = e.located(ctx, o.service.Name) // no location fails the check of where it may be
+	}
+	for _, x := range e.elsewhere() {
+		of := x.evidence(ev)
+		of.location, of.locationErr = e.located(ctx, x.service.Name)
+		if x == e.second {
+			ev.second = of
+			continue
+		}
+		of.expect = e.expect.elsewhere(e.steps)
+		ev.bystanders = append(ev.bystanders, of)
+	}
+	ev.moved = slices.Equal(ev.location, []string{e.survivor})
+}
+
+func (e *engine) run(ctx context.Context) (_ *report.Run, err error) {
+	began := time.Now()
+	e.say("reaching %s", strings.Join(append(e.env.Design.Servers(), e.clients...), ", "))
+	if err := e.connect(ctx); err != nil {
+		return nil, err
+	}
+	if err := e.preflight(ctx); err != nil {
+		return nil, err
+	}
+	if err := e.place(ctx); err != nil {
+		return nil, err
+	}
+	e.announce()
+	runID := fmt.Sprintf("%s-%s-%s", e.drill.Name, began.UTC().Format("20060102T150405"), uuid.NewString()[:8])
+	jobs, err := e.loads(runID)
+	if err != nil {
+		return nil, &Refused{err.Error()}
+	}
 	// From here on there are changes to undo.
 	var victim string
 	if e.variant.ClientDies {
@@ -217,36 +255,13 @@ func (e *engine) run(ctx context.Context) (_ *report.Run, err error) {
 	var watching sync.WaitGroup
 	e.stopWatch = sync.OnceFunc(func() { stopWatch(); watching.Wait() })
 	defer e.stopWatch()
-	service, volumes := e.service.Name, volumesOf(e.service, e.others) // a change replaces e.service
-	for _, s := range e.servers {
-		watching.Go(func() { e.follow(watchCtx, s, service, volumes) })
-	}
-	for _, x := range e.elsewhere() {
-		service, volumes := x.service.Name, volumesOf(x.service, x.others)
-		for _, s := range x.servers {
-			watching.Go(func() { e.follow(watchCtx, s, service, volumes) })
-		}
-	}
+	e.followAll(watchCtx, &watching)
 
 	err = e.breakIt(ctx, jobs, &ev)
 	results := e.stopLoad(cleanup)
 	ev.loads, ev.loadErr = results, e.loadErrors()
 	if err == nil {
-		ev.location, ev.locationErr = e.located(ctx, e.service.Name)
-		for _, o := range e.everyOther() {
-			o.location, _ = e.located(ctx, o.service.Name) // no location fails the check of where it may be
-		}
-		for _, x := range e.elsewhere() {
-			of := x.evidence(&ev)
-			of.location, of.locationErr = e.located(ctx, x.service.Name)
-			if x == e.second {
-				ev.second = of
-				continue
-			}
-			of.expect = e.expect.elsewhere(e.steps)
-			ev.bystanders = append(ev.bystanders, of)
-		}
-		ev.moved = slices.Equal(ev.location, []string{e.survivor})
+		e.locate(ctx, &ev)
 	}
 	if len(e.injected) > 0 {
 		hctx, cancel := cleanup()
