@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mortarhpc/mortar/internal/run/backup"
+	"github.com/mortarhpc/mortar/internal/run/drift"
 )
 
 func newBackupCmd() *cobra.Command {
@@ -184,7 +185,7 @@ func rehearseRestore(cmd *cobra.Command, b *backup.Backup, vouch, asJSON bool) e
 		return fail(exitBadInput, fmt.Errorf("%s: its spec has this machine %s; nothing was run and no host was asked; look at %s/brick.yaml in it (tar -xzOf), and give --vouch if you know where the backup comes from",
 			cmd.Flags().Arg(0), strings.Join(demands, ", "), b.Brick))
 	}
-	r, err := compared(cmd.Context(), d)
+	r, err := drift.Of(cmd.Context(), d, preparing(false, func(string, string) {}))
 	if err != nil {
 		return refused(cmd.Context(), d.Spec, err)
 	}

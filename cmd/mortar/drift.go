@@ -13,26 +13,16 @@ import (
 	"github.com/google/renameio/v2"
 	"github.com/spf13/cobra"
 
-	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/build/plan"
-	"github.com/mortarhpc/mortar/internal/run/observe"
+	"github.com/mortarhpc/mortar/internal/run/drift"
 )
-
-// drift is how many resources of a brick's hosts differ from its spec.
-type drift struct {
-	Spec      string   `json:"spec,omitempty"`
-	Brick     string   `json:"brick"`
-	Resources int      `json:"resources"` // number of resources compared
-	Pending   []string `json:"pending"`   // resources that differ
-	Error     string   `json:"error,omitempty"`
-}
 
 // driftsOf compares all bricks at the same time, so that one that hangs holds up no other.
 // Each channel gets one result, in the order of the files.
-func driftsOf(ctx context.Context, files []string) []chan drift {
-	out := make([]chan drift, len(files))
+func driftsOf(ctx context.Context, files []string) []chan drift.Drift {
+	out := make([]chan drift.Drift, len(files))
 	for i, file := range files {
-		out[i] = make(chan drift, 1)
+		out[i] = make(chan drift.Drift, 1)
 		go func() { out[i] <- driftOf(ctx, file) }()
 	}
 	return out
@@ -40,7 +30,7 @@ func driftsOf(ctx context.Context, files []string) []chan drift {
 
 // runDrift compares each brick with its spec. A brick that cannot be reached fails alone.
 func runDrift(cmd *cobra.Command, files []string, asJSON bool, textfile string) error {
-	var all []drift
+	var all []drift.Drift
 	for _, result := range driftsOf(cmd.Context(), files) {
 		r := <-result
 		if cmd.Context().Err() != nil {
@@ -56,49 +46,34 @@ func runDrift(cmd *cobra.Command, files []string, asJSON bool, textfile string) 
 		printDrift(cmd.OutOrStdout(), r)
 	}
 	if textfile != "" {
-		if err := renameio.WriteFile(textfile, []byte(driftMetrics(all, time.Now())), 0o644); err != nil {
+		if err := renameio.WriteFile(textfile, []byte(drift.Metrics(all, time.Now())), 0o644); err != nil {
 			return err
 		}
 	}
 	switch {
-	case slices.ContainsFunc(all, func(r drift) bool { return r.Error != "" }):
+	case slices.ContainsFunc(all, func(r drift.Drift) bool { return r.Error != "" }):
 		return fail(exitBadInput, nil)
-	case slices.ContainsFunc(all, func(r drift) bool { return len(r.Pending) > 0 }):
+	case slices.ContainsFunc(all, func(r drift.Drift) bool { return len(r.Pending) > 0 }):
 		return fail(exitPending, nil)
 	}
 	return nil
 }
 
-func driftOf(ctx context.Context, file string) drift {
-	r := drift{Spec: file, Pending: []string{}}
+func driftOf(ctx context.Context, file string) drift.Drift {
+	r := drift.Drift{Pending: []string{}}
 	d, err := loadDesign(file)
-	if err != nil {
+	if err == nil {
+		if r, err = drift.Of(ctx, d, preparing(false, func(string, string) {})); err != nil {
+			err = plan.Located(d.Spec, err)
+		}
+	}
+	if r.Spec = file; err != nil {
 		r.Error = err.Error()
-		return r
 	}
-	if r, err = compared(ctx, d); err != nil {
-		r.Error = plan.Located(d.Spec, err).Error()
-	}
-	r.Spec = file
 	return r
 }
 
-// compared compares a brick's hosts with its design.
-func compared(ctx context.Context, d *design.Design) (drift, error) {
-	r := drift{Brick: d.Name, Pending: []string{}}
-	p, err := plan.Prepare(ctx, d, preparing(false, func(string, string) {}))
-	if err != nil {
-		return r, err
-	}
-	defer p.Close()
-	r.Resources = len(p.Plan.Steps)
-	for _, x := range p.Plan.Pending() {
-		r.Pending = append(r.Pending, x.Host+": "+x.Title)
-	}
-	return r, nil
-}
-
-func printDrift(w io.Writer, r drift) {
+func printDrift(w io.Writer, r drift.Drift) {
 	name := cmp.Or(r.Brick, r.Spec)
 	switch {
 	case r.Error != "":
@@ -111,28 +86,4 @@ func printDrift(w io.Writer, r drift) {
 			fmt.Fprintf(w, "  %s\n", p)
 		}
 	}
-}
-
-// driftMetrics writes the comparison for node_exporter's textfile collector.
-func driftMetrics(all []drift, now time.Time) string {
-	var b strings.Builder
-	family := func(name, help string, value func(drift) (float64, bool)) {
-		fmt.Fprintf(&b, "# HELP %s %s\n# TYPE %s gauge\n", name, help, name)
-		for _, r := range all {
-			if v, ok := value(r); ok {
-				fmt.Fprintf(&b, "%s{brick=%s,spec=%s} %g\n", name, observe.Label(r.Brick), observe.Label(r.Spec), v)
-			}
-		}
-	}
-	family("mortar_drift_resources", "Resources on hosts that are not as the spec has them.", func(r drift) (float64, bool) {
-		return float64(len(r.Pending)), r.Error == ""
-	})
-	family("mortar_drift_error", "1 if the brick could not be compared with its spec.", func(r drift) (float64, bool) {
-		if r.Error != "" {
-			return 1, true
-		}
-		return 0, true
-	})
-	fmt.Fprintf(&b, "# HELP mortar_drift_checked_timestamp_seconds When bricks were compared.\n# TYPE mortar_drift_checked_timestamp_seconds gauge\nmortar_drift_checked_timestamp_seconds %d\n", now.Unix())
-	return b.String()
 }

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/mortarhpc/mortar/internal/run/events"
 )
 
 func TestPointInTime(t *testing.T) {
@@ -35,7 +37,7 @@ func TestEventsOfNobody(t *testing.T) {
 	}
 	seen := map[string]bool{}
 	for line := range strings.Lines(out) {
-		var n historyNote
+		var n events.Note
 		if err := json.Unmarshal([]byte(line), &n); err != nil || n.Error == "" {
 			t.Fatalf("%s: %v", line, err)
 		}

@@ -2,21 +2,16 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
-	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/build/plan"
-	"github.com/mortarhpc/mortar/internal/host"
-	"github.com/mortarhpc/mortar/internal/host/agent"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/run/quota"
 )
@@ -49,7 +44,7 @@ Exit codes: 0 done, 1 failed.`,
   mortar quota show brick.yaml --service home --json`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return withQuota(cmd.Context(), args[0], *service, func(ctx context.Context, on []served) error {
+			return withQuota(cmd.Context(), args[0], *service, func(ctx context.Context, on []quota.Served) error {
 				return showQuotas(ctx, cmd.OutOrStdout(), on, asJSON)
 			})
 		},
@@ -159,73 +154,32 @@ func spaceOf(text string) (int64, error) {
 	return int64(b), err
 }
 
-// served is a service and the server that has its volume mounted.
-type served struct {
-	*design.Service
-	server string
-	host   *host.Session
-	kinds  []string // the kinds of quota that its volume counts
-}
-
 // withQuota finds the server of each service of a brick, and calls do.
-func withQuota(ctx context.Context, file, service string, do func(context.Context, []served) error) error {
-	d, err := loadDesign(file)
-	if err != nil {
-		return err
-	}
-	if d.Lustre != nil {
-		return refuseChange(errors.New("quotas of Lustre are set by lfs setquota on a client"))
-	}
-	var names []string
-	for _, s := range d.Services() {
-		names = append(names, s.Name)
-	}
-	if service != "" && !slices.Contains(names, service) {
-		return refuseChange(fmt.Errorf("there is no service %s; there are: %v", service, names))
-	}
-	c, err := newCollector(d, hostTimeout, d.Servers()...)
+func withQuota(ctx context.Context, file, service string, do func(context.Context, []quota.Served) error) error {
+	d, c, err := openServers(file, hostTimeout)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	var on []served
-	for _, s := range d.Services() {
-		if service != "" && s.Name != service {
-			continue
-		}
-		x, err := servedOn(ctx, s, d.Servers(), c.Session)
-		if err != nil {
-			return err
-		}
-		on = append(on, *x)
+	on, err := quota.On(ctx, d, service, c.Session)
+	if refused := (*resource.Refusal)(nil); errors.As(err, &refused) {
+		return refuseChange(err)
+	}
+	if err != nil {
+		return err
 	}
 	return do(ctx, on)
 }
 
-func servedOn(ctx context.Context, s *design.Service, servers []string, hosts host.ByName) (*served, error) {
-	var errs []error
-	for _, v := range servers {
-		h := hosts(v)
-		kinds, mounted, err := quota.Mounted(ctx, h, s.MountPoint)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", v, err))
-		}
-		if mounted {
-			return &served{s, v, h, kinds}, nil
-		}
-	}
-	return nil, errors.Join(append(errs, fmt.Errorf("no server that answers has %s mounted", s.MountPoint))...)
-}
-
 // changeQuota runs an action on the server of the service that the flags choose.
 func changeQuota(cmd *cobra.Command, file, service, kind string, opts quotaOptions, make func(*design.Service) (resource.Action, error)) error {
-	return withQuota(cmd.Context(), file, service, func(ctx context.Context, on []served) error {
+	return withQuota(cmd.Context(), file, service, func(ctx context.Context, on []quota.Served) error {
 		if len(on) != 1 {
 			return refuseChange(errors.New("there are two services: name one with --service"))
 		}
 		s := on[0]
 		a, err := make(s.Service)
-		if err == nil && !slices.Contains(s.kinds, kind) {
+		if err == nil && !slices.Contains(s.Kinds, kind) {
 			err = quota.Off(s.Service, kind)
 		}
 		if err != nil {
@@ -233,13 +187,13 @@ func changeQuota(cmd *cobra.Command, file, service, kind string, opts quotaOptio
 		}
 		out := cmd.OutOrStdout()
 		if !opts.asJSON {
-			fmt.Fprintf(out, "%s: %s\n  $ %s\n", s.server, a.Title, plan.Quote(a.Cmd))
+			fmt.Fprintf(out, "%s: %s\n  $ %s\n", s.Server, a.Title, plan.Quote(a.Cmd))
 		}
 		if !opts.dryRun {
-			err = runQuota(ctx, s, a)
+			err = s.Run(ctx, a)
 		}
 		if opts.asJSON {
-			c := quotaChange{Service: s.Name, Server: s.server, Title: a.Title, Command: a.Cmd, Changed: !opts.dryRun && err == nil, DryRun: opts.dryRun}
+			c := quotaChange{Service: s.Name, Server: s.Server, Title: a.Title, Command: a.Cmd, Changed: !opts.dryRun && err == nil, DryRun: opts.dryRun}
 			if err != nil {
 				c.Error = err.Error()
 			}
@@ -251,72 +205,22 @@ func changeQuota(cmd *cobra.Command, file, service, kind string, opts quotaOptio
 	})
 }
 
-func runQuota(ctx context.Context, s served, a resource.Action) error {
-	_, err := s.host.Run(ctx, a)
-	if ae := (*agent.Error)(nil); errors.As(err, &ae) {
-		return fmt.Errorf("%s: %w: %s", s.server, err, strings.TrimSpace(ae.Stderr))
-	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", s.server, err)
-	}
-	return nil
-}
-
-func showQuotas(ctx context.Context, out io.Writer, on []served, asJSON bool) error {
+func showQuotas(ctx context.Context, out io.Writer, on []quota.Served, asJSON bool) error {
 	all := []quota.Entry{}
 	for _, s := range on {
-		for _, k := range s.kinds {
-			es, err := quota.Report(ctx, s.host, s.Service, k)
+		for _, k := range s.Kinds {
+			es, err := quota.Report(ctx, s.Host, s.Service, k)
 			if err != nil {
-				return fail(exitFailed, fmt.Errorf("%s: %w", s.server, err))
+				return fail(exitFailed, fmt.Errorf("%s: %w", s.Server, err))
 			}
 			all = append(all, es...)
 		}
-		if len(s.kinds) == 0 && !asJSON {
+		if len(s.Kinds) == 0 && !asJSON {
 			fmt.Fprintln(out, quota.Off(s.Service, "user"))
 		}
 	}
 	if asJSON {
-		return json.NewEncoder(out).Encode(all)
+		return jsonLines(out).Encode(all)
 	}
-	if len(all) == 0 {
-		return nil
-	}
-	t := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(t, "SERVICE\tKIND\tID\tSPACE\tSOFT\tHARD\tFILES\tSOFT\tHARD\t")
-	for _, e := range all {
-		if e.Unread != "" {
-			fmt.Fprintf(t, "%s\t%s\tnot understood: %s\n", e.Service, e.Kind, e.Unread)
-			continue
-		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\n", e.Service, e.Kind, e.ID, spec.Bytes(e.Space.Used).Binary(), limitText(e.Space.Soft, true), limitText(e.Space.Hard, true),
-			e.Files.Used, limitText(e.Files.Soft, false), limitText(e.Files.Hard, false), overText(e))
-	}
-	return t.Flush()
-}
-
-func limitText(n int64, bytes bool) string {
-	switch {
-	case n == 0:
-		return "-"
-	case bytes:
-		return spec.Bytes(n).Binary()
-	}
-	return fmt.Sprint(n)
-}
-
-// overText describes what exceeds a limit.
-func overText(e quota.Entry) string {
-	for _, l := range []struct {
-		of string
-		quota.Limit
-	}{{"space", e.Space}, {"files", e.Files}} {
-		switch {
-		case l.Hard > 0 && l.Used >= l.Hard:
-			return "no more " + l.of
-		case l.Grace != "":
-			return l.of + " above soft limit: " + l.Grace + " left"
-		}
-	}
-	return ""
+	return quota.Table(out, all)
 }

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/host/sshtest"
+	"github.com/mortarhpc/mortar/internal/run/drift"
+	"github.com/mortarhpc/mortar/internal/run/events"
 )
 
 // silent is a host that accepts connections and says nothing.
@@ -52,7 +54,7 @@ func TestWallOfBricks(t *testing.T) {
 	silent := map[string]bool{}
 	_, out, _ := mortar(t, "events", one, two, "--json", "--timeout", "3s")
 	for line := range strings.Lines(out) {
-		var n historyNote
+		var n events.Note
 		if json.Unmarshal([]byte(line), &n) == nil && strings.Contains(n.Error, "no answer from sshd within") {
 			silent[n.Brick+"/"+n.Host] = true
 		}
@@ -137,7 +139,7 @@ func TestDriftTogether(t *testing.T) {
 		t.Fatalf("%d\n%s", code, out)
 	}
 	for i, line := range lines {
-		var d drift
+		var d drift.Drift
 		if err := json.Unmarshal([]byte(line), &d); err != nil || d.Spec != specs[i] || !strings.Contains(d.Error, "nfs1") || strings.Contains(d.Error, "no answer") {
 			t.Errorf("%s: %v", line, err)
 		}

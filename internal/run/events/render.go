@@ -10,8 +10,9 @@ import (
 )
 
 // Render prints a line for each event, with a heading for each day. With bricks
-// each line names its brick. paint marks up the word of a level; it may be nil.
-func Render(w io.Writer, all []Event, bricks bool, paint func(level, s string) string) error {
+// each line names its brick. paint marks up the word of a level by the code of a
+// terminal's attribute; it may be nil.
+func Render(w io.Writer, all []Event, bricks bool, paint func(code, text string) string) error {
 	var b strings.Builder
 	hosts := 0
 	for _, e := range all {
@@ -33,7 +34,7 @@ func Render(w io.Writer, all []Event, bricks bool, paint func(level, s string) s
 		}
 		mark := fmt.Sprintf("%-7s", level)
 		if paint != nil {
-			mark = paint(e.Level, mark)
+			mark = paint(map[string]string{journal.Warning: "33", journal.Fault: "1;31"}[e.Level], mark)
 		}
 		fmt.Fprintf(&b, "%s  %-*s  %-9s  %s  %s\n", local.Format("15:04:05"), hosts, where(e, bricks), e.Part, mark, screen.Line(e.sentence()))
 	}

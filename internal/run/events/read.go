@@ -1,0 +1,158 @@
+package events
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/host"
+	"github.com/mortarhpc/mortar/internal/run/observe"
+)
+
+// Brick is a brick whose history is read, with the sessions of its hosts.
+type Brick struct {
+	Design *design.Design
+	Hosts  host.ByName
+}
+
+// Histories are the histories of all hosts of some bricks.
+type Histories struct {
+	Events []Event // in order of time
+	Notes  []Note  // at most one of a host, in the order of bricks and hosts
+	Failed bool    // a host did not answer
+}
+
+// Note says what a host's history lacks.
+type Note struct {
+	Brick string `json:"brick"`
+	Host  string `json:"host"`
+	Error string `json:"error,omitempty"` // why the host did not answer
+	Note  string `json:"note,omitempty"`  // what its history lacks
+}
+
+// every is the pause between two lines about the hosts that have not answered.
+const every = 2 * time.Second
+
+// Read reads all hosts of all bricks at the same time; one that does not answer within timeout
+// is left out. waiting is told, every two seconds, which hosts have not answered.
+func Read(ctx context.Context, bricks []Brick, w Window, timeout time.Duration, waiting func(hosts []string)) Histories {
+	type asked struct {
+		Brick
+		name string
+	}
+	by := map[string]asked{}
+	var keys []string
+	for i, b := range bricks {
+		names := b.Design.Servers()
+		for _, c := range b.Design.Spec.Clients {
+			names = append(names, c.Name)
+		}
+		for _, n := range names {
+			key := fmt.Sprintf("%d %s", i, n)
+			if _, twice := by[key]; !twice {
+				keys = append(keys, key)
+			}
+			by[key] = asked{b, n}
+		}
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("no answer within %v", timeout))
+	defer cancel()
+	var mu sync.Mutex
+	left := slices.Clone(keys)
+	var tell func()
+	tell = func() {
+		mu.Lock()
+		defer mu.Unlock()
+		var names []string
+		for _, key := range left {
+			names = append(names, by[key].name)
+		}
+		if len(names) > 0 {
+			waiting(names)
+			time.AfterFunc(every, tell)
+		}
+	}
+	time.AfterFunc(every, tell)
+	seen, failed := host.All(ctx, keys, func(ctx context.Context, key string) (History, error) {
+		defer func() {
+			mu.Lock()
+			defer mu.Unlock()
+			left = slices.DeleteFunc(left, func(k string) bool { return k == key })
+		}()
+		return Of(ctx, by[key].Hosts(by[key].name), by[key].Design, w)
+	})
+	mu.Lock()
+	left = nil // of those that hang, too
+	mu.Unlock()
+	all := Histories{Failed: len(failed) > 0}
+	for _, key := range keys {
+		n := Note{Brick: by[key].Design.Name, Host: by[key].name}
+		if err := failed[key]; err != nil {
+			n.Error = err.Error()
+		} else {
+			all.Events = append(all.Events, seen[key].Events...)
+			n.Note = seen[key].lacks()
+		}
+		if n.Error+n.Note != "" {
+			all.Notes = append(all.Notes, n)
+		}
+	}
+	Sort(all.Events)
+	return all
+}
+
+// lacks describes what a host's history does not contain.
+func (h History) lacks() string {
+	skew := ""
+	if h.Skew.Abs() > observe.ClockSkew {
+		skew = fmt.Sprintf("its clock is %v off, and so are the times of its events", h.Skew.Round(time.Second))
+	}
+	return strings.Trim(h.Gaps+"; "+skew, "; ")
+}
+
+// JSON prints one JSON object a line: the events, then the notes.
+func (h *Histories) JSON(enc *json.Encoder) error {
+	for _, e := range h.Events {
+		if err := enc.Encode(e); err != nil {
+			return err
+		}
+	}
+	for _, n := range h.Notes {
+		if err := enc.Encode(n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Text prints the events as Render does, and then the notes.
+func (h *Histories) Text(w io.Writer, bricks bool, paint func(code, text string) string) error {
+	if err := Render(w, h.Events, bricks, paint); err != nil {
+		return err
+	}
+	if len(h.Events) == 0 {
+		fmt.Fprintln(w, "No host that answered has an event of that time.")
+	}
+	for i, n := range h.Notes {
+		name, text := n.Host, n.Note
+		if bricks {
+			name = n.Brick + "/" + n.Host
+		}
+		if n.Error != "" {
+			text = "no history: " + n.Error
+		}
+		if i == 0 {
+			name = "\n" + name
+		}
+		if _, err := fmt.Fprintf(w, "%s: %s\n", name, text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
