@@ -21,7 +21,7 @@ func isTerminalReader(r io.Reader) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// mayAsk refuses a change that needs a written yes where nobody can be asked.
+// mayAsk refuses a change that needs a written yes where no person can be asked.
 func mayAsk(in io.Reader, yes, asJSON bool) error {
 	if !yes && (asJSON || !isTerminalReader(in)) {
 		return fail(exitBadInput, errNobodyToAsk)
@@ -49,7 +49,7 @@ func confirm(ctx context.Context, in io.Reader, w io.Writer, question string) er
 	return nil
 }
 
-// typed has the user type what is wanted, unless --confirm gave it. why says why nobody may be
+// typed has the user type what is wanted, unless --confirm gave it. why says why the person may not be
 // passed over, undone what was left as it was.
 func typed(in io.Reader, w io.Writer, want, given, question, why, undone string) error {
 	if given == "" && isTerminalReader(in) {

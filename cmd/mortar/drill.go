@@ -69,7 +69,7 @@ func newDrillRunCmd() *cobra.Command {
 	var f drillFlags
 	var how string
 	cmd := f.command(&cobra.Command{
-		Use:   "run SPEC DRILL",
+		Use:   useOfRun,
 		Short: "Do one drill",
 		Long:  `Does one drill of the list (mortar drill list); see mortar drill.` + drillExit,
 		Example: `  mortar drill run brick.yaml server-crash
@@ -442,6 +442,9 @@ func (f *drillFlags) forward() []string {
 	return out
 }
 
+// useOfRun begins with the name of the command that does one drill.
+const useOfRun = "run SPEC DRILL"
+
 // formerDrill returns the present spelling of a former one of mortar drill, which this release
 // still takes; nil: it is none. args are those after the word drill.
 func formerDrill(args []string) []string {
@@ -456,7 +459,7 @@ func formerDrill(args []string) []string {
 		}
 	}
 	if command == "" && len(args) > 1 && looksLikeSpec(args[0]) {
-		command = "run"
+		command, _, _ = strings.Cut(useOfRun, " ")
 	}
 	if command == "" {
 		return nil

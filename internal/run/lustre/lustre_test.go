@@ -111,7 +111,7 @@ func open(t *testing.T, answers map[string]string) (*FS, *played) {
 	return f, p
 }
 
-// onlySessions are hosts whose cluster nobody asks.
+// onlySessions are hosts whose cluster is not asked.
 type onlySessions struct {
 	procedure.Hosts
 	by host.ByName
