@@ -49,8 +49,8 @@ func confirm(ctx context.Context, in io.Reader, w io.Writer, question string) er
 	return nil
 }
 
-// typed has the user type what is wanted, unless --confirm gave it. why says why the person may not be
-// passed over, undone what was left as it was.
+// typed has the user type what is wanted, unless --confirm gave it. why says why the person
+// may not be passed over, undone what was left as it was.
 func typed(in io.Reader, w io.Writer, want, given, question, why, undone string) error {
 	if given == "" && isTerminalReader(in) {
 		fmt.Fprint(w, question)

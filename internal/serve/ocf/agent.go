@@ -287,6 +287,9 @@ const childAction = "_child"
 func (a *agent) inTime(ctx context.Context, action string) int {
 	cfg, code, err := a.config(action)
 	if err != nil {
+		if action == "start" {
+			err = errors.Join(err, noteBadConfig(kernel.New(), a.getenv("OCF_RESKEY_config"), err))
+		}
 		a.reason(err)
 		return code
 	}

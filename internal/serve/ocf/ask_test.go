@@ -2,7 +2,10 @@ package ocf
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -116,6 +119,45 @@ func TestLateActionIsForgiven(t *testing.T) {
 	_ = s.refused(t.Context(), errInjected)
 	if forgiven() {
 		t.Error("an unknown cause is forgiven")
+	}
+}
+
+// A start that was refused for its config bars the server until the config is good.
+func TestBadConfigIsForgiven(t *testing.T) {
+	h := newShared(t).hosts["nfs1"]
+	s := h.service(testConfig())
+	file := filepath.Join(t.TempDir(), "service-home.json")
+	write := func(b []byte) {
+		if err := os.WriteFile(file, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write([]byte("{"))
+	if err := noteBadConfig(h, file, errors.New("EOF")); err != nil {
+		t.Fatal(err)
+	}
+	w := h.watcher(s)
+	forgiven := func() bool {
+		n := len(h.changes)
+		for range 3 {
+			h.clock = h.clock.Add(forgiveEvery)
+			w.reacts(t.Context(), s, "forgive")
+		}
+		return slices.Contains(h.changes[n:], "crm_resource --cleanup --resource service-home --node nfs1")
+	}
+	if forgiven() {
+		t.Error("forgiven with a config that is cut short")
+	}
+	b, err := json.Marshal(testConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(b)
+	if !forgiven() {
+		t.Errorf("not forgiven: %q", h.changes)
+	}
+	if s.refusedNote().there() || badConfigNote(h, "home").there() {
+		t.Error("a note is left")
 	}
 }
 

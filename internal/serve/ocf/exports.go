@@ -334,8 +334,10 @@ func (s *nfsKind) makeTable(ctx context.Context, binds []kernel.Bind) ([]byte, e
 	var wg sync.WaitGroup
 	for i, e := range named {
 		wg.Go(func() {
-			made[i], errs[i] = s.tableOf(nctx, fmt.Sprintf("%s/name-%d", scratch(s.cfg.Service), i), binds, e)
-			if d := CompareExports(ParseETab(string(made[i])), e); errs[i] == nil && len(d) > 0 {
+			var err error
+			if made[i], err = s.tableOf(nctx, fmt.Sprintf("%s/name-%d", scratch(s.cfg.Service), i), binds, e); err != nil {
+				errs[i] = fmt.Errorf("%s is not exported to %s: %w", e[0].Dir, e[0].Clients, err)
+			} else if d := CompareExports(ParseETab(string(made[i])), e); len(d) > 0 {
 				errs[i] = differences(d)
 			}
 		})
@@ -344,7 +346,7 @@ func (s *nfsKind) makeTable(ctx context.Context, binds []kernel.Bind) ([]byte, e
 	var missing []string
 	for i, err := range errs {
 		if err != nil {
-			missing = append(missing, fmt.Sprintf("%s is not exported to %s: %v", named[i][0].Dir, named[i][0].Clients, err))
+			missing = append(missing, err.Error())
 			continue
 		}
 		text = append(text, made[i]...)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
+	"strings"
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/serve/kernel"
@@ -12,8 +14,8 @@ import (
 // Pacemaker does not start a service again on a server where its start failed,
 // or where it failed, until it forgets the failure after minutes. If the cause can be
 // seen from outside of a running service (too few disks, a missing LUN, LNet without
-// a network), or was that the action took too long, the watcher makes Pacemaker forget the failure as soon as the cause is
-// gone. When the partner is lost next, this server may then start the service.
+// a network, a config that cannot be read), or was that the action took too long, the watcher
+// makes Pacemaker forget the failure as soon as the cause is gone. When the partner is lost next, this server may then start the service.
 
 // refusedNote exists if the agent refused the last start on this server for such a
 // cause, or the watcher has seen that the server is not able to serve, or a start or monitor
@@ -27,6 +29,33 @@ func (s *service) refused(ctx context.Context, err error) error {
 		err = errors.Join(err, s.refusedNote().write(err.Error()+"\n"))
 	}
 	return err
+}
+
+// badConfigNote has the path of the config for which a start on this server was refused.
+func badConfigNote(k kernel.Host, service string) runNote {
+	return runNote{k: k, file: runDir + "/config-" + service}
+}
+
+// noteBadConfig notes that a start was refused for what is in a config.
+func noteBadConfig(k kernel.Host, file string, cause error) error {
+	name := strings.TrimSuffix(path.Base(file), ".json")
+	service, ok := strings.CutPrefix(name, strings.TrimSuffix(path.Base(ConfigPath("")), ".json"))
+	if !ok {
+		return nil
+	}
+	refused := runNote{k: k, file: runDir + "/refused-" + service}
+	return errors.Join(badConfigNote(k, service).write(file), refused.write(cause.Error()+"\n"))
+}
+
+// configured says whether a config for which a start was refused, if there is one, can be
+// served now.
+func (s *service) configured() bool {
+	file, refused := badConfigNote(s.k, s.cfg.Service).read()
+	if !refused {
+		return true
+	}
+	cfg, err := Load(file)
+	return err == nil && cfg.Able() == nil
 }
 
 // tooLate notes that this server did not serve in time. What held it up is gone, or the next
@@ -76,7 +105,7 @@ func (w *watcher) forgives(s *service) []*reflex {
 // has tried that.
 func (w *watcher) forgiveNow(ctx context.Context, s *service) bool {
 	name := s.cfg.Service
-	if s.storage.sound(ctx) != nil {
+	if !s.configured() || s.storage.sound(ctx) != nil {
 		return false
 	}
 	// A start or stop that runs now holds the lock.
@@ -85,6 +114,9 @@ func (w *watcher) forgiveNow(ctx context.Context, s *service) bool {
 		return false
 	}
 	s.refusedNote().forget()
+	if err := badConfigNote(s.k, name).remove(); err != nil {
+		w.log("%v", err)
+	}
 	release()
 	w.log("what kept service %s from this server is gone: Pacemaker may start it here", name)
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
