@@ -21,8 +21,6 @@ import (
 // "kernel": the version that a server has, or that it would get.
 type Software struct {
 	Versions map[string]string
-	// Installed: the cluster's software is there. A server without it is a new one.
-	Installed bool
 }
 
 // seeSoftware asks the servers of all pairs what they have. Nothing is installed.
@@ -68,7 +66,6 @@ func softwareOf(ctx context.Context, h asker, d distro.Distro) (Software, error)
 	for line := range strings.Lines(out.Stdout) { // the exit code tells that one is missing
 		add(line)
 	}
-	s.Installed = s.Versions[d.Packages.Alike[0]] != ""
 	var missing []string
 	for _, p := range d.Packages.Alike {
 		if s.Versions[p] == "" {
@@ -106,10 +103,12 @@ func (b *builder) alike() error {
 	}
 	x, y := b.servers[0], b.servers[1]
 	one, other := b.facts.Software[x], b.facts.Software[y]
-	if one.Installed && other.Installed || one.Versions == nil || other.Versions == nil {
+	// What a cluster is to run is on the disks of its servers. A new server has none.
+	member := func(server string) bool { return len(b.facts.Hosts[server].Configured) > 0 }
+	if member(x) && member(y) || one.Versions == nil || other.Versions == nil {
 		return nil
 	}
-	if one.Installed { // y is the new one, or both are
+	if member(x) { // y is the new one, or both are
 		x, y, one, other = y, x, other, one
 	}
 	wanted := b.serverPackages(x).Names
