@@ -102,8 +102,8 @@ years: deps build ## a brick's years under load: discover, apply, Prometheus, a 
 changes: deps build ## drills of day 2's changes on one rack: upgrade, a disk, a server, growth; into out/changes (half an hour)
 	$(RACK_TEST) -run 'TestChanges$$' ./test/rack
 
-drills: deps build ## the whole failure matrix on a rack, into out/drills (an hour; DRILL_ARGS="--repeat 5": five; "--only server-crash": less)
-	MORTAR_DRILL_ARGS="$(DRILL_ARGS)" $(RACK_TEST) -run TestDrills ./test/rack
+drills: deps build ## the whole failure matrix on a rack, into out/drills (an hour; DRILL_ARGS="--repeat 5": five; "--only server-crash": less; BRICK=cache, BRICK=array: of such a brick)
+	MORTAR_DRILL_BRICK="$(BRICK)" MORTAR_DRILL_ARGS="$(DRILL_ARGS)" $(RACK_TEST) -run TestDrills ./test/rack
 
 drills-xl: deps build ## servers, links and paths failing under a brick with two services, into out/drills-xl
 	MORTAR_DRILL_ARGS="$(DRILL_ARGS)" $(RACK_TEST) -run TestTwoServices ./test/rack

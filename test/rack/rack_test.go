@@ -377,10 +377,21 @@ func exportsInPlace(t *testing.T, spec string) {
 	}
 }
 
-// TestDrills runs every drill and writes list, runs and page to out/drills. MORTAR_DRILL_ARGS
-// adds flags to mortar drill all.
+// TestDrills runs every drill that a brick can have, and writes list, runs and page to
+// out/drills. MORTAR_DRILL_BRICK=cache: of a brick with a cache, array: of one on a RAID array.
+// MORTAR_DRILL_ARGS adds flags to mortar drill all.
 func TestDrills(t *testing.T) {
-	drills(t, rackBrick{example: "nfs-ha", fenceTest: true, saved: "drills"}, "drills")
+	b, out := rackBrick{example: "nfs-ha", fenceTest: true, saved: "drills"}, "drills"
+	switch of := os.Getenv("MORTAR_DRILL_BRICK"); of {
+	case "":
+	case "cache": // a rack with NVMe drives is not saved
+		b.edit, b.saved, out = brickSpec(t, true), "", "drills-cache"
+	case "array":
+		b.example, b.scale, out = "nss2-ha", "1/1000", "drills-luns"
+	default:
+		t.Fatalf("MORTAR_DRILL_BRICK=%s: use cache or array", of)
+	}
+	drills(t, b, out)
 }
 
 // TestArrayBrick deploys a brick on a RAID array of a thousandth of its size, and crashes the
