@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
-	"strings"
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
@@ -27,14 +25,10 @@ func rackOfFrom(ctx context.Context, w io.Writer, specFile, name string) error {
 	if known, err := rack.HasSaved(s.Name, name); err != nil {
 		return rackError(err)
 	} else if !known {
-		self, err := os.Executable()
-		if err != nil {
-			return err
-		}
+		fmt.Fprintf(w, "no saved rack is named %s: it is made\n", name)
 		for _, args := range [][]string{{"rack", "up", specFile}, {"apply", specFile, "--yes", "--skip-fence-test"}, {"rack", "save", specFile, name}} {
-			fmt.Fprintf(w, "no saved rack is named %s: mortar %s\n", name, strings.Join(args, " "))
-			if err := runSelf(ctx, w, self, args); err != nil {
-				return fail(exitFailed, fmt.Errorf("mortar %s: %w", strings.Join(args, " "), err))
+			if err := step(ctx, w, w, time.Now(), args); err != nil {
+				return err
 			}
 		}
 		return nil

@@ -161,6 +161,9 @@ func withQuota(ctx context.Context, file, service string, do func(context.Contex
 		return err
 	}
 	defer c.Close()
+	if d.Lustre != nil {
+		return refuseChange(errors.New("quotas of Lustre are set by lfs setquota on a client"))
+	}
 	on, err := quota.On(ctx, d, service, c.Session)
 	if refused := (*resource.Refusal)(nil); errors.As(err, &refused) {
 		return refuseChange(err)

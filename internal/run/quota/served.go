@@ -26,9 +26,6 @@ type Served struct {
 // On finds the server of each service of a brick, or of the one that is named. It refuses a
 // service that the brick does not have.
 func On(ctx context.Context, d *design.Design, service string, hosts host.ByName) ([]Served, error) {
-	if d.Lustre != nil {
-		return nil, &resource.Refusal{What: "quotas of Lustre are not set here", Mend: "use lfs setquota on a client"}
-	}
 	var on []Served
 	var names []string
 	for _, s := range d.Services() {
