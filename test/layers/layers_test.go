@@ -170,7 +170,6 @@ var mayAsk = map[string]string{
 	"prove/drill/storage.go":     "chooses the kind of storage of a drill's service",
 	"run/lustre/lustre.go":       "refuses a brick without Lustre",
 	"run/observe/kinds.go":       "chooses both",
-	"run/quota/served.go":        "refuses a brick with Lustre",
 	"run/scrub/scrub.go":         "refuses a group that is inside of an array",
 	"serve/ocf/kinds.go":         "chooses both, from the configuration",
 	"serve/ocf/luns.go":          "checks its own section of the configuration",
