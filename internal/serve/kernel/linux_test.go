@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/mortarhpc/mortar/test/ownprocess"
 )
 
 // TestMain runs the tests in user, network and mount namespaces of their own,
@@ -31,29 +33,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	const inside = "MORTAR_KERNEL_TEST_INSIDE"
-	if os.Getenv(inside) != "" {
-		if err := unix.Mount("run", "/run", "tmpfs", 0, ""); err != nil {
-			panic(err)
-		}
-		os.Exit(m.Run())
-	}
-	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.Env = append(os.Environ(), inside+"=1")
-	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNET | syscall.CLONE_NEWNS,
-		UidMappings: []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}},
-		GidMappings: []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}},
-		Pdeathsig:   syscall.SIGKILL,
-	}
-	err := cmd.Run()
-	var ee *exec.ExitError
-	if err != nil && !errors.As(err, &ee) {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(cmd.ProcessState.ExitCode())
+	ownprocess.Namespaces(m)
 }
 
 // publicLink is a name of an interface in a namespace.

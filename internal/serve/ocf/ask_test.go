@@ -156,7 +156,7 @@ func TestBadConfigIsForgiven(t *testing.T) {
 	if !forgiven() {
 		t.Errorf("not forgiven: %q", h.changes)
 	}
-	if s.refusedNote().there() || badConfigNote(h, "home").there() {
+	if s.refusedNote().there() || s.badConfigNote().there() {
 		t.Error("a note is left")
 	}
 }

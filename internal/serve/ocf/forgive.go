@@ -22,6 +22,9 @@ import (
 // took too long. Neither the note nor Pacemaker's failure outlives a boot.
 func (s *service) refusedNote() runNote { return s.runNote("refused", "") }
 
+// badConfigNote has the path of the config for which a start on this server was refused.
+func (s *service) badConfigNote() runNote { return s.runNote("config", "") }
+
 // refused notes that this server cannot serve now. It returns err.
 func (s *service) refused(ctx context.Context, err error) error {
 	r, d := (*refusal)(nil), (*inDoubt)(nil)
@@ -31,26 +34,20 @@ func (s *service) refused(ctx context.Context, err error) error {
 	return err
 }
 
-// badConfigNote has the path of the config for which a start on this server was refused.
-func badConfigNote(k kernel.Host, service string) runNote {
-	return runNote{k: k, file: runDir + "/config-" + service}
-}
-
 // noteBadConfig notes that a start was refused for what is in a config.
 func noteBadConfig(k kernel.Host, file string, cause error) error {
-	name := strings.TrimSuffix(path.Base(file), ".json")
-	service, ok := strings.CutPrefix(name, strings.TrimSuffix(path.Base(ConfigPath("")), ".json"))
+	name, ok := strings.CutPrefix(strings.TrimSuffix(path.Base(file), ".json"), "service-") // see ConfigPath
 	if !ok {
 		return nil
 	}
-	refused := runNote{k: k, file: runDir + "/refused-" + service}
-	return errors.Join(badConfigNote(k, service).write(file), refused.write(cause.Error()+"\n"))
+	s := &service{k: k, cfg: &Config{Service: name}} // its config is what is missing
+	return errors.Join(s.badConfigNote().write(file), s.refusedNote().write(cause.Error()+"\n"))
 }
 
 // configured says whether a config for which a start was refused, if there is one, can be
 // served now.
 func (s *service) configured() bool {
-	file, refused := badConfigNote(s.k, s.cfg.Service).read()
+	file, refused := s.badConfigNote().read()
 	if !refused {
 		return true
 	}
@@ -114,7 +111,7 @@ func (w *watcher) forgiveNow(ctx context.Context, s *service) bool {
 		return false
 	}
 	s.refusedNote().forget()
-	if err := badConfigNote(s.k, name).remove(); err != nil {
+	if err := s.badConfigNote().remove(); err != nil {
 		w.log("%v", err)
 	}
 	release()

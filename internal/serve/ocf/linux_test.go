@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -20,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mortarhpc/mortar/internal/serve/kernel"
+	"github.com/mortarhpc/mortar/test/ownprocess"
 )
 
 // TestMain runs the tests in user, network and mount namespaces of their own,
@@ -46,29 +46,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(Main(context.Background(), os.Args[2:], os.Getenv, os.Stdout, os.Stderr))
 	}
-	const inside = "MORTAR_OCF_TEST_INSIDE"
-	if os.Getenv(inside) != "" {
-		if err := unix.Mount("run", "/run", "tmpfs", 0, ""); err != nil { // the agent writes there
-			panic(err)
-		}
-		os.Exit(m.Run())
-	}
-	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.Env = append(os.Environ(), inside+"=1")
-	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNET | syscall.CLONE_NEWNS,
-		UidMappings: []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}},
-		GidMappings: []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}},
-		Pdeathsig:   syscall.SIGKILL,
-	}
-	err := cmd.Run()
-	var ee *exec.ExitError
-	if err != nil && !errors.As(err, &ee) {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(cmd.ProcessState.ExitCode())
+	ownprocess.Namespaces(m)
 }
 
 func TestMountsReal(t *testing.T) {
