@@ -10,8 +10,8 @@ import (
 	"github.com/mortarhpc/mortar/examples"
 )
 
-// Two specs, a spec and a published system, and two such systems are compared; a file that is no brick, or not like
-// the other, is refused.
+// compare takes two specs, a spec and a published system, or two published systems. It refuses
+// a file that is no brick, or that is not like the other one.
 func TestCompareBricks(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, example string, edits ...string) string {

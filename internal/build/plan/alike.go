@@ -19,20 +19,22 @@ import (
 
 // Software is what the servers of a pair must have alike, by name of a package or
 // "kernel": the version that a server has, or that it would get.
-type Software struct {
-	Versions map[string]string
-}
+type Software map[string]string
 
-// seeSoftware asks the servers of all pairs what they have. Nothing is installed.
-func seeSoftware(ctx context.Context, d *design.Design, hosts map[string]*host.Session, os map[string]linux.OSRelease) (map[string]Software, error) {
+// member says whether a server is in a cluster: the resources that it is to run are on its
+// disk. A new server has none.
+func (f *Facts) member(server string) bool { return len(f.Hosts[server].Configured) > 0 }
+
+// seeSoftware asks the servers of each pair with a new one what they have. Nothing is installed.
+func seeSoftware(ctx context.Context, d *design.Design, hosts map[string]*host.Session, f *Facts) (map[string]Software, error) {
 	var servers []string
 	for i := range d.Pairs {
-		if d.Pairs[i].HA != nil {
-			servers = append(servers, d.Pairs[i].Servers...)
+		if p := &d.Pairs[i]; p.HA != nil && slices.ContainsFunc(p.Servers, func(s string) bool { return !f.member(s) }) {
+			servers = append(servers, p.Servers...)
 		}
 	}
 	seen, failed := host.All(ctx, servers, func(ctx context.Context, name string) (Software, error) {
-		s, err := softwareOf(ctx, hosts[name], distro.Nearest(os[name]))
+		s, err := softwareOf(ctx, hosts[name], distro.Nearest(f.OS[name]))
 		if err != nil {
 			err = fmt.Errorf("%s: versions of packages: %w", name, err)
 		}
@@ -48,15 +50,15 @@ type asker interface {
 }
 
 func softwareOf(ctx context.Context, h asker, d distro.Distro) (Software, error) {
-	s := Software{Versions: map[string]string{}}
+	s := Software{}
 	hello, err := h.Hello(ctx)
 	if err != nil {
 		return s, err
 	}
-	s.Versions["kernel"] = hello.Kernel
+	s["kernel"] = hello.Kernel
 	add := func(line string) {
 		if f := strings.Fields(line); len(f) == 2 && slices.Contains(d.Packages.Alike, f[0]) {
-			s.Versions[f[0]] = f[1]
+			s[f[0]] = f[1]
 		}
 	}
 	out, err := h.Query(ctx, slices.Concat(d.Manager.Versions, d.Packages.Alike)...)
@@ -68,7 +70,7 @@ func softwareOf(ctx context.Context, h asker, d distro.Distro) (Software, error)
 	}
 	var missing []string
 	for _, p := range d.Packages.Alike {
-		if s.Versions[p] == "" {
+		if s[p] == "" {
 			missing = append(missing, p)
 		}
 	}
@@ -103,12 +105,10 @@ func (b *builder) alike() error {
 	}
 	x, y := b.servers[0], b.servers[1]
 	one, other := b.facts.Software[x], b.facts.Software[y]
-	// What a cluster is to run is on the disks of its servers. A new server has none.
-	member := func(server string) bool { return len(b.facts.Hosts[server].Configured) > 0 }
-	if member(x) && member(y) || one.Versions == nil || other.Versions == nil {
+	if b.facts.member(x) && b.facts.member(y) || one == nil || other == nil {
 		return nil
 	}
-	if member(x) { // y is the new one, or both are
+	if b.facts.member(x) { // y is the new one, or both are
 		x, y, one, other = y, x, other, one
 	}
 	wanted := b.serverPackages(x).Names
@@ -116,8 +116,8 @@ func (b *builder) alike() error {
 	if p, q := b.facts.OS[x], b.facts.OS[y]; p.ID != q.ID || seriesOf(p.Version) != seriesOf(q.Version) {
 		differ = append(differ, fmt.Sprintf("%s, not %s", name(p), name(q)))
 	}
-	for _, p := range slices.Sorted(maps.Keys(one.Versions)) {
-		v, w := one.Versions[p], other.Versions[p]
+	for _, p := range slices.Sorted(maps.Keys(one)) {
+		v, w := one[p], other[p]
 		if w == "" || seriesOf(v) == seriesOf(w) || p == "kernel" && b.facts.Lustre.newestKernel() != "" || p != "kernel" && !slices.Contains(wanted, p) {
 			continue // Lustre's packages bring their kernel
 		}

@@ -20,11 +20,11 @@ func TestAlike(t *testing.T) {
 	debian := func(v string) linux.OSRelease {
 		return linux.OSRelease{ID: "debian", Version: v, Name: "Debian GNU/Linux " + v}
 	}
-	old := Software{Versions: map[string]string{"kernel": "6.1.0-28-amd64", "pacemaker": "2.1.5-1+deb12u1", "corosync": "3.1.7-1", "nfs-kernel-server": "1:2.6.2-4"}}
+	old := Software{"kernel": "6.1.0-28-amd64", "pacemaker": "2.1.5-1+deb12u1", "corosync": "3.1.7-1", "nfs-kernel-server": "1:2.6.2-4"}
 	with := func(s Software, change ...string) Software {
-		s.Versions = maps.Clone(s.Versions)
+		s = maps.Clone(s)
 		for i := 0; i < len(change); i += 2 {
-			s.Versions[change[i]] = change[i+1]
+			s[change[i]] = change[i+1]
 		}
 		return s
 	}
@@ -42,7 +42,7 @@ func TestAlike(t *testing.T) {
 			[]string{"Debian GNU/Linux 13, not Debian GNU/Linux 12", "pacemaker 3.0.0-5, not 2.1.5-1+deb12u1", "nfs-kernel-server 1:2.8.3-1, not 1:2.6.2-4", "kernel 6.12.1, not 6.1.0-28-amd64"}},
 		{"the first is the new one", "12", "12", with(old, "kernel", "6.12.9"), old, "nfs2", "nfs1", []string{"kernel 6.12.9, not 6.1.0-28-amd64", "install the release of nfs2 on nfs1"}},
 		{"both are new", "13", "12", old, old, "", "nfs1", []string{"Debian GNU/Linux 13, not"}},
-		{"it cannot say", "12", "12", old, Software{Versions: map[string]string{"kernel": "6.1.0"}}, "nfs1", "", nil},
+		{"it cannot say", "12", "12", old, Software{"kernel": "6.1.0"}, "nfs1", "", nil},
 		{"an upgrade half way", "13", "12", with(old, "pacemaker", "3.0.0-5", "kernel", "6.12.1"), old, "nfs1 nfs2", "", nil},
 	} {
 		facts := Facts{OS: map[string]linux.OSRelease{"nfs1": debian(tc.os1), "nfs2": debian(tc.os2)}, Software: map[string]Software{"nfs1": tc.nfs1, "nfs2": tc.nfs2}, Hosts: map[string]resource.HostFacts{}}
@@ -89,16 +89,16 @@ func TestSoftwareOf(t *testing.T) {
 		"apt-get":    {Stdout: "Inst libqb100 (2.0.6-2 Debian:12 [amd64])\nInst pacemaker (2.1.5-1+deb12u1 Debian:12.5/stable [amd64])\nInst nfs-kernel-server (1:2.6.2-4 Debian:12 [amd64])\nConf pacemaker (2.1.5-1+deb12u1 Debian:12.5/stable [amd64])\n"},
 	}, deb)
 	want := map[string]string{"kernel": "6.1.0", "corosync": "3.1.7-1", "pacemaker": "2.1.5-1+deb12u1", "nfs-kernel-server": "1:2.6.2-4"}
-	if err != nil || !maps.Equal(s.Versions, want) {
+	if err != nil || !maps.Equal(s, want) {
 		t.Errorf("%+v, %v", s, err)
 	}
 	// Without lists of packages.
 	s, err = softwareOf(t.Context(), told{"dpkg-query": {Code: 1}, "apt-get": {Code: 100}}, deb)
-	if err != nil || len(s.Versions) != 1 {
+	if err != nil || len(s) != 1 {
 		t.Errorf("%+v, %v", s, err)
 	}
 	s, err = softwareOf(t.Context(), told{"dpkg-query": {Stdout: "corosync 3.1.7-1\npacemaker 2.1.5-1\nnfs-kernel-server 1:2.6.2-4\n"}}, deb)
-	if err != nil || len(s.Versions) != 4 {
+	if err != nil || len(s) != 4 {
 		t.Errorf("%+v, %v", s, err)
 	}
 }

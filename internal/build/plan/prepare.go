@@ -90,7 +90,7 @@ func compare(ctx context.Context, d *design.Design, hosts map[string]*host.Sessi
 			facts.SCSI, err = seeLUNs(ctx, d, hosts)
 		}
 		if err == nil {
-			facts.Software, err = seeSoftware(ctx, d, hosts, facts.OS)
+			facts.Software, err = seeSoftware(ctx, d, hosts, &facts)
 		}
 		if err != nil {
 			return nil, nil, err

@@ -331,8 +331,8 @@ const findPattern = "01"
 //
 //	find RUN -newer MARK -size ITEM_BYTESc -name '*01*'
 //
-// Each thread looks at the entries that begin with its rank's name, and at the
-// trees of no other rank. It prints a '.' for each entry that is no directory, and a '+' for each
+// Each thread looks at the entries that begin with its rank's name, and leaves out the trees of
+// other ranks. find prints a '.' for each entry that is no directory, and a '+' for each
 // match in the job's set. Only entries whose names match are statted.
 // Source: pfind.c (find_do_readdir, find_do_lstat), phase_find.c of IO500
 func findCommand(j *BenchJob, w work) []string {

@@ -39,8 +39,8 @@ type Note struct {
 // every is the pause between two lines about the hosts that have not answered.
 const every = 2 * time.Second
 
-// Read reads all hosts of all bricks at the same time; one that does not answer within timeout
-// is left out. waiting is told, every two seconds, which hosts have not answered.
+// Read reads all hosts of all bricks at the same time, and leaves out a host that does not
+// answer within timeout. Every two seconds it calls waiting with the hosts that have not answered.
 func Read(ctx context.Context, bricks []Brick, w Window, timeout time.Duration, waiting func(hosts []string)) Histories {
 	type asked struct {
 		Brick

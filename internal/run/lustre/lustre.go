@@ -26,8 +26,8 @@ type (
 	Step = procedure.Step
 )
 
-// command is a step of one command, whose output is told; seconds bounds the command, 0 is the
-// default.
+// command makes a step of one command, and the step reports its output. The command may take so
+// many seconds; 0: the default.
 func command(host, title string, seconds int, argv ...string) Step {
 	return Step{Title: title, On: host, Action: &resource.Action{Title: title, Cmd: argv, Seconds: seconds},
 		Judge: func(out resource.Output) (string, error) { return strings.TrimSpace(out.Stdout), nil }}

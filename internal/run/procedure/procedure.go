@@ -2,8 +2,8 @@
 // each a command on a host, a wait for a state of the cluster, or other work. Packages failover
 // and lustre make the plans, from what they ask first.
 //
-// The package does not know what a step is for: what speaks against a plan, and which cluster
-// state is wanted, is said by the package that makes it. It judges no health and prints nothing.
+// The package that makes a plan says what speaks against it and which state of the cluster it
+// wants. Package procedure knows neither, judges no health and prints nothing.
 package procedure
 
 import (
