@@ -17,7 +17,7 @@ import (
 func Namespaces(m *testing.M) {
 	const inside = "MORTAR_TEST_NAMESPACES"
 	if os.Getenv(inside) != "" {
-		if err := unix.Mount("run", "/run", "tmpfs", 0, ""); err != nil { // the agent writes there
+		if err := unix.Mount("tmpfs", "/run", "tmpfs", 0, ""); err != nil { // the agent writes there
 			panic(err)
 		}
 		os.Exit(m.Run())
