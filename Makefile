@@ -120,7 +120,7 @@ fuzz: ## each fuzz target for 30 s
 	@scripts/fuzz.sh 30s
 
 bench: ## benchmarks of the data path and the planner
-	go test -run '^$$' -bench . -benchmem ./internal/prove/stream ./internal/build/plan ./internal/brick/forecast ./internal/run/observe
+	go test -run '^$$' -bench . -benchmem ./internal/prove/stream ./internal/converge/plan ./internal/brick/forecast ./internal/run/observe
 
 takeover: build ## a service's start after a crash, step by step, as a processor of 10^9 instructions a second does it
 	scripts/takeover/takeover.sh bin/mortar

@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"github.com/mortarhpc/mortar/examples"
-	"github.com/mortarhpc/mortar/internal/build/plan"
+	"github.com/mortarhpc/mortar/internal/converge/plan"
 	"github.com/mortarhpc/mortar/internal/host/sshtest"
 )
 

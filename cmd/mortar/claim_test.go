@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mortarhpc/mortar/internal/build/plan"
+	"github.com/mortarhpc/mortar/internal/converge/plan"
 	"github.com/mortarhpc/mortar/internal/host/claim"
 	"github.com/mortarhpc/mortar/internal/host/sshtest"
 )

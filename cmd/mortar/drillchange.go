@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
-	"github.com/mortarhpc/mortar/internal/build/plan"
+	"github.com/mortarhpc/mortar/internal/converge/plan"
 )
 
 // drillCommands runs the commands of a drill's change, in this process.

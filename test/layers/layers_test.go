@@ -19,13 +19,13 @@ const module = "github.com/mortarhpc/mortar/"
 
 // layers lists the folders below internal from the bottom to the top. A package imports
 // packages of its own folder and of those below it.
-var layers = []string{"base", "brick", "serve", "host", "build", "run", "prove", "rack"}
+var layers = []string{"base", "brick", "serve", "host", "converge", "run", "prove", "rack"}
 
 // never lists imports that the order of the layers would allow and that are forbidden all the
 // same.
 var never = map[string][]string{
-	"serve":      {"brick"},                                         // what runs on servers gets its configuration as a file
-	"rack":       {"brick/design", "host", "build", "run", "prove"}, // a rack is hardware
+	"serve":      {"brick"},                                            // what runs on servers gets its configuration as a file
+	"rack":       {"brick/design", "host", "converge", "run", "prove"}, // a rack is hardware
 	"host/agent": {"brick"},
 }
 
@@ -163,9 +163,9 @@ var asks = regexp.MustCompile(`\.(NFS|Lustre) [!=]= nil|\.Flavour [!=]= spec\.|l
 
 // mayAsk lists the files that may branch on a kind, and why.
 var mayAsk = map[string]string{
-	"build/plan/kind.go":         "chooses the kind of service of a pair",
-	"build/plan/storage.go":      "chooses the kind of storage of a pair",
-	"build/plan/offline.go":      "makes the hosts of a plan without hosts",
+	"converge/plan/kind.go":      "chooses the kind of service of a pair",
+	"converge/plan/storage.go":   "chooses the kind of storage of a pair",
+	"converge/plan/offline.go":   "makes the hosts of a plan without hosts",
 	"prove/kind/kind.go":         "chooses the kind of service of a brick",
 	"prove/drill/storage.go":     "chooses the kind of storage of a drill's service",
 	"run/lustre/lustre.go":       "refuses a brick without Lustre",
@@ -204,7 +204,7 @@ func TestNobodyAsksWhichKindItIs(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil || !seen["build/plan/kind.go"] || !seen["run/observe/kinds.go"] {
+	if err != nil || !seen["converge/plan/kind.go"] || !seen["run/observe/kinds.go"] {
 		t.Fatalf("%v: the search finds nothing where there is something (%v)", seen, err)
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/ses"
 	"github.com/mortarhpc/mortar/internal/base/smart"
 	"github.com/mortarhpc/mortar/internal/brick/design"
-	"github.com/mortarhpc/mortar/internal/build/plan"
+	"github.com/mortarhpc/mortar/internal/converge/plan"
 	"github.com/mortarhpc/mortar/internal/host"
 )
 
