@@ -28,8 +28,7 @@ type, a broken rule: each is refused with ` + "`file:line:column`" + `, what is 
   bricks that might ever meet the same name.
 - **Two services** (flavour nfs-ha-xl): each server prefers one of them (` + "`" + `services[].server` + "`" + `), each enclosure's disks are for one
   (` + "`" + `enclosures[].service` + "`" + `), the public network is Ethernet. ` + "`" + `mortar init nfs-ha-xl` + "`" + ` prints one.
-- **What can be said and what can be built** differ: Lustre on RAID arrays is designed and planned offline only, see [Lustre](lustre.md) and
-  [the systems of the papers](systems.md) for an example of each.
+- **Systems of published papers** are files to start from: [an example of each](systems.md); for Lustre see [its page](lustre.md).
 
 `
 
