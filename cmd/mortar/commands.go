@@ -37,6 +37,7 @@ func commands() []*cobra.Command {
 		newUpgradeCmd(),
 		newServerCmd(),
 		newUnlockCmd(),
+		newReportBugCmd(),
 		newBackupCmd(),
 		newRestoreCmd(),
 		newBenchCmd(),

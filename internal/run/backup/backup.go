@@ -3,6 +3,8 @@
 // servers' state (the cluster's configuration with its fencing proofs, LVM's and
 // md's metadata). It reads such a file back, and refuses a damaged one.
 //
+// It also makes the archive of a bug report, which holds none of the secrets.
+//
 // A backup does not contain the users' data. The package changes no host.
 package backup
 
