@@ -1,7 +1,6 @@
 package main
 
 import (
-	"os"
 	"os/signal"
 	"syscall"
 
@@ -35,7 +34,7 @@ func newAgentCmd() *cobra.Command {
 			if watchOnly {
 				mux = agent.Merge(agent.WatchCore(), observe.WatchHandlers())
 			}
-			return agent.Serve(cmd.Context(), os.Stdin, os.Stdout, mux)
+			return agent.ServeLogin(cmd.Context(), mux)
 		},
 	}
 	cmd.Flags().StringVar(&holder, "holder", "", "who may change the brick while a command of this holder claims it")

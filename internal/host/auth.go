@@ -11,9 +11,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/skeema/knownhosts"
 	"golang.org/x/crypto/ssh"
 	sshagent "golang.org/x/crypto/ssh/agent"
-	"golang.org/x/crypto/ssh/knownhosts"
+	xknownhosts "golang.org/x/crypto/ssh/knownhosts"
 )
 
 // pin is how a target's host key is checked: never on first use.
@@ -22,8 +23,10 @@ type pin struct {
 	algos []string // what to ask the server for, so that it shows the pinned key
 }
 
-// hostKeyPin takes the target's own key, else what known_hosts has.
-func hostKeyPin(t Target, addr string) (pin, error) {
+// hostKeyPin takes the target's own key, else what the files of known hosts have: keys, or the
+// authorities whose certificates count (@cert-authority).
+func hostKeyPin(t Target, r *route) (pin, error) {
+	addr := r.addr()
 	if t.HostKey != "" {
 		key, _, _, _, err := ssh.ParseAuthorizedKey([]byte(t.HostKey))
 		if err != nil {
@@ -40,25 +43,29 @@ func hostKeyPin(t Target, addr string) (pin, error) {
 			algos: algorithms(key.Type()),
 		}, nil
 	}
-	file := t.KnownHosts
-	if file == "" {
-		file = expandHome("~/.ssh/known_hosts")
-	}
 	unknown := func(got ssh.PublicKey) error {
 		return &Error{Host: t.Name, Address: addr, Err: ErrHostKey,
-			What: fmt.Sprintf("the host shows %s, which is not known: it is neither in the spec (host_key) nor in %s", fingerprint(got), file),
-			Mend: fmt.Sprintf("compare it with the fingerprint on the host's console, then add the line of `ssh-keyscan -p %d %s` to that file", t.port(), t.Address)}
+			What: fmt.Sprintf("the host shows %s, which is not known: it is neither in the spec (host_key) nor in %s", fingerprint(got), r.known[0]),
+			Mend: fmt.Sprintf("compare it with the fingerprint on the host's console, then add the line of `ssh-keyscan -p %d %s` to that file", r.port, r.host)}
 	}
-	known, err := knownhosts.New(file)
-	if errors.Is(err, fs.ErrNotExist) {
+	var files []string
+	for _, f := range r.known {
+		if exists(f) {
+			files = append(files, f)
+		}
+	}
+	if len(files) == 0 {
 		return pin{check: func(_ string, _ net.Addr, got ssh.PublicKey) error { return unknown(got) }}, nil
 	}
+	db, err := knownhosts.NewDB(files...)
 	if err != nil {
-		return pin{}, &Error{Host: t.Name, Address: addr, What: "known_hosts file " + file, Err: err, Mend: "mend or remove the line"}
+		return pin{}, &Error{Host: t.Name, Address: addr, What: "known_hosts file " + strings.Join(files, ", "), Err: err, Mend: "mend or remove the line"}
 	}
-	p := pin{check: func(hostname string, remote net.Addr, got ssh.PublicKey) error {
-		err := known(hostname, remote, got)
-		var ke *knownhosts.KeyError
+	known := db.HostKeyCallback()
+	return pin{algos: db.HostKeyAlgorithms(r.lookup), check: func(_ string, _ net.Addr, got ssh.PublicKey) error {
+		// Through a proxy the other end has no address; the name alone decides.
+		err := known(r.lookup, &net.TCPAddr{}, got)
+		var ke *xknownhosts.KeyError
 		switch {
 		case err == nil:
 			return nil
@@ -71,16 +78,12 @@ func hostKeyPin(t Target, addr string) (pin, error) {
 			}
 			return mismatch(t, addr, got, want, fmt.Sprintf("%s:%d", ke.Want[0].Filename, ke.Want[0].Line))
 		}
-		return &Error{Host: t.Name, Address: addr, What: "host key", Err: errors.Join(ErrHostKey, err)}
-	}}
-	// Which types are known is told only by an error about another key.
-	var ke *knownhosts.KeyError
-	if errors.As(known(addr, placeholderAddr(t), placeholderKey{}), &ke) {
-		for _, k := range ke.Want {
-			p.algos = append(p.algos, algorithms(k.Key.Type())...)
+		what := "host key"
+		if _, ok := got.(*ssh.Certificate); ok {
+			what = "the host's certificate is not one of an authority that " + strings.Join(files, ", ") + " trusts for " + r.lookup
 		}
-	}
-	return p, nil
+		return &Error{Host: t.Name, Address: addr, What: what, Err: joinKind(ErrHostKey, err)}
+	}}, nil
 }
 
 func mismatch(t Target, addr string, got ssh.PublicKey, want []ssh.PublicKey, where string) error {
@@ -103,64 +106,103 @@ func algorithms(keyType string) []string {
 	return []string{keyType}
 }
 
-// placeholderKey is a key no host has.
-type placeholderKey struct{}
-
-func (placeholderKey) Type() string                        { return "placeholder" }
-func (placeholderKey) Marshal() []byte                     { return []byte("placeholder") }
-func (placeholderKey) Verify([]byte, *ssh.Signature) error { return errors.New("placeholder") }
-
-func placeholderAddr(t Target) net.Addr {
-	return &net.TCPAddr{IP: net.ParseIP(t.Address), Port: t.port()}
-}
-
-// authMethods are the target's own identity, or the SSH agent and the usual
-// files. close ends the connection to the SSH agent.
-func authMethods(t Target, addr string) (methods []ssh.AuthMethod, closeAgent func(), err error) {
+// authMethods are the keys that the spec or ssh's configuration names, in that order, else the
+// usual files; then those of the SSH agent. tried describes them. A server takes few keys (six)
+// before it hangs up, so the agent's only help where no key is named, or where a named one has
+// a passphrase. closeAgent ends the connection to the SSH agent.
+func authMethods(t Target, r *route) (methods []ssh.AuthMethod, tried string, closeAgent func(), err error) {
 	closeAgent = func() {}
-	files := []string{t.Identity}
-	if t.Identity == "" {
+	bad := func(what, mend string, err error) error {
+		return &Error{Host: t.Name, Address: r.addr(), What: what, Err: err, Mend: mend}
+	}
+	files, named := r.identities, r.identities != nil
+	if !named {
 		files = []string{expandHome("~/.ssh/id_ed25519"), expandHome("~/.ssh/id_ecdsa"), expandHome("~/.ssh/id_rsa")}
 	}
 	var signers []ssh.Signer
-	var locked []string // encrypted: only the SSH agent can use them
+	var locked, from []string
 	for _, f := range files {
 		s, err := readIdentity(f)
 		var missing *ssh.PassphraseMissingError
 		switch {
 		case err == nil:
-			signers = append(signers, s)
+			if c, err := certified(f, s); err == nil {
+				signers, from = append(signers, c), append(from, certificateOf(f))
+			}
+			signers, from = append(signers, s), append(from, f)
 		case t.Identity == "" && errors.Is(err, fs.ErrNotExist):
 		case errors.As(err, &missing):
 			locked = append(locked, f)
 		case t.Identity == "":
-			return nil, closeAgent, &Error{Host: t.Name, Address: addr, What: "private key " + f, Err: err, Mend: "name the key to use as ssh.identity"}
+			return nil, "", closeAgent, bad("private key "+f, "name the key to use as ssh.identity", err)
 		default:
-			return nil, closeAgent, &Error{Host: t.Name, Address: addr, What: "private key " + f, Err: err, Mend: "mend ssh.identity, or the file's permissions"}
+			return nil, "", closeAgent, bad("private key "+f, "mend ssh.identity, or the file's permissions", err)
 		}
 	}
-	agentKeys := func() ([]ssh.Signer, error) { return nil, nil }
-	if sock := os.Getenv("SSH_AUTH_SOCK"); sock != "" && (t.Identity == "" || len(locked) > 0) {
-		if conn, err := net.Dial("unix", sock); err == nil {
+	if r.agent != "" && (!r.only || len(locked) > 0) {
+		if conn, err := net.Dial("unix", r.agent); err == nil {
 			closeAgent = func() { _ = conn.Close() }
-			agentKeys = sshagent.NewClient(conn).Signers
+			if inAgent, err := sshagent.NewClient(conn).Signers(); err == nil {
+				inAgent = wanted(inAgent, locked, r.only)
+				signers, from = append(signers, inAgent...), append(from, fmt.Sprintf("%d of the SSH agent", len(inAgent)))
+			}
 		}
-	}
-	inAgent, err := agentKeys()
-	if err == nil {
-		signers = append(signers, inAgent...)
 	}
 	if len(signers) == 0 {
-		e := &Error{Host: t.Name, Address: addr, What: "no private key to log in with", Err: ErrLogin,
-			Mend: "name one as ssh.identity, or load one into the SSH agent"}
-		if len(locked) > 0 {
-			e.What = "private key " + strings.Join(locked, ", ") + " has a passphrase"
-			e.Mend = "load it into the SSH agent: ssh-add " + locked[0]
-		}
 		closeAgent()
-		return nil, func() {}, e
+		if len(locked) > 0 {
+			return nil, "", func() {}, bad("private key "+strings.Join(locked, ", ")+" has a passphrase", "load it into the SSH agent: ssh-add "+locked[0], ErrLogin)
+		}
+		return nil, "", func() {}, bad("no private key to log in with", "name one as ssh.identity, or load one into the SSH agent", ErrLogin)
 	}
-	return []ssh.AuthMethod{ssh.PublicKeys(signers...)}, closeAgent, nil
+	return []ssh.AuthMethod{ssh.PublicKeys(signers...)}, strings.Join(from, ", "), closeAgent, nil
+}
+
+// wanted puts the agent's keys that belong to the files first; with only, the others are left
+// out, unless no file tells its public key.
+func wanted(inAgent []ssh.Signer, files []string, only bool) []ssh.Signer {
+	var first, rest []ssh.Signer
+	var public []string
+	for _, f := range files {
+		if text, err := os.ReadFile(f + ".pub"); err == nil {
+			if key, _, _, _, err := ssh.ParseAuthorizedKey(text); err == nil {
+				public = append(public, string(key.Marshal()))
+			}
+		}
+	}
+	for _, s := range inAgent {
+		if slices.Contains(public, string(s.PublicKey().Marshal())) {
+			first = append(first, s)
+		} else {
+			rest = append(rest, s)
+		}
+	}
+	if only && len(public) > 0 {
+		return first
+	}
+	return append(first, rest...)
+}
+
+// certified is a key with the certificate that lies beside its file.
+func certified(file string, s ssh.Signer) (ssh.Signer, error) {
+	text, err := os.ReadFile(certificateOf(file))
+	if err != nil {
+		return nil, err
+	}
+	key, _, _, _, err := ssh.ParseAuthorizedKey(text)
+	if err != nil {
+		return nil, err
+	}
+	cert, ok := key.(*ssh.Certificate)
+	if !ok {
+		return nil, errors.New("no certificate")
+	}
+	return ssh.NewCertSigner(cert, s)
+}
+
+func exists(file string) bool {
+	_, err := os.Stat(file)
+	return err == nil
 }
 
 // readIdentity reads a private key; one that others may read is refused, as

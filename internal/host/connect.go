@@ -81,7 +81,10 @@ type conn struct {
 	client atomic.Pointer[agent.Client] // set once the agent has answered
 	ssh    *ssh.Client
 	addr   string
-	stop   func() // ends the keep-alive
+	route  *route
+	// anyUser: commands run as the login's user.
+	anyUser bool
+	stop    func() // ends the keep-alive
 }
 
 // Connect logs in, pushes the binary where that very content is not there
@@ -96,7 +99,11 @@ func Connect(ctx context.Context, t Target, opts Options) (*Session, error) {
 
 func connect(ctx context.Context, t Target, opts Options) (*conn, error) {
 	opts = opts.withDefaults()
-	addr := net.JoinHostPort(t.Address, fmt.Sprint(t.port()))
+	r, err := routeTo(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	addr := r.addr()
 	bin, err := loadBinary(opts.Binary)
 	if err != nil {
 		return nil, &Error{Host: t.Name, Address: addr, What: "own binary", Err: err}
@@ -105,11 +112,11 @@ func connect(ctx context.Context, t Target, opts Options) (*conn, error) {
 		return nil, &Error{Host: t.Name, Address: addr, What: "agent", Err: err}
 	}
 	opts.Progress(t.Name, "logging in")
-	over, err := login(ctx, t, addr, opts.Timeout)
+	over, err := login(ctx, t, r, opts.Timeout)
 	if err != nil {
 		return nil, err
 	}
-	h := &conn{name: t.Name, ssh: over, addr: addr}
+	h := &conn{name: t.Name, ssh: over, addr: addr, route: r, anyUser: opts.AnyUser}
 	// Until the agent answers, the connection is what ctx can end.
 	defer context.AfterFunc(ctx, func() { _ = over.Close() })()
 	h.keepAlive(opts.KeepAlive, opts.Missed, opts.Excused)
@@ -139,7 +146,9 @@ func connect(ctx context.Context, t Target, opts Options) (*conn, error) {
 		case ctx.Err() != nil:
 			err = ctx.Err()
 		case errors.Is(err, errNotRoot):
-			return nil, notRoot(t, addr)
+			return nil, notRoot(t, r)
+		case strings.Contains(err.Error(), "sudo: "):
+			return nil, h.wrap("sudo -n as "+r.user, joinKind(ErrLogin, err), "allow "+r.user+" all commands without a password in sudoers(5), or log in as root (ssh.user)")
 		}
 		return nil, h.wrap("agent", err, "look at the host: is its disk full, or /usr/local mounted noexec or read-only?")
 	}
@@ -150,26 +159,27 @@ func connect(ctx context.Context, t Target, opts Options) (*conn, error) {
 	}
 	if h.hello.UID != 0 && !opts.AnyUser {
 		h.Close()
-		return nil, notRoot(t, addr)
+		return nil, notRoot(t, r)
 	}
 	opts.Progress(t.Name, "connected")
 	return h, nil
 }
 
 // login dials, checks the host key and authenticates.
-func login(ctx context.Context, t Target, addr string, timeout time.Duration) (*ssh.Client, error) {
-	p, err := hostKeyPin(t, addr)
+func login(ctx context.Context, t Target, r *route, timeout time.Duration) (*ssh.Client, error) {
+	addr := r.addr()
+	p, err := hostKeyPin(t, r)
 	if err != nil {
 		return nil, err
 	}
-	methods, closeAgent, err := authMethods(t, addr)
+	methods, tried, closeAgent, err := authMethods(t, r)
 	if err != nil {
 		return nil, err
 	}
 	defer closeAgent()
 	dctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	raw, err := dial(dctx, t)
+	raw, complaint, err := r.dial(dctx, t.NetNS)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
@@ -185,7 +195,7 @@ func login(ctx context.Context, t Target, addr string, timeout time.Duration) (*
 	stop := context.AfterFunc(dctx, func() { _ = raw.Close() })
 	var keyErr error
 	cfg := &ssh.ClientConfig{
-		User: t.user(), Auth: methods, HostKeyAlgorithms: p.algos, ClientVersion: "SSH-2.0-mortar",
+		User: r.user, Auth: methods, HostKeyAlgorithms: p.algos, ClientVersion: "SSH-2.0-mortar",
 		HostKeyCallback: func(hostname string, remote net.Addr, key ssh.PublicKey) error {
 			keyErr = p.check(hostname, remote, key)
 			return keyErr
@@ -212,8 +222,15 @@ func login(ctx context.Context, t Target, addr string, timeout time.Duration) (*
 		return nil, &Error{Host: t.Name, Address: addr, What: fmt.Sprintf("wrong host key: it has none of the pinned type (%s)", strings.Join(uniq(p.algos), ", ")), Err: joinKind(ErrHostKey, err),
 			Mend: "compare with the host's console, then mend the pinned key"}
 	case strings.Contains(err.Error(), "unable to authenticate"):
-		return nil, &Error{Host: t.Name, Address: addr, What: "login as " + t.user() + " refused", Err: joinKind(ErrLogin, err),
+		return nil, &Error{Host: t.Name, Address: addr, What: "login as " + r.user + " refused" + r.because() + "; keys offered: " + tried, Err: joinKind(ErrLogin, err),
 			Mend: "put the public key into that user's authorized_keys on the host"}
+	case strings.Contains(err.Error(), "too many authentication failures"):
+		return nil, &Error{Host: t.Name, Address: addr, What: "login as " + r.user + " refused" + r.because() + "; keys offered: " + tried, Err: joinKind(ErrLogin, err),
+			Mend: "name the key as ssh.identity, or in ssh's configuration with IdentitiesOnly"}
+	}
+	if said := complaint(); said != "" {
+		return nil, &Error{Host: t.Name, Address: addr, What: "unreachable" + r.because(), Err: joinKind(ErrUnreachable, errors.New(said)),
+			Mend: "try the same by hand: ssh " + t.Address}
 	}
 	return nil, &Error{Host: t.Name, Address: addr, What: "SSH", Err: joinKind(ErrUnreachable, err), Mend: "does sshd listen there?"}
 }
@@ -233,9 +250,9 @@ func joinKind(kind, cause error) error { return kindError{kind, cause} }
 
 var errNotRoot = errors.New("not root")
 
-func notRoot(t Target, addr string) error {
-	return &Error{Host: t.Name, Address: addr, What: "the login as " + t.user() + " is not root's", Err: joinKind(ErrLogin, errNotRoot),
-		Mend: "set ssh.user to root: only root can build storage"}
+func notRoot(t Target, r *route) error {
+	return &Error{Host: t.Name, Address: r.addr(), What: "the login as " + r.user + " does not get root's rights" + r.because(), Err: joinKind(ErrLogin, errNotRoot),
+		Mend: "log in as root, or as a user whom sudo -n makes root (ssh.user)"}
 }
 
 // errAbsent says that the binary is not on the host.
@@ -261,10 +278,11 @@ func (h *conn) start(ctx context.Context, remote, as string, size int64, timeout
 	stderr := &tail{limit: 8 << 10}
 	s.Stderr = stderr
 	// exec: no shell stays behind; the path is plain (see plainPath), and a holder is hex.
-	if err := s.Start(fmt.Sprintf("test \"$(stat -c %%s %s 2>/dev/null)\" = %d || exit 127; exec %s %s", remote, size, remote, as)); err != nil {
+	script := fmt.Sprintf("test \"$(stat -c %%s %s 2>/dev/null)\" = %d || exit 127; exec %s %s", remote, size, remote, as)
+	if err := s.Start(h.route.shellCommand(script, h.anyUser)); err != nil {
 		return hello, errors.Join(err, s.Close())
 	}
-	client := agent.NewClient(stdout, stdin)
+	client := agent.NewClient(&behindBegin{from: stdout}, stdin)
 	exited := make(chan error, 1)
 	go func() {
 		err := s.Wait()
@@ -351,7 +369,7 @@ func (h *conn) push(ctx context.Context, bin *binary, opts Options, remote strin
 		// Older ones, but for that which the link leads to.
 		"for f in " + dir + "/mortar-*; do test $f -ef " + link + " || test $f -ef " + remote + " || rm -f $f; done",
 	}, " && ")
-	if err := s.Run(script); err != nil {
+	if err := s.Run(h.route.shellCommand(script, h.anyUser)); err != nil {
 		if ee := new(ssh.ExitError); errors.As(err, &ee) && ee.ExitStatus() == 77 {
 			return errNotRoot
 		}

@@ -10,11 +10,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 )
 
-// dial opens a TCP connection, from the target's network namespace.
-func dial(ctx context.Context, t Target) (net.Conn, error) {
-	return dialIn(ctx, t.NetNS, t.Address, fmt.Sprint(t.port()))
-}
-
+// dialIn opens a TCP connection, from a network namespace if one is named.
 func dialIn(ctx context.Context, ns, address, port string) (net.Conn, error) {
 	addr := net.JoinHostPort(address, port)
 	var d net.Dialer

@@ -18,13 +18,16 @@ type Target struct {
 	Name     string
 	Address  string // IP address or name
 	Port     int    // 0: 22
-	User     string // "": root
+	User     string // "": root; another one needs sudo -n
 	Identity string // private key file; "": SSH agent and ~/.ssh/id_*
 	// HostKey is the pinned key, "ssh-ed25519 AAAA…"; where it is empty the
 	// key must be in KnownHosts.
 	HostKey    string
-	KnownHosts string // "": ~/.ssh/known_hosts
-	NetNS      string // name of a network namespace to dial from; Address must be an IP address then
+	KnownHosts string // "": as ssh's configuration says, else ~/.ssh/known_hosts
+	// SSHConfig is ssh's configuration, which counts for what is not set here; "": that of
+	// the user and the machine, "none": none.
+	SSHConfig string
+	NetNS     string // name of a network namespace to dial from; Address must be an IP address then
 	// Holder is whose commands these are (see claim.Claim); "": as LockFile says when the
 	// host is connected to.
 	Holder, LockFile string

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 		decode := func(kind string, _ json.RawMessage) (resource.Resource, error) {
 			return nil, fmt.Errorf("no kind %q here", kind)
 		}
-		if err := agent.Serve(context.Background(), os.Stdin, os.Stdout, agent.NewCore(agent.HostSys{}, decode, "")); err != nil {
+		if err := agent.ServeLogin(context.Background(), agent.NewCore(agent.HostSys{}, decode, "")); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -44,7 +44,7 @@ func setup(t *testing.T) (*sshtest.Server, Target, Options) {
 	t.Setenv("SSH_AUTH_SOCK", "")
 	s := sshtest.Start(t)
 	dir := t.TempDir()
-	return s, Target{Name: "h1", Address: "127.0.0.1", Port: s.Addr.Port, Identity: s.Identity, HostKey: s.HostKey()},
+	return s, Target{Name: "h1", Address: "127.0.0.1", Port: s.Addr.Port, Identity: s.Identity, HostKey: s.HostKey(), SSHConfig: "none"},
 		Options{LibDir: dir + "/lib", Link: dir + "/sbin/mortar", Timeout: 20 * time.Second, AnyUser: os.Getuid() != 0}
 }
 
@@ -168,10 +168,9 @@ func TestNotRoot(t *testing.T) {
 	}
 	s, target, opts := setup(t)
 	s.Nobody.Store(true)
-	target.User = "admin"
 	opts.LibDir = "/no-such-dir-of-mortar-tests" // what nobody can see is not there
 	_, err := Connect(t.Context(), target, opts)
-	if !errors.Is(err, ErrLogin) || !strings.Contains(err.Error(), "admin is not root") {
+	if !errors.Is(err, ErrLogin) || !strings.Contains(err.Error(), "login as root does not get root's rights") {
 		t.Errorf("%v", err)
 	}
 	if _, err := os.Stat(opts.LibDir); err == nil {
@@ -281,7 +280,7 @@ func TestUnreachable(t *testing.T) {
 
 func TestFrozenHostIsNoticed(t *testing.T) {
 	s, target, opts := setup(t)
-	opts.KeepAlive, opts.Missed = 20*time.Millisecond, 3
+	opts.KeepAlive, opts.Missed = 200*time.Millisecond, 3 // a busy machine logs in meanwhile
 	h, err := Connect(t.Context(), target, opts)
 	if err != nil {
 		t.Fatal(err)
@@ -298,12 +297,12 @@ func TestFrozenHostIsNoticed(t *testing.T) {
 func TestExcusedHostIsAwaited(t *testing.T) {
 	s, target, opts := setup(t)
 	opts.KeepAlive, opts.Missed, opts.Excused = 20*time.Millisecond, 3, &Excused{}
+	opts.Excused.Set("h1", true)
 	h, err := Connect(t.Context(), target, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer h.Close()
-	opts.Excused.Set("h1", true)
 	s.Freeze()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*opts.KeepAlive)
 	defer cancel()
@@ -383,7 +382,7 @@ func TestDialFromNetNS(t *testing.T) {
 	defer ln.Close()
 	target.Port = ln.Addr().(*net.TCPAddr).Port
 	for range 20 { // no thread may be left in the namespace
-		c, err := dial(t.Context(), target)
+		c, err := dialIn(t.Context(), target.NetNS, target.Address, fmt.Sprint(target.Port))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -415,11 +414,11 @@ func TestDialFromNetNS(t *testing.T) {
 		t.Errorf("threads %s are not in %s, which is home", left, home)
 	}
 	target.Address = "localhost"
-	if _, err := dial(t.Context(), target); err == nil || !strings.Contains(err.Error(), "IP address") {
+	if _, err := dialIn(t.Context(), target.NetNS, target.Address, fmt.Sprint(target.Port)); err == nil || !strings.Contains(err.Error(), "IP address") {
 		t.Errorf("a name in a namespace: %v", err)
 	}
 	target.NetNS, target.Address = "../x", "127.0.0.1"
-	if _, err := dial(t.Context(), target); err == nil {
+	if _, err := dialIn(t.Context(), target.NetNS, target.Address, fmt.Sprint(target.Port)); err == nil {
 		t.Error("a path was taken for a name")
 	}
 }

@@ -112,7 +112,17 @@ func Hardware(s *spec.Spec) error {
 // Inventory gives the servers and clients of a spec by name, overlaid by the
 // inventory file if there is one.
 func Inventory(s *spec.Spec) (map[string]Target, error) {
-	base := Target{LockFile: LockFile(s), Port: s.SSH.Port, User: s.SSH.User, Identity: beside(s.File, s.SSH.Identity), KnownHosts: beside(s.File, s.SSH.KnownHosts)}
+	base := Target{LockFile: LockFile(s), Identity: beside(s.File, s.SSH.Identity)}
+	// Where the spec says nothing, ssh's configuration may.
+	if s.Given("ssh.user") {
+		base.User = s.SSH.User
+	}
+	if s.Given("ssh.port") {
+		base.Port = s.SSH.Port
+	}
+	if s.Given("ssh.known_hosts") {
+		base.KnownHosts = beside(s.File, s.SSH.KnownHosts)
+	}
 	all := map[string]Target{}
 	add := func(name, address, key string) {
 		t := base

@@ -8,8 +8,29 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/mortarhpc/mortar/examples"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 )
+
+// What the file says counts more than ssh's configuration, which a default does not.
+func TestInventoryOfFile(t *testing.T) {
+	text, err := examples.FS.ReadFile("nfs-ha.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "brick.yaml")
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := spec.Load(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := Inventory(s)
+	if h := all["nfs1"]; err != nil || h.User != "root" || h.Port != 0 || h.KnownHosts != "" {
+		t.Errorf("%+v, %v", h, err)
+	}
+}
 
 func TestInventory(t *testing.T) {
 	dir := t.TempDir()
@@ -22,8 +43,8 @@ func TestInventory(t *testing.T) {
 	}
 	lock := filepath.Join(dir, ".mortar/b1/lock")
 	want := map[string]Target{
-		"nfs1": {LockFile: lock, Name: "nfs1", Address: "10.0.0.1", Port: 22, User: "root", Identity: filepath.Join(dir, "id"), HostKey: "ssh-ed25519 AAAA", KnownHosts: "/home/admin/.ssh/known_hosts"},
-		"c1":   {LockFile: lock, Name: "c1", Address: "10.0.0.2", Port: 22, User: "root", Identity: filepath.Join(dir, "id"), KnownHosts: "/home/admin/.ssh/known_hosts"},
+		"nfs1": {LockFile: lock, Name: "nfs1", Address: "10.0.0.1", Identity: filepath.Join(dir, "id"), HostKey: "ssh-ed25519 AAAA"},
+		"c1":   {LockFile: lock, Name: "c1", Address: "10.0.0.2", Identity: filepath.Join(dir, "id")},
 	}
 	got, err := Inventory(s)
 	if err != nil {
@@ -45,7 +66,7 @@ func TestInventory(t *testing.T) {
 	}
 	write(`{"netns":"mortar-b1","hosts":[{"name":"nfs1","role":"server","address":"10.9.0.1","port":2222,"user":"root","identity_file":"id_rack","host_key":"ssh-ed25519 BBBB","netns":"mortar-b1"},{"name":"gone"}]}`)
 	want["nfs1"] = Target{LockFile: lock, Name: "nfs1", Address: "10.9.0.1", Port: 2222, User: "root", Identity: filepath.Join(filepath.Dir(file), "id_rack"),
-		HostKey: "ssh-ed25519 BBBB", KnownHosts: "/home/admin/.ssh/known_hosts", NetNS: "mortar-b1"}
+		HostKey: "ssh-ed25519 BBBB", NetNS: "mortar-b1"}
 	if got, err = Inventory(s); err != nil {
 		t.Fatal(err)
 	}

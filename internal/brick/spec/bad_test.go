@@ -63,7 +63,7 @@ var bad = []struct {
 	{"unknown flavour", []string{"flavour: nfs-ha", "flavour: nfs_ha"}},
 	{"bad brick name", []string{"name: brick1", "name: my brick"}},
 	{"long brick name", []string{"name: brick1", "name: brick-number-one-of-many"}},
-	{"not root", []string{"networks:\n", "ssh: {user: admin}\nnetworks:\n"}},
+	{"not a login name", []string{"networks:\n", "ssh: {user: a b}\nnetworks:\n"}},
 	{"one password for all", []string{"networks:\n", "password_command: [pass, show, hpc]\nnetworks:\n"}},
 	{"password command without a program", []string{"networks:\n", "password_command: ['{}']\nnetworks:\n"}},
 	{"port out of range", []string{"networks:\n", "ssh: {port: 70000}\nnetworks:\n"}},

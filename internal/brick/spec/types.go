@@ -80,7 +80,7 @@ var Profiles = []string{string(Tuned), string(Stock)}
 
 // SSH says how to reach every host.
 type SSH struct {
-	User       string `yaml:"user,omitempty" json:"user,omitempty" doc:"login name; must be root" default:"root"`
+	User       string `yaml:"user,omitempty" json:"user,omitempty" doc:"login name; another than root must have sudo without a password; a key of ssh that is not here is as ~/.ssh/config has it" default:"root"`
 	Port       int    `yaml:"port,omitempty" json:"port,omitempty" doc:"TCP port" default:"22"`
 	Identity   string `yaml:"identity,omitempty" json:"identity,omitempty" doc:"private key file; default: the agent and ~/.ssh/id_ed25519"`
 	KnownHosts string `yaml:"known_hosts,omitempty" json:"known_hosts,omitempty" doc:"file of pinned host keys" default:"~/.ssh/known_hosts"`

@@ -109,8 +109,8 @@ func (c *checker) head() bool {
 
 func (c *checker) ssh() {
 	s := &c.s.SSH
-	if s.User != "root" {
-		c.errorf("ssh.user", "log in as root (PermitRootLogin prohibit-password is enough)", "ssh user is %q, but storage is set up by root", s.User)
+	if !re().login.MatchString(s.User) {
+		c.errorf("ssh.user", "use root, or a user whom sudo makes root without a password", "%q cannot be a login name", s.User)
 	}
 	c.between("ssh.port", s.Port, 1, 65535, "")
 	for _, f := range []struct{ at, v string }{{"ssh.identity", s.Identity}, {"ssh.known_hosts", s.KnownHosts}} {

@@ -9,6 +9,10 @@ import "encoding/json"
 // Protocol is the version both ends must share.
 const Protocol = 1
 
+// Begin is the line behind which an agent's answers begin: the login shell that starts it may
+// print something before.
+const Begin = "mortar-agent-begins"
+
 // Request is one line from the administrator's machine.
 type Request struct {
 	ID     uint64          `json:"id"`

@@ -65,6 +65,14 @@ func Hold(ctx context.Context) (release func()) {
 	return func() {}
 }
 
+// ServeLogin is Serve on this process's standard input and output, behind Begin.
+func ServeLogin(ctx context.Context, mux Mux) error {
+	if _, err := os.Stdout.WriteString("\n" + Begin + "\n"); err != nil {
+		return err
+	}
+	return Serve(ctx, os.Stdin, os.Stdout, mux)
+}
+
 // Serve answers requests read from r, one JSON object a line, on w, until r
 // ends, ctx ends or w fails. A line that is no request is answered with an
 // error that carries ID 0; nothing read can end the session but its end.

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -28,6 +29,8 @@ type Server struct {
 	Key  ssh.Signer
 	// Identity is the file of the private key that may log in.
 	Identity string
+	// Config is the server's; keys may be added before the first login.
+	Config *ssh.ServerConfig
 	// Execs counts the commands that were started.
 	Execs atomic.Int32
 	// Nobody: commands run as uid 65534.
@@ -94,6 +97,7 @@ func Start(t testing.TB) *Server {
 		return nil, errors.New("unknown user key")
 	}}
 	cfg.AddHostKey(key)
+	s.Config = cfg
 	go func() {
 		for {
 			c, err := ln.Accept()
@@ -140,6 +144,10 @@ func (s *Server) serve(c net.Conn, cfg *ssh.ServerConfig) {
 		}
 	}()
 	for nc := range chans {
+		if nc.ChannelType() == "direct-tcpip" { // it is a bastion: RFC 4254, section 7.2
+			go forward(nc)
+			continue
+		}
 		ch, creqs, err := nc.Accept()
 		if err != nil {
 			return
@@ -158,6 +166,30 @@ func (s *Server) serve(c net.Conn, cfg *ssh.ServerConfig) {
 			}
 		}()
 	}
+}
+
+func forward(nc ssh.NewChannel) {
+	var to struct {
+		Host   string
+		Port   uint32
+		Origin string
+		From   uint32
+	}
+	_ = ssh.Unmarshal(nc.ExtraData(), &to)
+	c, err := net.Dial("tcp", net.JoinHostPort(to.Host, strconv.Itoa(int(to.Port))))
+	if err != nil {
+		_ = nc.Reject(ssh.ConnectionFailed, err.Error())
+		return
+	}
+	defer c.Close()
+	ch, reqs, err := nc.Accept()
+	if err != nil {
+		return
+	}
+	go ssh.DiscardRequests(reqs)
+	go func() { _, _ = io.Copy(c, ch); _ = c.Close() }()
+	_, _ = io.Copy(ch, c)
+	_ = ch.Close()
 }
 
 func (s *Server) exec(ch ssh.Channel, command string) {
