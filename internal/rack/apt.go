@@ -1,10 +1,10 @@
 package rack
 
 import (
-	"bufio"
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -19,10 +19,7 @@ type aptSource struct {
 
 // debianSuites are the suites of the Debian archive itself. Entries with other
 // suites are for security updates or third parties.
-var debianSuites = []string{
-	"bookworm", "trixie", "forky", "sid",
-	"oldstable", "stable", "testing", "unstable",
-}
+var debianSuites = []string{"bookworm", "trixie", "forky", "sid", "oldstable", "stable", "testing", "unstable"}
 
 // hostAptSource finds the Debian archive in sources.list and sources.list.d
 // below etcApt (on a host, /etc/apt).
@@ -35,7 +32,6 @@ func hostAptSource(etcApt string) (aptSource, error) {
 		if err != nil {
 			return aptSource{}, err
 		}
-		slices.Sort(more)
 		files = append(files, more...)
 	}
 	for _, f := range files {
@@ -45,125 +41,82 @@ func hostAptSource(etcApt string) (aptSource, error) {
 		} else if err != nil {
 			return aptSource{}, err
 		}
-		var found []aptSource
+		parse := parseOneLine
 		if strings.HasSuffix(f, ".sources") {
-			found = parseDeb822(string(text))
-		} else {
-			found = parseOneLine(string(text))
+			parse = parseDeb822
 		}
-		for _, s := range found {
-			if list, ok := strings.CutPrefix(s.URI, "mirror+file:"); ok {
-				// Cloud images keep the mirror in a file of its own.
-				uri, err := firstMirror(list)
-				if err != nil {
-					return aptSource{}, fmt.Errorf("%s: %w", f, err)
-				}
-				s.URI = uri
+		found := parse(string(text))
+		if len(found) == 0 {
+			continue
+		}
+		s := found[0]
+		if list, ok := strings.CutPrefix(s.URI, "mirror+file:"); ok {
+			// Cloud images keep the mirror in a file of its own.
+			text, err := os.ReadFile(list)
+			if err != nil {
+				return aptSource{}, fmt.Errorf("%s: %w", f, err)
 			}
-			return s, nil
+			uri := firstMirror.FindStringSubmatch(string(text))
+			if uri == nil {
+				return aptSource{}, fmt.Errorf("%s: %s names no mirror", f, list)
+			}
+			s.URI = uri[1]
 		}
+		return s, nil
 	}
 	return aptSource{}, refuse("no Debian archive in %s/sources.list{,.d}: name one with --mirror", etcApt)
 }
 
-func firstMirror(file string) (string, error) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return "", err
-	}
-	for line := range strings.Lines(string(text)) {
-		if f := strings.Fields(line); len(f) > 0 && !strings.HasPrefix(f[0], "#") {
-			return f[0], nil
-		}
-	}
-	return "", fmt.Errorf("%s names no mirror", file)
-}
+var (
+	firstMirror = regexp.MustCompile(`(?m)^\s*([^#\s]\S*)`)
+	// oneLine is deb [options] uri suite component... of the traditional format.
+	oneLine  = regexp.MustCompile(`(?m)^[ \t]*deb[ \t]+(?:\[([^\]\n]*)\][ \t]*)?(\S+)[ \t]+(\S+)[ \t]+([^#\n]+)`)
+	signedBy = regexp.MustCompile(`signed-by=(\S+)`)
+	comments = regexp.MustCompile(`(?m)^#.*\n`)
+	// field is a field of the stanza format, with its continued lines.
+	field = regexp.MustCompile(`(?m)^([\w-]+):(.*(?:\n[ \t].*)*)`)
+	// archives are the URIs from which mmdebstrap can fetch.
+	archives = regexp.MustCompile(`^(https?|file|copy|mirror\+file):`)
+)
 
 // usable reports whether an entry is Debian's main archive and mmdebstrap can fetch
 // from it.
-func usable(types []string, uri string, suites, components []string) bool {
-	if !slices.Contains(types, "deb") || !slices.Contains(components, "main") {
-		return false
-	}
-	known := false
-	for _, scheme := range []string{"http:", "https:", "file:", "copy:", "mirror+file:"} {
-		known = known || strings.HasPrefix(uri, scheme)
-	}
-	return known && slices.ContainsFunc(suites, func(s string) bool { return slices.Contains(debianSuites, s) }) &&
-		!strings.Contains(uri, "debian-security")
+func usable(uri string, suites, components []string) bool {
+	return archives.MatchString(uri) && !strings.Contains(uri, "debian-security") && slices.Contains(components, "main") &&
+		slices.ContainsFunc(suites, func(s string) bool { return slices.Contains(debianSuites, s) })
 }
 
-// parseOneLine reads the traditional format: deb [options] uri suite
-// component...
 func parseOneLine(text string) []aptSource {
 	var out []aptSource
-	for line := range strings.Lines(text) {
-		line, _, _ = strings.Cut(line, "#")
-		f := strings.Fields(line)
-		if len(f) == 0 {
+	for _, m := range oneLine.FindAllStringSubmatch(text, -1) {
+		if !usable(m[2], m[3:4], strings.Fields(m[4])) {
 			continue
 		}
-		typ, f := f[0], f[1:]
-		keyring := ""
-		if len(f) > 0 && strings.HasPrefix(f[0], "[") {
-			end := slices.IndexFunc(f, func(w string) bool { return strings.HasSuffix(w, "]") })
-			if end < 0 {
-				continue
-			}
-			for _, o := range f[:end+1] {
-				if k, ok := strings.CutPrefix(strings.Trim(o, "[]"), "signed-by="); ok {
-					keyring = k
-				}
-			}
-			f = f[end+1:]
+		s := aptSource{URI: m[2]}
+		if key := signedBy.FindStringSubmatch(m[1]); key != nil {
+			s.Keyring = keyringPath(key[1])
 		}
-		if len(f) < 3 || !usable([]string{typ}, f[0], f[1:2], f[2:]) {
-			continue
-		}
-		out = append(out, aptSource{URI: f[0], Keyring: keyringPath(keyring)})
+		out = append(out, s)
 	}
 	return out
 }
 
-// parseDeb822 reads the stanza format.
 func parseDeb822(text string) []aptSource {
 	var out []aptSource
-	stanza := map[string]string{}
-	flush := func() {
-		if strings.EqualFold(strings.TrimSpace(stanza["enabled"]), "no") {
-			stanza = map[string]string{}
-			return
+	for _, stanza := range regexp.MustCompile(`\n\s*\n`).Split(comments.ReplaceAllString(text, ""), -1) {
+		f := map[string][]string{}
+		for _, m := range field.FindAllStringSubmatch(stanza, -1) {
+			f[strings.ToLower(m[1])] = strings.Fields(m[2])
 		}
-		for _, uri := range strings.Fields(stanza["uris"]) {
-			if usable(strings.Fields(stanza["types"]), uri, strings.Fields(stanza["suites"]), strings.Fields(stanza["components"])) {
-				out = append(out, aptSource{URI: uri, Keyring: keyringPath(stanza["signed-by"])})
-			}
+		if !slices.Contains(f["types"], "deb") || slices.Contains(f["enabled"], "no") {
+			continue
 		}
-		stanza = map[string]string{}
-	}
-	field := ""
-	sc := bufio.NewScanner(strings.NewReader(text))
-	for sc.Scan() {
-		line := sc.Text()
-		switch {
-		case strings.HasPrefix(line, "#"):
-		case strings.TrimSpace(line) == "":
-			flush()
-			field = ""
-		case line[0] == ' ' || line[0] == '\t':
-			if field != "" {
-				stanza[field] += "\n" + strings.TrimSpace(line)
+		for _, uri := range f["uris"] {
+			if usable(uri, f["suites"], f["components"]) {
+				out = append(out, aptSource{URI: uri, Keyring: keyringPath(strings.Join(f["signed-by"], " "))})
 			}
-		default:
-			name, value, ok := strings.Cut(line, ":")
-			if !ok {
-				continue
-			}
-			field = strings.ToLower(strings.TrimSpace(name))
-			stanza[field] = strings.TrimSpace(value)
 		}
 	}
-	flush()
 	return out
 }
 
@@ -171,7 +124,7 @@ func parseDeb822(text string) []aptSource {
 // itself or a fingerprint: mmdebstrap then uses the keys of package
 // debian-archive-keyring.
 func keyringPath(signedBy string) string {
-	for _, p := range strings.FieldsFunc(signedBy, func(r rune) bool { return r == ',' || r == ' ' || r == '\n' }) {
+	for _, p := range strings.FieldsFunc(signedBy, func(r rune) bool { return r == ',' || r == ' ' }) {
 		if filepath.IsAbs(p) {
 			return p
 		}

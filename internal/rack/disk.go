@@ -4,12 +4,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
-
-	"github.com/google/renameio/v2"
 )
 
 // A node that boots the distribution's way has one system disk: a partition with the
@@ -59,11 +59,11 @@ func ensureDisk(ctx context.Context, spec imageSpec, p *progress) (string, error
 		return "", err
 	}
 	disk := spec.diskFile(cache)
-	if _, err := os.Stat(disk); err == nil {
+	if there(disk) {
 		return disk, touch(disk)
 	}
 	return disk, building(ctx, cache, func(work string) error {
-		if _, err := os.Stat(disk); err == nil {
+		if there(disk) {
 			return nil
 		}
 		base, err := ensureBase(ctx, spec, cache, work, p)
@@ -108,24 +108,24 @@ func buildDisk(ctx context.Context, spec imageSpec, base, root, disk string) err
 	if err != nil {
 		return err
 	}
-	f, err := os.OpenFile(disk, os.O_WRONLY, 0)
+	return overwrite(disk, 0, bytes.NewReader(front))
+}
+
+// overwrite writes over a part of a file that exists.
+func overwrite(file string, offset int64, content io.Reader) error {
+	f, err := os.OpenFile(file, os.O_WRONLY, 0)
 	if err != nil {
 		return err
 	}
-	if _, err := f.WriteAt(front, 0); err != nil {
-		f.Close()
-		return err
-	}
-	return f.Close()
+	_, err = io.Copy(io.NewOffsetWriter(f, offset), content)
+	return errors.Join(err, f.Close())
 }
 
 // installGRUB installs GRUB below /boot, as grub-install does, and returns the core
 // image. grub-install itself needs a block device.
 func installGRUB(ctx context.Context, root string) ([]byte, error) {
-	if err := os.MkdirAll(filepath.Join(root, "boot/grub"), 0o755); err != nil {
-		return nil, err
-	}
-	if err := renameio.WriteFile(filepath.Join(root, "boot/grub/grub.cfg"), []byte(grubConfig()), 0o644); err != nil {
+	grub := filepath.Join(root, "boot/grub")
+	if err := errors.Join(os.MkdirAll(grub, 0o755), os.WriteFile(filepath.Join(grub, "grub.cfg"), []byte(grubConfig()), 0o644)); err != nil {
 		return nil, err
 	}
 	const core = "boot/grub/core.img"
@@ -166,28 +166,23 @@ func diskFront(boot, core []byte) ([]byte, error) {
 // identity (names, addresses, keys).
 func ensureSystemDisk(ctx context.Context, r *rack, n *Node, base, adminKey string) error {
 	img := systemDisksOf(r.dir, n)[0].Image
-	if _, err := os.Stat(img); err == nil {
+	if there(img) {
 		return nil
 	}
 	files, err := identity(r, n, adminKey)
 	if err != nil {
 		return err
 	}
-	seed := filepath.Join(filepath.Dir(img), "seed")
-	if err := os.RemoveAll(seed); err != nil {
+	seed, err := os.MkdirTemp(filepath.Dir(img), "seed-")
+	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(seed)
-	if err := os.Mkdir(seed, 0o700); err != nil {
-		return err
-	}
 	commands := "mkdir /root/.ssh\nset_inode_field /root/.ssh mode 040700\n"
 	for i, f := range append(files, seedFile{"/etc/network/interfaces", interfacesFile(r.cfg, n), 0o644}) {
 		from := filepath.Join(seed, fmt.Sprint(i))
-		if err := os.WriteFile(from, []byte(f.text), f.mode); err != nil {
-			return err
-		}
-		if err := os.Chmod(from, f.mode); err != nil { // independent of the umask
+		// Chmod: the mode does not depend on the umask.
+		if err := errors.Join(os.WriteFile(from, []byte(f.text), f.mode), os.Chmod(from, f.mode)); err != nil {
 			return err
 		}
 		commands += "write " + from + " " + f.name + "\n"

@@ -71,7 +71,7 @@ func TestSystemDisk(t *testing.T) {
 	disk := systemDisksOf(r.dir, n)[0].Image
 	show := func(request string) string {
 		t.Helper()
-		out, err := runInput(t.Context(), nil, "debugfs", "-R", request, fmt.Sprintf("%s?offset=%d", disk, partitionStart))
+		out, err := output(t.Context(), nil, "debugfs", "-R", request, fmt.Sprintf("%s?offset=%d", disk, partitionStart))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -72,35 +72,21 @@ func Down(ctx context.Context, dir string, opt DownOptions) error {
 // killAll kills every process of the rack. Meanwhile a process may start another (a
 // BMC that switches a node on), so killAll repeats until none is left.
 func killAll(ctx context.Context, dir string) error {
-	for range 50 {
+	ctx, cancel := context.WithTimeoutCause(ctx, time.Minute, fmt.Errorf("the processes of the rack in %s keep coming back", dir))
+	defer cancel()
+	return poll(ctx, 20*time.Millisecond, func() (bool, error) {
 		procs, err := rackProcesses(dir)
-		if err != nil {
-			return err
-		}
-		if len(procs) == 0 {
-			return nil
-		}
 		for _, p := range procs {
-			if err := p.kill(); err != nil {
-				return err
-			}
+			err = errors.Join(err, p.kill())
 		}
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	return fmt.Errorf("the processes of the rack in %s keep coming back", dir)
+		return len(procs) == 0, err
+	})
 }
 
 // cleanCache removes the files of a killed image build, unless a build is running.
 func cleanCache() error {
 	cache, err := cacheDir()
 	if err != nil {
-		return err
-	}
-	left, err := filepath.Glob(filepath.Join(cache, "building-*"))
-	if err != nil || len(left) == 0 {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
@@ -110,10 +96,5 @@ func cleanCache() error {
 		return nil // in use
 	}
 	defer unlock()
-	for _, l := range left {
-		if err := os.RemoveAll(l); err != nil {
-			return err
-		}
-	}
-	return nil
+	return removeAll(filepath.Join(cache, "building-*"))
 }

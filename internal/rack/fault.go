@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -437,7 +438,7 @@ func newServerFault(ctx context.Context, t *targets, _ bool) error {
 	if err != nil {
 		return err
 	}
-	return ensureStateImage(ctx, r, n, authorized(key))
+	return ensureStateImage(ctx, r, n, key)
 }
 
 // blankDiskFault puts a new blank disk into the slot of a pulled one.
@@ -624,25 +625,7 @@ func corruptFault(_ context.Context, t *targets, _ bool) error {
 	if err1 != nil || err2 != nil || offset < 0 || length < 1 || length > most || offset > size-length {
 		return refuse("offset %s and length %s: want bytes within the %d of disk %s, at most %d at once", a[1], a[2], size, a[0], most)
 	}
-	f, err := os.OpenFile(diskImage(r.dir, a[0]), os.O_WRONLY, 0)
-	if err != nil {
-		return err
-	}
-	buf := make([]byte, 1<<20)
-	for length > 0 {
-		b := buf[:min(length, int64(len(buf)))]
-		if _, err := rand.Read(b); err != nil {
-			f.Close()
-			return err
-		}
-		if _, err := f.WriteAt(b, offset); err != nil {
-			f.Close()
-			return err
-		}
-		offset += int64(len(b))
-		length -= int64(len(b))
-	}
-	return f.Close()
+	return overwrite(diskImage(r.dir, a[0]), offset, io.LimitReader(rand.Reader, length))
 }
 
 func throttleFault(ctx context.Context, t *targets, _ bool) error {

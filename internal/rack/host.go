@@ -252,6 +252,6 @@ func bootsWith(ctx context.Context, accel string, img *image, limit time.Duratio
 	argv = append(argv, loadArgs(img, kernelArgs+" mortar.probe")...)
 	argv = append(argv, accelArgs(accel, 2)...)
 	argv = append(argv, "-m", "256", "-no-reboot", "-serial", "stdio")
-	out, err := runInput(ctx, nil, argv...)
+	out, err := output(ctx, nil, argv...)
 	return err == nil && bytes.Contains(out, []byte(markPrefix+"kernel"))
 }

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
@@ -17,7 +16,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/renameio/v2"
 	"golang.org/x/sys/unix"
 )
 
@@ -37,6 +35,8 @@ const (
 	imageInitrd = "initrd.img"
 	imageRoot   = "root.erofs"
 )
+
+var imageFileNames = []string{imageKernel, imageInitrd, imageRoot}
 
 func (i *image) file(name string) string { return filepath.Join(i.Dir, name) }
 
@@ -113,15 +113,11 @@ func cacheDir() (string, error) {
 
 // cachedImage returns the image if the cache has it complete, else nil.
 func cachedImage(dir string) *image {
-	text, err := os.ReadFile(filepath.Join(dir, "manifest.json"))
-	if err != nil {
-		return nil
-	}
 	img := &image{Dir: dir}
-	if json.Unmarshal(text, img) != nil {
+	if loadJSON(img.file("manifest.json"), img) != nil {
 		return nil
 	}
-	for _, name := range []string{imageKernel, imageInitrd, imageRoot} {
+	for _, name := range imageFileNames {
 		st, err := os.Stat(img.file(name))
 		if err != nil || st.Size() == 0 || st.Size() != img.Sizes[name] {
 			return nil
@@ -141,20 +137,18 @@ func ensureImage(ctx context.Context, spec imageSpec, p *progress) (*image, erro
 	if img := cachedImage(final); img != nil {
 		return img, nil
 	}
-	err = building(ctx, cache, func(work string) error {
+	if err := building(ctx, cache, func(work string) error {
 		if cachedImage(final) != nil {
 			return nil
 		}
 		return makeImage(ctx, spec, cache, work, final, p)
-	})
-	if err != nil {
+	}); err != nil {
 		return nil, err
 	}
-	img := cachedImage(final)
-	if img == nil {
-		return nil, fmt.Errorf("%s: the image is gone as soon as it was built", final)
+	if img := cachedImage(final); img != nil {
+		return img, nil
 	}
-	return img, nil
+	return nil, fmt.Errorf("%s: the image is gone as soon as it was built", final)
 }
 
 // BuildImage builds what the rack of a Config boots from, unless the cache has it. It
@@ -186,14 +180,8 @@ func building(ctx context.Context, cache string, fn func(work string) error) err
 	}
 	defer unlock()
 	// Remove the work of a killed build. We hold the lock, so no process uses it.
-	old, err := filepath.Glob(filepath.Join(cache, "building-*"))
-	if err != nil {
+	if err := removeAll(filepath.Join(cache, "building-*")); err != nil {
 		return err
-	}
-	for _, o := range old {
-		if err := os.RemoveAll(o); err != nil {
-			return err
-		}
 	}
 	work, err := os.MkdirTemp(cache, "building-*")
 	if err != nil {
@@ -235,11 +223,7 @@ func makeImage(ctx context.Context, spec imageSpec, cache, work, final string, p
 	}); err != nil {
 		return err
 	}
-	manifest, err := json.MarshalIndent(img, "", "  ")
-	if err != nil {
-		return err
-	}
-	if err := renameio.WriteFile(img.file("manifest.json"), append(manifest, '\n'), 0o644); err != nil {
+	if err := saveJSON(img.file("manifest.json"), img); err != nil {
 		return err
 	}
 	if err := os.RemoveAll(final); err != nil {
@@ -255,21 +239,13 @@ const keepUnused = 30 * 24 * time.Hour
 // the cache's lock.
 func prune(cache string, before time.Time) error {
 	entries, err := os.ReadDir(cache)
-	if err != nil {
-		return err
-	}
 	for _, e := range entries {
-		st, err := e.Info()
-		if err != nil || strings.HasPrefix(e.Name(), ".") || strings.HasPrefix(e.Name(), "building-") {
-			continue
-		}
-		if st.ModTime().Before(before) {
-			if err := os.RemoveAll(filepath.Join(cache, e.Name())); err != nil {
-				return err
-			}
+		st, statErr := e.Info()
+		if statErr == nil && !strings.HasPrefix(e.Name(), ".") && !strings.HasPrefix(e.Name(), "building-") && st.ModTime().Before(before) {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(cache, e.Name())))
 		}
 	}
-	return nil
+	return err
 }
 
 // used records the use of an image in its directory's time, which prune reads.
@@ -369,7 +345,7 @@ func buildImage(ctx context.Context, base, root string, img *image, spec imageSp
 	if err := run(ctx, append(argv, img.file(imageRoot), root)...); err != nil {
 		return err
 	}
-	for _, name := range []string{imageKernel, imageInitrd, imageRoot} {
+	for _, name := range imageFileNames {
 		st, err := os.Stat(img.file(name))
 		if err != nil {
 			return err
@@ -383,99 +359,59 @@ func buildImage(ctx context.Context, base, root string, img *image, spec imageSp
 // faster.
 func uncompressModules(ctx context.Context, root, kernel string) error {
 	dir := filepath.Join(root, "lib/modules", kernel)
-	packed := map[string][]string{}
-	err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
-		if err == nil && d.Type().IsRegular() && strings.Contains(d.Name(), ".ko.") {
-			packed[path.Ext(p)] = append(packed[path.Ext(p)], p)
+	for ext, tool := range map[string]string{"xz": "xz -dq", "zst": "zstd -dq --rm", "gz": "gzip -dq"} {
+		argv := append([]string{"find", dir, "-type", "f", "-name", "*.ko." + ext, "-exec"}, strings.Fields(tool)...)
+		if err := run(ctx, append(argv, "{}", "+")...); err != nil {
+			return err
 		}
-		return err
-	})
+	}
+	left, err := output(ctx, nil, "find", dir, "-type", "f", "-name", "*.ko.*")
+	if err == nil && len(left) > 0 {
+		err = fmt.Errorf("kernel modules are compressed in an unknown way: %s", lastLines(string(left), 5))
+	}
 	if err != nil {
 		return err
-	}
-	if len(packed) == 0 {
-		return nil
-	}
-	tools := map[string][]string{".xz": {"xz", "-dq"}, ".zst": {"zstd", "-dq", "--rm"}, ".gz": {"gzip", "-dq"}}
-	for ext, files := range packed {
-		tool, ok := tools[ext]
-		if !ok {
-			return fmt.Errorf("kernel modules are compressed in an unknown way: %s", files[0])
-		}
-		for batch := range slices.Chunk(files, 500) {
-			if err := run(ctx, append(slices.Clone(tool), batch...)...); err != nil {
-				return err
-			}
-		}
 	}
 	return run(ctx, "chroot", root, "depmod", kernel)
 }
 
 // customize applies the recipe: units, rules and files.
 func customize(ctx context.Context, root string, how recipe) error {
-	units := filepath.Join(root, "etc/systemd/system")
+	const units = "etc/systemd/system"
+	remove := []string{"etc/machine-id", "etc/hostname", "etc/resolv.conf", "etc/hosts", "etc/network/interfaces"}
 	for _, u := range how.Disabled {
-		if err := os.RemoveAll(filepath.Join(units, u)); err != nil {
-			return err
-		}
+		remove = append(remove, filepath.Join(units, u))
 	}
-	mask := func(dir string, names []string, ext string) error {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return err
-		}
-		for _, n := range names {
-			p := filepath.Join(dir, n+ext)
-			if err := os.RemoveAll(p); err != nil {
-				return err
-			}
-			if err := os.Symlink("/dev/null", p); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	if err := mask(units, how.Masked, ""); err != nil {
-		return err
-	}
-	if err := mask(filepath.Join(root, "etc/systemd/system-generators"), how.Generators, ""); err != nil {
-		return err
-	}
-	if err := mask(filepath.Join(root, "etc/udev/rules.d"), how.Rules, ".rules"); err != nil {
-		return err
-	}
-	for name, text := range how.Files {
-		p := filepath.Join(root, name)
-		if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil {
-			return err
-		}
-		// The path may be a package's symbolic link to somewhere else.
-		if err := os.RemoveAll(p); err != nil {
-			return err
-		}
-		if err := os.WriteFile(p, []byte(text), 0o644); err != nil {
-			return err
-		}
-	}
-	for name, target := range how.Links {
-		p := filepath.Join(root, name)
-		if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil {
-			return err
-		}
-		if err := os.RemoveAll(p); err != nil {
-			return err
-		}
-		if err := os.Symlink(target, p); err != nil {
+	for _, name := range remove {
+		if err := os.RemoveAll(filepath.Join(root, name)); err != nil {
 			return err
 		}
 	}
 	// Host keys are made per node, never shared by an image.
-	keys, err := filepath.Glob(filepath.Join(root, "etc/ssh/ssh_host_*"))
-	if err != nil {
+	if err := removeAll(filepath.Join(root, "etc/ssh/ssh_host_*")); err != nil {
 		return err
 	}
-	for _, k := range append(keys, filepath.Join(root, "etc/machine-id"), filepath.Join(root, "etc/hostname"),
-		filepath.Join(root, "etc/resolv.conf"), filepath.Join(root, "etc/hosts"), filepath.Join(root, "etc/network/interfaces")) {
-		if err := os.RemoveAll(k); err != nil {
+	// place makes a file in the place of a package's, which may be a link to somewhere else.
+	place := func(name string, write func(file string) error) error {
+		file := filepath.Join(root, name)
+		return errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.RemoveAll(file), write(file))
+	}
+	links := maps.Clone(how.Links)
+	for _, mask := range []struct {
+		dir, ext string
+		names    []string
+	}{{units, "", how.Masked}, {"etc/systemd/system-generators", "", how.Generators}, {"etc/udev/rules.d", ".rules", how.Rules}} {
+		for _, n := range mask.names {
+			links[filepath.Join(mask.dir, n+mask.ext)] = "/dev/null"
+		}
+	}
+	for name, text := range how.Files {
+		if err := place(name, func(file string) error { return os.WriteFile(file, []byte(text), 0o644) }); err != nil {
+			return err
+		}
+	}
+	for name, target := range links {
+		if err := place(name, func(file string) error { return os.Symlink(target, file) }); err != nil {
 			return err
 		}
 	}
@@ -493,18 +429,11 @@ func buildInitrd(ctx context.Context, root, kernel, busybox, dir string) ([]byte
 	if err != nil {
 		return nil, err
 	}
-	var names []string // parents before what is in them
-	at := func(name string) string {
-		names = append(names, name)
-		return filepath.Join(dir, name)
-	}
+	at := func(name string) string { return filepath.Join(dir, name) }
 	for _, d := range []string{".", "bin", "dev", "proc", "sys", "m", "ro", "rw", "new"} {
 		if err := os.Mkdir(at(d), 0o755); err != nil {
 			return nil, err
 		}
-	}
-	if err := unix.Mknod(at("dev/console"), unix.S_IFCHR|0o600, int(unix.Mkdev(5, 1))); err != nil {
-		return nil, err
 	}
 	copied := map[string]string{"bin/busybox": busybox}
 	insmod := make([]string, len(mods))
@@ -512,20 +441,21 @@ func buildInitrd(ctx context.Context, root, kernel, busybox, dir string) ([]byte
 		insmod[i] = path.Base(m)
 		copied["m/"+insmod[i]] = filepath.Join(root, m)
 	}
-	for _, name := range slices.Sorted(maps.Keys(copied)) {
-		data, err := os.ReadFile(copied[name])
-		if err == nil {
-			err = os.WriteFile(at(name), data, 0o755)
-		}
-		if err != nil {
+	for to, from := range copied {
+		if err := run(ctx, "install", "-m", "755", from, at(to)); err != nil {
 			return nil, err
 		}
 	}
 	script := strings.ReplaceAll(initScript, "@MODULES@", strings.Join(insmod, " "))
-	if err := errors.Join(os.Symlink("busybox", at("bin/sh")), os.WriteFile(at("init"), []byte(script), 0o755)); err != nil {
+	if err := errors.Join(unix.Mknod(at("dev/console"), unix.S_IFCHR|0o600, int(unix.Mkdev(5, 1))),
+		os.Symlink("busybox", at("bin/sh")), os.WriteFile(at("init"), []byte(script), 0o755)); err != nil {
 		return nil, err
 	}
-	return filter(ctx, []byte(strings.Join(names, "\n")+"\n"), "cpio", "--quiet", "--create", "--format=newc", "--directory="+dir)
+	names, err := output(ctx, nil, "find", dir, "-printf", `%P\n`) // parents before what is in them
+	if err != nil {
+		return nil, err
+	}
+	return output(ctx, names[1:], "cpio", "--quiet", "--create", "--format=newc", "--directory="+dir)
 }
 
 // modulesInOrder returns the files of initrdModules below root, and of those that they
@@ -533,11 +463,8 @@ func buildInitrd(ctx context.Context, root, kernel, busybox, dir string) ([]byte
 // module is an error.
 func modulesInOrder(ctx context.Context, root, kernel string) ([]string, error) {
 	argv := append([]string{"chroot", root, "modprobe", "--set-version", kernel, "--show-depends", "--all"}, initrdModules...)
-	out, err := filter(ctx, nil, argv...)
-	if err != nil {
-		return nil, err
-	}
-	return insmodFiles(string(out)), nil
+	out, err := output(ctx, nil, argv...)
+	return insmodFiles(string(out)), err
 }
 
 // insmodFiles returns the files that modprobe(8) would load, each once.

@@ -19,39 +19,41 @@ import (
 func identityFile(dir string) string   { return filepath.Join(dir, "ssh", "id_ed25519") }
 func knownHostsFile(dir string) string { return filepath.Join(dir, "ssh", "known_hosts") }
 func hostKeyFile(dir, n string) string { return filepath.Join(dir, "nodes", n, "ssh_host_ed25519_key") }
-func authorized(k ssh.PublicKey) string {
-	return strings.TrimSpace(string(ssh.MarshalAuthorizedKey(k)))
-}
-func inventoryFile(dir string) string { return filepath.Join(dir, "inventory.json") }
+func inventoryFile(dir string) string  { return filepath.Join(dir, "inventory.json") }
 
-// ensureKey returns the public half of the SSH key in a file, and makes a new key
-// pair if the file is missing.
-func ensureKey(file, comment string) (ssh.PublicKey, error) {
+// ensureKey returns the public half of the SSH key in a file as a line of an
+// authorized_keys file. It makes a new key pair if the file is missing.
+func ensureKey(file, comment string) (string, error) {
 	text, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		_, private, err := ed25519.GenerateKey(rand.Reader)
 		if err != nil {
-			return nil, err
+			return "", err
 		}
 		block, err := ssh.MarshalPrivateKey(private, comment)
 		if err != nil {
-			return nil, err
+			return "", err
 		}
 		text = pem.EncodeToMemory(block)
-		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-			return nil, err
-		}
-		if err := renameio.WriteFile(file, text, 0o600); err != nil {
-			return nil, err
+		if err := writeNew(file, text); err != nil {
+			return "", err
 		}
 	} else if err != nil {
-		return nil, err
+		return "", err
 	}
 	signer, err := ssh.ParsePrivateKey(text)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
+		return "", fmt.Errorf("%s: %w", file, err)
 	}
-	return signer.PublicKey(), nil
+	return strings.TrimSpace(string(ssh.MarshalAuthorizedKey(signer.PublicKey()))), nil
+}
+
+// writeNew writes a file with a secret, and makes its directory.
+func writeNew(file string, text []byte) error {
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		return err
+	}
+	return renameio.WriteFile(file, text, 0o600)
 }
 
 // ensureSecret returns the single line of a secret's file, and makes a random secret
@@ -63,11 +65,8 @@ func ensureSecret(file string) (string, error) {
 		if _, err := rand.Read(b); err != nil {
 			return "", err
 		}
-		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-			return "", err
-		}
 		secret := hex.EncodeToString(b)
-		return secret, renameio.WriteFile(file, []byte(secret+"\n"), 0o600)
+		return secret, writeNew(file, []byte(secret+"\n"))
 	} else if err != nil {
 		return "", err
 	}

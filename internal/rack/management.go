@@ -28,8 +28,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/google/renameio/v2"
 )
 
 // Management is an array's management interface: the HTTPS API of an ME4, at an address
@@ -65,7 +63,7 @@ func (e *Enclosure) certificates(r *rack) ([]string, error) {
 		text, err := os.ReadFile(file)
 		if errors.Is(err, fs.ErrNotExist) {
 			if text, err = newCertificate(e.Name); err == nil {
-				err = errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), renameio.WriteFile(file, text, 0o600))
+				err = writeNew(file, text)
 			}
 		}
 		if err != nil {

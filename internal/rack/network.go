@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/mortarhpc/mortar/internal/base/netns"
 )
@@ -66,7 +65,7 @@ func netnsOwner(c *Config, dir string) (ours, marked bool, err error) {
 	alias := ""
 	err = netns.Do(c.netns(), func() error {
 		// /sys shows the namespace in which it was mounted, so ask ip.
-		out, err := runInput(context.Background(), nil, "ip", "-d", "link", "show", bridgeName(c.adminNetwork().Name))
+		out, err := output(context.Background(), nil, "ip", "-d", "link", "show", bridgeName(c.adminNetwork().Name))
 		if err == nil {
 			alias = string(out)
 		}
@@ -100,13 +99,7 @@ func lockName(ctx context.Context, c *Config) (unlock func(), err error) {
 	if err := os.MkdirAll(locksDir, 0o700); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
-	defer cancel()
-	unlock, err = lockFile(ctx, nameLock(c))
-	if errors.Is(err, context.DeadlineExceeded) {
-		return nil, refuse("another mortar is building a rack named %s", c.Name)
-	}
-	return unlock, err
+	return lockFor(ctx, nameLock(c), "building a rack named "+c.Name)
 }
 
 // locksDir holds the locks of the racks' names, which are unique on the machine.
@@ -145,7 +138,7 @@ func (r *rack) taps(ctx context.Context) bool {
 // ip runs commands of ip(8) inside the rack's namespace.
 func (r *rack) ip(ctx context.Context, commands ...string) error {
 	in := strings.Join(commands, "\n") + "\n"
-	_, err := runInput(ctx, []byte(in), "ip", "-n", r.cfg.netns(), "-batch", "-")
+	_, err := output(ctx, []byte(in), "ip", "-n", r.cfg.netns(), "-batch", "-")
 	return err
 }
 
@@ -158,7 +151,7 @@ func (r *rack) hostAddress(ctx context.Context, a netip.Addr, on bool) error {
 		// replace, unlike add, succeeds if the address exists.
 		return r.ip(ctx, "addr replace "+p+" dev "+dev)
 	}
-	out, err := runInput(ctx, nil, "ip", "-n", r.cfg.netns(), "-o", "addr", "show", "dev", dev)
+	out, err := output(ctx, nil, "ip", "-n", r.cfg.netns(), "-o", "addr", "show", "dev", dev)
 	if err != nil || !strings.Contains(string(out), " "+strings.TrimSuffix(p, "/32")) {
 		return err
 	}

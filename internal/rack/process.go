@@ -121,6 +121,12 @@ func running(dir, name string) *process {
 	return p
 }
 
+// gone reports whether the process has ended; another one may have its number.
+func (p *process) gone() bool {
+	now := readProcess(p.pid)
+	return now == nil || !slices.Equal(now.args, p.args)
+}
+
 // kill kills a process and waits until it is gone.
 func (p *process) kill() error {
 	// os.FindProcess holds a process file descriptor, which a reused number
@@ -130,19 +136,15 @@ func (p *process) kill() error {
 		return err
 	}
 	defer fd.Release()
-	if now := readProcess(p.pid); now == nil || !slices.Equal(now.args, p.args) {
+	if p.gone() {
 		return nil
 	}
 	if err := fd.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
-	for range 1000 {
-		if now := readProcess(p.pid); now == nil || !slices.Equal(now.args, p.args) {
-			return nil
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	return fmt.Errorf("process %d (%s) does not die", p.pid, filepath.Base(p.exe))
+	ctx, cancel := context.WithTimeoutCause(context.Background(), 10*time.Second, fmt.Errorf("process %d (%s) does not die", p.pid, filepath.Base(p.exe)))
+	defer cancel()
+	return poll(ctx, 10*time.Millisecond, func() (bool, error) { return p.gone(), nil })
 }
 
 // stop kills the process of that name, if it runs.
@@ -204,26 +206,25 @@ func startDaemon(ctx context.Context, r *rack, name string, ready func() bool, a
 func waitStarted(ctx context.Context, r *rack, name string, gone <-chan struct{}, ready func() bool) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	for {
+	err := poll(ctx, 10*time.Millisecond, func() (bool, error) {
 		if ready() {
-			return nil
+			return true, nil
 		}
 		select {
 		case <-gone:
-			return fmt.Errorf("%s ended at once:\n%s", name, tail(logFile(r.dir, name), 10))
-		case <-ctx.Done():
-			return fmt.Errorf("%s does not come up: %w", name, ctx.Err())
-		case <-time.After(10 * time.Millisecond):
+			return false, fmt.Errorf("%s ended at once:\n%s", name, tail(logFile(r.dir, name), 10))
+		default:
+			return false, nil
 		}
+	})
+	if err != nil && ctx.Err() != nil {
+		err = fmt.Errorf("%s does not come up: %w", name, err)
 	}
+	return err
 }
 
 // tail is the end of a text file, for an error message.
 func tail(file string, lines int) string {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return ""
-	}
-	all := strings.Split(strings.TrimSpace(string(text)), "\n")
-	return strings.Join(all[max(0, len(all)-lines):], "\n")
+	text, _ := os.ReadFile(file) // without it the error has nothing more to tell
+	return lastLines(string(text), lines)
 }

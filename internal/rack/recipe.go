@@ -2,6 +2,7 @@ package rack
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/mortarhpc/mortar/internal/base/distro"
 )
@@ -30,24 +31,10 @@ var fastRecipe = recipe{disabledUnits, maskedUnits, maskedGenerators, maskedRule
 // multipath, the hooks and scripts of the initial RAM disk. It removes programs that a
 // server under test does not need, and that cost an emulated one seconds.
 var distributionRecipe = recipe{
-	Disabled: []string{
-		"chronyd.service", // an alias
-		"multi-user.target.wants/chrony.service",
-		"multi-user.target.wants/corosync.service",
-		"multi-user.target.wants/logd.service",
-		"multi-user.target.wants/nfs-server.service",
-		"multi-user.target.wants/nfs-client.target",
-		"multi-user.target.wants/pacemaker.service",
-		"multi-user.target.wants/rpcbind.service",
-		"multi-user.target.wants/smartmontools.service",
-		"multi-user.target.wants/ipmievd.service",
-		"multi-user.target.wants/openipmi.service",
-		"multi-user.target.wants/e2scrub_reap.service",
-		"multi-user.target.wants/grub-common.service",
-		"remote-fs.target.wants/nfs-client.target",
-		"getty.target.wants/getty@tty1.service",
-		"timers.target.wants",
-	},
+	Disabled: append(below("", "chronyd"), // an alias
+		append(below("multi-user.target.wants/", "chrony", "corosync", "logd", "nfs-server", "nfs-client.target", "pacemaker", "rpcbind", "smartmontools",
+			"ipmievd", "openipmi", "e2scrub_reap", "grub-common"),
+			"remote-fs.target.wants/nfs-client.target", "getty.target.wants/getty@tty1.service", "timers.target.wants")...),
 	Masked: []string{
 		"getty.target", "systemd-logind.service", "systemd-user-sessions.service",
 		"systemd-update-utmp.service", "systemd-update-utmp-runlevel.service",
@@ -144,35 +131,30 @@ var imageExcludes = []string{
 // disabledUnits are links below etc/systemd/system that Debian packages make and the
 // image removes. apply enables those that a brick needs, as on a real server. The
 // others would only cost time at boot.
-var disabledUnits = []string{
-	"multi-user.target.wants/corosync.service",
-	"multi-user.target.wants/logd.service",
-	"multi-user.target.wants/nfs-server.service",
-	"multi-user.target.wants/nfs-client.target",
-	"multi-user.target.wants/pacemaker.service",
-	"multi-user.target.wants/rpcbind.service",
-	"multi-user.target.wants/smartmontools.service",
-	"multi-user.target.wants/ipmievd.service",
-	"multi-user.target.wants/openipmi.service",
-	"multi-user.target.wants/e2scrub_reap.service",
-	"multi-user.target.wants/ssh.service",
-	"multi-user.target.wants/networking.service",
-	"network-online.target.wants/networking.service",
-	"remote-fs.target.wants/nfs-client.target",
-	"nfs-client.target.wants/nfs-blkmap.service",
-	"sysinit.target.wants/blk-availability.service",
-	"sysinit.target.wants/lvm2-monitor.service",
-	"sysinit.target.wants/multipathd.service",
-	"sysinit.target.wants/systemd-pstore.service",
-	"sockets.target.wants/multipathd.socket",
-	"sockets.target.wants/uuidd.socket",
-	"ssh.service.wants/sshd-keygen.service",
-	"getty.target.wants/getty@tty1.service",
-	"timers.target.wants",
-	// Its socket starts it.
-	"../../../usr/lib/systemd/system/multi-user.target.wants/dbus.service",
-	// Only a comment, for which a program would run at every boot.
-	"../../modules-load.d/modules.conf",
+var disabledUnits = slices.Concat(
+	below("multi-user.target.wants/", "corosync", "logd", "nfs-server", "nfs-client.target", "pacemaker", "rpcbind", "smartmontools",
+		"ipmievd", "openipmi", "e2scrub_reap", "ssh", "networking"),
+	below("network-online.target.wants/", "networking"),
+	below("remote-fs.target.wants/", "nfs-client.target"),
+	below("nfs-client.target.wants/", "nfs-blkmap"),
+	below("sysinit.target.wants/", "blk-availability", "lvm2-monitor", "multipathd", "systemd-pstore"),
+	below("sockets.target.wants/", "multipathd.socket", "uuidd.socket"),
+	[]string{"ssh.service.wants/sshd-keygen.service", "getty.target.wants/getty@tty1.service", "timers.target.wants",
+		// Its socket starts it.
+		"../../../usr/lib/systemd/system/multi-user.target.wants/dbus.service",
+		// Only a comment, for which a program would run at every boot.
+		"../../modules-load.d/modules.conf"},
+)
+
+// below returns the paths of units in a directory; one without a type is a service.
+func below(dir string, units ...string) []string {
+	for i, u := range units {
+		if !strings.Contains(u, ".") {
+			u += ".service"
+		}
+		units[i] = dir + u
+	}
+	return units
 }
 
 // maskedUnits do nothing for a machine like this one but cost time at every

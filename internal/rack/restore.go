@@ -14,8 +14,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/google/renameio/v2"
 )
 
 // RestoreOptions say where a rack is restored.
@@ -398,14 +396,11 @@ func (s *saved) unpack(ctx context.Context, r *rack, from string, opt RestoreOpt
 		if err != nil {
 			return err
 		}
-		if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
-			return err
-		}
-		if err := renameio.WriteFile(to, text, 0o600); err != nil {
+		if err := writeNew(to, text); err != nil {
 			return err
 		}
 	}
-	return copySelf(r.dir)
+	return copySelf(ctx, r.dir)
 }
 
 // restoreMachines starts all machines with their memory, and lets them go on together.

@@ -3,6 +3,7 @@ package rack
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -18,21 +19,15 @@ import (
 // run runs a tool of the host and waits for it. The tool dies with us, even if we are
 // killed. Its output appears only in an error.
 func run(ctx context.Context, argv ...string) error {
-	_, err := runInput(ctx, nil, argv...)
+	_, err := output(ctx, nil, argv...)
 	return err
 }
 
-// filter runs a tool with the given standard input and returns its output.
-func filter(ctx context.Context, in []byte, argv ...string) ([]byte, error) {
-	return runInput(ctx, in, argv...)
-}
-
-func runInput(ctx context.Context, in []byte, argv ...string) ([]byte, error) {
+// output is run for a tool that reads a text and writes one.
+func output(ctx context.Context, in []byte, argv ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, toolPath(argv[0]), argv[1:]...)
 	cmd.Env = toolEnv()
-	if in != nil {
-		cmd.Stdin = bytes.NewReader(in)
-	}
+	cmd.Stdin = bytes.NewReader(in)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	// The kernel sends the parent-death signal when the thread that started the
@@ -45,7 +40,7 @@ func runInput(ctx context.Context, in []byte, argv ...string) ([]byte, error) {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		return nil, toolError(argv, err, errs.String()+out.String())
+		return nil, fmt.Errorf("%s: %w\n%s", strings.Join(argv, " "), err, lastLines(errs.String()+out.String(), 12))
 	}
 	return out.Bytes(), nil
 }
@@ -70,13 +65,33 @@ func toolEnv() []string {
 	return append(os.Environ(), "LC_ALL=C.UTF-8", "PATH="+os.Getenv("PATH")+":/usr/sbin:/sbin:/usr/bin:/bin")
 }
 
-// toolError names the failed tool and its error, with the end of its output.
-func toolError(argv []string, err error, said string) error {
-	lines := strings.Split(strings.TrimSpace(said), "\n")
-	if len(lines) > 12 {
-		lines = lines[len(lines)-12:]
+// lastLines is the end of a text, for an error message.
+func lastLines(text string, lines int) string {
+	all := strings.Split(strings.TrimSpace(text), "\n")
+	return strings.Join(all[max(0, len(all)-lines):], "\n")
+}
+
+// poll asks until done, and returns why ctx ended if that is before.
+func poll(ctx context.Context, every time.Duration, done func() (bool, error)) error {
+	for {
+		if ok, err := done(); ok || err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(every):
+		}
 	}
-	return fmt.Errorf("%s: %w\n%s", strings.Join(argv, " "), err, strings.Join(lines, "\n"))
+}
+
+// removeAll removes the files and directories that match a pattern.
+func removeAll(pattern string) error {
+	found, err := filepath.Glob(pattern)
+	for _, f := range found {
+		err = errors.Join(err, os.RemoveAll(f))
+	}
+	return err
 }
 
 // lockFile waits for the lock on a file and takes it. The lock ends with the process.

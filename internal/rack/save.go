@@ -560,7 +560,7 @@ func specDigest(spec []byte) string {
 }
 
 func qemuVersion(ctx context.Context) (string, error) {
-	out, err := filter(ctx, nil, "qemu-system-x86_64", "--version")
+	out, err := output(ctx, nil, "qemu-system-x86_64", "--version")
 	line, _, _ := bytes.Cut(out, []byte("\n"))
 	return strings.TrimSpace(string(line)), err
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -120,9 +119,9 @@ func ensureSeeds(ctx context.Context, r *rack, base string) error {
 			return err
 		}
 		if n.distribution() {
-			err = ensureSystemDisk(ctx, r, n, base, authorized(adminKey))
+			err = ensureSystemDisk(ctx, r, n, base, adminKey)
 		} else {
-			err = ensureStateImage(ctx, r, n, authorized(adminKey))
+			err = ensureStateImage(ctx, r, n, adminKey)
 		}
 		if err != nil {
 			return err
@@ -130,9 +129,9 @@ func ensureSeeds(ctx context.Context, r *rack, base string) error {
 		addr := r.cfg.adminAddress(n)
 		inv.Hosts = append(inv.Hosts, InventoryHost{
 			Name: n.Name, Role: n.Role, Address: addr, Port: 22, User: "root",
-			IdentityFile: identityFile(r.dir), HostKey: authorized(hostKey), Netns: r.cfg.netns(),
+			IdentityFile: identityFile(r.dir), HostKey: hostKey, Netns: r.cfg.netns(),
 		})
-		fmt.Fprintf(&known, "%s,%s %s\n", n.Name, addr, authorized(hostKey))
+		fmt.Fprintf(&known, "%s,%s %s\n", n.Name, addr, hostKey)
 	}
 	inv.Certificates = map[string][]string{}
 	for _, e := range r.cfg.arrays() {
@@ -148,23 +147,12 @@ func ensureSeeds(ctx context.Context, r *rack, base string) error {
 	if err := renameio.WriteFile(knownHostsFile(r.dir), []byte(known.String()), 0o600); err != nil {
 		return err
 	}
-	text, err := json.MarshalIndent(inv, "", "  ")
-	if err != nil {
-		return err
-	}
-	return renameio.WriteFile(inventoryFile(r.dir), append(text, '\n'), 0o600)
+	return saveJSON(inventoryFile(r.dir), inv)
 }
 
 // LoadInventory reads the inventory of the rack in dir.
 func LoadInventory(dir string) (*Inventory, error) {
-	inv := &Inventory{}
-	if err := loadJSON(inventoryFile(dir), inv); err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil, refuse("there is no rack in %s: start one with mortar rack up", dir)
-		}
-		return nil, err
-	}
-	return inv, nil
+	return loadPart[Inventory](dir, "inventory.json")
 }
 
 // ensureStateImage makes the node's own layer: an ext4 file system with the overlay's
@@ -176,10 +164,8 @@ func ensureStateImage(ctx context.Context, r *rack, n *Node, adminKey string) er
 	if there, err := allThere(disks); there || err != nil {
 		return err
 	}
-	if old := filepath.Join(filepath.Dir(img), "state.ext4"); old != img {
-		if _, err := os.Stat(old); err == nil {
-			return refuse("the rack in %s was built by another version of mortar: mortar rack down first (its virtual disks go with it)", r.dir)
-		}
+	if old := filepath.Join(filepath.Dir(img), "state.ext4"); old != img && there(old) {
+		return refuse("the rack in %s was built by another version of mortar: mortar rack down first (its virtual disks go with it)", r.dir)
 	}
 	files, err := identity(r, n, adminKey)
 	if err != nil {
@@ -234,12 +220,9 @@ func seededExt4(ctx context.Context, img string, size, fsBytes int64, files []se
 		if strings.Contains(f.name, "/root/") {
 			mode = 0o700
 		}
-		dir := filepath.Dir(at)
 		if f.mode.IsDir() {
-			dir = at
-		}
-		err := os.MkdirAll(dir, mode)
-		if err == nil && !f.mode.IsDir() {
+			err = os.MkdirAll(at, mode)
+		} else if err = os.MkdirAll(filepath.Dir(at), mode); err == nil {
 			err = os.WriteFile(at, []byte(f.text), f.mode)
 		}
 		if err != nil {
@@ -247,10 +230,7 @@ func seededExt4(ctx context.Context, img string, size, fsBytes int64, files []se
 		}
 	}
 	part = img + ".part"
-	if err := os.RemoveAll(part); err != nil {
-		return "", err
-	}
-	if err := makeSparse(part, size); err != nil {
+	if err := errors.Join(os.RemoveAll(part), makeSparse(part, size)); err != nil {
 		return "", err
 	}
 	// Initialize now, on the host, all that ext4 would initialize in the background
@@ -262,11 +242,11 @@ func seededExt4(ctx context.Context, img string, size, fsBytes int64, files []se
 // allThere reports whether a node has its system disks. It is an error if only a later
 // one is missing, since the node would continue from old data.
 func allThere(disks []systemDisk) (bool, error) {
-	if _, err := os.Stat(disks[0].Image); err != nil {
-		return false, nil //nolint:nilerr // the caller makes the disks again, and reports errors
+	if !there(disks[0].Image) {
+		return false, nil
 	}
 	for _, d := range disks[1:] {
-		if _, err := os.Stat(d.Image); err != nil {
+		if !there(d.Image) {
 			return false, refuse("%s is gone: mortar rack down, then up, makes it again", d.Image)
 		}
 	}
@@ -286,14 +266,13 @@ func makeSparse(file string, size int64) error {
 	if err != nil {
 		return err
 	}
-	if err := f.Truncate(size); err != nil {
-		err = errors.Join(err, f.Close(), os.Remove(file))
-		if errors.Is(err, unix.EFBIG) {
-			return refuse("%s: this file system has no files of %d bytes: build the rack on XFS (--dir)", file, size)
-		}
-		return err
+	if err = errors.Join(f.Truncate(size), f.Close()); err != nil {
+		err = errors.Join(err, os.Remove(file))
 	}
-	return f.Close()
+	if errors.Is(err, unix.EFBIG) {
+		err = refuse("%s: this file system has no files of %d bytes: build the rack on XFS (--dir)", file, size)
+	}
+	return err
 }
 
 // images lists the disks that have an image, those inside of arrays included.

@@ -47,20 +47,21 @@ type state struct {
 
 func (s *state) save(dir string) error { return saveJSON(filepath.Join(dir, "state.json"), s) }
 
-func loadState(dir string) (*state, error) {
-	s := &state{}
-	return s, loadJSON(filepath.Join(dir, "state.json"), s)
-}
+func loadState(dir string) (*state, error) { return loadPart[state](dir, "state.json") }
 
-func loadConfig(dir string) (*Config, error) {
-	c := &Config{}
-	if err := loadJSON(filepath.Join(dir, "config.json"), c); err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil, refuse("there is no rack in %s: start one with mortar rack up", dir)
-		}
+func loadConfig(dir string) (*Config, error) { return loadPart[Config](dir, "config.json") }
+
+// loadPart reads a file of a rack.
+func loadPart[T any](dir, name string) (*T, error) {
+	v := new(T)
+	err := loadJSON(filepath.Join(dir, name), v)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = refuse("there is no rack in %s: start one with mortar rack up", dir)
+	}
+	if err != nil {
 		return nil, err
 	}
-	return c, nil
+	return v, nil
 }
 
 func saveJSON(path string, v any) error {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net"
 	"net/netip"
 	"os"
@@ -152,7 +151,7 @@ func (r *rack) up(ctx context.Context, spec imageSpec, p *progress) error {
 			return err
 		}
 	}
-	if err := copySelf(r.dir); err != nil {
+	if err := copySelf(ctx, r.dir); err != nil {
 		return err
 	}
 
@@ -294,27 +293,24 @@ func (n *Node) waitBooted(ctx context.Context, r *rack) error {
 func (r *rack) waitUp(ctx context.Context, name string, answers func() bool) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, bootTime, errBootTime)
 	defer cancel()
-	for {
-		b := r.boot(name)
+	console := filepath.Join(runDir(r.dir), consoleFile(name))
+	var b bootState
+	err := poll(ctx, 100*time.Millisecond, func() (bool, error) {
+		b = r.boot(name)
 		switch {
 		case b.Stage == stageUp && answers():
-			return nil
+			return true, nil
 		case strings.HasPrefix(b.Stage, stageFailed), b.Stage == stagePanic:
-			return fmt.Errorf("node %s: %s\n%s", name, b.Stage, tail(filepath.Join(runDir(r.dir), consoleFile(name)), 10))
+			return false, fmt.Errorf("node %s: %s\n%s", name, b.Stage, tail(console, 10))
 		case running(r.dir, name) == nil:
-			return fmt.Errorf("node %s went off while it booted:\n%s\n%s", name,
-				tail(filepath.Join(runDir(r.dir), consoleFile(name)), 10), tail(logFile(r.dir, name), 5))
+			return false, fmt.Errorf("node %s went off while it booted:\n%s\n%s", name, tail(console, 10), tail(logFile(r.dir, name), 5))
 		}
-		select {
-		case <-ctx.Done():
-			err := context.Cause(ctx)
-			if errors.Is(err, errBootTime) {
-				err = fmt.Errorf("node %s: %w: %s\n%s", name, err, b.Stage, tail(filepath.Join(runDir(r.dir), consoleFile(name)), 10))
-			}
-			return err
-		case <-time.After(100 * time.Millisecond):
-		}
+		return false, nil
+	})
+	if errors.Is(err, errBootTime) {
+		err = fmt.Errorf("node %s: %w: %s\n%s", name, err, b.Stage, tail(console, 10))
 	}
+	return err
 }
 
 // sshAnswers reports whether an ssh server answers at the address.
@@ -330,57 +326,45 @@ func (r *rack) sshAnswers(ctx context.Context, a netip.Addr) bool {
 			return err
 		}
 		defer conn.Close()
-		if err := conn.SetDeadline(time.Now().Add(3 * time.Second)); err != nil {
-			return err
-		}
 		b := make([]byte, 4)
-		if _, err := io.ReadFull(conn, b); err != nil {
-			return err
+		err = conn.SetDeadline(time.Now().Add(3 * time.Second))
+		if err == nil {
+			_, err = io.ReadFull(conn, b)
 		}
-		if string(b) != "SSH-" {
-			return fmt.Errorf("no ssh server")
+		if err == nil && string(b) != "SSH-" {
+			err = fmt.Errorf("no ssh server")
 		}
-		return nil
+		return err
 	})
 	return err == nil
 }
 
 // lockRack keeps two processes from building or removing the same rack at once.
 func lockRack(ctx context.Context, dir string) (unlock func(), err error) {
-	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
-	defer cancel()
-	unlock, err = lockFile(ctx, filepath.Join(dir, "up.lock"))
-	if errors.Is(err, context.DeadlineExceeded) {
-		return nil, refuse("another mortar is building or taking down the rack in %s", dir)
-	}
-	return unlock, err
+	return lockFor(ctx, filepath.Join(dir, "up.lock"), "building or taking down the rack in "+dir)
 }
 
 // copySelf copies our own binary into the rack, so that BMCs and PDUs can call it even
 // after the original was replaced.
-func copySelf(dir string) error {
-	if _, err := os.Stat(selfBinary(dir)); err == nil {
+func copySelf(ctx context.Context, dir string) error {
+	if there(selfBinary(dir)) {
 		return nil
 	}
-	self, err := os.Open("/proc/self/exe")
-	if err != nil {
-		return err
-	}
-	defer self.Close()
 	part := selfBinary(dir) + ".part"
-	if err := os.Remove(part); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	out, err := os.OpenFile(part, os.O_CREATE|os.O_WRONLY|os.O_EXCL, 0o700)
-	if err != nil {
-		return err
-	}
-	if _, err := io.Copy(out, self); err != nil {
-		out.Close()
-		return err
-	}
-	if err := out.Close(); err != nil {
+	// By our number: /proc/self is the tool's own.
+	if err := run(ctx, "install", "-m", "700", fmt.Sprintf("/proc/%d/exe", os.Getpid()), part); err != nil {
 		return err
 	}
 	return os.Rename(part, selfBinary(dir))
+}
+
+// lockFor takes a lock of a rack, for which it waits 3 s. busy names who holds it.
+func lockFor(ctx context.Context, file, busy string) (unlock func(), err error) {
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	unlock, err = lockFile(ctx, file)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return nil, refuse("another mortar is %s", busy)
+	}
+	return unlock, err
 }
