@@ -191,7 +191,7 @@ func ensureArrayState(ctx context.Context, r *rack, e *Enclosure) error {
 const arrayStateBytes = 64 << 20
 
 // arrayLine is the command line of an array of this rack.
-func (e *Enclosure) arrayLine(r *rack, h *hardware) ([]string, error) {
+func arrayLine(r *rack, e *Enclosure, h *hardware) ([]string, error) {
 	img, err := r.image()
 	if err != nil {
 		return nil, err
@@ -201,12 +201,12 @@ func (e *Enclosure) arrayLine(r *rack, h *hardware) ([]string, error) {
 
 // startArray switches an array on, and its host ports. The caller holds the
 // power lock.
-func (e *Enclosure) startArray(ctx context.Context, r *rack, h *hardware) error {
+func startArray(ctx context.Context, r *rack, e *Enclosure, h *hardware) error {
 	if h.ArraysOff[e.Name] {
 		return nil
 	}
 	if running(r.dir, e.Name) == nil {
-		args, err := e.arrayLine(r, h)
+		args, err := arrayLine(r, e, h)
 		if err != nil {
 			return err
 		}
@@ -214,26 +214,26 @@ func (e *Enclosure) startArray(ctx context.Context, r *rack, h *hardware) error 
 			return err
 		}
 	}
-	if err := e.managementAddresses(ctx, r, true); err != nil {
+	if err := managementAddresses(ctx, r, e, true); err != nil {
 		return err
 	}
-	return e.startFabric(ctx, r)
+	return startFabric(ctx, r, e)
 }
 
 // stopArray cuts an array's power. Unplug its LUNs from all servers before.
-func (e *Enclosure) stopArray(ctx context.Context, r *rack) error {
-	return errors.Join(stop(r.dir, fabricName(e.Name)), r.stopNode(e.Name), e.managementAddresses(ctx, r, false))
+func stopArray(ctx context.Context, r *rack, e *Enclosure) error {
+	return errors.Join(stop(r.dir, fabricName(e.Name)), r.stopNode(e.Name), managementAddresses(ctx, r, e, false))
 }
 
 // waitArray waits until an array exports its LUNs.
-func (e *Enclosure) waitArray(ctx context.Context, r *rack) error {
+func waitArray(ctx context.Context, r *rack, e *Enclosure) error {
 	return r.waitUp(ctx, e.Name, func() bool { return true })
 }
 
 // steer sets the ALUA states of each LUN of an array from the hardware: optimized at
 // the controller that owns the LUN, non-optimized at the other. The LUNs of a dead
 // controller belong to the other one.
-func (e *Enclosure) steer(ctx context.Context, r *rack, h *hardware) error {
+func steer(ctx context.Context, r *rack, e *Enclosure, h *hardware) error {
 	var commands []string
 	for i, d := range e.Disks {
 		for c := range controllers {
@@ -243,7 +243,7 @@ func (e *Enclosure) steer(ctx context.Context, r *rack, h *hardware) error {
 			commands = append(commands, fmt.Sprintf("slow %d %d", i, ms))
 		}
 	}
-	_, err := e.arrayCommand(ctx, r, strings.Join(append(commands, "wait; alua_ok"), "; "))
+	_, err := arrayCommand(ctx, r, e, strings.Join(append(commands, "wait; alua_ok"), "; "))
 	return err
 }
 
@@ -285,12 +285,12 @@ func arrangeArrays(ctx context.Context, r *rack, h *hardware, wasOff map[string]
 		if h.ArraysOff[e.Name] || !on && !wasOff[e.Name] {
 			continue
 		}
-		err := e.startArray(ctx, r, h)
+		err := startArray(ctx, r, e, h)
 		if err == nil {
-			err = e.waitArray(ctx, r)
+			err = waitArray(ctx, r, e)
 		}
 		if err == nil {
-			err = e.steer(ctx, r, h)
+			err = steer(ctx, r, e, h)
 		}
 		errs = append(errs, err)
 	}
@@ -300,7 +300,7 @@ func arrangeArrays(ctx context.Context, r *rack, h *hardware, wasOff map[string]
 // arrayCommand makes an array's firmware run a line and returns its output. The
 // firmware takes one line at a time, and ends its answer with the line's mark and
 // exit code. QEMU serves one client at a time, so a second one waits.
-func (e *Enclosure) arrayCommand(ctx context.Context, r *rack, line string) (string, error) {
+func arrayCommand(ctx context.Context, r *rack, e *Enclosure, line string) (string, error) {
 	if running(r.dir, e.Name) == nil {
 		return "", fmt.Errorf("array %s is switched off", e.Name)
 	}
@@ -374,13 +374,13 @@ func slotChange(ctx context.Context, r *rack, e *Enclosure, i int, out bool) err
 		if !out {
 			command = fmt.Sprintf("arrived %d; heal", i)
 		}
-		_, err := e.arrayCommand(ctx, r, command)
+		_, err := arrayCommand(ctx, r, e, command)
 		return err
 	})
 }
 
 // arrayStatus returns the state of an array.
-func (e *Enclosure) arrayStatus(ctx context.Context, r *rack, h *hardware) ArrayStatus {
+func arrayStatus(ctx context.Context, r *rack, e *Enclosure, h *hardware) ArrayStatus {
 	b := r.boot(e.Name)
 	s := ArrayStatus{Name: e.Name, Power: "off", Boot: b.Stage, BootSeconds: b.Seconds, ControllersOut: []int{}, DisksOut: []string{}}
 	said := ""
@@ -388,7 +388,7 @@ func (e *Enclosure) arrayStatus(ctx context.Context, r *rack, h *hardware) Array
 		s.Power = "on"
 		if b.Stage == stageUp {
 			// Without an answer the groups' state stays unknown.
-			said, _ = e.arrayCommand(ctx, r, "state")
+			said, _ = arrayCommand(ctx, r, e, "state")
 		}
 	}
 	s.Groups = groupsOf(e.Array, said)
@@ -422,7 +422,7 @@ func groupsOf(a *Array, said string) []GroupStatus {
 	for line := range strings.Lines(said) {
 		f := strings.Fields(line)
 		if len(f) > 2 && f[0] == "in" {
-			a.inGroup(out, f[1], f[2:])
+			inGroup(a, out, f[1], f[2:])
 		}
 		if len(f) == 3 && f[0] == "differ" {
 			i, err1 := strconv.Atoi(f[1])
@@ -485,7 +485,7 @@ func CompareGroup(ctx context.Context, dir, group string, on bool) error {
 	}
 	for _, e := range r.cfg.arrays() {
 		if i := slices.IndexFunc(e.Array.Groups, func(g RAIDGroup) bool { return g.Name == group }); i >= 0 {
-			_, err := e.arrayCommand(ctx, r, fmt.Sprintf("compare %d %s", i, to))
+			_, err := arrayCommand(ctx, r, e, fmt.Sprintf("compare %d %s", i, to))
 			return err
 		}
 	}
@@ -493,7 +493,7 @@ func CompareGroup(ctx context.Context, dir, group string, on bool) error {
 }
 
 // inGroup adds the disks of a group, by their slots.
-func (a *Array) inGroup(groups []GroupStatus, number string, slots []string) {
+func inGroup(a *Array, groups []GroupStatus, number string, slots []string) {
 	g, err := strconv.Atoi(number)
 	if err != nil || g < 0 || g >= len(groups) {
 		return

@@ -58,7 +58,7 @@ func bmcCommands(n *Node) string {
 
 // ensureBMC starts the node's BMC unless it runs, is dead or has no power.
 // The caller holds the power lock.
-func (n *Node) ensureBMC(ctx context.Context, r *rack, h *hardware) error {
+func ensureBMC(ctx context.Context, r *rack, n *Node, h *hardware) error {
 	if n.BMC == nil || h.DeadBMCs[n.Name] || !h.powered(n) {
 		return nil
 	}
@@ -74,7 +74,7 @@ func (n *Node) ensureBMC(ctx context.Context, r *rack, h *hardware) error {
 	if err := os.MkdirAll(state, 0o700); err != nil {
 		return err
 	}
-	if err := n.ensureSensors(r, h); err != nil {
+	if err := ensureSensors(r, n, h); err != nil {
 		return err
 	}
 	emu := filepath.Join(runDir(r.dir), name+".emu")
@@ -87,11 +87,11 @@ func (n *Node) ensureBMC(ctx context.Context, r *rack, h *hardware) error {
 	if err := r.hostAddress(ctx, n.BMC.Address, true); err != nil {
 		return err
 	}
-	return startDaemon(ctx, r, name, func() bool { return r.listensUDP(n.BMC.Address, 623) },
+	return startDaemon(ctx, r.dir, r.cfg.netns(), name, func() bool { return r.listensUDP(n.BMC.Address, 623) },
 		"ipmi_sim", "-c", confFile(r.dir, name), "-f", emu, "-s", state, "-n")
 }
 
-func (n *Node) stopBMC(ctx context.Context, r *rack) error {
+func stopBMC(ctx context.Context, r *rack, n *Node) error {
 	if n.BMC == nil {
 		return nil
 	}

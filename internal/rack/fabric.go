@@ -27,13 +27,13 @@ import (
 var fabricISID = [6]byte{0x80, 'r', 'a', 'c', 0, 1}
 
 // startFabric starts an array's host ports unless they are there.
-func (e *Enclosure) startFabric(ctx context.Context, r *rack) error {
+func startFabric(ctx context.Context, r *rack, e *Enclosure) error {
 	name := fabricName(e.Name)
 	if running(r.dir, name) != nil {
 		return nil
 	}
 	index := r.cfg.arrayIndex(e.Name)
-	return startDaemon(ctx, r, name, func() bool {
+	return startDaemon(ctx, r.dir, r.cfg.netns(), name, func() bool {
 		return r.listensTCP(netip.AddrPortFrom(arrayNet(index, linkHost), iscsiPort+controllers-1))
 	}, selfBinary(r.dir), "rack", "_fabric", r.dir, e.Name, pidFile(r.dir, name))
 }
@@ -65,7 +65,7 @@ func ServeFabric(ctx context.Context, dir, array string) error {
 			return err
 		}
 		for c := range m.Addresses {
-			go func() { failed <- r.cfg.arrays()[index].serveManagement(r, c, password) }()
+			go func() { failed <- serveManagement(r, r.cfg.arrays()[index], c, password) }()
 		}
 	}
 	select {

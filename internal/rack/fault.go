@@ -524,7 +524,7 @@ func systemDiskFault(ctx context.Context, t *targets, out bool) error {
 			if out {
 				return q.unplug(d.deviceID())
 			}
-			return q.plug(d.device())
+			return q.plug(systemDevice(d))
 		})
 	})
 }
@@ -551,7 +551,7 @@ func changePaths(ctx context.Context, r *rack, change func(h *hardware)) error {
 		// hangs QEMU.
 		for _, e := range r.cfg.arrays() {
 			if err == nil && h.ArraysOff[e.Name] {
-				err = e.stopArray(ctx, r)
+				err = stopArray(ctx, r, e)
 			}
 		}
 		return err
@@ -569,9 +569,9 @@ func replug(ctx context.Context, r *rack, before, after map[string]bool, plug bo
 				switch {
 				case err != nil || !changes(pathKey(n.Name, d.Name, path)):
 				case plug:
-					err = d.plug(q, r.cfg, n, path)
+					err = plugPath(q, r.cfg, n, d, path)
 				default:
-					err = d.unplug(q, path)
+					err = unplugPath(q, d, path)
 				}
 			}
 		}
@@ -711,9 +711,9 @@ func bmcFault(ctx context.Context, t *targets, dead bool) error {
 	n := t.managed(0)
 	return t.change(ctx, func(h *hardware) { set(&h.DeadBMCs, n.Name, dead) }, func(h *hardware) error {
 		if dead {
-			return n.stopBMC(ctx, t.r)
+			return stopBMC(ctx, t.r, n)
 		}
-		return n.ensureBMC(ctx, t.r, h)
+		return ensureBMC(ctx, t.r, n, h)
 	})
 }
 
@@ -758,9 +758,9 @@ func pduFault(ctx context.Context, t *targets, dead bool) error {
 	p := t.pdu(0)
 	return t.change(ctx, func(h *hardware) { set(&h.DeadPDUs, p.Name, dead) }, func(h *hardware) error {
 		if dead {
-			return p.stopPDU(ctx, t.r)
+			return stopPDU(ctx, t.r, p)
 		}
-		return p.ensurePDU(ctx, t.r, h)
+		return ensurePDU(ctx, t.r, p, h)
 	})
 }
 

@@ -53,7 +53,7 @@ func managementCert(dir, array string, controller int) string {
 
 // certificates makes missing certificates of an array's controllers, and returns the
 // fingerprints of all (SHA-256, hex).
-func (e *Enclosure) certificates(r *rack) ([]string, error) {
+func certificates(r *rack, e *Enclosure) ([]string, error) {
 	var out []string
 	if e.Array.Management == nil {
 		return nil, nil
@@ -103,7 +103,7 @@ func newCertificate(name string) ([]byte, error) {
 }
 
 // managementAddresses adds the addresses of an array's controllers, or removes them.
-func (e *Enclosure) managementAddresses(ctx context.Context, r *rack, on bool) error {
+func managementAddresses(ctx context.Context, r *rack, e *Enclosure, on bool) error {
 	if e.Array.Management == nil {
 		return nil
 	}
@@ -116,7 +116,7 @@ func (e *Enclosure) managementAddresses(ctx context.Context, r *rack, on bool) e
 }
 
 // serveManagement serves one controller's interface until its listener fails.
-func (e *Enclosure) serveManagement(r *rack, controller int, password string) error {
+func serveManagement(r *rack, e *Enclosure, controller int, password string) error {
 	m := e.Array.Management
 	cert, err := tls.LoadX509KeyPair(managementCert(r.dir, e.Name, controller), managementCert(r.dir, e.Name, controller))
 	if err != nil {
@@ -130,7 +130,7 @@ func (e *Enclosure) serveManagement(r *rack, controller int, password string) er
 		ReadHeaderTimeout: 10 * time.Second,
 		ErrorLog:          log.New(io.Discard, "", 0), // of clients that refuse the certificate
 		TLSConfig:         &tls.Config{Certificates: []tls.Certificate{cert}},
-		Handler:           &managementAPI{user: m.User, password: password, ask: func(ctx context.Context) (me4Objects, error) { return e.me4(ctx, r) }},
+		Handler:           &managementAPI{user: m.User, password: password, ask: func(ctx context.Context) (me4Objects, error) { return me4(ctx, r, e) }},
 	}
 	return s.ServeTLS(aliveListener{l, func() bool {
 		h, err := loadHardware(r.dir)
@@ -205,12 +205,12 @@ func (m *managementAPI) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 }
 
 // me4 returns the state of an array as objects of an ME4.
-func (e *Enclosure) me4(ctx context.Context, r *rack) (me4Objects, error) {
+func me4(ctx context.Context, r *rack, e *Enclosure) (me4Objects, error) {
 	h, err := loadHardware(r.dir)
 	if err != nil {
 		return nil, err
 	}
-	said, err := e.arrayCommand(ctx, r, "state")
+	said, err := arrayCommand(ctx, r, e, "state")
 	if err != nil {
 		return nil, err
 	}

@@ -43,11 +43,11 @@ func TestManagement(t *testing.T) {
 		t.Fatalf("%+v", m)
 	}
 	r := &rack{cfg: &c, dir: t.TempDir()}
-	prints, err := e.certificates(r)
+	prints, err := certificates(r, e)
 	if err != nil || len(prints) != 2 || prints[0] == prints[1] {
 		t.Fatalf("%v %v", prints, err)
 	}
-	if again, err := e.certificates(r); err != nil || !slices.Equal(again, prints) {
+	if again, err := certificates(r, e); err != nil || !slices.Equal(again, prints) {
 		t.Errorf("%v %v", again, err)
 	}
 	if st, err := os.Stat(managementCert(r.dir, e.Name, 0)); err != nil || st.Mode().Perm() != 0o600 {

@@ -15,6 +15,10 @@ import (
 // machineRunning is QEMU's run state of a machine that is not stopped.
 const machineRunning = "running"
 
+// memoryTime bounds saving or loading one machine's memory, some seconds on a quiet
+// machine.
+const memoryTime = 5 * time.Minute
+
 // saveMemory writes memory and devices of a stopped machine to a file. The file is
 // open here and passed to QEMU, so no shell and no limit of a path's length matters.
 //
@@ -82,16 +86,7 @@ func (q *qmpClient) loadMemory(ctx context.Context, file string) error {
 func (q *qmpClient) wait(ctx context.Context, done func() (bool, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, memoryTime)
 	defer cancel()
-	for {
-		if ok, err := done(); ok || err != nil {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
+	return poll(ctx, 20*time.Millisecond, done)
 }
 
 // pass gives QEMU an open file under a name.

@@ -42,9 +42,9 @@ const (
 )
 
 // loadOf is what nodes and other things take from a PDU, in tenths of an ampere.
-func (r *rack) loadOf(h *hardware, pdu string) int {
+func (h *hardware) loadOf(c *Config, pdu string) int {
 	load := h.Loads[pdu]
-	for _, n := range r.cfg.Nodes {
+	for _, n := range c.Nodes {
 		here, live := 0, 0
 		for _, f := range n.Feeds {
 			if !h.Off[outletKey(f.PDU, f.Outlet)] {
@@ -173,7 +173,7 @@ func ServePDU(ctx context.Context, dir, name string, in io.Reader, out io.Writer
 		if err != nil {
 			return nil, err
 		}
-		return pduTable(p, r.loadOf(h, name), func(o int) string { return r.cfg.outletName(name, o) },
+		return pduTable(p, h.loadOf(r.cfg, name), func(o int) string { return r.cfg.outletName(name, o) },
 			func(o int) bool { return !h.Off[outletKey(name, o)] }), nil
 	}
 	return servePass(in, out, table, func(outlet int, on bool) error {
@@ -285,7 +285,7 @@ pass_persist .%s ./mortar rack _pdu .. %s
 
 // ensurePDU starts a PDU's controller unless it runs or is dead. The caller
 // holds the power lock.
-func (p *PDU) ensurePDU(ctx context.Context, r *rack, h *hardware) error {
+func ensurePDU(ctx context.Context, r *rack, p *PDU, h *hardware) error {
 	name := pduName(p.Name)
 	if h.DeadPDUs[p.Name] || running(r.dir, name) != nil {
 		return nil
@@ -313,11 +313,11 @@ func (p *PDU) ensurePDU(ctx context.Context, r *rack, h *hardware) error {
 		return err
 	}
 	// -I: only the modules for identity, users and pass_persist.
-	return startDaemon(ctx, r, name, func() bool { return r.listensUDP(p.Address, 161) }, "snmpd", "-f", "-Lo", "-C", "-c", confFile(r.dir, name),
+	return startDaemon(ctx, r.dir, r.cfg.netns(), name, func() bool { return r.listensUDP(p.Address, 161) }, "snmpd", "-f", "-Lo", "-C", "-c", confFile(r.dir, name),
 		"-I", "system_mib,sysORTable,pass,pass_persist,override,snmpEngine,usmConf,vacm_conf,vacm_context")
 }
 
-func (p *PDU) stopPDU(ctx context.Context, r *rack) error {
+func stopPDU(ctx context.Context, r *rack, p *PDU) error {
 	if err := stop(r.dir, pduName(p.Name)); err != nil {
 		return err
 	}

@@ -125,10 +125,10 @@ func (r *rack) start(ctx context.Context, h *hardware, node string, post int) er
 	if err := r.startMachine(ctx, n.Name, args); err != nil {
 		return err
 	}
-	if err := n.plugLinks(ctx, r, h); err != nil {
+	if err := plugLinks(ctx, r, n, h); err != nil {
 		return err
 	}
-	return n.plugLUNs(ctx, r, h)
+	return plugLUNs(ctx, r, n, h)
 }
 
 // startMachine switches a machine on: it starts a QEMU and waits until that listens to
@@ -149,11 +149,11 @@ func (r *rack) launchMachine(ctx context.Context, name string, args []string) er
 			return err
 		}
 	}
-	_, gone, err := spawn(r, name, append([]string{"qemu-system-x86_64"}, args...)...)
+	_, gone, err := spawn(r.dir, r.cfg.netns(), name, append([]string{"qemu-system-x86_64"}, args...)...)
 	if err != nil {
 		return err
 	}
-	return waitStarted(ctx, r, name, gone, func() bool {
+	return waitStarted(ctx, r.dir, name, gone, func() bool {
 		q, err := dialQMP(ctx, run, qmpSocket(name))
 		if err != nil {
 			return false
@@ -165,12 +165,12 @@ func (r *rack) launchMachine(ctx context.Context, name string, args []string) er
 
 // plugLUNs plugs the LUNs of arrays into a server that was switched on, and lets the
 // server run. It skips LUNs that do not answer, and returns them as an error.
-func (n *Node) plugLUNs(ctx context.Context, r *rack, h *hardware) error {
+func plugLUNs(ctx context.Context, r *rack, n *Node, h *hardware) error {
 	if !isServer(n) || !r.cfg.withArray(n.Name) {
 		return nil
 	}
 	return r.withQMP(ctx, n.Name, func(q *qmpClient) error {
-		missing := n.plugPaths(r, q, h)
+		missing := plugPaths(r, n, q, h)
 		if _, err := q.call("cont", nil); err != nil {
 			return err
 		}
@@ -182,12 +182,12 @@ func (n *Node) plugLUNs(ctx context.Context, r *rack, h *hardware) error {
 }
 
 // plugPaths plugs all paths of a server to LUNs of arrays that are on.
-func (n *Node) plugPaths(r *rack, q *qmpClient, h *hardware) error {
+func plugPaths(r *rack, n *Node, q *qmpClient, h *hardware) error {
 	var errs []error
 	for _, d := range r.cfg.sharedDisks() {
 		for path := range d.Paths {
 			if d.array != nil && running(r.dir, d.Enclosure) != nil && !h.pathGone(n.Name, d, path) {
-				errs = append(errs, d.plug(q, r.cfg, n, path))
+				errs = append(errs, plugPath(q, r.cfg, n, d, path))
 			}
 		}
 	}
@@ -195,18 +195,18 @@ func (n *Node) plugPaths(r *rack, q *qmpClient, h *hardware) error {
 }
 
 // plug adds the disk at the end of a path to a server, unplug removes it.
-func (d sharedDisk) plug(q *qmpClient, c *Config, n *Node, path int) error {
-	p, err := d.pathDevice(path)
+func plugPath(q *qmpClient, c *Config, n *Node, d sharedDisk, path int) error {
+	p, err := pathDevice(d, path)
 	if err != nil {
 		return err
 	}
 	if d.array != nil {
-		return q.plugLUN(d.pathBlock(c, n.Name, path), p)
+		return q.plugLUN(pathBlock(d, c, n.Name, path), p)
 	}
 	return q.plug(p)
 }
 
-func (d sharedDisk) unplug(q *qmpClient, path int) error {
+func unplugPath(q *qmpClient, d sharedDisk, path int) error {
 	if err := q.unplug(d.pathID(path)); err != nil || d.array == nil {
 		return err
 	}
@@ -223,7 +223,7 @@ func (r *rack) stopNode(node string) error {
 }
 
 // plugLinks sets the node's cables to the state of the hardware.
-func (n *Node) plugLinks(ctx context.Context, r *rack, h *hardware) error {
+func plugLinks(ctx context.Context, r *rack, n *Node, h *hardware) error {
 	down := false
 	for _, nic := range n.NICs {
 		down = down || h.linkDown(n.Name, nic.Network)
@@ -264,9 +264,9 @@ func (r *rack) withQMP(ctx context.Context, node string, fn func(q *qmpClient) e
 // policy of a server is "always on".
 func (r *rack) powerNode(ctx context.Context, h *hardware, n *Node, cameBack bool) error {
 	if !h.powered(n) {
-		return errors.Join(r.stopNode(n.Name), n.stopBMC(ctx, r))
+		return errors.Join(r.stopNode(n.Name), stopBMC(ctx, r, n))
 	}
-	err := n.ensureBMC(ctx, r, h)
+	err := ensureBMC(ctx, r, n, h)
 	if cameBack {
 		err = errors.Join(err, r.startNode(ctx, h, n.Name))
 	}
@@ -298,7 +298,7 @@ func (r *rack) setOutlets(ctx context.Context, pdu string, outlet int, on bool) 
 		for i := range r.cfg.Nodes {
 			n := &r.cfg.Nodes[i]
 			if n.BMC != nil {
-				errs = append(errs, n.ensureSensors(r, h))
+				errs = append(errs, ensureSensors(r, n, h))
 			}
 			if now := h.powered(n); now != had[n.Name] {
 				errs = append(errs, r.powerNode(ctx, h, n, now))

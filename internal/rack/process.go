@@ -165,18 +165,18 @@ func stop(dir, name string) error {
 // spawn starts a program of the rack inside its network namespace, in a session of
 // its own, with the run directory as working directory and its output in the log of
 // that name. It closes the channel when the program has ended.
-func spawn(r *rack, name string, argv ...string) (*os.Process, <-chan struct{}, error) {
-	log, err := os.OpenFile(logFile(r.dir, name), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+func spawn(dir, ns, name string, argv ...string) (*os.Process, <-chan struct{}, error) {
+	log, err := os.OpenFile(logFile(dir, name), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer log.Close()
 	cmd := exec.Command(toolPath(argv[0]), argv[1:]...)
-	cmd.Env = append(toolEnv(), "SNMP_PERSISTENT_DIR="+filepath.Join(runDir(r.dir), name+".state"))
-	cmd.Dir = runDir(r.dir)
+	cmd.Env = append(toolEnv(), "SNMP_PERSISTENT_DIR="+filepath.Join(runDir(dir), name+".state"))
+	cmd.Dir = runDir(dir)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := netns.Do(r.cfg.netns(), cmd.Start); err != nil {
+	if err := netns.Do(ns, cmd.Start); err != nil {
 		return nil, nil, err
 	}
 	gone := make(chan struct{})
@@ -191,19 +191,19 @@ func spawn(r *rack, name string, argv ...string) (*os.Process, <-chan struct{}, 
 // startDaemon starts a program of the rack that runs until stop, and waits until ready
 // returns true. One of its arguments must be the pid file or the configuration of that
 // name, by which running knows it.
-func startDaemon(ctx context.Context, r *rack, name string, ready func() bool, argv ...string) error {
-	proc, gone, err := spawn(r, name, argv...)
+func startDaemon(ctx context.Context, dir, ns, name string, ready func() bool, argv ...string) error {
+	proc, gone, err := spawn(dir, ns, name, argv...)
 	if err != nil {
 		return err
 	}
-	if err := renameio.WriteFile(pidFile(r.dir, name), fmt.Appendln(nil, proc.Pid), 0o600); err != nil {
+	if err := renameio.WriteFile(pidFile(dir, name), fmt.Appendln(nil, proc.Pid), 0o600); err != nil {
 		return err
 	}
-	return waitStarted(ctx, r, name, gone, ready)
+	return waitStarted(ctx, dir, name, gone, ready)
 }
 
 // waitStarted waits until ready returns true, the program ends, or ctx ends.
-func waitStarted(ctx context.Context, r *rack, name string, gone <-chan struct{}, ready func() bool) error {
+func waitStarted(ctx context.Context, dir, name string, gone <-chan struct{}, ready func() bool) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	err := poll(ctx, 10*time.Millisecond, func() (bool, error) {
@@ -212,7 +212,7 @@ func waitStarted(ctx context.Context, r *rack, name string, gone <-chan struct{}
 		}
 		select {
 		case <-gone:
-			return false, fmt.Errorf("%s ended at once:\n%s", name, tail(logFile(r.dir, name), 10))
+			return false, fmt.Errorf("%s ended at once:\n%s", name, tail(logFile(dir, name), 10))
 		default:
 			return false, nil
 		}

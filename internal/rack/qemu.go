@@ -139,13 +139,13 @@ func (d systemDisk) blockID() string  { return "system" + strconv.Itoa(max(d.Slo
 func (d systemDisk) deviceID() string { return d.blockID() + "-dev" }
 
 // port is the slot of a disk that can be pulled.
-func (d systemDisk) port() props {
+func systemPort(d systemDisk) props {
 	// After the slots of the SSDs.
 	n := maxSSDs + 1 + d.Slot
 	return props{"driver": "pcie-root-port", "id": "sysslot" + strconv.Itoa(d.Slot), "chassis": n, "slot": n}
 }
 
-func (d systemDisk) device() props {
+func systemDevice(d systemDisk) props {
 	p := props{"driver": "virtio-blk-pci", "id": d.deviceID(), "drive": d.blockID(), "serial": d.Serial}
 	if d.Slot >= 0 {
 		p["bus"] = "sysslot" + strconv.Itoa(d.Slot)
@@ -154,7 +154,7 @@ func (d systemDisk) device() props {
 }
 
 // pathBlock is the session of a path to a LUN.
-func (d sharedDisk) pathBlock(c *Config, server string, path int) props {
+func pathBlock(d sharedDisk, c *Config, server string, path int) props {
 	return props{"driver": "iscsi", "node-name": d.sessionID(path), "transport": "tcp",
 		"portal": fmt.Sprintf("%s:%d", arrayNet(d.portal, linkHost), iscsiPort+d.module(path)),
 		"target": targetName(c, d.array), "lun": d.LUN.Number, "initiator-name": initiatorName(server, d.hba(path), d.LUN.Number),
@@ -162,7 +162,7 @@ func (d sharedDisk) pathBlock(c *Config, server string, path int) props {
 }
 
 // pathDevice is the disk at the end of one path.
-func (d sharedDisk) pathDevice(path int) (props, error) {
+func pathDevice(d sharedDisk, path int) (props, error) {
 	if d.array != nil {
 		// The server gets the LUN's own answers, including errors, unchanged.
 		return props{"driver": "scsi-block", "id": d.pathID(path), "bus": fmt.Sprintf("hba%d.0", d.hba(path)),
@@ -410,10 +410,10 @@ func nodeArgs(c *Config, dir string, index int, img *image, accel string, hw *ha
 			m.disk(d.blockID(), d.Image, speed{})
 		}
 		if d.Slot >= 0 {
-			m.add("-device", d.port())
+			m.add("-device", systemPort(d))
 		}
 		if !hw.systemOut(n.Name, d) {
-			p := d.device()
+			p := systemDevice(d)
 			if n.distribution() {
 				p["bootindex"] = 1
 			}
@@ -441,7 +441,7 @@ func nodeArgs(c *Config, dir string, index int, img *image, accel string, hw *ha
 				if hw.pathGone(n.Name, d, h) {
 					continue
 				}
-				p, e := d.pathDevice(h)
+				p, e := pathDevice(d, h)
 				if e != nil {
 					return nil, e
 				}

@@ -12,6 +12,7 @@ import (
 	"io"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -41,13 +42,13 @@ func testConfig() Config {
 			return netip.MustParsePrefix(fmt.Sprintf("10.9.%d.%d/24", network, i+1))
 		}
 		c.Nodes = append(c.Nodes, Node{
-			Name: name, Role: RoleServer, MemoryMiB: serverMiB,
+			Name: name, Role: RoleServer, MemoryMiB: 1280,
 			NICs:  []NIC{{Network: "public", Address: addr(1)}, {Network: "private", Address: addr(2)}, {Network: "mgmt", Address: addr(3)}},
 			BMC:   &BMC{Address: netip.MustParseAddr(fmt.Sprintf("10.9.3.10%d", i+1)), User: "admin", PasswordFile: "/secrets/" + name},
 			Feeds: []Feed{{"pdu1", i + 1}, {"pdu2", i + 1}},
 		})
 	}
-	c.Nodes = append(c.Nodes, Node{Name: "c1", Role: RoleClient, MemoryMiB: clientMiB, NICs: []NIC{
+	c.Nodes = append(c.Nodes, Node{Name: "c1", Role: RoleClient, MemoryMiB: 768, NICs: []NIC{
 		{Network: "public", Address: netip.MustParsePrefix("10.9.1.11/24")},
 		{Network: "mgmt", Address: netip.MustParsePrefix("10.9.3.11/24")}}})
 	c.setMACs()
@@ -313,9 +314,7 @@ func TestHostAptSource(t *testing.T) {
 }
 
 func TestPDUWalk(t *testing.T) {
-	c := testConfig()
-	p := &c.PDUs[0]
-	table := pduTable(p, 25, func(o int) string { return c.outletName("pdu1", o) }, func(o int) bool { return o == 2 })
+	table := pduTable(&PDU{Outlets: 2}, 25, func(o int) string { return fmt.Sprint("s", o) }, func(o int) bool { return o == 2 })
 	var walk []string
 	at, err := parseOID(".1.3.6.1.4.1.318")
 	if err != nil {
@@ -346,8 +345,7 @@ func TestPDUWalk(t *testing.T) {
 }
 
 func TestServePass(t *testing.T) {
-	c := testConfig()
-	p := &c.PDUs[0]
+	p := &PDU{Outlets: 2}
 	off := map[int]bool{}
 	var turned []string
 	var out bytes.Buffer
@@ -461,6 +459,14 @@ func TestLastStage(t *testing.T) {
 		if got := lastStage(console); got != want {
 			t.Errorf("%q: %v, want %v", console, got, want)
 		}
+	}
+}
+
+func TestInitScriptParses(t *testing.T) {
+	sh := exec.Command("busybox", "sh", "-n")
+	sh.Stdin = strings.NewReader(strings.ReplaceAll(initScript, "@MODULES@", ""))
+	if out, err := sh.CombinedOutput(); err != nil {
+		t.Errorf("%v %s", err, out)
 	}
 }
 

@@ -413,7 +413,7 @@ func (s *saved) restoreMachines(ctx context.Context, r *rack, h *hardware, from 
 		}
 	}
 	for i := range r.cfg.PDUs {
-		if err := r.cfg.PDUs[i].ensurePDU(ctx, r, h); err != nil {
+		if err := ensurePDU(ctx, r, &r.cfg.PDUs[i], h); err != nil {
 			return err
 		}
 	}
@@ -426,7 +426,7 @@ func (s *saved) restoreMachines(ctx context.Context, r *rack, h *hardware, from 
 			continue
 		}
 		if err := p.step("memory "+e.Name, fmt.Sprintf("%d MiB", arrayMemoryMiB), func() error {
-			args, err := e.arrayLine(r, h)
+			args, err := arrayLine(r, e, h)
 			if err != nil {
 				return err
 			}
@@ -437,7 +437,7 @@ func (s *saved) restoreMachines(ctx context.Context, r *rack, h *hardware, from 
 				err = r.withQMP(ctx, e.Name, func(q *qmpClient) error { return q.goOn() })
 			}
 			// The machine is on; startArray adds its addresses and host ports.
-			return errors.Join(err, e.startArray(ctx, r, h))
+			return errors.Join(err, startArray(ctx, r, e, h))
 		}); err != nil {
 			return err
 		}
@@ -445,7 +445,7 @@ func (s *saved) restoreMachines(ctx context.Context, r *rack, h *hardware, from 
 	var on []string
 	for i := range r.cfg.Nodes {
 		n := &r.cfg.Nodes[i]
-		if err := n.ensureBMC(ctx, r, h); err != nil {
+		if err := ensureBMC(ctx, r, n, h); err != nil {
 			return err
 		}
 		if s.Machines[n.Name] != "" {
@@ -471,7 +471,7 @@ func (s *saved) restoreMachines(ctx context.Context, r *rack, h *hardware, from 
 					return err
 				}
 			}
-			return r.load(ctx, m, args, memory(m), func(q *qmpClient) error { return n.plugPaths(r, q, h) })
+			return r.load(ctx, m, args, memory(m), func(q *qmpClient) error { return plugPaths(r, n, q, h) })
 		})
 	}); err != nil {
 		return err

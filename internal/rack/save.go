@@ -67,9 +67,6 @@ const (
 	// unfinished begins the name of a directory that Save fills. No saved rack has such
 	// a name: see savedName.
 	unfinished = ".saving-"
-	// memoryTime bounds saving or loading one machine's memory, some seconds on a quiet
-	// machine.
-	memoryTime = 5 * time.Minute
 )
 
 var savedName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)

@@ -139,7 +139,7 @@ func ensureSeeds(ctx context.Context, r *rack, base string) error {
 			return err
 		}
 		if m := e.Array.Management; m != nil {
-			if inv.Certificates[m.Array], err = e.certificates(r); err != nil {
+			if inv.Certificates[m.Array], err = certificates(r, e); err != nil {
 				return err
 			}
 		}

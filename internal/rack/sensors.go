@@ -106,14 +106,14 @@ func sensorDir(node string) string { return bmcName(node) + ".sensors" }
 
 // ensureSensors writes the values of a node's sensors: those of a new machine where
 // none are, and the states of its power supplies.
-func (n *Node) ensureSensors(r *rack, h *hardware) error {
+func ensureSensors(r *rack, n *Node, h *hardware) error {
 	dir := filepath.Join(runDir(r.dir), sensorDir(n.Name))
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
 	for _, s := range sensorsOf(n) {
 		if _, err := os.Stat(filepath.Join(dir, s.name)); s.analog() && err != nil {
-			if err := n.setSensor(r, s.name, s.start); err != nil {
+			if err := setSensor(r, n, s.name, s.start); err != nil {
 				return err
 			}
 		}
@@ -123,14 +123,14 @@ func (n *Node) ensureSensors(r *rack, h *hardware) error {
 		if h.Off[outletKey(f.PDU, f.Outlet)] {
 			state |= supplyInputLost
 		}
-		if err := n.setSensor(r, fmt.Sprintf("ps%d", i+1), state); err != nil {
+		if err := setSensor(r, n, fmt.Sprintf("ps%d", i+1), state); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (n *Node) setSensor(r *rack, name string, value int) error {
+func setSensor(r *rack, n *Node, name string, value int) error {
 	return renameio.WriteFile(filepath.Join(runDir(r.dir), sensorDir(n.Name), name), fmt.Appendln(nil, value), 0o600)
 }
 
@@ -150,7 +150,7 @@ func sensorFault(_ context.Context, t *targets, _ bool) error {
 			if t.err != nil {
 				return t.err
 			}
-			return n.setSensor(t.r, s.name, v)
+			return setSensor(t.r, n, s.name, v)
 		}
 		names = append(names, s.name)
 	}

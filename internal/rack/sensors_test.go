@@ -25,7 +25,7 @@ func TestSensors(t *testing.T) {
 	}
 	r.cfg.Nodes = []Node{*n}
 	h := &hardware{}
-	if err := n.ensureSensors(r, h); err != nil {
+	if err := ensureSensors(r, n, h); err != nil {
 		t.Fatal(err)
 	}
 	for file, text := range map[string]string{"conf": bmcConfig(n, "s3cret"), "emu": bmcCommands(n), "password": "s3cret"} {
@@ -62,7 +62,7 @@ func TestSensors(t *testing.T) {
 	reads(inlet, fan1, fan2, ps1, ps2)
 
 	h.Off = map[string]bool{outletKey("pdu-b", 1): true}
-	if err := n.ensureSensors(r, h); err != nil {
+	if err := ensureSensors(r, n, h); err != nil {
 		t.Fatal(err)
 	}
 	for _, f := range []string{"nfs1 inlet 43", "nfs1 fan2 3"} {
@@ -95,12 +95,12 @@ func TestPDULoad(t *testing.T) {
 		a, b int
 	}{{"", 20, 40}, {"a/1", 10, 50}, {"b/3", 20, 20}} {
 		h.Off = map[string]bool{c.off: true}
-		if a, b := r.loadOf(h, "a"), r.loadOf(h, "b"); a != c.a || b != c.b {
+		if a, b := h.loadOf(r.cfg, "a"), h.loadOf(r.cfg, "b"); a != c.a || b != c.b {
 			t.Errorf("without %q: %d and %d, want %d and %d", c.off, a, b, c.a, c.b)
 		}
 	}
 	h.Off, h.Loads = nil, map[string]int{"a": 95}
-	if got := r.loadOf(h, "a"); got != 115 {
+	if got := h.loadOf(r.cfg, "a"); got != 115 {
 		t.Errorf("with others: %d", got)
 	}
 }

@@ -227,7 +227,7 @@ func Hangs(ctx context.Context, dir, node string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	st := n.nodeStatus(ctx, r, h)
+	st := nodeStatus(ctx, r, n, h)
 	return st.Power == "on" && (st.Boot == stagePanic || st.Boot == stageUp && !st.SSH), nil
 }
 
@@ -248,11 +248,11 @@ func Status(ctx context.Context, dir string) (*RackStatus, error) {
 	}
 	var wg sync.WaitGroup
 	for i := range r.cfg.Nodes {
-		wg.Go(func() { s.Nodes[i] = r.cfg.Nodes[i].nodeStatus(ctx, r, h) })
+		wg.Go(func() { s.Nodes[i] = nodeStatus(ctx, r, &r.cfg.Nodes[i], h) })
 	}
 	wg.Wait()
 	for _, e := range r.cfg.arrays() {
-		s.Arrays = append(s.Arrays, e.arrayStatus(ctx, r, h))
+		s.Arrays = append(s.Arrays, arrayStatus(ctx, r, e, h))
 	}
 	for _, p := range r.cfg.PDUs {
 		ps := PDUStatus{Name: p.Name, Address: p.Address.String(), Alive: running(r.dir, pduName(p.Name)) != nil, Off: []int{}}
@@ -292,7 +292,7 @@ func diskStatus(h *hardware, d Disk) DiskStatus {
 		IOPS: s.IOPS, BytesPerSecond: s.BytesPerSecond}
 }
 
-func (n *Node) nodeStatus(ctx context.Context, r *rack, h *hardware) NodeStatus {
+func nodeStatus(ctx context.Context, r *rack, n *Node, h *hardware) NodeStatus {
 	addr := r.cfg.adminAddress(n)
 	b := r.boot(n.Name)
 	s := NodeStatus{Name: n.Name, Role: n.Role, Address: addr.String(), Power: "off", Boot: b.Stage, BootSeconds: b.Seconds,

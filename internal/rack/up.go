@@ -165,12 +165,12 @@ func (r *rack) up(ctx context.Context, spec imageSpec, p *progress) error {
 	if err := p.step("power", "BMCs and PDUs", func() error {
 		return withPower(ctx, r, func(h *hardware) error {
 			for i := range r.cfg.PDUs {
-				if err := r.cfg.PDUs[i].ensurePDU(ctx, r, h); err != nil {
+				if err := ensurePDU(ctx, r, &r.cfg.PDUs[i], h); err != nil {
 					return err
 				}
 			}
 			for i := range r.cfg.Nodes {
-				if err := r.cfg.Nodes[i].ensureBMC(ctx, r, h); err != nil {
+				if err := ensureBMC(ctx, r, &r.cfg.Nodes[i], h); err != nil {
 					return err
 				}
 			}
@@ -202,7 +202,7 @@ func (r *rack) up(ctx context.Context, spec imageSpec, p *progress) error {
 				}); err != nil || off {
 					return err
 				}
-				return n.waitBooted(bctx, r)
+				return waitBooted(bctx, r, n)
 			})
 		})
 	}
@@ -260,16 +260,16 @@ func (r *rack) upArrays(ctx context.Context, p *progress) error {
 	for _, e := range r.cfg.arrays() {
 		boot.Go(func() error {
 			return p.step("boot "+e.Name, fmt.Sprintf("array of %d disks", len(e.Array.Disks)), func() error {
-				if err := withPower(ctx, r, func(h *hardware) error { return e.startArray(ctx, r, h) }); err != nil {
+				if err := withPower(ctx, r, func(h *hardware) error { return startArray(ctx, r, e, h) }); err != nil {
 					return err
 				}
 				if h, err := loadHardware(r.dir); err != nil || h.ArraysOff[e.Name] {
 					return err
 				}
-				if err := e.waitArray(ctx, r); err != nil {
+				if err := waitArray(ctx, r, e); err != nil {
 					return err
 				}
-				return withPower(ctx, r, func(h *hardware) error { return e.steer(ctx, r, h) })
+				return withPower(ctx, r, func(h *hardware) error { return steer(ctx, r, e, h) })
 			})
 		})
 	}
@@ -278,7 +278,7 @@ func (r *rack) upArrays(ctx context.Context, p *progress) error {
 
 // waitBooted waits until a node is in multi-user and answers on its ssh port. It does
 // not wait for ssh on a node whose management cable is pulled.
-func (n *Node) waitBooted(ctx context.Context, r *rack) error {
+func waitBooted(ctx context.Context, r *rack, n *Node) error {
 	return r.waitUp(ctx, n.Name, func() bool {
 		if r.sshAnswers(ctx, r.cfg.adminAddress(n)) {
 			return true

@@ -32,11 +32,13 @@ const (
 	// cacheBlocks is the number of blocks in a disk's cache: 8 MiB. Real disks have
 	// up to 512 MiB, but here the host's memory holds the caches of all disks.
 	cacheBlocks = 2048
-	// diskTime bounds the work of qemuIO, which takes seconds at most.
-	diskTime = time.Minute
-	// shelves is the process of the shared disks.
-	shelves = "shelves"
 )
+
+// diskTime bounds the work of qemuIO, which takes seconds at most.
+const diskTime = time.Minute
+
+// shelves is the process of the shared disks.
+const shelves = "shelves"
 
 // volatileDisk is an image file behind such a cache.
 type volatileDisk struct {
@@ -255,7 +257,7 @@ func (r *rack) startDisks(ctx context.Context, name string) error {
 	if err := os.Remove(socket); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return startDaemon(ctx, r, name, func() bool {
+	return startDaemon(ctx, r.dir, r.cfg.netns(), name, func() bool {
 		conn, err := dialSocket(ctx, runDir(r.dir), nbdSocket(name))
 		if err == nil {
 			conn.Close()
