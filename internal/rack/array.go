@@ -135,11 +135,11 @@ func arrayState(dir, name string) string { return filepath.Join(dir, "nodes", na
 func controlSocket(name string) string   { return name + ".control" }
 
 // arrayArgs is the command line of an array's QEMU.
-func arrayArgs(c *Config, dir string, e *Enclosure, img *image, accel string, hw *hardware) ([]string, error) {
+func arrayArgs(c *Config, dir string, e *Enclosure, img *image, accel string, state *hardware) ([]string, error) {
 	a := e.Array
 	in := 0
 	for _, d := range a.Disks {
-		if !hw.DisksOut[d.Name] {
+		if !state.DisksOut[d.Name] {
 			in++
 		}
 	}
@@ -155,8 +155,8 @@ func arrayArgs(c *Config, dir string, e *Enclosure, img *image, accel string, hw
 		if i%disksPerHBA == 0 {
 			m.add("-device", props{"driver": "virtio-scsi-pci", "id": "shelf" + strconv.Itoa(i/disksPerHBA), "num_queues": 1})
 		}
-		m.disk(slotID(i), diskImage(dir, d.Name), hw.speed(d))
-		if !hw.DisksOut[d.Name] {
+		m.disk(slotID(i), diskImage(dir, d.Name), state.speed(d))
+		if !state.DisksOut[d.Name] {
 			m.add("-device", slotDevice(i, d))
 		}
 	}

@@ -40,14 +40,14 @@ func startFabric(ctx context.Context, r *rack, e *Enclosure) error {
 
 // ServeFabric is the hidden command that serves the host ports of an array. It runs
 // inside the rack's network namespace until it is killed.
-func ServeFabric(ctx context.Context, dir, array string) error {
+func ServeFabric(ctx context.Context, dir, name string) error {
 	r, err := openChild(dir)
 	if err != nil {
 		return err
 	}
-	index := r.cfg.arrayIndex(array)
+	index := r.cfg.arrayIndex(name)
 	if index < 0 {
-		return refuse("there is no array %q", array)
+		return refuse("there is no array %q", name)
 	}
 	failed := make(chan error)
 	for c := range controllers {

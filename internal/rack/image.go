@@ -359,8 +359,8 @@ func buildImage(ctx context.Context, base, root string, img *image, spec imageSp
 // faster.
 func uncompressModules(ctx context.Context, root, kernel string) error {
 	dir := filepath.Join(root, "lib/modules", kernel)
-	for ext, tool := range map[string]string{"xz": "xz -dq", "zst": "zstd -dq --rm", "gz": "gzip -dq"} {
-		argv := append([]string{"find", dir, "-type", "f", "-name", "*.ko." + ext, "-exec"}, strings.Fields(tool)...)
+	for ext, unpack := range map[string]string{"xz": "xz -dq", "zst": "zstd -dq --rm", "gz": "gzip -dq"} {
+		argv := append([]string{"find", dir, "-type", "f", "-name", "*.ko." + ext, "-exec"}, strings.Fields(unpack)...)
 		if err := run(ctx, append(argv, "{}", "+")...); err != nil {
 			return err
 		}

@@ -393,7 +393,7 @@ func loadArgs(img *image, kernel string) []string {
 }
 
 // nodeArgs is the command line of a node (without the program's name).
-func nodeArgs(c *Config, dir string, index int, img *image, accel string, hw *hardware, post int) ([]string, error) {
+func nodeArgs(c *Config, dir string, index int, img *image, accel string, state *hardware, post int) ([]string, error) {
 	n := &c.Nodes[index]
 	m := newMachine(c.processName(n.Name), dir, n.Name, n.MemoryMiB, bootArgs(n, img, accel, post), accelArgs(accel, 2))
 	if n.Role == RoleServer && c.withArray(n.Name) {
@@ -412,7 +412,7 @@ func nodeArgs(c *Config, dir string, index int, img *image, accel string, hw *ha
 		if d.Slot >= 0 {
 			m.add("-device", systemPort(d))
 		}
-		if !hw.systemOut(n.Name, d) {
+		if !state.systemOut(n.Name, d) {
 			p := systemDevice(d)
 			if n.distribution() {
 				p["bootindex"] = 1
@@ -436,9 +436,9 @@ func nodeArgs(c *Config, dir string, index int, img *image, accel string, hw *ha
 			if !d.cabledTo(n.Name) || d.array != nil {
 				continue
 			}
-			m.served(d.blockID(), shelves, hw.speed(d.Disk))
+			m.served(d.blockID(), shelves, state.speed(d.Disk))
 			for h := range d.Paths {
-				if hw.pathGone(n.Name, d, h) {
+				if state.pathGone(n.Name, d, h) {
 					continue
 				}
 				p, e := pathDevice(d, h)
@@ -453,10 +453,10 @@ func nodeArgs(c *Config, dir string, index int, img *image, accel string, hw *ha
 			if !d.in(n) {
 				continue
 			}
-			m.served(ssdID(i), d.shelf(), hw.speed(d))
+			m.served(ssdID(i), d.shelf(), state.speed(d))
 			m.add("-device", ssdPort(i, ports))
 			ports++
-			if !hw.DisksOut[d.Name] {
+			if !state.DisksOut[d.Name] {
 				m.add("-device", ssdDevice(i, d))
 			}
 		}

@@ -117,12 +117,12 @@ func TestCheck(t *testing.T) {
 func TestNodeArgs(t *testing.T) {
 	c := testConfig()
 	img := &image{Dir: "/cache/0123"}
-	hw := &hardware{PathsOut: map[string]bool{"s1/e1d1/1": true}, Speeds: map[string]speed{"e2d1": {IOPS: 50}}}
+	state := &hardware{PathsOut: map[string]bool{"s1/e1d1/1": true}, Speeds: map[string]speed{"e2d1": {IOPS: 50}}}
 	measured := tscKHz
 	t.Cleanup(func() { tscKHz = measured })
 	tscKHz = func() int { return 2_600_000 }
 	for i, accel := range []string{"tcg", "kvm", "tcg"} {
-		args, err := nodeArgs(&c, "/rack", i, img, accel, hw, 0)
+		args, err := nodeArgs(&c, "/rack", i, img, accel, state, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -130,9 +130,9 @@ func TestNodeArgs(t *testing.T) {
 	}
 	// A pulled disk has no path on any server, and a dead module costs each of its
 	// disks one path.
-	hw = &hardware{DisksOut: map[string]bool{"e1d1": true, "nv1": true}, ModulesOut: map[string]bool{"enc2/0": true},
+	state = &hardware{DisksOut: map[string]bool{"e1d1": true, "nv1": true}, ModulesOut: map[string]bool{"enc2/0": true},
 		SystemOut: map[string]bool{"s2/0": true}}
-	args, err := nodeArgs(&c, "/rack", 1, img, "tcg", hw, 0)
+	args, err := nodeArgs(&c, "/rack", 1, img, "tcg", state, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
