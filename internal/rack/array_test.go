@@ -1,42 +1,44 @@
 package rack
 
 import (
-	"bytes"
-	"encoding/binary"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net"
 	"os/exec"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/mortarhpc/mortar/internal/rack/array"
+	"github.com/mortarhpc/mortar/internal/rack/hw"
+	"github.com/mortarhpc/mortar/internal/rack/nodeimage"
+	"github.com/mortarhpc/mortar/internal/rack/qemu"
 )
 
 // arrayConfig is the rack of nss7.4-ha with disks of a thousandth of their size: 84
 // disks, eight groups of 8+2 with one LUN each.
-func arrayConfig(t *testing.T, wwns ...string) Config {
+func arrayConfig(t *testing.T, wwns ...string) hw.Config {
 	t.Helper()
 	s := parsed(t, "nss7.4-ha")
 	if err := s.Scale(1000); err != nil {
 		t.Fatal(err)
 	}
-	a := Storage{Name: "nss7", Family: "me4", Servers: []string{"nss1", "nss2"}, Paths: 4}
+	a := hw.Storage{Name: "nss7", Family: "me4", Servers: []string{"nss1", "nss2"}, Paths: 4}
 	for g := range 8 {
 		name := fmt.Sprintf("nss7-r%d", g)
-		group := StorageGroup{Name: name, Level: 6, Chunk: 128 << 10}
+		group := hw.StorageGroup{Name: name, Level: 6, Chunk: 128 << 10}
 		for m := range 10 {
 			group.Serials = append(group.Serials, fmt.Sprintf("E1N%02d", 1+g+8*m))
 		}
 		a.Groups = append(a.Groups, group)
-		l := StorageLUN{Name: fmt.Sprintf("nss7-LUN%d", g), Group: name, Number: g, Controller: g % 2, Bytes: 89 << 30}
+		l := hw.StorageLUN{Name: fmt.Sprintf("nss7-LUN%d", g), Group: name, Number: g, Controller: g % 2, Bytes: 89 << 30}
 		if g < len(wwns) {
 			l.WWN = wwns[g]
 		}
 		a.LUNs = append(a.LUNs, l)
 	}
-	c, err := FromSpec(s, a)
+	c, err := hw.FromSpec(s, a)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,20 +46,20 @@ func arrayConfig(t *testing.T, wwns ...string) Config {
 }
 
 // paths lists the ends of a server's paths to LUNs of arrays, as they are plugged.
-func paths(t *testing.T, c *Config, server string, h *hardware) []string {
+func paths(t *testing.T, c *hw.Config, server string, h *hw.Hardware) []string {
 	t.Helper()
 	var out []string
 	seen := map[string]bool{}
-	for _, d := range c.sharedDisks() {
+	for _, d := range c.SharedDisks() {
 		for path := range d.Paths {
-			if d.array == nil || h.pathGone(server, d, path) {
+			if d.Array == nil || h.PathGone(server, d, path) {
 				continue
 			}
-			p, err := pathDevice(d, path)
+			p, err := qemu.PathDevice(d, path)
 			if err != nil {
 				t.Fatal(err)
 			}
-			s := pathBlock(d, c, server, path)
+			s := qemu.PathBlock(d, c, server, path)
 			for _, k := range []string{fmt.Sprint(p["id"]), fmt.Sprint(p["bus"], p["scsi-id"], " ", p["lun"]), fmt.Sprint(s["portal"], s["initiator-name"])} {
 				if seen[k] {
 					t.Errorf("%s: two paths with %s", server, k)
@@ -72,32 +74,32 @@ func paths(t *testing.T, c *Config, server string, h *hardware) []string {
 
 func TestArrayPaths(t *testing.T) {
 	c := arrayConfig(t)
-	lun := c.arrays()[0].Disks[0].Name
+	lun := c.Arrays()[0].Disks[0].Name
 	for _, v := range []struct {
 		what string
-		h    hardware
+		h    hw.Hardware
 		a, b int
 	}{
-		{"whole", hardware{}, 32, 32},
-		{"a controller is out", hardware{ModulesOut: map[string]bool{"enc-nss7/0": true}}, 16, 16},
-		{"an HBA of nss2 does not reach LUN 0", hardware{PathsOut: map[string]bool{"nss2/" + lun + "/1": true}}, 32, 30},
-		{"LUN 0 is gone", hardware{DisksOut: map[string]bool{lun: true}}, 28, 28},
-		{"a disk of a group is out", hardware{DisksOut: map[string]bool{"e1-01": true}}, 32, 32},
-		{"the array has no power", hardware{ArraysOff: map[string]bool{"enc-nss7": true}}, 0, 0},
+		{"whole", hw.Hardware{}, 32, 32},
+		{"a controller is out", hw.Hardware{ModulesOut: map[string]bool{"enc-nss7/0": true}}, 16, 16},
+		{"an HBA of nss2 does not reach LUN 0", hw.Hardware{PathsOut: map[string]bool{"nss2/" + lun + "/1": true}}, 32, 30},
+		{"LUN 0 is gone", hw.Hardware{DisksOut: map[string]bool{lun: true}}, 28, 28},
+		{"a disk of a group is out", hw.Hardware{DisksOut: map[string]bool{"e1-01": true}}, 32, 32},
+		{"the array has no power", hw.Hardware{ArraysOff: map[string]bool{"enc-nss7": true}}, 0, 0},
 	} {
 		if a, b := len(paths(t, &c, "nss1", &v.h)), len(paths(t, &c, "nss2", &v.h)); a != v.a || b != v.b {
 			t.Errorf("%s: %d and %d paths, want %d and %d", v.what, a, b, v.a, v.b)
 		}
 	}
 	// A server starts stopped and without its LUNs, which the rack plugs later.
-	args, err := nodeArgs(&c, "/rack", 0, &image{}, "tcg", &hardware{}, 0)
+	args, err := qemu.NodeArgs(&c, "/rack", 0, &nodeimage.Image{}, "tcg", &hw.Hardware{}, 0)
 	if text := strings.Join(args, " "); err != nil || !strings.Contains(text, " -S ") || strings.Contains(text, "scsi-hd") {
 		t.Errorf("%v %s", err, text)
 	}
 	// A WWN of the spec is the LUN's.
 	wwn := "600C0FF00053DC2A5000000001000000"
 	c = arrayConfig(t, wwn)
-	if d := c.arrays()[0].Disks; d[0].WWN != strings.ToLower(wwn) || d[1].WWN == "" || d[1].WWN == d[2].WWN {
+	if d := c.Arrays()[0].Disks; d[0].WWN != strings.ToLower(wwn) || d[1].WWN == "" || d[1].WWN == d[2].WWN {
 		t.Errorf("%s %s %s", d[0].WWN, d[1].WWN, d[2].WWN)
 	}
 }
@@ -105,21 +107,21 @@ func TestArrayPaths(t *testing.T) {
 // Of a PERC the rack has only the LUNs, as plain disks with one path.
 func TestPERC(t *testing.T) {
 	s := parsed(t, "nss5.5")
-	l := StorageLUN{Name: "nss5-LUN0", Bytes: 2 << 30, Chunk: 512 << 10, FullStripe: 5 << 20}
-	a := Storage{Name: "perc1", Family: "perc", Servers: []string{"nss1"}, Paths: 1, LUNs: []StorageLUN{l}}
-	c, err := FromSpec(s, a)
-	if err != nil || len(c.arrays()) != 0 || len(c.sharedDisks()) != 1 {
+	l := hw.StorageLUN{Name: "nss5-LUN0", Bytes: 2 << 30, Chunk: 512 << 10, FullStripe: 5 << 20}
+	a := hw.Storage{Name: "perc1", Family: "perc", Servers: []string{"nss1"}, Paths: 1, LUNs: []hw.StorageLUN{l}}
+	c, err := hw.FromSpec(s, a)
+	if err != nil || len(c.Arrays()) != 0 || len(c.SharedDisks()) != 1 {
 		t.Fatal(err, c.Enclosures)
 	}
-	if d := c.sharedDisks()[0]; d.Paths != 1 || len(d.WWN) != 16 || d.Product != "PERC" || d.array != nil || d.FullStripe != 5<<20 {
+	if d := c.SharedDisks()[0]; d.Paths != 1 || len(d.WWN) != 16 || d.Product != "PERC" || d.Array != nil || d.FullStripe != 5<<20 {
 		t.Errorf("%+v", d)
 	}
 	a.LUNs[0].WWN = "600a0b80000000000000000000000001"
-	if _, err := FromSpec(s, a); err == nil || !strings.Contains(err.Error(), "leave wwns out") {
+	if _, err := hw.FromSpec(s, a); err == nil || !strings.Contains(err.Error(), "leave wwns out") {
 		t.Errorf("a WWN no virtual disk can have: %v", err)
 	}
 	a.Family = "ds4000"
-	if _, err := FromSpec(s, a); err == nil || !strings.Contains(err.Error(), "no array of family") {
+	if _, err := hw.FromSpec(s, a); err == nil || !strings.Contains(err.Error(), "no array of family") {
 		t.Errorf("an unknown family: %v", err)
 	}
 }
@@ -127,8 +129,8 @@ func TestPERC(t *testing.T) {
 // The array's machine has each disk in its slot, and its firmware is a program.
 func TestArrayMachine(t *testing.T) {
 	c := arrayConfig(t)
-	e := c.arrays()[0]
-	args, err := arrayArgs(&c, "/rack", e, &image{}, "tcg", &hardware{DisksOut: map[string]bool{"e1-07": true}})
+	e := c.Arrays()[0]
+	args, err := qemu.ArrayArgs(&c, "/rack", e, &nodeimage.Image{}, "tcg", &hw.Hardware{DisksOut: map[string]bool{"e1-07": true}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +152,7 @@ func TestArrayMachine(t *testing.T) {
 	if disks != 83 || !strings.Contains(strings.Join(args, " "), "mortar.disks=83") {
 		t.Errorf("%d disks: %s", disks, args)
 	}
-	text := firmware(&c, e)
+	text := array.Firmware(&c, e)
 	sh := exec.Command("busybox", "sh", "-n")
 	sh.Stdin = strings.NewReader("b=\n" + text)
 	if out, err := sh.CombinedOutput(); err != nil {
@@ -168,7 +170,7 @@ func TestArrayMachine(t *testing.T) {
 
 // The owner of a LUN, and the ALUA states of its paths.
 func TestALUA(t *testing.T) {
-	e := &Enclosure{Name: "a"}
+	e := &hw.Enclosure{Name: "a"}
 	on := func(keys ...string) map[string]bool {
 		m := map[string]bool{}
 		for _, k := range keys {
@@ -178,21 +180,21 @@ func TestALUA(t *testing.T) {
 	}
 	for _, v := range []struct {
 		what   string
-		h      hardware
+		h      hw.Hardware
 		owned0 [2]int // states at either controller of a LUN of controller 0
 		owned1 [2]int
 	}{
-		{"whole", hardware{}, [2]int{0, 1}, [2]int{1, 0}},
-		{"controller 0 is out", hardware{ModulesOut: on("a/0")}, [2]int{3, 0}, [2]int{3, 0}},
-		{"controller 1 is out", hardware{ModulesOut: on("a/1")}, [2]int{0, 3}, [2]int{0, 3}},
-		{"both are out", hardware{ModulesOut: on("a/0", "a/1")}, [2]int{3, 3}, [2]int{3, 3}},
-		{"LUNs of controller 0 were moved", hardware{LUNsMoved: on("a/0")}, [2]int{1, 0}, [2]int{1, 0}},
-		{"and then controller 1 goes", hardware{LUNsMoved: on("a/0"), ModulesOut: on("a/1")}, [2]int{0, 3}, [2]int{0, 3}},
-		{"another array", hardware{ModulesOut: on("b/0"), LUNsMoved: on("b/1")}, [2]int{0, 1}, [2]int{1, 0}},
+		{"whole", hw.Hardware{}, [2]int{0, 1}, [2]int{1, 0}},
+		{"controller 0 is out", hw.Hardware{ModulesOut: on("a/0")}, [2]int{3, 0}, [2]int{3, 0}},
+		{"controller 1 is out", hw.Hardware{ModulesOut: on("a/1")}, [2]int{0, 3}, [2]int{0, 3}},
+		{"both are out", hw.Hardware{ModulesOut: on("a/0", "a/1")}, [2]int{3, 3}, [2]int{3, 3}},
+		{"LUNs of controller 0 were moved", hw.Hardware{LUNsMoved: on("a/0")}, [2]int{1, 0}, [2]int{1, 0}},
+		{"and then controller 1 goes", hw.Hardware{LUNsMoved: on("a/0"), ModulesOut: on("a/1")}, [2]int{0, 3}, [2]int{0, 3}},
+		{"another array", hw.Hardware{ModulesOut: on("b/0"), LUNsMoved: on("b/1")}, [2]int{0, 1}, [2]int{1, 0}},
 	} {
 		for owner, want := range map[int][2]int{0: v.owned0, 1: v.owned1} {
-			l := &LUNPlace{Controller: owner}
-			if got := [2]int{v.h.alua(e, l, 0), v.h.alua(e, l, 1)}; got != want {
+			l := &hw.LUNPlace{Controller: owner}
+			if got := [2]int{v.h.ALUA(e, l, 0), v.h.ALUA(e, l, 1)}; got != want {
 				t.Errorf("%s: a LUN of controller %d: %v, want %v", v.what, owner, got, want)
 			}
 		}
@@ -221,42 +223,13 @@ func TestExchange(t *testing.T) {
 	}
 }
 
-// login changes only the ISID of a login request, and no later data.
-func TestLogin(t *testing.T) {
-	pdu := func(transit byte, ahs, text string) []byte {
-		b := make([]byte, pduHeader, 200)
-		b[0], b[1], b[4] = opLogin|opImmediate, transit, byte(len(ahs)/4)
-		binary.BigEndian.PutUint32(b[4:], binary.BigEndian.Uint32(b[4:])|uint32(len(text)))
-		copy(b[8:], "random")
-		b = append(b, ahs+text...)
-		return append(b, make([]byte, -len(text)&3)...)
-	}
-	first, last := pdu(0x81, "", "InitiatorName=a\x00"), pdu(loginTransit|4|fullFeature, "ahs1", "HeaderDigest=None\x00")
-	in := append(append(bytes.Clone(first), last...), "commands"...)
-	from, out := bytes.NewReader(in), &bytes.Buffer{}
-	if err := login(out, from); err != nil {
-		t.Fatal(err)
-	}
-	want := append(bytes.Clone(first), last...)
-	copy(want[8:14], fabricISID[:])
-	copy(want[len(first)+8:], fabricISID[:])
-	if rest, _ := io.ReadAll(from); !bytes.Equal(out.Bytes(), want) || string(rest) != "commands" {
-		t.Errorf("%q, then %q", out.Bytes(), rest)
-	}
-	for _, bad := range [][]byte{{}, first[:20], make([]byte, pduHeader), first[:50]} {
-		if err := login(io.Discard, bytes.NewReader(bad)); err == nil {
-			t.Errorf("%q is a login", bad)
-		}
-	}
-}
-
 func TestGroupsOf(t *testing.T) {
-	six := RAIDGroup{Level: 6, Members: make([]string, 10)}
-	groups := []RAIDGroup{six, six, six, six, {Level: 10, Members: make([]string, 4)}, six}
-	box := &Array{Groups: groups, Disks: []Disk{{Serial: "A"}, {Serial: "B"}, {Serial: "C"}}}
-	got := groupsOf(box, "in 0 2 0 7 x\nin 9 0\nnoise\ngroup 0 clean 0 idle none\ngroup 1 active 1 recover 50 / 200\ngroup 2 clean 2 idle none\n"+
+	six := hw.RAIDGroup{Level: 6, Members: make([]string, 10)}
+	groups := []hw.RAIDGroup{six, six, six, six, {Level: 10, Members: make([]string, 4)}, six}
+	box := &hw.Array{Groups: groups, Disks: []hw.Disk{{Serial: "A"}, {Serial: "B"}, {Serial: "C"}}}
+	got := array.Groups(box, "in 0 2 0 7 x\nin 9 0\nnoise\ngroup 0 clean 0 idle none\ngroup 1 active 1 recover 50 / 200\ngroup 2 clean 2 idle none\n"+
 		"group 3 clean 3 idle none\ndiffer 2 8\ndiffer 9 8\ngroup 4 broken 2 idle none\ngroup 9 clean 0 idle none\ngroup x clean 0 idle none\ngroup 5 active 0 check 30 / 120\ndiffer 5 16\n")
-	want := []GroupStatus{{State: "optimal", Members: []string{"C", "A"}}, {State: "rebuilding", Missing: 1, Percent: 25}, {State: "degraded", Missing: 2, Mismatches: 8},
+	want := []array.GroupStatus{{State: "optimal", Members: []string{"C", "A"}}, {State: "rebuilding", Missing: 1, Percent: 25}, {State: "degraded", Missing: 2, Mismatches: 8},
 		{State: "failed", Missing: 3}, {State: "failed", Missing: 2}, {State: "optimal", Comparing: true, Percent: 25, Mismatches: 16}}
 	for i := range want {
 		if diff := cmp.Diff(want[i], got[i]); diff != "" {

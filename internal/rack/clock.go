@@ -11,6 +11,9 @@ import (
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/base/netns"
+	"github.com/mortarhpc/mortar/internal/rack/hw"
+	"github.com/mortarhpc/mortar/internal/rack/qemu"
+	"github.com/mortarhpc/mortar/internal/rack/tool"
 )
 
 const (
@@ -31,16 +34,16 @@ func (r *rack) setClocks(ctx context.Context) []string {
 	var wg sync.WaitGroup
 	for i := range r.cfg.Nodes {
 		n := &r.cfg.Nodes[i]
-		if running(r.dir, n.Name) == nil {
+		if tool.Running(r.dir, n.Name) == nil {
 			continue
 		}
 		wg.Go(func() {
 			var state string
-			err := r.withQMP(ctx, n.Name, func(q *qmpClient) (err error) {
-				state, err = q.status()
+			err := r.withQMP(ctx, n.Name, func(q *qemu.Client) (err error) {
+				state, err = q.Status()
 				return err
 			})
-			if err == nil && state != machineRunning {
+			if err == nil && state != qemu.MachineRunning {
 				return // frozen: its clock is wrong anyway
 			}
 			if err == nil {
@@ -58,11 +61,11 @@ func (r *rack) setClocks(ctx context.Context) []string {
 	return unset
 }
 
-func (r *rack) setClock(ctx context.Context, n *Node) error {
+func (r *rack) setClock(ctx context.Context, n *hw.Node) error {
 	ctx, cancel := context.WithTimeout(ctx, clockTime)
 	defer cancel()
 	argv := append(sshArgs(r, n), setClock)
-	cmd := exec.CommandContext(ctx, toolPath("ssh"), argv[1:]...)
+	cmd := exec.CommandContext(ctx, tool.ToolPath("ssh"), argv[1:]...)
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return err
@@ -71,7 +74,7 @@ func (r *rack) setClock(ctx context.Context, n *Node) error {
 	if err != nil {
 		return err
 	}
-	if err := netns.Do(r.cfg.netns(), cmd.Start); err != nil {
+	if err := netns.Do(r.cfg.Netns(), cmd.Start); err != nil {
 		return err
 	}
 	line, err := bufio.NewReader(out).ReadString('\n')

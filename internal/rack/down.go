@@ -8,6 +8,9 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/mortarhpc/mortar/internal/rack/nodeimage"
+	"github.com/mortarhpc/mortar/internal/rack/tool"
 )
 
 // DownOptions are the options of Down.
@@ -21,7 +24,7 @@ type DownOptions struct {
 // directory's content. It finds them by the rack's unique directory and name, so it
 // works after an incomplete or killed Up. A second Down is no error.
 func Down(ctx context.Context, dir string, opt DownOptions) error {
-	dir, err := absDir(dir)
+	dir, err := tool.AbsDir(dir)
 	if err != nil {
 		return err
 	}
@@ -31,7 +34,7 @@ func Down(ctx context.Context, dir string, opt DownOptions) error {
 		return err
 	}
 	if os.Geteuid() != 0 {
-		return refuse("taking a rack down needs root")
+		return tool.Refuse("taking a rack down needs root")
 	}
 	unlock, err := lockRack(ctx, dir)
 	if err != nil {
@@ -47,7 +50,7 @@ func Down(ctx context.Context, dir string, opt DownOptions) error {
 			return err
 		}
 	}
-	if err := os.RemoveAll(runDir(dir)); err != nil {
+	if err := os.RemoveAll(tool.RunDir(dir)); err != nil {
 		return err
 	}
 	if err := cleanCache(); err != nil {
@@ -74,10 +77,10 @@ func Down(ctx context.Context, dir string, opt DownOptions) error {
 func killAll(ctx context.Context, dir string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, time.Minute, fmt.Errorf("the processes of the rack in %s keep coming back", dir))
 	defer cancel()
-	return poll(ctx, 20*time.Millisecond, func() (bool, error) {
-		procs, err := rackProcesses(dir)
+	return tool.Poll(ctx, 20*time.Millisecond, func() (bool, error) {
+		procs, err := tool.RackProcesses(dir)
 		for _, p := range procs {
-			err = errors.Join(err, p.kill())
+			err = errors.Join(err, p.Kill())
 		}
 		return len(procs) == 0, err
 	})
@@ -85,16 +88,16 @@ func killAll(ctx context.Context, dir string) error {
 
 // cleanCache removes the files of a killed image build, unless a build is running.
 func cleanCache() error {
-	cache, err := cacheDir()
+	cache, err := nodeimage.CacheDir()
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
-	unlock, err := lockFile(ctx, filepath.Join(cache, ".lock"))
+	unlock, err := tool.LockFile(ctx, filepath.Join(cache, ".lock"))
 	if err != nil {
 		return nil // in use
 	}
 	defer unlock()
-	return removeAll(filepath.Join(cache, "building-*"))
+	return tool.RemoveAll(filepath.Join(cache, "building-*"))
 }

@@ -4,57 +4,63 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/mortarhpc/mortar/internal/rack/hw"
+	"github.com/mortarhpc/mortar/internal/rack/nodeimage"
+	"github.com/mortarhpc/mortar/internal/rack/power"
+	"github.com/mortarhpc/mortar/internal/rack/qemu"
+	"github.com/mortarhpc/mortar/internal/rack/tool"
 )
 
 // DryRun returns the commands that Up would run for this rack in dir, and the files
 // that it would make. It changes nothing, and refuses whatever Up refuses.
-func DryRun(cfg Config, dir string) ([]string, error) {
+func DryRun(cfg hw.Config, dir string) ([]string, error) {
 	cfg, dir, spec, err := accept(cfg, dir)
 	if err != nil {
 		return nil, err
 	}
-	cache, err := cacheDir()
+	cache, err := nodeimage.CacheDir()
 	if err != nil {
 		return nil, err
 	}
-	img := &image{Dir: filepath.Join(cache, spec.key())}
+	img := &nodeimage.Image{Dir: filepath.Join(cache, spec.Key())}
 	var out []string
-	if cachedImage(img.Dir) == nil {
-		out = append(out, "build image "+img.Dir+": "+spec.Suite+" from "+spec.Mirror+" with "+strings.Join(spec.packages(), " "))
+	if nodeimage.Cached(img.Dir) == nil {
+		out = append(out, "build image "+img.Dir+": "+spec.Suite+" from "+spec.Mirror+" with "+strings.Join(spec.Packages(), " "))
 	}
-	if cfg.distribution() && !there(spec.diskFile(cache)) {
-		out = append(out, "build system disk "+spec.diskFile(cache)+": Debian's kernel, initramfs and GRUB")
+	if cfg.Distribution() && !tool.Exists(spec.DiskFile(cache)) {
+		out = append(out, "build system disk "+spec.DiskFile(cache)+": Debian's kernel, initramfs and GRUB")
 	}
-	out = append(out, "ip netns add "+cfg.netns())
+	out = append(out, "ip netns add "+cfg.Netns())
 	for _, c := range networkCommands(&cfg, dir) {
-		out = append(out, "ip -n "+cfg.netns()+" "+c)
+		out = append(out, "ip -n "+cfg.Netns()+" "+c)
 	}
-	for _, d := range cfg.images() {
-		out = append(out, "create "+diskImage(dir, d.Name)+" "+strconv.FormatInt(d.Bytes, 10)+" bytes")
+	for _, d := range cfg.Images() {
+		out = append(out, "create "+hw.DiskImage(dir, d.Name)+" "+strconv.FormatInt(d.Bytes, 10)+" bytes")
 	}
 	for _, p := range cfg.PDUs {
-		out = append(out, "run snmpd -f -Lo -C -c "+confFile(dir, pduName(p.Name)))
+		out = append(out, "run snmpd -f -Lo -C -c "+tool.ConfFile(dir, pduName(p.Name)))
 	}
 	accel := cfg.Accel
 	if accel == "" {
 		accel = "tcg" // or kvm, if a kernel boots with it
 	}
-	for _, e := range cfg.arrays() {
-		args, err := arrayArgs(&cfg, dir, e, img, accel, &hardware{})
+	for _, e := range cfg.Arrays() {
+		args, err := qemu.ArrayArgs(&cfg, dir, e, img, accel, &hw.Hardware{})
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, "create "+arrayState(dir, e.Name)+" "+strconv.Itoa(arrayStateBytes)+" bytes", shown(args),
+		out = append(out, "create "+hw.ArrayState(dir, e.Name)+" "+strconv.Itoa(hw.ArrayStateBytes)+" bytes", shown(args),
 			"run mortar rack _fabric "+dir+" "+e.Name)
 	}
 	for i, n := range cfg.Nodes {
-		for _, d := range systemDisksOf(dir, &n) {
+		for _, d := range hw.SystemDisksOf(dir, &n) {
 			out = append(out, "create "+d.Image+" "+strconv.FormatInt(d.Bytes, 10)+" bytes")
 		}
 		if n.BMC != nil {
-			out = append(out, "run ipmi_sim -c "+confFile(dir, bmcName(n.Name)))
+			out = append(out, "run ipmi_sim -c "+tool.ConfFile(dir, power.BmcName(n.Name)))
 		}
-		args, err := nodeArgs(&cfg, dir, i, img, accel, &hardware{}, 0)
+		args, err := qemu.NodeArgs(&cfg, dir, i, img, accel, &hw.Hardware{}, 0)
 		if err != nil {
 			return nil, err
 		}

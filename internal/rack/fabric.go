@@ -2,40 +2,25 @@ package rack
 
 import (
 	"context"
-	"encoding/binary"
-	"errors"
-	"fmt"
-	"io"
 	"net"
 	"net/netip"
-	"os"
 	"strconv"
-	"time"
+
+	"github.com/mortarhpc/mortar/internal/rack/array"
+	"github.com/mortarhpc/mortar/internal/rack/hw"
+	"github.com/mortarhpc/mortar/internal/rack/tool"
 )
 
-// The host ports of an array: QEMU's iSCSI client connects to them, and they connect
-// to the controllers. They exist for one reason. QEMU's client draws a new initiator
-// session ID (ISID) for every connection, and the ISID is part of an initiator's
-// identity. So after each reconnect LIO would not recognize the holder of a
-// reservation, and refuse its writes (seen after the return of a controller). A real
-// HBA's port keeps its name, so the host ports set a constant ISID.
-
-// fabricISID is the ISID of every session: type "random" (10b), and an arbitrary
-// number. Sessions differ by their initiators' names.
-//
-// Source: RFC 7143, 11.12.5.
-var fabricISID = [6]byte{0x80, 'r', 'a', 'c', 0, 1}
-
 // startFabric starts an array's host ports unless they are there.
-func startFabric(ctx context.Context, r *rack, e *Enclosure) error {
+func startFabric(ctx context.Context, r *rack, e *hw.Enclosure) error {
 	name := fabricName(e.Name)
-	if running(r.dir, name) != nil {
+	if tool.Running(r.dir, name) != nil {
 		return nil
 	}
-	index := r.cfg.arrayIndex(e.Name)
-	return startDaemon(ctx, r.dir, r.cfg.netns(), name, func() bool {
-		return r.listensTCP(netip.AddrPortFrom(arrayNet(index, linkHost), iscsiPort+controllers-1))
-	}, selfBinary(r.dir), "rack", "_fabric", r.dir, e.Name, pidFile(r.dir, name))
+	index := r.cfg.ArrayIndex(e.Name)
+	return tool.StartDaemon(ctx, r.dir, r.cfg.Netns(), name, func() bool {
+		return r.listensTCP(netip.AddrPortFrom(hw.ArrayNet(index, hw.LinkHost), hw.ISCSIPort+hw.Controllers-1))
+	}, tool.SelfBinary(r.dir), "rack", "_fabric", r.dir, e.Name, tool.PidFile(r.dir, name))
 }
 
 // ServeFabric is the hidden command that serves the host ports of an array. It runs
@@ -45,27 +30,27 @@ func ServeFabric(ctx context.Context, dir, name string) error {
 	if err != nil {
 		return err
 	}
-	index := r.cfg.arrayIndex(name)
+	index := r.cfg.ArrayIndex(name)
 	if index < 0 {
-		return refuse("there is no array %q", name)
+		return tool.Refuse("there is no array %q", name)
 	}
 	failed := make(chan error)
-	for c := range controllers {
-		l, err := net.Listen("tcp", net.JoinHostPort(arrayNet(index, linkHost).String(), strconv.Itoa(iscsiPort+c)))
+	for c := range hw.Controllers {
+		l, err := net.Listen("tcp", net.JoinHostPort(hw.ArrayNet(index, hw.LinkHost).String(), strconv.Itoa(hw.ISCSIPort+c)))
 		if err != nil {
 			return err
 		}
 		go func() {
-			failed <- servePort(l, net.JoinHostPort(arrayNet(index, linkPortal+c).String(), strconv.Itoa(iscsiPort)))
+			failed <- array.ServePort(l, net.JoinHostPort(hw.ArrayNet(index, hw.LinkPortal+c).String(), strconv.Itoa(hw.ISCSIPort)))
 		}()
 	}
-	if m := r.cfg.arrays()[index].Array.Management; m != nil {
-		password, err := ensureSecret(m.PasswordFile)
+	if m := r.cfg.Arrays()[index].Array.Management; m != nil {
+		password, err := tool.EnsureSecret(m.PasswordFile)
 		if err != nil {
 			return err
 		}
 		for c := range m.Addresses {
-			go func() { failed <- serveManagement(r, r.cfg.arrays()[index], c, password) }()
+			go func() { failed <- serveManagement(r, r.cfg.Arrays()[index], c, password) }()
 		}
 	}
 	select {
@@ -73,88 +58,5 @@ func ServeFabric(ctx context.Context, dir, name string) error {
 		return ctx.Err()
 	case err := <-failed:
 		return err
-	}
-}
-
-func servePort(l net.Listener, portal string) error {
-	for {
-		conn, err := l.Accept()
-		if err != nil {
-			return err
-		}
-		go func() {
-			if err := carry(conn, portal); err != nil {
-				fmt.Fprintln(os.Stderr, portal, err)
-			}
-		}()
-	}
-}
-
-// carry connects an initiator with a controller's portal.
-func carry(conn net.Conn, portal string) error {
-	defer conn.Close()
-	up, err := net.DialTimeout("tcp", portal, 5*time.Second)
-	if err != nil {
-		return err
-	}
-	defer up.Close()
-	back := make(chan error, 1)
-	go func() {
-		_, err := io.Copy(conn, up)
-		// If the controller ends the session, close the initiator's connection too.
-		back <- errors.Join(err, conn.Close())
-	}()
-	err = login(up, conn)
-	if err == nil {
-		_, err = io.Copy(up, conn) // by splice(2), without copies through this process
-	}
-	up.Close()
-	<-back
-	if errors.Is(err, net.ErrClosed) {
-		return nil
-	}
-	return err
-}
-
-const (
-	pduHeader    = 48 // basic header segment
-	opLogin      = 0x03
-	opImmediate  = 0x40
-	loginTransit = 0x80
-	stageMask    = 0x03
-	fullFeature  = 3
-	mostLogin    = 1 << 16 // maximum size of a login request, bytes
-)
-
-// login forwards an initiator's login requests with fabricISID in place of their
-// ISID, up to the one that ends the login.
-//
-// Source: RFC 7143, 11.2 and 11.12.
-func login(to io.Writer, from io.Reader) error {
-	for {
-		head := make([]byte, pduHeader)
-		if _, err := io.ReadFull(from, head); err != nil {
-			return err
-		}
-		if head[0]&^opImmediate != opLogin {
-			return fmt.Errorf("opcode %#x where a login is expected", head[0])
-		}
-		copy(head[8:14], fabricISID[:])
-		// Additional headers in words of four bytes, then data, padded to them.
-		rest := int(head[4])*4 + int(binary.BigEndian.Uint32(head[4:])&0xffffff+3)&^3
-		if rest > mostLogin {
-			return fmt.Errorf("a login of %d bytes", rest)
-		}
-		pdu := make([]byte, pduHeader+rest)
-		copy(pdu, head)
-		if _, err := io.ReadFull(from, pdu[pduHeader:]); err != nil {
-			return err
-		}
-		if _, err := to.Write(pdu); err != nil {
-			return err
-		}
-		if head[1]&loginTransit != 0 && head[1]&stageMask == fullFeature {
-			return nil
-		}
 	}
 }

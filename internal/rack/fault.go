@@ -16,6 +16,10 @@ import (
 	"syscall"
 
 	"github.com/mortarhpc/mortar/internal/brick/spec"
+	"github.com/mortarhpc/mortar/internal/rack/hw"
+	"github.com/mortarhpc/mortar/internal/rack/power"
+	"github.com/mortarhpc/mortar/internal/rack/qemu"
+	"github.com/mortarhpc/mortar/internal/rack/tool"
 )
 
 // FaultKind is one way to break the rack or to mend it.
@@ -93,9 +97,9 @@ func Fault(ctx context.Context, dir, kind string, names ...string) error {
 			kinds[i] = k.Name
 		}
 		if near := spec.Nearest(kind, kinds); near != "" {
-			return refuse("there is no fault %q: did you mean %s?", kind, near)
+			return tool.Refuse("there is no fault %q: did you mean %s?", kind, near)
 		}
-		return refuse("there is no fault %q: want one of %s", kind, strings.Join(kinds, ", "))
+		return tool.Refuse("there is no fault %q: want one of %s", kind, strings.Join(kinds, ", "))
 	}
 	k := faultKinds[i]
 	all := strings.Fields(k.Args)
@@ -104,7 +108,7 @@ func Fault(ctx context.Context, dir, kind string, names ...string) error {
 		least = len(all)
 	}
 	if len(names) < least || len(names) > len(all) {
-		return refuse("fault %s wants %s", k.Name, k.Args)
+		return tool.Refuse("fault %s wants %s", k.Name, k.Args)
 	}
 	r, err := openRack(dir)
 	if err != nil {
@@ -114,39 +118,12 @@ func Fault(ctx context.Context, dir, kind string, names ...string) error {
 	for i := range t.args {
 		switch strings.Trim(all[i], "[]") {
 		case "DISK", "LUN":
-			t.args[i] = r.cfg.diskName(t.args[i])
+			t.args[i] = r.cfg.DiskName(t.args[i])
 		case "ENCLOSURE", "ARRAY":
-			t.args[i] = r.cfg.enclosureName(t.args[i])
+			t.args[i] = r.cfg.EnclosureName(t.args[i])
 		}
 	}
 	return k.run(ctx, t, k.broken)
-}
-
-// diskName returns the rack's name of a disk, given that name or the serial number
-// in the spec. It returns an unknown name unchanged.
-func (c *Config) diskName(name string) string {
-	for _, d := range c.sharedDisks() {
-		if strings.EqualFold(d.Serial, name) {
-			return d.Name
-		}
-	}
-	for _, d := range c.images() {
-		if d.Serial != "" && strings.EqualFold(d.Serial, name) {
-			return d.Name
-		}
-	}
-	return name
-}
-
-// enclosureName returns the rack's name of an enclosure, given that name or the name
-// in the spec (see FromSpec).
-func (c *Config) enclosureName(name string) string {
-	for _, e := range c.Enclosures {
-		if e.Name == enclosurePrefix+strings.ToLower(name) {
-			return e.Name
-		}
-	}
-	return name
 }
 
 // targets are what a fault is about. A method that finds no such target keeps the first
@@ -169,20 +146,22 @@ func noteError[T any](t *targets, v *T, err error) *T {
 }
 
 // refuse keeps a refusal.
-func (t *targets) refuse(format string, args ...any) { noteError[int](t, nil, refuse(format, args...)) }
+func (t *targets) refuse(format string, args ...any) {
+	noteError[int](t, nil, tool.Refuse(format, args...))
+}
 
-func (t *targets) node(i int) *Node {
-	n, err := t.r.cfg.node(t.args[i])
+func (t *targets) node(i int) *hw.Node {
+	n, err := t.r.cfg.Node(t.args[i])
 	return noteError(t, n, err)
 }
 
-func (t *targets) server(i int) *Node {
+func (t *targets) server(i int) *hw.Node {
 	n, err := t.r.server(t.args[i])
 	return noteError(t, n, err)
 }
 
 // managed is a node with a BMC.
-func (t *targets) managed(i int) *Node {
+func (t *targets) managed(i int) *hw.Node {
 	n := t.node(i)
 	if n.BMC == nil {
 		t.refuse("node %s has no BMC", t.args[i])
@@ -190,17 +169,17 @@ func (t *targets) managed(i int) *Node {
 	return n
 }
 
-func (t *targets) shared(i int) *sharedDisk {
+func (t *targets) shared(i int) *hw.SharedDisk {
 	d, err := t.r.shared(t.args[i])
 	return noteError(t, d, err)
 }
 
-func (t *targets) enclosure(i int) *Enclosure {
-	e, err := t.r.cfg.enclosure(t.args[i])
+func (t *targets) enclosure(i int) *hw.Enclosure {
+	e, err := t.r.cfg.Enclosure(t.args[i])
 	return noteError(t, e, err)
 }
 
-func (t *targets) array(i int) *Enclosure {
+func (t *targets) array(i int) *hw.Enclosure {
 	e := t.enclosure(i)
 	if e.Array == nil {
 		t.refuse("%s is no array", t.args[i])
@@ -209,18 +188,18 @@ func (t *targets) array(i int) *Enclosure {
 }
 
 func (t *targets) network(i int) string {
-	_, err := t.r.cfg.network(t.args[i])
-	noteError[Network](t, nil, err)
+	_, err := t.r.cfg.Network(t.args[i])
+	noteError[hw.Network](t, nil, err)
 	return t.args[i]
 }
 
-func (t *targets) pdu(i int) *PDU {
-	p, err := t.r.cfg.pdu(t.args[i])
+func (t *targets) pdu(i int) *hw.PDU {
+	p, err := t.r.cfg.PDU(t.args[i])
 	return noteError(t, p, err)
 }
 
 // unit is an HBA, an I/O module or a controller.
-func (t *targets) unit(i int) int { return t.number(i, hbas-1, "HBA or I/O module %q: want 0 or 1") }
+func (t *targets) unit(i int) int { return t.number(i, hw.HBAs-1, "HBA or I/O module %q: want 0 or 1") }
 
 // number is a number from 0 to most; problem is the format of the refusal.
 func (t *targets) number(i, most int, problem string) int {
@@ -232,13 +211,13 @@ func (t *targets) number(i, most int, problem string) int {
 }
 
 // hardware is the present state of the hardware.
-func (t *targets) hardware() *hardware {
+func (t *targets) hardware() *hw.Hardware {
 	h, err := loadHardware(t.r.dir)
 	return noteError(t, h, err)
 }
 
 // change is changeHardware for targets that were found.
-func (t *targets) change(ctx context.Context, change func(h *hardware), makeSo func(h *hardware) error) error {
+func (t *targets) change(ctx context.Context, change func(h *hw.Hardware), makeSo func(h *hw.Hardware) error) error {
 	if t.err != nil {
 		return t.err
 	}
@@ -246,7 +225,7 @@ func (t *targets) change(ctx context.Context, change func(h *hardware), makeSo f
 }
 
 // changePaths is the same for what servers reach.
-func (t *targets) changePaths(ctx context.Context, change func(h *hardware)) error {
+func (t *targets) changePaths(ctx context.Context, change func(h *hw.Hardware)) error {
 	if t.err != nil {
 		return t.err
 	}
@@ -254,7 +233,7 @@ func (t *targets) changePaths(ctx context.Context, change func(h *hardware)) err
 }
 
 // withPower is withPower for targets that were found.
-func (t *targets) withPower(ctx context.Context, fn func(h *hardware) error) error {
+func (t *targets) withPower(ctx context.Context, fn func(h *hw.Hardware) error) error {
 	if t.err != nil {
 		return t.err
 	}
@@ -262,19 +241,19 @@ func (t *targets) withPower(ctx context.Context, fn func(h *hardware) error) err
 }
 
 // on calls fn for the QEMU of a node, if that runs.
-func (t *targets) on(ctx context.Context, n *Node, fn func(q *qmpClient) error) error {
-	return eachRunning(ctx, t.r, func(m *Node) bool { return m == n }, func(_ *Node, q *qmpClient) error { return fn(q) })
+func (t *targets) on(ctx context.Context, n *hw.Node, fn func(q *qemu.Client) error) error {
+	return eachRunning(ctx, t.r, func(m *hw.Node) bool { return m == n }, func(_ *hw.Node, q *qemu.Client) error { return fn(q) })
 }
 
-func noChange(*hardware) error { return nil }
+func noChange(*hw.Hardware) error { return nil }
 
 // machineFault sends a command without arguments to a node's QEMU.
 func machineFault(command string) func(ctx context.Context, t *targets, _ bool) error {
 	return func(ctx context.Context, t *targets, _ bool) error {
 		n := t.node(0)
-		return t.withPower(ctx, func(*hardware) error {
-			return t.r.withQMP(ctx, n.Name, func(q *qmpClient) error {
-				_, err := q.call(command, nil)
+		return t.withPower(ctx, func(*hw.Hardware) error {
+			return t.r.withQMP(ctx, n.Name, func(q *qemu.Client) error {
+				_, err := q.Call(command, nil)
 				return err
 			})
 		})
@@ -290,78 +269,76 @@ func resetFault(ctx context.Context, t *targets, _ bool) error {
 
 func powerOffFault(ctx context.Context, t *targets, _ bool) error {
 	n := t.node(0)
-	return t.withPower(ctx, func(*hardware) error { return t.r.stopNode(n.Name) })
+	return t.withPower(ctx, func(*hw.Hardware) error { return t.r.stopNode(n.Name) })
 }
 
 func powerOnFault(ctx context.Context, t *targets, _ bool) error {
 	n := t.node(0)
-	return t.withPower(ctx, func(h *hardware) error {
-		if !h.powered(n) {
-			return refuse("node %s has no power: both of its cords are off", n.Name)
+	return t.withPower(ctx, func(h *hw.Hardware) error {
+		if !h.Powered(n) {
+			return tool.Refuse("node %s has no power: both of its cords are off", n.Name)
 		}
 		return t.r.startNode(ctx, h, n.Name)
 	})
 }
 
 // eachRunning calls fn for every node that is on and chosen, and collects errors.
-func eachRunning(ctx context.Context, r *rack, chosen func(n *Node) bool, fn func(n *Node, q *qmpClient) error) error {
+func eachRunning(ctx context.Context, r *rack, chosen func(n *hw.Node) bool, fn func(n *hw.Node, q *qemu.Client) error) error {
 	var errs []error
 	for i := range r.cfg.Nodes {
 		n := &r.cfg.Nodes[i]
-		if chosen(n) && running(r.dir, n.Name) != nil {
-			errs = append(errs, r.withQMP(ctx, n.Name, func(q *qmpClient) error { return fn(n, q) }))
+		if chosen(n) && tool.Running(r.dir, n.Name) != nil {
+			errs = append(errs, r.withQMP(ctx, n.Name, func(q *qemu.Client) error { return fn(n, q) }))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func isServer(n *Node) bool { return n.Role == RoleServer }
-
 func linkFault(ctx context.Context, t *targets, down bool) error {
 	n, network := t.node(0), t.network(1)
-	if !slices.ContainsFunc(n.NICs, func(c NIC) bool { return c.Network == network }) {
+	if !slices.ContainsFunc(n.NICs, func(c hw.NIC) bool { return c.Network == network }) {
 		t.refuse("node %s is not on network %s", n.Name, network)
 	}
-	return t.change(ctx, func(h *hardware) { set(&h.LinksDown, n.Name+"/"+network, down) }, func(h *hardware) error {
-		return t.on(ctx, n, func(q *qmpClient) error { return setLinks(q, h, n) })
+	return t.change(ctx, func(h *hw.Hardware) { hw.Set(&h.LinksDown, n.Name+"/"+network, down) }, func(h *hw.Hardware) error {
+		return t.on(ctx, n, func(q *qemu.Client) error { return qemu.SetLinks(q, h, n) })
 	})
 }
 
 func switchFault(ctx context.Context, t *targets, down bool) error {
 	network := t.network(0)
-	return t.change(ctx, func(h *hardware) { set(&h.SwitchesDown, network, down) }, func(h *hardware) error {
+	return t.change(ctx, func(h *hw.Hardware) { hw.Set(&h.SwitchesDown, network, down) }, func(h *hw.Hardware) error {
 		on := "up"
 		if down {
 			on = "down"
 		}
 		// Switch the bridge too: BMCs, PDUs and the admin are connected to it.
-		return errors.Join(t.r.ip(ctx, "link set "+bridgeName(network)+" "+on),
-			eachRunning(ctx, t.r, func(*Node) bool { return true }, func(n *Node, q *qmpClient) error { return setLinks(q, h, n) }))
+		return errors.Join(t.r.ip(ctx, "link set "+hw.BridgeName(network)+" "+on),
+			eachRunning(ctx, t.r, func(*hw.Node) bool { return true }, func(n *hw.Node, q *qemu.Client) error { return qemu.SetLinks(q, h, n) }))
 	})
 }
 
 // shared returns the shared disk of that name.
-func (r *rack) shared(name string) (*sharedDisk, error) {
-	disks := r.cfg.sharedDisks()
+func (r *rack) shared(name string) (*hw.SharedDisk, error) {
+	disks := r.cfg.SharedDisks()
 	for i := range disks {
 		if disks[i].Name == name {
 			return &disks[i], nil
 		}
 	}
-	return nil, notThere("shared disk", name, disks, func(d sharedDisk) string { return d.Name })
+	return nil, hw.NotThere("shared disk", name, disks, func(d hw.SharedDisk) string { return d.Name })
 }
 
-func (r *rack) server(name string) (*Node, error) {
-	n, err := r.cfg.node(name)
-	if err == nil && !isServer(n) {
-		err = refuse("node %s is not a server: it has no shared disks", name)
+func (r *rack) server(name string) (*hw.Node, error) {
+	n, err := r.cfg.Node(name)
+	if err == nil && !hw.IsServer(n) {
+		err = tool.Refuse("node %s is not a server: it has no shared disks", name)
 	}
 	return n, err
 }
 
 func pathFault(ctx context.Context, t *targets, out bool) error {
 	n, d, hba := t.server(0), t.shared(1), t.unit(2)
-	return t.changePaths(ctx, func(h *hardware) { set(&h.PathsOut, pathKey(n.Name, d.Name, hba), out) })
+	return t.changePaths(ctx, func(h *hw.Hardware) { hw.Set(&h.PathsOut, hw.PathKey(n.Name, d.Name, hba), out) })
 }
 
 func pathsFault(ctx context.Context, t *targets, out bool) error {
@@ -369,11 +346,11 @@ func pathsFault(ctx context.Context, t *targets, out bool) error {
 	if len(t.args) > 1 {
 		only = t.enclosure(1).Name
 	}
-	return t.changePaths(ctx, func(h *hardware) {
-		for _, d := range t.r.cfg.sharedDisks() {
-			for hba := range hbas {
+	return t.changePaths(ctx, func(h *hw.Hardware) {
+		for _, d := range t.r.cfg.SharedDisks() {
+			for hba := range hw.HBAs {
 				if only == "" || d.Enclosure == only {
-					set(&h.PathsOut, pathKey(n.Name, d.Name, hba), out)
+					hw.Set(&h.PathsOut, hw.PathKey(n.Name, d.Name, hba), out)
 				}
 			}
 		}
@@ -382,18 +359,18 @@ func pathsFault(ctx context.Context, t *targets, out bool) error {
 
 func moduleFault(ctx context.Context, t *targets, out bool) error {
 	e, m := t.enclosure(0), t.unit(1)
-	return t.changePaths(ctx, func(h *hardware) { set(&h.ModulesOut, moduleKey(e.Name, m), out) })
+	return t.changePaths(ctx, func(h *hw.Hardware) { hw.Set(&h.ModulesOut, hw.ModuleKey(e.Name, m), out) })
 }
 
 func diskFault(ctx context.Context, t *targets, out bool) error {
 	name := t.args[0]
-	if e, i, ok := t.r.cfg.slot(name); ok {
+	if e, i, ok := t.r.cfg.Slot(name); ok {
 		return slotChange(ctx, t.r, e, i, out)
 	}
-	if !slices.ContainsFunc(t.r.cfg.SSDs, func(d Disk) bool { return d.Name == name }) {
+	if !slices.ContainsFunc(t.r.cfg.SSDs, func(d hw.Disk) bool { return d.Name == name }) {
 		t.shared(0)
 	}
-	return t.changePaths(ctx, func(h *hardware) { set(&h.DisksOut, name, out) })
+	return t.changePaths(ctx, func(h *hw.Hardware) { hw.Set(&h.DisksOut, name, out) })
 }
 
 // Renewable returns why no other machine can take a node's place (server-new), nil if
@@ -407,34 +384,27 @@ func Renewable(dir, node string) error {
 	if err != nil {
 		return err
 	}
-	return n.renewable()
-}
-
-func (n *Node) renewable() error {
-	if n.distribution() {
-		return refuse("server %s boots from a disk of its own (--boot distribution): such a one cannot be made anew", n.Name)
-	}
-	return nil
+	return n.Renewable()
 }
 
 // newServerFault replaces a server's system disks by freshly installed ones.
 func newServerFault(ctx context.Context, t *targets, _ bool) error {
 	n, r := t.server(0), t.r
 	if t.err == nil {
-		noteError[int](t, nil, n.renewable())
+		noteError[int](t, nil, n.Renewable())
 	}
 	if t.err != nil {
 		return t.err
 	}
-	if running(r.dir, n.Name) != nil {
-		return refuse("server %s is on: poweroff %s first", n.Name, n.Name)
+	if tool.Running(r.dir, n.Name) != nil {
+		return tool.Refuse("server %s is on: poweroff %s first", n.Name, n.Name)
 	}
-	for _, d := range systemDisksOf(r.dir, n) {
+	for _, d := range hw.SystemDisksOf(r.dir, n) {
 		if err := os.Remove(d.Image); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
-	key, err := ensureKey(identityFile(r.dir), "mortar rack "+r.cfg.Name)
+	key, err := tool.EnsureKey(identityFile(r.dir), "mortar rack "+r.cfg.Name)
 	if err != nil {
 		return err
 	}
@@ -447,12 +417,12 @@ func blankDiskFault(ctx context.Context, t *targets, _ bool) error {
 	d := t.shared(0)
 	if t.err != nil {
 		// An interrupted call may have given the slot its new disk.
-		if done := r.cfg.diskName(serial); done != serial {
+		if done := r.cfg.DiskName(serial); done != serial {
 			return diskFault(ctx, &targets{r: r, args: []string{done}}, false)
 		}
 		return t.err
 	}
-	if d.array != nil {
+	if d.Array != nil {
 		t.refuse("%s is a LUN: name a disk that the servers see", name)
 	}
 	if !t.hardware().DisksOut[name] {
@@ -464,41 +434,41 @@ func blankDiskFault(ctx context.Context, t *targets, _ bool) error {
 	for i := range r.cfg.Enclosures {
 		for j := range r.cfg.Enclosures[i].Disks {
 			if k := &r.cfg.Enclosures[i].Disks[j]; k.Name == name {
-				k.Serial, k.WWN = serial, wwnOf(serial)
+				k.Serial, k.WWN = serial, hw.WWNOf(serial)
 			}
 		}
 	}
-	if err := r.cfg.check(); err != nil {
+	if err := r.cfg.Check(); err != nil {
 		return err
 	}
 	if err := zero(ctx, r, d); err != nil {
 		return err
 	}
-	if err := saveJSON(filepath.Join(r.dir, "config.json"), r.cfg); err != nil {
+	if err := tool.SaveJSON(filepath.Join(r.dir, "config.json"), r.cfg); err != nil {
 		return err
 	}
 	return diskFault(ctx, t, false)
 }
 
 // zero overwrites a shared disk with zeroes: its image, and its write cache.
-func zero(ctx context.Context, r *rack, d *sharedDisk) error {
-	if running(r.dir, shelves) == nil {
-		return refuse("the shared disks have no power: give it back first (feed-on)")
+func zero(ctx context.Context, r *rack, d *hw.SharedDisk) error {
+	if tool.Running(r.dir, hw.Shelves) == nil {
+		return tool.Refuse("the shared disks have no power: give it back first (feed-on)")
 	}
 	var commands []string
 	const most = 1 << 30 // qemu-io refuses more at once
 	for at := int64(0); at < d.Bytes; at += most {
 		commands = append(commands, fmt.Sprintf("write -z %d %d", at, min(most, d.Bytes-at)))
 	}
-	if err := r.qemuIO(ctx, shelves, []string{d.blockID()}, commands...); err != nil {
+	if err := r.qemuIO(ctx, hw.Shelves, []string{d.BlockID()}, commands...); err != nil {
 		return fmt.Errorf("zeroes for disk %s: %w", d.Name, err)
 	}
-	info, err := os.Stat(diskImage(r.dir, d.Name))
+	info, err := os.Stat(hw.DiskImage(r.dir, d.Name))
 	if err != nil {
 		return err
 	}
 	if st, ok := info.Sys().(*syscall.Stat_t); ok && st.Blocks > 0 {
-		return fmt.Errorf("disk %s still holds %d bytes after it was written with zeroes", d.Name, st.Blocks*sectorBytes)
+		return fmt.Errorf("disk %s still holds %d bytes after it was written with zeroes", d.Name, st.Blocks*hw.SectorBytes)
 	}
 	return nil
 }
@@ -507,36 +477,36 @@ func zero(ctx context.Context, r *rack, d *sharedDisk) error {
 // one, without which the server cannot run.
 func systemDiskFault(ctx context.Context, t *targets, out bool) error {
 	n := t.node(0)
-	disks := systemDisksOf(t.r.dir, n)
+	disks := hw.SystemDisksOf(t.r.dir, n)
 	if t.err == nil && len(disks) == 1 {
 		t.refuse("node %s has one system disk only", n.Name)
 	}
-	i := t.number(1, systemDisks-1, "system disk %q: want 0 or 1")
+	i := t.number(1, hw.SystemDisks-1, "system disk %q: want 0 or 1")
 	if t.err != nil {
 		return t.err
 	}
 	d, other := disks[i], disks[1-i]
-	if out && t.hardware().systemOut(n.Name, other) {
+	if out && t.hardware().SystemDiskOut(n.Name, other) {
 		t.refuse("node %s would have no system disk: %d is out already", n.Name, other.Slot)
 	}
-	return t.change(ctx, func(h *hardware) { set(&h.SystemOut, systemKey(n.Name, d), out) }, func(*hardware) error {
-		return t.on(ctx, n, func(q *qmpClient) error {
+	return t.change(ctx, func(h *hw.Hardware) { hw.Set(&h.SystemOut, hw.SystemKey(n.Name, d), out) }, func(*hw.Hardware) error {
+		return t.on(ctx, n, func(q *qemu.Client) error {
 			if out {
-				return q.unplug(d.deviceID())
+				return q.Unplug(d.DeviceID())
 			}
-			return q.plug(systemDevice(d))
+			return q.Plug(qemu.SystemDevice(d))
 		})
 	})
 }
 
 // changePaths changes the disks that the servers reach, then plugs and unplugs
 // devices of every running server accordingly.
-func changePaths(ctx context.Context, r *rack, change func(h *hardware)) error {
+func changePaths(ctx context.Context, r *rack, change func(h *hw.Hardware)) error {
 	var before, wasOff map[string]bool
-	return changeHardware(ctx, r, func(h *hardware) {
+	return changeHardware(ctx, r, func(h *hw.Hardware) {
 		before, wasOff = present(r, h), maps.Clone(h.ArraysOff)
 		change(h)
-	}, func(h *hardware) error {
+	}, func(h *hw.Hardware) error {
 		after := present(r, h)
 		// Unplug before the array refuses requests. The other way round, the session
 		// of a busy path stayed in use until QEMU 7.2 ended (seen).
@@ -549,7 +519,7 @@ func changePaths(ctx context.Context, r *rack, change func(h *hardware)) error {
 		}
 		// Stop arrays last, when no server uses them: a session with a dead array
 		// hangs QEMU.
-		for _, e := range r.cfg.arrays() {
+		for _, e := range r.cfg.Arrays() {
 			if err == nil && h.ArraysOff[e.Name] {
 				err = stopArray(ctx, r, e)
 			}
@@ -562,26 +532,26 @@ func changePaths(ctx context.Context, r *rack, change func(h *hardware)) error {
 // or unplugs what it reaches no more.
 func replug(ctx context.Context, r *rack, before, after map[string]bool, plug bool) error {
 	changes := func(key string) bool { return before[key] != plug && after[key] == plug }
-	return eachRunning(ctx, r, isServer, func(n *Node, q *qmpClient) error {
+	return eachRunning(ctx, r, hw.IsServer, func(n *hw.Node, q *qemu.Client) error {
 		var err error
-		for _, d := range r.cfg.sharedDisks() {
+		for _, d := range r.cfg.SharedDisks() {
 			for path := range d.Paths {
 				switch {
-				case err != nil || !changes(pathKey(n.Name, d.Name, path)):
+				case err != nil || !changes(hw.PathKey(n.Name, d.Name, path)):
 				case plug:
-					err = plugPath(q, r.cfg, n, d, path)
+					err = qemu.PlugPath(q, r.cfg, n, d, path)
 				default:
-					err = unplugPath(q, d, path)
+					err = qemu.UnplugPath(q, d, path)
 				}
 			}
 		}
 		for i, d := range r.cfg.SSDs {
 			switch {
-			case err != nil || !d.in(n) || !changes(d.Name):
+			case err != nil || !d.In(n) || !changes(d.Name):
 			case plug:
-				err = q.plug(ssdDevice(i, d))
+				err = q.Plug(qemu.SsdDevice(i, d))
 			default:
-				err = q.unplug(ssdDeviceID(i))
+				err = q.Unplug(hw.SSDDeviceID(i))
 			}
 		}
 		return err
@@ -589,12 +559,12 @@ func replug(ctx context.Context, r *rack, before, after map[string]bool, plug bo
 }
 
 // present lists the paths and SSDs that are plugged in.
-func present(r *rack, h *hardware) map[string]bool {
+func present(r *rack, h *hw.Hardware) map[string]bool {
 	out := map[string]bool{}
 	for _, n := range r.cfg.Nodes {
-		for _, d := range r.cfg.sharedDisks() {
+		for _, d := range r.cfg.SharedDisks() {
 			for path := range d.Paths {
-				out[pathKey(n.Name, d.Name, path)] = !h.pathGone(n.Name, d, path)
+				out[hw.PathKey(n.Name, d.Name, path)] = !h.PathGone(n.Name, d, path)
 			}
 		}
 	}
@@ -608,7 +578,7 @@ func present(r *rack, h *hardware) map[string]bool {
 func corruptFault(_ context.Context, t *targets, _ bool) error {
 	r, a := t.r, t.args
 	size := int64(-1)
-	for _, d := range r.cfg.images() {
+	for _, d := range r.cfg.Images() {
 		if d.Name == a[0] {
 			size = d.Bytes
 		}
@@ -617,99 +587,99 @@ func corruptFault(_ context.Context, t *targets, _ bool) error {
 		if _, err := r.shared(a[0]); err != nil {
 			return err
 		}
-		return refuse("%s is a LUN: name a disk of the array", a[0])
+		return tool.Refuse("%s is a LUN: name a disk of the array", a[0])
 	}
 	offset, err1 := strconv.ParseInt(a[1], 10, 64)
 	length, err2 := strconv.ParseInt(a[2], 10, 64)
 	const most = 1 << 30
 	if err1 != nil || err2 != nil || offset < 0 || length < 1 || length > most || offset > size-length {
-		return refuse("offset %s and length %s: want bytes within the %d of disk %s, at most %d at once", a[1], a[2], size, a[0], most)
+		return tool.Refuse("offset %s and length %s: want bytes within the %d of disk %s, at most %d at once", a[1], a[2], size, a[0], most)
 	}
-	return overwrite(diskImage(r.dir, a[0]), offset, io.LimitReader(rand.Reader, length))
+	return tool.Overwrite(hw.DiskImage(r.dir, a[0]), offset, io.LimitReader(rand.Reader, length))
 }
 
 func throttleFault(ctx context.Context, t *targets, _ bool) error {
 	r, a := t.r, t.args
-	var s speed
+	var s hw.Speed
 	for i, to := range []*int64{&s.IOPS, &s.BytesPerSecond, &s.Writes}[:len(a)-1] {
 		n, err := strconv.ParseInt(a[1+i], 10, 64)
 		if err != nil || n < 0 {
-			return refuse("%s: want I/O operations and bytes per second, 0 for no limit", strings.Join(a[1:], " "))
+			return tool.Refuse("%s: want I/O operations and bytes per second, 0 for no limit", strings.Join(a[1:], " "))
 		}
 		*to = n
 	}
 	object := ""
-	reaches := isServer
-	var inside *Enclosure
-	if i := slices.IndexFunc(r.cfg.SSDs, func(d Disk) bool { return d.Name == a[0] }); i >= 0 {
-		object = "limit-" + ssdID(i)
-		reaches = func(n *Node) bool { return isServer(n) && r.cfg.SSDs[i].in(n) }
-	} else if e, i, ok := r.cfg.slot(a[0]); ok {
-		inside, object = e, "limit-"+slotID(i)
+	reaches := hw.IsServer
+	var inside *hw.Enclosure
+	if i := slices.IndexFunc(r.cfg.SSDs, func(d hw.Disk) bool { return d.Name == a[0] }); i >= 0 {
+		object = "limit-" + hw.SSDID(i)
+		reaches = func(n *hw.Node) bool { return hw.IsServer(n) && r.cfg.SSDs[i].In(n) }
+	} else if e, i, ok := r.cfg.Slot(a[0]); ok {
+		inside, object = e, "limit-"+qemu.SlotID(i)
 	} else if d, err := r.shared(a[0]); err != nil {
 		return err
-	} else if d.array != nil {
-		return refuse("%s is a LUN: lun-slow makes it slow, and throttle a disk of its array", a[0])
+	} else if d.Array != nil {
+		return tool.Refuse("%s is a LUN: lun-slow makes it slow, and throttle a disk of its array", a[0])
 	} else {
-		object = d.throttleID()
-		reaches = func(n *Node) bool { return isServer(n) && d.cabledTo(n.Name) }
+		object = d.ThrottleID()
+		reaches = func(n *hw.Node) bool { return hw.IsServer(n) && d.CabledTo(n.Name) }
 	}
 	// QEMU keeps a limit that the command omits, so reset these two.
-	value := props{"iops-read": 0, "iops-write": 0}
-	maps.Copy(value, limits(s))
-	limit := func(q *qmpClient) error {
-		_, err := q.call("qom-set", props{"path": "/objects/" + object, "property": "limits", "value": value})
+	value := qemu.Props{"iops-read": 0, "iops-write": 0}
+	maps.Copy(value, qemu.Limits(s))
+	limit := func(q *qemu.Client) error {
+		_, err := q.Call("qom-set", qemu.Props{"path": "/objects/" + object, "property": "limits", "value": value})
 		return err
 	}
-	return changeHardware(ctx, r, func(h *hardware) {
-		setValue(&h.Speeds, a[0], s)
-	}, func(h *hardware) error {
+	return changeHardware(ctx, r, func(h *hw.Hardware) {
+		hw.SetValue(&h.Speeds, a[0], s)
+	}, func(h *hw.Hardware) error {
 		if inside != nil {
-			if running(r.dir, inside.Name) == nil {
+			if tool.Running(r.dir, inside.Name) == nil {
 				return nil
 			}
 			return r.withQMP(ctx, inside.Name, limit)
 		}
-		return eachRunning(ctx, r, reaches, func(_ *Node, q *qmpClient) error { return limit(q) })
+		return eachRunning(ctx, r, reaches, func(_ *hw.Node, q *qemu.Client) error { return limit(q) })
 	})
 }
 
 // controllerFault moves the LUNs of a controller to the other one, or back.
 func controllerFault(ctx context.Context, t *targets, moved bool) error {
 	e, m := t.array(0), t.unit(1)
-	if moved && t.hardware().ModulesOut[moduleKey(e.Name, 1-m)] {
+	if moved && t.hardware().ModulesOut[hw.ModuleKey(e.Name, 1-m)] {
 		t.refuse("controller %d of %s is out: it cannot take LUNs", 1-m, e.Name)
 	}
-	return t.changePaths(ctx, func(h *hardware) { set(&h.LUNsMoved, moduleKey(e.Name, m), moved) })
+	return t.changePaths(ctx, func(h *hw.Hardware) { hw.Set(&h.LUNsMoved, hw.ModuleKey(e.Name, m), moved) })
 }
 
 // lunFault hides a LUN, or a disk, from a server: all of its paths.
 func lunFault(ctx context.Context, t *targets, out bool) error {
 	n, d := t.server(0), t.shared(1)
-	return t.changePaths(ctx, func(h *hardware) {
-		for hba := range hbas {
-			set(&h.PathsOut, pathKey(n.Name, d.Name, hba), out)
+	return t.changePaths(ctx, func(h *hw.Hardware) {
+		for hba := range hw.HBAs {
+			hw.Set(&h.PathsOut, hw.PathKey(n.Name, d.Name, hba), out)
 		}
 	})
 }
 
 func slowFault(ctx context.Context, t *targets, _ bool) error {
 	d := t.shared(0)
-	if d.array == nil {
+	if d.Array == nil {
 		t.refuse("%s is a disk: throttle makes it slow", d.Name)
 	}
 	ms := t.number(1, 60_000, "%q: want milliseconds, 0 to 60000") // a server gives up a command after 30 s
-	return t.changePaths(ctx, func(h *hardware) { setValue(&h.Slow, d.Name, ms) })
+	return t.changePaths(ctx, func(h *hw.Hardware) { hw.SetValue(&h.Slow, d.Name, ms) })
 }
 
 func arrayPowerFault(ctx context.Context, t *targets, off bool) error {
 	e := t.array(0)
-	return t.changePaths(ctx, func(h *hardware) { set(&h.ArraysOff, e.Name, off) })
+	return t.changePaths(ctx, func(h *hw.Hardware) { hw.Set(&h.ArraysOff, e.Name, off) })
 }
 
 func bmcFault(ctx context.Context, t *targets, dead bool) error {
 	n := t.managed(0)
-	return t.change(ctx, func(h *hardware) { set(&h.DeadBMCs, n.Name, dead) }, func(h *hardware) error {
+	return t.change(ctx, func(h *hw.Hardware) { hw.Set(&h.DeadBMCs, n.Name, dead) }, func(h *hw.Hardware) error {
 		if dead {
 			return stopBMC(ctx, t.r, n)
 		}
@@ -719,11 +689,11 @@ func bmcFault(ctx context.Context, t *targets, dead bool) error {
 
 func lyingBMCFault(ctx context.Context, t *targets, lies bool) error {
 	n := t.managed(0)
-	return t.change(ctx, func(h *hardware) {
+	return t.change(ctx, func(h *hw.Hardware) {
 		if !lies {
 			delete(h.LyingBMCs, n.Name)
 		} else if h.LyingBMCs[n.Name] == "" {
-			setValue(&h.LyingBMCs, n.Name, powerWord(running(t.r.dir, n.Name) != nil))
+			hw.SetValue(&h.LyingBMCs, n.Name, power.PowerWord(tool.Running(t.r.dir, n.Name) != nil))
 		}
 	}, noChange)
 }
@@ -735,12 +705,12 @@ func cordsFault(ctx context.Context, t *targets, away bool) error {
 	if len(n.Feeds) == 0 {
 		t.refuse("node %s is on no PDU", n.Name)
 	}
-	return t.change(ctx, func(h *hardware) {
+	return t.change(ctx, func(h *hw.Hardware) {
 		for _, f := range n.Feeds {
-			set(&h.Astray, outletKey(f.PDU, f.Outlet), away)
+			hw.Set(&h.Astray, hw.OutletKey(f.PDU, f.Outlet), away)
 		}
-	}, func(h *hardware) error {
-		if h.powered(n) {
+	}, func(h *hw.Hardware) error {
+		if h.Powered(n) {
 			return nil
 		}
 		return t.r.stopNode(n.Name)
@@ -751,12 +721,12 @@ func cordsFault(ctx context.Context, t *targets, away bool) error {
 func loadFault(ctx context.Context, t *targets, _ bool) error {
 	p := t.pdu(0)
 	load := t.number(1, 1000, "load %q: want tenths of an ampere, 0 to 1000")
-	return t.change(ctx, func(h *hardware) { setValue(&h.Loads, p.Name, load) }, noChange)
+	return t.change(ctx, func(h *hw.Hardware) { hw.SetValue(&h.Loads, p.Name, load) }, noChange)
 }
 
 func pduFault(ctx context.Context, t *targets, dead bool) error {
 	p := t.pdu(0)
-	return t.change(ctx, func(h *hardware) { set(&h.DeadPDUs, p.Name, dead) }, func(h *hardware) error {
+	return t.change(ctx, func(h *hw.Hardware) { hw.Set(&h.DeadPDUs, p.Name, dead) }, func(h *hw.Hardware) error {
 		if dead {
 			return stopPDU(ctx, t.r, p)
 		}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/mortarhpc/mortar/internal/brick/spec"
+	"github.com/mortarhpc/mortar/internal/rack/hw"
 )
 
 func parsed(t *testing.T, example string, oldNew ...string) *spec.Spec {
@@ -26,7 +27,7 @@ func parsed(t *testing.T, example string, oldNew ...string) *spec.Spec {
 // example lists, and the same each time.
 func TestFromSpec(t *testing.T) {
 	s := parsed(t, "nfs-ha")
-	c, err := FromSpec(s)
+	c, err := hw.FromSpec(s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,19 +46,19 @@ func TestFromSpec(t *testing.T) {
 		t.Errorf("%d disks with %d WWNs", disks, len(wwns))
 	}
 	for _, n := range c.Nodes {
-		if n.Role == RoleServer && (n.BMC == nil || len(n.Feeds) != 2 || len(n.NICs) != 3) {
+		if n.Role == hw.RoleServer && (n.BMC == nil || len(n.Feeds) != 2 || len(n.NICs) != 3) {
 			t.Errorf("server %s: BMC %v, feeds %v, %d NICs", n.Name, n.BMC, n.Feeds, len(n.NICs))
 		}
 	}
 	// Faults take the spec's names too.
 	d, e := c.Enclosures[0].Disks[0], c.Enclosures[1]
 	for in, want := range map[string]string{d.Name: d.Name, d.Serial: d.Name, "nothing": "nothing"} {
-		if got := c.diskName(in); got != want {
+		if got := c.DiskName(in); got != want {
 			t.Errorf("disk %s is %s, want %s", in, got, want)
 		}
 	}
 	for in, want := range map[string]string{e.Name: e.Name, s.Enclosures[1].Name: e.Name, "nothing": "nothing"} {
-		if got := c.enclosureName(in); got != want {
+		if got := c.EnclosureName(in); got != want {
 			t.Errorf("enclosure %s is %s, want %s", in, got, want)
 		}
 	}
@@ -66,12 +67,12 @@ func TestFromSpec(t *testing.T) {
 // A PDU has the spec's SNMPv3 user or community.
 func TestFromSpecPDU(t *testing.T) {
 	s := parsed(t, "nfs-ha", "snmp: {user: mortar, auth_file: secrets/pdu-b-auth, privacy_file: secrets/pdu-b-privacy}", "community_file: /c/pdu-b")
-	c, err := FromSpec(s)
+	c, err := hw.FromSpec(s)
 	if err != nil {
 		t.Fatal(err)
 	}
 	at := filepath.Dir(s.File)
-	if a := c.PDUs[0].SNMP; a == nil || *a != (SNMP{"mortar", "SHA", at + "/secrets/pdu-a-auth", "AES", at + "/secrets/pdu-a-privacy"}) || c.PDUs[0].CommunityFile != "" {
+	if a := c.PDUs[0].SNMP; a == nil || *a != (hw.SNMP{User: "mortar", Auth: "SHA", AuthFile: at + "/secrets/pdu-a-auth", Privacy: "AES", PrivacyFile: at + "/secrets/pdu-a-privacy"}) || c.PDUs[0].CommunityFile != "" {
 		t.Errorf("%+v", c.PDUs[0])
 	}
 	if b := c.PDUs[1]; b.SNMP != nil || b.CommunityFile != "/c/pdu-b" {

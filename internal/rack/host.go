@@ -16,6 +16,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/rack/hw"
+	"github.com/mortarhpc/mortar/internal/rack/nodeimage"
+	"github.com/mortarhpc/mortar/internal/rack/qemu"
+	"github.com/mortarhpc/mortar/internal/rack/tool"
+	"github.com/mortarhpc/mortar/internal/rack/vdisk"
 )
 
 // hostTools are the programs that a rack needs, with their Debian packages.
@@ -51,18 +56,18 @@ const (
 
 // checkHost returns why this host cannot run the rack, nil if it can. It changes
 // nothing.
-func checkHost(c *Config, dir string, spec imageSpec) error {
+func checkHost(c *hw.Config, dir string, spec nodeimage.Spec) error {
 	var bad []string
 	var missing []string
 	for _, t := range hostTools {
-		if toolPath(t.tool) == t.tool && !slices.Contains(missing, t.pkg) {
+		if tool.ToolPath(t.tool) == t.tool && !slices.Contains(missing, t.pkg) {
 			missing = append(missing, t.pkg)
 		}
 	}
-	if bb := toolPath("busybox"); bb != "busybox" && !isStatic(bb) {
+	if bb := tool.ToolPath("busybox"); bb != "busybox" && !isStatic(bb) {
 		missing = append(missing, "busybox-static")
 	}
-	if m := iscsiModule(); len(c.arrays()) > 0 && m != "" {
+	if m := iscsiModule(); len(c.Arrays()) > 0 && m != "" {
 		missing = append(missing, m)
 	}
 	if len(missing) > 0 {
@@ -78,16 +83,16 @@ func checkHost(c *Config, dir string, spec imageSpec) error {
 
 	var needMiB int64
 	for _, n := range c.Nodes {
-		if running(dir, n.Name) == nil {
+		if tool.Running(dir, n.Name) == nil {
 			needMiB += int64(n.MemoryMiB) + overheadMiB
 		}
 	}
-	if running(dir, shelves) == nil {
-		needMiB += int64(len(c.sharedDisks())+len(c.SSDs)) * cacheBlocks * cacheBlock >> 20
+	if tool.Running(dir, hw.Shelves) == nil {
+		needMiB += int64(len(c.SharedDisks())+len(c.SSDs)) * vdisk.CacheBlocks * vdisk.CacheBlock >> 20
 	}
-	for _, e := range c.arrays() {
-		if running(dir, e.Name) == nil {
-			needMiB += int64(arrayMemoryMiB) + overheadMiB
+	for _, e := range c.Arrays() {
+		if tool.Running(dir, e.Name) == nil {
+			needMiB += int64(hw.ArrayMemoryMiB) + overheadMiB
 		}
 	}
 	available, err := availableMemory()
@@ -96,7 +101,7 @@ func checkHost(c *Config, dir string, spec imageSpec) error {
 	}
 	if have := available >> 20; needMiB > 0 && have < needMiB+reserveMiB {
 		bad = append(bad, fmt.Sprintf("too little memory: the rack's %d nodes and arrays need %d MiB, and %d MiB must stay for the host, but only %d MiB are available",
-			len(c.Nodes)+len(c.arrays()), needMiB, reserveMiB, have))
+			len(c.Nodes)+len(c.Arrays()), needMiB, reserveMiB, have))
 	}
 
 	// A disk image is sparse, but the host must have space for all of it: a rack
@@ -109,11 +114,11 @@ func checkHost(c *Config, dir string, spec imageSpec) error {
 	for file, size := range files {
 		need[dir] += size - allocated(file)
 	}
-	cache, err := cacheDir()
+	cache, err := nodeimage.CacheDir()
 	if err != nil {
 		return err
 	}
-	if cachedImage(filepath.Join(cache, spec.key())) == nil || c.distribution() && !there(spec.diskFile(cache)) {
+	if nodeimage.Cached(filepath.Join(cache, spec.Key())) == nil || c.Distribution() && !tool.Exists(spec.DiskFile(cache)) {
 		need[cache] += imageBuildMiB << 20
 	}
 	type room struct{ need, free int64 }
@@ -137,7 +142,7 @@ func checkHost(c *Config, dir string, spec imageSpec) error {
 		}
 	}
 	if len(bad) > 0 {
-		return &RefusedError{Problems: bad}
+		return &tool.RefusedError{Problems: bad}
 	}
 	return nil
 }
@@ -156,30 +161,25 @@ func iscsiModule() string {
 	return "qemu-block-extra"
 }
 
-func there(file string) bool {
-	_, err := os.Stat(file)
-	return err == nil
-}
-
 // stateFilesOf lists the files of the nodes' own layers with their full sizes.
-func stateFilesOf(c *Config, dir string) map[string]int64 {
+func stateFilesOf(c *hw.Config, dir string) map[string]int64 {
 	out := map[string]int64{}
 	for i := range c.Nodes {
-		for _, d := range systemDisksOf(dir, &c.Nodes[i]) {
+		for _, d := range hw.SystemDisksOf(dir, &c.Nodes[i]) {
 			out[d.Image] = d.Bytes
 		}
 	}
-	for _, e := range c.arrays() {
-		out[arrayState(dir, e.Name)] = arrayStateBytes
+	for _, e := range c.Arrays() {
+		out[hw.ArrayState(dir, e.Name)] = hw.ArrayStateBytes
 	}
 	return out
 }
 
 // imageFilesOf is stateFilesOf with the images of all disks.
-func imageFilesOf(c *Config, dir string) map[string]int64 {
+func imageFilesOf(c *hw.Config, dir string) map[string]int64 {
 	out := stateFilesOf(c, dir)
-	for _, d := range c.images() {
-		out[diskImage(dir, d.Name)] = d.Bytes
+	for _, d := range c.Images() {
+		out[hw.DiskImage(dir, d.Name)] = d.Bytes
 	}
 	return out
 }
@@ -230,7 +230,7 @@ const kvmProbeTime = 3 * time.Second
 
 // chooseAccel returns the accelerator for the nodes. It boots the kernel with KVM,
 // because a nested or restricted /dev/kvm may not be able to run a stock kernel.
-func chooseAccel(ctx context.Context, c *Config, img *image) (string, error) {
+func chooseAccel(ctx context.Context, c *hw.Config, img *nodeimage.Image) (string, error) {
 	if c.Accel != "" {
 		return c.Accel, nil
 	}
@@ -245,13 +245,13 @@ func chooseAccel(ctx context.Context, c *Config, img *image) (string, error) {
 
 // bootsWith reports whether the image's kernel reaches its first program within
 // limit.
-func bootsWith(ctx context.Context, accel string, img *image, limit time.Duration) bool {
+func bootsWith(ctx context.Context, accel string, img *nodeimage.Image, limit time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	argv := append([]string{"qemu-system-x86_64"}, baseArgs()...)
-	argv = append(argv, loadArgs(img, kernelArgs+" mortar.probe")...)
-	argv = append(argv, accelArgs(accel, 2)...)
+	argv := append([]string{"qemu-system-x86_64"}, qemu.BaseArgs()...)
+	argv = append(argv, qemu.LoadArgs(img, nodeimage.KernelArgs+" mortar.probe")...)
+	argv = append(argv, qemu.AccelArgs(accel, 2)...)
 	argv = append(argv, "-m", "256", "-no-reboot", "-serial", "stdio")
-	out, err := output(ctx, nil, argv...)
-	return err == nil && bytes.Contains(out, []byte(markPrefix+"kernel"))
+	out, err := tool.Output(ctx, nil, argv...)
+	return err == nil && bytes.Contains(out, []byte(nodeimage.MarkPrefix+"kernel"))
 }

@@ -2,11 +2,6 @@
 
 package rack
 
-// These tests build real racks: they need root, the programs that checkHost
-// names, a few minutes, and no other rack's load on the machine.
-//
-//	go test -tags rack -timeout 0 ./internal/rack
-
 import (
 	"bytes"
 	"cmp"
@@ -21,6 +16,8 @@ import (
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/base/netns"
+	"github.com/mortarhpc/mortar/internal/rack/hw"
+	"github.com/mortarhpc/mortar/internal/rack/tool"
 	"github.com/mortarhpc/mortar/test/racktest"
 )
 
@@ -51,7 +48,7 @@ func TestMain(m *testing.M) {
 
 // liveConfig is two servers that share two enclosures of two disks, and an
 // SSD.
-func liveConfig(name, secrets string) Config {
+func liveConfig(name, secrets string) hw.Config {
 	c := testConfig()
 	c.Name = name
 	c.Suite = cmp.Or(os.Getenv("RACK_SUITE"), c.Suite)
@@ -62,7 +59,7 @@ func liveConfig(name, secrets string) Config {
 		d.IOPS, d.BytesPerSecond = 0, 0
 		e := d
 		e.Name, e.Serial, e.WWN = fmt.Sprintf("e%dd2", i+1), fmt.Sprintf("NL001%d", i), fmt.Sprintf("5000c50000000%d02", i+1)
-		c.Enclosures[i].Disks = []Disk{d, e}
+		c.Enclosures[i].Disks = []hw.Disk{d, e}
 	}
 	for i := range c.PDUs {
 		c.PDUs[i].CommunityFile = filepath.Join(secrets, "secrets", c.PDUs[i].Name)
@@ -82,10 +79,10 @@ type liveRack struct {
 
 // in runs a command inside the rack's namespace, as the admin would.
 func (l *liveRack) in(argv ...string) (string, error) {
-	cmd := exec.Command(toolPath(argv[0]), argv[1:]...)
+	cmd := exec.Command(tool.ToolPath(argv[0]), argv[1:]...)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := netns.Do(l.r.cfg.netns(), cmd.Start); err != nil {
+	if err := netns.Do(l.r.cfg.Netns(), cmd.Start); err != nil {
 		return "", err
 	}
 	err := cmd.Wait()
@@ -94,7 +91,7 @@ func (l *liveRack) in(argv ...string) (string, error) {
 
 // on runs a shell command on a node.
 func (l *liveRack) on(node, command string) (string, error) {
-	n, err := l.r.cfg.node(node)
+	n, err := l.r.cfg.Node(node)
 	if err != nil {
 		return "", err
 	}
@@ -155,7 +152,7 @@ func (l *liveRack) run(name string, fn func(l *liveRack)) {
 // nothingLeft fails if any part of the rack still exists.
 func nothingLeft(t *testing.T, dir, netns string) {
 	t.Helper()
-	procs, err := rackProcesses(dir)
+	procs, err := tool.RackProcesses(dir)
 	if err != nil || len(procs) > 0 {
 		t.Errorf("processes are left: %v, %v", procs, err)
 	}
@@ -176,15 +173,15 @@ func TestRack(t *testing.T) {
 	t.Cleanup(func() {
 		if t.Failed() {
 			for _, n := range cfg.Nodes {
-				t.Logf("console of %s:\n%s", n.Name, tail(filepath.Join(runDir(dir), consoleFile(n.Name)), 30))
+				t.Logf("console of %s:\n%s", n.Name, tool.Tail(filepath.Join(tool.RunDir(dir), tool.ConsoleFile(n.Name)), 30))
 			}
 		}
 		if err := Down(ctx, dir, DownOptions{}); err != nil {
 			t.Error(err)
 		}
-		nothingLeft(t, dir, cfg.netns())
+		nothingLeft(t, dir, cfg.Netns())
 	})
-	report := func(e Event) {
+	report := func(e tool.Event) {
 		if e.Done {
 			t.Logf("%s: %.1f s %v", e.Step, e.Elapsed.Seconds(), e.Err)
 		}
@@ -198,7 +195,7 @@ func TestRack(t *testing.T) {
 	}
 	l := &liveRack{t: t, dir: r.dir, r: r}
 	secret := func(name string) string {
-		s, err := ensureSecret(filepath.Join(tmp, "secrets", name))
+		s, err := tool.EnsureSecret(filepath.Join(tmp, "secrets", name))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -380,7 +377,7 @@ func TestRack(t *testing.T) {
 		l.eventually("ssh", func() bool { return l.node("s2").SSH })
 		l.fault("panic s2")
 		l.eventually("the kernel says so", func() bool {
-			text, err := os.ReadFile(filepath.Join(runDir(dir), consoleFile("s2")))
+			text, err := os.ReadFile(filepath.Join(tool.RunDir(dir), tool.ConsoleFile("s2")))
 			return err == nil && strings.Contains(string(text), "Kernel panic")
 		})
 		if n := l.node("s2"); n.Power != "on" || n.SSH {
@@ -481,7 +478,7 @@ func TestRack(t *testing.T) {
 		if err := Down(ctx, dir, DownOptions{KeepDisks: true}); err != nil {
 			l.t.Fatal(err)
 		}
-		nothingLeft(l.t, l.dir, cfg.netns())
+		nothingLeft(l.t, l.dir, cfg.Netns())
 		if _, err := Up(ctx, cfg, dir, nil); err != nil {
 			l.t.Fatal(err)
 		}
@@ -506,8 +503,8 @@ func TestKilledUp(t *testing.T) {
 		time.Sleep(time.Duration(i*i) * 250 * time.Millisecond)
 		_ = cmd.Process.Signal(sig)
 		_ = cmd.Wait()
-		procs, _ := rackProcesses(dir)
-		t.Logf("killed after %d ms: %d processes, namespace %v", i*i*250, len(procs), netnsExists(cfg.netns()))
+		procs, _ := tool.RackProcesses(dir)
+		t.Logf("killed after %d ms: %d processes, namespace %v", i*i*250, len(procs), netnsExists(cfg.Netns()))
 		if i%2 == 1 {
 			continue // the next up must cope
 		}
@@ -516,7 +513,7 @@ func TestKilledUp(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		nothingLeft(t, dir, cfg.netns())
+		nothingLeft(t, dir, cfg.Netns())
 	}
 	if err := Down(context.Background(), dir, DownOptions{}); err != nil {
 		t.Fatal(err)
@@ -527,7 +524,7 @@ func TestKilledUp(t *testing.T) {
 		<-started
 		cancel()
 	}()
-	_, err := Up(ctx, cfg, dir, func(e Event) {
+	_, err := Up(ctx, cfg, dir, func(e tool.Event) {
 		if e.Step == "boot s2" && !e.Done {
 			close(started)
 		}
@@ -535,7 +532,7 @@ func TestKilledUp(t *testing.T) {
 	if err == nil {
 		t.Error("an interrupted up succeeds")
 	}
-	nothingLeft(t, dir, cfg.netns())
+	nothingLeft(t, dir, cfg.Netns())
 	if _, err := os.Stat(dir); err == nil {
 		t.Error("the directory is left")
 	}

@@ -2,46 +2,26 @@ package rack
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/sha256"
-	"crypto/subtle"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/hex"
-	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"log"
-	"math/big"
 	"net"
 	"net/http"
-	"net/netip"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
-)
 
-// Management is an array's management interface: the HTTPS API of an ME4, at an address
-// for each controller. It is read-only.
-//
-// Source: Dell EMC PowerVault ME4 Series Storage System CLI Reference Guide, "API
-// basetype properties"; package raid has the client.
-type Management struct {
-	Array     string       `json:"array"` // its name in the brick
-	Addresses []netip.Addr `json:"addresses"`
-	User      string       `json:"user"`
-	// PasswordFile holds the password of User.
-	PasswordFile string `json:"password_file"`
-}
+	"github.com/mortarhpc/mortar/internal/rack/array"
+	"github.com/mortarhpc/mortar/internal/rack/hw"
+	"github.com/mortarhpc/mortar/internal/rack/tool"
+)
 
 // managementPort is HTTPS.
 const managementPort = 443
@@ -53,7 +33,7 @@ func managementCert(dir, array string, controller int) string {
 
 // certificates makes missing certificates of an array's controllers, and returns the
 // fingerprints of all (SHA-256, hex).
-func certificates(r *rack, e *Enclosure) ([]string, error) {
+func certificates(r *rack, e *hw.Enclosure) ([]string, error) {
 	var out []string
 	if e.Array.Management == nil {
 		return nil, nil
@@ -62,8 +42,8 @@ func certificates(r *rack, e *Enclosure) ([]string, error) {
 		file := managementCert(r.dir, e.Name, c)
 		text, err := os.ReadFile(file)
 		if errors.Is(err, fs.ErrNotExist) {
-			if text, err = newCertificate(e.Name); err == nil {
-				err = writeNew(file, text)
+			if text, err = array.NewCertificate(e.Name); err == nil {
+				err = tool.WriteNew(file, text)
 			}
 		}
 		if err != nil {
@@ -79,31 +59,8 @@ func certificates(r *rack, e *Enclosure) ([]string, error) {
 	return out, nil
 }
 
-// newCertificate returns a self-signed certificate, as arrays have, with its key, in
-// PEM.
-func newCertificate(name string) ([]byte, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, err
-	}
-	serial, err := rand.Int(rand.Reader, big.NewInt(1<<62))
-	if err != nil {
-		return nil, err
-	}
-	tmpl := &x509.Certificate{SerialNumber: serial, Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().AddDate(10, 0, 0)}
-	cert, err := x509.CreateCertificate(rand.Reader, tmpl, tmpl, key.Public(), key)
-	if err != nil {
-		return nil, err
-	}
-	private, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		return nil, err
-	}
-	return append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert}), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: private})...), nil
-}
-
 // managementAddresses adds the addresses of an array's controllers, or removes them.
-func managementAddresses(ctx context.Context, r *rack, e *Enclosure, on bool) error {
+func managementAddresses(ctx context.Context, r *rack, e *hw.Enclosure, on bool) error {
 	if e.Array.Management == nil {
 		return nil
 	}
@@ -116,7 +73,7 @@ func managementAddresses(ctx context.Context, r *rack, e *Enclosure, on bool) er
 }
 
 // serveManagement serves one controller's interface until its listener fails.
-func serveManagement(r *rack, e *Enclosure, controller int, password string) error {
+func serveManagement(r *rack, e *hw.Enclosure, controller int, password string) error {
 	m := e.Array.Management
 	cert, err := tls.LoadX509KeyPair(managementCert(r.dir, e.Name, controller), managementCert(r.dir, e.Name, controller))
 	if err != nil {
@@ -130,82 +87,16 @@ func serveManagement(r *rack, e *Enclosure, controller int, password string) err
 		ReadHeaderTimeout: 10 * time.Second,
 		ErrorLog:          log.New(io.Discard, "", 0), // of clients that refuse the certificate
 		TLSConfig:         &tls.Config{Certificates: []tls.Certificate{cert}},
-		Handler:           &managementAPI{user: m.User, password: password, ask: func(ctx context.Context) (me4Objects, error) { return me4(ctx, r, e) }},
+		Handler:           &array.ManagementAPI{User: m.User, Password: password, Ask: func(ctx context.Context) (array.ME4Objects, error) { return me4(ctx, r, e) }},
 	}
-	return s.ServeTLS(aliveListener{l, func() bool {
+	return s.ServeTLS(array.AliveListener{Listener: l, Alive: func() bool {
 		h, err := loadHardware(r.dir)
-		return err == nil && !h.ModulesOut[moduleKey(e.Name, controller)]
+		return err == nil && !h.ModulesOut[hw.ModuleKey(e.Name, controller)]
 	}}, "", "")
 }
 
-// aliveListener accepts connections only while its controller is alive.
-type aliveListener struct {
-	net.Listener
-	alive func() bool
-}
-
-func (l aliveListener) Accept() (net.Conn, error) {
-	for {
-		conn, err := l.Listener.Accept()
-		if err != nil || l.alive() {
-			return conn, err
-		}
-		conn.Close()
-	}
-}
-
-// me4Objects are the API's lists of objects, by name.
-type me4Objects map[string][]map[string]any
-
-// managementAPI is the API. A session's key is derived from the password, so both
-// controllers accept it, even after a restart of this process.
-type managementAPI struct {
-	user, password string
-	ask            func(context.Context) (me4Objects, error)
-}
-
-func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
-
-func (m *managementAPI) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	key := hashed("session " + m.user + "_" + m.password)[:32]
-	reply := func(doc map[string]any, kind, text string, code int) {
-		if doc == nil {
-			doc = map[string]any{}
-		}
-		doc["status"] = []map[string]any{{"object-name": "status", "response-type": kind, "response": text, "return-code": code}}
-		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(doc) // fails only if the client has gone
-	}
-	what, show := strings.CutPrefix(req.URL.Path, "/api/show/")
-	login, isLogin := strings.CutPrefix(req.URL.Path, "/api/login/")
-	switch {
-	case isLogin && same(login, hashed(m.user+"_"+m.password)):
-		reply(nil, "Success", key, 1)
-	case isLogin:
-		reply(nil, "Error", "Authentication Unsuccessful", 2)
-	case !same(req.Header.Get("sessionKey"), key):
-		w.WriteHeader(http.StatusForbidden)
-	case show:
-		list := map[string]string{"disks": "drives"}[what]
-		if list == "" {
-			list = what
-		}
-		all, err := m.ask(req.Context())
-		switch {
-		case err != nil:
-			reply(nil, "Error", err.Error(), -10001)
-		case all[list] == nil:
-			reply(nil, "Error", "The command was not recognized.", -10028)
-		default:
-			reply(map[string]any{list: all[list]}, "Success", "Command completed successfully.", 0)
-		}
-	default:
-		reply(nil, "Success", "", 0)
-	}
-}
-
 // me4 returns the state of an array as objects of an ME4.
-func me4(ctx context.Context, r *rack, e *Enclosure) (me4Objects, error) {
+func me4(ctx context.Context, r *rack, e *hw.Enclosure) (array.ME4Objects, error) {
 	h, err := loadHardware(r.dir)
 	if err != nil {
 		return nil, err
@@ -214,84 +105,5 @@ func me4(ctx context.Context, r *rack, e *Enclosure) (me4Objects, error) {
 	if err != nil {
 		return nil, err
 	}
-	return me4Of(e, h, said), nil
-}
-
-// me4Of makes the objects from the firmware's output. As on an ME4, a disk out of its
-// slot is not listed.
-func me4Of(e *Enclosure, h *hardware, said string) me4Objects {
-	out := me4Objects{"controllers": {}, "disk-groups": {}, "drives": {}}
-	for c, name := range []string{"A", "B"} {
-		k := map[string]any{"object-name": "controllers", "controller-id": name, "status": "Operational", "health": "OK", "health-reason": "",
-			"failed-over": "No", "fail-over-reason": "Not applicable", "write-policy": "write-back", "redundancy-status": "Redundant"}
-		switch {
-		case h.ModulesOut[moduleKey(e.Name, c)]:
-			k["status"], k["health"], k["health-reason"] = "Not Installed", "Fault", "The controller is not installed."
-			k["redundancy-status"] = "Down"
-		case h.ModulesOut[moduleKey(e.Name, 1-c)]:
-			k["failed-over"], k["fail-over-reason"], k["redundancy-status"] = "Yes", "The partner controller is down.", "Operational but not redundant"
-		}
-		out["controllers"] = append(out["controllers"], k)
-	}
-	group := map[string]string{} // by serial number of the disk
-	for i, g := range groupsOf(e.Array, said) {
-		for _, serial := range g.Members {
-			group[serial] = g.Name
-		}
-		status, health := me4Status(&e.Array.Groups[i], g)
-		k := map[string]any{"object-name": "disk-group", "name": g.Name, "raidtype": fmt.Sprintf("RAID%d", e.Array.Groups[i].Level),
-			"diskcount": len(e.Array.Groups[i].Members), "chunksize": fmt.Sprintf("%dk", e.Array.Groups[i].Chunk>>10), "storage-type": "Linear",
-			"status": status, "current-job": "", "current-job-completion": "", "health": health, "health-reason": ""}
-		switch g.State {
-		case "rebuilding":
-			k["current-job"], k["current-job-completion"] = "RCON", fmt.Sprintf("%.0f%%", g.Percent)
-			k["health-reason"] = "The disk group is reconstructing."
-		case "degraded", "failed":
-			k["health-reason"] = fmt.Sprintf("%d disks are missing.", g.Missing)
-		}
-		out["disk-groups"] = append(out["disk-groups"], k)
-	}
-	for i, d := range e.Array.Disks {
-		if h.DisksOut[d.Name] {
-			continue
-		}
-		usage := "GLOBAL SP"
-		if group[d.Serial] != "" {
-			usage = "LINEAR POOL"
-		}
-		out["drives"] = append(out["drives"], map[string]any{"object-name": "drive", "location": slotName(e, i), "serial-number": d.Serial, "usage": usage,
-			"disk-group": group[d.Serial], "status": "Up", "health": "OK", "health-reason": ""})
-	}
-	return out
-}
-
-// me4Status is a group's state and health as an ME4 reports it, by the redundancy left.
-func me4Status(group *RAIDGroup, g GroupStatus) (status, health string) {
-	switch {
-	case g.State == "failed":
-		return "OFFL", "Fault"
-	case g.State == "unknown":
-		return "UNKN", "Unknown"
-	case g.Missing == 0:
-		return "FTOL", "OK"
-	case group.Level == 6 && g.Missing == 1:
-		return "FTDN", "Degraded"
-	}
-	return "CRIT", "Degraded"
-}
-
-// slotName is a disk's place: the number of its enclosure and of its slot there, both
-// from 0.
-func slotName(e *Enclosure, i int) string {
-	var shelves []string
-	slot := 0
-	for k := range e.Array.Disks[:i+1] {
-		name := e.Array.Disks[k].Name
-		shelf := name[:max(0, strings.LastIndexByte(name, '-'))]
-		if !slices.Contains(shelves, shelf) {
-			shelves, slot = append(shelves, shelf), -1
-		}
-		slot++
-	}
-	return fmt.Sprintf("%d.%d", len(shelves)-1, slot)
+	return array.ME4(e, h, said), nil
 }

@@ -15,18 +15,20 @@ import (
 	"testing"
 
 	"github.com/mortarhpc/mortar/internal/base/health"
+	"github.com/mortarhpc/mortar/internal/rack/array"
+	"github.com/mortarhpc/mortar/internal/rack/hw"
 	"github.com/mortarhpc/mortar/internal/run/raid"
 )
 
 // stateOf is the firmware's output for whole groups with their original disks; change
 // replaces lines.
-func stateOf(c *Config, change ...string) string {
+func stateOf(c *hw.Config, change ...string) string {
 	var b strings.Builder
-	a := c.arrays()[0].Array
+	a := c.Arrays()[0].Array
 	for i, g := range a.Groups {
 		fmt.Fprintf(&b, "group %d clean 0 idle none\nin %d", i, i)
 		for _, m := range g.Members {
-			fmt.Fprintf(&b, " %d", slices.IndexFunc(a.Disks, func(d Disk) bool { return d.Name == m }))
+			fmt.Fprintf(&b, " %d", slices.IndexFunc(a.Disks, func(d hw.Disk) bool { return d.Name == m }))
 		}
 		b.WriteByte('\n')
 	}
@@ -37,7 +39,7 @@ func stateOf(c *Config, change ...string) string {
 // login, controllers, groups, disks and spares.
 func TestManagement(t *testing.T) {
 	c := arrayConfig(t)
-	e := c.arrays()[0]
+	e := c.Arrays()[0]
 	m := e.Array.Management
 	if m == nil || m.User != "monitor" || len(m.Addresses) != 2 || !filepath.IsAbs(m.PasswordFile) {
 		t.Fatalf("%+v", m)
@@ -59,21 +61,21 @@ func TestManagement(t *testing.T) {
 	}
 	for _, x := range []struct {
 		name   string
-		h      hardware
+		h      hw.Hardware
 		said   string
 		want   []string // items that are not good
 		spares int
 	}{
-		{"whole", hardware{}, stateOf(&c), nil, 4},
-		{"a disk is out, a spare takes its place", hardware{DisksOut: map[string]bool{"e1-01": true}},
+		{"whole", hw.Hardware{}, stateOf(&c), nil, 4},
+		{"a disk is out, a spare takes its place", hw.Hardware{DisksOut: map[string]bool{"e1-01": true}},
 			stateOf(&c, "group 0 clean 0 idle none\nin 0 0 ", "group 0 clean 1 recover 300 / 1000\nin 0 80 "),
 			[]string{"disk group nss7-r0 (RAID6, 10 disks) is fault tolerant with a disk down: The disk group is reconstructing, and rebuilds 30%"}, 3},
-		{"two disks are out", hardware{}, stateOf(&c, "group 3 clean 0 idle", "group 3 clean 2 idle"),
+		{"two disks are out", hw.Hardware{}, stateOf(&c, "group 3 clean 0 idle", "group 3 clean 2 idle"),
 			[]string{"disk group nss7-r3 (RAID6, 10 disks) is critical: degraded, a further failure may lose data: 2 disks are missing"}, 4},
-		{"a controller is out", hardware{ModulesOut: map[string]bool{moduleKey(e.Name, 1): true}}, stateOf(&c),
+		{"a controller is out", hw.Hardware{ModulesOut: map[string]bool{hw.ModuleKey(e.Name, 1): true}}, stateOf(&c),
 			[]string{"controller A has failed over: The partner controller is down", "controller B is not installed: The controller is not installed"}, 4},
 	} {
-		api := &managementAPI{user: "monitor", password: "pass", ask: func(context.Context) (me4Objects, error) { return me4Of(e, &x.h, x.said), nil }}
+		api := &array.ManagementAPI{User: "monitor", Password: "pass", Ask: func(context.Context) (array.ME4Objects, error) { return array.ME4(e, &x.h, x.said), nil }}
 		s := httptest.NewUnstartedServer(api)
 		s.Config.ErrorLog = log.New(io.Discard, "", 0)
 		s.TLS = &tls.Config{Certificates: []tls.Certificate{cert}}
@@ -106,14 +108,5 @@ func TestManagement(t *testing.T) {
 			t.Errorf("without a session: %d %s", w.Code, w.Body)
 		}
 		s.Close()
-	}
-}
-
-func TestSlotName(t *testing.T) {
-	e := &Enclosure{Array: &Array{Disks: []Disk{{Name: "a1-01"}, {Name: "a1-02"}, {Name: "a2-01"}, {Name: "a2-02"}}}}
-	for i, want := range []string{"0.0", "0.1", "1.0", "1.1"} {
-		if got := slotName(e, i); got != want {
-			t.Errorf("%d: %s, want %s", i, got, want)
-		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/mortarhpc/mortar/internal/base/netns"
+	"github.com/mortarhpc/mortar/internal/rack/tool"
 )
 
 // Up refuses a namespace in which another rack runs or is being built, but not one
@@ -25,7 +26,7 @@ func TestNamespaceOfAnother(t *testing.T) {
 	r := &rack{cfg: &cfg, dir: t.TempDir()}
 	other := &rack{cfg: &cfg, dir: t.TempDir()}
 	t.Cleanup(func() {
-		if err := netns.Remove(cfg.netns()); err != nil {
+		if err := netns.Remove(cfg.Netns()); err != nil {
 			t.Error(err)
 		}
 		_ = os.Remove(nameLock(&cfg))
@@ -38,10 +39,10 @@ func TestNamespaceOfAnother(t *testing.T) {
 	}
 
 	sleep := exec.Command("sleep", "60")
-	if err := netns.Do(cfg.netns(), sleep.Start); err != nil {
+	if err := netns.Do(cfg.Netns(), sleep.Start); err != nil {
 		t.Fatal(err)
 	}
-	refused := (*RefusedError)(nil)
+	refused := (*tool.RefusedError)(nil)
 	if err := ensureNetwork(ctx, r); !errors.As(err, &refused) || !strings.Contains(err.Error(), fmt.Sprint("process ", sleep.Process.Pid)) {
 		t.Errorf("a process lives in it: %v", err)
 	}

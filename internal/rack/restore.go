@@ -14,6 +14,11 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/mortarhpc/mortar/internal/rack/hw"
+	"github.com/mortarhpc/mortar/internal/rack/nodeimage"
+	"github.com/mortarhpc/mortar/internal/rack/qemu"
+	"github.com/mortarhpc/mortar/internal/rack/tool"
 )
 
 // RestoreOptions say where a rack is restored.
@@ -59,7 +64,7 @@ func ListSaved(ctx context.Context, brick string, spec []byte) ([]SavedRack, err
 // HasSaved reports whether a saved rack of that name exists, fitting or not.
 func HasSaved(brick, name string) (bool, error) {
 	dir, err := savedPath(brick, name)
-	return err == nil && there(filepath.Join(dir, savedManifest)), err
+	return err == nil && tool.Exists(filepath.Join(dir, savedManifest)), err
 }
 
 // Forget removes a saved rack.
@@ -68,7 +73,7 @@ func Forget(brick, name string) error {
 	if err != nil {
 		return err
 	}
-	if !there(dir) {
+	if !tool.Exists(dir) {
 		return noSuchSaved(brick, name)
 	}
 	// The manifest first: the rest of a killed Forget is no saved rack.
@@ -83,7 +88,7 @@ func noSuchSaved(brick, name string) error {
 	if err != nil {
 		return err
 	}
-	return notThere("saved rack of "+brick+" named", name, names, func(n string) string { return n })
+	return hw.NotThere("saved rack of "+brick+" named", name, names, func(n string) string { return n })
 }
 
 // savedNames lists the saved racks of a brick's name. What a killed Save has left is none.
@@ -103,13 +108,13 @@ func savedNames(brick string) ([]string, error) {
 }
 
 // loadSaved reads a saved rack. It returns what is wrong with its files.
-func loadSaved(brick, name string) (*saved, *Config, []string) {
+func loadSaved(brick, name string) (*saved, *hw.Config, []string) {
 	dir, err := savedPath(brick, name)
 	if err != nil {
 		return nil, nil, []string{err.Error()}
 	}
 	s := &saved{}
-	if err := loadJSON(filepath.Join(dir, savedManifest), s); err != nil {
+	if err := tool.LoadJSON(filepath.Join(dir, savedManifest), s); err != nil {
 		return nil, nil, []string{err.Error()}
 	}
 	if s.Schema != savedSchema {
@@ -142,12 +147,12 @@ func (s *saved) misfits(ctx context.Context, dir string, spec []byte) (never, ot
 	switch {
 	case err != nil:
 		never = append(never, err.Error())
-	case cachedImage(st.Image) == nil:
+	case nodeimage.Cached(st.Image) == nil:
 		never = append(never, "its node image "+st.Image+" is gone")
-	case st.Accel == "kvm" && !there("/dev/kvm"):
+	case st.Accel == "kvm" && !tool.Exists("/dev/kvm"):
 		never = append(never, "its machines ran with KVM, which is not here")
 	}
-	if now := tscKHz(); s.TSCkHz > 0 && math.Abs(float64(now-s.TSCkHz)) > clockTolerance*float64(s.TSCkHz) {
+	if now := qemu.TSCkHz(); s.TSCkHz > 0 && math.Abs(float64(now-s.TSCkHz)) > clockTolerance*float64(s.TSCkHz) {
 		never = append(never, fmt.Sprintf("its clocks count %d kHz, and this processor's counter has %d kHz", s.TSCkHz, now))
 	}
 	if b, err := build(); err != nil || b != s.Build {
@@ -159,7 +164,7 @@ func (s *saved) misfits(ctx context.Context, dir string, spec []byte) (never, ot
 	return never, other
 }
 
-func (s *saved) describe(dir string, c *Config) *SavedRack {
+func (s *saved) describe(dir string, c *hw.Config) *SavedRack {
 	out := &SavedRack{Name: s.Name, Brick: s.Brick, Dir: dir, Time: s.Time, Version: s.Version, StoppedSeconds: s.StoppedSeconds,
 		Off: []string{}, ClocksUnset: []string{}, Misfits: []string{}}
 	for f := range s.Files {
@@ -179,11 +184,11 @@ func CheckSaved(ctx context.Context, brick, dir, name string, opt RestoreOptions
 	return err
 }
 
-func checkSaved(ctx context.Context, brick, dir, name string, opt RestoreOptions) (*saved, *Config, error) {
+func checkSaved(ctx context.Context, brick, dir, name string, opt RestoreOptions) (*saved, *hw.Config, error) {
 	if os.Geteuid() != 0 {
-		return nil, nil, refuse("a rack needs root: it makes a network namespace and virtual machines")
+		return nil, nil, tool.Refuse("a rack needs root: it makes a network namespace and virtual machines")
 	}
-	dir, err := absDir(dir)
+	dir, err := tool.AbsDir(dir)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -191,7 +196,7 @@ func checkSaved(ctx context.Context, brick, dir, name string, opt RestoreOptions
 	if err != nil {
 		return nil, nil, err
 	}
-	if !there(filepath.Join(from, savedManifest)) {
+	if !tool.Exists(filepath.Join(from, savedManifest)) {
 		return nil, nil, noSuchSaved(brick, name)
 	}
 	bad := func(problems []string, mend string) error {
@@ -199,7 +204,7 @@ func checkSaved(ctx context.Context, brick, dir, name string, opt RestoreOptions
 		if more := len(problems) - 4; more > 0 {
 			shown = append(slices.Clone(problems[:4]), fmt.Sprintf("%d more", more))
 		}
-		return refuse("saved rack %s of %s does not fit: %s: %s", name, brick, strings.Join(shown, "; "), mend)
+		return tool.Refuse("saved rack %s of %s does not fit: %s: %s", name, brick, strings.Join(shown, "; "), mend)
 	}
 	s, cfg, problems := loadSaved(brick, name)
 	if len(problems) > 0 {
@@ -216,7 +221,7 @@ func checkSaved(ctx context.Context, brick, dir, name string, opt RestoreOptions
 }
 
 // canRestore refuses what stands in the way of a saved rack in dir.
-func (s *saved) canRestore(c *Config, from, dir string, opt RestoreOptions) error {
+func (s *saved) canRestore(c *hw.Config, from, dir string, opt RestoreOptions) error {
 	if err := checkNetns(c, dir); err != nil {
 		return err
 	}
@@ -234,13 +239,13 @@ func (s *saved) canRestore(c *Config, from, dir string, opt RestoreOptions) erro
 			return err
 		}
 		if !bytes.Equal(now, then) {
-			return refuse("%s is another secret than the saved rack's: remove the file if nothing else uses it", to)
+			return tool.Refuse("%s is another secret than the saved rack's: remove the file if nothing else uses it", to)
 		}
 	}
 	need := int64(reserveMiB) << 20
 	var memory int64
 	for _, m := range (&rack{cfg: c}).machines() {
-		if s.Machines[m] != "" && running(dir, m) == nil {
+		if s.Machines[m] != "" && tool.Running(dir, m) == nil {
 			memory += int64((&rack{cfg: c}).memoryMiB(m)+overheadMiB) << 20
 		}
 	}
@@ -249,7 +254,7 @@ func (s *saved) canRestore(c *Config, from, dir string, opt RestoreOptions) erro
 		return err
 	}
 	if memory > 0 && have < memory+reserveMiB<<20 {
-		return refuse("too little memory: the rack needs %d MiB, and only %d MiB are available", memory>>20+reserveMiB, have>>20)
+		return tool.Refuse("too little memory: the rack needs %d MiB, and only %d MiB are available", memory>>20+reserveMiB, have>>20)
 	}
 	for f := range s.Files {
 		if strings.HasPrefix(f, savedRack+"/") {
@@ -257,7 +262,7 @@ func (s *saved) canRestore(c *Config, from, dir string, opt RestoreOptions) erro
 		}
 	}
 	if _, free, err := freeBytes(dir); err != nil || free < need {
-		return cmp.Or(err, refuse("too little disk space: the rack needs %d MiB in %s, but only %d MiB are free", need>>20, dir, free>>20))
+		return cmp.Or(err, tool.Refuse("too little disk space: the rack needs %d MiB in %s, but only %d MiB are free", need>>20, dir, free>>20))
 	}
 	return nil
 }
@@ -268,7 +273,7 @@ func (o *RestoreOptions) secret(name string) (string, error) {
 		return name, nil
 	}
 	if o.Base == "" || !filepath.IsLocal(name) {
-		return "", refuse("the saved rack belongs to a brick's file: name that file")
+		return "", tool.Refuse("the saved rack belongs to a brick's file: name that file")
 	}
 	return filepath.Join(o.Base, name), nil
 }
@@ -278,9 +283,9 @@ func (o *RestoreOptions) secret(name string) (string, error) {
 // machines go on at the same moment. Their clocks stood still; Restore sets them.
 //
 // A *RefusedError means that nothing was changed. After any other error no rack is left.
-func Restore(ctx context.Context, brick, dir, name string, opt RestoreOptions, fn Progress) (*SavedRack, error) {
-	p := &progress{fn: fn}
-	dir, err := absDir(dir)
+func Restore(ctx context.Context, brick, dir, name string, opt RestoreOptions, fn tool.Progress) (*SavedRack, error) {
+	p := &tool.Steps{Fn: fn}
+	dir, err := tool.AbsDir(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -300,10 +305,10 @@ func Restore(ctx context.Context, brick, dir, name string, opt RestoreOptions, f
 		return nil, err
 	}
 	defer free()
-	if err := p.step("down", dir, func() error { return Down(ctx, dir, DownOptions{}) }); err != nil {
+	if err := p.Step("down", dir, func() error { return Down(ctx, dir, DownOptions{}) }); err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(runDir(dir), 0o700); err != nil {
+	if err := os.MkdirAll(tool.RunDir(dir), 0o700); err != nil {
 		return nil, err
 	}
 	unlock, err := lockRack(ctx, dir)
@@ -319,7 +324,7 @@ func Restore(ctx context.Context, brick, dir, name string, opt RestoreOptions, f
 		return nil, errors.Join(err, Down(clean, dir, DownOptions{}))
 	}
 	out := s.describe(from, cfg)
-	err = p.step("clocks", "the machines stood still", func() error {
+	err = p.Step("clocks", "the machines stood still", func() error {
 		out.ClocksUnset = r.setClocks(ctx)
 		return ctx.Err()
 	})
@@ -327,8 +332,8 @@ func Restore(ctx context.Context, brick, dir, name string, opt RestoreOptions, f
 }
 
 // relocate changes the paths of secrets in a Config to their present ones.
-func (s *saved) relocate(c *Config, opt RestoreOptions) error {
-	for _, f := range c.secretFiles() {
+func (s *saved) relocate(c *hw.Config, opt RestoreOptions) error {
+	for _, f := range c.SecretFiles() {
 		rel, err := filepath.Rel(s.Base, *f)
 		if s.Base == "" || err != nil || !filepath.IsLocal(rel) {
 			continue
@@ -340,18 +345,18 @@ func (s *saved) relocate(c *Config, opt RestoreOptions) error {
 	return nil
 }
 
-func (s *saved) restore(ctx context.Context, r *rack, from string, opt RestoreOptions, p *progress) error {
+func (s *saved) restore(ctx context.Context, r *rack, from string, opt RestoreOptions, p *tool.Steps) error {
 	// First what Down needs to remove an unfinished rack.
-	if err := saveJSON(filepath.Join(r.dir, "config.json"), r.cfg); err != nil {
+	if err := tool.SaveJSON(filepath.Join(r.dir, "config.json"), r.cfg); err != nil {
 		return err
 	}
-	if err := p.step("disks", "images, keys, hardware", func() error { return s.unpack(ctx, r, from, opt) }); err != nil {
+	if err := p.Step("disks", "images, keys, hardware", func() error { return s.unpack(ctx, r, from, opt) }); err != nil {
 		return err
 	}
-	if err := p.step("network", r.cfg.netns(), func() error { return ensureNetwork(ctx, r) }); err != nil {
+	if err := p.Step("network", r.cfg.Netns(), func() error { return ensureNetwork(ctx, r) }); err != nil {
 		return err
 	}
-	if err := withPower(ctx, r, func(h *hardware) error { return s.restoreMachines(ctx, r, h, from, p) }); err != nil {
+	if err := withPower(ctx, r, func(h *hw.Hardware) error { return s.restoreMachines(ctx, r, h, from, p) }); err != nil {
 		return err
 	}
 	r.st.Phase = phaseUp
@@ -363,7 +368,7 @@ func (s *saved) unpack(ctx context.Context, r *rack, from string, opt RestoreOpt
 	if err := copyRack(ctx, filepath.Join(from, savedRack), r.dir); err != nil {
 		return err
 	}
-	if err := saveJSON(filepath.Join(r.dir, "config.json"), r.cfg); err != nil {
+	if err := tool.SaveJSON(filepath.Join(r.dir, "config.json"), r.cfg); err != nil {
 		return err
 	}
 	var err error
@@ -381,7 +386,7 @@ func (s *saved) unpack(ctx context.Context, r *rack, from string, opt RestoreOpt
 	for i := range inv.Hosts {
 		inv.Hosts[i].IdentityFile = identityFile(r.dir)
 	}
-	if err := saveJSON(inventoryFile(r.dir), inv); err != nil {
+	if err := tool.SaveJSON(inventoryFile(r.dir), inv); err != nil {
 		return err
 	}
 	for i, f := range s.Secrets {
@@ -389,14 +394,14 @@ func (s *saved) unpack(ctx context.Context, r *rack, from string, opt RestoreOpt
 		if err != nil {
 			return err
 		}
-		if there(to) {
+		if tool.Exists(to) {
 			continue // the same: see canRestore
 		}
 		text, err := os.ReadFile(filepath.Join(from, savedSecrets, fmt.Sprint(i)))
 		if err != nil {
 			return err
 		}
-		if err := writeNew(to, text); err != nil {
+		if err := tool.WriteNew(to, text); err != nil {
 			return err
 		}
 	}
@@ -406,9 +411,9 @@ func (s *saved) unpack(ctx context.Context, r *rack, from string, opt RestoreOpt
 // restoreMachines starts all machines with their memory, and lets them go on together.
 // An array goes on first, since its servers log in to it before they load their memory.
 // The caller holds the power lock.
-func (s *saved) restoreMachines(ctx context.Context, r *rack, h *hardware, from string, p *progress) error {
+func (s *saved) restoreMachines(ctx context.Context, r *rack, h *hw.Hardware, from string, p *tool.Steps) error {
 	for network := range h.SwitchesDown {
-		if err := r.ip(ctx, "link set "+bridgeName(network)+" down"); err != nil {
+		if err := r.ip(ctx, "link set "+hw.BridgeName(network)+" down"); err != nil {
 			return err
 		}
 	}
@@ -421,11 +426,11 @@ func (s *saved) restoreMachines(ctx context.Context, r *rack, h *hardware, from 
 		return err
 	}
 	memory := func(m string) string { return filepath.Join(from, savedMemory, m) }
-	for _, e := range r.cfg.arrays() {
+	for _, e := range r.cfg.Arrays() {
 		if s.Machines[e.Name] == "" {
 			continue
 		}
-		if err := p.step("memory "+e.Name, fmt.Sprintf("%d MiB", arrayMemoryMiB), func() error {
+		if err := p.Step("memory "+e.Name, fmt.Sprintf("%d MiB", hw.ArrayMemoryMiB), func() error {
 			args, err := arrayLine(r, e, h)
 			if err != nil {
 				return err
@@ -433,8 +438,8 @@ func (s *saved) restoreMachines(ctx context.Context, r *rack, h *hardware, from 
 			if err := r.load(ctx, e.Name, args, memory(e.Name), nil); err != nil {
 				return err
 			}
-			if s.Machines[e.Name] == machineRunning {
-				err = r.withQMP(ctx, e.Name, func(q *qmpClient) error { return q.goOn() })
+			if s.Machines[e.Name] == qemu.MachineRunning {
+				err = r.withQMP(ctx, e.Name, func(q *qemu.Client) error { return q.GoOn() })
 			}
 			// The machine is on; startArray adds its addresses and host ports.
 			return errors.Join(err, startArray(ctx, r, e, h))
@@ -457,26 +462,26 @@ func (s *saved) restoreMachines(ctx context.Context, r *rack, h *hardware, from 
 		if err != nil {
 			return err
 		}
-		return p.step("memory "+m, fmt.Sprintf("%d MiB", n.MemoryMiB), func() error {
+		return p.Step("memory "+m, fmt.Sprintf("%d MiB", n.MemoryMiB), func() error {
 			img, err := r.image()
 			if err != nil {
 				return err
 			}
-			args, err := nodeArgs(r.cfg, r.dir, i, img, r.st.Accel, h, postSeconds)
+			args, err := qemu.NodeArgs(r.cfg, r.dir, i, img, r.st.Accel, h, hw.PostSeconds)
 			if err != nil {
 				return err
 			}
-			if isServer(n) {
-				if err := r.startDisks(ctx, insideName(m)); err != nil {
+			if hw.IsServer(n) {
+				if err := r.startDisks(ctx, hw.InsideName(m)); err != nil {
 					return err
 				}
 			}
-			return r.load(ctx, m, args, memory(m), func(q *qmpClient) error { return plugPaths(r, n, q, h) })
+			return r.load(ctx, m, args, memory(m), func(q *qemu.Client) error { return plugPaths(r, n, q, h) })
 		})
 	}); err != nil {
 		return err
 	}
-	return p.step("go on", strings.Join(on, " "), func() error { return s.goOnInSteps(ctx, r) })
+	return p.Step("go on", strings.Join(on, " "), func() error { return s.goOnInSteps(ctx, r) })
 }
 
 // settle is the time after which a machine's emulation has translated the code that its
@@ -497,12 +502,12 @@ func (s *saved) goOnInSteps(ctx context.Context, r *rack) error {
 	for _, servers := range []bool{true, false} {
 		var on []string
 		for i := range r.cfg.Nodes {
-			if n := &r.cfg.Nodes[i]; isServer(n) == servers && s.Machines[n.Name] == machineRunning {
+			if n := &r.cfg.Nodes[i]; hw.IsServer(n) == servers && s.Machines[n.Name] == qemu.MachineRunning {
 				on = append(on, n.Name)
 			}
 		}
 		for group := range slices.Chunk(on, max(2, runtime.NumCPU()&^1)) {
-			if err := together(group, func(m string) error { return clients[m].goOn() }); err != nil {
+			if err := together(group, func(m string) error { return clients[m].GoOn() }); err != nil {
 				return err
 			}
 			select {
@@ -516,24 +521,24 @@ func (s *saved) goOnInSteps(ctx context.Context, r *rack) error {
 }
 
 // load starts a machine and loads its memory. plug adds devices before; it may be nil.
-func (r *rack) load(ctx context.Context, name string, args []string, memory string, plug func(q *qmpClient) error) error {
+func (r *rack) load(ctx context.Context, name string, args []string, memory string, plug func(q *qemu.Client) error) error {
 	if !slices.Contains(args, "-S") {
 		args = append(args, "-S")
 	}
 	if err := r.launchMachine(ctx, name, append(args, "-incoming", "defer")); err != nil {
 		return err
 	}
-	err := r.withQMP(ctx, name, func(q *qmpClient) error {
-		q.answer = memoryTime
+	err := r.withQMP(ctx, name, func(q *qemu.Client) error {
+		q.Answer = qemu.MemoryTime
 		if plug != nil {
 			if err := plug(q); err != nil {
 				return err
 			}
 		}
-		return q.loadMemory(ctx, memory)
+		return q.LoadMemory(ctx, memory)
 	})
 	if err != nil {
-		err = fmt.Errorf("%w\n%s", err, tail(logFile(r.dir, name), 5))
+		err = fmt.Errorf("%w\n%s", err, tool.Tail(tool.LogFile(r.dir, name), 5))
 	}
 	return err
 }

@@ -18,6 +18,11 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/mortarhpc/mortar/internal/rack/hw"
+	"github.com/mortarhpc/mortar/internal/rack/nodeimage"
+	"github.com/mortarhpc/mortar/internal/rack/qemu"
+	"github.com/mortarhpc/mortar/internal/rack/tool"
 )
 
 // A saved rack is a directory below savedDir with everything of a rack at one moment:
@@ -101,13 +106,13 @@ type SavedRack struct {
 
 // savedDir holds the saved racks of a brick's name, which is unique on the machine.
 func savedDir(brick string) (string, error) {
-	cache, err := cacheDir()
+	cache, err := nodeimage.CacheDir()
 	return filepath.Join(filepath.Dir(cache), "racks", brick), err
 }
 
 func savedPath(brick, name string) (string, error) {
 	if !savedName.MatchString(name) {
-		return "", refuse("a saved rack named %q: want letters, digits, dots, hyphens and underscores, at most 64", name)
+		return "", tool.Refuse("a saved rack named %q: want letters, digits, dots, hyphens and underscores, at most 64", name)
 	}
 	dir, err := savedDir(brick)
 	return filepath.Join(dir, name), err
@@ -119,8 +124,8 @@ func savedPath(brick, name string) (string, error) {
 //
 // QEMU flushes the disks of a machine that it stops, and Save flushes the caches of all
 // disks. So the images hold all data, and the caches are empty.
-func Save(ctx context.Context, dir, name string, opt SaveOptions, fn Progress) (*SavedRack, error) {
-	p := &progress{fn: fn}
+func Save(ctx context.Context, dir, name string, opt SaveOptions, fn tool.Progress) (*SavedRack, error) {
+	p := &tool.Steps{Fn: fn}
 	r, err := openRack(dir)
 	if err != nil {
 		return nil, err
@@ -135,7 +140,7 @@ func Save(ctx context.Context, dir, name string, opt SaveOptions, fn Progress) (
 	}
 	defer unlock()
 	if r.st.Phase != phaseUp {
-		return nil, refuse("the rack in %s is not complete: mortar rack up first", r.dir)
+		return nil, tool.Refuse("the rack in %s is not complete: mortar rack up first", r.dir)
 	}
 	if _, err := r.image(); err != nil {
 		return nil, err
@@ -149,7 +154,7 @@ func Save(ctx context.Context, dir, name string, opt SaveOptions, fn Progress) (
 		return nil, err
 	}
 	if r.st.Accel != "kvm" {
-		s.TSCkHz = tscKHz()
+		s.TSCkHz = qemu.TSCkHz()
 	}
 	if err := os.MkdirAll(filepath.Dir(final), 0o700); err != nil {
 		return nil, err
@@ -163,7 +168,7 @@ func Save(ctx context.Context, dir, name string, opt SaveOptions, fn Progress) (
 	}
 	defer os.RemoveAll(work)
 	var unset []string
-	err = withPower(ctx, r, func(h *hardware) error {
+	err = withPower(ctx, r, func(h *hw.Hardware) error {
 		if err := r.canSave(h, work); err != nil {
 			return err
 		}
@@ -183,7 +188,7 @@ func Save(ctx context.Context, dir, name string, opt SaveOptions, fn Progress) (
 	if err != nil {
 		return nil, err
 	}
-	if err := p.step("clocks", "the machines stood still", func() error {
+	if err := p.Step("clocks", "the machines stood still", func() error {
 		unset = r.setClocks(ctx)
 		return ctx.Err()
 	}); err != nil {
@@ -193,7 +198,7 @@ func Save(ctx context.Context, dir, name string, opt SaveOptions, fn Progress) (
 	if err := s.measure(work); err != nil {
 		return nil, err
 	}
-	if err := saveJSON(filepath.Join(work, savedManifest), s); err != nil {
+	if err := tool.SaveJSON(filepath.Join(work, savedManifest), s); err != nil {
 		return nil, err
 	}
 	if err := os.RemoveAll(final); err != nil {
@@ -208,20 +213,20 @@ func Save(ctx context.Context, dir, name string, opt SaveOptions, fn Progress) (
 }
 
 // canSave refuses a rack that QEMU cannot save, and one for which the disk has no room.
-func (r *rack) canSave(h *hardware, work string) error {
+func (r *rack) canSave(h *hw.Hardware, work string) error {
 	var need int64
 	for _, m := range r.machines() {
-		if running(r.dir, m) == nil {
+		if tool.Running(r.dir, m) == nil {
 			continue
 		}
 		need += int64(r.memoryMiB(m)) << 20
-		n, err := r.cfg.node(m)
-		if err != nil || !isServer(n) {
+		n, err := r.cfg.Node(m)
+		if err != nil || !hw.IsServer(n) {
 			continue
 		}
 		for _, d := range r.cfg.SSDs {
-			if d.in(n) && !h.DisksOut[d.Name] {
-				return refuse("server %s is on and has NVMe drives, and QEMU cannot save those: switch the servers off first (systemctl poweroff on the server, or mortar rack fault SPEC poweroff %[1]s)", m)
+			if d.In(n) && !h.DisksOut[d.Name] {
+				return tool.Refuse("server %s is on and has NVMe drives, and QEMU cannot save those: switch the servers off first (systemctl poweroff on the server, or mortar rack fault SPEC poweroff %[1]s)", m)
 			}
 		}
 	}
@@ -230,7 +235,7 @@ func (r *rack) canSave(h *hardware, work string) error {
 	}
 	_, free, err := freeBytes(work)
 	if err == nil && free < need+reserveMiB<<20 {
-		err = refuse("too little disk space: the saved rack may need %d MiB in %s, but only %d MiB are free", need>>20+reserveMiB, work, free>>20)
+		err = tool.Refuse("too little disk space: the saved rack may need %d MiB in %s, but only %d MiB are free", need>>20+reserveMiB, work, free>>20)
 	}
 	return err
 }
@@ -238,7 +243,7 @@ func (r *rack) canSave(h *hardware, work string) error {
 // machines are the names of all virtual machines, arrays first.
 func (r *rack) machines() []string {
 	var out []string
-	for _, e := range r.cfg.arrays() {
+	for _, e := range r.cfg.Arrays() {
 		out = append(out, e.Name)
 	}
 	for i := range r.cfg.Nodes {
@@ -248,14 +253,14 @@ func (r *rack) machines() []string {
 }
 
 func (r *rack) memoryMiB(machine string) int {
-	if n, err := r.cfg.node(machine); err == nil {
+	if n, err := r.cfg.Node(machine); err == nil {
 		return n.MemoryMiB
 	}
-	return arrayMemoryMiB
+	return hw.ArrayMemoryMiB
 }
 
 // save does Save's work between the stop and the start of the machines.
-func (s *saved) save(ctx context.Context, r *rack, h *hardware, work string, p *progress) (err error) {
+func (s *saved) save(ctx context.Context, r *rack, h *hw.Hardware, work string, p *tool.Steps) (err error) {
 	clients, err := r.dialMachines(ctx, s.Machines)
 	defer closeAll(clients)
 	if err != nil {
@@ -267,7 +272,7 @@ func (s *saved) save(ctx context.Context, r *rack, h *hardware, work string, p *
 			continue
 		}
 		all = append(all, m)
-		if slices.ContainsFunc(r.cfg.arrays(), func(e *Enclosure) bool { return e.Name == m }) {
+		if slices.ContainsFunc(r.cfg.Arrays(), func(e *hw.Enclosure) bool { return e.Name == m }) {
 			arrays = append(arrays, m)
 		} else {
 			nodes = append(nodes, m)
@@ -275,7 +280,7 @@ func (s *saved) save(ctx context.Context, r *rack, h *hardware, work string, p *
 	}
 	// A save that is killed leaves the machines stopped: the next Up lets them go on.
 	for _, m := range all {
-		if s.Machines[m] == machineRunning {
+		if s.Machines[m] == qemu.MachineRunning {
 			r.st.Stopped = append(r.st.Stopped, m)
 		}
 	}
@@ -284,10 +289,10 @@ func (s *saved) save(ctx context.Context, r *rack, h *hardware, work string, p *
 	}
 	goOn := func(machines []string) error {
 		return together(machines, func(m string) error {
-			if s.Machines[m] != machineRunning {
+			if s.Machines[m] != qemu.MachineRunning {
 				return nil
 			}
-			return clients[m].goOn()
+			return clients[m].GoOn()
 		})
 	}
 	defer func() {
@@ -296,9 +301,9 @@ func (s *saved) save(ctx context.Context, r *rack, h *hardware, work string, p *
 		r.st.Stopped = nil
 		err = errors.Join(err, r.st.save(r.dir))
 	}()
-	if err := p.step("stop", strings.Join(all, " "), func() error {
+	if err := p.Step("stop", strings.Join(all, " "), func() error {
 		if err := together(all, func(m string) error {
-			_, err := clients[m].call("stop", nil)
+			_, err := clients[m].Call("stop", nil)
 			return err
 		}); err != nil {
 			return err
@@ -312,8 +317,8 @@ func (s *saved) save(ctx context.Context, r *rack, h *hardware, work string, p *
 	}
 	memory := func(machines []string) error {
 		return together(machines, func(m string) error {
-			return p.step("memory "+m, fmt.Sprintf("%d MiB", r.memoryMiB(m)), func() error {
-				return clients[m].saveMemory(ctx, filepath.Join(work, savedMemory, m))
+			return p.Step("memory "+m, fmt.Sprintf("%d MiB", r.memoryMiB(m)), func() error {
+				return clients[m].SaveMemory(ctx, filepath.Join(work, savedMemory, m))
 			})
 		})
 	}
@@ -322,7 +327,7 @@ func (s *saved) save(ctx context.Context, r *rack, h *hardware, work string, p *
 	if err := memory(arrays); err != nil {
 		return err
 	}
-	if err := p.step("disks", "images, keys, hardware", func() error { return copyRack(ctx, r.dir, filepath.Join(work, savedRack)) }); err != nil {
+	if err := p.Step("disks", "images, keys, hardware", func() error { return copyRack(ctx, r.dir, filepath.Join(work, savedRack)) }); err != nil {
 		return err
 	}
 	if err := goOn(arrays); err != nil {
@@ -332,19 +337,19 @@ func (s *saved) save(ctx context.Context, r *rack, h *hardware, work string, p *
 }
 
 // dialMachines connects to all machines that are on, and notes their run states.
-func (r *rack) dialMachines(ctx context.Context, states map[string]string) (map[string]*qmpClient, error) {
-	clients := map[string]*qmpClient{}
+func (r *rack) dialMachines(ctx context.Context, states map[string]string) (map[string]*qemu.Client, error) {
+	clients := map[string]*qemu.Client{}
 	for _, m := range r.machines() {
-		if running(r.dir, m) == nil {
+		if tool.Running(r.dir, m) == nil {
 			continue
 		}
-		q, err := dialQMP(ctx, runDir(r.dir), qmpSocket(m))
+		q, err := qemu.Dial(ctx, tool.RunDir(r.dir), tool.QMPSocket(m))
 		if err != nil {
 			return clients, fmt.Errorf("machine %s: %w", m, err)
 		}
-		q.answer = memoryTime
+		q.Answer = qemu.MemoryTime
 		clients[m] = q
-		if states[m], err = q.status(); err != nil {
+		if states[m], err = q.Status(); err != nil {
 			return clients, fmt.Errorf("machine %s: %w", m, err)
 		}
 	}
@@ -380,7 +385,7 @@ func (r *rack) goOnStopped(ctx context.Context) error {
 		if clients[m] == nil {
 			return nil // it has been switched off
 		}
-		return clients[m].goOn()
+		return clients[m].GoOn()
 	}); err != nil {
 		return err
 	}
@@ -388,20 +393,20 @@ func (r *rack) goOnStopped(ctx context.Context) error {
 	return r.st.save(r.dir)
 }
 
-func closeAll(clients map[string]*qmpClient) {
+func closeAll(clients map[string]*qemu.Client) {
 	for _, q := range clients {
-		q.close()
+		q.Close()
 	}
 }
 
 // flushDisks empties the caches of all disks into their images.
 func (r *rack) flushDisks(ctx context.Context) error {
-	processes := []string{shelves}
+	processes := []string{hw.Shelves}
 	for i := range r.cfg.Nodes {
-		processes = append(processes, insideName(r.cfg.Nodes[i].Name))
+		processes = append(processes, hw.InsideName(r.cfg.Nodes[i].Name))
 	}
 	for _, process := range processes {
-		if running(r.dir, process) == nil {
+		if tool.Running(r.dir, process) == nil {
 			continue
 		}
 		disks := slices.Sorted(maps.Keys(r.imagesOf(process)))
@@ -431,7 +436,7 @@ func rackParts(dir string) ([]string, error) {
 // copyRack copies the parts of a rack. Holes in the images stay holes, and where the
 // file system can, the copies share the images' blocks.
 func copyRack(ctx context.Context, from, to string) error {
-	for _, d := range []string{to, runDir(to)} {
+	for _, d := range []string{to, tool.RunDir(to)} {
 		if err := os.MkdirAll(d, 0o700); err != nil {
 			return err
 		}
@@ -445,44 +450,20 @@ func copyRack(ctx context.Context, from, to string) error {
 		if err != nil {
 			return err
 		}
-		if err := run(ctx, "cp", "-a", "--reflink=auto", "--sparse=auto", "--", part, filepath.Dir(filepath.Join(to, rel))+"/"); err != nil {
+		if err := tool.Run(ctx, "cp", "-a", "--reflink=auto", "--sparse=auto", "--", part, filepath.Dir(filepath.Join(to, rel))+"/"); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// secretFiles are the fields of a Config that name files with secrets.
-func (c *Config) secretFiles() []*string {
-	var out []*string
-	for i := range c.Nodes {
-		if b := c.Nodes[i].BMC; b != nil {
-			out = append(out, &b.PasswordFile)
-		}
-	}
-	for i := range c.PDUs {
-		p := &c.PDUs[i]
-		if p.SNMP != nil {
-			out = append(out, &p.SNMP.AuthFile, &p.SNMP.PrivacyFile)
-		} else {
-			out = append(out, &p.CommunityFile)
-		}
-	}
-	for _, e := range c.arrays() {
-		if m := e.Array.Management; m != nil {
-			out = append(out, &m.PasswordFile)
-		}
-	}
-	return out
-}
-
 // secrets copies the secrets and keys that belong to the rack.
-func (s *saved) secrets(c *Config, opt SaveOptions, work string) error {
+func (s *saved) secrets(c *hw.Config, opt SaveOptions, work string) error {
 	if err := os.Mkdir(filepath.Join(work, savedSecrets), 0o700); err != nil {
 		return err
 	}
 	files := slices.Clone(opt.Keys)
-	for _, f := range c.secretFiles() {
+	for _, f := range c.SecretFiles() {
 		files = append(files, *f)
 	}
 	slices.Sort(files)
@@ -553,11 +534,11 @@ func specDigest(spec []byte) string {
 	if len(spec) == 0 {
 		return ""
 	}
-	return hashed(string(spec))
+	return hw.Hashed(string(spec))
 }
 
 func qemuVersion(ctx context.Context) (string, error) {
-	out, err := output(ctx, nil, "qemu-system-x86_64", "--version")
+	out, err := tool.Output(ctx, nil, "qemu-system-x86_64", "--version")
 	line, _, _ := bytes.Cut(out, []byte("\n"))
 	return strings.TrimSpace(string(line)), err
 }

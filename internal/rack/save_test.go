@@ -7,16 +7,21 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/mortarhpc/mortar/internal/rack/hw"
+	"github.com/mortarhpc/mortar/internal/rack/nodeimage"
+	"github.com/mortarhpc/mortar/internal/rack/qemu"
+	"github.com/mortarhpc/mortar/internal/rack/tool"
 )
 
 // fakeSaved writes a saved rack without machines, and returns its directory.
-func fakeSaved(t *testing.T, name string, change func(s *saved)) (c Config, dir string) {
+func fakeSaved(t *testing.T, name string, change func(s *saved)) (c hw.Config, dir string) {
 	t.Helper()
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	c = testConfig()
 	c.Name = "save-test"
 	base := "/site"
-	for _, f := range c.secretFiles() {
+	for _, f := range c.SecretFiles() {
 		*f = filepath.Join(base, "secrets", filepath.Base(*f))
 	}
 	dir, err := savedPath(c.Name, name)
@@ -35,18 +40,18 @@ func fakeSaved(t *testing.T, name string, change func(s *saved)) (c Config, dir 
 		}
 	}
 	sizes := map[string]int64{}
-	for _, n := range []string{imageKernel, imageInitrd, imageRoot} {
+	for _, n := range []string{nodeimage.ImageKernel, nodeimage.ImageInitrd, nodeimage.ImageRoot} {
 		write(filepath.Join(image, n), "x")
 		sizes[n] = 1
 	}
-	st := state{Phase: phaseUp, Image: image, Accel: "tcg", Netns: c.netns()}
+	st := state{Phase: phaseUp, Image: image, Accel: "tcg", Netns: c.Netns()}
 	write(filepath.Join(dir, savedSecrets, "0"), "then\n")
-	if err := errors.Join(saveJSON(filepath.Join(image, "manifest.json"), imageOf(sizes)), saveJSON(filepath.Join(dir, savedRack, "config.json"), c),
+	if err := errors.Join(tool.SaveJSON(filepath.Join(image, "manifest.json"), imageOf(sizes)), tool.SaveJSON(filepath.Join(dir, savedRack, "config.json"), c),
 		st.save(filepath.Join(dir, savedRack))); err != nil {
 		t.Fatal(err)
 	}
 	s := &saved{Schema: savedSchema, Name: name, Brick: c.Name, Version: "v1", Base: base, SpecSHA256: specDigest([]byte("spec")),
-		Time: time.Unix(1_800_000_000, 0).UTC(), Machines: map[string]string{}, Secrets: []string{"secrets/bmc"}, Files: map[string]int64{}, TSCkHz: tscKHz()}
+		Time: time.Unix(1_800_000_000, 0).UTC(), Machines: map[string]string{}, Secrets: []string{"secrets/bmc"}, Files: map[string]int64{}, TSCkHz: qemu.TSCkHz()}
 	if s.Build, err = build(); err != nil {
 		t.Fatal(err)
 	}
@@ -59,13 +64,15 @@ func fakeSaved(t *testing.T, name string, change func(s *saved)) (c Config, dir 
 	if change != nil {
 		change(s)
 	}
-	if err := saveJSON(filepath.Join(dir, savedManifest), s); err != nil {
+	if err := tool.SaveJSON(filepath.Join(dir, savedManifest), s); err != nil {
 		t.Fatal(err)
 	}
 	return c, dir
 }
 
-func imageOf(sizes map[string]int64) *image { return &image{Suite: "trixie", Sizes: sizes} }
+func imageOf(sizes map[string]int64) *nodeimage.Image {
+	return &nodeimage.Image{Suite: "trixie", Sizes: sizes}
+}
 
 // Restore refuses what does not fit, in one sentence, before it changes anything.
 func TestRestoreRefuses(t *testing.T) {
@@ -105,7 +112,7 @@ func TestRestoreRefuses(t *testing.T) {
 			}
 			x.opt.Base = site
 			err := CheckSaved(t.Context(), c.Name, filepath.Join(site, "rack"), x.name, x.opt)
-			var refused *RefusedError
+			var refused *tool.RefusedError
 			switch {
 			case x.want == "" && err != nil:
 				t.Error(err)
@@ -114,7 +121,7 @@ func TestRestoreRefuses(t *testing.T) {
 			case x.want != "" && (!strings.Contains(err.Error(), x.want) || strings.Contains(err.Error(), "\n")):
 				t.Errorf("got %q, want one line with %q", err, x.want)
 			}
-			if there(filepath.Join(site, "rack")) {
+			if tool.Exists(filepath.Join(site, "rack")) {
 				t.Error("the check has made a directory")
 			}
 		})
@@ -131,7 +138,7 @@ func TestRelocate(t *testing.T) {
 	if err := s.relocate(c, RestoreOptions{Base: "/other"}); err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range c.secretFiles() {
+	for _, f := range c.SecretFiles() {
 		if filepath.Dir(*f) != "/other/secrets" {
 			t.Errorf("a secret is looked for at %s", *f)
 		}
@@ -151,7 +158,7 @@ func TestRelocate(t *testing.T) {
 	if all, err := ListSaved(t.Context(), "save-test", nil); err != nil || len(all) != 0 {
 		t.Errorf("%+v %v", all, err)
 	}
-	if err := removeUnfinished(filepath.Dir(dir)); err != nil || there(left) {
+	if err := removeUnfinished(filepath.Dir(dir)); err != nil || tool.Exists(left) {
 		t.Errorf("%s is still there: %v", left, err)
 	}
 }

@@ -15,16 +15,68 @@ import (
 	"strings"
 
 	"github.com/google/renameio/v2"
-	"golang.org/x/sys/unix"
+
+	"github.com/mortarhpc/mortar/internal/rack/hw"
+	"github.com/mortarhpc/mortar/internal/rack/tool"
 )
 
-const (
-	// stateBytes is the size of a system disk. The file is sparse.
-	stateBytes = 1 << 30
-	// mirrorBytes is the space for md at its end: superblock, bitmap, list of bad
-	// blocks.
-	mirrorBytes = 1 << 20
-)
+// ensureSystemDisk makes a node's system disk: a copy of the base with the node's
+// identity (names, addresses, keys).
+func ensureSystemDisk(ctx context.Context, r *rack, n *hw.Node, base, adminKey string) error {
+	img := hw.SystemDisksOf(r.dir, n)[0].Image
+	if tool.Exists(img) {
+		return nil
+	}
+	files, err := identity(r, n, adminKey)
+	if err != nil {
+		return err
+	}
+	seed, err := os.MkdirTemp(filepath.Dir(img), "seed-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(seed)
+	commands := "mkdir /root/.ssh\nset_inode_field /root/.ssh mode 040700\n"
+	for i, f := range append(files, seedFile{"/etc/network/interfaces", interfacesFile(r.cfg, n), 0o644}) {
+		from := filepath.Join(seed, fmt.Sprint(i))
+		// Chmod: the mode does not depend on the umask.
+		if err := errors.Join(os.WriteFile(from, []byte(f.text), f.mode), os.Chmod(from, f.mode)); err != nil {
+			return err
+		}
+		commands += "write " + from + " " + f.name + "\n"
+	}
+	script := filepath.Join(seed, "commands")
+	if err := os.WriteFile(script, []byte(commands), 0o600); err != nil {
+		return err
+	}
+	part := img + ".part"
+	if err := tool.Run(ctx, "cp", "--sparse=always", base, part); err != nil {
+		return err
+	}
+	// debugfs(8) exits with 0 even after errors, so read back what it wrote.
+	fs := fmt.Sprintf("%s?offset=%d", part, hw.PartitionStart)
+	if err := tool.Run(ctx, "debugfs", "-w", "-f", script, fs); err != nil {
+		return err
+	}
+	if err := tool.Run(ctx, "debugfs", "-R", "dump /root/.ssh/authorized_keys "+script, fs); err != nil {
+		return err
+	}
+	if got, err := os.ReadFile(script); err != nil || string(got) != adminKey+"\n" {
+		return fmt.Errorf("%s: debugfs did not write the node's files (%v)", part, err)
+	}
+	return os.Rename(part, img)
+}
+
+// interfacesFile is interfaces(5) of a node. Its first network card is eth0:
+// see kernelArgs.
+func interfacesFile(c *hw.Config, n *hw.Node) string {
+	var b strings.Builder
+	b.WriteString("auto lo\niface lo inet loopback\n")
+	for i, nic := range n.NICs {
+		fmt.Fprintf(&b, "auto %s\niface %[1]s inet static\n    address %s\n    mtu %d\n", hw.NICID(i), nic.Address, c.MTU(nic.Network))
+	}
+	return b.String()
+}
 
 // Inventory is the content of inventory.json: how to reach the nodes.
 type Inventory struct {
@@ -61,10 +113,10 @@ type InventoryHost struct {
 
 // hostsFile is /etc/hosts of every node: a node's name is its address on the
 // management network, and NAME-NETWORK its address on another.
-func hostsFile(c *Config) string {
+func hostsFile(c *hw.Config) string {
 	var b strings.Builder
 	b.WriteString("127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n")
-	admin := c.adminNetwork().Name
+	admin := c.AdminNetwork().Name
 	for _, n := range c.Nodes {
 		for _, nic := range n.NICs {
 			names := n.Name + "-" + nic.Network
@@ -78,24 +130,16 @@ func hostsFile(c *Config) string {
 }
 
 // addressesFile is the file that the node's first stage reads: MAC, address and MTU.
-func addressesFile(c *Config, n *Node) string {
+func addressesFile(c *hw.Config, n *hw.Node) string {
 	var b strings.Builder
 	for _, nic := range n.NICs {
-		fmt.Fprintf(&b, "%s %s %d\n", strings.ToLower(nic.MAC), nic.Address, c.mtu(nic.Network))
+		fmt.Fprintf(&b, "%s %s %d\n", strings.ToLower(nic.MAC), nic.Address, c.MTU(nic.Network))
 	}
 	return b.String()
 }
 
-// mtu of a network.
-func (c *Config) mtu(network string) int {
-	if w, err := c.network(network); err == nil {
-		return w.MTU
-	}
-	return 1500
-}
-
 // machineID is a node's machine-id(5): the same for the same rack and node.
-func machineID(c *Config, n *Node) string {
+func machineID(c *hw.Config, n *hw.Node) string {
 	sum := sha256.Sum256([]byte("mortar rack\x00" + c.Name + "\x00" + n.Name))
 	// A version 4 UUID, as which systemd uses the machine-id.
 	sum[6] = sum[6]&0x0f | 0x40
@@ -106,19 +150,19 @@ func machineID(c *Config, n *Node) string {
 // ensureSeeds makes the keys, the nodes' own layers and the inventory. base is the base
 // of the system disks of nodes that boot the distribution's way.
 func ensureSeeds(ctx context.Context, r *rack, base string) error {
-	adminKey, err := ensureKey(identityFile(r.dir), "mortar rack "+r.cfg.Name)
+	adminKey, err := tool.EnsureKey(identityFile(r.dir), "mortar rack "+r.cfg.Name)
 	if err != nil {
 		return err
 	}
-	inv := Inventory{Netns: r.cfg.netns(), Scale: r.cfg.Scale, WWNs: r.cfg.WWNs}
+	inv := Inventory{Netns: r.cfg.Netns(), Scale: r.cfg.Scale, WWNs: r.cfg.WWNs}
 	var known strings.Builder
 	for i := range r.cfg.Nodes {
 		n := &r.cfg.Nodes[i]
-		hostKey, err := ensureKey(hostKeyFile(r.dir, n.Name), "root@"+n.Name)
+		hostKey, err := tool.EnsureKey(hostKeyFile(r.dir, n.Name), "root@"+n.Name)
 		if err != nil {
 			return err
 		}
-		if n.distribution() {
+		if n.Distribution() {
 			err = ensureSystemDisk(ctx, r, n, base, adminKey)
 		} else {
 			err = ensureStateImage(ctx, r, n, adminKey)
@@ -126,15 +170,15 @@ func ensureSeeds(ctx context.Context, r *rack, base string) error {
 		if err != nil {
 			return err
 		}
-		addr := r.cfg.adminAddress(n)
+		addr := r.cfg.AdminAddress(n)
 		inv.Hosts = append(inv.Hosts, InventoryHost{
 			Name: n.Name, Role: n.Role, Address: addr, Port: 22, User: "root",
-			IdentityFile: identityFile(r.dir), HostKey: hostKey, Netns: r.cfg.netns(),
+			IdentityFile: identityFile(r.dir), HostKey: hostKey, Netns: r.cfg.Netns(),
 		})
 		fmt.Fprintf(&known, "%s,%s %s\n", n.Name, addr, hostKey)
 	}
 	inv.Certificates = map[string][]string{}
-	for _, e := range r.cfg.arrays() {
+	for _, e := range r.cfg.Arrays() {
 		if err := ensureArrayState(ctx, r, e); err != nil {
 			return err
 		}
@@ -147,7 +191,7 @@ func ensureSeeds(ctx context.Context, r *rack, base string) error {
 	if err := renameio.WriteFile(knownHostsFile(r.dir), []byte(known.String()), 0o600); err != nil {
 		return err
 	}
-	return saveJSON(inventoryFile(r.dir), inv)
+	return tool.SaveJSON(inventoryFile(r.dir), inv)
 }
 
 // LoadInventory reads the inventory of the rack in dir.
@@ -158,14 +202,14 @@ func LoadInventory(dir string) (*Inventory, error) {
 // ensureStateImage makes the node's own layer: an ext4 file system with the overlay's
 // upper directory, which has the node's identity. Each of the node's system disks has
 // the same bytes, so that the node can make a mirror without copying.
-func ensureStateImage(ctx context.Context, r *rack, n *Node, adminKey string) error {
-	disks := systemDisksOf(r.dir, n)
+func ensureStateImage(ctx context.Context, r *rack, n *hw.Node, adminKey string) error {
+	disks := hw.SystemDisksOf(r.dir, n)
 	img := disks[0].Image
 	if there, err := allThere(disks); there || err != nil {
 		return err
 	}
-	if old := filepath.Join(filepath.Dir(img), "state.ext4"); old != img && there(old) {
-		return refuse("the rack in %s was built by another version of mortar: mortar rack down first (its virtual disks go with it)", r.dir)
+	if old := filepath.Join(filepath.Dir(img), "state.ext4"); old != img && tool.Exists(old) {
+		return tool.Refuse("the rack in %s was built by another version of mortar: mortar rack down first (its virtual disks go with it)", r.dir)
 	}
 	files, err := identity(r, n, adminKey)
 	if err != nil {
@@ -175,12 +219,12 @@ func ensureStateImage(ctx context.Context, r *rack, n *Node, adminKey string) er
 		files[i].name = "upper" + files[i].name
 	}
 	files = append(files, seedFile{"addresses", addressesFile(r.cfg, n), 0o644}, seedFile{"work", "", fs.ModeDir | 0o755})
-	part, err := seededExt4(ctx, img, stateBytes, stateBytes-mirrorBytes, files, "-i", "32768", "-J", "size=16")
+	part, err := seededExt4(ctx, img, hw.StateBytes, hw.StateBytes-hw.MirrorBytes, files, "-i", "32768", "-J", "size=16")
 	if err != nil {
 		return err
 	}
 	for _, d := range disks[1:] {
-		if err := run(ctx, "cp", "--sparse=always", part, d.Image); err != nil {
+		if err := tool.Run(ctx, "cp", "--sparse=always", part, d.Image); err != nil {
 			return err
 		}
 	}
@@ -196,7 +240,7 @@ type seedFile struct {
 }
 
 // identity returns the files that tell a node from others.
-func identity(r *rack, n *Node, adminKey string) ([]seedFile, error) {
+func identity(r *rack, n *hw.Node, adminKey string) ([]seedFile, error) {
 	hostKey, err := os.ReadFile(hostKeyFile(r.dir, n.Name))
 	return []seedFile{
 		{"/etc/hostname", n.Name + "\n", 0o644},
@@ -230,62 +274,27 @@ func seededExt4(ctx context.Context, img string, size, fsBytes int64, files []se
 		}
 	}
 	part = img + ".part"
-	if err := errors.Join(os.RemoveAll(part), makeSparse(part, size)); err != nil {
+	if err := errors.Join(os.RemoveAll(part), tool.MakeSparse(part, size)); err != nil {
 		return "", err
 	}
 	// Initialize now, on the host, all that ext4 would initialize in the background
 	// after its first mount, and keep it small.
 	argv := []string{"mkfs.ext4", "-q", "-F", "-m", "0", "-E", "lazy_itable_init=0,lazy_journal_init=0,root_owner=0:0", "-d", seed}
-	return part, run(ctx, slices.Concat(argv, options, []string{part, strconv.FormatInt(fsBytes>>10, 10) + "k"})...)
+	return part, tool.Run(ctx, slices.Concat(argv, options, []string{part, strconv.FormatInt(fsBytes>>10, 10) + "k"})...)
 }
 
 // allThere reports whether a node has its system disks. It is an error if only a later
 // one is missing, since the node would continue from old data.
-func allThere(disks []systemDisk) (bool, error) {
-	if !there(disks[0].Image) {
+func allThere(disks []hw.SystemDisk) (bool, error) {
+	if !tool.Exists(disks[0].Image) {
 		return false, nil
 	}
 	for _, d := range disks[1:] {
-		if !there(d.Image) {
-			return false, refuse("%s is gone: mortar rack down, then up, makes it again", d.Image)
+		if !tool.Exists(d.Image) {
+			return false, tool.Refuse("%s is gone: mortar rack down, then up, makes it again", d.Image)
 		}
 	}
 	return true, nil
-}
-
-// makeSparse makes a sparse file of that size. It keeps an existing file of the same
-// size.
-func makeSparse(file string, size int64) error {
-	if st, err := os.Stat(file); err == nil {
-		if st.Size() != size {
-			return fmt.Errorf("%s has %d bytes, want %d", file, st.Size(), size)
-		}
-		return nil
-	}
-	f, err := os.OpenFile(file, os.O_CREATE|os.O_RDWR|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	if err = errors.Join(f.Truncate(size), f.Close()); err != nil {
-		err = errors.Join(err, os.Remove(file))
-	}
-	if errors.Is(err, unix.EFBIG) {
-		err = refuse("%s: this file system has no files of %d bytes: build the rack on XFS (--dir)", file, size)
-	}
-	return err
-}
-
-// images lists the disks that have an image, those inside of arrays included.
-func (c *Config) images() []Disk {
-	var out []Disk
-	for _, e := range c.Enclosures {
-		if e.Array != nil {
-			out = append(out, e.Array.Disks...)
-		} else {
-			out = append(out, e.Disks...)
-		}
-	}
-	return append(out, c.SSDs...)
 }
 
 // ensureDisks makes the images of all disks.
@@ -293,8 +302,8 @@ func ensureDisks(r *rack) error {
 	if err := os.MkdirAll(filepath.Join(r.dir, "disks"), 0o700); err != nil {
 		return err
 	}
-	for _, d := range r.cfg.images() {
-		if err := makeSparse(diskImage(r.dir, d.Name), d.Bytes); err != nil {
+	for _, d := range r.cfg.Images() {
+		if err := tool.MakeSparse(hw.DiskImage(r.dir, d.Name), d.Bytes); err != nil {
 			return err
 		}
 	}

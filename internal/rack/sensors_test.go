@@ -12,23 +12,26 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/health"
 	"github.com/mortarhpc/mortar/internal/base/ipmi"
+	"github.com/mortarhpc/mortar/internal/rack/hw"
+	"github.com/mortarhpc/mortar/internal/rack/power"
+	"github.com/mortarhpc/mortar/internal/rack/tool"
 )
 
 // A real ipmi_sim serves the sensors, and a real ipmitool reads them: those of a new
 // machine, then with a cord without power, a hot inlet and a slow fan.
 func TestSensors(t *testing.T) {
-	r := &rack{dir: t.TempDir(), cfg: &Config{}}
-	n := &Node{Name: "nfs1", BMC: &BMC{Address: netip.MustParseAddr("127.62.3.1"), User: "admin"}, Feeds: []Feed{{"pdu-a", 1}, {"pdu-b", 1}}}
-	run := runDir(r.dir)
+	r := &rack{dir: t.TempDir(), cfg: &hw.Config{}}
+	n := &hw.Node{Name: "nfs1", BMC: &hw.BMC{Address: netip.MustParseAddr("127.62.3.1"), User: "admin"}, Feeds: []hw.Feed{{PDU: "pdu-a", Outlet: 1}, {PDU: "pdu-b", Outlet: 1}}}
+	run := tool.RunDir(r.dir)
 	if err := os.MkdirAll(filepath.Join(run, "state"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	r.cfg.Nodes = []Node{*n}
-	h := &hardware{}
+	r.cfg.Nodes = []hw.Node{*n}
+	h := &hw.Hardware{}
 	if err := ensureSensors(r, n, h); err != nil {
 		t.Fatal(err)
 	}
-	for file, text := range map[string]string{"conf": bmcConfig(n, "s3cret"), "emu": bmcCommands(n), "password": "s3cret"} {
+	for file, text := range map[string]string{"conf": power.BmcConfig(n, "s3cret"), "emu": power.BmcCommands(n), "password": "s3cret"} {
 		if err := os.WriteFile(filepath.Join(run, file), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -61,7 +64,7 @@ func TestSensors(t *testing.T) {
 	ps1, ps2 := ipmi.Sensor{Name: "PS1 Status", Text: "Presence detected"}, ipmi.Sensor{Name: "PS2 Status", Text: "Presence detected"}
 	reads(inlet, fan1, fan2, ps1, ps2)
 
-	h.Off = map[string]bool{outletKey("pdu-b", 1): true}
+	h.Off = map[string]bool{hw.OutletKey("pdu-b", 1): true}
 	if err := ensureSensors(r, n, h); err != nil {
 		t.Fatal(err)
 	}
@@ -88,19 +91,19 @@ func TestSensors(t *testing.T) {
 
 // A node takes 2 A over the cords that have power; other machines come on top.
 func TestPDULoad(t *testing.T) {
-	r := &rack{cfg: &Config{Nodes: []Node{{Name: "s1", Feeds: []Feed{{"a", 1}, {"b", 1}}}, {Name: "s2", Feeds: []Feed{{"a", 2}, {"b", 2}}}, {Name: "c1", Feeds: []Feed{{"b", 3}}}}}}
-	h := &hardware{}
+	r := &rack{cfg: &hw.Config{Nodes: []hw.Node{{Name: "s1", Feeds: []hw.Feed{{PDU: "a", Outlet: 1}, {PDU: "b", Outlet: 1}}}, {Name: "s2", Feeds: []hw.Feed{{PDU: "a", Outlet: 2}, {PDU: "b", Outlet: 2}}}, {Name: "c1", Feeds: []hw.Feed{{PDU: "b", Outlet: 3}}}}}}
+	h := &hw.Hardware{}
 	for _, c := range []struct {
 		off  string
 		a, b int
 	}{{"", 20, 40}, {"a/1", 10, 50}, {"b/3", 20, 20}} {
 		h.Off = map[string]bool{c.off: true}
-		if a, b := h.loadOf(r.cfg, "a"), h.loadOf(r.cfg, "b"); a != c.a || b != c.b {
+		if a, b := h.LoadOf(r.cfg, "a"), h.LoadOf(r.cfg, "b"); a != c.a || b != c.b {
 			t.Errorf("without %q: %d and %d, want %d and %d", c.off, a, b, c.a, c.b)
 		}
 	}
 	h.Off, h.Loads = nil, map[string]int{"a": 95}
-	if got := h.loadOf(r.cfg, "a"); got != 115 {
+	if got := h.LoadOf(r.cfg, "a"); got != 115 {
 		t.Errorf("with others: %d", got)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"syscall"
 
 	"github.com/mortarhpc/mortar/internal/base/netns"
+	"github.com/mortarhpc/mortar/internal/rack/hw"
+	"github.com/mortarhpc/mortar/internal/rack/tool"
 )
 
 // SSH replaces this process by an ssh client that is logged in to a node,
@@ -16,16 +18,16 @@ func SSH(dir, node string, command []string) error {
 	if err != nil {
 		return err
 	}
-	n, err := r.cfg.node(node)
+	n, err := r.cfg.Node(node)
 	if err != nil {
 		return err
 	}
-	path := toolPath("ssh")
+	path := tool.ToolPath("ssh")
 	if path == "ssh" {
-		return refuse("ssh is not installed: apt-get install openssh-client")
+		return tool.Refuse("ssh is not installed: apt-get install openssh-client")
 	}
 	argv := append(sshArgs(r, n), command...)
-	return netns.Do(r.cfg.netns(), func() error {
+	return netns.Do(r.cfg.Netns(), func() error {
 		if err := syscall.Exec(path, argv, os.Environ()); err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
@@ -33,11 +35,11 @@ func SSH(dir, node string, command []string) error {
 	})
 }
 
-func sshArgs(r *rack, n *Node) []string {
+func sshArgs(r *rack, n *hw.Node) []string {
 	return []string{"ssh", "-F", "none", "-i", identityFile(r.dir),
 		"-o", "IdentitiesOnly=yes", "-o", "StrictHostKeyChecking=yes", "-o", "UserKnownHostsFile=" + knownHostsFile(r.dir),
 		"-o", "GlobalKnownHostsFile=none", "-o", "HostKeyAlias=" + n.Name, "-o", "ConnectTimeout=10",
 		// A node whose power is cut answers nothing: the session ends after a minute.
 		"-o", "ServerAliveInterval=15", "-o", "ServerAliveCountMax=4",
-		"root@" + r.cfg.adminAddress(n).String()}
+		"root@" + r.cfg.AdminAddress(n).String()}
 }

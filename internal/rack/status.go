@@ -8,6 +8,13 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/mortarhpc/mortar/internal/rack/array"
+	"github.com/mortarhpc/mortar/internal/rack/hw"
+	"github.com/mortarhpc/mortar/internal/rack/nodeimage"
+	"github.com/mortarhpc/mortar/internal/rack/power"
+	"github.com/mortarhpc/mortar/internal/rack/qemu"
+	"github.com/mortarhpc/mortar/internal/rack/tool"
 )
 
 // Stages of a node's boot, as its console reports them.
@@ -49,32 +56,11 @@ type ArrayStatus struct {
 	Boot        string  `json:"boot"`
 	BootSeconds float64 `json:"boot_seconds"`
 	// ControllersOut lists the controllers that are out.
-	ControllersOut []int         `json:"controllers_out"`
-	Groups         []GroupStatus `json:"groups"`
-	LUNs           []LUNStatus   `json:"luns"`
+	ControllersOut []int               `json:"controllers_out"`
+	Groups         []array.GroupStatus `json:"groups"`
+	LUNs           []LUNStatus         `json:"luns"`
 	// DisksOut are the serial numbers of disks that are out of their slots.
 	DisksOut []string `json:"disks_out"`
-}
-
-// GroupStatus is one RAID group of an array.
-type GroupStatus struct {
-	Name string `json:"name"`
-	// State is "optimal", "degraded", "rebuilding" or "failed", or "unknown" if the
-	// array does not answer.
-	State string `json:"state"`
-	// Missing is the number of disks that the group lacks, including those that are
-	// rebuilding.
-	Missing int `json:"missing"`
-	// Comparing: the array compares the group's data with its parities.
-	Comparing bool `json:"comparing,omitempty"`
-	// Percent of a rebuild or a comparison.
-	Percent float64 `json:"percent,omitempty"`
-	// Mismatches are the sectors that differ from their parities, as the last comparison
-	// has found.
-	Mismatches int64 `json:"mismatches,omitempty"`
-	// Members are the serial numbers of the disks in the group; none if the array
-	// does not answer.
-	Members []string `json:"members,omitempty"`
 }
 
 // LUNStatus is one LUN of an array.
@@ -175,10 +161,10 @@ type bootState struct {
 
 // boot returns the last stage in a node's console.
 func (r *rack) boot(node string) bootState {
-	if running(r.dir, node) == nil {
+	if tool.Running(r.dir, node) == nil {
 		return bootState{Stage: stageOff}
 	}
-	text, err := os.ReadFile(filepath.Join(runDir(r.dir), consoleFile(node)))
+	text, err := os.ReadFile(filepath.Join(tool.RunDir(r.dir), tool.ConsoleFile(node)))
 	if err != nil {
 		return bootState{Stage: stageUnknown}
 	}
@@ -192,14 +178,14 @@ const panicked = "Kernel panic - not syncing"
 // lastStage finds the last report in a console log: the prefix, the stage, and the
 // node's uptime.
 func lastStage(console string) bootState {
-	i := strings.LastIndex(console, markPrefix)
+	i := strings.LastIndex(console, nodeimage.MarkPrefix)
 	if i < 0 {
 		return bootState{Stage: stageUnknown}
 	}
 	if strings.Contains(console[i:], panicked) {
 		return bootState{Stage: stagePanic}
 	}
-	line, _, _ := strings.Cut(console[i+len(markPrefix):], "\n")
+	line, _, _ := strings.Cut(console[i+len(nodeimage.MarkPrefix):], "\n")
 	line = strings.TrimSpace(line)
 	cut := strings.LastIndexByte(line, ' ')
 	if cut < 0 {
@@ -219,7 +205,7 @@ func Hangs(ctx context.Context, dir, node string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	n, err := r.cfg.node(node)
+	n, err := r.cfg.Node(node)
 	if err != nil {
 		return false, err
 	}
@@ -242,7 +228,7 @@ func Status(ctx context.Context, dir string) (*RackStatus, error) {
 		return nil, err
 	}
 	s := &RackStatus{
-		Name: r.cfg.Name, Dir: r.dir, Netns: r.cfg.netns(), Phase: r.st.Phase, Accel: r.st.Accel,
+		Name: r.cfg.Name, Dir: r.dir, Netns: r.cfg.Netns(), Phase: r.st.Phase, Accel: r.st.Accel,
 		Image: filepath.Base(r.st.Image), Nodes: make([]NodeStatus, len(r.cfg.Nodes)),
 		PDUs: []PDUStatus{}, Disks: []DiskStatus{}, Scale: r.cfg.Scale,
 	}
@@ -251,27 +237,27 @@ func Status(ctx context.Context, dir string) (*RackStatus, error) {
 		wg.Go(func() { s.Nodes[i] = nodeStatus(ctx, r, &r.cfg.Nodes[i], h) })
 	}
 	wg.Wait()
-	for _, e := range r.cfg.arrays() {
+	for _, e := range r.cfg.Arrays() {
 		s.Arrays = append(s.Arrays, arrayStatus(ctx, r, e, h))
 	}
 	for _, p := range r.cfg.PDUs {
-		ps := PDUStatus{Name: p.Name, Address: p.Address.String(), Alive: running(r.dir, pduName(p.Name)) != nil, Off: []int{}}
+		ps := PDUStatus{Name: p.Name, Address: p.Address.String(), Alive: tool.Running(r.dir, pduName(p.Name)) != nil, Off: []int{}}
 		for o := 1; o <= p.Outlets; o++ {
-			if h.Off[outletKey(p.Name, o)] {
+			if h.Off[hw.OutletKey(p.Name, o)] {
 				ps.Off = append(ps.Off, o)
 			}
 		}
 		s.PDUs = append(s.PDUs, ps)
 	}
-	for _, d := range r.cfg.sharedDisks() {
+	for _, d := range r.cfg.SharedDisks() {
 		ds := diskStatus(h, d.Disk)
 		ds.Enclosure = d.Enclosure
 		for _, n := range r.cfg.Nodes {
 			for path := range d.Paths {
-				if n.Role == RoleServer && ds.Present && d.cabledTo(n.Name) && h.pathGone(n.Name, d, path) {
-					out := n.Name + "/" + strconv.Itoa(d.hba(path))
-					if d.Paths > hbas {
-						out += "/" + strconv.Itoa(d.module(path))
+				if n.Role == hw.RoleServer && ds.Present && d.CabledTo(n.Name) && h.PathGone(n.Name, d, path) {
+					out := n.Name + "/" + strconv.Itoa(d.HBA(path))
+					if d.Paths > hw.HBAs {
+						out += "/" + strconv.Itoa(d.Module(path))
 					}
 					ds.PathsOut = append(ds.PathsOut, out)
 				}
@@ -286,29 +272,29 @@ func Status(ctx context.Context, dir string) (*RackStatus, error) {
 	return s, nil
 }
 
-func diskStatus(h *hardware, d Disk) DiskStatus {
-	s := h.speed(d)
+func diskStatus(h *hw.Hardware, d hw.Disk) DiskStatus {
+	s := h.Speed(d)
 	return DiskStatus{Name: d.Name, Serial: d.Serial, WWN: d.WWN, Bytes: d.Bytes, Present: !h.DisksOut[d.Name],
 		IOPS: s.IOPS, BytesPerSecond: s.BytesPerSecond}
 }
 
-func nodeStatus(ctx context.Context, r *rack, n *Node, h *hardware) NodeStatus {
-	addr := r.cfg.adminAddress(n)
+func nodeStatus(ctx context.Context, r *rack, n *hw.Node, h *hw.Hardware) NodeStatus {
+	addr := r.cfg.AdminAddress(n)
 	b := r.boot(n.Name)
 	s := NodeStatus{Name: n.Name, Role: n.Role, Address: addr.String(), Power: "off", Boot: b.Stage, BootSeconds: b.Seconds,
 		BMC: "none", Feeds: []FeedStatus{}, Links: []LinkStatus{}}
-	if running(r.dir, n.Name) != nil {
+	if tool.Running(r.dir, n.Name) != nil {
 		s.Power = "on"
 		// Without an answer the state stays unknown.
-		_ = r.withQMP(ctx, n.Name, func(q *qmpClient) (err error) {
-			s.Machine, err = q.status()
+		_ = r.withQMP(ctx, n.Name, func(q *qemu.Client) (err error) {
+			s.Machine, err = q.Status()
 			return err
 		})
 		s.SSH = s.Machine == "running" && r.sshAnswers(ctx, addr)
 	}
 	if n.BMC != nil {
 		s.BMC = "dead"
-		if running(r.dir, bmcName(n.Name)) != nil {
+		if tool.Running(r.dir, power.BmcName(n.Name)) != nil {
 			s.BMC = "alive"
 			if h.LyingBMCs[n.Name] != "" {
 				s.BMC = "lies"
@@ -316,16 +302,16 @@ func nodeStatus(ctx context.Context, r *rack, n *Node, h *hardware) NodeStatus {
 		}
 	}
 	for _, f := range n.Feeds {
-		s.Feeds = append(s.Feeds, FeedStatus{PDU: f.PDU, Outlet: f.Outlet, On: !h.Off[outletKey(f.PDU, f.Outlet)] || h.Astray[outletKey(f.PDU, f.Outlet)],
-			Astray: h.Astray[outletKey(f.PDU, f.Outlet)]})
+		s.Feeds = append(s.Feeds, FeedStatus{PDU: f.PDU, Outlet: f.Outlet, On: !h.Off[hw.OutletKey(f.PDU, f.Outlet)] || h.Astray[hw.OutletKey(f.PDU, f.Outlet)],
+			Astray: h.Astray[hw.OutletKey(f.PDU, f.Outlet)]})
 	}
 	for i, nic := range n.NICs {
-		s.Links = append(s.Links, LinkStatus{Network: nic.Network, Interface: nicID(i), MAC: nic.MAC,
-			Address: nic.Address.String(), Up: !h.linkDown(n.Name, nic.Network)})
+		s.Links = append(s.Links, LinkStatus{Network: nic.Network, Interface: hw.NICID(i), MAC: nic.MAC,
+			Address: nic.Address.String(), Up: !h.LinkDown(n.Name, nic.Network)})
 	}
-	for _, d := range systemDisksOf(r.dir, n) {
+	for _, d := range hw.SystemDisksOf(r.dir, n) {
 		if d.Slot >= 0 {
-			s.SystemDisks = append(s.SystemDisks, SystemDiskStatus{Disk: d.Slot, Serial: d.Serial, Present: !h.systemOut(n.Name, d)})
+			s.SystemDisks = append(s.SystemDisks, SystemDiskStatus{Disk: d.Slot, Serial: d.Serial, Present: !h.SystemDiskOut(n.Name, d)})
 		}
 	}
 	return s

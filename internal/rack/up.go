@@ -17,7 +17,29 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/mortarhpc/mortar/internal/base/netns"
+	"github.com/mortarhpc/mortar/internal/rack/hw"
+	"github.com/mortarhpc/mortar/internal/rack/nodeimage"
+	"github.com/mortarhpc/mortar/internal/rack/tool"
 )
+
+// BuildImage builds what the rack of a Config boots from, unless the cache has it. It
+// refuses what Up refuses, and makes no rack.
+func BuildImage(ctx context.Context, cfg hw.Config, dir string, fn tool.Progress) error {
+	p := &tool.Steps{Fn: fn}
+	cfg, _, spec, err := accept(cfg, dir)
+	if err != nil {
+		return err
+	}
+	if cfg.Distribution() {
+		if _, err := nodeimage.EnsureDisk(ctx, spec, p); err != nil {
+			return err
+		}
+	}
+	_, err = nodeimage.Ensure(ctx, spec, p)
+	return err
+}
+
+func pduName(pdu string) string { return "pdu-" + pdu }
 
 // bootTime bounds a node's boot to multi-user: several times the boot of an emulated
 // node on a busy two-core host.
@@ -26,16 +48,16 @@ const bootTime = 5 * time.Minute
 var errBootTime = fmt.Errorf("not up after %s", bootTime)
 
 // accept refuses a wrong Config, and a host that cannot run the rack. It changes nothing.
-func accept(cfg Config, dir string) (Config, string, imageSpec, error) {
+func accept(cfg hw.Config, dir string) (hw.Config, string, nodeimage.Spec, error) {
 	if os.Geteuid() != 0 { // without root even reading the directory may fail
-		return cfg, dir, imageSpec{}, refuse("a rack needs root: it makes a network namespace and virtual machines")
+		return cfg, dir, nodeimage.Spec{}, tool.Refuse("a rack needs root: it makes a network namespace and virtual machines")
 	}
-	dir, err := absDir(dir)
+	dir, err := tool.AbsDir(dir)
 	if err != nil {
-		return cfg, dir, imageSpec{}, err
+		return cfg, dir, nodeimage.Spec{}, err
 	}
-	if err := cfg.check(); err != nil {
-		return cfg, dir, imageSpec{}, err
+	if err := cfg.Check(); err != nil {
+		return cfg, dir, nodeimage.Spec{}, err
 	}
 	spec, err := specOf(&cfg)
 	if err != nil {
@@ -53,8 +75,8 @@ func accept(cfg Config, dir string) (Config, string, imageSpec, error) {
 // a rack that was up before.
 //
 // A *RefusedError means that nothing was changed.
-func Up(ctx context.Context, cfg Config, dir string, fn Progress) (*Inventory, error) {
-	p := &progress{fn: fn}
+func Up(ctx context.Context, cfg hw.Config, dir string, fn tool.Progress) (*Inventory, error) {
+	p := &tool.Steps{Fn: fn}
 	cfg, dir, spec, err := accept(cfg, dir)
 	if err != nil {
 		return nil, err
@@ -75,15 +97,15 @@ func Up(ctx context.Context, cfg Config, dir string, fn Progress) (*Inventory, e
 				return nil, fmt.Errorf("removing what is left of an unfinished rack: %w", err)
 			}
 		case !reflect.DeepEqual(*old, cfg):
-			return nil, refuse("the rack in %s was built with other hardware: mortar rack down first (its virtual disks go with it)", dir)
+			return nil, tool.Refuse("the rack in %s was built with other hardware: mortar rack down first (its virtual disks go with it)", dir)
 		default:
 			keep = true
 		}
-	} else if refused := (*RefusedError)(nil); !errors.As(err, &refused) {
+	} else if refused := (*tool.RefusedError)(nil); !errors.As(err, &refused) {
 		return nil, err
 	}
 
-	for _, d := range []string{dir, runDir(dir), filepath.Join(dir, "nodes")} {
+	for _, d := range []string{dir, tool.RunDir(dir), filepath.Join(dir, "nodes")} {
 		if err := os.MkdirAll(d, 0o700); err != nil {
 			return nil, err
 		}
@@ -92,7 +114,7 @@ func Up(ctx context.Context, cfg Config, dir string, fn Progress) (*Inventory, e
 	if err != nil {
 		return nil, err
 	}
-	r := &rack{dir: dir, cfg: &cfg, st: &state{Phase: phaseStarting, Netns: cfg.netns()}}
+	r := &rack{dir: dir, cfg: &cfg, st: &state{Phase: phaseStarting, Netns: cfg.Netns()}}
 	if keep {
 		if r.st, err = loadState(dir); err == nil {
 			// The nodes' own layers fit only their original root.
@@ -112,7 +134,7 @@ func Up(ctx context.Context, cfg Config, dir string, fn Progress) (*Inventory, e
 		// Not ctx, which may have ended: Down must still work.
 		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 		defer cancel()
-		var refused *RefusedError
+		var refused *tool.RefusedError
 		if !keep || !errors.As(err, &refused) {
 			err = errors.Join(err, Down(clean, dir, DownOptions{KeepDisks: keep}))
 		}
@@ -122,25 +144,25 @@ func Up(ctx context.Context, cfg Config, dir string, fn Progress) (*Inventory, e
 }
 
 // specOf is the spec of the image for a rack's nodes.
-func specOf(c *Config) (imageSpec, error) {
-	source, err := hostAptSource("/etc/apt")
+func specOf(c *hw.Config) (nodeimage.Spec, error) {
+	source, err := nodeimage.HostAptSource("/etc/apt")
 	if err != nil && c.Mirror == "" {
-		return imageSpec{}, err
+		return nodeimage.Spec{}, err
 	}
-	spec := imageSpec{Suite: c.Suite, Mirror: c.Mirror, Keyring: source.Keyring, RDMA: c.RDMA}
+	spec := nodeimage.Spec{Suite: c.Suite, Mirror: c.Mirror, Keyring: source.Keyring, RDMA: c.RDMA}
 	if spec.Mirror == "" {
 		spec.Mirror = source.URI
 	}
 	if c.Lustre == "" {
 		return spec, nil
 	}
-	spec.Lustre, spec.LustreDigest, err = packageFiles(c.Lustre)
+	spec.Lustre, spec.LustreDigest, err = nodeimage.PackageFiles(c.Lustre)
 	return spec, err
 }
 
 // up takes all steps; each step checks itself whether it is already done.
-func (r *rack) up(ctx context.Context, spec imageSpec, p *progress) error {
-	if err := saveJSON(filepath.Join(r.dir, "config.json"), r.cfg); err != nil {
+func (r *rack) up(ctx context.Context, spec nodeimage.Spec, p *tool.Steps) error {
+	if err := tool.SaveJSON(filepath.Join(r.dir, "config.json"), r.cfg); err != nil {
 		return err
 	}
 	if err := r.st.save(r.dir); err != nil {
@@ -162,8 +184,8 @@ func (r *rack) up(ctx context.Context, spec imageSpec, p *progress) error {
 		return err
 	}
 
-	if err := p.step("power", "BMCs and PDUs", func() error {
-		return withPower(ctx, r, func(h *hardware) error {
+	if err := p.Step("power", "BMCs and PDUs", func() error {
+		return withPower(ctx, r, func(h *hw.Hardware) error {
 			for i := range r.cfg.PDUs {
 				if err := ensurePDU(ctx, r, &r.cfg.PDUs[i], h); err != nil {
 					return err
@@ -188,16 +210,16 @@ func (r *rack) up(ctx context.Context, spec imageSpec, p *progress) error {
 	for i := range r.cfg.Nodes {
 		n := &r.cfg.Nodes[i]
 		boot.Go(func() error {
-			if isServer(n) && r.cfg.withArray(n.Name) {
+			if hw.IsServer(n) && r.cfg.WithArray(n.Name) {
 				<-arrays
 			}
 			if err := bctx.Err(); err != nil {
 				return err
 			}
-			return p.step("boot "+n.Name, r.st.Accel, func() error {
+			return p.Step("boot "+n.Name, r.st.Accel, func() error {
 				off := false
-				if err := withPower(bctx, r, func(h *hardware) error {
-					off = !h.powered(n)
+				if err := withPower(bctx, r, func(h *hw.Hardware) error {
+					off = !h.Powered(n)
 					return r.start(bctx, h, n.Name, 0)
 				}); err != nil || off {
 					return err
@@ -214,13 +236,13 @@ func (r *rack) up(ctx context.Context, spec imageSpec, p *progress) error {
 }
 
 // prepare makes all that machines need: the image, the network and the disks.
-func (r *rack) prepare(ctx context.Context, spec imageSpec, p *progress) error {
+func (r *rack) prepare(ctx context.Context, spec nodeimage.Spec, p *tool.Steps) error {
 	prepare, pctx := errgroup.WithContext(ctx)
 	base := make(chan string, 1) // of the system disks
 	prepare.Go(func() error {
 		defer close(base)
-		if r.cfg.distribution() {
-			disk, err := ensureDisk(pctx, spec, p)
+		if r.cfg.Distribution() {
+			disk, err := nodeimage.EnsureDisk(pctx, spec, p)
 			if err != nil {
 				return err
 			}
@@ -229,21 +251,21 @@ func (r *rack) prepare(ctx context.Context, spec imageSpec, p *progress) error {
 		if r.st.Image != "" && r.st.Accel != "" {
 			return nil
 		}
-		img, err := ensureImage(pctx, spec, p)
+		img, err := nodeimage.Ensure(pctx, spec, p)
 		if err != nil {
 			return err
 		}
 		r.st.Image = img.Dir
-		return p.step("accelerator", "trying whether a kernel boots with KVM", func() error {
+		return p.Step("accelerator", "trying whether a kernel boots with KVM", func() error {
 			r.st.Accel, err = chooseAccel(pctx, r.cfg, img)
 			return err
 		})
 	})
 	prepare.Go(func() error {
-		return p.step("network", r.cfg.netns(), func() error { return ensureNetwork(pctx, r) })
+		return p.Step("network", r.cfg.Netns(), func() error { return ensureNetwork(pctx, r) })
 	})
 	prepare.Go(func() error {
-		return p.step("disks", strconv.Itoa(len(imageFilesOf(r.cfg, r.dir)))+" images", func() error {
+		return p.Step("disks", strconv.Itoa(len(imageFilesOf(r.cfg, r.dir)))+" images", func() error {
 			if err := ensureDisks(r); err != nil {
 				return err
 			}
@@ -255,12 +277,12 @@ func (r *rack) prepare(ctx context.Context, spec imageSpec, p *progress) error {
 
 // upArrays switches all arrays on concurrently, and waits until they export their
 // LUNs.
-func (r *rack) upArrays(ctx context.Context, p *progress) error {
+func (r *rack) upArrays(ctx context.Context, p *tool.Steps) error {
 	boot, ctx := errgroup.WithContext(ctx)
-	for _, e := range r.cfg.arrays() {
+	for _, e := range r.cfg.Arrays() {
 		boot.Go(func() error {
-			return p.step("boot "+e.Name, fmt.Sprintf("array of %d disks", len(e.Array.Disks)), func() error {
-				if err := withPower(ctx, r, func(h *hardware) error { return startArray(ctx, r, e, h) }); err != nil {
+			return p.Step("boot "+e.Name, fmt.Sprintf("array of %d disks", len(e.Array.Disks)), func() error {
+				if err := withPower(ctx, r, func(h *hw.Hardware) error { return startArray(ctx, r, e, h) }); err != nil {
 					return err
 				}
 				if h, err := loadHardware(r.dir); err != nil || h.ArraysOff[e.Name] {
@@ -269,7 +291,7 @@ func (r *rack) upArrays(ctx context.Context, p *progress) error {
 				if err := waitArray(ctx, r, e); err != nil {
 					return err
 				}
-				return withPower(ctx, r, func(h *hardware) error { return steer(ctx, r, e, h) })
+				return withPower(ctx, r, func(h *hw.Hardware) error { return steer(ctx, r, e, h) })
 			})
 		})
 	}
@@ -278,13 +300,13 @@ func (r *rack) upArrays(ctx context.Context, p *progress) error {
 
 // waitBooted waits until a node is in multi-user and answers on its ssh port. It does
 // not wait for ssh on a node whose management cable is pulled.
-func waitBooted(ctx context.Context, r *rack, n *Node) error {
+func waitBooted(ctx context.Context, r *rack, n *hw.Node) error {
 	return r.waitUp(ctx, n.Name, func() bool {
-		if r.sshAnswers(ctx, r.cfg.adminAddress(n)) {
+		if r.sshAnswers(ctx, r.cfg.AdminAddress(n)) {
 			return true
 		}
 		h, err := loadHardware(r.dir)
-		return err == nil && h.linkDown(n.Name, r.cfg.adminNetwork().Name) // without its cable the node cannot answer
+		return err == nil && h.LinkDown(n.Name, r.cfg.AdminNetwork().Name) // without its cable the node cannot answer
 	})
 }
 
@@ -293,22 +315,22 @@ func waitBooted(ctx context.Context, r *rack, n *Node) error {
 func (r *rack) waitUp(ctx context.Context, name string, answers func() bool) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, bootTime, errBootTime)
 	defer cancel()
-	console := filepath.Join(runDir(r.dir), consoleFile(name))
+	console := filepath.Join(tool.RunDir(r.dir), tool.ConsoleFile(name))
 	var b bootState
-	err := poll(ctx, 100*time.Millisecond, func() (bool, error) {
+	err := tool.Poll(ctx, 100*time.Millisecond, func() (bool, error) {
 		b = r.boot(name)
 		switch {
 		case b.Stage == stageUp && answers():
 			return true, nil
 		case strings.HasPrefix(b.Stage, stageFailed), b.Stage == stagePanic:
-			return false, fmt.Errorf("node %s: %s\n%s", name, b.Stage, tail(console, 10))
-		case running(r.dir, name) == nil:
-			return false, fmt.Errorf("node %s went off while it booted:\n%s\n%s", name, tail(console, 10), tail(logFile(r.dir, name), 5))
+			return false, fmt.Errorf("node %s: %s\n%s", name, b.Stage, tool.Tail(console, 10))
+		case tool.Running(r.dir, name) == nil:
+			return false, fmt.Errorf("node %s went off while it booted:\n%s\n%s", name, tool.Tail(console, 10), tool.Tail(tool.LogFile(r.dir, name), 5))
 		}
 		return false, nil
 	})
 	if errors.Is(err, errBootTime) {
-		err = fmt.Errorf("node %s: %w: %s\n%s", name, err, b.Stage, tail(console, 10))
+		err = fmt.Errorf("node %s: %w: %s\n%s", name, err, b.Stage, tool.Tail(console, 10))
 	}
 	return err
 }
@@ -317,7 +339,7 @@ func (r *rack) waitUp(ctx context.Context, name string, answers func() bool) err
 func (r *rack) sshAnswers(ctx context.Context, a netip.Addr) bool {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
-	err := netns.Do(r.cfg.netns(), func() error {
+	err := netns.Do(r.cfg.Netns(), func() error {
 		// The socket must be made on this thread, which is in the namespace.
 		// DialContext guarantees that for a single address.
 		var d net.Dialer
@@ -347,24 +369,24 @@ func lockRack(ctx context.Context, dir string) (unlock func(), err error) {
 // copySelf copies our own binary into the rack, so that BMCs and PDUs can call it even
 // after the original was replaced.
 func copySelf(ctx context.Context, dir string) error {
-	if there(selfBinary(dir)) {
+	if tool.Exists(tool.SelfBinary(dir)) {
 		return nil
 	}
-	part := selfBinary(dir) + ".part"
+	part := tool.SelfBinary(dir) + ".part"
 	// By our number: /proc/self is the tool's own.
-	if err := run(ctx, "install", "-m", "700", fmt.Sprintf("/proc/%d/exe", os.Getpid()), part); err != nil {
+	if err := tool.Run(ctx, "install", "-m", "700", fmt.Sprintf("/proc/%d/exe", os.Getpid()), part); err != nil {
 		return err
 	}
-	return os.Rename(part, selfBinary(dir))
+	return os.Rename(part, tool.SelfBinary(dir))
 }
 
 // lockFor takes a lock of a rack, for which it waits 3 s. busy names who holds it.
 func lockFor(ctx context.Context, file, busy string) (unlock func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
-	unlock, err = lockFile(ctx, file)
+	unlock, err = tool.LockFile(ctx, file)
 	if errors.Is(err, context.DeadlineExceeded) {
-		return nil, refuse("another mortar is %s", busy)
+		return nil, tool.Refuse("another mortar is %s", busy)
 	}
 	return unlock, err
 }

@@ -2,142 +2,36 @@ package rack
 
 import (
 	"bytes"
-	"context"
-	"math/rand/v2"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
+
+	"github.com/mortarhpc/mortar/internal/rack/hw"
+	"github.com/mortarhpc/mortar/internal/rack/qemu"
+	"github.com/mortarhpc/mortar/internal/rack/tool"
+	"github.com/mortarhpc/mortar/internal/rack/vdisk"
 )
-
-// volatileFile makes a disk whose last block is partial.
-func volatileFile(t *testing.T) (string, *volatileDisk) {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), "disk.raw")
-	if err := os.WriteFile(file, make([]byte, 40*cacheBlock+512), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return file, reopen(t, file)
-}
-
-// reopen opens the disk again after a loss of power.
-func reopen(t *testing.T, file string) *volatileDisk {
-	t.Helper()
-	d, err := openVolatile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { d.file.Close() })
-	return d
-}
-
-func TestVolatileDiskIsADisk(t *testing.T) {
-	file, d := volatileFile(t)
-	rnd := rand.New(rand.NewPCG(1, 2))
-	want := make([]byte, d.Size())
-	for range 3000 {
-		offset := rnd.Int64N(d.Size())
-		b := make([]byte, min(1+rnd.Int64N(3*cacheBlock), d.Size()-offset))
-		piece := want[offset : offset+int64(len(b))]
-		var err error
-		switch rnd.IntN(6) {
-		case 0, 1, 2:
-			for i := range b {
-				b[i] = byte(rnd.Uint32())
-			}
-			copy(piece, b)
-			_, err = d.WriteAt(b, offset)
-		case 3:
-			clear(piece)
-			err = d.Zero(offset, int64(len(b)))
-		case 4:
-			err = d.writeBack(rnd.IntN(10))
-		default:
-			if _, err = d.ReadAt(b, offset); !bytes.Equal(b, piece) {
-				t.Fatalf("%d bytes from %d on are not what was written", len(b), offset)
-			}
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := d.Flush(); err != nil {
-		t.Fatal(err)
-	}
-	if got, err := os.ReadFile(file); err != nil || !bytes.Equal(got, want) {
-		t.Errorf("after a flush, the file is not the disk (%v)", err)
-	}
-}
-
-// qemuIO runs commands of qemu-io(1) on a served disk.
-func qemuIO(t *testing.T, socket string, commands ...string) string {
-	t.Helper()
-	// Without a cache of its own, and without additional flushes.
-	args := []string{"-t", "none", "--image-opts", "driver=nbd,export=sd0,server.type=unix,server.path=" + socket}
-	for _, c := range commands {
-		args = append(args, "-c", c)
-	}
-	out, err := exec.Command("qemu-io", args...).CombinedOutput()
-	killed := strings.HasPrefix(commands[len(commands)-1], "sigraise") && err != nil && err.Error() == "signal: killed"
-	if err != nil && !killed || strings.Contains(string(out), "failed") {
-		t.Fatalf("qemu-io %s: %v\n%s", strings.Join(commands, "; "), err, out)
-	}
-	return string(out)
-}
-
-// A loss of power loses only unflushed data. The client is QEMU's.
-func TestPowerLossLosesWhatWasNotFlushed(t *testing.T) {
-	file, d := volatileFile(t)
-	serve := func(d *volatileDisk) (string, func()) {
-		socket := filepath.Join(t.TempDir(), "s")
-		l, err := net.Listen("unix", socket)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() {
-			_ = serveDisks(ctx, l, map[string]*volatileDisk{"sd0": d})
-			close(done)
-		}()
-		return socket, func() { cancel(); <-done }
-	}
-	socket, off := serve(d)
-	// Kill the client, since one that exits normally flushes. Here a write with FUA
-	// (-f) writes all blocks back.
-	qemuIO(t, socket, "write -P 1 0 8k", "flush", "write -P 2 4k 8k", "write -f -P 3 32k 4k",
-		"write -P 4 8k 512", "write -P 5 100k 4k", "read -P 4 8k 512", "read -P 5 100k 4k", "sigraise 9")
-	off()
-	socket, off = serve(reopen(t, file))
-	defer off()
-	qemuIO(t, socket, "read -P 1 0 4k", "read -P 2 4k 8k", "read -P 3 32k 4k", "read -P 0 100k 4k",
-		"write -z 0 8k", "read -P 0 0 8k", "read -P 2 8k 4k")
-	if out := qemuIO(t, socket, "length"); !strings.Contains(out, "160.500 KiB") {
-		t.Errorf("length: %s", out)
-	}
-}
 
 // qemuIO works on a disk with its cache, and leaves nothing in the cache.
 func TestQEMUIO(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "disk.raw")
-	if err := makeSparse(file, 164352); err != nil {
+	if err := tool.MakeSparse(file, 164352); err != nil {
 		t.Fatal(err)
 	}
-	d, err := openVolatile(file)
+	d, err := vdisk.Open(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	r := &rack{dir: t.TempDir()}
-	if err := os.Mkdir(runDir(r.dir), 0o700); err != nil {
+	if err := os.Mkdir(tool.RunDir(r.dir), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	l, err := net.Listen("unix", filepath.Join(runDir(r.dir), nbdSocket(shelves)))
+	l, err := net.Listen("unix", filepath.Join(tool.RunDir(r.dir), qemu.NbdSocket(hw.Shelves)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	go func() { _ = serveDisks(t.Context(), l, map[string]*volatileDisk{"sd0": d, "sd1": d}) }()
+	go func() { _ = vdisk.Serve(t.Context(), l, map[string]*vdisk.Disk{"sd0": d, "sd1": d}) }()
 	want := make([]byte, d.Size())
 	for i := range want {
 		want[i] = 7
@@ -145,7 +39,7 @@ func TestQEMUIO(t *testing.T) {
 	if _, err := d.WriteAt(want, 0); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.qemuIO(t.Context(), shelves, []string{"sd0", "sd1"}, "flush"); err != nil {
+	if err := r.qemuIO(t.Context(), hw.Shelves, []string{"sd0", "sd1"}, "flush"); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := os.ReadFile(file); err != nil || !bytes.Equal(got, want) {
@@ -154,14 +48,14 @@ func TestQEMUIO(t *testing.T) {
 	if _, err := d.WriteAt(want, 0); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.qemuIO(t.Context(), shelves, []string{"sd0"}, "write -z 0 80k", "write -z 80k 82432"); err != nil {
+	if err := r.qemuIO(t.Context(), hw.Shelves, []string{"sd0"}, "write -z 0 80k", "write -z 80k 82432"); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := os.ReadFile(file); err != nil || !bytes.Equal(got, make([]byte, len(want))) || allocated(file) > 0 {
 		t.Errorf("%d bytes on disk, %v", allocated(file), err)
 	}
 	for _, bad := range [][]string{{"sd9"}, {"sd0", "sd9", "sd1"}} {
-		if err := r.qemuIO(t.Context(), shelves, bad, "flush"); err == nil {
+		if err := r.qemuIO(t.Context(), hw.Shelves, bad, "flush"); err == nil {
 			t.Errorf("%v: no error for a disk that is not there", bad)
 		}
 	}
@@ -169,12 +63,12 @@ func TestQEMUIO(t *testing.T) {
 
 func TestShelvesHangOnAllPDUs(t *testing.T) {
 	c := testConfig()
-	h := &hardware{Off: map[string]bool{"pdu1/1": true, "pdu1/2": true, "pdu2/1": true}}
-	if !h.shelvesPowered(&c) {
+	h := &hw.Hardware{Off: map[string]bool{"pdu1/1": true, "pdu1/2": true, "pdu2/1": true}}
+	if !h.ShelvesPowered(&c) {
 		t.Error("servers that are off take the shared disks' power")
 	}
 	h.Off["pdu2/2"] = true
-	if h.shelvesPowered(&c) {
+	if h.ShelvesPowered(&c) {
 		t.Error("without any power the shared disks run")
 	}
 }

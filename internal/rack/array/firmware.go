@@ -1,0 +1,208 @@
+package array
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/mortarhpc/mortar/internal/rack/hw"
+)
+
+// arrayFirmware has the firmware's functions, for busybox's shell. It globs and reads
+// instead of forking, which is expensive in emulation.
+//
+//   - A slot identifies a disk: HBA slot/128, target slot%128.
+//   - /rw/groupN holds the slots of group N. The firmware creates a group only if
+//     that file is missing. --assume-clean is right: the disks are blank, and the
+//     parity of zeroes is zero.
+//   - heal removes missing disks from their groups, gives a disk in no group to each
+//     group that lacks one, and records the members of each group.
+//   - With access type 1 (implicit) an array moves its LUNs by itself, as these
+//     arrays do. With explicit, Linux promotes its own group and LIO demotes none.
+//   - The default of nonop_delay_msecs is 100: ten operations a second.
+//   - rebuildKiB limits a rebuild, to leave the processor to the servers' I/O. compare
+//     lifts the limit: nothing else happens meanwhile.
+//   - A change of states passes through "transitioning" for trans_delay_msecs.
+const arrayFirmware = `r() { MDADM_NO_UDEV=1 $b chroot /ro "$@"; }
+dev() { set -- /sys/class/scsi_device/$(($1 / 128)):0:$(($1 % 128)):0/device/block/sd*; d=/dev/${1##*/}; [ -b "$d" ]; }
+devs() { o=; for s in "$@"; do dev $s && o="$o $d"; done; }
+group() {
+  g=$1 level=$2 count=$3 chunk=$4 size=$5; shift 5
+  if [ -e /rw/group$g ]; then
+    read slots < /rw/group$g; devs $slots
+    r /sbin/mdadm --assemble /dev/md$g --run --quiet $o
+  else
+    devs "$@"
+    r /sbin/mdadm --create /dev/md$g --level=$level --raid-devices=$count --chunk=$chunk --assume-clean --bitmap=internal \
+      --metadata=1.2 --data-offset=1M --size=$size --homehost=any --name=g$g --run --quiet $o && echo "$*" > /rw/group$g
+  fi
+}
+members() { # of group: noted
+  l=; for s in $slotlist; do dev $s && [ -e /sys/block/${d##*/}/holders/md$1 ] && l="$l $s"; done
+  echo $l > /rw/group$1.new && $b mv /rw/group$1.new /rw/group$1
+}
+spare() { for s in $slotlist; do dev $s && { set -- /sys/block/${d##*/}/holders/*; [ -e $1 ] || return 0; }; done; return 1; }
+heal() {
+  for m in $grouplist; do
+    r /sbin/mdadm /dev/md$m --fail detached --remove detached --quiet
+    read degraded < /sys/block/md$m/md/degraded
+    [ $degraded = 0 ] && continue
+    read count < /sys/block/md$m/md/raid_disks
+    while set -- /sys/block/md$m/md/dev-*; [ $# -lt $count ] && spare; do
+      r /sbin/mdadm --zero-superblock --quiet $d 2> /dev/null
+      r /sbin/mdadm /dev/md$m --add --quiet $d || return 1
+    done
+    members $m
+  done
+}
+arrived() { # slot: a disk that comes back is blank to the array
+  n=0; until dev $1; do n=$((n+1)); [ $n -gt 100 ] && return 1; $b usleep 50000; done
+  set -- /sys/block/${d##*/}/holders/*
+  [ -e $1 ] || r /sbin/mdadm --zero-superblock --quiet $d 2> /dev/null
+  return 0
+}
+lun() { # index group offset sectors
+  eval "lun$1='$2 $3 $4'"
+  r /sbin/dmsetup create lun$1 --noudevsync --noudevrules --table "0 $4 linear /dev/md$2 $3"
+}
+slow() { # index milliseconds
+  eval "set -- $1 $2 \$lun$1"
+  t="linear /dev/md$3 $4"; [ $2 -gt 0 ] && t="delay /dev/md$3 $4 $2"
+  r /sbin/dmsetup load lun$1 --table "0 $5 $t" && r /sbin/dmsetup suspend --noflush --nolockfs lun$1 && r /sbin/dmsetup resume --noudevsync lun$1
+}
+alua() { # index controller state
+  f=$core/iblock_$1/lun$1/alua/c$2/alua_access_state
+  read now < $f; [ $now = $3 ] || { echo $3 > $f || echo failed > /run-alua; } &
+}
+alua_ok() { [ ! -e /run-alua ] || { $b rm /run-alua; return 1; }; }
+state() {
+  for m in $grouplist; do
+    cd /sys/block/md$m/md; read a < array_state; read d < degraded; read s < sync_action; read c < sync_completed
+    echo "group $m $a $d $s $c"
+    read c < mismatch_cnt; echo "differ $m $c"
+    read c < /rw/group$m; echo "in $m $c"
+  done
+  cd /
+}
+compare() { # group on|off: refused while the group rebuilds, which it hurries
+  cd /sys/block/md$1/md
+  case $2 in
+  on) echo 1000000 > sync_speed_max; echo 0 > sync_min && echo check > sync_action;;
+  off) echo system > sync_speed_max; read s < sync_action; [ $s != check ] || echo idle > sync_action;;
+  esac
+  set -- $?; cd /; return $1
+}
+expose() { # index serial company
+  p=$core/iblock_$1/lun$1
+  $b mkdir -p $p; echo udev_path=/dev/dm-$1 > $p/control; echo 1 > $p/enable
+  echo $vendor > $p/wwn/vendor_id; echo $product > $p/wwn/product_id; echo $revision > $p/wwn/revision
+  echo 0x$3 > $p/wwn/company_id; echo $2 > $p/wwn/vpd_unit_serial
+  $b mkdir $p/alua/c0 $p/alua/c1
+  for c in 0 1; do
+    a=$p/alua/c$c
+    echo $(($c + 1)) > $a/tg_pt_gp_id; echo 1 > $a/alua_access_type; echo 0 > $a/nonop_delay_msecs; echo $transition > $a/trans_delay_msecs
+  done
+}
+portal() { # controller address
+  p=$target/tpgt_$(($1 + 1))
+  $b mkdir -p $p/np/$2:3260
+  echo 0 > $p/attrib/authentication; echo 0 > $p/attrib/generate_node_acls
+  echo 262144 > $p/param/MaxRecvDataSegmentLength; echo 262144 > $p/param/FirstBurstLength; echo No > $p/param/InitialR2T
+}
+map() { # controller index number initiators
+  p=$target/tpgt_$(($1 + 1)) c=$1 i=$2 n=$3; shift 3
+  m=; for w in "$@"; do m="$m $p/acls/$w/lun_$n"; done
+  $b mkdir -p $p/lun/lun_$n $m
+  $b ln -s $core/iblock_$i/lun$i $p/lun/lun_$n/lun$i; echo c$c > $p/lun/lun_$n/alua_tg_pt_gp
+  for m in $m; do $b ln -s $p/lun/lun_$n $m/lun; done
+}
+core=/sys/kernel/config/target/core
+$b mkdir -p /lib /var /sbin /rw/target/pr
+$b ln -s /bin/busybox /sbin/modprobe; $b ln -s /ro/lib/modules /lib/modules; $b ln -s /rw/target /var/target
+for m in raid456 raid10 dm_delay target_core_iblock iscsi_target_mod; do $b modprobe $m || fail "module $m"; done
+$b mount -t configfs none /sys/kernel/config
+for d in dev proc sys; do $b mount -o bind /$d /ro/$d; done
+$b mount -t tmpfs run /ro/run
+$b mkdir -p $core/alua/lu_gps /sys/kernel/config/target/iscsi
+$b stty -F /dev/ttyS1 raw -echo
+echo $rebuild > /proc/sys/dev/raid/speed_limit_max
+want=0; for w in $cmdline; do case $w in mortar.disks=*) want=${w#mortar.disks=};; esac; done
+n=0; until set -- /sys/block/sd*; [ $# -ge $want ]; do n=$((n+1)); [ $n -gt 300 ] && break; $b usleep 100000; done
+`
+
+// arrayServe is the last part of the firmware: it takes commands while the array has
+// power.
+const arrayServe = `heal
+exec 3<> /dev/ttyS1
+say multi-user
+while read -r mark line <&3; do eval "$line" >&3 2>&1; echo "$mark $?" >&3; done
+fail "the control line"
+`
+
+// transitionMS is the duration of a change of ALUA states, in milliseconds. Real
+// arrays need some seconds, but more than a path checker's interval would test
+// nothing more.
+const transitionMS = 1000
+
+// rebuildKiB bounds a rebuild, in KiB/s. Without a bound an emulated processor
+// rebuilds at 12 MiB/s, and the LUNs have gaps of a second (seen).
+const rebuildKiB = 4096
+
+// firmware is the whole program of an array: functions, then its own disks,
+// groups and LUNs.
+func Firmware(c *hw.Config, e *hw.Enclosure) string {
+	a := e.Array
+	var b strings.Builder
+	say := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	fmt.Fprintf(&b, "rebuild=%d\n", rebuildKiB)
+	b.WriteString(arrayFirmware)
+	index := c.ArrayIndex(e.Name)
+	say("$b ip link set lo up; $b ip link set eth0 mtu %d up", hw.MaxMTU)
+	for i := range hw.Controllers {
+		say("$b ip addr add %s/24 dev eth0", hw.ArrayNet(index, hw.LinkPortal+i))
+	}
+	slots := map[string]int{}
+	all := make([]string, len(a.Disks))
+	for i, d := range a.Disks {
+		slots[d.Name], all[i] = i, fmt.Sprint(i)
+	}
+	groups := map[string]int{}
+	var numbers []string
+	for i, g := range a.Groups {
+		groups[g.Name] = i
+		numbers = append(numbers, fmt.Sprint(i))
+	}
+	say("slotlist='%s' grouplist='%s'", strings.Join(all, " "), strings.Join(numbers, " "))
+	say("vendor=%s product=%s revision=%s transition=%d", a.Vendor, a.Product, a.Revision, transitionMS)
+	for i, g := range a.Groups {
+		members := ""
+		for _, m := range g.Members {
+			members += fmt.Sprintf(" %d", slots[m])
+		}
+		say("group %d %d %d %d %d%s || fail 'group %s'", i, g.Level, len(g.Members), g.Chunk>>10, g.MemberBytes>>10, members, g.Name)
+	}
+	for i, d := range e.Disks {
+		say("lun %d %d %d %d || fail 'LUN %s'", i, groups[d.LUN.Group], d.LUN.Offset/hw.SectorBytes, d.Bytes/hw.SectorBytes, d.Name)
+		// The WWN is of type NAA 6: six digits of the company, 25 of the serial number.
+		say("expose %d %s %s", i, d.WWN[7:], d.WWN[1:7])
+	}
+	say("target=/sys/kernel/config/target/iscsi/%s", hw.TargetName(c, e))
+	for ctl := range hw.Controllers {
+		say("portal %d %s", ctl, hw.ArrayNet(index, hw.LinkPortal+ctl))
+		for i, d := range e.Disks {
+			names := ""
+			for _, n := range c.Nodes {
+				if hw.IsServer(&n) && e.CabledTo(n.Name) {
+					for hba := range hw.HBAs {
+						names += " " + hw.InitiatorName(n.Name, hba, d.LUN.Number)
+					}
+				}
+			}
+			say("map %d %d %d%s", ctl, i, d.LUN.Number, names)
+		}
+	}
+	for ctl := range hw.Controllers {
+		say("echo 1 > $target/tpgt_%d/enable || fail 'controller %d'", ctl+1, ctl)
+	}
+	b.WriteString(arrayServe)
+	return b.String()
+}

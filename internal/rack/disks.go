@@ -1,0 +1,108 @@
+package rack
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/rack/hw"
+	"github.com/mortarhpc/mortar/internal/rack/qemu"
+	"github.com/mortarhpc/mortar/internal/rack/tool"
+	"github.com/mortarhpc/mortar/internal/rack/vdisk"
+)
+
+// diskTime bounds the work of qemuIO, which takes seconds at most.
+const diskTime = time.Minute
+
+// imagesOf returns the image files that a process serves, by the export's name.
+func (r *rack) imagesOf(process string) map[string]string {
+	out := map[string]string{}
+	for _, d := range r.cfg.SharedDisks() {
+		if d.Array == nil && process == hw.Shelves {
+			out[d.BlockID()] = hw.DiskImage(r.dir, d.Name)
+		}
+	}
+	for i, d := range r.cfg.SSDs {
+		if d.Shelf() == process {
+			out[hw.SSDID(i)] = hw.DiskImage(r.dir, d.Name)
+		}
+	}
+	for i := range r.cfg.Nodes {
+		n := &r.cfg.Nodes[i]
+		if !hw.IsServer(n) || hw.InsideName(n.Name) != process {
+			continue
+		}
+		for _, d := range hw.SystemDisksOf(r.dir, n) {
+			out[d.BlockID()] = d.Image
+		}
+	}
+	return out
+}
+
+// qemuIO runs commands of qemu-io(1) on each of some disks that a process serves: on the
+// disk with its cache. qemu-io then closes the disk, which flushes it.
+func (r *rack) qemuIO(ctx context.Context, process string, disks []string, commands ...string) error {
+	// A relative path, as in ServeDisks.
+	argv := []string{"env", "--chdir=" + tool.RunDir(r.dir), "qemu-io"}
+	for _, d := range disks {
+		argv = append(argv, "-c", "open -o driver=nbd,export="+d+",server.type=unix,server.path="+qemu.NbdSocket(process))
+		for _, c := range commands {
+			argv = append(argv, "-c", c)
+		}
+		argv = append(argv, "-c", "close")
+	}
+	ctx, cancel := context.WithTimeout(ctx, diskTime)
+	defer cancel()
+	return tool.Run(ctx, argv...)
+}
+
+// powerShelves switches the shared disks on or off. Off they lose their unwritten data.
+func (r *rack) powerShelves(ctx context.Context, h *hw.Hardware) error {
+	if !h.ShelvesPowered(r.cfg) {
+		return tool.Stop(r.dir, hw.Shelves)
+	}
+	return r.startDisks(ctx, hw.Shelves)
+}
+
+// startDisks switches a process's disks on unless they are on.
+func (r *rack) startDisks(ctx context.Context, name string) error {
+	if tool.Running(r.dir, name) != nil || len(r.imagesOf(name)) == 0 {
+		return nil
+	}
+	socket := filepath.Join(tool.RunDir(r.dir), qemu.NbdSocket(name))
+	if err := os.Remove(socket); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return tool.StartDaemon(ctx, r.dir, r.cfg.Netns(), name, func() bool {
+		conn, err := qemu.DialSocket(ctx, tool.RunDir(r.dir), qemu.NbdSocket(name))
+		if err == nil {
+			conn.Close()
+		}
+		return err == nil
+	}, tool.SelfBinary(r.dir), "rack", "_disks", r.dir, name, tool.PidFile(r.dir, name))
+}
+
+// ServeDisks is the hidden command that serves disks of the rack in dir until it is killed.
+func ServeDisks(ctx context.Context, dir, process string) error {
+	r, err := openChild(dir)
+	if err != nil {
+		return err
+	}
+	disks := map[string]*vdisk.Disk{}
+	for name, image := range r.imagesOf(process) {
+		if disks[name], err = vdisk.Open(image); err != nil {
+			return err
+		}
+	}
+	// A relative path, since a socket's path must be shorter than 108 bytes; spawn
+	// starts this process in the run directory.
+	l, err := net.Listen("unix", qemu.NbdSocket(process))
+	if err != nil {
+		return err
+	}
+	return vdisk.Serve(ctx, l, disks)
+}

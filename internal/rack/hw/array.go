@@ -1,0 +1,135 @@
+package hw
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+)
+
+// Array is a RAID array with two controllers. It is a machine of its own in
+// the rack: Linux, with RAID groups of md over its virtual disks, and its LUNs
+// exported by LIO. See docs/rack.md for the reasons.
+type Array struct {
+	// Vendor, Product and Revision of the SCSI inquiry.
+	Vendor   string `json:"vendor"`
+	Product  string `json:"product"`
+	Revision string `json:"revision"`
+	// Disks in their slots. A disk in no group is a global spare.
+	Disks  []Disk      `json:"disks"`
+	Groups []RAIDGroup `json:"groups"`
+	// Management is the array's management interface; nil: none.
+	Management *Management `json:"management,omitempty"`
+}
+
+// RAIDGroup is a RAID group (disk group, virtual disk) of an array.
+type RAIDGroup struct {
+	Name string `json:"name"`
+	// Level is 6 or 10.
+	Level int `json:"level"`
+	// Chunk is the part of a stripe on one disk, in bytes.
+	Chunk int64 `json:"chunk"`
+	// MemberBytes is how much of each disk the group uses.
+	MemberBytes int64 `json:"member_bytes"`
+	// Members are names of disks, in RAID order.
+	Members []string `json:"members"`
+}
+
+// LUNPlace is the place of a LUN in an array, and the controller that owns the LUN.
+type LUNPlace struct {
+	Number int    `json:"number"`
+	Group  string `json:"group"`
+	// Offset in the group, in bytes.
+	Offset int64 `json:"offset"`
+	// Controller is the preferred owner: 0 or 1.
+	Controller int `json:"controller"`
+}
+
+const (
+	// controllers of an array. Each has one portal.
+	Controllers = 2
+	// arrayMemoryMiB, the memory of an array's machine, is enough for 84 disks, 8 groups and 64 sessions, which
+	// leave 150 MiB of it free.
+	ArrayMemoryMiB = 512
+	// disksPerHBA is how many disks an array has on one HBA.
+	DisksPerHBA = 128
+	// metadataBytes is md's space on each disk in addition to the group's data:
+	// 1 MiB before the data, and losses by rounding.
+	metadataBytes = 4 << 20
+	// iscsiPort is the registered port of iSCSI.
+	ISCSIPort = 3260
+	// arrayTime bounds a command to an array. A change of ALUA states takes less
+	// than two seconds, adding a disk to a group three.
+	ArrayTime = time.Minute
+)
+
+// arrays lists the enclosures that are arrays.
+func (c *Config) Arrays() []*Enclosure {
+	var out []*Enclosure
+	for i := range c.Enclosures {
+		if c.Enclosures[i].Array != nil {
+			out = append(out, &c.Enclosures[i])
+		}
+	}
+	return out
+}
+
+// withArray reports whether a server has LUNs of arrays.
+func (c *Config) WithArray(server string) bool {
+	return slices.ContainsFunc(c.Arrays(), func(e *Enclosure) bool { return e.CabledTo(server) })
+}
+
+// data is the capacity of a group in disks.
+func (g *RAIDGroup) data() int {
+	if g.Level == 10 {
+		return len(g.Members) / 2
+	}
+	return len(g.Members) - 2
+}
+
+// arrayNet is an address on an array's own link to the servers, which replaces its
+// SAS cables. 198.18.0.0/15 is reserved for tests of devices (RFC 2544), so no brick
+// uses these addresses.
+func ArrayNet(index, host int) netip.Addr {
+	return netip.AddrFrom4([4]byte{198, 18, byte(index), byte(host)})
+}
+
+const (
+	LinkHost   = 1  // our end, on which the host ports listen
+	LinkPortal = 11 // controller 0; controller 1 has the next address
+)
+
+// targetName is an array's iSCSI name. initiatorName is the name of the other end of
+// a path: an HBA and one LUN. Each of QEMU's sessions has one LUN, so a name for each
+// LUN gives each session its own nexus with the same ISID.
+func TargetName(c *Config, e *Enclosure) string { return "iqn.2026-11.rack:" + c.Name + "." + e.Name }
+
+func InitiatorName(server string, hba, lun int) string {
+	return fmt.Sprintf("iqn.2026-11.rack:%s.hba%d.lun%d", server, hba, lun)
+}
+
+// arrayIndex is an array's place among the arrays.
+func (c *Config) ArrayIndex(name string) int {
+	return slices.IndexFunc(c.Arrays(), func(e *Enclosure) bool { return e.Name == name })
+}
+
+// survives is how many disks a group can lose without losing data.
+func (g *RAIDGroup) Survives() int {
+	if g.Level == 10 {
+		return len(g.Members) / 2 // one of each pair; md itself reports a lost pair
+	}
+	return 2
+}
+
+// Management is an array's management interface: the HTTPS API of an ME4, at an address
+// for each controller. It is read-only.
+//
+// Source: Dell EMC PowerVault ME4 Series Storage System CLI Reference Guide, "API
+// basetype properties"; package raid has the client.
+type Management struct {
+	Array     string       `json:"array"` // its name in the brick
+	Addresses []netip.Addr `json:"addresses"`
+	User      string       `json:"user"`
+	// PasswordFile holds the password of User.
+	PasswordFile string `json:"password_file"`
+}

@@ -1,4 +1,0 @@
-package rack
-
-// rdtsc reads the processor's time stamp counter.
-func rdtsc() uint64

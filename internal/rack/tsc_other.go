@@ -1,6 +1,0 @@
-//go:build !amd64
-
-package rack
-
-// rdtsc: other processors have none, and tscKHz returns 0.
-func rdtsc() uint64 { return 0 }
