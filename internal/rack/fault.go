@@ -89,7 +89,7 @@ var faultKinds = []FaultKind{
 // Fault breaks or mends one part of the rack in dir. Breaking a broken part, or
 // mending a whole one, is no error. All faults except those of a running processor
 // (freeze, panic, reset, kill) persist while the node is off, as a pulled cable does.
-func Fault(ctx context.Context, dir, kind string, names ...string) error {
+func Fault(ctx context.Context, dir, kind string, names ...string) (err error) {
 	i := slices.IndexFunc(faultKinds, func(k FaultKind) bool { return k.Name == kind })
 	if i < 0 {
 		kinds := make([]string, len(faultKinds))
@@ -114,7 +114,8 @@ func Fault(ctx context.Context, dir, kind string, names ...string) error {
 	if err != nil {
 		return err
 	}
-	t := &targets{r: r, args: slices.Clone(names)}
+	t := &targets{rack: r, args: slices.Clone(names)}
+	defer t.refusal(&err)
 	for i := range t.args {
 		switch strings.Trim(all[i], "[]") {
 		case "DISK", "LUN":
@@ -126,76 +127,60 @@ func Fault(ctx context.Context, dir, kind string, names ...string) error {
 	return k.run(ctx, t, k.broken)
 }
 
-// targets are what a fault is about. A method that finds no such target keeps the first
-// error, with which the methods that change something refuse.
+// targets are what a fault is about. A method that does not find one ends the fault with a
+// refusal, before it changes anything.
 type targets struct {
-	r    *rack
+	*rack
 	args []string
-	err  error
 }
 
-// noteError keeps an error, and returns a value that is never nil.
-func noteError[T any](t *targets, v *T, err error) *T {
-	if err != nil && t.err == nil {
-		t.err = err
+// refused is the panic by which a method of targets ends a fault.
+type refused struct{ error }
+
+// refusal turns such a panic into a fault's error.
+func (t *targets) refusal(err *error) {
+	switch p := recover().(type) {
+	case nil:
+	case refused:
+		*err = p.error
+	default:
+		panic(p)
 	}
-	if err != nil || v == nil {
-		return new(T)
+}
+
+func found[T any](v T, err error) T {
+	if err != nil {
+		panic(refused{err})
 	}
 	return v
 }
 
-// refuse keeps a refusal.
-func (t *targets) refuse(format string, args ...any) {
-	noteError[int](t, nil, tool.Refuse(format, args...))
+// want refuses unless a condition holds.
+func want(ok bool, format string, args ...any) {
+	if !ok {
+		panic(refused{tool.Refuse(format, args...)})
+	}
 }
 
-func (t *targets) node(i int) *hw.Node {
-	n, err := t.r.cfg.Node(t.args[i])
-	return noteError(t, n, err)
-}
-
-func (t *targets) server(i int) *hw.Node {
-	n, err := t.r.server(t.args[i])
-	return noteError(t, n, err)
-}
+func (t *targets) node(i int) *hw.Node           { return found(t.cfg.Node(t.args[i])) }
+func (t *targets) server(i int) *hw.Node         { return found(t.rack.server(t.args[i])) }
+func (t *targets) shared(i int) *hw.SharedDisk   { return found(t.rack.shared(t.args[i])) }
+func (t *targets) enclosure(i int) *hw.Enclosure { return found(t.cfg.Enclosure(t.args[i])) }
+func (t *targets) network(i int) string          { return found(t.cfg.Network(t.args[i])).Name }
+func (t *targets) pdu(i int) *hw.PDU             { return found(t.cfg.PDU(t.args[i])) }
+func (t *targets) hardware() *hw.Hardware        { return found(loadHardware(t.dir)) }
 
 // managed is a node with a BMC.
 func (t *targets) managed(i int) *hw.Node {
 	n := t.node(i)
-	if n.BMC == nil {
-		t.refuse("node %s has no BMC", t.args[i])
-	}
+	want(n.BMC != nil, "node %s has no BMC", n.Name)
 	return n
-}
-
-func (t *targets) shared(i int) *hw.SharedDisk {
-	d, err := t.r.shared(t.args[i])
-	return noteError(t, d, err)
-}
-
-func (t *targets) enclosure(i int) *hw.Enclosure {
-	e, err := t.r.cfg.Enclosure(t.args[i])
-	return noteError(t, e, err)
 }
 
 func (t *targets) array(i int) *hw.Enclosure {
 	e := t.enclosure(i)
-	if e.Array == nil {
-		t.refuse("%s is no array", t.args[i])
-	}
+	want(e.Array != nil, "%s is no array", e.Name)
 	return e
-}
-
-func (t *targets) network(i int) string {
-	_, err := t.r.cfg.Network(t.args[i])
-	noteError[hw.Network](t, nil, err)
-	return t.args[i]
-}
-
-func (t *targets) pdu(i int) *hw.PDU {
-	p, err := t.r.cfg.PDU(t.args[i])
-	return noteError(t, p, err)
 }
 
 // unit is an HBA, an I/O module or a controller.
@@ -204,45 +189,13 @@ func (t *targets) unit(i int) int { return t.number(i, hw.HBAs-1, "HBA or I/O mo
 // number is a number from 0 to most; problem is the format of the refusal.
 func (t *targets) number(i, most int, problem string) int {
 	v, err := strconv.Atoi(t.args[i])
-	if err != nil || v < 0 || v > most {
-		t.refuse(problem, t.args[i])
-	}
+	want(err == nil && v >= 0 && v <= most, problem, t.args[i])
 	return v
-}
-
-// hardware is the present state of the hardware.
-func (t *targets) hardware() *hw.Hardware {
-	h, err := loadHardware(t.r.dir)
-	return noteError(t, h, err)
-}
-
-// change is changeHardware for targets that were found.
-func (t *targets) change(ctx context.Context, change func(h *hw.Hardware), makeSo func(h *hw.Hardware) error) error {
-	if t.err != nil {
-		return t.err
-	}
-	return changeHardware(ctx, t.r, change, makeSo)
-}
-
-// changePaths is the same for what servers reach.
-func (t *targets) changePaths(ctx context.Context, change func(h *hw.Hardware)) error {
-	if t.err != nil {
-		return t.err
-	}
-	return changePaths(ctx, t.r, change)
-}
-
-// withPower is withPower for targets that were found.
-func (t *targets) withPower(ctx context.Context, fn func(h *hw.Hardware) error) error {
-	if t.err != nil {
-		return t.err
-	}
-	return withPower(ctx, t.r, fn)
 }
 
 // on calls fn for the QEMU of a node, if that runs.
 func (t *targets) on(ctx context.Context, n *hw.Node, fn func(q *qemu.Client) error) error {
-	return eachRunning(ctx, t.r, func(m *hw.Node) bool { return m == n }, func(_ *hw.Node, q *qemu.Client) error { return fn(q) })
+	return eachRunning(ctx, t.rack, func(m *hw.Node) bool { return m == n }, func(_ *hw.Node, q *qemu.Client) error { return fn(q) })
 }
 
 func noChange(*hw.Hardware) error { return nil }
@@ -251,8 +204,8 @@ func noChange(*hw.Hardware) error { return nil }
 func machineFault(command string) func(ctx context.Context, t *targets, _ bool) error {
 	return func(ctx context.Context, t *targets, _ bool) error {
 		n := t.node(0)
-		return t.withPower(ctx, func(*hw.Hardware) error {
-			return t.r.withQMP(ctx, n.Name, func(q *qemu.Client) error {
+		return withPower(ctx, t.rack, func(*hw.Hardware) error {
+			return t.withQMP(ctx, n.Name, func(q *qemu.Client) error {
 				_, err := q.Call(command, nil)
 				return err
 			})
@@ -261,24 +214,21 @@ func machineFault(command string) func(ctx context.Context, t *targets, _ bool) 
 }
 
 func resetFault(ctx context.Context, t *targets, _ bool) error {
-	if n := t.node(0); t.err == nil {
-		return t.r.resetNode(ctx, n.Name)
-	}
-	return t.err
+	return t.resetNode(ctx, t.node(0).Name)
 }
 
 func powerOffFault(ctx context.Context, t *targets, _ bool) error {
 	n := t.node(0)
-	return t.withPower(ctx, func(*hw.Hardware) error { return t.r.stopNode(n.Name) })
+	return withPower(ctx, t.rack, func(*hw.Hardware) error { return t.stopNode(n.Name) })
 }
 
 func powerOnFault(ctx context.Context, t *targets, _ bool) error {
 	n := t.node(0)
-	return t.withPower(ctx, func(h *hw.Hardware) error {
+	return withPower(ctx, t.rack, func(h *hw.Hardware) error {
 		if !h.Powered(n) {
 			return tool.Refuse("node %s has no power: both of its cords are off", n.Name)
 		}
-		return t.r.startNode(ctx, h, n.Name)
+		return t.startNode(ctx, h, n.Name)
 	})
 }
 
@@ -296,24 +246,22 @@ func eachRunning(ctx context.Context, r *rack, chosen func(n *hw.Node) bool, fn 
 
 func linkFault(ctx context.Context, t *targets, down bool) error {
 	n, network := t.node(0), t.network(1)
-	if !slices.ContainsFunc(n.NICs, func(c hw.NIC) bool { return c.Network == network }) {
-		t.refuse("node %s is not on network %s", n.Name, network)
-	}
-	return t.change(ctx, func(h *hw.Hardware) { hw.Set(&h.LinksDown, n.Name+"/"+network, down) }, func(h *hw.Hardware) error {
+	want(slices.ContainsFunc(n.NICs, func(c hw.NIC) bool { return c.Network == network }), "node %s is not on network %s", n.Name, network)
+	return changeHardware(ctx, t.rack, func(h *hw.Hardware) { hw.Set(&h.LinksDown, n.Name+"/"+network, down) }, func(h *hw.Hardware) error {
 		return t.on(ctx, n, func(q *qemu.Client) error { return qemu.SetLinks(q, h, n) })
 	})
 }
 
 func switchFault(ctx context.Context, t *targets, down bool) error {
 	network := t.network(0)
-	return t.change(ctx, func(h *hw.Hardware) { hw.Set(&h.SwitchesDown, network, down) }, func(h *hw.Hardware) error {
+	return changeHardware(ctx, t.rack, func(h *hw.Hardware) { hw.Set(&h.SwitchesDown, network, down) }, func(h *hw.Hardware) error {
 		on := "up"
 		if down {
 			on = "down"
 		}
 		// Switch the bridge too: BMCs, PDUs and the admin are connected to it.
-		return errors.Join(t.r.ip(ctx, "link set "+hw.BridgeName(network)+" "+on),
-			eachRunning(ctx, t.r, func(*hw.Node) bool { return true }, func(n *hw.Node, q *qemu.Client) error { return qemu.SetLinks(q, h, n) }))
+		return errors.Join(t.ip(ctx, "link set "+hw.BridgeName(network)+" "+on),
+			eachRunning(ctx, t.rack, func(*hw.Node) bool { return true }, func(n *hw.Node, q *qemu.Client) error { return qemu.SetLinks(q, h, n) }))
 	})
 }
 
@@ -338,7 +286,7 @@ func (r *rack) server(name string) (*hw.Node, error) {
 
 func pathFault(ctx context.Context, t *targets, out bool) error {
 	n, d, hba := t.server(0), t.shared(1), t.unit(2)
-	return t.changePaths(ctx, func(h *hw.Hardware) { hw.Set(&h.PathsOut, hw.PathKey(n.Name, d.Name, hba), out) })
+	return changePaths(ctx, t.rack, func(h *hw.Hardware) { hw.Set(&h.PathsOut, hw.PathKey(n.Name, d.Name, hba), out) })
 }
 
 func pathsFault(ctx context.Context, t *targets, out bool) error {
@@ -346,8 +294,8 @@ func pathsFault(ctx context.Context, t *targets, out bool) error {
 	if len(t.args) > 1 {
 		only = t.enclosure(1).Name
 	}
-	return t.changePaths(ctx, func(h *hw.Hardware) {
-		for _, d := range t.r.cfg.SharedDisks() {
+	return changePaths(ctx, t.rack, func(h *hw.Hardware) {
+		for _, d := range t.cfg.SharedDisks() {
 			for hba := range hw.HBAs {
 				if only == "" || d.Enclosure == only {
 					hw.Set(&h.PathsOut, hw.PathKey(n.Name, d.Name, hba), out)
@@ -359,18 +307,18 @@ func pathsFault(ctx context.Context, t *targets, out bool) error {
 
 func moduleFault(ctx context.Context, t *targets, out bool) error {
 	e, m := t.enclosure(0), t.unit(1)
-	return t.changePaths(ctx, func(h *hw.Hardware) { hw.Set(&h.ModulesOut, hw.ModuleKey(e.Name, m), out) })
+	return changePaths(ctx, t.rack, func(h *hw.Hardware) { hw.Set(&h.ModulesOut, hw.ModuleKey(e.Name, m), out) })
 }
 
 func diskFault(ctx context.Context, t *targets, out bool) error {
 	name := t.args[0]
-	if e, i, ok := t.r.cfg.Slot(name); ok {
-		return slotChange(ctx, t.r, e, i, out)
+	if e, i, ok := t.cfg.Slot(name); ok {
+		return slotChange(ctx, t.rack, e, i, out)
 	}
-	if !slices.ContainsFunc(t.r.cfg.SSDs, func(d hw.Disk) bool { return d.Name == name }) {
+	if !slices.ContainsFunc(t.cfg.SSDs, func(d hw.Disk) bool { return d.Name == name }) {
 		t.shared(0)
 	}
-	return t.changePaths(ctx, func(h *hw.Hardware) { hw.Set(&h.DisksOut, name, out) })
+	return changePaths(ctx, t.rack, func(h *hw.Hardware) { hw.Set(&h.DisksOut, name, out) })
 }
 
 // Renewable returns why no other machine can take a node's place (server-new), nil if
@@ -389,12 +337,9 @@ func Renewable(dir, node string) error {
 
 // newServerFault replaces a server's system disks by freshly installed ones.
 func newServerFault(ctx context.Context, t *targets, _ bool) error {
-	n, r := t.server(0), t.r
-	if t.err == nil {
-		noteError[int](t, nil, n.Renewable())
-	}
-	if t.err != nil {
-		return t.err
+	n, r := t.server(0), t.rack
+	if err := n.Renewable(); err != nil {
+		return err
 	}
 	if tool.Running(r.dir, n.Name) != nil {
 		return tool.Refuse("server %s is on: poweroff %s first", n.Name, n.Name)
@@ -413,24 +358,17 @@ func newServerFault(ctx context.Context, t *targets, _ bool) error {
 
 // blankDiskFault puts a new blank disk into the slot of a pulled one.
 func blankDiskFault(ctx context.Context, t *targets, _ bool) error {
-	r, name, serial := t.r, t.args[0], t.args[1]
-	d := t.shared(0)
-	if t.err != nil {
+	r, name, serial := t.rack, t.args[0], t.args[1]
+	d, err := r.shared(name)
+	if err != nil {
 		// An interrupted call may have given the slot its new disk.
 		if done := r.cfg.DiskName(serial); done != serial {
-			return diskFault(ctx, &targets{r: r, args: []string{done}}, false)
+			return diskFault(ctx, &targets{r, []string{done}}, false)
 		}
-		return t.err
+		return err
 	}
-	if d.Array != nil {
-		t.refuse("%s is a LUN: name a disk that the servers see", name)
-	}
-	if !t.hardware().DisksOut[name] {
-		t.refuse("disk %s is in its slot: disk-out %s first", d.Serial, d.Serial)
-	}
-	if t.err != nil {
-		return t.err
-	}
+	want(d.Array == nil, "%s is a LUN: name a disk that the servers see", name)
+	want(t.hardware().DisksOut[name], "disk %s is in its slot: disk-out %s first", d.Serial, d.Serial)
 	for i := range r.cfg.Enclosures {
 		for j := range r.cfg.Enclosures[i].Disks {
 			if k := &r.cfg.Enclosures[i].Disks[j]; k.Name == name {
@@ -477,19 +415,12 @@ func zero(ctx context.Context, r *rack, d *hw.SharedDisk) error {
 // one, without which the server cannot run.
 func systemDiskFault(ctx context.Context, t *targets, out bool) error {
 	n := t.node(0)
-	disks := hw.SystemDisksOf(t.r.dir, n)
-	if t.err == nil && len(disks) == 1 {
-		t.refuse("node %s has one system disk only", n.Name)
-	}
+	disks := hw.SystemDisksOf(t.dir, n)
+	want(len(disks) > 1, "node %s has one system disk only", n.Name)
 	i := t.number(1, hw.SystemDisks-1, "system disk %q: want 0 or 1")
-	if t.err != nil {
-		return t.err
-	}
 	d, other := disks[i], disks[1-i]
-	if out && t.hardware().SystemDiskOut(n.Name, other) {
-		t.refuse("node %s would have no system disk: %d is out already", n.Name, other.Slot)
-	}
-	return t.change(ctx, func(h *hw.Hardware) { hw.Set(&h.SystemOut, hw.SystemKey(n.Name, d), out) }, func(*hw.Hardware) error {
+	want(!out || !t.hardware().SystemDiskOut(n.Name, other), "node %s would have no system disk: %d is out already", n.Name, other.Slot)
+	return changeHardware(ctx, t.rack, func(h *hw.Hardware) { hw.Set(&h.SystemOut, hw.SystemKey(n.Name, d), out) }, func(*hw.Hardware) error {
 		return t.on(ctx, n, func(q *qemu.Client) error {
 			if out {
 				return q.Unplug(d.DeviceID())
@@ -576,7 +507,7 @@ func present(r *rack, h *hw.Hardware) map[string]bool {
 
 // corruptFault overwrites bytes of a disk's image, without an error on any server.
 func corruptFault(_ context.Context, t *targets, _ bool) error {
-	r, a := t.r, t.args
+	r, a := t.rack, t.args
 	size := int64(-1)
 	for _, d := range r.cfg.Images() {
 		if d.Name == a[0] {
@@ -584,9 +515,7 @@ func corruptFault(_ context.Context, t *targets, _ bool) error {
 		}
 	}
 	if size < 0 {
-		if _, err := r.shared(a[0]); err != nil {
-			return err
-		}
+		t.shared(0)
 		return tool.Refuse("%s is a LUN: name a disk of the array", a[0])
 	}
 	offset, err1 := strconv.ParseInt(a[1], 10, 64)
@@ -599,7 +528,7 @@ func corruptFault(_ context.Context, t *targets, _ bool) error {
 }
 
 func throttleFault(ctx context.Context, t *targets, _ bool) error {
-	r, a := t.r, t.args
+	r, a := t.rack, t.args
 	var s hw.Speed
 	for i, to := range []*int64{&s.IOPS, &s.BytesPerSecond, &s.Writes}[:len(a)-1] {
 		n, err := strconv.ParseInt(a[1+i], 10, 64)
@@ -616,11 +545,9 @@ func throttleFault(ctx context.Context, t *targets, _ bool) error {
 		reaches = func(n *hw.Node) bool { return hw.IsServer(n) && r.cfg.SSDs[i].In(n) }
 	} else if e, i, ok := r.cfg.Slot(a[0]); ok {
 		inside, object = e, "limit-"+qemu.SlotID(i)
-	} else if d, err := r.shared(a[0]); err != nil {
-		return err
-	} else if d.Array != nil {
-		return tool.Refuse("%s is a LUN: lun-slow makes it slow, and throttle a disk of its array", a[0])
 	} else {
+		d := t.shared(0)
+		want(d.Array == nil, "%s is a LUN: lun-slow makes it slow, and throttle a disk of its array", a[0])
 		object = d.ThrottleID()
 		reaches = func(n *hw.Node) bool { return hw.IsServer(n) && d.CabledTo(n.Name) }
 	}
@@ -647,16 +574,14 @@ func throttleFault(ctx context.Context, t *targets, _ bool) error {
 // controllerFault moves the LUNs of a controller to the other one, or back.
 func controllerFault(ctx context.Context, t *targets, moved bool) error {
 	e, m := t.array(0), t.unit(1)
-	if moved && t.hardware().ModulesOut[hw.ModuleKey(e.Name, 1-m)] {
-		t.refuse("controller %d of %s is out: it cannot take LUNs", 1-m, e.Name)
-	}
-	return t.changePaths(ctx, func(h *hw.Hardware) { hw.Set(&h.LUNsMoved, hw.ModuleKey(e.Name, m), moved) })
+	want(!moved || !t.hardware().ModulesOut[hw.ModuleKey(e.Name, 1-m)], "controller %d of %s is out: it cannot take LUNs", 1-m, e.Name)
+	return changePaths(ctx, t.rack, func(h *hw.Hardware) { hw.Set(&h.LUNsMoved, hw.ModuleKey(e.Name, m), moved) })
 }
 
 // lunFault hides a LUN, or a disk, from a server: all of its paths.
 func lunFault(ctx context.Context, t *targets, out bool) error {
 	n, d := t.server(0), t.shared(1)
-	return t.changePaths(ctx, func(h *hw.Hardware) {
+	return changePaths(ctx, t.rack, func(h *hw.Hardware) {
 		for hba := range hw.HBAs {
 			hw.Set(&h.PathsOut, hw.PathKey(n.Name, d.Name, hba), out)
 		}
@@ -665,35 +590,33 @@ func lunFault(ctx context.Context, t *targets, out bool) error {
 
 func slowFault(ctx context.Context, t *targets, _ bool) error {
 	d := t.shared(0)
-	if d.Array == nil {
-		t.refuse("%s is a disk: throttle makes it slow", d.Name)
-	}
+	want(d.Array != nil, "%s is a disk: throttle makes it slow", d.Name)
 	ms := t.number(1, 60_000, "%q: want milliseconds, 0 to 60000") // a server gives up a command after 30 s
-	return t.changePaths(ctx, func(h *hw.Hardware) { hw.SetValue(&h.Slow, d.Name, ms) })
+	return changePaths(ctx, t.rack, func(h *hw.Hardware) { hw.SetValue(&h.Slow, d.Name, ms) })
 }
 
 func arrayPowerFault(ctx context.Context, t *targets, off bool) error {
 	e := t.array(0)
-	return t.changePaths(ctx, func(h *hw.Hardware) { hw.Set(&h.ArraysOff, e.Name, off) })
+	return changePaths(ctx, t.rack, func(h *hw.Hardware) { hw.Set(&h.ArraysOff, e.Name, off) })
 }
 
 func bmcFault(ctx context.Context, t *targets, dead bool) error {
 	n := t.managed(0)
-	return t.change(ctx, func(h *hw.Hardware) { hw.Set(&h.DeadBMCs, n.Name, dead) }, func(h *hw.Hardware) error {
+	return changeHardware(ctx, t.rack, func(h *hw.Hardware) { hw.Set(&h.DeadBMCs, n.Name, dead) }, func(h *hw.Hardware) error {
 		if dead {
-			return stopBMC(ctx, t.r, n)
+			return stopBMC(ctx, t.rack, n)
 		}
-		return ensureBMC(ctx, t.r, n, h)
+		return ensureBMC(ctx, t.rack, n, h)
 	})
 }
 
 func lyingBMCFault(ctx context.Context, t *targets, lies bool) error {
 	n := t.managed(0)
-	return t.change(ctx, func(h *hw.Hardware) {
+	return changeHardware(ctx, t.rack, func(h *hw.Hardware) {
 		if !lies {
 			delete(h.LyingBMCs, n.Name)
 		} else if h.LyingBMCs[n.Name] == "" {
-			hw.SetValue(&h.LyingBMCs, n.Name, power.PowerWord(tool.Running(t.r.dir, n.Name) != nil))
+			hw.SetValue(&h.LyingBMCs, n.Name, power.PowerWord(tool.Running(t.dir, n.Name) != nil))
 		}
 	}, noChange)
 }
@@ -702,10 +625,8 @@ func lyingBMCFault(ctx context.Context, t *targets, lies bool) error {
 // when the cords come back, the node loses its power.
 func cordsFault(ctx context.Context, t *targets, away bool) error {
 	n := t.node(0)
-	if len(n.Feeds) == 0 {
-		t.refuse("node %s is on no PDU", n.Name)
-	}
-	return t.change(ctx, func(h *hw.Hardware) {
+	want(len(n.Feeds) > 0, "node %s is on no PDU", n.Name)
+	return changeHardware(ctx, t.rack, func(h *hw.Hardware) {
 		for _, f := range n.Feeds {
 			hw.Set(&h.Astray, hw.OutletKey(f.PDU, f.Outlet), away)
 		}
@@ -713,7 +634,7 @@ func cordsFault(ctx context.Context, t *targets, away bool) error {
 		if h.Powered(n) {
 			return nil
 		}
-		return t.r.stopNode(n.Name)
+		return t.stopNode(n.Name)
 	})
 }
 
@@ -721,28 +642,24 @@ func cordsFault(ctx context.Context, t *targets, away bool) error {
 func loadFault(ctx context.Context, t *targets, _ bool) error {
 	p := t.pdu(0)
 	load := t.number(1, 1000, "load %q: want tenths of an ampere, 0 to 1000")
-	return t.change(ctx, func(h *hw.Hardware) { hw.SetValue(&h.Loads, p.Name, load) }, noChange)
+	return changeHardware(ctx, t.rack, func(h *hw.Hardware) { hw.SetValue(&h.Loads, p.Name, load) }, noChange)
 }
 
 func pduFault(ctx context.Context, t *targets, dead bool) error {
 	p := t.pdu(0)
-	return t.change(ctx, func(h *hw.Hardware) { hw.Set(&h.DeadPDUs, p.Name, dead) }, func(h *hw.Hardware) error {
+	return changeHardware(ctx, t.rack, func(h *hw.Hardware) { hw.Set(&h.DeadPDUs, p.Name, dead) }, func(h *hw.Hardware) error {
 		if dead {
-			return stopPDU(ctx, t.r, p)
+			return stopPDU(ctx, t.rack, p)
 		}
-		return ensurePDU(ctx, t.r, p, h)
+		return ensurePDU(ctx, t.rack, p, h)
 	})
 }
 
 func feedFault(ctx context.Context, t *targets, off bool) error {
 	p, outlet := t.pdu(0), 0
 	if len(t.args) > 1 {
-		if outlet = t.number(1, 1<<30, "outlet %q: want a number from 1"); outlet == 0 {
-			t.refuse("outlet %q: want a number from 1", t.args[1])
-		}
+		outlet = t.number(1, 1<<30, "outlet %q: want a number from 1")
+		want(outlet > 0, "outlet %q: want a number from 1", t.args[1])
 	}
-	if t.err != nil {
-		return t.err
-	}
-	return t.r.setOutlets(ctx, p.Name, outlet, !off)
+	return t.setOutlets(ctx, p.Name, outlet, !off)
 }

@@ -47,9 +47,6 @@ func setSensor(r *rack, n *hw.Node, name string, value int) error {
 // sensorFault sets the value of one sensor of a node's BMC.
 func sensorFault(_ context.Context, t *targets, _ bool) error {
 	n := t.managed(0)
-	if t.err != nil {
-		return t.err
-	}
 	var names []string
 	for _, s := range power.SensorsOf(n) {
 		if !s.Analog() {
@@ -57,10 +54,7 @@ func sensorFault(_ context.Context, t *targets, _ bool) error {
 		}
 		if s.Name == t.args[1] {
 			v := t.number(2, 255, "sensor "+s.Name+" %q: want "+s.Description)
-			if t.err != nil {
-				return t.err
-			}
-			return setSensor(t.r, n, s.Name, v)
+			return setSensor(t.rack, n, s.Name, v)
 		}
 		names = append(names, s.Name)
 	}

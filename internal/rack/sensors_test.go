@@ -69,7 +69,7 @@ func TestSensors(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, f := range []string{"nfs1 inlet 43", "nfs1 fan2 3"} {
-		if err := sensorFault(t.Context(), &targets{r: r, args: strings.Fields(f)}, true); err != nil {
+		if err := faultOf(t, r, f); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -83,7 +83,7 @@ func TestSensors(t *testing.T) {
 	reads(hot, fan1, slow, ps1, dark)
 
 	for _, f := range []string{"nfs1 fan3 3", "nfs1 inlet 300", "nfs1 ps1 0", "nfs9 inlet 3"} {
-		if err := sensorFault(t.Context(), &targets{r: r, args: strings.Fields(f)}, true); err == nil {
+		if err := faultOf(t, r, f); err == nil {
 			t.Errorf("%s: no refusal", f)
 		}
 	}
@@ -106,4 +106,11 @@ func TestPDULoad(t *testing.T) {
 	if got := h.LoadOf(r.cfg, "a"); got != 115 {
 		t.Errorf("with others: %d", got)
 	}
+}
+
+// faultOf sets a sensor as Fault does.
+func faultOf(t *testing.T, r *rack, words string) (err error) {
+	target := &targets{r, strings.Fields(words)}
+	defer target.refusal(&err)
+	return sensorFault(t.Context(), target, true)
 }
