@@ -1,4 +1,4 @@
-// Package rack is the virtual rack: real Debian nodes in QEMU with shared disks on
+// package rack is the virtual rack: real Debian nodes in QEMU with shared disks on
 // two paths, switches, baseboard management controllers (BMCs), switched power
 // distribution units (PDUs), and faults for each of these. A plain description,
 // [Config], determines everything. [Up] builds a rack, [Down] removes it, [Status]

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/mortarhpc/mortar/internal/rack/nodeimage"
 	"github.com/mortarhpc/mortar/internal/rack/tool"
 )
 
@@ -53,9 +52,6 @@ func Down(ctx context.Context, dir string, opt DownOptions) error {
 	if err := os.RemoveAll(tool.RunDir(dir)); err != nil {
 		return err
 	}
-	if err := cleanCache(); err != nil {
-		return err
-	}
 	if opt.KeepDisks {
 		return nil
 	}
@@ -84,20 +80,4 @@ func killAll(ctx context.Context, dir string) error {
 		}
 		return len(procs) == 0, err
 	})
-}
-
-// cleanCache removes the files of a killed image build, unless a build is running.
-func cleanCache() error {
-	cache, err := nodeimage.CacheDir()
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
-	defer cancel()
-	unlock, err := tool.LockFile(ctx, filepath.Join(cache, ".lock"))
-	if err != nil {
-		return nil // in use
-	}
-	defer unlock()
-	return tool.RemoveAll(filepath.Join(cache, "building-*"))
 }

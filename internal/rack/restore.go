@@ -165,8 +165,8 @@ func (s *saved) misfits(ctx context.Context, dir string, spec []byte) (never, ot
 }
 
 func (s *saved) describe(dir string, c *hw.Config) *SavedRack {
-	out := &SavedRack{Name: s.Name, Brick: s.Brick, Dir: dir, Time: s.Time, Version: s.Version, StoppedSeconds: s.StoppedSeconds,
-		Off: []string{}, ClocksUnset: []string{}, Misfits: []string{}}
+	out := s.SavedRack
+	out.Dir, out.Bytes, out.Off, out.ClocksUnset, out.Misfits = dir, 0, []string{}, []string{}, []string{}
 	for f := range s.Files {
 		out.Bytes += allocated(filepath.Join(dir, f))
 	}
@@ -175,7 +175,7 @@ func (s *saved) describe(dir string, c *hw.Config) *SavedRack {
 			out.Off = append(out.Off, n.Name)
 		}
 	}
-	return out
+	return &out
 }
 
 // CheckSaved returns why Restore would refuse a saved rack; nil if it would not.

@@ -3,11 +3,8 @@ package rack
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -33,15 +30,12 @@ import (
 //	secrets/N       secrets of the fence devices and keys of the brick, by number
 //	spec.yaml       the brick's file
 
-// saved is the content of saved.json.
+// saved is the content of saved.json: what SavedRack says, and what a restore needs.
 type saved struct {
-	Schema int       `json:"schema"`
-	Name   string    `json:"name"`
-	Brick  string    `json:"brick"`
-	Time   time.Time `json:"time"`
-	// Build is the digest of the mortar binary that saved the rack, Version its name.
-	Build   string `json:"build"`
-	Version string `json:"version"`
+	SavedRack
+	Schema int `json:"schema"`
+	// Build is the digest of the mortar binary that saved the rack.
+	Build string `json:"build"`
 	// SpecSHA256 is the digest of the brick's file.
 	SpecSHA256 string `json:"spec_sha256,omitempty"`
 	// QEMU is the first line of its version: a machine's memory fits no other one.
@@ -58,8 +52,6 @@ type saved struct {
 	Base string `json:"base"`
 	// Files are the sizes of all files in bytes, by path.
 	Files map[string]int64 `json:"files"`
-	// StoppedSeconds is how long the machines stood still.
-	StoppedSeconds float64 `json:"stopped_seconds"`
 }
 
 const (
@@ -89,13 +81,14 @@ type SaveOptions struct {
 
 // SavedRack describes a saved rack.
 type SavedRack struct {
-	Name           string    `json:"name"`
-	Brick          string    `json:"brick"`
-	Dir            string    `json:"dir"`
-	Time           time.Time `json:"time"`
-	Version        string    `json:"version"`
-	Bytes          int64     `json:"bytes"` // that its files take
-	StoppedSeconds float64   `json:"stopped_seconds"`
+	Name    string    `json:"name"`
+	Brick   string    `json:"brick"`
+	Dir     string    `json:"dir"`
+	Time    time.Time `json:"time"`
+	Version string    `json:"version"` // of the mortar that saved it
+	Bytes   int64     `json:"bytes"`   // that its files take
+	// StoppedSeconds is how long the machines stood still.
+	StoppedSeconds float64 `json:"stopped_seconds"`
 	// Off are the nodes that were off, ClocksUnset those whose clock could not be set
 	// after the machines went on.
 	Off         []string `json:"off"`
@@ -145,7 +138,7 @@ func Save(ctx context.Context, dir, name string, opt SaveOptions, fn tool.Progre
 	if _, err := r.image(); err != nil {
 		return nil, err
 	}
-	s := &saved{Schema: savedSchema, Name: name, Brick: r.cfg.Name, Version: opt.Version, SpecSHA256: specDigest(opt.Spec),
+	s := &saved{SavedRack: SavedRack{Name: name, Brick: r.cfg.Name, Version: opt.Version}, Schema: savedSchema, SpecSHA256: specDigest(opt.Spec),
 		Base: opt.Base, Machines: map[string]string{}, Files: map[string]int64{}}
 	if s.Build, err = build(); err != nil {
 		return nil, err
@@ -159,7 +152,7 @@ func Save(ctx context.Context, dir, name string, opt SaveOptions, fn tool.Progre
 	if err := os.MkdirAll(filepath.Dir(final), 0o700); err != nil {
 		return nil, err
 	}
-	if err := removeUnfinished(filepath.Dir(final)); err != nil {
+	if err := tool.RemoveAll(filepath.Join(filepath.Dir(final), unfinished+"*")); err != nil { // of a killed Save
 		return nil, err
 	}
 	work, err := os.MkdirTemp(filepath.Dir(final), unfinished)
@@ -502,32 +495,10 @@ func (s *saved) measure(work string) error {
 	})
 }
 
-// removeUnfinished removes what a killed Save has left.
-func removeUnfinished(dir string) error {
-	old, err := filepath.Glob(filepath.Join(dir, unfinished+"*"))
-	if err != nil {
-		return err
-	}
-	for _, o := range old {
-		if err := os.RemoveAll(o); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // build is the digest of this binary.
 func build() (string, error) {
-	f, err := os.Open("/proc/self/exe")
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
+	text, err := os.ReadFile("/proc/self/exe")
+	return hw.Hashed(string(text)), err
 }
 
 func specDigest(spec []byte) string {

@@ -50,8 +50,8 @@ func fakeSaved(t *testing.T, name string, change func(s *saved)) (c hw.Config, d
 		st.save(filepath.Join(dir, savedRack))); err != nil {
 		t.Fatal(err)
 	}
-	s := &saved{Schema: savedSchema, Name: name, Brick: c.Name, Version: "v1", Base: base, SpecSHA256: specDigest([]byte("spec")),
-		Time: time.Unix(1_800_000_000, 0).UTC(), Machines: map[string]string{}, Secrets: []string{"secrets/bmc"}, Files: map[string]int64{}, TSCkHz: qemu.TSCkHz()}
+	s := &saved{SavedRack: SavedRack{Name: name, Brick: c.Name, Version: "v1", Time: time.Unix(1_800_000_000, 0).UTC()}, Schema: savedSchema, Base: base, SpecSHA256: specDigest([]byte("spec")),
+		Machines: map[string]string{}, Secrets: []string{"secrets/bmc"}, Files: map[string]int64{}, TSCkHz: qemu.TSCkHz()}
 	if s.Build, err = build(); err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +158,7 @@ func TestRelocate(t *testing.T) {
 	if all, err := ListSaved(t.Context(), "save-test", nil); err != nil || len(all) != 0 {
 		t.Errorf("%+v %v", all, err)
 	}
-	if err := removeUnfinished(filepath.Dir(dir)); err != nil || tool.Exists(left) {
+	if err := tool.RemoveAll(filepath.Join(filepath.Dir(dir), unfinished+"*")); err != nil || tool.Exists(left) {
 		t.Errorf("%s is still there: %v", left, err)
 	}
 }

@@ -68,7 +68,7 @@ func ensureSystemDisk(ctx context.Context, r *rack, n *hw.Node, base, adminKey s
 }
 
 // interfacesFile is interfaces(5) of a node. Its first network card is eth0:
-// see kernelArgs.
+// see nodeimage.KernelArgs.
 func interfacesFile(c *hw.Config, n *hw.Node) string {
 	var b strings.Builder
 	b.WriteString("auto lo\niface lo inet loopback\n")

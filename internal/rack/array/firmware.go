@@ -147,7 +147,7 @@ const transitionMS = 1000
 // rebuilds at 12 MiB/s, and the LUNs have gaps of a second (seen).
 const rebuildKiB = 4096
 
-// firmware is the whole program of an array: functions, then its own disks,
+// Firmware is the whole program of an array: functions, then its own disks,
 // groups and LUNs.
 func Firmware(c *hw.Config, e *hw.Enclosure) string {
 	a := e.Array

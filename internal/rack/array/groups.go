@@ -7,7 +7,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/rack/hw"
 )
 
-// groupsOf parses the output of the firmware's function state: a line for each group,
+// Groups parses the output of the firmware's function state: a line for each group,
 // "group NUMBER ARRAY_STATE DEGRADED SYNC_ACTION DONE [/ ALL]" with md's values in
 // sysfs, "differ NUMBER SECTORS" with its mismatch_cnt, and "in NUMBER SLOT ..." with the
 // slots of its disks.

@@ -21,7 +21,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/rack/hw"
 )
 
-// newCertificate returns a self-signed certificate, as arrays have, with its key, in
+// NewCertificate returns a self-signed certificate, as arrays have, with its key, in
 // PEM.
 func NewCertificate(name string) ([]byte, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -44,7 +44,7 @@ func NewCertificate(name string) ([]byte, error) {
 	return append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert}), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: private})...), nil
 }
 
-// aliveListener accepts connections only while its controller is alive.
+// AliveListener accepts connections only while its controller is alive.
 type AliveListener struct {
 	net.Listener
 	Alive func() bool
@@ -60,10 +60,10 @@ func (l AliveListener) Accept() (net.Conn, error) {
 	}
 }
 
-// me4Objects are the API's lists of objects, by name.
+// ME4Objects are the API's lists of objects, by name.
 type ME4Objects map[string][]map[string]any
 
-// managementAPI is the API. A session's key is derived from the password, so both
+// ManagementAPI is the API. A session's key is derived from the password, so both
 // controllers accept it, even after a restart of this process.
 type ManagementAPI struct {
 	User, Password string
@@ -110,7 +110,7 @@ func (m *ManagementAPI) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-// me4Of makes the objects from the firmware's output. As on an ME4, a disk out of its
+// ME4 makes the objects from the firmware's output. As on an ME4, a disk out of its
 // slot is not listed.
 func ME4(e *hw.Enclosure, h *hw.Hardware, said string) ME4Objects {
 	out := ME4Objects{"controllers": {}, "disk-groups": {}, "drives": {}}

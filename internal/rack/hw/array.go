@@ -46,24 +46,24 @@ type LUNPlace struct {
 }
 
 const (
-	// controllers of an array. Each has one portal.
+	// Controllers of an array. Each has one portal.
 	Controllers = 2
-	// arrayMemoryMiB, the memory of an array's machine, is enough for 84 disks, 8 groups and 64 sessions, which
+	// ArrayMemoryMiB, the memory of an array's machine, is enough for 84 disks, 8 groups and 64 sessions, which
 	// leave 150 MiB of it free.
 	ArrayMemoryMiB = 512
-	// disksPerHBA is how many disks an array has on one HBA.
+	// DisksPerHBA is how many disks an array has on one HBA.
 	DisksPerHBA = 128
 	// metadataBytes is md's space on each disk in addition to the group's data:
 	// 1 MiB before the data, and losses by rounding.
 	metadataBytes = 4 << 20
-	// iscsiPort is the registered port of iSCSI.
+	// ISCSIPort is the registered port of iSCSI.
 	ISCSIPort = 3260
-	// arrayTime bounds a command to an array. A change of ALUA states takes less
+	// ArrayTime bounds a command to an array. A change of ALUA states takes less
 	// than two seconds, adding a disk to a group three.
 	ArrayTime = time.Minute
 )
 
-// arrays lists the enclosures that are arrays.
+// Arrays lists the enclosures that are arrays.
 func (c *Config) Arrays() []*Enclosure {
 	var out []*Enclosure
 	for i := range c.Enclosures {
@@ -74,7 +74,7 @@ func (c *Config) Arrays() []*Enclosure {
 	return out
 }
 
-// withArray reports whether a server has LUNs of arrays.
+// WithArray reports whether a server has LUNs of arrays.
 func (c *Config) WithArray(server string) bool {
 	return slices.ContainsFunc(c.Arrays(), func(e *Enclosure) bool { return e.CabledTo(server) })
 }
@@ -87,7 +87,7 @@ func (g *RAIDGroup) data() int {
 	return len(g.Members) - 2
 }
 
-// arrayNet is an address on an array's own link to the servers, which replaces its
+// ArrayNet is an address on an array's own link to the servers, which replaces its
 // SAS cables. 198.18.0.0/15 is reserved for tests of devices (RFC 2544), so no brick
 // uses these addresses.
 func ArrayNet(index, host int) netip.Addr {
@@ -99,7 +99,7 @@ const (
 	LinkPortal = 11 // controller 0; controller 1 has the next address
 )
 
-// targetName is an array's iSCSI name. initiatorName is the name of the other end of
+// TargetName is an array's iSCSI name. InitiatorName is the name of the other end of
 // a path: an HBA and one LUN. Each of QEMU's sessions has one LUN, so a name for each
 // LUN gives each session its own nexus with the same ISID.
 func TargetName(c *Config, e *Enclosure) string { return "iqn.2026-11.rack:" + c.Name + "." + e.Name }
@@ -108,12 +108,12 @@ func InitiatorName(server string, hba, lun int) string {
 	return fmt.Sprintf("iqn.2026-11.rack:%s.hba%d.lun%d", server, hba, lun)
 }
 
-// arrayIndex is an array's place among the arrays.
+// ArrayIndex is an array's place among the arrays.
 func (c *Config) ArrayIndex(name string) int {
 	return slices.IndexFunc(c.Arrays(), func(e *Enclosure) bool { return e.Name == name })
 }
 
-// survives is how many disks a group can lose without losing data.
+// Survives is how many disks a group can lose without losing data.
 func (g *RAIDGroup) Survives() int {
 	if g.Level == 10 {
 		return len(g.Members) / 2 // one of each pair; md itself reports a lost pair

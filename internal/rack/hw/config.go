@@ -169,7 +169,7 @@ type SNMP struct {
 	PrivacyFile string `json:"privacy_file"`
 }
 
-// secrets returns the files with a PDU's secrets.
+// Secrets returns the files with a PDU's secrets.
 func (p *PDU) Secrets() []string {
 	if p.SNMP != nil {
 		return []string{p.SNMP.AuthFile, p.SNMP.PrivacyFile}
@@ -190,7 +190,7 @@ var (
 	serialRE = regexp.MustCompile(`^[A-Za-z0-9._/+-]{1,20}$`)
 )
 
-// check refuses what a spec may say and a rack cannot have, and what a wrong option of
+// Check refuses what a spec may say and a rack cannot have, and what a wrong option of
 // rack up gives. All else of a Config is right because FromSpec derives it.
 func (c *Config) Check() error {
 	var bad []string
@@ -271,7 +271,7 @@ func (c *Config) Check() error {
 
 func (n *Node) Distribution() bool { return n.Boot == BootDistribution }
 
-// distribution reports whether any node of the rack boots the distribution's way.
+// Distribution reports whether any node of the rack boots the distribution's way.
 func (c *Config) Distribution() bool {
 	return slices.ContainsFunc(c.Nodes, func(n Node) bool { return n.Distribution() })
 }
@@ -285,7 +285,7 @@ func named[T any](kind, name string, list []T, of func(*T) string) (*T, error) {
 	return &list[i], nil
 }
 
-// node returns the node of that name.
+// Node returns the node of that name.
 func (c *Config) Node(name string) (*Node, error) {
 	return named("node", name, c.Nodes, func(n *Node) string { return n.Name })
 }
@@ -302,7 +302,7 @@ func (c *Config) Enclosure(name string) (*Enclosure, error) {
 	return named("enclosure", name, c.Enclosures, func(e *Enclosure) string { return e.Name })
 }
 
-// adminNetwork is the network with the admin's address; FromSpec gives one to every rack.
+// AdminNetwork is the network with the admin's address; FromSpec gives one to every rack.
 func (c *Config) AdminNetwork() *Network {
 	for i := range c.Networks {
 		if c.Networks[i].Admin.IsValid() {
@@ -312,7 +312,7 @@ func (c *Config) AdminNetwork() *Network {
 	return nil
 }
 
-// adminAddress is the node's address on the management network.
+// AdminAddress is the node's address on the management network.
 func (c *Config) AdminAddress(n *Node) netip.Addr {
 	admin := c.AdminNetwork()
 	for _, nic := range n.NICs {
@@ -323,7 +323,7 @@ func (c *Config) AdminAddress(n *Node) netip.Addr {
 	return netip.Addr{}
 }
 
-// netns is the name of the rack's network namespace.
+// Netns is the name of the rack's network namespace.
 func (c *Config) Netns() string { return "mortar-" + c.Name }
 
 func NotThere[T any](kind, name string, have []T, of func(T) string) error {
@@ -337,12 +337,12 @@ func NotThere[T any](kind, name string, have []T, of func(T) string) error {
 	return tool.Refuse("there is no %s %q: the rack has %s", kind, name, strings.Join(names, ", "))
 }
 
-// postSeconds is the duration of a server's self test before it loads a kernel. Real
+// PostSeconds is the duration of a server's self test before it loads a kernel. Real
 // servers take a minute or more. The self test also keeps a fenced server from
 // competing with the survivor for the shared processor during the takeover.
 const PostSeconds = 20
 
-// secretFiles are the fields of a Config that name files with secrets.
+// SecretFiles are the fields of a Config that name files with secrets.
 func (c *Config) SecretFiles() []*string {
 	var out []*string
 	for i := range c.Nodes {

@@ -184,7 +184,7 @@ func (c *Config) addPDUs(s *spec.Spec, secret func(string) (string, error)) erro
 	return nil
 }
 
-// setMACs derives the MAC addresses from the places of nodes and interfaces. 52:54:00 is
+// SetMACs derives the MAC addresses from the places of nodes and interfaces. 52:54:00 is
 // QEMU's own prefix.
 func (c *Config) SetMACs() {
 	for i := range c.Nodes {
@@ -387,13 +387,13 @@ func (n *Node) addNICs(s *spec.Spec, mgmt *spec.Network, public, private, addres
 	}
 }
 
-// wwnOf derives a WWN (NAA 5) from a serial number, for a disk whose WWN the spec
+// WWNOf derives a WWN (NAA 5) from a serial number, for a disk whose WWN the spec
 // does not have. It is the same for every host.
 func WWNOf(serial string) string {
 	return "5000c5" + Hashed("mortar disk " + serial)[:10]
 }
 
-// hashed is a text's digest in hexadecimal.
+// Hashed is a text's digest in hexadecimal.
 func Hashed(text string) string {
 	h := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(h[:])

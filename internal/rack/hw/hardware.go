@@ -12,7 +12,7 @@ const (
 	aluaUnavailable  = 3
 )
 
-// alua is the state of a LUN at a controller.
+// ALUA is the state of a LUN at a controller.
 func (h *Hardware) ALUA(e *Enclosure, l *LUNPlace, controller int) int {
 	switch {
 	case h.ModulesOut[ModuleKey(e.Name, controller)]:
@@ -23,7 +23,7 @@ func (h *Hardware) ALUA(e *Enclosure, l *LUNPlace, controller int) int {
 	return aluaNonOptimized
 }
 
-// owner is the controller that owns a LUN now.
+// Owner is the controller that owns a LUN now.
 func (h *Hardware) Owner(e *Enclosure, l *LUNPlace) int {
 	c := l.Controller
 	if h.LUNsMoved[ModuleKey(e.Name, c)] {
@@ -35,7 +35,7 @@ func (h *Hardware) Owner(e *Enclosure, l *LUNPlace) int {
 	return c
 }
 
-// wasSlow reports whether a LUN has ever been slowed down.
+// WasSlow reports whether a LUN has ever been slowed down.
 func (h *Hardware) WasSlow(lun string) bool { _, ok := h.Slow[lun]; return ok }
 
 func ModuleKey(enclosure string, module int) string { return enclosure + "/" + strconv.Itoa(module) }
@@ -47,7 +47,7 @@ const (
 	nodeLoad                     = 20 // tenths of an ampere
 )
 
-// loadOf is what nodes and other things take from a PDU, in tenths of an ampere.
+// LoadOf is what nodes and other things take from a PDU, in tenths of an ampere.
 func (h *Hardware) LoadOf(c *Config, pdu string) int {
 	load := h.Loads[pdu]
 	for _, n := range c.Nodes {
@@ -67,7 +67,7 @@ func (h *Hardware) LoadOf(c *Config, pdu string) int {
 	return load
 }
 
-// hardware is the set of differences from the Config: pulled cords, cables and disks,
+// Hardware is the set of differences from the Config: pulled cords, cables and disks,
 // dead devices. It persists while a node is off.
 type Hardware struct {
 	// Off are the outlets that give no power, as "pdu/outlet".
@@ -105,7 +105,7 @@ type Hardware struct {
 	Slow map[string]int `json:"slow,omitempty"`
 }
 
-// speed bounds a disk; 0 is unbounded.
+// Speed bounds a disk; 0 is unbounded.
 type Speed struct {
 	IOPS           int64 `json:"iops"`
 	BytesPerSecond int64 `json:"bytes_per_second"`
@@ -113,7 +113,7 @@ type Speed struct {
 	Writes int64 `json:"writes,omitempty"`
 }
 
-// set adds a key to a set of the hardware or removes it.
+// Set adds a key to a set of the hardware or removes it.
 func Set(m *map[string]bool, key string, on bool) {
 	if on {
 		SetValue(m, key, true)
@@ -122,7 +122,7 @@ func Set(m *map[string]bool, key string, on bool) {
 	}
 }
 
-// setValue sets a value of the hardware.
+// SetValue sets a value of the hardware.
 func SetValue[V any](m *map[string]V, key string, v V) {
 	if *m == nil {
 		*m = map[string]V{}
@@ -136,7 +136,7 @@ func PathKey(node, disk string, hba int) string {
 	return node + "/" + disk + "/" + strconv.Itoa(hba)
 }
 
-// powered reports whether any of the node's cords has power.
+// Powered reports whether any of the node's cords has power.
 func (h *Hardware) Powered(n *Node) bool {
 	return len(n.Feeds) == 0 || slices.ContainsFunc(n.Feeds, func(f Feed) bool {
 		key := OutletKey(f.PDU, f.Outlet)
@@ -146,23 +146,23 @@ func (h *Hardware) Powered(n *Node) bool {
 
 func SystemKey(node string, d SystemDisk) string { return node + "/" + strconv.Itoa(d.Slot) }
 
-// systemOut reports whether a node's system disk is out of its slot.
+// SystemDiskOut reports whether a node's system disk is out of its slot.
 func (h *Hardware) SystemDiskOut(node string, d SystemDisk) bool {
 	return h.SystemOut[SystemKey(node, d)]
 }
 
-// pathGone reports whether a node cannot reach a disk over a path.
+// PathGone reports whether a node cannot reach a disk over a path.
 func (h *Hardware) PathGone(node string, d SharedDisk, path int) bool {
 	return !d.CabledTo(node) || h.DisksOut[d.Name] || h.ArraysOff[d.Enclosure] || h.PathsOut[PathKey(node, d.Name, d.HBA(path))] ||
 		h.ModulesOut[ModuleKey(d.Enclosure, d.Module(path))]
 }
 
-// linkDown reports whether a node's cable to a network is pulled or the switch is off.
+// LinkDown reports whether a node's cable to a network is pulled or the switch is off.
 func (h *Hardware) LinkDown(node, network string) bool {
 	return h.LinksDown[node+"/"+network] || h.SwitchesDown[network]
 }
 
-// speed is a disk's present limits.
+// Speed is a disk's present limits.
 func (h *Hardware) Speed(d Disk) Speed {
 	if s, ok := h.Speeds[d.Name]; ok {
 		return s
@@ -173,7 +173,7 @@ func (h *Hardware) Speed(d Disk) Speed {
 // speed is the speed that the Config gives.
 func (d Disk) speed() Speed { return Speed{IOPS: d.IOPS, BytesPerSecond: d.BytesPerSecond} }
 
-// shelvesPowered reports whether the shared disks have power. They are connected to
+// ShelvesPowered reports whether the shared disks have power. They are connected to
 // every PDU, so they lose power when all outlets of all PDUs are off.
 func (h *Hardware) ShelvesPowered(c *Config) bool {
 	return len(c.PDUs) == 0 || slices.ContainsFunc(c.PDUs, func(p PDU) bool {

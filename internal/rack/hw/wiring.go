@@ -12,10 +12,10 @@ import (
 
 func ArrayState(dir, name string) string { return filepath.Join(dir, "nodes", name, "state.ext4") }
 
-// arrayStateBytes is the size of an array's own disk: some settings.
+// ArrayStateBytes is the size of an array's own disk: some settings.
 const ArrayStateBytes = 64 << 20
 
-// slot finds a disk of an array.
+// Slot finds a disk of an array.
 func (c *Config) Slot(disk string) (*Enclosure, int, bool) {
 	for _, e := range c.Arrays() {
 		if i := slices.IndexFunc(e.Array.Disks, func(d Disk) bool { return d.Name == disk }); i >= 0 {
@@ -31,18 +31,18 @@ func (c *Config) Slot(disk string) (*Enclosure, int, bool) {
 // distributionRecipe.
 
 const (
-	// diskBytes is the size of such a disk. The system takes 1 GiB, and there is
+	// DiskBytes is the size of such a disk. The system takes 1 GiB, and there is
 	// space for another kernel with its initial RAM disk. The file is sparse.
 	DiskBytes = 3 << 30
-	// partitionStart is the begin of the only partition: 1 MiB, the default of all
+	// PartitionStart is the begin of the only partition: 1 MiB, the default of all
 	// partitioning tools. GRUB's core image is in the gap before it.
 	PartitionStart = 1 << 20
 	SectorBytes    = 512
-	// diskUUID is the UUID of the root file system, the same in every node.
+	// DiskUUID is the UUID of the root file system, the same in every node.
 	DiskUUID = "6d6f7274-6172-4272-8163-6b726f6f7400"
 )
 
-// diskName returns the rack's name of a disk, given that name or the serial number
+// DiskName returns the rack's name of a disk, given that name or the serial number
 // in the spec. It returns an unknown name unchanged.
 func (c *Config) DiskName(name string) string {
 	for _, d := range c.SharedDisks() {
@@ -58,7 +58,7 @@ func (c *Config) DiskName(name string) string {
 	return name
 }
 
-// enclosureName returns the rack's name of an enclosure, given that name or the name
+// EnclosureName returns the rack's name of an enclosure, given that name or the name
 // in the spec (see FromSpec).
 func (c *Config) EnclosureName(name string) string {
 	for _, e := range c.Enclosures {
@@ -78,7 +78,7 @@ func (n *Node) Renewable() error {
 	return nil
 }
 
-// outletName is the label of an outlet: the node on it.
+// OutletName is the label of an outlet: the node on it.
 func (c *Config) OutletName(pdu string, outlet int) string {
 	for _, n := range c.Nodes {
 		for _, f := range n.Feeds {
@@ -99,14 +99,14 @@ const (
 	// Every NVMe drive needs a root port on the node's root bus. Eight ports are the
 	// functions of one device: the bus has 32.
 	MaxSSDs = 32
-	// maxMTU is that of IPoIB; taps, bridges and virtio-net support it too.
+	// MaxMTU is that of IPoIB; taps, bridges and virtio-net support it too.
 	MaxMTU = 65520
-	// hbas is the number of host bus adapters of a server, and of I/O
+	// HBAs is the number of host bus adapters of a server, and of I/O
 	// modules of an enclosure.
 	HBAs = 2
 )
 
-// sharedDisk is a disk of an enclosure with its place among all of them,
+// SharedDisk is a disk of an enclosure with its place among all of them,
 // from which its names inside QEMU follow.
 type SharedDisk struct {
 	Disk
@@ -119,7 +119,7 @@ type SharedDisk struct {
 	Portal    int        // the array's place among the arrays
 }
 
-// sharedDisks lists the disks of all enclosures.
+// SharedDisks lists the disks of all enclosures.
 func (c *Config) SharedDisks() []SharedDisk {
 	var out []SharedDisk
 	target := 1
@@ -141,7 +141,7 @@ func (c *Config) SharedDisks() []SharedDisk {
 	return out
 }
 
-// cabledTo reports whether a server has cables to the enclosure.
+// CabledTo reports whether a server has cables to the enclosure.
 func (e *Enclosure) CabledTo(server string) bool {
 	return len(e.Servers) == 0 || slices.Contains(e.Servers, server)
 }
@@ -165,7 +165,7 @@ func (e *Enclosure) paths() int {
 // targets is the number of SCSI targets each disk takes on an HBA.
 func (e *Enclosure) targets() int { return (e.paths() + HBAs - 1) / HBAs }
 
-// hba and module are the two ends of a path. Paths after the first two lead from each
+// HBA and module are the two ends of a path. Paths after the first two lead from each
 // HBA to the other module.
 func (d SharedDisk) HBA(path int) int { return path % HBAs }
 
@@ -193,10 +193,10 @@ func DiskImage(dir, name string) string { return filepath.Join(dir, "disks", nam
 
 func (c *Config) ProcessName(n string) string { return c.Netns() + "." + n }
 
-// systemDisks is the number of mirrored disks with a server's own layer.
+// SystemDisks is the number of mirrored disks with a server's own layer.
 const SystemDisks = 2
 
-// systemDisk is one of the disks with a node's own layer, or the boot disk of a node.
+// SystemDisk is one of the disks with a node's own layer, or the boot disk of a node.
 type SystemDisk struct {
 	Image  string
 	Serial string
@@ -204,7 +204,7 @@ type SystemDisk struct {
 	Bytes  int64
 }
 
-// systemDisksOf lists the disks with a node's own layer: a server has a mirror; a
+// SystemDisksOf lists the disks with a node's own layer: a server has a mirror; a
 // client, and a node that boots the distribution's way, has a single disk.
 func SystemDisksOf(dir string, n *Node) []SystemDisk {
 	at := func(name string) string { return filepath.Join(dir, "nodes", n.Name, name) }
@@ -227,23 +227,23 @@ func (d SystemDisk) BlockID() string { return "system" + strconv.Itoa(max(d.Slot
 
 func (d SystemDisk) DeviceID() string { return d.BlockID() + "-dev" }
 
-// cabledTo reports whether a server has cables to the disk's enclosure.
+// CabledTo reports whether a server has cables to the disk's enclosure.
 func (d SharedDisk) CabledTo(server string) bool {
 	return len(d.Servers) == 0 || slices.Contains(d.Servers, server)
 }
 
-// in reports whether a node reaches an SSD.
+// In reports whether a node reaches an SSD.
 func (d Disk) In(n *Node) bool { return d.Node == "" || d.Node == n.Name }
 
 const (
-	// stateBytes is the size of a system disk. The file is sparse.
+	// StateBytes is the size of a system disk. The file is sparse.
 	StateBytes = 1 << 30
-	// mirrorBytes is the space for md at its end: superblock, bitmap, list of bad
+	// MirrorBytes is the space for md at its end: superblock, bitmap, list of bad
 	// blocks.
 	MirrorBytes = 1 << 20
 )
 
-// mtu of a network.
+// MTU of a network.
 func (c *Config) MTU(network string) int {
 	if w, err := c.Network(network); err == nil {
 		return w.MTU
@@ -251,7 +251,7 @@ func (c *Config) MTU(network string) int {
 	return 1500
 }
 
-// images lists the disks that have an image, those inside of arrays included.
+// Images lists the disks that have an image, those inside of arrays included.
 func (c *Config) Images() []Disk {
 	var out []Disk
 	for _, e := range c.Enclosures {
@@ -264,13 +264,13 @@ func (c *Config) Images() []Disk {
 	return append(out, c.SSDs...)
 }
 
-// shelves is the process of the shared disks.
+// Shelves is the process of the shared disks.
 const Shelves = "shelves"
 
-// insideName is the process of the disks inside a server.
+// InsideName is the process of the disks inside a server.
 func InsideName(server string) string { return "disks-" + server }
 
-// shelf is the process that serves a shared disk, or an SSD inside a server.
+// Shelf is the process that serves a shared disk, or an SSD inside a server.
 func (d Disk) Shelf() string {
 	if d.Node != "" {
 		return InsideName(d.Node)

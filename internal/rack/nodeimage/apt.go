@@ -23,7 +23,7 @@ type aptSource struct {
 // suites are for security updates or third parties.
 var debianSuites = []string{"bookworm", "trixie", "forky", "sid", "oldstable", "stable", "testing", "unstable"}
 
-// hostAptSource finds the Debian archive in sources.list and sources.list.d
+// HostAptSource finds the Debian archive in sources.list and sources.list.d
 // below etcApt (on a host, /etc/apt).
 //
 // Source: sources.list(5).

@@ -19,7 +19,7 @@ func (s Spec) diskKey() string {
 	return hashOf("disk", s.baseKey(), recipeVersion, s.recipe(distributionRecipe), hw.DiskBytes, grubModules, grubConfig())
 }
 
-// diskFile is the disk's path in the cache.
+// DiskFile is the disk's path in the cache.
 func (s Spec) DiskFile(cache string) string {
 	return filepath.Join(cache, "disk-"+s.diskKey()+".raw")
 }
@@ -36,7 +36,7 @@ func grubConfig() string {
 		"initrd /initrd.img\nboot\n"
 }
 
-// ensureDisk returns the base of the nodes' system disks, and builds it if the cache
+// EnsureDisk returns the base of the nodes' system disks, and builds it if the cache
 // does not have it.
 func EnsureDisk(ctx context.Context, spec Spec, p *tool.Steps) (string, error) {
 	cache, err := CacheDir()

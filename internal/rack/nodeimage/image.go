@@ -21,7 +21,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/rack/tool"
 )
 
-// image is a node image in the cache.
+// Image is a node image in the cache.
 type Image struct {
 	// Dir is the cache entry; its last element is the image's key.
 	Dir string `json:"-"`
@@ -42,7 +42,7 @@ var imageFileNames = []string{ImageKernel, ImageInitrd, ImageRoot}
 
 func (i *Image) File(name string) string { return filepath.Join(i.Dir, name) }
 
-// imageSpec is everything that determines an image's content.
+// Spec is everything that determines an image's content.
 type Spec struct {
 	Suite   string
 	Mirror  string
@@ -53,7 +53,7 @@ type Spec struct {
 	RDMA         bool
 }
 
-// packages returns the packages to install from the archive.
+// Packages returns the packages to install from the archive.
 func (s Spec) Packages() []string {
 	p := nodePackages(s.Suite)
 	if s.RDMA {
@@ -100,7 +100,7 @@ func hashOf(parts ...any) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// cacheDir is the directory of the cached images.
+// CacheDir is the directory of the cached images.
 func CacheDir() (string, error) {
 	base := os.Getenv("XDG_CACHE_HOME")
 	if !filepath.IsAbs(base) {
@@ -113,7 +113,7 @@ func CacheDir() (string, error) {
 	return filepath.Join(base, "mortar", "images"), nil
 }
 
-// cachedImage returns the image if the cache has it complete, else nil.
+// Cached returns the image if the cache has it complete, else nil.
 func Cached(dir string) *Image {
 	img := &Image{Dir: dir}
 	if tool.LoadJSON(img.File("manifest.json"), img) != nil {
@@ -128,7 +128,7 @@ func Cached(dir string) *Image {
 	return img
 }
 
-// ensureImage returns the node image, and builds it if the cache does not have it.
+// Ensure returns the node image, and builds it if the cache does not have it.
 // If two processes need the same image, only one builds it.
 func Ensure(ctx context.Context, spec Spec, p *tool.Steps) (*Image, error) {
 	cache, err := CacheDir()
@@ -233,7 +233,7 @@ func prune(cache string, before time.Time) error {
 	return err
 }
 
-// used records the use of an image in its directory's time, which prune reads.
+// Used records the use of an image in its directory's time, which prune reads.
 func (i *Image) Used() error { return touch(i.Dir) }
 
 func touch(file string) error {

@@ -28,7 +28,7 @@ func lustreHooks(packages []string) []string {
 	return argv
 }
 
-// packageFiles returns the Debian packages in a directory, and the digest of their
+// PackageFiles returns the Debian packages in a directory, and the digest of their
 // content, which is part of the image's key.
 func PackageFiles(dir string) (files []string, digest string, err error) {
 	files, err = filepath.Glob(filepath.Join(dir, "*.deb"))

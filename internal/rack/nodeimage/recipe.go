@@ -15,7 +15,7 @@ const arrayInit = `case " $cmdline " in *" mortar.array "*)
 esac
 `
 
-// kernelArgs is the kernel command line of every node.
+// KernelArgs is the kernel command line of every node.
 //
 //   - norandmaps: TCG translates code again for each address at which a program is
 //     mapped. A program at its previous address starts four times as fast (fork and
@@ -35,7 +35,7 @@ const KernelArgs = "console=ttyS0 quiet loglevel=4 mitigations=off nokaslr noran
 	"nvme_core.multipath=N nvme_core.io_timeout=2 unknown_nmi_panic=1 apparmor=0 lsm=landlock,yama rcupdate.rcu_expedited=1 cgroup_disable=memory"
 
 // The node image's recipe, as data. Everything in this file is part of the
-// image's content hash: see imageSpec.key.
+// image's content hash: see Spec.key.
 
 // recipeVersion must change with the code that applies the recipe.
 const recipeVersion = 1
@@ -306,7 +306,7 @@ var initrdModules = []string{
 	"crc32c_intel", "crc32c_generic", "ext4", "erofs", "overlay", "af_packet", "dm_mod", "raid1",
 }
 
-// markPrefix starts every line by which a node reports its progress on the
+// MarkPrefix starts every line by which a node reports its progress on the
 // console.
 const MarkPrefix = "MORTAR-RACK "
 

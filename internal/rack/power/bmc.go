@@ -8,7 +8,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/rack/hw"
 )
 
-// bmcConfig is ipmi_sim's configuration of a node's BMC: one LAN channel,
+// BmcConfig is ipmi_sim's configuration of a node's BMC: one LAN channel,
 // one administrator, and our own binary as the chassis. The chassis' command
 // line is relative to the run directory, so that nothing in it needs quoting.
 //
@@ -38,7 +38,7 @@ func bmcGUID(a netip.Addr) string {
 	return fmt.Sprintf("%x", b[:])
 }
 
-// bmcCommands sets up a node's simulated controller with its sensors.
+// BmcCommands sets up a node's simulated controller with its sensors.
 func BmcCommands(n *hw.Node) string {
 	var b strings.Builder
 	b.WriteString("mc_setbmc 0x20\nmc_add 0x20 0 no-device-sdrs 0x23 9 8 0x9f 0x1291 0xf02\nsel_enable 0x20 1000 0x0a\n")
@@ -58,7 +58,7 @@ func PowerWord(on bool) string {
 
 type chassisParam struct{ Name, Value string }
 
-// chassisRequest reads the words that ipmi_sim adds to the command: an
+// ChassisRequest reads the words that ipmi_sim adds to the command: an
 // optional number of the controller, the operation, and the parameters.
 func ChassisRequest(args []string) (op string, list []chassisParam, err error) {
 	for len(args) > 0 && op == "" {

@@ -2,6 +2,7 @@ package power
 
 import (
 	"bufio"
+	"encoding/asn1"
 	"errors"
 	"fmt"
 	"io"
@@ -56,23 +57,16 @@ func parseOID(s string) ([]int, error) {
 	return out, nil
 }
 
-func formatOID(o []int) string {
-	var b strings.Builder
-	for _, n := range o {
-		b.WriteByte('.')
-		b.WriteString(strconv.Itoa(n))
-	}
-	return b.String()
-}
+func formatOID(o []int) string { return "." + asn1.ObjectIdentifier(o).String() }
 
-// snmpValue is one object: its type and value as net-snmp's pass protocol
+// Object is one object: its type and value as net-snmp's pass protocol
 // writes them.
 type Object struct {
 	OID         []int
 	Type, Value string
 }
 
-// pduTable is everything a PDU answers, in the order of a walk.
+// Objects is everything a PDU answers, in the order of a walk.
 func Objects(p *hw.PDU, load int, nameOf func(outlet int) string, isOn func(outlet int) bool) []Object {
 	t := []Object{
 		{OID: oidNearOverload, Type: "integer", Value: strconv.Itoa(hw.PduNearOverload)},
@@ -95,28 +89,19 @@ func Objects(p *hw.PDU, load int, nameOf func(outlet int) string, isOn func(outl
 	return t
 }
 
-func snmpGet(t []Object, o []int) *Object {
+// find returns the object o, or the first one after it.
+func find(t []Object, o []int, next bool) *Object {
 	for i := range t {
-		if slices.Equal(t[i].OID, o) {
+		if c := slices.Compare(t[i].OID, o); next && c > 0 || !next && c == 0 {
 			return &t[i]
 		}
 	}
 	return nil
 }
 
-// snmpNext is the first object after o.
-func snmpNext(t []Object, o []int) *Object {
-	for i := range t {
-		if slices.Compare(t[i].OID, o) > 0 {
-			return &t[i]
-		}
-	}
-	return nil
-}
-
-// servePass speaks the pass_persist protocol for a table of objects, and calls turn to
+// ServePass speaks the pass_persist protocol for a table of objects, and calls turn to
 // switch an outlet. An error of turn becomes the requester's error and goes to
-// standard error; servePass goes on.
+// standard error; ServePass goes on.
 func ServePass(in io.Reader, out io.Writer, table func() ([]Object, error), turn func(outlet int, on bool) error) error {
 	sc := bufio.NewScanner(in)
 	line := func() string {
@@ -139,10 +124,8 @@ func ServePass(in io.Reader, out io.Writer, table func() ([]Object, error), turn
 				return tableErr
 			}
 			var v *Object
-			if bad == nil && command == "get" {
-				v = snmpGet(t, o)
-			} else if bad == nil {
-				v = snmpNext(t, o)
+			if bad == nil {
+				v = find(t, o, command == "getnext")
 			}
 			if v == nil {
 				err = answer("NONE")
@@ -168,7 +151,7 @@ func ServePass(in io.Reader, out io.Writer, table func() ([]Object, error), turn
 func setOutlet(target, value string, table func() ([]Object, error), turn func(outlet int, on bool) error) string {
 	o, err := parseOID(target)
 	t, tableErr := table()
-	if err != nil || tableErr != nil || snmpGet(t, o) == nil || !slices.Equal(o[:len(o)-1], oidControlAction) {
+	if err != nil || tableErr != nil || find(t, o, false) == nil || !slices.Equal(o[:len(o)-1], oidControlAction) {
 		return "not-writable"
 	}
 	typ, number, _ := strings.Cut(value, " ")
@@ -176,22 +159,15 @@ func setOutlet(target, value string, table func() ([]Object, error), turn func(o
 		return "wrong-type"
 	}
 	outlet := o[len(o)-1]
-	switch n, err := strconv.Atoi(strings.Trim(number, `" `)); {
-	case err != nil:
+	n, err := strconv.Atoi(strings.Trim(number, `" `))
+	switch {
+	case err != nil || n < outletOn || n > outletReboot:
 		return "wrong-value"
-	case n == outletOn:
-		err = turn(outlet, true)
-		return done(err)
-	case n == outletOff:
-		return done(turn(outlet, false))
 	case n == outletReboot:
-		return done(errors.Join(turn(outlet, false), turn(outlet, true)))
+		err = errors.Join(turn(outlet, false), turn(outlet, true))
 	default:
-		return "wrong-value"
+		err = turn(outlet, n == outletOn)
 	}
-}
-
-func done(err error) string {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return "inconsistent-value"
@@ -199,7 +175,7 @@ func done(err error) string {
 	return "DONE"
 }
 
-// pduSNMPConfig is snmpd's configuration of a PDU; secrets are the contents of its
+// SNMPConfig is snmpd's configuration of a PDU; secrets are the contents of its
 // files. Source: snmpd.conf(5)
 func SNMPConfig(p *hw.PDU, secrets []string) string {
 	access := "rwcommunity " + secrets[0]

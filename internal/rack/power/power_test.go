@@ -19,7 +19,7 @@ func TestPDUWalk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for v := snmpNext(table, at); v != nil; v = snmpNext(table, at) {
+	for v := find(table, at, true); v != nil; v = find(table, at, true) {
 		if slices.Compare(v.OID, at) <= 0 {
 			t.Fatalf("the walk goes back from %v to %v", at, v.OID)
 		}

@@ -34,7 +34,7 @@ const (
 	SupplyPresent, SupplyInputLost = 1 << 0, 1 << 3
 )
 
-// sensorsOf lists the sensors of a node's BMC: the inlet's temperature, two fans, and a
+// SensorsOf lists the sensors of a node's BMC: the inlet's temperature, two fans, and a
 // power supply for each cord.
 func SensorsOf(n *hw.Node) []sensor {
 	out := []sensor{{Name: "inlet", title: "Inlet Temp", kind: kindTemperature, entity: entityInlet, instance: 1, unit: unitCelsius, step: 1,
@@ -49,7 +49,7 @@ func SensorsOf(n *hw.Node) []sensor {
 	return out
 }
 
-// analog reports whether the sensor measures something; others have states.
+// Analog reports whether the sensor measures something; others have states.
 func (s *sensor) Analog() bool { return s.step > 0 }
 
 // record is the sensor's data record. Source: IPMI 2.0, tables 43-1 (full) and 43-2
@@ -101,5 +101,5 @@ func (s *sensor) commands(node string, number int) string {
 	return b.String()
 }
 
-// sensorDir is the directory of a node's sensors, relative to the run directory.
+// SensorDir is the directory of a node's sensors, relative to the run directory.
 func SensorDir(node string) string { return BmcName(node) + ".sensors" }

@@ -15,7 +15,7 @@ func ArrayTap(index int) string { return "array" + strconv.Itoa(index) }
 
 func ControlSocket(name string) string { return name + ".control" }
 
-// arrayArgs is the command line of an array's QEMU.
+// ArrayArgs is the command line of an array's QEMU.
 func ArrayArgs(c *hw.Config, dir string, e *hw.Enclosure, img *nodeimage.Image, accel string, state *hw.Hardware) ([]string, error) {
 	a := e.Array
 	in := 0
@@ -48,7 +48,7 @@ func SlotID(i int) string { return "slot" + strconv.Itoa(i) }
 
 func SlotDeviceID(i int) string { return "disk" + strconv.Itoa(i) }
 
-// slotDevice is disk i of an array in its slot.
+// SlotDevice is disk i of an array in its slot.
 func SlotDevice(i int, d hw.Disk) Props {
 	return Props{"driver": "scsi-hd", "id": SlotDeviceID(i), "bus": "shelf" + strconv.Itoa(i/hw.DisksPerHBA) + ".0",
 		"scsi-id": i % hw.DisksPerHBA, "drive": SlotID(i), "serial": d.Serial, "rotation_rate": 7200}
@@ -82,7 +82,7 @@ func SetLinks(q *Client, h *hw.Hardware, n *hw.Node) error {
 	return nil
 }
 
-// props are the properties of a QEMU device, block node or object: the same
+// Props are the properties of a QEMU device, block node or object: the same
 // on the command line and over QMP.
 type Props map[string]any
 
@@ -101,7 +101,7 @@ func SystemDevice(d hw.SystemDisk) Props {
 	return p
 }
 
-// pathBlock is the session of a path to a LUN.
+// PathBlock is the session of a path to a LUN.
 func PathBlock(d hw.SharedDisk, c *hw.Config, server string, path int) Props {
 	return Props{"driver": "iscsi", "node-name": d.SessionID(path), "transport": "tcp",
 		"portal": fmt.Sprintf("%s:%d", hw.ArrayNet(d.Portal, hw.LinkHost), hw.ISCSIPort+d.Module(path)),
@@ -109,7 +109,7 @@ func PathBlock(d hw.SharedDisk, c *hw.Config, server string, path int) Props {
 		"cache": Props{"direct": true}}
 }
 
-// pathDevice is the disk at the end of one path.
+// PathDevice is the disk at the end of one path.
 func PathDevice(d hw.SharedDisk, path int) (Props, error) {
 	if d.Array != nil {
 		// The server gets the LUN's own answers, including errors, unchanged.
@@ -178,7 +178,7 @@ func (m *machine) add(option string, p Props) {
 // disk adds a disk image under a block node's name.
 func (m *machine) disk(id, file string, s hw.Speed) { m.blocks(s, blockNodes(id, file)) }
 
-// served adds a disk that a process of the rack serves: see volatileDisk.
+// served adds a disk that a process of the rack serves: see hw.Disk.
 func (m *machine) served(id, process string, s hw.Speed) {
 	m.blocks(s, []Props{
 		{"driver": "nbd", "node-name": "nbd-" + id, "export": id, "discard": "unmap",
@@ -209,7 +209,7 @@ func ssdPort(i, nth int) Props {
 		"addr": fmt.Sprintf("%x.%x", first+nth/perDevice, nth%perDevice), "multifunction": true}
 }
 
-// ssdDevice is NVMe drive i in its slot.
+// SsdDevice is NVMe drive i in its slot.
 func SsdDevice(i int, d hw.Disk) Props {
 	return Props{
 		"driver": "nvme", "id": hw.SSDDeviceID(i), "bus": "slot" + strconv.Itoa(i),
@@ -217,7 +217,7 @@ func SsdDevice(i int, d hw.Disk) Props {
 	}
 }
 
-// limits is the setting of a new throttle group; zeros mean no limit. QEMU refuses a
+// Limits is the setting of a new throttle group; zeros mean no limit. QEMU refuses a
 // total together with a limit of reads or writes.
 //
 // Source: QEMU, util/throttle.c, throttle_is_valid
@@ -233,7 +233,7 @@ func Limits(s hw.Speed) Props {
 //
 // Flushes end in the host's page cache (no-flush). The rack cuts the power of nodes,
 // never of the host, so QEMU's writes survive every fault of the rack, and a node's
-// flush need not wait for the host's disk. volatileDisk serves the disks whose cache
+// flush need not wait for the host's disk. hw.Disk serves the disks whose cache
 // can be lost.
 func blockNodes(id, file string) []Props {
 	return []Props{
@@ -249,7 +249,7 @@ func throttled(id, over string) Props {
 	return Props{"driver": "throttle", "node-name": id, "throttle-group": "limit-" + id, "file": over, "discard": "unmap"}
 }
 
-// accelArgs are the options that choose the processor. An emulated machine has one: more
+// AccelArgs are the options that choose the processor. An emulated machine has one: more
 // are slower.
 func AccelArgs(accel string, kvmCPUs int) []string {
 	if accel == "kvm" {
@@ -273,7 +273,7 @@ func AccelArgs(accel string, kvmCPUs int) []string {
 // !CF_PARALLEL in system mode"; accel/tcg/tcg-accel-ops-mttcg.c, max_cpus
 const tcgProcessors = "1,maxcpus=2"
 
-// baseArgs are the options that every machine has.
+// BaseArgs are the options that every machine has.
 func BaseArgs() []string {
 	return []string{
 		"-nodefaults", "-no-user-config", "-display", "none",
@@ -307,13 +307,13 @@ func bootArgs(n *hw.Node, img *nodeimage.Image, accel string, post int) []string
 	return LoadArgs(img, kernel)
 }
 
-// loadArgs makes QEMU load the image's kernel with these arguments. strict=on:
+// LoadArgs makes QEMU load the image's kernel with these arguments. strict=on:
 // SeaBIOS tries no other disk.
 func LoadArgs(img *nodeimage.Image, kernel string) []string {
 	return []string{"-boot", "strict=on", "-kernel", img.File(nodeimage.ImageKernel), "-initrd", img.File(nodeimage.ImageInitrd), "-append", kernel}
 }
 
-// nodeArgs is the command line of a node (without the program's name).
+// NodeArgs is the command line of a node (without the program's name).
 func NodeArgs(c *hw.Config, dir string, index int, img *nodeimage.Image, accel string, state *hw.Hardware, post int) ([]string, error) {
 	n := &c.Nodes[index]
 	m := newMachine(c.ProcessName(n.Name), dir, n.Name, n.MemoryMiB, bootArgs(n, img, accel, post), AccelArgs(accel, 2))
@@ -386,5 +386,5 @@ func NodeArgs(c *hw.Config, dir string, index int, img *nodeimage.Image, accel s
 	return m.args, m.err
 }
 
-// nbdSocket is the socket of a process that serves disks, in the run directory.
+// NbdSocket is the socket of a process that serves disks, in the run directory.
 func NbdSocket(process string) string { return process + ".nbd" }

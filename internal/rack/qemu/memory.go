@@ -14,14 +14,14 @@ import (
 	"github.com/mortarhpc/mortar/internal/rack/tool"
 )
 
-// machineRunning is QEMU's run state of a machine that is not stopped.
+// MachineRunning is QEMU's run state of a machine that is not stopped.
 const MachineRunning = "running"
 
-// memoryTime bounds saving or loading one machine's memory, some seconds on a quiet
+// MemoryTime bounds saving or loading one machine's memory, some seconds on a quiet
 // machine.
 const MemoryTime = 5 * time.Minute
 
-// saveMemory writes memory and devices of a stopped machine to a file. The file is
+// SaveMemory writes memory and devices of a stopped machine to a file. The file is
 // open here and passed to QEMU, so no shell and no limit of a path's length matters.
 //
 // Source: docs/devel/migration/main.rst of QEMU, "fd migration"
@@ -64,7 +64,7 @@ func (q *Client) SaveMemory(ctx context.Context, file string) error {
 	return f.Close()
 }
 
-// loadMemory reads memory and devices of a machine that waits for them, and leaves
+// LoadMemory reads memory and devices of a machine that waits for them, and leaves
 // the machine stopped. QEMU ends if it cannot read them.
 func (q *Client) LoadMemory(ctx context.Context, file string) error {
 	f, err := os.Open(file)
@@ -111,7 +111,7 @@ func (q *Client) pass(name string, f *os.File) error {
 	return err
 }
 
-// goOn lets a machine go on. A machine that runs is not affected.
+// GoOn lets a machine go on. A machine that runs is not affected.
 func (q *Client) GoOn() error {
 	s, err := q.Status()
 	if err != nil || s == MachineRunning {

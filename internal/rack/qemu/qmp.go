@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// qmpClient talks to one QEMU over its machine protocol. QEMU serves one client at a
+// Client talks to one QEMU over its machine protocol. QEMU serves one client at a
 // time, so open a client for one task only and close it.
 //
 // Source: docs/interop/qmp-spec.rst of QEMU.
@@ -40,7 +40,7 @@ const (
 	releaseTimeout = 2 * time.Minute
 )
 
-// dialSocket connects to a socket in the run directory. It uses a path through the
+// DialSocket connects to a socket in the run directory. It uses a path through the
 // open directory, because the full path may be too long for a socket's address.
 func DialSocket(ctx context.Context, runDir, socket string) (net.Conn, error) {
 	d, err := os.Open(runDir)
@@ -52,7 +52,7 @@ func DialSocket(ctx context.Context, runDir, socket string) (net.Conn, error) {
 	return dialer.DialContext(ctx, "unix", filepath.Join("/proc/self/fd", fmt.Sprint(d.Fd()), socket))
 }
 
-// dialQMP connects to the socket of that name in the run directory.
+// Dial connects to the socket of that name in the run directory.
 func Dial(ctx context.Context, runDir, socket string) (*Client, error) {
 	conn, err := DialSocket(ctx, runDir, socket)
 	if err != nil {
@@ -95,7 +95,7 @@ func (q *Client) limit() error {
 
 func (q *Client) Close() { q.conn.Close() }
 
-// call executes a command and returns what QEMU returned.
+// Call executes a command and returns what QEMU returned.
 func (q *Client) Call(command string, args Props) (json.RawMessage, error) {
 	m := Props{"execute": command}
 	if args != nil {
@@ -127,7 +127,7 @@ func (q *Client) reply(command string) (json.RawMessage, error) {
 	}
 }
 
-// unplug removes a device and waits until the guest has released it. A missing device
+// Unplug removes a device and waits until the guest has released it. A missing device
 // is no error.
 func (q *Client) Unplug(id string) error {
 	if _, err := q.Call("device_del", Props{"id": id}); err != nil {
@@ -176,7 +176,7 @@ func (q *Client) has(id string) (bool, error) {
 	return false, nil
 }
 
-// plug adds a device unless it is already plugged in.
+// Plug adds a device unless it is already plugged in.
 func (q *Client) Plug(p Props) error {
 	if there, err := q.has(p["id"].(string)); err != nil || there {
 		return err
@@ -216,7 +216,7 @@ func (q *Client) dropSession(name string) error {
 	})
 }
 
-// status is QEMU's run state: "running", "paused", ...
+// Status is QEMU's run state: "running", "paused", ...
 func (q *Client) Status() (string, error) {
 	out, err := q.Call("query-status", nil)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// tscKHz measures the rate of this machine's time stamp counter, in kHz; 0 where there is
+// TSCkHz measures the rate of this machine's time stamp counter, in kHz; 0 where there is
 // none. It is right to some 20 ppm, also on a busy machine: see tscAt.
 var TSCkHz = sync.OnceValue(func() int {
 	began, first := tscAt()

@@ -2,5 +2,5 @@
 
 package qemu
 
-// rdtsc: other processors have none, and tscKHz returns 0.
+// rdtsc: other processors have none, and TSCkHz returns 0.
 func rdtsc() uint64 { return 0 }

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// ensureKey returns the public half of the SSH key in a file as a line of an
+// EnsureKey returns the public half of the SSH key in a file as a line of an
 // authorized_keys file. It makes a new key pair if the file is missing.
 func EnsureKey(file, comment string) (string, error) {
 	text, err := os.ReadFile(file)
@@ -43,7 +43,7 @@ func EnsureKey(file, comment string) (string, error) {
 	return strings.TrimSpace(string(ssh.MarshalAuthorizedKey(signer.PublicKey()))), nil
 }
 
-// writeNew writes a file with a secret, and makes its directory.
+// WriteNew writes a file with a secret, and makes its directory.
 func WriteNew(file string, text []byte) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return err
@@ -51,7 +51,7 @@ func WriteNew(file string, text []byte) error {
 	return renameio.WriteFile(file, text, 0o600)
 }
 
-// ensureSecret returns the single line of a secret's file, and makes a random secret
+// EnsureSecret returns the single line of a secret's file, and makes a random secret
 // if the file is missing. It refuses a file that others can read.
 func EnsureSecret(file string) (string, error) {
 	st, err := os.Stat(file)

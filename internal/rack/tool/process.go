@@ -83,7 +83,7 @@ func (p *process) ofRack(dir string) bool {
 		slices.ContainsFunc(p.args, func(a string) bool { return strings.Contains(a, dir+"/") })
 }
 
-// rackProcesses lists every process of the rack in dir.
+// RackProcesses lists every process of the rack in dir.
 func RackProcesses(dir string) ([]*process, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -102,7 +102,7 @@ func RackProcesses(dir string) ([]*process, error) {
 	return out, nil
 }
 
-// running returns the process in the rack's pid file of that name, nil if that process
+// Running returns the process in the rack's pid file of that name, nil if that process
 // does not exist or is not the rack's.
 func Running(dir, name string) *process {
 	text, err := os.ReadFile(PidFile(dir, name))
@@ -130,7 +130,7 @@ func (p *process) gone() bool {
 	return now == nil || !slices.Equal(now.args, p.args)
 }
 
-// kill kills a process and waits until it is gone.
+// Kill kills a process and waits until it is gone.
 func (p *process) Kill() error {
 	// os.FindProcess holds a process file descriptor, which a reused number
 	// cannot confuse.
@@ -150,7 +150,7 @@ func (p *process) Kill() error {
 	return Poll(ctx, 10*time.Millisecond, func() (bool, error) { return p.gone(), nil })
 }
 
-// stop kills the process of that name, if it runs.
+// Stop kills the process of that name, if it runs.
 func Stop(dir, name string) error {
 	p := Running(dir, name)
 	if p == nil {
@@ -165,7 +165,7 @@ func Stop(dir, name string) error {
 	return nil
 }
 
-// spawn starts a program of the rack inside its network namespace, in a session of
+// Spawn starts a program of the rack inside its network namespace, in a session of
 // its own, with the run directory as working directory and its output in the log of
 // that name. It closes the channel when the program has ended.
 func Spawn(dir, ns, name string, argv ...string) (*os.Process, <-chan struct{}, error) {
@@ -191,7 +191,7 @@ func Spawn(dir, ns, name string, argv ...string) (*os.Process, <-chan struct{}, 
 	return cmd.Process, gone, nil
 }
 
-// startDaemon starts a program of the rack that runs until stop, and waits until ready
+// StartDaemon starts a program of the rack that runs until stop, and waits until ready
 // returns true. One of its arguments must be the pid file or the configuration of that
 // name, by which running knows it.
 func StartDaemon(ctx context.Context, dir, ns, name string, ready func() bool, argv ...string) error {
@@ -205,7 +205,7 @@ func StartDaemon(ctx context.Context, dir, ns, name string, ready func() bool, a
 	return WaitStarted(ctx, dir, name, gone, ready)
 }
 
-// waitStarted waits until ready returns true, the program ends, or ctx ends.
+// WaitStarted waits until ready returns true, the program ends, or ctx ends.
 func WaitStarted(ctx context.Context, dir, name string, gone <-chan struct{}, ready func() bool) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -226,7 +226,7 @@ func WaitStarted(ctx context.Context, dir, name string, gone <-chan struct{}, re
 	return err
 }
 
-// tail is the end of a text file, for an error message.
+// Tail is the end of a text file, for an error message.
 func Tail(file string, lines int) string {
 	text, _ := os.ReadFile(file) // without it the error has nothing more to tell
 	return LastLines(string(text), lines)

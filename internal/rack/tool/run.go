@@ -37,7 +37,7 @@ func Refuse(format string, args ...any) error {
 	return &RefusedError{Problems: []string{fmt.Sprintf(format, args...)}}
 }
 
-// overwrite writes over a part of a file that exists.
+// Overwrite writes over a part of a file that exists.
 func Overwrite(file string, offset int64, content io.Reader) error {
 	f, err := os.OpenFile(file, os.O_WRONLY, 0)
 	if err != nil {
@@ -52,7 +52,7 @@ func Exists(file string) bool {
 	return err == nil
 }
 
-// absDir is the unique path of a rack's directory, without symbolic links, by which
+// AbsDir is the unique path of a rack's directory, without symbolic links, by which
 // the rack's processes are found. It leaves parts that do not exist yet unchanged.
 func AbsDir(dir string) (string, error) {
 	abs, err := filepath.Abs(dir)
@@ -72,7 +72,7 @@ func AbsDir(dir string) (string, error) {
 	}
 }
 
-// appendLine adds a line to a log.
+// AppendLine adds a line to a log.
 func AppendLine(file, line string) error {
 	f, err := os.OpenFile(file, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -85,14 +85,14 @@ func AppendLine(file, line string) error {
 	return f.Close()
 }
 
-// run runs a tool of the host and waits for it. The tool dies with us, even if we are
+// Run runs a tool of the host and waits for it. The tool dies with us, even if we are
 // killed. Its output appears only in an error.
 func Run(ctx context.Context, argv ...string) error {
 	_, err := Output(ctx, nil, argv...)
 	return err
 }
 
-// output is run for a tool that reads a text and writes one.
+// Output is run for a tool that reads a text and writes one.
 func Output(ctx context.Context, in []byte, argv ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, ToolPath(argv[0]), argv[1:]...)
 	cmd.Env = toolEnv()
@@ -114,7 +114,7 @@ func Output(ctx context.Context, in []byte, argv ...string) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// toolPath finds a tool, even in Debian's directories for administration tools that
+// ToolPath finds a tool, even in Debian's directories for administration tools that
 // PATH may lack. It returns the bare name of a missing tool, for the error message.
 func ToolPath(name string) string {
 	if p, err := exec.LookPath(name); err == nil {
@@ -134,13 +134,13 @@ func toolEnv() []string {
 	return append(os.Environ(), "LC_ALL=C.UTF-8", "PATH="+os.Getenv("PATH")+":/usr/sbin:/sbin:/usr/bin:/bin")
 }
 
-// lastLines is the end of a text, for an error message.
+// LastLines is the end of a text, for an error message.
 func LastLines(text string, lines int) string {
 	all := strings.Split(strings.TrimSpace(text), "\n")
 	return strings.Join(all[max(0, len(all)-lines):], "\n")
 }
 
-// poll asks until done, and returns why ctx ended if that is before.
+// Poll asks until done, and returns why ctx ended if that is before.
 func Poll(ctx context.Context, every time.Duration, done func() (bool, error)) error {
 	for {
 		if ok, err := done(); ok || err != nil {
@@ -154,7 +154,7 @@ func Poll(ctx context.Context, every time.Duration, done func() (bool, error)) e
 	}
 }
 
-// removeAll removes the files and directories that match a pattern.
+// RemoveAll removes the files and directories that match a pattern.
 func RemoveAll(pattern string) error {
 	found, err := filepath.Glob(pattern)
 	for _, f := range found {
@@ -163,7 +163,7 @@ func RemoveAll(pattern string) error {
 	return err
 }
 
-// lockFile waits for the lock on a file and takes it. The lock ends with the process.
+// LockFile waits for the lock on a file and takes it. The lock ends with the process.
 func LockFile(ctx context.Context, path string) (unlock func(), err error) {
 	for {
 		f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
@@ -186,7 +186,7 @@ func LockFile(ctx context.Context, path string) (unlock func(), err error) {
 	}
 }
 
-// makeSparse makes a sparse file of that size. It keeps an existing file of the same
+// MakeSparse makes a sparse file of that size. It keeps an existing file of the same
 // size.
 func MakeSparse(file string, size int64) error {
 	if st, err := os.Stat(file); err == nil {

@@ -22,15 +22,15 @@ import (
 // power.
 
 const (
-	// cacheBlock is the size of a block, which is written back as a whole: a page of
+	// CacheBlock is the size of a block, which is written back as a whole: a page of
 	// the host.
 	CacheBlock = 4096
-	// cacheBlocks is the number of blocks in a disk's cache: 8 MiB. Real disks have
+	// CacheBlocks is the number of blocks in a disk's cache: 8 MiB. Real disks have
 	// up to 512 MiB, but here the host's memory holds the caches of all disks.
 	CacheBlocks = 2048
 )
 
-// volatileDisk is an image file behind such a cache.
+// Disk is an image file behind such a cache.
 type Disk struct {
 	file *os.File
 	size int64
@@ -161,7 +161,7 @@ func (d *Disk) writeBack(left int) error {
 	return nil
 }
 
-// serveDisks serves disks by name to all clients.
+// Serve serves disks by name to all clients.
 func Serve(ctx context.Context, l net.Listener, disks map[string]*Disk) error {
 	defer context.AfterFunc(ctx, func() { l.Close() })()
 	for {
