@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/mortarhpc/mortar/internal/rack/hw"
 	"github.com/mortarhpc/mortar/internal/rack/nodeimage"
@@ -48,15 +49,19 @@ func (r *rack) image() (*nodeimage.Image, error) {
 
 func (r *rack) index(node string) (int, *hw.Node, error) {
 	n, err := r.cfg.Node(node)
-	if err != nil {
-		return 0, nil, err
+	return slices.IndexFunc(r.cfg.Nodes, func(o hw.Node) bool { return o.Name == node }), n, err
+}
+
+// powerDevices switches PDUs and BMCs on. The caller holds the power lock.
+func (r *rack) powerDevices(ctx context.Context, h *hw.Hardware) error {
+	var errs []error
+	for i := range r.cfg.PDUs {
+		errs = append(errs, ensurePDU(ctx, r, &r.cfg.PDUs[i], h))
 	}
 	for i := range r.cfg.Nodes {
-		if &r.cfg.Nodes[i] == n {
-			return i, n, nil
-		}
+		errs = append(errs, ensureBMC(ctx, r, &r.cfg.Nodes[i], h))
 	}
-	panic("unreachable: the node is one of the Config's")
+	return errors.Join(errs...)
 }
 
 // startNode switches a node on. The caller holds the power lock. It does nothing to a

@@ -417,12 +417,7 @@ func (s *saved) restoreMachines(ctx context.Context, r *rack, h *hw.Hardware, fr
 			return err
 		}
 	}
-	for i := range r.cfg.PDUs {
-		if err := ensurePDU(ctx, r, &r.cfg.PDUs[i], h); err != nil {
-			return err
-		}
-	}
-	if err := r.powerShelves(ctx, h); err != nil {
+	if err := errors.Join(r.powerDevices(ctx, h), r.powerShelves(ctx, h)); err != nil {
 		return err
 	}
 	memory := func(m string) string { return filepath.Join(from, savedMemory, m) }
@@ -448,11 +443,7 @@ func (s *saved) restoreMachines(ctx context.Context, r *rack, h *hw.Hardware, fr
 		}
 	}
 	var on []string
-	for i := range r.cfg.Nodes {
-		n := &r.cfg.Nodes[i]
-		if err := ensureBMC(ctx, r, n, h); err != nil {
-			return err
-		}
+	for _, n := range r.cfg.Nodes {
 		if s.Machines[n.Name] != "" {
 			on = append(on, n.Name)
 		}

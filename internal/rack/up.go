@@ -185,19 +185,7 @@ func (r *rack) up(ctx context.Context, spec nodeimage.Spec, p *tool.Steps) error
 	}
 
 	if err := p.Step("power", "BMCs and PDUs", func() error {
-		return withPower(ctx, r, func(h *hw.Hardware) error {
-			for i := range r.cfg.PDUs {
-				if err := ensurePDU(ctx, r, &r.cfg.PDUs[i], h); err != nil {
-					return err
-				}
-			}
-			for i := range r.cfg.Nodes {
-				if err := ensureBMC(ctx, r, &r.cfg.Nodes[i], h); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
+		return withPower(ctx, r, func(h *hw.Hardware) error { return r.powerDevices(ctx, h) })
 	}); err != nil {
 		return err
 	}

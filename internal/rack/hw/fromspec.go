@@ -90,28 +90,23 @@ func FromSpec(s *spec.Spec, arrays ...Storage) (Config, error) {
 		return c, err
 	}
 
-	base := filepath.Dir(s.File)
-	secret := func(file string) (string, error) {
+	base, err := filepath.Abs(filepath.Dir(s.File))
+	if err != nil {
+		return c, err
+	}
+	secret := func(file string) string {
 		if filepath.IsAbs(file) {
-			return file, nil
+			return file
 		}
-		return filepath.Abs(filepath.Join(base, file))
+		return filepath.Join(base, file)
 	}
-	if err := c.addManagement(s, secret); err != nil {
-		return c, err
-	}
-	if err := c.addPDUs(s, secret); err != nil {
-		return c, err
-	}
+	c.addManagement(s, secret)
+	c.addPDUs(s, secret)
 	for _, v := range s.Servers {
 		n := Node{Name: v.Name, Role: RoleServer, MemoryMiB: cmp.Or(int(v.Memory>>20), serverMiB)}
 		n.addNICs(s, mgmt, v.Public, v.Private, v.Address)
 		if b := v.BMC; b != nil {
-			file, err := secret(b.PasswordFile)
-			if err != nil {
-				return c, err
-			}
-			n.BMC = &BMC{Address: netip.MustParseAddr(b.Address), User: b.User, PasswordFile: file}
+			n.BMC = &BMC{Address: netip.MustParseAddr(b.Address), User: b.User, PasswordFile: secret(b.PasswordFile)}
 		}
 		for _, o := range v.Outlets {
 			n.Feeds = append(n.Feeds, Feed(o))
@@ -163,25 +158,16 @@ func (c *Config) addEnclosures(s *spec.Spec) error {
 }
 
 // addPDUs adds the PDUs with the paths of their secrets.
-func (c *Config) addPDUs(s *spec.Spec, secret func(string) (string, error)) error {
+func (c *Config) addPDUs(s *spec.Spec, secret func(string) string) {
 	for _, p := range s.PDUs {
-		var err error
 		pdu := PDU{Name: p.Name, Address: netip.MustParseAddr(p.Address), Outlets: outletsOf(s, p.Name)}
 		if n := p.SNMP; n != nil {
-			pdu.SNMP = &SNMP{User: n.User, Auth: n.Auth, Privacy: n.Privacy}
-			pdu.SNMP.AuthFile, err = secret(n.AuthFile)
-			if err == nil {
-				pdu.SNMP.PrivacyFile, err = secret(n.PrivacyFile)
-			}
+			pdu.SNMP = &SNMP{User: n.User, Auth: n.Auth, AuthFile: secret(n.AuthFile), Privacy: n.Privacy, PrivacyFile: secret(n.PrivacyFile)}
 		} else {
-			pdu.CommunityFile, err = secret(p.CommunityFile)
-		}
-		if err != nil {
-			return err
+			pdu.CommunityFile = secret(p.CommunityFile)
 		}
 		c.PDUs = append(c.PDUs, pdu)
 	}
-	return nil
 }
 
 // SetMACs derives the MAC addresses from the places of nodes and interfaces. 52:54:00 is
@@ -274,26 +260,18 @@ func (c *Config) addArray(s *spec.Spec, a Storage) error {
 
 // addManagement adds the management interface of arrays for which the spec has a
 // user. An MD3 has none: its protocol is undocumented.
-func (c *Config) addManagement(s *spec.Spec, secret func(string) (string, error)) error {
+func (c *Config) addManagement(s *spec.Spec, secret func(string) string) {
 	for _, a := range s.Arrays {
-		if a.PasswordFile == "" {
+		e, err := c.Enclosure(enclosurePrefix + strings.ToLower(a.Name))
+		if a.PasswordFile == "" || err != nil || e.Array == nil {
 			continue
 		}
-		m := &Management{Array: a.Name, User: a.User}
+		m := &Management{Array: a.Name, User: a.User, PasswordFile: secret(a.PasswordFile)}
 		for _, text := range a.Management {
 			m.Addresses = append(m.Addresses, netip.MustParseAddr(text))
 		}
-		var err error
-		if m.PasswordFile, err = secret(a.PasswordFile); err != nil {
-			return err
-		}
-		for _, e := range c.Arrays() {
-			if e.Name == enclosurePrefix+strings.ToLower(a.Name) {
-				e.Array.Management = m
-			}
-		}
+		e.Array.Management = m
 	}
-	return nil
 }
 
 // arrayFrom returns an array with its disks and groups.
