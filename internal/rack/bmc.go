@@ -25,7 +25,7 @@ func ensureBMC(ctx context.Context, r *rack, n *hw.Node, h *hw.Hardware) error {
 	if n.BMC == nil || h.DeadBMCs[n.Name] || !h.Powered(n) {
 		return nil
 	}
-	name := power.BmcName(n.Name)
+	name := power.BMCName(n.Name)
 	if tool.Running(r.dir, name) != nil {
 		return nil
 	}
@@ -41,10 +41,10 @@ func ensureBMC(ctx context.Context, r *rack, n *hw.Node, h *hw.Hardware) error {
 		return err
 	}
 	emu := filepath.Join(tool.RunDir(r.dir), name+".emu")
-	if err := renameio.WriteFile(emu, []byte(power.BmcCommands(n)), 0o600); err != nil {
+	if err := renameio.WriteFile(emu, []byte(power.BMCCommands(n)), 0o600); err != nil {
 		return err
 	}
-	if err := renameio.WriteFile(tool.ConfFile(r.dir, name), []byte(power.BmcConfig(n, password)), 0o600); err != nil {
+	if err := renameio.WriteFile(tool.ConfFile(r.dir, name), []byte(power.BMCConfig(n, password)), 0o600); err != nil {
 		return err
 	}
 	if err := r.hostAddress(ctx, n.BMC.Address, true); err != nil {
@@ -58,7 +58,7 @@ func stopBMC(ctx context.Context, r *rack, n *hw.Node) error {
 	if n.BMC == nil {
 		return nil
 	}
-	if err := tool.Stop(r.dir, power.BmcName(n.Name)); err != nil {
+	if err := tool.Stop(r.dir, power.BMCName(n.Name)); err != nil {
 		return err
 	}
 	return r.hostAddress(ctx, n.BMC.Address, false)

@@ -65,7 +65,7 @@ func (r *rack) setClock(ctx context.Context, n *hw.Node) error {
 	ctx, cancel := context.WithTimeout(ctx, clockTime)
 	defer cancel()
 	argv := append(sshArgs(r, n), setClock)
-	cmd := exec.CommandContext(ctx, tool.ToolPath("ssh"), argv[1:]...)
+	cmd := exec.CommandContext(ctx, tool.Path("ssh"), argv[1:]...)
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return err

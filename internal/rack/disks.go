@@ -49,7 +49,7 @@ func (r *rack) qemuIO(ctx context.Context, process string, disks []string, comma
 	// A relative path, as in ServeDisks.
 	argv := []string{"env", "--chdir=" + tool.RunDir(r.dir), "qemu-io"}
 	for _, d := range disks {
-		argv = append(argv, "-c", "open -o driver=nbd,export="+d+",server.type=unix,server.path="+qemu.NbdSocket(process))
+		argv = append(argv, "-c", "open -o driver=nbd,export="+d+",server.type=unix,server.path="+qemu.NBDSocket(process))
 		for _, c := range commands {
 			argv = append(argv, "-c", c)
 		}
@@ -73,12 +73,12 @@ func (r *rack) startDisks(ctx context.Context, name string) error {
 	if tool.Running(r.dir, name) != nil || len(r.imagesOf(name)) == 0 {
 		return nil
 	}
-	socket := filepath.Join(tool.RunDir(r.dir), qemu.NbdSocket(name))
+	socket := filepath.Join(tool.RunDir(r.dir), qemu.NBDSocket(name))
 	if err := os.Remove(socket); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return tool.StartDaemon(ctx, r.dir, r.cfg.Netns(), name, func() bool {
-		conn, err := qemu.DialSocket(ctx, tool.RunDir(r.dir), qemu.NbdSocket(name))
+		conn, err := qemu.DialSocket(ctx, tool.RunDir(r.dir), qemu.NBDSocket(name))
 		if err == nil {
 			conn.Close()
 		}
@@ -100,7 +100,7 @@ func ServeDisks(ctx context.Context, dir, process string) error {
 	}
 	// A relative path, since a socket's path must be shorter than 108 bytes; spawn
 	// starts this process in the run directory.
-	l, err := net.Listen("unix", qemu.NbdSocket(process))
+	l, err := net.Listen("unix", qemu.NBDSocket(process))
 	if err != nil {
 		return err
 	}

@@ -58,7 +58,7 @@ func DryRun(cfg hw.Config, dir string) ([]string, error) {
 			out = append(out, "create "+d.Image+" "+strconv.FormatInt(d.Bytes, 10)+" bytes")
 		}
 		if n.BMC != nil {
-			out = append(out, "run ipmi_sim -c "+tool.ConfFile(dir, power.BmcName(n.Name)))
+			out = append(out, "run ipmi_sim -c "+tool.ConfFile(dir, power.BMCName(n.Name)))
 		}
 		args, err := qemu.NodeArgs(&cfg, dir, i, img, accel, &hw.Hardware{}, 0)
 		if err != nil {

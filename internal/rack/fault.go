@@ -480,7 +480,7 @@ func replug(ctx context.Context, r *rack, before, after map[string]bool, plug bo
 			switch {
 			case err != nil || !d.In(n) || !changes(d.Name):
 			case plug:
-				err = q.Plug(qemu.SsdDevice(i, d))
+				err = q.Plug(qemu.SSDDevice(i, d))
 			default:
 				err = q.Unplug(hw.SSDDeviceID(i))
 			}

@@ -60,11 +60,11 @@ func checkHost(c *hw.Config, dir string, spec nodeimage.Spec) error {
 	var bad []string
 	var missing []string
 	for _, t := range hostTools {
-		if tool.ToolPath(t.tool) == t.tool && !slices.Contains(missing, t.pkg) {
+		if tool.Path(t.tool) == t.tool && !slices.Contains(missing, t.pkg) {
 			missing = append(missing, t.pkg)
 		}
 	}
-	if bb := tool.ToolPath("busybox"); bb != "busybox" && !isStatic(bb) {
+	if bb := tool.Path("busybox"); bb != "busybox" && !isStatic(bb) {
 		missing = append(missing, "busybox-static")
 	}
 	if m := iscsiModule(); len(c.Arrays()) > 0 && m != "" {

@@ -79,7 +79,7 @@ type liveRack struct {
 
 // in runs a command inside the rack's namespace, as the admin would.
 func (l *liveRack) in(argv ...string) (string, error) {
-	cmd := exec.Command(tool.ToolPath(argv[0]), argv[1:]...)
+	cmd := exec.Command(tool.Path(argv[0]), argv[1:]...)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := netns.Do(l.r.cfg.Netns(), cmd.Start); err != nil {

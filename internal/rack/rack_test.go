@@ -218,7 +218,7 @@ func TestSystemDisksAreEqual(t *testing.T) {
 
 func TestPowerConfigs(t *testing.T) {
 	c := testConfig()
-	golden(t, "bmc.conf", power.BmcConfig(&c.Nodes[0], "s3cret"))
+	golden(t, "bmc.conf", power.BMCConfig(&c.Nodes[0], "s3cret"))
 	golden(t, "pdu.conf", power.SNMPConfig(&c.PDUs[0], []string{"s3cret"}))
 	c.PDUs[0].SNMP = &hw.SNMP{User: "fencer", Auth: "SHA-256", Privacy: "AES"}
 	golden(t, "pdu-v3.conf", power.SNMPConfig(&c.PDUs[0], []string{"s3cret-a", "s3cret-p"}))

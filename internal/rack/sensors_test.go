@@ -31,7 +31,7 @@ func TestSensors(t *testing.T) {
 	if err := ensureSensors(r, n, h); err != nil {
 		t.Fatal(err)
 	}
-	for file, text := range map[string]string{"conf": power.BmcConfig(n, "s3cret"), "emu": power.BmcCommands(n), "password": "s3cret"} {
+	for file, text := range map[string]string{"conf": power.BMCConfig(n, "s3cret"), "emu": power.BMCCommands(n), "password": "s3cret"} {
 		if err := os.WriteFile(filepath.Join(run, file), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -22,7 +22,7 @@ func SSH(dir, node string, command []string) error {
 	if err != nil {
 		return err
 	}
-	path := tool.ToolPath("ssh")
+	path := tool.Path("ssh")
 	if path == "ssh" {
 		return tool.Refuse("ssh is not installed: apt-get install openssh-client")
 	}

@@ -294,7 +294,7 @@ func nodeStatus(ctx context.Context, r *rack, n *hw.Node, h *hw.Hardware) NodeSt
 	}
 	if n.BMC != nil {
 		s.BMC = "dead"
-		if tool.Running(r.dir, power.BmcName(n.Name)) != nil {
+		if tool.Running(r.dir, power.BMCName(n.Name)) != nil {
 			s.BMC = "alive"
 			if h.LyingBMCs[n.Name] != "" {
 				s.BMC = "lies"

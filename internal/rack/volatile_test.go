@@ -27,7 +27,7 @@ func TestQEMUIO(t *testing.T) {
 	if err := os.Mkdir(tool.RunDir(r.dir), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	l, err := net.Listen("unix", filepath.Join(tool.RunDir(r.dir), qemu.NbdSocket(hw.Shelves)))
+	l, err := net.Listen("unix", filepath.Join(tool.RunDir(r.dir), qemu.NBDSocket(hw.Shelves)))
 	if err != nil {
 		t.Fatal(err)
 	}

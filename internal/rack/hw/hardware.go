@@ -43,7 +43,7 @@ func ModuleKey(enclosure string, module int) string { return enclosure + "/" + s
 // A PDU of 16 A warns from 12 A on. A node takes 2 A over all of its cords that have
 // power.
 const (
-	PduOverload, PduNearOverload = 16, 12
+	PDUOverload, PDUNearOverload = 16, 12
 	nodeLoad                     = 20 // tenths of an ampere
 )
 

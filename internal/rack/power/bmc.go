@@ -8,12 +8,12 @@ import (
 	"github.com/mortarhpc/mortar/internal/rack/hw"
 )
 
-// BmcConfig is ipmi_sim's configuration of a node's BMC: one LAN channel,
+// BMCConfig is ipmi_sim's configuration of a node's BMC: one LAN channel,
 // one administrator, and our own binary as the chassis. The chassis' command
 // line is relative to the run directory, so that nothing in it needs quoting.
 //
 // Source: ipmi_lan(5) and ipmi_sim of OpenIPMI.
-func BmcConfig(n *hw.Node, password string) string {
+func BMCConfig(n *hw.Node, password string) string {
 	return fmt.Sprintf(`name "bmc-%[1]s"
 set_working_mc 0x20
   startlan 1
@@ -38,8 +38,8 @@ func bmcGUID(a netip.Addr) string {
 	return fmt.Sprintf("%x", b[:])
 }
 
-// BmcCommands sets up a node's simulated controller with its sensors.
-func BmcCommands(n *hw.Node) string {
+// BMCCommands sets up a node's simulated controller with its sensors.
+func BMCCommands(n *hw.Node) string {
 	var b strings.Builder
 	b.WriteString("mc_setbmc 0x20\nmc_add 0x20 0 no-device-sdrs 0x23 9 8 0x9f 0x1291 0xf02\nsel_enable 0x20 1000 0x0a\n")
 	for i, s := range SensorsOf(n) {

@@ -69,8 +69,8 @@ type Object struct {
 // Objects is everything a PDU answers, in the order of a walk.
 func Objects(p *hw.PDU, load int, nameOf func(outlet int) string, isOn func(outlet int) bool) []Object {
 	t := []Object{
-		{OID: oidNearOverload, Type: "integer", Value: strconv.Itoa(hw.PduNearOverload)},
-		{OID: oidOverload, Type: "integer", Value: strconv.Itoa(hw.PduOverload)},
+		{OID: oidNearOverload, Type: "integer", Value: strconv.Itoa(hw.PDUNearOverload)},
+		{OID: oidOverload, Type: "integer", Value: strconv.Itoa(hw.PDUOverload)},
 		{OID: oidLoad, Type: "gauge", Value: strconv.Itoa(load)},
 	}
 	for _, column := range [][]int{oidControlName, oidControlAction, oidStatusName, oidStatusState} {

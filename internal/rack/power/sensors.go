@@ -8,7 +8,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/rack/hw"
 )
 
-func BmcName(node string) string { return "bmc-" + node }
+func BMCName(node string) string { return "bmc-" + node }
 
 // sensor is one sensor of a BMC. ipmi_sim reads its value from a file.
 type sensor struct {
@@ -102,4 +102,4 @@ func (s *sensor) commands(node string, number int) string {
 }
 
 // SensorDir is the directory of a node's sensors, relative to the run directory.
-func SensorDir(node string) string { return BmcName(node) + ".sensors" }
+func SensorDir(node string) string { return BMCName(node) + ".sensors" }

@@ -182,7 +182,7 @@ func (m *machine) disk(id, file string, s hw.Speed) { m.blocks(s, blockNodes(id,
 func (m *machine) served(id, process string, s hw.Speed) {
 	m.blocks(s, []Props{
 		{"driver": "nbd", "node-name": "nbd-" + id, "export": id, "discard": "unmap",
-			"server": Props{"type": "unix", "path": NbdSocket(process)}},
+			"server": Props{"type": "unix", "path": NBDSocket(process)}},
 		throttled(id, "nbd-"+id),
 	})
 }
@@ -209,8 +209,8 @@ func ssdPort(i, nth int) Props {
 		"addr": fmt.Sprintf("%x.%x", first+nth/perDevice, nth%perDevice), "multifunction": true}
 }
 
-// SsdDevice is NVMe drive i in its slot.
-func SsdDevice(i int, d hw.Disk) Props {
+// SSDDevice is NVMe drive i in its slot.
+func SSDDevice(i int, d hw.Disk) Props {
 	return Props{
 		"driver": "nvme", "id": hw.SSDDeviceID(i), "bus": "slot" + strconv.Itoa(i),
 		"drive": hw.SSDID(i), "serial": d.Serial, "share-rw": true,
@@ -378,7 +378,7 @@ func NodeArgs(c *hw.Config, dir string, index int, img *nodeimage.Image, accel s
 			m.add("-device", ssdPort(i, ports))
 			ports++
 			if !state.DisksOut[d.Name] {
-				m.add("-device", SsdDevice(i, d))
+				m.add("-device", SSDDevice(i, d))
 			}
 		}
 		m.add("-device", Props{"driver": "i6300esb", "id": "watchdog"}) // resets the machine
@@ -386,5 +386,5 @@ func NodeArgs(c *hw.Config, dir string, index int, img *nodeimage.Image, accel s
 	return m.args, m.err
 }
 
-// NbdSocket is the socket of a process that serves disks, in the run directory.
-func NbdSocket(process string) string { return process + ".nbd" }
+// NBDSocket is the socket of a process that serves disks, in the run directory.
+func NBDSocket(process string) string { return process + ".nbd" }

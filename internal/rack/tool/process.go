@@ -174,7 +174,7 @@ func Spawn(dir, ns, name string, argv ...string) (*os.Process, <-chan struct{}, 
 		return nil, nil, err
 	}
 	defer log.Close()
-	cmd := exec.Command(ToolPath(argv[0]), argv[1:]...)
+	cmd := exec.Command(Path(argv[0]), argv[1:]...)
 	cmd.Env = append(toolEnv(), "SNMP_PERSISTENT_DIR="+filepath.Join(RunDir(dir), name+".state"))
 	cmd.Dir = RunDir(dir)
 	cmd.Stdout, cmd.Stderr = log, log

@@ -94,7 +94,7 @@ func Run(ctx context.Context, argv ...string) error {
 
 // Output is run for a tool that reads a text and writes one.
 func Output(ctx context.Context, in []byte, argv ...string) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, ToolPath(argv[0]), argv[1:]...)
+	cmd := exec.CommandContext(ctx, Path(argv[0]), argv[1:]...)
 	cmd.Env = toolEnv()
 	cmd.Stdin = bytes.NewReader(in)
 	var out, errs bytes.Buffer
@@ -114,9 +114,9 @@ func Output(ctx context.Context, in []byte, argv ...string) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// ToolPath finds a tool, even in Debian's directories for administration tools that
+// Path finds a tool, even in Debian's directories for administration tools that
 // PATH may lack. It returns the bare name of a missing tool, for the error message.
-func ToolPath(name string) string {
+func Path(name string) string {
 	if p, err := exec.LookPath(name); err == nil {
 		return p
 	}
