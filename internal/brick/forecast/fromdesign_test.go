@@ -162,7 +162,7 @@ func TestFromDesign(t *testing.T) {
 // TestExamples: the examples, as they are, reach the peaks that were published
 // for their systems, or there is a reason why they should not.
 func TestExamples(t *testing.T) {
-	for _, y := range paper.Systems {
+	for _, y := range paper.Systems() {
 		_, h := example(t, y.Name)
 		f, err := New(h, Defaults())
 		if err != nil {

@@ -454,7 +454,7 @@ func TestAssignments(t *testing.T) {
 // TestBeside: each figure of a system stands beside the forecast, in the paper's unit, with the per cent
 // between them; a drawing has both in one unit.
 func TestBeside(t *testing.T) {
-	for _, y := range paper.Systems {
+	for _, y := range paper.Systems() {
 		_, h := example(t, y.Name)
 		f, err := New(h, Defaults())
 		if err != nil {

@@ -55,18 +55,13 @@ func runs(t *testing.T) map[string]run {
 // Mortar is what the program says.
 func TestPages(t *testing.T) {
 	ran := runs(t)
-	for _, y := range paper.Systems {
+	for _, y := range paper.Systems() {
 		d, err := design.Derive(load(t, y.Name))
 		if err != nil {
 			t.Fatal(err)
 		}
 		r, ok := ran[y.Name]
 		compare(t, filepath.Join(docs, y.Name+".md"), page(t, y, d, r, ok))
-	}
-	for _, name := range paper.Said() {
-		if _, ok := paper.Find(name); !ok {
-			t.Errorf("values of %s, which is no system", name)
-		}
 	}
 }
 
@@ -135,13 +130,13 @@ func page(t *testing.T, y paper.System, d *design.Design, r run, ran bool) strin
 	fmt.Fprintf(&b, "<!-- written by go test ./internal/brick/paper -update -->\n\n# %s\n\n", y.Title)
 	fmt.Fprintf(&b, "Source: %s. Example: [%s.yaml](../../examples/%s.yaml), `mortar init %s`. All systems: [systems.md](../systems.md).\n\n", y.Source, y.Name, y.Name, y.Name)
 	b.WriteString("## Layout, capacity, tuning\n\n| what | paper | where | Mortar | obtained by | why it differs |\n|---|---|---|---|---|---|\n")
-	for key := range paper.Says(y.Name) {
+	for key := range y.Says {
 		if !slices.ContainsFunc(release.Aspects, func(a release.Aspect) bool { return a.Key == key }) {
 			t.Errorf("%s: no aspect %q", y.Name, key)
 		}
 	}
 	for _, a := range release.Aspects {
-		if s, ok := paper.Says(y.Name)[a.Key]; ok {
+		if s, ok := y.Says[a.Key]; ok {
 			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", a.What, s.Value, s.Where, a.Value(d), a.How, s.Note)
 		}
 	}

@@ -5,10 +5,15 @@
 package paper
 
 import (
+	_ "embed"
 	"fmt"
 	"io/fs"
 	"math"
+	"slices"
 	"strings"
+	"sync"
+
+	"github.com/goccy/go-yaml"
 
 	"github.com/mortarhpc/mortar/examples"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
@@ -20,9 +25,69 @@ type System struct {
 	Title  string // as the paper calls it
 	Source string // the document that has the figures
 	// RandomFile is what each client has in the random tests; 0: the paper has none.
-	RandomFile spec.Bytes
+	RandomFile spec.Bytes `yaml:"random_file"`
+	// Raw and Usable are what the paper says of the capacity; 0: nothing.
+	Raw, Usable spec.Bytes
 	// Figures are in the paper's order.
 	Figures []Figure
+	// Says is what the paper says of the system, by the key of package release's aspects.
+	Says map[string]Saying
+}
+
+// Saying is what a paper says of an aspect of a system: its layout, its capacity or a setting.
+type Saying struct {
+	Value, Where string
+	Note         string // why a brick of today differs; "": it does not
+}
+
+// Failure is a row of a paper's table of failures.
+type Failure struct {
+	What string // fails
+	Must string // what the paper says happens then
+	Time string // that it publishes for that; "": none
+	// Drills stand for it, by name of drill; any of them does.
+	Drills []string
+	Here   string // what is otherwise here by design; "": nothing
+}
+
+// FailureTable is what a paper says of the failures of its systems.
+type FailureTable struct {
+	Title, Source string
+	Rows          []Failure
+}
+
+//go:embed papers.yaml
+var papers []byte
+
+// read parses papers.yaml when a paper is first asked for.
+var read = sync.OnceValue(func() (all struct {
+	Shared   map[string]map[string]Saying
+	Systems  []System
+	Failures struct{ HA, Lustre FailureTable }
+}) {
+	size := yaml.CustomUnmarshaler(func(b *spec.Bytes, text []byte) (err error) {
+		*b, err = spec.ParseBytes(string(text))
+		return err
+	})
+	if err := yaml.UnmarshalWithOptions(papers, &all, size, yaml.Strict()); err != nil {
+		panic("papers.yaml: " + err.Error()) // TestPages reads it
+	}
+	return all
+})
+
+// Systems has every system of the papers that is an example, in order of time.
+func Systems() []System { return read().Systems }
+
+// Failures gives the table for bricks of a flavour; one without rows if no
+// paper has any.
+func Failures(f spec.Flavour) FailureTable {
+	switch f {
+	case spec.NFSHA, spec.NFSHAXL:
+		return read().Failures.HA
+	case spec.Lustre:
+		return read().Failures.Lustre
+	}
+	return FailureTable{}
 }
 
 // Figure is one curve of a figure of the paper, and the phase of Mortar's
@@ -35,7 +100,7 @@ type Figure struct {
 	Peak float64
 	Unit string
 	// AtLeast: the text says more than Peak.
-	AtLeast bool
+	AtLeast bool `yaml:"at_least"`
 	// Record is the bytes of one operation of a stream that is counted in operations.
 	Record  int
 	Clients int    // that reach it; 0: not said
@@ -125,10 +190,10 @@ func PercentText(p *float64) string {
 // servers and enclosures. Sizes do not matter, so a scaled brick is found, too.
 func Of(s *spec.Spec) (System, bool) {
 	mine := shape(s)
-	for _, y := range Systems {
+	for _, y := range Systems() {
 		src, err := fs.ReadFile(examples.FS, y.Name+".yaml")
 		if err != nil {
-			continue // TestSystems finds it
+			continue // TestPages finds it
 		}
 		e, err := spec.Parse(y.Name, src)
 		if err == nil && shape(e) == mine {
@@ -157,12 +222,11 @@ func shape(s *spec.Spec) string {
 
 // Find gives a system by the name of its example.
 func Find(name string) (System, bool) {
-	for _, y := range Systems {
-		if y.Name == name {
-			return y, true
-		}
+	i := slices.IndexFunc(Systems(), func(y System) bool { return y.Name == name })
+	if i < 0 {
+		return System{}, false
 	}
-	return System{}, false
+	return Systems()[i], true
 }
 
 // Figure gives the first curve of a phase.

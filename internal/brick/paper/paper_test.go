@@ -20,7 +20,7 @@ func load(t *testing.T, name string) *spec.Spec {
 
 // A system is found by its example, scaled for a rack too, and by no other.
 func TestOf(t *testing.T) {
-	for _, y := range paper.Systems {
+	for _, y := range paper.Systems() {
 		s := load(t, y.Name)
 		for _, by := range []int64{1, 1000} {
 			if err := s.Scale(by); err != nil {
@@ -60,7 +60,7 @@ func TestFigures(t *testing.T) {
 // What the list of slips says of sums and per cent follows from the papers' own figures, and every
 // document has its list.
 func TestSlips(t *testing.T) {
-	for _, y := range paper.Systems {
+	for _, y := range paper.Systems() {
 		if len(paper.Slips(y.Source)) == 0 {
 			t.Errorf("%s: no list of slips", y.Source)
 		}

@@ -12,7 +12,7 @@ import (
 
 // Aspect is what a design has of something that papers describe.
 type Aspect struct {
-	Key  string // of paper.Says
+	Key  string // of Says of paper.System
 	Part string // Components, Layout, Capacity or Tuning
 	What string // for people
 	How  string // the command that shows it

@@ -43,7 +43,7 @@ func OfSystem(name string) (*Side, error) {
 	y, ok := paper.Find(name)
 	if !ok {
 		var names []string
-		for _, y := range paper.Systems {
+		for _, y := range paper.Systems() {
 			names = append(names, y.Name)
 		}
 		return nil, fmt.Errorf("no published system is called %q; they are: %s", name, strings.Join(names, ", "))
@@ -172,13 +172,13 @@ func (s *Side) named() bool {
 
 // value is what a side has of an aspect.
 func (s *Side) value(x Aspect) Value {
-	v := Value{Mortar: x.Value(s.design), Paper: paper.Says(s.System)[x.Key].Value}
-	raw, usable := paper.Capacity(s.System)
+	y, _ := paper.Find(s.System)
+	v := Value{Mortar: x.Value(s.design), Paper: y.Says[x.Key].Value}
 	switch x.Key {
 	case "raw":
-		v.bytes, v.paperBytes = s.design.Capacity.Raw, raw
+		v.bytes, v.paperBytes = s.design.Capacity.Raw, y.Raw
 	case "usable":
-		v.bytes, v.paperBytes = s.design.Capacity.RAID, usable
+		v.bytes, v.paperBytes = s.design.Capacity.RAID, y.Usable
 	}
 	return v
 }

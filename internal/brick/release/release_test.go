@@ -121,7 +121,7 @@ func TestSpecAgainstSystem(t *testing.T) {
 // Every pair of examples can be compared, whatever its flavour.
 func TestEveryPair(t *testing.T) {
 	sides := []*Side{ofSpec(t, "nfs"), ofSpec(t, "nfs-ha"), ofSpec(t, "jbod-ha"), ofSpec(t, "nvme-ha"), ofSpec(t, "lustre-small"), ofSpec(t, "nfs-ha-xl")}
-	for _, y := range paper.Systems {
+	for _, y := range paper.Systems() {
 		sides = append(sides, system(t, y.Name))
 	}
 	for _, a := range sides {

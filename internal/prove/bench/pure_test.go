@@ -51,7 +51,7 @@ func TestBuiltinSuites(t *testing.T) {
 // The random test has the files of the paper of the brick's system (NSS4-HA, 5 and A.1; NSS7.4-HA,
 // performance summary); any other brick, and a test whose files a suite fixes, the suite's.
 func TestRandomFiles(t *testing.T) {
-	for _, y := range paper.Systems {
+	for _, y := range paper.Systems() {
 		src, err := spec.Load("../../../examples/" + y.Name + ".yaml")
 		if err != nil {
 			t.Fatal(err)
