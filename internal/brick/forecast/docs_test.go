@@ -79,7 +79,7 @@ func hardwareTable() string {
 	var b strings.Builder
 	b.WriteString("| name | meaning |\n|---|---|\n")
 	for _, n := range hardwareNames() {
-		fmt.Fprintf(&b, "| `%s` | %s |\n", n, facts[n].doc)
+		fmt.Fprintf(&b, "| `%s` | %s |\n", n, facts()[n].doc)
 	}
 	return b.String()
 }
@@ -123,7 +123,7 @@ func TestDocs(t *testing.T) {
 	var sims []Simulated
 	for _, m := range ms {
 		m.Fleet.Bricks = 10000
-		r, err := Simulate(m.Fleet)
+		r, err := simulate(m.Fleet)
 		if err != nil {
 			t.Fatal(err)
 		}

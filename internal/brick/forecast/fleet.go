@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"reflect"
 )
 
 // Fleet describes a number of like bricks. All durations are in hours, all
@@ -157,37 +158,22 @@ func (f *Fleet) Check() error {
 	if !(f.Years > 0 && f.Years <= 1000) {
 		say("years: %g: want more than 0, at most 1,000", f.Years)
 	}
-	for _, v := range []struct {
-		name string
-		x    float64
-	}{{"disk AFR", f.DiskAFR}, {"batch factor", f.BatchFactor}, {"rebuild hours", f.RebuildHours}, {"replace hours", f.ReplaceHours},
-		{"latent errors", f.LatentPerYear}, {"scrub hours", f.ScrubHours}, {"restore hours", f.RestoreHours}, {"enclosure AFR", f.EnclosureAFR},
-		{"enclosure repair", f.EnclosureRepair}, {"controller AFR", f.ControllerAFR}, {"controller repair", f.ControllerRepair},
-		{"server AFR", f.ServerAFR}, {"server repair", f.ServerRepair}, {"power failures", f.PowerPerYear}, {"power hours", f.PowerHours},
-		{"failover seconds", f.FailoverSeconds}, {"hand hours", f.HandHours}} {
-		if v.x < 0 || math.IsNaN(v.x) || math.IsInf(v.x, 0) {
-			say("%s: %g: want 0 or more", v.name, v.x)
+	v := reflect.ValueOf(f).Elem()
+	for i := range v.NumField() {
+		if x, ok := v.Field(i).Interface().(float64); ok && (x < 0 || math.IsNaN(x) || math.IsInf(x, 0)) {
+			say("%s: %g: want 0 or more", v.Type().Field(i).Tag.Get("json"), x)
 		}
 	}
-	for _, v := range []struct {
-		name string
-		x    float64
-	}{{"batch share", f.BatchShare}, {"share of failed failovers", f.FailoverFails}} {
-		if !(v.x >= 0 && v.x <= 1) {
-			say("%s: %g: want 0 to 1", v.name, v.x)
-		}
+	if f.BatchShare > 1 || f.FailoverFails > 1 {
+		say("share of bad batches, of failed failovers: %g, %g: want 1 at most", f.BatchShare, f.FailoverFails)
 	}
 	return errors.Join(errs...)
 }
 
 // Simulate runs every brick of the fleet through its years, one after the
 // other: memory does not grow with the fleet. The same Fleet always gives
-// the same Result.
-func Simulate(f Fleet) (Result, error) { return SimulateContext(context.Background(), f, nil) }
-
-// SimulateContext is Simulate that can be stopped, and that tells how many
-// bricks it has done, every so often.
-func SimulateContext(ctx context.Context, f Fleet, progress func(done int)) (Result, error) {
+// the same Result. progress, unless nil, is told now and then how many bricks are done.
+func Simulate(ctx context.Context, f Fleet, progress func(done int)) (Result, error) {
 	if err := f.Check(); err != nil {
 		return Result{}, err
 	}

@@ -36,7 +36,7 @@ func TestSimulateAgainstMarkov(t *testing.T) {
 	for _, c := range []struct{ disks, parity int }{{4, 1}, {6, 2}, {10, 2}, {12, 2}} {
 		f := Fleet{Bricks: 1000, Years: 10, Seed: 7, Groups: 4, Disks: c.disks, Parity: c.parity, Servers: 1,
 			DiskAFR: 1.5, RebuildHours: 200, ExpRebuild: true}
-		r, err := Simulate(f)
+		r, err := simulate(f)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -63,17 +63,17 @@ func typical(bricks int) Fleet {
 }
 
 func TestSimulateRepeats(t *testing.T) {
-	a, err := Simulate(typical(200))
+	a, err := simulate(typical(200))
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, _ := Simulate(typical(200))
+	b, _ := simulate(typical(200))
 	if a != b {
 		t.Errorf("same seed, different results:\n%+v\n%+v", a, b)
 	}
 	f := typical(200)
 	f.Seed++
-	if c, _ := Simulate(f); a == c {
+	if c, _ := simulate(f); a == c {
 		t.Error("another seed gave the same result")
 	}
 	if a.DiskFailures == 0 || a.Unavailability.Mean <= 0 || a.Unavailability.Mean > 0.005 {
@@ -103,7 +103,7 @@ func TestCauses(t *testing.T) {
 	} {
 		f := base
 		c.set(&f)
-		r, err := Simulate(f)
+		r, err := simulate(f)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -121,7 +121,7 @@ func TestCauses(t *testing.T) {
 // TestEnclosureSurvived: two enclosures of which one may go cost nothing.
 func TestEnclosureSurvived(t *testing.T) {
 	f := Fleet{Bricks: 500, Years: 10, Seed: 3, Groups: 1, Disks: 4, Parity: 2, Servers: 1, Enclosures: 2, EnclosureAFR: 0.05, EnclosureRepair: 1}
-	r, err := Simulate(f)
+	r, err := simulate(f)
 	if err != nil || r.DownHours[CauseEnclosure].Mean > 0.001 {
 		t.Errorf("down %v hours a year, %v", r.DownHours, err)
 	}
@@ -135,7 +135,7 @@ func TestCheckRefuses(t *testing.T) {
 	} {
 		f := typical(1)
 		set(&f)
-		if _, err := Simulate(f); err == nil {
+		if _, err := simulate(f); err == nil {
 			t.Errorf("%s: accepted", name)
 		}
 	}
@@ -146,7 +146,7 @@ func TestCheckRefuses(t *testing.T) {
 // scrubbing twice as often halves that.
 func TestLatent(t *testing.T) {
 	f := Fleet{Bricks: 20000, Years: 10, Seed: 5, Groups: 1, Disks: 10, Parity: 1, Servers: 1, DiskAFR: 0.1, RebuildHours: 1, LatentPerYear: 0.1, ScrubHours: 1000}
-	a, err := Simulate(f)
+	a, err := simulate(f)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,12 +160,12 @@ func TestLatent(t *testing.T) {
 		t.Errorf("down by lost sectors: %v", a.DownHours)
 	}
 	f.ScrubHours /= 2
-	b, _ := Simulate(f)
+	b, _ := simulate(f)
 	if r := float64(b.SectorLosses) / float64(a.SectorLosses); r < 0.45 || r > 0.56 {
 		t.Errorf("scrubbing twice as often leaves %.2f of the losses", r)
 	}
 	f.ScrubHours = 0
-	if c, _ := Simulate(f); c.SectorLosses < 10*a.SectorLosses {
+	if c, _ := simulate(f); c.SectorLosses < 10*a.SectorLosses {
 		t.Errorf("never scrubbed: %d sectors lost, scrubbed %d", c.SectorLosses, a.SectorLosses)
 	}
 }
@@ -177,8 +177,8 @@ func TestBatches(t *testing.T) {
 	bad := even
 	bad.BatchShare, bad.BatchFactor = 0.1, 5
 	bad.DiskAFR = even.DiskAFR / (0.9 + 0.1*5)
-	a, _ := Simulate(even)
-	b, _ := Simulate(bad)
+	a, _ := simulate(even)
+	b, _ := simulate(bad)
 	if d := float64(b.DiskFailures)/float64(a.DiskFailures) - 1; math.Abs(d) > 0.02 {
 		t.Errorf("disk failures differ by %.1f %%", 100*d)
 	}
@@ -192,9 +192,9 @@ func TestBatches(t *testing.T) {
 // hand needs.
 func TestSpares(t *testing.T) {
 	f := Fleet{Bricks: 2000, Years: 10, Seed: 5, Groups: 4, Disks: 10, Parity: 2, Servers: 1, DiskAFR: 0.3, RebuildHours: 24, ReplaceHours: 200}
-	without, _ := Simulate(f)
+	without, _ := simulate(f)
 	f.Spares = 4
-	with, _ := Simulate(f)
+	with, _ := simulate(f)
 	if with.Losses*5 > without.Losses {
 		t.Errorf("losses with spares %d, without %d", with.Losses, without.Losses)
 	}
@@ -204,7 +204,7 @@ func TestSpares(t *testing.T) {
 func TestMemoryIsFlat(t *testing.T) {
 	allocs := func(bricks int) float64 {
 		return testing.AllocsPerRun(1, func() {
-			if _, err := Simulate(typical(bricks)); err != nil {
+			if _, err := simulate(typical(bricks)); err != nil {
 				t.Fatal(err)
 			}
 		})
@@ -217,7 +217,7 @@ func TestMemoryIsFlat(t *testing.T) {
 func TestSimulateStops(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	seen := 0
-	_, err := SimulateContext(ctx, typical(1<<20), func(done int) {
+	_, err := Simulate(ctx, typical(1<<20), func(done int) {
 		if seen++; done >= 2048 {
 			cancel()
 		}
@@ -233,7 +233,7 @@ func TestIntervals(t *testing.T) {
 	in, runs := 0, 300
 	for i := range runs {
 		f.Seed = uint64(i)
-		r, err := Simulate(f)
+		r, err := simulate(f)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -253,7 +253,7 @@ func BenchmarkFleet(b *testing.B) {
 		b.Run("bricks="+strconv.Itoa(n), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				r, err := Simulate(typical(n))
+				r, err := simulate(typical(n))
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -267,7 +267,7 @@ func BenchmarkFleet(b *testing.B) {
 // of disks alone also where repair is slow: replaced by hand, then rebuilt.
 func TestMarkovOfFleet(t *testing.T) {
 	f := Fleet{Bricks: 3000, Years: 10, Seed: 9, Groups: 4, Disks: 10, Parity: 1, Servers: 1, DiskAFR: 0.3, RebuildHours: 0, ReplaceHours: 60}
-	r, err := Simulate(f)
+	r, err := simulate(f)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -277,3 +277,5 @@ func TestMarkovOfFleet(t *testing.T) {
 		t.Errorf("MTTDL %.0f h from %d losses, closed form %.0f h", got, r.Losses, want)
 	}
 }
+
+func simulate(f Fleet) (Result, error) { return Simulate(context.Background(), f, nil) }

@@ -2,6 +2,7 @@ package forecast
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -73,7 +74,7 @@ func FromDesign(d *design.Design) (Hardware, error) {
 		default:
 			h.RAID = strings.ToLower(m.Name)
 		}
-		if !slices.Contains(raids, h.RAID) {
+		if !slices.Contains(facts()["hw.raid"].args, h.RAID) {
 			return h, fmt.Errorf("%s: there are no coefficients for an array %s; take the nearest with --set hw.raid=…", d.Name, model)
 		}
 		h.Mirrored = h.md3() && sets[0].Storage.Mirrored()
@@ -323,19 +324,17 @@ func Modules(d *design.Design, c Coefficients) ([]Module, error) {
 	return out, nil
 }
 
-// rates fills in failure rates and repair times from the sim.… coefficients,
-// for disks of a size in bytes and a type.
+// rates fills in failure rates and repair times, each from the coefficient sim.NAME with
+// its field's name in JSON, for disks of a size in bytes and a type.
 func (f *Fleet) rates(c Coefficients, diskBytes float64, diskType string) {
-	f.DiskAFR, f.BatchShare, f.BatchFactor = c.Get("sim.disk_afr"), c.Get("sim.batch_share"), c.Get("sim.batch_factor")
+	v := reflect.ValueOf(f).Elem()
+	for i := range v.NumField() {
+		if k, ok := c.Find("sim." + v.Type().Field(i).Tag.Get("json")); ok {
+			v.Field(i).SetFloat(k.Value)
+		}
+	}
 	f.RebuildHours = diskBytes / (c.Get("sim.rebuild_mbps") * 1e6) / 3600
-	f.ReplaceHours, f.RestoreHours = c.Get("sim.replace_hours"), c.Get("sim.restore_hours")
-	f.LatentPerYear, f.ScrubHours = c.Get("sim.latent_per_year"), c.Get("sim.scrub_hours")
 	if diskType != "nl-sas" {
 		f.LatentPerYear = c.Get("sim.latent_enterprise_per_year")
 	}
-	f.EnclosureAFR, f.EnclosureRepair = c.Get("sim.enclosure_afr"), c.Get("sim.enclosure_hours")
-	f.ControllerAFR, f.ControllerRepair = c.Get("sim.controller_afr"), c.Get("sim.controller_hours")
-	f.ServerAFR, f.ServerRepair = c.Get("sim.server_afr"), c.Get("sim.server_hours")
-	f.PowerPerYear, f.PowerHours = c.Get("sim.power_per_year"), c.Get("sim.power_hours")
-	f.FailoverSeconds, f.FailoverFails, f.HandHours = c.Get("sim.failover_seconds"), c.Get("sim.failover_fails"), c.Get("sim.hand_hours")
 }

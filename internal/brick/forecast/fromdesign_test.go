@@ -152,7 +152,7 @@ func TestFromDesign(t *testing.T) {
 			t.Errorf("%s:\n got %s\nwant %s", c.name, a, b)
 		}
 		for _, a := range got.Assumed {
-			if _, ok := facts[a.Name]; !ok || a.Why == "" {
+			if _, ok := facts()[a.Name]; !ok || a.Why == "" {
 				t.Errorf("%s: assumed %+v", c.name, a)
 			}
 		}
@@ -275,7 +275,7 @@ func TestCambridge(t *testing.T) {
 	var sims []Simulated
 	for _, m := range ms {
 		m.Fleet.Bricks = 2000
-		r, err := Simulate(m.Fleet)
+		r, err := simulate(m.Fleet)
 		if err != nil {
 			t.Fatal(err)
 		}

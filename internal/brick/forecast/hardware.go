@@ -2,11 +2,13 @@ package forecast
 
 import (
 	"fmt"
+	"maps"
 	"math"
+	"reflect"
 	"slices"
-	"sort"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // Fabrics a public network can be.
@@ -17,53 +19,53 @@ const (
 )
 
 // Hardware is what the model needs to know of a brick. Rates are decimal:
-// MB/s is 10^6 bytes per second.
+// MB/s is 10^6 bytes per second. A field with a tag hw is a fact that --set can
+// change: the tag has its name, then the values of a text, or the least and the most
+// of a number, and the size of the unit in which it is given.
 type Hardware struct {
 	Name     string `json:"name"`
 	Protocol string `json:"protocol"` // nfs or lustre
-	Async    bool   `json:"async"`    // exports acknowledge before data is on disk
+	Async    bool   `json:"async" hw:"async" doc:"async exports: a crash loses what was acknowledged"`
 	// Servers that serve clients at the same time: one of an active-passive pair.
-	Servers int     `json:"servers"`
-	Cores   int     `json:"cores"`  // of one server
-	Memory  float64 `json:"memory"` // bytes, of one server
-	// Bricks of this kind that serve one file system (Lustre: HA-OSS modules).
-	Bricks int `json:"bricks"`
-	MDS    int `json:"mds"` // Lustre: metadata servers at work
+	Servers int     `json:"servers" hw:"servers,1,1000" doc:"servers that serve at the same time"`
+	Cores   int     `json:"cores" hw:"cores,1,1024" doc:"cores of one server"`
+	Memory  float64 `json:"memory" hw:"memory_gib,1,65536,1073741824" doc:"memory of one server, GiB"` // bytes
+	// Bricks are HA-OSS modules of Lustre.
+	Bricks int `json:"bricks" hw:"bricks,1,100000" doc:"bricks of this kind in one file system"`
+	MDS    int `json:"mds" hw:"mds,0,1000" doc:"metadata servers at work"`
 
-	HBAs     int     `json:"hbas"`      // SAS HBAs or RAID controllers of one server
-	HBAPorts int     `json:"hba_ports"` // four-lane ports of one that are cabled
-	SASGbps  float64 `json:"sas_gbps"`  // of one lane: 3, 6, 12, 24
-	HBAGen   int     `json:"hba_gen"`   // PCI Express
-	HBALanes int     `json:"hba_lanes"`
-	Links    int     `json:"links"` // network links of one server at work
-	LinkGbps float64 `json:"link_gbps"`
-	Fabric   string  `json:"fabric"`
-	NICGen   int     `json:"nic_gen"`
-	NICLanes int     `json:"nic_lanes"`
-	// FarSlot: network card and HBAs are at different processors, and those
-	// are of the generation that suffered from it.
-	FarSlot bool   `json:"far_slot"`
-	RAID    string `json:"raid"` // md, or the array: md3200, md3200-hpt, h810, me4084
-	// Mirrored: both controllers of an MD3 have what is written and not on disk yet.
-	Mirrored  bool    `json:"write_cache_mirroring"`
-	Arrays    int     `json:"arrays"` // arrays, or RAID controllers, that share the groups
-	Level     int     `json:"level"`  // 6 or 10
-	Groups    int     `json:"groups"`
+	HBAs     int     `json:"hbas" hw:"hbas,1,16" doc:"SAS HBAs or RAID controllers of one server"`
+	HBAPorts int     `json:"hba_ports" hw:"hba_ports,1,4" doc:"four-lane SAS ports of one HBA that are cabled"`
+	SASGbps  float64 `json:"sas_gbps" hw:"sas_gbps,1,48" doc:"rate of one SAS lane, Gb/s"`
+	HBAGen   int     `json:"hba_gen" hw:"hba_gen,1,6" doc:"generation of PCI Express of the HBAs"`
+	HBALanes int     `json:"hba_lanes" hw:"hba_lanes,1,16" doc:"PCI Express lanes of one HBA"`
+	Links    int     `json:"links" hw:"links,1,16" doc:"network links of one server at work"`
+	LinkGbps float64 `json:"link_gbps" hw:"link_gbps,0.1,1600" doc:"rate of one network link as it is sold, Gb/s"`
+	Fabric   string  `json:"fabric" hw:"fabric,ethernet,ipoib,rdma" doc:"what the public network is"`
+	NICGen   int     `json:"nic_gen" hw:"nic_gen,1,6" doc:"generation of PCI Express of the network cards"`
+	NICLanes int     `json:"nic_lanes" hw:"nic_lanes,1,16" doc:"PCI Express lanes of one network card"`
+	// FarSlot: of the generation of processors that suffered from it.
+	FarSlot   bool    `json:"far_slot" hw:"far_slot" doc:"network card and HBAs are not at the same processor"`
+	RAID      string  `json:"raid" hw:"raid,md,md3200,md3200-hpt,h810,me4084" doc:"who makes the RAID groups; md3200: as in the Lustre brick, md3200-hpt: as in NSS4-HA"`
+	Mirrored  bool    `json:"write_cache_mirroring" hw:"write_cache_mirroring" doc:"MD3 arrays: both controllers have what is written and not on disk yet"`
+	Arrays    int     `json:"arrays" hw:"arrays,1,64" doc:"arrays, or RAID controllers, that share the groups"`
+	Level     int     `json:"level"` // 6 or 10
+	Groups    int     `json:"groups" hw:"groups,1,1000" doc:"RAID groups"`
 	Data      int     `json:"data"`
 	Parity    int     `json:"parity"`
-	DiskType  string  `json:"disk_type"` // nl-sas, sas, ssd, nvme
-	DiskBytes float64 `json:"disk_bytes"`
+	DiskType  string  `json:"disk_type" hw:"disk_type,nl-sas,sas,ssd,nvme" doc:"kind of the disks"`
+	DiskBytes float64 `json:"disk_bytes" hw:"disk_tb,0.01,1000,1e12" doc:"size of a disk, TB"`
 
-	CacheSSDs   int    `json:"cache_ssds"`
-	CacheMode   string `json:"cache_mode"`   // write-back or write-through
-	CacheBypass bool   `json:"cache_bypass"` // sequential streams go past it
-	CacheCold   bool   `json:"cache_cold"`   // what is read is not in it yet
+	CacheSSDs   int    `json:"cache_ssds" hw:"cache_ssds,0,64" doc:"SSDs of the cache; 0: none"`
+	CacheMode   string `json:"cache_mode" hw:"cache_mode,write-back,write-through" doc:"mode of the cache"`
+	CacheBypass bool   `json:"cache_bypass" hw:"cache_bypass" doc:"sequential streams go past the cache"`
+	CacheCold   bool   `json:"cache_cold" hw:"cache_cold" doc:"what is read is not in the cache yet"`
 
-	// The load: clients with one thread and one file each.
-	Clients    int     `json:"clients"` // most of them
-	Threads    int     `json:"threads"` // most of all clients together, in the metadata tests
-	ClientGbps float64 `json:"client_gbps"`
-	FileBytes  float64 `json:"file_bytes"` // of one client, in the random tests
+	// The load.
+	Clients    int     `json:"clients" hw:"clients,1,4096" doc:"most clients, with one thread and one file each"`
+	Threads    int     `json:"threads" hw:"threads,1,4096" doc:"most threads of all clients together in the metadata tests"`
+	ClientGbps float64 `json:"client_gbps" hw:"client_gbps,0.1,1600" doc:"rate of a client's link, Gb/s"`
+	FileBytes  float64 `json:"file_bytes" hw:"file_gib,0.001,65536,1073741824" doc:"file of one client in the random tests, GiB"`
 
 	// Assumed lists what was not given.
 	Assumed []Assumption `json:"assumed,omitempty"`
@@ -76,106 +78,82 @@ type Assumption struct {
 	Why   string `json:"why"`
 }
 
-// fact makes one field of Hardware reachable by name.
+// fact is a field of Hardware with a tag hw.
 type fact struct {
-	doc  string
-	set  func(h *Hardware, v string) error
-	show func(h *Hardware) string
+	doc   string
+	field int
+	args  []string // of the tag, without the name
 }
 
-func intFact(doc string, lo, hi int, p func(h *Hardware) *int) fact {
-	return fact{doc, func(h *Hardware, v string) error {
-		n, err := strconv.Atoi(v)
-		if err != nil || n < lo || n > hi {
-			return fmt.Errorf("%q: want a whole number from %d to %d", v, lo, hi)
+var facts = sync.OnceValue(func() map[string]fact {
+	all, t := map[string]fact{}, reflect.TypeFor[Hardware]()
+	for i := range t.NumField() {
+		if tag, ok := t.Field(i).Tag.Lookup("hw"); ok {
+			args := strings.Split(tag, ",")
+			all["hw."+args[0]] = fact{t.Field(i).Tag.Get("doc"), i, args[1:]}
 		}
-		*p(h) = n
-		return nil
-	}, func(h *Hardware) string { return strconv.Itoa(*p(h)) }}
+	}
+	return all
+})
+
+// limits are those of a number, and the size of its unit.
+func (f fact) limits() (lo, hi, unit float64) {
+	lo, _ = strconv.ParseFloat(f.args[0], 64)
+	hi, _ = strconv.ParseFloat(f.args[1], 64)
+	unit = 1
+	if len(f.args) > 2 {
+		unit, _ = strconv.ParseFloat(f.args[2], 64)
+	}
+	return lo, hi, unit
 }
 
-func floatFact(doc string, lo, hi, unit float64, p func(h *Hardware) *float64) fact {
-	return fact{doc, func(h *Hardware, v string) error {
-		x, err := strconv.ParseFloat(v, 64)
-		if err != nil || !(x >= lo && x <= hi) {
-			return fmt.Errorf("%q: want a number from %g to %g", v, lo, hi)
-		}
-		*p(h) = x * unit
-		return nil
-	}, func(h *Hardware) string { return strconv.FormatFloat(*p(h)/unit, 'g', 6, 64) }}
-}
-
-func textFact(doc string, values []string, p func(h *Hardware) *string) fact {
-	return fact{doc, func(h *Hardware, v string) error {
-		if !slices.Contains(values, v) {
-			return fmt.Errorf("%q: want one of %s", v, strings.Join(values, ", "))
-		}
-		*p(h) = v
-		return nil
-	}, func(h *Hardware) string { return *p(h) }}
-}
-
-func boolFact(doc string, p func(h *Hardware) *bool) fact {
-	return fact{doc, func(h *Hardware, v string) error {
+func (f fact) set(h *Hardware, v string) error {
+	switch p := reflect.ValueOf(h).Elem().Field(f.field); p.Kind() {
+	case reflect.Bool:
 		b, err := strconv.ParseBool(v)
 		if err != nil {
 			return fmt.Errorf("%q: want true or false", v)
 		}
-		*p(h) = b
-		return nil
-	}, func(h *Hardware) string { return strconv.FormatBool(*p(h)) }}
+		p.SetBool(b)
+	case reflect.String:
+		if !slices.Contains(f.args, v) {
+			return fmt.Errorf("%q: want one of %s", v, strings.Join(f.args, ", "))
+		}
+		p.SetString(v)
+	case reflect.Int:
+		lo, hi, _ := f.limits()
+		n, err := strconv.Atoi(v)
+		if err != nil || float64(n) < lo || float64(n) > hi {
+			return fmt.Errorf("%q: want a whole number from %s to %s", v, f.args[0], f.args[1])
+		}
+		p.SetInt(int64(n))
+	case reflect.Float64:
+		lo, hi, unit := f.limits()
+		x, err := strconv.ParseFloat(v, 64)
+		if err != nil || !(x >= lo && x <= hi) {
+			return fmt.Errorf("%q: want a number from %s to %s", v, f.args[0], f.args[1])
+		}
+		p.SetFloat(x * unit)
+	}
+	return nil
 }
 
-var facts = map[string]fact{
-	"hw.async":                 boolFact("async exports: a crash loses what was acknowledged", func(h *Hardware) *bool { return &h.Async }),
-	"hw.servers":               intFact("servers that serve at the same time", 1, 1000, func(h *Hardware) *int { return &h.Servers }),
-	"hw.cores":                 intFact("cores of one server", 1, 1024, func(h *Hardware) *int { return &h.Cores }),
-	"hw.memory_gib":            floatFact("memory of one server, GiB", 1, 65536, 1<<30, func(h *Hardware) *float64 { return &h.Memory }),
-	"hw.bricks":                intFact("bricks of this kind in one file system", 1, 100000, func(h *Hardware) *int { return &h.Bricks }),
-	"hw.mds":                   intFact("metadata servers at work", 0, 1000, func(h *Hardware) *int { return &h.MDS }),
-	"hw.hbas":                  intFact("SAS HBAs or RAID controllers of one server", 1, 16, func(h *Hardware) *int { return &h.HBAs }),
-	"hw.hba_ports":             intFact("four-lane SAS ports of one HBA that are cabled", 1, 4, func(h *Hardware) *int { return &h.HBAPorts }),
-	"hw.sas_gbps":              floatFact("rate of one SAS lane, Gb/s", 1, 48, 1, func(h *Hardware) *float64 { return &h.SASGbps }),
-	"hw.hba_gen":               intFact("generation of PCI Express of the HBAs", 1, 6, func(h *Hardware) *int { return &h.HBAGen }),
-	"hw.hba_lanes":             intFact("PCI Express lanes of one HBA", 1, 16, func(h *Hardware) *int { return &h.HBALanes }),
-	"hw.links":                 intFact("network links of one server at work", 1, 16, func(h *Hardware) *int { return &h.Links }),
-	"hw.link_gbps":             floatFact("rate of one network link as it is sold, Gb/s", 0.1, 1600, 1, func(h *Hardware) *float64 { return &h.LinkGbps }),
-	"hw.fabric":                textFact("what the public network is", []string{Ethernet, IPoIB, RDMA}, func(h *Hardware) *string { return &h.Fabric }),
-	"hw.nic_gen":               intFact("generation of PCI Express of the network cards", 1, 6, func(h *Hardware) *int { return &h.NICGen }),
-	"hw.nic_lanes":             intFact("PCI Express lanes of one network card", 1, 16, func(h *Hardware) *int { return &h.NICLanes }),
-	"hw.far_slot":              boolFact("network card and HBAs are not at the same processor", func(h *Hardware) *bool { return &h.FarSlot }),
-	"hw.raid":                  textFact("who makes the RAID groups; md3200: as in the Lustre brick, md3200-hpt: as in NSS4-HA", raids, func(h *Hardware) *string { return &h.RAID }),
-	"hw.write_cache_mirroring": boolFact("MD3 arrays: both controllers have what is written and not on disk yet", func(h *Hardware) *bool { return &h.Mirrored }),
-	"hw.arrays":                intFact("arrays, or RAID controllers, that share the groups", 1, 64, func(h *Hardware) *int { return &h.Arrays }),
-	"hw.groups":                intFact("RAID groups", 1, 1000, func(h *Hardware) *int { return &h.Groups }),
-	"hw.disk_type":             textFact("kind of the disks", []string{"nl-sas", "sas", "ssd", "nvme"}, func(h *Hardware) *string { return &h.DiskType }),
-	"hw.disk_tb":               floatFact("size of a disk, TB", 0.01, 1000, 1e12, func(h *Hardware) *float64 { return &h.DiskBytes }),
-	"hw.cache_ssds":            intFact("SSDs of the cache; 0: none", 0, 64, func(h *Hardware) *int { return &h.CacheSSDs }),
-	"hw.cache_mode":            textFact("mode of the cache", []string{"write-back", "write-through"}, func(h *Hardware) *string { return &h.CacheMode }),
-	"hw.cache_bypass":          boolFact("sequential streams go past the cache", func(h *Hardware) *bool { return &h.CacheBypass }),
-	"hw.cache_cold":            boolFact("what is read is not in the cache yet", func(h *Hardware) *bool { return &h.CacheCold }),
-	"hw.clients":               intFact("most clients, with one thread and one file each", 1, 4096, func(h *Hardware) *int { return &h.Clients }),
-	"hw.threads":               intFact("most threads of all clients together in the metadata tests", 1, 4096, func(h *Hardware) *int { return &h.Threads }),
-	"hw.client_gbps":           floatFact("rate of a client's link, Gb/s", 0.1, 1600, 1, func(h *Hardware) *float64 { return &h.ClientGbps }),
-	"hw.file_gib":              floatFact("file of one client in the random tests, GiB", 0.001, 65536, 1<<30, func(h *Hardware) *float64 { return &h.FileBytes }),
+func (f fact) show(h *Hardware) string {
+	p := reflect.ValueOf(h).Elem().Field(f.field)
+	if p.Kind() == reflect.Float64 {
+		_, _, unit := f.limits()
+		return strconv.FormatFloat(p.Float()/unit, 'g', 6, 64)
+	}
+	return fmt.Sprint(p)
 }
 
 // md3 says whether the RAID is an MD3200's, whose write cache may be mirrored.
 func (h *Hardware) md3() bool { return strings.HasPrefix(h.RAID, "md3200") }
 
-var raids = []string{"md", "md3200", "md3200-hpt", "h810", "me4084"}
-
-func hardwareNames() []string {
-	var out []string
-	for n := range facts {
-		out = append(out, n)
-	}
-	sort.Strings(out)
-	return out
-}
+func hardwareNames() []string { return slices.Sorted(maps.Keys(facts())) }
 
 func (h *Hardware) set(name, value string) error {
-	f, ok := facts[name]
+	f, ok := facts()[name]
 	if !ok {
 		return unknown("hardware fact", name, hardwareNames())
 	}
@@ -189,7 +167,7 @@ func (h *Hardware) set(name, value string) error {
 
 // assume notes that a fact was not given.
 func (h *Hardware) assume(name, why string) {
-	h.Assumed = append(h.Assumed, Assumption{name, facts[name].show(h), why})
+	h.Assumed = append(h.Assumed, Assumption{name, facts()[name].show(h), why})
 }
 
 // Check says what of the hardware cannot be calculated with.

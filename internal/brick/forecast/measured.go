@@ -3,6 +3,7 @@ package forecast
 import (
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/mortarhpc/mortar/internal/brick/paper"
 )
@@ -67,8 +68,8 @@ func (l *Line) At(clients int) float64 {
 
 // ComparedText writes measurements beside the forecast.
 func ComparedText(w io.Writer, all []Compared) error {
-	ew := &errWriter{w: w}
-	fmt.Fprint(ew, "\nMeasured and forecast\n\n")
+	var b strings.Builder
+	b.WriteString("\nMeasured and forecast\n\n")
 	rows := [][]string{{"", "threads", "measured", "forecast", "per cent", "paper's peak", "per cent", "unit", "limited by"}}
 	for _, c := range all {
 		rows = append(rows, []string{
@@ -77,6 +78,7 @@ func ComparedText(w io.Writer, all []Compared) error {
 			bare(c.Paper), paper.PercentText(c.PaperPercent), c.Unit, c.Bottleneck,
 		})
 	}
-	table(ew, rows)
-	return ew.err
+	table(&b, rows)
+	_, err := io.WriteString(w, b.String())
+	return err
 }

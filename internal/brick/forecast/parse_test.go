@@ -91,7 +91,7 @@ func TestSimulateStopsSoon(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	seen := 0
 	f := typical(1000)
-	_, err := SimulateContext(ctx, f, func(int) { seen++; cancel() })
+	_, err := Simulate(ctx, f, func(int) { seen++; cancel() })
 	if !errors.Is(err, context.Canceled) || seen != 1 {
 		t.Errorf("%v after %d reports", err, seen)
 	}

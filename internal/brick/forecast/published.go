@@ -2,6 +2,7 @@ package forecast
 
 import (
 	"fmt"
+	"io"
 
 	"github.com/mortarhpc/mortar/internal/brick/paper"
 )
@@ -86,7 +87,7 @@ func (f *Forecast) PublishedPeak(of Pattern) float64 {
 }
 
 // publishedText writes the figures of the system beside the forecast.
-func (f *Forecast) publishedText(ew *errWriter) {
+func (f *Forecast) publishedText(ew io.Writer) {
 	if len(f.Published) == 0 {
 		return
 	}

@@ -67,9 +67,9 @@ func table(w io.Writer, rows [][]string) {
 // coefficient with its source.
 func (f *Forecast) Text(w io.Writer, c Coefficients, explain bool) error {
 	h := &f.Hardware
-	ew := &errWriter{w: w}
-	fmt.Fprintf(ew, "%s: what it should deliver to up to %d clients with one file each\n\n", h.Name, h.Clients)
-	fmt.Fprintf(ew, "  %-17s %9s %-5s %-11s  %s\n", "", "peak", "", "from", "limited by")
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: what it should deliver to up to %d clients with one file each\n\n", h.Name, h.Clients)
+	fmt.Fprintf(&b, "  %-17s %9s %-5s %-11s  %s\n", "", "peak", "", "from", "limited by")
 	for _, l := range f.Lines {
 		at := ""
 		if l.Clients > 0 {
@@ -79,24 +79,56 @@ func (f *Forecast) Text(w io.Writer, c Coefficients, explain bool) error {
 			}
 			at = count(float64(l.Clients), who)
 		}
-		fmt.Fprintf(ew, "  %-17s %9s %-5s %-11s  %s: %s\n", l.Pattern, number(l.Peak), l.Unit, at, l.Bottleneck, l.Why)
+		fmt.Fprintf(&b, "  %-17s %9s %-5s %-11s  %s: %s\n", l.Pattern, number(l.Peak), l.Unit, at, l.Bottleneck, l.Why)
 	}
+	f.publishedText(&b)
+	b.WriteString("\nThe chain, MB/s (▸ the narrowest)\n\n")
+	table(&b, f.chain())
+	b.WriteString("\nWhat one more buys\n\n")
+	table(&b, f.gains())
+	for _, m := range f.Missing {
+		fmt.Fprintf(&b, "\nNot forecast: %s.\n", m)
+	}
+	if len(h.Assumed) > 0 {
+		b.WriteString("\nAssumed (change with --set name=value)\n\n")
+		var whys []string
+		by := map[string][]string{}
+		for _, a := range h.Assumed {
+			whys = append(whys, a.Why)
+			by[a.Why] = append(by[a.Why], a.Name+"="+a.Value)
+		}
+		for _, why := range distinct(whys) {
+			fmt.Fprintf(&b, "  %s: %s\n", why, strings.Join(by[why], " "))
+		}
+	}
+	if explain {
+		f.explain(&b, c)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
 
-	f.publishedText(ew)
+// distinct drops what is in a list already.
+func distinct(list []string) []string {
+	var out []string
+	for _, x := range list {
+		if !slices.Contains(out, x) {
+			out = append(out, x)
+		}
+	}
+	return out
+}
 
-	fmt.Fprint(ew, "\nThe chain, MB/s (▸ the narrowest)\n\n")
+// chain is a table of the stages of streams.
+func (f *Forecast) chain() [][]string {
 	rows := [][]string{{"", "write", "read"}}
 	wr, _ := f.Line(SeqWrite)
 	rd, _ := f.Line(SeqRead)
 	var names []string
-	for _, l := range []Line{wr, rd} {
-		for _, s := range l.Stages {
-			if !slices.Contains(names, s.Name) {
-				names = append(names, s.Name)
-			}
-		}
+	for _, s := range slices.Concat(wr.Stages, rd.Stages) {
+		names = append(names, s.Name)
 	}
-	for _, n := range names {
+	for _, n := range distinct(names) {
 		row := []string{n}
 		for _, l := range []Line{wr, rd} {
 			cell := "–"
@@ -112,23 +144,21 @@ func (f *Forecast) Text(w io.Writer, c Coefficients, explain bool) error {
 		}
 		rows = append(rows, row)
 	}
-	table(ew, rows)
+	return rows
+}
 
-	fmt.Fprint(ew, "\nWhat one more buys\n\n")
-	rows = [][]string{{""}}
+// gains is a table of what one more of each part buys; a part that buys nothing is left out.
+func (f *Forecast) gains() [][]string {
+	rows := [][]string{{""}}
 	short := map[Pattern]string{SeqWrite: "seq. write", SeqRead: "seq. read", RandomWrite: "random write", RandomRead: "random read", Create: "create", Stat: "stat", Remove: "remove"}
-	for _, l := range f.Lines {
-		rows[0] = append(rows[0], short[l.Pattern])
-	}
 	var parts []string
 	for _, l := range f.Lines {
+		rows[0] = append(rows[0], short[l.Pattern])
 		for _, b := range l.Buys {
-			if !slices.Contains(parts, b.Part) {
-				parts = append(parts, b.Part)
-			}
+			parts = append(parts, b.Part)
 		}
 	}
-	for _, p := range parts {
+	for _, p := range distinct(parts) {
 		row, gain := []string{p}, false
 		for _, l := range f.Lines {
 			i := slices.IndexFunc(l.Buys, func(b Buy) bool { return b.Part == p })
@@ -140,73 +170,41 @@ func (f *Forecast) Text(w io.Writer, c Coefficients, explain bool) error {
 			rows = append(rows, row)
 		}
 	}
-	table(ew, rows)
-	for _, m := range f.Missing {
-		fmt.Fprintf(ew, "\nNot forecast: %s.\n", m)
-	}
-	if len(h.Assumed) > 0 {
-		fmt.Fprint(ew, "\nAssumed (change with --set name=value)\n\n")
-		var whys []string
-		by := map[string][]string{}
-		for _, a := range h.Assumed {
-			if by[a.Why] == nil {
-				whys = append(whys, a.Why)
-			}
-			by[a.Why] = append(by[a.Why], a.Name+"="+a.Value)
-		}
-		for _, why := range whys {
-			fmt.Fprintf(ew, "  %s: %s\n", why, strings.Join(by[why], " "))
-		}
-	}
-	if explain {
-		fmt.Fprint(ew, "\nEvery stage\n")
-		used := map[string]bool{}
-		for _, l := range f.Lines {
-			fmt.Fprintf(ew, "\n  %s\n", l.Pattern)
-			for _, s := range l.Stages {
-				fmt.Fprintf(ew, "    %-16s %10s %-5s = %s\n", s.Name, number(s.Limit), l.Unit, s.Formula)
-				for _, u := range s.Uses {
-					used[u] = true
-				}
-			}
-		}
-		fmt.Fprint(ew, "\nCoefficients in use (change with --set name=value)\n\n")
-		for _, k := range c.All() {
-			if used[k.Name] {
-				writeCoefficient(ew, k)
-			}
-		}
-		fmt.Fprint(ew, "\nFurther coefficients\n\n")
-		for _, k := range c.All() {
-			if !used[k.Name] && !strings.HasPrefix(k.Name, "sim.") {
-				writeCoefficient(ew, k)
-			}
-		}
-		fmt.Fprint(ew, "\nFacts of the hardware (change with --set name=value)\n\n")
-		for _, n := range hardwareNames() {
-			fmt.Fprintf(ew, "  %-16s %-14s %s\n", n, facts[n].show(h), facts[n].doc)
-		}
-	}
-	return ew.err
+	return rows
 }
 
-func writeCoefficient(w io.Writer, k Coefficient) {
-	mark := ""
-	if k.Changed {
-		mark = " (changed)"
+// explain writes every formula, coefficient and fact of the hardware.
+func (f *Forecast) explain(w io.Writer, c Coefficients) {
+	fmt.Fprint(w, "\nEvery stage\n")
+	used := map[string]bool{}
+	for _, l := range f.Lines {
+		fmt.Fprintf(w, "\n  %s\n", l.Pattern)
+		for _, s := range l.Stages {
+			fmt.Fprintf(w, "    %-16s %10s %-5s = %s\n", s.Name, number(s.Limit), l.Unit, s.Formula)
+			for _, u := range s.Uses {
+				used[u] = true
+			}
+		}
 	}
-	fmt.Fprintf(w, "  %s = %s %s%s\n      %s\n", k.Name, strconv.FormatFloat(k.Value, 'g', -1, 64), k.Unit, mark, k.Source)
+	writeCoefficients(w, "Coefficients in use (change with --set name=value)", c, func(name string) bool { return used[name] })
+	writeCoefficients(w, "Further coefficients", c, func(name string) bool { return !used[name] && !strings.HasPrefix(name, "sim.") })
+	fmt.Fprint(w, "\nFacts of the hardware (change with --set name=value)\n\n")
+	for _, n := range hardwareNames() {
+		fmt.Fprintf(w, "  %-16s %-14s %s\n", n, facts()[n].show(&f.Hardware), facts()[n].doc)
+	}
 }
 
-// errWriter keeps the first error, so that printing need not ask each time.
-type errWriter struct {
-	w   io.Writer
-	err error
-}
-
-func (e *errWriter) Write(p []byte) (int, error) {
-	if e.err == nil {
-		_, e.err = e.w.Write(p)
+// writeCoefficients lists those whose names are wanted.
+func writeCoefficients(w io.Writer, title string, c Coefficients, wanted func(name string) bool) {
+	fmt.Fprintf(w, "\n%s\n\n", title)
+	for _, k := range c.All() {
+		if !wanted(k.Name) {
+			continue
+		}
+		mark := ""
+		if k.Changed {
+			mark = " (changed)"
+		}
+		fmt.Fprintf(w, "  %s = %s %s%s\n      %s\n", k.Name, strconv.FormatFloat(k.Value, 'g', -1, 64), k.Unit, mark, k.Source)
 	}
-	return len(p), e.err
 }

@@ -76,7 +76,7 @@ func SimulateDesign(ctx context.Context, d *design.Design, h Hardware, c Coeffic
 			name = m.Name
 		}
 		done, end := progress(name, n.Bricks)
-		r, err := SimulateContext(ctx, m.Fleet, done)
+		r, err := Simulate(ctx, m.Fleet, done)
 		end()
 		if err != nil {
 			return nil, err
@@ -152,36 +152,36 @@ func years(hours float64) string {
 
 // Text prints a simulation for people.
 func (s *Simulation) Text(w io.Writer, c Coefficients, explain bool) error {
-	ew := &errWriter{w: w}
+	var b strings.Builder
 	m0 := s.Modules[0]
-	fmt.Fprintf(ew, "%s: %s histories of %g years each, seed %d; intervals are 95 %%\n", s.Name, number(float64(m0.Fleet.Bricks)), m0.Fleet.Years, m0.Fleet.Seed)
+	fmt.Fprintf(&b, "%s: %s histories of %g years each, seed %d; intervals are 95 %%\n", s.Name, number(float64(m0.Fleet.Bricks)), m0.Fleet.Years, m0.Fleet.Seed)
 	for _, m := range s.Modules {
 		f, r := m.Fleet, m.Result
 		n := ""
 		if m.Count > 1 {
 			n = fmt.Sprintf(" and %d like it", m.Count-1)
 		}
-		fmt.Fprintf(ew, "\n%s%s (%s): %s of %d+%d disks, %s, %s with up to %s of a group, %s\n\n",
+		fmt.Fprintf(&b, "\n%s%s (%s): %s of %d+%d disks, %s, %s with up to %s of a group, %s\n\n",
 			m.Name, n, m.Role, plural(f.Groups, "group"), f.Disks-f.Parity, f.Parity, plural(f.Spares, "spare"), plural(f.Enclosures, "enclosure"), plural(f.PerEnclosure, "disk"), plural(f.Servers, "server"))
-		fmt.Fprintf(ew, "  seen                      %s disk failures, %s failovers, %s losses of data (%s of them sectors only)\n",
+		fmt.Fprintf(&b, "  seen                      %s disk failures, %s failovers, %s losses of data (%s of them sectors only)\n",
 			number(float64(r.DiskFailures)), number(float64(r.Failovers)), number(float64(r.Losses)), number(float64(r.SectorLosses)))
-		fmt.Fprintf(ew, "  data lost in %-12s %s\n", strconv.FormatFloat(f.Years, 'g', -1, 64)+" years", chance(r.LossProbability))
+		fmt.Fprintf(&b, "  data lost in %-12s %s\n", strconv.FormatFloat(f.Years, 'g', -1, 64)+" years", chance(r.LossProbability))
 		if math.IsInf(r.MTTDLHours.Mean, 0) {
-			fmt.Fprintf(ew, "  MTTDL, sectors included   above %s years", years(r.MTTDLHours.Low))
+			fmt.Fprintf(&b, "  MTTDL, sectors included   above %s years", years(r.MTTDLHours.Low))
 		} else {
-			fmt.Fprintf(ew, "  MTTDL, sectors included   %s years (%s to %s)", years(r.MTTDLHours.Mean), years(r.MTTDLHours.Low), years(r.MTTDLHours.High))
+			fmt.Fprintf(&b, "  MTTDL, sectors included   %s years (%s to %s)", years(r.MTTDLHours.Mean), years(r.MTTDLHours.Low), years(r.MTTDLHours.High))
 		}
 		if m.MarkovHours > 0 {
-			fmt.Fprintf(ew, " for a group; closed form, disks alone: %s", years(m.MarkovHours))
+			fmt.Fprintf(&b, " for a group; closed form, disks alone: %s", years(m.MarkovHours))
 		}
 		u := r.Unavailability
-		fmt.Fprintf(ew, "\n  down, unscheduled         %s of the time (%s to %s), hours a year by cause:\n", share(u.Mean), share(u.Low), share(u.High))
+		fmt.Fprintf(&b, "\n  down, unscheduled         %s of the time (%s to %s), hours a year by cause:\n", share(u.Mean), share(u.Low), share(u.High))
 		for _, k := range Causes() {
 			e := r.DownHours[k]
 			if e.High == 0 {
 				continue
 			}
-			fmt.Fprintf(ew, "    %-22s  %7s  (%s to %s)\n", k, hours(e.Mean), hours(e.Low), hours(e.High))
+			fmt.Fprintf(&b, "    %-22s  %7s  (%s to %s)\n", k, hours(e.Mean), hours(e.Low), hours(e.High))
 		}
 	}
 	verdict := "below"
@@ -191,14 +191,14 @@ func (s *Simulation) Text(w io.Writer, c Coefficients, explain bool) error {
 	case s.Unavailability.High > Cambridge:
 		verdict = "about"
 	}
-	fmt.Fprintf(ew, "\nThe whole: down %s of the time (%s to %s), %s the 0.5 %% that Cambridge reports to stay under\n", share(s.Unavailability.Mean), share(s.Unavailability.Low), share(s.Unavailability.High), verdict)
-	fmt.Fprintf(ew, "           data lost in %g years: %s\n", m0.Fleet.Years, chance(s.LossProbability))
+	fmt.Fprintf(&b, "\nThe whole: down %s of the time (%s to %s), %s the 0.5 %% that Cambridge reports to stay under\n", share(s.Unavailability.Mean), share(s.Unavailability.Low), share(s.Unavailability.High), verdict)
+	fmt.Fprintf(&b, "           data lost in %g years: %s\n", m0.Fleet.Years, chance(s.LossProbability))
 
 	lustre := s.Hardware.Protocol == "lustre"
 	if lustre {
-		fmt.Fprintf(ew, "\nFrom 1 to 1,000 bricks behind %d MDS, GB/s; files of %g MiB\n\n", s.Hardware.MDS, s.FileMiB)
+		fmt.Fprintf(&b, "\nFrom 1 to 1,000 bricks behind %d MDS, GB/s; files of %g MiB\n\n", s.Hardware.MDS, s.FileMiB)
 	} else {
-		fmt.Fprint(ew, "\nFrom 1 to 1,000 bricks, each a file system of its own, GB/s\n\n")
+		b.WriteString("\nFrom 1 to 1,000 bricks, each a file system of its own, GB/s\n\n")
 	}
 	rows := [][]string{{"bricks", "write", "read"}}
 	if lustre {
@@ -217,35 +217,30 @@ func (s *Simulation) Text(w io.Writer, c Coefficients, explain bool) error {
 		}
 		rows = append(rows, append(row, share(x.PartDown.Mean), lost))
 	}
-	table(ew, rows)
+	table(&b, rows)
 	if lustre {
 		for _, x := range s.Scaling {
 			if x.Limit == "MDS" {
-				fmt.Fprintf(ew, "\nThe MDS limits files of %g MiB from about %s bricks on.\n", s.FileMiB, number(math.Ceil(x.FilesWrite/(x.StorageWrite/float64(x.Bricks)))))
+				fmt.Fprintf(&b, "\nThe MDS limits files of %g MiB from about %s bricks on.\n", s.FileMiB, number(math.Ceil(x.FilesWrite/(x.StorageWrite/float64(x.Bricks)))))
 				break
 			}
 		}
 	}
 	if explain {
-		fmt.Fprint(ew, "\nRates and times (change with --set name=value)\n\n")
-		for _, k := range c.All() {
-			if strings.HasPrefix(k.Name, "sim.") || strings.HasPrefix(k.Name, "fleet.") {
-				writeCoefficient(ew, k)
-			}
-		}
-		fmt.Fprint(ew, "\nThroughput is that of `mortar forecast --explain`.\n")
+		writeCoefficients(&b, "Rates and times (change with --set name=value)", c, func(name string) bool {
+			return strings.HasPrefix(name, "sim.") || strings.HasPrefix(name, "fleet.")
+		})
+		b.WriteString("\nThroughput is that of `mortar forecast --explain`.\n")
 	}
-	return ew.err
+	_, err := io.WriteString(w, b.String())
+	return err
 }
 
 func plural(n int, what string) string {
-	switch n {
-	case 0:
+	if n == 0 {
 		return "no " + what
-	case 1:
-		return "1 " + what
 	}
-	return fmt.Sprintf("%d %ss", n, what)
+	return count(float64(n), what)
 }
 
 func hours(h float64) string {
