@@ -80,14 +80,9 @@ func derive(s *spec.Spec) (*Design, error) {
 	}
 	d.cache()
 	if d.Lustre != nil {
-		d.Mounts = d.Lustre.mounts(s.Clients)
+		d.Mounts, d.Settings = d.Lustre.mounts(s.Clients), d.settings("lustre")
 	} else {
-		d.Mounts = clientMounts(s, d.Services())
-	}
-	if d.Lustre != nil {
-		d.Settings = lustreSettings(d)
-	} else {
-		d.Settings = settings(d)
+		d.Mounts, d.Settings = clientMounts(s, d.Services()), d.settings("nfs")
 	}
 	d.capacity()
 	d.advise()

@@ -8,25 +8,6 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 )
 
-// mountReasons are of the options that follow from the way of the mount
-// itself; the tuned ones carry their reason in the
-var mountReasons = map[string]Setting{
-	"vers":       {Reason: "protocol version; both ends could agree on another otherwise", Source: "nfs(5)"},
-	"proto":      {Reason: "TCP: the server's saved connections are reset at a takeover, so that clients come back at once", Source: "nfs(5)"},
-	"proto=rdma": {Reason: "RDMA: the card moves data without the client's processor. After a takeover the client's card gives the old connection up by itself", Source: "nfs(5); docs/rdma.md"},
-	"port":       {Reason: "where nfsd listens for RDMA", Source: "RFC 8267"},
-	"mountproto": {Reason: "the MOUNT protocol of v3 over TCP too: one transport to pass a firewall", Source: "nfs(5)"},
-	"retrans":    {Reason: "after so many timeouts the kernel logs 'server not responding'; with hard it goes on for ever", Source: "nfs(5)"},
-	"_netdev":    {Reason: "mounted once the network is up, unmounted before it goes", Source: "systemd.mount(5)"},
-	"flock":      {Reason: "locks that hold on all clients, as programs expect", Source: "mount.lustre(8)"},
-	"noatime":    {Reason: "reading writes nothing", Source: "mount(8)"},
-	"bg":         {Reason: "a brick that is away does not keep the client from booting, and is mounted once it is back: systemd takes this as nofail, without a limit of time", Source: "systemd.mount(5)"},
-	"retry":      {Reason: "a client that boots while the MGS is away asks again, at first every 32 s", Source: "mount.lustre(8)"},
-
-	"x-systemd.wanted-by":     {Reason: "a brick that is away does not keep the client from booting; Lustre does not take nofail, which says the same", Source: "systemd.mount(5)"},
-	"x-systemd.mount-timeout": {Reason: "a client that boots while the MDT recovers waits for it; systemd gives a mount up after 90 s", Source: "systemd.mount(5)"},
-}
-
 // fstabOptions are those only fstab needs, by type of file system. Lustre
 // does not mount with nofail, which mount(8) hands on to it.
 var fstabOptions = map[string][]string{
@@ -130,11 +111,13 @@ func (d *Design) mountReason(option string) Setting {
 			return s
 		}
 	}
-	if r, ok := mountReasons[option]; ok {
-		return r
-	}
-	if r, ok := mountReasons[name]; ok {
-		return r
+	reasons := d.rows("mounts")
+	for _, key := range []string{option, name} {
+		for _, f := range reasons {
+			if f[0] == key {
+				return Setting{Reason: f[1], Source: f[2]}
+			}
+		}
 	}
 	return Setting{Reason: "set in the spec", Source: d.Spec.File}
 }

@@ -46,9 +46,6 @@ func modernParam(p string) (now string, old bool) {
 // itself has is always listed, the rest where the brick is like theirs.
 func (d *Design) translate() {
 	s := d.Spec
-	add := func(old, now, why, source string) {
-		d.Translations = append(d.Translations, Translation{Old: old, New: now, Why: why, Source: source})
-	}
 	for i, o := range s.Filesystem.Mount {
 		if t, gone := obsoleteMount(o); gone {
 			t.Line, t.Col = s.Pos(fmt.Sprintf("filesystem.mount[%d]", i))
@@ -64,59 +61,9 @@ func (d *Design) translate() {
 			}
 		}
 	}
-	if !hasArrays(d) && d.Lustre == nil && s.Cache == nil {
-		return
+	for _, f := range d.rows("past") {
+		d.Translations = append(d.Translations, Translation{Old: f[0], New: f[1], Why: f[2], Source: f[3]})
 	}
-	add("elevator=deadline (kernel command line)", "scheduler mq-deadline by a udev rule, for the brick's disks only", "the argument has done nothing since Linux 5.4", "kernel: block/switching-sched")
-	for _, f := range []string{"md3", "perc", "me4"} {
-		if !d.hasFamily(f) {
-			continue
-		}
-		switch f {
-		case "md3":
-			add("/dev/mpath/NAME", "/dev/mapper/NAME", "device mapper has one directory", "multipath.conf(5)")
-			add("multipath driver of the array's maker (RDAC)", "dm-multipath with prio rdac", "the kernel has the handler (scsi_dh_rdac)", "multipath.conf(5)")
-		case "perc":
-			add("omconfig storage controller …", "perccli64 /cN add vd …", "OpenManage Server Administrator is at its end; mortar array script writes both", "seed NFS+DFC, A.4")
-		}
-	}
-	if s.Cache != nil {
-		add("fldc --add --ssd, --enable --disk --mode=wb|wt", "cache: in the spec", "Fluid Cache for DAS is no longer made; bcache and md mirrors do its work on Debian's kernels", "seed NFS+DFC, A.5")
-	}
-	if d.Clustered() {
-		if d.Lustre != nil {
-			add("Heartbeat v1: ha.cf, haresources", "Corosync and Pacemaker", "Corosync took its place; version 1 knew two nodes, and no failure but a node's", "seed Lustre brick, Appendix C")
-			add("keepalive 2, warntime 10, deadtime 60, initdead 180", fmt.Sprintf("token %d ms, wait_for_all", s.HA.Token), "Corosync declares a silent node dead after token and consensus", "corosync.conf(5)")
-			add("auto_failback off", "resource-stickiness 1000 (failback: manual)", "the same behaviour", "pacemaker: resource meta-attributes")
-			add("stonith_host … external/ipmi", "fence_ipmilan, and PDU outlets as second level", "a BMC dies with its server's power feed", "fence_ipmilan(8)")
-		} else {
-			add("Red Hat Cluster Suite (cman, rgmanager)", "Corosync and Pacemaker", "ended with RHEL 6", "seed NSS4-HA, Table 7")
-			add("clustered LVM (clvmd)", "LVM system ID", "one server at a time has the volume: ownership is enough, and no lock manager can hang", "lvmsystemid(7)")
-		}
-	}
-	if l := d.Lustre; l != nil {
-		const b = "seed Lustre brick, "
-		fs := l.FSName
-		add("mkfs.lustre --failnode=NID", "mkfs.lustre --servicenode=NID for each server", "with failnode the first mount had to be on one certain server", b+"7.3; mkfs.lustre(8)")
-		add("mkfs.lustre without --index", "--index=N", "an index that is chosen when a target first mounts depends on the order of mounting", "mkfs.lustre(8)")
-		add("mount -t lustre mds01@o2ib;mds02@o2ib:/"+fs, "mount -t lustre "+l.Source, "NIDs of different servers are separated by colons", "mount.lustre(8)")
-		add("options lnet in /etc/modprobe.conf", "/etc/modprobe.d/lustre.conf", "one file has become a directory", "modprobe.d(5)")
-		add("lctl conf_param", "lctl set_param -P", "conf_param is obsolete; set_param -P names a setting as lctl get_param prints it", "lctl-conf_param(8)")
-		add("lctl --device N deactivate (on the MDS, for a full OST)", "lctl set_param osp."+fs+"-OST0000-osc-MDT0000.max_create_count=0", "no new objects there, but those that are there can still be deleted", "Lustre Operations Manual, 14.9")
-		add("lfs find --obd OST, then cp and mv of each file", "lfs find --ost 0 DIR | lfs_migrate -y, which uses lfs migrate", "the file keeps its inode, and stays open while it moves", b+"8.3; lfs-migrate(1)")
-		add("e2fsck --mdsdb, --ostdb and lfsck, all unmounted", "lctl lfsck_start -M "+fs+"-MDT0000 -A -t all", "checks and repairs while the file system is in use; e2fsck -fp stays for a single target", b+"8.5; lctl-lfsck_start(8)")
-		add("tunefs.lustre --writeconf, start: MGS, OSTs, MDT, clients", "tunefs.lustre --writeconf on all targets, start: MGS, MDT, OSTs, clients", "the manual's order today", "Lustre Operations Manual, 14.5")
-		add("echo deadline > /sys/block/X/queue/scheduler in rc.local", "udev rule", "holds also for a disk that comes later", b+"4.2.1")
-	}
-}
-
-func (d *Design) hasFamily(family string) bool {
-	for _, a := range d.Arrays {
-		if a.Family == family {
-			return true
-		}
-	}
-	return false
 }
 
 // obsoleteInSpec are the translations of what the spec itself has.
