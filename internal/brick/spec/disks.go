@@ -117,15 +117,11 @@ func (c *checker) disks() {
 				c.errorf(lat, "use like disks in all groups of a "+c.setWord()+", or make it two "+c.setWord()+"s", "disks of %s %s and, at %s, of %s %s would share RAID groups: every group would be as small and as slow as its worst disk", l.Size, l.Type, c.at(f.at), f.size, f.typ)
 			}
 		}
-		if n == 0 && len(e.Disks) == 0 {
-			c.errorf(at+".disks", "list its disks, e.g. disks: [{serial: 'MA[01-12]', size: 4TB}]", "enclosure %s has no disks", e.Name)
-		}
+		c.refuse(n == 0 && len(e.Disks) == 0, at+".disks", "list its disks, e.g. disks: [{serial: 'MA[01-12]', size: 4TB}]", "enclosure %s has no disks", e.Name)
 		if e.Bays == 0 && !s.Given(at+".bays") {
 			e.Bays = n
 		}
-		if c.between(at+".bays", e.Bays, 1, 1024, "") && n > e.Bays {
-			c.errorf(at+".bays", "mend bays or disks", "enclosure %s has %s but %d disks", e.Name, plural(e.Bays, "bay"), n)
-		}
+		c.refuse(c.between(at+".bays", e.Bays, 1, 1024, "") && n > e.Bays, at+".bays", "mend bays or disks", "enclosure %s has %s but %d disks", e.Name, plural(e.Bays, "bay"), n)
 		count[service] += n - later
 		perArray[[2]string{service, e.Array}] += n - later
 	}
@@ -248,11 +244,7 @@ func (c *checker) enclosureSet(e *Enclosure, at string) string {
 		if !c.servicesOK {
 			return "" // said already, of the services
 		}
-		mend := "the services are: " + strings.Join(names, ", ")
-		if near := Nearest(e.Service, names); near != "" {
-			mend = fmt.Sprintf("did you mean %q?", near)
-		}
-		c.errorf(at+".service", mend, "there is no service %q", e.Service)
+		c.errorf(at+".service", meant(e.Service, names, "the services are: "+strings.Join(names, ", ")), "there is no service %q", e.Service)
 	}
 	return e.Service
 }
@@ -268,20 +260,12 @@ func (c *checker) disk(l *DiskList, at string, byWWN map[string]string) (sound b
 		sound = false
 	}
 	if !slices.Contains(diskTypes, l.Type) {
-		mend := "use " + or(diskTypes)
-		if near := Nearest(l.Type, diskTypes); near != "" {
-			mend = fmt.Sprintf("did you mean %q?", near)
-		}
-		c.errorf(at+".type", mend, "unknown disk type %q", l.Type)
+		c.errorf(at+".type", meant(l.Type, diskTypes, "use "+or(diskTypes)), "unknown disk type %q", l.Type)
 		sound = false
 	}
-	if l.Server != "" && !ofSSDs {
-		c.errorf(at+".server", "remove it", "the disks of an enclosure are reached by the servers it is cabled to")
-	}
+	c.refuse(l.Server != "" && !ofSSDs, at+".server", "remove it", "the disks of an enclosure are reached by the servers it is cabled to")
 	c.diskGrowth(l, at, ofSSDs)
-	if l.RPM < 0 || l.RPM > 20000 {
-		c.errorf(at+".rpm", "write e.g. 7200, or 0 for solid state", "rpm is %d", l.RPM)
-	}
+	c.refuse(l.RPM < 0 || l.RPM > 20000, at+".rpm", "write e.g. 7200, or 0 for solid state", "rpm is %d", l.RPM)
 	if l.Sector != 0 && l.Sector != 512 && l.Sector != 4096 {
 		c.errorf(at+".sector", "write 512, or 4096 for a disk that is sold as 4Kn, or leave it out", "no disk has logical blocks of %d bytes", l.Sector)
 		l.Sector = 0
@@ -336,9 +320,7 @@ func (c *checker) diskGrowth(l *DiskList, at string, ofSSDs bool) {
 func (c *checker) geometries() bool {
 	s := c.s
 	if s.Flavour == Lustre {
-		if s.Given("storage") {
-			c.errorf("storage", "move it into the modules below lustre", "flavour lustre has a storage section in each module, not one for all")
-		}
+		c.refuse(s.Given("storage"), "storage", "move it into the modules below lustre", "flavour lustre has a storage section in each module, not one for all")
 		ok := s.Lustre != nil
 		for _, set := range s.Sets() {
 			ok = c.geometry(set.Path, set.Storage) && ok
@@ -354,109 +336,72 @@ func (c *checker) geometries() bool {
 
 // geometry checks what a storage section says by itself.
 func (c *checker) geometry(path string, st *Storage) bool {
-	r := &st.RAID
-	ok := true
-	bad := func(at, mend, format string, args ...any) {
-		c.errorf(path+strings.TrimPrefix(at, "storage"), mend, format, args...)
-		ok = false
-	}
-	if st.Kind != "jbod" && st.Kind != "array" {
-		bad("storage.kind", "use jbod or array", "unknown kind of storage %q", st.Kind)
-	}
-	if st.Model != "" && st.Kind == "jbod" {
-		bad("storage.model", "remove it, or write kind: array", "model names a RAID array, but kind is jbod")
-	}
-	if st.Kind == "array" && st.Model == "" && len(c.s.Arrays) == 0 {
-		bad("storage", "add model: "+or(ModelNames()), "which array is it?")
-	}
-	if st.Kind == "jbod" && len(c.s.Arrays) > 0 && c.s.Flavour != Lustre {
-		bad("storage.kind", "write kind: array, or remove arrays", "there are arrays, but kind is jbod")
-	}
+	r, before := &st.RAID, c.found
+	c.refuse(st.Kind != "jbod" && st.Kind != "array", path+".kind", "use jbod or array", "unknown kind of storage %q", st.Kind)
+	c.refuse(st.Model != "" && st.Kind == "jbod", path+".model", "remove it, or write kind: array", "model names a RAID array, but kind is jbod")
+	c.refuse(st.Kind == "array" && st.Model == "" && len(c.s.Arrays) == 0, path, "add model: "+or(ModelNames()), "which array is it?")
+	c.refuse(st.Kind == "jbod" && len(c.s.Arrays) > 0 && c.s.Flavour != Lustre, path+".kind", "write kind: array, or remove arrays", "there are arrays, but kind is jbod")
 	model, known := ModelOf(st.Model)
-	if st.Model != "" && !known {
-		bad("storage.model", c.modelMend(st.Model), "unknown array model %q", st.Model)
-	}
+	c.refuse(st.Model != "" && !known, path+".model", c.modelMend(st.Model), "unknown array model %q", st.Model)
 	switch {
 	case st.Volume == "device" && c.s.Flavour == Lustre:
-		bad("storage.volume", "remove it", "a Lustre target is always made directly on its device")
+		c.errorf(path+".volume", "remove it", "a Lustre target is always made directly on its device")
 	case st.Volume == "device" && c.isHA():
-		bad("storage.volume", "use lvm: a volume group belongs to one server at a time", "without LVM nothing keeps the other server from mounting the LUN")
+		c.errorf(path+".volume", "use lvm: a volume group belongs to one server at a time", "without LVM nothing keeps the other server from mounting the LUN")
 	case st.Volume == "device" && c.s.Cache != nil:
-		bad("storage.volume", "use lvm", "a cache is part of the volume group, and with volume: device there is none")
+		c.errorf(path+".volume", "use lvm", "a cache is part of the volume group, and with volume: device there is none")
 	case st.Volume == "device" && st.Kind != "array":
-		bad("storage.volume", "use lvm, or leave it out", "volume: device is for the one LUN of an array")
+		c.errorf(path+".volume", "use lvm, or leave it out", "volume: device is for the one LUN of an array")
 	case st.Volume != "lvm" && st.Volume != "device":
-		bad("storage.volume", "use lvm or device", "unknown kind of volume %q", st.Volume)
+		c.errorf(path+".volume", "use lvm or device", "unknown kind of volume %q", st.Volume)
 	}
 	switch {
 	case st.DropSlowDisks == "off":
 	case st.DropSlowDisks != "on":
-		bad("storage.drop_slow_disks", "use on or off", "drop_slow_disks is %q", st.DropSlowDisks)
+		c.errorf(path+".drop_slow_disks", "use on or off", "drop_slow_disks is %q", st.DropSlowDisks)
 	case st.Kind == "array":
-		bad("storage.drop_slow_disks", "remove it", "a RAID array looks after its disks by itself: servers do not see them")
+		c.errorf(path+".drop_slow_disks", "remove it", "a RAID array looks after its disks by itself: servers do not see them")
 	case r.Level == 10:
-		bad("storage.drop_slow_disks", "remove it, or use RAID 6", "without a disk, a mirror of RAID 10 has no copy left of the other one")
+		c.errorf(path+".drop_slow_disks", "remove it, or use RAID 6", "without a disk, a mirror of RAID 10 has no copy left of the other one")
 	case !c.isHA():
-		bad("storage.drop_slow_disks", "remove it; mortar status names a slow disk", "ocf:mortar:watch drops slow disks, and flavour nfs has no cluster that runs it")
+		c.errorf(path+".drop_slow_disks", "remove it; mortar status names a slow disk", "ocf:mortar:watch drops slow disks, and flavour nfs has no cluster that runs it")
 	}
-	if r.PerEnclosure < 0 || r.PerEnclosure > maxGroup {
-		bad("storage.raid.per_enclosure", "choose 0 (as few as possible) or more", "per_enclosure is %d", r.PerEnclosure)
-	}
+	c.refuse(r.PerEnclosure < 0 || r.PerEnclosure > maxGroup, path+".raid.per_enclosure", "choose 0 (as few as possible) or more", "per_enclosure is %d", r.PerEnclosure)
 	given := c.s.Given(path + ".raid.parity")
 	switch r.Level {
 	case 6, 60:
 		if !given {
 			r.Parity = 2
 		}
-		if r.Parity != 2 {
-			bad("storage.raid.parity", "write parity: 2, or leave it out", "RAID %d has two parity disks in a group, not %d", r.Level, r.Parity)
-		}
-		if r.Data < 2 || r.Data+2 > maxGroup {
-			bad("storage.raid.data", fmt.Sprintf("choose 2 to %d; 8 and 10 are usual", maxGroup-2), "data is %d", r.Data)
-		}
+		c.refuse(r.Parity != 2, path+".raid.parity", "write parity: 2, or leave it out", "RAID %d has two parity disks in a group, not %d", r.Level, r.Parity)
+		c.refuse(r.Data < 2 || r.Data+2 > maxGroup, path+".raid.data", fmt.Sprintf("choose 2 to %d; 8 and 10 are usual", maxGroup-2), "data is %d", r.Data)
 	case 10:
 		if !given {
 			r.Parity = r.Data
 		}
-		if r.Parity != r.Data {
-			bad("storage.raid.parity", "leave it out", "RAID 10 has one mirror disk for each data disk, not %d for %d", r.Parity, r.Data)
-		}
-		if r.Data < 1 || 2*r.Data > maxGroup {
-			bad("storage.raid.data", fmt.Sprintf("choose 1 to %d", maxGroup/2), "data is %d", r.Data)
-		}
+		c.refuse(r.Parity != r.Data, path+".raid.parity", "leave it out", "RAID 10 has one mirror disk for each data disk, not %d for %d", r.Parity, r.Data)
+		c.refuse(r.Data < 1 || 2*r.Data > maxGroup, path+".raid.data", fmt.Sprintf("choose 1 to %d", maxGroup/2), "data is %d", r.Data)
 	case 0, 1, 5, 50:
-		bad("storage.raid.level", "use 6 (k+2) or 10", "RAID %d does not survive a second failed disk during a rebuild, or not even a first", r.Level)
+		c.errorf(path+".raid.level", "use 6 (k+2) or 10", "RAID %d does not survive a second failed disk during a rebuild, or not even a first", r.Level)
 	default:
-		bad("storage.raid.level", "use 6, 10 or 60", "there is no RAID level %d", r.Level)
+		c.errorf(path+".raid.level", "use 6, 10 or 60", "there is no RAID level %d", r.Level)
 	}
-	if r.Groups < 0 || r.Groups > 1000 || r.Groups == 0 && c.s.Given(path+".raid.groups") {
-		bad("storage.raid.groups", "choose 1 or more, or leave it out: as many as the disks yield", "groups is %d", r.Groups)
+	c.refuse(r.Groups < 0 || r.Groups > 1000 || r.Groups == 0 && c.s.Given(path+".raid.groups"), path+".raid.groups", "choose 1 or more, or leave it out: as many as the disks yield", "groups is %d", r.Groups)
+	c.refuse(r.Spares < 0 || r.Spares > 1000, path+".raid.spares", "choose 0 or more", "spares is %d", r.Spares)
+	c.refuse(r.Chunk < 4*KiB || r.Chunk > 16*MiB || r.Chunk&(r.Chunk-1) != 0, path+".raid.chunk", "choose a power of two from 4KiB to 16MiB, e.g. 128KiB or 512KiB", "chunk is %s", r.Chunk)
+	if c.found > before || !known {
+		return c.found == before
 	}
-	if r.Spares < 0 || r.Spares > 1000 {
-		bad("storage.raid.spares", "choose 0 or more", "spares is %d", r.Spares)
-	}
-	if r.Chunk < 4*KiB || r.Chunk > 16*MiB || r.Chunk&(r.Chunk-1) != 0 {
-		bad("storage.raid.chunk", "choose a power of two from 4KiB to 16MiB, e.g. 128KiB or 512KiB", "chunk is %s", r.Chunk)
-	}
-	if ok && known {
-		ok = c.modelGeometry(path, model, r)
-	}
-	return ok
+	return c.modelGeometry(path, model, r)
 }
 
 // modelGeometry checks that an array can make groups of this kind.
 func (c *checker) modelGeometry(path string, m ArrayModel, r *RAID) bool {
-	n := len(c.errs)
-	if !slices.Contains(m.Levels, r.Level) {
-		c.errorf(path+".raid.level", "use "+or(words(m.Levels)), "%s has no RAID level %d", article(m.Name), r.Level)
-	}
-	if !slices.Contains(m.Chunks, r.Chunk) {
-		c.errorf(path+".raid.chunk", fmt.Sprintf("choose a power of two from %s to %s", m.Chunks[0], m.Chunks[len(m.Chunks)-1]), "%s has no chunk of %s", article(m.Name), r.Chunk)
-	}
-	if r.Level != 10 && r.Width() > m.Widest {
-		c.errorf(path+".raid.data", fmt.Sprintf("choose %d at most", m.Widest-2), "a group of %d disks is wider than the %d %s can make", r.Width(), m.Widest, article(m.Name))
-	}
-	return len(c.errs) == n
+	before := c.found
+	c.refuse(!slices.Contains(m.Levels, r.Level), path+".raid.level", "use "+or(words(m.Levels)), "%s has no RAID level %d", article(m.Name), r.Level)
+	c.refuse(!slices.Contains(m.Chunks, r.Chunk), path+".raid.chunk", fmt.Sprintf("choose a power of two from %s to %s", m.Chunks[0], m.Chunks[len(m.Chunks)-1]), "%s has no chunk of %s", article(m.Name), r.Chunk)
+	c.refuse(r.Level != 10 && r.Width() > m.Widest, path+".raid.data", fmt.Sprintf("choose %d at most", m.Widest-2), "a group of %d disks is wider than the %d %s can make", r.Width(), m.Widest, article(m.Name))
+	return c.found == before
 }
 
 func words[T any](list []T) []string {
@@ -488,9 +433,7 @@ func (c *checker) mirroring() {
 			continue
 		}
 		arrays := c.s.ArraysOf(set.Name)
-		if len(arrays) == 0 {
-			c.errorf(at, "remove it", "there is no array: the disks are JBODs")
-		}
+		c.refuse(len(arrays) == 0, at, "remove it", "there is no array: the disks are JBODs")
 		for _, a := range arrays {
 			if m, ok := ModelOf(a.Model); ok && m.Family != "md3" {
 				c.errorf(at, "remove it", "Mortar sets this on MD3200 and MD3220 only, and array %s is %s", a.Name, article(m.Name))
@@ -525,9 +468,7 @@ func (c *checker) groups(count map[string]int, perArray map[[2]string]int) {
 		if set.Storage.RAID.Level == 60 {
 			luns = len(c.s.ArraysOf(set.Name))
 		}
-		if set.Storage.Volume == "device" && luns != 1 {
-			c.errorf(set.Path+".volume", "use lvm, which stripes over them", "volume: device is for one LUN, and there are %d", luns)
-		}
+		c.refuse(set.Storage.Volume == "device" && luns != 1, set.Path+".volume", "use lvm, which stripes over them", "volume: device is for one LUN, and there are %d", luns)
 		if r := &set.Storage.RAID; r.Groups == 0 {
 			r.Groups = total[set.Path]
 		}

@@ -33,18 +33,14 @@ func (c *checker) hardware() {
 		slots := map[int]bool{}
 		for j, k := range v.PCI {
 			pat := fmt.Sprintf("%s.pci[%d]", at, j)
-			if !slices.Contains(CardKinds, k.Kind) {
-				c.errorf(pat+".kind", "use "+or(CardKinds), "unknown kind of card %q", k.Kind)
-			}
+			c.refuse(!slices.Contains(CardKinds, k.Kind), pat+".kind", "use "+or(CardKinds), "unknown kind of card %q", k.Kind)
 			if !slices.Contains([]int{1, 2, 4, 8, 16}, k.Lanes) {
 				c.errorf(pat+".lanes", "use 4, 8 or 16", "a slot with %d lanes does not exist", k.Lanes)
 			}
 			c.between(pat+".slot", k.Slot, 1, 64, "")
 			c.between(pat+".generation", k.Generation, 1, 6, "")
 			c.between(pat+".node", k.Node, 0, 15, "")
-			if slots[k.Slot] {
-				c.errorf(pat+".slot", "look at the chassis", "slot %d of server %s has two cards", k.Slot, v.Name)
-			}
+			c.refuse(slots[k.Slot], pat+".slot", "look at the chassis", "slot %d of server %s has two cards", k.Slot, v.Name)
 			slots[k.Slot] = true
 		}
 		for j, p := range v.SASPorts {
@@ -72,16 +68,12 @@ func (c *checker) management4(at string, a *Array, family string) {
 			return
 		}
 	}
-	if (a.User == "") != (a.PasswordFile == "") {
-		c.errorf(at, "give both or none", "array %s has a user or a password_file alone", a.Name)
-	}
+	c.refuse((a.User == "") != (a.PasswordFile == ""), at, "give both or none", "array %s has a user or a password_file alone", a.Name)
 	if a.PasswordFile != "" {
 		c.secretFile(at+".password_file", a.PasswordFile)
 	}
 	for j, f := range a.Certificates {
-		if !re().sha256.MatchString(f) {
-			c.errorf(fmt.Sprintf("%s.certificates[%d]", at, j), "write its 64 hex digits, in quotes, as `mortar status` prints them", "%q is no SHA-256 fingerprint", f)
-		}
+		c.refuse(!re().sha256.MatchString(f), fmt.Sprintf("%s.certificates[%d]", at, j), "write its 64 hex digits, in quotes, as `mortar status` prints them", "%q is no SHA-256 fingerprint", f)
 	}
 }
 
@@ -89,28 +81,21 @@ func (c *checker) management4(at string, a *Array, family string) {
 // storage.model.
 func (c *checker) arrays() bool {
 	s := c.s
-	n := len(c.errs)
-	names, wwns := map[string]bool{}, map[string]bool{}
+	before := c.found
+	var names []string
+	wwns := map[string]bool{}
 	for i := range s.Arrays {
 		a := &s.Arrays[i]
 		at := fmt.Sprintf("arrays[%d]", i)
-		if !re().word.MatchString(a.Name) {
-			c.errorf(at+".name", "use letters, digits and dashes", "%q cannot name an array", a.Name)
-		} else if names[a.Name] {
-			c.errorf(at+".name", "give each array its own name", "array %q is there twice", a.Name)
-		}
-		names[a.Name] = true
+		c.named(at+".name", "array", a.Name, names, re().word, "use letters, digits and dashes")
+		names = append(names, a.Name)
 		m, known := ModelOf(a.Model)
-		if !known {
-			c.errorf(at+".model", c.modelMend(a.Model), "unknown array model %q", a.Model)
-		}
+		c.refuse(!known, at+".model", c.modelMend(a.Model), "unknown array model %q", a.Model)
 		for j, addr := range a.Management {
 			nw, nwName := c.management, "management"
 			c.address(fmt.Sprintf("%s.management[%d]", at, j), addr, nw, nwName, "array "+a.Name)
 		}
-		if known && m.Family != "perc" && a.Server != "" {
-			c.errorf(at+".server", "remove it", "%s is in no server: both reach it", article(m.Name))
-		}
+		c.refuse(known && m.Family != "perc" && a.Server != "", at+".server", "remove it", "%s is in no server: both reach it", article(m.Name))
 		if known && m.Family == "perc" {
 			if a.Server == "" && len(s.Servers) > 0 {
 				a.Server = s.Servers[0].Name
@@ -118,9 +103,7 @@ func (c *checker) arrays() bool {
 			if c.server(a.Server) == nil {
 				c.unknownServer(at+".server", a.Server)
 			}
-			if c.isHA() {
-				c.errorf(at+".model", "use an array with two controllers that both servers reach, or flavour nfs", "%s is inside of one server: the other could not take its disks over", article(m.Name))
-			}
+			c.refuseInside(at, m)
 			c.between(at+".controller", a.Controller, 0, 63, "")
 		}
 		c.management4(at, a, m.Family)
@@ -138,7 +121,7 @@ func (c *checker) arrays() bool {
 			}
 		}
 	}
-	if len(c.errs) > n {
+	if c.found > before {
 		return false
 	}
 	if len(s.Arrays) == 0 {
@@ -153,8 +136,7 @@ func (c *checker) arrays() bool {
 			a := Array{Name: name, Model: set.Storage.Model}
 			if m, _ := ModelOf(a.Model); m.Family == "perc" && len(s.Servers) > 0 {
 				a.Server = s.Servers[0].Name
-				if c.isHA() {
-					c.errorf(set.Path+".model", "use an array with two controllers that both servers reach, or flavour nfs", "%s is inside of one server: the other could not take its disks over", article(m.Name))
+				if c.refuseInside(set.Path, m) {
 					return false
 				}
 			}
@@ -178,6 +160,12 @@ func (c *checker) arrays() bool {
 		}
 	}
 	return true
+}
+
+// refuseInside refuses a controller in a server if two servers are to reach its disks.
+func (c *checker) refuseInside(at string, m ArrayModel) bool {
+	c.refuse(c.isHA(), at+".model", "use an array with two controllers that both servers reach, or flavour nfs", "%s is inside of one server: the other could not take its disks over", article(m.Name))
+	return c.isHA()
 }
 
 // article puts "a" or "an" before the name of an array model.
@@ -212,11 +200,7 @@ func (c *checker) enclosureArray(e *Enclosure, at string) bool {
 		return false
 	}
 	if !slices.Contains(names, e.Array) {
-		mend := "the arrays are: " + strings.Join(names, ", ")
-		if near := Nearest(e.Array, names); near != "" {
-			mend = fmt.Sprintf("did you mean %q?", near)
-		}
-		c.errorf(at+".array", mend, "there is no array %q", e.Array)
+		c.errorf(at+".array", meant(e.Array, names, "the arrays are: "+strings.Join(names, ", ")), "there is no array %q", e.Array)
 		return false
 	}
 	a := &s.Arrays[slices.Index(names, e.Array)]
@@ -279,15 +263,9 @@ func (c *checker) cache(bySerial map[string]string) {
 	modes := []string{"write-back", "write-through"}
 	modeOK := slices.Contains(modes, k.Mode)
 	if !modeOK {
-		mend := "use write-back or write-through"
-		if near := Nearest(k.Mode, modes); near != "" {
-			mend = fmt.Sprintf("did you mean %q?", near)
-		}
-		c.errorf("cache.mode", mend, "unknown mode %q of a cache", k.Mode)
+		c.errorf("cache.mode", meant(k.Mode, modes, "use write-back or write-through"), "unknown mode %q of a cache", k.Mode)
 	}
-	if k.Bypass < 0 || k.Bypass > GiB {
-		c.errorf("cache.sequential_bypass", "choose up to 1GiB, e.g. 1MiB", "sequential_bypass is %s", k.Bypass)
-	}
+	c.refuse(k.Bypass < 0 || k.Bypass > GiB, "cache.sequential_bypass", "choose up to 1GiB, e.g. 1MiB", "sequential_bypass is %s", k.Bypass)
 	n := 0
 	known := true
 	for i := range k.SSDs {
@@ -296,9 +274,7 @@ func (c *checker) cache(bySerial map[string]string) {
 		if !s.Given(at + ".type") {
 			l.Type = "nvme"
 		}
-		if l.Type != "nvme" && l.Type != "ssd" && slices.Contains(diskTypes, l.Type) {
-			c.errorf(at+".type", "use ssd or nvme", "a cache of %s disks is no faster than what it caches", l.Type)
-		}
+		c.refuse(l.Type != "nvme" && l.Type != "ssd" && slices.Contains(diskTypes, l.Type), at+".type", "use ssd or nvme", "a cache of %s disks is no faster than what it caches", l.Type)
 		if c.disk(l, at, map[string]string{}) && l.Size < leastSSD {
 			c.errorf(at+".size", "use SSDs of 1GB or more", "an SSD of %s has no room for the metadata of a cache", l.Size)
 		}
@@ -331,11 +307,7 @@ func (c *checker) inside(l *DiskList, at string) {
 	if l.Server == "" {
 		return
 	}
-	var names []string
-	for _, v := range c.s.Servers {
-		names = append(names, v.Name)
-	}
-	switch {
+	switch names := c.s.serverNames(); {
 	case !slices.Contains(names, l.Server):
 		c.errorf(at+".server", "use "+or(names), "there is no server %q", l.Server)
 	case len(names) > 1 && c.s.Cache.Mode == "write-back":

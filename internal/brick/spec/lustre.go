@@ -11,9 +11,7 @@ import (
 func (c *checker) lustre() {
 	s := c.s
 	if s.Flavour != Lustre {
-		if s.Lustre != nil {
-			c.errorf("lustre", "remove it, or choose flavour lustre", "flavour %s has no Lustre file system", s.Flavour)
-		}
+		c.refuse(s.Lustre != nil, "lustre", "remove it, or choose flavour lustre", "flavour %s has no Lustre file system", s.Flavour)
 		return
 	}
 	l := s.Lustre
@@ -21,9 +19,7 @@ func (c *checker) lustre() {
 		c.errorf("", "add it: "+docOf("Lustre"), "key %q is missing", "lustre")
 		return
 	}
-	if !re().fsname.MatchString(l.FSName) {
-		c.errorf("lustre.fsname", "use 1 to 8 letters and digits", "%q cannot name a Lustre file system", l.FSName)
-	}
+	c.refuse(!re().fsname.MatchString(l.FSName), "lustre.fsname", "use 1 to 8 letters and digits", "%q cannot name a Lustre file system", l.FSName)
 	switch {
 	case l.LNET != "tcp" && l.LNET != "o2ib":
 		c.errorf("lustre.lnet", "use tcp, or o2ib on InfiniBand or RoCE", "unknown network driver %q", l.LNET)
@@ -36,16 +32,12 @@ func (c *checker) lustre() {
 	if re().fsname.MatchString(l.FSName) {
 		c.systemPath("lustre.mount", l.Mount, "a mount point")
 	}
-	if l.StripeSize < 64*KiB || l.StripeSize%(64*KiB) != 0 || l.StripeSize >= 4*GiB {
-		c.errorf("lustre.stripe_size", "choose a multiple of 64KiB below 4GiB, e.g. 1MiB", "stripe_size is %s", l.StripeSize)
-	}
+	c.refuse(l.StripeSize < 64*KiB || l.StripeSize%(64*KiB) != 0 || l.StripeSize >= 4*GiB, "lustre.stripe_size", "choose a multiple of 64KiB below 4GiB, e.g. 1MiB", "stripe_size is %s", l.StripeSize)
 	c.lustrePackages(l.Packages)
 	c.modules()
 	for i, p := range l.Params {
 		at := fmt.Sprintf("lustre.params[%d]", i)
-		if !re().param.MatchString(p) {
-			c.errorf(at, "write name=value, e.g. osc.*.max_dirty_mb=512", "%q is not a setting of Lustre", p)
-		}
+		c.refuse(!re().param.MatchString(p), at, "write name=value, e.g. osc.*.max_dirty_mb=512", "%q is not a setting of Lustre", p)
 	}
 }
 
@@ -79,34 +71,26 @@ func (c *checker) lustrePackages(p *LustrePackages) {
 func (c *checker) modules() {
 	l := c.s.Lustre
 	in := map[string]string{}
-	names := map[string]bool{}
+	var names []string
 	mds, oss := 0, 0
-	before := len(c.errs)
+	before := c.found
 	for i := range l.Modules {
 		m := &l.Modules[i]
 		at := fmt.Sprintf("lustre.modules[%d]", i)
-		if !re().service.MatchString(m.Name) {
-			c.errorf(at+".name", "use a small letter, then letters, digits and dashes, at most 12 in all", "%q cannot name a module", m.Name)
-		} else if names[m.Name] {
-			c.errorf(at+".name", "give each module its own name", "module %q is there twice", m.Name)
-		}
-		names[m.Name] = true
+		c.named(at+".name", "module", m.Name, names, re().service, "use a small letter, then letters, digits and dashes, at most 12 in all")
+		names = append(names, m.Name)
 		switch m.Role {
 		case "mds":
 			if mds++; mds == 2 {
 				c.errorf(at+".role", "keep one: more metadata targets (DNE) are not designed", "there are two mds modules")
 			}
-			if m.Storage.RAID.Level == 6 || m.Storage.RAID.Level == 60 {
-				c.errorf(at+".storage.raid.level", "use level: 10", "metadata is small random writes, each of which would read and write parity on RAID %d", m.Storage.RAID.Level)
-			}
+			c.refuse(m.Storage.RAID.Level == 6 || m.Storage.RAID.Level == 60, at+".storage.raid.level", "use level: 10", "metadata is small random writes, each of which would read and write parity on RAID %d", m.Storage.RAID.Level)
 		case "oss":
 			oss++
 		default:
 			c.errorf(at+".role", "use mds or oss", "unknown role %q", m.Role)
 		}
-		if len(m.Servers) != 2 {
-			c.errorf(at+".servers", "name the two servers that reach its disks: a target with one server dies with it", "module %s has %s, not 2", m.Name, plural(len(m.Servers), "server"))
-		}
+		c.refuse(len(m.Servers) != 2, at+".servers", "name the two servers that reach its disks: a target with one server dies with it", "module %s has %s, not 2", m.Name, plural(len(m.Servers), "server"))
 		if len(m.Servers) != 2 {
 			continue
 		}
@@ -123,24 +107,16 @@ func (c *checker) modules() {
 			in[v] = m.Name
 		}
 		// Extents of LVM's or XFS's are no matter here; ldiskfs is told its stripe in 4 KiB blocks.
-		if m.Role == "oss" && m.Storage.RAID.Level == 10 {
-			c.errorf(at+".storage.raid.level", "use level: 6", "an OST on RAID 10 would give half of the disks to mirrors")
-		}
+		c.refuse(m.Role == "oss" && m.Storage.RAID.Level == 10, at+".storage.raid.level", "use level: 6", "an OST on RAID 10 would give half of the disks to mirrors")
 	}
-	if len(c.errs) > before {
+	if c.found > before {
 		return // what is missing may be meant by what is wrong
 	}
 	for i, v := range c.s.Servers {
-		if in[v.Name] == "" {
-			c.errorf(fmt.Sprintf("servers[%d]", i), "add it to one, or remove it", "server %s is in no module", v.Name)
-		}
+		c.refuse(in[v.Name] == "", fmt.Sprintf("servers[%d]", i), "add it to one, or remove it", "server %s is in no module", v.Name)
 	}
-	if mds == 0 {
-		c.errorf("lustre.modules", "add one with role: mds", "there is no mds module")
-	}
-	if oss == 0 {
-		c.errorf("lustre.modules", "add one with role: oss", "there is no oss module")
-	}
+	c.refuse(mds == 0, "lustre.modules", "add one with role: mds", "there is no mds module")
+	c.refuse(oss == 0, "lustre.modules", "add one with role: oss", "there is no oss module")
 }
 
 // osts checks pools and striping, once the number of OSTs is known.
@@ -165,22 +141,14 @@ func (c *checker) osts() {
 			return // what follows counts on them
 		}
 	}
-	if l.StripeCount < -1 || l.StripeCount == 0 || l.StripeCount > n {
-		c.errorf("lustre.stripe_count", fmt.Sprintf("choose 1 to %d, or -1 for all", n), "stripe_count is %d, and there are %s", l.StripeCount, plural(n, "OST"))
-	}
-	seen := map[string]bool{}
+	c.refuse(l.StripeCount < -1 || l.StripeCount == 0 || l.StripeCount > n, "lustre.stripe_count", fmt.Sprintf("choose 1 to %d, or -1 for all", n), "stripe_count is %d, and there are %s", l.StripeCount, plural(n, "OST"))
+	var names []string
 	for i := range l.Pools {
 		p := &l.Pools[i]
 		at := fmt.Sprintf("lustre.pools[%d]", i)
-		if !NamesPool(p.Name) {
-			c.errorf(at+".name", "use at most 15 letters, digits, - and _", "%q cannot name a pool", p.Name)
-		} else if seen[p.Name] {
-			c.errorf(at+".name", "give each pool its own name", "pool %q is there twice", p.Name)
-		}
-		seen[p.Name] = true
-		if len(p.OSTs) == 0 {
-			c.errorf(at+".osts", "list indices, e.g. [0-5]", "pool %s has no OSTs", p.Name)
-		}
+		c.named(at+".name", "pool", p.Name, names, re().pool, "use at most 15 letters, digits, - and _")
+		names = append(names, p.Name)
+		c.refuse(len(p.OSTs) == 0, at+".osts", "list indices, e.g. [0-5]", "pool %s has no OSTs", p.Name)
 		for j := range p.OSTs {
 			if _, err := p.indices(j, n); err != nil {
 				c.split(fmt.Sprintf("%s.osts[%d]", at, j), "", err)
@@ -233,9 +201,7 @@ func (p *OSTPool) Indices(n int) []int {
 // enclosureModule finds the module of an enclosure; "" if that is not clear.
 func (c *checker) enclosureModule(e *Enclosure, at string) string {
 	l := c.s.Lustre
-	if e.Service != "" {
-		c.errorf(at+".service", "write module:", "flavour lustre has no services")
-	}
+	c.refuse(e.Service != "", at+".service", "write module:", "flavour lustre has no services")
 	if l == nil {
 		return ""
 	}
@@ -247,11 +213,7 @@ func (c *checker) enclosureModule(e *Enclosure, at string) string {
 	case e.Module == "" && len(names) > 0:
 		c.errorf(at, "add module: one of "+or(names), "enclosure %s says of no module", e.Name)
 	case !slices.Contains(names, e.Module) && len(names) > 0:
-		mend := "the modules are: " + strings.Join(names, ", ")
-		if near := Nearest(e.Module, names); near != "" {
-			mend = fmt.Sprintf("did you mean %q?", near)
-		}
-		c.errorf(at+".module", mend, "there is no module %q", e.Module)
+		c.errorf(at+".module", meant(e.Module, names, "the modules are: "+strings.Join(names, ", ")), "there is no module %q", e.Module)
 		return ""
 	}
 	return e.Module

@@ -78,10 +78,7 @@ func (s *Spec) Sets() []Set {
 		}
 		return out
 	}
-	var all []string
-	for _, v := range s.Servers {
-		all = append(all, v.Name)
-	}
+	all := s.serverNames()
 	for i := range s.Services {
 		out = append(out, Set{s.Services[i].Name, &s.Storage, "storage", len(s.Services), all})
 	}

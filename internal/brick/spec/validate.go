@@ -7,6 +7,7 @@ import (
 	"math"
 	"net/netip"
 	"path"
+	"regexp"
 	"slices"
 	"sort"
 	"strconv"
@@ -19,8 +20,9 @@ import (
 
 // checker collects what is wrong, each with the place it stands at.
 type checker struct {
-	s    *Spec
-	errs Errors
+	s     *Spec
+	errs  Errors
+	found int // also those beyond maxErrors
 
 	public, private, management netip.Prefix
 	addresses                   map[netip.Addr]string // who has it
@@ -56,8 +58,23 @@ func validate(s *Spec) Errors {
 	return c.errs
 }
 
+// refuse reports an error if something is wrong.
+func (c *checker) refuse(wrong bool, at, mend, format string, args ...any) {
+	if wrong {
+		c.errorf(at, mend, format, args...)
+	}
+}
+
+// meant proposes the word that a mistyped one most likely is, or says otherwise.
+func meant(word string, words []string, otherwise string) string {
+	if near := Nearest(word, words); near != "" {
+		return fmt.Sprintf("did you mean %q?", near)
+	}
+	return otherwise
+}
+
 func (c *checker) errorf(at, mend, format string, args ...any) {
-	if len(c.errs) >= maxErrors {
+	if c.found++; len(c.errs) >= maxErrors {
 		return
 	}
 	line, col := c.s.Pos(at)
@@ -68,6 +85,21 @@ func (c *checker) errorf(at, mend, format string, args ...any) {
 func (c *checker) split(at, prefix string, err error) {
 	what, mend, _ := strings.Cut(err.Error(), "; ")
 	c.errorf(at, mend, "%s", prefix+what)
+}
+
+// named checks the name of a thing, and says whether one of these has it already.
+func (c *checker) named(at, what, name string, taken []string, form *regexp.Regexp, mend string) (twice bool) {
+	switch article := "a"; {
+	case !form.MatchString(name):
+		if what == "array" {
+			article = "an"
+		}
+		c.errorf(at, mend, "%q cannot name %s %s", name, article, what)
+	case slices.Contains(taken, name):
+		c.errorf(at, "give each "+what+" its own name", "%s %q is there twice", what, name)
+		return true
+	}
+	return false
 }
 
 // at names the line of a path, for "first at line 12".
@@ -85,38 +117,22 @@ var (
 
 func (c *checker) head() bool {
 	s := c.s
-	if s.APIVersion != APIVersion {
-		c.errorf("apiVersion", "write apiVersion: "+APIVersion, "this mortar reads %s, not %q", APIVersion, s.APIVersion)
-	}
+	c.refuse(s.APIVersion != APIVersion, "apiVersion", "write apiVersion: "+APIVersion, "this mortar reads %s, not %q", APIVersion, s.APIVersion)
 	if !slices.Contains(flavours, string(s.Flavour)) {
-		mend := "use " + or(flavours)
-		if near := Nearest(string(s.Flavour), flavours); near != "" {
-			mend = fmt.Sprintf("did you mean %q?", near)
-		}
-		c.errorf("flavour", mend, "unknown flavour %q", s.Flavour)
+		c.errorf("flavour", meant(string(s.Flavour), flavours, "use "+or(flavours)), "unknown flavour %q", s.Flavour)
 	}
-	if !slices.Contains(Profiles, string(s.Profile)) {
-		c.errorf("profile", "use "+or(Profiles), "unknown profile %q", s.Profile)
-	}
-	if !re().brick.MatchString(s.Name) {
-		c.errorf("name", "use a letter, then letters, digits and dashes, at most 15 in all", "%q cannot name a brick", s.Name)
-	}
-	if s.ID != "" && !re().brickID.MatchString(s.ID) {
-		c.errorf("id", "use 8 to 32 small letters and digits, as `mortar init` prints them", "%q cannot be the ID of a brick", s.ID)
-	}
+	c.refuse(!slices.Contains(Profiles, string(s.Profile)), "profile", "use "+or(Profiles), "unknown profile %q", s.Profile)
+	c.refuse(!re().brick.MatchString(s.Name), "name", "use a letter, then letters, digits and dashes, at most 15 in all", "%q cannot name a brick", s.Name)
+	c.refuse(s.ID != "" && !re().brickID.MatchString(s.ID), "id", "use 8 to 32 small letters and digits, as `mortar init` prints them", "%q cannot be the ID of a brick", s.ID)
 	return len(c.errs) == 0
 }
 
 func (c *checker) ssh() {
 	s := &c.s.SSH
-	if !re().login.MatchString(s.User) {
-		c.errorf("ssh.user", "use root, or a user whom sudo makes root without a password", "%q cannot be a login name", s.User)
-	}
+	c.refuse(!re().login.MatchString(s.User), "ssh.user", "use root, or a user whom sudo makes root without a password", "%q cannot be a login name", s.User)
 	c.between("ssh.port", s.Port, 1, 65535, "")
 	for _, f := range []struct{ at, v string }{{"ssh.identity", s.Identity}, {"ssh.known_hosts", s.KnownHosts}} {
-		if f.v != "" && !re().file.MatchString(f.v) {
-			c.errorf(f.at, "use letters, digits and . _ - / ~", "%q cannot be a file name here", f.v)
-		}
+		c.refuse(f.v != "" && !re().file.MatchString(f.v), f.at, "use letters, digits and . _ - / ~", "%q cannot be a file name here", f.v)
 	}
 }
 
@@ -164,12 +180,8 @@ func (c *checker) networks() {
 			most = 65520 // IPoIB in connected mode. Source: kernel, infiniband/ipoib
 		}
 		c.between(at+".mtu", nw.MTU, 576, most, "")
-		if nw.Link != "" && nw.Link != "ethernet" && nw.Link != "infiniband" {
-			c.errorf(at+".link", "use ethernet or infiniband", "unknown kind of link %q", nw.Link)
-		}
-		if nw.Interface != "" && !re().iface.MatchString(nw.Interface) {
-			c.errorf(at+".interface", "write it as `ip link` prints it, e.g. ib0", "%q is not an interface", nw.Interface)
-		}
+		c.refuse(nw.Link != "" && nw.Link != "ethernet" && nw.Link != "infiniband", at+".link", "use ethernet or infiniband", "unknown kind of link %q", nw.Link)
+		c.refuse(nw.Interface != "" && !re().iface.MatchString(nw.Interface), at+".interface", "write it as `ip link` prints it, e.g. ib0", "%q is not an interface", nw.Interface)
 		if nw.Speed != "" && !re().speed.MatchString(nw.Speed) {
 			c.errorf(at+".speed", "write e.g. 10Gb/s or 100Gb/s", "%q is not a link speed", nw.Speed)
 		} else if v, err := strconv.ParseFloat(strings.TrimRight(nw.Speed, "MGb/s"), 64); nw.Speed != "" && (err != nil || v > 10_000) {
@@ -189,9 +201,7 @@ func (c *checker) networks() {
 		c.management = c.public
 	}
 	overlap := func(a, b netip.Prefix, at, x, y, mend string) {
-		if a.IsValid() && b.IsValid() && a.Overlaps(b) {
-			c.errorf(at, mend, "the %s network %s overlaps the %s network %s", x, a, y, b)
-		}
+		c.refuse(a.IsValid() && b.IsValid() && a.Overlaps(b), at, mend, "the %s network %s overlaps the %s network %s", x, a, y, b)
 	}
 	overlap(c.private, c.public, "networks.private.cidr", "private", "public", "the heartbeat needs a network of its own: give it other addresses on another switch")
 	if n.Management != nil {
@@ -259,9 +269,7 @@ func (c *checker) host(at, name, key string) {
 		return
 	}
 	_, _, options, rest, err := ssh.ParseAuthorizedKey([]byte(key))
-	if err != nil || len(options) > 0 || len(rest) > 0 {
-		c.errorf(at+".host_key", mend, "%q is not a public host key ('ssh-ed25519 AAAA…')", shorten(key))
-	}
+	c.refuse(err != nil || len(options) > 0 || len(rest) > 0, at+".host_key", mend, "%q is not a public host key ('ssh-ed25519 AAAA…')", shorten(key))
 }
 
 func shorten(s string) string {
@@ -306,9 +314,7 @@ func (c *checker) servers() {
 		case c.isHA() && s.Networks.Private != nil:
 			c.errorf(at, "add private: with an address in "+c.s.Networks.Private.CIDR, "server %s has no private address: its heartbeat would run over the public network alone", v.Name)
 		}
-		if v.Memory != 0 && (v.Memory < 256*MiB || v.Memory > 64*TiB) {
-			c.errorf(at+".memory", "choose 256MiB to 64TiB", "server %s has %s of memory", v.Name, v.Memory)
-		}
+		c.refuse(v.Memory != 0 && (v.Memory < 256*MiB || v.Memory > 64*TiB), at+".memory", "choose 256MiB to 64TiB", "server %s has %s of memory", v.Name, v.Memory)
 	}
 }
 
@@ -320,19 +326,12 @@ func (c *checker) power() {
 	for i := range s.PDUs {
 		p := &s.PDUs[i]
 		at := fmt.Sprintf("pdus[%d]", i)
-		if !re().word.MatchString(p.Name) {
-			c.errorf(at+".name", "use letters, digits and dashes", "%q cannot name a PDU", p.Name)
-		} else if pdus[p.Name] != nil {
-			c.errorf(at+".name", "give each PDU its own name", "PDU %q is there twice", p.Name)
-			dup = true
-		}
+		dup = c.named(at+".name", "PDU", p.Name, names, re().word, "use letters, digits and dashes") || dup
 		pdus[p.Name] = p
 		names = append(names, p.Name)
 		c.address(at+".address", p.Address, c.management, "management", "PDU "+p.Name)
 		c.pduAccess(at, p)
-		if !re().word.MatchString(p.Feed) {
-			c.errorf(at+".feed", "name the power feed the PDU hangs on, e.g. A", "%q cannot name a power feed", p.Feed)
-		}
+		c.refuse(!re().word.MatchString(p.Feed), at+".feed", "name the power feed the PDU hangs on, e.g. A", "%q cannot name a power feed", p.Feed)
 	}
 	outlets := map[Outlet]string{}
 	for i := range s.Servers {
@@ -341,26 +340,18 @@ func (c *checker) power() {
 		if v.BMC != nil {
 			b := v.BMC
 			c.address(at+".bmc.address", b.Address, c.management, "management", "the BMC of "+v.Name)
-			if !re().bmcUser.MatchString(b.User) {
-				c.errorf(at+".bmc.user", "an IPMI user has 1 to 16 letters, digits or . _ @ -, and a program would take one that begins with - for an option", "%q is not an IPMI user", b.User)
-			}
+			c.refuse(!re().bmcUser.MatchString(b.User), at+".bmc.user", "an IPMI user has 1 to 16 letters, digits or . _ @ -, and a program would take one that begins with - for an option", "%q is not an IPMI user", b.User)
 			c.secretFile(at+".bmc.password_file", b.PasswordFile)
 			c.between(at+".bmc.cipher", b.Cipher, 0, 17, "")
-			if b.Cipher == 0 {
-				c.errorf(at+".bmc.cipher", "use 3, or 17 where the BMC has it", "cipher suite 0 lets anybody switch the server off without a password")
-			}
+			c.refuse(b.Cipher == 0, at+".bmc.cipher", "use 3, or 17 where the BMC has it", "cipher suite 0 lets anybody switch the server off without a password")
 		}
 		covered := map[string]bool{} // feeds with an outlet
 		known := true
 		for j, o := range v.Outlets {
 			oat := fmt.Sprintf("%s.outlets[%d]", at, j)
 			if pdus[o.PDU] == nil {
-				mend := "list it under pdus"
-				if near := Nearest(o.PDU, names); near != "" {
-					mend = fmt.Sprintf("did you mean %q?", near)
-				}
 				if !dup { // then it is the other of the two that was meant
-					c.errorf(oat+".pdu", mend, "there is no PDU %q", o.PDU)
+					c.errorf(oat+".pdu", meant(o.PDU, names, "list it under pdus"), "there is no PDU %q", o.PDU)
 				}
 				known = false
 				continue
@@ -375,22 +366,14 @@ func (c *checker) power() {
 		seen := map[string]bool{}
 		for j, f := range v.Feeds {
 			fat := fmt.Sprintf("%s.feeds[%d]", at, j)
-			if !re().word.MatchString(f) {
-				c.errorf(fat, "write e.g. feeds: [A, B]", "%q cannot name a power feed", f)
-			}
-			if seen[f] {
-				c.errorf(fat, "name each feed once", "feed %s of server %s is there twice", f, v.Name)
-			}
+			c.refuse(!re().word.MatchString(f), fat, "write e.g. feeds: [A, B]", "%q cannot name a power feed", f)
+			c.refuse(seen[f], fat, "name each feed once", "feed %s of server %s is there twice", f, v.Name)
 			seen[f] = true
-			if known && len(v.Outlets) > 0 && !covered[f] {
-				c.errorf(fat, "add the outlet of that supply", "server %s hangs on feed %s, but none of its outlets is on it: PDUs could not switch it off", v.Name, f)
-			}
+			c.refuse(known && len(v.Outlets) > 0 && !covered[f], fat, "add the outlet of that supply", "server %s hangs on feed %s, but none of its outlets is on it: PDUs could not switch it off", v.Name, f)
 		}
 		if known && len(v.Feeds) > 0 {
 			for f := range covered {
-				if !seen[f] {
-					c.errorf(at+".feeds", "mend feeds or outlets", "server %s has an outlet on feed %s, which is not among its feeds", v.Name, f)
-				}
+				c.refuse(!seen[f], at+".feeds", "mend feeds or outlets", "server %s has an outlet on feed %s, which is not among its feeds", v.Name, f)
 			}
 		}
 		if known && len(v.Feeds) == 0 {
@@ -431,9 +414,7 @@ func (c *checker) pduAccess(at string, p *PDU) {
 		c.errorf(at+".community_file", "remove it, and the community from the PDU", "PDU %q has a user of SNMPv3 as well", p.Name)
 	}
 	// Source: RFC 3414, usmUserName: 1 to 32 octets.
-	if !re().snmpUser.MatchString(n.User) {
-		c.errorf(at+".snmp.user", "use 1 to 32 letters, digits or . _ @ -", "%q is not a user of SNMPv3", n.User)
-	}
+	c.refuse(!re().snmpUser.MatchString(n.User), at+".snmp.user", "use 1 to 32 letters, digits or . _ @ -", "%q is not a user of SNMPv3", n.User)
 	if !slices.Contains([]string{"SHA", "SHA-256", "SHA-512"}, n.Auth) {
 		c.errorf(at+".snmp.auth", "use the strongest that the PDU knows: SHA, SHA-256 or SHA-512", "%q is not an authentication protocol that Mortar uses", n.Auth)
 	}
@@ -442,15 +423,11 @@ func (c *checker) pduAccess(at string, p *PDU) {
 	}
 	c.secretFile(at+".snmp.auth_file", n.AuthFile)
 	c.secretFile(at+".snmp.privacy_file", n.PrivacyFile)
-	if n.AuthFile == n.PrivacyFile {
-		c.errorf(at+".snmp.privacy_file", "use another pass phrase: who learns one must not have both", "the two pass phrases of PDU %q are in one file", p.Name)
-	}
+	c.refuse(n.AuthFile == n.PrivacyFile, at+".snmp.privacy_file", "use another pass phrase: who learns one must not have both", "the two pass phrases of PDU %q are in one file", p.Name)
 }
 
 func (c *checker) secretFile(at, name string) {
-	if !re().file.MatchString(name) {
-		c.errorf(at, "name a file, e.g. secrets/bmc; the secret itself is never in the spec", "this cannot be a file name")
-	}
+	c.refuse(!re().file.MatchString(name), at, "name a file, e.g. secrets/bmc; the secret itself is never in the spec", "this cannot be a file name")
 }
 
 func (c *checker) systemPath(at, p, what string) bool {
@@ -470,9 +447,7 @@ func (c *checker) services() {
 	s := c.s
 	if s.Flavour == Lustre {
 		c.servicesOK = true
-		if len(s.Services) > 0 {
-			c.errorf("services", "remove them: what is served is one file system, described under lustre", "flavour lustre has no services")
-		}
+		c.refuse(len(s.Services) > 0, "services", "remove them: what is served is one file system, described under lustre", "flavour lustre has no services")
 		return
 	}
 	want := 1
@@ -484,19 +459,14 @@ func (c *checker) services() {
 		c.errorf("", "add it: "+docOf("Services"), "key %q is missing", "services")
 		return
 	}
-	if !c.servicesOK {
-		c.errorf("services", "for two services choose flavour nfs-ha-xl, for one nfs or nfs-ha", "flavour %s has %s, not %d", s.Flavour, plural(want, "service"), len(s.Services))
-	}
-	byName, byPath, preferred := map[string]bool{}, map[string]string{}, map[string]string{}
+	c.refuse(!c.servicesOK, "services", "for two services choose flavour nfs-ha-xl, for one nfs or nfs-ha", "flavour %s has %s, not %d", s.Flavour, plural(want, "service"), len(s.Services))
+	var names []string
+	byPath, preferred := map[string]string{}, map[string]string{}
 	for i := range s.Services {
 		v := &s.Services[i]
 		at := fmt.Sprintf("services[%d]", i)
-		if !re().service.MatchString(v.Name) {
-			c.errorf(at+".name", "use a small letter, then letters, digits and dashes, at most 12 in all (the file system's label)", "%q cannot name a service", v.Name)
-		} else if byName[v.Name] {
-			c.errorf(at+".name", "give each service its own name", "service %q is there twice", v.Name)
-		}
-		byName[v.Name] = true
+		c.named(at+".name", "service", v.Name, names, re().service, "use a small letter, then letters, digits and dashes, at most 12 in all (the file system's label)")
+		names = append(names, v.Name)
 		if v.Server == "" && len(s.Servers) > 0 {
 			v.Server = s.Servers[i%len(s.Servers)].Name
 		}
@@ -521,9 +491,7 @@ func (c *checker) services() {
 		}
 		if re().service.MatchString(v.Name) && c.systemPath(at+".path", v.Path, "where a volume is mounted") {
 			for other, name := range byPath {
-				if other == v.Path || within(v.Path, other) || within(other, v.Path) {
-					c.errorf(at+".path", "give each service a path of its own", "path %s of service %s and path %s of service %s lie in each other", v.Path, v.Name, other, name)
-				}
+				c.refuse(other == v.Path || within(v.Path, other) || within(other, v.Path), at+".path", "give each service a path of its own", "path %s of service %s and path %s of service %s lie in each other", v.Path, v.Name, other, name)
 			}
 		}
 		byPath[v.Path] = v.Name
@@ -535,30 +503,27 @@ func (c *checker) services() {
 func within(p, dir string) bool { return strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/") }
 
 func (c *checker) server(name string) *Server {
-	for i := range c.s.Servers {
-		if c.s.Servers[i].Name == name {
-			return &c.s.Servers[i]
-		}
+	if i := slices.Index(c.s.serverNames(), name); i >= 0 {
+		return &c.s.Servers[i]
 	}
 	return nil
 }
 
+func (s *Spec) serverNames() []string {
+	var out []string
+	for _, v := range s.Servers {
+		out = append(out, v.Name)
+	}
+	return out
+}
+
 func (c *checker) unknownServer(at, name string) {
-	var names []string
-	for _, v := range c.s.Servers {
-		names = append(names, v.Name)
-	}
-	mend := "the servers are: " + strings.Join(names, ", ")
-	if near := Nearest(name, names); near != "" {
-		mend = fmt.Sprintf("did you mean %q?", near)
-	}
-	c.errorf(at, mend, "there is no server %q", name)
+	names := c.s.serverNames()
+	c.errorf(at, meant(name, names, "the servers are: "+strings.Join(names, ", ")), "there is no server %q", name)
 }
 
 func (c *checker) exports(at string, v *Service) {
-	if len(v.Exports) == 0 {
-		c.errorf(at+".exports", "add one: exports: [{clients: "+c.public.String()+"}]", "service %s exports nothing", v.Name)
-	}
+	c.refuse(len(v.Exports) == 0, at+".exports", "add one: exports: [{clients: "+c.public.String()+"}]", "service %s exports nothing", v.Name)
 	seen := map[string]string{}
 	for i := range v.Exports {
 		e := &v.Exports[i]
@@ -621,17 +586,13 @@ var exportValueMend = map[string]string{
 func (c *checker) exportOption(at, option string) bool {
 	name, value, valued := strings.Cut(option, "=")
 	form, known := exportOptions[name]
-	mend := "see exports(5)"
-	switch {
+	switch mend := "see exports(5)"; {
 	case name == "fsid":
 		c.errorf(at, "remove it", "fsid is chosen by Mortar: it must be the same on both servers and never change")
 	case !known && !re().option.MatchString(option):
 		c.errorf(at, "write one option per item, see exports(5)", "%q is not an export option", option)
 	case !known:
-		if near := Nearest(name, slices.Sorted(maps.Keys(exportOptions))); near != "" {
-			mend = fmt.Sprintf("did you mean %q?", near)
-		}
-		c.errorf(at, mend, "unknown export option %q", name)
+		c.errorf(at, meant(name, slices.Sorted(maps.Keys(exportOptions)), mend), "unknown export option %q", name)
 	case form == nil && valued:
 		c.errorf(at, "write "+name, "%q: this export option has no value", option)
 	case form != nil && (valued && value == "" || !form(value) || repeats(strings.Split(value, ":"))):
@@ -673,9 +634,7 @@ func (c *checker) exportOptions(at string, e *Export, world bool) {
 	for _, pair := range [][2]string{{"rw", "ro"}, {"sync", "async"}, {"root_squash", "no_root_squash"}, {"all_squash", "no_all_squash"},
 		{"subtree_check", "no_subtree_check"}, {"secure", "insecure"}, {"wdelay", "no_wdelay"}, {"hide", "nohide"}, {"acl", "no_acl"}, {"pnfs", "no_pnfs"},
 		{"auth_nlm", "no_auth_nlm"}, {"secure_locks", "insecure_locks"}} {
-		if has[pair[0]] && has[pair[1]] {
-			c.errorf(at+".options", "keep one of them", "export options %s and %s contradict each other", pair[0], pair[1])
-		}
+		c.refuse(has[pair[0]] && has[pair[1]], at+".options", "keep one of them", "export options %s and %s contradict each other", pair[0], pair[1])
 	}
 }
 
@@ -691,9 +650,7 @@ func (c *checker) exportClients(at string, e *Export) (world bool) {
 		}
 		return err == nil && p.Bits() < 8
 	}
-	if !re().client.MatchString(e.Clients) {
-		c.errorf(at+".clients", "write a network as 10.20.0.0/16, an address or a host name, see exports(5)", "%q names no clients", e.Clients)
-	}
+	c.refuse(!re().client.MatchString(e.Clients), at+".clients", "write a network as 10.20.0.0/16, an address or a host name, see exports(5)", "%q names no clients", e.Clients)
 	return strings.ContainsAny(e.Clients, "*?")
 }
 
@@ -721,13 +678,9 @@ func (c *checker) clients() {
 			nw, nwName = c.public, "public" // compute nodes are often reached over the network they mount by
 		}
 		c.address(at+".address", v.Address, nw, nwName, "client "+v.Name, "client "+v.Name)
-		if v.Memory != 0 && (v.Memory < 256*MiB || v.Memory > 64*TiB) {
-			c.errorf(at+".memory", "choose 256MiB to 64TiB", "client %s has %s of memory", v.Name, v.Memory)
-		}
+		c.refuse(v.Memory != 0 && (v.Memory < 256*MiB || v.Memory > 64*TiB), at+".memory", "choose 256MiB to 64TiB", "client %s has %s of memory", v.Name, v.Memory)
 		if s.Flavour == Lustre {
-			if len(v.Mounts) > 0 {
-				c.errorf(at+".mounts", "remove them: every client mounts the file system at lustre.mount", "clients of a Lustre file system have no NFS mounts")
-			}
+			c.refuse(len(v.Mounts) > 0, at+".mounts", "remove them: every client mounts the file system at lustre.mount", "clients of a Lustre file system have no NFS mounts")
 			continue
 		}
 		used := map[string]bool{}
@@ -755,11 +708,7 @@ func (c *checker) mount(v *Client, m *Mount, at string, used map[string]bool, pu
 		}
 	}
 	if sv == nil && c.servicesOK {
-		mend := "the services are: " + strings.Join(names, ", ")
-		if near := Nearest(m.Service, names); near != "" {
-			mend = fmt.Sprintf("did you mean %q?", near)
-		}
-		c.errorf(at+".service", mend, "there is no service %q", m.Service)
+		c.errorf(at+".service", meant(m.Service, names, "the services are: "+strings.Join(names, ", ")), "there is no service %q", m.Service)
 	} else if sv != nil && len(sv.Exports) > 0 {
 		if m.Export == "" {
 			m.Export = sv.Exports[0].Path
@@ -780,9 +729,7 @@ func (c *checker) mount(v *Client, m *Mount, at string, used map[string]bool, pu
 		}
 	}
 	if c.systemPath(at+".path", m.Path, "a mount point") {
-		if used[m.Path] {
-			c.errorf(at+".path", "mount each at a place of its own", "two mounts of client %s at %s", v.Name, m.Path)
-		}
+		c.refuse(used[m.Path], at+".path", "mount each at a place of its own", "two mounts of client %s at %s", v.Name, m.Path)
 		used[m.Path] = true
 	}
 	if !slices.Contains(versions, m.Version) {
@@ -791,9 +738,7 @@ func (c *checker) mount(v *Client, m *Mount, at string, used map[string]bool, pu
 		c.errorf(at+".version", "add it to nfs.versions, or use "+or(c.s.NFS.Versions), "NFS version %s is not among those served (nfs.versions)", m.Version)
 	}
 	c.transport(at+".transport", m.Transport)
-	if m.RDMA(&c.s.NFS) && !c.s.NFS.RDMA() {
-		c.errorf(at+".transport", "set nfs.transport to rdma: TCP stays there for the other mounts", "client %s is to mount over RDMA, which the servers do not serve", v.Name)
-	}
+	c.refuse(m.RDMA(&c.s.NFS) && !c.s.NFS.RDMA(), at+".transport", "set nfs.transport to rdma: TCP stays there for the other mounts", "client %s is to mount over RDMA, which the servers do not serve", v.Name)
 	for j, o := range m.Options {
 		oat := fmt.Sprintf("%s.options[%d]", at, j)
 		switch name, _, _ := strings.Cut(o, "="); {
@@ -812,18 +757,14 @@ func (c *checker) mount(v *Client, m *Mount, at string, used map[string]bool, pu
 var versions = []string{"3", "4.1", "4.2"}
 
 func (c *checker) transport(at, v string) {
-	if v != "" && v != TCP && v != RDMA {
-		c.errorf(at, "use tcp or rdma", "unknown transport %q", v)
-	}
+	c.refuse(v != "" && v != TCP && v != RDMA, at, "use tcp or rdma", "unknown transport %q", v)
 }
 
 func (c *checker) nfs() {
 	n := &c.s.NFS
 	c.between("nfs.threads", n.Threads, 1, 8192, "") // NFSD_MAXSERVS in the kernel's fs/nfsd/nfssvc.c
 	c.transport("nfs.transport", n.Transport)
-	if len(n.Versions) == 0 {
-		c.errorf("nfs.versions", "use versions: [3, 4.1, 4.2]", "no NFS version is served")
-	}
+	c.refuse(len(n.Versions) == 0, "nfs.versions", "use versions: [3, 4.1, 4.2]", "no NFS version is served")
 	seen := map[string]bool{}
 	c.versionsOK = true
 	for i, v := range n.Versions {
@@ -846,9 +787,7 @@ func (c *checker) nfs() {
 		lo, why = 30, ": in HA a shorter lease makes clients lose their locks during a failover"
 	}
 	leaseOK := n.Lease >= lo && n.Lease <= 3600
-	if !leaseOK {
-		c.errorf("nfs.lease", fmt.Sprintf("choose %d to 3600 seconds", lo), "lease is %d s%s", n.Lease, why)
-	}
+	c.refuse(!leaseOK, "nfs.lease", fmt.Sprintf("choose %d to 3600 seconds", lo), "lease is %d s%s", n.Lease, why)
 	if n.Grace < 10 || n.Grace > 3600 {
 		c.errorf("nfs.grace", "choose 10 to 3600 seconds", "grace is %d s", n.Grace)
 	} else if leaseOK && n.Grace < n.Lease {
@@ -863,14 +802,10 @@ func (c *checker) nfs() {
 func (c *checker) filesystem() {
 	f := &c.s.Filesystem
 	if c.s.Flavour == Lustre {
-		if c.s.Given("filesystem") {
-			c.errorf("filesystem", "remove it: Lustre's targets are ldiskfs", "flavour lustre has no file system of its own choice")
-		}
+		c.refuse(c.s.Given("filesystem"), "filesystem", "remove it: Lustre's targets are ldiskfs", "flavour lustre has no file system of its own choice")
 		return
 	}
-	if f.Type != "xfs" {
-		c.errorf("filesystem.type", "use xfs", "file system %q is not built", f.Type)
-	}
+	c.refuse(f.Type != "xfs", "filesystem.type", "use xfs", "file system %q is not built", f.Type)
 	for i, o := range f.Mount {
 		at := fmt.Sprintf("filesystem.mount[%d]", i)
 		switch name, _, _ := strings.Cut(o, "="); {
@@ -885,9 +820,7 @@ func (c *checker) filesystem() {
 func (c *checker) ha() {
 	s := c.s
 	if !c.isHA() {
-		if s.HA != nil && s.Flavour == NFS {
-			c.errorf("ha", "remove it, or choose flavour nfs-ha", "flavour nfs has one server and no cluster")
-		}
+		c.refuse(s.HA != nil && s.Flavour == NFS, "ha", "remove it, or choose flavour nfs-ha", "flavour nfs has one server and no cluster")
 		return
 	}
 	if s.HA == nil {
@@ -895,9 +828,7 @@ func (c *checker) ha() {
 	}
 	c.between("ha.token_ms", s.HA.Token, 500, 60000, " ms")
 	c.between("ha.fence_test_days", s.HA.FenceTestDays, 1, 3650, " days")
-	if s.HA.Failback != "manual" && s.HA.Failback != "auto" {
-		c.errorf("ha.failback", "use manual or auto", "failback is %q", s.HA.Failback)
-	}
+	c.refuse(s.HA.Failback != "manual" && s.HA.Failback != "auto", "ha.failback", "use manual or auto", "failback is %q", s.HA.Failback)
 	switch bare := s.Flavour == Lustre || slices.ContainsFunc(s.Sets(), func(set Set) bool { return set.Storage.Volume == "device" }); {
 	case s.HA.Reservations == "on":
 	case s.HA.Reservations != "off":
@@ -912,12 +843,8 @@ func (c *checker) rack() {
 	if known := distro.Suites(); !slices.Contains(known, r.Suite) {
 		c.errorf("rack.suite", "use "+strings.Join(known, " or "), "%q is not a Debian release the rack can boot", r.Suite)
 	}
-	if r.Mirror != "" && !re().mirror.MatchString(r.Mirror) {
-		c.errorf("rack.mirror", "write a URL as in sources.list", "%q is not a mirror's address", r.Mirror)
-	}
-	if r.IOPS < 0 || r.IOPS > 10_000_000 {
-		c.errorf("rack.iops", "choose 0 (no throttle) or more", "iops is %d", r.IOPS)
-	}
+	c.refuse(r.Mirror != "" && !re().mirror.MatchString(r.Mirror), "rack.mirror", "write a URL as in sources.list", "%q is not a mirror's address", r.Mirror)
+	c.refuse(r.IOPS < 0 || r.IOPS > 10_000_000, "rack.iops", "choose 0 (no throttle) or more", "iops is %d", r.IOPS)
 	switch {
 	case r.RDMA == "off":
 	case r.RDMA != "on":
