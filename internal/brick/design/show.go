@@ -1,11 +1,14 @@
 package design
 
 import (
+	_ "embed"
 	"fmt"
 	"io"
 	"slices"
 	"sort"
 	"strings"
+	"sync"
+	"text/template"
 
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 )
@@ -19,39 +22,41 @@ type ShowOptions struct {
 	Width   int  // columns to wrap at; 0: 100
 }
 
+//go:embed show.tmpl
+var showText string
+
+var showTemplate = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("show").Funcs(template.FuncMap{
+		"join": strings.Join, "plural": plural, "quoted": quoted, "fence": fenceText, "centre": centre,
+		"inc":      func(i int) int { return i + 1 },
+		"times":    func(n int, b spec.Bytes) spec.Bytes { return spec.Bytes(n) * b },
+		"millions": func(n int64) int64 { return n / 1_000_000 },
+	}).Parse(showText))
+})
+
 // Show writes a design for a human to read.
 func Show(w io.Writer, d *Design, o ShowOptions) error {
 	if o.Width == 0 {
 		o.Width = 100
 	}
-	v := &view{d: d, o: o}
-	v.head()
-	v.layout()
-	v.sizes()
-	v.arrays()
-	v.volumes()
-	v.cache()
-	v.lustre()
-	v.services()
-	v.cluster()
-	v.clients()
-	v.tuning()
-	v.advice()
-	v.translations()
-	v.differs()
-	v.warnings()
-	_, err := io.WriteString(w, v.b.String())
-	return err
+	return showTemplate().Execute(w, &view{d, o})
 }
 
+// view is what show.tmpl is executed on.
 type view struct {
-	d *Design
-	o ShowOptions
-	b strings.Builder
+	*Design
+	ShowOptions
 }
 
-func (v *view) printf(format string, args ...any) { fmt.Fprintf(&v.b, format, args...) }
+// with is a part of a design, and the view of the whole.
+type with struct {
+	View *view
+	Of   any
+}
 
+func (v *view) With(part any) with { return with{v, part} }
+
+// Attributes of a terminal.
 const (
 	bold   = "1"
 	dim    = "2"
@@ -60,67 +65,71 @@ const (
 
 // paint colours text on a terminal.
 func (v *view) paint(code, s string) string {
-	if v.o.Paint == nil || s == "" || code == "" {
+	if v.Paint == nil || s == "" || code == "" {
 		return s
 	}
-	return v.o.Paint(code, s)
+	return v.Paint(code, s)
 }
 
-func (v *view) heading(s, note string) {
-	v.printf("\n%s", v.paint(bold, s))
+func (v *view) Bold(s string) string   { return v.paint(bold, s) }
+func (v *view) Dim(s string) string    { return v.paint(dim, s) }
+func (v *view) Yellow(s string) string { return v.paint(yellow, s) }
+
+func (v *view) Heading(s, note string) string {
 	if note != "" {
-		v.printf("  %s", v.paint(dim, note))
+		note = "  " + v.Dim(note)
 	}
-	v.printf("\n")
+	return "\n" + v.Bold(s) + note + "\n"
 }
 
-// wrapped writes text from column indent on, wrapped at the width; the first
-// line continues where the caller stopped.
-func (v *view) wrapped(text string, indent int, code string) {
-	width := max(30, v.o.Width-indent)
+// Wrap is text from column indent on, wrapped at the width; the first line continues
+// where the caller stopped.
+func (v *view) Wrap(indent int, code, text string) string {
+	width := max(30, v.Width-indent)
+	var lines []string
 	line := ""
-	first := true
-	flush := func() {
-		if !first {
-			v.printf("%s", strings.Repeat(" ", indent))
-		}
-		v.printf("%s\n", v.paint(code, line))
-		line, first = "", false
-	}
 	for _, word := range strings.Fields(text) {
 		if line != "" && len([]rune(line))+1+len([]rune(word)) > width {
-			flush()
+			lines = append(lines, v.paint(code, line))
+			line = ""
 		}
 		if line != "" {
 			line += " "
 		}
 		line += word
 	}
-	flush()
+	return strings.Join(append(lines, v.paint(code, line)), "\n"+strings.Repeat(" ", indent)) + "\n"
 }
 
-func (v *view) head() {
-	s := v.d.Spec
-	what := map[spec.Flavour]string{
+// Line is a line of a volume.
+func (v *view) Line(name, text string) string {
+	return fmt.Sprintf("    %-10s %s", name, v.Wrap(15, "", text))
+}
+
+// Size is a line of the capacity.
+func (v *view) Size(name string, b, raw spec.Bytes, note string) string {
+	return fmt.Sprintf("  %-8s %12s  %12s  %3.0f %%  %s\n", name, b.Decimal(), b.Binary(), 100*float64(b)/float64(raw), v.Dim(note))
+}
+
+// Kind says what kind of brick it is.
+func (v *view) Kind() string {
+	return map[spec.Flavour]string{
 		spec.NFS:     "NFS from one server",
 		spec.NFSHA:   "highly available NFS, active-passive",
 		spec.NFSHAXL: "highly available NFS, two services, each server active for one",
 		spec.Lustre:  "highly available Lustre",
-	}[v.d.Flavour]
-	v.printf("%s  %s (%s)\n", v.paint(bold, v.d.Name), what, v.d.Flavour)
-	v.printf("%s, %s, %s, %s\n", plural(len(s.Servers), "server"), plural(len(s.Enclosures), "enclosure"), plural(len(v.d.Disks), "disk"), plural(len(s.Clients), "client"))
+	}[v.Flavour]
 }
 
 // shortName is a group's name without the brick's.
-func (v *view) shortName(group string) string { return strings.TrimPrefix(group, v.d.Name+"-") }
+func (v *view) shortName(group string) string { return strings.TrimPrefix(group, v.Name+"-") }
 
-// layout draws each enclosure, bay by bay, with the group of its disk.
-func (v *view) layout() {
-	v.heading("LAYOUT", "rN: RAID group, sp: hot spare, ·: empty bay")
-	for _, e := range v.d.Spec.Enclosures {
-		v.enclosure(e)
+func (v *view) Short(groups []string) []string {
+	out := make([]string, len(groups))
+	for i, g := range groups {
+		out[i] = v.shortName(g)
 	}
-	v.groups()
+	return out
 }
 
 // rowOf is how many bays are drawn in a row: all of a small enclosure, the
@@ -134,14 +143,16 @@ func rowOf(bays int) int {
 	return min(bays, 12)
 }
 
-func (v *view) enclosure(e spec.Enclosure) {
+// Enclosure draws an enclosure, bay by bay, with the group of each disk.
+func (v *view) Enclosure(e spec.Enclosure) string {
+	var b strings.Builder
 	cells := make([]string, e.Bays)
 	for i := range cells {
 		cells[i] = "·"
 	}
 	var size spec.Bytes
 	typ := ""
-	for _, k := range v.d.Disks {
+	for _, k := range v.Disks {
 		if k.Enclosure != e.Name {
 			continue
 		}
@@ -157,41 +168,42 @@ func (v *view) enclosure(e spec.Enclosure) {
 	if e.Model != "" {
 		title += ", " + e.Model
 	}
-	if len(v.d.Spec.Services) > 1 {
+	if len(v.Spec.Services) > 1 {
 		title += ", service " + e.Service
 	}
 	if e.Module != "" {
 		title += ", module " + e.Module
 	}
-	if len(v.d.Arrays) > 1 {
+	if len(v.Arrays) > 1 {
 		title += ", array " + e.Array
 	}
-	v.printf("  %s  %s\n", title, v.paint(dim, fmt.Sprintf("%d bays, disks of %s %s", e.Bays, size, typ)))
+	fmt.Fprintf(&b, "  %s  %s\n", title, v.paint(dim, fmt.Sprintf("%d bays, disks of %s %s", e.Bays, size, typ)))
 	per := rowOf(e.Bays)
 	wide := 4
 	for _, c := range cells {
 		wide = max(wide, len([]rune(c))+2)
 	}
 	bar := func(l, m, r string, n int) {
-		v.printf("    %s%s%s\n", l, strings.Join(slices.Repeat([]string{strings.Repeat("─", wide)}, n), m), r)
+		fmt.Fprintf(&b, "    %s%s%s\n", l, strings.Join(slices.Repeat([]string{strings.Repeat("─", wide)}, n), m), r)
 	}
 	bar("┌", "┬", "┐", per)
 	for at := 0; at < len(cells); at += per {
 		if at > 0 {
 			bar("├", "┼", "┤", per)
 		}
-		v.printf("    │")
+		fmt.Fprintf(&b, "    │")
 		for i := at; i < at+per; i++ {
 			c := ""
 			if i < len(cells) {
 				c = cells[i]
 			}
 			pad := wide - len([]rune(c))
-			v.printf("%s%s%s│", strings.Repeat(" ", pad/2), v.paint(cellColour(c), c), strings.Repeat(" ", pad-pad/2))
+			fmt.Fprintf(&b, "%s%s%s│", strings.Repeat(" ", pad/2), v.paint(cellColour(c), c), strings.Repeat(" ", pad-pad/2))
 		}
-		v.printf("\n")
+		fmt.Fprintf(&b, "\n")
 	}
 	bar("└", "┴", "┘", per)
+	return b.String()
 }
 
 // cellColour helps the eye follow a group; the cell says the same in words.
@@ -207,9 +219,10 @@ func cellColour(c string) string {
 	return dim
 }
 
-// groups prints a line for each RAID group. Neighbours that are alike share a line,
+// GroupLines has a line for each RAID group. Neighbours that are alike share a line,
 // unless the user asked for every detail.
-func (v *view) groups() {
+func (v *view) GroupLines() string {
+	var b strings.Builder
 	first, last := "", ""
 	said := ""
 	flush := func() {
@@ -218,26 +231,26 @@ func (v *view) groups() {
 			name += "-" + last
 		}
 		if first != "" {
-			v.printf("  %-6s ", name)
-			v.wrapped(said, 9, "")
+			fmt.Fprintf(&b, "  %-6s %s", name, v.Wrap(9, "", said))
 		}
 		first = ""
 	}
-	for _, g := range v.d.Groups {
+	for _, g := range v.Groups {
 		text := v.groupText(g)
-		if text != said || v.o.Explain {
+		if text != said || v.Explain {
 			flush()
 		}
 		if first == "" {
 			first = v.shortName(g.Name)
 		}
 		last, said = v.shortName(g.Name), text
-		if v.o.Explain {
+		if v.Explain {
 			flush()
-			v.members(g)
+			b.WriteString(v.members(g))
 		}
 	}
 	flush()
+	return b.String()
 }
 
 func (v *view) groupText(g Group) string {
@@ -261,7 +274,7 @@ func (v *view) groupText(g Group) string {
 		safe = "all in one enclosure"
 	}
 	if g.Array != "" {
-		for _, a := range v.d.Arrays {
+		for _, a := range v.Arrays {
 			if a.Name == g.Array && a.Family != "perc" && len(order) > 1 && SurvivesEnclosure(g) {
 				safe = "keeps its data at the loss of any enclosure; that of the controllers, " + a.Enclosures[0] + ", stops the array"
 			}
@@ -272,196 +285,77 @@ func (v *view) groupText(g Group) string {
 }
 
 // members names a group's disks, as enclosure/bay:serial.
-func (v *view) members(g Group) {
+func (v *view) members(g Group) string {
+	var b strings.Builder
 	line := func(what string, disks []Disk) {
 		var out []string
 		for _, m := range disks {
 			out = append(out, fmt.Sprintf("%s/%d:%s", m.Enclosure, m.Bay, m.Serial))
 		}
-		v.printf("         ")
-		v.wrapped(what+" "+strings.Join(out, " "), 9, dim)
+		b.WriteString("         " + v.Wrap(9, dim, what+" "+strings.Join(out, " ")))
 	}
 	if g.Array == "" {
-		v.printf("         %s\n", v.paint(dim, "/dev/md/"+g.Name+", UUID "+g.UUID))
+		b.WriteString("         " + v.Dim("/dev/md/"+g.Name+", UUID "+g.UUID) + "\n")
 	}
 	line("members in RAID order:", g.Members)
 	if len(g.Spares) > 0 {
 		line("spares:", g.Spares)
 	}
+	return b.String()
 }
 
-func (v *view) sizes() {
-	c := v.d.Capacity
-	v.heading("CAPACITY", "decimal as disks are sold, binary as df -h prints it")
-	raw := c.Raw
-	pct := func(b spec.Bytes) string { return fmt.Sprintf("%3.0f %%", 100*float64(b)/float64(raw)) }
-	row := func(name string, b spec.Bytes, note string) {
-		v.printf("  %-8s %12s  %12s  %s  %s\n", name, b.Decimal(), b.Binary(), pct(b), v.paint(dim, note))
-	}
-	if v.d.Lustre != nil {
-		v.lustreSizes(func(name string, b spec.Bytes, note string) {
-			if strings.TrimSpace(name) == "raw" {
-				raw = b
-			}
-			row(name, b, note)
-		})
-		return
-	}
-	row("raw", c.Raw, "all disks")
-	row("RAID", c.RAID, "without parity, mirrors and spares")
-	if c.LUNs > 0 {
-		row("LUNs", c.LUNs, fmt.Sprintf("what servers see, %d bytes: disks have a little more than they are sold with, arrays keep a little", c.LUNs))
-		row("usable", c.Usable, "estimate: less LVM and XFS metadata; what df will call the size")
-		return
-	}
-	row("usable", c.Usable, "estimate: less md, LVM and XFS metadata; what df will call the size")
+func (v *view) Paths(a Array) int { return v.PathsTo(&a, a.Servers[0]) }
+
+// Pair gives the pair of a name.
+func (v *view) Pair(name string) *Pair {
+	i := slices.IndexFunc(v.Pairs, func(p Pair) bool { return p.Name == name })
+	return &v.Pairs[i]
 }
 
-func (v *view) volumes() {
-	if v.d.Lustre != nil {
-		return
+// StandsOn names the LUNs or groups of a service; of more than four LUNs the first and
+// the last.
+func (v *view) StandsOn(s *Service) []string {
+	if len(s.Storage.LUNs) == 0 {
+		return v.Short(s.Storage.Groups)
 	}
-	v.heading("VOLUMES", "")
-	for _, s := range v.d.Services() {
-		vol := &s.Storage
-		g := v.d.GroupsOf(s.Name)[0]
-		full := spec.Bytes(g.Data) * g.Chunk
-		switch {
-		case vol.Device != "":
-			v.printf("  %s: %s → xfs on %s\n", s.Name, vol.Device, s.MountPoint)
-		case len(vol.LUNs) > 0:
-			v.printf("  %s: %s → /dev/%s/%s → xfs on %s\n", s.Name, strings.Join(v.lunNames(s.Name), " "), vol.VG, vol.LV, s.MountPoint)
-		default:
-			v.printf("  %s: %s → /dev/%s/%s → xfs on %s\n", s.Name, strings.Join(v.shortNames(vol.Groups), " "), vol.VG, vol.LV, s.MountPoint)
-		}
-		line := func(name, text string) {
-			v.printf("    %-10s ", name)
-			v.wrapped(text, 15, "")
-		}
-		line("alignment", fmt.Sprintf("full RAID stripe %d x %s = %s; XFS su %s, sw %d: aligned writes of %s need no read for parity", g.Data, g.Chunk, full, s.SU, s.SW, spec.Bytes(s.SW)*s.SU))
-		if vol.Stripes > 1 {
-			line("LVM", fmt.Sprintf("striped over %d "+map[bool]string{true: "LUNs", false: "groups"}[len(vol.LUNs) > 0]+", %s each in turn", vol.Stripes, vol.StripeSize))
-		}
-		for i, names := range vol.Growths {
-			line(fmt.Sprintf("growth %d", i+1), strings.Join(v.shortNames(names), " ")+" behind what was there; the file system is told so while it is mounted")
-		}
-		if vol.Device != "" {
-			line("mount", strings.Join(s.MountOpts, ","))
-			if v.o.Explain {
-				line("made by", "mkfs.xfs "+strings.Join(s.MkfsArgs, " ")+" "+vol.Device)
-			}
-			continue
-		}
-		line("owner", "LVM system ID "+vol.SystemID+map[bool]string{true: " while nobody serves it: no host activates it by itself", false: ""}[v.d.Clustered()])
-		line("mount", strings.Join(s.MountOpts, ","))
-		if v.o.Explain {
-			line("made by", "mkfs.xfs "+strings.Join(s.MkfsArgs, " ")+" /dev/"+vol.VG+"/"+vol.LV)
-		}
+	var out []string
+	for _, l := range v.lunsOf(s.Name) {
+		out = append(out, l.Name)
 	}
-}
-
-func (v *view) shortNames(groups []string) []string {
-	out := make([]string, len(groups))
-	for i, g := range groups {
-		out[i] = v.shortName(g)
+	if n := len(out); n > 4 {
+		out = []string{out[0], "…", out[n-1]}
 	}
 	return out
 }
 
-func (v *view) services() {
-	if v.d.Lustre != nil {
-		return
-	}
-	v.heading("SERVICES", "")
-	n := v.d.Spec.NFS
-	for _, s := range v.d.Services() {
-		at := "on " + s.Preferred
-		if v.d.Clustered() {
-			at = "floating, on " + s.Preferred + " if it is there"
-		}
-		v.printf("  %s: %s/%d %s; NFS %s, %d threads, lease %d s, grace %d s\n", s.Name, s.Address, s.Prefix, at, strings.Join(n.Versions, " "), n.Threads, n.Lease, n.Grace)
-		for _, e := range s.Exports {
-			v.printf("    %s → %s (%s)\n", e.Dir, e.Clients, strings.Join(e.Options, ","))
-			if v.o.Explain {
-				v.printf("      %s\n", v.paint(dim, "fsid "+e.FSID))
-			}
-		}
-		if v.o.Explain {
-			v.printf("    %s\n", v.paint(dim, "state of NFS recovery: "+s.StateDir+", scope "+s.Scope))
-			if s.Namespace != "" {
-				v.printf("    %s\n", v.paint(dim, "network namespace "+s.Namespace+": an nfsd and an address of its own, also beside the other service"))
-			}
-		}
-	}
+// Inside says whether some SSDs are inside a server.
+func (c *Cache) Inside() bool {
+	return slices.ContainsFunc(c.SSDs, func(x Disk) bool { return x.Server != "" })
 }
 
-// cluster draws the pair, its rings and its fencing.
-func (v *view) cluster() {
-	if v.d.Lustre != nil {
-		for i := range v.d.Pairs {
-			p := &v.d.Pairs[i]
-			v.pair(p, "CLUSTER OF "+strings.ToUpper(p.Name), "resources: "+v.placement(p))
-		}
-		return
+func (v *view) ClusterTitle(p Pair) string {
+	if v.Lustre == nil {
+		return "CLUSTER"
 	}
-	if p := &v.d.Pairs[0]; p.HA != nil {
-		chain := "one service: arrays → volume group → xfs → NFS state → nfsd → exports → service address"
-		if len(v.d.Spec.Services) > 1 {
-			chain = "one service: arrays → volume group → xfs → namespace → NFS state → nfsd → exports → service address"
-		}
-		v.pair(p, "CLUSTER", chain)
-	}
+	return "CLUSTER OF " + strings.ToUpper(p.Name)
 }
 
-// pair draws one cluster of two servers.
-func (v *view) pair(p *Pair, title, resources string) {
-	h := p.HA
-	v.heading(title, fmt.Sprintf("Corosync %s: token %d ms, both rings encrypted; Pacemaker: failback %s", h.Cluster, h.TokenMS, h.Failback))
-	a, b := h.Nodes[0], h.Nodes[1]
-	wide := max(len(a.Name), len(a.Rings[0]), len(a.Rings[1])) + 2
-	centre := func(s string) string {
-		pad := wide - len(s)
-		return strings.Repeat(" ", pad/2) + s + strings.Repeat(" ", pad-pad/2)
+// Resources says what of a pair moves as one; of Lustre which server has which targets
+// as a rule.
+func (v *view) Resources(p Pair) string {
+	switch {
+	case v.Lustre != nil:
+		return "resources: " + v.placement(&p)
+	case len(p.Services) > 1:
+		return "two services: arrays → volume group → xfs → namespace → NFS state → nfsd → exports → service address"
 	}
-	v.printf("            %s                        %s\n", v.paint(bold, centre(a.Name)), v.paint(bold, b.Name))
-	v.printf("    ring 0  %s ──── private network ── %s\n", centre(a.Rings[0]), b.Rings[0])
-	v.printf("    ring 1  %s ──── public network ─── %s\n", centre(a.Rings[1]), b.Rings[1])
-	if len(v.d.Spec.Services) > 1 {
-		resources = "two services" + strings.TrimPrefix(resources, "one service")
-	}
-	v.printf("    ")
-	v.wrapped(resources, 6, "")
-	v.printf("\n  %s  %s\n", v.paint(bold, "fencing"), v.paint(dim, "a level succeeds if all its devices do; the next is tried if it fails"))
-	for _, l := range h.Fencing {
-		name := ""
-		if l.Level == 1 {
-			name = l.Node
-		}
-		for i, f := range l.Devices {
-			level := fmt.Sprintf("level %d", l.Level)
-			if i > 0 {
-				level = "  and  "
-			}
-			if i > 0 || l.Level > 1 {
-				name = ""
-			}
-			v.printf("    %-10s %s  %-22s %s\n", name, level, f.ID, fenceText(f, l.Node))
-		}
-	}
-	v.reservations(h)
+	return "one service: arrays → volume group → xfs → NFS state → nfsd → exports → service address"
 }
 
-// reservations are the second lock, behind fencing.
-func (v *view) reservations(h *HA) {
-	if len(h.Reservations) == 0 {
-		return
-	}
-	v.printf("\n  %s  ", v.paint(bold, "reservations"))
-	v.wrapped("SCSI-3, write exclusive for registrants: all paths of the server that serves a LUN are registered with its key, and nobody else's. A take-over takes the partner's away before it reads a block, "+
-		"so a server that was fenced by a device that lies writes nothing when it wakes up", 4, dim)
-	for _, n := range h.Nodes {
-		v.printf("    %-10s key %s\n", n.Name, h.Reservations[n.Name])
-	}
+// centre puts text in the middle of the widest that is said of a node.
+func centre(n Node, s string) string {
+	pad := max(len(n.Name), len(n.Rings[0]), len(n.Rings[1])) + 2 - len(s)
+	return strings.Repeat(" ", pad/2) + s + strings.Repeat(" ", pad-pad/2)
 }
 
 func fenceText(f FenceDevice, node string) string {
@@ -469,13 +363,7 @@ func fenceText(f FenceDevice, node string) string {
 	if f.Agent == "fence_ipmilan" {
 		s = "BMC " + f.Params["ip"] + ", off and on, runs on feed " + strings.Join(f.Feeds, " or ")
 	} else {
-		outlet := ""
-		for m := range strings.SplitSeq(f.Params["pcmk_host_map"], ";") {
-			if name, plug, _ := strings.Cut(m, ":"); name == node {
-				outlet = plug
-			}
-		}
-		s = "PDU " + f.Params["ip"] + " outlet " + outlet + ", on feed " + strings.Join(f.Feeds, " or ")
+		s = "PDU " + f.Params["ip"] + " outlet " + f.Outlet(node) + ", on feed " + strings.Join(f.Feeds, " or ")
 	}
 	if _, delay, ok := strings.Cut(f.Params["pcmk_delay_base"], ":"); ok {
 		s += "; waits " + delay
@@ -483,112 +371,136 @@ func fenceText(f FenceDevice, node string) string {
 	return s
 }
 
-func (v *view) clients() {
-	if len(v.d.Mounts) == 0 {
-		return
-	}
-	v.heading("CLIENT MOUNTS", "")
-	// Clients with the same mount share a line.
-	type key struct{ source, path, options string }
-	var order []key
-	by := map[key][]string{}
-	for _, m := range v.d.Mounts {
-		k := key{m.Source, m.Path, strings.Join(m.Options, ",")}
-		if by[k] == nil {
-			order = append(order, k)
+// sharedMount is a mount that several clients have.
+type sharedMount struct{ Source, Path, Options, Clients string }
+
+// SharedMounts are the mounts; clients with the same one share it.
+func (v *view) SharedMounts() []sharedMount {
+	var out []sharedMount
+	for _, m := range v.Mounts {
+		x := sharedMount{m.Source, m.Path, strings.Join(m.Options, ","), m.Client}
+		i := slices.IndexFunc(out, func(o sharedMount) bool { return o.Source == x.Source && o.Path == x.Path && o.Options == x.Options })
+		if i < 0 {
+			out = append(out, x)
+		} else {
+			out[i].Clients += " " + m.Client
 		}
-		by[k] = append(by[k], m.Client)
 	}
-	last := ""
-	for _, k := range order {
-		if who := strings.Join(by[k], " "); who != last {
-			v.printf("  ")
-			v.wrapped(who+":", 2, "")
-			last = who
-		}
-		v.printf("    %s on %s\n      ", k.source, k.path)
-		v.wrapped(k.options, 6, dim)
-	}
+	return out
 }
 
-func (v *view) tuning() {
-	v.heading("TUNING", map[bool]string{false: "each value with its reason; --explain adds where it is explained", true: "each value with its reason and where it is explained"}[v.o.Explain])
-	roles := []struct{ role, title string }{{"array", "arrays"}, {"server", "servers"}, {"both", "servers and clients"}, {"client", "clients"}}
-	mkfs := "mkfs.xfs"
-	if v.d.Lustre != nil {
-		mkfs = "mkfs.lustre"
-	}
-	names := map[string]string{
-		"sysctl": "sysctl", "disk": "queue of each disk", "md": "md arrays", "lv": "queue of the logical volume", "module": "module parameters",
-		"multipath": "multipath", "lvm": "LVM", "mkfs": mkfs, "mount": "mount of the volume", "nfsd": "NFS server",
-		"cache": "cache of an MD3", "lnet": "LNET", "lustre": "lctl set_param -P, lfs setstripe",
-		"export": "exports", "corosync": "Corosync", "systemd": "systemd", "pacemaker": "Pacemaker", "nfs": "NFS mounts",
-	}
-	for _, r := range roles {
-		kind := ""
-		first := true
-		for _, s := range v.d.Settings {
-			if s.Role != r.role {
-				continue
-			}
-			if first {
-				v.printf("  %s\n", v.paint(bold, r.title))
-				first = false
-			}
-			if s.Kind != kind {
-				v.printf("    %s\n", names[s.Kind])
-				kind = s.Kind
-			}
-			text := s.Name
-			if s.Value != "on" {
-				text += " = " + s.Value
-			}
-			const column = 38
-			if len([]rune(text)) > column {
-				v.printf("      %s\n%*s", text, column+7, "")
-			} else {
-				v.printf("      %-*s ", column, text)
-			}
-			reason := s.Reason
-			if v.o.Explain {
-				reason += " [" + s.Source + "]"
-			}
-			v.wrapped(reason, column+7, dim)
-		}
-	}
+// role has the settings of servers, clients or both.
+type role struct {
+	Title    string
+	Settings []Setting
 }
 
-// differs lists what profile stock has otherwise than tuned.
-func (v *view) differs() {
-	if v.d.Spec.Profile != spec.Stock {
-		return
+func (v *view) Roles() []role {
+	out := []role{{Title: "arrays"}, {Title: "servers"}, {Title: "servers and clients"}, {Title: "clients"}}
+	for _, s := range v.Settings {
+		i := slices.Index([]string{"array", "server", "both", "client"}, s.Role)
+		out[i].Settings = append(out[i].Settings, s)
 	}
-	if !v.o.Explain {
-		v.printf("\nProfile stock: %s from profile tuned (--explain lists them).\n", plural(len(v.d.Differs), "difference"))
-		return
-	}
-	v.heading("PROFILE STOCK", "what differs from profile tuned")
-	v.printf("  %-7s %-10s %-24s %-34s %s\n", "on", "kind", "name", "tuned", "stock")
-	for _, x := range v.d.Differs {
-		stock := x.Stock
-		if stock == "" {
-			stock = "not set"
-		}
-		v.printf("  %-7s %-10s %-24s %-34s %s\n", x.Role, x.Kind, x.Name, x.Tuned, stock)
-	}
-	v.printf("  ")
-	v.wrapped("The service is a group of the standard agents (mdraid, LVM-activate, Filesystem, nfsserver, exportfs, IPaddr2, nfsnotify) with the "+
-		"timeouts and intervals their metadata advise, instead of ocf:mortar:service; clients' TCP connections are not reset after a takeover.", 2, dim)
+	return out
 }
 
-func (v *view) warnings() {
-	if len(v.d.Warnings) == 0 {
-		v.printf("\nNo warnings.\n")
-		return
+func (v *view) KindTitle(kind string) string {
+	if kind == "mkfs" && v.Lustre != nil {
+		return "mkfs.lustre"
 	}
-	v.heading("WARNINGS", "")
-	for _, w := range v.d.Warnings {
-		v.printf("  %s ", v.paint(yellow, "!"))
-		v.wrapped(fmt.Sprintf("%s:%d:%d: %s", v.d.Spec.File, w.Line, w.Col, w.Text), 4, "")
+	return kindTitles[kind]
+}
+
+var kindTitles = map[string]string{
+	"sysctl": "sysctl", "disk": "queue of each disk", "md": "md arrays", "lv": "queue of the logical volume", "module": "module parameters",
+	"multipath": "multipath", "lvm": "LVM", "mkfs": "mkfs.xfs", "mount": "mount of the volume", "nfsd": "NFS server",
+	"cache": "cache of an MD3", "lnet": "LNET", "lustre": "lctl set_param -P, lfs setstripe",
+	"export": "exports", "corosync": "Corosync", "systemd": "systemd", "pacemaker": "Pacemaker", "nfs": "NFS mounts",
+}
+
+// SettingLines is a value with its reason.
+func (v *view) SettingLines(s Setting) string {
+	text := s.Name
+	if s.Value != "on" {
+		text += " = " + s.Value
 	}
+	const column = 38
+	if len([]rune(text)) > column {
+		text += "\n" + strings.Repeat(" ", column+7)
+	} else {
+		text = fmt.Sprintf("%-*s ", column, text)
+	}
+	reason := s.Reason
+	if v.Explain {
+		reason += " [" + s.Source + "]"
+	}
+	return "      " + text + v.Wrap(column+7, dim, reason)
+}
+
+func quoted(args []string) string {
+	out := make([]string, len(args))
+	for i, a := range args {
+		if strings.Contains(a, " ") {
+			a = "'" + a + "'"
+		}
+		out[i] = a
+	}
+	return strings.Join(out, " ")
+}
+
+// placement says which server has which resources as a rule.
+func (v *view) placement(m *Pair) string {
+	by := map[string][]string{}
+	for _, t := range m.Targets() {
+		by[t.Server] = append(by[t.Server], strings.TrimPrefix(t.Name, v.Lustre.FSName+"-"))
+	}
+	var out []string
+	for _, s := range m.Servers {
+		what := strings.Join(by[s], " ")
+		if what == "" {
+			what = "none, it waits"
+		}
+		out = append(out, what+" on "+s)
+	}
+	return strings.Join(out, "; ")
+}
+
+// AdviceLines are for hands: cards and cables. Servers with the same ones share a line.
+func (v *view) AdviceLines() string {
+	var b strings.Builder
+	said := func(server string) string {
+		var all []string
+		for _, a := range v.Advice {
+			if a.Server == server {
+				text := a.Text
+				if v.Explain {
+					text += " [" + a.Source + "]"
+				}
+				all = append(all, text)
+			}
+		}
+		return strings.Join(all, "\n")
+	}
+	var order []string
+	who := map[string][]string{}
+	for _, x := range v.Spec.Servers {
+		t := said(x.Name)
+		if len(who[t]) == 0 {
+			order = append(order, t)
+		}
+		who[t] = append(who[t], x.Name)
+	}
+	for _, t := range order {
+		if t == "" {
+			continue
+		}
+		b.WriteString("  " + strings.Join(who[t], ", ") + "\n")
+		for line := range strings.Lines(t) {
+			b.WriteString("    " + v.Wrap(6, "", line))
+		}
+	}
+	for line := range strings.Lines(said("")) {
+		b.WriteString("  " + v.Wrap(4, "", line))
+	}
+	return b.String()
 }
