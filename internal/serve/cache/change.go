@@ -35,10 +35,7 @@ type need struct {
 	Expel      []string // SSDs that leave the mirror
 }
 
-func (n need) none() bool {
-	return !n.Create && !n.Start && !n.DropDirty && !n.DropClean && !n.TakeWrites && !n.MakeDirty && !n.MakeClean &&
-		len(n.Partition)+len(n.Replace)+len(n.Expel) == 0
-}
+func (n need) none() bool { return n.String() == "" }
 
 // String is the text of the steps, for a plan.
 func (n need) String() string {
@@ -170,7 +167,7 @@ func needs(c *Config, host, place string, v seen) (need, error) {
 }
 
 // look observes the state of the cache.
-func (s *Stack) look() (seen, error) {
+func (s *parts) look() (seen, error) {
 	var v seen
 	if err := s.readLabel(); err != nil {
 		return v, err
@@ -211,7 +208,7 @@ func (s *Stack) look() (seen, error) {
 }
 
 // attached reports whether a bcache device has the set of its layer.
-func (s *Stack) attached(dev string, l *Layer) bool { return s.setOf(dev) == l.Set }
+func (s *host) attached(dev string, l *Layer) bool { return s.setOf(dev) == l.Set }
 
 // Settings of a dirty layer, below its directory bcache. bcache keeps the mode on the
 // disks; the others have its own values after a start.
@@ -235,12 +232,12 @@ var (
 )
 
 // inMode reports whether a device is in the mode of some settings.
-func (s *Stack) inMode(dev string, settings [][2]string) bool {
+func (s *host) inMode(dev string, settings [][2]string) bool {
 	return strings.Contains(s.line("/sys/block/"+dev+"/bcache/cache_mode"), "["+settings[len(settings)-1][1]+"]")
 }
 
 // enter brings a device into the mode of some settings.
-func (s *Stack) enter(dev string, settings [][2]string) error {
+func (s *host) enter(dev string, settings [][2]string) error {
 	for _, m := range settings {
 		if err := s.sys.Poke("/sys/block/"+dev+"/bcache/"+m[0], m[1]+"\n"); err != nil {
 			return err
@@ -251,7 +248,7 @@ func (s *Stack) enter(dev string, settings [][2]string) error {
 
 // setOf is the set of a bcache device, "" for none. It does not use the file state: a
 // device whose set has failed goes on and stays "clean".
-func (s *Stack) setOf(dev string) string {
+func (s *host) setOf(dev string) string {
 	p, err := s.sys.Realpath("/sys/block/" + dev + "/bcache/cache")
 	if err != nil {
 		return ""
@@ -259,7 +256,7 @@ func (s *Stack) setOf(dev string) string {
 	return path.Base(p)
 }
 
-func (s *Stack) dirtyBytes(dev string) int64 {
+func (s *host) dirtyBytes(dev string) int64 {
 	return linux.ParseBcacheBytes(s.line("/sys/block/" + dev + "/bcache/dirty_data"))
 }
 
@@ -297,14 +294,14 @@ func (s *Stack) Apply(ctx context.Context, say Progress) error {
 			s.tune()
 			return nil
 		}
-		if err := s.change(ctx, n, say); err != nil {
+		if err := (&change{s, say}).steps(ctx, n); err != nil {
 			return err
 		}
 	}
 	return errors.New("the cache does not come to what is wanted")
 }
 
-func (s *Stack) change(ctx context.Context, n need, say Progress) error {
+func (s *change) steps(ctx context.Context, n need) error {
 	if err := s.modules(ctx); err != nil {
 		return err
 	}
@@ -317,7 +314,7 @@ func (s *Stack) change(ctx context.Context, n need, say Progress) error {
 		return err
 	}
 	if n.Create {
-		if err := s.create(ctx, n, say); err != nil {
+		if err := s.create(ctx, n); err != nil {
 			return err
 		}
 		n = need{MakeDirty: n.MakeDirty, MakeClean: n.MakeClean}
@@ -331,19 +328,19 @@ func (s *Stack) change(ctx context.Context, n need, say Progress) error {
 		// started here its partner starts as well.
 		{n.Start, "start", func() error { return s.locked(ctx, func() error { return s.Start(ctx) }) }},
 		{true, "", func() error { return s.locked(ctx, func() error { return s.stopStrays(ctx) }) }},
-		{n.DropDirty, "", func() error { return s.dropDirty(ctx, say) }},
+		{n.DropDirty, "", func() error { return s.dropDirty(ctx) }},
 		{n.DropClean, "throw away what is cached of reads", func() error { return s.locked(ctx, func() error { return s.dropClean(ctx) }) }},
 		{n.TakeWrites, "take writes on the SSDs again", func() error { return s.takeWrites(ctx) }},
-		{len(n.Partition) > 0, "", func() error { return s.partition(ctx, n.Partition, say) }},
+		{len(n.Partition) > 0, "", func() error { return s.partition(ctx, n.Partition) }},
 		{n.MakeDirty, "make the mirror for dirty data", func() error { return s.make(ctx, s.makeDirty) }},
-		{len(n.Replace)+len(n.Expel) > 0, "", func() error { return s.replace(ctx, n, say) }},
+		{len(n.Replace)+len(n.Expel) > 0, "", func() error { return s.replace(ctx, n) }},
 		{n.MakeClean, "make the array for clean data", func() error { return s.make(ctx, s.makeClean) }},
 	} {
 		if !x.due {
 			continue
 		}
 		if x.what != "" {
-			say(x.what, 0, 0)
+			s.say(x.what, 0, 0)
 		}
 		if err := x.do(); err != nil {
 			return err
@@ -353,21 +350,27 @@ func (s *Stack) change(ctx context.Context, n need, say Progress) error {
 	return nil
 }
 
+// change brings the cache to another config, under load.
+type change struct {
+	*Stack
+	say Progress
+}
+
 // create makes the empty stack, whose layers pass all I/O through.
-func (s *Stack) create(ctx context.Context, n need, say Progress) error {
+func (s *change) create(ctx context.Context, n need) error {
 	// Remove the remains of an interrupted creation.
 	if err := s.locked(ctx, func() error { return s.Stop(ctx) }); err != nil {
 		return err
 	}
 	s.label = &Label{}
-	if err := s.partition(ctx, n.Partition, say); err != nil {
+	if err := s.partition(ctx, n.Partition); err != nil {
 		return err
 	}
-	say("make both layers of bcache over the volume", 0, 0)
+	s.say("make both layers of bcache over the volume", 0, 0)
 	return s.locked(ctx, func() error { return s.makeStack(ctx, n) })
 }
 
-func (s *Stack) makeStack(ctx context.Context, n need) error {
+func (s *change) makeStack(ctx context.Context, n need) error {
 	hdr, lv, err := s.base()
 	if err != nil {
 		return err
@@ -402,7 +405,7 @@ func (s *Stack) makeStack(ctx context.Context, n need) error {
 }
 
 // lock keeps udev away from the SSDs that are present, see system.Lock.
-func (s *Stack) lock(ctx context.Context, serials []string) (unlock func(), err error) {
+func (s *change) lock(ctx context.Context, serials []string) (unlock func(), err error) {
 	var all []func()
 	unlock = func() {
 		for _, f := range all {
@@ -425,10 +428,10 @@ func (s *Stack) lock(ctx context.Context, serials []string) (unlock func(), err 
 }
 
 // split reports whether a part of each SSD is for dirty data.
-func (s *Stack) split() bool { return s.cfg.Mode == WriteBack }
+func (s *parts) split() bool { return s.cfg.Mode == WriteBack }
 
 // partition partitions SSDs. It destroys their content.
-func (s *Stack) partition(ctx context.Context, serials []string, say Progress) error {
+func (s *change) partition(ctx context.Context, serials []string) error {
 	for name, devs := range s.devices() {
 		if len(devs) > 1 && slices.ContainsFunc(serials, func(x string) bool { return strings.EqualFold(x, name) }) {
 			return &Refusal{fmt.Sprintf("%s all have the serial %s: which of them is meant cannot be told", strings.Join(devs, ", "), name)}
@@ -439,7 +442,7 @@ func (s *Stack) partition(ctx context.Context, serials []string, say Progress) e
 		if d == "" {
 			return fmt.Errorf("SSD %s is not there", serial)
 		}
-		say("partition SSD "+serial, 0, 0)
+		s.say("partition SSD "+serial, 0, 0)
 		if err := s.locked(ctx, func() error { return s.unused(serial, d) }); err != nil {
 			return err
 		}
@@ -455,7 +458,7 @@ func (s *Stack) partition(ctx context.Context, serials []string, say Progress) e
 }
 
 // unused refuses an SSD whose partitions are in use.
-func (s *Stack) unused(serial, d string) error {
+func (s *change) unused(serial, d string) error {
 	for _, p := range s.partitions(d) {
 		for _, h := range s.list("/sys/class/block/" + p + "/holders") {
 			return &Refusal{fmt.Sprintf("SSD %s is in use: %s has its partition %s", serial, h, p)}
@@ -465,7 +468,7 @@ func (s *Stack) unused(serial, d string) error {
 }
 
 // divide writes the partition table of an SSD.
-func (s *Stack) divide(ctx context.Context, serial, d string) error {
+func (s *change) divide(ctx context.Context, serial, d string) error {
 	if err := s.unused(serial, d); err != nil {
 		return err
 	}
@@ -499,7 +502,7 @@ func (s *Stack) divide(ctx context.Context, serial, d string) error {
 }
 
 // notePartitions records which SSDs are partitioned.
-func (s *Stack) notePartitions() error {
+func (s *change) notePartitions() error {
 	if s.label.Sequence == 0 {
 		return nil // makeStack writes the label after the stack exists
 	}
@@ -526,7 +529,7 @@ func bucket(bytes int64) string {
 }
 
 // makeLayer makes an array of partitions, and a set on it.
-func (s *Stack) makeLayer(ctx context.Context, name, uuid string, devs []string, level ...string) (*Layer, error) {
+func (s *change) makeLayer(ctx context.Context, name, uuid string, devs []string, level ...string) (*Layer, error) {
 	if err := s.stopStrays(ctx); err != nil {
 		return nil, err
 	}
@@ -555,7 +558,7 @@ func (s *Stack) makeLayer(ctx context.Context, name, uuid string, devs []string,
 
 // stopStrays stops the cache's arrays that belong to no layer in the label. An
 // interrupted change leaves them: the label did not have them yet, or no longer.
-func (s *Stack) stopStrays(ctx context.Context) error {
+func (s *change) stopStrays(ctx context.Context) error {
 	known := func(uuid string) bool {
 		if d := s.label.Dirty; d != nil && md.Hex(d.Array) == md.Hex(uuid) {
 			return true
@@ -587,13 +590,13 @@ func newUUID() string {
 }
 
 // next counts a generation, and writes the label before the generation's arrays exist.
-func (s *Stack) next() (int, error) {
+func (s *change) next() (int, error) {
 	s.label.Generation++
 	return s.label.Generation % Generations, s.writeLabel()
 }
 
 // make makes a layer on the running stack, and puts it to use.
-func (s *Stack) make(ctx context.Context, layer func(context.Context) (dev string, l *Layer, err error)) error {
+func (s *change) make(ctx context.Context, layer func(context.Context) (dev string, l *Layer, err error)) error {
 	var dev string
 	var l *Layer
 	if err := s.locked(ctx, func() (err error) {
@@ -606,69 +609,62 @@ func (s *Stack) make(ctx context.Context, layer func(context.Context) (dev strin
 	return s.deepen(ctx, dev, l)
 }
 
-func (s *Stack) makeDirty(ctx context.Context) (string, *Layer, error) {
-	serials := s.cfg.here(s.sys.Hostname())
-	devs, missing := s.partsOf(serials, partDirty)
-	if len(missing) > 0 {
-		return "", nil, fmt.Errorf("SSD %s has no partition for dirty data", strings.Join(missing, " and "))
-	}
-	g, err := s.next()
-	if err != nil {
-		return "", nil, err
-	}
+func (s *change) makeDirty(ctx context.Context) (string, *Layer, error) {
 	// --assume-clean: bcache reads nothing that it has not written, so there is
 	// nothing to copy. Two SSDs make a mirror, more make RAID 10, near 2.
-	level := []string{"--level=1", "--assume-clean", "--bitmap=internal"}
-	if len(devs) > 2 {
-		level = []string{"--level=10", "--layout=n2", "--assume-clean", "--bitmap=internal"}
-	}
-	l, err := s.makeLayer(ctx, "dirty", s.cfg.DirtyUUIDs[g], devs, level...)
-	if err != nil {
-		return "", nil, err
-	}
-	l.Members = slices.Clone(serials)
-	slices.Sort(l.Members)
-	// Write the label first: it must always point to all dirty data.
-	s.label.Dirty = l
-	if err := s.writeLabel(); err != nil {
-		return "", nil, err
-	}
-	dev, err := s.attach(ctx, true, l, takesWrites)
-	return dev, l, err
+	return s.makeOn(ctx, "dirty", partDirty, s.cfg.DirtyUUIDs, takesWrites, func(n int) []string {
+		if n > 2 {
+			return []string{"--level=10", "--layout=n2", "--assume-clean", "--bitmap=internal"}
+		}
+		return []string{"--level=1", "--assume-clean", "--bitmap=internal"}
+	}, func(l *Layer) {
+		slices.Sort(l.Members)
+		s.label.Dirty = l
+	})
 }
 
-func (s *Stack) makeClean(ctx context.Context) (string, *Layer, error) {
+func (s *change) makeClean(ctx context.Context) (string, *Layer, error) {
+	return s.makeOn(ctx, "clean", partClean, s.cfg.CleanUUIDs, [][2]string{{"cache_mode", "writethrough"}}, func(n int) []string {
+		if n == 1 {
+			return []string{"--level=0", "--chunk=64", "--force"}
+		}
+		return []string{"--level=0", "--chunk=64"}
+	}, func(l *Layer) {
+		if s.label.Clean == nil {
+			s.label.Clean = map[string]*Layer{}
+		}
+		s.label.Clean[s.place()] = l
+	})
+}
+
+// makeOn makes a layer on the partitions of a number of all SSDs here, enters it in the
+// label, and attaches it. level is mdadm's for so many members.
+func (s *change) makeOn(ctx context.Context, name string, number int, uuids []string, mode [][2]string, level func(n int) []string, enter func(*Layer)) (string, *Layer, error) {
 	serials := s.cfg.here(s.sys.Hostname())
-	devs, missing := s.partsOf(serials, partClean)
+	devs, missing := s.partsOf(serials, number)
 	if len(missing) > 0 {
-		return "", nil, fmt.Errorf("SSD %s has no partition for clean data", strings.Join(missing, " and "))
+		return "", nil, fmt.Errorf("SSD %s has no partition for %s data", strings.Join(missing, " and "), name)
 	}
 	g, err := s.next()
 	if err != nil {
 		return "", nil, err
 	}
-	level := []string{"--level=0", "--chunk=64"}
-	if len(devs) == 1 {
-		level = append(level, "--force")
-	}
-	l, err := s.makeLayer(ctx, "clean", s.cfg.CleanUUIDs[g], devs, level...)
+	l, err := s.makeLayer(ctx, name, uuids[g], devs, level(len(devs))...)
 	if err != nil {
 		return "", nil, err
 	}
 	l.Members = serials
-	if s.label.Clean == nil {
-		s.label.Clean = map[string]*Layer{}
-	}
-	s.label.Clean[s.place()] = l
+	enter(l)
+	// Write the label first: it must always point to all dirty data.
 	if err := s.writeLabel(); err != nil {
 		return "", nil, err
 	}
-	dev, err := s.attach(ctx, false, l, [][2]string{{"cache_mode", "writethrough"}})
+	dev, err := s.attach(ctx, number == partDirty, l, mode)
 	return dev, l, err
 }
 
 // attach attaches a set to a layer of the running stack, and returns the layer's device.
-func (s *Stack) attach(ctx context.Context, toDirty bool, l *Layer, mode [][2]string) (string, error) {
+func (s *change) attach(ctx context.Context, toDirty bool, l *Layer, mode [][2]string) (string, error) {
 	dev, dirty := s.layers()
 	if toDirty {
 		dev = dirty
@@ -690,7 +686,7 @@ func (s *Stack) attach(ctx context.Context, toDirty bool, l *Layer, mode [][2]st
 }
 
 // takeWrites ends a flush that was interrupted.
-func (s *Stack) takeWrites(ctx context.Context) error {
+func (s *change) takeWrites(ctx context.Context) error {
 	return s.make(ctx, func(context.Context) (string, *Layer, error) {
 		_, dirty := s.layers()
 		if dirty == "" {
@@ -715,7 +711,7 @@ const (
 // stable writes wait for up to 30 s. A tree never loses a level again.
 //
 // Source: bch_btree_set_root, btree_flush_write of Linux 6.12
-func (s *Stack) deepen(ctx context.Context, dev string, l *Layer) error {
+func (s *change) deepen(ctx context.Context, dev string, l *Layer) error {
 	deep := func() bool {
 		n, err := strconv.Atoi(s.line("/sys/fs/bcache/" + l.Set + "/tree_depth"))
 		return err == nil && n > 0
@@ -742,7 +738,7 @@ func (s *Stack) deepen(ctx context.Context, dev string, l *Layer) error {
 var errDown = errors.New("the cache is not up here any more: what is dirty stays on its SSDs. When the service runs, run mortar apply, which goes on with the change")
 
 // detach detaches the set of a layer that has no dirty data.
-func (s *Stack) detach(ctx context.Context, dev string) error {
+func (s *change) detach(ctx context.Context, dev string) error {
 	if s.setOf(dev) == "" {
 		return nil
 	}
@@ -754,7 +750,7 @@ func (s *Stack) detach(ctx context.Context, dev string) error {
 
 // dropDirty has all dirty data written to the disks, while the service goes on, and frees
 // the SSDs of the dirty layer. The lock is held at the beginning and at the end only.
-func (s *Stack) dropDirty(ctx context.Context, say Progress) error {
+func (s *change) dropDirty(ctx context.Context) error {
 	for total := int64(0); ; {
 		_, dirty := s.layers()
 		if dirty == "" {
@@ -762,7 +758,7 @@ func (s *Stack) dropDirty(ctx context.Context, say Progress) error {
 		}
 		if flushing, left := s.flushing(dirty); flushing && left > 0 {
 			total = max(total, left)
-			say("write dirty data to the disks", left, total)
+			s.say("write dirty data to the disks", left, total)
 			if err := s.sys.Sleep(ctx, 500*time.Millisecond); err != nil {
 				return err
 			}
@@ -780,13 +776,13 @@ func (s *Stack) dropDirty(ctx context.Context, say Progress) error {
 
 // flushing reports whether a layer has a set, takes no dirty data, and how many dirty bytes
 // it has.
-func (s *Stack) flushing(dirty string) (yes bool, left int64) {
+func (s *host) flushing(dirty string) (yes bool, left int64) {
 	return s.setOf(dirty) != "" && s.inMode(dirty, flushes), s.dirtyBytes(dirty)
 }
 
 // tryDrop drops the dirty layer if it has no dirty data, or has it flush. It looks once
 // more: the service may have been stopped and started since.
-func (s *Stack) tryDrop(ctx context.Context) (done bool, err error) {
+func (s *change) tryDrop(ctx context.Context) (done bool, err error) {
 	_, dirty := s.layers()
 	if dirty == "" {
 		return false, errDown
@@ -804,7 +800,7 @@ func (s *Stack) tryDrop(ctx context.Context) (done bool, err error) {
 
 // forgetDirty drops a dirty layer without dirty data. Only bcache's superblock on the
 // disks tells that: a set that fails leaves its device as well.
-func (s *Stack) forgetDirty(ctx context.Context, dirty string) error {
+func (s *change) forgetDirty(ctx context.Context, dirty string) error {
 	l := s.label.Dirty
 	if err := s.detach(ctx, dirty); err != nil {
 		return err
@@ -822,7 +818,7 @@ func (s *Stack) forgetDirty(ctx context.Context, dirty string) error {
 	return s.destroy(ctx, l, partDirty)
 }
 
-func (s *Stack) dropClean(ctx context.Context) error {
+func (s *change) dropClean(ctx context.Context) error {
 	clean, _ := s.layers()
 	if clean == "" {
 		return errDown
@@ -854,15 +850,12 @@ func outdated(at, place string) bool { return (at == "") != (place == "") }
 
 // destroy stops a set and its array, and erases md's superblocks on the members that
 // are present.
-func (s *Stack) destroy(ctx context.Context, l *Layer, number int) error {
+func (s *change) destroy(ctx context.Context, l *Layer, number int) error {
 	if l == nil {
 		return nil
 	}
-	if p := "/sys/fs/bcache/" + l.Set; s.exists(p) {
-		if err := s.sys.Poke(p+"/stop", "1\n"); err != nil && s.exists(p) {
-			return err
-		}
-		if err := s.wait(ctx, 30*time.Second, "bcache stops set "+l.Set, func() bool { return !s.exists(p) }); err != nil {
+	if s.exists("/sys/fs/bcache/" + l.Set) {
+		if err := s.stopSet(ctx, l.Set, ""); err != nil {
 			return err
 		}
 	}
@@ -870,27 +863,32 @@ func (s *Stack) destroy(ctx context.Context, l *Layer, number int) error {
 		return err
 	}
 	devs, _ := s.partsOf(l.Members, number)
+	s.forget(ctx, devs)
+	return nil
+}
+
+// forget erases md's superblocks on former members.
+func (s *change) forget(ctx context.Context, devs []string) {
 	for _, d := range devs {
 		if _, err := s.sys.Run(ctx, "", "mdadm", "--zero-superblock", d); err != nil {
 			s.note("%v", err)
 		}
 	}
-	return nil
 }
 
 // replace adds SSDs to the running mirror and removes others. While md copies, the lock
 // is not held.
-func (s *Stack) replace(ctx context.Context, n need, say Progress) error {
+func (s *change) replace(ctx context.Context, n need) error {
 	if err := s.locked(ctx, func() error { return s.addMembers(ctx, n) }); err != nil {
 		return err
 	}
-	if err := s.synced(ctx, say); err != nil {
+	if err := s.synced(ctx); err != nil {
 		return err
 	}
 	return s.locked(ctx, func() error { return s.removeMembers(ctx, n) })
 }
 
-func (s *Stack) addMembers(ctx context.Context, n need) error {
+func (s *change) addMembers(ctx context.Context, n need) error {
 	a := s.array(s.label.Dirty.Array)
 	if a == nil {
 		return errors.New("the mirror of dirty data does not run")
@@ -925,26 +923,22 @@ func (s *Stack) addMembers(ctx context.Context, n need) error {
 	return nil
 }
 
-func (s *Stack) removeMembers(ctx context.Context, n need) error {
+func (s *change) removeMembers(ctx context.Context, n need) error {
 	a := s.array(s.label.Dirty.Array)
 	if a == nil {
 		return errDown
 	}
-	old, _ := s.partsOf(n.Expel, partDirty)
+	old, _ := s.partsOf(n.Expel, partDirty) // before noteSync takes them out of the label
 	_, _ = s.sys.Run(ctx, "", "mdadm", "--manage", "/dev/"+a.Dev, "--quiet", "--remove", "failed")
 	if err := s.noteSync(a); err != nil {
 		return err
 	}
-	for _, d := range old {
-		if _, err := s.sys.Run(ctx, "", "mdadm", "--zero-superblock", d); err != nil {
-			s.note("%v", err)
-		}
-	}
+	s.forget(ctx, old)
 	return nil
 }
 
 // synced waits until the mirror has all its copies.
-func (s *Stack) synced(ctx context.Context, say Progress) error {
+func (s *change) synced(ctx context.Context) error {
 	for {
 		a := s.array(s.label.Dirty.Array)
 		if a == nil {
@@ -956,7 +950,7 @@ func (s *Stack) synced(ctx context.Context, say Progress) error {
 		done, total, _ := strings.Cut(a.Done, "/")
 		d, _ := strconv.ParseInt(strings.TrimSpace(done), 10, 64)
 		t, _ := strconv.ParseInt(strings.TrimSpace(total), 10, 64)
-		say("copy the mirror", (t-d)*512, t*512)
+		s.say("copy the mirror", (t-d)*512, t*512)
 		if a.Sync == "idle" && a.Degraded > 0 {
 			return fmt.Errorf("the mirror of dirty data stays without %d of its %d members", a.Degraded, a.RaidDisks)
 		}
@@ -982,14 +976,15 @@ func (s *Stack) Off(ctx context.Context, say Progress) error {
 			return err
 		}
 	}
+	c := &change{s, say}
 	if s.label.Dirty != nil {
-		if err := s.dropDirty(ctx, say); err != nil {
+		if err := c.dropDirty(ctx); err != nil {
 			return err
 		}
 	}
 	return s.locked(ctx, func() error {
 		if len(s.label.Clean) > 0 {
-			if err := s.dropClean(ctx); err != nil {
+			if err := c.dropClean(ctx); err != nil {
 				return err
 			}
 		}
@@ -998,7 +993,7 @@ func (s *Stack) Off(ctx context.Context, say Progress) error {
 		if err := s.writeLabel(); err != nil {
 			return err
 		}
-		return s.stopStrays(ctx)
+		return c.stopStrays(ctx)
 	})
 }
 

@@ -15,8 +15,14 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/md"
 )
 
+// host is the devices of a server: of sysfs, the device mapper, md and bcache.
+type host struct {
+	sys  system
+	note func(format string, a ...any) // writes to the log
+}
+
 // line is the first line of a small file, "" if it cannot be read.
-func (s *Stack) line(p string) string {
+func (s *host) line(p string) string {
 	b, err := s.sys.ReadFile(p)
 	if err != nil {
 		return ""
@@ -25,20 +31,20 @@ func (s *Stack) line(p string) string {
 	return strings.Trim(l, " \t\x00")
 }
 
-func (s *Stack) exists(p string) bool {
+func (s *host) exists(p string) bool {
 	_, err := s.sys.ReadDir(p)
 	return err == nil
 }
 
 // list returns the sorted names in a directory; none if it does not exist.
-func (s *Stack) list(p string) []string {
+func (s *host) list(p string) []string {
 	names, _ := s.sys.ReadDir(p)
 	slices.Sort(names)
 	return names
 }
 
 // dm finds a device of the device mapper by its name: dm-3, or "".
-func (s *Stack) dm(name string) string {
+func (s *host) dm(name string) string {
 	for _, n := range s.list("/sys/block") {
 		if strings.HasPrefix(n, "dm-") && s.line("/sys/block/"+n+"/dm/name") == name {
 			return n
@@ -48,13 +54,13 @@ func (s *Stack) dm(name string) string {
 }
 
 // sectors is a device's size in sectors of 512 bytes.
-func (s *Stack) sectors(dev string) int64 {
+func (s *host) sectors(dev string) int64 {
 	n, _ := strconv.ParseInt(s.line("/sys/class/block/"+dev+"/size"), 10, 64)
 	return n
 }
 
 // over finds the bcache device that has dev as its backing device, or "".
-func (s *Stack) over(dev string) string {
+func (s *host) over(dev string) string {
 	if dev == "" {
 		return ""
 	}
@@ -73,12 +79,12 @@ type array struct {
 }
 
 // tree lets package linux read the host.
-type tree struct{ s *Stack }
+type tree struct{ s *host }
 
 func (t tree) ReadFile(p string) ([]byte, error) { return t.s.sys.ReadFile(p) }
 func (t tree) List(dir string) ([]string, error) { return t.s.list(dir), nil }
 
-func (s *Stack) arrays() []array {
+func (s *host) arrays() []array {
 	found, err := linux.MDArrays(tree{s})
 	if err != nil {
 		return nil // harmless: mdadm refuses to assemble a running array
@@ -97,7 +103,7 @@ func (s *Stack) arrays() []array {
 }
 
 // uuidOf is the UUID of an array by the superblocks of its members.
-func (s *Stack) uuidOf(members []string) string {
+func (s *host) uuidOf(members []string) string {
 	for _, m := range members {
 		b, err := s.sys.ReadBlocks("/dev/"+m, md.SuperblockOffset, md.SuperblockSize)
 		if err != nil {
@@ -110,7 +116,7 @@ func (s *Stack) uuidOf(members []string) string {
 	return ""
 }
 
-func (s *Stack) array(uuid string) *array {
+func (s *host) array(uuid string) *array {
 	for _, a := range s.arrays() {
 		if a.UUID == md.Hex(uuid) {
 			return &a
@@ -120,14 +126,14 @@ func (s *Stack) array(uuid string) *array {
 }
 
 // inSync returns the serials of an array's members that are in sync.
-func (s *Stack) inSync(a *array) []string {
+func (s *parts) inSync(a *array) []string {
 	by := map[string]string{}
 	for serial, d := range s.ssds() {
 		for _, p := range s.partitions(d) {
 			by[p] = serial
 		}
 	}
-	members, err := linux.MDMembers(tree{s}, a.Dev)
+	members, err := linux.MDMembers(tree{&s.host}, a.Dev)
 	if err != nil {
 		return nil
 	}
@@ -143,7 +149,7 @@ func (s *Stack) inSync(a *array) []string {
 
 // ssds finds the SSDs of the config that are present. It maps serials to kernel names
 // of whole devices (nvme0n1, or dm-4 for a multipath map).
-func (s *Stack) ssds() map[string]string {
+func (s *parts) ssds() map[string]string {
 	found := map[string]string{}
 	for serial, devs := range s.devices() {
 		for _, w := range s.cfg.SSDs {
@@ -161,7 +167,7 @@ func (s *Stack) ssds() map[string]string {
 
 // devices lists whole devices by serial. A serial may have several devices, such as
 // the namespaces of an NVMe drive.
-func (s *Stack) devices() map[string][]string {
+func (s *host) devices() map[string][]string {
 	all := map[string][]string{}
 	for _, n := range s.list("/sys/block") {
 		serial := ""
@@ -191,7 +197,7 @@ func (s *Stack) devices() map[string][]string {
 
 // partitions returns the partitions of a whole device, by number: the kernel's, or
 // those of kpartx on a multipath map.
-func (s *Stack) partitions(dev string) map[int]string {
+func (s *host) partitions(dev string) map[int]string {
 	out := map[int]string{}
 	for _, n := range s.list("/sys/block/" + dev) {
 		if i, err := strconv.Atoi(s.line("/sys/block/" + dev + "/" + n + "/partition")); err == nil {
@@ -210,7 +216,7 @@ func (s *Stack) partitions(dev string) map[int]string {
 }
 
 // wait polls until done returns true. It fails after most; the error names what.
-func (s *Stack) wait(ctx context.Context, most time.Duration, what string, done func() bool) error {
+func (s *host) wait(ctx context.Context, most time.Duration, what string, done func() bool) error {
 	const step = 50 * time.Millisecond
 	// By the clock: a look takes time as well.
 	for end := s.sys.Now().Add(most); ; {
@@ -227,7 +233,7 @@ func (s *Stack) wait(ctx context.Context, most time.Duration, what string, done 
 }
 
 // register hands a device to bcache. Source: Documentation/admin-guide/bcache.rst
-func (s *Stack) register(dev string) error {
+func (s *host) register(dev string) error {
 	if err := s.sys.Poke("/sys/fs/bcache/register", "/dev/"+dev+"\n"); err != nil {
 		return fmt.Errorf("bcache does not take %s: %w (see the kernel's log)", dev, err)
 	}
@@ -235,7 +241,7 @@ func (s *Stack) register(dev string) error {
 }
 
 // backing reads bcache's superblock of a backing device.
-func (s *Stack) backing(dev string) (*superblock, error) {
+func (s *host) backing(dev string) (*superblock, error) {
 	b, err := s.sys.ReadBlocks("/dev/"+dev, 4096, 4096)
 	if err != nil {
 		return nil, err
@@ -244,7 +250,7 @@ func (s *Stack) backing(dev string) (*superblock, error) {
 }
 
 // header is the device of the header volume. It is an error if there is none.
-func (s *Stack) header() (string, error) {
+func (s *parts) header() (string, error) {
 	d := s.dm(linux.DMName(s.cfg.VG, HeaderLV))
 	if d == "" {
 		return "", fmt.Errorf("volume %s/%s is not active: %w", s.cfg.VG, HeaderLV, fs.ErrNotExist)
@@ -254,7 +260,7 @@ func (s *Stack) header() (string, error) {
 
 // readLabel reads the label from the disks into s.label, which is nil if the volume
 // never had a cache.
-func (s *Stack) readLabel() error {
+func (s *parts) readLabel() error {
 	l, err := s.labelOnDisk()
 	if err != nil {
 		return err
@@ -263,7 +269,7 @@ func (s *Stack) readLabel() error {
 	return nil
 }
 
-func (s *Stack) labelOnDisk() (*Label, error) {
+func (s *parts) labelOnDisk() (*Label, error) {
 	dev, err := s.header()
 	if err != nil {
 		return nil, err
@@ -283,7 +289,7 @@ func (s *Stack) labelOnDisk() (*Label, error) {
 
 // writeLabel writes the label in memory to the disks. The caller holds the service's
 // lock, and has read the label since it has it: the agent, or locked.
-func (s *Stack) writeLabel() error {
+func (s *parts) writeLabel() error {
 	dev, err := s.header()
 	if err != nil {
 		return err
@@ -297,13 +303,17 @@ func (s *Stack) writeLabel() error {
 }
 
 // remove removes a device of the device mapper if it exists.
-func (s *Stack) remove(ctx context.Context, name string) error {
+func (s *host) remove(ctx context.Context, name string) error {
 	if s.dm(name) == "" {
 		return nil
 	}
-	var err error
+	return s.untilGone(ctx, func() bool { return s.dm(name) == "" }, "dmsetup", "--noudevsync", "remove", name)
+}
+
+// untilGone repeats a command that fails as long as something has the device open.
+func (s *host) untilGone(ctx context.Context, gone func() bool, argv ...string) (err error) {
 	for range 20 {
-		if _, err = s.sys.Run(ctx, "", "dmsetup", "--noudevsync", "remove", name); err == nil || s.dm(name) == "" {
+		if _, err = s.sys.Run(ctx, "", argv...); err == nil || gone() {
 			return nil
 		}
 		if s.sys.Sleep(ctx, 250*time.Millisecond) != nil {
@@ -314,7 +324,7 @@ func (s *Stack) remove(ctx context.Context, name string) error {
 }
 
 // linear makes a device of the device mapper unless it exists.
-func (s *Stack) linear(ctx context.Context, name, table string) error {
+func (s *host) linear(ctx context.Context, name, table string) error {
 	if s.dm(name) != "" {
 		return nil
 	}
@@ -322,6 +332,6 @@ func (s *Stack) linear(ctx context.Context, name, table string) error {
 	return err
 }
 
-func (s *Stack) devno(dev string) string {
+func (s *host) devno(dev string) string {
 	return s.line("/sys/class/block/" + path.Base(dev) + "/dev")
 }

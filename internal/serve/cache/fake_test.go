@@ -125,11 +125,11 @@ func (t *fakeTree) Sleep(ctx context.Context, d time.Duration) (err error) {
 func TestDetachAfterFailure(t *testing.T) {
 	sys := &fakeTree{files: map[string]string{"/sys/block/bcache0/bcache/state": "clean\n"}, links: map[string]string{}}
 	sys.poked = func(_ *fakeTree, p, _ string) error { return errors.New("written to " + p) }
-	s := &Stack{cfg: config(WriteBack, "A", "B"), sys: sys, note: t.Logf}
+	s := &Stack{parts: parts{host: host{sys: sys, note: t.Logf}, cfg: config(WriteBack, "A", "B")}}
 	if s.attached("bcache0", &Layer{Set: "set"}) {
 		t.Error("a device without a set has one")
 	}
-	if err := s.detach(t.Context(), "bcache0"); err != nil {
+	if err := (&change{Stack: s}).detach(t.Context(), "bcache0"); err != nil {
 		t.Error(err)
 	}
 }
@@ -138,7 +138,7 @@ func TestDetachAfterFailure(t *testing.T) {
 func TestPatience(t *testing.T) {
 	for uptime, want := range map[string]time.Duration{"31.20 50.00\n": late, "86400.00 1.00\n": 0, "": late} {
 		sys := &fakeTree{files: map[string]string{"/proc/uptime": uptime}}
-		if got := (&Stack{sys: sys}).patience(); got != want {
+		if got := (&Stack{parts: parts{host: host{sys: sys}}}).patience(); got != want {
 			t.Errorf("up %q: %s, want %s", uptime, got, want)
 		}
 	}
@@ -162,7 +162,7 @@ func TestAwaitedSSDs(t *testing.T) {
 		{"write-through", true, nil, clean, []string{"A", "B"}},
 		{"none", true, nil, nil, nil},
 	} {
-		s := &Stack{label: &Label{Dirty: c.dirty, Open: c.open}}
+		s := &Stack{parts: parts{label: &Label{Dirty: c.dirty, Open: c.open}}}
 		got := s.awaited(c.clean)
 		if slices.Sort(got); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
@@ -170,7 +170,7 @@ func TestAwaitedSSDs(t *testing.T) {
 	}
 	sys := &fakeTree{}
 	looks := 0
-	err := (&Stack{sys: sys}).wait(t.Context(), late, "SSDs", func() bool {
+	err := (&Stack{parts: parts{host: host{sys: sys}}}).wait(t.Context(), late, "SSDs", func() bool {
 		looks++
 		sys.now = sys.now.Add(200 * time.Millisecond)
 		return false
@@ -187,10 +187,10 @@ func TestPartitionWithoutUdev(t *testing.T) {
 		"/sys/block/nvme0n1/device/serial": "A\n", "/sys/class/block/nvme0n1/size": "2000000\n",
 		"/sys/block/nvme1n1/device/serial": "B\n", "/sys/class/block/nvme1n1/size": "2000000\n",
 	}}
-	s := &Stack{cfg: config(WriteBack, "A", "B"), sys: sys, note: t.Logf, label: &Label{Sequence: 1}}
+	s := &Stack{parts: parts{host: host{sys: sys, note: t.Logf}, cfg: config(WriteBack, "A", "B"), label: &Label{Sequence: 1}}}
 	sys.labelled(t, s.label)
 	s.cfg.MirrorBytes = 250 << 20
-	if err := s.change(t.Context(), need{Partition: []string{"A", "B"}}, func(string, int64, int64) {}); err == nil {
+	if err := (&change{s, func(string, int64, int64) {}}).steps(t.Context(), need{Partition: []string{"A", "B"}}); err == nil {
 		t.Error("sfdisk failed, and nobody says so")
 	}
 	i := slices.IndexFunc(sys.ran, func(c string) bool { return strings.HasPrefix(c, "sfdisk") })
@@ -207,9 +207,9 @@ func TestPartitionOfAnAmbiguousSerial(t *testing.T) {
 		"/sys/block/nvme1n1/device/serial": "B\n", "/sys/class/block/nvme1n1/size": "2000000\n",
 		"/sys/block/nvme1n2/device/serial": "B\n", "/sys/class/block/nvme1n2/size": "2000000\n",
 	}}
-	s := &Stack{cfg: config(WriteBack, "A", "B"), sys: sys, note: t.Logf, label: &Label{Sequence: 1}}
+	s := &Stack{parts: parts{host: host{sys: sys, note: t.Logf}, cfg: config(WriteBack, "A", "B"), label: &Label{Sequence: 1}}}
 	sys.labelled(t, s.label)
-	err := s.change(t.Context(), need{Partition: []string{"A", "B"}}, func(string, int64, int64) {})
+	err := (&change{s, func(string, int64, int64) {}}).steps(t.Context(), need{Partition: []string{"A", "B"}})
 	if err == nil || !strings.Contains(err.Error(), "all have the serial B") {
 		t.Error(err)
 	}
@@ -234,7 +234,7 @@ func TestRevive(t *testing.T) {
 	cfg := config(WriteBack, "A", "B")
 	cfg.VG = "vg"
 	notes := 0
-	s := &Stack{cfg: cfg, sys: sys, note: func(string, ...any) { notes++ }}
+	s := &Stack{parts: parts{host: host{sys: sys, note: func(string, ...any) { notes++ }}, cfg: cfg}}
 	messages := func(looks int) (out []string) {
 		sys.ran = nil
 		for range looks {
@@ -303,8 +303,8 @@ func TestDeepen(t *testing.T) {
 			}
 			return nil
 		}
-		s := &Stack{cfg: config(WriteBack, "A", "B"), sys: sys, note: func(string, ...any) { noted = true }}
-		if err := s.deepen(t.Context(), "bcache1", &Layer{Set: "set"}); err != nil || read != c.want || noted != c.note {
+		s := &Stack{parts: parts{host: host{sys: sys, note: func(string, ...any) { noted = true }}, cfg: config(WriteBack, "A", "B")}}
+		if err := (&change{Stack: s}).deepen(t.Context(), "bcache1", &Layer{Set: "set"}); err != nil || read != c.want || noted != c.note {
 			t.Errorf("%s: %v, %d read, noted %v", c.name, err, read, noted)
 		}
 	}
@@ -341,9 +341,9 @@ func TestStraysGo(t *testing.T) {
 		clear(sys.links)
 		return nil
 	}
-	s := &Stack{cfg: config(WriteBack, "A", "B"), sys: sys, note: t.Logf, label: &Label{Sequence: 1, SSDs: []string{"A"}}}
+	s := &Stack{parts: parts{host: host{sys: sys, note: t.Logf}, cfg: config(WriteBack, "A", "B"), label: &Label{Sequence: 1, SSDs: []string{"A"}}}}
 	sys.labelled(t, s.label)
-	err := s.change(t.Context(), need{Partition: []string{"A", "B"}, MakeDirty: true}, func(string, int64, int64) {})
+	err := (&change{s, func(string, int64, int64) {}}).steps(t.Context(), need{Partition: []string{"A", "B"}, MakeDirty: true})
 	if refused := (*Refusal)(nil); errors.As(err, &refused) {
 		t.Error(err)
 	}
@@ -360,8 +360,8 @@ func TestLeavingSSD(t *testing.T) {
 		sys.files["/sys/block/"+n+"/device/serial"] = serial + "\n"
 		sys.files["/sys/class/block/"+n+"/size"] = "2000000\n"
 	}
-	s := &Stack{cfg: config(WriteBack, "B", "C"), sys: sys, note: t.Logf,
-		label: &Label{SSDs: []string{"B", "C"}, Dirty: &Layer{Members: []string{"A", "B"}}}}
+	s := &Stack{parts: parts{host: host{sys: sys, note: t.Logf}, cfg: config(WriteBack, "B", "C"),
+		label: &Label{SSDs: []string{"B", "C"}, Dirty: &Layer{Members: []string{"A", "B"}}}}}
 	if got := slices.Sorted(maps.Keys(s.ssds())); !slices.Equal(got, []string{"A", "B", "C"}) {
 		t.Errorf("found %q", got)
 	}
@@ -373,7 +373,7 @@ func TestMirrorWithoutWriteBack(t *testing.T) {
 	const mode = "/sys/block/bcache1/bcache/cache_mode"
 	sys := &fakeTree{files: map[string]string{mode: "writethrough [writeback] writearound none\n"},
 		links: map[string]string{"/sys/block/bcache1/bcache/cache": "/sys/fs/bcache/set"}}
-	s := &Stack{cfg: config(WriteBack, "A", "B"), sys: sys, note: t.Logf}
+	s := &Stack{parts: parts{host: host{sys: sys, note: t.Logf}, cfg: config(WriteBack, "A", "B")}}
 	if !s.inMode("bcache1", takesWrites) || s.inMode("bcache1", flushes) {
 		t.Error("write-back does not count")
 	}

@@ -99,7 +99,7 @@ func (s *Stack) Drain(file string) error {
 }
 
 // mirror returns the running dirty layer, and its size in bytes.
-func (s *Stack) mirror() (dev string, room int64, err error) {
+func (s *parts) mirror() (dev string, room int64, err error) {
 	if err := s.readLabel(); err != nil {
 		return "", 0, err
 	}

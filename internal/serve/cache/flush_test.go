@@ -136,12 +136,12 @@ func (h *flushHost) Hostname() string { return h.name }
 
 // agent is the stack of the resource agent, which has the lock.
 func (h *flushHost) agent() *Stack {
-	return &Stack{cfg: config(WriteBack, "A", "B"), sys: h, note: h.t.Logf}
+	return &Stack{parts: parts{host: host{sys: h, note: h.t.Logf}, cfg: config(WriteBack, "A", "B")}}
 }
 
 // command is the stack of a command of apply.
 func (h *flushHost) command(mode string) *Stack {
-	return &Stack{cfg: config(mode, "A", "B"), sys: h, note: h.t.Logf, Hold: func(context.Context, string) (func(), error) {
+	return &Stack{parts: parts{host: host{sys: h, note: h.t.Logf}, cfg: config(mode, "A", "B")}, Hold: func(context.Context, string) (func(), error) {
 		switch {
 		case h.held != nil:
 			return nil, h.held
@@ -392,7 +392,7 @@ var flushCommands = map[string]func(context.Context, *flushHost, Progress) error
 		if err := s.readLabel(); err != nil {
 			return err
 		}
-		return s.change(ctx, need{DropDirty: true}, say)
+		return (&change{s, say}).steps(ctx, need{DropDirty: true})
 	},
 	"cache off": func(ctx context.Context, h *flushHost, say Progress) error {
 		return h.command(WriteBack).Off(ctx, say)
@@ -515,7 +515,7 @@ func TestKilledFlush(t *testing.T) {
 				if err != nil || !n.TakeWrites || n.DropDirty || n.MakeDirty {
 					t.Errorf("%+v, %v", n, err)
 				}
-				if err := s.change(t.Context(), need{TakeWrites: true}, func(string, int64, int64) {}); err != nil || h.mode != "writeback" || h.files[flushDir+"writeback_rate_minimum"] != "8\n" {
+				if err := (&change{s, func(string, int64, int64) {}}).steps(t.Context(), need{TakeWrites: true}); err != nil || h.mode != "writeback" || h.files[flushDir+"writeback_rate_minimum"] != "8\n" {
 					t.Errorf("%v, mode %s", err, h.mode)
 				}
 			case "stop":

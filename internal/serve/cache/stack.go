@@ -15,12 +15,11 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/md"
 )
 
-// Stack is the cache of one volume on this host.
+// Stack is the cache of one volume on this host. What is below it: host, the devices of
+// this server whatever they are for, and parts, what of them is the cache's. change is a
+// change under way.
 type Stack struct {
-	cfg   *Config
-	sys   system
-	note  func(format string, a ...any) // writes to the log
-	label *Label
+	parts
 	// held are the arrays, by set, whose sets are not trusted. Start registers them
 	// only after their backing device runs without them, so that bcache discards
 	// their content.
@@ -32,6 +31,13 @@ type Stack struct {
 	revived int
 	// noted is syncOf the mirror at the last NoteSync.
 	noted []string
+}
+
+// parts are the SSDs, arrays, layers and label of one volume's cache.
+type parts struct {
+	host
+	cfg   *Config
+	label *Label
 }
 
 // Locked runs f under the service's lock, on the server that owns the volume.
@@ -67,7 +73,7 @@ func (s *Stack) locked(ctx context.Context, step func() error) error {
 
 // New returns the stack of a config; note receives messages about unusual events.
 func New(cfg *Config, note func(format string, a ...any)) *Stack {
-	return &Stack{cfg: cfg, sys: Linux{}, note: note}
+	return &Stack{parts: parts{host: host{Linux{}, note}, cfg: cfg}}
 }
 
 // Refusal is the error if the stack cannot come up without risk to data. A retry does
@@ -92,7 +98,7 @@ func (s *Stack) patience() time.Duration {
 }
 
 // State reports whether the stack is up, or returns its fault. It only reads sysfs.
-func (s *Stack) State() (running bool, err error) {
+func (s *parts) State() (running bool, err error) {
 	top, origin := s.dm(s.cfg.Mounted()), s.dm(s.cfg.origin())
 	if top == "" && origin == "" {
 		return false, nil
@@ -112,7 +118,7 @@ func (s *Stack) State() (running bool, err error) {
 
 // layers returns the bcache devices: that of the clean layer on the origin, and that
 // of the dirty layer on the clean one; "" for a missing device.
-func (s *Stack) layers() (clean, dirty string) {
+func (s *parts) layers() (clean, dirty string) {
 	if o := s.dm(s.cfg.origin()); o != "" {
 		clean = s.over(o)
 	}
@@ -123,7 +129,7 @@ func (s *Stack) layers() (clean, dirty string) {
 }
 
 // place is the key of Label.Clean on this host.
-func (s *Stack) place() string {
+func (s *parts) place() string {
 	for _, d := range s.cfg.SSDs {
 		if d.Server != "" {
 			return s.sys.Hostname()
@@ -169,7 +175,7 @@ func (s *Stack) WaitVolume(ctx context.Context) error {
 	})
 }
 
-func (s *Stack) modules(ctx context.Context) error {
+func (s *host) modules(ctx context.Context) error {
 	if s.exists("/sys/fs/bcache") && s.exists("/sys/module/raid1") && s.exists("/sys/module/raid0") {
 		return nil
 	}
@@ -217,7 +223,7 @@ func (s *Stack) startSets(ctx context.Context) error {
 // awaited returns the SSDs that startSets waits for: those with the newest dirty data,
 // and those of the clean layer. An SSD that left the mirror took the clean layer with
 // it: after a crash that is not trusted without a witness, whether the SSD comes or not.
-func (s *Stack) awaited(clean *Layer) []string {
+func (s *parts) awaited(clean *Layer) []string {
 	var dirty []string
 	if l := s.label.Dirty; l != nil {
 		dirty = l.Members
@@ -236,7 +242,7 @@ func subset(a, b []string) bool {
 // rescan makes the kernel read partition tables again, which another server may have
 // written. It changes only partitions that differ: if a partition vanishes and comes
 // back, udev removes it from its running array.
-func (s *Stack) rescan(ctx context.Context) error {
+func (s *parts) rescan(ctx context.Context) error {
 	for _, d := range s.ssds() {
 		used := false
 		for _, p := range s.partitions(d) {
@@ -263,7 +269,7 @@ const (
 )
 
 // partsOf returns the partitions of the SSDs that are present, and the missing serials.
-func (s *Stack) partsOf(serials []string, number int) (devs []string, missing []string) {
+func (s *parts) partsOf(serials []string, number int) (devs []string, missing []string) {
 	there := s.ssds()
 	for _, serial := range serials {
 		if p := s.partitions(there[serial])[number]; there[serial] != "" && p != "" {
@@ -277,7 +283,7 @@ func (s *Stack) partsOf(serials []string, number int) (devs []string, missing []
 
 // dirtyState is the state of the dirty layer, from bcache's superblock on the
 // disks.
-func (s *Stack) dirtyState() (int, error) {
+func (s *parts) dirtyState() (int, error) {
 	hdr, err := s.header()
 	if err != nil {
 		return 0, err
@@ -295,7 +301,7 @@ func (s *Stack) dirtyState() (int, error) {
 
 // witness: see trusted. It must run before the assembly of the mirror, since md may
 // take a failed member back.
-func (s *Stack) witness(clean *Layer) bool {
+func (s *parts) witness(clean *Layer) bool {
 	l := s.label.Dirty
 	if l == nil {
 		return false
@@ -323,7 +329,7 @@ func (s *Stack) witness(clean *Layer) bool {
 }
 
 // setOpen records in the label that the stack is up, or was stopped in order.
-func (s *Stack) setOpen(open bool) error {
+func (s *parts) setOpen(open bool) error {
 	if s.label.Open == open {
 		return nil
 	}
@@ -357,7 +363,7 @@ func (s *Stack) startDirty(ctx context.Context, state int, trust bool) error {
 			if len(missing) > 0 {
 				s.note("the mirror of dirty data starts without SSD %s", strings.Join(missing, " and "))
 			}
-			err = s.assembleMirror(ctx, l, devs)
+			a, err = s.assemble(ctx, "dirty", l, devs)
 		}
 		if err != nil {
 			if state != stateDirty {
@@ -365,9 +371,6 @@ func (s *Stack) startDirty(ctx context.Context, state int, trust bool) error {
 				return nil
 			}
 			return err
-		}
-		if a = s.array(l.Array); a == nil {
-			return errNoMirror
 		}
 	}
 	if err := s.noteSync(a); err != nil {
@@ -388,7 +391,7 @@ func (s *Stack) startDirty(ctx context.Context, state int, trust bool) error {
 
 // mirrorParts returns the partitions of the SSDs with the newest dirty data, and the
 // serials that are missing. It is an error if too many are.
-func (s *Stack) mirrorParts(l *Layer) (devs, missing []string, err error) {
+func (s *parts) mirrorParts(l *Layer) (devs, missing []string, err error) {
 	devs, missing = s.partsOf(l.Members, partDirty)
 	if need := max(1, len(l.Members)-copies(len(l.Members))); len(devs) < need {
 		err = fmt.Errorf("the mirror of dirty data lacks SSD %s: %d of its %d members are needed", strings.Join(missing, " and "), need, len(l.Members))
@@ -396,12 +399,16 @@ func (s *Stack) mirrorParts(l *Layer) (devs, missing []string, err error) {
 	return devs, missing, err
 }
 
-var errNoMirror = errors.New("the mirror of dirty data is not there although mdadm assembled it")
-
-func (s *Stack) assembleMirror(ctx context.Context, l *Layer, devs []string) error {
-	argv := []string{"mdadm", "--assemble", "/dev/md/" + s.arrayName("dirty"), "--uuid=" + md.UUID(l.Array), "--run", "--quiet"}
-	_, err := s.sys.Run(ctx, "", append(argv, devs...)...)
-	return err
+// assemble assembles the array of a layer, and finds it.
+func (s *parts) assemble(ctx context.Context, layer string, l *Layer, devs []string) (*array, error) {
+	argv := []string{"mdadm", "--assemble", "/dev/md/" + s.arrayName(layer), "--uuid=" + md.UUID(l.Array), "--run", "--quiet"}
+	if _, err := s.sys.Run(ctx, "", append(argv, devs...)...); err != nil {
+		return nil, err
+	}
+	if a := s.array(l.Array); a != nil {
+		return a, nil
+	}
+	return nil, fmt.Errorf("the array of %s data is not there although mdadm assembled it", layer)
 }
 
 // copies is how many of the mirror's n members may be missing.
@@ -414,7 +421,7 @@ func copies(n int) int {
 
 // noteSync records in the label which SSDs hold the newest dirty data, if that has
 // changed, before writes to the remaining SSDs go on.
-func (s *Stack) noteSync(a *array) error {
+func (s *parts) noteSync(a *array) error {
 	in := s.inSync(a)
 	was := slices.Clone(s.label.Dirty.Members)
 	slices.Sort(was)
@@ -440,7 +447,7 @@ func (s *Stack) SyncChanged() bool {
 }
 
 // syncOf is an array's UUID and the serials of its members that are in sync.
-func (s *Stack) syncOf(a *array) []string { return append([]string{a.UUID}, s.inSync(a)...) }
+func (s *parts) syncOf(a *array) []string { return append([]string{a.UUID}, s.inSync(a)...) }
 
 // NoteSync records which SSDs hold the newest dirty data, and since when dirty data
 // has not decreased. The caller holds the service's lock, and this server owns the
@@ -485,9 +492,9 @@ func nextLook(last look, ok bool, dirty int64, now time.Time) look {
 	return look{dirty, last.Since}
 }
 
-func (s *Stack) lookFile() string { return "/run/mortar/cache-" + s.cfg.Service + ".json" }
+func (s *parts) lookFile() string { return "/run/mortar/cache-" + s.cfg.Service + ".json" }
 
-func (s *Stack) lastLook() (last look, ok bool) {
+func (s *parts) lastLook() (last look, ok bool) {
 	b, err := s.sys.ReadFile(s.lookFile())
 	return last, err == nil && json.Unmarshal(b, &last) == nil
 }
@@ -533,12 +540,9 @@ func (s *Stack) startClean(ctx context.Context, l *Layer, trust bool) error {
 		if len(missing) > 0 {
 			return fmt.Errorf("SSD %s is missing", strings.Join(missing, " and "))
 		}
-		argv := []string{"mdadm", "--assemble", "/dev/md/" + s.arrayName("clean"), "--uuid=" + md.UUID(l.Array), "--run", "--quiet"}
-		if _, err := s.sys.Run(ctx, "", append(argv, devs...)...); err != nil {
+		var err error
+		if a, err = s.assemble(ctx, "clean", l, devs); err != nil {
 			return err
-		}
-		if a = s.array(l.Array); a == nil {
-			return errors.New("the array of clean data is not there although mdadm assembled it")
 		}
 	}
 	if !trust {
@@ -548,10 +552,10 @@ func (s *Stack) startClean(ctx context.Context, l *Layer, trust bool) error {
 	return s.register(a.Dev)
 }
 
-func (s *Stack) arrayName(layer string) string { return s.cfg.VG + "-" + layer }
+func (s *parts) arrayName(layer string) string { return s.cfg.VG + "-" + layer }
 
 // base finds the devices below the layers: the header and the volume.
-func (s *Stack) base() (hdr, lv string, err error) {
+func (s *parts) base() (hdr, lv string, err error) {
 	if hdr, err = s.header(); err != nil {
 		return "", "", err
 	}
@@ -585,7 +589,7 @@ func (s *Stack) startDevices(ctx context.Context) error {
 }
 
 // whole makes a device of the device mapper that maps all of another one.
-func (s *Stack) whole(ctx context.Context, name, dev string) error {
+func (s *host) whole(ctx context.Context, name, dev string) error {
 	return s.linear(ctx, name, fmt.Sprintf("0 %d linear %s 0\n", s.sectors(dev), s.devno(dev)))
 }
 
@@ -593,7 +597,7 @@ func (s *Stack) whole(ctx context.Context, name, dev string) error {
 // fails, bcache fails all I/O, even for the disks, until it has detached the set, some
 // hundredths of a second later. A multipath map of one path keeps the failed I/O;
 // Revive makes it retry.
-func (s *Stack) retried(ctx context.Context, clean string) error {
+func (s *parts) retried(ctx context.Context, clean string) error {
 	return s.linear(ctx, s.cfg.between(), retryTable(s.sectors(clean), s.devno(clean)))
 }
 
@@ -703,7 +707,7 @@ func (s *Stack) device(backing string, l *Layer) (string, error) {
 //   - sequential_cutoff on both: streams bypass the SSDs.
 //
 // Source: Documentation/admin-guide/bcache.rst
-func (s *Stack) tune() {
+func (s *parts) tune() {
 	clean, dirty := s.layers()
 	set := func(p, v string) {
 		if cur := s.line(p); cur == v || strings.Contains(cur, "["+v+"]") {
@@ -773,7 +777,7 @@ func (s *Stack) Stop(ctx context.Context) error {
 }
 
 // inOrder reports whether every layer with a set in the label is using that set.
-func (s *Stack) inOrder() bool {
+func (s *parts) inOrder() bool {
 	if s.readLabel() != nil || s.label == nil {
 		return false
 	}
@@ -790,7 +794,7 @@ func (s *Stack) inOrder() bool {
 // removes the directory at once, and has the device until nothing uses it any more: a
 // flush of bcache's own can take hours.
 // Source: drivers/md/bcache/super.c, cached_dev_flush, cached_dev_free
-func (s *Stack) stopDevice(ctx context.Context, backing string) error {
+func (s *host) stopDevice(ctx context.Context, backing string) error {
 	p := "/sys/class/block/" + backing + "/bcache"
 	if s.exists(p) {
 		if err := s.sys.Poke(p+"/stop", "1\n"); err != nil && s.exists(p) {
@@ -803,7 +807,7 @@ func (s *Stack) stopDevice(ctx context.Context, backing string) error {
 }
 
 // setOn is the set that is on a device, "" for none.
-func (s *Stack) setOn(dev string) string {
+func (s *host) setOn(dev string) string {
 	p, err := s.sys.Realpath("/sys/block/" + dev + "/bcache/set")
 	if err != nil {
 		return ""
@@ -811,38 +815,27 @@ func (s *Stack) setOn(dev string) string {
 	return path.Base(p)
 }
 
-// stopSet stops the set on a device.
-func (s *Stack) stopSet(ctx context.Context, dev string) error {
-	set := s.setOn(dev)
-	if set == "" {
-		return nil
-	}
+// stopSet stops a set until it is gone, and bcache's directory of its device.
+func (s *host) stopSet(ctx context.Context, set, dev string) error {
 	p := "/sys/fs/bcache/" + set
 	if err := s.sys.Poke(p+"/stop", "1\n"); err != nil && s.exists(p) {
 		return err
 	}
 	return s.wait(ctx, 30*time.Second, "bcache stops set "+set, func() bool {
-		return !s.exists(p) && !s.exists("/sys/block/"+dev+"/bcache")
+		return !s.exists(p) && (dev == "" || !s.exists("/sys/block/"+dev+"/bcache"))
 	})
 }
 
 // stopArray stops the set on an array, and the array.
-func (s *Stack) stopArray(ctx context.Context, uuid string) error {
+func (s *host) stopArray(ctx context.Context, uuid string) error {
 	a := s.array(uuid)
 	if a == nil {
 		return nil
 	}
-	if err := s.stopSet(ctx, a.Dev); err != nil {
-		return err
-	}
-	var err error
-	for range 20 {
-		if _, err = s.sys.Run(ctx, "", "mdadm", "--stop", "--quiet", "/dev/"+a.Dev); err == nil || s.array(uuid) == nil {
-			return nil
-		}
-		if s.sys.Sleep(ctx, 250*time.Millisecond) != nil {
-			break
+	if set := s.setOn(a.Dev); set != "" {
+		if err := s.stopSet(ctx, set, a.Dev); err != nil {
+			return err
 		}
 	}
-	return err
+	return s.untilGone(ctx, func() bool { return s.array(uuid) == nil }, "mdadm", "--stop", "--quiet", "/dev/"+a.Dev)
 }

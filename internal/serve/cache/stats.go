@@ -69,7 +69,7 @@ type Life struct {
 	Unread health.Unread `json:"unread,omitempty"`
 }
 
-func (s *Stack) io(devs ...string) (all linux.BlockIO) {
+func (s *host) io(devs ...string) (all linux.BlockIO) {
 	for _, d := range devs {
 		one, _ := linux.ParseBlockIO(s.line("/sys/class/block/" + d + "/stat"))
 		all.Add(one)
@@ -84,9 +84,9 @@ type counted struct {
 	Below  int64 `json:"below"`
 }
 
-func (s *Stack) countFile() string { return "/run/mortar/cache-" + s.cfg.Service + "-attached.json" }
+func (s *parts) countFile() string { return "/run/mortar/cache-" + s.cfg.Service + "-attached.json" }
 
-func (s *Stack) noteAttached() {
+func (s *parts) noteAttached() {
 	clean, _ := s.layers()
 	b, err := json.Marshal(counted{s.io(s.dm(s.cfg.Mounted())).WriteBytes, s.io(clean).WriteBytes})
 	if err == nil {
@@ -97,14 +97,14 @@ func (s *Stack) noteAttached() {
 	}
 }
 
-func (s *Stack) attachedAt() (c counted) {
+func (s *parts) attachedAt() (c counted) {
 	if b, err := s.sys.ReadFile(s.countFile()); err == nil && json.Unmarshal(b, &c) != nil {
 		return counted{}
 	}
 	return c
 }
 
-func (s *Stack) number(p string) int64 {
+func (s *host) number(p string) int64 {
 	n, _ := strconv.ParseInt(s.line(p), 10, 64)
 	return n
 }
