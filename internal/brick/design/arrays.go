@@ -44,7 +44,7 @@ func mgtOf(all spec.Bytes) spec.Bytes { return min(mgtSize, all/10/extentSize*ex
 
 // arrays makes the LUNs of each array: one for each group, or one over all
 // spans of a RAID 60. That of an MDS is cut in two: MGT and MDT.
-func (d *Design) arrays() {
+func (d builder) arrays() {
 	s := d.Spec
 	ost := 0
 	for i := range s.Arrays {
@@ -93,7 +93,7 @@ func (d *Design) arrays() {
 	}
 }
 
-func (d *Design) lunsOn(a *Array, set spec.Set, ost *int) {
+func (d builder) lunsOn(a *Array, set spec.Set, ost *int) {
 	s := d.Spec
 	r := set.Storage.RAID
 	var groups []Group
@@ -173,7 +173,7 @@ func half(i, n int) int {
 
 // lunName names an array's next LUN by its number among those of its growth, on all
 // arrays: another array that grows renames nothing.
-func (d *Design) lunName(next *Array, growth int) string {
+func (d builder) lunName(next *Array, growth int) string {
 	n := 0
 	for _, a := range append(slices.Clone(d.Arrays), *next) {
 		for _, l := range a.LUNs {
@@ -188,7 +188,7 @@ func (d *Design) lunName(next *Array, growth int) string {
 	return fmt.Sprintf("%s-lun%d", d.Spec.Name, n)
 }
 
-func (d *Design) preferred(service string) string {
+func (d builder) preferred(service string) string {
 	for _, v := range d.Spec.Services {
 		if v.Name == service {
 			return v.Server
@@ -251,7 +251,7 @@ const (
 )
 
 // cache sizes the pool of SSDs.
-func (d *Design) cache() {
+func (d builder) cache() {
 	k := d.Spec.Cache
 	if k == nil || len(d.Services()) == 0 {
 		return

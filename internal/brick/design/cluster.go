@@ -29,7 +29,7 @@ const bmcTimeout = "12s"
 const bmcAnswer = "5"
 
 // cluster derives the cluster of two servers.
-func (d *Design) cluster(servers []spec.Server) *HA {
+func (d builder) cluster(servers []spec.Server) *HA {
 	s := d.Spec
 	ha := &HA{Cluster: s.Name, TokenMS: s.HA.Token, Failback: s.HA.Failback, FenceTestDays: s.HA.FenceTestDays}
 	reserved := d.Reservable() && s.HA.Reservations == "on"
@@ -79,7 +79,7 @@ func (d *Design) cluster(servers []spec.Server) *HA {
 // Reservable says whether LUNs can be reserved for a server: those of arrays, if
 // it is Mortar's agent that has them.
 func (d *Design) Reservable() bool {
-	return hasArrays(d) && d.Spec.Profile != spec.Stock
+	return len(d.Arrays) > 0 && d.Spec.Profile != spec.Stock
 }
 
 // outletDevices names the device of each outlet of a server. A PDU is one

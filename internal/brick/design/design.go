@@ -61,13 +61,16 @@ func Derive(s *spec.Spec) (*Design, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.stock(tuned.Settings)
+	builder{d}.stock(tuned.Settings)
 	return d, nil
 }
 
+// builder fills in a design.
+type builder struct{ *Design }
+
 func derive(s *spec.Spec) (*Design, error) {
 	sum := sha256.Sum256(s.Source)
-	d := &Design{Name: s.Name, Flavour: s.Flavour, SHA256: hex.EncodeToString(sum[:]), Spec: s}
+	d := builder{&Design{Name: s.Name, Flavour: s.Flavour, SHA256: hex.EncodeToString(sum[:]), Spec: s}}
 	if err := d.layOut(); err != nil {
 		return nil, err
 	}
@@ -88,7 +91,7 @@ func derive(s *spec.Spec) (*Design, error) {
 	d.advise()
 	d.translate()
 	d.warn()
-	return d, nil
+	return d.Design, nil
 }
 
 // errorAt is an error at a place of the spec.
@@ -151,7 +154,7 @@ func (d *Design) GroupsOf(set string) []Group {
 }
 
 // pair derives the pair of an NFS brick: all of its servers and services.
-func (d *Design) pair() {
+func (d builder) pair() {
 	s := d.Spec
 	p := Pair{Name: s.Name}
 	for _, v := range s.Servers {
@@ -166,7 +169,7 @@ func (d *Design) pair() {
 	d.Pairs = []Pair{p}
 }
 
-func (d *Design) nfsService(v *spec.Service) Service {
+func (d builder) nfsService(v *spec.Service) Service {
 	s := d.Spec
 	groups := d.GroupsOf(v.Name)
 	sv := Service{Name: v.Name, Preferred: v.Server, Storage: d.storage(v, groups), NFS: d.fileSystem(v, groups)}

@@ -18,7 +18,7 @@ import (
 // remains is as even as it can be. The rest is dealt to the groups like cards,
 // enclosure by enclosure: from n disks of an enclosure each of G groups gets
 // floor(n/G) or ceil(n/G), and no way of dealing does better.
-func (d *Design) layOut() error {
+func (d builder) layOut() error {
 	s := d.Spec
 	for _, e := range s.Enclosures {
 		bay := 0
@@ -71,7 +71,7 @@ func arraysOf(s *spec.Spec, set spec.Set) []string {
 
 // layOutGrowths makes groups of the disks by which the brick has grown: behind all
 // others, so that nothing that exists gets another place or name.
-func (d *Design) layOutGrowths() {
+func (d builder) layOutGrowths() {
 	last := 0
 	for _, k := range d.Disks {
 		last = max(last, k.Growth)
@@ -94,7 +94,7 @@ func (d *Design) layOutGrowths() {
 }
 
 // leftOfLUNs refuses disks of which an array leaves nothing for data.
-func (d *Design) leftOfLUNs() error {
+func (d builder) leftOfLUNs() error {
 	for _, a := range d.Arrays {
 		for _, l := range a.LUNs {
 			if l.Size >= spec.MiB {
@@ -110,7 +110,7 @@ func (d *Design) leftOfLUNs() error {
 }
 
 // perEnclosure refuses a layout that the spec has ruled out.
-func (d *Design) perEnclosure(set spec.Set) error {
+func (d builder) perEnclosure(set spec.Set) error {
 	most := set.Storage.RAID.PerEnclosure
 	for _, g := range d.GroupsOf(set.Name) {
 		if n, e := worstEnclosure(g); most > 0 && n > most {
@@ -123,7 +123,7 @@ func (d *Design) perEnclosure(set spec.Set) error {
 
 // failedDisks refuses a group that lacks more disks than it can lose, and failed
 // disks of an array, which looks after them itself.
-func (d *Design) failedDisks(set spec.Set) error {
+func (d builder) failedDisks(set spec.Set) error {
 	for _, g := range d.GroupsOf(set.Name) {
 		failed, spares := failedOf(g.Members), 0
 		for _, x := range d.GroupsOf(set.Name) {
@@ -156,7 +156,7 @@ func (k *Disk) set() string {
 
 // layOutSet makes the groups of one set, on one array if it is on any, of the disks
 // of one growth.
-func (d *Design) layOutSet(set spec.Set, array string, growth, groups, spares int) {
+func (d builder) layOutSet(set spec.Set, array string, growth, groups, spares int) {
 	s := d.Spec
 	r := set.Storage.RAID
 	var enclosures []string
@@ -260,7 +260,7 @@ func alternate(enclosures []string, by map[string][]int) []int {
 
 // warn notes where the hardware makes a rule impossible to keep, or a choice
 // of the spec costs safety.
-func (d *Design) warn() {
+func (d builder) warn() {
 	s := d.Spec
 	add := func(at, rule, format string, args ...any) {
 		line, col := s.Pos(at)
@@ -352,13 +352,13 @@ func (d *Design) warn() {
 
 // sharesSpares tells whether the watcher of a cluster moves the spares of a set to the
 // group that needs one: all its groups are of one service each.
-func (d *Design) sharesSpares(set spec.Set) bool {
+func (d builder) sharesSpares(set spec.Set) bool {
 	groups := d.GroupsOf(set.Name)
 	return d.Flavour != spec.NFS && (d.Lustre == nil || len(groups) == 0 || len(d.Peers(&groups[0])) == len(groups)-1)
 }
 
 // setWord is what a set of disks is called in this flavour.
-func (d *Design) setWord() string {
+func (d builder) setWord() string {
 	if d.Flavour == spec.Lustre {
 		return "module"
 	}

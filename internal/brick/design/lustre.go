@@ -24,7 +24,7 @@ const block = 4 * spec.KiB
 //
 // Source: Lustre Operations Manual, 10.1 and 11.2 (failover); seed Lustre
 // brick, 7.
-func (d *Design) lustre() error {
+func (d builder) lustre() error {
 	s := d.Spec
 	c := s.Lustre
 	l := &Lustre{
@@ -99,7 +99,7 @@ func (d *Design) lustre() error {
 // fileRoom refuses an MDT with fewer inodes than its OSTs: each file takes one of the
 // MDT, and one of an OST at least. mkfs.lustre chooses by the size of a target, so that
 // the targets of a scaled brick stand in another proportion.
-func (d *Design) fileRoom() error {
+func (d builder) fileRoom() error {
 	var mdt, osts int64
 	at := ""
 	for i, m := range d.Spec.Lustre.Modules {
@@ -124,7 +124,7 @@ func (d *Design) fileRoom() error {
 }
 
 // mgsHome is the server on which the MGS runs as a rule.
-func (d *Design) mgsHome(m *spec.Module) string {
+func (d builder) mgsHome(m *spec.Module) string {
 	for _, u := range d.lunsOf(m.Name) {
 		if u.Use == "mgs" {
 			return u.Server
@@ -135,7 +135,7 @@ func (d *Design) mgsHome(m *spec.Module) string {
 
 // targetServices are the services of a module: a target for each LUN or RAID
 // group of an OSS; an MDS has two on one group, which move together.
-func (d *Design) targetServices(m *spec.Module) []Service {
+func (d builder) targetServices(m *spec.Module) []Service {
 	l := d.Lustre
 	groups := d.GroupsOf(m.Name)
 	luns := d.lunsOf(m.Name)
@@ -193,7 +193,7 @@ func (d *Design) targetServices(m *spec.Module) []Service {
 const mmpSeconds = 2
 
 // target fills in how a target is made.
-func (d *Design) target(t *Target) {
+func (d builder) target(t *Target) {
 	var g Group
 	for _, x := range d.Groups {
 		if x.Name == t.Group {
@@ -272,7 +272,7 @@ func journal(t *Target) spec.Bytes {
 	return min(t.Size/25, most)
 }
 
-func (d *Design) moduleCapacity(m *Pair) SetCapacity {
+func (d builder) moduleCapacity(m *Pair) SetCapacity {
 	c := SetCapacity{Name: m.Name}
 	for _, k := range d.Disks {
 		if k.Module == m.Name {
@@ -299,5 +299,3 @@ func (d *Design) groupNamed(name string) Group {
 	}
 	return Group{}
 }
-
-func hasArrays(d *Design) bool { return len(d.Arrays) > 0 }

@@ -44,7 +44,7 @@ func modernParam(p string) (now string, old bool) {
 
 // translate lists what of the source papers no longer exists. What the spec
 // itself has is always listed, the rest where the brick is like theirs.
-func (d *Design) translate() {
+func (d builder) translate() {
 	s := d.Spec
 	for i, o := range s.Filesystem.Mount {
 		if t, gone := obsoleteMount(o); gone {
@@ -67,7 +67,7 @@ func (d *Design) translate() {
 }
 
 // obsoleteInSpec are the translations of what the spec itself has.
-func (d *Design) obsoleteInSpec() []Translation {
+func (d builder) obsoleteInSpec() []Translation {
 	var out []Translation
 	for _, t := range d.Translations {
 		if t.Line > 0 {
@@ -78,7 +78,7 @@ func (d *Design) obsoleteInSpec() []Translation {
 }
 
 // warnHardware notes what only real hardware shows.
-func (d *Design) warnHardware(add func(at, rule, format string, args ...any)) {
+func (d builder) warnHardware(add func(at, rule, format string, args ...any)) {
 	s := d.Spec
 	for _, t := range d.obsoleteInSpec() {
 		text := t.Old + " no longer exists and is left out: " + t.Why
@@ -98,7 +98,7 @@ func (d *Design) warnHardware(add func(at, rule, format string, args ...any)) {
 }
 
 // warnCards compares where cards are with where they work best.
-func (d *Design) warnCards(i int, v spec.Server, add func(at, rule, format string, args ...any)) {
+func (d builder) warnCards(i int, v spec.Server, add func(at, rule, format string, args ...any)) {
 	widest := 0
 	for _, k := range v.PCI {
 		if k.Kind == "sas-hba" || k.Kind == "raid" {
@@ -129,7 +129,7 @@ func (d *Design) warnCards(i int, v spec.Server, add func(at, rule, format strin
 
 // advise says what a person does with their hands, where the spec tells of
 // cards and arrays.
-func (d *Design) advise() {
+func (d builder) advise() {
 	s := d.Spec
 	add := func(server, source, format string, args ...any) {
 		d.Advice = append(d.Advice, Advice{Server: server, Text: fmt.Sprintf(format, args...), Source: source})

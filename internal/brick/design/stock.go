@@ -41,7 +41,7 @@ func plain(s *spec.Spec) *spec.Spec {
 }
 
 // stock turns a design of a plain spec into that of profile stock.
-func (d *Design) stock(tuned []Setting) {
+func (d builder) stock(tuned []Setting) {
 	for _, v := range d.Services() {
 		// mkfs.xfs asks the device below for its geometry by itself: md's chunk and data disks.
 		v.MkfsArgs = []string{"-L", v.FSLabel, "-m", "uuid=" + v.FSUUID}

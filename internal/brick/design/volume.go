@@ -27,7 +27,7 @@ func stripeSize(r spec.RAID) spec.Bytes {
 }
 
 // storage is what a service of an NFS brick stands on.
-func (d *Design) storage(v *spec.Service, groups []Group) Storage {
+func (d builder) storage(v *spec.Service, groups []Group) Storage {
 	s := d.Spec
 	r := s.Storage.RAID
 	luns := d.lunsOf(v.Name)
@@ -86,7 +86,7 @@ func first(groups []Group) []Group {
 }
 
 // fileSystem is the XFS of a service of an NFS brick.
-func (d *Design) fileSystem(v *spec.Service, groups []Group) *NFS {
+func (d builder) fileSystem(v *spec.Service, groups []Group) *NFS {
 	s := d.Spec
 	r := s.Storage.RAID
 	out := &NFS{
@@ -203,7 +203,7 @@ func (d *Design) lvSize(service string, growths int) spec.Bytes {
 
 // capacity adds up what there is. For Lustre the total counts the OSTs,
 // where file data go.
-func (d *Design) capacity() {
+func (d builder) capacity() {
 	c := &d.Capacity
 	if d.Lustre != nil {
 		for i := range d.Pairs {

@@ -210,10 +210,14 @@ func solid(diskType string) bool { return diskType == "ssd" || diskType == "nvme
 
 // sequential lists the stages of a stream from disk to network.
 func (m model) sequential() []Stage {
+	return m.cached(append(m.storage(), m.serversAndNetwork()...))
+}
+
+// storage is the disks, and who makes RAID groups of them.
+func (m model) storage() []Stage {
 	h := m.h
 	write := m.p == SeqWrite
 	bricks := float64(h.Bricks)
-	servers := float64(h.Servers)
 	var out []Stage
 
 	// Disks. Writes carry parity, but to disks of their own.
@@ -252,6 +256,15 @@ func (m model) sequential() []Stage {
 		}
 		out = append(out, s)
 	}
+	return out
+}
+
+// serversAndNetwork is the way through the servers to the clients' network.
+func (m model) serversAndNetwork() []Stage {
+	h := m.h
+	write := m.p == SeqWrite
+	bricks, servers := float64(h.Bricks), float64(h.Servers)
+	var out []Stage
 
 	// inflate is the traffic over SAS and PCIe per byte of data: with md the server
 	// writes parity too.
@@ -300,31 +313,31 @@ func (m model) sequential() []Stage {
 		wire.Formula += fmt.Sprintf(" x %g for the far slot", m.get("pcie.far_slot"))
 		wire.Uses = append(wire.Uses, "pcie.far_slot")
 	}
-	out = append(out, wire)
+	return append(out, wire)
+}
 
-	// SSD cache, if streams go through it.
-	if h.CacheSSDs > 0 && !h.CacheBypass {
-		ssds := float64(h.CacheSSDs)
-		switch {
-		case !write && !h.CacheCold:
-			r := m.get("cache.ssd_read_mbps")
-			// Disks, RAID and HBAs are not asked.
-			out = slices.DeleteFunc(out, func(s Stage) bool { return s.Name == "disks" || s.Name == "RAID" || s.Name == "HBA" })
-			out = append(out, Stage{Name: "cache", Limit: ssds * r, Uses: []string{"cache.ssd_read_mbps"},
-				Formula: fmt.Sprintf("%g SSDs x %g MB/s, all of it cached", ssds, r)})
-		default:
-			w, share := m.get("cache.ssd_write_mbps"), m.get("cache.write_share")
-			copies, note := 1.0, ", filling"
-			if write && h.CacheMode == "write-back" {
-				copies, note = 2, ", each block on two SSDs"
-			} else if write {
-				note = ", written through"
-			}
-			out = append(out, Stage{Name: "cache", Limit: ssds * w * share / copies, Uses: []string{"cache.ssd_write_mbps", "cache.write_share"},
-				Formula: fmt.Sprintf("%g SSDs x %g MB/s x %g / %g%s", ssds, w, share, copies, note)})
-		}
+// cached adds the SSD cache, if streams go through it.
+func (m model) cached(out []Stage) []Stage {
+	h, ssds, write := m.h, float64(m.h.CacheSSDs), m.p == SeqWrite
+	if ssds == 0 || h.CacheBypass {
+		return out
 	}
-	return out
+	if !write && !h.CacheCold {
+		r := m.get("cache.ssd_read_mbps")
+		// Disks, RAID and HBAs are not asked.
+		out = slices.DeleteFunc(out, func(s Stage) bool { return s.Name == "disks" || s.Name == "RAID" || s.Name == "HBA" })
+		return append(out, Stage{Name: "cache", Limit: ssds * r, Uses: []string{"cache.ssd_read_mbps"},
+			Formula: fmt.Sprintf("%g SSDs x %g MB/s, all of it cached", ssds, r)})
+	}
+	w, share := m.get("cache.ssd_write_mbps"), m.get("cache.write_share")
+	copies, note := 1.0, ", filling"
+	if write && h.CacheMode == "write-back" {
+		copies, note = 2, ", each block on two SSDs"
+	} else if write {
+		note = ", written through"
+	}
+	return append(out, Stage{Name: "cache", Limit: ssds * w * share / copies, Uses: []string{"cache.ssd_write_mbps", "cache.write_share"},
+		Formula: fmt.Sprintf("%g SSDs x %g MB/s x %g / %g%s", ssds, w, share, copies, note)})
 }
 
 // count writes a number of things.

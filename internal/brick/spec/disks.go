@@ -13,141 +13,163 @@ const maxGroup = 32
 // Width is the number of disks in a group.
 func (r RAID) Width() int { return r.Data + r.Parity }
 
-// disks checks enclosures, disks, geometry and the wipe list.
+// layout checks enclosures, disks, geometry, the cache and the lists of serial numbers.
+type layout struct {
+	*checker
+	sound     bool // groups can be counted
+	allKnown  bool // every serial could be read
+	bySerial  map[string]string
+	byWWN     map[string]string
+	all       []string            // serials
+	first     map[lot]place       // the first disks of each lot
+	blocks    map[string]place    // of a set, those that tell their sector
+	grown     map[[2]string][]int // disks of each growth, from 1, by set and array
+	count     map[string]int      // by set, without growths
+	perArray  map[[2]string]int   // by set and array
+	enclosure map[string]string   // name -> path
+}
+
+// lot is disks that make groups together.
+type lot struct {
+	set    string
+	growth int
+}
+
+// place is an entry of disks, and where it is.
+type place struct {
+	at string
+	*DiskList
+}
+
 func (c *checker) disks() {
-	s := c.s
-	geometry := c.geometries()
-	if len(s.Enclosures) == 0 {
+	l := &layout{checker: c, allKnown: true, bySerial: map[string]string{}, byWWN: map[string]string{}, first: map[lot]place{}, blocks: map[string]place{},
+		grown: map[[2]string][]int{}, count: map[string]int{}, perArray: map[[2]string]int{}, enclosure: map[string]string{}}
+	l.sound = l.geometries()
+	if len(c.s.Enclosures) == 0 {
 		c.errorf("enclosures", "list the enclosures with their disks", "the brick has no enclosure")
 		return
 	}
-	bySerial, byWWN, names := map[string]string{}, map[string]string{}, map[string]string{}
-	type like struct {
-		at   string
-		size Bytes
-		typ  string
+	l.sound = l.sound && c.servicesOK && l.arrays()
+	for i := range c.s.Enclosures {
+		l.shelfOf(&c.s.Enclosures[i], fmt.Sprintf("enclosures[%d]", i))
 	}
-	type lot struct { // disks that make groups together
-		service string
-		growth  int
+	l.serials("wipe", c.s.Wipe)
+	l.serials("failed", c.s.Failed)
+	l.cache()
+	if l.sound {
+		l.groups()
+		l.growth()
 	}
-	type sectors struct {
-		at   string
-		size int
+}
+
+// shelfOf checks an enclosure and its disks.
+func (c *layout) shelfOf(e *Enclosure, at string) {
+	if !re().word.MatchString(e.Name) {
+		c.errorf(at+".name", "use letters, digits and dashes", "%q cannot name an enclosure", e.Name)
+	} else if other, dup := c.enclosure[e.Name]; dup {
+		c.errorf(at+".name", "give each enclosure its own name", "enclosure %q is already there at %s", e.Name, c.at(other))
 	}
-	first, blocks := map[lot]like{}, map[string]sectors{}
-	grown := map[[2]string][]int{} // disks of each growth, from 1, by set and array
-	count := map[string]int{}
-	perArray := map[[2]string]int{} // set and array
-	var serials []string
-	geometry = geometry && c.servicesOK && c.arrays()
-	allKnown := true // every serial could be read
-	for i := range s.Enclosures {
-		e := &s.Enclosures[i]
-		at := fmt.Sprintf("enclosures[%d]", i)
-		if !re().word.MatchString(e.Name) {
-			c.errorf(at+".name", "use letters, digits and dashes", "%q cannot name an enclosure", e.Name)
-		} else if other, dup := names[e.Name]; dup {
-			c.errorf(at+".name", "give each enclosure its own name", "enclosure %q is already there at %s", e.Name, c.at(other))
+	c.enclosure[e.Name] = at + ".name"
+	set := c.enclosureSet(e, at)
+	c.sound = c.sound && set != "" && c.enclosureArray(e, at)
+	n, later := 0, 0
+	for j := range e.Disks {
+		l := &e.Disks[j]
+		disks := c.entry(place{fmt.Sprintf("%s.disks[%d]", at, j), l}, set, e.Array)
+		n += disks
+		if l.Growth > 0 {
+			later += disks
 		}
-		names[e.Name] = at + ".name"
-		service := c.enclosureSet(e, at)
-		geometry = geometry && service != "" && c.enclosureArray(e, at)
-		n, later := 0, 0
-		for j := range e.Disks {
-			l := &e.Disks[j]
-			lat := fmt.Sprintf("%s.disks[%d]", at, j)
-			sound := c.disk(l, lat, byWWN)
-			list, err := l.Serials()
-			if err != nil {
-				c.split(lat+".serial", "", err)
-				geometry, allKnown = false, false // nor is the number of disks known
-				continue
-			}
-			dups := map[string][]string{} // by where they stand already
-			var before []string
-			for _, serial := range list {
-				if other, dup := bySerial[serial]; dup {
-					line := c.at(other)
-					if dups[line] == nil {
-						before = append(before, line)
-					}
-					dups[line] = append(dups[line], serial)
-					continue
-				}
-				bySerial[serial] = lat + ".serial"
-				serials = append(serials, serial)
-			}
-			// One message for a range, however many disks it has.
-			for _, line := range before {
-				again := dups[line]
-				what := "disk " + again[0] + " is"
-				if len(again) == len(list) && len(list) > 1 {
-					what = fmt.Sprintf("the range %s (%d disks) is", l.Serial, len(list))
-				} else if len(again) > 1 {
-					what = fmt.Sprintf("%d disks of the range %s (first %s, last %s) are", len(again), l.Serial, again[0], again[len(again)-1])
-				}
-				c.errorf(lat+".serial", "each disk has a serial number of its own: look at its label", "%s already listed at %s", what, line)
-			}
-			n += len(list)
-			if l.Growth > 0 {
-				later += len(list)
-				on := [2]string{service, e.Array}
-				for len(grown[on]) < l.Growth {
-					grown[on] = append(grown[on], 0)
-				}
-				grown[on][l.Growth-1] += len(list)
-			}
-			// Growths too are in one volume group, for which LVM wants one size.
-			// Source: lvm.conf(5), devices/allow_mixed_block_sizes
-			if f, ok := blocks[service]; l.Sector != 0 && !ok {
-				blocks[service] = sectors{lat, l.Sector}
-			} else if l.Sector != 0 && l.Sector != f.size {
-				c.errorf(lat+".sector", "use disks of one kind in a "+c.setWord()+", or format these anew (sg_format, nvme format)",
-					"disks with logical blocks of %d bytes and, at %s, of %d would share a volume", l.Sector, c.at(f.at), f.size)
-			}
-			of := lot{service, l.Growth}
-			f, ok := first[of]
-			if !sound {
-				continue
-			}
-			if !ok {
-				first[of] = like{lat, l.Size, l.Type}
-			} else if l.Size != f.size || l.Type != f.typ {
-				c.errorf(lat, "use like disks in all groups of a "+c.setWord()+", or make it two "+c.setWord()+"s", "disks of %s %s and, at %s, of %s %s would share RAID groups: every group would be as small and as slow as its worst disk", l.Size, l.Type, c.at(f.at), f.size, f.typ)
-			}
-		}
-		c.refuse(n == 0 && len(e.Disks) == 0, at+".disks", "list its disks, e.g. disks: [{serial: 'MA[01-12]', size: 4TB}]", "enclosure %s has no disks", e.Name)
-		if e.Bays == 0 && !s.Given(at+".bays") {
-			e.Bays = n
-		}
-		c.refuse(c.between(at+".bays", e.Bays, 1, 1024, "") && n > e.Bays, at+".bays", "mend bays or disks", "enclosure %s has %s but %d disks", e.Name, plural(e.Bays, "bay"), n)
-		count[service] += n - later
-		perArray[[2]string{service, e.Array}] += n - later
 	}
-	c.serials("wipe", s.Wipe, bySerial, serials, allKnown)
-	c.serials("failed", s.Failed, bySerial, serials, allKnown)
-	c.cache(bySerial)
-	if geometry {
-		c.groups(count, perArray)
-		c.growth(grown)
+	c.refuse(n == 0 && len(e.Disks) == 0, at+".disks", "list its disks, e.g. disks: [{serial: 'MA[01-12]', size: 4TB}]", "enclosure %s has no disks", e.Name)
+	if e.Bays == 0 && !c.s.Given(at+".bays") {
+		e.Bays = n
+	}
+	c.refuse(c.between(at+".bays", e.Bays, 1, 1024, "") && n > e.Bays, at+".bays", "mend bays or disks", "enclosure %s has %s but %d disks", e.Name, plural(e.Bays, "bay"), n)
+	c.count[set] += n - later
+	c.perArray[[2]string{set, e.Array}] += n - later
+}
+
+// entry checks an entry of disks of a set, and counts them.
+func (c *layout) entry(l place, set, array string) int {
+	sound := c.disk(l.DiskList, l.at, c.byWWN)
+	list, err := l.Serials()
+	if err != nil {
+		c.split(l.at+".serial", "", err)
+		c.sound, c.allKnown = false, false // nor is the number of disks known
+		return 0
+	}
+	c.listed(l, list)
+	if l.Growth > 0 {
+		on := [2]string{set, array}
+		for len(c.grown[on]) < l.Growth {
+			c.grown[on] = append(c.grown[on], 0)
+		}
+		c.grown[on][l.Growth-1] += len(list)
+	}
+	// Growths too are in one volume group, for which LVM wants one size.
+	// Source: lvm.conf(5), devices/allow_mixed_block_sizes
+	if f, ok := c.blocks[set]; l.Sector != 0 && !ok {
+		c.blocks[set] = l
+	} else if l.Sector != 0 && l.Sector != f.Sector {
+		c.errorf(l.at+".sector", "use disks of one kind in a "+c.setWord()+", or format these anew (sg_format, nvme format)",
+			"disks with logical blocks of %d bytes and, at %s, of %d would share a volume", l.Sector, c.at(f.at), f.Sector)
+	}
+	of := lot{set, l.Growth}
+	f, ok := c.first[of]
+	switch {
+	case !sound:
+	case !ok:
+		c.first[of] = l
+	case l.Size != f.Size || l.Type != f.Type:
+		c.errorf(l.at, "use like disks in all groups of a "+c.setWord()+", or make it two "+c.setWord()+"s", "disks of %s %s and, at %s, of %s %s would share RAID groups: every group would be as small and as slow as its worst disk", l.Size, l.Type, c.at(f.at), f.Size, f.Type)
+	}
+	return len(list)
+}
+
+// listed notes serials, and refuses those that are listed already: in one message for a
+// range, however many disks it has.
+func (c *layout) listed(l place, list []string) {
+	dups := map[string][]string{} // by where they stand already
+	var before []string
+	for _, serial := range list {
+		if other, dup := c.bySerial[serial]; dup {
+			line := c.at(other)
+			if dups[line] == nil {
+				before = append(before, line)
+			}
+			dups[line] = append(dups[line], serial)
+			continue
+		}
+		c.bySerial[serial] = l.at + ".serial"
+		c.all = append(c.all, serial)
+	}
+	for _, line := range before {
+		again := dups[line]
+		what := "disk " + again[0] + " is"
+		if len(again) == len(list) && len(list) > 1 {
+			what = fmt.Sprintf("the range %s (%d disks) is", l.Serial, len(list))
+		} else if len(again) > 1 {
+			what = fmt.Sprintf("%d disks of the range %s (first %s, last %s) are", len(again), l.Serial, again[0], again[len(again)-1])
+		}
+		c.errorf(l.at+".serial", "each disk has a serial number of its own: look at its label", "%s already listed at %s", what, line)
 	}
 }
 
 // growth checks that the disks by which a set grew make groups, one growth after
 // the other. Of several arrays, not each has to grow each time.
-func (c *checker) growth(grown map[[2]string][]int) {
+func (c *layout) growth() {
 	for _, set := range c.s.Sets() {
 		r := set.Storage.RAID
 		last := 0
-		for on, all := range grown {
+		for on, all := range c.grown {
 			if on[0] == set.Name {
 				last = max(last, len(all))
 			}
 		}
 		for i := range last {
 			disks, few, any := 0, "", false
-			for on, all := range grown {
+			for on, all := range c.grown {
 				if on[0] != set.Name || i >= len(all) || all[i] == 0 {
 					continue
 				}
@@ -172,7 +194,7 @@ func (c *checker) growth(grown map[[2]string][]int) {
 
 // firstOf is where the first disks of a growth of a set are listed, or where the
 // enclosures are if there are none.
-func (c *checker) firstOf(set string, growth int) string {
+func (c *layout) firstOf(set string, growth int) string {
 	for i, e := range c.s.Enclosures {
 		for j, l := range e.Disks {
 			if e.Set() == set && l.Growth == growth {
@@ -186,7 +208,7 @@ func (c *checker) firstOf(set string, growth int) string {
 // serials checks a list of serial numbers of the brick's disks, at key, of which
 // something is done that must not hit another disk: bySerial has the disks' places,
 // all their serial numbers if each is known.
-func (c *checker) serials(key string, list []string, bySerial map[string]string, all []string, allKnown bool) {
+func (c *layout) serials(key string, list []string) {
 	s := c.s
 	for i, w := range list {
 		at := fmt.Sprintf("%s[%d]", key, i)
@@ -196,10 +218,10 @@ func (c *checker) serials(key string, list []string, bySerial map[string]string,
 		case re().dev.MatchString(w):
 			_, err := expandSerial(w)
 			c.split(at, key+": ", err)
-		case bySerial[w] == "" && (!allKnown || slices.ContainsFunc(s.Arrays, func(a Array) bool { return slices.Contains(a.WWNs, w) })):
-		case bySerial[w] == "":
+		case c.bySerial[w] == "" && (!c.allKnown || slices.ContainsFunc(s.Arrays, func(a Array) bool { return slices.Contains(a.WWNs, w) })):
+		case c.bySerial[w] == "":
 			mend := "list only disks of this brick"
-			if near := Nearest(w, all); near != "" {
+			if near := Nearest(w, c.all); near != "" {
 				mend += fmt.Sprintf("; a near one is %s, but compare with the disk's label first", near)
 			}
 			c.errorf(at, mend, "no disk of this brick has the serial %q", w)
@@ -219,7 +241,7 @@ func (c *checker) setWord() string {
 
 // enclosureSet finds out which service or module an enclosure's disks are
 // for; "" if that is not clear.
-func (c *checker) enclosureSet(e *Enclosure, at string) string {
+func (c *layout) enclosureSet(e *Enclosure, at string) string {
 	s := c.s
 	if s.Flavour == Lustre {
 		return c.enclosureModule(e, at)
@@ -252,7 +274,7 @@ func (c *checker) enclosureSet(e *Enclosure, at string) string {
 var diskTypes = []string{"nl-sas", "sas", "ssd", "nvme"}
 
 // disk checks one entry by itself, and says whether size and type are sound.
-func (c *checker) disk(l *DiskList, at string, byWWN map[string]string) (sound bool) {
+func (c *layout) disk(l *DiskList, at string, byWWN map[string]string) (sound bool) {
 	sound = true
 	ofSSDs := !strings.HasPrefix(at, "enclosures") // the cache says itself what is too small for it
 	if l.Size < 512*MB && !ofSSDs || l.Size > PB {
@@ -294,7 +316,7 @@ func (c *checker) disk(l *DiskList, at string, byWWN map[string]string) (sound b
 const maxGrowth = 100
 
 // diskGrowth checks the growth of one entry: which bricks can grow.
-func (c *checker) diskGrowth(l *DiskList, at string, ofSSDs bool) {
+func (c *layout) diskGrowth(l *DiskList, at string, ofSSDs bool) {
 	at += ".growth"
 	if l.Growth == 0 {
 		return
@@ -317,7 +339,7 @@ func (c *checker) diskGrowth(l *DiskList, at string, ofSSDs bool) {
 }
 
 // geometries checks every storage section of the spec.
-func (c *checker) geometries() bool {
+func (c *layout) geometries() bool {
 	s := c.s
 	if s.Flavour == Lustre {
 		c.refuse(s.Given("storage"), "storage", "move it into the modules below lustre", "flavour lustre has a storage section in each module, not one for all")
@@ -335,7 +357,7 @@ func (c *checker) geometries() bool {
 }
 
 // geometry checks what a storage section says by itself.
-func (c *checker) geometry(path string, st *Storage) bool {
+func (c *layout) geometry(path string, st *Storage) bool {
 	r, before := &st.RAID, c.found
 	c.refuse(st.Kind != "jbod" && st.Kind != "array", path+".kind", "use jbod or array", "unknown kind of storage %q", st.Kind)
 	c.refuse(st.Model != "" && st.Kind == "jbod", path+".model", "remove it, or write kind: array", "model names a RAID array, but kind is jbod")
@@ -396,7 +418,7 @@ func (c *checker) geometry(path string, st *Storage) bool {
 }
 
 // modelGeometry checks that an array can make groups of this kind.
-func (c *checker) modelGeometry(path string, m ArrayModel, r *RAID) bool {
+func (c *layout) modelGeometry(path string, m ArrayModel, r *RAID) bool {
 	before := c.found
 	c.refuse(!slices.Contains(m.Levels, r.Level), path+".raid.level", "use "+or(words(m.Levels)), "%s has no RAID level %d", article(m.Name), r.Level)
 	c.refuse(!slices.Contains(m.Chunks, r.Chunk), path+".raid.chunk", fmt.Sprintf("choose a power of two from %s to %s", m.Chunks[0], m.Chunks[len(m.Chunks)-1]), "%s has no chunk of %s", article(m.Name), r.Chunk)
@@ -420,7 +442,7 @@ func (c *checker) modelMend(name string) string {
 }
 
 // mirroring checks write_cache_mirroring of each set's arrays.
-func (c *checker) mirroring() {
+func (c *layout) mirroring() {
 	said := map[string]bool{}
 	for _, set := range c.s.Sets() {
 		v, at := set.Storage.WriteCacheMirroring, set.Path+".write_cache_mirroring"
@@ -445,7 +467,7 @@ func (c *checker) mirroring() {
 
 // groups checks that the groups use up the disks of each set and of each
 // array, and fills in their number.
-func (c *checker) groups(count map[string]int, perArray map[[2]string]int) {
+func (c *layout) groups() {
 	for i, a := range c.s.Arrays {
 		if !slices.ContainsFunc(c.s.Enclosures, func(e Enclosure) bool { return e.Array == a.Name }) {
 			c.errorf(fmt.Sprintf("arrays[%d]", i), "write array: "+a.Name+" with its enclosures, or remove it", "array %s has no enclosure", a.Name)
@@ -456,12 +478,12 @@ func (c *checker) groups(count map[string]int, perArray map[[2]string]int) {
 	sets := c.s.Sets()
 	total := map[string]int{} // groups, by path of the storage section
 	for _, set := range sets {
-		fit, ok := c.groupsOf(set, len(sets), count[set.Name])
+		fit, ok := c.groupsOf(set, len(sets), c.count[set.Name])
 		if !ok {
 			return
 		}
 		total[set.Path] += fit
-		c.groupsOfArrays(set, perArray)
+		c.groupsOfArrays(set)
 	}
 	for _, set := range sets {
 		luns := total[set.Path]
@@ -479,7 +501,7 @@ func (c *checker) groups(count map[string]int, perArray map[[2]string]int) {
 }
 
 // groupsOf checks the disks of one set and counts its groups.
-func (c *checker) groupsOf(set Set, sets, disks int) (groups int, ok bool) {
+func (c *layout) groupsOf(set Set, sets, disks int) (groups int, ok bool) {
 	r, n := &set.Storage.RAID, set.Share
 	at := func(key string) string { return set.Path + ".raid" + key }
 	width := r.Width()
@@ -516,7 +538,7 @@ func (c *checker) groupsOf(set Set, sets, disks int) (groups int, ok bool) {
 
 // groupsOfArrays checks that each array of a set can make whole groups of its
 // own disks: no group reaches over two arrays.
-func (c *checker) groupsOfArrays(set Set, perArray map[[2]string]int) {
+func (c *layout) groupsOfArrays(set Set) {
 	arrays := c.s.ArraysOf(set.Name)
 	if len(arrays) == 0 {
 		return
@@ -529,7 +551,7 @@ func (c *checker) groupsOfArrays(set Set, perArray map[[2]string]int) {
 	}
 	groups := -1
 	for _, a := range arrays {
-		disks := perArray[[2]string{set.Name, a.Name}] - spares/len(arrays)
+		disks := c.perArray[[2]string{set.Name, a.Name}] - spares/len(arrays)
 		n := disks / r.Width()
 		m, _ := ModelOf(a.Model)
 		switch {

@@ -61,7 +61,7 @@ func (c *checker) hardware() {
 }
 
 // management4 checks what the management of an ME4 is asked with.
-func (c *checker) management4(at string, a *Array, family string) {
+func (c *layout) management4(at string, a *Array, family string) {
 	for _, k := range []struct{ key, value string }{{"user", a.User}, {"password_file", a.PasswordFile}, {"certificates", strings.Join(a.Certificates, "")}} {
 		if k.value != "" && family != "me4" {
 			c.errorf(at+"."+k.key, "remove it", "only an ME4 is asked with a %s", strings.ReplaceAll(k.key, "_", " "))
@@ -79,7 +79,7 @@ func (c *checker) management4(at string, a *Array, family string) {
 
 // arrays checks the list of arrays and fills in those that are implied by
 // storage.model.
-func (c *checker) arrays() bool {
+func (c *layout) arrays() bool {
 	s := c.s
 	before := c.found
 	var names []string
@@ -163,7 +163,7 @@ func (c *checker) arrays() bool {
 }
 
 // refuseInside refuses a controller in a server if two servers are to reach its disks.
-func (c *checker) refuseInside(at string, m ArrayModel) bool {
+func (c *layout) refuseInside(at string, m ArrayModel) bool {
 	c.refuse(c.isHA(), at+".model", "use an array with two controllers that both servers reach, or flavour nfs", "%s is inside of one server: the other could not take its disks over", article(m.Name))
 	return c.isHA()
 }
@@ -177,7 +177,7 @@ func article(model string) string {
 }
 
 // enclosureArray checks which array an enclosure hangs on.
-func (c *checker) enclosureArray(e *Enclosure, at string) bool {
+func (c *layout) enclosureArray(e *Enclosure, at string) bool {
 	s := c.s
 	i := slices.IndexFunc(s.Sets(), func(x Set) bool { return x.Name == e.Set() })
 	if i < 0 {
@@ -221,7 +221,7 @@ func (c *checker) enclosureArray(e *Enclosure, at string) bool {
 
 // shelf checks what the first enclosure of an array may be: the one with its
 // controllers, and the one that stands for their number.
-func (c *checker) shelf(e *Enclosure, at string, a *Array, m ArrayModel) bool {
+func (c *layout) shelf(e *Enclosure, at string, a *Array, m ArrayModel) bool {
 	var chain []*Enclosure
 	for i := range c.s.Enclosures {
 		if o := &c.s.Enclosures[i]; o.Array == a.Name {
@@ -250,7 +250,7 @@ func (c *checker) shelf(e *Enclosure, at string, a *Array, m ArrayModel) bool {
 }
 
 // cache checks the SSDs in front of the volume.
-func (c *checker) cache(bySerial map[string]string) {
+func (c *layout) cache() {
 	s := c.s
 	k := s.Cache
 	if k == nil {
@@ -286,10 +286,10 @@ func (c *checker) cache(bySerial map[string]string) {
 			continue
 		}
 		for _, serial := range list {
-			if other, dup := bySerial[serial]; dup {
+			if other, dup := c.bySerial[serial]; dup {
 				c.errorf(at+".serial", "each disk has a serial number of its own: look at its label", "disk %s is already listed at %s", serial, c.at(other))
 			}
-			bySerial[serial] = at + ".serial"
+			c.bySerial[serial] = at + ".serial"
 			n++
 		}
 	}
@@ -303,7 +303,7 @@ func (c *checker) cache(bySerial map[string]string) {
 }
 
 // inside checks where an SSD of the cache is.
-func (c *checker) inside(l *DiskList, at string) {
+func (c *layout) inside(l *DiskList, at string) {
 	if l.Server == "" {
 		return
 	}

@@ -120,7 +120,7 @@ func (c *checker) modules() {
 }
 
 // osts checks pools and striping, once the number of OSTs is known.
-func (c *checker) osts() {
+func (c *layout) osts() {
 	l := c.s.Lustre
 	n := 0
 	for i := range l.Modules {
@@ -199,7 +199,7 @@ func (p *OSTPool) Indices(n int) []int {
 }
 
 // enclosureModule finds the module of an enclosure; "" if that is not clear.
-func (c *checker) enclosureModule(e *Enclosure, at string) string {
+func (c *layout) enclosureModule(e *Enclosure, at string) string {
 	l := c.s.Lustre
 	c.refuse(e.Service != "", at+".service", "write module:", "flavour lustre has no services")
 	if l == nil {
