@@ -1,11 +1,14 @@
 package design
 
 import (
+	_ "embed"
 	"fmt"
 	"html"
 	"io"
 	"slices"
 	"strings"
+	"sync"
+	"text/template"
 
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 )
@@ -28,8 +31,7 @@ func SVG(w io.Writer, d *Design) error {
 	p := &picture{d: d}
 	p.place()
 	p.draw()
-	_, err := io.WriteString(w, p.document())
-	return err
+	return p.write(w)
 }
 
 // box is one thing in a rack.
@@ -80,46 +82,26 @@ func unitsOf(model string, bays int) int {
 // new rack where there is no room for a pair and all its enclosures.
 func (p *picture) place() {
 	s := p.d.Spec
-	type unit struct{ boxes []*box }
-	var units []unit
-	server := func(name string) *box {
-		for i := range s.Servers {
-			if v := &s.Servers[i]; v.Name == name {
-				return &box{kind: "server", name: v.Name, note: v.Model, server: v, h: svgUnit * unitsOf(v.Model, 0)}
-			}
-		}
-		return nil
-	}
-	enclosures := func(set string) []*box {
-		var out []*box
-		for i := range s.Enclosures {
-			if e := &s.Enclosures[i]; set == "" || e.Set() == set {
-				out = append(out, &box{kind: "enclosure", name: e.Name, note: e.Model, enclosure: e, h: svgUnit * unitsOf(e.Model, e.Bays)})
-			}
-		}
-		return out
-	}
-	for _, m := range p.d.Pairs {
-		u := unit{}
-		for _, v := range m.Servers {
-			u.boxes = append(u.boxes, server(v))
-		}
-		set := m.Name
-		if p.d.Lustre == nil {
-			set = "" // all of them
-		}
-		units = append(units, unit{append(u.boxes, enclosures(set)...)})
-	}
 	y, rack := 0, 0
-	for _, u := range units {
+	for _, m := range p.d.Pairs {
+		var boxes []*box
+		for _, name := range m.Servers {
+			v := &s.Servers[slices.IndexFunc(s.Servers, func(v spec.Server) bool { return v.Name == name })]
+			boxes = append(boxes, &box{kind: "server", name: v.Name, note: v.Model, server: v, h: svgUnit * unitsOf(v.Model, 0)})
+		}
+		for i := range s.Enclosures {
+			if e := &s.Enclosures[i]; p.d.Lustre == nil || e.Set() == m.Name {
+				boxes = append(boxes, &box{kind: "enclosure", name: e.Name, note: e.Model, enclosure: e, h: svgUnit * unitsOf(e.Model, e.Bays)})
+			}
+		}
 		h := 0
-		for _, b := range u.boxes {
+		for _, b := range boxes {
 			h += b.h
 		}
 		if y > 0 && y+h > svgUnits*svgUnit {
 			rack, y = rack+1, 0
 		}
-		for _, b := range u.boxes {
+		for _, b := range boxes {
 			if y+b.h > svgUnits*svgUnit {
 				rack, y = rack+1, 0
 			}
@@ -468,11 +450,19 @@ func (p *picture) legend() {
 		p.text(x, y, class, s)
 		y += 16
 	}
+	key := func(fill, short, s string) { // of disks
+		p.rect(x, y-10, 26, 13, fill, "#888", "")
+		p.printf(`<text x="%d" y="%d" class="bay">%s</text>`, x+13, y, short)
+		p.text(x+32, y, "small", s)
+		y += 16
+	}
+	cable := func(colour, s string) {
+		p.line(colour, "", 3, x, y-4, x+26, y-4)
+		p.text(x+32, y, "small", s)
+		y += 16
+	}
 	row("name", "RAID groups")
 	for i, g := range p.d.Groups {
-		short := strings.TrimPrefix(g.Name, p.d.Name+"-")
-		p.rect(x, y-10, 26, 13, groupColour(i), "#888", "")
-		p.printf(`<text x="%d" y="%d" class="bay">%s</text>`, x+13, y, short)
 		n, e := worstEnclosure(g)
 		use := ""
 		for _, l := range p.d.LUNs() {
@@ -494,8 +484,7 @@ func (p *picture) legend() {
 		if !SurvivesEnclosure(g) {
 			safe = "up to " + plural(n, "disk") + " in " + e
 		}
-		p.text(x+32, y, "small", fmt.Sprintf("RAID %d %d+%d, %s%s", g.Level, g.Data, g.Parity, safe, use))
-		y += 16
+		key(groupColour(i), strings.TrimPrefix(g.Name, p.d.Name+"-"), fmt.Sprintf("RAID %d %d+%d, %s%s", g.Level, g.Data, g.Parity, safe, use))
 	}
 	spares := 0
 	for _, k := range p.d.Disks {
@@ -504,10 +493,7 @@ func (p *picture) legend() {
 		}
 	}
 	if spares > 0 {
-		p.rect(x, y-10, 26, 13, "#e0e0e0", "#888", "")
-		p.printf(`<text x="%d" y="%d" class="bay">sp</text>`, x+13, y)
-		p.text(x+32, y, "small", plural(spares, "hot spare"))
-		y += 16
+		key("#e0e0e0", "sp", plural(spares, "hot spare"))
 	}
 	y += 10
 	for i, v := range p.d.Services() {
@@ -531,16 +517,12 @@ func (p *picture) legend() {
 	n := 0
 	for _, v := range p.boxes {
 		if v.kind == "server" {
-			p.line(cableColours[n%len(cableColours)], "", 3, x, y-4, x+26, y-4)
-			p.text(x+32, y, "small", "storage of "+v.name)
-			y += 16
+			cable(cableColours[n%len(cableColours)], "storage of "+v.name)
 			n++
 		}
 	}
 	for _, b := range p.buses() {
-		p.line(b.colour, "", 3, x, y-4, x+26, y-4)
-		p.text(x+32, y, "small", b.name)
-		y += 16
+		cable(b.colour, b.name)
 	}
 	if len(p.d.Warnings) > 0 {
 		y += 10
@@ -552,26 +534,15 @@ func (p *picture) legend() {
 	p.low = y
 }
 
-func (p *picture) document() string {
-	w := p.rackX(p.racks-1) + svgRack + svgRight + 30 + svgLegend
-	h := svgTop + max(p.height(), p.low-svgTop) + 44
-	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img" aria-label="%s">
-<style>
-text { font-family: "DejaVu Sans", "Helvetica Neue", Arial, sans-serif; fill: #222; }
-.title { font-size: 22px; font-weight: bold; }
-.note { font-size: 13px; fill: #444; }
-.name { font-size: 13px; font-weight: bold; }
-.small { font-size: 11px; }
-.tiny { font-size: 9px; fill: #555; }
-.long { font-size: 10px; font-weight: bold; }
-.bay { font-size: 10px; text-anchor: middle; fill: #222; }
-@media (prefers-color-scheme: dark) {
-text { fill: #e8e6e3; } .note, .tiny { fill: #a8adb4; } .bay { fill: #222; }
-rect[fill="#fff"] { fill: #16181b; } rect[fill="#f4f4f2"] { fill: #24282d; } rect[fill="#dfe6ee"] { fill: #34475c; }
-[stroke="#333"], [stroke="#2c3e50"], [stroke="#555"] { stroke: #a8adb4; } [stroke="#34495e"] { stroke: #9fb6cf; } [stroke="#6e2c00"] { stroke: #c98a5c; }
-circle[fill="#34495e"] { fill: #9fb6cf; } circle[fill="#6e2c00"] { fill: #c98a5c; }
-}
-</style>
-<rect width="%d" height="%d" fill="#fff"/>
-`, w, h, w, h, html.EscapeString("racks of brick "+p.d.Name), w, h) + p.b.String() + "</svg>\n"
+//go:embed picture.tmpl
+var pictureText string
+
+var pictureTemplate = sync.OnceValue(func() *template.Template { return template.Must(template.New("picture").Parse(pictureText)) })
+
+// write writes the picture with what surrounds it.
+func (p *picture) write(w io.Writer) error {
+	return pictureTemplate().Execute(w, map[string]any{
+		"W": p.rackX(p.racks-1) + svgRack + svgRight + 30 + svgLegend, "H": svgTop + max(p.height(), p.low-svgTop) + 44,
+		"Label": html.EscapeString("racks of brick " + p.d.Name), "Body": p.b.String(),
+	})
 }

@@ -74,15 +74,6 @@ const (
 	causes
 )
 
-// Causes lists them all.
-func Causes() []Cause {
-	var out []Cause
-	for c := range causes {
-		out = append(out, c)
-	}
-	return out
-}
-
 func (c Cause) String() string {
 	return [...]string{"data loss", "enclosure", "controller", "server", "failover", "power"}[c]
 }

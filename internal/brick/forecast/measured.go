@@ -3,7 +3,6 @@ package forecast
 import (
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/mortarhpc/mortar/internal/brick/paper"
 )
@@ -68,8 +67,6 @@ func (l *Line) At(clients int) float64 {
 
 // ComparedText writes measurements beside the forecast.
 func ComparedText(w io.Writer, all []Compared) error {
-	var b strings.Builder
-	b.WriteString("\nMeasured and forecast\n\n")
 	rows := [][]string{{"", "threads", "measured", "forecast", "per cent", "paper's peak", "per cent", "unit", "limited by"}}
 	for _, c := range all {
 		rows = append(rows, []string{
@@ -78,7 +75,6 @@ func ComparedText(w io.Writer, all []Compared) error {
 			bare(c.Paper), paper.PercentText(c.PaperPercent), c.Unit, c.Bottleneck,
 		})
 	}
-	table(&b, rows)
-	_, err := io.WriteString(w, b.String())
+	_, err := fmt.Fprintf(w, "\nMeasured and forecast\n\n%s", table(rows))
 	return err
 }

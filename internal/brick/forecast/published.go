@@ -2,7 +2,6 @@ package forecast
 
 import (
 	"fmt"
-	"io"
 
 	"github.com/mortarhpc/mortar/internal/brick/paper"
 )
@@ -86,30 +85,28 @@ func (f *Forecast) PublishedPeak(of Pattern) float64 {
 	return 0
 }
 
-// publishedText writes the figures of the system beside the forecast.
-func (f *Forecast) publishedText(ew io.Writer) {
-	if len(f.Published) == 0 {
-		return
-	}
-	y, _ := paper.Find(f.System)
-	fmt.Fprintf(ew, "\nPublished of %s, and forecast, in the paper's units\n\n", y.Title)
-	with := measuredWith[f.System]
+// Title is what the paper calls the system.
+func (f *Forecast) Title() string { y, _ := paper.Find(f.System); return y.Title }
+
+// MeasuredOtherwise lists the facts in which the system was measured otherwise.
+func (f *Forecast) MeasuredOtherwise() []Assignment { return measuredWith[f.System] }
+
+// BesidePaper is a table of the figures of the system beside the forecast.
+func (f *Forecast) BesidePaper() [][]string {
+	otherwise := len(f.MeasuredOtherwise()) > 0
 	head := []string{"", "paper", "forecast", "per cent"}
-	if len(with) > 0 {
+	if otherwise {
 		head = append(head, "as measured", "per cent")
 	}
 	rows := [][]string{append(head, "unit")}
 	for _, p := range f.Published {
 		row := []string{fmt.Sprintf("%s, %s", p.Figure, p.Test), p.figure.Bare(), bare(p.Forecast), paper.PercentText(p.Percent)}
-		if len(with) > 0 {
+		if otherwise {
 			row = append(row, bare(p.AsMeasured), paper.PercentText(p.MeasuredPercent))
 		}
 		rows = append(rows, append(row, p.Unit))
 	}
-	table(ew, rows)
-	for _, a := range with {
-		fmt.Fprintf(ew, "\n  As measured: the paper's system had %s=%s.\n", a.Name, a.Value)
-	}
+	return rows
 }
 
 func bare(v float64) string {

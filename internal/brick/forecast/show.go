@@ -1,12 +1,15 @@
 package forecast
 
 import (
+	_ "embed"
 	"fmt"
 	"io"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"text/template"
 	"unicode/utf8"
 )
 
@@ -37,9 +40,8 @@ func percent(share float64) string {
 	return fmt.Sprintf("%+.0f %%", 100*share)
 }
 
-// table prints rows whose first cell is left- and whose others are
-// right-aligned.
-func table(w io.Writer, rows [][]string) {
+// table is rows whose first cell is left- and whose others are right-aligned.
+func table(rows [][]string) string {
 	var width []int
 	for _, r := range rows {
 		for i, c := range r {
@@ -49,63 +51,70 @@ func table(w io.Writer, rows [][]string) {
 			width[i] = max(width[i], utf8.RuneCountInString(c))
 		}
 	}
+	var b strings.Builder
 	for _, r := range rows {
-		var b strings.Builder
+		line := ""
 		for i, c := range r {
 			pad := strings.Repeat(" ", width[i]-utf8.RuneCountInString(c))
 			if i == 0 {
-				b.WriteString("  " + c + pad)
+				line += "  " + c + pad
 			} else {
-				b.WriteString("  " + pad + c)
+				line += "  " + pad + c
 			}
 		}
-		fmt.Fprintln(w, strings.TrimRight(b.String(), " "))
+		b.WriteString(strings.TrimRight(line, " ") + "\n")
 	}
+	return b.String()
+}
+
+//go:embed text.tmpl
+var text string
+
+var templates = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("text").Funcs(template.FuncMap{
+		"number": number, "table": table, "plural": plural, "chance": chance, "years": years, "share": share, "hours": hours,
+		"count": func(n any) string { v, _ := strconv.ParseFloat(fmt.Sprint(n), 64); return number(v) },
+		"cause": func(i int) Cause { return Cause(i) },
+	}).Parse(text))
+})
+
+// explained is a forecast with every formula and coefficient, if a person asked for them.
+type explained struct {
+	*Forecast
+	Explained bool
+	c         Coefficients
 }
 
 // Text prints a forecast for people. Explain adds every formula and every
 // coefficient with its source.
 func (f *Forecast) Text(w io.Writer, c Coefficients, explain bool) error {
-	h := &f.Hardware
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s: what it should deliver to up to %d clients with one file each\n\n", h.Name, h.Clients)
-	fmt.Fprintf(&b, "  %-17s %9s %-5s %-11s  %s\n", "", "peak", "", "from", "limited by")
-	for _, l := range f.Lines {
-		at := ""
-		if l.Clients > 0 {
-			who := "client"
-			if l.Pattern == Create || l.Pattern == Stat || l.Pattern == Remove {
-				who = "thread"
-			}
-			at = count(float64(l.Clients), who)
-		}
-		fmt.Fprintf(&b, "  %-17s %9s %-5s %-11s  %s: %s\n", l.Pattern, number(l.Peak), l.Unit, at, l.Bottleneck, l.Why)
+	return templates().ExecuteTemplate(w, "forecast", explained{f, explain, c})
+}
+
+// From is how many clients, or threads, reach the peak.
+func (l Line) From() string {
+	switch {
+	case l.Clients == 0:
+		return ""
+	case l.Pattern == Create || l.Pattern == Stat || l.Pattern == Remove:
+		return count(float64(l.Clients), "thread")
 	}
-	f.publishedText(&b)
-	b.WriteString("\nThe chain, MB/s (▸ the narrowest)\n\n")
-	table(&b, f.chain())
-	b.WriteString("\nWhat one more buys\n\n")
-	table(&b, f.gains())
-	for _, m := range f.Missing {
-		fmt.Fprintf(&b, "\nNot forecast: %s.\n", m)
+	return count(float64(l.Clients), "client")
+}
+
+// Reasons are the assumptions, those with the same reason together.
+func (h Hardware) Reasons() []string {
+	var out []string
+	by := map[string]string{}
+	for _, a := range h.Assumed {
+		by[a.Why] += " " + a.Name + "=" + a.Value
+		out = append(out, a.Why)
 	}
-	if len(h.Assumed) > 0 {
-		b.WriteString("\nAssumed (change with --set name=value)\n\n")
-		var whys []string
-		by := map[string][]string{}
-		for _, a := range h.Assumed {
-			whys = append(whys, a.Why)
-			by[a.Why] = append(by[a.Why], a.Name+"="+a.Value)
-		}
-		for _, why := range distinct(whys) {
-			fmt.Fprintf(&b, "  %s: %s\n", why, strings.Join(by[why], " "))
-		}
+	out = distinct(out)
+	for i, why := range out {
+		out[i] += ":" + by[why]
 	}
-	if explain {
-		f.explain(&b, c)
-	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	return out
 }
 
 // distinct drops what is in a list already.
@@ -119,8 +128,8 @@ func distinct(list []string) []string {
 	return out
 }
 
-// chain is a table of the stages of streams.
-func (f *Forecast) chain() [][]string {
+// Chain is a table of the stages of streams.
+func (f *Forecast) Chain() [][]string {
 	rows := [][]string{{"", "write", "read"}}
 	wr, _ := f.Line(SeqWrite)
 	rd, _ := f.Line(SeqRead)
@@ -147,8 +156,8 @@ func (f *Forecast) chain() [][]string {
 	return rows
 }
 
-// gains is a table of what one more of each part buys; a part that buys nothing is left out.
-func (f *Forecast) gains() [][]string {
+// Gains is a table of what one more of each part buys; a part that buys nothing is left out.
+func (f *Forecast) Gains() [][]string {
 	rows := [][]string{{""}}
 	short := map[Pattern]string{SeqWrite: "seq. write", SeqRead: "seq. read", RandomWrite: "random write", RandomRead: "random read", Create: "create", Stat: "stat", Remove: "remove"}
 	var parts []string
@@ -173,38 +182,25 @@ func (f *Forecast) gains() [][]string {
 	return rows
 }
 
-// explain writes every formula, coefficient and fact of the hardware.
-func (f *Forecast) explain(w io.Writer, c Coefficients) {
-	fmt.Fprint(w, "\nEvery stage\n")
-	used := map[string]bool{}
-	for _, l := range f.Lines {
-		fmt.Fprintf(w, "\n  %s\n", l.Pattern)
+// Used lists the coefficients that the forecast uses, or those that it does not.
+func (e explained) Used(used bool) []Coefficient {
+	var names []string
+	for _, l := range e.Lines {
 		for _, s := range l.Stages {
-			fmt.Fprintf(w, "    %-16s %10s %-5s = %s\n", s.Name, number(s.Limit), l.Unit, s.Formula)
-			for _, u := range s.Uses {
-				used[u] = true
-			}
+			names = append(names, s.Uses...)
 		}
 	}
-	writeCoefficients(w, "Coefficients in use (change with --set name=value)", c, func(name string) bool { return used[name] })
-	writeCoefficients(w, "Further coefficients", c, func(name string) bool { return !used[name] && !strings.HasPrefix(name, "sim.") })
-	fmt.Fprint(w, "\nFacts of the hardware (change with --set name=value)\n\n")
-	for _, n := range hardwareNames() {
-		fmt.Fprintf(w, "  %-16s %-14s %s\n", n, facts()[n].show(&f.Hardware), facts()[n].doc)
-	}
+	return slices.DeleteFunc(e.c.All(), func(k Coefficient) bool {
+		in := slices.Contains(names, k.Name)
+		return in != used || !in && strings.HasPrefix(k.Name, "sim.")
+	})
 }
 
-// writeCoefficients lists those whose names are wanted.
-func writeCoefficients(w io.Writer, title string, c Coefficients, wanted func(name string) bool) {
-	fmt.Fprintf(w, "\n%s\n\n", title)
-	for _, k := range c.All() {
-		if !wanted(k.Name) {
-			continue
-		}
-		mark := ""
-		if k.Changed {
-			mark = " (changed)"
-		}
-		fmt.Fprintf(w, "  %s = %s %s%s\n      %s\n", k.Name, strconv.FormatFloat(k.Value, 'g', -1, 64), k.Unit, mark, k.Source)
+// Facts are those of the hardware, each with its meaning.
+func (e explained) Facts() []Assumption {
+	var out []Assumption
+	for _, n := range hardwareNames() {
+		out = append(out, Assumption{n, facts()[n].show(&e.Hardware), facts()[n].doc})
 	}
+	return out
 }

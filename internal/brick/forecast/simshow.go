@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -150,61 +151,50 @@ func years(hours float64) string {
 	return number(y)
 }
 
+// simulated is a simulation with every rate, if a person asked for them.
+type simulated struct {
+	*Simulation
+	Explained bool
+	c         Coefficients
+}
+
 // Text prints a simulation for people.
 func (s *Simulation) Text(w io.Writer, c Coefficients, explain bool) error {
-	var b strings.Builder
-	m0 := s.Modules[0]
-	fmt.Fprintf(&b, "%s: %s histories of %g years each, seed %d; intervals are 95 %%\n", s.Name, number(float64(m0.Fleet.Bricks)), m0.Fleet.Years, m0.Fleet.Seed)
-	for _, m := range s.Modules {
-		f, r := m.Fleet, m.Result
-		n := ""
-		if m.Count > 1 {
-			n = fmt.Sprintf(" and %d like it", m.Count-1)
-		}
-		fmt.Fprintf(&b, "\n%s%s (%s): %s of %d+%d disks, %s, %s with up to %s of a group, %s\n\n",
-			m.Name, n, m.Role, plural(f.Groups, "group"), f.Disks-f.Parity, f.Parity, plural(f.Spares, "spare"), plural(f.Enclosures, "enclosure"), plural(f.PerEnclosure, "disk"), plural(f.Servers, "server"))
-		fmt.Fprintf(&b, "  seen                      %s disk failures, %s failovers, %s losses of data (%s of them sectors only)\n",
-			number(float64(r.DiskFailures)), number(float64(r.Failovers)), number(float64(r.Losses)), number(float64(r.SectorLosses)))
-		fmt.Fprintf(&b, "  data lost in %-12s %s\n", strconv.FormatFloat(f.Years, 'g', -1, 64)+" years", chance(r.LossProbability))
-		if math.IsInf(r.MTTDLHours.Mean, 0) {
-			fmt.Fprintf(&b, "  MTTDL, sectors included   above %s years", years(r.MTTDLHours.Low))
-		} else {
-			fmt.Fprintf(&b, "  MTTDL, sectors included   %s years (%s to %s)", years(r.MTTDLHours.Mean), years(r.MTTDLHours.Low), years(r.MTTDLHours.High))
-		}
-		if m.MarkovHours > 0 {
-			fmt.Fprintf(&b, " for a group; closed form, disks alone: %s", years(m.MarkovHours))
-		}
-		u := r.Unavailability
-		fmt.Fprintf(&b, "\n  down, unscheduled         %s of the time (%s to %s), hours a year by cause:\n", share(u.Mean), share(u.Low), share(u.High))
-		for _, k := range Causes() {
-			e := r.DownHours[k]
-			if e.High == 0 {
-				continue
-			}
-			fmt.Fprintf(&b, "    %-22s  %7s  (%s to %s)\n", k, hours(e.Mean), hours(e.Low), hours(e.High))
-		}
-	}
-	verdict := "below"
+	return templates().ExecuteTemplate(w, "simulation", simulated{s, explain, c})
+}
+
+// Rates lists the coefficients of simulations.
+func (s simulated) Rates() []Coefficient {
+	return slices.DeleteFunc(s.c.All(), func(k Coefficient) bool {
+		return !strings.HasPrefix(k.Name, "sim.") && !strings.HasPrefix(k.Name, "fleet.")
+	})
+}
+
+func (m Module) Others() int { return m.Count - 1 }
+
+func (f Fleet) DataDisks() int { return f.Disks - f.Parity }
+
+// Unseen: the mean is not known, because none was seen.
+func (e Estimate) Unseen() bool { return math.IsInf(e.Mean, 0) }
+
+// Verdict compares the unavailability with Cambridge's.
+func (s *Simulation) Verdict() string {
 	switch {
 	case s.Unavailability.Low > Cambridge:
-		verdict = "above"
+		return "above"
 	case s.Unavailability.High > Cambridge:
-		verdict = "about"
+		return "about"
 	}
-	fmt.Fprintf(&b, "\nThe whole: down %s of the time (%s to %s), %s the 0.5 %% that Cambridge reports to stay under\n", share(s.Unavailability.Mean), share(s.Unavailability.Low), share(s.Unavailability.High), verdict)
-	fmt.Fprintf(&b, "           data lost in %g years: %s\n", m0.Fleet.Years, chance(s.LossProbability))
+	return "below"
+}
 
-	lustre := s.Hardware.Protocol == "lustre"
+// ScalingRows is a table of more and more bricks.
+func (s *Simulation) ScalingRows() [][]string {
+	head, lustre := []string{"bricks", "write", "read"}, s.Hardware.Protocol == "lustre"
 	if lustre {
-		fmt.Fprintf(&b, "\nFrom 1 to 1,000 bricks behind %d MDS, GB/s; files of %g MiB\n\n", s.Hardware.MDS, s.FileMiB)
-	} else {
-		b.WriteString("\nFrom 1 to 1,000 bricks, each a file system of its own, GB/s\n\n")
+		head = append(head, "files written", "files read", "limit")
 	}
-	rows := [][]string{{"bricks", "write", "read"}}
-	if lustre {
-		rows[0] = append(rows[0], "files written", "files read", "limit")
-	}
-	rows[0] = append(rows[0], "some part down", "some data lost")
+	rows := [][]string{append(head, "some part down", "some data lost")}
 	gb := func(x float64) string { return number(x / 1000) }
 	for _, x := range s.Scaling {
 		row := []string{number(float64(x.Bricks)), gb(x.StorageWrite), gb(x.StorageRead)}
@@ -217,23 +207,17 @@ func (s *Simulation) Text(w io.Writer, c Coefficients, explain bool) error {
 		}
 		rows = append(rows, append(row, share(x.PartDown.Mean), lost))
 	}
-	table(&b, rows)
-	if lustre {
-		for _, x := range s.Scaling {
-			if x.Limit == "MDS" {
-				fmt.Fprintf(&b, "\nThe MDS limits files of %g MiB from about %s bricks on.\n", s.FileMiB, number(math.Ceil(x.FilesWrite/(x.StorageWrite/float64(x.Bricks)))))
-				break
-			}
-		}
+	return rows
+}
+
+// MDSLimit is from how many bricks on the MDS limits files; "" if it does not.
+func (s *Simulation) MDSLimit() string {
+	i := slices.IndexFunc(s.Scaling, func(x Scale) bool { return x.Limit == "MDS" })
+	if i < 0 {
+		return ""
 	}
-	if explain {
-		writeCoefficients(&b, "Rates and times (change with --set name=value)", c, func(name string) bool {
-			return strings.HasPrefix(name, "sim.") || strings.HasPrefix(name, "fleet.")
-		})
-		b.WriteString("\nThroughput is that of `mortar forecast --explain`.\n")
-	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	x := s.Scaling[i]
+	return number(math.Ceil(x.FilesWrite / (x.StorageWrite / float64(x.Bricks))))
 }
 
 func plural(n int, what string) string {

@@ -131,13 +131,13 @@ func page(t *testing.T, y paper.System, d *design.Design, r run, ran bool) strin
 	fmt.Fprintf(&b, "Source: %s. Example: [%s.yaml](../../examples/%s.yaml), `mortar init %s`. All systems: [systems.md](../systems.md).\n\n", y.Source, y.Name, y.Name, y.Name)
 	b.WriteString("## Layout, capacity, tuning\n\n| what | paper | where | Mortar | obtained by | why it differs |\n|---|---|---|---|---|---|\n")
 	for key := range y.Says {
-		if !slices.ContainsFunc(release.Aspects, func(a release.Aspect) bool { return a.Key == key }) {
+		if !slices.ContainsFunc(release.Aspects(d), func(a release.Aspect) bool { return a.Key == key }) {
 			t.Errorf("%s: no aspect %q", y.Name, key)
 		}
 	}
-	for _, a := range release.Aspects {
+	for _, a := range release.Aspects(d) {
 		if s, ok := y.Says[a.Key]; ok {
-			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", a.What, s.Value, s.Where, a.Value(d), a.How, s.Note)
+			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", a.What, s.Value, s.Where, a.Value, a.How, s.Note)
 		}
 	}
 	peaks(t, &b, y, d)

@@ -1,10 +1,12 @@
 package release
 
 import (
-	"cmp"
+	_ "embed"
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
+	"text/template"
 
 	"github.com/mortarhpc/mortar/internal/brick/array"
 	"github.com/mortarhpc/mortar/internal/brick/design"
@@ -12,121 +14,44 @@ import (
 
 // Aspect is what a design has of something that papers describe.
 type Aspect struct {
-	Key  string // of Says of paper.System
-	Part string // Components, Layout, Capacity or Tuning
-	What string // for people
-	How  string // the command that shows it
-	// Value is what a design has, "" if it has no such thing.
-	Value func(d *design.Design) string
+	Key   string // of Says of paper.System
+	Part  string // components, layout, capacity or tuning
+	What  string // for people
+	How   string // the command that shows it
+	Value string // what the design has, "" if it has no such thing
 }
 
-// Parts of a comparison, in their order.
-const (
-	Components = "components"
-	Layout     = "layout"
-	Capacity   = "capacity"
-	Tuning     = "tuning"
-)
+// parts of a comparison, in their order.
+var parts = []string{"components", "layout", "capacity", tuning}
 
-const check, explain = "`mortar check`", "`mortar check --json`, settings"
+const tuning = "tuning"
 
-// Aspects lists all of them.
-var Aspects = []Aspect{
-	{"servers", Components, "servers", check, servers},
-	{"cards", Components, "cards of a server", check, cards},
-	{"network", Components, "client network", check, func(d *design.Design) string {
-		n := d.Spec.Networks.Public
-		text := cmp.Or(n.Link, "ethernet")
-		if n.Speed != "" {
-			text += " at " + n.Speed
-		}
-		return text
-	}},
-	{"enclosures", Components, "enclosures", check, enclosures},
-	{"disks", Components, "disks", check, disks},
-	{"groups", Layout, "RAID groups", check, groups},
-	{"spread", Layout, "disks of a group in one enclosure, at most", check, spread},
-	{"spares", Layout, "hot spares", check, spares},
-	{"paths", Layout, "paths from a server to each LUN", check, func(d *design.Design) string {
-		if len(d.Arrays) == 0 {
-			return ""
-		}
-		a := &d.Arrays[len(d.Arrays)-1]
-		return fmt.Sprint(d.PathsTo(a, a.Servers[0]))
-	}},
-	{"luns", Layout, "LUNs", "`mortar check`, `mortar array script`", luns},
-	{"policy", Layout, "cache of the array", "`mortar array script`", policy},
-	{"lvm", Layout, "volumes over the LUNs", check, volumes},
-	{"cache", Layout, "cache", check, cache},
-	{"raw", Capacity, "raw capacity", check, func(d *design.Design) string { return d.Capacity.Raw.Decimal() }},
-	{"usable", Capacity, "usable capacity", check, func(d *design.Design) string {
-		return fmt.Sprintf("%s = %s of data disks", d.Capacity.RAID.Decimal(), d.Capacity.RAID.Binary())
-	}},
-	{"bytes", Capacity, "size of the LUN", check, func(d *design.Design) string {
-		if d.Capacity.LUNs == 0 {
-			return ""
-		}
-		return fmt.Sprintf("%d bytes", int64(d.Capacity.LUNs))
-	}},
-	{"mds", Capacity, "MDS: raw, usable", check, func(d *design.Design) string {
-		if d.Lustre == nil {
-			return ""
-		}
-		c := d.Capacity.Sets[0]
-		return c.Raw.Decimal() + ", " + c.RAID.Decimal()
-	}},
-	{"scheduler", Tuning, "I/O scheduler", explain, setting("disk", "scheduler")},
-	{"max_sectors", Tuning, "max_sectors_kb", explain, setting("disk", "max_sectors_kb")},
-	{"read_ahead", Tuning, "read_ahead_kb", explain, setting("disk", "read_ahead_kb")},
-	{"mkfs", Tuning, "mkfs.xfs", explain, func(d *design.Design) string {
-		if d.Lustre != nil {
-			return ""
-		}
-		return fmt.Sprintf("su=%s, sw=%s, log of %s", d.Value("mkfs", "su"), d.Value("mkfs", "sw"), d.Value("mkfs", "log size"))
-	}},
-	{"mount", Tuning, "mount options of XFS", check, func(d *design.Design) string {
-		if d.Lustre != nil {
-			return ""
-		}
-		return strings.Join(d.Services()[0].MountOpts, ",")
-	}},
-	{"threads", Tuning, "nfsd threads", explain, setting("nfsd", "threads")},
-	{"export", Tuning, "export options", check, func(d *design.Design) string {
-		if d.Services()[0].NFS == nil {
-			return ""
-		}
-		return strings.Join(d.Services()[0].Exports[0].Options, ",")
-	}},
-	{"version", Tuning, "NFS version of the clients", check, func(d *design.Design) string {
-		if len(d.Mounts) == 0 {
-			return ""
-		}
-		return d.Mounts[0].Version
-	}},
-	{"rmem", Tuning, "net.ipv4.tcp_rmem", explain, setting("sysctl", "net.ipv4.tcp_rmem")},
-	{"retry", Tuning, "after the last path is gone", explain, func(d *design.Design) string {
-		if d.Value("multipath", "no_path_retry") == "" {
-			return ""
-		}
-		return fmt.Sprintf("%s checks, %s s apart", d.Value("multipath", "no_path_retry"), cmp.Or(d.Value("multipath", "polling_interval"), "5"))
-	}},
-	{"fencing", Components, "fencing", check, fencing},
-	{"mdt", Tuning, "MDT", explain, setting("mkfs", "stride,stripe-width of mds")},
-	{"ost", Tuning, "OST", explain, setting("mkfs", "stride,stripe-width of oss1")},
-	{"flex", Tuning, "ldiskfs", explain, setting("mkfs", "flex_bg")},
-	{"striping", Tuning, "stripe count of files", explain, setting("lustre", "stripe_count")},
-	{"dirty", Tuning, "max_dirty_mb of the clients", explain, setting("lustre", "osc.*.max_dirty_mb")},
-	{"rpcs", Tuning, "max_rpcs_in_flight", explain, setting("lustre", "osc.*.max_rpcs_in_flight")},
-	{"token", Tuning, "silence after which a server counts as dead", explain, func(d *design.Design) string {
-		if d.Value("corosync", "token") == "" {
-			return ""
-		}
-		return d.Value("corosync", "token") + " ms"
-	}},
-}
+//go:embed aspects.tmpl
+var text string
 
-func setting(kind, name string) func(*design.Design) string {
-	return func(d *design.Design) string { return d.Value(kind, name) }
+var templates = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("aspects").Funcs(template.FuncMap{"join": strings.Join,
+		"spread": spread, "spares": spares, "paths": paths, "policy": policy, "ssds": ssds, "fencing": fencing}).Parse(text))
+})
+
+var definition = regexp.MustCompile(`(?m)^\{\{define "(\w+)"\}\}`)
+
+// Aspects lists all of them, in the order of aspects.tmpl.
+func Aspects(d *design.Design) []Aspect {
+	var out []Aspect
+	for _, m := range definition.FindAllStringSubmatch(text, -1) {
+		var b strings.Builder
+		if err := templates().ExecuteTemplate(&b, m[1], d); err != nil {
+			panic("aspects.tmpl: " + err.Error()) // the examples execute every aspect
+		}
+		head, value, _ := strings.Cut(b.String(), "\n")
+		f := strings.Split(head, " | ")
+		if list, ok := strings.CutSuffix(value, ";\n"); ok {
+			value = counted(strings.Split(list, ";\n"))
+		}
+		out = append(out, Aspect{m[1], f[0], f[1], f[2], value})
+	}
+	return out
 }
 
 // counted joins texts, equal ones once with their number.
@@ -142,56 +67,6 @@ func counted(texts []string) string {
 		order[i] = fmt.Sprintf("%d x %s", n[s], s)
 	}
 	return strings.Join(order, "; ")
-}
-
-func servers(d *design.Design) string {
-	var all []string
-	for _, s := range d.Spec.Servers {
-		text := cmp.Or(s.Model, "server")
-		if s.CPU != nil {
-			text += fmt.Sprintf(": %d x %s of %d cores", s.CPU.Sockets, cmp.Or(s.CPU.Model, "processor"), s.CPU.Cores)
-		}
-		if s.Memory > 0 {
-			text += ", " + s.Memory.String()
-		}
-		all = append(all, text)
-	}
-	return counted(all)
-}
-
-// cards are those of the first server.
-func cards(d *design.Design) string {
-	var all []string
-	for _, k := range d.Spec.Servers[0].PCI {
-		all = append(all, fmt.Sprintf("%s, PCIe %d x%d", k.Kind, k.Generation, k.Lanes))
-	}
-	return counted(all)
-}
-
-func enclosures(d *design.Design) string {
-	var all []string
-	for _, e := range d.Spec.Enclosures {
-		all = append(all, cmp.Or(e.Model, fmt.Sprintf("%d bays", e.Bays)))
-	}
-	return counted(all)
-}
-
-func disks(d *design.Design) string {
-	var all []string
-	for _, x := range d.Disks {
-		if x.Server == "" && x.Enclosure != "" {
-			all = append(all, fmt.Sprintf("%s %s", x.Size, x.Type))
-		}
-	}
-	return counted(all)
-}
-
-func groups(d *design.Design) string {
-	var all []string
-	for _, g := range d.Groups {
-		all = append(all, fmt.Sprintf("RAID %d %d+%d, chunk %s", g.Level, g.Data, g.Parity, g.Chunk))
-	}
-	return counted(all)
 }
 
 func spread(d *design.Design) string {
@@ -220,10 +95,16 @@ func spares(d *design.Design) string {
 	return fmt.Sprint(n)
 }
 
-func luns(d *design.Design) string {
+// paths are those from a server to a LUN of the last array.
+func paths(d *design.Design) int {
+	a := &d.Arrays[len(d.Arrays)-1]
+	return d.PathsTo(a, a.Servers[0])
+}
+
+func ssds(c *design.Cache) string {
 	var all []string
-	for _, l := range d.LUNs() {
-		all = append(all, fmt.Sprintf("%s of RAID %d", l.Size.Binary(), l.Level))
+	for _, s := range c.SSDs {
+		all = append(all, s.Size.String())
 	}
 	return counted(all)
 }
@@ -258,26 +139,6 @@ func policy(d *design.Design) string {
 		}
 	}
 	return strings.Join(all, ", ")
-}
-
-func volumes(d *design.Design) string {
-	var all []string
-	for _, s := range d.Services() {
-		all = append(all, fmt.Sprintf("volume striped over %d, %s each in turn", s.Storage.Stripes, s.Storage.StripeSize))
-	}
-	return counted(all)
-}
-
-func cache(d *design.Design) string {
-	c := d.Services()[0].Storage.Cache
-	if c == nil {
-		return ""
-	}
-	var all []string
-	for _, s := range c.SSDs {
-		all = append(all, s.Size.String())
-	}
-	return fmt.Sprintf("%s, %s, past it what is read or written in a run of %s", counted(all), c.Mode, c.Bypass)
 }
 
 func fencing(d *design.Design) string {

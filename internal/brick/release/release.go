@@ -150,10 +150,11 @@ func Compare(a, b *Side) *Comparison {
 			}
 		}
 	}
-	for _, part := range []string{Components, Layout, Capacity, Tuning} {
-		for _, x := range Aspects {
-			if x.Part == part {
-				c.row(x)
+	of, beside := Aspects(a.design), Aspects(b.design)
+	for _, part := range parts {
+		for i := range of {
+			if of[i].Part == part {
+				c.row(of[i], beside[i])
 			}
 		}
 	}
@@ -173,7 +174,7 @@ func (s *Side) named() bool {
 // value is what a side has of an aspect.
 func (s *Side) value(x Aspect) Value {
 	y, _ := paper.Find(s.System)
-	v := Value{Mortar: x.Value(s.design), Paper: y.Says[x.Key].Value}
+	v := Value{Mortar: x.Value, Paper: y.Says[x.Key].Value}
 	switch x.Key {
 	case "raw":
 		v.bytes, v.paperBytes = s.design.Capacity.Raw, y.Raw
@@ -184,8 +185,8 @@ func (s *Side) value(x Aspect) Value {
 }
 
 // row compares an aspect; what neither side has is left out.
-func (c *Comparison) row(x Aspect) {
-	r := Row{Part: x.Part, What: x.What, A: c.A.value(x), B: c.B.value(x)}
+func (c *Comparison) row(a, b Aspect) {
+	r := Row{Part: a.Part, What: a.What, A: c.A.value(a), B: c.B.value(b)}
 	if r.A.Mortar == "" && r.B.Mortar == "" {
 		return
 	}
@@ -219,10 +220,10 @@ func (c *Comparison) settings() {
 	})
 	for _, n := range order {
 		v := values[n]
-		if v[0] == v[1] || slices.Contains(covered, n.kind+" "+n.name) || slices.ContainsFunc(c.Rows, func(r Row) bool { return r.Part == Tuning && r.A.Mortar == v[0] && r.B.Mortar == v[1] }) {
+		if v[0] == v[1] || slices.Contains(covered, n.kind+" "+n.name) || slices.ContainsFunc(c.Rows, func(r Row) bool { return r.Part == tuning && r.A.Mortar == v[0] && r.B.Mortar == v[1] }) {
 			continue
 		}
-		c.Rows = append(c.Rows, Row{Part: Tuning, What: fmt.Sprintf("%s: %s %s", n.role, n.kind, n.name), A: Value{Mortar: v[0]}, B: Value{Mortar: v[1]}})
+		c.Rows = append(c.Rows, Row{Part: tuning, What: fmt.Sprintf("%s: %s %s", n.role, n.kind, n.name), A: Value{Mortar: v[0]}, B: Value{Mortar: v[1]}})
 	}
 }
 

@@ -135,37 +135,3 @@ func (c *Comparison) peakRows() [][]string {
 	}
 	return rows
 }
-
-// Markdown writes a comparison as a section of a page: rows that are equal are left out of the tables, and
-// named below.
-func (c *Comparison) Markdown(b *strings.Builder) {
-	fmt.Fprintf(b, "## %s over %s\n\n", c.B.Name, c.A.Name)
-	fmt.Fprintf(b, "`mortar compare %s %s`\n\n", c.A.System, c.B.System)
-	for _, n := range c.Notes {
-		fmt.Fprintf(b, "- %s\n", n)
-	}
-	fmt.Fprintf(b, "\n| what | %s, paper | Mortar | %s, paper | Mortar | per cent |\n|---|---|---|---|---|---:|\n", c.A.Name, c.B.Name)
-	var same []string
-	for _, r := range c.Rows {
-		if r.Same && r.A.Paper == r.B.Paper {
-			same = append(same, r.What)
-			continue
-		}
-		fmt.Fprintf(b, "| %s | %s | %s | %s | %s | %s |\n", r.What, r.A.Paper, r.A.Mortar, r.B.Paper, r.B.Mortar, r.percents())
-	}
-	fmt.Fprintf(b, "\nThe same in both: %s.\n\n", strings.Join(same, ", "))
-	for i, row := range c.peakRows() {
-		if i == 0 {
-			row[0] = "peak"
-		}
-		says := "the paper also says"
-		if i > 0 {
-			says = c.Peaks[i-1].Says
-		}
-		fmt.Fprintf(b, "| %s | %s |\n", strings.Join(row, " | "), says)
-		if i == 0 {
-			fmt.Fprintf(b, "|---|---|%s---|\n", strings.Repeat("---:|", len(row)-2))
-		}
-	}
-	b.WriteString("\n")
-}
