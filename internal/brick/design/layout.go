@@ -261,108 +261,138 @@ func alternate(enclosures []string, by map[string][]int) []int {
 // warn notes where the hardware makes a rule impossible to keep, or a choice
 // of the spec costs safety.
 func (d builder) warn() {
-	s := d.Spec
-	add := func(at, rule, format string, args ...any) {
-		line, col := s.Pos(at)
-		d.Warnings = append(d.Warnings, Warning{Rule: rule, Text: fmt.Sprintf(format, args...), Line: line, Col: col})
-	}
-	var clear []string // PDUs, and where the first of them is
-	at := ""
-	for i, p := range s.PDUs {
-		if p.SNMP == nil {
-			clear = append(clear, p.Name)
-			at = cmp.Or(at, fmt.Sprintf("pdus[%d].community_file", i))
+	add := func(list string) {
+		for _, f := range d.rows(list) {
+			line, col := d.Spec.Pos(f[0])
+			d.Warnings = append(d.Warnings, Warning{Rule: f[1], Text: f[2], Line: line, Col: col})
 		}
 	}
-	if at != "" {
-		add(at, "snmp", "SNMPv1 sends the community of %s in clear text: whoever listens on the management network can switch servers off. A user of SNMPv3 (snmp:) mends that", strings.Join(clear, " and "))
+	add("warnings of storage")
+	for _, t := range d.Translations {
+		text := t.Old + " no longer exists and is left out: " + t.Why
+		if t.New != "" {
+			text = t.Old + " no longer exists; used instead: " + t.New
+		}
+		if t.Line > 0 { // what the spec itself has
+			d.Warnings = append(d.Warnings, Warning{Rule: "obsolete", Text: text, Line: t.Line, Col: t.Col})
+		}
 	}
-	if s.HA != nil && s.HA.Reservations == "off" && d.Reservable() {
-		add("ha.reservations", "reservations", "reservations is off: a server that was taken for dead, and is not, can write to LUNs that its partner serves by then, which destroys acknowledged data. Remove it, unless this is a demonstration")
+	add("warnings of servers")
+}
+
+// ClearPDUs are those that are commanded by SNMPv1, and where the first of them is.
+func (t tuning) ClearPDUs() (out struct {
+	At    string
+	Names []string
+}) {
+	for i, p := range t.Spec.PDUs {
+		if p.SNMP == nil {
+			out.At = cmp.Or(out.At, fmt.Sprintf("pdus[%d].community_file", i))
+			out.Names = append(out.Names, p.Name)
+		}
 	}
-	for _, sv := range s.Sets() {
-		worst, where, groups := 0, "", 0
-		for _, g := range d.GroupsOf(sv.Name) {
-			n, e := worstEnclosure(g)
-			if n > worst {
-				worst, where = n, e
+	return out
+}
+
+// weak is a set with groups that do not survive the loss of an enclosure.
+type weak struct {
+	spec.Set
+	At, Where, Loss string
+	Groups, Worst   int // how many groups; most disks of one in one enclosure
+}
+
+func (t tuning) Weak() []weak {
+	var out []weak
+	for _, set := range t.Spec.Sets() {
+		w := weak{Set: set, At: "enclosures"}
+		for _, g := range t.GroupsOf(set.Name) {
+			if n, e := worstEnclosure(g); n > w.Worst {
+				w.Worst, w.Where = n, e
 			}
 			if !SurvivesEnclosure(g) {
-				groups++
+				w.Groups++
 			}
 		}
-		if groups > 0 {
-			at := "enclosures"
-			for i, e := range s.Enclosures {
-				if e.Name == where {
-					at = fmt.Sprintf("enclosures[%d]", i)
-				}
-			}
-			raid := sv.Storage.RAID
-			add(at, "enclosure-spread", "%s of "+d.setWord()+" %s "+map[bool]string{true: "does", false: "do"}[groups == 1]+" not survive the loss of an enclosure: up to %d disks of one group are in enclosure %s, and RAID %d %d+%d can lose %s; these disks and enclosures allow no better spread",
-				plural(groups, "group"), sv.Name, worst, where, raid.Level, raid.Data, raid.Parity, lossText(d.GroupsOf(sv.Name)[0]))
-		}
-	}
-	said := map[string]bool{}
-	for _, set := range s.Sets() {
-		if said[set.Path] {
+		if w.Groups == 0 {
 			continue
 		}
-		said[set.Path] = true
-		of := ""
-		if d.Lustre != nil {
-			of = " in module " + set.Name
+		if i := slices.IndexFunc(t.Spec.Enclosures, func(e spec.Enclosure) bool { return e.Name == w.Where }); i >= 0 {
+			w.At = fmt.Sprintf("enclosures[%d]", i)
 		}
-		if !set.Storage.Mirrored() {
-			add(set.Path+".write_cache_mirroring", "unmirrored", "write_cache_mirroring is off%s: what a controller of the array has acknowledged and not yet written is lost when it dies. Write on, unless this is scratch data that can be made again", of)
+		w.Loss = plural(set.Storage.RAID.Parity, "disk")
+		if set.Storage.RAID.Level == 10 {
+			w.Loss = "one disk of each mirror"
 		}
-		if set.Storage.RAID.Spares == 0 {
-			add(set.Path+".raid", "no-spare", "there is no hot spare%s: a rebuild begins only when somebody has replaced the failed disk", of)
-		} else if sp := set.Storage.RAID.Spares; sp < set.Storage.RAID.Groups && set.Storage.Kind == "jbod" && !d.sharesSpares(set) {
-			add(set.Path+".raid.spares", "spares", "%s for %d groups%s: nothing moves a spare to another group %s", plural(sp, "spare"), set.Storage.RAID.Groups, of,
-				map[bool]string{true: "on a single server", false: "that is another target's"}[d.Lustre == nil])
+		out = append(out, w)
+	}
+	return out
+}
+
+// Sections are the sets of disks, one for each storage section.
+func (t tuning) Sections() []spec.Set {
+	all := t.Spec.Sets()
+	return slices.CompactFunc(all, func(a, b spec.Set) bool { return a.Path == b.Path })
+}
+
+// TooFewSpares: nothing moves one of a set's spares to another group.
+func (t tuning) TooFewSpares(set spec.Set) bool {
+	r := set.Storage.RAID
+	return r.Spares > 0 && r.Spares < r.Groups && set.Storage.Kind == "jbod" && !t.sharesSpares(set)
+}
+
+// misplaced is a card that is slower than those whose load it shares.
+type misplaced struct {
+	spec.Card
+	At     string
+	Widest int // lanes of a storage card
+}
+
+func (t tuning) Misplaced(server int) []misplaced {
+	var out []misplaced
+	cards := t.Spec.Servers[server].PCI
+	widest := 0
+	for _, k := range cards {
+		if k.Kind == "sas-hba" || k.Kind == "raid" {
+			widest = max(widest, k.Lanes)
 		}
 	}
-	d.warnHardware(add)
-	for i, sv := range s.Services {
-		for j, e := range sv.Exports {
-			at := fmt.Sprintf("services[%d].exports[%d]", i, j)
-			for _, o := range e.Options {
-				if o == "async" {
-					add(at+".options", "async", "async: what the server acknowledged is lost if it crashes before writing it")
-				}
-			}
-			if strings.ContainsAny(e.Clients, "*?") || strings.HasSuffix(e.Clients, "/0") {
-				add(at+".clients", "world", "%s is exported to %s: any machine that reaches the server", e.Path, e.Clients)
-			}
-			switch linux.ClientsOf(e.Clients) {
-			case linux.ToHost:
-				add(at+".clients", "export-name", "%s is exported to the host name %s: while it does not resolve on the server that starts the service, as after a power cut that DNS does not survive, that host is not served. Its address needs no name service", e.Path, e.Clients)
-			case linux.ToMatch:
-				add(at+".clients", "export-name", "%s is exported to %s: rpc.mountd asks a name service for each client that mounts, also for those of other exports, and while none answers, mounts wait. A network needs no name service", e.Path, e.Clients)
-			}
+	for i, k := range cards {
+		if (k.Kind == "hca" || k.Kind == "nic") && k.Lanes < widest {
+			out = append(out, misplaced{k, fmt.Sprintf("servers[%d].pci[%d]", server, i), widest})
 		}
 	}
-	for i, o := range s.Filesystem.Mount {
-		if strings.HasPrefix(o, "allocsize=") {
-			add(fmt.Sprintf("filesystem.mount[%d]", i), "allocsize", "a fixed allocsize switches XFS's dynamic preallocation off; leave it out unless all files are large")
-		}
+	return out
+}
+
+// OneNode: all cards of a server with storage cards and several processors belong to one.
+func (t tuning) OneNode(v spec.Server) bool {
+	storage := slices.ContainsFunc(v.PCI, func(k spec.Card) bool { return k.Kind == "sas-hba" || k.Kind == "raid" })
+	return storage && len(v.PCI) >= 2 && v.CPU != nil && v.CPU.Sockets >= 2 &&
+		!slices.ContainsFunc(v.PCI, func(k spec.Card) bool { return k.Node != v.PCI[0].Node })
+}
+
+// Resolves says which names of an export's clients a server has to resolve: that of a host,
+// those that match, or none.
+func (t tuning) Resolves(e spec.Export) string {
+	switch linux.ClientsOf(e.Clients) {
+	case linux.ToHost:
+		return "host"
+	case linux.ToMatch:
+		return "match"
 	}
+	return ""
+}
+
+// World says whether any machine may mount an export.
+func (t tuning) World(e spec.Export) bool {
+	return strings.ContainsAny(e.Clients, "*?") || strings.HasSuffix(e.Clients, "/0")
 }
 
 // sharesSpares tells whether the watcher of a cluster moves the spares of a set to the
 // group that needs one: all its groups are of one service each.
-func (d builder) sharesSpares(set spec.Set) bool {
+func (d tuning) sharesSpares(set spec.Set) bool {
 	groups := d.GroupsOf(set.Name)
 	return d.Flavour != spec.NFS && (d.Lustre == nil || len(groups) == 0 || len(d.Peers(&groups[0])) == len(groups)-1)
-}
-
-// setWord is what a set of disks is called in this flavour.
-func (d builder) setWord() string {
-	if d.Flavour == spec.Lustre {
-		return "module"
-	}
-	return "service"
 }
 
 // worstEnclosure is the enclosure with most members of a group.
@@ -389,13 +419,6 @@ func SurvivesEnclosure(g Group) bool {
 	}
 	n, _ := worstEnclosure(g)
 	return n <= g.Parity
-}
-
-func lossText(g Group) string {
-	if g.Level == 10 {
-		return "one disk of each mirror"
-	}
-	return plural(g.Parity, "disk")
 }
 
 func plural(n int, what string) string {

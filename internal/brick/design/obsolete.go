@@ -3,6 +3,7 @@ package design
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/brick/spec"
@@ -66,118 +67,30 @@ func (d builder) translate() {
 	}
 }
 
-// obsoleteInSpec are the translations of what the spec itself has.
-func (d builder) obsoleteInSpec() []Translation {
-	var out []Translation
-	for _, t := range d.Translations {
-		if t.Line > 0 {
-			out = append(out, t)
-		}
-	}
-	return out
-}
-
-// warnHardware notes what only real hardware shows.
-func (d builder) warnHardware(add func(at, rule, format string, args ...any)) {
-	s := d.Spec
-	for _, t := range d.obsoleteInSpec() {
-		text := t.Old + " no longer exists and is left out: " + t.Why
-		if t.New != "" {
-			text = t.Old + " no longer exists; used instead: " + t.New
-		}
-		d.Warnings = append(d.Warnings, Warning{Rule: "obsolete", Text: text, Line: t.Line, Col: t.Col})
-	}
-	for i, a := range s.Arrays {
-		if a.WWNs != nil && i < len(d.Arrays) && len(a.WWNs) != len(d.Arrays[i].LUNs) {
-			add(fmt.Sprintf("arrays[%d].wwns", i), "wwns", "array %s has %s, but %d WWNs are listed", a.Name, plural(len(d.Arrays[i].LUNs), "LUN"), len(a.WWNs))
-		}
-	}
-	for i, v := range s.Servers {
-		d.warnCards(i, v, add)
-	}
-}
-
-// warnCards compares where cards are with where they work best.
-func (d builder) warnCards(i int, v spec.Server, add func(at, rule, format string, args ...any)) {
-	widest := 0
-	for _, k := range v.PCI {
-		if k.Kind == "sas-hba" || k.Kind == "raid" {
-			widest = max(widest, k.Lanes)
-		}
-	}
-	storage := []spec.Card{}
-	for j, k := range v.PCI {
-		switch k.Kind {
-		case "hca", "nic":
-			if k.Lanes < widest {
-				add(fmt.Sprintf("servers[%d].pci[%d]", i, j), "pcie", "server %s: the card to the clients is in slot %d with %d lanes, while a storage card has %d; exchange them: it carries what the storage cards share. NSS4-HA read 4.0 GB/s so, and 3.3 the other way round", v.Name, k.Slot, k.Lanes, widest)
-			}
-		case "sas-hba", "raid":
-			storage = append(storage, k)
-		}
-	}
-	if len(v.PCI) >= 2 && len(storage) > 0 && v.CPU != nil && v.CPU.Sockets >= 2 {
-		same := true
-		for _, k := range v.PCI {
-			same = same && k.Node == v.PCI[0].Node
-		}
-		if same {
-			add(fmt.Sprintf("servers[%d].pci", i), "numa", "server %s: all cards belong to NUMA node %d, so all their interrupts and memory traffic go through one processor of %d; put one into a slot of another", v.Name, v.PCI[0].Node, v.CPU.Sockets)
-		}
-	}
-}
-
 // advise says what a person does with their hands, where the spec tells of
 // cards and arrays.
 func (d builder) advise() {
-	s := d.Spec
-	add := func(server, source, format string, args ...any) {
-		d.Advice = append(d.Advice, Advice{Server: server, Text: fmt.Sprintf(format, args...), Source: source})
-	}
-	const nss4, dfc = "seed NSS4-HA, 3.2", "seed NFS+DFC, 2.4.2"
-	for _, v := range s.Servers {
-		if len(v.PCI) == 0 {
-			continue
-		}
-		var text []string
-		for _, k := range v.PCI {
-			text = append(text, fmt.Sprintf("%s in slot %d (x%d, PCIe %d, %.1f GB/s, node %d)", k.Kind, k.Slot, k.Lanes, k.Generation, laneGBs(k.Generation)*float64(k.Lanes), k.Node))
-		}
-		add(v.Name, nss4, "cards: %s", strings.Join(text, ", "))
-		for _, k := range v.PCI {
-			if k.Kind == "hca" || k.Kind == "nic" {
-				threads := "nfsd's threads (one pool for each node: sunrpc.pool_mode=pernode)"
-				if d.Lustre != nil {
-					threads = "Lustre's threads (its CPU partitions follow the nodes)"
-				}
-				add(v.Name, dfc, "let interrupts of the client network (irqbalance does so) and %s stay on NUMA node %d, where the card of slot %d is", threads, k.Node, k.Slot)
-				break
-			}
-		}
-	}
-	for i := range d.Arrays {
-		a := &d.Arrays[i]
-		for _, v := range a.Servers {
-			if n := d.PathsTo(a, v); n > 1 {
-				if n == 2 {
-					add(v, nss4+", Table 4", "cable the HBA to both controllers of array %s: 2 paths to every LUN, so that a cable or a controller may fail; if the HBA does, the other server takes over", a.Name)
-					continue
-				}
-				add(v, nss4+", Table 4", "cable each HBA to both controllers of array %s: %d paths to every LUN, so that an HBA, a cable or a controller may fail", a.Name, n)
-			}
-		}
-		if n := len(a.Enclosures); n > 1 && a.Family == "md3" {
-			add("", nss4+", Table 4", "array %s: cable the %d enclosures as a ring that begins at controller 0 with the first and at controller 1 with the last one, so that the loss of one cuts off no other", a.Name, n)
-		}
-	}
-	if d.Flavour != spec.Lustre && len(d.Arrays) > 0 && s.Servers[0].Memory > 0 {
-		lv := d.Capacity.LUNs
-		add("", "xfs_repair(8); seed NFS+DFC, 2.4.2", "keep swap of about %s on local disks: xfs_repair of a file system this large may need more than memory", (lv / (2 * spec.TiB) * spec.GiB).Binary())
+	for _, f := range d.rows("advice") {
+		d.Advice = append(d.Advice, Advice{Server: strings.TrimPrefix(f[0], "-"), Source: f[1], Text: f[2]})
 	}
 }
 
-// laneGBs is what a lane of PCI Express carries, in 10^9 bytes a second after
+// ClientCards is the card of a server to the clients, if the spec has one.
+func (t tuning) ClientCards(v spec.Server) []spec.Card {
+	i := slices.IndexFunc(v.PCI, func(k spec.Card) bool { return k.Kind == "hca" || k.Kind == "nic" })
+	if i < 0 {
+		return nil
+	}
+	return v.PCI[i : i+1]
+}
+
+func (t tuning) PathsFrom(a Array, server string) int { return t.PathsTo(&a, server) }
+
+// Swap is for xfs_repair.
+func (t tuning) Swap() spec.Bytes { return t.Capacity.LUNs / (2 * spec.TiB) * spec.GiB }
+
+// cardGBs is what a card's lanes of PCI Express carry, in 10^9 bytes a second after
 // encoding. Source: PCI Express Base Specification.
-func laneGBs(generation int) float64 {
-	return map[int]float64{1: 0.25, 2: 0.5, 3: 0.985, 4: 1.969, 5: 3.938, 6: 7.563}[generation]
+func cardGBs(k spec.Card) float64 {
+	return float64(k.Lanes) * map[int]float64{1: 0.25, 2: 0.5, 3: 0.985, 4: 1.969, 5: 3.938, 6: 7.563}[k.Generation]
 }

@@ -105,7 +105,7 @@ const (
 var tuningText string
 
 var tuningLists = sync.OnceValue(func() *template.Template {
-	return template.Must(template.New("tuning").Funcs(template.FuncMap{"join": strings.Join, "plural": plural}).Parse(tuningText))
+	return template.Must(template.New("tuning").Funcs(template.FuncMap{"join": strings.Join, "plural": plural, "begins": strings.HasPrefix, "cardGBs": cardGBs}).Parse(tuningText))
 })
 
 // tuning is what the lists of tuning.tmpl are executed on.
@@ -207,17 +207,14 @@ func (t tuning) OneFamily() bool {
 
 // MD3Sets are the sets on MD3 arrays, one for each storage section.
 func (t tuning) MD3Sets() []spec.Set {
-	var out []spec.Set
-	for _, set := range t.Spec.Sets() {
+	return slices.DeleteFunc(t.Sections(), func(set spec.Set) bool {
 		arrays := t.Spec.ArraysOf(set.Name)
-		if len(arrays) == 0 || slices.ContainsFunc(out, func(o spec.Set) bool { return o.Path == set.Path }) {
-			continue
+		if len(arrays) == 0 {
+			return true
 		}
-		if m, _ := spec.ModelOf(arrays[0].Model); m.Family == "md3" {
-			out = append(out, set)
-		}
-	}
-	return out
+		m, _ := spec.ModelOf(arrays[0].Model)
+		return m.Family != "md3"
+	})
 }
 
 // striped is a target and the group that it is on.
