@@ -59,11 +59,7 @@ func (d builder) arrays() {
 				}
 			}
 		}
-		for _, k := range d.Disks {
-			if k.Array == a.Name && k.Spare {
-				out.Spares = append(out.Spares, k)
-			}
-		}
+		out.Spares = only(d.Disks, func(k Disk) bool { return k.Array == a.Name && k.Spare })
 		for _, set := range s.Sets() {
 			if !slices.ContainsFunc(s.ArraysOf(set.Name), func(x *spec.Array) bool { return x.Name == a.Name }) {
 				continue
@@ -96,12 +92,7 @@ func (d builder) arrays() {
 func (d builder) lunsOn(a *Array, set spec.Set, ost *int) {
 	s := d.Spec
 	r := set.Storage.RAID
-	var groups []Group
-	for _, g := range d.GroupsOf(set.Name) {
-		if g.Array == a.Name {
-			groups = append(groups, g)
-		}
-	}
+	groups := only(d.GroupsOf(set.Name), func(g Group) bool { return g.Array == a.Name })
 	per := 1
 	if r.Level == 60 {
 		per = len(groups)
@@ -189,24 +180,15 @@ func (d builder) lunName(next *Array, growth int) string {
 }
 
 func (d builder) preferred(service string) string {
-	for _, v := range d.Spec.Services {
-		if v.Name == service {
-			return v.Server
-		}
+	if v := find(all(d.Spec.Services), func(v *spec.Service) bool { return v.Name == service }); v != nil {
+		return v.Server
 	}
 	return ""
 }
 
 // lunsOf lists the LUNs of a service or module, in order; those of its growths last.
 func (d *Design) lunsOf(set string) []LUN {
-	var out []LUN
-	for _, a := range d.Arrays {
-		for _, l := range a.LUNs {
-			if l.Set == set {
-				out = append(out, l)
-			}
-		}
-	}
+	out := only(d.LUNs(), func(l LUN) bool { return l.Set == set })
 	slices.SortStableFunc(out, func(a, b LUN) int { return a.Growth - b.Growth })
 	return out
 }

@@ -123,34 +123,20 @@ func Buildable(s *spec.Spec) error {
 
 // Value gives the value of a setting, "" if the design has none such.
 func (d *Design) Value(kind, name string) string {
-	for _, s := range d.Settings {
-		if s.Kind == kind && s.Name == name {
-			return s.Value
-		}
+	if s := find(all(d.Settings), func(s *Setting) bool { return s.Kind == kind && s.Name == name }); s != nil {
+		return s.Value
 	}
 	return ""
 }
 
 // SettingsOf lists the settings of a kind.
 func (d *Design) SettingsOf(kind string) []Setting {
-	var out []Setting
-	for _, s := range d.Settings {
-		if s.Kind == kind {
-			out = append(out, s)
-		}
-	}
-	return out
+	return only(d.Settings, func(s Setting) bool { return s.Kind == kind })
 }
 
 // GroupsOf lists the groups of a service, or of a module of Lustre, in order.
 func (d *Design) GroupsOf(set string) []Group {
-	var out []Group
-	for _, g := range d.Groups {
-		if g.Set() == set {
-			out = append(out, g)
-		}
-	}
-	return out
+	return only(d.Groups, func(g Group) bool { return g.Set() == set })
 }
 
 // pair derives the pair of an NFS brick: all of its servers and services.

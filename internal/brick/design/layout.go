@@ -143,7 +143,7 @@ func (d builder) failedDisks(set spec.Set) error {
 
 // failedOf are the disks that are marked as failed.
 func failedOf(ks []Disk) []Disk {
-	return slices.DeleteFunc(slices.Clone(ks), func(k Disk) bool { return !k.Failed })
+	return only(ks, func(k Disk) bool { return k.Failed })
 }
 
 // set is the service or module a disk is for.

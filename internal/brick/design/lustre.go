@@ -194,12 +194,7 @@ const mmpSeconds = 2
 
 // target fills in how a target is made.
 func (d builder) target(t *Target) {
-	var g Group
-	for _, x := range d.Groups {
-		if x.Name == t.Group {
-			g = x
-		}
-	}
+	g := d.groupNamed(t.Group)
 	l := d.Lustre
 	args := []string{}
 	if t.Kind == "mgs" {
@@ -292,10 +287,8 @@ func (d builder) moduleCapacity(m *Pair) SetCapacity {
 }
 
 func (d *Design) groupNamed(name string) Group {
-	for _, g := range d.Groups {
-		if g.Name == name {
-			return g
-		}
+	if g := find(all(d.Groups), func(g *Group) bool { return g.Name == name }); g != nil {
+		return *g
 	}
 	return Group{}
 }

@@ -1,5 +1,7 @@
 package design
 
+import "slices"
+
 // Measured is what a server measures itself against: what the metrics of a pair
 // need to know of the design. `apply` writes it to a file on each server, so that
 // a server need not have the spec. It holds no secrets.
@@ -81,17 +83,15 @@ func (d *Design) Measure(p *Pair, server string) Measured {
 		}
 		for _, g := range d.GroupsIn(&s.Storage) {
 			m.Groups = append(m.Groups, MeasuredGroup{Name: g.Name, UUID: g.UUID, Disks: len(g.Members)})
-			for _, x := range g.Members {
+			for i, x := range slices.Concat(g.Members, g.Spares) {
 				if x.Failed {
-					continue // nobody expects it
+					continue // the group does without it
 				}
-				m.Disks = append(m.Disks, MeasuredDisk{Serial: x.Serial, WWN: x.WWN, Group: g.Name, Enclosure: x.Enclosure, Bay: x.Bay})
-			}
-			for _, x := range g.Spares {
-				if x.Failed {
-					continue
+				k := MeasuredDisk{Serial: x.Serial, WWN: x.WWN, Enclosure: x.Enclosure, Bay: x.Bay}
+				if i < len(g.Members) {
+					k.Group = g.Name
 				}
-				m.Disks = append(m.Disks, MeasuredDisk{Serial: x.Serial, WWN: x.WWN, Enclosure: x.Enclosure, Bay: x.Bay})
+				m.Disks = append(m.Disks, k)
 			}
 		}
 	}

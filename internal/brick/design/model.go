@@ -10,43 +10,54 @@ import (
 func (d *Design) Services() []*Service {
 	var out []*Service
 	for i := range d.Pairs {
-		for j := range d.Pairs[i].Services {
-			out = append(out, &d.Pairs[i].Services[j])
-		}
+		out = append(out, all(d.Pairs[i].Services)...)
 	}
 	return out
 }
 
 // Service gives the service of a name, nil if there is none.
 func (d *Design) Service(name string) *Service {
-	for _, s := range d.Services() {
-		if s.Name == name {
-			return s
-		}
+	return find(d.Services(), func(s *Service) bool { return s.Name == name })
+}
+
+// find gives the first that is like this, nil if none is.
+func find[T any](list []*T, is func(*T) bool) *T {
+	if i := slices.IndexFunc(list, is); i >= 0 {
+		return list[i]
 	}
 	return nil
+}
+
+// only lists those that are like this.
+func only[T any](list []T, is func(T) bool) []T {
+	var out []T
+	for _, x := range list {
+		if is(x) {
+			out = append(out, x)
+		}
+	}
+	return out
+}
+
+// all points to every one of a list.
+func all[T any](list []T) []*T {
+	out := make([]*T, len(list))
+	for i := range list {
+		out[i] = &list[i]
+	}
+	return out
 }
 
 // PairWith gives the pair that a server belongs to, nil for another host.
 func (d *Design) PairWith(server string) *Pair {
-	for i := range d.Pairs {
-		if slices.Contains(d.Pairs[i].Servers, server) {
-			return &d.Pairs[i]
-		}
-	}
-	return nil
+	return find(all(d.Pairs), func(p *Pair) bool { return slices.Contains(p.Servers, server) })
 }
 
 // PairOf gives the pair that has a service, nil if none has.
 func (d *Design) PairOf(service string) *Pair {
-	for i := range d.Pairs {
-		for _, s := range d.Pairs[i].Services {
-			if s.Name == service {
-				return &d.Pairs[i]
-			}
-		}
-	}
-	return nil
+	return find(all(d.Pairs), func(p *Pair) bool {
+		return slices.ContainsFunc(p.Services, func(s Service) bool { return s.Name == service })
+	})
 }
 
 // Clustered tells whether servers of the brick take over each other's
@@ -78,9 +89,7 @@ func (d *Design) Fencing() []*FenceLevel {
 	var out []*FenceLevel
 	for i := range d.Pairs {
 		if ha := d.Pairs[i].HA; ha != nil {
-			for j := range ha.Fencing {
-				out = append(out, &ha.Fencing[j])
-			}
+			out = append(out, all(ha.Fencing)...)
 		}
 	}
 	return out
@@ -88,12 +97,7 @@ func (d *Design) Fencing() []*FenceLevel {
 
 // Cached gives the service that has a cache, nil if none has.
 func (d *Design) Cached() *Service {
-	for _, s := range d.Services() {
-		if s.Storage.Cache != nil {
-			return s
-		}
-	}
-	return nil
+	return find(d.Services(), func(s *Service) bool { return s.Storage.Cache != nil })
 }
 
 // Targets lists those of Lustre in the order in which they are mounted for the
@@ -122,12 +126,7 @@ func (p *Pair) Targets() []Target {
 // First gives the first service that clients wait for, nil if there is none: an MGS
 // alone may fail, and files are read and written meanwhile.
 func (p *Pair) First() *Service {
-	for i := range p.Services {
-		if s := &p.Services[i]; len(s.Targets) != 1 || s.Targets[0].Kind != "mgs" {
-			return s
-		}
-	}
-	return nil
+	return find(all(p.Services), func(s *Service) bool { return len(s.Targets) != 1 || s.Targets[0].Kind != "mgs" })
 }
 
 // Other gives the server that is not the named one, "" if there is none.
@@ -160,11 +159,7 @@ func (s *Storage) Backing() string {
 func (d *Design) GroupsIn(s *Storage) []Group {
 	var out []Group
 	for _, n := range s.Groups {
-		for _, g := range d.Groups {
-			if g.Name == n {
-				out = append(out, g)
-			}
-		}
+		out = append(out, only(d.Groups, func(g Group) bool { return g.Name == n })...)
 	}
 	return out
 }
@@ -174,11 +169,7 @@ func (d *Design) GroupsIn(s *Storage) []Group {
 func (d *Design) LUNsIn(s *Storage) []LUN {
 	var out []LUN
 	for _, dev := range s.LUNs {
-		for _, l := range d.LUNs() {
-			if l.Device == dev {
-				out = append(out, l)
-			}
-		}
+		out = append(out, only(d.LUNs(), func(l LUN) bool { return l.Device == dev })...)
 	}
 	return out
 }
@@ -252,7 +243,7 @@ func (s *Service) Volumes() []string {
 // MDGroups are the md arrays that a service stands on, in order; none on LUNs,
 // where the array makes the groups.
 func (d *Design) MDGroups(s *Service) []Group {
-	return slices.DeleteFunc(d.GroupsIn(&s.Storage), func(g Group) bool { return g.Array != "" })
+	return only(d.GroupsIn(&s.Storage), func(g Group) bool { return g.Array == "" })
 }
 
 // DisksOf are the disks that the servers of a pair are cabled to.
@@ -267,12 +258,7 @@ func (d *Design) ArraysOf(p *Pair) []Group {
 
 // On gives the service that stands on a RAID group, nil if none does.
 func (d *Design) On(group string) *Service {
-	for _, s := range d.Services() {
-		if slices.Contains(s.Storage.Groups, group) {
-			return s
-		}
-	}
-	return nil
+	return find(d.Services(), func(s *Service) bool { return slices.Contains(s.Storage.Groups, group) })
 }
 
 // Peers are the other md arrays of the service that a group's array is of: they share
