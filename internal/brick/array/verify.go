@@ -317,7 +317,7 @@ func (v *verifier) judge(h string, a *design.Array, l *design.LUN, k *linux.SCSI
 	}
 	v.wwn[l.Name][h] = k.WWN
 	if !ofFamily(a.Family, k) {
-		v.add(h, l.Name, mendMake, "is %s, and array %s is %s", s.Model, a.Name, article(a.Model))
+		v.add(h, l.Name, mendMake, "is %s, and array %s is %s", s.Model, a.Name, spec.Article(a.Model))
 	}
 	if a.Family != "perc" && s.Number != int64(l.Number) {
 		v.add(h, l.Name, mendNumber, "has LUN number %d, and the design %d", s.Number, l.Number)
@@ -422,14 +422,6 @@ func model(k *linux.SCSIDisk) string {
 
 func describe(k *linux.SCSIDisk) string {
 	return fmt.Sprintf("%s (%s, LUN %d, %s%s)", k.Device, model(k), number(k), spec.Bytes(k.Size).Binary(), wwnText(k.WWN))
-}
-
-// article is for the names of models, as they are spoken.
-func article(model string) string {
-	if strings.HasPrefix(model, "M") {
-		return "an " + model
-	}
-	return "a " + model
 }
 
 func near(size int64, want spec.Bytes) bool {

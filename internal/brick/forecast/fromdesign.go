@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
@@ -109,12 +108,7 @@ func FromDesign(d *design.Design) (Hardware, error) {
 }
 
 func serverOf(s *spec.Spec, name string) spec.Server {
-	for _, v := range s.Servers {
-		if v.Name == name {
-			return v
-		}
-	}
-	return s.Servers[0]
+	return s.Servers[max(0, slices.IndexFunc(s.Servers, func(v spec.Server) bool { return v.Name == name }))]
 }
 
 // storageCards reads HBAs or RAID controllers off the list of cards.
@@ -152,7 +146,7 @@ func (h *Hardware) storageCards(v spec.Server) {
 
 // network reads the public network and the card it is on.
 func (h *Hardware) network(s *spec.Spec, v spec.Server) {
-	h.LinkGbps = speed(s.Networks.Public.Speed)
+	h.LinkGbps = s.Networks.Public.Mbits() / 1000
 	if h.LinkGbps == 0 {
 		h.LinkGbps = 10
 		h.assume("hw.link_gbps", "networks.public has no speed")
@@ -224,20 +218,6 @@ func (h *Hardware) load(s *spec.Spec) {
 	h.assume("hw.threads", "as in the published benchmarks")
 	h.assume("hw.client_gbps", "as the servers'")
 	h.assume("hw.file_gib", file)
-}
-
-// speed reads a link speed as a parsed spec has it: 10Gb/s.
-func speed(s string) float64 {
-	v, unit, _ := strings.Cut(strings.ToLower(strings.TrimSpace(s)), "b/s")
-	if s == "" || unit != "" || v == "" {
-		return 0
-	}
-	scale := map[byte]float64{'m': 1e-3, 'g': 1, 't': 1e3}[v[len(v)-1]]
-	x, err := strconv.ParseFloat(strings.TrimSpace(v[:len(v)-1]), 64)
-	if err != nil {
-		return 0
-	}
-	return x * scale
 }
 
 // Module is a kind of brick for Simulate, and how many a design has of it.

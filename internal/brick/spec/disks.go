@@ -420,9 +420,9 @@ func (c *layout) geometry(path string, st *Storage) bool {
 // modelGeometry checks that an array can make groups of this kind.
 func (c *layout) modelGeometry(path string, m ArrayModel, r *RAID) bool {
 	before := c.found
-	c.refuse(!slices.Contains(m.Levels, r.Level), path+".raid.level", "use "+or(words(m.Levels)), "%s has no RAID level %d", article(m.Name), r.Level)
-	c.refuse(!slices.Contains(m.Chunks, r.Chunk), path+".raid.chunk", fmt.Sprintf("choose a power of two from %s to %s", m.Chunks[0], m.Chunks[len(m.Chunks)-1]), "%s has no chunk of %s", article(m.Name), r.Chunk)
-	c.refuse(r.Level != 10 && r.Width() > m.Widest, path+".raid.data", fmt.Sprintf("choose %d at most", m.Widest-2), "a group of %d disks is wider than the %d %s can make", r.Width(), m.Widest, article(m.Name))
+	c.refuse(!slices.Contains(m.Levels, r.Level), path+".raid.level", "use "+or(words(m.Levels)), "%s has no RAID level %d", Article(m.Name), r.Level)
+	c.refuse(!slices.Contains(m.Chunks, r.Chunk), path+".raid.chunk", fmt.Sprintf("choose a power of two from %s to %s", m.Chunks[0], m.Chunks[len(m.Chunks)-1]), "%s has no chunk of %s", Article(m.Name), r.Chunk)
+	c.refuse(r.Level != 10 && r.Width() > m.Widest, path+".raid.data", fmt.Sprintf("choose %d at most", m.Widest-2), "a group of %d disks is wider than the %d %s can make", r.Width(), m.Widest, Article(m.Name))
 	return c.found == before
 }
 
@@ -458,7 +458,7 @@ func (c *layout) mirroring() {
 		c.refuse(len(arrays) == 0, at, "remove it", "there is no array: the disks are JBODs")
 		for _, a := range arrays {
 			if m, ok := ModelOf(a.Model); ok && m.Family != "md3" {
-				c.errorf(at, "remove it", "Mortar sets this on MD3200 and MD3220 only, and array %s is %s", a.Name, article(m.Name))
+				c.errorf(at, "remove it", "Mortar sets this on MD3200 and MD3220 only, and array %s is %s", a.Name, Article(m.Name))
 				break
 			}
 		}
@@ -562,7 +562,7 @@ func (c *layout) groupsOfArrays(set Set) {
 			c.errorf(set.Path+".raid", "give the arrays of a "+c.setWord()+" the same number of disks", "array %s would make %s, another one of %s %s %d: a volume striped over both would be unequal", a.Name, plural(n, "group"), c.setWord(), set.Name, groups)
 			return
 		case r.Level == 60 && (n < 2 || n > m.Spans):
-			c.errorf(set.Path+".raid.level", map[bool]string{true: "use level 6", false: "use fewer, wider spans"}[n < 2], "RAID 60 on array %s has %s; %s makes 2 to %d", a.Name, plural(n, "span"), article(m.Name), m.Spans)
+			c.errorf(set.Path+".raid.level", map[bool]string{true: "use level 6", false: "use fewer, wider spans"}[n < 2], "RAID 60 on array %s has %s; %s makes 2 to %d", a.Name, plural(n, "span"), Article(m.Name), m.Spans)
 			return
 		}
 		groups = n

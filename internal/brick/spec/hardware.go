@@ -95,7 +95,7 @@ func (c *layout) arrays() bool {
 			nw, nwName := c.management, "management"
 			c.address(fmt.Sprintf("%s.management[%d]", at, j), addr, nw, nwName, "array "+a.Name)
 		}
-		c.refuse(known && m.Family != "perc" && a.Server != "", at+".server", "remove it", "%s is in no server: both reach it", article(m.Name))
+		c.refuse(known && m.Family != "perc" && a.Server != "", at+".server", "remove it", "%s is in no server: both reach it", Article(m.Name))
 		if known && m.Family == "perc" {
 			if a.Server == "" && len(s.Servers) > 0 {
 				a.Server = s.Servers[0].Name
@@ -164,12 +164,12 @@ func (c *layout) arrays() bool {
 
 // refuseInside refuses a controller in a server if two servers are to reach its disks.
 func (c *layout) refuseInside(at string, m ArrayModel) bool {
-	c.refuse(c.isHA(), at+".model", "use an array with two controllers that both servers reach, or flavour nfs", "%s is inside of one server: the other could not take its disks over", article(m.Name))
+	c.refuse(c.isHA(), at+".model", "use an array with two controllers that both servers reach, or flavour nfs", "%s is inside of one server: the other could not take its disks over", Article(m.Name))
 	return c.isHA()
 }
 
-// article puts "a" or "an" before the name of an array model.
-func article(model string) string {
+// Article puts "a" or "an" before the name of an array model.
+func Article(model string) string {
 	if strings.HasPrefix(model, "M") {
 		return "an " + model
 	}
@@ -210,7 +210,7 @@ func (c *layout) enclosureArray(e *Enclosure, at string) bool {
 	}
 	at2 := fmt.Sprintf("arrays[%d]", slices.Index(names, e.Array))
 	if set.Storage.Model != "" && a.Model != set.Storage.Model {
-		c.errorf(at2+".model", "mend one of them", "array %s is %s, but %s.model is %s", a.Name, article(a.Model), set.Path, set.Storage.Model)
+		c.errorf(at2+".model", "mend one of them", "array %s is %s, but %s.model is %s", a.Name, Article(a.Model), set.Path, set.Storage.Model)
 		return false
 	}
 	if !c.modelGeometry(set.Path, m, &set.Storage.RAID) {
@@ -239,11 +239,11 @@ func (c *layout) shelf(e *Enclosure, at string, a *Array, m ArrayModel) bool {
 		}
 	}
 	if n = max(n, disks); m.Bays > 0 && n > m.Bays {
-		c.errorf(at, "put the others into another enclosure", "enclosure %s has the controllers of %s, which has %d bays, not %d", e.Name, article(m.Name), m.Bays, n)
+		c.errorf(at, "put the others into another enclosure", "enclosure %s has the controllers of %s, which has %d bays, not %d", e.Name, Article(m.Name), m.Bays, n)
 		return false
 	}
 	if len(chain) > m.Shelves {
-		c.errorf(at, fmt.Sprintf("cable %d at most to one array", m.Shelves), "array %s has %d enclosures, more than the %d %s drives", a.Name, len(chain), m.Shelves, article(m.Name))
+		c.errorf(at, fmt.Sprintf("cable %d at most to one array", m.Shelves), "array %s has %d enclosures, more than the %d %s drives", a.Name, len(chain), m.Shelves, Article(m.Name))
 		return false
 	}
 	return true

@@ -50,3 +50,11 @@ func TestScaleLNET(t *testing.T) {
 		}
 	}
 }
+
+func TestMbits(t *testing.T) {
+	for speed, want := range map[string]float64{"10Gb/s": 10000, "100Gb/s": 100000, "2.5Gb/s": 2500, "100Mb/s": 100, "": 0, "fast": 0, "10": 0, "Gb/s": 0, "b/s": 0, "10Gb/sx": 0} {
+		if got := (&Network{Speed: speed}).Mbits(); got != want {
+			t.Errorf("%q: %g, want %g", speed, got, want)
+		}
+	}
+}

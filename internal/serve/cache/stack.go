@@ -15,9 +15,8 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/md"
 )
 
-// Stack is the cache of one volume on this host. What is below it: host, the devices of
-// this server whatever they are for, and parts, what of them is the cache's. change is a
-// change under way.
+// Stack is the cache of one volume on this host. Below it are host, the devices of this
+// server, and parts, those of the cache. change is a change under way.
 type Stack struct {
 	parts
 	// held are the arrays, by set, whose sets are not trusted. Start registers them
