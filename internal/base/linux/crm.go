@@ -12,7 +12,8 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/health"
 )
 
-// CRM is the XML of crm_mon(8): a cluster as one of its nodes sees it.
+// CRM is the XML of crm_mon(8): a cluster as one of its nodes sees it. Plans, status, metrics
+// and drills all use it.
 type CRM struct {
 	// Resources has the primitives, those of groups too. Cloned has those of clones and
 	// bundles, one for each instance.
@@ -24,12 +25,7 @@ type CRM struct {
 	Stack   struct {
 		Daemon string `xml:"pacemakerd-state,attr"`
 	} `xml:"summary>stack"`
-	DC struct {
-		Present bool   `xml:"present,attr"`
-		Name    string `xml:"name,attr"`
-		Version string `xml:"version,attr"`
-		Quorum  bool   `xml:"with_quorum,attr"`
-	} `xml:"summary>current_dc"`
+	DC      CRMCoordinator `xml:"summary>current_dc"`
 	Options struct {
 		Stonith     bool `xml:"stonith-enabled,attr"`
 		Maintenance bool `xml:"maintenance-mode,attr"`
@@ -81,6 +77,13 @@ func (c *CRM) collect(h crmHolder, cloned bool) {
 	}
 }
 
+// CRMCoordinator is the designated controller (DC) of the part of the cluster that was asked.
+type CRMCoordinator struct {
+	Present bool   `xml:"present,attr"`
+	Name    string `xml:"name,attr"`
+	Quorum  bool   `xml:"with_quorum,attr"`
+}
+
 // CRMNode is a node of the cluster.
 type CRMNode struct {
 	Name        string `xml:"name,attr"`
@@ -92,7 +95,40 @@ type CRMNode struct {
 	Pending     bool   `xml:"pending,attr"`
 	Unclean     bool   `xml:"unclean,attr"`
 	Health      string `xml:"health,attr"`
-	Shutdown    bool   `xml:"shutdown,attr"`
+}
+
+// Member says whether a node is a full member of the cluster; false for a nil node.
+func (n *CRMNode) Member() bool { return n != nil && n.Online && !n.Pending && !n.Unclean }
+
+// Node is what the cluster knows of a node, nil if it does not know the node. c may be nil.
+func (c *CRM) Node(name string) *CRMNode {
+	if c == nil {
+		return nil
+	}
+	return find(c.Nodes, func(n *CRMNode) bool { return n.Name == name })
+}
+
+// Online says whether a node is in the cluster, perhaps not fully.
+func (c *CRM) Online(name string) bool {
+	n := c.Node(name)
+	return n != nil && n.Online
+}
+
+// Resource finds a primitive by its ID, nil if there is none. c may be nil.
+func (c *CRM) Resource(id string) *CRMResource {
+	if c == nil {
+		return nil
+	}
+	return find(c.Resources, func(r *CRMResource) bool { return r.ID == id })
+}
+
+func find[T any](all []T, is func(*T) bool) *T {
+	for i := range all {
+		if is(&all[i]) {
+			return &all[i]
+		}
+	}
+	return nil
 }
 
 // CRMResource is a primitive and where it is active.
@@ -104,7 +140,6 @@ type CRMResource struct {
 	Blocked bool    `xml:"blocked,attr"`
 	Managed bool    `xml:"managed,attr"`
 	Failed  bool    `xml:"failed,attr"`
-	Pending string  `xml:"pending,attr"`
 	Nodes   []CRMOn `xml:"node"`
 }
 
@@ -132,10 +167,9 @@ func (r *CRMResource) NodeNames() []string {
 
 // CRMHistory is what a node has done with a resource.
 type CRMHistory struct {
-	ID          string `xml:"id,attr"`
-	FailCount   int    `xml:"fail-count,attr"`
-	LastFailure string `xml:"last-failure,attr"`
-	Ops         []struct {
+	ID        string `xml:"id,attr"`
+	FailCount int    `xml:"fail-count,attr"`
+	Ops       []struct {
 		Call int    `xml:"call,attr"`
 		Task string `xml:"task,attr"`
 		RC   int    `xml:"rc,attr"`
@@ -167,6 +201,57 @@ func (c *CRM) Lacking(node string) []string {
 	return ids
 }
 
+// Barred says whether a resource failed so often on a node (INFINITY) that Pacemaker does not
+// start it there again.
+func (c *CRM) Barred(resource, node string) bool {
+	const infinity = 1000000
+	for _, n := range c.History {
+		if n.Node == node && slices.ContainsFunc(n.Resources, func(h CRMHistory) bool { return h.ID == resource && h.FailCount >= infinity }) {
+			return true
+		}
+	}
+	return false
+}
+
+// Started is when a resource was last started on a node. utcOffset is that of the host whose
+// view this is, see ParseCRMTime.
+func (c *CRM) Started(resource, node string, utcOffset int) (t time.Time, ok bool) {
+	call := -1
+	for _, n := range c.History {
+		for _, r := range n.Resources {
+			for _, op := range r.Ops {
+				if n.Node != node || r.ID != resource || op.Task != "start" || op.RC != 0 || op.Call < call {
+					continue
+				}
+				if at, known := ParseCRMTime(op.When, utcOffset); known {
+					t, call = at, op.Call
+				}
+			}
+		}
+	}
+	return t, call >= 0
+}
+
+// Fencing are the nodes that the cluster is fencing.
+func (c *CRM) Fencing() (nodes []string) {
+	for _, e := range c.Fences {
+		if e.Status == "pending" {
+			nodes = append(nodes, e.Target)
+		}
+	}
+	return nodes
+}
+
+// Down are the services and fence devices that the cluster should run and has not started.
+func (c *CRM) Down() (ids []string) {
+	for _, r := range c.Resources {
+		if r.Managed && (r.Node() == "" || r.Role != "Started") {
+			ids = append(ids, r.ID)
+		}
+	}
+	return ids
+}
+
 // CRMFailure is an operation that failed.
 type CRMFailure struct {
 	Op     string `xml:"op_key,attr"`
@@ -178,11 +263,33 @@ type CRMFailure struct {
 	State  string `xml:"status,attr"`
 }
 
+// Resource is what failed: the key of an operation is nfs_monitor_10000, which is resource,
+// operation, interval.
+func (f CRMFailure) Resource() string {
+	if i := strings.LastIndexByte(f.Op, '_'); i > 0 {
+		if j := strings.LastIndexByte(f.Op[:i], '_'); j > 0 {
+			return f.Op[:j]
+		}
+	}
+	return f.Op
+}
+
+// String says how it failed, and why.
+func (f CRMFailure) String() string {
+	s := strings.ToLower(f.Status)
+	if f.Reason != "" {
+		s += ": " + f.Reason
+	}
+	if f.State != "" && f.State != "Done" && f.State != "complete" {
+		s += " (" + strings.ToLower(f.State) + ")"
+	}
+	return s
+}
+
 // CRMFence is an entry of the fencing history.
 type CRMFence struct {
 	Action    string `xml:"action,attr"`
 	Target    string `xml:"target,attr"`
-	Origin    string `xml:"origin,attr"`
 	Delegate  string `xml:"delegate,attr"`
 	Status    string `xml:"status,attr"`
 	Completed string `xml:"completed,attr"`

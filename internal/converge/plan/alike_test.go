@@ -47,7 +47,7 @@ func TestAlike(t *testing.T) {
 	} {
 		facts := Facts{OS: map[string]linux.OSRelease{"nfs1": debian(tc.os1), "nfs2": debian(tc.os2)}, Software: map[string]Software{"nfs1": tc.nfs1, "nfs2": tc.nfs2}, Hosts: map[string]resource.HostFacts{}}
 		for server := range strings.FieldsSeq(tc.members) {
-			facts.Hosts[server] = resource.HostFacts{Configured: []resource.ClusterResource{{ID: "service-home"}}}
+			facts.Hosts[server] = resource.HostFacts{Configured: []linux.CRMResource{{ID: "service-home"}}}
 		}
 		_, err := Desired(d, facts, testSecrets)
 		if tc.refused == "" {

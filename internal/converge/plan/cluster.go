@@ -82,7 +82,7 @@ func (b *builder) membership() error {
 // ready cluster, or the first.
 func (b *builder) configurator() string {
 	for _, s := range b.servers {
-		if c := b.facts.Hosts[s].Cluster; c != nil && c.Ready {
+		if c := b.facts.Hosts[s].Cluster; c != nil && c.DC.Present {
 			return s
 		}
 	}

@@ -394,11 +394,9 @@ func (b *builder) placeOf(svc *design.Service) place {
 		// A cluster that starts, or is stopped, still owns what it is configured
 		// for: it may start the service at any moment, on either server.
 		f, id := b.facts.Hosts[s], resource.ServiceID(svc.Name)
-		_, managed := f.Manages(id)
-		p.managed = p.managed || managed
-		c := f.Cluster
-		if r, ok := c.Resource(id); ok && c.Ready && r.Role == "Started" && r.Node != "" {
-			p.host, p.running = r.Node, true
+		p.managed = p.managed || f.Manages(id) != nil
+		if r := f.Cluster.Resource(id); r.Node() != "" && f.Cluster.DC.Present && r.Role == "Started" {
+			p.host, p.running = r.Node(), true
 		}
 	}
 	if b.pair.HA == nil || p.managed {

@@ -32,9 +32,12 @@ func (b *builder) profile() error {
 	}
 	for _, s := range b.servers {
 		for _, svc := range b.services() {
-			r, ok := b.facts.Hosts[s].Manages(resource.ServiceID(svc.Name))
+			r := b.facts.Hosts[s].Manages(resource.ServiceID(svc.Name))
+			if r == nil {
+				continue
+			}
 			// Pacemaker before 2.1.6 writes ocf::heartbeat:IPaddr2.
-			if have := strings.Replace(r.Agent, "::", ":", 1); ok && have != "" && have != want {
+			if have := strings.Replace(r.Agent, "::", ":", 1); have != "" && have != want {
 				return &resource.Refusal{
 					What: fmt.Sprintf("the brick is built with profile %s; its service and its file system are made otherwise than profile %s has them, and the cluster could run both services at once while one takes the other's place",
 						is, b.d.Spec.Profile),

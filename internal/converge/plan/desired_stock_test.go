@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/host/resource"
@@ -72,7 +73,7 @@ func TestOtherProfile(t *testing.T) {
 		f := clusterWith("nfs1", "Started")
 		f.Hosts["nfs1"].Cluster.Resources[0].Agent = tt.agent
 		// And while the cluster is stopped, by its CIB on disk.
-		stopped := Facts{Hosts: map[string]resource.HostFacts{"nfs2": {Configured: []resource.ClusterResource{{ID: "service-home", Agent: tt.agent}}}}}
+		stopped := Facts{Hosts: map[string]resource.HostFacts{"nfs2": {Configured: []linux.CRMResource{{ID: "service-home", Agent: tt.agent}}}}}
 		for _, f := range []Facts{f, stopped} {
 			_, err := Desired(tt.d, f, testSecrets)
 			var r *resource.Refusal

@@ -170,7 +170,7 @@ func TestSecretsStaySecret(t *testing.T) {
 }
 
 func clusterWith(host, role string) Facts {
-	c := &resource.ClusterFacts{Ready: true, Resources: []resource.ClusterResource{{ID: "service-home", Role: role, Node: host}}}
+	c := clusterOf(true, linux.CRMResource{ID: "service-home", Role: role, Nodes: onNode(host)})
 	return Facts{Hosts: map[string]resource.HostFacts{"nfs1": {Cluster: c}, "nfs2": {Cluster: c}}}
 }
 
@@ -180,12 +180,12 @@ func TestPlaceOfStorage(t *testing.T) {
 	d := testDesign(t, "nfs-ha")
 	assembled := Facts{Hosts: map[string]resource.HostFacts{"nfs2": {Arrays: []linux.MDArray{{UUID: strings.ReplaceAll(d.Groups[0].UUID, ":", "")}}}}}
 	starting := clusterWith("", "")
-	starting.Hosts["nfs1"].Cluster.Ready = false
-	fresh := Facts{Hosts: map[string]resource.HostFacts{"nfs1": {Cluster: &resource.ClusterFacts{}}}}
-	unconfigured := Facts{Hosts: map[string]resource.HostFacts{"nfs1": {Cluster: &resource.ClusterFacts{Ready: true}}}}
+	starting.Hosts["nfs1"].Cluster.DC.Present = false
+	fresh := Facts{Hosts: map[string]resource.HostFacts{"nfs1": {Cluster: clusterOf(false)}}}
+	unconfigured := Facts{Hosts: map[string]resource.HostFacts{"nfs1": {Cluster: clusterOf(true)}}}
 	// Pacemaker is stopped everywhere; one server's CIB knows the service.
-	down := Facts{Hosts: map[string]resource.HostFacts{"nfs1": {}, "nfs2": {Configured: []resource.ClusterResource{{ID: "fence-nfs1-bmc"}, {ID: "service-home"}}}}}
-	downElse := Facts{Hosts: map[string]resource.HostFacts{"nfs1": {Configured: []resource.ClusterResource{{ID: "service-other"}}}}}
+	down := Facts{Hosts: map[string]resource.HostFacts{"nfs1": {}, "nfs2": {Configured: []linux.CRMResource{{ID: "fence-nfs1-bmc"}, {ID: "service-home"}}}}}
+	downElse := Facts{Hosts: map[string]resource.HostFacts{"nfs1": {Configured: []linux.CRMResource{{ID: "service-other"}}}}}
 	b := &builder{d: d}
 	note := func(digest string) Facts {
 		return Facts{Hosts: map[string]resource.HostFacts{"nfs2": {Built: map[string]string{d.Services()[0].Storage.VG: digest}}}}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/host/resource"
@@ -35,7 +36,7 @@ func TestOrderOfGrowth(t *testing.T) {
 	d := grownDesign(t)
 	svc := d.Services()[0]
 	runs := resource.HostFacts{
-		Cluster: &resource.ClusterFacts{Ready: true, Resources: []resource.ClusterResource{{ID: resource.ServiceID(svc.Name), Role: "Started", Node: "nfs2"}}},
+		Cluster: clusterOf(true, linux.CRMResource{ID: resource.ServiceID(svc.Name), Role: "Started", Nodes: onNode("nfs2")}),
 	}
 	at := func(steps []Step, kind, id, host string) int {
 		return slices.IndexFunc(steps, func(s Step) bool {

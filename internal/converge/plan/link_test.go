@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
@@ -33,7 +34,7 @@ func TestActiveServerGetsTheBinaryLast(t *testing.T) {
 	}
 	// Both serve: one after the other all the same.
 	d = testDesign(t, "nfs-ha-xl")
-	c := &resource.ClusterFacts{Ready: true, Resources: []resource.ClusterResource{{ID: "service-home", Role: "Started", Node: d.Pairs[0].Servers[0]}, {ID: "service-scratch", Role: "Started", Node: d.Pairs[0].Servers[1]}}}
+	c := clusterOf(true, linux.CRMResource{ID: "service-home", Role: "Started", Nodes: onNode(d.Pairs[0].Servers[0])}, linux.CRMResource{ID: "service-scratch", Role: "Started", Nodes: onNode(d.Pairs[0].Servers[1])})
 	facts := Facts{Hosts: map[string]resource.HostFacts{}}
 	for _, h := range d.Pairs[0].Servers {
 		facts.Hosts[h] = resource.HostFacts{Cluster: c}

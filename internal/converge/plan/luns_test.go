@@ -42,7 +42,7 @@ func TestRefusesLUNs(t *testing.T) {
 	if _, err := Desired(d, arrayFacts(d), testSecrets); err != nil {
 		t.Fatal(err)
 	}
-	serves := resource.HostFacts{Configured: []resource.ClusterResource{{ID: resource.ServiceID(d.Services()[0].Name)}}}
+	serves := resource.HostFacts{Configured: []linux.CRMResource{{ID: resource.ServiceID(d.Services()[0].Name)}}}
 	for _, c := range []struct {
 		name    string
 		spoil   func(f Facts)

@@ -35,12 +35,12 @@ func TestPlaceOf(t *testing.T) {
 	runs := resource.HostFacts{Arrays: arraysIn(b, svc, "clean")}
 	lies := resource.HostFacts{Arrays: arraysIn(b, svc, "inactive")}
 	on := func(role, node string, ready bool) resource.HostFacts {
-		return resource.HostFacts{Cluster: &resource.ClusterFacts{Ready: ready, Resources: []resource.ClusterResource{{ID: id, Role: role, Node: node}}}}
+		return resource.HostFacts{Cluster: clusterOf(ready, linux.CRMResource{ID: id, Role: role, Nodes: onNode(node)})}
 	}
 	built := func(digest string) resource.HostFacts {
 		return resource.HostFacts{Built: map[string]string{vg: digest}}
 	}
-	disk := resource.HostFacts{Configured: []resource.ClusterResource{{ID: id}}}
+	disk := resource.HostFacts{Configured: []linux.CRMResource{{ID: id}}}
 	none := resource.HostFacts{}
 	with := func(f, cluster resource.HostFacts) resource.HostFacts {
 		f.Cluster, f.Configured = cluster.Cluster, cluster.Configured
@@ -72,7 +72,7 @@ func TestPlaceOf(t *testing.T) {
 
 		{"Pacemaker is stopped, and one disk knows the service", none, disk, place{host: "nfs1", managed: true}},
 		{"Pacemaker is stopped, arrays run on the second", disk, runs, place{host: "nfs2", managed: true}},
-		{"Pacemaker runs without the service, one disk knows it", resource.HostFacts{Cluster: &resource.ClusterFacts{Ready: true}}, disk, place{host: "nfs1", managed: true}},
+		{"Pacemaker runs without the service, one disk knows it", resource.HostFacts{Cluster: clusterOf(true)}, disk, place{host: "nfs1", managed: true}},
 
 		{"built on the second", none, built(digest), place{host: "nfs2", built: true}},
 		{"built on the first, arrays still up", resource.HostFacts{Arrays: runs.Arrays, Built: built(digest).Built}, none, place{host: "nfs1", built: true}},
@@ -143,4 +143,16 @@ func TestSplitVolume(t *testing.T) {
 	if err := b.oneOwner(); err != nil {
 		t.Errorf("an array that lies inactive: %v", err)
 	}
+}
+
+// clusterOf is a cluster with these resources, and with a coordinator if it is ready.
+func clusterOf(ready bool, rs ...linux.CRMResource) *linux.CRM {
+	return &linux.CRM{DC: linux.CRMCoordinator{Present: ready}, Resources: rs}
+}
+
+func onNode(name string) []linux.CRMOn {
+	if name == "" {
+		return nil
+	}
+	return []linux.CRMOn{{Name: name}}
 }

@@ -1,11 +1,14 @@
 package resource
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/mortarhpc/mortar/internal/base/linux"
 )
 
 // Cluster is a cluster that is complete: every node is a member, and a
@@ -40,14 +43,14 @@ func (c *Cluster) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 	}
 	var missing []string
 	for _, n := range c.Nodes {
-		if !f.Online[n] {
+		if !f.Node(n).Member() {
 			missing = append(missing, n)
 		}
 	}
 	switch {
 	case len(missing) > 0:
 		wait.Why = strings.Join(missing, ", ") + " has not joined; see journalctl -u corosync -u pacemaker there"
-	case !f.Ready:
+	case !f.DC.Present:
 		wait.Why = "no coordinator is elected yet; see journalctl -u pacemaker"
 	default:
 		return nil, nil
@@ -58,11 +61,8 @@ func (c *Cluster) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 // rests tells whether a fence device is stopped, and not failed, while a server
 // is in standby: that may be the only one that may run it, and to wait for it
 // would be in vain.
-func (c *ClusterFacts) rests(r ClusterResource) bool {
-	standby := false
-	for _, s := range c.Standby {
-		standby = standby || s
-	}
+func rests(c *linux.CRM, r *linux.CRMResource) bool {
+	standby := slices.ContainsFunc(c.Nodes, func(n linux.CRMNode) bool { return n.Standby })
 	return standby && strings.HasPrefix(r.Agent, "stonith:") && r.Role == "Stopped" && !r.Failed
 }
 
@@ -107,21 +107,25 @@ func (s *Running) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 	var down []string
 	var as []Action
 	for _, id := range s.Resources {
-		r, ok := f.Resource(id)
-		if ok && f.rests(r) {
+		r := f.Resource(id)
+		switch {
+		case r == nil:
+			down = append(down, id+" is not running")
+			continue
+		case rests(f, r):
 			continue
 		}
 		// While Pacemaker tries another server, its try is waited for.
 		idle := r.Role != "Started" && r.Role != "Starting"
-		if failed := f.failedToStart(id); ok && idle && strings.HasPrefix(r.Agent, "stonith:") && failed != "" {
+		if failed := failedToStart(f, id); idle && strings.HasPrefix(r.Agent, "stonith:") && failed != "" {
 			as = append(as, Action{
 				Title: "have Pacemaker start " + id + " again",
 				Why:   "its device did not answer in time; Pacemaker would try again after 10 minutes",
 				Cmd:   []string{"crm_resource", "--cleanup", "--resource", id}, Occasion: failed, OKCodes: notYet, Seconds: 60,
 			})
 		}
-		if !ok || r.Role != "Started" || r.Node == "" || r.Failed {
-			down = append(down, notRunning(id, r))
+		if r.Role != "Started" || r.Node() == "" || r.Failed {
+			down = append(down, notRunning(r))
 		}
 	}
 	if len(down) == 0 {
@@ -130,7 +134,7 @@ func (s *Running) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 	wait.Why = strings.Join(down, ", ")
 	var why []string
 	for _, x := range f.Failures {
-		if t := x.Operation + " on " + x.Node + ": " + x.Reason; !slices.Contains(why, t) {
+		if t := x.Op + " on " + x.Node + ": " + cmp.Or(x.Reason, x.Status); !slices.Contains(why, t) {
 			why = append(why, t)
 		}
 	}
@@ -141,16 +145,16 @@ func (s *Running) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 }
 
 // notRunning says what Pacemaker does with a resource that does not run.
-func notRunning(id string, r ClusterResource) string {
+func notRunning(r *linux.CRMResource) string {
 	switch {
 	case r.Failed:
-		return id + " has failed"
+		return r.ID + " has failed"
 	case r.Blocked:
-		return id + " is blocked: Pacemaker does nothing with it until somebody acts"
-	case r.Role == "Starting" && r.Node != "":
-		return id + " is still starting on " + r.Node + " (see journalctl -u pacemaker there)"
+		return r.ID + " is blocked: Pacemaker does nothing with it until somebody acts"
+	case r.Role == "Starting" && r.Node() != "":
+		return r.ID + " is still starting on " + r.Node() + " (see journalctl -u pacemaker there)"
 	}
-	return id + " is not running"
+	return r.ID + " is not running"
 }
 
 // Everywhere is a clone that is to run on each server that is online and not in
@@ -190,13 +194,17 @@ func (e *Everywhere) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 	}
 	var as []Action
 	for _, server := range e.Servers {
-		if !f.Online[server] {
+		n := f.Node(server)
+		if !n.Member() {
 			continue
 		}
-		runs := slices.ContainsFunc(f.Cloned, func(r ClusterResource) bool { return r.ID == e.Resource && r.Node == server && r.Role == "Started" })
+		runs := slices.ContainsFunc(f.Cloned, func(r linux.CRMResource) bool {
+			return r.ID == e.Resource && r.Node() == server && r.Role == "Started"
+		})
+		lacking := f.Lacking(server)
 		again := 0
 		for _, id := range append([]string{e.Resource}, e.Able...) {
-			if slices.Contains(f.Lacking[server], id) {
+			if slices.Contains(lacking, id) {
 				again++
 				as = append(as, Action{
 					Title: "have Pacemaker look at " + id + " on " + server + " again", Why: "when it looked, the agent was not there, and it would never start it there",
@@ -204,7 +212,7 @@ func (e *Everywhere) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 				})
 			}
 		}
-		if !runs && again == 0 && !f.Standby[server] {
+		if !runs && again == 0 && !n.Standby {
 			as = append(as, wait(server))
 		}
 	}
@@ -213,10 +221,10 @@ func (e *Everywhere) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 
 // failedToStart says on which servers, and when, Pacemaker could not start a resource;
 // "" if it remembers no such failure.
-func (c *ClusterFacts) failedToStart(id string) string {
+func failedToStart(c *linux.CRM, id string) string {
 	var all []string
 	for _, f := range c.Failures {
-		if f.Operation == id+"_start_0" {
+		if f.Op == id+"_start_0" {
 			all = append(all, f.Node+" "+f.When)
 		}
 	}

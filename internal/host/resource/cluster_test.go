@@ -90,8 +90,8 @@ func TestFactsOfAClusterNode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, ok := f.Cluster.Resource("service-home")
-	if !ok || r.Node != "nfs1" || r.Role != "Started" || !f.Cluster.Ready || !f.Cluster.Quorum || !f.Cluster.Online["nfs2"] {
+	r := f.Cluster.Resource("service-home")
+	if r.Node() != "nfs1" || r.Role != "Started" || !f.Cluster.DC.Present || !f.Cluster.DC.Quorum || !f.Cluster.Node("nfs2").Member() {
 		t.Errorf("%+v", f.Cluster)
 	}
 	if len(sys.asked) != 1 {
@@ -100,15 +100,15 @@ func TestFactsOfAClusterNode(t *testing.T) {
 	// Without a coordinator: what the CIB on disk says.
 	sys = clusterSys(t, `<current_dc present="true"`, `<current_dc present="false"`)
 	sys.files[linux.CIBFile] = testdata(t, "cib-converged.xml")
-	if f, err = ObserveFacts(t.Context(), sys); err != nil || f.Cluster.Ready {
+	if f, err = ObserveFacts(t.Context(), sys); err != nil || f.Cluster.DC.Present {
 		t.Fatalf("%+v %v", f.Cluster, err)
 	}
-	if r, ok = f.Cluster.Resource("service-home"); !ok || r.Role != "" {
+	if r = f.Cluster.Resource("service-home"); r == nil || r.Role != "" {
 		t.Errorf("%+v", f.Cluster)
 	}
 	// And while Pacemaker does not run.
 	f, err = ObserveFacts(t.Context(), &fakeSys{files: map[string]string{"/proc/self/mounts": "", linux.CIBFile: testdata(t, "cib-converged.xml")}})
-	if r, ok = f.Manages("service-home"); err != nil || f.Cluster != nil || !ok || r.Agent != "ocf:mortar:service" {
+	if r = f.Manages("service-home"); err != nil || f.Cluster != nil || r == nil || r.Agent != "ocf:mortar:service" {
 		t.Errorf("%+v, %+v, %v", f, r, err)
 	}
 	if f, err = ObserveFacts(t.Context(), &fakeSys{files: map[string]string{"/proc/self/mounts": ""}}); err != nil || f.Cluster != nil {

@@ -30,17 +30,15 @@ type HostFacts struct {
 	Built map[string]string `json:",omitempty"`
 	// Configured are the resources of the CIB on the host's disk, also while
 	// Pacemaker does not run: what it is going to run once it does.
-	Configured []ClusterResource `json:",omitempty"`
-	// Cluster is nil while Pacemaker does not run on the host.
-	Cluster *ClusterFacts
+	Configured []linux.CRMResource `json:",omitempty"`
+	// Cluster is nil while Pacemaker does not run on the host. While it has no
+	// coordinator, its resources are those that it is configured to run, in no state.
+	Cluster *linux.CRM
 }
 
-// Manages finds a resource that the host's cluster has, running or not.
-func (f HostFacts) Manages(id string) (ClusterResource, bool) {
-	if r, ok := f.Cluster.Resource(id); ok {
-		return r, true
-	}
-	return (&ClusterFacts{Resources: f.Configured}).Resource(id)
+// Manages finds a resource that the host's cluster has, running or not; nil: none.
+func (f HostFacts) Manages(id string) *linux.CRMResource {
+	return cmp.Or(f.Cluster.Resource(id), (&linux.CRM{Resources: f.Configured}).Resource(id))
 }
 
 // PartOf says whether a device is a disk or a partition of it: sda and sda2 of
@@ -133,54 +131,6 @@ func (f HostFacts) HasVolume(vg string) bool {
 	return slices.ContainsFunc(f.Mapped, func(v string) bool { return strings.HasPrefix(v, linux.DMName(vg, "")) })
 }
 
-// ClusterFacts is the cluster as one node sees it.
-type ClusterFacts struct {
-	// Ready: the node is connected to a cluster that has a coordinator.
-	Ready  bool
-	Quorum bool
-	// Online maps every node of the cluster to whether it is a full member.
-	Online  map[string]bool
-	Standby map[string]bool
-	// Resources with their state; while the cluster is not ready, those it is
-	// configured to run, in no state.
-	Resources []ClusterResource
-	// Cloned are the instances of clones that Pacemaker shows.
-	Cloned   []ClusterResource
-	Failures []ClusterFailure
-	// Lacking are the resources whose agent a node did not have when the cluster
-	// looked, by node.
-	Lacking map[string][]string
-}
-
-// ClusterResource is one primitive as crm_mon(8) shows it.
-type ClusterResource struct {
-	ID, Agent, Role string
-	Node            string // "" if it runs nowhere
-	Failed          bool
-	Blocked         bool
-	Managed         bool
-	Pending         string
-}
-
-// ClusterFailure is a recorded failure of an operation.
-type ClusterFailure struct {
-	Node, Operation, Reason string
-	When                    string // crm_mon's last-rc-change: another one for each failure
-}
-
-// Resource finds a resource by its ID.
-func (c *ClusterFacts) Resource(id string) (ClusterResource, bool) {
-	if c == nil {
-		return ClusterResource{}, false
-	}
-	for _, r := range c.Resources {
-		if r.ID == id {
-			return r, true
-		}
-	}
-	return ClusterResource{}, false
-}
-
 // clusterRuns tells whether Pacemaker's unit has processes, without a fork.
 func clusterRuns(sys Sys) bool { return unitHasProcesses(sys, "pacemaker.service") }
 
@@ -198,15 +148,15 @@ func unitHasProcesses(sys Sys, unit string) bool {
 }
 
 // clusterFacts asks crm_mon once. It returns no error for a cluster that does not
-// answer or has no coordinator yet: such a cluster is not ready.
-func clusterFacts(ctx context.Context, sys Sys) (*ClusterFacts, error) {
-	out, err := sys.Query(ctx, "crm_mon", "--output-as=xml", "--one-shot", "--inactive")
+// answer or has no coordinator yet.
+func clusterFacts(ctx context.Context, sys Sys) (*linux.CRM, error) {
+	out, err := sys.Query(ctx, "crm_mon", "--one-shot", "--output-as=xml")
 	if err != nil {
 		return nil, err
 	}
-	c := &ClusterFacts{}
+	c := &linux.CRM{}
 	if out.Code == 0 {
-		if c, err = parseCrmMon(out.Stdout); err != nil || c.Ready {
+		if c, err = linux.ParseCRM(out.Stdout); err != nil || c.DC.Present {
 			return c, err
 		}
 	}
@@ -216,7 +166,7 @@ func clusterFacts(ctx context.Context, sys Sys) (*ClusterFacts, error) {
 
 // configuredResources are all primitives in the CIB on disk, in no state. A new
 // cluster has none.
-func configuredResources(sys Sys) ([]ClusterResource, error) {
+func configuredResources(sys Sys) ([]linux.CRMResource, error) {
 	b, err := sys.ReadFile(linux.CIBFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -228,41 +178,9 @@ func configuredResources(sys Sys) ([]ClusterResource, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", linux.CIBFile, err)
 	}
-	var rs []ClusterResource
+	var rs []linux.CRMResource
 	for _, p := range cib.Primitives {
-		rs = append(rs, ClusterResource{ID: p.ID, Agent: p.Agent(), Managed: true})
+		rs = append(rs, linux.CRMResource{ID: p.ID, Agent: p.Agent(), Managed: true})
 	}
 	return rs, nil
-}
-
-func clusterResource(r linux.CRMResource) ClusterResource {
-	out := ClusterResource{ID: r.ID, Agent: r.Agent, Role: r.Role, Pending: r.Pending, Failed: r.Failed, Blocked: r.Blocked, Managed: r.Managed}
-	if r.Active {
-		out.Node = r.Node()
-	}
-	return out
-}
-
-// parseCrmMon reads `crm_mon --output-as=xml`.
-func parseCrmMon(text string) (*ClusterFacts, error) {
-	m, err := linux.ParseCRM(text)
-	if err != nil {
-		return nil, err
-	}
-	c := &ClusterFacts{Ready: m.DC.Present, Quorum: m.DC.Quorum, Online: map[string]bool{}, Standby: map[string]bool{}, Lacking: map[string][]string{}}
-	for _, n := range m.Nodes {
-		c.Lacking[n.Name] = m.Lacking(n.Name)
-		c.Online[n.Name] = n.Online && !n.Pending && !n.Unclean
-		c.Standby[n.Name] = n.Standby
-	}
-	for _, r := range m.Resources {
-		c.Resources = append(c.Resources, clusterResource(r))
-	}
-	for _, r := range m.Cloned {
-		c.Cloned = append(c.Cloned, clusterResource(r))
-	}
-	for _, f := range m.Failures {
-		c.Failures = append(c.Failures, ClusterFailure{Node: f.Node, Operation: f.Op, Reason: cmp.Or(f.Reason, f.Status), When: f.When})
-	}
-	return c, nil
 }

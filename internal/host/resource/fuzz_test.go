@@ -22,7 +22,7 @@ func FuzzToolOutput(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string) {
 		_, _ = parseWipefs(s)
 		_, _ = parseLVM(s)
-		_, _ = parseCrmMon(s)
+		_, _ = linux.ParseCRM(s)
 		md.ParseExamine(s)
 		parseShow(s)
 		servedVersions(s)

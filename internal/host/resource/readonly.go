@@ -23,8 +23,7 @@ var forms = slices.Concat([][]string{
 	{"cibadmin", "--query"},
 	{"corosync-cfgtool", "-s"},
 	{"corosync-cmapctl", "-g", "runtime.votequorum.wait_for_all_status"},
-	{"crm_mon", "--one-shot", "--output-as=xml", "[", "--inactive", "]"},
-	{"crm_mon", "--output-as=xml", "--one-shot", "--inactive"},
+	{"crm_mon", "--one-shot", "--output-as=xml"},
 	{"debugfs", "-c", "-R", "ls -p /", "<device>"}, // without -w it opens the file system for reading
 	{"df", "--output=avail", "-B1", "<path>"},
 	{"df", "--block-size=1", "--output=target,size,avail,itotal,iavail", "/", "[", "<path>", "]..."},

@@ -116,8 +116,6 @@ func queries() [][]string {
 		fields("corosync-cfgtool -s"),
 		fields("corosync-cmapctl -g runtime.votequorum.wait_for_all_status"),
 		fields("crm_mon --one-shot --output-as=xml"),
-		fields("crm_mon --output-as=xml --one-shot --inactive"),
-		fields("crm_mon --one-shot --output-as=xml --inactive"),
 		{"debugfs", "-c", "-R", "ls -p /", "/dev/md/r0"},
 		fields(mortarCommand + " version --json"),
 		fields(mortarCommand + " ocf validate-all --config /etc/mortar/service-home.json"),

@@ -31,7 +31,7 @@ func (u *Unclaimed) Diff(_ context.Context, sys Sys) ([]Action, error) {
 	if err != nil {
 		return nil, err
 	}
-	if slices.ContainsFunc(rs, func(r ClusterResource) bool { return r.ID == u.Service }) {
+	if slices.ContainsFunc(rs, func(r linux.CRMResource) bool { return r.ID == u.Service }) {
 		return nil, &Refusal{
 			What: "the cluster has " + u.Service + " (" + linux.CIBFile + "): it alone brings up its storage",
 			Mend: "start Corosync and Pacemaker on all servers; the cluster starts the service",

@@ -10,9 +10,9 @@ import (
 )
 
 // crmMonArgv prints Pacemaker's state once.
-var crmMonArgv = []string{"crm_mon", "--one-shot", "--output-as=xml", "--inactive"}
+var crmMonArgv = []string{"crm_mon", "--one-shot", "--output-as=xml"}
 
-// cluster is the state that crm_mon prints.
+// cluster judges the cluster's state.
 type cluster struct{ *linux.CRM }
 
 // parseCrmMon reads the XML of crm_mon(8).
@@ -27,8 +27,8 @@ func (c cluster) all() []linux.CRMResource { return slices.Concat(c.Resources, c
 // service finds the resource that runs a service.
 func (c cluster) service(name string) (linux.CRMResource, error) {
 	id := resource.ServiceID(name)
-	if i := slices.IndexFunc(c.Resources, func(r linux.CRMResource) bool { return r.ID == id }); i >= 0 {
-		return c.Resources[i], nil
+	if r := c.Resource(id); r != nil {
+		return *r, nil
 	}
 	return linux.CRMResource{}, fmt.Errorf("no resource %s in Pacemaker (mortar apply makes it)", id)
 }
@@ -38,12 +38,9 @@ func (c cluster) service(name string) (linux.CRMResource, error) {
 func (c cluster) problems(nodes []string) []string {
 	var out []string
 	for _, want := range nodes {
-		i := slices.IndexFunc(c.Nodes, func(n linux.CRMNode) bool { return n.Name == want })
-		if i < 0 {
+		switch n := c.Node(want); {
+		case n == nil:
 			out = append(out, want+" is no member of the cluster")
-			continue
-		}
-		switch n := c.Nodes[i]; {
 		case n.Unclean:
 			out = append(out, want+" is unclean (waiting to be fenced)")
 		case !n.Online:

@@ -50,7 +50,7 @@ func ConfirmOff(d *design.Design, f observe.Facts, node string, signs Signs) (*P
 	p.To = pair.Other(node)
 	p.Via = p.To
 	switch {
-	case n.Online:
+	case n.Member():
 		return nil, refuse("nothing has to be confirmed; see `mortar status`", "%s is a member of the cluster: it is not off", node)
 	case !n.Unclean && !snap.Waits:
 		p.Nothing = "the cluster knows that " + node + " is off"
@@ -61,12 +61,12 @@ func ConfirmOff(d *design.Design, f observe.Facts, node string, signs Signs) (*P
 	case f.Hosts[p.Via].Host == nil:
 		return nil, refuse("see `mortar status`", "%s, which has to take over, does not answer", p.Via)
 	}
-	if snap.Coordinator == "" {
+	if !snap.DC.Present {
 		// Without a coordinator the confirmation has no effect; a server that
 		// has just booted waits 20 s for others to become one.
 		// Source: pacemaker-controld(7), dc-deadtime
 		p.Steps = append(p.Steps, Step{Title: "wait until the cluster has elected a coordinator", Until: func(s *observe.Snapshot) (bool, string, error) {
-			return s.Coordinator != "", cmp.Or(s.Coordinator, "none") + " is the coordinator", nil
+			return s.DC.Present, cmp.Or(s.DC.Name, "none") + " is the coordinator", nil
 		}})
 	}
 	if n.Unclean {
@@ -111,7 +111,7 @@ func endWait(node string) []Step {
 			Title: "end the wait for " + node, Cmd: []string{"corosync-cmapctl", "-s", "quorum.cancel_wait_for_all", "u8", "1"},
 			Why: "after a cold start there is no quorum before every server has been seen; this one is off"}},
 		{Title: "wait until the cluster has quorum", Until: func(s *observe.Snapshot) (bool, string, error) {
-			if !s.Quorum {
+			if !s.DC.Quorum {
 				return false, "it has no quorum yet", nil
 			}
 			return true, "it has quorum", nil

@@ -206,7 +206,7 @@ func ConfirmDoubt(d *design.Design, f observe.Facts, service string, r *Refused)
 // able says whether a server could start a service.
 func able(snap *observe.Snapshot, f observe.Facts, node string) bool {
 	n := snap.Node(node)
-	return f.Hosts[node].Host != nil && n != nil && n.Online && !n.Standby
+	return f.Hosts[node].Host != nil && n.Member() && !n.Standby
 }
 
 // runsAgain waits until a service runs. A failure on one of these servers that is not in before

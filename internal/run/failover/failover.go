@@ -18,6 +18,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/run/observe"
@@ -190,7 +191,7 @@ func Unstandby(d *design.Design, f observe.Facts, node string) (*Plan, error) {
 				if n == nil || n.Standby {
 					return false, node + " is still in standby", nil
 				}
-				if !n.Online {
+				if !n.Member() {
 					return false, node + " is not online", nil
 				}
 				return true, node + " is online", nil
@@ -199,7 +200,7 @@ func Unstandby(d *design.Design, f observe.Facts, node string) (*Plan, error) {
 	return p, nil
 }
 
-func nodeOf(d *design.Design, f observe.Facts, node string) (*observe.Snapshot, *observe.NodeState, error) {
+func nodeOf(d *design.Design, f observe.Facts, node string) (*observe.Snapshot, *linux.CRMNode, error) {
 	if !d.Clustered() {
 		return nil, nil, refuse("this needs flavour nfs-ha", "brick %s has one server", d.Name)
 	}

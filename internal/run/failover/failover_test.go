@@ -172,7 +172,7 @@ func TestPlans(t *testing.T) {
 // fake is a cluster that goes to the next of its states with each look.
 type fake struct {
 	states []observe.ServiceState
-	node   observe.NodeState
+	node   linux.CRMNode
 	cmds   []string
 	fail   string // command that fails
 	onLook func()
@@ -207,7 +207,7 @@ func (f *fake) Cluster(ctx context.Context, _ string) (*observe.Snapshot, error)
 	if len(f.states) > 1 {
 		f.states = f.states[1:]
 	}
-	return &observe.Snapshot{Services: []observe.ServiceState{s}, Nodes: []observe.NodeState{f.node}}, nil
+	return &observe.Snapshot{Services: []observe.ServiceState{s}, CRM: linux.CRM{Nodes: []linux.CRMNode{f.node}}}, nil
 }
 
 func (f *fake) HasAddress(ctx context.Context, _, _ string) (bool, error) {
@@ -307,7 +307,7 @@ func TestRunStandby(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fake{states: []observe.ServiceState{on("nfs1", "Started"), on("nfs2", "Started")}, node: observe.NodeState{Name: "nfs1", Online: true, Standby: true}}
+	f := &fake{states: []observe.ServiceState{on("nfs1", "Started"), on("nfs2", "Started")}, node: linux.CRMNode{Name: "nfs1", Online: true, Standby: true}}
 	var events []procedure.Event
 	if err := procedure.Run(t.Context(), f, p, procedure.Options{Wait: time.Hour, Poll: time.Microsecond, On: func(e procedure.Event) { events = append(events, e) }}); err != nil {
 		t.Fatal(err)

@@ -108,7 +108,7 @@ func fitForProof(d *design.Design, f observe.Facts, levels []*design.FenceLevel)
 		for _, x := range pair.Servers {
 			st := snap.Node(x)
 			switch {
-			case st == nil || !st.Online:
+			case !st.Member():
 				why = append(why, x+" is not in the cluster")
 			case st.Standby:
 				why = append(why, x+" is in standby")
@@ -418,7 +418,7 @@ func (t *tester) online(ctx context.Context, via, node string) error {
 		if err != nil {
 			return err.Error(), nil
 		}
-		if n := s.Node(node); n == nil || !n.Online {
+		if !s.Node(node).Member() {
 			return node + " is not in the cluster", nil
 		}
 		return "", nil
@@ -469,8 +469,8 @@ func (t *tester) settled(ctx context.Context, via string) error {
 		if err != nil {
 			return err.Error(), nil
 		}
-		if len(s.Down) > 0 {
-			return strings.Join(s.Down, ", ") + " not started", nil
+		if down := s.Down(); len(down) > 0 {
+			return strings.Join(down, ", ") + " not started", nil
 		}
 		return "", nil
 	})

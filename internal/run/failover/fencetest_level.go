@@ -282,7 +282,7 @@ func (t *tester) witness(ctx context.Context, via string, l *design.FenceLevel) 
 	if err != nil {
 		return nil, err
 	}
-	if n := s.Node(l.Node); n != nil && n.Online {
+	if s.Node(l.Node).Member() {
 		return nil, fmt.Errorf("the cluster still has %s as a member", l.Node)
 	}
 	return append(evidence, "out of the cluster"), nil

@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/converge/plan"
 	"github.com/mortarhpc/mortar/internal/host"
@@ -274,7 +275,7 @@ func (p *pair) Cluster(_ context.Context, host string) (*observe.Snapshot, error
 func (p *pair) snapshot() *observe.Snapshot {
 	s := &observe.Snapshot{Services: []observe.ServiceState{{Name: "home", Resource: "service-home", Server: p.serves, Role: "Started"}}}
 	for _, n := range []string{"nfs1", "nfs2"} {
-		s.Nodes = append(s.Nodes, observe.NodeState{Name: n, Online: p.up(n), Standby: p.standby(n)})
+		s.Nodes = append(s.Nodes, linux.CRMNode{Name: n, Online: p.up(n), Standby: p.standby(n)})
 	}
 	return s
 }

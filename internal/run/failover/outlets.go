@@ -27,7 +27,7 @@ func OutletsOn(d *design.Design, f observe.Facts, node string, secret func(file 
 			p.Via = x
 		}
 	}
-	if n.Unclean || slices.Contains(snap.Fencing, node) {
+	if n.Unclean || slices.Contains(snap.Fencing(), node) {
 		return nil, refuse("wait until it is fenced; see `mortar status`", "%s is to be fenced", node)
 	}
 	outlets := observe.OutletsOf(d, f, node)
@@ -46,7 +46,7 @@ func OutletsOn(d *design.Design, f observe.Facts, node string, secret func(file 
 	}
 	switch {
 	case len(p.Steps) > 0:
-		if !n.Online {
+		if !n.Member() {
 			p.Notes = append(p.Notes, node+" starts if its firmware is set to start with the power")
 		}
 	case len(outlets) == 0:

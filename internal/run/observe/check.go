@@ -306,25 +306,12 @@ func (v *view) silent() []string {
 		if s.host != nil {
 			continue
 		}
-		if n := v.node(s.name); n != nil && !n.Online && !n.Unclean {
+		if n := v.crm.Node(s.name); n != nil && !n.Online && !n.Unclean {
 			continue
 		}
 		out = append(out, s.name)
 	}
 	return out
-}
-
-// node is the cluster's view of a server, nil if it has none.
-func (v *view) node(name string) *linux.CRMNode {
-	if v.crm == nil {
-		return nil
-	}
-	for i := range v.crm.Nodes {
-		if v.crm.Nodes[i].Name == name {
-			return &v.crm.Nodes[i]
-		}
-	}
-	return nil
 }
 
 func serverNames(ss []*server) []string {

@@ -58,10 +58,10 @@ func slowSSDs(p *Part, ssds []cache.Life, pace map[string]Pace) {
 			serial[l.Device] = l.Serial
 		}
 	}
-	slow, usual := latecomers(slices.Sorted(maps.Keys(serial)), pace)
-	for _, d := range slow {
-		p.find(serial[d], "ssd-slow", with{"ssd": serial[d], "pace": pace[d].String(), "usual": usual})
-	}
+	slowest(slices.Sorted(maps.Keys(serial)), pace, func(dev string, args with) {
+		args["ssd"] = serial[dev]
+		p.find("", "ssd-slow", args)
+	})
 }
 
 // judgeCache judges a cache that is up.

@@ -80,11 +80,11 @@ func (v *view) cluster() *Part {
 		v.service(p, &v.pair.Services[i])
 	}
 	for _, f := range m.Failures {
-		if strings.HasPrefix(f.Op, "fence-") || v.fenceDevice(resourceOf(f)) != nil {
+		if strings.HasPrefix(f.Op, "fence-") || v.fenceDevice(f.Resource()) != nil {
 			continue // fencing has these
 		}
-		code, args := Code("action-failed"), with{"resource": resourceOf(f), "task": f.Task, "host": f.Node, "time": strings.TrimPrefix(v.at(f.When), " at "), "failure": failureText(f)}
-		if service, ok := strings.CutPrefix(resourceOf(f), resource.ServiceID("")); ok {
+		code, args := Code("action-failed"), with{"resource": f.Resource(), "task": f.Task, "host": f.Node, "time": strings.TrimPrefix(v.at(f.When), " at "), "failure": f.String()}
+		if service, ok := strings.CutPrefix(f.Resource(), resource.ServiceID("")); ok {
 			args["service"], args["refusal"] = service, ocf.RefusalOf(f.Reason)
 			switch args["refusal"] {
 			case ocf.Comparing:
@@ -93,10 +93,10 @@ func (v *view) cluster() *Part {
 				code = ServiceInDoubt
 			}
 		}
-		if m.barred(resourceOf(f), f.Node) {
+		if m.Barred(f.Resource(), f.Node) {
 			args["barred"] = f.Node
 		}
-		if c := p.find(resourceOf(f), code, args); args["barred"] != nil {
+		if c := p.find(f.Resource(), code, args); args["barred"] != nil {
 			c.Level = Fault
 		}
 	}
@@ -122,7 +122,7 @@ func (v *view) unseen() []string {
 	}
 	var out []string
 	for _, n := range v.pair.HA.Nodes {
-		if n.Name != v.crmOf.name && !v.crm.online(n.Name) {
+		if n.Name != v.crmOf.name && !v.crm.Online(n.Name) {
 			out = append(out, n.Name)
 		}
 	}
@@ -132,7 +132,7 @@ func (v *view) unseen() []string {
 // member judges a server as a member of the cluster.
 func (v *view) member(node string) *Part {
 	p := &Part{Name: node, Text: "online"}
-	c := v.node(node)
+	c := v.crm.Node(node)
 	if c == nil {
 		return p.is("member-unknown", with{"host": node})
 	}
@@ -196,7 +196,7 @@ func (v *view) disagreement(p *Part) {
 			if a.crm == nil || b.crm == nil {
 				continue
 			}
-			aSeesB, bSeesA := a.crm.online(b.name), b.crm.online(a.name)
+			aSeesB, bSeesA := a.crm.Online(b.name), b.crm.Online(a.name)
 			switch {
 			case !aSeesB && !bSeesA:
 				p.find("split", "cluster-split", with{"host": a.name, "other": b.name})
@@ -212,25 +212,6 @@ func (v *view) disagreement(p *Part) {
 			s.noCluster(p.add(s.name, ""))
 		}
 	}
-}
-
-// infinity is Pacemaker's INFINITY: Pacemaker does not start a resource again on a
-// node where it failed so often.
-const infinity = 1000000
-
-func (c *crm) barred(resource, node string) bool {
-	for _, n := range c.History {
-		for _, h := range n.Resources {
-			if n.Node == node && h.ID == resource && h.FailCount >= infinity {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-func (c *crm) online(name string) bool {
-	return slices.ContainsFunc(c.Nodes, func(n linux.CRMNode) bool { return n.Name == name && n.Online })
 }
 
 // rings checks each corosync link between two servers, from both ends.
@@ -269,7 +250,7 @@ func (v *view) rings(p *Part) {
 				if peer.ID == n.ID {
 					continue
 				}
-				if c := v.node(peer.Name); c != nil && !c.Online && (!c.Unclean || v.byName[peer.Name].host == nil && slices.Contains(v.unseen(), peer.Name)) {
+				if c := v.crm.Node(peer.Name); c != nil && !c.Online && (!c.Unclean || v.byName[peer.Name].host == nil && slices.Contains(v.unseen(), peer.Name)) {
 					away = append(away, peer.Name) // the peer is away, so the link must be down
 					continue
 				}
@@ -327,7 +308,7 @@ func (v *view) ringNetwork(id int) string {
 // service checks that a service runs, and that it runs on its preferred server.
 func (v *view) service(p *Part, svc *design.Service) {
 	name := "service " + svc.Name
-	r := v.crm.resource(svc.Name, v.pair.Services)
+	r := resourceOf(v.crm, svc.Name)
 	if r == nil {
 		p.find(name, "service-undefined", with{"service": svc.Name})
 		return
@@ -340,10 +321,10 @@ func (v *view) service(p *Part, svc *design.Service) {
 	if len(v.pair.Services) > 1 {
 		args["which"] = svc.Name
 	}
-	if n := v.node(svc.Preferred); n != nil && n.Standby {
+	if n := v.crm.Node(svc.Preferred); n != nil && n.Standby {
 		args["standby"] = svc.Preferred
 	}
-	n := v.node(w.Server)
+	n := v.crm.Node(w.Server)
 	text, _ := fill("on {host}[ since {since}]", args)
 	p.add(name, "%s", text).first(args, []condition{
 		{r.Blocked, "service-blocked"},
@@ -356,27 +337,6 @@ func (v *view) service(p *Part, svc *design.Service) {
 		{!r.Managed, "service-unmanaged"},
 		{w.Server != svc.Preferred, "service-away"},
 	})
-}
-
-func resourceOf(f linux.CRMFailure) string {
-	// nfs_monitor_10000: resource, operation, interval.
-	if i := strings.LastIndexByte(f.Op, '_'); i > 0 {
-		if j := strings.LastIndexByte(f.Op[:i], '_'); j > 0 {
-			return f.Op[:j]
-		}
-	}
-	return f.Op
-}
-
-func failureText(f linux.CRMFailure) string {
-	s := strings.ToLower(f.Status)
-	if f.Reason != "" {
-		s += ": " + f.Reason
-	}
-	if f.State != "" && f.State != "Done" && f.State != "complete" {
-		s += " (" + strings.ToLower(f.State) + ")"
-	}
-	return s
 }
 
 // at formats a time as " at 14:02", "" if it cannot be parsed.
@@ -480,12 +440,7 @@ func HasLevel(c *linux.CIB, want *design.FenceLevel) bool {
 
 // device judges one fence device; nil if it is ok.
 func (v *view) device(dev *design.FenceDevice, node string) *Part {
-	var r *linux.CRMResource
-	for i := range v.crm.Resources {
-		if v.crm.Resources[i].ID == dev.ID {
-			r = &v.crm.Resources[i]
-		}
-	}
+	r := v.crm.Resource(dev.ID)
 	f, args := &Part{Name: dev.ID}, with{"device": dev.ID, "agent": dev.Agent, "host": node}
 	switch {
 	case r == nil:
@@ -495,8 +450,8 @@ func (v *view) device(dev *design.FenceDevice, node string) *Part {
 	case r.Failed || v.failed(dev.ID):
 		var failures []string
 		for _, x := range v.crm.Failures {
-			if resourceOf(x) == dev.ID {
-				failures = append(failures, fmt.Sprintf("its %s failed on %s%s: %s", x.Task, x.Node, v.at(x.When), failureText(x)))
+			if x.Resource() == dev.ID {
+				failures = append(failures, fmt.Sprintf("its %s failed on %s%s: %s", x.Task, x.Node, v.at(x.When), x.String()))
 			}
 		}
 		args["failures"] = strings.Join(failures, ": ")
@@ -512,7 +467,7 @@ func (v *view) device(dev *design.FenceDevice, node string) *Part {
 }
 
 func (v *view) failed(id string) bool {
-	return slices.ContainsFunc(v.crm.Failures, func(f linux.CRMFailure) bool { return resourceOf(f) == id })
+	return slices.ContainsFunc(v.crm.Failures, func(f linux.CRMFailure) bool { return f.Resource() == id })
 }
 
 // history adds whether fencing of a node is under way or failed, and when it last
@@ -549,7 +504,7 @@ func (v *view) history(c *Part, node string) {
 	}
 	if bad.After(ended) {
 		code := Code("fencing-failed")
-		if v.crm.online(node) {
+		if v.crm.Online(node) {
 			// The node is back and the cluster no longer waits: a person may have
 			// confirmed it off while the last attempt was still under way.
 			code = "fencing-failed-before"

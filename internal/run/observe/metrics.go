@@ -293,7 +293,7 @@ func (e *exposition) volumes(m design.Measured, h *Host) {
 }
 
 func (e *exposition) cluster(m design.Measured, h *Host) {
-	c, err := parseCRM(h.Run[cmdCRM].Stdout)
+	c, err := linux.ParseCRM(h.Run[cmdCRM].Stdout)
 	e.add("mortar_cluster_answers", bit(err == nil))
 	if err == nil {
 		e.add("mortar_cluster_quorum", bit(c.DC.Quorum))
@@ -304,14 +304,14 @@ func (e *exposition) cluster(m design.Measured, h *Host) {
 			e.add("mortar_cluster_server_standby", bit(n.Standby), "server", n.Name)
 		}
 		for _, s := range m.Services {
-			r := c.resource(s.Name, make([]design.Service, len(m.Services)))
+			r := resourceOf(c, s.Name)
 			for _, n := range c.Nodes {
 				runs := r != nil && r.Role == "Started" && slices.Contains(r.NodeNames(), n.Name)
 				e.add("mortar_service_running", bit(runs), "service", s.Name, "server", n.Name)
 				if !runs {
 					continue
 				}
-				if t, ok := c.since(r.ID, n.Name, h.UTCOffset); ok {
+				if t, ok := c.Started(r.ID, n.Name, h.UTCOffset); ok {
 					e.add("mortar_service_started_timestamp_seconds", float64(t.Unix()), "service", s.Name, "server", n.Name)
 				}
 			}

@@ -1061,7 +1061,7 @@ func TestProof(t *testing.T) {
 }
 
 func TestUnwatched(t *testing.T) {
-	x, err := parseCRM(`<pacemaker-result api-version="2.38" request="crm_mon"><resources>
+	x, err := linux.ParseCRM(`<pacemaker-result api-version="2.38" request="crm_mon"><resources>
 <clone id="mortar-watch-clone" multi_state="false"><resource id="mortar-watch" resource_agent="ocf:mortar:watch" role="Started" active="true"><node name="nfs2" id="2"/></resource>
 <resource id="mortar-watch" resource_agent="ocf:mortar:watch" role="Stopped" active="false"/></clone></resources></pacemaker-result>`)
 	if err != nil {
@@ -1071,7 +1071,7 @@ func TestUnwatched(t *testing.T) {
 	if !v.unwatched("nfs1") || v.unwatched("nfs2") {
 		t.Error(v.unwatched("nfs1"), v.unwatched("nfs2"))
 	}
-	v.crm = &crm{&linux.CRM{}} // an older brick, or one of profile stock
+	v.crm = &linux.CRM{} // an older brick, or one of profile stock
 	if v.unwatched("nfs1") {
 		t.Error("a brick without watchers is unwatched")
 	}

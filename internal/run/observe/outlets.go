@@ -218,7 +218,7 @@ func (v *view) supply(p *Part, node string, on, off, pdus, unknown []string) {
 		code = "power-lost"
 	}
 	f := p.find(node, code, with{"host": node, "outlets": off, "pdus": pdus})
-	if c := v.node(node); c != nil && c.Unclean || v.fencingNow(node) {
+	if c := v.crm.Node(node); c != nil && c.Unclean || v.fencingNow(node) {
 		f.Level, f.Mend = Warning, "it is being fenced; look again when that is done"
 	}
 }
@@ -252,7 +252,7 @@ func (v *view) pdu(dev *design.FenceDevice) string {
 
 // fencingNow reports whether the cluster is fencing a node.
 func (v *view) fencingNow(node string) bool {
-	return v.crm != nil && slices.Contains(snapshot(v.pair, v.crm, nil, false).Fencing, node)
+	return v.crm != nil && slices.Contains(v.crm.Fencing(), node)
 }
 
 // SupplyOutlet is one of the outlets that power a server.

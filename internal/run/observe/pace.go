@@ -2,45 +2,35 @@ package observe
 
 import (
 	"fmt"
-	"slices"
+	"time"
+
+	rule "github.com/mortarhpc/mortar/internal/base/pace"
 )
 
-// Which of several devices that share a load answers late: disks of a RAID group, LUNs of a
-// volume, SSDs of a mirror. Package ocf decides by a longer look which disk is dropped.
-
-const (
-	// slowFactor: a device is slow if it takes this many times as long as its peers.
-	// They share the load evenly, so a factor of two may be chance, a factor of ten is
-	// not.
-	slowFactor = 10
-	// slowMS is the time in milliseconds up to which no device is slow: a hard disk
-	// with a full queue, or one that repeats a read, takes that long.
-	slowMS = 250
-)
-
-// latecomers finds the devices that answer much later than the others, and how long the
-// middle one takes, in milliseconds.
-func latecomers(devs []string, pace map[string]Pace) (slow []string, usual float64) {
-	var all []float64
+// slowest calls found for each of several devices that answers much later than the others, with
+// the arguments of its finding. They share a load: disks of a RAID group, LUNs of a volume, SSDs
+// of a mirror.
+func slowest(devs []string, paces map[string]Pace, found func(dev string, args with)) {
 	for _, d := range devs {
-		if p, ok := pace[d]; ok {
-			all = append(all, p.MS)
+		own, ok := paces[d]
+		var peers []time.Duration
+		for _, x := range devs {
+			if p, ok := paces[x]; ok && x != d {
+				peers = append(peers, p.took())
+			}
+		}
+		// One of two does not show which of them is slow. A leg of a mirror does: both get
+		// each write.
+		if !ok || len(peers) < min(2, len(devs)-1) || len(peers) == 0 {
+			continue
+		}
+		if usual, slow := rule.Slow(own.took(), peers); slow {
+			found(d, with{"pace": own.String(), "usual": float64(usual) / float64(time.Millisecond)})
 		}
 	}
-	slices.Sort(all)
-	// Two of many do not show which of them is slow. The legs of a mirror do: both get
-	// each write.
-	if fewest := min(3, max(2, len(devs))); len(all) < fewest {
-		return nil, 0
-	}
-	usual = all[(len(all)-1)/2]
-	for _, d := range devs {
-		if p, ok := pace[d]; ok && p.MS >= slowMS && p.MS >= slowFactor*usual {
-			slow = append(slow, d)
-		}
-	}
-	return slow, usual
 }
+
+func (p Pace) took() time.Duration { return time.Duration(p.MS * float64(time.Millisecond)) }
 
 // String says how late a device answers.
 func (p Pace) String() string {

@@ -173,17 +173,6 @@ func parseWaits(text string) bool {
 	return strings.TrimSpace(value) == "1"
 }
 
-// crm is the cluster as one server sees it.
-type crm struct{ *linux.CRM }
-
-func parseCRM(text string) (*crm, error) {
-	c, err := linux.ParseCRM(text)
-	if err != nil {
-		return nil, err
-	}
-	return &crm{c}, nil
-}
-
 // opStats is a line of the per-operation table of /proc/self/mountstats.
 type opStats struct {
 	Ops, Transmissions, Timeouts int64

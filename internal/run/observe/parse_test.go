@@ -77,11 +77,11 @@ func TestParseCRMTime(t *testing.T) {
 }
 
 func TestParseCRMNotConnected(t *testing.T) {
-	_, err := parseCRM(notConnected)
+	_, err := linux.ParseCRM(notConnected)
 	if err == nil || err.Error() != "Connection to cluster failed: Connection refused" {
 		t.Errorf("error %v", err)
 	}
-	if _, err := parseCRM(""); err == nil {
+	if _, err := linux.ParseCRM(""); err == nil {
 		t.Error("nothing was read as a cluster")
 	}
 }
@@ -157,7 +157,7 @@ func FuzzParsers(f *testing.F) {
 		linux.ParseMounts(s)
 		parseMountStats(s)
 		linux.ParseCRMTime(s, 0)
-		_, _ = parseCRM(s)
+		_, _ = linux.ParseCRM(s)
 	})
 }
 

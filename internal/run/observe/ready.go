@@ -13,21 +13,13 @@ import (
 	"github.com/mortarhpc/mortar/internal/serve/ocf"
 )
 
-// Snapshot is the cluster's state of services and servers at one moment.
+// Snapshot is the cluster's state at one moment, with the services of its pair.
 type Snapshot struct {
+	linux.CRM
 	Services []ServiceState
-	Nodes    []NodeState
-	// Coordinator is the designated controller (DC); "" if none is elected.
-	Coordinator string
-	Quorum      bool
 	// Waits: after a cold start corosync gives no quorum before it has seen
 	// every server at once (wait_for_all).
 	Waits bool
-	// Fencing has the servers that the cluster is fencing.
-	Fencing []string
-	// Down has the services and fence devices that the cluster should run and has
-	// not started.
-	Down []string
 }
 
 // ServiceState of one service.
@@ -55,30 +47,10 @@ func (f Failure) String() string { return fmt.Sprintf("%s on %s: %s", f.Task, f.
 // Runs says whether the service is started, and its last action did not fail.
 func (s *ServiceState) Runs() bool { return s.Role == "Started" && !s.Failed }
 
-// NodeState of one server.
-type NodeState struct {
-	Name            string
-	Online, Standby bool
-	// Unclean: the cluster lost the server and waits for its fencing.
-	Unclean bool
-}
-
 // Service returns the state of a service, nil if it has none.
 func (s *Snapshot) Service(name string) *ServiceState {
-	for i := range s.Services {
-		if s.Services[i].Name == name {
-			return &s.Services[i]
-		}
-	}
-	return nil
-}
-
-// Node returns the state of a server, nil if it has none.
-func (s *Snapshot) Node(name string) *NodeState {
-	for i := range s.Nodes {
-		if s.Nodes[i].Name == name {
-			return &s.Nodes[i]
-		}
+	if i := slices.IndexFunc(s.Services, func(x ServiceState) bool { return x.Name == name }); i >= 0 {
+		return &s.Services[i]
 	}
 	return nil
 }
@@ -91,7 +63,7 @@ func (c *Collector) Cluster(ctx context.Context, host string) (*Snapshot, error)
 		return nil, err
 	}
 	r := h.Run[cmdCRM]
-	m, err := parseCRM(r.Stdout)
+	m, err := linux.ParseCRM(r.Stdout)
 	if err != nil {
 		if r.Err != "" {
 			return nil, fmt.Errorf("crm_mon on %s: %s", host, r.Err)
@@ -111,31 +83,15 @@ func (c *Collector) gather(ctx context.Context, name string, r Request) (Host, e
 	return host.Ask(ctx, c.Session(name), OpGather, r)
 }
 
-func snapshot(p *design.Pair, m *crm, cib *linux.CIB, waits bool) *Snapshot {
-	s := &Snapshot{Quorum: m.DC.Quorum, Waits: waits}
-	if m.DC.Present {
-		s.Coordinator = m.DC.Name
-	}
-	for _, n := range m.Nodes {
-		s.Nodes = append(s.Nodes, NodeState{Name: n.Name, Online: n.Online && !n.Unclean && !n.Pending, Standby: n.Standby, Unclean: n.Unclean})
-	}
-	for _, e := range m.Fences {
-		if e.Status == "pending" {
-			s.Fencing = append(s.Fencing, e.Target)
-		}
-	}
-	for _, r := range m.Resources {
-		if r.Managed && (r.Node() == "" || r.Role != "Started") {
-			s.Down = append(s.Down, r.ID)
-		}
-	}
+func snapshot(p *design.Pair, m *linux.CRM, cib *linux.CIB, waits bool) *Snapshot {
+	s := &Snapshot{CRM: *m, Waits: waits}
 	for i := range p.Services {
 		st := ServiceState{Name: p.Services[i].Name}
-		if r := m.resource(st.Name, p.Services); r != nil {
+		if r := resourceOf(m, st.Name); r != nil {
 			st.Resource, st.Server, st.Role, st.Failed = r.ID, r.Node(), r.Role, r.Failed
 			for _, f := range m.Failures {
-				if resourceOf(f) == r.ID {
-					st.Failures = append(st.Failures, Failure{f.Task, f.Node, failureText(f), ocf.RefusalOf(f.Reason)})
+				if f.Resource() == r.ID {
+					st.Failures = append(st.Failures, Failure{f.Task, f.Node, f.String(), ocf.RefusalOf(f.Reason)})
 				}
 			}
 			if cib != nil {
@@ -194,7 +150,7 @@ func NotReady(d *design.Design, f Facts, service, target string) []string {
 		add("the cluster is in maintenance mode: it would not act")
 	}
 	svc := d.Service(service)
-	r := v.crm.resource(service, p.Services)
+	r := resourceOf(v.crm, service)
 	if svc == nil || r == nil {
 		add("the cluster does not know service %s; run `mortar apply`", service)
 		return why
@@ -216,7 +172,7 @@ func NotReady(d *design.Design, f Facts, service, target string) []string {
 			add("%s does not reach %s, which %s does", target, list(lost), from.name)
 		}
 	}
-	if v.crm.barred(r.ID, target) {
+	if v.crm.Barred(r.ID, target) {
 		add("%s failed to start on %s before; when that is mended: `crm_resource --cleanup --resource %s`", service, target, r.ID)
 	}
 	if slices.Contains(v.crm.Lacking(target), r.ID) {

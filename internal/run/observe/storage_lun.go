@@ -124,10 +124,10 @@ func slowLUNs(c *Part, server string, luns map[string]string, pace map[string]Pa
 	if len(luns) < 3 {
 		return // they are no mirror, which two would be taken for
 	}
-	slow, usual := latecomers(slices.Sorted(maps.Keys(luns)), pace)
-	for _, d := range slow {
-		c.find(luns[d], LUNSlow, with{"lun": luns[d], "host": server, "pace": pace[d].String(), "usual": usual})
-	}
+	slowest(slices.Sorted(maps.Keys(luns)), pace, func(dev string, args with) {
+		args["lun"], args["host"] = luns[dev], server
+		c.find("", LUNSlow, args)
+	})
 }
 
 // scsi returns the SCSI disks that servers see. A path that multipath considers

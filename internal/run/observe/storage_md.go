@@ -443,24 +443,22 @@ func (v mdStorage) spareOfPeer(s *server, g *design.Group) bool {
 // slowMembers finds the disks of a group that answer much later than the others.
 func (v mdStorage) slowMembers(part *Part, g *design.Group, a *array, pace map[string]Pace) {
 	var devs []string
+	who := map[string]any{}
 	for _, m := range a.members {
 		if m.Is("in_sync") {
-			devs = append(devs, m.Dev)
+			devs, who[m.Dev] = append(devs, m.Dev), m.who()
 		}
 	}
-	slow, usual := latecomers(devs, pace)
-	for _, m := range a.members {
-		if !slices.Contains(slow, m.Dev) {
-			continue
-		}
-		f := part.find("", DiskSlow, with{"group": g.Name, "disk": m.who(), "pace": pace[m.Dev].String(), "usual": usual})
+	slowest(devs, pace, func(dev string, args with) {
+		args["group"], args["disk"] = g.Name, who[dev]
+		f := part.find("", DiskSlow, args)
 		switch {
 		case v.drops(g):
 			f.Mend = "ocf:mortar:watch drops it if it stays so slow for a minute, and the group has a parity disk left (storage.drop_slow_disks); `mortar events` says why it does not"
 		case len(a.members) == 2:
 			f.Mend = "look at its SMART data and its path; if it stays slow, `mortar disk replace`"
 		}
-	}
+	})
 }
 
 // drops reports whether slow disks of a group are dropped.

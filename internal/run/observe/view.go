@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
@@ -25,7 +26,7 @@ type view struct {
 	now     time.Time
 	servers []*server          // all of the pair, in its order
 	byName  map[string]*server // the same servers
-	crm     *crm               // view of the server crmOf, which the checks use; nil if no server's cluster answers
+	crm     *linux.CRM         // view of the server crmOf, which the checks use; nil if no server's cluster answers
 	crmOf   *server
 	cib     *linux.CIB
 	facts   Facts
@@ -40,7 +41,7 @@ type server struct {
 	disks  map[string]*seenDisk // by the design's serial
 	failed map[string]string    // paths that multipath considers failed: sdX to reason
 	links  []link
-	crm    *crm
+	crm    *linux.CRM
 	crmErr string
 	// odd has what of the answers of its tools is not understood, by tool.
 	odd map[string]health.Unread
@@ -125,7 +126,7 @@ func (s *server) read(d *design.Design, p *design.Pair) {
 	if p.HA != nil {
 		s.waits = parseWaits(h.Run[cmdWaits].Stdout)
 		r := h.Run[cmdCRM]
-		c, err := parseCRM(r.Stdout)
+		c, err := linux.ParseCRM(r.Stdout)
 		switch {
 		case err == nil && (c.Stack.Daemon == "init" || c.Stack.Daemon == "starting_daemons" || c.Stack.Daemon == "wait_for_ping"):
 			s.crmErr = starting
@@ -305,53 +306,10 @@ func (h *Host) HasAddress(addr string) bool {
 	})
 }
 
-// resource finds the cluster resource that runs a service.
-func (c *crm) resource(service string, all []design.Service) *linux.CRMResource {
-	var ours []*linux.CRMResource
-	for i := range c.Resources {
-		r := &c.Resources[i]
-		if r.ID == service || r.ID == resource.ServiceID(service) {
-			return r
-		}
-		// Pacemaker before 2.1.6 writes ocf::mortar:service.
-		if strings.Replace(r.Agent, "::", ":", 1) == "ocf:mortar:service" {
-			ours = append(ours, r)
-		}
-	}
-	for _, r := range ours {
-		if slices.Contains(strings.FieldsFunc(r.ID, func(c rune) bool { return c == '-' || c == '_' }), service) ||
-			strings.HasSuffix(r.ID, "-"+service) {
-			return r
-		}
-	}
-	if len(all) == 1 && len(ours) == 1 {
-		return ours[0]
-	}
-	return nil
-}
-
-// since returns when a resource was last started on a node.
-func (c *crm) since(id, node string, utcOffset int) (time.Time, bool) {
-	best, call := time.Time{}, -1
-	for _, n := range c.History {
-		if n.Node != node {
-			continue
-		}
-		for _, r := range n.Resources {
-			if r.ID != id {
-				continue
-			}
-			for _, op := range r.Ops {
-				if op.Task != "start" || op.RC != 0 || op.Call < call {
-					continue
-				}
-				if t, ok := linux.ParseCRMTime(op.When, utcOffset); ok {
-					best, call = t, op.Call
-				}
-			}
-		}
-	}
-	return best, call >= 0
+// resourceOf finds the cluster resource that runs a service. The first releases named it as the
+// service.
+func resourceOf(c *linux.CRM, service string) *linux.CRMResource {
+	return cmp.Or(c.Resource(resource.ServiceID(service)), c.Resource(service))
 }
 
 // where finds the server of a service: by the cluster, or without one the only
@@ -366,12 +324,12 @@ func (v *view) where(svc *design.Service) Where {
 	if v.crm == nil {
 		return w
 	}
-	r := v.crm.resource(svc.Name, v.pair.Services)
+	r := resourceOf(v.crm, svc.Name)
 	if r == nil {
 		return w
 	}
 	w.Server = r.Node()
-	if t, ok := v.crm.since(r.ID, w.Server, v.crmOf.host.UTCOffset); ok && w.Server != "" {
+	if t, ok := v.crm.Started(r.ID, w.Server, v.crmOf.host.UTCOffset); ok && w.Server != "" {
 		w.Since = &t
 	}
 	return w

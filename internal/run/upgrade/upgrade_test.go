@@ -11,6 +11,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/host"
@@ -116,7 +117,7 @@ func (p *pair) HasAddress(context.Context, string, string) (bool, error) { retur
 func (p *pair) Cluster(context.Context, string) (*observe.Snapshot, error) {
 	s := &observe.Snapshot{Services: []observe.ServiceState{{Name: "home", Resource: "service-home", Server: p.serves, Role: "Started"}}}
 	for _, n := range []string{"nfs1", "nfs2"} {
-		s.Nodes = append(s.Nodes, observe.NodeState{Name: n, Online: true, Standby: p.standby[n]})
+		s.Nodes = append(s.Nodes, linux.CRMNode{Name: n, Online: true, Standby: p.standby[n]})
 	}
 	return s, nil
 }

@@ -9,17 +9,14 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/base/md"
+	rule "github.com/mortarhpc/mortar/internal/base/pace"
 )
 
 // A disk that answers late slows down its whole group: each write waits for it. This
 // file decides, without I/O, whether a disk is so slow, and whether its group can go
 // on without it. slowdisk.go measures and acts.
 //
-// A disk is compared with the other members of its group, which share its load, not
-// with its own past, which follows the load. Disks of healthy groups are more than
-// twice as slow as their peers 0.2 % of the time (Hao et al., The Tail at Store,
-// FAST'16), and a busy processor delays all of them. So the factor is ten times that,
-// there is a floor, and one window says nothing.
+// In one window it is slow by the rule of package pace. One window says nothing.
 const (
 	// paceWindow is long enough for eight answers of a disk that answers twice a second,
 	// and a multiple of watchTick.
@@ -31,9 +28,6 @@ const (
 	slowWindows = 11
 	// alsoSlow windows make a second disk suspect: then the disks are not the cause.
 	alsoSlow = 4
-	// A slow disk takes slowTimes as long as the middle one of its peers, and slowLeast.
-	slowTimes = 20
-	slowLeast = 300 * time.Millisecond
 	// slowShare is the part of a window in which a process waited for a slow disk at
 	// least: a disk that does little is not judged by one late answer.
 	slowShare = 0.25
@@ -109,11 +103,8 @@ func paceOf(own answers, peers []answers, window time.Duration) pace {
 		}
 		most = max(most, a.done)
 	}
-	slices.Sort(times)
-	if len(times) > 0 {
-		p.peers = times[len(times)/2]
-	}
-	late := p.took >= slowLeast && p.took >= slowTimes*p.peers
+	var late bool
+	p.peers, late = rule.Slow(p.took, times)
 	switch {
 	case len(peers) < fewestPeers:
 	case !late && own.done >= wellAnswers:
@@ -212,7 +203,7 @@ func ofThePath(whole answers, paths []string, seen map[string]answers) error {
 			}
 			continue
 		}
-		if each := time.Duration(float64(a.took) * float64(size) / float64(a.bytes)); each < slowLeast {
+		if each := time.Duration(float64(a.took) * float64(size) / float64(a.bytes)); each < rule.Least {
 			return fmt.Errorf("over its path %s it answers within %d ms, so another path is slow", p, each.Milliseconds())
 		}
 	}
