@@ -7,15 +7,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mortarhpc/mortar/internal/host/agent"
+	"github.com/mortarhpc/mortar/internal/host/gather"
 	"github.com/mortarhpc/mortar/internal/host/netprobe"
 	"github.com/mortarhpc/mortar/internal/prove/workload"
 	"github.com/mortarhpc/mortar/internal/run/failover"
-	"github.com/mortarhpc/mortar/internal/run/observe"
 )
 
 // agentMux registers the operations of every package that runs something on hosts.
 func agentMux(holder string) agent.Mux {
-	return agent.Merge(agent.Core(holder), workload.Handlers(), netprobe.Handlers(), observe.Handlers(), failover.Handlers())
+	return agent.Merge(agent.Core(holder), workload.Handlers(), netprobe.Handlers(), gather.Handlers(), failover.Handlers())
 }
 
 func newAgentCmd() *cobra.Command {
@@ -32,7 +32,7 @@ func newAgentCmd() *cobra.Command {
 			signal.Ignore(syscall.SIGPIPE)
 			mux := agentMux(holder)
 			if watchOnly {
-				mux = agent.Merge(agent.WatchCore(), observe.WatchHandlers())
+				mux = agent.Merge(agent.WatchCore(), gather.WatchHandlers())
 			}
 			return agent.ServeLogin(cmd.Context(), mux)
 		},

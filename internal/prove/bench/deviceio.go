@@ -11,8 +11,8 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host"
+	"github.com/mortarhpc/mortar/internal/host/gather"
 	"github.com/mortarhpc/mortar/internal/prove/report"
-	"github.com/mortarhpc/mortar/internal/run/observe"
 	"github.com/mortarhpc/mortar/internal/serve/cache"
 )
 
@@ -90,16 +90,16 @@ func (m *sampler) run(ctx context.Context, d *design.Design, s *design.Service) 
 	}
 }
 
-func (m *sampler) ask(ctx context.Context, req observe.Request) (observe.Host, error) {
+func (m *sampler) ask(ctx context.Context, req gather.Request) (gather.Host, error) {
 	ctx, cancel := context.WithTimeout(ctx, sampleTime)
 	defer cancel()
-	return host.Ask(ctx, m.session, observe.OpGather, req)
+	return host.Ask(ctx, m.session, gather.Op, req)
 }
 
 // find finds the kernel's names of the devices, which differ after each start
 // of the service. It skips missing disks.
 func (m *sampler) find(ctx context.Context, d *design.Design, s *design.Service) error {
-	h, err := m.ask(ctx, observe.Request{Files: []string{"/sys/block/dm-*/dm/name"}, Disks: true})
+	h, err := m.ask(ctx, gather.Request{Files: []string{"/sys/block/dm-*/dm/name"}, Disks: true})
 	if err != nil {
 		return err
 	}
@@ -167,7 +167,7 @@ func behind(d *design.Design, v *design.Storage) []string {
 
 // here returns the kernel's names of all paths to the named disks that a server
 // has.
-func here(disks []observe.DiskState, names []string) []string {
+func here(disks []gather.DiskState, names []string) []string {
 	var out []string
 	for _, x := range disks {
 		if slices.ContainsFunc(names, func(n string) bool {
@@ -183,7 +183,7 @@ func here(disks []observe.DiskState, names []string) []string {
 
 // look takes one sample.
 func (m *sampler) look(ctx context.Context) error {
-	h, err := m.ask(ctx, observe.Request{Files: append(slices.Concat(m.groups...), dirtyFiles)})
+	h, err := m.ask(ctx, gather.Request{Files: append(slices.Concat(m.groups...), dirtyFiles)})
 	if err != nil {
 		return err
 	}

@@ -10,27 +10,27 @@ import (
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/host/gather"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/prove/report"
-	"github.com/mortarhpc/mortar/internal/run/observe"
 )
 
 // cachedDevices has the devices of a server with a volume, a LUN, a disk of two
 // paths and two SSDs. In each sample the volume has done one more write of 4 KiB,
 // each path one more read of 512 bytes, each SSD three more of both, and 4 KiB
 // more are dirty.
-func cachedDevices() func(server string, r observe.Request) observe.Host {
+func cachedDevices() func(server string, r gather.Request) gather.Host {
 	var looks atomic.Int64
-	return func(server string, r observe.Request) observe.Host {
-		h := observe.Host{NowNS: time.Now().UnixNano(), Files: map[string]string{}}
+	return func(server string, r gather.Request) gather.Host {
+		h := gather.Host{NowNS: time.Now().UnixNano(), Files: map[string]string{}}
 		if server != "nfs2" {
 			return h
 		}
 		if r.Disks {
-			h.Disks = append(h.Disks, observe.DiskState{DiskFact: resource.DiskFact{Serial: "X", WWN: "5000AB", Device: "/dev/disk/by-id/x", Paths: []string{"sda"}}},
-				observe.DiskState{DiskFact: resource.DiskFact{Serial: "D7", Device: "/dev/mapper/35000cd", Paths: []string{"sdb", "sdc"}}})
+			h.Disks = append(h.Disks, gather.DiskState{DiskFact: resource.DiskFact{Serial: "X", WWN: "5000AB", Device: "/dev/disk/by-id/x", Paths: []string{"sda"}}},
+				gather.DiskState{DiskFact: resource.DiskFact{Serial: "D7", Device: "/dev/mapper/35000cd", Paths: []string{"sdb", "sdc"}}})
 			for _, serial := range []string{"S1", "s2", "OTHER"} {
-				h.Disks = append(h.Disks, observe.DiskState{DiskFact: resource.DiskFact{Serial: serial, Paths: []string{"/dev/nvme" + strings.ToLower(serial)}}})
+				h.Disks = append(h.Disks, gather.DiskState{DiskFact: resource.DiskFact{Serial: serial, Paths: []string{"/dev/nvme" + strings.ToLower(serial)}}})
 			}
 			h.Files["/sys/block/dm-3/dm/name"] = "g.cached\n"
 			h.Files["/sys/block/dm-2/dm/name"] = "g-da--ta\n"
@@ -66,13 +66,13 @@ tests:
   - {name: random, phases: [rand-write], threads: [2], file: 1MiB, io: buffered}
 `
 	for what, c := range map[string]struct {
-		devices func(string, observe.Request) observe.Host
+		devices func(string, gather.Request) gather.Host
 		note    string
 		plain   bool // without a cache
 	}{
 		"all of them":      {devices: cachedDevices()},
 		"no cache":         {devices: cachedDevices(), plain: true},
-		"no such device":   {devices: func(string, observe.Request) observe.Host { return observe.Host{} }, note: "no device of: volume, disks, SSDs"},
+		"no such device":   {devices: func(string, gather.Request) gather.Host { return gather.Host{} }, note: "no device of: volume, disks, SSDs"},
 		"an agent of old":  {note: "no op observe.gather"},
 		"one that is gone": {devices: goneAfter(2), note: "/sys/block/dm-3/stat is gone"},
 	} {
@@ -122,12 +122,12 @@ tests:
 }
 
 // goneAfter has the devices of cachedDevices for some samples, then none.
-func goneAfter(looks int64) func(string, observe.Request) observe.Host {
+func goneAfter(looks int64) func(string, gather.Request) gather.Host {
 	var n atomic.Int64
 	there := cachedDevices()
-	return func(server string, r observe.Request) observe.Host {
+	return func(server string, r gather.Request) gather.Host {
 		if !r.Disks && n.Add(1) > looks {
-			return observe.Host{}
+			return gather.Host{}
 		}
 		return there(server, r)
 	}

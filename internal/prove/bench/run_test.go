@@ -17,12 +17,12 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/agent"
+	"github.com/mortarhpc/mortar/internal/host/gather"
 	"github.com/mortarhpc/mortar/internal/host/hosttest"
 	"github.com/mortarhpc/mortar/internal/host/netprobe"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 	"github.com/mortarhpc/mortar/internal/prove/workload"
-	"github.com/mortarhpc/mortar/internal/run/observe"
 )
 
 // brick is a pair of servers and two clients. Mounts and the cluster are fakes.
@@ -40,7 +40,7 @@ type brick struct {
 	change  func(op string, answer any)  // changes an answer of the agent
 	onCmd   func(host, cmd string) error // with mu held
 	// devices answers with the I/O of a server's devices; nil: no device.
-	devices func(server string, r observe.Request) observe.Host
+	devices func(server string, r gather.Request) gather.Host
 	ro      bool
 	source  string
 }
@@ -148,7 +148,7 @@ func (h *testHost) Call(ctx context.Context, op string, params, result any, onEv
 		}
 		return nil
 	}
-	if r, asked := params.(observe.Request); asked && b.devices != nil {
+	if r, asked := params.(gather.Request); asked && b.devices != nil {
 		return answer(b.devices(h.name, r))
 	}
 	raw, err := json.Marshal(params)

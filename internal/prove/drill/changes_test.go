@@ -15,6 +15,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/agent"
+	"github.com/mortarhpc/mortar/internal/host/gather"
 	"github.com/mortarhpc/mortar/internal/host/hosttest"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/prove/report"
@@ -101,10 +102,10 @@ func (b *bench) dial(_ context.Context, name string) (*host.Session, error) {
 			return hosttest.Answer(result, map[string]int64{"now_ns": time.Now().UnixNano()})
 		case string(agent.OpFacts):
 			return hosttest.Answer(result, agent.Facts{HostFacts: resource.HostFacts{Disks: all}})
-		case string(observe.OpGather):
-			h := observe.Host{}
+		case string(gather.Op):
+			h := gather.Host{}
 			for _, d := range all {
-				h.Disks = append(h.Disks, observe.DiskState{DiskFact: d})
+				h.Disks = append(h.Disks, gather.DiskState{DiskFact: d})
 			}
 			return hosttest.Answer(result, h)
 		case string(agent.OpRun):

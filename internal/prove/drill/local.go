@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/host"
+	"github.com/mortarhpc/mortar/internal/host/gather"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 	"github.com/mortarhpc/mortar/internal/run/observe"
@@ -26,8 +27,8 @@ func mirrorDegraded(server string) *Condition {
 
 // systemMirrors returns the mirrors of a server that are not part of the brick.
 func (e *engine) systemMirrors(ctx context.Context, server string) ([]observe.SystemArray, error) {
-	h, err := asked(ctx, e, server, func(s *host.Session, ctx context.Context) (observe.Host, error) {
-		return host.Ask(ctx, s, observe.OpGather, observe.SystemRequest())
+	h, err := asked(ctx, e, server, func(s *host.Session, ctx context.Context) (gather.Host, error) {
+		return host.Ask(ctx, s, gather.Op, observe.SystemRequest())
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", server, err)

@@ -16,13 +16,13 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/agent"
-	"github.com/mortarhpc/mortar/internal/run/observe"
+	"github.com/mortarhpc/mortar/internal/host/gather"
 )
 
 // mirrored is a server whose system is on md0.
 type mirrored struct {
 	degraded, level, mdstat string
-	strays                  []observe.Stray
+	strays                  []gather.Stray
 	ran                     []string
 }
 
@@ -32,8 +32,8 @@ func (m *mirrored) Call(_ context.Context, op string, params, result any, _ func
 	switch op {
 	case string(agent.OpTime):
 		return nil
-	case string(observe.OpGather):
-		*result.(*observe.Host) = observe.Host{Strays: m.strays, Files: map[string]string{
+	case string(gather.Op):
+		*result.(*gather.Host) = gather.Host{Strays: m.strays, Files: map[string]string{
 			"/proc/mdstat":                     m.mdstat,
 			"/sys/block/md0/md/array_state":    "active\n",
 			"/sys/block/md0/md/uuid":           "c0ffee00-1111-2222-3333-444455556666\n",
@@ -98,7 +98,7 @@ func TestMirrored(t *testing.T) {
 func TestReturnSystemDisk(t *testing.T) { synctest.Test(t, testReturnSystemDisk) }
 
 func testReturnSystemDisk(t *testing.T) {
-	m := &mirrored{degraded: "1", level: "raid1", strays: []observe.Stray{{Dev: "sdz", Array: "md127"}, {Dev: "vdb", Array: "md0"}}}
+	m := &mirrored{degraded: "1", level: "raid1", strays: []gather.Stray{{Dev: "sdz", Array: "md127"}, {Dev: "vdb", Array: "md0"}}}
 	if err := m.engine(t).returnSystemDisk(t.Context(), Fault{On: "nfs1"}); err != nil {
 		t.Fatal(err)
 	}

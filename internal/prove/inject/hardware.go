@@ -19,6 +19,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/converge/plan"
 	"github.com/mortarhpc/mortar/internal/host"
+	"github.com/mortarhpc/mortar/internal/host/gather"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/prove/drill"
 	"github.com/mortarhpc/mortar/internal/run/observe"
@@ -336,7 +337,7 @@ func (h *Hardware) deleteSystemDisk(ctx context.Context, f drill.Fault) error {
 	return h.on(ctx, server, func(s *host.Session) error {
 		r := observe.SystemRequest()
 		r.Files = append(r.Files, "/proc/self/mounts", "/proc/swaps")
-		seen, err := host.Ask(ctx, s, observe.OpGather, r)
+		seen, err := host.Ask(ctx, s, gather.Op, r)
 		if err != nil {
 			return err
 		}

@@ -15,10 +15,10 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/agent"
+	"github.com/mortarhpc/mortar/internal/host/gather"
 	"github.com/mortarhpc/mortar/internal/host/hosttest"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/prove/drill"
-	"github.com/mortarhpc/mortar/internal/run/observe"
 )
 
 // machine is a fake of the parts of a server that Hardware uses.
@@ -67,7 +67,7 @@ func (m *machines) call(ctx context.Context, name, op string, params, result any
 		return hosttest.Answer(result, agent.Facts{HostFacts: resource.HostFacts{Disks: x.disks()}})
 	case string(agent.OpQuery):
 		return hosttest.Answer(result, resource.Output{Stdout: x.query(m.t, name[len(name)-1:], params.(agent.QueryParams).Argv)})
-	case string(observe.OpGather):
+	case string(gather.Op):
 		return hosttest.Answer(result, x.mirror())
 	case string(agent.OpRun):
 		err := x.run(params.(agent.RunParams).Action)
@@ -94,8 +94,8 @@ func (x *machine) disks() (out []resource.DiskFact) {
 }
 
 // mirror is the kernel's state of the system's array.
-func (x *machine) mirror() observe.Host {
-	h := observe.Host{Files: map[string]string{"/sys/block/md0/md/array_state": "active\n", "/sys/block/md0/md/level": "raid1\n", "/sys/block/md0/md/raid_disks": "2\n",
+func (x *machine) mirror() gather.Host {
+	h := gather.Host{Files: map[string]string{"/sys/block/md0/md/array_state": "active\n", "/sys/block/md0/md/level": "raid1\n", "/sys/block/md0/md/raid_disks": "2\n",
 		"/sys/block/md0/md/uuid": "c0ffee00-1111-2222-3333-444455556666\n", "/proc/self/mounts": "/dev/md0 / ext4 rw 0 0\n"}}
 	degraded := 0
 	for _, d := range []string{"vda", "vdb"} {

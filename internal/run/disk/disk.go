@@ -18,8 +18,8 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/md"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host"
+	"github.com/mortarhpc/mortar/internal/host/gather"
 	"github.com/mortarhpc/mortar/internal/host/resource"
-	"github.com/mortarhpc/mortar/internal/run/observe"
 )
 
 // Place is a disk of a brick and its RAID group in the design.
@@ -65,7 +65,7 @@ type Seen struct {
 // SeenBy returns the disks of a pair's md arrays that a server sees, and those that
 // the server misses. It skips disks that the spec lists as failed.
 func SeenBy(ctx context.Context, hosts host.ByName, d *design.Design, p *design.Pair, server string) (seen, missing []string, err error) {
-	h, err := host.Ask(ctx, hosts(server), observe.OpGather, observe.Request{Disks: true})
+	h, err := host.Ask(ctx, hosts(server), gather.Op, gather.Request{Disks: true})
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", server, err)
 	}
@@ -73,7 +73,7 @@ func SeenBy(ctx context.Context, hosts host.ByName, d *design.Design, p *design.
 		if k.Failed {
 			continue
 		}
-		if slices.ContainsFunc(h.Disks, func(x observe.DiskState) bool { return strings.EqualFold(x.Serial, k.Serial) }) {
+		if slices.ContainsFunc(h.Disks, func(x gather.DiskState) bool { return strings.EqualFold(x.Serial, k.Serial) }) {
 			seen = append(seen, k.Serial)
 		} else {
 			missing = append(missing, k.Serial)
@@ -90,12 +90,12 @@ type State struct {
 	Stat    linux.MDStat
 	Members []linux.MDMember
 	// disks of that server.
-	disks []observe.DiskState
+	disks []gather.DiskState
 }
 
 // request asks for arrays and disks.
-func request() observe.Request {
-	r := observe.Request{Disks: true, Files: []string{"/proc/mdstat", "/sys/block/dm-*/dm/name"}, Links: []string{"/sys/block/md*/slaves/*"}}
+func request() gather.Request {
+	r := gather.Request{Disks: true, Files: []string{"/proc/mdstat", "/sys/block/dm-*/dm/name"}, Links: []string{"/sys/block/md*/slaves/*"}}
 	for _, f := range []string{"array_state", "degraded", "sync_action", "raid_disks", "uuid", "level", "dev-*/state", "dev-*/slot"} {
 		r.Files = append(r.Files, "/sys/block/md*/md/"+f)
 	}
@@ -107,7 +107,7 @@ func request() observe.Request {
 func (p *Place) Look(ctx context.Context, hosts host.ByName) (*State, error) {
 	var errs []error
 	for _, s := range p.servers {
-		h, err := host.Ask(ctx, hosts(s), observe.OpGather, request())
+		h, err := host.Ask(ctx, hosts(s), gather.Op, request())
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", s, err))
 			continue
@@ -122,7 +122,7 @@ func (p *Place) Look(ctx context.Context, hosts host.ByName) (*State, error) {
 
 // state is the state of the group that has the disk on a server; nil if the server does
 // not have it assembled.
-func (p *Place) state(server string, files map[string]string, disks []observe.DiskState) (*State, error) {
+func (p *Place) state(server string, files map[string]string, disks []gather.DiskState) (*State, error) {
 	arrays, err := linux.MDArrays(linux.Files(files))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", server, err)

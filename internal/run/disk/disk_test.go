@@ -13,9 +13,9 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
+	"github.com/mortarhpc/mortar/internal/host/gather"
 	"github.com/mortarhpc/mortar/internal/host/hosttest"
 	"github.com/mortarhpc/mortar/internal/host/resource"
-	"github.com/mortarhpc/mortar/internal/run/observe"
 )
 
 func brick(t *testing.T, name, more string) *design.Design {
@@ -61,7 +61,7 @@ func state(p *Place, degraded int, states ...string) *State {
 		dev := "dm-" + string(rune('0'+i))
 		serial := []string{"MA01", "MB01", "MA02", "MB02", "MA03", "MB03"}[i]
 		st.Members = append(st.Members, linux.MDMember{Dev: dev, States: strings.Split(s, ","), Slot: slot})
-		st.disks = append(st.disks, observe.DiskState{DiskFact: resource.DiskFact{Serial: serial, Paths: []string{"/dev/sda", dev}}})
+		st.disks = append(st.disks, gather.DiskState{DiskFact: resource.DiskFact{Serial: serial, Paths: []string{"/dev/sda", dev}}})
 	}
 	return st
 }
@@ -141,10 +141,10 @@ func TestMovedSpare(t *testing.T) {
 		t.Fatal(err)
 	}
 	files := map[string]string{}
-	var disks []observe.DiskState
+	var disks []gather.DiskState
 	member := func(md string, k design.Disk, slot int, state string) {
 		dev := "sd" + strings.ToLower(k.Serial)
-		disks = append(disks, observe.DiskState{DiskFact: resource.DiskFact{Serial: k.Serial, Paths: []string{"/dev/" + dev}}})
+		disks = append(disks, gather.DiskState{DiskFact: resource.DiskFact{Serial: k.Serial, Paths: []string{"/dev/" + dev}}})
 		dir := "/sys/block/" + md + "/md/dev-" + dev
 		files[dir+"/state"], files[dir+"/slot"] = state+"\n", fmt.Sprint(slot)+"\n"
 	}
@@ -186,8 +186,8 @@ func TestMovedSpare(t *testing.T) {
 }
 
 // rebuilding is what a server says of group 0 while md rebuilds it, or after that.
-func rebuilding(p *Place, percent string) observe.Host {
-	h := observe.Host{Files: map[string]string{}}
+func rebuilding(p *Place, percent string) gather.Host {
+	h := gather.Host{Files: map[string]string{}}
 	for f, v := range map[string]string{"array_state": "active", "degraded": "0", "sync_action": "idle", "raid_disks": "4", "uuid": p.Group.UUID, "level": "raid6"} {
 		h.Files["/sys/block/md127/md/"+f] = v + "\n"
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host"
+	"github.com/mortarhpc/mortar/internal/host/gather"
 	"github.com/mortarhpc/mortar/internal/run/observe"
 	"github.com/mortarhpc/mortar/internal/serve/ocf"
 )
@@ -71,7 +72,7 @@ type History struct {
 func Of(ctx context.Context, s *host.Session, d *design.Design, w Window) (History, error) {
 	var h History
 	asked := time.Now()
-	now, err := host.Ask(ctx, s, observe.OpGather, observe.Request{Disks: true})
+	now, err := host.Ask(ctx, s, gather.Op, gather.Request{Disks: true})
 	if err != nil {
 		return h, err
 	}
@@ -141,7 +142,7 @@ type reader struct {
 	disks       *strings.Replacer // from names of multipath maps to serial, enclosure and bay
 }
 
-func newReader(d *design.Design, host string, seen []observe.DiskState) *reader {
+func newReader(d *design.Design, host string, seen []gather.DiskState) *reader {
 	r := &reader{brick: d.Name, host: host, servers: map[string]string{}}
 	if p := d.PairWith(host); p != nil && p.HA != nil {
 		for _, n := range p.HA.Nodes {

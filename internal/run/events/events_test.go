@@ -15,8 +15,8 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/agent"
+	"github.com/mortarhpc/mortar/internal/host/gather"
 	"github.com/mortarhpc/mortar/internal/host/resource"
-	"github.com/mortarhpc/mortar/internal/run/observe"
 	"github.com/mortarhpc/mortar/internal/serve/ocf"
 )
 
@@ -57,9 +57,9 @@ func (s *server) Call(_ context.Context, op string, params, result any, onEvent 
 		return json.Unmarshal(b, result)
 	}
 	switch op {
-	case string(observe.OpGather):
-		h := observe.Host{NowNS: time.Now().UnixNano()}
-		h.Disks = []observe.DiskState{{DiskFact: resource.DiskFact{Serial: s.serial, WWN: "5000c56fea133486"}}}
+	case string(gather.Op):
+		h := gather.Host{NowNS: time.Now().UnixNano()}
+		h.Disks = []gather.DiskState{{DiskFact: resource.DiskFact{Serial: s.serial, WWN: "5000c56fea133486"}}}
 		return answer(h)
 	case string(agent.OpFollow):
 		s.asked = params.(agent.QueryParams).Argv

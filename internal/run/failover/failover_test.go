@@ -16,6 +16,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/agent"
+	"github.com/mortarhpc/mortar/internal/host/gather"
 	"github.com/mortarhpc/mortar/internal/host/hosttest"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/run/observe"
@@ -53,10 +54,10 @@ func facts(t *testing.T, situation string, cib *linux.CIB) observe.Facts {
 		} else if err != nil {
 			t.Fatal(err)
 		}
-		f.Hosts[name] = observe.Answer{Host: &observe.Host{CIB: cib, Run: map[string]observe.RunResult{
+		f.Hosts[name] = observe.Answer{Host: &gather.Host{CIB: cib, Run: map[string]gather.RunResult{
 			"crm_mon --one-shot --output-as=xml": {Output: resource.Output{Stdout: string(b)}}}}}
 		if waits, err := os.ReadFile(filepath.Join("../observe/testdata", situation+"."+name+".waits")); err == nil {
-			f.Hosts[name].Host.Run["corosync-cmapctl -g runtime.votequorum.wait_for_all_status"] = observe.RunResult{Output: resource.Output{Stdout: string(waits)}}
+			f.Hosts[name].Host.Run["corosync-cmapctl -g runtime.votequorum.wait_for_all_status"] = gather.RunResult{Output: resource.Output{Stdout: string(waits)}}
 		}
 	}
 	return f

@@ -20,6 +20,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/converge/plan"
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/agent"
+	"github.com/mortarhpc/mortar/internal/host/gather"
 	"github.com/mortarhpc/mortar/internal/host/hosttest"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/run/observe"
@@ -295,7 +296,7 @@ func (p *pair) Collect(context.Context) observe.Facts {
 		if err != nil {
 			p.t.Fatal(err)
 		}
-		f.Hosts[n] = observe.Answer{Host: &observe.Host{Run: map[string]observe.RunResult{
+		f.Hosts[n] = observe.Answer{Host: &gather.Host{Run: map[string]gather.RunResult{
 			"crm_mon --one-shot --output-as=xml": {Output: resource.Output{Stdout: string(b)}}}}}
 	}
 	return f

@@ -7,15 +7,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/mortarhpc/mortar/internal/host/gather"
 	"github.com/mortarhpc/mortar/internal/host/resource"
-	"github.com/mortarhpc/mortar/internal/run/observe"
 )
 
 func TestOutletsOn(t *testing.T) {
 	d := theDesign(t)
 	secret := func(file string) ([]byte, error) { return []byte("of " + file + "\n"), nil }
-	outlet := func(dev, port string, on bool, err string) observe.Outlet {
-		return observe.Outlet{OutletAsk: observe.OutletAsk{Device: dev, Port: port}, On: on, Err: err}
+	outlet := func(dev, port string, on bool, err string) gather.Outlet {
+		return gather.Outlet{OutletAsk: gather.OutletAsk{Device: dev, Port: port}, On: on, Err: err}
 	}
 	// The parameters that Pacemaker gives the agent too: SNMPv3 with pass phrases
 	// in a file.
@@ -26,17 +26,17 @@ func TestOutletsOn(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name, situation, node string
-		outlets               []observe.Outlet // as nfs2 has them
-		want                  []string         // input of the fence agent
+		outlets               []gather.Outlet // as nfs2 has them
+		want                  []string        // input of the fence agent
 		nothing, refused      string
 	}{
-		{"one off", "healthy", "nfs1", []observe.Outlet{outlet("fence-pdu-a", "1", true, ""), outlet("fence-pdu-b", "1", false, "")},
+		{"one off", "healthy", "nfs1", []gather.Outlet{outlet("fence-pdu-a", "1", true, ""), outlet("fence-pdu-b", "1", false, "")},
 			[]string{on("b")}, "", ""},
-		{"both off, after a fencing", "fenced", "nfs1", []observe.Outlet{outlet("fence-pdu-a", "1", false, ""), outlet("fence-pdu-b", "1", false, "")}, []string{
+		{"both off, after a fencing", "fenced", "nfs1", []gather.Outlet{outlet("fence-pdu-a", "1", false, ""), outlet("fence-pdu-b", "1", false, "")}, []string{
 			on("a"), on("b")}, "", ""},
-		{"all on", "healthy", "nfs1", []observe.Outlet{outlet("fence-pdu-a", "1", true, ""), outlet("fence-pdu-b", "1", true, "")}, nil, "every outlet of nfs1 is on", ""},
-		{"being fenced", "fencing-failing", "nfs1", []observe.Outlet{outlet("fence-pdu-a", "1", false, "")}, nil, "", "nfs1 is to be fenced"},
-		{"a PDU is dead", "healthy", "nfs1", []observe.Outlet{outlet("fence-pdu-a", "1", true, ""), outlet("fence-pdu-b", "1", false, "timed out")}, nil, "", "nothing is known of outlet 1 of pdu-b: timed out"},
+		{"all on", "healthy", "nfs1", []gather.Outlet{outlet("fence-pdu-a", "1", true, ""), outlet("fence-pdu-b", "1", true, "")}, nil, "every outlet of nfs1 is on", ""},
+		{"being fenced", "fencing-failing", "nfs1", []gather.Outlet{outlet("fence-pdu-a", "1", false, "")}, nil, "", "nfs1 is to be fenced"},
+		{"a PDU is dead", "healthy", "nfs1", []gather.Outlet{outlet("fence-pdu-a", "1", true, ""), outlet("fence-pdu-b", "1", false, "timed out")}, nil, "", "nothing is known of outlet 1 of pdu-b: timed out"},
 		{"not asked", "healthy", "nfs1", nil, nil, "", "no PDU could be asked for the outlets of nfs1"},
 		{"a stranger", "healthy", "c1", nil, nil, "", "c1 is not a server of this brick"},
 	} {
@@ -74,7 +74,7 @@ func TestOutletsOn(t *testing.T) {
 func TestOutletsOnByCommunity(t *testing.T) {
 	d := theDesign(t, "snmp: {user: mortar, auth_file: secrets/pdu-a-auth, privacy_file: secrets/pdu-a-privacy}", "community_file: secrets/pdu-a")
 	f := facts(t, "healthy", nil)
-	f.Hosts["nfs2"].Host.Outlets = []observe.Outlet{{OutletAsk: observe.OutletAsk{Device: "fence-pdu-a", Port: "1"}}}
+	f.Hosts["nfs2"].Host.Outlets = []gather.Outlet{{OutletAsk: gather.OutletAsk{Device: "fence-pdu-a", Port: "1"}}}
 	p, err := OutletsOn(d, f, "nfs1", func(file string) ([]byte, error) { return []byte("of " + file + "\n"), nil })
 	if err != nil || len(p.Steps) != 1 {
 		t.Fatal(p, err)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/agent"
+	"github.com/mortarhpc/mortar/internal/host/gather"
 	"github.com/mortarhpc/mortar/internal/host/hosttest"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/run/observe"
@@ -52,7 +53,7 @@ func TestLook(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			f := observe.Facts{Hosts: map[string]observe.Answer{"nfs1": {Err: "timeout"}, "nfs2": {Err: "timeout"}}}
 			if tt.up != "" {
-				f.Hosts[tt.up] = observe.Answer{Host: &observe.Host{Addresses: []string{tt.holds}}}
+				f.Hosts[tt.up] = observe.Answer{Host: &gather.Host{Addresses: []string{tt.holds}}}
 			}
 			call := func(_ context.Context, host, op string, params, result any) error {
 				if p, ok := params.(TracesParams); ok {

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/host/gather"
 	"github.com/mortarhpc/mortar/internal/run/raid"
 )
 
@@ -17,7 +18,7 @@ func (c *Collector) AskArrays(f func(context.Context, *design.Array) raid.Answer
 
 // startArrays begins to ask the arrays, and adds the tools that servers run to the
 // requests. The function that it returns waits for the answers.
-func (c *Collector) startArrays(ctx context.Context, reqs map[string]Request) func() map[string]raid.Answer {
+func (c *Collector) startArrays(ctx context.Context, reqs map[string]gather.Request) func() map[string]raid.Answer {
 	if c.arrays == nil || len(c.d.Arrays) == 0 {
 		return func() map[string]raid.Answer { return nil }
 	}

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mortarhpc/mortar/internal/host/gather"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/run/raid"
 )
@@ -43,9 +44,9 @@ func TestArrayHealth(t *testing.T) {
 // The server of a PERC asks it, with the first installed tool.
 func TestArrayHealthOnServer(t *testing.T) {
 	d := derived(t, "nss5.5")
-	gone := RunResult{Output: resource.Output{Code: -1}, Err: `exec: "perccli64": executable file not found in $PATH`}
-	ask := func(last RunResult) string {
-		h := &Host{Hostname: "nss1", Run: map[string]RunResult{}}
+	gone := gather.RunResult{Output: resource.Output{Code: -1}, Err: `exec: "perccli64": executable file not found in $PATH`}
+	ask := func(last gather.RunResult) string {
+		h := &gather.Host{Hostname: "nss1", Run: map[string]gather.RunResult{}}
 		for i, argv := range raid.PERC() {
 			h.Run[strings.Join(argv, " ")] = gone
 			if i == 2 {
@@ -62,7 +63,7 @@ func TestArrayHealthOnServer(t *testing.T) {
 	}
 	answer := `{"Controllers":[{"Command Status":{"Controller":1,"Status":"Success"},"Response Data":{"Status":{"Controller Status":"Optimal","BBU Status":0},
 		"VD LIST":[{"DG/VD":"0/0","TYPE":"RAID60","State":"Optl","Cache":"RWTD","Name":"nss5-lun0"}],"BBU_Info":[{"Model":"BBU","State":"Optimal","Temp":"30C"}]}}]}`
-	got := ask(RunResult{Output: resource.Output{Stdout: answer}})
+	got := ask(gather.RunResult{Output: resource.Output{Stdout: answer}})
 	if !strings.Contains(got, "virtual disk nss5-lun0: write-through (RWTD)") || !strings.Contains(got, "the server has no controller 2") {
 		t.Error(got)
 	}

@@ -2,35 +2,12 @@ package observe
 
 import (
 	"path"
-	"slices"
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/base/distro"
 	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/host/gather"
 )
-
-// systemdDir has the units that are masked, links to /dev/null, and the links by which
-// units are enabled.
-const systemdDir = "/etc/systemd/system/"
-
-// background returns the files, and the patterns of links, that tell what distributions do by
-// themselves.
-func background() (files, links []string) {
-	for _, d := range distro.All() {
-		bg := d.Background
-		for _, t := range bg.CheckTimers {
-			links = append(links, systemdDir+t, systemdDir+"*.wants/"+t)
-		}
-		files = append(files, bg.CheckCron, bg.Upgrader, bg.UpgradeConf, bg.Restarter, bg.RestartConf)
-	}
-	return distinct(files), distinct(links)
-}
-
-// distinct sorts words and drops the empty ones.
-func distinct(words []string) []string {
-	slices.Sort(words)
-	return slices.DeleteFunc(slices.Compact(words), func(w string) bool { return w == "" })
-}
 
 // background warns of what a server's distribution does to the brick by itself, and apply
 // has not ended.
@@ -41,9 +18,9 @@ func (v *view) background(c *Part, s *server) {
 		for _, t := range bg.CheckTimers {
 			enabled := false
 			for l := range s.host.Links {
-				enabled = enabled || strings.HasPrefix(l, systemdDir) && strings.HasSuffix(path.Dir(l), ".wants") && path.Base(l) == t
+				enabled = enabled || strings.HasPrefix(l, gather.SystemdDir) && strings.HasSuffix(path.Dir(l), ".wants") && path.Base(l) == t
 			}
-			if enabled && s.host.Links[systemdDir+t] != "/dev/null" {
+			if enabled && s.host.Links[gather.SystemdDir+t] != "/dev/null" {
 				c.find("checks", "checks-by-itself", with{"host": s.name, "what": t})
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/base/distro"
+	"github.com/mortarhpc/mortar/internal/host/gather"
 )
 
 func TestUnequalServers(t *testing.T) {
@@ -45,7 +46,7 @@ func TestBackground(t *testing.T) {
 	} {
 		f := healthy(t, d)
 		for p, text := range tc.files {
-			if h := f.Hosts["nfs1"].Host; strings.HasPrefix(p, systemdDir) {
+			if h := f.Hosts["nfs1"].Host; strings.HasPrefix(p, gather.SystemdDir) {
 				h.Links[p] = text
 			} else {
 				h.Files[p] = text
@@ -82,8 +83,8 @@ func TestBackgroundWithoutArrays(t *testing.T) {
 	for name, want := range map[string]int{"nfs-ha": 1, "nss2-ha": 0} {
 		d := designOf(t, name)
 		v, p := &view{d: d, pair: &d.Pairs[0]}, &Part{}
-		v.background(p, &server{name: "s1", host: &Host{Links: map[string]string{
-			systemdDir + "mdmonitor.service.wants/mdcheck_start.timer": "/usr/lib/systemd/system/mdcheck_start.timer"}}})
+		v.background(p, &server{name: "s1", host: &gather.Host{Links: map[string]string{
+			gather.SystemdDir + "mdmonitor.service.wants/mdcheck_start.timer": "/usr/lib/systemd/system/mdcheck_start.timer"}}})
 		if len(p.Parts) != want {
 			t.Errorf("%s: %d warnings, want %d", name, len(p.Parts), want)
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
+	"github.com/mortarhpc/mortar/internal/host/gather"
 )
 
 // Limits below which Judge finds nothing.
@@ -162,7 +163,7 @@ func (v *view) alike(p *Part) {
 }
 
 // mtus checks that each interface has the MTU of its network in the spec.
-func (v *view) mtus(c *Part, host string, h *Host) {
+func (v *view) mtus(c *Part, host string, h *gather.Host) {
 	for _, want := range v.d.MTUs(host) {
 		for _, l := range h.NetLinks {
 			if l.MTU != want.MTU && slices.ContainsFunc(l.Addresses, func(a string) bool { return strings.HasPrefix(a, want.Address+"/") }) {
@@ -174,7 +175,7 @@ func (v *view) mtus(c *Part, host string, h *Host) {
 
 // speeds checks that no link of a server is slower than the spec says, or damages
 // frames.
-func (v *view) speeds(c *Part, host string, h *Host) {
+func (v *view) speeds(c *Part, host string, h *gather.Host) {
 	wants := v.d.Speeds(host)
 	for _, l := range h.NetLinks {
 		for _, want := range wants {
@@ -218,13 +219,13 @@ const ClockSkew = 2 * time.Second
 // Ahead returns by how much at least a host's clock is ahead of the caller's, which
 // asked the host at asked and had the answer at answered. It is negative if the
 // host's clock is behind, and 0 if no difference is certain.
-func Ahead(asked, answered time.Time, h *Host) time.Duration {
+func Ahead(asked, answered time.Time, h *gather.Host) time.Duration {
 	lo, hi := ahead(asked, answered, h)
 	return gap(lo, hi, 0, 0)
 }
 
 // ahead bounds how far a host's clock is ahead of the caller's.
-func ahead(asked, answered time.Time, h *Host) (lo, hi time.Duration) {
+func ahead(asked, answered time.Time, h *gather.Host) (lo, hi time.Duration) {
 	now := time.Unix(0, h.NowNS)
 	return now.Sub(answered), now.Sub(asked)
 }

@@ -9,14 +9,9 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
+	"github.com/mortarhpc/mortar/internal/host/gather"
 	"github.com/mortarhpc/mortar/internal/serve/cache"
 )
-
-// cacheCommand asks a server for its view of the cache. The health of each SSD takes
-// a command of its own; the agent's time-out covers them.
-func cacheCommand(service string) []string {
-	return []string{"/usr/local/sbin/mortar", "host-cache", "stats", cache.ConfigPath(service)}
-}
 
 const (
 	wornWarn = 10 // percent of life left
@@ -36,7 +31,7 @@ func (v *view) cache() *Part {
 	svc := v.cached()
 	k := svc.Storage.Cache
 	for _, s := range v.answering() {
-		r, asked := s.host.Run[strings.Join(cacheCommand(v.d.Cached().Name), " ")]
+		r, asked := s.host.Run[strings.Join(gather.CacheCommand(v.d.Cached().Name), " ")]
 		var st cache.Stats
 		if !asked || json.Unmarshal([]byte(r.Stdout), &st) != nil || !st.Up {
 			continue
@@ -51,7 +46,7 @@ func (v *view) cache() *Part {
 }
 
 // slowSSDs finds the SSDs of a cache that answer much later than the others.
-func slowSSDs(p *Part, ssds []cache.Life, pace map[string]Pace) {
+func slowSSDs(p *Part, ssds []cache.Life, pace map[string]gather.Pace) {
 	serial := map[string]string{}
 	for _, l := range ssds {
 		if l.Device != "" {

@@ -25,7 +25,7 @@ func (v nfsKind) clients() *Part {
 		c := p.add(cl.Name, "")
 		h := a.Host
 		ms := linux.ParseMounts(h.Files["/proc/self/mounts"])
-		stats := parseMountStats(h.Files["/proc/self/mountstats"])
+		stats := linux.ParseMountStats(h.Files["/proc/self/mountstats"])
 		n, slowest := 0, 0.0
 		want := 0
 		for _, dm := range v.d.Mounts {
@@ -70,17 +70,12 @@ func (v nfsKind) clients() *Part {
 				wrong("mount-slow", with{"took": ms2(fs.Millis)})
 			}
 			// Retransmissions are no fault: they remain from a failover.
-			var ops, again int64
-			for _, s := range stats[dm.Path] {
-				ops += s.Ops
-				again += max(0, s.Transmissions-s.Ops)
-			}
 			detail := c.add(dm.Path, "NFSv%s from %s", strings.TrimPrefix(optionOr(m, "vers", dm.Version), "v"), m.Source)
 			if optionOr(m, "proto", "") == spec.RDMA {
 				detail.Text += " over RDMA"
 			}
-			if ops > 0 {
-				detail.Text += fmt.Sprintf(", %d calls, %d sent again", ops, again)
+			if s := stats[dm.Path]; s.Ops > 0 {
+				detail.Text += fmt.Sprintf(", %d calls, %d sent again", s.Ops, s.Transmissions-s.Ops)
 			}
 		}
 		c.Text = fmt.Sprintf("%d of %d mounts", n, want)

@@ -235,7 +235,7 @@ func (v *view) rings(p *Part) {
 			if s == nil || s.host == nil || len(s.links) == 0 {
 				continue
 			}
-			var l *link
+			var l *linux.Ring
 			for i := range s.links {
 				if s.links[i].ID == id {
 					l = &s.links[i]
@@ -255,7 +255,7 @@ func (v *view) rings(p *Part) {
 					continue
 				}
 				st := l.Peers[peer.ID]
-				if st != "" && linkStates[st] == "" {
+				if st != "" && linux.RingStates[st] == "" {
 					odd = append(odd, fmt.Sprintf("%s says of %s: %s", n.Name, peer.Name, st))
 					continue
 				}

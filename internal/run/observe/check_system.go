@@ -6,57 +6,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/base/md"
 	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/host/gather"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
-
-// Stray is a device that belongs to a running array but is not in it, for example a
-// disk that was out of its slot and is back.
-type Stray struct {
-	Dev   string `json:"dev"`   // vdb, sda2
-	Array string `json:"array"` // md0
-}
-
-// strays finds stray devices, by the properties that udev has read from them.
-func strays(sys resource.Sys) []Stray {
-	host := resource.Tree{Sys: sys}
-	arrays, _ := linux.MDArrays(host) // ignore arrays that cannot be read
-	if len(arrays) == 0 {
-		return nil
-	}
-	in := map[string]bool{}
-	for _, a := range arrays {
-		members, _ := linux.MDMembers(host, a.Dev)
-		for _, m := range members {
-			in[m.Dev] = true
-		}
-	}
-	var out []Stray
-	devs, _ := sys.Glob("/sys/class/block/*/dev")
-	for _, p := range devs {
-		name := filepath.Base(filepath.Dir(p))
-		num, err := sys.ReadFile(p)
-		if err != nil || in[name] {
-			continue
-		}
-		b, err := sys.ReadFile("/run/udev/data/b" + strings.TrimSpace(string(num)))
-		if err != nil {
-			continue
-		}
-		props := linux.ParseUdev(string(b))
-		if props["ID_FS_TYPE"] != "linux_raid_member" { // libblkid's name of md members
-			continue
-		}
-		for _, a := range arrays {
-			if md.SameUUID(a.UUID, props["ID_FS_UUID"]) {
-				out = append(out, Stray{name, a.Dev})
-			}
-		}
-	}
-	return out
-}
 
 // systemArrays returns a server's arrays outside the brick: those of its system.
 func (s *server) systemArrays(d *design.Design) []*array {
@@ -94,16 +48,16 @@ type SystemArray struct {
 }
 
 // SystemRequest returns the request for the facts that SystemArrays needs.
-func SystemRequest() Request {
-	r := Request{Files: []string{"/proc/mdstat"}, Links: []string{"/dev/md/*"}, Disks: true}
-	for _, f := range mdFiles {
+func SystemRequest() gather.Request {
+	r := gather.Request{Files: []string{"/proc/mdstat"}, Links: []string{"/dev/md/*"}, Disks: true}
+	for _, f := range gather.MDFiles {
 		r.Files = append(r.Files, "/sys/block/md*/md/"+f)
 	}
 	return r
 }
 
 // SystemArrays finds the system's arrays in a server's answer.
-func SystemArrays(d *design.Design, h *Host) []SystemArray {
+func SystemArrays(d *design.Design, h *gather.Host) []SystemArray {
 	s := &server{host: h}
 	s.read(d, &design.Pair{}) // an empty pair, since the cluster does not matter
 	var out []SystemArray

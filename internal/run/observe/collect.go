@@ -12,6 +12,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host"
+	"github.com/mortarhpc/mortar/internal/host/gather"
 	"github.com/mortarhpc/mortar/internal/run/raid"
 )
 
@@ -30,49 +31,39 @@ type Facts struct {
 
 // Answer is a host's facts, or an error.
 type Answer struct {
-	Host *Host  `json:"host,omitempty"`
-	Err  string `json:"err,omitempty"`
+	Host *gather.Host `json:"host,omitempty"`
+	Err  string       `json:"err,omitempty"`
 	// When the collector asked the host and had its answer, by the collector's
 	// clock: Host.NowNS lies between.
 	Asked    time.Time `json:"asked"`
 	Answered time.Time `json:"answered"`
 }
 
-// Commands to run on a server, which are also the keys of their outputs in Host.Run.
-const (
-	cmdCRM   = "crm_mon --one-shot --output-as=xml"
-	cmdLinks = "corosync-cfgtool -s"
-	cmdWaits = "corosync-cmapctl -g runtime.votequorum.wait_for_all_status"
-	cmdDM    = "dmsetup status --target multipath"
-)
-
-var mdFiles = []string{"array_state", "degraded", "sync_action", "raid_disks", "uuid", "level", "mismatch_cnt", "last_sync_action", "dev-*/state", "dev-*/slot"}
-
 // serverProcesses are the daemons that an active server needs in addition to nfsd.
 var serverProcesses = []string{"rpc.mountd", "rpc.statd", "nfsdcld", "rpcbind"}
 
 // requests returns the request to each host of the design.
-func requests(d *design.Design, timeout time.Duration) map[string]Request {
-	out := map[string]Request{}
+func requests(d *design.Design, timeout time.Duration) map[string]gather.Request {
+	out := map[string]gather.Request{}
 	// The agent's limits for a command and for a file system are shorter than
 	// ours for the agent. That for file systems is the shortest, so that a hanging
 	// mount does not delay the whole answer.
 	cmdMS := int((timeout * 2 / 3).Milliseconds())
 	fsMS := int(min(timeout/3, 10*time.Second).Milliseconds())
-	server := Request{
+	server := gather.Request{
 		Files: []string{"/proc/mdstat", "/proc/self/mounts", "/sys/block/sd*/dev", "/sys/block/dm-*/dm/name", "/sys/block/dm-*/dm/uuid",
 			"/etc/os-release", "/proc/uptime", watchdogStates},
 		Links:     []string{"/dev/md/*", "/sys/block/dm-*/slaves/*"},
-		Run:       [][]string{strings.Fields(cmdDM)},
+		Run:       [][]string{strings.Fields(gather.CmdDM)},
 		Disks:     true,
 		FS:        slices.Clone(linux.SystemDirs),
 		TimeoutMS: cmdMS, FSTimeoutMS: fsMS,
 	}
-	server.Files = append(server.Files, systemFiles...)
-	for _, f := range mdFiles {
+	server.Files = append(server.Files, gather.SystemFiles...)
+	for _, f := range gather.MDFiles {
 		server.Files = append(server.Files, "/sys/block/md*/md/"+f)
 	}
-	files, links := background()
+	files, links := gather.Background()
 	server.Files, server.Links = append(server.Files, files...), append(server.Links, links...)
 	for i := range d.Pairs {
 		v := &view{d: d, pair: &d.Pairs[i]}
@@ -82,18 +73,18 @@ func requests(d *design.Design, timeout time.Duration) map[string]Request {
 		}
 	}
 	if d.Cached() != nil {
-		server.Run = append(server.Run, cacheCommand(d.Cached().Name))
+		server.Run = append(server.Run, gather.CacheCommand(d.Cached().Name))
 	}
 	if d.Clustered() {
 		// Ask each server for its own view: two different views mean a split.
-		server.Run = append(server.Run, strings.Fields(cmdCRM), strings.Fields(cmdLinks), strings.Fields(cmdWaits))
+		server.Run = append(server.Run, strings.Fields(gather.CmdCRM), strings.Fields(gather.CmdLinks), strings.Fields(gather.CmdWaits))
 		server.CIB = true
 	}
 	for _, s := range d.Spec.Servers {
 		out[s.Name] = server
 	}
 	for _, c := range d.Spec.Clients {
-		r := Request{Files: []string{"/proc/self/mounts", "/proc/self/mountstats", "/etc/os-release", "/proc/uptime"}, TimeoutMS: cmdMS, FSTimeoutMS: fsMS}
+		r := gather.Request{Files: []string{"/proc/self/mounts", "/proc/self/mountstats", "/etc/os-release", "/proc/uptime"}, TimeoutMS: cmdMS, FSTimeoutMS: fsMS}
 		for _, m := range d.Mounts {
 			if m.Client == c.Name {
 				r.FS = append(r.FS, m.Path)
@@ -173,7 +164,7 @@ func (c *Collector) collect(ctx context.Context) Facts {
 	}
 	arrays := c.startArrays(ctx, reqs)
 	if len(c.only) > 0 {
-		maps.DeleteFunc(reqs, func(name string, _ Request) bool { return !slices.Contains(c.only, name) })
+		maps.DeleteFunc(reqs, func(name string, _ gather.Request) bool { return !slices.Contains(c.only, name) })
 	}
 	cctx, cancel := context.WithTimeoutCause(ctx, c.timeout, fmt.Errorf("no answer within %v", c.timeout))
 	defer cancel()
@@ -189,12 +180,12 @@ func (c *Collector) collect(ctx context.Context) Facts {
 	return f
 }
 
-func (c *Collector) ask(ctx context.Context, name string, req Request) Answer {
-	var h Host
+func (c *Collector) ask(ctx context.Context, name string, req gather.Request) Answer {
+	var h gather.Host
 	var asked time.Time
 	err := c.hosts.With(ctx, name, func(s *host.Session) (err error) {
 		asked = time.Now()
-		h, err = host.Ask(ctx, s, OpGather, req)
+		h, err = host.Ask(ctx, s, gather.Op, req)
 		return err
 	})
 	if err == nil {

@@ -4,14 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/host"
-	"github.com/mortarhpc/mortar/internal/host/agent"
+	"github.com/mortarhpc/mortar/internal/host/gather"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
@@ -23,7 +20,7 @@ func (realLine) Call(ctx context.Context, op string, params, result any, _ func(
 	if err != nil {
 		return err
 	}
-	out, err := Handlers()[op](ctx, raw, nil)
+	out, err := gather.Handlers()[op](ctx, raw, nil)
 	if err != nil {
 		return err
 	}
@@ -73,58 +70,6 @@ func TestCollect(t *testing.T) {
 	Judge(d, f) // of this very machine
 	c.Close()
 	<-closed
-}
-
-func TestGather(t *testing.T) {
-	pool := &statfsPool{waiting: map[string]time.Time{}}
-	comm, err := os.ReadFile("/proc/self/comm")
-	if err != nil {
-		t.Fatal(err)
-	}
-	name := strings.TrimSpace(string(comm))
-	dir := filepath.Join(t.TempDir(), "a b")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	h := gather(t.Context(), agent.HostSys{}, pool, Request{
-		Files: []string{"/proc/self/mounts", "/proc/sys/kernel/ostyp?", "/does/not/exist"}, Links: []string{"/proc/self/exe"},
-		Run: [][]string{{"readlink", "-e", dir}, {"no-such-command-here"}, {"tail", "-n", "0", "-F", "/dev/null"}}, FS: []string{"/", "/does/not/exist"},
-		Processes: []string{name, "no-such-process"}, Disks: true, CIB: true, TimeoutMS: 500})
-	if h.Files["/proc/sys/kernel/ostype"] != "Linux\n" || h.Files["/proc/self/mounts"] == "" {
-		t.Errorf("files: %q", h.Files)
-	}
-	if _, ok := h.Files["/does/not/exist"]; ok {
-		t.Error("a file that is not there was read")
-	}
-	if exe, _ := os.Executable(); h.Links["/proc/self/exe"] != exe {
-		t.Errorf("links: %q, want %s", h.Links, exe)
-	}
-	if r := h.Run["readlink -e "+dir]; r.Stdout != dir+"\n" || r.Err != "" {
-		t.Errorf("readlink: %+v", r)
-	}
-	if r := h.Run["no-such-command-here"]; r.Err == "" {
-		t.Errorf("no-such-command-here: %+v", r)
-	}
-	if r := h.Run["tail -n 0 -F /dev/null"]; r.Err == "" {
-		t.Errorf("tail -F: %+v", r)
-	}
-	if fs := h.FS["/"]; fs.Size == 0 || fs.Err != "" {
-		t.Errorf("statfs /: %+v", fs)
-	}
-	if fs := h.FS["/does/not/exist"]; fs.Err == "" {
-		t.Errorf("statfs of nothing: %+v", fs)
-	}
-	if h.Processes[name] < 1 || h.Processes["no-such-process"] != 0 {
-		t.Errorf("processes: %v", h.Processes)
-	}
-}
-
-// While a statfs hangs, the pool starts no second one for the same path.
-func TestStatfsStuck(t *testing.T) {
-	p := &statfsPool{waiting: map[string]time.Time{"/hangs": time.Now()}}
-	if fs := p.statfs(t.Context(), "/hangs", time.Hour); !fs.TimedOut {
-		t.Errorf("%+v", fs)
-	}
 }
 
 // The host refuses a query that is not on the list of read-only ones. Then status

@@ -19,6 +19,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	lunarray "github.com/mortarhpc/mortar/internal/brick/array"
 	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/host/gather"
 	"github.com/mortarhpc/mortar/internal/serve/cache"
 	"github.com/mortarhpc/mortar/internal/serve/ocf"
 )
@@ -173,7 +174,7 @@ func TestSignsOfDrills(t *testing.T) {
 	}
 	off := func(port, dev string, err string) []*Part {
 		return judged(func(f Facts) {
-			outletsOf(f, func(_ string, o *Outlet) {
+			outletsOf(f, func(_ string, o *gather.Outlet) {
 				if o.Device == dev && (port == "" || o.Port == port) {
 					o.On, o.Err = false, err
 				}
@@ -187,9 +188,9 @@ func TestSignsOfDrills(t *testing.T) {
 		args []string
 	}{
 		{judged(func(f Facts) {
-			r := f.Hosts["nfs2"].Host.Run[cmdDM]
+			r := f.Hosts["nfs2"].Host.Run[gather.CmdDM]
 			r.Stdout = strings.Replace(r.Stdout, "8:16 A 0 0 1", "8:16 F 3 0 1", 1)
-			f.Hosts["nfs2"].Host.Run[cmdDM] = r
+			f.Hosts["nfs2"].Host.Run[gather.CmdDM] = r
 		}), PathLost, []string{"host", "nfs2", "disks", "MA01"}},
 		{clock, ClockSkewed, []string{"host", "nfs2"}},
 		{clock, ClockSkewed, []string{"reference", "nfs1"}},
@@ -200,17 +201,17 @@ func TestSignsOfDrills(t *testing.T) {
 		{off("", "fence-pdu-a", "no route"), PDUSilent, []string{"pdu", "pdu-a"}},
 		{made(func(p *Part) { full(p, "small-OST0001", "oss02", "space", 99) }), Full, []string{"fs", "small-OST0001"}},
 		{made(func(p *Part) {
-			(&server{name: "nfs1", host: &Host{}}).judgeSystem(p, &array{MDArray: linux.MDArray{Dev: "md0", RaidDisks: 2, Degraded: 1}}, "system mirror md0")
+			(&server{name: "nfs1", host: &gather.Host{}}).judgeSystem(p, &array{MDArray: linux.MDArray{Dev: "md0", RaidDisks: 2, Degraded: 1}}, "system mirror md0")
 		}), SystemArrayDegraded, []string{"host", "nfs1"}},
 		{made(func(p *Part) {
 			a := &array{}
 			for _, serial := range []string{"MA01", "MA02", "MA03"} {
 				a.members = append(a.members, member{linux.MDMember{Dev: serial, States: []string{"in_sync"}}, &design.Disk{Serial: serial, Enclosure: "A"}})
 			}
-			mdStorage{&view{pair: &design.Pair{}}}.slowMembers(p, &design.Group{Name: "g"}, a, map[string]Pace{"MA01": {4, 2400}, "MA02": {4, 9}, "MA03": {4, 9}})
+			mdStorage{&view{pair: &design.Pair{}}}.slowMembers(p, &design.Group{Name: "g"}, a, map[string]gather.Pace{"MA01": {Done: 4, MS: 2400}, "MA02": {Done: 4, MS: 9}, "MA03": {Done: 4, MS: 9}})
 		}), DiskSlow, []string{"disk", "MA01"}},
 		{made(func(p *Part) {
-			slowLUNs(p, "nss1", map[string]string{"dm-1": "l0", "dm-2": "l1", "dm-3": "l2"}, map[string]Pace{"dm-1": {3, 1502}, "dm-2": {9, 4}, "dm-3": {9, 5}})
+			slowLUNs(p, "nss1", map[string]string{"dm-1": "l0", "dm-2": "l1", "dm-3": "l2"}, map[string]gather.Pace{"dm-1": {Done: 3, MS: 1502}, "dm-2": {Done: 9, MS: 4}, "dm-3": {Done: 9, MS: 5}})
 		}), LUNSlow, []string{"lun", "l0"}},
 		{made(func(p *Part) {
 			grouped(p, d, []lunarray.Finding{{Host: "nss1", LUN: "l0", Text: "is not there"}, {Host: "nss1", LUN: "l1", Text: "is not there"}})

@@ -17,6 +17,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/converge/plan"
 	"github.com/mortarhpc/mortar/internal/host"
+	"github.com/mortarhpc/mortar/internal/host/gather"
 )
 
 // hardwareTime bounds the queries of BMCs and disks. A BMC lists 150 sensors in
@@ -141,7 +142,7 @@ func pduCommands(d *design.Design, p *design.Pair) map[string][]string {
 	return out
 }
 
-func parsePDULoad(r RunResult) PDULoad {
+func parsePDULoad(r gather.RunResult) PDULoad {
 	f := strings.Fields(r.Stdout)
 	var n [3]float64
 	for i := range n {
@@ -179,7 +180,7 @@ func (c *Collector) collectHardware(ctx context.Context, f *Facts) {
 	}
 	f.Hardware = c.hardware.got
 	for _, h := range f.Hardware {
-		if strings.Contains(h.BMCErr+h.DiskErr, onlyWatches) {
+		if strings.Contains(h.BMCErr+h.DiskErr, gather.OnlyWatches) {
 			f.Hardware = nil // this key may not ask: that is no finding
 		}
 	}
@@ -220,8 +221,8 @@ func (c *Collector) askHardware(ctx context.Context, f Facts) map[string]Hardwar
 	limit := max(c.timeout, hardwareTime)
 	cctx, cancel := context.WithTimeoutCause(ctx, limit+time.Second, fmt.Errorf("no answer within %v", limit))
 	defer cancel()
-	got, failed := host.All(cctx, slices.Collect(maps.Keys(runs)), func(ctx context.Context, s string) (Host, error) {
-		return c.gather(ctx, s, Request{Run: runs[s], TimeoutMS: int(limit.Milliseconds())})
+	got, failed := host.All(cctx, slices.Collect(maps.Keys(runs)), func(ctx context.Context, s string) (gather.Host, error) {
+		return c.gather(ctx, s, gather.Request{Run: runs[s], TimeoutMS: int(limit.Milliseconds())})
 	})
 	for _, s := range c.d.Servers() {
 		h := Hardware{}
@@ -277,8 +278,8 @@ func disksToAsk(d *design.Design, f Facts) map[string]map[string]string {
 	return out
 }
 
-func (h *Hardware) readBMC(run map[string]RunResult, argv []string) {
-	said := func(q []string) RunResult { return run[strings.Join(slices.Concat(argv, q), " ")] }
+func (h *Hardware) readBMC(run map[string]gather.RunResult, argv []string) {
+	said := func(q []string) gather.RunResult { return run[strings.Join(slices.Concat(argv, q), " ")] }
 	sensors := said(bmcQueries[0])
 	if sensors.Err != "" || sensors.Code != 0 {
 		h.BMCErr = oneLine(strings.TrimSpace(sensors.Err + " " + sensors.Stderr))
@@ -339,7 +340,7 @@ func (h *Hardware) remember(was Hardware) {
 	}
 }
 
-func (h *Hardware) readDisks(run map[string]RunResult, disks map[string]string) {
+func (h *Hardware) readDisks(run map[string]gather.RunResult, disks map[string]string) {
 	h.Disks = map[string]smart.Report{}
 	failed := 0
 	for serial, dev := range disks {

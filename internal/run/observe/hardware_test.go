@@ -10,6 +10,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/ipmi"
 	"github.com/mortarhpc/mortar/internal/base/ses"
 	"github.com/mortarhpc/mortar/internal/base/smart"
+	"github.com/mortarhpc/mortar/internal/host/gather"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
@@ -138,7 +139,7 @@ func TestWhoAsksHardware(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]PDULoad{"25\n12\n16\n": {Load: 2.5, Near: 12, Over: 16}, "No Such Object available\n": {Err: "No Such Object available"}} {
-		if got := parsePDULoad(RunResult{Output: resource.Output{Stdout: text}}); got != want {
+		if got := parsePDULoad(gather.RunResult{Output: resource.Output{Stdout: text}}); got != want {
 			t.Errorf("%q: %+v", text, got)
 		}
 	}
@@ -157,7 +158,7 @@ func TestWhoAsksHardware(t *testing.T) {
 func TestShelves(t *testing.T) {
 	d := theDesign(t)
 	f := healthy(t, d)
-	h := Host{Files: map[string]string{}, Links: map[string]string{}}
+	h := gather.Host{Files: map[string]string{}, Links: map[string]string{}}
 	add := func(at, id, sg string, slots ...string) {
 		dir := "/sys/class/enclosure/" + at
 		h.Files[dir+"/id"] = id + "\n"
@@ -182,14 +183,14 @@ func TestShelves(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	got = nil
-	asked := eachShelf(d, f, map[string]Host{"nfs1": h, "nfs2": h})
+	asked := eachShelf(d, f, map[string]gather.Host{"nfs1": h, "nfs2": h})
 	for _, x := range asked["nfs1"] {
 		got = append(got, x.Device)
 	}
 	if want := []string{"sg2", "sg7", "sg8"}; !slices.Equal(got, want) || len(asked["nfs2"]) > 0 {
 		t.Errorf("%q, %v", got, asked["nfs2"])
 	}
-	run := map[string]RunResult{}
+	run := map[string]gather.RunResult{}
 	for i, argv := range sesCommands("sg7") {
 		if err := resource.ReadOnly(argv); err != nil {
 			t.Error(err)
@@ -199,9 +200,9 @@ func TestShelves(t *testing.T) {
 			t.Fatal(err)
 		}
 		if i == 0 {
-			run[strings.Join(argv, " ")] = RunResult{Output: resource.Output{Stdout: string(b)}}
+			run[strings.Join(argv, " ")] = gather.RunResult{Output: resource.Output{Stdout: string(b)}}
 		} else {
-			run[strings.Join(argv, " ")] = RunResult{}
+			run[strings.Join(argv, " ")] = gather.RunResult{}
 		}
 	}
 	for _, argv := range [][]string{{"sg_ses", "--control", "/dev/sg7"}, {"sg_ses", "--readonly", "--page=es", "-HHH", "/dev/sg7", "--set=fault"}, {"sg_ses", "--set=ident", "--page=es", "-HHH", "/dev/sg7"}} {
@@ -217,7 +218,7 @@ func TestShelves(t *testing.T) {
 	if x := hw.Shelves[1]; !strings.Contains(x.Err, "configuration page of the enclosure is missing") {
 		t.Errorf("%+v", x)
 	}
-	run[strings.Join(sesCommands("sg8")[1], " ")] = RunResult{Err: "sg_ses: not found"}
+	run[strings.Join(sesCommands("sg8")[1], " ")] = gather.RunResult{Err: "sg_ses: not found"}
 	hw = Hardware{}
 	if hw.readShelves(run, []Shelf{{ID: "y", Device: "sg8"}}); hw.Shelves[0].Err != "sg_ses: not found" {
 		t.Errorf("%+v", hw.Shelves)
@@ -301,9 +302,9 @@ func TestRemember(t *testing.T) {
 // unknown and costs no other disk. If no disk's command can run, that is one finding.
 func TestReadDisks(t *testing.T) {
 	disks := map[string]string{"S1": "sda", "S2": "sdb", "S3": "sdc"}
-	run := map[string]RunResult{}
+	run := map[string]gather.RunResult{}
 	set := func(dev, text, err string) {
-		run[strings.Join(smartCommand(dev), " ")] = RunResult{Output: resource.Output{Stdout: text}, Err: err}
+		run[strings.Join(smartCommand(dev), " ")] = gather.RunResult{Output: resource.Output{Stdout: text}, Err: err}
 	}
 	set("sda", `{"serial_number":"S1","smart_status":{"passed":true},"temperature":{"current":30}}`, "")
 	set("sdb", "Segmentation fault", "")

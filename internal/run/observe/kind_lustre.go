@@ -10,6 +10,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/host/gather"
 )
 
 // lustreKind are targets of a Lustre file system.
@@ -20,18 +21,12 @@ type lustreKind struct{ *view }
 // Source: Lustre Operations Manual, health_check
 const lustreHealth = "/sys/fs/lustre/health_check"
 
-// cmdTargets asks a server's targets for the progress of their recovery and for
-// their free space.
-//
-// Source: Lustre Operations Manual, recovery_status; the parameters of osd-ldiskfs
-const cmdTargets = "lctl get_param obdfilter.*.recovery_status mdt.*.recovery_status osd-ldiskfs.*.kbytestotal osd-ldiskfs.*.kbytesavail osd-ldiskfs.*.filestotal osd-ldiskfs.*.filesfree"
-
-func (v lustreKind) request(_ *design.Service, r *Request) {
+func (v lustreKind) request(_ *design.Service, r *gather.Request) {
 	if slices.Contains(r.Files, lustreHealth) {
 		return // another service has added them
 	}
 	r.Files = append(r.Files, lustreHealth)
-	r.Run = append(r.Run, strings.Fields(cmdTargets))
+	r.Run = append(r.Run, strings.Fields(gather.CmdTargets))
 }
 
 // parts checks that each target is mounted once and on its preferred server, that
@@ -72,7 +67,7 @@ func (v lustreKind) targets() *Part {
 func (v lustreKind) params() map[string]string {
 	all := map[string]string{}
 	for _, s := range v.answering() {
-		maps.Copy(all, linux.ParseParams(s.host.Run[cmdTargets].Stdout))
+		maps.Copy(all, linux.ParseParams(s.host.Run[gather.CmdTargets].Stdout))
 	}
 	return all
 }

@@ -8,13 +8,14 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/host/gather"
 	"github.com/mortarhpc/mortar/internal/serve/ocf"
 )
 
 // nfsKind are exports of a file system at an address.
 type nfsKind struct{ *view }
 
-func (v nfsKind) request(s *design.Service, r *Request) {
+func (v nfsKind) request(s *design.Service, r *gather.Request) {
 	r.Processes = serverProcesses
 	for _, f := range []string{"threads", "versions", "v4_end_grace", "nfsv4leasetime", "portlist"} {
 		r.Files = append(r.Files, ocf.NFSDDir(s.Namespace)+"/"+f)
@@ -151,7 +152,7 @@ func (v nfsKind) serving(c *Part, svc *design.Service, s *server) {
 			need = append(need, "rpc.mountd", "rpc.statd", "rpcbind")
 		}
 		for _, name := range need {
-			if k, asked := h.Processes[inNamespace(name, svc.Namespace)]; asked && k == 0 {
+			if k, asked := h.Processes[gather.InNamespace(name, svc.Namespace)]; asked && k == 0 {
 				c.find(name, "daemon-missing", with{"daemon": name, "host": s.name, "use": daemonUse[name]})
 			}
 		}

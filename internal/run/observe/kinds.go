@@ -1,19 +1,22 @@
 package observe
 
-import "github.com/mortarhpc/mortar/internal/brick/design"
+import (
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/host/gather"
+)
 
 // storageKind judges the storage below the volumes of a pair's services: md arrays
 // of disks, or LUNs.
 type storageKind interface {
 	// request adds the facts that parts needs to the request to a server.
-	request(r *Request)
+	request(r *gather.Request)
 	parts() []*Part
 }
 
 // serviceKind judges the services of a kind, on top of their volumes.
 type serviceKind interface {
 	// request adds the facts that parts needs to the request to a server.
-	request(s *design.Service, r *Request)
+	request(s *design.Service, r *gather.Request)
 	parts() []*Part
 	// clients judges the mounts of the clients of all pairs.
 	clients() *Part

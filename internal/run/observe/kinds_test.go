@@ -10,6 +10,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/pr"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
+	"github.com/mortarhpc/mortar/internal/host/gather"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
@@ -52,11 +53,11 @@ func TestLUNs(t *testing.T) {
 		}
 		return "active/non-optimized"
 	}
-	type lose func(h *Host, server string, l design.LUN, x *linux.SCSIDisk)
+	type lose func(h *gather.Host, server string, l design.LUN, x *linux.SCSIDisk)
 	sees := func(change lose) Facts {
 		f := Facts{Time: noon, Hosts: map[string]Answer{}}
 		for _, s := range d.Servers() {
-			h := &Host{Hostname: s, Files: map[string]string{}, Run: map[string]RunResult{}}
+			h := &gather.Host{Hostname: s, Files: map[string]string{}, Run: map[string]gather.RunResult{}}
 			for n, l := range d.LUNs() {
 				x := linux.SCSIDisk{WWN: l.WWN, Size: int64(l.Size), Vendor: "DellEMC", Product: "ME4"}
 				for p := range 4 {
@@ -74,34 +75,34 @@ func TestLUNs(t *testing.T) {
 		change lose
 		want   string
 	}{
-		"as designed": {func(*Host, string, design.LUN, *linux.SCSIDisk) {}, ""},
-		"one path": {func(_ *Host, s string, l design.LUN, x *linux.SCSIDisk) {
+		"as designed": {func(*gather.Host, string, design.LUN, *linux.SCSIDisk) {}, ""},
+		"one path": {func(_ *gather.Host, s string, l design.LUN, x *linux.SCSIDisk) {
 			if s == "nss2" && l.Name == first {
 				x.Paths[0].State = "transport-offline"
 			}
 		}, "warning: nss2: LUN " + first + " has 3 of 4 paths: 1 by controller A, 2 by controller B"},
-		"a path that multipath gave up": {func(h *Host, s string, l design.LUN, x *linux.SCSIDisk) {
+		"a path that multipath gave up": {func(h *gather.Host, s string, l design.LUN, x *linux.SCSIDisk) {
 			if s == "nss2" && l.Name == first {
 				h.Files["/sys/block/"+x.Paths[1].Name+"/dev"] = "8:16"
-				h.Run[cmdDM] = RunResult{Output: resource.Output{Stdout: "x: 0 2048 multipath 2 0 0 0 1 1 A 0 1 2 8:16 F 1 0 1 \n"}}
+				h.Run[gather.CmdDM] = gather.RunResult{Output: resource.Output{Stdout: "x: 0 2048 multipath 2 0 0 0 1 1 A 0 1 2 8:16 F 1 0 1 \n"}}
 			}
 		}, "warning: nss2: LUN " + first + " has 3 of 4 paths: 2 by controller A, 1 by controller B"},
-		"every path": {func(_ *Host, s string, l design.LUN, x *linux.SCSIDisk) {
+		"every path": {func(_ *gather.Host, s string, l design.LUN, x *linux.SCSIDisk) {
 			for i := range x.Paths {
 				if s == "nss2" && l.Name == first {
 					x.Paths[i].State = "offline"
 				}
 			}
 		}, "fault: nss2: LUN " + first + " has 4 paths, and none of them works"},
-		"not mapped": {func(_ *Host, s string, l design.LUN, x *linux.SCSIDisk) {
+		"not mapped": {func(_ *gather.Host, s string, l design.LUN, x *linux.SCSIDisk) {
 			if s == "nss1" && l.Name == first {
 				x.WWN = ""
 			}
 		}, "fault: nss1: LUN " + first + " is not there: LUN 0 of array nss7"},
-		"a controller is out": {func(_ *Host, _ string, _ design.LUN, x *linux.SCSIDisk) {
+		"a controller is out": {func(_ *gather.Host, _ string, _ design.LUN, x *linux.SCSIDisk) {
 			x.Paths = []linux.SCSIPath{x.Paths[1], x.Paths[3]}
 		}, "warning: nss1 and nss2: each of the 8 LUNs of array nss7 has 2 of 4 paths"},
-		"LUNs moved to the other controller": {func(_ *Host, _ string, l design.LUN, x *linux.SCSIDisk) {
+		"LUNs moved to the other controller": {func(_ *gather.Host, _ string, l design.LUN, x *linux.SCSIDisk) {
 			for i := range x.Paths {
 				x.Paths[i].Access = access(design.LUN{Controller: 1}, x.Paths[i].Group)
 			}
@@ -151,8 +152,8 @@ func TestReservations(t *testing.T) {
 			for _, p := range []string{"sda", "sdb", "sdc", "sdd"} {
 				x.Paths = append(x.Paths, linux.SCSIPath{Name: p, State: "running"})
 			}
-			f.Hosts[s] = Answer{Host: &Host{Hostname: s, SCSI: []linux.SCSIDisk{x}, Reservations: map[string]pr.State{l.WWN: st},
-				Run: map[string]RunResult{cmdCRM: {Output: resource.Output{Stdout: "<pacemaker-result><resources>" + c.crm + "</resources></pacemaker-result>"}}}}}
+			f.Hosts[s] = Answer{Host: &gather.Host{Hostname: s, SCSI: []linux.SCSIDisk{x}, Reservations: map[string]pr.State{l.WWN: st},
+				Run: map[string]gather.RunResult{gather.CmdCRM: {Output: resource.Output{Stdout: "<pacemaker-result><resources>" + c.crm + "</resources></pacemaker-result>"}}}}}
 		}
 		array := newView(d, &d.Pairs[0], f).storage().parts()[0].Parts[0]
 		if got := array.Text + "\n" + texts(array); !strings.Contains(got, c.want) {
@@ -180,7 +181,7 @@ func TestLustreTargets(t *testing.T) {
 	} {
 		f := Facts{Time: noon, Hosts: map[string]Answer{}}
 		for _, s := range oss.Servers {
-			h := &Host{Hostname: s, Files: map[string]string{lustreHealth: c.health}}
+			h := &gather.Host{Hostname: s, Files: map[string]string{lustreHealth: c.health}}
 			for _, target := range c.on[s] {
 				h.Files["/proc/self/mounts"] += "/dev/mapper/x /lustre/" + target + " lustre ro,svname=" + target + " 0 0\n"
 			}
@@ -228,7 +229,7 @@ func TestLustreRecoveryAndSpace(t *testing.T) {
 	} {
 		f := Facts{Time: noon, Hosts: map[string]Answer{}}
 		for i, out := range []string{c.first, c.second} {
-			h := &Host{Hostname: oss.Servers[i], Run: map[string]RunResult{cmdTargets: {Output: resource.Output{Stdout: out}}}}
+			h := &gather.Host{Hostname: oss.Servers[i], Run: map[string]gather.RunResult{gather.CmdTargets: {Output: resource.Output{Stdout: out}}}}
 			f.Hosts[oss.Servers[i]] = Answer{Host: h}
 		}
 		k := newView(d, oss, f).kind().(lustreKind)

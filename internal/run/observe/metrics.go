@@ -9,12 +9,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/base/md"
 	"github.com/mortarhpc/mortar/internal/brick/design"
-	"github.com/mortarhpc/mortar/internal/host/agent"
+	"github.com/mortarhpc/mortar/internal/host/gather"
 	"github.com/mortarhpc/mortar/internal/serve/cache"
 	"github.com/mortarhpc/mortar/internal/serve/ocf"
 )
@@ -22,7 +21,7 @@ import (
 // Metrics measures this server and returns its metrics for the textfile collector of
 // node_exporter.
 func Metrics(ctx context.Context, m design.Measured) string {
-	h := gather(ctx, agent.HostSys{}, &statfsPool{waiting: map[string]time.Time{}}, metricsRequest(m))
+	h := gather.Once(ctx, metricsRequest(m))
 	return metrics(m, h).text()
 }
 
@@ -30,25 +29,25 @@ func Metrics(ctx context.Context, m design.Measured) string {
 // minute.
 const metricsSeconds = 20
 
-func metricsRequest(m design.Measured) Request {
-	r := Request{
+func metricsRequest(m design.Measured) gather.Request {
+	r := gather.Request{
 		Files:     []string{"/proc/mdstat", "/proc/self/mounts", "/proc/diskstats", "/sys/block/sd*/dev", "/sys/block/bcache*/bcache/dirty_data"},
 		Links:     []string{"/dev/md/*"},
-		Run:       [][]string{strings.Fields(cmdDM)},
+		Run:       [][]string{strings.Fields(gather.CmdDM)},
 		Disks:     true,
 		CIB:       m.Cluster,
 		FS:        slices.Clone(linux.SystemDirs),
 		TimeoutMS: metricsSeconds * 1000,
 	}
-	r.Files = append(r.Files, systemFiles...)
-	for _, f := range mdFiles {
+	r.Files = append(r.Files, gather.SystemFiles...)
+	for _, f := range gather.MDFiles {
 		r.Files = append(r.Files, "/sys/block/md*/md/"+f)
 	}
 	if m.Cache != "" {
-		r.Run = append(r.Run, cacheCommand(m.Cache))
+		r.Run = append(r.Run, gather.CacheCommand(m.Cache))
 	}
 	if m.Cluster {
-		r.Run = append(r.Run, strings.Fields(cmdCRM))
+		r.Run = append(r.Run, strings.Fields(gather.CmdCRM))
 	}
 	for _, s := range m.Services {
 		r.FS = append(r.FS, s.Mounts...)
@@ -155,7 +154,7 @@ func bit(b bool) float64 {
 }
 
 // metrics returns the metrics in a server's answer.
-func metrics(m design.Measured, h *Host) *exposition {
+func metrics(m design.Measured, h *gather.Host) *exposition {
 	e := &exposition{brick: m.Brick, lines: map[string][]string{}}
 	e.raid(m, h)
 	e.disks(m, h)
@@ -169,7 +168,7 @@ func metrics(m design.Measured, h *Host) *exposition {
 }
 
 // raid adds the arrays that run on this server, including those outside the brick.
-func (e *exposition) raid(m design.Measured, h *Host) {
+func (e *exposition) raid(m design.Measured, h *gather.Host) {
 	for _, a := range readArrays(h, func(string) *design.Disk { return nil }) {
 		if !a.Running() || a.Level == "raid0" {
 			continue
@@ -195,18 +194,18 @@ func (e *exposition) raid(m design.Measured, h *Host) {
 }
 
 // disks adds paths and latency of the brick's disks and LUNs.
-func (e *exposition) disks(m design.Measured, h *Host) {
+func (e *exposition) disks(m design.Measured, h *gather.Host) {
 	failed, _ := failedPaths(h)
 	stats := linux.ParseDiskStats(h.Files["/proc/diskstats"])
 	for _, x := range m.Disks {
 		labels := []string{"serial", x.Serial, "group", x.Group, "enclosure", x.Enclosure, "bay", strconv.Itoa(x.Bay)}
-		i := slices.IndexFunc(h.Disks, func(s DiskState) bool { return sameDisk(&design.Disk{Serial: x.Serial, WWN: x.WWN}, s) })
+		i := slices.IndexFunc(h.Disks, func(s gather.DiskState) bool { return sameDisk(&design.Disk{Serial: x.Serial, WWN: x.WWN}, s) })
 		e.add("mortar_disk_seen", bit(i >= 0), labels...)
 		if i < 0 {
 			continue
 		}
 		d := h.Disks[i]
-		e.add("mortar_disk_paths", float64(len(d.judged(failed).good)), labels...)
+		e.add("mortar_disk_paths", float64(len(judged(d, failed).good)), labels...)
 		var done, ms int64
 		for _, p := range d.Paths {
 			s := stats[filepath.Base(p)]
@@ -215,11 +214,11 @@ func (e *exposition) disks(m design.Measured, h *Host) {
 		e.add("mortar_disk_requests_total", float64(done), labels...)
 		e.add("mortar_disk_request_seconds_total", float64(ms)/1000, labels...)
 	}
-	status, _ := parseDMStatus(h.Run[cmdDM].Stdout) // status tells of what is not understood
+	status, _ := linux.ParseMultipath(h.Run[gather.CmdDM].Stdout) // status tells of what is not understood
 	for _, l := range m.LUNs {
 		good := 0
 		for _, p := range status[l.Name] {
-			good += int(bit(p.State == pathActive))
+			good += int(bit(p.State == linux.PathActive))
 		}
 		e.add("mortar_lun_paths", float64(good), "lun", l.Name, "array", l.Array)
 		e.add("mortar_lun_paths_wanted", float64(l.Paths), "lun", l.Name, "array", l.Array)
@@ -232,9 +231,9 @@ func (e *exposition) disks(m design.Measured, h *Host) {
 }
 
 // cache adds the cache, on the server that has it.
-func (e *exposition) cache(m design.Measured, h *Host) {
+func (e *exposition) cache(m design.Measured, h *gather.Host) {
 	var st cache.Stats
-	if m.Cache == "" || json.Unmarshal([]byte(h.Run[strings.Join(cacheCommand(m.Cache), " ")].Stdout), &st) != nil || !st.Up {
+	if m.Cache == "" || json.Unmarshal([]byte(h.Run[strings.Join(gather.CacheCommand(m.Cache), " ")].Stdout), &st) != nil || !st.Up {
 		return
 	}
 	if st.Mirror.Members > 0 { // a write-through cache has none
@@ -249,7 +248,7 @@ func (e *exposition) cache(m design.Measured, h *Host) {
 	}
 }
 
-func (e *exposition) volumes(m design.Measured, h *Host) {
+func (e *exposition) volumes(m design.Measured, h *gather.Host) {
 	mounts := linux.ParseMounts(h.Files["/proc/self/mounts"])
 	for _, s := range m.Services {
 		here := false
@@ -292,8 +291,8 @@ func (e *exposition) volumes(m design.Measured, h *Host) {
 	}
 }
 
-func (e *exposition) cluster(m design.Measured, h *Host) {
-	c, err := linux.ParseCRM(h.Run[cmdCRM].Stdout)
+func (e *exposition) cluster(m design.Measured, h *gather.Host) {
+	c, err := linux.ParseCRM(h.Run[gather.CmdCRM].Stdout)
 	e.add("mortar_cluster_answers", bit(err == nil))
 	if err == nil {
 		e.add("mortar_cluster_quorum", bit(c.DC.Quorum))

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/host/gather"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
@@ -43,7 +44,7 @@ func TestCacheMetrics(t *testing.T) {
 		"":                                    "",
 	} {
 		e := &exposition{brick: "b1", lines: map[string][]string{}}
-		e.cache(m, &Host{Run: map[string]RunResult{strings.Join(cacheCommand("home"), " "): {Output: resource.Output{Stdout: stats}}}})
+		e.cache(m, &gather.Host{Run: map[string]gather.RunResult{strings.Join(gather.CacheCommand("home"), " "): {Output: resource.Output{Stdout: stats}}}})
 		var got []string
 		for line := range strings.Lines(e.text()) {
 			if !strings.HasPrefix(line, "#") {

@@ -1,7 +1,6 @@
 package observe
 
 import (
-	"context"
 	"encoding/json"
 	"encoding/xml"
 	"flag"
@@ -18,9 +17,9 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/base/md"
-	"github.com/mortarhpc/mortar/internal/base/pr"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
+	"github.com/mortarhpc/mortar/internal/host/gather"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/serve/ocf"
 )
@@ -65,21 +64,21 @@ func healthy(t testing.TB, d *design.Design) Facts {
 	f := Facts{Time: noon, Hosts: map[string]Answer{}}
 	for i, server := range d.Spec.Servers {
 		name := server.Name
-		h := &Host{Hostname: name, NowNS: noon.UnixNano(), Files: map[string]string{
+		h := &gather.Host{Hostname: name, NowNS: noon.UnixNano(), Files: map[string]string{
 			"/etc/os-release": "PRETTY_NAME=\"Debian GNU/Linux 13 (trixie)\"\n",
 			"/proc/uptime":    "7265.25 3000.00\n",
 
 			"/sys/class/watchdog/watchdog0/state": "active\n",
-		}, Links: map[string]string{}, Run: map[string]RunResult{}, FS: map[string]FS{}, Processes: map[string]int{}}
+		}, Links: map[string]string{}, Run: map[string]gather.RunResult{}, FS: map[string]gather.FS{}, Processes: map[string]int{}}
 		h.Addresses = []string{fmt.Sprintf("10.77.1.1%d/24", i+1), fmt.Sprintf("10.77.2.1%d/24", i+1)}
 		var status strings.Builder
 		for k := range d.Disks {
 			x := &d.Disks[k]
 			p1, p2 := fmt.Sprintf("sd%c", 'a'+2*k), fmt.Sprintf("sd%c", 'b'+2*k)
 			dm := fmt.Sprintf("dm-%d", k)
-			h.Disks = append(h.Disks, DiskState{
+			h.Disks = append(h.Disks, gather.DiskState{
 				DiskFact:  resource.DiskFact{Serial: x.Serial, Device: "/dev/mapper/3" + x.Serial, Paths: []string{p1, p2}, Size: int64(x.Size)},
-				PathState: map[string]PathState{p1: {"running", 2}, p2: {"running", 3}},
+				PathState: map[string]gather.PathState{p1: {State: "running", HBA: 2}, p2: {State: "running", HBA: 3}},
 			})
 			h.Files["/sys/block/"+dm+"/dm/name"] = "3" + x.Serial + "\n"
 			h.Files["/sys/block/"+p1+"/dev"] = fmt.Sprintf("8:%d\n", 32*k)
@@ -89,7 +88,7 @@ func healthy(t testing.TB, d *design.Design) Facts {
 			}
 			fmt.Fprintf(&status, "3%s: 0 3906250 multipath 2 0 0 0 1 1 A 0 2 2 8:%d A 0 0 1 8:%d A 0 0 1 \n", x.Serial, 32*k, 32*k+16)
 		}
-		h.Run[cmdDM] = RunResult{Output: resource.Output{Stdout: status.String()}}
+		h.Run[gather.CmdDM] = gather.RunResult{Output: resource.Output{Stdout: status.String()}}
 		f.Hosts[name] = Answer{Host: h, Asked: noon.Add(-time.Second), Answered: noon.Add(time.Second)}
 	}
 	if d.Clustered() {
@@ -122,7 +121,7 @@ func healthy(t testing.TB, d *design.Design) Facts {
 	v := svc.Storage
 	h.Files["/sys/block/dm-20/dm/name"] = v.VG + "-" + v.LV + "\n"
 	h.Files["/proc/self/mounts"] = fmt.Sprintf("/dev/vda / ext4 rw,relatime 0 0\n/dev/mapper/%s-%s %s xfs rw,nosuid,nodev,noatime,logbsize=256k,sunit=256,swidth=512,noquota 0 0\n", v.VG, v.LV, svc.MountPoint)
-	h.FS[svc.MountPoint] = FS{Size: 4_000_000_000, Avail: 3_900_000_000, Files: 2_000_000, FilesFree: 1_999_000, Millis: 0.1}
+	h.FS[svc.MountPoint] = gather.FS{Size: 4_000_000_000, Avail: 3_900_000_000, Files: 2_000_000, FilesFree: 1_999_000, Millis: 0.1}
 	h.Files["/proc/fs/nfsd/threads"] = fmt.Sprintf("%d\n", d.Spec.NFS.Threads)
 	h.Files["/proc/fs/nfsd/versions"] = "+3 +4 -4.0 +4.1 +4.2\n"
 	h.Files["/proc/fs/nfsd/v4_end_grace"] = "Y\n"
@@ -132,14 +131,14 @@ func healthy(t testing.TB, d *design.Design) Facts {
 	h.Addresses = append(h.Addresses, d.Services()[0].Address+"/24")
 	h.Processes = map[string]int{"rpc.mountd": 1, "rpc.statd": 1, "nfsdcld": 1, "rpcbind": 1}
 
-	c := &Host{Hostname: "c1", NowNS: noon.UnixNano(), FS: map[string]FS{}, Files: map[string]string{"/etc/os-release": "PRETTY_NAME=\"Debian GNU/Linux 13 (trixie)\"\n", "/proc/uptime": "7200 7200\n"}}
+	c := &gather.Host{Hostname: "c1", NowNS: noon.UnixNano(), FS: map[string]gather.FS{}, Files: map[string]string{"/etc/os-release": "PRETTY_NAME=\"Debian GNU/Linux 13 (trixie)\"\n", "/proc/uptime": "7200 7200\n"}}
 	for _, m := range d.Mounts {
 		typ := "nfs4"
 		if m.Version == "3" {
 			typ = "nfs"
 		}
 		c.Files["/proc/self/mounts"] += fmt.Sprintf("%s %s %s rw,relatime,vers=%s,rsize=1048576,wsize=1048576,namlen=255,hard,proto=tcp,timeo=150,retrans=2,sec=sys,clientaddr=10.77.1.51,local_lock=none,addr=10.77.1.100 0 0\n", m.Source, m.Path, typ, m.Version)
-		c.FS[m.Path] = FS{Size: 4_000_000_000, Avail: 3_900_000_000, Millis: 0.8}
+		c.FS[m.Path] = gather.FS{Size: 4_000_000_000, Avail: 3_900_000_000, Millis: 0.8}
 	}
 	f.Hosts["c1"] = Answer{Host: c, Asked: noon.Add(-30 * time.Second), Answered: noon.Add(time.Second)}
 	return f
@@ -147,54 +146,54 @@ func healthy(t testing.TB, d *design.Design) Facts {
 
 // mirror adds a system mirror of two virtio disks to a server; with out the mirror
 // lacks the first disk.
-func mirror(h *Host, out bool) {
+func mirror(h *gather.Host, out bool) {
 	md := "/sys/block/md0/md/"
 	for k, v := range map[string]string{"uuid": "c0ffee00-1111-2222-3333-444455556666", "array_state": "active", "degraded": "0",
 		"sync_action": "idle", "raid_disks": "2", "level": "raid1", "dev-vdc/state": "in_sync", "dev-vdc/slot": "1"} {
 		h.Files[md+k] = v + "\n"
 	}
-	h.Disks = append(h.Disks, DiskState{DiskFact: resource.DiskFact{Serial: "sys1-" + h.Hostname, Device: "/dev/vdc", Paths: []string{"vdc"}}})
+	h.Disks = append(h.Disks, gather.DiskState{DiskFact: resource.DiskFact{Serial: "sys1-" + h.Hostname, Device: "/dev/vdc", Paths: []string{"vdc"}}})
 	if out {
 		h.Files[md+"degraded"] = "1\n"
 		return
 	}
 	h.Files[md+"dev-vdb/state"], h.Files[md+"dev-vdb/slot"] = "in_sync\n", "0\n"
-	h.Disks = append(h.Disks, DiskState{DiskFact: resource.DiskFact{Serial: "sys0-" + h.Hostname, Device: "/dev/vdb", Paths: []string{"vdb"}}})
+	h.Disks = append(h.Disks, gather.DiskState{DiskFact: resource.DiskFact{Serial: "sys0-" + h.Hostname, Device: "/dev/vdb", Paths: []string{"vdb"}}})
 }
 
 func TestSystemMirror(t *testing.T) {
 	d := theDesign(t)
 	for _, tt := range []struct {
 		name   string
-		change func(h *Host)
+		change func(h *gather.Host)
 		line   string // of the host
 		want   []string
 		mend   string
 	}{
-		{"whole", func(h *Host) { mirror(h, false) }, "system mirror md0: 2 of 2 disks", nil, ""},
-		{"pulled", func(h *Host) { mirror(h, true) }, "system mirror md0: 1 of 2 disks",
+		{"whole", func(h *gather.Host) { mirror(h, false) }, "system mirror md0: 2 of 2 disks", nil, ""},
+		{"pulled", func(h *gather.Host) { mirror(h, true) }, "system mirror md0: 1 of 2 disks",
 			[]string{"warning: system mirror md0 of nfs1 is degraded: 1 of 2 disks left, disk sys1-nfs1 (vdc); the disk of slot 0 is missing"},
 			"replace the disk, then `mdadm --manage /dev/md0 --add DISK` on nfs1"},
-		{"failed", func(h *Host) {
+		{"failed", func(h *gather.Host) {
 			mirror(h, false)
 			h.Files["/sys/block/md0/md/degraded"], h.Files["/sys/block/md0/md/dev-vdb/state"], h.Files["/sys/block/md0/md/dev-vdb/slot"] = "1\n", "faulty\n", "none\n"
 		}, "system mirror md0: 1 of 2 disks",
 			[]string{"warning: system mirror md0 of nfs1 is degraded: 1 of 2 disks left, disk sys1-nfs1 (vdc); disk sys0-nfs1 (vdb) has failed"},
 			"replace the disk, then `mdadm --manage /dev/md0 --add DISK` on nfs1"},
-		{"back, but not in", func(h *Host) {
+		{"back, but not in", func(h *gather.Host) {
 			mirror(h, true)
-			h.Strays = []Stray{{"vdd", "md0"}, {"dm-3", "md127"}}
+			h.Strays = []gather.Stray{{Dev: "vdd", Array: "md0"}, {Dev: "dm-3", Array: "md127"}}
 		}, "system mirror md0: 1 of 2 disks",
 			[]string{"warning: system mirror md0 of nfs1 is degraded: 1 of 2 disks left, disk sys1-nfs1 (vdc); disk vdd is there again but not in it"},
 			"`mdadm --manage /dev/md0 --add /dev/vdd` on nfs1, if that disk is to be trusted"},
-		{"being rebuilt", func(h *Host) {
+		{"being rebuilt", func(h *gather.Host) {
 			mirror(h, false)
 			h.Files["/sys/block/md0/md/degraded"], h.Files["/sys/block/md0/md/dev-vdb/state"] = "1\n", "spare\n"
 			h.Files["/proc/mdstat"] += "md0 : active raid1 vdb[0] vdc[1]\n      1048560 blocks super 1.0 [2/1] [_U]\n      [=>...]  recovery = 10.0% (1/10) finish=1.0min speed=1K/sec\n"
 		}, "system mirror md0: 1 of 2 disks", []string{
 			"warning: system mirror md0 of nfs1 is degraded: 1 of 2 disks left, disk sys1-nfs1 (vdc)",
 			"warning: rebuild of system mirror md0 of nfs1: 10.0 %, 60 s left"}, ""},
-		{"partitions, LVM", func(h *Host) {
+		{"partitions, LVM", func(h *gather.Host) {
 			mirror(h, false)
 			for _, x := range []string{"state", "slot"} {
 				h.Files["/sys/block/md0/md/dev-vdb2/"+x] = h.Files["/sys/block/md0/md/dev-vdb/"+x]
@@ -208,7 +207,7 @@ func TestSystemMirror(t *testing.T) {
 		}, "system mirror md0 (/, /boot): 1 of 2 disks",
 			[]string{"warning: system mirror md0 (/, /boot) of nfs1 is degraded: 1 of 2 disks left, disk sys1-nfs1 (vdc); disk sys0-nfs1 (vdb2) has failed"},
 			"replace the disk, then `mdadm --manage /dev/md0 --add DISK` on nfs1"},
-		{"striped", func(h *Host) {
+		{"striped", func(h *gather.Host) {
 			mirror(h, false)
 			h.Files["/sys/block/md0/md/level"] = "raid0\n"
 		}, "up 2 h 1 min", nil, ""},
@@ -236,58 +235,6 @@ func TestSystemMirror(t *testing.T) {
 	}
 }
 
-// tree is a host whose files are given.
-type tree map[string]string
-
-func (r tree) Glob(pattern string) (out []string, _ error) {
-	for p := range r {
-		if ok, err := filepath.Match(pattern, p); err != nil {
-			return nil, err
-		} else if ok {
-			out = append(out, p)
-		}
-	}
-	slices.Sort(out)
-	return out, nil
-}
-
-func (r tree) ReadFile(p string) ([]byte, error) {
-	if s, ok := r[p]; ok {
-		return []byte(s), nil
-	}
-	return nil, os.ErrNotExist
-}
-func (tree) Stat(string) (resource.FileInfo, error)                { return resource.FileInfo{}, os.ErrNotExist }
-func (tree) Readlink(string) (string, error)                       { return "", os.ErrNotExist }
-func (tree) Reservation(context.Context, string) (pr.State, error) { return pr.State{}, nil }
-func (tree) Disks(context.Context) ([]resource.DiskFact, error)    { return nil, nil }
-func (tree) Query(context.Context, ...string) (resource.Output, error) {
-	return resource.Output{}, os.ErrNotExist
-}
-func (tree) Initrd(context.Context, string, []string) (map[string]string, error) {
-	return nil, os.ErrNotExist
-}
-
-func TestStrays(t *testing.T) {
-	const uuid = "c0ffee00-1111-2222-3333-444455556666"
-	r := tree{
-		"/sys/block/md0": "", "/sys/block/md0/md/array_state": "clean\n",
-		"/sys/block/md0/md/uuid":    uuid + "\n",
-		"/sys/block/md0/md/dev-vdc": "",
-		"/sys/class/block/vda/dev":  "254:0\n", "/run/udev/data/b254:0": "E:ID_FS_TYPE=erofs\n",
-		"/sys/class/block/vdb/dev": "254:16\n", "/run/udev/data/b254:16": "S:disk/by-id/virtio-sys0\nE:ID_FS_UUID=" + uuid + "\nE:ID_FS_TYPE=linux_raid_member\n",
-		"/sys/class/block/vdc/dev": "254:32\n", "/run/udev/data/b254:32": "E:ID_FS_UUID=" + uuid + "\nE:ID_FS_TYPE=linux_raid_member\n",
-		"/sys/class/block/sda/dev": "8:0\n", "/run/udev/data/b8:0": "E:ID_FS_UUID=00000000-1111-2222-3333-444455556666\nE:ID_FS_TYPE=linux_raid_member\n",
-		"/sys/class/block/sdb/dev": "8:16\n",
-	}
-	if diff := cmp.Diff([]Stray{{"vdb", "md0"}}, strays(r)); diff != "" {
-		t.Error(diff)
-	}
-	if got := strays(tree{}); got != nil {
-		t.Errorf("%v on a host without arrays", got)
-	}
-}
-
 func rfcUUID(s string) string {
 	s = md.Hex(s)
 	return s[:8] + "-" + s[8:12] + "-" + s[12:16] + "-" + s[16:20] + "-" + s[20:]
@@ -308,15 +255,15 @@ func cluster(t testing.TB, f Facts, situation string) {
 			continue
 		}
 		h := f.Hosts[name].Host
-		h.Run[cmdCRM] = RunResult{Output: resource.Output{Stdout: string(b)}}
+		h.Run[gather.CmdCRM] = gather.RunResult{Output: resource.Output{Stdout: string(b)}}
 		if waits, err := os.ReadFile(filepath.Join("testdata", situation+"."+name+".waits")); err == nil {
-			h.Run[cmdWaits] = RunResult{Output: resource.Output{Stdout: string(waits)}}
+			h.Run[gather.CmdWaits] = gather.RunResult{Output: resource.Output{Stdout: string(waits)}}
 		}
 		ring, err := os.ReadFile(filepath.Join("testdata", situation+"."+name+".ring"))
 		if err != nil {
 			continue // no recording: leave the links
 		}
-		h.Run[cmdLinks] = RunResult{Output: resource.Output{Stdout: string(ring)}}
+		h.Run[gather.CmdLinks] = gather.RunResult{Output: resource.Output{Stdout: string(ring)}}
 	}
 }
 
@@ -412,9 +359,9 @@ func TestDoubtMend(t *testing.T) {
 		cluster(t, f, "start-failed")
 		torn := strings.NewReplacer("home_start_0", "service-home_start_0", "array brick1-r0 has 2 of 4 members", "["+string(reason)+"] array brick1-r0 lacks 1 of 4 members")
 		for _, node := range d.Servers() {
-			r := f.Hosts[node].Host.Run[cmdCRM]
+			r := f.Hosts[node].Host.Run[gather.CmdCRM]
 			r.Output.Stdout = torn.Replace(r.Output.Stdout)
-			f.Hosts[node].Host.Run[cmdCRM] = r
+			f.Hosts[node].Host.Run[gather.CmdCRM] = r
 		}
 		said := slices.ContainsFunc(Judge(d, f).Parts, func(p *Part) bool {
 			return p.Name == "cluster" && slices.ContainsFunc(p.Parts, func(c *Part) bool { return c.Mend == want })
@@ -484,12 +431,12 @@ func TestJudge(t *testing.T) {
 	d := theDesign(t)
 	g := d.Groups[0]
 	first := g.Members[0]
-	disk := func(f Facts, host, serial string) *DiskState {
+	disk := func(f Facts, host, serial string) *gather.DiskState {
 		h := f.Hosts[host].Host
-		i := slices.IndexFunc(h.Disks, func(x DiskState) bool { return x.Serial == serial })
+		i := slices.IndexFunc(h.Disks, func(x gather.DiskState) bool { return x.Serial == serial })
 		return &h.Disks[i]
 	}
-	without := func(f Facts, host string, drop func(DiskState) bool) {
+	without := func(f Facts, host string, drop func(gather.DiskState) bool) {
 		h := f.Hosts[host].Host
 		h.Disks = slices.DeleteFunc(h.Disks, drop)
 	}
@@ -523,16 +470,16 @@ func TestJudge(t *testing.T) {
 			}
 		}, append([]string{"fault: nfs1 lost path 2 of 2 to enclosure B"}, both...)},
 		{"one path of a disk, failed in multipath", func(f Facts) {
-			r := f.Hosts["nfs2"].Host.Run[cmdDM]
+			r := f.Hosts["nfs2"].Host.Run[gather.CmdDM]
 			r.Stdout = strings.Replace(r.Stdout, "8:16 A 0 0 1", "8:16 F 3 0 1", 1)
-			f.Hosts["nfs2"].Host.Run[cmdDM] = r
+			f.Hosts["nfs2"].Host.Run[gather.CmdDM] = r
 		}, append([]string{"fault: nfs2 lost path 2 of 2 to disk MA01 (enclosure A bay 1) (failed in multipath)"}, both...)},
 		{"one path offline", func(f Facts) {
 			x := disk(f, "nfs1", "MA02")
-			x.PathState[x.Paths[0]] = PathState{"offline", 2}
+			x.PathState[x.Paths[0]] = gather.PathState{State: "offline", HBA: 2}
 		}, append([]string{"fault: nfs1 lost path 1 of 2 to disk MA02 (enclosure A bay 2) (offline)"}, both...)},
 		{"all paths of the passive server to an enclosure", func(f Facts) {
-			without(f, "nfs2", func(x DiskState) bool { return strings.HasPrefix(x.Serial, "MA") })
+			without(f, "nfs2", func(x gather.DiskState) bool { return strings.HasPrefix(x.Serial, "MA") })
 		}, append([]string{"fault: nfs2 lost all 2 paths to enclosure A"}, both...)},
 		{"an HBA of nfs2 is gone", func(f Facts) {
 			for i := range f.Hosts["nfs2"].Host.Disks {
@@ -543,7 +490,7 @@ func TestJudge(t *testing.T) {
 		}, append([]string{"fault: nfs2 lost 1 of 2 paths to every enclosure"}, both...)},
 		{"a member is gone and a spare is rebuilt", func(f Facts) {
 			for _, n := range []string{"nfs1", "nfs2"} {
-				without(f, n, func(x DiskState) bool { return x.Serial == first.Serial })
+				without(f, n, func(x gather.DiskState) bool { return x.Serial == first.Serial })
 			}
 			h := f.Hosts["nfs1"].Host
 			md := "/sys/block/md127/md/"
@@ -599,11 +546,11 @@ func TestJudge(t *testing.T) {
 			"fault: /srv/home is mounted on nfs1 and nfs2 at once: XFS does not survive this",
 			"fault: the service address 10.77.1.100 is on nfs2 too, where the service does not run"}, both...)},
 		{"full", func(f Facts) {
-			f.Hosts["nfs1"].Host.FS["/srv/home"] = FS{Size: 1000, Avail: 10, Files: 1000, FilesFree: 100}
+			f.Hosts["nfs1"].Host.FS["/srv/home"] = gather.FS{Size: 1000, Avail: 10, Files: 1000, FilesFree: 100}
 		}, append([]string{"fault: /srv/home on nfs1 is full: 99 % of its space used", "warning: /srv/home on nfs1 is nearly full: 90 % of its inodes used"}, both...)},
-		{"file system hangs", func(f Facts) { f.Hosts["nfs1"].Host.FS["/srv/home"] = FS{TimedOut: true} },
+		{"file system hangs", func(f Facts) { f.Hosts["nfs1"].Host.FS["/srv/home"] = gather.FS{TimedOut: true} },
 			append([]string{"fault: /srv/home on nfs1 does not answer: I/O to it hangs"}, both...)},
-		{"XFS shut down", func(f Facts) { f.Hosts["nfs1"].Host.FS["/srv/home"] = FS{Err: "input/output error"} },
+		{"XFS shut down", func(f Facts) { f.Hosts["nfs1"].Host.FS["/srv/home"] = gather.FS{Err: "input/output error"} },
 			append([]string{"fault: /srv/home on nfs1 gives an error: input/output error (XFS shuts down after an I/O error; see the kernel log)"}, both...)},
 		{"daemons", func(f Facts) {
 			h := f.Hosts["nfs1"].Host
@@ -628,7 +575,7 @@ func TestJudge(t *testing.T) {
 			append([]string{"fault: /srv/home/data is not exported to 10.77.1.0/24 on nfs1"}, both...)},
 		{"client hangs, soft, unmounted", func(f Facts) {
 			h := f.Hosts["c1"].Host
-			h.FS["/mnt/home"] = FS{TimedOut: true, Millis: 10000}
+			h.FS["/mnt/home"] = gather.FS{TimedOut: true, Millis: 10000}
 			h.Files["/proc/self/mounts"] = strings.Replace(h.Files["/proc/self/mounts"], "/mnt/home-v3", "/mnt/elsewhere", 1)
 		}, append(slices.Clone(both), "fault: /mnt/home on c1 hangs: the server did not answer within 10.0 s", "fault: /mnt/home-v3 is not mounted on c1")},
 		{"client soft and other version", func(f Facts) {
@@ -671,19 +618,19 @@ func TestJudge(t *testing.T) {
 				if h.Host == nil || h.Host.Run == nil {
 					continue
 				}
-				r := h.Host.Run[cmdCRM]
+				r := h.Host.Run[gather.CmdCRM]
 				r.Stdout = strings.Replace(r.Stdout, "</node_history>",
 					`<node name="nfs2"><resource_history id="home"><operation_history call="996" task="probe" rc="5" rc_text="Not installed"/></resource_history></node></node_history>`, 1)
-				h.Host.Run[cmdCRM] = r
+				h.Host.Run[gather.CmdCRM] = r
 			}
 		}, append([]string{"fault: home cannot run on nfs2: its agent was not there when the cluster looked, and it does not look again by itself"}, both...)},
 		{"pacemaker starts on the partner", func(f Facts) {
-			r := f.Hosts["nfs2"].Host.Run[cmdCRM]
+			r := f.Hosts["nfs2"].Host.Run[gather.CmdCRM]
 			r.Stdout = strings.Replace(r.Stdout, `pacemakerd-state="running"`, `pacemakerd-state="starting_daemons"`, 1)
-			f.Hosts["nfs2"].Host.Run[cmdCRM] = r
+			f.Hosts["nfs2"].Host.Run[gather.CmdCRM] = r
 		}, append([]string{"fault: the cluster does not run on nfs2: pacemaker is starting"}, both...)},
 		{"the partner's cluster is slow", func(f Facts) {
-			f.Hosts["nfs2"].Host.Run[cmdCRM] = RunResult{Err: "context deadline exceeded"}
+			f.Hosts["nfs2"].Host.Run[gather.CmdCRM] = gather.RunResult{Err: "context deadline exceeded"}
 		}, append([]string{"fault: the cluster on nfs2 did not answer in time"}, both...)},
 		{"monitor failed and recovered", func(f Facts) {
 			move(d, f, "nfs1", "nfs2")
@@ -729,7 +676,7 @@ func TestJudge(t *testing.T) {
 			h := f.Hosts["nfs1"]
 			move(d, f, "nfs1", "nfs2")
 			cluster(t, f, "cold-start-alone")
-			h.Host.Run[cmdCRM] = RunResult{Output: resource.Output{Code: 102, Stderr: "crm_mon: Connection to cluster failed: Connection refused"}}
+			h.Host.Run[gather.CmdCRM] = gather.RunResult{Output: resource.Output{Code: 102, Stderr: "crm_mon: Connection to cluster failed: Connection refused"}}
 			f.Hosts["nfs1"] = h
 		}, slices.Concat([]string{"fault: nfs1 is up, but not in the cluster", waits,
 			"fault: the cluster does not run on nfs1: crm_mon: Connection to cluster failed: Connection refused",
@@ -737,9 +684,9 @@ func TestJudge(t *testing.T) {
 			"fault: ring 1 (public): nfs1 and nfs2 do not reach each other"}, idle)},
 		{"nfs1 back, the last try to fence it failed", func(f Facts) {
 			for _, h := range []string{"nfs1", "nfs2"} {
-				r := f.Hosts[h].Host.Run[cmdCRM]
+				r := f.Hosts[h].Host.Run[gather.CmdCRM]
 				r.Stdout = strings.Replace(r.Stdout, `<status code="0"`, `<fence_history><fence_event action="reboot" target="nfs1" client="a" origin="nfs2" status="failed" completed="2026-11-21 20:52:27.641955Z"/></fence_history><status code="0"`, 1)
-				f.Hosts[h].Host.Run[cmdCRM] = r
+				f.Hosts[h].Host.Run[gather.CmdCRM] = r
 			}
 		}, append([]string{"warning: fencing of nfs1 failed at 20:52"}, both...)},
 		{"nfs1 fenced", func(f Facts) {
@@ -828,8 +775,8 @@ func TestJudgeOneServer(t *testing.T) {
 func TestMTU(t *testing.T) {
 	d := designOf(t, "nfs-ha", "cidr: 10.77.1.0/24", "cidr: 10.77.1.0/24\n    mtu: 9000")
 	f := healthy(t, d)
-	f.Hosts["nfs1"].Host.NetLinks = []Link{{Name: "eth0", MTU: 9000, Addresses: []string{"10.77.1.11/24", "10.77.1.100/24"}}, {Name: "eth1", MTU: 1500, Addresses: []string{"10.77.2.11/24"}}}
-	f.Hosts["c1"].Host.NetLinks = []Link{{Name: "eth0", MTU: 1500, Addresses: []string{"10.77.1.51/24"}}}
+	f.Hosts["nfs1"].Host.NetLinks = []gather.Link{{Name: "eth0", MTU: 9000, Addresses: []string{"10.77.1.11/24", "10.77.1.100/24"}}, {Name: "eth1", MTU: 1500, Addresses: []string{"10.77.2.11/24"}}}
+	f.Hosts["c1"].Host.NetLinks = []gather.Link{{Name: "eth0", MTU: 1500, Addresses: []string{"10.77.1.51/24"}}}
 	want := []string{"warning: eth0 of c1 (10.77.1.51, network public) has MTU 1500, not 9000", neverProven1, neverProven2}
 	if got := complaints(Judge(d, f)); !slices.Equal(got, want) {
 		t.Errorf("%q", got)
@@ -844,9 +791,9 @@ func TestMTU(t *testing.T) {
 func TestLinkSpeed(t *testing.T) {
 	d := designOf(t, "nfs-ha", "speed: 1Gb/s", "speed: 25Gb/s")
 	f := healthy(t, d)
-	f.Hosts["nfs1"].Host.NetLinks = []Link{{Name: "eth0", MTU: 1500, Addresses: []string{"10.77.1.11/24"}, Mbits: 10000}}
-	f.Hosts["nfs2"].Host.NetLinks = []Link{{Name: "eth0", MTU: 1500, Addresses: []string{"10.77.1.12/24"}, Mbits: 25000, Errors: 4711}}
-	f.Hosts["c1"].Host.NetLinks = []Link{{Name: "eth0", MTU: 1500, Addresses: []string{"10.77.1.51/24"}, Mbits: 1000}}
+	f.Hosts["nfs1"].Host.NetLinks = []gather.Link{{Name: "eth0", MTU: 1500, Addresses: []string{"10.77.1.11/24"}, Mbits: 10000}}
+	f.Hosts["nfs2"].Host.NetLinks = []gather.Link{{Name: "eth0", MTU: 1500, Addresses: []string{"10.77.1.12/24"}, Mbits: 25000, Errors: 4711}}
+	f.Hosts["c1"].Host.NetLinks = []gather.Link{{Name: "eth0", MTU: 1500, Addresses: []string{"10.77.1.51/24"}, Mbits: 1000}}
 	want := []string{"warning: eth0 of nfs1 (10.77.1.11, network public) has 10000 Mbit/s, not 25000",
 		"warning: eth0 of nfs2 has damaged or lost 4711 frames on the wire since the host has started", neverProven1, neverProven2}
 	if got := complaints(Judge(d, f)); !slices.Equal(got, want) {
@@ -891,7 +838,7 @@ func TestJudgeNobody(t *testing.T) {
 	}
 	// Empty answers of all agents must not give OK.
 	for n := range f.Hosts {
-		f.Hosts[n] = Answer{Host: &Host{}}
+		f.Hosts[n] = Answer{Host: &gather.Host{}}
 	}
 	if s = Judge(d, f); s.Level != Fault {
 		t.Errorf("level %v of empty answers", s.Level)
@@ -969,11 +916,11 @@ func TestNotReady(t *testing.T) {
 		{"stranger", "nfs7", func(Facts) {}, []string{"nfs7 is not a server of this brick"}},
 		{"silent", "nfs2", func(f Facts) { f.Hosts["nfs2"] = Answer{Err: "i/o timeout"} }, []string{"nfs2 does not answer: i/o timeout"}},
 		{"no cluster", "nfs2", func(f Facts) {
-			f.Hosts["nfs2"].Host.Run[cmdCRM] = RunResult{Output: resource.Output{Code: 102, Stdout: notConnected}}
+			f.Hosts["nfs2"].Host.Run[gather.CmdCRM] = gather.RunResult{Output: resource.Output{Code: 102, Stdout: notConnected}}
 		}, []string{"the cluster does not run on nfs2: Connection to cluster failed: Connection refused"}},
 		{"blind", "nfs2", func(f Facts) {
 			h := f.Hosts["nfs2"].Host
-			h.Disks = slices.DeleteFunc(h.Disks, func(x DiskState) bool { return x.Serial == "MA01" })
+			h.Disks = slices.DeleteFunc(h.Disks, func(x gather.DiskState) bool { return x.Serial == "MA01" })
 		}, []string{"nfs2 does not reach MA01 (enclosure A bay 1), which nfs1 does"}},
 		{"standby", "nfs1", func(f Facts) { cluster(t, f, "standby") }, []string{
 			"nfs1 is in standby: it takes over nothing",
@@ -1051,12 +998,6 @@ func TestProof(t *testing.T) {
 		if _, err := ParseProof(bad); err == nil {
 			t.Errorf("%q is taken", bad)
 		}
-	}
-	// onlyOwn keeps only Mortar's attributes of a node.
-	c, err := linux.ParseCIB([]byte(`<cib><configuration><nodes><node id="1" uname="nfs1"><instance_attributes id="nodes-1">` +
-		`<nvpair id="a" name="mortar-fence-test" value="standby"/><nvpair id="b" name="ipmi_password" value="hunter2"/></instance_attributes></node></nodes></configuration></cib>`))
-	if onlyOwn(c); err != nil || c.Attr("nfs1", AttrTesting) != TestingStandby || len(c.Nodes[0].Attrs) != 1 {
-		t.Errorf("%+v %v", c, err)
 	}
 }
 

@@ -1,26 +1,23 @@
 package observe
 
 import (
-	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/mortarhpc/mortar/internal/base/linux"
-	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/host/gather"
 )
 
 // outletsOf adds the four outlets of the example's two servers, as asked by the
 // partners, to the facts, after change.
-func outletsOf(f Facts, change func(by string, o *Outlet)) {
+func outletsOf(f Facts, change func(by string, o *gather.Outlet)) {
 	for by, port := range map[string]string{"nfs1": "2", "nfs2": "1"} {
 		h := f.Hosts[by].Host
 		if h == nil {
 			continue
 		}
 		for _, dev := range []string{"fence-pdu-a", "fence-pdu-b"} {
-			o := Outlet{OutletAsk: OutletAsk{dev, port}, On: true}
+			o := gather.Outlet{OutletAsk: gather.OutletAsk{Device: dev, Port: port}, On: true}
 			if change != nil {
 				change(by, &o)
 			}
@@ -33,16 +30,16 @@ func TestPower(t *testing.T) {
 	d := theDesign(t)
 	for _, tt := range []struct {
 		name   string
-		change func(by string, o *Outlet)
+		change func(by string, o *gather.Outlet)
 		text   string
 		want   []string // findings and remedies
 	}{
 		{"all on", nil, "4 of 4 outlets on", nil},
-		{"one off", func(_ string, o *Outlet) { o.On = o.Port != "2" || o.Device != "fence-pdu-b" }, "3 of 4 outlets on",
+		{"one off", func(_ string, o *gather.Outlet) { o.On = o.Port != "2" || o.Device != "fence-pdu-b" }, "3 of 4 outlets on",
 			[]string{"fault: nfs2 has lost a power feed: outlet 2 of pdu-b (feed B) is off; if the other one fails, nfs2 is off → `mortar outlets-on brick.yaml nfs2`"}},
-		{"both off", func(_ string, o *Outlet) { o.On = o.Port != "2" }, "2 of 4 outlets on",
+		{"both off", func(_ string, o *gather.Outlet) { o.On = o.Port != "2" }, "2 of 4 outlets on",
 			[]string{"fault: nfs2 has no power: outlet 2 of pdu-a (feed A) and outlet 2 of pdu-b (feed B) are off → `mortar outlets-on brick.yaml nfs2`"}},
-		{"a PDU is dead", func(_ string, o *Outlet) {
+		{"a PDU is dead", func(_ string, o *gather.Outlet) {
 			if o.Device == "fence-pdu-a" {
 				o.On, o.Err = false, "Connection timed out"
 			}
@@ -50,7 +47,7 @@ func TestPower(t *testing.T) {
 			"unknown: outlet 1 of pdu-a (feed A): nothing is known → ", "unknown: outlet 2 of pdu-a (feed A): nothing is known → ",
 			"fault: pdu-a (10.77.3.31) does not answer nfs2: Connection timed out; fencing by the PDUs does not work without it → see that it has power and a link, and that its address and secrets are those of the spec",
 			"fault: pdu-a (10.77.3.31) does not answer nfs1: Connection timed out; fencing by the PDUs does not work without it → see that it has power and a link, and that its address and secrets are those of the spec"}},
-		{"a server was slow", func(by string, o *Outlet) {
+		{"a server was slow", func(by string, o *gather.Outlet) {
 			if by == "nfs1" && o.Device == "fence-pdu-a" {
 				o.On, o.Err, o.TimedOut = false, "no answer within 15s", true
 			}
@@ -83,34 +80,5 @@ func TestPower(t *testing.T) {
 		if p.Name == "power" {
 			t.Errorf("%+v", p)
 		}
-	}
-}
-
-const fenceCIB = `<cib><configuration><resources>
-<primitive id="service-home" class="ocf" type="service"/>
-<primitive id="fence-pdu-a" class="stonith" type="fence_apc_snmp"><instance_attributes id="x">
-<nvpair id="a" name="community" value="hunter2"/><nvpair id="b" name="ip" value="10.77.3.31"/></instance_attributes></primitive>
-</resources></configuration></cib>`
-
-func TestFenceParams(t *testing.T) {
-	name, params, err := fenceParams([]byte(fenceCIB), "fence-pdu-a")
-	if diff := cmp.Diff(map[string]string{"community": "hunter2", "ip": "10.77.3.31"}, params); err != nil || name != "fence_apc_snmp" || diff != "" {
-		t.Error(name, err, diff)
-	}
-	for _, id := range []string{"fence-pdu-b", "service-home"} {
-		if _, _, err := fenceParams([]byte(fenceCIB), id); err == nil {
-			t.Errorf("%s is a fence device", id)
-		}
-	}
-	// The output of fence_apc_snmp 4.16 for a dead PDU.
-	text := fenceError(resource.Output{Code: 1, Stderr: "2026-11-22 18:11:58,882 ERROR: Returned 1: Timeout: No Response from 10.77.3.39:161 (hunter2)\n\n\n2026-11-22 18:11:58,914 ERROR: Please use '-h' for usage\n"}, params)
-	if text != "Returned 1: Timeout: No Response from 10.77.3.39:161 (…)" {
-		t.Errorf("%q", text)
-	}
-	// For a device that the cluster does not know, the answer is an error and no
-	// program runs.
-	got := askOutlets(t.Context(), tree{linux.CIBFile: fenceCIB}, []OutletAsk{{"fence-pdu-b", "1"}}, time.Minute)
-	if len(got) != 1 || got[0].On || !strings.Contains(got[0].Err, "fence-pdu-b is not in the cluster's configuration") {
-		t.Errorf("%+v", got)
 	}
 }

@@ -8,16 +8,8 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/host/gather"
 )
-
-func TestPaces(t *testing.T) {
-	before := map[string]linux.DiskStat{"dm-1": {Done: 10, MS: 100}, "dm-2": {Done: 5, MS: 50, InFlight: 1}, "dm-3": {Done: 5, MS: 50}, "dm-4": {Done: 9}}
-	after := map[string]linux.DiskStat{"dm-1": {Done: 14, MS: 140}, "dm-2": {Done: 5, MS: 50, InFlight: 4}, "dm-3": {Done: 5, MS: 50, InFlight: 1}, "dm-4": {Done: 1}, "dm-5": {Done: 3}}
-	got := paces(before, after, time.Second)
-	if len(got) != 2 || got["dm-1"] != (Pace{4, 10}) || got["dm-2"] != (Pace{0, 1000}) {
-		t.Errorf("got %+v: dm-1 took 10 ms for each of four, dm-2 was waited for all the time, of the others nothing can be said", got)
-	}
-}
 
 func TestSlowMembers(t *testing.T) {
 	g := &design.Group{Name: "b-r0"}
@@ -27,7 +19,7 @@ func TestSlowMembers(t *testing.T) {
 		a.members = append(a.members, member{linux.MDMember{Dev: dev, States: []string{"in_sync"}, Slot: i}, &design.Disk{Serial: serial}})
 	}
 	v := mdStorage{&view{pair: &design.Pair{}}}
-	slow := func(g *design.Group, a *array, pace map[string]Pace) []*Part {
+	slow := func(g *design.Group, a *array, pace map[string]gather.Pace) []*Part {
 		p := &Part{}
 		v.slowMembers(p, g, a, pace)
 		return p.Parts
@@ -44,9 +36,9 @@ func TestSlowMembers(t *testing.T) {
 		{[]float64{9, 2400}, ""},                   // two disks are too few to find the slow one
 		{[]float64{9, 9, 2400, 2500}, "MB01,MB02"}, // two may be slow
 	} {
-		pace := map[string]Pace{}
+		pace := map[string]gather.Pace{}
 		for i, ms := range c.ms {
-			pace[a.members[i].Dev] = Pace{4, ms}
+			pace[a.members[i].Dev] = gather.Pace{Done: 4, MS: ms}
 		}
 		got := slow(g, a, pace)
 		if want := strings.Count(c.want, ",") + 1; c.want != "" && len(got) != want || c.want == "" && got != nil {
@@ -59,32 +51,32 @@ func TestSlowMembers(t *testing.T) {
 		}
 	}
 	mirror := &array{members: a.members[:2]}
-	if got := slow(g, mirror, map[string]Pace{"dm-1": {4, 9}, "dm-2": {4, 2400}}); len(got) != 1 || !strings.Contains(got[0].Text, "disk MA02") {
+	if got := slow(g, mirror, map[string]gather.Pace{"dm-1": {Done: 4, MS: 9}, "dm-2": {Done: 4, MS: 2400}}); len(got) != 1 || !strings.Contains(got[0].Text, "disk MA02") {
 		t.Errorf("a leg of a mirror: %+v", got)
 	}
-	got := slow(g, a, map[string]Pace{"dm-1": {0, 1000}, "dm-2": {4, 9}, "dm-3": {4, 9}})
+	got := slow(g, a, map[string]gather.Pace{"dm-1": {Done: 0, MS: 1000}, "dm-2": {Done: 4, MS: 9}, "dm-3": {Done: 4, MS: 9}})
 	if len(got) != 1 || !strings.Contains(got[0].Text, "answered nothing for a second, its peers 9 ms") {
 		t.Errorf("%+v", got)
 	}
 	v.pair.Services = []design.Service{{Storage: design.Storage{Groups: []string{"b-r0"}, DropSlow: true}}}
-	if got = slow(g, a, map[string]Pace{"dm-1": {0, 1000}, "dm-2": {4, 9}, "dm-3": {4, 9}}); len(got) != 1 || !strings.Contains(got[0].Mend, "ocf:mortar:watch drops it") {
+	if got = slow(g, a, map[string]gather.Pace{"dm-1": {Done: 0, MS: 1000}, "dm-2": {Done: 4, MS: 9}, "dm-3": {Done: 4, MS: 9}}); len(got) != 1 || !strings.Contains(got[0].Mend, "ocf:mortar:watch drops it") {
 		t.Errorf("%+v", got)
 	}
 }
 
 // A LUN is compared with the others of its volume on the server that has the load.
 func TestSlowLUNs(t *testing.T) {
-	slowLUNsOf := func(server string, luns map[string]string, pace map[string]Pace) []*Part {
+	slowLUNsOf := func(server string, luns map[string]string, pace map[string]gather.Pace) []*Part {
 		p := &Part{}
 		slowLUNs(p, server, luns, pace)
 		return p.Parts
 	}
 	luns := map[string]string{"dm-1": "a-lun0", "dm-2": "a-lun1", "dm-3": "a-lun2", "dm-4": "a-lun3"}
-	got := slowLUNsOf("nss1", luns, map[string]Pace{"dm-1": {3, 1502}, "dm-2": {9, 4}, "dm-3": {9, 5}, "dm-4": {9, 4}})
+	got := slowLUNsOf("nss1", luns, map[string]gather.Pace{"dm-1": {Done: 3, MS: 1502}, "dm-2": {Done: 9, MS: 4}, "dm-3": {Done: 9, MS: 5}, "dm-4": {Done: 9, MS: 4}})
 	if len(got) != 1 || got[0].Name != "a-lun0" || got[0].Level != Warning || !strings.Contains(got[0].Text, "LUN a-lun0 is slow on nss1: it takes 1502 ms for an answer, the others 4 ms") {
 		t.Errorf("%+v", got)
 	}
-	x := &server{host: &Host{Files: map[string]string{"/sys/block/dm-1/dm/name": "a-lun0\n", "/sys/block/dm-2/dm/name": "a-lun1\n", "/sys/block/dm-2/dm/uuid": "mpath-36\n"}}}
+	x := &server{host: &gather.Host{Files: map[string]string{"/sys/block/dm-1/dm/name": "a-lun0\n", "/sys/block/dm-2/dm/name": "a-lun1\n", "/sys/block/dm-2/dm/uuid": "mpath-36\n"}}}
 	if got := x.mapped("/dev/mapper/a-lun1") + " " + x.mapped("/dev/disk/by-id/dm-uuid-mpath-36") + " " + x.mapped("/dev/sda"); got != "dm-2 dm-2 sda" {
 		t.Error(got)
 	}

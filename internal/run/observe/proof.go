@@ -2,7 +2,6 @@ package observe
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -15,8 +14,6 @@ import (
 // There both servers have them, they survive a server's replacement, and they
 // vanish with the cluster that they describe.
 const (
-	// ownAttribute is the prefix of the names of Mortar's attributes.
-	ownAttribute = "mortar-"
 	// AttrTesting is set while a fence test of the node is under way: the node may
 	// be off, and the topology may lack a level. Its value is TestingStandby if the
 	// test put the node in standby, else TestingPlain.
@@ -57,14 +54,6 @@ func ParseProof(s string) (Proof, error) {
 	}
 	p.Fingerprint = f[2]
 	return p, nil
-}
-
-// onlyOwn removes all attributes of nodes except Mortar's, which hold no secrets.
-func onlyOwn(c *linux.CIB) *linux.CIB {
-	for i := range c.Nodes {
-		c.Nodes[i].Attrs = slices.DeleteFunc(c.Nodes[i].Attrs, func(a linux.CIBPair) bool { return !strings.HasPrefix(a.Name, ownAttribute) })
-	}
-	return c
 }
 
 // proofOf returns the recorded proof of a level, nil if there is none or it cannot

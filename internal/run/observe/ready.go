@@ -10,6 +10,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host"
+	"github.com/mortarhpc/mortar/internal/host/gather"
 	"github.com/mortarhpc/mortar/internal/serve/ocf"
 )
 
@@ -58,11 +59,11 @@ func (s *Snapshot) Service(name string) *ServiceState {
 // Cluster returns the state of the cluster as one host sees it. It is much cheaper
 // than Collect, for callers that wait for a change.
 func (c *Collector) Cluster(ctx context.Context, host string) (*Snapshot, error) {
-	h, err := c.gather(ctx, host, Request{Run: [][]string{strings.Fields(cmdCRM), strings.Fields(cmdWaits)}, CIB: true, TimeoutMS: int(c.timeout.Milliseconds())})
+	h, err := c.gather(ctx, host, gather.Request{Run: [][]string{strings.Fields(gather.CmdCRM), strings.Fields(gather.CmdWaits)}, CIB: true, TimeoutMS: int(c.timeout.Milliseconds())})
 	if err != nil {
 		return nil, err
 	}
-	r := h.Run[cmdCRM]
+	r := h.Run[gather.CmdCRM]
 	m, err := linux.ParseCRM(r.Stdout)
 	if err != nil {
 		if r.Err != "" {
@@ -70,17 +71,17 @@ func (c *Collector) Cluster(ctx context.Context, host string) (*Snapshot, error)
 		}
 		return nil, fmt.Errorf("crm_mon on %s: %w", host, err)
 	}
-	return snapshot(c.d.PairWith(host), m, h.CIB, parseWaits(h.Run[cmdWaits].Stdout)), nil
+	return snapshot(c.d.PairWith(host), m, h.CIB, linux.ParseWaits(h.Run[gather.CmdWaits].Stdout)), nil
 }
 
 // HasAddress reports whether a host has an address on an interface that is up.
 func (c *Collector) HasAddress(ctx context.Context, host, address string) (bool, error) {
-	h, err := c.gather(ctx, host, Request{})
+	h, err := c.gather(ctx, host, gather.Request{})
 	return err == nil && h.HasAddress(address), err
 }
 
-func (c *Collector) gather(ctx context.Context, name string, r Request) (Host, error) {
-	return host.Ask(ctx, c.Session(name), OpGather, r)
+func (c *Collector) gather(ctx context.Context, name string, r gather.Request) (gather.Host, error) {
+	return host.Ask(ctx, c.Session(name), gather.Op, r)
 }
 
 func snapshot(p *design.Pair, m *linux.CRM, cib *linux.CIB, waits bool) *Snapshot {

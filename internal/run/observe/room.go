@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/host/gather"
 )
 
 // A server's own system is no part of the brick, but Pacemaker that cannot write its
@@ -22,18 +23,8 @@ const (
 	stalledWarn = 10.0
 )
 
-// systemFiles tell of memory, and of errors that ext4 has met; a file system keeps the
-// number until it is checked.
-// Source: Linux, Documentation/ABI/testing/sysfs-fs-ext4 (errors_count: kernel 4.2)
-var systemFiles = []string{"/proc/meminfo", "/proc/pressure/memory", "/proc/vmstat", "/sys/fs/ext4/*/errors_count"}
-
-// room is a file system as package linux judges it.
-func (f FS) room() linux.Room {
-	return linux.Room{Size: f.Size, Avail: f.Avail, Inodes: f.Files, InodesFree: f.FilesFree}
-}
-
 // systemMounts are those of the system's directories that have a file system of their own.
-func systemMounts(h *Host, mounts []linux.Mount) (dirs []string) {
+func systemMounts(h *gather.Host, mounts []linux.Mount) (dirs []string) {
 	for _, dir := range linux.SystemDirs {
 		_, asked := h.FS[dir]
 		if _, ok := linux.MountAt(mounts, dir); ok && asked {
@@ -44,7 +35,7 @@ func systemMounts(h *Host, mounts []linux.Mount) (dirs []string) {
 }
 
 // systemErrors are the errors that each ext4 has met, by its device.
-func systemErrors(h *Host) map[string]int {
+func systemErrors(h *gather.Host) map[string]int {
 	out := map[string]int{}
 	for p, text := range h.Files {
 		if dir, ok := strings.CutSuffix(p, "/errors_count"); ok && strings.HasPrefix(p, "/sys/fs/ext4/") {
@@ -68,7 +59,7 @@ func (s *server) room(c *Part) {
 				f.Level = Warning
 			}
 		}
-		r := fs.room()
+		r := fs.Room()
 		used, what := percentUsed(r.Size, r.Avail), "space"
 		if u := percentUsed(r.Inodes, r.InodesFree); u > used {
 			used, what = u, "inodes"
@@ -113,7 +104,7 @@ func (s *server) memory(c *Part) {
 }
 
 // system adds the room of the server's own system, and its memory.
-func (e *exposition) system(h *Host) {
+func (e *exposition) system(h *gather.Host) {
 	mounts := linux.ParseMounts(h.Files["/proc/self/mounts"])
 	for _, dir := range systemMounts(h, mounts) {
 		fs := h.FS[dir]
@@ -125,7 +116,7 @@ func (e *exposition) system(h *Host) {
 		if !answers {
 			continue
 		}
-		e.add("mortar_system_full", bit(fs.room().Full(dir) != ""), "path", dir)
+		e.add("mortar_system_full", bit(fs.Room().Full(dir) != ""), "path", dir)
 		e.add("mortar_system_size_bytes", float64(fs.Size), "path", dir)
 		e.add("mortar_system_avail_bytes", float64(fs.Avail), "path", dir)
 		e.add("mortar_system_inodes", float64(fs.Files), "path", dir)

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/mortarhpc/mortar/internal/host/gather"
 )
 
 const (
@@ -17,43 +19,45 @@ const (
 // memory.
 func TestSystemRoom(t *testing.T) {
 	d := theDesign(t)
-	well := FS{Size: 20 * gib, Avail: 10 * gib, Files: 1000000, FilesFree: 900000}
+	well := gather.FS{Size: 20 * gib, Avail: 10 * gib, Files: 1000000, FilesFree: 900000}
 	mounts := "/dev/sda1 / ext4 rw,relatime 0 0\n/dev/sda2 /boot ext4 rw,relatime 0 0\ntmpfs /run tmpfs rw,nosuid 0 0\n"
 	for _, c := range []struct {
 		name   string
-		change func(h *Host)
+		change func(h *gather.Host)
 		want   []string
 	}{
-		{"well", func(*Host) {}, nil},
-		{"full", func(h *Host) { h.FS["/"] = FS{Size: 20 * gib, Files: 1000000, FilesFree: 900000} },
+		{"well", func(*gather.Host) {}, nil},
+		{"full", func(h *gather.Host) { h.FS["/"] = gather.FS{Size: 20 * gib, Files: 1000000, FilesFree: 900000} },
 			[]string{"fault: / of nfs2 is full: 0 MiB of 20480 MiB are free, 100 MiB are needed"}},
-		{"no inodes", func(h *Host) { h.FS["/"] = FS{Size: 20 * gib, Avail: 10 * gib, Files: 1000000} },
+		{"no inodes", func(h *gather.Host) { h.FS["/"] = gather.FS{Size: 20 * gib, Avail: 10 * gib, Files: 1000000} },
 			[]string{"fault: / of nfs2 is full: 0 of 1000000 inodes are free, 1000 are needed"}},
-		{"nearly full", func(h *Host) { h.FS["/boot"] = FS{Size: gib, Avail: 90 * mib, Files: 1000, FilesFree: 900} },
+		{"nearly full", func(h *gather.Host) {
+			h.FS["/boot"] = gather.FS{Size: gib, Avail: 90 * mib, Files: 1000, FilesFree: 900}
+		},
 			[]string{"warning: /boot of nfs2 is nearly full: 91 % of its space used, 90 MiB are free"}},
-		{"no file system of its own", func(h *Host) { h.FS["/var"] = FS{Size: 20 * gib} }, nil},
-		{"read-only", func(h *Host) {
+		{"no file system of its own", func(h *gather.Host) { h.FS["/var"] = gather.FS{Size: 20 * gib} }, nil},
+		{"read-only", func(h *gather.Host) {
 			h.Files["/proc/self/mounts"] = strings.Replace(h.Files["/proc/self/mounts"], "/ ext4 rw", "/ ext4 ro", 1)
 		}, []string{"fault: / of nfs2 is mounted read-only"}},
-		{"a /boot that is read-only", func(h *Host) {
+		{"a /boot that is read-only", func(h *gather.Host) {
 			h.Files["/proc/self/mounts"] = strings.Replace(h.Files["/proc/self/mounts"], "/boot ext4 rw", "/boot ext4 ro", 1)
 		}, []string{"warning: /boot of nfs2 is mounted read-only"}},
-		{"hangs", func(h *Host) { h.FS["/"] = FS{TimedOut: true, Millis: 9000} }, []string{"fault: / of nfs2 does not answer"}},
-		{"errors", func(h *Host) { h.Files["/sys/fs/ext4/sda1/errors_count"] = "12\n" },
+		{"hangs", func(h *gather.Host) { h.FS["/"] = gather.FS{TimedOut: true, Millis: 9000} }, []string{"fault: / of nfs2 does not answer"}},
+		{"errors", func(h *gather.Host) { h.Files["/sys/fs/ext4/sda1/errors_count"] = "12\n" },
 			[]string{"warning: the file system on sda1 of nfs2 (/) has met 12 errors"}},
-		{"no errors", func(h *Host) { h.Files["/sys/fs/ext4/sda1/errors_count"] = "0\n" }, nil},
-		{"little memory", func(h *Host) { h.Files["/proc/meminfo"] = "MemTotal: 1000000 kB\nMemAvailable: 40000 kB\n" },
+		{"no errors", func(h *gather.Host) { h.Files["/sys/fs/ext4/sda1/errors_count"] = "0\n" }, nil},
+		{"little memory", func(h *gather.Host) { h.Files["/proc/meminfo"] = "MemTotal: 1000000 kB\nMemAvailable: 40000 kB\n" },
 			[]string{"warning: nfs2 is short of memory: 39 MiB of 976 MiB are available"}},
-		{"pressure", func(h *Host) {
+		{"pressure", func(h *gather.Host) {
 			h.Files["/proc/pressure/memory"] = "some avg10=0.00 avg60=1.50 avg300=42.57 total=123456\nfull avg10=0.00 avg60=0.50 avg300=22.25 total=4500000\n"
 		}, []string{"warning: nfs2 is short of memory: for 22 % of the last five minutes all its processes waited for some"}},
-		{"killed", func(h *Host) { h.Files["/proc/vmstat"] = "oom_kill 3\n" },
+		{"killed", func(h *gather.Host) { h.Files["/proc/vmstat"] = "oom_kill 3\n" },
 			[]string{"warning: the kernel of nfs2 has killed 3 processes for want of memory since it started"}},
 	} {
 		f := healthy(t, d)
 		h := f.Hosts["nfs2"].Host
 		if h.FS == nil {
-			h.FS = map[string]FS{}
+			h.FS = map[string]gather.FS{}
 		}
 		h.FS = maps.Clone(h.FS)
 		h.Files["/proc/self/mounts"] += mounts
@@ -88,7 +92,7 @@ func TestSystemRoomIsAsked(t *testing.T) {
 	if err := r.MayWatch(); err != nil {
 		t.Error(err)
 	}
-	if err := (Request{Files: []string{"/proc/pressure/memory/../../kcore"}}).MayWatch(); err == nil {
+	if err := (gather.Request{Files: []string{"/proc/pressure/memory/../../kcore"}}).MayWatch(); err == nil {
 		t.Error("anything may be read")
 	}
 }
@@ -96,8 +100,8 @@ func TestSystemRoomIsAsked(t *testing.T) {
 // The metrics say the same of the system as status does.
 func TestSystemMetrics(t *testing.T) {
 	e := &exposition{brick: "b1", lines: map[string][]string{}}
-	e.system(&Host{
-		FS: map[string]FS{"/": {Size: 20 * gib, Avail: 5 * mib, Files: 1000, FilesFree: 900}, "/var": {Size: 20 * gib}, "/boot": {TimedOut: true}},
+	e.system(&gather.Host{
+		FS: map[string]gather.FS{"/": {Size: 20 * gib, Avail: 5 * mib, Files: 1000, FilesFree: 900}, "/var": {Size: 20 * gib}, "/boot": {TimedOut: true}},
 		Files: map[string]string{"/proc/self/mounts": "/dev/sda1 / ext4 ro 0 0\n/dev/sda2 /boot ext4 rw 0 0\n",
 			"/sys/fs/ext4/sda1/errors_count": "3\n", "/proc/meminfo": "MemTotal: 1000 kB\nMemAvailable: 400 kB\n",
 			"/proc/pressure/memory": "full avg10=0.00 avg60=0.50 avg300=22.25 total=4500000\n", "/proc/vmstat": "oom_kill 3\n"},

@@ -13,6 +13,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/ses"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host"
+	"github.com/mortarhpc/mortar/internal/host/gather"
 )
 
 // Shelf is an enclosure that has enclosure services (SES), and what it reports.
@@ -30,7 +31,7 @@ type Shelf struct {
 // has them in /sys.
 //
 // Source: drivers/misc/enclosure.c
-var shelfRequest = Request{
+var shelfRequest = gather.Request{
 	Files: []string{"/sys/class/enclosure/*/id"},
 	Links: []string{"/sys/class/enclosure/*/device/scsi_generic/*", "/sys/class/enclosure/*/*/device/block/*"},
 }
@@ -57,13 +58,13 @@ func (c *Collector) shelvesToAsk(ctx context.Context, f Facts) map[string][]Shel
 	}
 	cctx, cancel := context.WithTimeout(ctx, c.timeout+time.Second)
 	defer cancel()
-	got, _ := host.All(cctx, up, func(ctx context.Context, s string) (Host, error) { return c.gather(ctx, s, shelfRequest) })
+	got, _ := host.All(cctx, up, func(ctx context.Context, s string) (gather.Host, error) { return c.gather(ctx, s, shelfRequest) })
 	return eachShelf(c.d, f, got)
 }
 
 // eachShelf returns each enclosure once, by the first server that sees it. seen are the
 // servers' answers.
-func eachShelf(d *design.Design, f Facts, seen map[string]Host) map[string][]Shelf {
+func eachShelf(d *design.Design, f Facts, seen map[string]gather.Host) map[string][]Shelf {
 	out := map[string][]Shelf{}
 	asked := map[string]bool{}
 	for _, s := range d.Servers() {
@@ -81,7 +82,7 @@ func eachShelf(d *design.Design, f Facts, seen map[string]Host) map[string][]She
 }
 
 // findShelves lists the enclosures that a server sees, sorted by device.
-func findShelves(h Host, disks []DiskState) []Shelf {
+func findShelves(h gather.Host, disks []gather.DiskState) []Shelf {
 	serials := map[string]string{} // by sdX
 	for _, d := range disks {
 		for _, p := range d.Paths {
@@ -120,7 +121,7 @@ func findShelves(h Host, disks []DiskState) []Shelf {
 	return out
 }
 
-func (h *Hardware) readShelves(run map[string]RunResult, shelves []Shelf) {
+func (h *Hardware) readShelves(run map[string]gather.RunResult, shelves []Shelf) {
 	for _, x := range shelves {
 		text := ""
 		for _, argv := range sesCommands(x.Device) {

@@ -12,12 +12,13 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/pr"
 	lunarray "github.com/mortarhpc/mortar/internal/brick/array"
 	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/host/gather"
 )
 
 // lunStorage are LUNs of RAID arrays.
 type lunStorage struct{ *view }
 
-func (v lunStorage) request(r *Request) {
+func (v lunStorage) request(r *gather.Request) {
 	r.SCSI, r.Pace = true, true
 	if v.pair.HA == nil || len(v.pair.HA.Reservations) == 0 {
 		return
@@ -120,7 +121,7 @@ func (v lunStorage) striped(array string) (out [][]string) {
 
 // slowLUNs finds the LUNs of a volume that answer much later than the others; luns are
 // their names by the server's devices.
-func slowLUNs(c *Part, server string, luns map[string]string, pace map[string]Pace) {
+func slowLUNs(c *Part, server string, luns map[string]string, pace map[string]gather.Pace) {
 	if len(luns) < 3 {
 		return // they are no mirror, which two would be taken for
 	}

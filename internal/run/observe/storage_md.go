@@ -11,12 +11,13 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/base/md"
 	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/host/gather"
 )
 
 // mdStorage are md arrays of disks, each seen by several paths.
 type mdStorage struct{ *view }
 
-func (v mdStorage) request(r *Request) { r.Pace = true }
+func (v mdStorage) request(r *gather.Request) { r.Pace = true }
 
 func (v mdStorage) parts() []*Part {
 	return []*Part{v.disksPart(), v.paths(), v.raid()}
@@ -441,7 +442,7 @@ func (v mdStorage) spareOfPeer(s *server, g *design.Group) bool {
 }
 
 // slowMembers finds the disks of a group that answer much later than the others.
-func (v mdStorage) slowMembers(part *Part, g *design.Group, a *array, pace map[string]Pace) {
+func (v mdStorage) slowMembers(part *Part, g *design.Group, a *array, pace map[string]gather.Pace) {
 	var devs []string
 	who := map[string]any{}
 	for _, m := range a.members {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/host/gather"
 )
 
 // Traffic is the bytes that the volumes of a service have read and written on a
@@ -21,7 +22,7 @@ func (c *Collector) AskTraffic() { c.traffic = true }
 
 const diskStats = "/proc/diskstats"
 
-func countTraffic(d *design.Design, reqs map[string]Request) {
+func countTraffic(d *design.Design, reqs map[string]gather.Request) {
 	for _, s := range d.Spec.Servers {
 		r := reqs[s.Name]
 		r.Files = append(r.Files, diskStats)
@@ -48,7 +49,7 @@ func Traffics(d *design.Design, f Facts) []Traffic {
 	return out
 }
 
-func trafficOn(s *design.Service, h *Host) (t Traffic, ok bool) {
+func trafficOn(s *design.Service, h *gather.Host) (t Traffic, ok bool) {
 	if h == nil {
 		return t, false
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/base/md"
 	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/host/gather"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
@@ -34,13 +35,13 @@ type view struct {
 
 type server struct {
 	name   string
-	host   *Host // nil if it does not answer
+	host   *gather.Host // nil if it does not answer
 	err    string
 	mounts []linux.Mount
 	arrays []*array
 	disks  map[string]*seenDisk // by the design's serial
 	failed map[string]string    // paths that multipath considers failed: sdX to reason
-	links  []link
+	links  []linux.Ring
 	crm    *linux.CRM
 	crmErr string
 	// odd has what of the answers of its tools is not understood, by tool.
@@ -53,7 +54,7 @@ type server struct {
 
 // seenDisk is a disk of the design as one server sees it.
 type seenDisk struct {
-	DiskState
+	gather.DiskState
 	good []string // working paths, sdX
 	bad  map[string]string
 }
@@ -122,10 +123,10 @@ func (s *server) read(d *design.Design, p *design.Pair) {
 	h := s.host
 	s.mounts = linux.ParseMounts(h.Files["/proc/self/mounts"])
 	s.odd = map[string]health.Unread{}
-	s.links, s.odd["corosync-cfgtool"] = parseLinks(h.Run[cmdLinks].Stdout)
+	s.links, s.odd["corosync-cfgtool"] = linux.ParseRings(h.Run[gather.CmdLinks].Stdout)
 	if p.HA != nil {
-		s.waits = parseWaits(h.Run[cmdWaits].Stdout)
-		r := h.Run[cmdCRM]
+		s.waits = linux.ParseWaits(h.Run[gather.CmdWaits].Stdout)
+		r := h.Run[gather.CmdCRM]
 		c, err := linux.ParseCRM(r.Stdout)
 		switch {
 		case err == nil && (c.Stack.Daemon == "init" || c.Stack.Daemon == "starting_daemons" || c.Stack.Daemon == "wait_for_ping"):
@@ -151,7 +152,7 @@ func (s *server) read(d *design.Design, p *design.Pair) {
 			if !sameDisk(want, have) {
 				continue
 			}
-			s.disks[want.Serial] = have.judged(failed)
+			s.disks[want.Serial] = judged(have, failed)
 			for _, p := range have.Paths {
 				pathDisk[filepath.Base(p)] = want
 			}
@@ -202,7 +203,7 @@ func (s *server) read(d *design.Design, p *design.Pair) {
 
 // failedPaths returns the paths that multipath considers failed. The kernel's
 // multipath target knows them; the SCSI layer knows only offline devices.
-func failedPaths(h *Host) (failed map[string]string, unread health.Unread) {
+func failedPaths(h *gather.Host) (failed map[string]string, unread health.Unread) {
 	devName := map[string]string{} // 8:16 -> sdb
 	for p, t := range h.Files {
 		if rest, ok := strings.CutPrefix(p, "/sys/block/sd"); ok {
@@ -210,12 +211,12 @@ func failedPaths(h *Host) (failed map[string]string, unread health.Unread) {
 		}
 	}
 	failed = map[string]string{}
-	maps, unread := parseDMStatus(h.Run[cmdDM].Stdout)
+	maps, unread := linux.ParseMultipath(h.Run[gather.CmdDM].Stdout)
 	for _, paths := range maps {
 		for _, p := range paths {
 			switch p.State {
-			case pathActive:
-			case pathFailed:
+			case linux.PathActive:
+			case linux.PathFailed:
 				failed[devName[p.Dev]] = "failed in multipath"
 			default:
 				failed[devName[p.Dev]] = fmt.Sprintf("in state %q in multipath", p.State)
@@ -225,9 +226,9 @@ func failedPaths(h *Host) (failed map[string]string, unread health.Unread) {
 	return failed, unread
 }
 
-// judged divides the paths into working and bad ones. failed are the paths that
+// judged divides the paths of a disk into working and bad ones. failed are the paths that
 // multipath considers failed.
-func (have DiskState) judged(failed map[string]string) *seenDisk {
+func judged(have gather.DiskState, failed map[string]string) *seenDisk {
 	sd := &seenDisk{DiskState: have, bad: map[string]string{}}
 	for _, p := range have.Paths {
 		name := filepath.Base(p)
@@ -244,14 +245,14 @@ func (have DiskState) judged(failed map[string]string) *seenDisk {
 	return sd
 }
 
-func sameDisk(want *design.Disk, have DiskState) bool {
+func sameDisk(want *design.Disk, have gather.DiskState) bool {
 	if want.WWN != "" && have.WWN != "" {
 		return strings.EqualFold(want.WWN, have.WWN)
 	}
 	return want.Serial == have.Serial
 }
 
-func readArrays(h *Host, diskOf func(string) *design.Disk) []*array {
+func readArrays(h *gather.Host, diskOf func(string) *design.Disk) []*array {
 	files := linux.Files(h.Files)
 	found, _ := linux.MDArrays(files) // reading from a map cannot fail
 	stats := linux.ParseMDStat(h.Files["/proc/mdstat"])
@@ -296,15 +297,6 @@ func (s *server) mountOf(vol *design.Service) (linux.Mount, bool) {
 
 // hasAddress reports whether a server has an address on an interface.
 func (s *server) hasAddress(addr string) bool { return s.host.HasAddress(addr) }
-
-// HasAddress reports whether a host has an address on an interface. It is false for
-// a nil Host, which did not answer.
-func (h *Host) HasAddress(addr string) bool {
-	return h != nil && slices.ContainsFunc(h.Addresses, func(a string) bool {
-		ip, _, _ := strings.Cut(a, "/")
-		return ip == addr
-	})
-}
 
 // resourceOf finds the cluster resource that runs a service. The first releases named it as the
 // service.

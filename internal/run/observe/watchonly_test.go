@@ -7,6 +7,7 @@ import (
 	"github.com/mortarhpc/mortar/examples"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
+	"github.com/mortarhpc/mortar/internal/host/gather"
 )
 
 // An agent that may only watch answers the requests of status and watch for every
@@ -42,14 +43,14 @@ func TestMayWatch(t *testing.T) {
 			}
 		}
 	}
-	for _, r := range []Request{
+	for _, r := range []gather.Request{
 		{Files: []string{"/etc/shadow"}}, {Files: []string{"/etc/corosync/authkey"}}, {Files: []string{"/proc/1/environ"}}, {Files: []string{"/proc/kcore"}},
 		{Files: []string{"/sys/block/../../etc/shadow"}}, {Files: []string{"/proc/mdstat\n/etc/shadow"}}, {Links: []string{"/proc/1/root/etc/*"}},
 		{Files: []string{"/srv/home/../../etc/shadow/etab"}}, {Files: []string{"/**/etab"}},
 		{Run: [][]string{{"crm_mon", "--output-as=html", "--output-to=/etc/cron.d/x"}}}, {Run: [][]string{{"cibadmin", "--query"}}}, {Run: [][]string{{"tail", "/etc/shadow"}}},
 		{Run: [][]string{{"/usr/local/sbin/mortar", "host-cache", "stats", "/etc/shadow"}}}, {Run: [][]string{{"/tmp/x", "/cALL", "show", "all", "J", "nolog"}}},
 		{Run: [][]string{{"SMcli", "-o", "/etc/cron.d/x", "-S", "-c", "show storageArray healthStatus;"}}},
-		{Outlets: []OutletAsk{{}}},
+		{Outlets: []gather.OutletAsk{{}}},
 	} {
 		if err := r.MayWatch(); err == nil {
 			t.Errorf("%+v is answered", r)

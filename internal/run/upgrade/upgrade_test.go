@@ -16,6 +16,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/agent"
+	"github.com/mortarhpc/mortar/internal/host/gather"
 	"github.com/mortarhpc/mortar/internal/host/hosttest"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/run/failover"
@@ -240,7 +241,7 @@ func TestFullServer(t *testing.T) {
 	if err := json.Unmarshal(p.facts, &f); err != nil {
 		t.Fatal(err)
 	}
-	f.Hosts["nfs2"].Host.FS["/"] = observe.FS{Size: 20 << 30, Files: 1000, FilesFree: 900}
+	f.Hosts["nfs2"].Host.FS["/"] = gather.FS{Size: 20 << 30, Files: 1000, FilesFree: 900}
 	p.facts, _ = json.Marshal(f)
 	_, err := New(d, p, Options{}).Look(t.Context(), "")
 	if err == nil || !strings.Contains(err.Error(), "/ of nfs2 is full: 0 MiB of 20480 MiB are free") {

@@ -1,4 +1,4 @@
-package observe
+package gather
 
 import (
 	"fmt"
@@ -11,17 +11,17 @@ import (
 	"github.com/mortarhpc/mortar/internal/serve/cache"
 )
 
-// onlyWatches begins every refusal of such an agent.
-const onlyWatches = "this agent may only watch"
+// OnlyWatches begins every refusal of such an agent.
+const OnlyWatches = "this agent may only watch"
 
 // MayWatch refuses a request for more than status, watch and metrics need. So an
 // agent that may only watch reads no other file and starts no other program,
 // although it runs as root.
 func (r Request) MayWatch() error {
 	refuse := func(what string) error {
-		return &resource.Refusal{What: onlyWatches + ", and does not " + what, Mend: "log in with a key that may do more (docs/security.md)"}
+		return &resource.Refusal{What: OnlyWatches + ", and does not " + what, Mend: "log in with a key that may do more (docs/security.md)"}
 	}
-	files, links := background()
+	files, links := Background()
 	for _, p := range slices.Concat(r.Files, r.Links) {
 		if !slices.Contains(slices.Concat(files, links), p) && !watchedFile.MatchString(p) || path.Clean(p) != p {
 			return refuse("read " + p)
@@ -48,7 +48,7 @@ var watchedFile = regexp.MustCompile(`^(/proc/(mdstat|diskstats|uptime|meminfo|v
 	`|/([A-Za-z0-9_.-]+/)+etab)$`)
 
 func watchedCommand(argv []string) bool {
-	if slices.Contains([]string{cmdCRM, cmdLinks, cmdWaits, cmdDM, cmdTargets}, strings.Join(argv, " ")) {
+	if slices.Contains([]string{CmdCRM, CmdLinks, CmdWaits, CmdDM, CmdTargets}, strings.Join(argv, " ")) {
 		return true
 	}
 	switch {
@@ -64,7 +64,7 @@ func watchedCommand(argv []string) bool {
 // refuse.
 func mustWatch(r Request) error {
 	if err := r.MayWatch(); err != nil {
-		return fmt.Errorf("%s: %w", OpGather, err)
+		return fmt.Errorf("%s: %w", Op, err)
 	}
 	return nil
 }

@@ -1,15 +1,17 @@
-package observe
+// Package gather is the agent's one read-only look at a host: what status, watch, metrics,
+// procedures, benchmarks and drills know of it. It knows no brick, and judges nothing.
+package gather
 
 import (
 	"context"
+	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
-
-	"path/filepath"
 
 	"golang.org/x/sys/unix"
 
@@ -20,8 +22,8 @@ import (
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
-// OpGather is the agent's read-only op that answers a Request with a Host.
-const OpGather agent.Op[Request, Host] = "observe.gather"
+// Op is the agent's read-only op that answers a Request with a Host.
+const Op agent.Op[Request, Host] = "observe.gather"
 
 // Request is a query of one host. The agent answers in its own process; only Run and
 // Outlets start others, which are expensive on an emulated CPU.
@@ -98,22 +100,27 @@ type PathState struct {
 	HBA   int    `json:"hba"`   // SCSI host number, -1 if it has none
 }
 
-// Handlers are the ops that this package adds to the agent.
+// Handlers answer Op.
 func Handlers() agent.Mux { return handlers(func(Request) error { return nil }) }
 
-// WatchHandlers are the ops of an agent that may only watch.
+// WatchHandlers are those of an agent that may only watch.
 func WatchHandlers() agent.Mux { return handlers(mustWatch) }
 
 func handlers(may func(Request) error) agent.Mux {
 	m := agent.Mux{}
 	fs := &statfsPool{waiting: map[string]time.Time{}}
-	OpGather.Answer(m, func(ctx context.Context, r Request) (Host, error) {
+	Op.Answer(m, func(ctx context.Context, r Request) (Host, error) {
 		if err := may(r); err != nil {
 			return Host{}, err
 		}
 		return *gather(ctx, agent.HostSys{}, fs, r), nil
 	})
 	return m
+}
+
+// Once answers a Request on this machine.
+func Once(ctx context.Context, r Request) *Host {
+	return gather(ctx, agent.HostSys{}, &statfsPool{waiting: map[string]time.Time{}}, r)
 }
 
 // gather answers a Request. Facts that cannot be read are missing in the answer; the
@@ -214,6 +221,14 @@ type Pace struct {
 	MS   float64 `json:"ms"`   // mean time of a request; without a completed one, a lower bound of the waiting time
 }
 
+// String says how late a device answers.
+func (p Pace) String() string {
+	if p.Done == 0 {
+		return "answered nothing for a second"
+	}
+	return fmt.Sprintf("takes %.0f ms for an answer", p.MS)
+}
+
 // paceWindow is long enough for a disk that answers twice a second, and no longer
 // than the other queries of a server take.
 const paceWindow = time.Second
@@ -269,6 +284,15 @@ func readFiles(sys resource.Sys, patterns []string) map[string]string {
 	return files
 }
 
+// HasAddress reports whether a host has an address on an interface. It is false for
+// a nil Host, which did not answer.
+func (h *Host) HasAddress(addr string) bool {
+	return h != nil && slices.ContainsFunc(h.Addresses, func(a string) bool {
+		ip, _, _ := strings.Cut(a, "/")
+		return ip == addr
+	})
+}
+
 // processes counts the running processes of each name (comm, 15 bytes). Processes in
 // one of the network namespaces count as name@namespace too.
 func processes(sys resource.Sys, names, namespaces []string) map[string]int {
@@ -282,7 +306,7 @@ func processes(sys resource.Sys, names, namespaces []string) map[string]int {
 	for _, name := range names {
 		n[name] = 0
 		for _, ns := range namespaces {
-			n[inNamespace(name, ns)] = 0
+			n[InNamespace(name, ns)] = 0
 		}
 	}
 	paths, _ := sys.Glob("/proc/[0-9]*/comm")
@@ -297,14 +321,14 @@ func processes(sys resource.Sys, names, namespaces []string) map[string]int {
 		}
 		n[comm]++
 		if id, err := netns.OfProcess(filepath.Base(filepath.Dir(p))); err == nil && space[id] != "" {
-			n[inNamespace(comm, space[id])]++
+			n[InNamespace(comm, space[id])]++
 		}
 	}
 	return n
 }
 
-// inNamespace is the key of a count in Host.Processes.
-func inNamespace(name, namespace string) string {
+// InNamespace is the key of a count in Host.Processes.
+func InNamespace(name, namespace string) string {
 	if namespace == "" {
 		return name
 	}
