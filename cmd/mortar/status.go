@@ -18,6 +18,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/converge/plan"
 	"github.com/mortarhpc/mortar/internal/host"
+	"github.com/mortarhpc/mortar/internal/run/hardware"
 	"github.com/mortarhpc/mortar/internal/run/observe"
 	"github.com/mortarhpc/mortar/internal/run/raid"
 )
@@ -136,7 +137,7 @@ func (o *statusFlags) run(cmd *cobra.Command, args []string) error {
 		defer b.c.Close()
 		b.c.AskOutlets()
 		if o.hardware {
-			b.c.AskHardware()
+			b.c.AskHardware(hardware.New())
 		}
 		bricks = append(bricks, b)
 	}

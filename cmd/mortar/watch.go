@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mortarhpc/mortar/internal/base/screen"
+	"github.com/mortarhpc/mortar/internal/run/hardware"
 	"github.com/mortarhpc/mortar/internal/run/observe"
 	"github.com/mortarhpc/mortar/internal/run/watch"
 )
@@ -88,7 +89,7 @@ func (f *watchFlags) run(cmd *cobra.Command, files []string) error {
 		}
 		defer b.c.Close()
 		b.c.AskTraffic()
-		b.c.AskHardwareSteadily()
+		b.c.AskHardware(hardware.NewSteady())
 		if slices.ContainsFunc(bricks, func(x *watch.Brick) bool { return x.Name == b.d.Name }) {
 			return fail(exitBadInput, fmt.Errorf("%s: brick %s is there already", file, b.d.Name))
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/gather"
+	"github.com/mortarhpc/mortar/internal/run/hardware"
 	"github.com/mortarhpc/mortar/internal/run/raid"
 )
 
@@ -26,7 +27,7 @@ type Facts struct {
 	Arrays map[string]raid.Answer `json:"arrays,omitempty"`
 	// Hardware are the reports of the servers' BMCs and disks, by server; nil without
 	// AskHardware.
-	Hardware map[string]Hardware `json:"hardware,omitempty"`
+	Hardware map[string]hardware.Report `json:"hardware,omitempty"`
 }
 
 // Answer is a host's facts, or an error.
@@ -115,8 +116,8 @@ type Collector struct {
 	outlets bool
 	traffic bool
 	arrays  func(context.Context, *design.Array) raid.Answer
-	// hardware has the last answers, with AskHardware.
-	hardware *hardwareAnswers
+	// hardware asks, with AskHardware.
+	hardware *hardware.Asker
 }
 
 // NewCollector returns a Collector that waits at most timeout for each host. With
@@ -151,10 +152,22 @@ func (c *Collector) Collect(ctx context.Context) Facts {
 		c.collectOutlets(ctx, f)
 	}
 	if c.hardware != nil && ctx.Err() == nil {
-		c.collectHardware(ctx, &f)
+		up := hardware.Disks{}
+		for _, s := range c.d.Servers() {
+			if h := f.Hosts[s].Host; h != nil {
+				up[s] = append([]gather.DiskState{}, h.Disks...)
+			}
+		}
+		f.Hardware = c.hardware.Collect(ctx, c.d, up, f.Time, c.timeout, c.gather)
 	}
 	return f
 }
+
+// AskHardware makes Collect also ask BMCs for their sensors and event logs, enclosures
+// for their power supplies, fans and temperatures, and disks for their SMART data, at
+// most every ten minutes. A server's partner asks its BMC,
+// with the secret that it fences with. A single server asks its own.
+func (c *Collector) AskHardware(a *hardware.Asker) { c.hardware = a }
 
 func (c *Collector) collect(ctx context.Context) Facts {
 	f := Facts{Time: time.Now()}
