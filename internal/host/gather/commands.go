@@ -13,8 +13,10 @@ const (
 	CmdDM    = "dmsetup status --target multipath"
 )
 
-// MDFiles are what md shows of an array, below its directory md in /sys.
-var MDFiles = []string{"array_state", "degraded", "sync_action", "raid_disks", "uuid", "level", "mismatch_cnt", "last_sync_action", "dev-*/state", "dev-*/slot"}
+// MDFiles are what md shows of each array.
+var MDFiles = []string{"/sys/block/md*/md/array_state", "/sys/block/md*/md/degraded", "/sys/block/md*/md/sync_action", "/sys/block/md*/md/raid_disks",
+	"/sys/block/md*/md/uuid", "/sys/block/md*/md/level", "/sys/block/md*/md/mismatch_cnt", "/sys/block/md*/md/last_sync_action",
+	"/sys/block/md*/md/dev-*/state", "/sys/block/md*/md/dev-*/slot"}
 
 // CmdTargets asks a server's targets for the progress of their recovery and for
 // their free space.

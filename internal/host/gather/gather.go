@@ -287,10 +287,7 @@ func readFiles(sys resource.Sys, patterns []string) map[string]string {
 // HasAddress reports whether a host has an address on an interface. It is false for
 // a nil Host, which did not answer.
 func (h *Host) HasAddress(addr string) bool {
-	return h != nil && slices.ContainsFunc(h.Addresses, func(a string) bool {
-		ip, _, _ := strings.Cut(a, "/")
-		return ip == addr
-	})
+	return h != nil && hasAddress(h.Addresses, addr)
 }
 
 // processes counts the running processes of each name (comm, 15 bytes). Processes in

@@ -3,6 +3,7 @@ package gather
 import (
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -41,6 +42,14 @@ type Link struct {
 	// Errors are frames that were damaged or lost on the wire since the host has
 	// started.
 	Errors int64 `json:"errors,omitempty"`
+}
+
+// Has reports whether an interface has an address.
+func (l Link) Has(address string) bool { return hasAddress(l.Addresses, address) }
+
+// hasAddress looks for an address without prefix length among some with.
+func hasAddress(all []string, address string) bool {
+	return slices.ContainsFunc(all, func(a string) bool { return strings.HasPrefix(a, address+"/") })
 }
 
 func interfaceAddresses() []string {

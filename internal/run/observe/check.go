@@ -67,8 +67,9 @@ func (v *view) parts() []*Part {
 		out = append(out, p)
 	}
 	if v.pair.HA != nil {
-		out = append(out, v.cluster(), v.fencing())
-		if p := v.power(); p != nil {
+		c := ha{v}
+		out = append(out, c.cluster(), c.fencing())
+		if p := c.power(); p != nil {
 			out = append(out, p)
 		}
 	}
@@ -125,8 +126,7 @@ func (v *view) hosts() *Part {
 				c.unread(tool+" on "+n, s.odd[tool])
 			}
 		}
-		v.mtus(c, n, a.Host)
-		v.speeds(c, n, a.Host)
+		v.links(c, n, a.Host)
 		if off, ref := v.skew(n); off.Abs() > ClockSkew {
 			how := "ahead of"
 			if off < 0 {
@@ -146,40 +146,28 @@ func (v *view) alike(p *Part) {
 	if v.pair.HA == nil {
 		return
 	}
-	var first *server
-	for _, s := range v.servers {
-		if s.host == nil {
-			continue
-		}
-		if first == nil {
-			first = s
-			continue
-		}
+	for i, s := range v.answering() {
+		first := v.answering()[0]
 		a, b := linux.ParseOSRelease(first.host.Files["/etc/os-release"]), linux.ParseOSRelease(s.host.Files["/etc/os-release"])
-		if a.ID != b.ID || a.Version != b.Version {
+		if i > 0 && (a.ID != b.ID || a.Version != b.Version) {
 			p.find("releases", "releases-differ", with{"host": s.name, "release": b.Name, "other": first.name, "others": a.Name})
 		}
 	}
 }
 
-// mtus checks that each interface has the MTU of its network in the spec.
-func (v *view) mtus(c *Part, host string, h *gather.Host) {
+// links checks that each interface has the MTU of its network in the spec, and that no link of
+// a server is slower than the spec says, or damages frames.
+func (v *view) links(c *Part, host string, h *gather.Host) {
 	for _, want := range v.d.MTUs(host) {
 		for _, l := range h.NetLinks {
-			if l.MTU != want.MTU && slices.ContainsFunc(l.Addresses, func(a string) bool { return strings.HasPrefix(a, want.Address+"/") }) {
+			if l.MTU != want.MTU && l.Has(want.Address) {
 				c.find(l.Name, "mtu-wrong", with{"link": l.Name, "host": host, "address": want.Address, "network": want.Network, "mtu": l.MTU, "want": want.MTU})
 			}
 		}
 	}
-}
-
-// speeds checks that no link of a server is slower than the spec says, or damages
-// frames.
-func (v *view) speeds(c *Part, host string, h *gather.Host) {
-	wants := v.d.Speeds(host)
 	for _, l := range h.NetLinks {
-		for _, want := range wants {
-			if l.Mbits > 0 && float64(l.Mbits) < want.Mbits && slices.ContainsFunc(l.Addresses, func(a string) bool { return strings.HasPrefix(a, want.Address+"/") }) {
+		for _, want := range v.d.Speeds(host) {
+			if l.Mbits > 0 && float64(l.Mbits) < want.Mbits && l.Has(want.Address) {
 				c.find(l.Name, "link-slow", with{"link": l.Name, "host": host, "address": want.Address, "network": want.Network, "mbits": l.Mbits, "want": want.Mbits})
 			}
 		}

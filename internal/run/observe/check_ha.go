@@ -13,6 +13,9 @@ import (
 	"github.com/mortarhpc/mortar/internal/serve/ocf"
 )
 
+// ha judges the cluster of a pair: its members, services and fencing, and their power.
+type ha struct{ *view }
+
 // noCluster makes a part the finding that an answering server has no view of the cluster.
 func (s *server) noCluster(p *Part) *Part {
 	if s.crmSlow {
@@ -27,7 +30,7 @@ func (s *server) stopped() bool {
 }
 
 // cluster checks members, quorum, links, and where each service runs.
-func (v *view) cluster() *Part {
+func (v ha) cluster() *Part {
 	p := &Part{Name: "cluster"}
 	ha := v.pair.HA
 	if v.crm == nil {
@@ -80,7 +83,7 @@ func (v *view) cluster() *Part {
 		v.service(p, &v.pair.Services[i])
 	}
 	for _, f := range m.Failures {
-		if strings.HasPrefix(f.Op, "fence-") || v.fenceDevice(f.Resource()) != nil {
+		if strings.HasPrefix(f.Op, "fence-") {
 			continue // fencing has these
 		}
 		code, args := Code("action-failed"), with{"resource": f.Resource(), "task": f.Task, "host": f.Node, "time": strings.TrimPrefix(v.at(f.When), " at "), "failure": f.String()}
@@ -130,7 +133,7 @@ func (v *view) unseen() []string {
 }
 
 // member judges a server as a member of the cluster.
-func (v *view) member(node string) *Part {
+func (v ha) member(node string) *Part {
 	p := &Part{Name: node, Text: "online"}
 	c := v.crm.Node(node)
 	if c == nil {
@@ -161,7 +164,7 @@ const watchdogStates = "/sys/class/watchdog/watchdog*/state"
 
 // guarded reports whether a watchdog resets a server whose kernel hangs. A server that
 // does not answer counts as guarded, and every server of a brick without watchdogs.
-func (v *view) guarded(node string) bool {
+func (v ha) guarded(node string) bool {
 	s := v.byName[node]
 	if s == nil || s.host == nil || !slices.ContainsFunc(v.d.SettingsOf("systemd"), func(x design.Setting) bool { return x.Name == "RuntimeWatchdogSec" }) {
 		return true
@@ -175,7 +178,7 @@ func (v *view) guarded(node string) bool {
 }
 
 // unwatched reports whether a brick with watchers has none on a server.
-func (v *view) unwatched(node string) bool {
+func (v ha) unwatched(node string) bool {
 	known := false
 	for _, r := range v.crm.Cloned {
 		if r.ID == "mortar-watch" {
@@ -190,7 +193,7 @@ func (v *view) unwatched(node string) bool {
 
 // disagreement compares the servers' views of the members: two servers that both
 // believe the other is gone are a split brain.
-func (v *view) disagreement(p *Part) {
+func (v ha) disagreement(p *Part) {
 	for i, a := range v.servers {
 		for _, b := range v.servers[i+1:] {
 			if a.crm == nil || b.crm == nil {
@@ -215,76 +218,64 @@ func (v *view) disagreement(p *Part) {
 }
 
 // rings checks each corosync link between two servers, from both ends.
-func (v *view) rings(p *Part) {
+func (v ha) rings(p *Part) {
 	ha := v.pair.HA
 	links := 0
 	for _, n := range ha.Nodes {
 		links = max(links, len(n.Rings))
 	}
 	for id := range links {
-		name := fmt.Sprintf("ring %d", id)
-		net := v.ringNetwork(id)
-		if net != "" {
-			name += " (" + net + ")"
-		}
-		down := map[string]bool{}
-		var texts, away, odd []string
-		known := false
-		for _, n := range ha.Nodes {
-			s := v.byName[n.Name]
-			if s == nil || s.host == nil || len(s.links) == 0 {
-				continue
-			}
-			var l *linux.Ring
-			for i := range s.links {
-				if s.links[i].ID == id {
-					l = &s.links[i]
-				}
-			}
-			if l == nil {
-				texts = append(texts, fmt.Sprintf("%s has no link %d", n.Name, id))
-				continue
-			}
-			known = true
-			for _, peer := range ha.Nodes {
-				if peer.ID == n.ID {
-					continue
-				}
-				if c := v.crm.Node(peer.Name); c != nil && !c.Online && (!c.Unclean || v.byName[peer.Name].host == nil && slices.Contains(v.unseen(), peer.Name)) {
-					away = append(away, peer.Name) // the peer is away, so the link must be down
-					continue
-				}
-				st := l.Peers[peer.ID]
-				if st != "" && linux.RingStates[st] == "" {
-					odd = append(odd, fmt.Sprintf("%s says of %s: %s", n.Name, peer.Name, st))
-					continue
-				}
-				if st != "connected" {
-					a, b := min(n.Name, peer.Name), max(n.Name, peer.Name)
-					if !down[a+" "+b] {
-						down[a+" "+b] = true
-						texts = append(texts, fmt.Sprintf("%s and %s do not reach each other", a, b))
-					}
-				}
-			}
-		}
+		v.ring(p, id)
+	}
+}
+
+func (v ha) ring(p *Part, id int) {
+	name := fmt.Sprintf("ring %d", id)
+	if net := v.ringNetwork(id); net != "" {
+		name += " (" + net + ")"
+	}
+	var texts, away, odd []string
+	known := false
+	for _, n := range v.pair.HA.Nodes {
+		s := v.byName[n.Name]
+		i := slices.IndexFunc(s.links, func(l linux.Ring) bool { return l.ID == id })
 		switch {
-		case len(texts) > 0:
-			p.find(name, "ring-broken", with{"ring": name, "failures": texts})
-		case len(odd) > 0:
-			p.find(name, "ring-unread", with{"ring": name, "states": odd})
-		case !known:
-			p.find(name, "ring-unknown", with{"ring": name})
-		case len(away) > 0:
-			p.find(name, "ring-alone", with{"ring": name, "hosts": away})
-		default:
-			p.add(name, "connected")
+		case len(s.links) == 0:
+			continue
+		case i < 0:
+			texts = append(texts, fmt.Sprintf("%s has no link %d", n.Name, id))
+			continue
 		}
+		known = true
+		for _, peer := range v.pair.HA.Nodes {
+			c, st := v.crm.Node(peer.Name), s.links[i].Peers[peer.ID]
+			switch text := fmt.Sprintf("%s and %s do not reach each other", min(n.Name, peer.Name), max(n.Name, peer.Name)); {
+			case peer.ID == n.ID:
+			case c != nil && !c.Online && (!c.Unclean || v.byName[peer.Name].host == nil && slices.Contains(v.unseen(), peer.Name)):
+				away = append(away, peer.Name) // so the link must be down
+			case st != "" && linux.RingStates[st] == "":
+				odd = append(odd, fmt.Sprintf("%s says of %s: %s", n.Name, peer.Name, st))
+			case st != "connected" && !slices.Contains(texts, text):
+				texts = append(texts, text)
+			}
+		}
+	}
+	switch {
+	case len(texts) > 0:
+		p.find(name, "ring-broken", with{"ring": name, "failures": texts})
+	case len(odd) > 0:
+		p.find(name, "ring-unread", with{"ring": name, "states": odd})
+	case !known:
+		p.find(name, "ring-unknown", with{"ring": name})
+	case len(away) > 0:
+		p.find(name, "ring-alone", with{"ring": name, "hosts": away})
+	default:
+		p.add(name, "connected")
 	}
 }
 
 // ringNetwork is the name of a ring's network.
-func (v *view) ringNetwork(id int) string {
+func (v ha) ringNetwork(id int) string {
 	n := v.pair.HA.Nodes[0]
 	if id >= len(n.Rings) {
 		return ""
@@ -306,7 +297,7 @@ func (v *view) ringNetwork(id int) string {
 }
 
 // service checks that a service runs, and that it runs on its preferred server.
-func (v *view) service(p *Part, svc *design.Service) {
+func (v ha) service(p *Part, svc *design.Service) {
 	name := "service " + svc.Name
 	r := resourceOf(v.crm, svc.Name)
 	if r == nil {
@@ -340,7 +331,7 @@ func (v *view) service(p *Part, svc *design.Service) {
 }
 
 // at formats a time as " at 14:02", "" if it cannot be parsed.
-func (v *view) at(when string) string {
+func (v ha) at(when string) string {
 	t, ok := linux.ParseCRMTime(when, v.crmOf.host.UTCOffset)
 	if !ok {
 		return ""
@@ -357,20 +348,9 @@ func (v *view) clock(t time.Time) string {
 	return t.Format("2006-01-02 15:04")
 }
 
-func (v *view) fenceDevice(id string) *design.FenceDevice {
-	for i := range v.pair.HA.Fencing {
-		for j := range v.pair.HA.Fencing[i].Devices {
-			if v.pair.HA.Fencing[i].Devices[j].ID == id {
-				return &v.pair.HA.Fencing[i].Devices[j]
-			}
-		}
-	}
-	return nil
-}
-
 // fencing checks that every level is configured, that every device is registered and
 // answers, and that fencing has worked.
-func (v *view) fencing() *Part {
+func (v ha) fencing() *Part {
 	p := &Part{Name: "fencing"}
 	if v.crm == nil {
 		return p.is("fencing-unknown", nil)
@@ -378,52 +358,48 @@ func (v *view) fencing() *Part {
 	if !v.crm.Options.Stonith {
 		p.find("stonith-enabled", "fencing-off", nil)
 	}
-	nodes := []string{}
-	for _, l := range v.pair.HA.Fencing {
-		if !slices.Contains(nodes, l.Node) {
-			nodes = append(nodes, l.Node)
-		}
-	}
 	ready := 0
 	told := map[string]bool{}
-	for _, node := range nodes {
-		c := p.add(node, "")
+	for _, n := range v.pair.HA.Nodes {
+		c := p.add(n.Name, "")
 		var levels []string
 		usable := false
-		for i := range v.pair.HA.Fencing {
-			l := &v.pair.HA.Fencing[i]
-			if l.Node != node {
-				continue
-			}
+		for _, l := range v.pair.HA.Levels(n.Name) {
 			good := true
-			var ids []string
-			for j := range l.Devices {
-				ids = append(ids, l.Devices[j].ID)
-				if f := v.device(&l.Devices[j], node); f != nil {
-					if !told[l.Devices[j].ID] { // a PDU serves both servers
-						c.Parts = append(c.Parts, f)
-						told[l.Devices[j].ID] = true
-					}
-					good = good && f.Level != Fault
+			for _, f := range v.devices(l) {
+				if !told[f.Name] { // a PDU serves both servers
+					c.Parts = append(c.Parts, f)
+					told[f.Name] = true
 				}
+				good = good && f.Level != Fault
 			}
 			if v.cib != nil && !HasLevel(v.cib, l) {
-				c.find(fmt.Sprintf("level %d", l.Level), "fencing-level-missing", with{"level": l.Level, "host": node, "devices": ids})
+				c.find(fmt.Sprintf("level %d", l.Level), "fencing-level-missing", with{"level": l.Level, "host": n.Name, "devices": l.IDs()})
 				good = false
 			}
 			usable = usable || good
-			levels = append(levels, fmt.Sprintf("%d %s", l.Level, strings.Join(ids, " + ")))
+			levels = append(levels, fmt.Sprintf("%d %s", l.Level, strings.Join(l.IDs(), " + ")))
 		}
 		c.Text = "level " + strings.Join(levels, ", level ")
 		if usable {
 			ready++
 		} else {
-			c.find("levels", "fencing-impossible", with{"host": node})
+			c.find("levels", "fencing-impossible", with{"host": n.Name})
 		}
-		v.history(c, node)
+		v.history(c, n.Name)
 	}
-	p.Text = fmt.Sprintf("%d of %d servers can be fenced", ready, len(nodes))
+	p.Text = fmt.Sprintf("%d of %d servers can be fenced", ready, len(v.pair.HA.Nodes))
 	return p
+}
+
+// devices judges the fence devices of a level; those that are ok are left out.
+func (v ha) devices(l *design.FenceLevel) (out []*Part) {
+	for i := range l.Devices {
+		if f := v.device(&l.Devices[i], l.Node); f != nil {
+			out = append(out, f)
+		}
+	}
+	return out
 }
 
 // HasLevel reports whether the topology has a level as designed.
@@ -439,7 +415,7 @@ func HasLevel(c *linux.CIB, want *design.FenceLevel) bool {
 }
 
 // device judges one fence device; nil if it is ok.
-func (v *view) device(dev *design.FenceDevice, node string) *Part {
+func (v ha) device(dev *design.FenceDevice, node string) *Part {
 	r := v.crm.Resource(dev.ID)
 	f, args := &Part{Name: dev.ID}, with{"device": dev.ID, "agent": dev.Agent, "host": node}
 	switch {
@@ -447,13 +423,14 @@ func (v *view) device(dev *design.FenceDevice, node string) *Part {
 		return f.is("fence-device-missing", args)
 	case !r.Failed && r.Node() != "":
 		return nil
-	case r.Failed || v.failed(dev.ID):
-		var failures []string
-		for _, x := range v.crm.Failures {
-			if x.Resource() == dev.ID {
-				failures = append(failures, fmt.Sprintf("its %s failed on %s%s: %s", x.Task, x.Node, v.at(x.When), x.String()))
-			}
+	}
+	var failures []string
+	for _, x := range v.crm.Failures {
+		if x.Resource() == dev.ID {
+			failures = append(failures, fmt.Sprintf("its %s failed on %s%s: %s", x.Task, x.Node, v.at(x.When), x))
 		}
+	}
+	if r.Failed || len(failures) > 0 {
 		args["failures"] = strings.Join(failures, ": ")
 		return f.is("fence-device-failed", args)
 	}
@@ -466,13 +443,9 @@ func (v *view) device(dev *design.FenceDevice, node string) *Part {
 	return f.is("fence-device-homeless", args)
 }
 
-func (v *view) failed(id string) bool {
-	return slices.ContainsFunc(v.crm.Failures, func(f linux.CRMFailure) bool { return f.Resource() == id })
-}
-
 // history adds whether fencing of a node is under way or failed, and when it last
 // worked.
-func (v *view) history(c *Part, node string) {
+func (v ha) history(c *Part, node string) {
 	offset := v.crmOf.host.UTCOffset
 	var good, ended, bad time.Time // ended: the last success, including confirmations by a person
 	var badWhy string

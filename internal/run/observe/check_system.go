@@ -49,11 +49,7 @@ type SystemArray struct {
 
 // SystemRequest returns the request for the facts that SystemArrays needs.
 func SystemRequest() gather.Request {
-	r := gather.Request{Files: []string{"/proc/mdstat"}, Links: []string{"/dev/md/*"}, Disks: true}
-	for _, f := range gather.MDFiles {
-		r.Files = append(r.Files, "/sys/block/md*/md/"+f)
-	}
-	return r
+	return gather.Request{Files: append([]string{"/proc/mdstat"}, gather.MDFiles...), Links: []string{"/dev/md/*"}, Disks: true}
 }
 
 // SystemArrays finds the system's arrays in a server's answer.

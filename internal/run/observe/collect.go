@@ -60,12 +60,8 @@ func requests(d *design.Design, timeout time.Duration) map[string]gather.Request
 		FS:        slices.Clone(linux.SystemDirs),
 		TimeoutMS: cmdMS, FSTimeoutMS: fsMS,
 	}
-	server.Files = append(server.Files, gather.SystemFiles...)
-	for _, f := range gather.MDFiles {
-		server.Files = append(server.Files, "/sys/block/md*/md/"+f)
-	}
 	files, links := gather.Background()
-	server.Files, server.Links = append(server.Files, files...), append(server.Links, links...)
+	server.Files, server.Links = slices.Concat(server.Files, gather.SystemFiles, gather.MDFiles, files), append(server.Links, links...)
 	for i := range d.Pairs {
 		v := &view{d: d, pair: &d.Pairs[i]}
 		v.storage().request(&server)

@@ -96,7 +96,7 @@ func (v nfsKind) exports() *Part {
 		if s == nil {
 			// The cluster does not know the server: use the one with the address.
 			for _, x := range v.servers {
-				if x.hasAddress(svc.Address) {
+				if x.host.HasAddress(svc.Address) {
 					s = x
 				}
 			}
@@ -157,11 +157,11 @@ func (v nfsKind) serving(c *Part, svc *design.Service, s *server) {
 			}
 		}
 	}
-	if !s.hasAddress(svc.Address) {
+	if !s.host.HasAddress(svc.Address) {
 		c.find("address", "address-missing", with{"address": svc.Address, "host": s.name})
 	}
 	for _, x := range v.servers {
-		if x != s && x.hasAddress(svc.Address) {
+		if x != s && x.host.HasAddress(svc.Address) {
 			c.find("address", "address-twice", with{"address": svc.Address, "host": x.name})
 		}
 	}

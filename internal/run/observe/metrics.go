@@ -39,10 +39,7 @@ func metricsRequest(m design.Measured) gather.Request {
 		FS:        slices.Clone(linux.SystemDirs),
 		TimeoutMS: metricsSeconds * 1000,
 	}
-	r.Files = append(r.Files, gather.SystemFiles...)
-	for _, f := range gather.MDFiles {
-		r.Files = append(r.Files, "/sys/block/md*/md/"+f)
-	}
+	r.Files = slices.Concat(r.Files, gather.SystemFiles, gather.MDFiles)
 	if m.Cache != "" {
 		r.Run = append(r.Run, gather.CacheCommand(m.Cache))
 	}

@@ -1008,7 +1008,7 @@ func TestUnwatched(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v := &view{crm: x}
+	v := ha{&view{crm: x}}
 	if !v.unwatched("nfs1") || v.unwatched("nfs2") {
 		t.Error(v.unwatched("nfs1"), v.unwatched("nfs2"))
 	}
@@ -1039,7 +1039,7 @@ func TestUnresolvedName(t *testing.T) {
 func TestUnguarded(t *testing.T) {
 	d := theDesign(t)
 	f := healthy(t, d)
-	if v := newView(d, &d.Pairs[0], f); !v.guarded("nfs1") || !v.guarded("nobody") {
+	if v := (ha{newView(d, &d.Pairs[0], f)}); !v.guarded("nfs1") || !v.guarded("nobody") {
 		t.Error("a watchdog that runs is not seen")
 	}
 	const state = "/sys/class/watchdog/watchdog0/state"
@@ -1053,7 +1053,7 @@ func TestUnguarded(t *testing.T) {
 		if !strings.Contains(out.String(), "no watchdog runs on "+n.Name) {
 			t.Errorf("%s: %s", n.Name, out.String())
 		}
-		if p := newView(d, &d.Pairs[0], f).member(n.Name); p.Level != OK { // it can take over all the same
+		if p := (ha{newView(d, &d.Pairs[0], f)}).member(n.Name); p.Level != OK { // it can take over all the same
 			t.Errorf("%+v", p)
 		}
 	}

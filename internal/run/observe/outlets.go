@@ -57,7 +57,7 @@ func (c *Collector) collectOutlets(ctx context.Context, f Facts) {
 
 // power checks that all outlets are on and that each PDU answers; nil if no PDU was
 // asked.
-func (v *view) power() *Part {
+func (v ha) power() *Part {
 	p := &Part{Name: "power"}
 	silent := &Part{} // the PDUs
 	told := map[string]bool{}
@@ -103,7 +103,7 @@ func (v *view) power() *Part {
 }
 
 // supply judges the outlets of one server. Those that are off are on pdus.
-func (v *view) supply(p *Part, node string, on, off, pdus, unknown []string) {
+func (v ha) supply(p *Part, node string, on, off, pdus, unknown []string) {
 	code := FeedLost
 	switch {
 	case len(off) == 0 && len(unknown) > 0:
@@ -123,7 +123,7 @@ func (v *view) supply(p *Part, node string, on, off, pdus, unknown []string) {
 
 // outlet returns the state of the outlet with which a device switches a server, and
 // the server that asked for it.
-func (v *view) outlet(dev *design.FenceDevice, node string) (o *gather.Outlet, by string) {
+func (v ha) outlet(dev *design.FenceDevice, node string) (o *gather.Outlet, by string) {
 	port := dev.Outlet(node)
 	for _, s := range v.servers {
 		if s.host == nil || port == "" {
@@ -139,7 +139,7 @@ func (v *view) outlet(dev *design.FenceDevice, node string) (o *gather.Outlet, b
 }
 
 // pdu is the name of a device's PDU in the spec.
-func (v *view) pdu(dev *design.FenceDevice) string {
+func (v ha) pdu(dev *design.FenceDevice) string {
 	for _, p := range v.d.Spec.PDUs {
 		if p.Address == dev.Params["ip"] {
 			return p.Name
@@ -149,7 +149,7 @@ func (v *view) pdu(dev *design.FenceDevice) string {
 }
 
 // fencingNow reports whether the cluster is fencing a node.
-func (v *view) fencingNow(node string) bool {
+func (v ha) fencingNow(node string) bool {
 	return v.crm != nil && slices.Contains(v.crm.Fencing(), node)
 }
 
@@ -162,7 +162,7 @@ type SupplyOutlet struct {
 
 // OutletsOf returns the outlets of a server that the facts contain.
 func OutletsOf(d *design.Design, f Facts, node string) []SupplyOutlet {
-	v := newView(d, d.PairWith(node), f)
+	v := ha{newView(d, d.PairWith(node), f)}
 	var out []SupplyOutlet
 	for _, l := range v.pair.HA.Fencing {
 		for i := range l.Devices {

@@ -81,7 +81,7 @@ func Unproven(d *design.Design, c *linux.CIB) []*design.FenceLevel {
 // FenceProblems returns why the cluster cannot use the fence levels of a node:
 // devices fail or are not registered, levels are not configured.
 func FenceProblems(d *design.Design, f Facts, node string) []string {
-	v := newView(d, d.PairWith(node), f)
+	v := ha{newView(d, d.PairWith(node), f)}
 	if v.crm == nil {
 		return []string{"no server's cluster answers"}
 	}
@@ -90,8 +90,8 @@ func FenceProblems(d *design.Design, f Facts, node string) []string {
 		out = append(out, "fencing is switched off (stonith-enabled)")
 	}
 	for _, l := range v.pair.HA.Levels(node) {
-		for j := range l.Devices {
-			if p := v.device(&l.Devices[j], node); p != nil && p.Level == Fault {
+		for _, p := range v.devices(l) {
+			if p.Level == Fault {
 				out = append(out, p.Text)
 			}
 		}
@@ -104,14 +104,14 @@ func FenceProblems(d *design.Design, f Facts, node string) []string {
 
 // aged reports whether a proof is older than the design accepts. An administrator may have
 // moved cables or changed passwords since.
-func (v *view) aged(p *Proof) bool {
+func (v ha) aged(p *Proof) bool {
 	days := v.pair.HA.FenceTestDays
 	return days > 0 && v.now.Sub(p.At) > time.Duration(days)*24*time.Hour
 }
 
 // proven adds the proven fence levels of a node with the time of the proof, and a
 // warning for the others.
-func (v *view) proven(c *Part, node string, history time.Time) {
+func (v ha) proven(c *Part, node string, history time.Time) {
 	levels := v.pair.HA.Levels(node)
 	var never []*design.FenceLevel
 	for _, l := range levels {

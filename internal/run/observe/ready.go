@@ -125,7 +125,7 @@ func NotReady(d *design.Design, f Facts, service, target string) []string {
 	if p == nil {
 		return []string{fmt.Sprintf("this brick has no service %s", service)}
 	}
-	v := newView(d, p, f)
+	v := ha{newView(d, p, f)}
 	t := v.byName[target]
 	switch {
 	case p.HA == nil:
@@ -162,11 +162,8 @@ func NotReady(d *design.Design, f Facts, service, target string) []string {
 		var lost []string
 		for i := range d.Disks {
 			x := &d.Disks[i]
-			has := func(s *server) bool { sd := s.disks[x.Serial]; return sd != nil && len(sd.good) > 0 }
-			if x.Service == service || x.Service == "" {
-				if has(from) && !has(t) {
-					lost = append(lost, diskName(x))
-				}
+			if (x.Service == service || x.Service == "") && from.reaches(x) && !t.reaches(x) {
+				lost = append(lost, diskName(x))
 			}
 		}
 		if len(lost) > 0 {
@@ -191,20 +188,12 @@ func NotReady(d *design.Design, f Facts, service, target string) []string {
 }
 
 // fenceable reports whether any fence level of a node works.
-func (v *view) fenceable(node string) bool {
+func (v ha) fenceable(node string) bool {
 	if !v.crm.Options.Stonith {
 		return false
 	}
-	return slices.ContainsFunc(v.pair.HA.Fencing, func(l design.FenceLevel) bool {
-		if l.Node != node {
-			return false
-		}
-		for i := range l.Devices {
-			if f := v.device(&l.Devices[i], node); f != nil && f.Level == Fault {
-				return false
-			}
-		}
-		return true
+	return slices.ContainsFunc(v.pair.HA.Levels(node), func(l *design.FenceLevel) bool {
+		return !slices.ContainsFunc(v.devices(l), func(p *Part) bool { return p.Level == Fault })
 	})
 }
 

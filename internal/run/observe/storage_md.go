@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sort"
 	"strconv"
 	"strings"
 
@@ -32,7 +31,7 @@ func (v mdStorage) disksPart() *Part {
 	seen := map[string]int{}
 	var order []string
 	bad := map[string]*Part{}
-	disks := v.pairDisks()
+	disks := v.d.DisksOf(v.pair)
 	for i := range disks {
 		x := &disks[i]
 		if total[x.Enclosure] == 0 {
@@ -119,104 +118,84 @@ func (v mdStorage) paths() *Part {
 	return p
 }
 
+// loss is what a server lacks of the paths to a disk.
+type loss struct {
+	which string // "path 2 of 2", "1 of 2 paths", "all paths"
+	why   string
+}
+
+// lossOf compares a server's paths to a disk with the wanted number. hbas are the server's, in
+// the order that numbers the paths. A disk that no server sees is disksPart's finding.
+func (v mdStorage) lossOf(x *design.Disk, s *server, want int, hbas []int) (l loss, lost bool) {
+	sd := s.disks[x.Serial]
+	switch {
+	case x.Failed || sd != nil && len(sd.good) >= want && len(sd.bad) == 0:
+		return l, false
+	case (sd == nil || len(sd.good) == 0) && !v.seenElsewhere(x, s):
+		return l, false
+	case sd == nil || len(sd.good) == 0:
+		l.which = fmt.Sprintf("all %d paths", want)
+		if want <= 1 {
+			l.which = "the path"
+		}
+	default:
+		var missing []string
+		for i, h := range hbas {
+			if !slices.ContainsFunc(sd.good, func(name string) bool { return sd.PathState[name].HBA == h }) {
+				missing = append(missing, strconv.Itoa(i+1))
+			}
+		}
+		l.which = fmt.Sprintf("%d of %d paths", want-len(sd.good), want)
+		if len(hbas) == want && len(missing) == want-len(sd.good) {
+			l.which = fmt.Sprintf("path %s of %d", list(missing), want)
+		}
+	}
+	if sd != nil {
+		l.why = strings.Join(slices.Compact(slices.Sorted(maps.Values(sd.bad))), ", ")
+	}
+	return l, true
+}
+
 // lostPaths names the disks and paths that a server has lost, whole enclosures
 // first.
 func (v mdStorage) lostPaths(c *Part, s *server, want int) {
-	// The HBAs' order gives the numbers of the paths.
-	hbas := map[int]bool{}
+	var hbas []int
 	for _, sd := range s.disks {
 		for _, st := range sd.PathState {
 			if st.HBA >= 0 {
-				hbas[st.HBA] = true
+				hbas = append(hbas, st.HBA)
 			}
 		}
 	}
-	order := slices.Sorted(maps.Keys(hbas))
+	slices.Sort(hbas)
+	hbas = slices.Compact(hbas)
 
-	type loss struct {
-		which string // "path 2 of 2", "1 of 2 paths", "all paths"
-		why   string
-	}
 	lost := map[string]map[loss][]*design.Disk{} // by enclosure
 	count := map[string]int{}
 	var enclosures []string
-	disks := v.pairDisks()
+	disks := v.d.DisksOf(v.pair)
 	for i := range disks {
 		x := &disks[i]
 		if count[x.Enclosure] == 0 {
-			enclosures = append(enclosures, x.Enclosure)
+			enclosures, lost[x.Enclosure] = append(enclosures, x.Enclosure), map[loss][]*design.Disk{}
 		}
 		count[x.Enclosure]++
-		if x.Failed {
-			continue
+		if l, is := v.lossOf(x, s, want, hbas); is {
+			lost[x.Enclosure][l] = append(lost[x.Enclosure][l], x)
 		}
-		sd := s.disks[x.Serial]
-		if sd != nil && len(sd.good) >= want && len(sd.bad) == 0 {
-			continue
-		}
-		if sd == nil && !v.seenElsewhere(x, s) {
-			continue // the disk itself is gone: disksPart has the finding
-		}
-		var l loss
-		switch {
-		case sd == nil || len(sd.good) == 0:
-			l.which = fmt.Sprintf("all %d paths", want)
-			if want <= 1 {
-				l.which = "the path"
-			}
-			if sd != nil && !v.seenElsewhere(x, s) {
-				continue
-			}
-		default:
-			good := map[int]bool{}
-			for _, name := range sd.good {
-				good[sd.PathState[name].HBA] = true
-			}
-			var missing []string
-			for i, h := range order {
-				if !good[h] {
-					missing = append(missing, strconv.Itoa(i+1))
-				}
-			}
-			if len(order) == want && len(missing) == want-len(sd.good) {
-				l.which = fmt.Sprintf("path %s of %d", list(missing), want)
-			} else {
-				l.which = fmt.Sprintf("%d of %d paths", want-len(sd.good), want)
-			}
-		}
-		if sd != nil && len(sd.bad) > 0 {
-			why := map[string]bool{}
-			for _, w := range sd.bad {
-				why[w] = true
-			}
-			l.why = strings.Join(slices.Sorted(maps.Keys(why)), ", ")
-		}
-		if lost[x.Enclosure] == nil {
-			lost[x.Enclosure] = map[loss][]*design.Disk{}
-		}
-		lost[x.Enclosure][l] = append(lost[x.Enclosure][l], x)
+	}
+	if len(disks) == 0 {
+		return
 	}
 	// If every disk has lost the same path, the loss is that of the HBA.
-	if len(enclosures) > 1 {
-		all := map[loss]int{}
-		for _, e := range enclosures {
-			for l, ds := range lost[e] {
-				if len(ds) == count[e] {
-					all[l]++
-				}
-			}
-		}
-		for l, n := range all {
-			if n == len(enclosures) {
-				c.find("every enclosure", PathLost, with{"host": s.name, "paths": l.which, "to": "every enclosure", "why": l.why}).Mend = "look at the HBA and its cables"
-				return
-			}
+	for l := range lost[enclosures[0]] {
+		if len(enclosures) > 1 && !slices.ContainsFunc(enclosures, func(e string) bool { return len(lost[e][l]) < count[e] }) {
+			c.find("every enclosure", PathLost, with{"host": s.name, "paths": l.which, "to": "every enclosure", "why": l.why}).Mend = "look at the HBA and its cables"
+			return
 		}
 	}
 	for _, e := range enclosures {
-		losses := slices.Collect(maps.Keys(lost[e]))
-		sort.Slice(losses, func(i, j int) bool { return losses[i].which+losses[i].why < losses[j].which+losses[j].why })
-		for _, l := range losses {
+		for _, l := range slices.SortedFunc(maps.Keys(lost[e]), func(a, b loss) int { return strings.Compare(a.which+a.why, b.which+b.why) }) {
 			ds := lost[e][l]
 			what := "enclosure " + e
 			name := what
@@ -233,18 +212,13 @@ func (v mdStorage) lostPaths(c *Part, s *server, want int) {
 }
 
 func (v mdStorage) seenElsewhere(x *design.Disk, not *server) bool {
-	for _, s := range v.servers {
-		if s != not && s.host != nil && s.disks[x.Serial] != nil && len(s.disks[x.Serial].good) > 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(v.servers, func(s *server) bool { return s != not && s.reaches(x) })
 }
 
 // raid checks that each group is assembled on one server, whole, and in sync.
 func (v mdStorage) raid() *Part {
 	p := &Part{Name: "RAID"}
-	whole, groups := 0, v.groups()
+	whole, groups := 0, v.d.ArraysOf(v.pair)
 	for i := range groups {
 		g := &groups[i]
 		c := v.group(p, g)
@@ -256,6 +230,61 @@ func (v mdStorage) raid() *Part {
 	return p
 }
 
+// roles are the disks of a group, by what its array has of them.
+type roles struct {
+	failed    []any // disks, or names of devices without one
+	missing   []*design.Disk
+	strangers []string // devices that are no disk of the design
+	spares    int
+}
+
+// rolesOf finds the members of an array, and the disks of the design that are not members.
+func (v mdStorage) rolesOf(part *Part, g *design.Group, a *array, lent map[string]string) (r roles) {
+	there := map[string]bool{} // by serial: they are members, or known to have failed
+	var pathless []any
+	for _, m := range a.members {
+		switch {
+		case m.Is("faulty") && m.disk == nil:
+			pathless = append(pathless, m.Dev)
+		case m.Is("faulty"):
+			r.failed, there[m.disk.Serial] = append(r.failed, m.disk), true
+		case m.Is("in_sync"):
+			switch x := v.memberAt(g, a, m); {
+			case m.disk != nil:
+				there[m.disk.Serial] = true
+			case x != nil:
+				there[x.Serial] = true
+				part.find("", "disk-unnoticed", with{"group": g.Name, "disk": x})
+			default:
+				r.strangers = append(r.strangers, m.Dev)
+			}
+		case m.Is("spare") && m.Slot >= 0:
+			part.find("", "disk-rebuilding", with{"group": g.Name, "disk": m.who()})
+		default:
+			r.spares++
+		}
+	}
+	for i := range g.Members {
+		x := &g.Members[i]
+		m := a.of(x.Serial)
+		// It is being rebuilt, or a spare since another disk took its place.
+		spare := m != nil && m.Is("spare") && (m.Slot >= 0 || a.Degraded == 0)
+		if !there[x.Serial] && lent[x.Serial] == "" && !x.Failed && !spare {
+			r.missing = append(r.missing, x)
+		}
+	}
+	// A server knows a disk by its paths. Failed members without any are the missing
+	// disks if there are as many of both.
+	if len(pathless) == len(r.missing) {
+		for i, x := range r.missing {
+			pathless[i] = x
+		}
+		r.missing = nil
+	}
+	r.failed = append(r.failed, pathless...)
+	return r
+}
+
 // group judges a group where it is assembled, and returns its part.
 func (v mdStorage) group(p *Part, g *design.Group) *Part {
 	s := v.only(p, g.Name, "group", func(s *server) bool { return s.array(g) != nil })
@@ -264,54 +293,10 @@ func (v mdStorage) group(p *Part, g *design.Group) *Part {
 	}
 	a := s.array(g)
 	part := p.add(g.Name, "%s on %s, %s", raidName(g), s.name, whole(a))
-
-	// Find the members, and the disks of the design that are not members.
-	in, bad := map[string]bool{}, map[string]bool{} // by serial
-	var faulty, pathless []any                      // disks, or names of devices without one
-	var strangers []string
-	spares := 0
-	for _, m := range a.members {
-		switch {
-		case m.Is("faulty") && m.disk == nil:
-			pathless = append(pathless, m.Dev)
-		case m.Is("faulty"):
-			faulty, bad[m.disk.Serial] = append(faulty, m.disk), true
-		case m.Is("in_sync"):
-			switch x := v.memberAt(g, a, m); {
-			case m.disk != nil:
-				in[m.disk.Serial] = true
-			case x != nil:
-				in[x.Serial] = true
-				part.find("", "disk-unnoticed", with{"group": g.Name, "disk": x})
-			default:
-				strangers = append(strangers, m.Dev)
-			}
-		case m.Is("spare") && m.Slot >= 0:
-			part.find("", "disk-rebuilding", with{"group": g.Name, "disk": m.who()})
-		default:
-			spares++
-		}
-	}
 	lent := v.lent(s, g)
-	var missing []*design.Disk
-	for i := range g.Members {
-		x := &g.Members[i]
-		if !in[x.Serial] && lent[x.Serial] == "" && !x.Failed && !bad[x.Serial] && !slices.ContainsFunc(a.members, func(m member) bool {
-			return m.disk != nil && m.disk.Serial == x.Serial && m.Is("spare") && (m.Slot >= 0 || a.Degraded == 0) // or it is a spare since another disk took its place
-		}) {
-			missing = append(missing, x)
-		}
-	}
-	// A server knows a disk by its paths. Failed members without any are the missing
-	// disks if there are as many of both.
-	if len(pathless) == len(missing) {
-		for i, x := range missing {
-			pathless[i] = x
-		}
-		missing = nil
-	}
+	r := v.rolesOf(part, g, a, lent)
 	dropped := v.dropped(g, a, lent)
-	for _, who := range append(faulty, pathless...) {
+	for _, who := range r.failed {
 		x, known := who.(*design.Disk)
 		if known && slices.ContainsFunc(dropped, func(p *Part) bool { return p.Name == x.Serial }) {
 			continue
@@ -324,45 +309,25 @@ func (v mdStorage) group(p *Part, g *design.Group) *Part {
 	for i := range g.Spares {
 		x := &g.Spares[i]
 		slow := slices.ContainsFunc(v.cib.Dropped(), func(d linux.Dropped) bool { return strings.EqualFold(d.Serial, x.Serial) }) // its group says so
-		if len(a.members) > 0 && !x.Failed && !slow && lent[x.Serial] == "" && !slices.ContainsFunc(a.members, func(m member) bool { return m.disk != nil && m.disk.Serial == x.Serial }) {
+		if len(a.members) > 0 && !x.Failed && !slow && lent[x.Serial] == "" && a.of(x.Serial) == nil {
 			part.find(x.Serial, "spare-missing", with{"disk": x, "group": g.Name})
 		}
 	}
 	switch {
-	case spares == 1:
+	case r.spares == 1:
 		part.Text += ", 1 spare"
-	case spares > 1:
-		part.Text += fmt.Sprintf(", %d spares", spares)
+	case r.spares > 1:
+		part.Text += fmt.Sprintf(", %d spares", r.spares)
 	}
 	for _, x := range slices.Concat(g.Members, g.Spares) {
 		if to := lent[x.Serial]; to != "" {
 			part.Text += fmt.Sprintf("; its disk %s has moved to %s", diskName(&x), to)
 		}
 	}
-	if a.Degraded > 0 {
-		left := md.CanLose(g.Level, md.Near2, a.present())
-		then := "it cannot serve"
-		switch {
-		case left > 0:
-			then = fmt.Sprintf("%d more may fail", left)
-		case left == 0 && g.Level == 1:
-			then = "one more failure stops the writes"
-		case left == 0:
-			then = "one more failure loses data"
-		}
-		f := part.find("redundancy", Degraded, with{"group": g.Name, "host": s.name, "working": a.RaidDisks - a.Degraded, "disks": a.RaidDisks, "then": then, "missing": missing})
-		switch {
-		case a.stat.Action != "" || spares > 0:
-			f.Mend = ""
-		case v.pair.HA != nil && v.spareOfPeer(s, g):
-			f.Mend = "replace the disk; the watcher moves a spare of another group here, within a minute (`journalctl -t mortar` on " + s.name + ")"
-		}
-	} else if len(missing) > 0 && len(a.members) > 0 {
-		part.find("members", "members-other", with{"group": g.Name, "disks": missing})
-	}
+	v.redundancy(part, s, g, a, r)
 	v.crowded(part, s, g, a)
-	if len(strangers) > 0 {
-		part.find("members", "members-foreign", with{"group": g.Name, "disks": strangers})
+	if len(r.strangers) > 0 {
+		part.find("members", "members-foreign", with{"group": g.Name, "disks": r.strangers})
 	}
 	if code := Code("group-" + a.State); findings[code].text != "" { // "clean", "active" and more are no findings
 		part.find("state", code, with{"group": g.Name, "host": s.name})
@@ -375,6 +340,33 @@ func (v mdStorage) group(p *Part, g *design.Group) *Part {
 		addProgress(part, a.stat, g.Name)
 	}
 	return part
+}
+
+// redundancy judges what a group has left to lose.
+func (v mdStorage) redundancy(part *Part, s *server, g *design.Group, a *array, r roles) {
+	if a.Degraded == 0 {
+		if len(r.missing) > 0 && len(a.members) > 0 {
+			part.find("members", "members-other", with{"group": g.Name, "disks": r.missing})
+		}
+		return
+	}
+	left := md.CanLose(g.Level, md.Near2, a.present())
+	then := "it cannot serve"
+	switch {
+	case left > 0:
+		then = fmt.Sprintf("%d more may fail", left)
+	case left == 0 && g.Level == 1:
+		then = "one more failure stops the writes"
+	case left == 0:
+		then = "one more failure loses data"
+	}
+	f := part.find("redundancy", Degraded, with{"group": g.Name, "host": s.name, "working": a.RaidDisks - a.Degraded, "disks": a.RaidDisks, "then": then, "missing": r.missing})
+	switch {
+	case a.stat.Action != "" || r.spares > 0:
+		f.Mend = ""
+	case v.pair.HA != nil && v.spareOfPeer(s, g):
+		f.Mend = "replace the disk; the watcher moves a spare of another group here, within a minute (`journalctl -t mortar` on " + s.name + ")"
+	}
 }
 
 // crowded warns of a whole group that was designed to survive the loss of any enclosure and
@@ -478,7 +470,8 @@ func (v mdStorage) dropped(g *design.Group, a *array, lent map[string]string) (o
 	slices.SortFunc(recs, func(a, b linux.Dropped) int { return b.At.Compare(a.At) })
 	for _, rec := range recs {
 		for _, x := range disks {
-			back := lent[x.Serial] != "" || slices.ContainsFunc(a.members, func(m member) bool { return m.disk != nil && m.disk.Serial == x.Serial && !m.Is("faulty") })
+			m := a.of(x.Serial)
+			back := lent[x.Serial] != "" || m != nil && !m.Is("faulty")
 			if rec.Group != g.Name || !strings.EqualFold(rec.Serial, x.Serial) || x.Failed || back || len(a.members) == 0 ||
 				slices.ContainsFunc(out, func(p *Part) bool { return p.Name == x.Serial }) {
 				continue
@@ -524,15 +517,8 @@ func (v mdStorage) memberAt(g *design.Group, a *array, m member) *design.Disk {
 		return nil
 	}
 	x := &g.Members[m.Slot]
-	for _, o := range a.members {
-		if o.disk != nil && o.disk.Serial == x.Serial {
-			return nil
-		}
-	}
-	for _, s := range v.servers {
-		if s.host != nil && s.disks[x.Serial] != nil {
-			return nil
-		}
+	if a.of(x.Serial) != nil || slices.ContainsFunc(v.servers, func(s *server) bool { return s.disks[x.Serial] != nil }) {
+		return nil
 	}
 	return x
 }
@@ -546,8 +532,7 @@ func (m *member) who() any {
 }
 
 func whole(a *array) string {
-	n := a.RaidDisks - a.Degraded
-	return fmt.Sprintf("%d of %d disks", n, a.RaidDisks)
+	return fmt.Sprintf("%d of %d disks", a.RaidDisks-a.Degraded, a.RaidDisks)
 }
 
 func raidName(g *design.Group) string {
@@ -559,7 +544,3 @@ func raidName(g *design.Group) string {
 	}
 	return fmt.Sprintf("RAID %d %d+%d", g.Level, g.Data, g.Parity)
 }
-
-func (v mdStorage) pairDisks() []design.Disk { return v.d.DisksOf(v.pair) }
-
-func (v mdStorage) groups() []design.Group { return v.d.ArraysOf(v.pair) }

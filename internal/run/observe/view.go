@@ -73,6 +73,16 @@ type member struct {
 	disk *design.Disk
 }
 
+// of is the member that is a disk, nil if none is.
+func (a *array) of(serial string) *member {
+	for i := range a.members {
+		if m := &a.members[i]; m.disk != nil && m.disk.Serial == serial {
+			return m
+		}
+	}
+	return nil
+}
+
 // present reports for each slot whether md uses the data of its member.
 func (a *array) present() []bool {
 	var ms []linux.MDMember
@@ -289,14 +299,17 @@ func (s *server) array(g *design.Group) *array {
 	return nil
 }
 
+// reaches reports whether a path of a server to a disk works.
+func (s *server) reaches(x *design.Disk) bool {
+	sd := s.disks[x.Serial]
+	return sd != nil && len(sd.good) > 0
+}
+
 // mountOf finds the mount of a volume's file system on a server.
 func (s *server) mountOf(vol *design.Service) (linux.Mount, bool) {
 	m, ok := linux.MountAt(s.mounts, vol.MountPoint)
 	return m, ok && m.Type != "autofs"
 }
-
-// hasAddress reports whether a server has an address on an interface.
-func (s *server) hasAddress(addr string) bool { return s.host.HasAddress(addr) }
 
 // resourceOf finds the cluster resource that runs a service. The first releases named it as the
 // service.
