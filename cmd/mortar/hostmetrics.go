@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mortarhpc/mortar/internal/base/durable"
-	"github.com/mortarhpc/mortar/internal/run/observe"
+	"github.com/mortarhpc/mortar/internal/run/metrics"
 )
 
 // newHostMetricsCmd writes a server's metrics. systemd runs it every minute.
@@ -24,11 +24,11 @@ func newHostMetricsCmd() *cobra.Command {
 			if err != nil {
 				return fail(exitBadInput, err)
 			}
-			m, err := observe.ReadMeasured(b)
+			m, err := metrics.Read(b)
 			if err != nil {
 				return fail(exitBadInput, fmt.Errorf("%s: %w", args[0], err))
 			}
-			text := observe.Metrics(cmd.Context(), m)
+			text := metrics.Measure(cmd.Context(), m)
 			if len(args) == 1 {
 				_, err = fmt.Fprint(cmd.OutOrStdout(), text)
 				return err

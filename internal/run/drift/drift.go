@@ -12,7 +12,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/converge/plan"
-	"github.com/mortarhpc/mortar/internal/run/observe"
+	"github.com/mortarhpc/mortar/internal/run/metrics"
 )
 
 // Drift is how many resources of a brick's hosts differ from its spec.
@@ -46,7 +46,7 @@ func Metrics(all []Drift, now time.Time) string {
 		fmt.Fprintf(&b, "# HELP %s %s\n# TYPE %s gauge\n", name, help, name)
 		for _, r := range all {
 			if v, ok := value(r); ok {
-				fmt.Fprintf(&b, "%s{brick=%s,spec=%s} %g\n", name, observe.Label(r.Brick), observe.Label(r.Spec), v)
+				fmt.Fprintf(&b, "%s{brick=%s,spec=%s} %g\n", name, metrics.Label(r.Brick), metrics.Label(r.Spec), v)
 			}
 		}
 	}

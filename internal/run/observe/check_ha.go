@@ -9,6 +9,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/host/gather"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/serve/ocf"
 )
@@ -299,7 +300,7 @@ func (v ha) ringNetwork(id int) string {
 // service checks that a service runs, and that it runs on its preferred server.
 func (v ha) service(p *Part, svc *design.Service) {
 	name := "service " + svc.Name
-	r := resourceOf(v.crm, svc.Name)
+	r := gather.ServiceIn(v.crm, svc.Name)
 	if r == nil {
 		p.find(name, "service-undefined", with{"service": svc.Name})
 		return

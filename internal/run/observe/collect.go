@@ -92,16 +92,6 @@ func requests(d *design.Design, timeout time.Duration) map[string]gather.Request
 	return out
 }
 
-// etabOf is the file with a service's exports. It is in nfs-utils' directory. With a
-// namespace only the service's own processes see that directory there, so etabOf
-// returns its path on the volume.
-func etabOf(svc *design.Service) string {
-	if svc.Namespace == "" {
-		return "/var/lib/nfs/etab"
-	}
-	return svc.StateDir + "/etab"
-}
-
 // Collector gathers the facts of a brick, repeatedly, over sessions that it keeps
 // open. It is not safe for concurrent use.
 type Collector struct {

@@ -20,7 +20,7 @@ func (v nfsKind) request(s *design.Service, r *gather.Request) {
 	for _, f := range []string{"threads", "versions", "v4_end_grace", "nfsv4leasetime", "portlist"} {
 		r.Files = append(r.Files, ocf.NFSDDir(s.Namespace)+"/"+f)
 	}
-	r.Files = append(r.Files, etabOf(s))
+	r.Files = append(r.Files, gather.ETab(s.Namespace, s.StateDir))
 	if s.Namespace != "" {
 		r.Namespaces = append(r.Namespaces, s.Namespace)
 	}
@@ -175,7 +175,7 @@ func (v nfsKind) exported(c *Part, svc *design.Service, s *server) {
 	for _, e := range svc.Exports {
 		want = append(want, ocf.Export{Dir: e.Dir, Clients: e.Clients, FSID: e.FSID, Options: e.Options})
 	}
-	for _, d := range ocf.CompareExports(ocf.ParseETab(s.host.Files[etabOf(svc)]), want) {
+	for _, d := range ocf.CompareExports(ocf.ParseETab(s.host.Files[gather.ETab(svc.Namespace, svc.StateDir)]), want) {
 		var code Code
 		switch {
 		case d.Unresolved() && v.pair.HA != nil:

@@ -56,9 +56,9 @@ func ParseProof(s string) (Proof, error) {
 	return p, nil
 }
 
-// proofOf returns the recorded proof of a level, nil if there is none or it cannot
+// ProofOf returns the recorded proof of a level, nil if there is none or it cannot
 // be parsed.
-func proofOf(c *linux.CIB, node string, level int) *Proof {
+func ProofOf(c *linux.CIB, node string, level int) *Proof {
 	p, err := ParseProof(c.Attr(node, ProofAttr(level)))
 	if err != nil {
 		return nil
@@ -71,7 +71,7 @@ func proofOf(c *linux.CIB, node string, level int) *Proof {
 func Unproven(d *design.Design, c *linux.CIB) []*design.FenceLevel {
 	var out []*design.FenceLevel
 	for _, l := range d.Fencing() {
-		if p := proofOf(c, l.Node, l.Level); p == nil || p.Fingerprint != l.Fingerprint() {
+		if p := ProofOf(c, l.Node, l.Level); p == nil || p.Fingerprint != l.Fingerprint() {
 			out = append(out, l)
 		}
 	}
@@ -116,7 +116,7 @@ func (v ha) proven(c *Part, node string, history time.Time) {
 	var never []*design.FenceLevel
 	for _, l := range levels {
 		ids := strings.Join(l.IDs(), " + ")
-		p := proofOf(v.cib, node, l.Level)
+		p := ProofOf(v.cib, node, l.Level)
 		switch {
 		case p == nil:
 			never = append(never, l)

@@ -88,7 +88,7 @@ func snapshot(p *design.Pair, m *linux.CRM, cib *linux.CIB, waits bool) *Snapsho
 	s := &Snapshot{CRM: *m, Waits: waits}
 	for i := range p.Services {
 		st := ServiceState{Name: p.Services[i].Name}
-		if r := resourceOf(m, st.Name); r != nil {
+		if r := gather.ServiceIn(m, st.Name); r != nil {
 			st.Resource, st.Server, st.Role, st.Failed = r.ID, r.Node(), r.Role, r.Failed
 			for _, f := range m.Failures {
 				if f.Resource() == r.ID {
@@ -151,7 +151,7 @@ func NotReady(d *design.Design, f Facts, service, target string) []string {
 		add("the cluster is in maintenance mode: it would not act")
 	}
 	svc := d.Service(service)
-	r := resourceOf(v.crm, service)
+	r := gather.ServiceIn(v.crm, service)
 	if svc == nil || r == nil {
 		add("the cluster does not know service %s; run `mortar apply`", service)
 		return why

@@ -96,27 +96,3 @@ func TestSystemRoomIsAsked(t *testing.T) {
 		t.Error("anything may be read")
 	}
 }
-
-// The metrics say the same of the system as status does.
-func TestSystemMetrics(t *testing.T) {
-	e := &exposition{brick: "b1", lines: map[string][]string{}}
-	e.system(&gather.Host{
-		FS: map[string]gather.FS{"/": {Size: 20 * gib, Avail: 5 * mib, Files: 1000, FilesFree: 900}, "/var": {Size: 20 * gib}, "/boot": {TimedOut: true}},
-		Files: map[string]string{"/proc/self/mounts": "/dev/sda1 / ext4 ro 0 0\n/dev/sda2 /boot ext4 rw 0 0\n",
-			"/sys/fs/ext4/sda1/errors_count": "3\n", "/proc/meminfo": "MemTotal: 1000 kB\nMemAvailable: 400 kB\n",
-			"/proc/pressure/memory": "full avg10=0.00 avg60=0.50 avg300=22.25 total=4500000\n", "/proc/vmstat": "oom_kill 3\n"},
-	})
-	var got []string
-	for line := range strings.Lines(e.text()) {
-		if !strings.HasPrefix(line, "#") {
-			got = append(got, strings.TrimSpace(strings.ReplaceAll(strings.TrimPrefix(line, "mortar_"), `brick="b1"`, "")))
-		}
-	}
-	want := []string{`system_answers{,path="/"} 1`, `system_answers{,path="/boot"} 0`, `system_readonly{,path="/"} 1`, `system_readonly{,path="/boot"} 0`,
-		`system_full{,path="/"} 1`, `system_size_bytes{,path="/"} 2.147483648e+10`, `system_avail_bytes{,path="/"} 5.24288e+06`,
-		`system_inodes{,path="/"} 1000`, `system_inodes_free{,path="/"} 900`, `system_errors{,device="sda1"} 3`,
-		`memory_bytes{} 1.024e+06`, `memory_available_bytes{} 409600`, `memory_stalled_seconds_total{} 4.5`, `memory_kills_total{} 3`}
-	if !slices.Equal(got, want) {
-		t.Errorf("%q", got)
-	}
-}

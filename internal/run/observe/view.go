@@ -1,12 +1,9 @@
 package observe
 
 import (
-	"cmp"
 	"context"
-	"fmt"
 	"path/filepath"
 	"slices"
-	"sort"
 	"strconv"
 	"strings"
 	"time"
@@ -16,7 +13,6 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/md"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host/gather"
-	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
 // view is the facts about one pair, in the form that the checks need. It judges
@@ -152,17 +148,19 @@ func (s *server) read(d *design.Design, p *design.Pair) {
 		}
 	}
 
-	failed, odd := failedPaths(h)
+	failed, odd := h.FailedPaths()
 	s.odd["dmsetup"] = odd
 	s.disks, s.failed = map[string]*seenDisk{}, failed
 	pathDisk := map[string]*design.Disk{} // sdX or nvmeXn1 -> disk
 	for i := range d.Disks {
 		want := &d.Disks[i]
 		for _, have := range h.Disks {
-			if !sameDisk(want, have) {
+			if !have.Is(want.Serial, want.WWN) {
 				continue
 			}
-			s.disks[want.Serial] = judged(have, failed)
+			sd := &seenDisk{DiskState: have}
+			sd.good, sd.bad = have.Divide(failed)
+			s.disks[want.Serial] = sd
 			for _, p := range have.Paths {
 				pathDisk[filepath.Base(p)] = want
 			}
@@ -209,57 +207,6 @@ func (s *server) read(d *design.Design, p *design.Pair) {
 			s.odd["/proc/mdstat"] = odd
 		}
 	}
-}
-
-// failedPaths returns the paths that multipath considers failed. The kernel's
-// multipath target knows them; the SCSI layer knows only offline devices.
-func failedPaths(h *gather.Host) (failed map[string]string, unread health.Unread) {
-	devName := map[string]string{} // 8:16 -> sdb
-	for p, t := range h.Files {
-		if rest, ok := strings.CutPrefix(p, "/sys/block/sd"); ok {
-			devName[strings.TrimSpace(t)] = "sd" + strings.TrimSuffix(rest, "/dev")
-		}
-	}
-	failed = map[string]string{}
-	maps, unread := linux.ParseMultipath(h.Run[gather.CmdDM].Stdout)
-	for _, paths := range maps {
-		for _, p := range paths {
-			switch p.State {
-			case linux.PathActive:
-			case linux.PathFailed:
-				failed[devName[p.Dev]] = "failed in multipath"
-			default:
-				failed[devName[p.Dev]] = fmt.Sprintf("in state %q in multipath", p.State)
-			}
-		}
-	}
-	return failed, unread
-}
-
-// judged divides the paths of a disk into working and bad ones. failed are the paths that
-// multipath considers failed.
-func judged(have gather.DiskState, failed map[string]string) *seenDisk {
-	sd := &seenDisk{DiskState: have, bad: map[string]string{}}
-	for _, p := range have.Paths {
-		name := filepath.Base(p)
-		switch st := have.PathState[name].State; {
-		case st != "" && st != "running" && st != "live":
-			sd.bad[name] = st
-		case failed[name] != "":
-			sd.bad[name] = failed[name]
-		default:
-			sd.good = append(sd.good, name)
-		}
-	}
-	sort.Strings(sd.good)
-	return sd
-}
-
-func sameDisk(want *design.Disk, have gather.DiskState) bool {
-	if want.WWN != "" && have.WWN != "" {
-		return strings.EqualFold(want.WWN, have.WWN)
-	}
-	return want.Serial == have.Serial
 }
 
 func readArrays(h *gather.Host, diskOf func(string) *design.Disk) []*array {
@@ -311,12 +258,6 @@ func (s *server) mountOf(vol *design.Service) (linux.Mount, bool) {
 	return m, ok && m.Type != "autofs"
 }
 
-// resourceOf finds the cluster resource that runs a service. The first releases named it as the
-// service.
-func resourceOf(c *linux.CRM, service string) *linux.CRMResource {
-	return cmp.Or(c.Resource(resource.ServiceID(service)), c.Resource(service))
-}
-
 // where finds the server of a service: by the cluster, or without one the only
 // server.
 func (v *view) where(svc *design.Service) Where {
@@ -329,7 +270,7 @@ func (v *view) where(svc *design.Service) Where {
 	if v.crm == nil {
 		return w
 	}
-	r := resourceOf(v.crm, svc.Name)
+	r := gather.ServiceIn(v.crm, svc.Name)
 	if r == nil {
 		return w
 	}

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/mortarhpc/mortar/internal/run/metrics"
 	"github.com/mortarhpc/mortar/internal/run/observe"
 )
 
@@ -74,9 +75,9 @@ func Metrics(w io.Writer, all []View) {
 		fmt.Fprintf(w, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind)
 		for _, v := range all {
 			samples(v, func(value float64, labels ...string) {
-				text := "brick=" + observe.Label(v.Name)
+				text := "brick=" + metrics.Label(v.Name)
 				for i := 0; i+1 < len(labels); i += 2 {
-					text += "," + labels[i] + "=" + observe.Label(labels[i+1])
+					text += "," + labels[i] + "=" + metrics.Label(labels[i+1])
 				}
 				fmt.Fprintf(w, "%s{%s} %s\n", name, text, strconv.FormatFloat(value, 'g', -1, 64))
 			})

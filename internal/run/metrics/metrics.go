@@ -1,4 +1,6 @@
-package observe
+// Package metrics measures a server for Prometheus. It judges nothing; the metrics of
+// `mortar watch` are in package watch.
+package metrics
 
 import (
 	"context"
@@ -14,14 +16,15 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/md"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host/gather"
+	"github.com/mortarhpc/mortar/internal/run/observe"
 	"github.com/mortarhpc/mortar/internal/serve/cache"
 	"github.com/mortarhpc/mortar/internal/serve/ocf"
 )
 
-// Metrics measures this server and returns its metrics for the textfile collector of
+// Measure measures this server and returns its metrics for the textfile collector of
 // node_exporter.
-func Metrics(ctx context.Context, m design.Measured) string {
-	h := gather.Once(ctx, metricsRequest(m))
+func Measure(ctx context.Context, m design.Measured) string {
+	h := gather.Once(ctx, request(m))
 	return metrics(m, h).text()
 }
 
@@ -29,7 +32,7 @@ func Metrics(ctx context.Context, m design.Measured) string {
 // minute.
 const metricsSeconds = 20
 
-func metricsRequest(m design.Measured) gather.Request {
+func request(m design.Measured) gather.Request {
 	r := gather.Request{
 		Files:     []string{"/proc/mdstat", "/proc/self/mounts", "/proc/diskstats", "/sys/block/sd*/dev", "/sys/block/bcache*/bcache/dirty_data"},
 		Links:     []string{"/dev/md/*"},
@@ -49,15 +52,10 @@ func metricsRequest(m design.Measured) gather.Request {
 	for _, s := range m.Services {
 		r.FS = append(r.FS, s.Mounts...)
 		if s.Exports != nil {
-			r.Files = append(r.Files, ocf.NFSDDir(s.Namespace)+"/threads", measuredETab(s))
+			r.Files = append(r.Files, ocf.NFSDDir(s.Namespace)+"/threads", gather.ETab(s.Namespace, s.StateDir))
 		}
 	}
 	return r
-}
-
-// measuredETab is the file with a service's exports.
-func measuredETab(s design.MeasuredService) string {
-	return etabOf(&design.Service{NFS: &design.NFS{Namespace: s.Namespace, StateDir: s.StateDir}})
 }
 
 // exposition builds text in Prometheus' format, one family after the other.
@@ -166,19 +164,24 @@ func metrics(m design.Measured, h *gather.Host) *exposition {
 
 // raid adds the arrays that run on this server, including those outside the brick.
 func (e *exposition) raid(m design.Measured, h *gather.Host) {
-	for _, a := range readArrays(h, func(string) *design.Disk { return nil }) {
+	files := linux.Files(h.Files)
+	arrays, _ := linux.MDArrays(files) // reading from a map cannot fail
+	for _, a := range arrays {
 		if !a.Running() || a.Level == "raid0" {
 			continue
 		}
-		name, disks := a.name, a.RaidDisks
-		if name == "" {
-			name = a.Dev
+		name, disks := a.Dev, a.RaidDisks
+		for link, to := range h.Links {
+			if n, ok := strings.CutPrefix(link, "/dev/md/"); ok && filepath.Base(to) == a.Dev {
+				name = n
+			}
 		}
 		if i := slices.IndexFunc(m.Groups, func(g design.MeasuredGroup) bool { return md.SameUUID(g.UUID, a.UUID) }); i >= 0 {
 			name, disks = m.Groups[i].Name, m.Groups[i].Disks
 		}
 		present := 0
-		for _, p := range a.present() {
+		members, _ := linux.MDMembers(files, a.Dev)
+		for _, p := range linux.MDPresent(a.RaidDisks, members, nil) {
 			present += int(bit(p))
 		}
 		e.add("mortar_raid_disks", float64(disks), "group", name)
@@ -192,17 +195,18 @@ func (e *exposition) raid(m design.Measured, h *gather.Host) {
 
 // disks adds paths and latency of the brick's disks and LUNs.
 func (e *exposition) disks(m design.Measured, h *gather.Host) {
-	failed, _ := failedPaths(h)
+	failed, _ := h.FailedPaths()
 	stats := linux.ParseDiskStats(h.Files["/proc/diskstats"])
 	for _, x := range m.Disks {
 		labels := []string{"serial", x.Serial, "group", x.Group, "enclosure", x.Enclosure, "bay", strconv.Itoa(x.Bay)}
-		i := slices.IndexFunc(h.Disks, func(s gather.DiskState) bool { return sameDisk(&design.Disk{Serial: x.Serial, WWN: x.WWN}, s) })
+		i := slices.IndexFunc(h.Disks, func(s gather.DiskState) bool { return s.Is(x.Serial, x.WWN) })
 		e.add("mortar_disk_seen", bit(i >= 0), labels...)
 		if i < 0 {
 			continue
 		}
 		d := h.Disks[i]
-		e.add("mortar_disk_paths", float64(len(judged(d, failed).good)), labels...)
+		good, _ := d.Divide(failed)
+		e.add("mortar_disk_paths", float64(len(good)), labels...)
 		var done, ms int64
 		for _, p := range d.Paths {
 			s := stats[filepath.Base(p)]
@@ -258,17 +262,7 @@ func (e *exposition) volumes(m design.Measured, h *gather.Host) {
 				continue
 			}
 			here = true
-			_, ro := x.Option("ro")
-			fs := h.FS[path]
-			answers := !fs.TimedOut && fs.Err == ""
-			e.add("mortar_volume_readonly", bit(ro), labels...)
-			e.add("mortar_volume_answers", bit(answers), labels...)
-			if answers {
-				e.add("mortar_volume_size_bytes", float64(fs.Size), labels...)
-				e.add("mortar_volume_avail_bytes", float64(fs.Avail), labels...)
-				e.add("mortar_volume_inodes", float64(fs.Files), labels...)
-				e.add("mortar_volume_inodes_free", float64(fs.FilesFree), labels...)
-			}
+			e.fileSystem("mortar_volume_", h.FS[path], x, labels...)
 		}
 		if here && s.Exports != nil {
 			var want []ocf.Export
@@ -276,7 +270,7 @@ func (e *exposition) volumes(m design.Measured, h *gather.Host) {
 				want = append(want, ocf.Export{Dir: x.Dir, Clients: x.Clients, FSID: x.FSID, Options: x.Options})
 			}
 			wrong := 0
-			for _, d := range ocf.CompareExports(ocf.ParseETab(h.Files[measuredETab(s)]), want) {
+			for _, d := range ocf.CompareExports(ocf.ParseETab(h.Files[gather.ETab(s.Namespace, s.StateDir)]), want) {
 				if !d.Extra || m.Cluster { // without a cluster, an extra export may come from another file
 					wrong++
 				}
@@ -300,7 +294,7 @@ func (e *exposition) cluster(m design.Measured, h *gather.Host) {
 			e.add("mortar_cluster_server_standby", bit(n.Standby), "server", n.Name)
 		}
 		for _, s := range m.Services {
-			r := resourceOf(c, s.Name)
+			r := gather.ServiceIn(c, s.Name)
 			for _, n := range c.Nodes {
 				runs := r != nil && r.Role == "Started" && slices.Contains(r.NodeNames(), n.Name)
 				e.add("mortar_service_running", bit(runs), "service", s.Name, "server", n.Name)
@@ -315,16 +309,59 @@ func (e *exposition) cluster(m design.Measured, h *gather.Host) {
 	}
 	for _, l := range m.Fencing {
 		at := 0.0
-		if p := proofOf(h.CIB, l.Server, l.Level); p != nil && p.Fingerprint == l.Fingerprint {
+		if p := observe.ProofOf(h.CIB, l.Server, l.Level); p != nil && p.Fingerprint == l.Fingerprint {
 			at = float64(p.At.Unix())
 		}
 		e.add("mortar_fence_proven_timestamp_seconds", at, "server", l.Server, "level", strconv.Itoa(l.Level))
 	}
 }
 
-// ReadMeasured parses the file that apply wrote for this server.
-func ReadMeasured(text []byte) (design.Measured, error) {
+// Read parses the file that apply wrote for this server.
+func Read(text []byte) (design.Measured, error) {
 	var m design.Measured
 	err := json.Unmarshal(text, &m)
 	return m, err
+}
+
+// system adds the room of the server's own system, and its memory.
+func (e *exposition) system(h *gather.Host) {
+	mounts := linux.ParseMounts(h.Files["/proc/self/mounts"])
+	for _, dir := range h.SystemMounts(mounts) {
+		m, _ := linux.MountAt(mounts, dir)
+		fs := h.FS[dir]
+		if e.fileSystem("mortar_system_", fs, m, "path", dir) {
+			e.add("mortar_system_full", bit(fs.Room().Full(dir) != ""), "path", dir)
+		}
+	}
+	errors := h.SystemErrors()
+	for _, dev := range slices.Sorted(maps.Keys(errors)) {
+		e.add("mortar_system_errors", float64(errors[dev]), "device", dev)
+	}
+	info := h.Files["/proc/meminfo"]
+	if all := linux.Memory(info, "MemTotal"); all > 0 {
+		e.add("mortar_memory_bytes", float64(all))
+		e.add("mortar_memory_available_bytes", float64(linux.Memory(info, "MemAvailable")))
+	}
+	if p, ok := linux.ParsePressure(h.Files["/proc/pressure/memory"], "full"); ok {
+		e.add("mortar_memory_stalled_seconds_total", p.Total.Seconds())
+	}
+	if n, ok := linux.VMStat(h.Files["/proc/vmstat"], "oom_kill"); ok {
+		e.add("mortar_memory_kills_total", float64(n))
+	}
+}
+
+// fileSystem adds a file system; its families have a common prefix. It reports whether the file
+// system answers.
+func (e *exposition) fileSystem(prefix string, fs gather.FS, m linux.Mount, labels ...string) bool {
+	_, ro := m.Option("ro")
+	answers := !fs.TimedOut && fs.Err == ""
+	e.add(prefix+"readonly", bit(ro), labels...)
+	e.add(prefix+"answers", bit(answers), labels...)
+	if answers {
+		e.add(prefix+"size_bytes", float64(fs.Size), labels...)
+		e.add(prefix+"avail_bytes", float64(fs.Avail), labels...)
+		e.add(prefix+"inodes", float64(fs.Files), labels...)
+		e.add(prefix+"inodes_free", float64(fs.FilesFree), labels...)
+	}
+	return answers
 }

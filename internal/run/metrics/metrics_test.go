@@ -1,35 +1,58 @@
-package observe
+package metrics
 
 import (
 	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/mortarhpc/mortar/examples"
 	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/host/gather"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
 // The metrics of the serving server, and of the other one.
 func TestMetrics(t *testing.T) {
-	d := theDesign(t)
-	f := healthy(t, d)
+	b, err := examples.FS.ReadFile("nfs-ha.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := spec.Parse("nfs-ha.yaml", b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := design.New(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err = os.ReadFile("testdata/facts.json"); err != nil { // of a brick that is well
+		t.Fatal(err)
+	}
+	var hosts map[string]*gather.Host
+	if err := json.Unmarshal(b, &hosts); err != nil {
+		t.Fatal(err)
+	}
 	text := map[string]string{}
 	for _, s := range d.Servers() {
 		b, err := json.Marshal(d.Measure(&d.Pairs[0], s))
 		if err != nil {
 			t.Fatal(err)
 		}
-		m, err := ReadMeasured(b)
+		m, err := Read(b)
 		if err != nil {
 			t.Fatal(err)
 		}
-		h := f.Hosts[s].Host
+		h := hosts[s]
 		h.Files["/proc/diskstats"] = "   8       0 sda 100 0 800 400 50 0 400 600 1 0 0 0 0 0 0 0 0\n   8      16 sdb 10 0 80 1000 0 0 0 0 0 0 0 0 0 0 0 0 0\n"
 		text[s] = metrics(m, h).text()
 	}
-	golden(t, "metrics-nfs1.prom", text["nfs1"])
-	golden(t, "metrics-nfs2.prom", text["nfs2"])
+	golden(t, "nfs1.prom", text["nfs1"])
+	golden(t, "nfs2.prom", text["nfs2"])
 }
 
 // The server with the cache has metrics of the mirror and the SSDs; the other server
@@ -74,7 +97,47 @@ func TestExposition(t *testing.T) {
 			t.Errorf("%s: %v", name, f)
 		}
 	}
-	if _, err := ReadMeasured([]byte(`{"a field of another build":1}`)); err != nil {
+	if _, err := Read([]byte(`{"a field of another build":1}`)); err != nil {
 		t.Error(err)
+	}
+}
+
+// The metrics say the same of the system as status does.
+func TestSystemMetrics(t *testing.T) {
+	e := &exposition{brick: "b1", lines: map[string][]string{}}
+	e.system(&gather.Host{
+		FS: map[string]gather.FS{"/": {Size: 20 << 30, Avail: 5 << 20, Files: 1000, FilesFree: 900}, "/var": {Size: 20 << 30}, "/boot": {TimedOut: true}},
+		Files: map[string]string{"/proc/self/mounts": "/dev/sda1 / ext4 ro 0 0\n/dev/sda2 /boot ext4 rw 0 0\n",
+			"/sys/fs/ext4/sda1/errors_count": "3\n", "/proc/meminfo": "MemTotal: 1000 kB\nMemAvailable: 400 kB\n",
+			"/proc/pressure/memory": "full avg10=0.00 avg60=0.50 avg300=22.25 total=4500000\n", "/proc/vmstat": "oom_kill 3\n"},
+	})
+	var got []string
+	for line := range strings.Lines(e.text()) {
+		if !strings.HasPrefix(line, "#") {
+			got = append(got, strings.TrimSpace(strings.ReplaceAll(strings.TrimPrefix(line, "mortar_"), `brick="b1"`, "")))
+		}
+	}
+	want := []string{`system_readonly{,path="/"} 1`, `system_readonly{,path="/boot"} 0`, `system_answers{,path="/"} 1`, `system_answers{,path="/boot"} 0`,
+		`system_size_bytes{,path="/"} 2.147483648e+10`, `system_avail_bytes{,path="/"} 5.24288e+06`,
+		`system_inodes{,path="/"} 1000`, `system_inodes_free{,path="/"} 900`, `system_full{,path="/"} 1`, `system_errors{,device="sda1"} 3`,
+		`memory_bytes{} 1.024e+06`, `memory_available_bytes{} 409600`, `memory_stalled_seconds_total{} 4.5`, `memory_kills_total{} 3`}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+}
+
+var update = flag.Bool("update", false, "rewrite testdata")
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil || string(want) != got {
+		t.Errorf("%s is otherwise: %v\n%s", path, err, got)
 	}
 }

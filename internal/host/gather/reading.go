@@ -1,0 +1,105 @@
+package gather
+
+import (
+	"cmp"
+	"fmt"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/mortarhpc/mortar/internal/base/health"
+	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/host/resource"
+)
+
+// FailedPaths returns the paths that multipath considers failed. The kernel's
+// multipath target knows them; the SCSI layer knows only offline devices.
+func (h *Host) FailedPaths() (failed map[string]string, unread health.Unread) {
+	devName := map[string]string{} // 8:16 -> sdb
+	for p, t := range h.Files {
+		if rest, ok := strings.CutPrefix(p, "/sys/block/sd"); ok {
+			devName[strings.TrimSpace(t)] = "sd" + strings.TrimSuffix(rest, "/dev")
+		}
+	}
+	failed = map[string]string{}
+	maps, unread := linux.ParseMultipath(h.Run[CmdDM].Stdout)
+	for _, paths := range maps {
+		for _, p := range paths {
+			switch p.State {
+			case linux.PathActive:
+			case linux.PathFailed:
+				failed[devName[p.Dev]] = "failed in multipath"
+			default:
+				failed[devName[p.Dev]] = fmt.Sprintf("in state %q in multipath", p.State)
+			}
+		}
+	}
+	return failed, unread
+}
+
+// Is reports whether a disk is that of a design: by WWN, or where one of them has none by serial.
+func (d DiskState) Is(serial, wwn string) bool {
+	if wwn != "" && d.WWN != "" {
+		return strings.EqualFold(wwn, d.WWN)
+	}
+	return serial == d.Serial
+}
+
+// Divide divides the paths of a disk into working ones, sorted, and bad ones with the reason.
+// failed are the paths that multipath considers failed.
+func (d DiskState) Divide(failed map[string]string) (good []string, bad map[string]string) {
+	bad = map[string]string{}
+	for _, p := range d.Paths {
+		name := filepath.Base(p)
+		switch st := d.PathState[name].State; {
+		case st != "" && st != "running" && st != "live":
+			bad[name] = st
+		case failed[name] != "":
+			bad[name] = failed[name]
+		default:
+			good = append(good, name)
+		}
+	}
+	slices.Sort(good)
+	return good, bad
+}
+
+// SystemMounts are those of the system's directories that have a file system of their own.
+func (h *Host) SystemMounts(mounts []linux.Mount) (dirs []string) {
+	for _, dir := range linux.SystemDirs {
+		_, asked := h.FS[dir]
+		if _, ok := linux.MountAt(mounts, dir); ok && asked {
+			dirs = append(dirs, dir)
+		}
+	}
+	return dirs
+}
+
+// SystemErrors are the errors that each ext4 has met, by its device.
+func (h *Host) SystemErrors() map[string]int {
+	out := map[string]int{}
+	for p, text := range h.Files {
+		if dir, ok := strings.CutSuffix(p, "/errors_count"); ok && strings.HasPrefix(p, "/sys/fs/ext4/") {
+			out[path.Base(dir)], _ = strconv.Atoi(strings.TrimSpace(text))
+		}
+	}
+	return out
+}
+
+// ServiceIn finds the cluster resource that runs a service, nil if there is none. The first
+// releases named it as the service.
+func ServiceIn(c *linux.CRM, service string) *linux.CRMResource {
+	return cmp.Or(c.Resource(resource.ServiceID(service)), c.Resource(service))
+}
+
+// ETab is the file with a service's exports. It is in nfs-utils' directory. With a
+// namespace only the service's own processes see that directory there, so ETab
+// returns its path on the volume.
+func ETab(namespace, stateDir string) string {
+	if namespace == "" {
+		return "/var/lib/nfs/etab"
+	}
+	return stateDir + "/etab"
+}
