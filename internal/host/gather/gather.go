@@ -141,36 +141,25 @@ func gather(ctx context.Context, sys agent.HostSys, pool *statfsPool, r Request)
 
 	// Run slow parts concurrently.
 	var wg sync.WaitGroup
-	var mu sync.Mutex
 	if len(r.Run) > 0 {
-		h.Run = map[string]RunResult{}
-	}
-	for _, argv := range r.Run {
 		wg.Go(func() {
-			cctx, cancel := context.WithTimeout(ctx, timeout)
-			defer cancel()
-			out, err := sys.Query(cctx, argv...)
-			res := RunResult{Output: out}
-			if err != nil {
-				res.Err = err.Error()
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			h.Run[strings.Join(argv, " ")] = res
+			h.Run = each(r.Run, func(argv []string) (string, RunResult, bool) {
+				cctx, cancel := context.WithTimeout(ctx, timeout)
+				defer cancel()
+				out, err := sys.Query(cctx, argv...)
+				res := RunResult{Output: out}
+				if err != nil {
+					res.Err = err.Error()
+				}
+				return strings.Join(argv, " "), res, true
+			})
 		})
 	}
 	if len(r.FS) > 0 {
-		h.FS = map[string]FS{}
-	}
-	for _, path := range r.FS {
 		wg.Go(func() {
-			f := pool.statfs(ctx, path, fsTimeout)
-			mu.Lock()
-			defer mu.Unlock()
-			h.FS[path] = f
+			h.FS = each(r.FS, func(path string) (string, FS, bool) { return path, pool.statfs(ctx, path, fsTimeout), true })
 		})
 	}
-
 	if r.Pace {
 		wg.Go(func() { h.Pace = pace(ctx, sys) })
 	}
@@ -362,24 +351,33 @@ func diskStates(sys resource.Sys, disks []resource.DiskFact) []DiskState {
 func reservations(ctx context.Context, sys resource.Sys, disks []linux.SCSIDisk, wwns []string, timeout time.Duration) map[string]pr.State {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	out := map[string]pr.State{}
-	var wg sync.WaitGroup
-	var mu sync.Mutex
-	for _, d := range disks {
-		if !slices.ContainsFunc(wwns, func(w string) bool { return strings.EqualFold(w, d.WWN) }) {
-			continue
-		}
-		wg.Go(func() {
+	return each(disks, func(d linux.SCSIDisk) (string, pr.State, bool) {
+		if slices.ContainsFunc(wwns, func(w string) bool { return strings.EqualFold(w, d.WWN) }) {
 			for _, p := range d.Paths {
 				if !p.Usable() {
 					continue
 				}
 				if st, err := sys.Reservation(ctx, p.Name); err == nil {
-					mu.Lock()
-					defer mu.Unlock()
-					out[strings.ToLower(d.WWN)] = st
-					return
+					return strings.ToLower(d.WWN), st, true
 				}
+			}
+		}
+		return "", pr.State{}, false
+	})
+}
+
+// each calls do for all things at once. do returns the key and the value of a result, and
+// whether there is one.
+func each[T, V any](things []T, do func(T) (string, V, bool)) map[string]V {
+	out := map[string]V{}
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	for _, x := range things {
+		wg.Go(func() {
+			if key, v, ok := do(x); ok {
+				mu.Lock()
+				defer mu.Unlock()
+				out[key] = v
 			}
 		})
 	}

@@ -39,6 +39,30 @@ func (h *Host) FailedPaths() (failed map[string]string, unread health.Unread) {
 	return failed, unread
 }
 
+// Mapped are the names that the device mapper has for its devices, by the kernel's name (dm-3).
+func (h *Host) Mapped() map[string]string {
+	out := map[string]string{}
+	for p, name := range h.Files {
+		rest, _ := strings.CutPrefix(p, "/sys/block/")
+		if dev, ok := strings.CutSuffix(rest, "/dm/name"); ok {
+			out[dev] = strings.TrimSpace(name)
+		}
+	}
+	return out
+}
+
+// Below are the devices (sda) of each device of the device mapper (dm-3).
+func (h *Host) Below() map[string][]string {
+	out := map[string][]string{}
+	for p := range h.Links {
+		rest, _ := strings.CutPrefix(p, "/sys/block/")
+		if dm, slave, ok := strings.Cut(rest, "/slaves/"); ok {
+			out[dm] = append(out[dm], slave)
+		}
+	}
+	return out
+}
+
 // Is reports whether a disk is that of a design: by WWN, or where one of them has none by serial.
 func (d DiskState) Is(serial, wwn string) bool {
 	if wwn != "" && d.WWN != "" {

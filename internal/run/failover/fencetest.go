@@ -144,22 +144,6 @@ func nodesOf(levels []*design.FenceLevel) []string {
 	return out
 }
 
-// InterruptedProofs returns the servers that an interrupted test has left fenced or
-// was about to fence, by the marks in the cluster of host via.
-func InterruptedProofs(ctx context.Context, d *design.Design, h Hosts, via string) ([]string, error) {
-	c, err := ReadCIB(ctx, h, via)
-	if err != nil {
-		return nil, err
-	}
-	var out []string
-	for _, n := range d.PairWith(via).Servers {
-		if c.Attr(n, observe.AttrTesting) != "" {
-			out = append(out, n)
-		}
-	}
-	return out, nil
-}
-
 // ReadCIB reads Mortar's part of the cluster's configuration. It asks the cluster,
 // because the file on disk lags behind.
 func ReadCIB(ctx context.Context, h Hosts, via string) (*linux.CIB, error) {
@@ -173,26 +157,12 @@ func ReadCIB(ctx context.Context, h Hosts, via string) (*linux.CIB, error) {
 	return linux.ParseCIB([]byte(out.Stdout))
 }
 
-// Unproven returns the levels without a valid proof in the cluster.
-func Unproven(ctx context.Context, d *design.Design, h Hosts, via string) ([]*design.FenceLevel, error) {
-	c, err := ReadCIB(ctx, h, via)
-	if err != nil {
-		return nil, err
-	}
-	return observe.Unproven(d, c), nil
-}
-
-// ResumeProof undoes the changes of an interrupted test: it switches the server on,
+// resume undoes the changes of an interrupted test: it switches the server on,
 // completes its levels and ends its standby, all with commands on via. Then it
 // waits until the server is in the cluster and every resource runs.
-func ResumeProof(ctx context.Context, d *design.Design, h Hosts, via, node string, o ProofOptions) error {
-	t := &tester{d: d, h: h, o: o.WithDefaults(), start: time.Now()}
-	c, err := ReadCIB(ctx, h, via)
-	if err != nil {
-		return err
-	}
+func (t *tester) resume(ctx context.Context, via, node string, standby bool) error {
 	t.say(node, 0, "doing", "a fence test of %s was cut off: switching it on again", node)
-	if err := t.restore(ctx, via, node, c.Attr(node, observe.AttrTesting) == observe.TestingStandby); err != nil {
+	if err := t.restore(ctx, via, node, standby); err != nil {
 		return err
 	}
 	if err := t.online(ctx, via, node); err != nil {
@@ -265,15 +235,9 @@ func (t *tester) say(node string, level int, state, format string, args ...any) 
 	}
 }
 
-// run runs an action. A test makes all its changes through run.
-func (t *tester) run(ctx context.Context, via string, a resource.Action) (resource.Output, error) {
-	return t.h.Session(via).Run(ctx, a)
-}
-
-// do is run for a command whose output does not matter.
+// do runs a command whose output does not matter.
 func (t *tester) do(ctx context.Context, via, title string, cmd ...string) error {
-	_, err := t.run(ctx, via, resource.Action{Title: title, Cmd: cmd, Seconds: 120})
-	if err != nil {
+	if _, err := t.h.Session(via).Run(ctx, resource.Action{Title: title, Cmd: cmd, Seconds: 120}); err != nil {
 		return fmt.Errorf("%s: %s: %w", via, title, err)
 	}
 	return nil
@@ -413,15 +377,11 @@ func (t *tester) back(ctx context.Context, via, node, oldBoot string) error {
 // online waits until a node is in the cluster.
 func (t *tester) online(ctx context.Context, via, node string) error {
 	t.say(node, 0, "doing", "waiting for %s to boot and join", node)
-	err := t.wait(ctx, t.o.Boot, func(ctx context.Context) (string, error) {
-		s, err := t.h.Cluster(ctx, via)
-		if err != nil {
-			return err.Error(), nil
+	err := t.until(ctx, t.o.Boot, via, func(s *observe.Snapshot) string {
+		if s.Node(node).Member() {
+			return ""
 		}
-		if !s.Node(node).Member() {
-			return node + " is not in the cluster", nil
-		}
-		return "", nil
+		return node + " is not in the cluster"
 	})
 	if err != nil {
 		return fmt.Errorf("%s was switched on, but did not come back: %w; look at its console", node, err)
@@ -433,15 +393,11 @@ func (t *tester) online(ctx context.Context, via, node string) error {
 func (t *tester) home(ctx context.Context, node string, moved []string) error {
 	for _, name := range moved {
 		if t.d.PairWith(node).HA.Failback == "auto" {
-			err := t.wait(ctx, 5*time.Minute, func(ctx context.Context) (string, error) {
-				s, err := t.h.Cluster(ctx, node)
-				if err != nil {
-					return err.Error(), nil
+			err := t.until(ctx, 5*time.Minute, node, func(s *observe.Snapshot) string {
+				if x := s.Service(name); x != nil && x.Server == node && x.Role == "Started" {
+					return ""
 				}
-				if x := s.Service(name); x == nil || x.Server != node || x.Role != "Started" {
-					return fmt.Sprintf("service %s is not back on %s", name, node), nil
-				}
-				return "", nil
+				return fmt.Sprintf("service %s is not back on %s", name, node)
 			})
 			if err != nil {
 				return err
@@ -464,15 +420,22 @@ func (t *tester) home(ctx context.Context, node string, moved []string) error {
 // the fence devices of a returned server one after the other.
 func (t *tester) settled(ctx context.Context, via string) error {
 	t.say(via, 0, "doing", "waiting for the fence devices to be watched again")
-	return t.wait(ctx, 5*time.Minute, func(ctx context.Context) (string, error) {
+	return t.until(ctx, 5*time.Minute, via, func(s *observe.Snapshot) string {
+		if down := s.Down(); len(down) > 0 {
+			return strings.Join(down, ", ") + " not started"
+		}
+		return ""
+	})
+}
+
+// until waits for a state of the cluster as via sees it: look says what is missing.
+func (t *tester) until(ctx context.Context, limit time.Duration, via string, look func(*observe.Snapshot) string) error {
+	return t.wait(ctx, limit, func(ctx context.Context) (string, error) {
 		s, err := t.h.Cluster(ctx, via)
 		if err != nil {
 			return err.Error(), nil
 		}
-		if down := s.Down(); len(down) > 0 {
-			return strings.Join(down, ", ") + " not started", nil
-		}
-		return "", nil
+		return look(s), nil
 	})
 }
 

@@ -152,7 +152,7 @@ func (t *tester) fence(ctx context.Context, via string, l *design.FenceLevel) (s
 	var took float64
 	for again := range 2 {
 		start := time.Now()
-		_, err = t.run(ctx, via, resource.Action{Title: "fence " + l.Node, Cmd: cmd, Seconds: int(t.o.Fence.Seconds()) + 30})
+		_, err = t.h.Session(via).Run(ctx, resource.Action{Title: "fence " + l.Node, Cmd: cmd, Seconds: int(t.o.Fence.Seconds()) + 30})
 		took = time.Since(start).Seconds()
 		if err != nil {
 			break
@@ -171,7 +171,7 @@ func (t *tester) fence(ctx context.Context, via string, l *design.FenceLevel) (s
 	if s := strings.TrimSpace(said.Stderr); s != "" {
 		text += "\n  stderr: " + strings.ReplaceAll(s, "\n", "\n          ")
 	}
-	if log := t.log(ctx, via, l, now); log != "" {
+	if log := fencerSaid(t.journal(ctx, via, now), l); log != "" {
 		text += "\n  its fencer logged: " + strings.ReplaceAll(log, "\n", "\n          ")
 	}
 	return 0, errors.New(text)
@@ -179,11 +179,6 @@ func (t *tester) fence(ctx context.Context, via string, l *design.FenceLevel) (s
 
 // logLines bounds the lines of the fencer's log in an error.
 const logLines = 12
-
-// log is the fencer's log about the devices of a level since a time.
-func (t *tester) log(ctx context.Context, via string, l *design.FenceLevel, sinceNS int64) string {
-	return fencerSaid(t.journal(ctx, via, sinceNS), l)
-}
 
 // journal is the fencer's log since a time, "" if there is none.
 func (t *tester) journal(ctx context.Context, via string, sinceNS int64) string {

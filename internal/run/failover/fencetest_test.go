@@ -361,7 +361,7 @@ func TestProveFencing(t *testing.T) {
 	if l := p.left(); len(l) > 0 {
 		t.Errorf("left: %q", l)
 	}
-	if un, err := Unproven(t.Context(), d, p, "nfs1"); err != nil || len(un) > 0 {
+	if un, err := unproven(t.Context(), d, p, "nfs1"); err != nil || len(un) > 0 {
 		t.Errorf("unproven: %v %v", un, err)
 	}
 	// The passive server's part, in full.
@@ -460,7 +460,7 @@ func (p *pair) tryRun(o ProofOptions) (done bool, err error) {
 	if !p.up(via) {
 		via = "nfs2"
 	}
-	levels, err := Unproven(ctx, p.d, p, via)
+	levels, err := unproven(ctx, p.d, p, via)
 	if err != nil || len(levels) == 0 {
 		return false, err
 	}
@@ -488,7 +488,7 @@ func TestKilledProof(t *testing.T) {
 			if _, err := p.tryRun(quick); err != nil {
 				t.Fatal(err)
 			}
-			if un, err := Unproven(t.Context(), d, p, "nfs1"); err != nil || len(un) > 0 {
+			if un, err := unproven(t.Context(), d, p, "nfs1"); err != nil || len(un) > 0 {
 				t.Errorf("unproven: %v %v", un, err)
 			}
 			// The service may stay where the test has moved it: moving it back would
@@ -619,13 +619,13 @@ func TestTouchedLevels(t *testing.T) {
 	if err := ForgetProofs(t.Context(), d, p, "nfs2", TouchedLevels(d, []plan.Planned{secret})); err != nil {
 		t.Fatal(err)
 	}
-	un, err := Unproven(t.Context(), d, p, "nfs1")
+	un, err := unproven(t.Context(), d, p, "nfs1")
 	if err != nil || !slices.Equal(names(un), []string{"nfs1 1"}) || !maps.Equal(before, p.attrs["nfs2"]) {
 		t.Errorf("%q %v", names(un), err)
 	}
 	// A changed address invalidates a proof, a changed delay does not.
 	d2 := theDesign(t, "address: 10.77.3.22", "address: 10.77.3.99")
-	if un, err = Unproven(t.Context(), d2, p, "nfs1"); err != nil || !slices.Equal(names(un), []string{"nfs1 1", "nfs2 1"}) {
+	if un, err = unproven(t.Context(), d2, p, "nfs1"); err != nil || !slices.Equal(names(un), []string{"nfs1 1", "nfs2 1"}) {
 		t.Errorf("%q %v", names(un), err)
 	}
 	l := *d.Levels("nfs1")[0]

@@ -41,24 +41,30 @@ const askMarks = 30 * time.Second
 // ResumeProofs undoes the changes of an interrupted fence test, and waits until
 // the servers are in the cluster again. resumed is false if there was none.
 func ResumeProofs(ctx context.Context, d *design.Design, h Hosts, o ProofOptions) (resumed bool, err error) {
+	t := &tester{d: d, h: h, o: o.WithDefaults(), start: time.Now()}
 	for _, via := range d.Servers() {
 		cctx, cancel := context.WithTimeout(ctx, askMarks)
-		nodes, err := InterruptedProofs(cctx, d, h, via)
+		c, err := ReadCIB(cctx, h, via)
 		cancel()
 		if ctx.Err() != nil {
 			return false, ctx.Err()
 		}
 		// A server that is off or has no cluster does not know the marks. A
 		// server with a mark itself is restored through its partner.
-		if err != nil || slices.Contains(nodes, via) {
+		if err != nil || c.Attr(via, observe.AttrTesting) != "" {
 			continue
 		}
-		for _, n := range nodes {
-			if err := ResumeProof(ctx, d, h, via, n, o); err != nil {
+		for _, n := range d.PairWith(via).Servers {
+			mark := c.Attr(n, observe.AttrTesting)
+			if mark == "" {
+				continue
+			}
+			if err := t.resume(ctx, via, n, mark == observe.TestingStandby); err != nil {
 				return true, err
 			}
+			resumed = true
 		}
-		return len(nodes) > 0, nil
+		return resumed, nil
 	}
 	return false, nil
 }
@@ -212,7 +218,15 @@ func (pr *Prover) Unproven(ctx context.Context, hosts map[string]*host.Session) 
 			return nil, errNoCluster
 		}
 	}
-	return Unproven(ctx, pr.Design, pr.c, pr.via)
+	return unproven(ctx, pr.Design, pr.c, pr.via)
+}
+
+func unproven(ctx context.Context, d *design.Design, h Hosts, via string) ([]*design.FenceLevel, error) {
+	c, err := ReadCIB(ctx, h, via)
+	if err != nil {
+		return nil, err
+	}
+	return observe.Unproven(d, c), nil
 }
 
 // Prove tests levels; see ProveFencing.

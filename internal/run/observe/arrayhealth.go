@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/gather"
 	"github.com/mortarhpc/mortar/internal/run/raid"
 )
@@ -22,11 +22,10 @@ func (c *Collector) startArrays(ctx context.Context, reqs map[string]gather.Requ
 	if c.arrays == nil || len(c.d.Arrays) == 0 {
 		return func() map[string]raid.Answer { return nil }
 	}
-	cctx, cancel := context.WithTimeoutCause(ctx, c.timeout, fmt.Errorf("no answer within %v", c.timeout))
-	out := make([]raid.Answer, len(c.d.Arrays))
-	var wg sync.WaitGroup
+	var names []string
 	for i := range c.d.Arrays {
 		a := &c.d.Arrays[i]
+		names = append(names, a.Name)
 		for _, s := range a.Servers {
 			if r, ok := reqs[s]; ok {
 				for _, argv := range toolsFor(a) {
@@ -37,17 +36,21 @@ func (c *Collector) startArrays(ctx context.Context, reqs map[string]gather.Requ
 				reqs[s] = r
 			}
 		}
-		wg.Go(func() { out[i] = c.arrays(cctx, a) })
 	}
-	return func() map[string]raid.Answer {
+	answers := make(chan map[string]raid.Answer, 1)
+	go func() {
+		cctx, cancel := context.WithTimeoutCause(ctx, c.timeout, fmt.Errorf("no answer within %v", c.timeout))
 		defer cancel()
-		wg.Wait()
-		all := map[string]raid.Answer{}
-		for i, a := range c.d.Arrays {
-			all[a.Name] = out[i]
+		got, late := host.All(cctx, names, func(ctx context.Context, name string) (raid.Answer, error) {
+			i := slices.Index(names, name)
+			return c.arrays(ctx, &c.d.Arrays[i]), nil
+		})
+		for name, err := range late {
+			got[name] = raid.Answer{Err: err.Error()}
 		}
-		return all
-	}
+		answers <- got
+	}()
+	return func() map[string]raid.Answer { return <-answers }
 }
 
 // toolsFor returns the commands that ask an array on its servers.

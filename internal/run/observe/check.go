@@ -241,14 +241,8 @@ func (v *view) volumes() *Part {
 	n := 0
 	for _, name := range all {
 		vg, lv, _ := strings.Cut(name, "/")
-		dm := linux.DMName(vg, lv)
 		s := v.only(p, name, "volume", func(s *server) bool {
-			for path, text := range s.host.Files {
-				if strings.HasPrefix(path, "/sys/block/dm-") && strings.HasSuffix(path, "/dm/name") && strings.TrimSpace(text) == dm {
-					return true
-				}
-			}
-			return false
+			return slices.Contains(slices.Collect(maps.Values(s.host.Mapped())), linux.DMName(vg, lv))
 		})
 		if s != nil {
 			n++

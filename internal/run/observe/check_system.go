@@ -140,10 +140,9 @@ func (s *server) judgeSystem(c *Part, a *array, name string) {
 // volumes on it.
 func (s *server) mountedFrom(dev string) []string {
 	from := map[string]bool{"/dev/" + dev: true}
-	for p := range s.host.Links {
-		rest, _ := strings.CutPrefix(p, "/sys/block/")
-		if dm, slave, ok := strings.Cut(rest, "/slaves/"); ok && slave == dev {
-			from["/dev/mapper/"+strings.TrimSpace(s.host.Files["/sys/block/"+dm+"/dm/name"])] = true
+	for dm, below := range s.host.Below() {
+		if slices.Contains(below, dev) {
+			from["/dev/mapper/"+s.host.Mapped()[dm]] = true
 		}
 	}
 	var at []string

@@ -59,10 +59,8 @@ func trafficOn(s *design.Service, h *gather.Host) (t Traffic, ok bool) {
 		names[linux.DMName(vg, lv)] = true
 	}
 	stats := linux.ParseDiskStats(h.Files[diskStats])
-	for path, name := range h.Files {
-		rest, isDM := strings.CutPrefix(path, "/sys/block/")
-		dev, isName := strings.CutSuffix(rest, "/dm/name")
-		if !isDM || !isName || !names[strings.TrimSpace(name)] {
+	for dev, name := range h.Mapped() {
+		if !names[name] {
 			continue
 		}
 		if x, counted := stats[dev]; counted {

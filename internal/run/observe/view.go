@@ -167,15 +167,7 @@ func (s *server) read(d *design.Design, p *design.Pair) {
 			break
 		}
 	}
-	// Map device-mapper devices to the disks below.
-	below := map[string][]string{} // dm-3 -> sda, sdg
-	for p := range h.Links {
-		if rest, ok := strings.CutPrefix(p, "/sys/block/"); ok {
-			if dm, slave, ok := strings.Cut(rest, "/slaves/"); ok {
-				below[dm] = append(below[dm], slave)
-			}
-		}
-	}
+	below, mapped := h.Below(), h.Mapped()
 	diskOf := func(dev string) *design.Disk {
 		if x := pathDisk[dev]; x != nil {
 			return x
@@ -185,7 +177,7 @@ func (s *server) read(d *design.Design, p *design.Pair) {
 				return x
 			}
 		}
-		name := strings.TrimSpace(h.Files["/sys/block/"+dev+"/dm/name"])
+		name := mapped[dev]
 		uuid := strings.TrimSpace(h.Files["/sys/block/"+dev+"/dm/uuid"])
 		for i := range d.Disks {
 			w := &d.Disks[i]
