@@ -29,6 +29,10 @@ type Signs struct {
 	Unknown []string
 }
 
+func (s *Signs) add(life, off, unknown []string) {
+	s.Life, s.Off, s.Unknown = append(s.Life, life...), append(s.Off, off...), append(s.Unknown, unknown...)
+}
+
 // lookTime bounds each query of Look.
 const lookTime = 15 * time.Second
 
@@ -104,7 +108,7 @@ func Look(ctx context.Context, d *design.Design, f observe.Facts, hosts host.ByN
 	}
 	wg.Wait()
 	for _, part := range found {
-		s.Life, s.Off, s.Unknown = append(s.Life, part.Life...), append(s.Off, part.Off...), append(s.Unknown, part.Unknown...)
+		s.add(part.Life, part.Off, part.Unknown)
 	}
 	return s
 }
@@ -170,7 +174,7 @@ func (l *looker) traces(s *Signs, partner string, pair *design.Pair) {
 		s.Unknown = append(s.Unknown, fmt.Sprintf("%s could not look whether somebody writes to the shared disks, nor ask by ARP: %v", partner, err))
 		return
 	}
-	s.Life, s.Off, s.Unknown = append(s.Life, t.Life...), append(s.Off, t.Off...), append(s.Unknown, t.Unknown...)
+	s.add(t.Life, t.Off, t.Unknown)
 }
 
 // power makes the partner ask the server's BMC.

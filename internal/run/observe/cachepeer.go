@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
-	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/serve/cache"
 )
 
@@ -33,21 +32,16 @@ func NewCachePeer(d *design.Design, c *Collector) (*CachePeer, error) {
 // Close ends the sessions.
 func (p *CachePeer) Close() { p.all.Close() }
 
-func (p *CachePeer) query(ctx context.Context, host string, argv ...string) (resource.Output, error) {
-	out, err := p.all.Session(host).Query(ctx, argv...)
-	if err == nil && out.Code != 0 {
-		err = fmt.Errorf("%s: %s", host, strings.TrimSpace(out.Stderr))
-	}
-	return out, err
-}
-
 // Stats returns the name and the cache's counters of the server on which the cache
 // is up, and asks that server first next time. With smart it includes the SSDs'
 // health, which takes longer than all the rest.
 func (p *CachePeer) Stats(ctx context.Context, smart bool) (string, cache.Stats, error) {
 	var errs []error
 	for i, h := range p.names {
-		out, err := p.query(ctx, h, "/usr/local/sbin/mortar", "host-cache", "stats", "--smart="+strconv.FormatBool(smart), cache.ConfigPath(p.service))
+		out, err := p.all.Session(h).Query(ctx, "/usr/local/sbin/mortar", "host-cache", "stats", "--smart="+strconv.FormatBool(smart), cache.ConfigPath(p.service))
+		if err == nil && out.Code != 0 {
+			err = fmt.Errorf("%s: %s", h, strings.TrimSpace(out.Stderr))
+		}
 		var st cache.Stats
 		if err == nil {
 			err = json.Unmarshal([]byte(out.Stdout), &st)

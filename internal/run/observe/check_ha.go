@@ -180,35 +180,22 @@ func (v ha) guarded(node string) bool {
 
 // unwatched reports whether a brick with watchers has none on a server.
 func (v ha) unwatched(node string) bool {
-	known := false
-	for _, r := range v.crm.Cloned {
-		if r.ID == "mortar-watch" {
-			known = true
-			if r.Role == "Started" && r.Node() == node {
-				return false
-			}
-		}
-	}
-	return known
+	watch := func(r linux.CRMResource) bool { return r.ID == "mortar-watch" }
+	return slices.ContainsFunc(v.crm.Cloned, watch) &&
+		!slices.ContainsFunc(v.crm.Cloned, func(r linux.CRMResource) bool { return watch(r) && r.Role == "Started" && r.Node() == node })
 }
 
 // disagreement compares the servers' views of the members: two servers that both
 // believe the other is gone are a split brain.
 func (v ha) disagreement(p *Part) {
-	for i, a := range v.servers {
-		for _, b := range v.servers[i+1:] {
-			if a.crm == nil || b.crm == nil {
-				continue
-			}
-			aSeesB, bSeesA := a.crm.Online(b.name), b.crm.Online(a.name)
-			switch {
-			case !aSeesB && !bSeesA:
-				p.find("split", "cluster-split", with{"host": a.name, "other": b.name})
-			case !aSeesB:
-				p.find("views", "views-differ", with{"host": a.name, "other": b.name})
-			case !bSeesA:
-				p.find("views", "views-differ", with{"host": b.name, "other": a.name})
-			}
+	if a, b := v.servers[0], v.servers[1]; a.crm != nil && b.crm != nil {
+		switch aSeesB, bSeesA := a.crm.Online(b.name), b.crm.Online(a.name); {
+		case !aSeesB && !bSeesA:
+			p.find("split", "cluster-split", with{"host": a.name, "other": b.name})
+		case !aSeesB:
+			p.find("views", "views-differ", with{"host": a.name, "other": b.name})
+		case !bSeesA:
+			p.find("views", "views-differ", with{"host": b.name, "other": a.name})
 		}
 	}
 	for _, s := range v.servers {

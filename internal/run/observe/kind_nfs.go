@@ -62,11 +62,11 @@ func (v nfsKind) fileSystems() *Part {
 		case fs.Err != "":
 			c.find("answer", "fs-error", with{"fs": vol.MountPoint, "host": s.name, "error": fs.Err})
 		case fs.Size > 0:
-			used := 100 * float64(fs.Size-min(fs.Avail, fs.Size)) / float64(fs.Size)
+			used := percentUsed(fs.Size, fs.Avail)
 			c.Text += fmt.Sprintf(", %s, %.0f %% used", size(fs.Size), used)
 			full(c, vol.MountPoint, s.name, "space", used)
 			if fs.Files > 0 {
-				full(c, vol.MountPoint, s.name, "inodes", 100*float64(fs.Files-min(fs.FilesFree, fs.Files))/float64(fs.Files))
+				full(c, vol.MountPoint, s.name, "inodes", percentUsed(fs.Files, fs.FilesFree))
 			}
 		}
 		n++

@@ -59,7 +59,7 @@ func percentUsed(size, free uint64) float64 {
 	if size == 0 {
 		return 0
 	}
-	return 100 - 100*float64(free)/float64(size)
+	return 100 * float64(size-min(free, size)) / float64(size)
 }
 
 // memory judges whether a server has enough.
