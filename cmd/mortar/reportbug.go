@@ -14,6 +14,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/converge/plan"
 	"github.com/mortarhpc/mortar/internal/run/backup"
 	"github.com/mortarhpc/mortar/internal/run/events"
+	"github.com/mortarhpc/mortar/internal/run/hardware"
 )
 
 func newReportBugCmd() *cobra.Command {
@@ -58,7 +59,7 @@ Exit codes: 0 done, 1 something could not be read (the rest is written), 2 refus
 			}
 			say := func(what string) { fmt.Fprintln(cmd.ErrOrStderr(), what) }
 			say("asking the hosts for their state and hardware, up to a minute")
-			b.c.AskHardware()
+			b.c.AskHardware(hardware.New())
 			b.c.AskOutlets()
 			e := backup.Evidence{Hosts: b.d.Servers(), Since: from}
 			for _, c := range s.Clients {
