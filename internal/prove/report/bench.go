@@ -295,12 +295,7 @@ func (p *BenchPoint) Median() *BenchRun {
 // two in the middle; 0 without repetitions. It is for comparisons, which show
 // nothing else of a repetition.
 func (p *BenchPoint) Value() float64 {
-	v := p.Values()
-	slices.Sort(v)
-	if n := len(v); n > 0 {
-		return (v[(n-1)/2] + v[n/2]) / 2
-	}
-	return 0
+	return Median(p.Values())
 }
 
 // at is the point of a thread count, nil if there is no measurement.
@@ -324,21 +319,28 @@ func (p *BenchPhase) Peak() *BenchPoint {
 	return best
 }
 
+// best is the best point of a phase, with the figures of its median run; nil without a
+// measurement.
+func (p *BenchPhase) best() *Peak {
+	at := p.Peak()
+	if at == nil {
+		return nil
+	}
+	m := at.Median()
+	out := &Peak{Phase: p.Name, Title: p.Title, Unit: p.Unit, Threads: at.Threads, Value: m.Value}
+	if m.Latency != nil {
+		out.P99 = m.Latency.P99
+	}
+	return out
+}
+
 // PeakList returns the best point of each phase.
 func (b *Bench) PeakList() []Peak {
 	out := []Peak{}
 	for i := range b.Phases {
-		ph := &b.Phases[i]
-		best := ph.Peak()
-		if best == nil {
-			continue
+		if p := b.Phases[i].best(); p != nil {
+			out = append(out, *p)
 		}
-		m := best.Median()
-		p := Peak{Phase: ph.Name, Title: ph.Title, Unit: ph.Unit, Threads: best.Threads, Value: m.Value}
-		if m.Latency != nil {
-			p.P99 = m.Latency.P99
-		}
-		out = append(out, p)
 	}
 	return out
 }

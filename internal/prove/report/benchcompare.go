@@ -52,12 +52,10 @@ type BenchRow struct {
 	Points  []BenchAt `json:"points"`
 	// Paper is the peak that the paper of the runs' system has, in Unit; 0: none. PaperPercent is by how much
 	// the peak of each run is above it, null without one.
-	Paper        float64    `json:"paper,omitempty"`
-	PaperPercent []*float64 `json:"paper_percent,omitempty"`
-	curves       []chartRef // for the plots
+	Paper        float64       `json:"paper,omitempty"`
+	PaperPercent []*float64    `json:"paper_percent,omitempty"`
+	phases       []*BenchPhase // of each run, for the plots; nil: the run has none
 }
-
-type chartRef struct{ phase *BenchPhase }
 
 // BenchAt is a phase of the runs at one thread count.
 type BenchAt struct {
@@ -205,21 +203,18 @@ func (row *BenchRow) besidePaper(system string) {
 	if !ok {
 		return
 	}
-	for _, cr := range row.curves {
-		if cr.phase == nil {
-			continue
-		}
-		if f, ok := y.Figure(cr.phase.Test, cr.phase.Op); ok && f.Peak > 0 {
-			row.Paper = f.Value() / Decimal(1, row.Unit)
-			for _, p := range row.Peaks {
-				v := 0.0
-				if p != nil {
-					v = p.Value
-				}
-				row.PaperPercent = append(row.PaperPercent, paper.Percent(row.Paper, v))
-			}
-		}
+	i := slices.IndexFunc(row.phases, func(p *BenchPhase) bool { return p != nil })
+	f, ok := y.Figure(row.phases[i].Test, row.phases[i].Op)
+	if !ok || f.Peak <= 0 {
 		return
+	}
+	row.Paper = f.Value() / Decimal(1, row.Unit)
+	for _, p := range row.Peaks {
+		v := 0.0
+		if p != nil {
+			v = p.Value
+		}
+		row.PaperPercent = append(row.PaperPercent, paper.Percent(row.Paper, v))
 	}
 }
 
@@ -244,25 +239,19 @@ func rowOf(name string, runs []*Run) BenchRow {
 	var counts []int
 	var best []*BenchPoint
 	for _, r := range runs {
-		i := slices.IndexFunc(r.Bench.Phases, func(p BenchPhase) bool { return p.Name == name })
-		if i < 0 {
-			best, row.Peaks, row.curves = append(best, nil), append(row.Peaks, nil), append(row.curves, chartRef{})
+		ph := r.Bench.named(name)
+		row.phases, row.Peaks, best = append(row.phases, ph), append(row.Peaks, nil), append(best, nil)
+		if ph == nil {
 			continue
 		}
-		ph := &r.Bench.Phases[i]
 		row.Title, row.Unit = ph.Title, ph.Unit
-		row.curves = append(row.curves, chartRef{ph})
 		p := ph.Peak()
-		best = append(best, p)
 		if p == nil {
-			row.Peaks = append(row.Peaks, nil)
 			continue
 		}
-		peak := Peak{Phase: name, Title: ph.Title, Unit: ph.Unit, Threads: p.Threads, Value: p.Value()}
-		if l := p.Median().Latency; l != nil {
-			peak.P99 = l.P99
-		}
-		row.Peaks = append(row.Peaks, &peak)
+		last := len(best) - 1
+		best[last], row.Peaks[last] = p, ph.best()
+		row.Peaks[last].Value = p.Value()
 		for _, pt := range ph.Points {
 			counts = addSorted(counts, pt.Threads)
 		}
@@ -273,18 +262,17 @@ func rowOf(name string, runs []*Run) BenchRow {
 	for _, n := range counts {
 		at := BenchAt{Threads: n, Changes: []Change{}}
 		var points []*BenchPoint
-		for _, cr := range row.curves {
+		for _, ph := range row.phases {
 			var found *BenchPoint
-			if cr.phase != nil {
-				found = cr.phase.at(n)
+			var v *float64
+			if ph != nil {
+				found = ph.at(n)
 			}
-			points = append(points, found)
-			if found == nil {
-				at.Values = append(at.Values, nil)
-				continue
+			if found != nil {
+				x := found.Value()
+				v = &x
 			}
-			v := found.Value()
-			at.Values = append(at.Values, &v)
+			points, at.Values = append(points, found), append(at.Values, v)
 		}
 		for _, p := range points[1:] {
 			at.Changes = append(at.Changes, changeOf(points[0], p))

@@ -23,25 +23,18 @@ var benchCSS string
 // benchPage shares its functions, and the section on the system under test, with
 // the drills' page.
 var benchPage = sync.OnceValue(func() *template.Template {
-	return template.Must(template.Must(page().Clone()).New("benchmarks").Funcs(benchFuncs).Parse(benchSource))
+	return template.Must(parsePage().New("benchmarks").Funcs(benchFuncs).Parse(benchSource))
 })
 
 var benchFuncs = template.FuncMap{
-	"rate":    func(v float64, unit string) string { return Rate(v, unit) },
+	"rate":    Rate,
 	"scale":   ScaleText,
 	"lines":   func(s string) []string { return strings.FieldsFunc(s, func(r rune) bool { return r == '\n' }) },
-	"percent": func(f any) string { return fmt.Sprintf("%.0f %%", 100*deref(f)) },
+	"percent": percent,
 }
 
-func deref(f any) float64 {
-	switch v := f.(type) {
-	case *float64:
-		return *v
-	case float64:
-		return v
-	}
-	return 0
-}
+// percent formats a share.
+func percent(share float64) string { return fmt.Sprintf("%.0f %%", 100*share) }
 
 // benchRunPage is what the template sees of one benchmark.
 type benchRunPage struct {
@@ -213,18 +206,14 @@ func newTestPage(phases []*BenchPhase) testPage {
 		row, limited := testRow{Threads: n}, false
 		for _, ph := range phases {
 			cell := testCell{"–", "–"}
-			for k := range ph.Points {
-				pt := &ph.Points[k]
+			if pt := ph.at(n); pt != nil {
 				m := pt.Median()
-				if pt.Threads != n || m == nil {
-					continue
-				}
 				row.Hosts, row.Each = pt.Hosts, Bytes(pt.FileBytes)
 				if pt.Files > 0 {
 					row.Each = Count(pt.Files/int64(n)) + " files"
 				}
 				limited = limited || m.Limited
-				cell.Value = strings.TrimSuffix(Rate(m.Value, ""), " ")
+				cell.Value = figure(m.Value)
 				if m.Latency != nil {
 					cell.P99 = millis(m.Latency.P99)
 				}
@@ -295,7 +284,7 @@ func gridOf(l Layer, v LayerValue) gridPage {
 	cells := map[[2]int]string{}
 	for _, p := range v.Grid {
 		xs, g.Ys = addSorted(xs, p.X), addSorted(g.Ys, p.Y)
-		cells[[2]int{p.X, p.Y}] = strings.TrimSuffix(Rate(p.Value, ""), " ")
+		cells[[2]int{p.X, p.Y}] = figure(p.Value)
 	}
 	for _, x := range xs {
 		row := gridRow{X: x}
@@ -383,11 +372,11 @@ func benchHTML(w io.Writer, runs []*Run, c *BenchComparison) error {
 		}
 		for _, row := range c.Rows {
 			var curves []chart.Series
-			for i, cr := range row.curves {
-				if cr.phase != nil {
-					se := seriesOf(cr.phase, c.Runs[i].Label+" "+names[i], i)
+			for i, ph := range row.phases {
+				if ph != nil {
+					se := seriesOf(ph, c.Runs[i].Label+" "+names[i], i)
 					for k := range se.Points {
-						se.Points[k].Y = cr.phase.at(int(se.Points[k].X)).Value()
+						se.Points[k].Y = ph.at(int(se.Points[k].X)).Value()
 					}
 					curves = append(curves, se)
 				}

@@ -177,7 +177,7 @@ func layerBars(layers []Layer, load string) template.HTML {
 		for _, b := range bars {
 			text := Rate(b.v.Best, b.v.Unit)
 			if b.v.Share != nil {
-				text += fmt.Sprintf(", %.0f %% of below", 100**b.v.Share)
+				text += ", " + percent(*b.v.Share) + " of below"
 			}
 			y := rows.Next(b.label, 22)
 			w := (rows.Right - rows.Left) * b.v.Best / top

@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 )
@@ -20,6 +21,9 @@ func Rate(v float64, unit string) string {
 	}
 	return fmt.Sprintf("%.2f %s", v, unit)
 }
+
+// figure formats a figure without its unit.
+func figure(v float64) string { return strings.TrimSuffix(Rate(v, ""), " ") }
 
 // BenchText prints a benchmark as tables: a row for each phase, a column for
 // each thread count.
@@ -43,16 +47,14 @@ func BenchText(w io.Writer, b *Bench) error {
 		fmt.Fprintf(tw, "  %s\t%s\t", ph.Title, ph.Unit)
 		for _, n := range counts {
 			cell := "–"
-			for k := range ph.Points {
-				if m := ph.Points[k].Median(); ph.Points[k].Threads == n && m != nil {
-					cell = strings.TrimSuffix(Rate(m.Value, ""), " ")
-				}
+			if pt := ph.at(n); pt != nil {
+				cell = figure(pt.Median().Value)
 			}
 			fmt.Fprintf(tw, "%s\t", cell)
 		}
 		p99 := "–"
-		if best := ph.Peak(); best != nil && best.Median().Latency != nil {
-			p99 = millis(best.Median().Latency.P99)
+		if best := ph.best(); best != nil && best.P99 > 0 {
+			p99 = millis(best.P99)
 		}
 		fmt.Fprintf(tw, "%s\t\n", p99)
 	}
@@ -104,7 +106,7 @@ func layersText(w io.Writer, b *Bench) error {
 		for _, v := range l.Results {
 			share := "–"
 			if v.Share != nil {
-				share = fmt.Sprintf("%.0f %%", 100**v.Share)
+				share = percent(*v.Share)
 			}
 			fmt.Fprintf(tw, "  %s\t%s\t%s\t%s\t%s\n", l.Title, v.Load, Rate(v.Best, v.Unit), v.At, share)
 		}
@@ -119,14 +121,11 @@ func layersText(w io.Writer, b *Bench) error {
 	return nil
 }
 
+// addSorted adds a number to a rising list, once.
 func addSorted(list []int, n int) []int {
-	for i, x := range list {
-		if x == n {
-			return list
-		}
-		if x > n {
-			return append(list[:i], append([]int{n}, list[i:]...)...)
-		}
+	i, have := slices.BinarySearch(list, n)
+	if have {
+		return list
 	}
-	return append(list, n)
+	return slices.Insert(list, i, n)
 }

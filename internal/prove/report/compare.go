@@ -54,11 +54,10 @@ func Compare(a, b *Run) Comparison {
 	}
 	row("longest stall", "seconds", &sa.LongestStallSeconds, &sb.LongestStallSeconds)
 	row("longest lock stall", "seconds", &sa.LongestLockStallSeconds, &sb.LongestLockStallSeconds)
-	row("detection", "seconds", sa.Phases.Detect, sb.Phases.Detect)
-	row("fencing", "seconds", sa.Phases.Fence, sb.Phases.Fence)
-	row("start", "seconds", sa.Phases.Start, sb.Phases.Start)
-	row("first I/O", "seconds", sa.Phases.FirstIO, sb.Phases.FirstIO)
-	row("first lock", "seconds", sa.Phases.FirstLock, sb.Phases.FirstLock)
+	phases := phasesOf(&sb)
+	for i, p := range phasesOf(&sa) {
+		row(p.lower(), "seconds", p.Seconds, phases[i].Seconds)
+	}
 	bytes := func(name string, x, y int64) {
 		fx, fy := float64(x), float64(y)
 		row(name, "bytes", &fx, &fy)
@@ -105,11 +104,7 @@ func (c Comparison) Text(w io.Writer) error {
 		return Seconds(*v)
 	}
 	for _, r := range c.Rows {
-		q := "–"
-		if r.Ratio != nil {
-			q = fmt.Sprintf("%.2f", *r.Ratio)
-		}
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t\n", r.Name, show(r.Unit, r.A), show(r.Unit, r.B), q)
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t\n", r.Name, show(r.Unit, r.A), show(r.Unit, r.B), ratio(r.Ratio))
 	}
 	return tw.Flush()
 }

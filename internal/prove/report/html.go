@@ -1,11 +1,13 @@
 package report
 
 import (
+	"cmp"
 	_ "embed"
 	"fmt"
 	"html/template"
 	"io"
-	"sort"
+	"maps"
+	"slices"
 	"sync"
 )
 
@@ -17,9 +19,11 @@ var pageCSS string
 
 // page is parsed at its first use, to keep the start of the agent, and of the
 // resource agent that runs every ten seconds, fast.
-var page = sync.OnceValue(func() *template.Template {
+var page = sync.OnceValue(parsePage)
+
+func parsePage() *template.Template {
 	return template.Must(template.New("page").Funcs(pageFuncs).Parse(pageSource))
-})
+}
 
 var pageFuncs = template.FuncMap{
 	"seconds":    Seconds,
@@ -112,6 +116,13 @@ var meanings = map[string]struct {
 	"unwritten":  {"never written, and nothing was found there", false},
 }
 
+// byTime returns events in order of time.
+func byTime(events []Event) []Event {
+	out := slices.Clone(events)
+	slices.SortStableFunc(out, func(a, b Event) int { return cmp.Compare(a.NS, b.NS) })
+	return out
+}
+
 // maxLog bounds the event log shown for one run.
 const maxLog = 200
 
@@ -127,24 +138,18 @@ func newRunPage(r *Run, i int) runPage {
 	if r.Summary.Profile == stock {
 		p.Title += ", stock"
 	}
-	names := make([]string, 0, len(r.Verify.Classes))
-	for n := range r.Verify.Classes {
-		names = append(names, n)
-	}
-	sort.Slice(names, func(a, b int) bool {
-		ba, bb := meanings[names[a]].bad, meanings[names[b]].bad
-		if ba != bb {
-			return !ba
+	names := slices.Sorted(maps.Keys(r.Verify.Classes))
+	slices.SortStableFunc(names, func(a, b string) int {
+		if bad := meanings[a].bad; bad != meanings[b].bad {
+			return map[bool]int{false: -1, true: 1}[bad]
 		}
-		return r.Verify.Classes[names[a]].Bytes > r.Verify.Classes[names[b]].Bytes ||
-			r.Verify.Classes[names[a]].Bytes == r.Verify.Classes[names[b]].Bytes && names[a] < names[b]
+		return cmp.Compare(r.Verify.Classes[b].Bytes, r.Verify.Classes[a].Bytes)
 	})
 	for _, n := range names {
 		m := meanings[n]
 		p.Classes = append(p.Classes, classRow{Name: n, Meaning: m.text, Class: r.Verify.Classes[n], Bad: m.bad})
 	}
-	p.Log = append([]Event(nil), r.Events...)
-	sort.SliceStable(p.Log, func(a, b int) bool { return p.Log[a].NS < p.Log[b].NS })
+	p.Log = byTime(r.Events)
 	if len(p.Log) > maxLog {
 		p.LogMore = len(p.Log) - maxLog
 		p.Log = p.Log[:maxLog]
@@ -157,13 +162,7 @@ func HTML(w io.Writer, runs []*Run) error {
 	if len(runs) == 0 {
 		return fmt.Errorf("report: no run given")
 	}
-	benches := 0
-	for _, r := range runs {
-		if r.Bench != nil {
-			benches++
-		}
-	}
-	switch benches {
+	switch benches := len(slices.DeleteFunc(slices.Clone(runs), func(r *Run) bool { return r.Bench == nil })); benches {
 	case 0:
 	case len(runs):
 		return benchHTML(w, runs, nil)

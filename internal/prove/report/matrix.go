@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -45,13 +46,7 @@ func EntryOf(dir string, runs []*Run) Entry {
 	}
 	byStall := slices.Clone(runs)
 	slices.SortStableFunc(byStall, func(a, b *Run) int {
-		switch d := a.Summary.LongestStallSeconds - b.Summary.LongestStallSeconds; {
-		case d < 0:
-			return -1
-		case d > 0:
-			return 1
-		}
-		return 0
+		return cmp.Compare(a.Summary.LongestStallSeconds, b.Summary.LongestStallSeconds)
 	})
 	mid := byStall[(len(byStall)-1)/2]
 	e.Summary, e.Dir = mid.Summary, rel(mid)
@@ -81,10 +76,7 @@ func Median(vs []float64) float64 {
 		return 0
 	}
 	s := slices.Sorted(slices.Values(vs))
-	if n := len(s); n%2 == 0 {
-		return (s[n/2-1] + s[n/2]) / 2
-	}
-	return s[len(s)/2]
+	return (s[(len(s)-1)/2] + s[len(s)/2]) / 2
 }
 
 // Listed returns the entries as a matrix's list has them: each with the schema, and with []

@@ -40,11 +40,8 @@ func (c papersCurve) PercentText() string {
 
 // Decimal is a rate of a benchmark in MB/s, or in operations a second.
 func Decimal(v float64, unit string) float64 {
-	switch unit {
-	case "MiB/s":
+	if unit == "MiB/s" {
 		return v * (1 << 20) / 1e6
-	case "GiB/s":
-		return v * (1 << 30) / 1e6
 	}
 	return v
 }
@@ -91,8 +88,8 @@ func (b *Bench) papersFigure(curves []paper.Figure) papersFigure {
 			if len(curves) == 1 {
 				f.Title = ph.Title
 			}
-			if best := ph.Peak(); best != nil {
-				row.Here = &Peak{Title: ph.Title, Unit: g.Unit, Threads: best.Threads, Value: g.Of(Decimal(best.Median().Value, ph.Unit))}
+			if best := ph.best(); best != nil {
+				row.Here = &Peak{Title: ph.Title, Unit: g.Unit, Threads: best.Threads, Value: g.Of(Decimal(best.Value, ph.Unit))}
 			}
 		}
 		f.Curves = append(f.Curves, row)
@@ -104,11 +101,19 @@ func (b *Bench) papersFigure(curves []paper.Figure) papersFigure {
 
 // phase finds the phase of a test; nil if there is none.
 func (b *Bench) phase(test, op string) *BenchPhase {
-	i := slices.IndexFunc(b.Phases, func(p BenchPhase) bool { return p.Test == test && p.Op == op })
-	if i < 0 {
-		return nil
+	return b.find(func(p BenchPhase) bool { return p.Test == test && p.Op == op })
+}
+
+// named finds a phase by its name.
+func (b *Bench) named(name string) *BenchPhase {
+	return b.find(func(p BenchPhase) bool { return p.Name == name })
+}
+
+func (b *Bench) find(is func(BenchPhase) bool) *BenchPhase {
+	if i := slices.IndexFunc(b.Phases, is); i >= 0 {
+		return &b.Phases[i]
 	}
-	return &b.Phases[i]
+	return nil
 }
 
 // Verb is the text of a curve's phase.

@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
+	"strings"
 
 	"github.com/google/renameio/v2"
 )
@@ -75,58 +77,33 @@ func Aside(dir string) (string, error) {
 
 // fillEmpty turns nil lists into empty ones, so that JSON has [] and not null.
 func fillEmpty(r *Run) {
-	s := &r.Summary
-	if s.Checks == nil {
-		s.Checks = []Check{}
+	for _, v := range []any{&r.Summary, &r.Events, &r.Timeline, &r.Verify, &r.Config} {
+		notNil(reflect.ValueOf(v).Elem())
 	}
-	if s.Reasons == nil {
-		s.Reasons = []string{}
-	}
-	if s.Status == nil {
-		s.Status = []StatusLine{}
-	}
-	if s.Clients == nil {
-		s.Clients = []Client{}
-	}
-	if r.Events == nil {
-		r.Events = []Event{}
-	}
-	if r.Timeline.Workers == nil {
-		r.Timeline.Workers = []Worker{}
-	}
-	for i := range r.Timeline.Workers {
-		w := &r.Timeline.Workers[i]
-		if w.Stalls == nil {
-			w.Stalls = []Stall{}
+}
+
+// notNil makes the lists and maps of a value empty that are nil, unless an empty one is
+// left out.
+func notNil(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Slice:
+		if v.IsNil() {
+			v.Set(reflect.MakeSlice(v.Type(), 0, 0))
 		}
-		if w.Ops == nil {
-			w.Ops = []int64{}
+		if v.Type().Elem().Kind() == reflect.Struct {
+			for i := range v.Len() {
+				notNil(v.Index(i))
+			}
 		}
-		if w.Bytes == nil {
-			w.Bytes = []int64{}
+	case reflect.Map:
+		if v.IsNil() {
+			v.Set(reflect.MakeMap(v.Type()))
 		}
-	}
-	if r.Verify.Classes == nil {
-		r.Verify.Classes = map[string]Class{}
-	}
-	if r.Verify.Errors == nil {
-		r.Verify.Errors = []string{}
-	}
-	if r.Verify.Extents == nil {
-		r.Verify.Extents = []Extent{}
-	}
-	c := &r.Config
-	for _, p := range []*[]Row{&c.Hardware, &c.Software, &c.Mounts} {
-		if *p == nil {
-			*p = []Row{}
-		}
-	}
-	if c.Settings == nil {
-		c.Settings = []Setting{}
-	}
-	for _, p := range []*[]string{&c.Method, &c.Caveats} {
-		if *p == nil {
-			*p = []string{}
+	case reflect.Struct:
+		for f, x := range v.Fields() {
+			if f.IsExported() && !strings.HasSuffix(f.Tag.Get("json"), ",omitempty") {
+				notNil(x)
+			}
 		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"html/template"
 	"math"
 	"slices"
-	"sort"
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/base/chart"
@@ -41,9 +40,7 @@ func marksOf(r *Run) []mark {
 	told := map[string]bool{EventFault: true, EventMended: true, EventLink: true, EventMultipath: true, EventRAID: true, EventFS: true}
 	seen, count := map[string]bool{}, map[string]int{}
 	var out []mark
-	evs := append([]Event(nil), r.Events...)
-	sort.SliceStable(evs, func(i, j int) bool { return evs[i].NS < evs[j].NS })
-	for _, e := range evs {
+	for _, e := range byTime(r.Events) {
 		l, ok := labels[e.Kind]
 		if !ok || (e.Kind != EventFault && e.Seconds < 0) {
 			continue
@@ -153,21 +150,16 @@ func workerLabel(w *Worker) string {
 	case w.Version != "":
 		proto = "NFSv" + w.Version + " "
 	}
-	switch w.Kind {
-	case "names":
-		return w.Client + " " + proto + "names"
-	case "lock-prober":
-		return w.Client + " " + proto + "locks"
-	case "lock-holder":
-		return w.Client + " " + proto + "lock held"
-	case "lock-challenger":
-		return w.Client + " " + proto + "lock tried"
-	case "lock-taker":
-		return w.Client + " " + proto + "lock taken"
-	case "reader":
-		return w.Client + " " + proto + "reader"
+	what, ok := workerKinds[w.Kind]
+	if !ok {
+		what = w.Mode
 	}
-	return w.Client + " " + proto + w.Mode
+	return w.Client + " " + proto + what
+}
+
+// workerKinds are kinds of workers in words; a writer has its mode.
+var workerKinds = map[string]string{
+	"names": "names", "lock-prober": "locks", "lock-holder": "lock held", "lock-challenger": "lock tried", "lock-taker": "lock taken", "reader": "reader",
 }
 
 // Heights of a strip of the timeline and of the gap below it, and of a lane of marks.
@@ -294,6 +286,9 @@ type phase struct {
 	Seconds              *float64
 	At                   *float64
 }
+
+// lower is the phase's name within a sentence.
+func (p phase) lower() string { return strings.ToLower(p.Name[:1]) + p.Name[1:] }
 
 func phasesOf(s *Summary) []phase {
 	return []phase{

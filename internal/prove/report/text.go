@@ -70,12 +70,9 @@ func SummaryText(w io.Writer, r *Run, bold func(string) string) error {
 // PhasesText names the phases of the stall that are known, behind a colon; "" if none is.
 func (s *Summary) PhasesText() string {
 	var parts []string
-	for _, p := range []struct {
-		name string
-		v    *float64
-	}{{"detection", s.Phases.Detect}, {"fencing", s.Phases.Fence}, {"start", s.Phases.Start}, {"first I/O", s.Phases.FirstIO}, {"first lock", s.Phases.FirstLock}} {
-		if p.v != nil {
-			parts = append(parts, p.name+" "+Seconds(*p.v))
+	for _, p := range phasesOf(s) {
+		if p.Seconds != nil {
+			parts = append(parts, p.lower()+" "+Seconds(*p.Seconds))
 		}
 	}
 	if len(parts) == 0 {
