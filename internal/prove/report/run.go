@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/google/renameio/v2"
@@ -30,6 +31,14 @@ type file struct {
 	v    any
 }
 
+// files are those of a run, summary.json first.
+func (r *Run) files() []file {
+	if r.Bench != nil {
+		return []file{{SummaryFile, &r.Bench.BenchSummary}, {EventsFile, &r.Events}, {ConfigFile, &r.Config}, {BenchFile, r.Bench}}
+	}
+	return []file{{SummaryFile, &r.Summary}, {EventsFile, &r.Events}, {ConfigFile, &r.Config}, {TimelineFile, &r.Timeline}, {VerifyFile, &r.Verify}}
+}
+
 // Save writes the run into r.Dir, and makes the directory if it is missing. It
 // replaces each file atomically and writes summary.json last, so a directory with
 // that file is complete.
@@ -40,11 +49,7 @@ func (r *Run) Save() error {
 	r.Summary.Schema, r.Timeline.Schema, r.Verify.Schema, r.Config.Schema = Schema, Schema, Schema, Schema
 	r.Summary.Kind = KindDrill
 	fillEmpty(r)
-	files := []file{{TimelineFile, &r.Timeline}, {EventsFile, r.Events}, {VerifyFile, &r.Verify}, {ConfigFile, &r.Config}, {SummaryFile, &r.Summary}}
-	if r.Bench != nil {
-		files = []file{{BenchFile, r.Bench}, {EventsFile, r.Events}, {ConfigFile, &r.Config}, {SummaryFile, &r.Bench.BenchSummary}}
-	}
-	for _, f := range files {
+	for _, f := range slices.Backward(r.files()) {
 		b, err := marshal(f.v)
 		if err != nil {
 			return fmt.Errorf("%s: %w", f.name, err)
@@ -117,7 +122,7 @@ func Load(dir string) (*Run, error) {
 		dir = filepath.Dir(dir)
 	}
 	r := &Run{Dir: dir}
-	files := []file{{SummaryFile, &r.Summary}, {EventsFile, &r.Events}, {ConfigFile, &r.Config}, {TimelineFile, &r.Timeline}, {VerifyFile, &r.Verify}}
+	files := r.files()
 	for i := 0; i < len(files); i++ {
 		f := files[i]
 		path := filepath.Join(dir, f.name)
@@ -136,7 +141,7 @@ func Load(dir string) (*Run, error) {
 		}
 		if f.name == SummaryFile && r.Summary.Kind == KindBench {
 			r.Bench = &Bench{}
-			files = []file{files[0], {BenchFile, r.Bench}, {EventsFile, &r.Events}, {ConfigFile, &r.Config}}
+			files = r.files()
 		}
 	}
 	if r.Summary.Schema != Schema {
