@@ -49,14 +49,14 @@ func ColdOf(d *design.Design, suite *Suite, asked string) (string, error) {
 }
 
 // do runs a command that changes a host.
-func (r *runner) do(ctx context.Context, host, title string, argv ...string) error {
+func (r *site) do(ctx context.Context, host, title string, argv ...string) error {
 	_, err := r.host(host).Run(ctx, resource.Action{Title: title, Cmd: argv, Seconds: 300})
 	return err
 }
 
 // cold empties every cache between the disks and the threads. An interrupt does
 // not stop it halfway, which would leave the brick without its service.
-func (r *runner) cold(ctx context.Context, how string) error {
+func (r *site) cold(ctx context.Context, how string) error {
 	if err := ctx.Err(); err != nil || how == ColdNone {
 		return err
 	}
@@ -64,7 +64,7 @@ func (r *runner) cold(ctx context.Context, how string) error {
 	cctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), coldTime)
 	defer cancel()
 	r.say(Progress{State: "emptying caches: clients unmount"})
-	err := host.Each(cctx, r.clients, r.unmount)
+	err := host.Each(cctx, r.clients, func(ctx context.Context, client string) error { return r.mount(ctx, client, false) })
 	if err == nil {
 		switch {
 		case how == ColdDrop:
@@ -86,23 +86,27 @@ func (r *runner) cold(ctx context.Context, how string) error {
 	return ctx.Err()
 }
 
-// unmount unmounts the brick on a client, the last mount first.
-func (r *runner) unmount(ctx context.Context, client string) error {
+// mount mounts the brick on a client, with the lines that apply wrote to fstab, or
+// unmounts it, the last mount first.
+func (r *site) mount(ctx context.Context, client string, mounted bool) error {
 	ms, err := testbed.Mounts(ctx, r.host(client))
 	if err != nil {
 		return err
 	}
-	for _, m := range slices.Backward(r.env.Design.Mounts) {
-		if m.Client != client {
+	all, title, cmd := slices.Clone(r.env.Design.Mounts), "mount ", "mount"
+	if !mounted {
+		slices.Reverse(all)
+		title, cmd = "unmount ", "umount"
+	}
+	for _, m := range all {
+		if _, there := linux.MountAt(ms, m.Path); m.Client != client || there == mounted {
 			continue
 		}
-		if _, there := linux.MountAt(ms, m.Path); !there {
-			continue
+		err := r.do(ctx, client, title+m.Path, cmd, m.Path)
+		if err != nil && !mounted && strings.Contains(err.Error(), "busy") {
+			return fmt.Errorf("%s is in use on the client: stop what uses it (fuser -vm %s names it), or use --cold none", m.Path, m.Path)
 		}
-		if err := r.do(ctx, client, "unmount "+m.Path, "umount", m.Path); err != nil {
-			if strings.Contains(err.Error(), "busy") {
-				return fmt.Errorf("%s is in use on the client: stop what uses it (fuser -vm %s names it), or use --cold none", m.Path, m.Path)
-			}
+		if err != nil {
 			return err
 		}
 	}
@@ -110,38 +114,18 @@ func (r *runner) unmount(ctx context.Context, client string) error {
 }
 
 // mountAll mounts the brick on every client again, if cold has unmounted it.
-func (r *runner) mountAll(ctx context.Context) error {
+func (r *site) mountAll(ctx context.Context) error {
 	if !r.unmounted {
 		return nil
 	}
-	err := host.Each(ctx, r.clients, r.mount)
+	err := host.Each(ctx, r.clients, func(ctx context.Context, client string) error { return r.mount(ctx, client, true) })
 	r.unmounted = err != nil
 	return err
 }
 
-// mount mounts the brick on a client, with the lines that apply wrote to fstab.
-func (r *runner) mount(ctx context.Context, client string) error {
-	ms, err := testbed.Mounts(ctx, r.host(client))
-	if err != nil {
-		return err
-	}
-	for _, m := range r.env.Design.Mounts {
-		if m.Client != client {
-			continue
-		}
-		if _, there := linux.MountAt(ms, m.Path); there {
-			continue
-		}
-		if err := r.do(ctx, client, "mount "+m.Path, "mount", m.Path); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // restartClustered makes the cluster stop and start every service with its XFS,
 // volume and arrays.
-func (r *runner) restartClustered(ctx context.Context) error {
+func (r *site) restartClustered(ctx context.Context) error {
 	asked := r.active()[0]
 	var failed error
 	for _, s := range r.env.Design.Services() {
@@ -188,7 +172,7 @@ const enableTime = 2 * time.Minute
 // enable enables a service after an interrupted restart: crm_resource --restart
 // disables the service first and enables it only at its end. It returns the
 // server that ran the command.
-func (r *runner) enable(ctx context.Context, id string) (string, error) {
+func (r *site) enable(ctx context.Context, id string) (string, error) {
 	r.say(Progress{State: "emptying caches: the restart was interrupted, enabling the service again"})
 	enable := func(ctx context.Context, server string) error {
 		return r.do(ctx, server, "enable "+id, "crm_resource", "--resource", id, "--meta", "--delete-parameter", "target-role")
@@ -216,7 +200,7 @@ func (r *runner) enable(ctx context.Context, id string) (string, error) {
 
 // restartSingle restarts the services of a server without a cluster. After the
 // stop of the NFS server it starts everything again even if a step fails.
-func (r *runner) restartSingle(ctx context.Context) error {
+func (r *site) restartSingle(ctx context.Context) error {
 	return host.Each(ctx, r.active(), func(ctx context.Context, server string) error {
 		r.say(Progress{State: "emptying caches: the NFS server restarts"})
 		stop, again := kind.Of(r.env.Design).Restart(r.env.Design.Services())
@@ -236,7 +220,7 @@ func (r *runner) restartSingle(ctx context.Context) error {
 }
 
 // active lists the servers that run services, without duplicates.
-func (r *runner) active() []string {
+func (r *site) active() []string {
 	var out []string
 	for _, s := range r.env.Design.Services() {
 		if a := r.serves[s.Name]; a != "" && !slices.Contains(out, a) {
@@ -247,7 +231,7 @@ func (r *runner) active() []string {
 }
 
 // findActive finds the server on which each service's volume is mounted.
-func (r *runner) findActive(ctx context.Context) error {
+func (r *site) findActive(ctx context.Context) error {
 	mounted := map[string][]linux.Mount{}
 	var problems, unreachable []string
 	for _, s := range r.servers {

@@ -29,60 +29,70 @@ func even(p workload.BenchPhase, direct bool) bool {
 	return p == workload.SeqWrite && !direct
 }
 
+// threads returns what the share's threads did, on the administrator's clock; bytes: they
+// count bytes, not operations.
+func (s *share) threads(bytes, evenly bool) []thread {
+	var out []thread
+	if s.result == nil {
+		// The client vanished: its last progress is all there is.
+		for _, w := range s.progress.Threads {
+			t := thread{rank: w.Thread, start: s.start, end: max(s.progress.TNs-s.offset, s.start), amount: w.Ops, faulty: true, ops: w.Ops, bytes: w.Bytes, fault: s.err.Error()}
+			switch {
+			case evenly:
+				t.amount = 0 // the client vanished before the flush, so its records may not have reached the brick
+			case bytes:
+				t.amount = w.Bytes
+			}
+			out = append(out, t)
+		}
+		return out
+	}
+	for _, w := range s.result.Threads {
+		t := thread{
+			rank: w.Rank, start: w.StartNs - s.offset, end: w.EndNs - s.offset, amount: w.Ops, ops: w.Ops, bytes: w.Bytes, stalled: w.StallSeconds,
+			origin: s.result.Timeline.StartNs - s.offset, bucket: int64(s.result.Timeline.BucketSeconds * 1e9), buckets: w.TimelineOps,
+		}
+		if w.Fault != "" {
+			t.faulty, t.fault, t.text = true, w.Fault+": "+w.Error, w.Error
+		}
+		if bytes {
+			t.amount, t.buckets = w.Bytes, slices.Clone(w.TimelineOps)
+			for i := range t.buckets {
+				t.buckets[i] *= w.Bytes / max(w.Ops, 1)
+			}
+		}
+		out = append(out, t)
+	}
+	return out
+}
+
 // join makes one run of the lanes' shares.
 func join(shares []share, p workload.BenchPhase, unit string, evenly bool) report.BenchRun {
-	bytes := unit == "MiB/s"
-	scale := 1.0
+	bytes, scale := unit == "MiB/s", 1.0
 	if bytes {
 		scale = 1 << 20
 	}
 	var (
-		ts     []thread
-		owner  []int // share of each thread
-		out    = report.BenchRun{Errors: []string{}, Notes: []string{}, Clients: []report.BenchClient{}, Threads: []report.BenchThread{}}
-		merged = newHistogram()
-		noHist *report.Latency
+		ts    []thread
+		hists []string
+		of    = make([]int, len(shares)) // where each share's threads begin
+		out   = report.BenchRun{Errors: []string{}, Notes: []string{}, Clients: []report.BenchClient{}, Threads: []report.BenchThread{}}
 	)
-	for si := range shares {
-		s := &shares[si]
-		if s.result == nil {
-			// The client vanished: its last progress is all there is.
-			for _, w := range s.progress.Threads {
-				t := thread{client: s.client, rank: w.Thread, start: s.start, end: max(s.progress.TNs-s.offset, s.start), amount: w.Ops, faulty: true}
-				switch {
-				case evenly:
-					t.amount = 0 // the client vanished before the flush, so its records may not have reached the brick
-				case bytes:
-					t.amount = w.Bytes
-				}
-				ts, owner = append(ts, t), append(owner, si)
-				out.Ops, out.Bytes = out.Ops+w.Ops, out.Bytes+w.Bytes
-			}
+	for i := range shares {
+		s := &shares[i]
+		of[i] = len(ts)
+		ts = append(ts, s.threads(bytes, evenly)...)
+		r := s.result
+		if r == nil {
 			continue
 		}
-		r := s.result
-		out.Ops, out.Bytes = out.Ops+r.Ops, out.Bytes+r.Bytes
 		out.Limited = out.Limited || r.StoppedBy == "duration"
-		if r.Verified != nil {
-			out.VerifiedBytes += r.Verified.Bytes - r.Verified.BadBytes
-			out.BadBytes += r.Verified.BadBytes
-			for _, f := range r.Verified.Findings {
+		hists = append(hists, r.Histogram)
+		if v := r.Verified; v != nil {
+			out.VerifiedBytes, out.BadBytes = out.VerifiedBytes+v.Bytes-v.BadBytes, out.BadBytes+v.BadBytes
+			for _, f := range v.Findings {
 				out.Errors = append(out.Errors, s.client+": wrong data: "+f)
 			}
-		}
-		if !mergeInto(merged, r.Latency.Histogram) && r.Latency.Count > 0 {
-			noHist = worst(noHist, latencyOf(r.Latency))
-		}
-		for i := range r.Threads {
-			w := &r.Threads[i]
-			t := thread{
-				client: s.client, rank: w.Rank, start: w.StartNs - s.offset, end: w.EndNs - s.offset, amount: w.Ops, faulty: w.Fault != "",
-				origin: r.Timeline.StartNs - s.offset, bucket: int64(r.Timeline.BucketSeconds * 1e9), buckets: w.TimelineOps,
-			}
-			if bytes {
-				t.amount, t.buckets = w.Bytes, w.TimelineBytes
-			}
-			ts, owner = append(ts, t), append(owner, si)
 		}
 	}
 	w := window(ts, evenly)
@@ -92,62 +102,54 @@ func join(shares []share, p workload.BenchPhase, unit string, evenly bool) repor
 	out.StartNS, out.Value, out.WholeValue = w.start, w.windowedRate/scale, w.wholeRate/scale
 	out.WindowSeconds, out.WholeSeconds = seconds(w.to-w.from), seconds(w.end-w.start)
 	out.StonewallSeconds, out.StonewallShare = seconds(w.stonewall-w.start), w.wallShare
-	out.Latency, out.Histogram = latencyFrom(merged)
-	if out.Latency == nil {
-		out.Latency = noHist
-	}
+	out.Latency, out.Histogram = latency(merged(hists))
 
-	for si := range shares {
-		s := &shares[si]
-		c := report.BenchClient{Name: s.client}
+	told := map[string][]string{} // histograms by client
+	for i := range shares {
+		s := &shares[i]
+		// Two services on one client are two lanes and one client.
+		k := slices.IndexFunc(out.Clients, func(o report.BenchClient) bool { return o.Name == s.client })
+		if k < 0 {
+			k = len(out.Clients)
+			out.Clients = append(out.Clients, report.BenchClient{Name: s.client})
+		}
+		c := &out.Clients[k]
 		if s.err != nil {
-			c.Error = s.err.Error()
+			if c.Error == "" {
+				c.Error = s.err.Error()
+			}
 			out.Errors = append(out.Errors, fmt.Sprintf("%s: %v", s.client, s.err))
 		}
-		for i := range ts {
-			if owner[i] != si {
-				continue
-			}
+		end := len(ts)
+		if i+1 < len(of) {
+			end = of[i+1]
+		}
+		for n, t := range ts[of[i]:end] {
 			c.Threads++
 			if w.to > w.from {
-				c.Value += w.perThread[i] / seconds(w.to-w.from) / scale
+				c.Value += w.perThread[of[i]+n] / seconds(w.to-w.from) / scale
 			} else if w.end > w.start {
-				c.Value += float64(ts[i].amount) / seconds(w.end-w.start) / scale
+				c.Value += float64(t.amount) / seconds(w.end-w.start) / scale
 			}
-			bt := report.BenchThread{Client: s.client, Thread: ts[i].rank, Start: seconds(ts[i].start - w.start), End: seconds(ts[i].end - w.start)}
-			if s.result != nil {
-				wt := &s.result.Threads[c.Threads-1]
-				bt.Bytes, bt.Ops = wt.Bytes, wt.Ops
-				if wt.Fault != "" {
-					bt.Error = wt.Fault + ": " + wt.Error
-					out.Errors = append(out.Errors, fmt.Sprintf("%s, thread %d: %s", s.client, wt.Rank, wt.Error))
-				}
-				bt.Stalled = wt.StallSeconds
-			} else if k := c.Threads - 1; k < len(s.progress.Threads) {
-				bt.Bytes, bt.Ops, bt.Error = s.progress.Threads[k].Bytes, s.progress.Threads[k].Ops, c.Error
+			if t.text != "" {
+				out.Errors = append(out.Errors, fmt.Sprintf("%s, thread %d: %s", s.client, t.rank, t.text))
 			}
-			c.Bytes, c.Ops = c.Bytes+bt.Bytes, c.Ops+bt.Ops
-			out.Threads = append(out.Threads, bt)
+			c.Bytes, c.Ops = c.Bytes+t.bytes, c.Ops+t.ops
+			out.Threads = append(out.Threads, report.BenchThread{
+				Client: s.client, Thread: t.rank, Start: seconds(t.start - w.start), End: seconds(t.end - w.start), Bytes: t.bytes, Ops: t.ops, Error: t.fault, Stalled: t.stalled,
+			})
 		}
 		if s.result != nil {
-			c.Latency = latencyOf(s.result.Latency)
-			c.CPUSeconds = s.result.UserCPUSeconds + s.result.SysCPUSeconds
+			told[s.client] = append(told[s.client], s.result.Histogram)
+			c.Latency, _ = latency(merged(told[s.client]))
+			c.CPUSeconds += s.result.CPUSeconds
 			for _, n := range s.result.Notes {
 				out.Notes = append(out.Notes, s.client+": "+n)
 			}
 		}
-		// Two services on one client are two lanes and one client.
-		if k := slices.IndexFunc(out.Clients, func(o report.BenchClient) bool { return o.Name == c.Name }); k >= 0 {
-			o := &out.Clients[k]
-			o.Threads, o.Value, o.Bytes, o.Ops = o.Threads+c.Threads, o.Value+c.Value, o.Bytes+c.Bytes, o.Ops+c.Ops
-			o.Latency = worst(o.Latency, c.Latency)
-			o.CPUSeconds += c.CPUSeconds
-			if o.Error == "" {
-				o.Error = c.Error
-			}
-			continue
-		}
-		out.Clients = append(out.Clients, c)
+	}
+	for _, c := range out.Clients {
+		out.Ops, out.Bytes = out.Ops+c.Ops, out.Bytes+c.Bytes
 	}
 	out.Timeline = joinTimelines(shares)
 	return out
@@ -180,56 +182,45 @@ func joinTimelines(shares []share) report.BenchTimeline {
 			at := float64(r.Timeline.StartNs-shares[i].offset-out.StartNS)/1e9 + (float64(k)+0.5)*r.Timeline.BucketSeconds
 			n := max(int(at/out.BucketSeconds), 0)
 			for len(out.Ops) <= n {
-				out.Ops, out.Bytes = append(out.Ops, 0), append(out.Bytes, 0)
-				out.P50, out.P99, out.Max = append(out.P50, 0), append(out.P99, 0), append(out.Max, 0)
-				hists = append(hists, nil)
+				out.Ops, out.Bytes, hists = append(out.Ops, 0), append(out.Bytes, 0), append(hists, nil)
 			}
 			out.Ops[n], out.Bytes[n] = out.Ops[n]+b.Ops, out.Bytes[n]+b.Bytes
-			// Without a histogram keep the worst percentile of the lanes.
-			out.P50[n] = math.Max(out.P50[n], b.P50*1e3)
-			out.P99[n] = math.Max(out.P99[n], b.P99*1e3)
-			out.Max[n] = math.Max(out.Max[n], b.Max*1e3)
-			if b.Histogram != "" {
-				hists[n] = append(hists[n], b.Histogram)
-			}
+			hists[n] = append(hists[n], b.Histogram)
 		}
 	}
-	h := newHistogram() // one for all buckets: each takes a quarter of a MiB
-	for n, encoded := range hists {
-		if len(encoded) < 2 {
-			continue // one lane's own percentiles are exact
+	for _, encoded := range hists {
+		l, _ := latency(merged(encoded))
+		if l == nil {
+			l = &report.Latency{}
 		}
-		h.Reset()
-		for _, e := range encoded {
-			mergeInto(h, e)
-		}
-		if h.TotalCount() > 0 {
-			out.P50[n], out.P99[n] = float64(h.ValueAtQuantile(50))/1e6, float64(h.ValueAtQuantile(99))/1e6
-		}
+		out.P50, out.P99, out.Max = append(out.P50, l.P50), append(out.P99, l.P99), append(out.Max, l.Max)
 	}
 	return out
 }
 
-// newHistogram holds latencies of 1 ns to 10 min with three digits.
-func newHistogram() *hdrhistogram.Histogram { return hdrhistogram.New(1, 600e9, 3) }
-
-// mergeInto adds an encoded histogram to h. It returns false if encoded has no
-// histogram.
-func mergeInto(h *hdrhistogram.Histogram, encoded string) bool {
-	if encoded == "" {
-		return false
+// merged sums encoded histograms of nanoseconds up; nil if none has an operation.
+func merged(encoded []string) *hdrhistogram.Histogram {
+	var sum *hdrhistogram.Histogram
+	for _, e := range encoded {
+		if e == "" {
+			continue // the engine does not report latencies
+		}
+		x, err := hdrhistogram.Decode([]byte(e))
+		switch {
+		case err != nil || x.TotalCount() == 0:
+		case sum == nil:
+			sum = x
+		default:
+			sum.Merge(x)
+		}
 	}
-	x, err := hdrhistogram.Decode([]byte(encoded))
-	if err != nil || x.TotalCount() == 0 {
-		return false
-	}
-	h.Merge(x)
-	return true
+	return sum
 }
 
-// latencyFrom computes percentiles of a histogram of nanoseconds.
-func latencyFrom(h *hdrhistogram.Histogram) (*report.Latency, string) {
-	if h.TotalCount() == 0 {
+// latency computes percentiles of a histogram of nanoseconds, and encodes it; nil and ""
+// without one.
+func latency(h *hdrhistogram.Histogram) (*report.Latency, string) {
+	if h == nil {
 		return nil, ""
 	}
 	q := func(p float64) float64 { return float64(h.ValueAtQuantile(p)) / 1e6 }
@@ -238,23 +229,4 @@ func latencyFrom(h *hdrhistogram.Histogram) (*report.Latency, string) {
 		enc = nil
 	}
 	return &report.Latency{Count: h.TotalCount(), P50: q(50), P90: q(90), P99: q(99), P999: q(99.9), Max: float64(h.Max()) / 1e6}, string(enc)
-}
-
-func latencyOf(l workload.BenchLatency) *report.Latency {
-	if l.Count == 0 {
-		return nil
-	}
-	return &report.Latency{Count: l.Count, P50: l.P50 * 1e3, P90: l.P90 * 1e3, P99: l.P99 * 1e3, P999: l.P999 * 1e3, Max: l.Max * 1e3}
-}
-
-// worst joins two distributions of which only percentiles are known. It takes
-// the larger value of each: no percentile of the union is above it.
-func worst(a, b *report.Latency) *report.Latency {
-	if a == nil || b == nil {
-		if a == nil {
-			return b
-		}
-		return a
-	}
-	return &report.Latency{Count: a.Count + b.Count, P50: math.Max(a.P50, b.P50), P90: math.Max(a.P90, b.P90), P99: math.Max(a.P99, b.P99), P999: math.Max(a.P999, b.P999), Max: math.Max(a.Max, b.Max)}
 }

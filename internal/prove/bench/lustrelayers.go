@@ -27,7 +27,7 @@ type ost struct {
 // from the server's kernel.
 func (o *ost) device() string { return "mortar-" + o.name }
 
-func (r *runner) osts() []*ost {
+func (r *profiler) osts() []*ost {
 	var out []*ost
 	for _, s := range r.env.Design.Services() {
 		for _, t := range s.Targets {
@@ -42,7 +42,7 @@ func (r *runner) osts() []*ost {
 // probeOSTs writes objects on all OSTs at once, and reads them past the servers'
 // caches: without network and clients, as obdfilter-survey does.
 // Source: High Performance, Open Source, Dell Lustre Storage System, section 10.3
-func (r *runner) probeOSTs(ctx context.Context, l *report.Layer, osts []*ost) (err error) {
+func (r *profiler) probeOSTs(ctx context.Context, l *report.Layer, osts []*ost) (err error) {
 	defer func() { err = errors.Join(err, r.dropEcho(ctx, osts)) }()
 	write := report.LayerValue{Load: loadWrite, Unit: "MiB/s"}
 	read := report.LayerValue{Load: loadRead, Unit: "MiB/s"}
@@ -70,8 +70,7 @@ func (r *runner) probeOSTs(ctx context.Context, l *report.Layer, osts []*ost) (e
 			if err != nil {
 				return err
 			}
-			v.Grid = append(v.Grid, report.LayerPoint{X: g[0], Y: g[1], Value: sum, Seconds: time.Since(began).Seconds()})
-			atBest(v, sum, report.Plural(g[0], "object")+" on each OST, "+report.Plural(g[1], "thread")+" on each object")
+			addPoint(v, g[0], g[1], sum, time.Since(began).Seconds(), report.Plural(g[0], "object")+" on each OST, "+report.Plural(g[1], "thread")+" on each object")
 		}
 	}
 	l.Results = append(l.Results, read, write)
@@ -94,14 +93,14 @@ func eachOST(osts []*ost, f func(*ost) error) error {
 }
 
 // lctl runs a command of lctl(8) on the OST's server.
-func (r *runner) lctl(ctx context.Context, o *ost, title string, args ...string) (string, error) {
+func (r *profiler) lctl(ctx context.Context, o *ost, title string, args ...string) (string, error) {
 	out, err := r.host(o.server).Run(ctx, resource.Action{Title: title, Cmd: append([]string{"lctl"}, args...), Seconds: 300})
 	return out.Stdout, err
 }
 
 // addEcho gives an OST an echo client, and objects.
 // Source: lctl(8), attach, setup; lustre-iokit's obdfilter-survey
-func (r *runner) addEcho(ctx context.Context, o *ost, objects int) error {
+func (r *profiler) addEcho(ctx context.Context, o *ost, objects int) error {
 	if err := r.do(ctx, o.server, "load the echo client", "modprobe", "obdecho"); err != nil {
 		return err
 	}
@@ -124,7 +123,7 @@ func (r *runner) addEcho(ctx context.Context, o *ost, objects int) error {
 
 // brw writes or reads count records of 1 MiB by each thread, objects × threads on all
 // OSTs at once, and returns their rate together, MiB/s.
-func (r *runner) brw(ctx context.Context, osts []*ost, write bool, grid [2]int, count int) (float64, error) {
+func (r *profiler) brw(ctx context.Context, osts []*ost, write bool, grid [2]int, count int) (float64, error) {
 	mode := "rx" // x: without a check of what is in the pages, which costs processor time
 	if write {
 		mode = "wx"
@@ -150,7 +149,7 @@ func (r *runner) brw(ctx context.Context, osts []*ost, write bool, grid [2]int, 
 }
 
 // dropEcho removes objects and echo clients, also of a run that was interrupted.
-func (r *runner) dropEcho(ctx context.Context, osts []*ost) error {
+func (r *profiler) dropEcho(ctx context.Context, osts []*ost) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTime)
 	defer cancel()
 	return eachOST(osts, func(o *ost) error {
@@ -171,7 +170,7 @@ func (r *runner) dropEcho(ctx context.Context, osts []*ost) error {
 // probeLNet has LNet's self-test send records of 1 MiB between all clients and the
 // servers of the OSTs, without disks.
 // Source: lst(8); High Performance, Open Source, Dell Lustre Storage System, section 10.4
-func (r *runner) probeLNet(ctx context.Context, l *report.Layer) (err error) {
+func (r *profiler) probeLNet(ctx context.Context, l *report.Layer) (err error) {
 	var servers []string
 	for _, s := range r.env.Design.Services() {
 		if kind.Of(r.env.Design).HoldsData(s) && !slices.Contains(servers, r.serves[s.Name]) {
@@ -207,8 +206,7 @@ func (r *runner) probeLNet(ctx context.Context, l *report.Layer) (err error) {
 			if err != nil {
 				return err
 			}
-			v.Grid = append(v.Grid, report.LayerPoint{X: 1, Y: at, Value: rate, Seconds: float64(probeSeconds)})
-			atBest(&v, rate, report.Plural(at, "record")+" at a time from each client")
+			addPoint(&v, 1, at, rate, float64(probeSeconds), report.Plural(at, "record")+" at a time from each client")
 		}
 		l.Results = append(l.Results, v)
 	}
@@ -225,7 +223,7 @@ func nidsOf(nids map[string]string, hosts []string) []string {
 
 // selfTest is a session of LNet's self-test, led by one host.
 type selfTest struct {
-	r                *runner
+	r                *profiler
 	console, session string
 	servers          int
 }

@@ -18,8 +18,8 @@ import (
 func (r *runner) job(s *Set, p setPhase, l lane, regions []workload.BenchRegion) workload.BenchJob {
 	t := s.Test
 	j := workload.BenchJob{
-		RunID: l.runID, Set: s.Name, Client: l.client, ClientIndex: l.index, Clients: l.of, Dir: l.dir, Phase: p.op, Engine: r.opt.Engine,
-		Threads: s.PerLane, Hold: true, ProgressSeconds: 0.5, Regions: regions,
+		RunID: l.runID, Set: s.Name, ClientIndex: l.index, Clients: l.of, Dir: l.dir, Phase: p.op, Engine: r.opt.Engine,
+		Threads: s.PerLane, Regions: regions,
 	}
 	if l.device != "" {
 		j.Device, j.Dir, j.RegionThreads = l.device, "", s.RegionThreads
@@ -228,7 +228,7 @@ func (r *runner) stopAll(use []lane) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	_ = eachLane(ctx, use, func(ctx context.Context, l lane) error {
-		_, err := host.Ask(ctx, r.host(l.client), workload.OpBenchStop, workload.BenchStopParams{RunID: l.runID})
+		_, err := host.Ask(ctx, r.host(l.client), workload.OpBenchStop, workload.StopParams{RunID: l.runID})
 		return err
 	})
 }

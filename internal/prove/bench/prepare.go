@@ -76,7 +76,7 @@ func (r *runner) prepare(ctx context.Context) error {
 }
 
 // noteArrays notes degraded or rebuilding arrays, which lower the figures.
-func (r *runner) noteArrays(ctx context.Context) {
+func (r *site) noteArrays(ctx context.Context) {
 	for _, s := range r.active() {
 		mdstat, err := r.host(s).Read(ctx, "/proc/mdstat")
 		if err != nil {
@@ -171,7 +171,7 @@ const benchDir = ".mortar"
 
 // dirOf returns the directory of a mount's runs, the action that makes it, and the
 // host to do that on.
-func (r *runner) dirOf(m design.ClientMount) (on, dir string, create resource.Action) {
+func (r *site) dirOf(m design.ClientMount) (on, dir string, create resource.Action) {
 	onServer, dir, create := kind.For(m).LoadDir(m, benchDir)
 	if onServer {
 		return r.serves[m.Service], dir, create

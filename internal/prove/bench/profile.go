@@ -37,6 +37,9 @@ var probeSeconds = 3
 // eight. A variable for tests.
 var networkSeconds = float64(probeSeconds)
 
+// profiler measures the layers of a brick in a run.
+type profiler struct{ *runner }
+
 // probe is one kind of load of a profile.
 type probe struct {
 	load  string
@@ -53,7 +56,7 @@ var (
 
 // profile measures every layer bottom up. It notes a layer that it cannot
 // measure and goes on with the others.
-func (r *runner) profile(ctx context.Context) {
+func (r *profiler) profile(ctx context.Context) {
 	steps := r.layers(ctx)
 	r.steps += len(steps)
 	for _, s := range steps {
@@ -99,7 +102,7 @@ type layer struct {
 }
 
 // layers lists the layers of a brick, from the bottom to the clients.
-func (r *runner) layers(ctx context.Context) []layer {
+func (r *profiler) layers(ctx context.Context) []layer {
 	disks, groups, volumes := r.devices(ctx)
 	read := func(devices []device) func(context.Context, *report.Layer) error {
 		return func(ctx context.Context, l *report.Layer) error { return r.readDevices(ctx, l, devices) }
@@ -142,13 +145,13 @@ func (r *runner) layers(ctx context.Context) []layer {
 type device struct{ server, path string }
 
 // dataService is the first service that has data.
-func (r *runner) dataService() *design.Service {
+func (r *profiler) dataService() *design.Service {
 	all := r.env.Design.Services()
 	return all[slices.IndexFunc(all, kind.Of(r.env.Design).HoldsData)]
 }
 
 // devices finds what the brick's volumes of data are made of, where they are in use.
-func (r *runner) devices(ctx context.Context) (disks, groups, volumes []device) {
+func (r *profiler) devices(ctx context.Context) (disks, groups, volumes []device) {
 	d := r.env.Design
 	for _, v := range d.Services() {
 		if !kind.Of(d).HoldsData(v) {
@@ -186,7 +189,7 @@ func (r *runner) devices(ctx context.Context) (disks, groups, volumes []device) 
 // readDevices measures reads of devices, which may be in use: it opens them
 // read-only and with O_DIRECT. Regions are equal parts of a device; the threads
 // of a region take turns with its records.
-func (r *runner) readDevices(ctx context.Context, l *report.Layer, devices []device) error {
+func (r *profiler) readDevices(ctx context.Context, l *report.Layer, devices []device) error {
 	if len(devices) == 0 {
 		return errors.New("there is none")
 	}
@@ -204,8 +207,7 @@ func (r *runner) readDevices(ctx context.Context, l *report.Layer, devices []dev
 			if err != nil {
 				return err
 			}
-			v.Grid = append(v.Grid, report.LayerPoint{X: g[0], Y: g[1], Value: got.Value, Seconds: got.WholeSeconds})
-			atBest(&v, got.Value, report.Plural(g[0], "region")+" of each device, "+report.Plural(g[1], "thread")+" in each")
+			addPoint(&v, g[0], g[1], got.Value, got.WholeSeconds, report.Plural(g[0], "region")+" of each device, "+report.Plural(g[1], "thread")+" in each")
 		}
 		l.Results = append(l.Results, v)
 	}
@@ -213,7 +215,7 @@ func (r *runner) readDevices(ctx context.Context, l *report.Layer, devices []dev
 }
 
 // probeTest is the test behind a probe.
-func (r *runner) probeTest(p probe) *Test {
+func (r *profiler) probeTest(p probe) *Test {
 	t := &Test{Name: "profile", Title: "Profile: " + p.load, Phases: []string{string(p.op)}, Seconds: probeSeconds, Layout: string(workload.OwnFile), Record: spec.MiB, IO: "direct"}
 	if p.unit == "ops/s" {
 		t.Record = 4 * spec.KiB
@@ -225,7 +227,7 @@ func (r *runner) probeTest(p probe) *Test {
 }
 
 // probed carries out one measurement.
-func (r *runner) probed(ctx context.Context, s *Set, p probe, use []lane, regions map[string][]workload.BenchRegion) (*report.BenchRun, error) {
+func (r *profiler) probed(ctx context.Context, s *Set, p probe, use []lane, regions map[string][]workload.BenchRegion) (*report.BenchRun, error) {
 	shares, err := r.phase(ctx, s, setPhase{op: p.op, measured: true}, use, regions)
 	for i := range shares {
 		switch x := &shares[i]; {
@@ -253,7 +255,9 @@ func (r *runner) probed(ctx context.Context, s *Set, p probe, use []lane, region
 	return &run, nil
 }
 
-func atBest(v *report.LayerValue, value float64, at string) {
+// addPoint adds a measurement, whose parameters are x and y, to a layer's figures.
+func addPoint(v *report.LayerValue, x, y int, value, seconds float64, at string) {
+	v.Grid = append(v.Grid, report.LayerPoint{X: x, Y: y, Value: value, Seconds: seconds})
 	if value > v.Best {
 		v.Best, v.At = value, at
 	}
@@ -261,7 +265,7 @@ func atBest(v *report.LayerValue, value float64, at string) {
 
 // fileProbes measures writes of files on lanes, then reads with cold caches, at
 // several thread counts of each lane.
-func (r *runner) fileProbes(ctx context.Context, l *report.Layer, use []lane, before func() error) error {
+func (r *profiler) fileProbes(ctx context.Context, l *report.Layer, use []lane, before func() error) error {
 	var free int64 = math.MaxInt64
 	for _, x := range use {
 		f, err := r.prepared(ctx, x)
@@ -300,8 +304,7 @@ func (r *runner) fileProbes(ctx context.Context, l *report.Layer, use []lane, be
 			if err != nil {
 				return err
 			}
-			p.v.Grid = append(p.v.Grid, report.LayerPoint{X: n * len(use), Y: 1, Value: got.Value, Seconds: got.WholeSeconds})
-			atBest(p.v, got.Value, report.Plural(n*len(use), "thread"))
+			addPoint(p.v, n*len(use), 1, got.Value, got.WholeSeconds, report.Plural(n*len(use), "thread"))
 		}
 		if err := r.removeSet(ctx, use, fmt.Sprintf("profile.%d", n)); err != nil {
 			return err
@@ -312,7 +315,7 @@ func (r *runner) fileProbes(ctx context.Context, l *report.Layer, use []lane, be
 }
 
 // dropServer drops the page cache of the servers.
-func (r *runner) dropServer(ctx context.Context) error {
+func (r *site) dropServer(ctx context.Context) error {
 	return host.Each(ctx, r.active(), func(ctx context.Context, server string) error {
 		return errors.Join(r.do(ctx, server, "write out what is dirty", "sync"),
 			r.do(ctx, server, "drop the page cache", "sysctl", "-q", "-w", "vm.drop_caches=3"))
@@ -320,7 +323,7 @@ func (r *runner) dropServer(ctx context.Context) error {
 }
 
 // probeLocal measures XFS on the servers themselves.
-func (r *runner) probeLocal(ctx context.Context, l *report.Layer) error {
+func (r *profiler) probeLocal(ctx context.Context, l *report.Layer) error {
 	var use []lane
 	seen := map[string]bool{}
 	for _, m := range r.env.Design.Mounts {
@@ -333,26 +336,21 @@ func (r *runner) probeLocal(ctx context.Context, l *report.Layer) error {
 }
 
 // probeMounts measures the mounts of some clients.
-func (r *runner) probeMounts(ctx context.Context, l *report.Layer, clients int) error {
+func (r *profiler) probeMounts(ctx context.Context, l *report.Layer, clients int) error {
 	var use []lane
-	of := map[string]int{}
 	for _, x := range r.lanes {
-		if slices.Index(r.clients, x.client) >= clients {
-			continue
+		if slices.Index(r.clients, x.client) < clients {
+			x.runID = fmt.Sprintf("%s-n%d-%s", r.runID, clients, x.service)
+			use = append(use, x)
 		}
-		x.runID, x.index = fmt.Sprintf("%s-n%d-%s", r.runID, clients, x.service), of[x.service]
-		of[x.service]++
-		use = append(use, x)
 	}
-	for i := range use {
-		use[i].of = of[use[i].service]
-	}
+	use = numbered(use)
 	return r.fileProbes(ctx, l, use, func() error { return r.dropServer(ctx) })
 }
 
 // probeNetwork measures TCP between the servers' public addresses and all
 // clients at once.
-func (r *runner) probeNetwork(ctx context.Context, l *report.Layer) error {
+func (r *profiler) probeNetwork(ctx context.Context, l *report.Layer) error {
 	var secret [16]byte
 	if _, err := rand.Read(secret[:]); err != nil {
 		return err
@@ -399,8 +397,7 @@ func (r *runner) probeNetwork(ctx context.Context, l *report.Layer) error {
 				for _, c := range r.clients {
 					sum += float64(got[c].Bytes) / (1 << 20) / got[c].Seconds
 				}
-				v.Grid = append(v.Grid, report.LayerPoint{X: streams, Y: conc, Value: sum, Seconds: networkSeconds})
-				atBest(&v, sum, report.Plural(streams, "stream")+" from each client, "+report.Plural(conc, "record")+" at a time in each")
+				addPoint(&v, streams, conc, sum, networkSeconds, report.Plural(streams, "stream")+" from each client, "+report.Plural(conc, "record")+" at a time in each")
 			}
 		}
 		l.Results = append(l.Results, v)

@@ -350,7 +350,7 @@ func FuzzWindow(f *testing.F) {
 
 func hist(t *testing.T, ms ...int64) string {
 	t.Helper()
-	h := newHistogram()
+	h := hdrhistogram.New(1, 600e9, 3)
 	for _, v := range ms {
 		if err := h.RecordValue(v * 1e6); err != nil {
 			t.Fatal(err)
@@ -369,11 +369,11 @@ func TestJoin(t *testing.T) {
 		h := hist(t, ms...)
 		n := int64(len(ms))
 		return share{client: client, offset: offset, result: &workload.BenchResult{
-			Client: client, StartNs: t0 + offset, EndNs: t0 + offset + 2e9, StoppedBy: "done", Ops: n, Bytes: n << 20,
-			Latency:  workload.BenchLatency{Count: n, P99: float64(ms[n-1]) / 1e3, Histogram: h},
-			Timeline: workload.BenchTimeline{StartNs: t0 + offset, BucketSeconds: 1, Buckets: []workload.BenchTimeBucket{{Ops: n, Bytes: n << 20, P50: 0.001, P99: 0.001, Max: 0.001, Histogram: h}}},
+			StartNs: t0 + offset, EndNs: t0 + offset + 2e9, StoppedBy: "done", Ops: n, Bytes: n << 20,
+			Histogram: h,
+			Timeline:  workload.BenchTimeline{StartNs: t0 + offset, BucketSeconds: 1, Buckets: []workload.BenchTimeBucket{{Ops: n, Bytes: n << 20, Histogram: h}}},
 			Threads: []workload.BenchThread{{StartNs: t0 + offset, EndNs: t0 + offset + took, Ops: n, Bytes: n << 20,
-				TimelineOps: []int64{n}, TimelineBytes: []int64{n << 20}}},
+				TimelineOps: []int64{n}}},
 			Verified: &workload.BenchVerify{Bytes: n << 20},
 		}}
 	}

@@ -80,37 +80,43 @@ type lane struct {
 	device  string // instead of dir: a block device to read
 }
 
-// runner is one benchmark under way.
-type runner struct {
+// site is the brick under test as a run has it: hosts, mounts and caches, and what is to
+// be told about them.
+type site struct {
 	env   Env
-	suite *Suite
-	opt   Options
-	runID string
 	began time.Time
 
 	hosts testbed.Hosts
 	sayMu sync.Mutex
 
-	servers []string
-	clients []string
-	serves  map[string]string // service → server
-	lanes   []lane
-	memory  int64
-	facts   map[string]workload.BenchFacts // by client
-	dirs    []string                       // on the servers' volumes, made for the run
+	servers   []string
+	clients   []string
+	serves    map[string]string // service → server
+	memory    int64
+	unmounted bool // cold has unmounted the clients
 
-	bench       report.Bench
 	events      []report.Event
 	notes       []string
 	often       map[string]*often // by text without figures
+	coldSeconds float64
+	steps, step int
+}
+
+// runner is one benchmark under way.
+type runner struct {
+	site
+	suite *Suite
+	opt   Options
+	runID string
+	lanes []lane
+	facts map[string]workload.BenchFacts // by client
+	dirs  []string                       // on the servers' volumes, made for the run
+
+	bench       report.Bench
 	reasons     []string
 	software    []report.Row
-	coldSeconds float64
-	unmounted   bool // cold has unmounted the clients
 	full        bool // the last phase ran out of space
-	steps, step int
 	stepSeconds []float64
-	interrupted bool
 }
 
 // cleanTime bounds the clean-up after an interrupt or failure.
@@ -136,7 +142,8 @@ func Run(ctx context.Context, env Env, suite *Suite, opt Options) (*report.Run, 
 	if err != nil {
 		return nil, err
 	}
-	r := &runner{env: env, suite: &s, opt: opt, began: time.Now(), often: map[string]*often{}, facts: map[string]workload.BenchFacts{}}
+	r := &runner{suite: &s, opt: opt, facts: map[string]workload.BenchFacts{}}
+	r.env, r.began, r.often = env, time.Now(), map[string]*often{}
 	defer r.hosts.Close()
 	left, err := r.engineTests()
 	if err != nil {
@@ -157,10 +164,9 @@ func Run(ctx context.Context, env Env, suite *Suite, opt Options) (*report.Run, 
 	}
 	err = r.measure(ctx)
 	if opt.Profile && err == nil && ctx.Err() == nil {
-		r.profile(ctx)
+		(&profiler{r}).profile(ctx)
 	}
 	if ctx.Err() != nil {
-		r.interrupted = true
 		r.reasons = append(r.reasons, "interrupted")
 	} else if err != nil {
 		r.reasons = append(r.reasons, strings.Split(err.Error(), "\n")...)
@@ -278,7 +284,7 @@ func (r *runner) engineTests() (left string, err error) {
 	return left, nil
 }
 
-func (r *runner) say(p Progress) {
+func (r *site) say(p Progress) {
 	if r.env.Progress == nil {
 		return
 	}
@@ -289,7 +295,7 @@ func (r *runner) say(p Progress) {
 }
 
 // note keeps a message for the run's record and reports it at once.
-func (r *runner) note(host, format string, args ...any) {
+func (r *site) note(host, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	if host != "" {
 		text = host + ": " + text
@@ -314,7 +320,7 @@ var figures = regexp.MustCompile(`[0-9.]+`)
 
 // noteOften notes a text. Of texts that differ only in their figures it keeps
 // the first, with their number; each measurement has its own text in its run.
-func (r *runner) noteOften(text string) {
+func (r *site) noteOften(text string) {
 	host, what, _ := strings.Cut(text, ": ")
 	key := host + ": " + figures.ReplaceAllString(what, "#")
 	if o := r.often[key]; o != nil {
@@ -328,15 +334,15 @@ func (r *runner) noteOften(text string) {
 	}
 }
 
-func (r *runner) host(name string) *host.Session { return r.hosts.Session(name) }
+func (r *site) host(name string) *host.Session { return r.hosts.Session(name) }
 
-func (r *runner) connect(ctx context.Context, name string) error {
+func (r *site) connect(ctx context.Context, name string) error {
 	_, err := r.hosts.Connect(ctx, r.env.Dial, name)
 	return err
 }
 
 // noteClock notes a host's clock that differs from ours.
-func (r *runner) noteClock(name string) {
+func (r *site) noteClock(name string) {
 	c := r.hosts.Clock(name)
 	s := seconds(c.Offset)
 	if max(s, -s) <= 1 {
@@ -391,18 +397,17 @@ func LeftOutText(s *Suite, left []int) string {
 	return fmt.Sprintf("at this scale thread counts of more than %d on each mount are left out: %s (--clients has any measured)", s.ScaledThreads, words)
 }
 
-// used chooses the lanes of a set and numbers them within their services.
-func (r *runner) used(n int) []lane {
-	out := slices.Clone(r.lanes[:n])
+// numbered numbers lanes within their services.
+func numbered(use []lane) []lane {
 	of := map[string]int{}
-	for i := range out {
-		out[i].index = of[out[i].service]
-		of[out[i].service]++
+	for i := range use {
+		use[i].index = of[use[i].service]
+		of[use[i].service]++
 	}
-	for i := range out {
-		out[i].of = of[out[i].service]
+	for i := range use {
+		use[i].of = of[use[i].service]
 	}
-	return out
+	return use
 }
 
 // setState is the state of a set during its phases.
@@ -424,7 +429,7 @@ func (r *runner) begin(s *Set) *setState {
 		s.Lanes = lanes(s.Threads, len(r.lanes))
 		s.PerLane = s.Threads / s.Lanes
 	}
-	st.use = r.used(s.Lanes)
+	st.use = numbered(slices.Clone(r.lanes[:s.Lanes]))
 	return st
 }
 
@@ -688,14 +693,14 @@ func laneClients(use []lane) []string {
 }
 
 // removeSet removes a data set, with one client for each service.
-func (r *runner) removeSet(ctx context.Context, use []lane, set string) error {
+func (r *site) removeSet(ctx context.Context, use []lane, set string) error {
 	var errs []error
 	seen := map[string]bool{}
 	for _, l := range use {
 		if seen[l.service] || r.host(l.client) == nil {
 			continue
 		}
-		_, err := host.Watch(ctx, r.host(l.client), workload.OpBenchCleanup, workload.BenchCleanupParams{RunID: l.runID, Dir: l.dir, Set: set}, nil)
+		_, err := host.Ask(ctx, r.host(l.client), workload.OpBenchCleanup, workload.BenchParams{RunID: l.runID, Dir: l.dir, Set: set})
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: removing files: %w", l.client, err))
 			continue
@@ -716,7 +721,7 @@ var spaceTime = time.Minute
 // free again. Servers free space some time after a client's unlink returns, and
 // the next set would run out of space too. free is the free space before the
 // removal.
-func (r *runner) awaitSpace(ctx context.Context, st *setState, free int64) {
+func (r *site) awaitSpace(ctx context.Context, st *setState, free int64) {
 	l, written := st.use[0], int64(0)
 	for _, x := range st.regions[l.service] {
 		written += x.Bytes
@@ -735,7 +740,7 @@ func (r *runner) awaitSpace(ctx context.Context, st *setState, free int64) {
 }
 
 // free is the free space of a lane's volume in bytes; -1 if unknown.
-func (r *runner) free(ctx context.Context, l lane) int64 {
+func (r *site) free(ctx context.Context, l lane) int64 {
 	f, err := r.prepared(ctx, l)
 	if err != nil {
 		return -1
@@ -745,12 +750,12 @@ func (r *runner) free(ctx context.Context, l lane) int64 {
 
 // prepared calls OpBenchPrepare on a lane's client: it makes the run's directory
 // and returns the facts.
-func (r *runner) prepared(ctx context.Context, l lane) (*workload.BenchFacts, error) {
+func (r *site) prepared(ctx context.Context, l lane) (*workload.BenchFacts, error) {
 	h := r.host(l.client)
 	if h == nil {
 		return nil, fmt.Errorf("%s is not reached", l.client)
 	}
-	return host.Ask(ctx, h, workload.OpBenchPrepare, workload.BenchPrepareParams{RunID: l.runID, Dir: l.dir})
+	return host.Ask(ctx, h, workload.OpBenchPrepare, workload.BenchParams{RunID: l.runID, Dir: l.dir})
 }
 
 // cleanup removes all files of the run.
@@ -777,7 +782,7 @@ func (r *runner) cleanup(ctx context.Context) {
 
 // checkClocks measures the offsets again: a clock that was set or drifts shifts
 // timelines against each other.
-func (r *runner) checkClocks(ctx context.Context) {
+func (r *site) checkClocks(ctx context.Context) {
 	cctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 20*time.Second)
 	defer cancel()
 	for _, c := range r.clients {

@@ -160,7 +160,7 @@ func (h *testHost) Call(ctx context.Context, op string, params, result any, onEv
 		return fmt.Errorf("no op %s", op)
 	}
 	if op == "bench.prepare" {
-		var p workload.BenchPrepareParams
+		var p workload.BenchParams
 		if err := json.Unmarshal(raw, &p); err != nil {
 			return err
 		}
@@ -419,7 +419,7 @@ tests:
 // A test that ends by time does not run out of space before.
 func TestLimitSizes(t *testing.T) {
 	suite := load(t, "io500", spec.NFS)
-	r := &runner{suite: suite, opt: Options{Scale: 1}, memory: 64 << 30, lanes: make([]lane, 4)}
+	r := &runner{site: site{memory: 64 << 30}, suite: suite, opt: Options{Scale: 1}, lanes: make([]lane, 4)}
 	r.limitSizes(32 << 30)
 	total := int64(0)
 	for _, s := range r.sets() {
@@ -580,7 +580,7 @@ func TestRunDirectoryGone(t *testing.T) {
 
 // Of notes that differ only in their figures, the first is reported.
 func TestNoteOften(t *testing.T) {
-	r := &runner{often: map[string]*often{}}
+	r := &site{often: map[string]*often{}}
 	r.note("c1", "1 of 2 threads ran out of space")
 	for _, n := range []string{"c1: verifying took 12 % of the time", "c1: verifying took 8.5 % of the time", "c1: late", "c2: verifying took 9 % of the time", "c1: verifying took 12 % of the time"} {
 		r.noteOften(n)

@@ -205,7 +205,7 @@ func (s *Set) data(n int, memory int64, scale float64) {
 		per = total / float64(n)
 	}
 	least := int64(minRecords)
-	if slices.Contains(t.Phases, string(workload.RandRead)) || slices.Contains(t.Phases, string(workload.RandWrite)) {
+	if t.random() {
 		least = minRandomRecords
 	}
 	records := max(int64(math.Ceil(per*scale/float64(s.RecordBytes))), least)

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"embed"
 	"errors"
 	"fmt"
@@ -147,18 +148,13 @@ func Parse(file string, src []byte) (*Suite, error) {
 		return nil, err
 	}
 	var errs spec.Errors
-	bad := func(at, mend, format string, a ...any) {
+	bad := faults(func(at, mend, format string, a ...any) {
 		line, col := pos(at)
 		errs = append(errs, &spec.Error{File: file, Line: line, Col: col, Msg: fmt.Sprintf(format, a...), Mend: mend})
-	}
-	oneOf := func(at, key, v string, allowed ...string) {
-		if !slices.Contains(allowed, v) {
-			bad(at, "use "+strings.Join(allowed, ", "), "%s: %q", key, v)
-		}
-	}
-	oneOf("apiVersion", "apiVersion", s.APIVersion, spec.APIVersion)
-	oneOf("kind", "kind", s.Kind, "suite")
-	oneOf("cold", "cold", s.Cold, ColdRestart, ColdDrop, ColdNone)
+	})
+	bad.oneOf("apiVersion", "apiVersion", s.APIVersion, spec.APIVersion)
+	bad.oneOf("kind", "kind", s.Kind, "suite")
+	bad.oneOf("cold", "cold", s.Cold, ColdRestart, ColdDrop, ColdNone)
 	if !nameRE.MatchString(s.Name) {
 		bad("name", "use letters, digits and dashes, at most 40", "name: %q", s.Name)
 	}
@@ -168,12 +164,8 @@ func Parse(file string, src []byte) (*Suite, error) {
 	if s.ScaledSeconds < 0 || s.ScaledSeconds > 86400 {
 		bad("scaled_seconds", "use 0 to 86400", "scaled_seconds: %d", s.ScaledSeconds)
 	}
-	if s.ScaledThreads < 0 {
-		bad("scaled_threads", "use 0 or more", "scaled_threads: %d", s.ScaledThreads)
-	}
-	if s.Title == "" {
-		s.Title = s.Name
-	}
+	bad.least("scaled_threads", "scaled_threads", s.ScaledThreads, 0)
+	s.Title = cmp.Or(s.Title, s.Name)
 	if len(s.Tests) == 0 {
 		bad("tests", "add one", "the suite has no test")
 	}
@@ -188,10 +180,8 @@ func Parse(file string, src []byte) (*Suite, error) {
 			bad(at("name"), "give it another name", "a second test is called %q", t.Name)
 		}
 		seen[t.Name] = true
-		if t.Title == "" {
-			t.Title = t.Name
-		}
-		t.check(at, bad, oneOf)
+		t.Title = cmp.Or(t.Title, t.Name)
+		t.check(at, bad)
 	}
 	s.checkOrder(bad)
 	if len(errs) > 0 {
@@ -204,7 +194,7 @@ func Parse(file string, src []byte) (*Suite, error) {
 }
 
 // checkOrder reports mistakes in the order of phases.
-func (s *Suite) checkOrder(bad func(at, mend, format string, a ...any)) {
+func (s *Suite) checkOrder(bad faults) {
 	if len(s.Order) == 0 {
 		return
 	}
@@ -235,50 +225,29 @@ func (s *Suite) checkOrder(bad func(at, mend, format string, a ...any)) {
 	}
 }
 
+// faults receives mistakes: where, how to mend it, and what.
+type faults func(at, mend, format string, a ...any)
+
+func (bad faults) oneOf(at, key, v string, allowed ...string) {
+	if !slices.Contains(allowed, v) {
+		bad(at, "use "+strings.Join(allowed, ", "), "%s: %q", key, v)
+	}
+}
+
+// least reports a number below the one that is allowed.
+func (bad faults) least(at, key string, n, least int) {
+	if n < least {
+		bad(at, fmt.Sprintf("use %d or more", least), "%s: %d", key, n)
+	}
+}
+
 // check reports mistakes in a test and sets defaults that depend on other keys.
-func (t *Test) check(at func(string) string, bad func(at, mend, format string, a ...any), oneOf func(at, key, v string, allowed ...string)) {
-	var known []string
-	for _, p := range workload.BenchPhases {
-		known = append(known, string(p))
-	}
+func (t *Test) check(at func(string) string, bad faults) {
 	if t.FileOf != "" {
-		oneOf(at("file_of"), "file_of", t.FileOf, "paper")
+		bad.oneOf(at("file_of"), "file_of", t.FileOf, "paper")
 	}
-	metadata, random := 0, 0
-	have := map[workload.BenchPhase]bool{}
-	for k, name := range t.Phases {
-		p := workload.BenchPhase(name)
-		here := at(fmt.Sprintf("phases[%d]", k))
-		if !slices.Contains(workload.BenchPhases, p) {
-			bad(here, "use "+strings.Join(known, ", "), "there is no phase %q", name)
-			return
-		}
-		if have[p] {
-			bad(here, "remove one; repeat: does everything again", "phase %s is there twice", p)
-		}
-		if p.Metadata() {
-			metadata++
-			if p != workload.MDCreate && !have[workload.MDCreate] {
-				bad(here, "put md-create before it", "phase %s has no files to work on", p)
-			}
-		} else if p == workload.SeqWrite && len(have) > 0 {
-			bad(here, "put it first, or make a test of its own", "phase seq-write makes the files, the phases before it would have none")
-		}
-		if p == workload.RandRead || p == workload.RandWrite {
-			random++
-		}
-		have[p] = true
-	}
-	if len(t.Phases) == 0 {
-		bad(at("phases"), "add one, e.g. [seq-write, seq-read]", "the test has no phase")
+	if !t.checkPhases(at, bad) {
 		return
-	}
-	if metadata > 0 && metadata < len(t.Phases) {
-		bad(at("phases"), "make two tests of it", "metadata phases and others share no files")
-		return
-	}
-	if have[workload.MDRemove] && t.Phases[len(t.Phases)-1] != string(workload.MDRemove) {
-		bad(at("phases"), "put it last", "after md-remove there are no files left")
 	}
 	if len(t.Threads) == 0 {
 		bad(at("threads"), "e.g. [1, 2, 4, 8]", "no thread count is given")
@@ -294,59 +263,99 @@ func (t *Test) check(at func(string) string, bad func(at, mend, format string, a
 	if t.Seconds < 0 || t.Seconds > 86400 {
 		bad(at("seconds"), "use 0 to 86400", "seconds: %d", t.Seconds)
 	}
-	if t.DiskIOPS < 0 {
-		bad(at("disk_iops"), "use 0 or more", "disk_iops: %d", t.DiskIOPS)
-	}
-	if t.Reread < 0 || t.Reread > 0 && !have[workload.RandRead] {
+	bad.least(at("disk_iops"), "disk_iops", t.DiskIOPS, 0)
+	if t.Reread < 0 || t.Reread > 0 && !t.has(workload.RandRead) {
 		bad(at("reread"), "use 0 or more, in a test with phase rand-read", "reread: %d", t.Reread)
 	}
-	if metadata > 0 {
-		if t.Items < 1 {
-			bad(at("items"), "use 1 or more", "items: %d", t.Items)
-		}
-		if len(t.Dirs) > 0 && len(t.Dirs) != len(t.Threads) {
-			bad(at("dirs"), "give one number for each of threads", "dirs has %d numbers, threads %d", len(t.Dirs), len(t.Threads))
-		}
-		for k, d := range t.Dirs {
-			if d < 1 {
-				bad(at(fmt.Sprintf("dirs[%d]", k)), "use 1 or more", "dirs: %d", d)
-			}
-		}
-		oneOf(at("item_sync"), "item_sync", t.ItemSync, "fsync", "none")
-		oneOf(at("tree"), "tree", t.Tree, "own", "shared")
-		if have[workload.MDRead] && t.ItemBytes == 0 {
-			bad(at("item_size"), "e.g. 3901B", "phase md-read has nothing to read in empty files")
-		}
-		return
+	if t.metadata() {
+		t.checkTree(at, bad)
+	} else {
+		t.checkData(at, bad)
 	}
+}
+
+// has reports whether the test has a phase.
+func (t *Test) has(p workload.BenchPhase) bool { return slices.Contains(t.Phases, string(p)) }
+
+// random reports whether a phase of the test is random.
+func (t *Test) random() bool { return t.has(workload.RandRead) || t.has(workload.RandWrite) }
+
+// checkPhases reports mistakes in the phases; false: nothing else of the test can be judged.
+func (t *Test) checkPhases(at func(string) string, bad faults) bool {
+	metadata := 0
+	for k, name := range t.Phases {
+		p, before, here := workload.BenchPhase(name), t.Phases[:k], at(fmt.Sprintf("phases[%d]", k))
+		if !slices.Contains(workload.BenchPhases, p) {
+			var known []string
+			for _, p := range workload.BenchPhases {
+				known = append(known, string(p))
+			}
+			bad(here, "use "+strings.Join(known, ", "), "there is no phase %q", name)
+			return false
+		}
+		if slices.Contains(before, name) {
+			bad(here, "remove one; repeat: does everything again", "phase %s is there twice", p)
+		}
+		switch {
+		case p.Metadata():
+			metadata++
+			if p != workload.MDCreate && !slices.Contains(before, string(workload.MDCreate)) {
+				bad(here, "put md-create before it", "phase %s has no files to work on", p)
+			}
+		case p == workload.SeqWrite && k > 0:
+			bad(here, "put it first, or make a test of its own", "phase seq-write makes the files, the phases before it would have none")
+		}
+	}
+	switch n := len(t.Phases); {
+	case n == 0:
+		bad(at("phases"), "add one, e.g. [seq-write, seq-read]", "the test has no phase")
+		return false
+	case metadata > 0 && metadata < n:
+		bad(at("phases"), "make two tests of it", "metadata phases and others share no files")
+		return false
+	case t.has(workload.MDRemove) && t.Phases[n-1] != string(workload.MDRemove):
+		bad(at("phases"), "put it last", "after md-remove there are no files left")
+	}
+	return true
+}
+
+// checkTree reports mistakes in the keys of metadata tests.
+func (t *Test) checkTree(at func(string) string, bad faults) {
+	bad.least(at("items"), "items", t.Items, 1)
+	if len(t.Dirs) > 0 && len(t.Dirs) != len(t.Threads) {
+		bad(at("dirs"), "give one number for each of threads", "dirs has %d numbers, threads %d", len(t.Dirs), len(t.Threads))
+	}
+	for k, d := range t.Dirs {
+		bad.least(at(fmt.Sprintf("dirs[%d]", k)), "dirs", d, 1)
+	}
+	bad.oneOf(at("item_sync"), "item_sync", t.ItemSync, "fsync", "none")
+	bad.oneOf(at("tree"), "tree", t.Tree, "own", "shared")
+	if t.has(workload.MDRead) && t.ItemBytes == 0 {
+		bad(at("item_size"), "e.g. 3901B", "phase md-read has nothing to read in empty files")
+	}
+}
+
+// checkData reports mistakes in the keys of tests of data, and sets their defaults.
+func (t *Test) checkData(at func(string) string, bad faults) {
 	if t.shared() {
 		bad(at("tree"), "use layout for files of data", "tree is of metadata phases only")
 	}
-	oneOf(at("layout"), "layout", t.Layout, string(workload.OwnFile), string(workload.Segmented), string(workload.Strided))
-	if t.IO == "" {
-		t.IO = "buffered"
-		if random > 0 {
-			t.IO = "direct"
-		}
+	bad.oneOf(at("layout"), "layout", t.Layout, string(workload.OwnFile), string(workload.Segmented), string(workload.Strided))
+	if t.random() {
+		t.IO, t.Record = cmp.Or(t.IO, "direct"), cmp.Or(t.Record, 4*spec.KiB)
+	} else {
+		t.IO, t.Record = cmp.Or(t.IO, "buffered"), cmp.Or(t.Record, spec.MiB)
 	}
-	oneOf(at("io"), "io", t.IO, "buffered", "direct")
-	if t.Record == 0 {
-		t.Record = spec.MiB
-		if random > 0 {
-			t.Record = 4 * spec.KiB
-		}
-	}
+	bad.oneOf(at("io"), "io", t.IO, "buffered", "direct")
 	if t.Record < 512 || t.Record > 64*spec.MiB {
 		bad(at("record"), "use 512B to 64MiB", "record: %s", t.Record)
-	} else if t.Record%(4*spec.KiB) != 0 && (random > 0 || t.IO == "direct") {
+	} else if t.Record%(4*spec.KiB) != 0 && (t.random() || t.IO == "direct") {
 		bad(at("record"), "use a multiple of 4KiB, or buffered sequential phases only", "record: %s", t.Record)
 	}
 	if t.Total != 0 && t.File != 0 {
 		bad(at("file"), "keep one of them", "total and file are both given")
 	}
-	if t.ReadShift < 0 {
-		bad(at("read_shift"), "use 0 or more", "read_shift: %d", t.ReadShift)
-	}
+	bad.least(at("read_shift"), "read_shift", t.ReadShift, 0)
 }
 
 // phases returns the test's phases as types of package workload.

@@ -6,14 +6,17 @@ import (
 
 // thread is what one thread did, on the administrator's clock.
 type thread struct {
-	client     string
-	rank       int
+	rank       int   // among the threads of all clients
 	start, end int64 // begin of the first record; end of the last, or of the flush and close if the timing includes them
 	amount     int64 // bytes or operations, depending on the phase
 	faulty     bool  // the thread ended early: it keeps its figures, but does not end the window
 	// Timeline: amount in buckets of bucket ns from origin on.
 	origin, bucket int64
 	buckets        []int64
+
+	ops, bytes  int64
+	fault, text string  // why the thread ended early: with the kind of fault, and in words alone
+	stalled     float64 // seconds of its longest operation, if that was a stall
 }
 
 // windowed has the figures of all threads together.

@@ -1367,7 +1367,7 @@ func (e *engine) verify(ctx context.Context, results []loaded, fault int64) (rep
 			dirs[path.Join(m.Path, loadDir)] = path.Join(at, loadDir)
 			defer e.unmountAt(context.WithoutCancel(ctx), client, at)
 		}
-		res, err := host.Watch(ctx, h, workload.OpVerify, workload.VerifyParams{Ledger: l.result.Ledger, Dirs: dirs, Direct: true, BeforeNs: fault + l.offset}, nil)
+		res, err := host.Ask(ctx, h, workload.OpVerify, workload.VerifyParams{Ledger: l.result.Ledger, Dirs: dirs, BeforeNs: fault + l.offset})
 		if err != nil {
 			return stream.Report{}, err
 		}
@@ -1471,7 +1471,7 @@ func (e *engine) clean(ctx context.Context, runID string, keep bool) {
 	_ = host.Each(ctx, e.clients, func(ctx context.Context, name string) error {
 		cctx, cancel := context.WithTimeout(ctx, time.Minute)
 		defer cancel()
-		_, err := host.Ask(cctx, e.hosts.Session(name), workload.OpLoadClean, workload.CleanParams{RunID: runID, Ledger: true})
+		_, err := host.Ask(cctx, e.hosts.Session(name), workload.OpLoadClean, workload.StopParams{RunID: runID})
 		return err
 	})
 	for d, m := range e.loadDirs {

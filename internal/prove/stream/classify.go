@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"hash/crc32"
 	"math/bits"
+	"slices"
 
 	"github.com/zeebo/xxh3"
 )
@@ -94,117 +95,140 @@ const maxCandidates = 64
 // the expected sector, damaged.
 const maxFlipped = SectorSize * 8 / 8
 
+// damage is a block of which Decode understands nothing as a whole.
+type damage struct {
+	s       *Stream
+	b       []byte
+	block   uint64
+	sectors []Sector
+	unknown []int    // sectors without a valid tag
+	seen    []uint32 // generations to try on those
+	strayed *Stream  // the stream of the misplaced sectors
+	foreign *Header
+	want    [BlockSize]byte
+}
+
 // damaged classifies the eight sectors one by one.
 func (s *Stream) damaged(b []byte, block uint64, e Expect, others []Stream) Finding {
-	var (
-		sectors = make([]Sector, Sectors)
-		unknown []int
-		cand    []uint32
-		want    [BlockSize]byte
-		strayed *Stream // the stream of the misplaced sectors
-		foreign *Header
-	)
-	addCand := func(g uint32) {
-		if g == 0 {
+	d := &damage{s: s, b: b, block: block, sectors: make([]Sector, Sectors)}
+	for i := range d.sectors {
+		switch {
+		case bytes.Equal(d.sector(i), zeros[:SectorSize]):
+			d.sectors[i].State = "zero"
+		case i == 0:
+			d.header()
+		default:
+			d.tagged(i, others)
+		}
+	}
+	d.try(e.Acked)
+	for g := e.Issued; g > e.Acked && e.Issued-g < maxCandidates; g-- {
+		d.try(g)
+	}
+	d.guess()
+	return d.finding(e)
+}
+
+func (d *damage) sector(i int) []byte { return d.b[i*SectorSize : (i+1)*SectorSize] }
+
+// expect is the block as it is in a generation, without its header.
+func (d *damage) expect(gen uint32) []byte {
+	generate(d.want[:], d.s.seed(d.block, gen), d.block, gen)
+	return d.want[:]
+}
+
+// flipped counts the bits in which a sector, without the header, differs from that of a block.
+func (d *damage) flipped(i int, want []byte) int {
+	from := i * SectorSize
+	if i == 0 {
+		from = headerSize
+	}
+	return differing(d.b[from:(i+1)*SectorSize], want[from:(i+1)*SectorSize])
+}
+
+func (d *damage) try(gen uint32) {
+	if gen > 0 && !slices.Contains(d.seen, gen) {
+		d.seen = append(d.seen, gen)
+	}
+}
+
+// found records that a sector is of this block.
+func (d *damage) found(i int, gen uint32) {
+	d.sectors[i] = Sector{State: "data", Generation: gen, FlippedBits: d.flipped(i, d.expect(gen))}
+	d.try(gen)
+}
+
+// header reads the first sector, which says itself what it is.
+func (d *damage) header() {
+	h, err := decodeHeader(d.b)
+	if err == nil && h.Run == d.s.Run && h.Stream == d.s.ID && h.Block == d.block {
+		d.found(0, h.Generation)
+		return
+	}
+	if err != nil {
+		d.unknown = append(d.unknown, 0)
+		return
+	}
+	d.sectors[0] = Sector{State: "other", Generation: h.Generation, FromBlock: h.Block}
+	if h.Run != d.s.Run {
+		d.foreign = &h
+		return
+	}
+	st := NewStream(d.s.Run, h.Stream)
+	d.strayed = &st
+}
+
+// tagged reads one of the other sectors by its tag.
+func (d *damage) tagged(i int, others []Stream) {
+	sec := d.sector(i)
+	gen, low, check := binary.LittleEndian.Uint32(sec), binary.LittleEndian.Uint32(sec[4:]), binary.LittleEndian.Uint64(sec[8:])
+	if low == uint32(d.block) && check == tagCheck(d.s.seed(d.block, gen), i) {
+		d.found(i, gen)
+		return
+	}
+	of := d.s
+	if check != tagCheck(d.s.seed(uint64(low), gen), i) {
+		k := slices.IndexFunc(others, func(o Stream) bool { return check == tagCheck(o.seed(uint64(low), gen), i) })
+		if k < 0 {
+			d.unknown = append(d.unknown, i)
 			return
 		}
-		for _, c := range cand {
-			if c == g {
-				return
-			}
-		}
-		cand = append(cand, g)
+		of = &others[k]
 	}
-	expect := func(gen uint32) []byte {
-		generate(want[:], s.seed(block, gen), block, gen)
-		return want[:]
-	}
-	for i := range sectors {
-		sec, got := b[i*SectorSize:(i+1)*SectorSize], &sectors[i]
-		if bytes.Equal(sec, zeros[:SectorSize]) {
-			got.State = "zero"
-			continue
-		}
-		if i == 0 {
-			h, err := decodeHeader(b)
-			switch {
-			case err != nil:
-				unknown = append(unknown, i)
-			case h.Run != s.Run:
-				*got = Sector{State: "other", Generation: h.Generation, FromBlock: h.Block}
-				foreign = &h
-			case h.Stream != s.ID || h.Block != block:
-				*got = Sector{State: "other", Generation: h.Generation, FromBlock: h.Block}
-				st := NewStream(s.Run, h.Stream)
-				strayed = &st
-			default:
-				*got = Sector{State: "data", Generation: h.Generation}
-				got.FlippedBits = differing(sec[headerSize:], expect(h.Generation)[headerSize:SectorSize])
-				addCand(h.Generation)
-			}
-			continue
-		}
-		gen, low := binary.LittleEndian.Uint32(sec), binary.LittleEndian.Uint32(sec[4:])
-		check := binary.LittleEndian.Uint64(sec[8:])
-		switch {
-		case low == uint32(block) && check == tagCheck(s.seed(block, gen), i):
-			*got = Sector{State: "data", Generation: gen}
-			got.FlippedBits = differing(sec, expect(gen)[i*SectorSize:(i+1)*SectorSize])
-			addCand(gen)
-		case check == tagCheck(s.seed(uint64(low), gen), i):
-			*got = Sector{State: "other", Generation: gen, FromBlock: uint64(low)}
-			strayed = s
-		default:
-			for j := range others {
-				if check == tagCheck(others[j].seed(uint64(low), gen), i) {
-					*got = Sector{State: "other", Generation: gen, FromBlock: uint64(low)}
-					strayed = &others[j]
-				}
-			}
-			if got.State == "" {
-				unknown = append(unknown, i)
-			}
-		}
-	}
-	addCand(e.Acked)
-	for g := e.Issued; g > e.Acked && e.Issued-g < maxCandidates; g-- {
-		addCand(g)
-	}
-	best := make([]int, Sectors)
-	for _, g := range cand {
-		w := expect(g)
-		for _, i := range unknown {
-			sec := b[i*SectorSize : (i+1)*SectorSize]
-			var n int
-			if i == 0 {
-				n = differing(sec[headerSize:], w[headerSize:SectorSize])
-			} else {
-				n = differing(sec, w[i*SectorSize:(i+1)*SectorSize])
-			}
-			if n <= maxFlipped && (sectors[i].State == "" || n < best[i]) {
-				best[i] = n
-				sectors[i] = Sector{State: "data", Generation: g, FlippedBits: n}
-			}
-		}
-	}
-	for _, i := range unknown {
-		switch {
-		case sectors[i].State == "":
-			sectors[i].State = "garbage"
-		case i == 0:
-			sectors[i].FlippedBits += s.headerFlips(b, expect(sectors[i].Generation), block, sectors[i].Generation)
-		}
-	}
+	d.sectors[i], d.strayed = Sector{State: "other", Generation: gen, FromBlock: uint64(low)}, of
+}
 
-	f := Finding{Sectors: sectors}
-	var data, zero, other, garbage int
+// guess gives each unknown sector the generation that it is most like, if it is like any.
+func (d *damage) guess() {
+	for _, g := range d.seen {
+		want := d.expect(g)
+		for _, i := range d.unknown {
+			got := &d.sectors[i]
+			if n := d.flipped(i, want); n <= maxFlipped && (got.State == "" || n < got.FlippedBits) {
+				*got = Sector{State: "data", Generation: g, FlippedBits: n}
+			}
+		}
+	}
+	for _, i := range d.unknown {
+		switch got := &d.sectors[i]; {
+		case got.State == "":
+			got.State = "garbage"
+		case i == 0:
+			got.FlippedBits += d.s.headerFlips(d.b, d.expect(got.Generation), d.block, got.Generation)
+		}
+	}
+}
+
+// finding sums the sectors up.
+func (d *damage) finding(e Expect) Finding {
+	f := Finding{Sectors: d.sectors}
+	count := map[string]int{}
 	uniform, allowed := true, true
-	for i := range sectors {
-		sec := &sectors[i]
+	for _, sec := range d.sectors {
 		f.Flipped += sec.FlippedBits
+		count[sec.State]++
 		switch sec.State {
 		case "data":
-			data++
 			if f.Generation == 0 {
 				f.Generation = sec.Generation
 			}
@@ -212,34 +236,30 @@ func (s *Stream) damaged(b []byte, block uint64, e Expect, others []Stream) Find
 			f.Generation = min(f.Generation, sec.Generation)
 			allowed = allowed && sec.FlippedBits == 0 && sec.Generation >= e.Acked && sec.Generation <= e.Issued
 		case "zero":
-			zero++
 			allowed = allowed && e.Acked == 0 && e.Issued > 0
 		case "other":
-			other++
-			uniform = uniform && sec.FromBlock == sectors[0].FromBlock && sec.Generation == sectors[0].Generation
+			uniform = uniform && sec.FromBlock == d.sectors[0].FromBlock && sec.Generation == d.sectors[0].Generation
 			allowed = false
 		default:
-			garbage++
 			allowed = false
 		}
 	}
+	data, zero, other := count["data"], count["zero"], count["other"]
 	f.Bad, f.Lost = !allowed, !allowed && e.Acked > 0
 	switch {
-	case foreign != nil && data == 0:
-		f.Class, f.Run, f.FromStream, f.FromBlock = Foreign, foreign.Run, foreign.Stream, foreign.Block
-	case other == Sectors && uniform && strayed != nil:
+	case d.foreign != nil && data == 0:
+		f.Class, f.Run, f.FromStream, f.FromBlock = Foreign, d.foreign.Run, d.foreign.Stream, d.foreign.Block
+	case other == Sectors && uniform && d.strayed != nil:
 		// All sectors are of one generation, and still Decode refused the block.
-		f.Class, f.FromStream, f.FromBlock, f.Generation = Misplaced, strayed.ID, sectors[0].FromBlock, sectors[0].Generation
-	case data > 0 && (!uniform || zero > 0 || other > 0):
-		f.Class = Torn
-	case zero > 0 && other > 0:
+		f.Class, f.FromStream, f.FromBlock, f.Generation = Misplaced, d.strayed.ID, d.sectors[0].FromBlock, d.sectors[0].Generation
+	case data > 0 && (!uniform || zero > 0 || other > 0), zero > 0 && other > 0:
 		f.Class = Torn
 	default:
 		f.Class = Corrupt
 		// Every sector may be right and only the payload checksum in the header
 		// wrong, while the header's own checksum is valid.
 		f.Flipped = max(f.Flipped, 1)
-		if garbage > 0 && data == 0 {
+		if count["garbage"] > 0 && data == 0 {
 			f.Flipped = 0 // the flipped bits cannot be counted
 		}
 		f.Bad, f.Lost = true, e.Acked > 0

@@ -8,7 +8,6 @@ import (
 	"hash/crc32"
 	"io"
 	"os"
-	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -76,8 +75,6 @@ type Index struct {
 	pages     []*page
 	pending   []write // issued and not yet decided
 	seq       uint64
-	acked     int64  // blocks with an acknowledged generation
-	ackedEnd  uint64 // blocks up to the end of the last acknowledged
 	issuedEnd uint64
 	crc       uint32 // of the prologue
 	size      int64  // of the whole records read, with the prologue
@@ -103,23 +100,13 @@ func (x *Index) Expect(block uint64) Expect {
 // Settled reports whether the block's last write was acknowledged before
 // beforeNs (wall clock of the ledger, ns) and no later one was issued.
 func (x *Index) Settled(block uint64, beforeNs int64) bool {
-	p := block / pageBlocks
-	if p >= uint64(len(x.pages)) || x.pages[p] == nil {
-		return false
-	}
-	pg, i := x.pages[p], block%pageBlocks
-	return pg.acked[i] > 0 && pg.acked[i] == pg.issued[i] && pg.when[i] < beforeNs
+	e := x.Expect(block)
+	return e.Acked > 0 && e.Acked == e.Issued && x.pages[block/pageBlocks].when[block%pageBlocks] < beforeNs
 }
 
 // Blocks is the number of blocks that the file has at most, by the writes
 // issued.
 func (x *Index) Blocks() uint64 { return x.issuedEnd }
-
-// SizeBytes is the minimum size of the file.
-func (x *Index) SizeBytes() int64 { return int64(x.ackedEnd) * BlockSize }
-
-// AckedBytes is the number of bytes of the file that hold acknowledged data.
-func (x *Index) AckedBytes() int64 { return x.acked * BlockSize }
 
 // Stream is the ledger's stream.
 func (x *Index) Stream() Stream { return NewStream(NewRunID(x.Header.Run), x.Header.Stream) }
@@ -150,14 +137,10 @@ func (x *Index) nextGen(block uint64, n uint32) (uint32, error) {
 func (x *Index) ack(w write, wall int64) {
 	for b := w.block; b < w.block+uint64(w.n); b++ {
 		pg, i := x.page(b), b%pageBlocks
-		if pg.acked[i] == 0 {
-			x.acked++
-		}
 		if w.gen > pg.acked[i] {
 			pg.acked[i], pg.when[i] = w.gen, wall
 		}
 	}
-	x.ackedEnd = max(x.ackedEnd, w.block+uint64(w.n))
 }
 
 // drop removes the write of that sequence from the pending writes.
@@ -329,17 +312,13 @@ func ReadLedger(path string) (*Index, error) {
 // Ledger is a ledger being written. Each record goes to the file with one write
 // call, without a buffer. So records survive the death of the process; after Durable
 // also a crash of its machine.
-//
-// One goroutine writes; others may call Expect and AckedEnd.
+// It belongs to one goroutine.
 type Ledger struct {
-	path string
 	f    *os.File
 	now  func() int64
 	rec  [recordSize]byte
 	sync bool // each record is on the disk before put returns
-
-	mu sync.RWMutex // guards x: Expect against the writer
-	x  *Index
+	x    *Index
 }
 
 // CreateLedger creates a new ledger. The file must not exist; the error is
@@ -363,7 +342,7 @@ func CreateLedger(path string, h LedgerHeader, now func() int64) (*Ledger, error
 		os.Remove(path)
 		return nil, err
 	}
-	return &Ledger{path: path, f: f, now: now, x: &Index{Header: h, crc: crc, size: int64(len(b))}}, nil
+	return &Ledger{f: f, now: now, x: &Index{Header: h, crc: crc, size: int64(len(b))}}, nil
 }
 
 // OpenLedger continues a ledger whose writer died.
@@ -377,7 +356,7 @@ func OpenLedger(path string, now func() int64) (*Ledger, error) {
 		f.Close()
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	l := &Ledger{path: path, f: f, now: now, x: x}
+	l := &Ledger{f: f, now: now, x: x}
 	if err = f.Truncate(x.size); err == nil {
 		_, err = f.Seek(x.size, io.SeekStart)
 	}
@@ -397,9 +376,6 @@ func (l *Ledger) Durable() error {
 	l.sync = true
 	return l.f.Sync()
 }
-
-// Path is the ledger's file.
-func (l *Ledger) Path() string { return l.path }
 
 // Close closes the file.
 func (l *Ledger) Close() error { return l.f.Close() }
@@ -421,8 +397,6 @@ func (l *Ledger) put(k kind, w write, errno uint32) error {
 			return fmt.Errorf("ledger: %w", err)
 		}
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	l.x.size += recordSize
 	return l.x.apply(k, w)
 }
@@ -458,19 +432,5 @@ func (l *Ledger) Doubt(seq uint64, errno uint32) error {
 // writes before it, since the kernel no longer knows which pages failed.
 func (l *Ledger) SyncFailed(errno uint32) error { return l.put(kindSyncErr, write{}, errno) }
 
-// Expect returns what the ledger allows of a block at this moment.
-func (l *Ledger) Expect(block uint64) Expect {
-	l.mu.RLock()
-	defer l.mu.RUnlock()
-	return l.x.Expect(block)
-}
-
 // Index is the ledger's index. Use it only when the writer has ended.
 func (l *Ledger) Index() *Index { return l.x }
-
-// AckedEnd is the block after the last acknowledged one, at this moment.
-func (l *Ledger) AckedEnd() int64 {
-	l.mu.RLock()
-	defer l.mu.RUnlock()
-	return int64(l.x.ackedEnd)
-}

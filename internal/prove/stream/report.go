@@ -28,9 +28,6 @@ const (
 	Unreadable Class = "unreadable" // the read failed
 )
 
-// Classes lists every class in the order reports show them.
-var Classes = []Class{OK, InDoubt, Unwritten, Stale, Zero, Hole, Short, Misplaced, Foreign, Torn, Corrupt, Impossible, Unreadable}
-
 // Report is the verdict on one or more files.
 //
 // acknowledged_bytes = verified_bytes + lost_bytes always holds.
@@ -57,19 +54,10 @@ type Report struct {
 
 // FileReport is the part of one file.
 type FileReport struct {
-	Worker            string          `json:"worker"`
-	Path              string          `json:"path"`
-	Stream            uint32          `json:"stream"`
-	SizeBytes         int64           `json:"size_bytes"`                // as found
-	ExpectedSizeBytes int64           `json:"expected_size_bytes"`       // at least this, by the ledger
-	BeforeBytes       int64           `json:"acknowledged_before_bytes"` // as Report.AcknowledgedBeforeBytes
-	AcknowledgedBytes int64           `json:"acknowledged_bytes"`
-	VerifiedBytes     int64           `json:"verified_bytes"`
-	LostBytes         int64           `json:"lost_bytes"`
-	InDoubtBytes      int64           `json:"in_doubt_bytes"`
-	BadBytes          int64           `json:"bad_bytes"`
-	ReadBytes         int64           `json:"read_bytes"`
-	ByClass           map[Class]int64 `json:"by_class"`
+	Worker      string `json:"worker"`
+	Path        string `json:"path"`
+	SizeBytes   int64  `json:"size_bytes"`                // as found
+	BeforeBytes int64  `json:"acknowledged_before_bytes"` // as Report.AcknowledgedBeforeBytes
 }
 
 // Extent is a run of neighbouring blocks with the same finding. Generations
@@ -109,9 +97,8 @@ func (r *Report) Pass() bool {
 	return r.LostBytes == 0 && r.BadBytes == 0 && len(r.Errors) == 0 && r.VerifiedBytes == r.AcknowledgedBytes
 }
 
-// Merge adds another report, for example of another client, and keeps at most
-// limit extents (0: all).
-func (r *Report) Merge(o *Report, limit int) {
+// Merge adds another report: of the file's next blocks, or of another file.
+func (r *Report) Merge(o *Report) {
 	r.AcknowledgedBeforeBytes += o.AcknowledgedBeforeBytes
 	r.VerifiedBeforeBytes += o.VerifiedBeforeBytes
 	r.AcknowledgedBytes += o.AcknowledgedBytes
@@ -121,7 +108,6 @@ func (r *Report) Merge(o *Report, limit int) {
 	r.BadBytes += o.BadBytes
 	r.ReadBytes += o.ReadBytes
 	r.LedgerTailBytes += o.LedgerTailBytes
-	r.Seconds = max(r.Seconds, o.Seconds)
 	if r.ByClass == nil {
 		r.ByClass = map[Class]int64{}
 	}
@@ -130,9 +116,27 @@ func (r *Report) Merge(o *Report, limit int) {
 	}
 	r.Files = append(r.Files, o.Files...)
 	r.Errors = append(r.Errors, o.Errors...)
-	r.Extents = append(r.Extents, o.Extents...)
+	for _, e := range o.Extents {
+		r.add(e)
+	}
 	r.ExtentsOmitted += o.ExtentsOmitted
-	r.Cap(limit)
+}
+
+// add adds an extent. It extends the last extent if n continues that one.
+func (r *Report) add(n Extent) {
+	if len(r.Extents) > 0 {
+		if l := &r.Extents[len(r.Extents)-1]; l.Path == n.Path && l.Offset+l.Bytes == n.Offset && l.Class == n.Class && l.Lost == n.Lost && l.Bad == n.Bad &&
+			l.FromStream == n.FromStream && l.Run == n.Run && l.Error == n.Error &&
+			(n.Class != Misplaced && n.Class != Foreign || l.FromOffset+l.Bytes == n.FromOffset) {
+			l.Bytes += n.Bytes
+			l.AckedMin, l.AckedMax = min(l.AckedMin, n.AckedMin), max(l.AckedMax, n.AckedMax)
+			l.Issued = max(l.Issued, n.Issued)
+			l.FoundMin, l.FoundMax = min(l.FoundMin, n.FoundMin), max(l.FoundMax, n.FoundMax)
+			l.FlippedBits += n.FlippedBits
+			return
+		}
+	}
+	r.Extents = append(r.Extents, n)
 }
 
 // Cap keeps at most limit extents (0: all), the lost ones first, then the

@@ -13,11 +13,9 @@ import (
 // Options of Verify. The zero value is good.
 type Options struct {
 	Path       string            // Path of the extents
-	Workers    int               // chunks checked at once; default 2
-	ChunkBytes int               // one read; default 1 MiB
+	ChunkBytes int               // one read; default 1 MiB; for tests
 	MaxExtents int               // findings kept, the worst first; default 1000
 	Names      map[uint32]string // stream id -> path, to say whose data a misplaced block is
-	Progress   func(bytes int64) // called as chunks are done, from several goroutines
 	// BeforeNs: Verify counts separately the bytes acknowledged before this
 	// moment (wall clock of the ledger, ns) and not written since; 0: none.
 	BeforeNs int64
@@ -33,9 +31,6 @@ type Options struct {
 // goroutines, into buffers aligned to 4096 bytes. A read error makes its blocks
 // Unreadable; Verify itself returns only the error of ctx.
 func Verify(ctx context.Context, r io.ReaderAt, size int64, x *Index, opt Options) (*Report, error) {
-	if opt.Workers <= 0 {
-		opt.Workers = 2
-	}
 	if opt.ChunkBytes <= 0 {
 		opt.ChunkBytes = 1 << 20
 	}
@@ -55,7 +50,7 @@ func Verify(ctx context.Context, r io.ReaderAt, size int64, x *Index, opt Option
 	results := make([]*collector, chunks)
 	var next atomic.Int64
 	var wg sync.WaitGroup
-	for range min(opt.Workers, max(chunks, 1)) {
+	for range 2 {
 		wg.Go(func() {
 			buf := linux.Aligned(opt.ChunkBytes)
 			for ctx.Err() == nil {
@@ -65,9 +60,6 @@ func Verify(ctx context.Context, r io.ReaderAt, size int64, x *Index, opt Option
 				}
 				first := uint64(i) * per
 				results[i] = v.chunk(buf, first, min(per, blocks-first))
-				if opt.Progress != nil {
-					opt.Progress(int64(per) * BlockSize)
-				}
 			}
 		})
 	}
@@ -75,23 +67,12 @@ func Verify(ctx context.Context, r io.ReaderAt, size int64, x *Index, opt Option
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	total := &collector{path: opt.Path, byClass: map[Class]int64{}}
+	rep := &Report{LedgerTailBytes: x.TailBytes}
 	for _, c := range results {
-		total.merge(c)
+		rep.Merge(c.report())
 	}
-	f := FileReport{
-		Worker: x.Header.Worker, Path: opt.Path, Stream: x.Header.Stream,
-		SizeBytes: size, ExpectedSizeBytes: x.SizeBytes(), BeforeBytes: total.before,
-		AcknowledgedBytes: total.acked, VerifiedBytes: total.acked - total.lost, LostBytes: total.lost,
-		InDoubtBytes: total.doubt, BadBytes: total.bad, ReadBytes: total.read, ByClass: total.byClass,
-	}
-	rep := &Report{}
-	rep.Merge(&Report{
-		AcknowledgedBeforeBytes: total.before, VerifiedBeforeBytes: total.before - total.beforeLost,
-		AcknowledgedBytes: f.AcknowledgedBytes, VerifiedBytes: f.VerifiedBytes, LostBytes: f.LostBytes,
-		InDoubtBytes: f.InDoubtBytes, BadBytes: f.BadBytes, ReadBytes: f.ReadBytes, ByClass: f.ByClass,
-		Files: []FileReport{f}, Extents: total.extents, LedgerTailBytes: x.TailBytes,
-	}, opt.MaxExtents)
+	rep.Files = []FileReport{{Worker: x.Header.Worker, Path: opt.Path, SizeBytes: size, BeforeBytes: rep.AcknowledgedBeforeBytes}}
+	rep.Cap(opt.MaxExtents)
 	return rep, nil
 }
 
@@ -106,10 +87,10 @@ type verifier struct {
 
 // chunk checks n blocks from first on.
 func (v *verifier) chunk(buf []byte, first, n uint64) *collector {
-	c := &collector{path: v.opt.Path, byClass: map[Class]int64{}}
+	c := &collector{Report: Report{ByClass: map[Class]int64{}}}
 	off := int64(first) * BlockSize
 	got, err := v.read(buf[:n*BlockSize], off)
-	c.read += int64(got)
+	c.ReadBytes += int64(got)
 	if err != nil {
 		v.single(c, buf, first, n, got/BlockSize)
 		return c
@@ -155,7 +136,7 @@ func (v *verifier) single(c *collector, buf []byte, first, n uint64, done int) {
 	for i := uint64(done); i < n; i++ {
 		off := int64(first+i) * BlockSize
 		got, err := v.read(buf[:BlockSize], off)
-		c.read += int64(got)
+		c.ReadBytes += int64(got)
 		if err != nil {
 			e := v.x.Expect(first + i)
 			c.add(v, first+i, e, Finding{Class: Unreadable, Lost: e.Acked > 0, Bad: true}, err.Error())
@@ -184,40 +165,49 @@ func (v *verifier) read(b []byte, off int64) (int, error) {
 	return min(n, left), nil
 }
 
-// collector joins findings into extents, in the order of blocks.
+// collector is the report of a chunk in the making. Nearly all blocks are ok or
+// unwritten: they are counted off the map.
 type collector struct {
-	path                          string
-	acked, lost, doubt, bad, read int64
-	before, beforeLost            int64
-	byClass                       map[Class]int64
-	extents                       []Extent
-	counts                        [2]int64 // ok and unwritten blocks, kept off the map
+	Report
+	ok, unwritten int64 // bytes
+}
+
+func (c *collector) report() *Report {
+	for k, n := range map[Class]int64{OK: c.ok, Unwritten: c.unwritten} {
+		if n > 0 {
+			c.ByClass[k] += n
+		}
+	}
+	return &c.Report
 }
 
 func (c *collector) add(v *verifier, block uint64, e Expect, f Finding, errText string) {
 	if e.Acked > 0 {
-		c.acked += BlockSize
+		c.AcknowledgedBytes += BlockSize
+	}
+	switch {
+	case f.Lost:
+		c.LostBytes += BlockSize
+	case f.Bad:
+		c.BadBytes += BlockSize
+	case e.Acked > 0:
+		c.VerifiedBytes += BlockSize
 	}
 	if v.x.Settled(block, v.opt.BeforeNs) {
-		c.before += BlockSize
-		if f.Lost {
-			c.beforeLost += BlockSize
+		c.AcknowledgedBeforeBytes += BlockSize
+		if !f.Lost {
+			c.VerifiedBeforeBytes += BlockSize
 		}
-	}
-	if f.Lost {
-		c.lost += BlockSize
-	} else if f.Bad {
-		c.bad += BlockSize
 	}
 	if e.Issued > e.Acked && !f.Bad {
-		c.doubt += BlockSize
+		c.InDoubtBytes += BlockSize
 	}
-	if f.Class == OK || f.Class == Unwritten {
-		if f.Class == OK {
-			c.counts[0]++
-		} else {
-			c.counts[1]++
-		}
+	switch f.Class {
+	case OK:
+		c.ok += BlockSize
+		return
+	case Unwritten:
+		c.unwritten += BlockSize
 		return
 	}
 	off := int64(block) * BlockSize
@@ -226,9 +216,9 @@ func (c *collector) add(v *verifier, block uint64, e Expect, f Finding, errText 
 			f.Class = Hole
 		}
 	}
-	c.byClass[f.Class] += BlockSize
+	c.ByClass[f.Class] += BlockSize
 	n := Extent{
-		Path: c.path, Class: f.Class, Lost: f.Lost, Bad: f.Bad, Offset: off, Bytes: BlockSize,
+		Path: v.opt.Path, Class: f.Class, Lost: f.Lost, Bad: f.Bad, Offset: off, Bytes: BlockSize,
 		AckedMin: e.Acked, AckedMax: e.Acked, Issued: e.Issued, FoundMin: f.Generation, FoundMax: f.Generation,
 		FlippedBits: int64(f.Flipped), Sectors: f.Sectors, Error: errText,
 	}
@@ -238,46 +228,8 @@ func (c *collector) add(v *verifier, block uint64, e Expect, f Finding, errText 
 	case Misplaced:
 		n.FromStream, n.FromPath, n.FromOffset = f.FromStream, v.opt.Names[f.FromStream], int64(f.FromBlock)*BlockSize
 		if n.FromPath == "" && f.FromStream == v.s.ID {
-			n.FromPath = c.path
+			n.FromPath = v.opt.Path
 		}
 	}
-	c.append(n)
-}
-
-// append adds an extent. It extends the last extent if n continues that one.
-func (c *collector) append(n Extent) {
-	if len(c.extents) > 0 {
-		if l := &c.extents[len(c.extents)-1]; l.Offset+l.Bytes == n.Offset && l.Class == n.Class && l.Lost == n.Lost && l.Bad == n.Bad &&
-			l.FromStream == n.FromStream && l.Run == n.Run && l.Error == n.Error &&
-			(n.Class != Misplaced && n.Class != Foreign || l.FromOffset+l.Bytes == n.FromOffset) {
-			l.Bytes += n.Bytes
-			l.AckedMin, l.AckedMax = min(l.AckedMin, n.AckedMin), max(l.AckedMax, n.AckedMax)
-			l.Issued = max(l.Issued, n.Issued)
-			l.FoundMin, l.FoundMax = min(l.FoundMin, n.FoundMin), max(l.FoundMax, n.FoundMax)
-			l.FlippedBits += n.FlippedBits
-			return
-		}
-	}
-	c.extents = append(c.extents, n)
-}
-
-func (c *collector) merge(o *collector) {
-	c.acked += o.acked
-	c.before += o.before
-	c.beforeLost += o.beforeLost
-	c.lost += o.lost
-	c.doubt += o.doubt
-	c.bad += o.bad
-	c.read += o.read
-	for k, n := range o.byClass {
-		c.byClass[k] += n
-	}
-	for i, k := range []Class{OK, Unwritten} {
-		if o.counts[i] > 0 {
-			c.byClass[k] += o.counts[i] * BlockSize
-		}
-	}
-	for _, e := range o.extents {
-		c.append(e)
-	}
+	c.Report.add(n)
 }

@@ -31,10 +31,8 @@ type engine struct {
 	perThread bool
 	command   func(j *BenchJob, w work) []string
 	parse     func(j *BenchJob, w work, out output) (*outcome, error)
-	// version is the argument that has the program print its version; "": only
-	// the output of a phase has it.
-	version string
-	notes   []string // caveats for the reader of its figures
+	version   string   // the argument that has the program print its version; "": there is none
+	notes     []string // caveats for the reader of its figures
 }
 
 // engines has every engine, in the order in which messages list them.
@@ -65,7 +63,6 @@ type output struct {
 
 // outcome is what a program reports of its phase.
 type outcome struct {
-	version  string
 	threads  []threadOutcome // one entry for all threads if the program tells only sums
 	verified *BenchVerify
 }

@@ -8,12 +8,15 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
+
+	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/host/agent"
 )
 
 // benchMarker is a file in a run's directory that holds the run's id. No op
@@ -41,44 +44,46 @@ func patiently[T any](ctx context.Context, f func() (T, error)) (T, error) {
 	}
 }
 
-// BenchPrepare carries out OpBenchPrepare; see [BenchPrepareParams].
-func BenchPrepare(ctx context.Context, p BenchPrepareParams) (*BenchFacts, error) {
-	if !isName(p.RunID) {
-		return nil, fmt.Errorf("run_id %q: use letters, digits, '.', '_' and '-'", p.RunID)
+// check refuses parameters that could touch files that are not the run's.
+func (p *BenchParams) check() error {
+	switch {
+	case !isName(p.RunID) || p.Set != "" && !isName(p.Set):
+		return fmt.Errorf("run_id %q, set %q: use letters, digits, '.', '_' and '-'", p.RunID, p.Set)
+	case !filepath.IsAbs(p.Dir):
+		return fmt.Errorf("dir %q is not an absolute path", p.Dir)
 	}
-	if !filepath.IsAbs(p.Dir) {
-		return nil, fmt.Errorf("dir %q is not an absolute path", p.Dir)
+	return nil
+}
+
+// BenchPrepare carries out OpBenchPrepare; see [BenchParams].
+func BenchPrepare(ctx context.Context, p BenchParams) (*BenchFacts, error) {
+	if err := p.check(); err != nil {
+		return nil, err
 	}
 	f := &BenchFacts{CPUs: runtime.NumCPU(), Engines: installedEngines(ctx), Others: []string{}}
 	var si unix.Sysinfo_t
 	if err := unix.Sysinfo(&si); err == nil {
 		f.MemBytes = int64(si.Totalram) * int64(si.Unit)
 	}
-	m := mountOf(p.Dir)
-	f.FSType, f.Source, f.MountOptions = m.Type, m.Source, allOptions(m)
-	_, err := patiently(ctx, func() (struct{}, error) { return struct{}{}, f.prepare(p) })
+	// Not by a call to the file system itself, which could hang.
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
+		return nil, err
+	}
+	m, _ := linux.MountOf(linux.ParseMountInfo(string(mounts)), p.Dir)
+	f.FSType, f.Source, f.MountOptions = m.Type, m.Source, strings.Join(slices.Concat(m.Options, m.Super), ",")
+	if _, err := patiently(ctx, func() (struct{}, error) { return struct{}{}, f.prepare(p) }); err != nil {
 		return nil, errors.New(explain(err))
 	}
-	f.NowNs = time.Now().UnixNano()
 	return f, nil
 }
 
-func (f *BenchFacts) prepare(p BenchPrepareParams) error {
+func (f *BenchFacts) prepare(p BenchParams) error {
 	var st unix.Statfs_t
 	if _, err := again(func() (int, error) { return 0, unix.Statfs(p.Dir, &st) }); err != nil {
 		return pathError("statfs", p.Dir, err)
 	}
-	f.FreeBytes, f.FreeFiles = int64(st.Bavail)*st.Bsize, int64(st.Ffree)
-	if st.Files == 0 {
-		f.FreeFiles = 0
-	}
-	switch {
-	case p.NeedBytes > f.FreeBytes:
-		return fmt.Errorf("%s: %d bytes are free and %d needed: %w", p.Dir, f.FreeBytes, p.NeedBytes, unix.ENOSPC)
-	case st.Files > 0 && p.NeedFiles > f.FreeFiles:
-		return fmt.Errorf("%s: %d more files can be made and %d are needed: %w", p.Dir, f.FreeFiles, p.NeedFiles, unix.ENOSPC)
-	}
+	f.FreeBytes = int64(st.Bavail) * st.Bsize
 	marks, _ := filepath.Glob(filepath.Join(p.Dir, "*", benchMarker))
 	for _, m := range marks {
 		if other := filepath.Base(filepath.Dir(m)); other != p.RunID {
@@ -133,104 +138,56 @@ func setDir(job *BenchJob, dir string, trees []string) error {
 	return nil
 }
 
-// BenchCleanup carries out OpBenchCleanup; see [BenchCleanupParams].
-func BenchCleanup(ctx context.Context, p BenchCleanupParams, progress func(BenchCleanupProgress)) (*BenchCleanupResult, error) {
-	if !isName(p.RunID) || p.Set != "" && !isName(p.Set) {
-		return nil, fmt.Errorf("run_id %q, set %q: use letters, digits, '.', '_' and '-'", p.RunID, p.Set)
+// BenchCleanup carries out OpBenchCleanup; see [BenchParams].
+func BenchCleanup(ctx context.Context, p BenchParams) (none agent.None, err error) {
+	if err := p.check(); err != nil {
+		return none, err
 	}
-	if !filepath.IsAbs(p.Dir) {
-		return nil, fmt.Errorf("dir %q is not an absolute path", p.Dir)
-	}
-	var removed atomic.Int64
-	quit, cancel := context.WithCancel(ctx)
-	defer cancel()
-	go func() {
-		tick := time.NewTicker(time.Second)
-		defer tick.Stop()
-		for {
-			select {
-			case <-quit.Done():
-				return
-			case <-tick.C:
-				if progress != nil {
-					progress(BenchCleanupProgress{Removed: removed.Load()})
+	return patiently(ctx, func() (agent.None, error) {
+		dir := filepath.Join(p.Dir, p.RunID)
+		if err := checkMarker(dir, p.RunID); errors.Is(err, fs.ErrNotExist) {
+			return none, nil
+		} else if err != nil {
+			return none, err
+		}
+		if p.Set != "" {
+			return none, removeAll(ctx, filepath.Join(dir, p.Set))
+		}
+		sets, err := os.ReadDir(dir)
+		if err != nil {
+			return none, err
+		}
+		for _, s := range sets {
+			// The marker goes last, so that an interrupted cleanup can be repeated.
+			if s.Name() != benchMarker {
+				if err := removeAll(ctx, filepath.Join(dir, s.Name())); err != nil {
+					return none, err
 				}
 			}
 		}
-	}()
-	return patiently(ctx, func() (*BenchCleanupResult, error) {
-		dir := filepath.Join(p.Dir, p.RunID)
-		if err := checkMarker(dir, p.RunID); errors.Is(err, fs.ErrNotExist) {
-			return &BenchCleanupResult{}, nil
-		} else if err != nil {
-			return nil, err
-		}
-		target := dir
-		if p.Set != "" {
-			target = filepath.Join(dir, p.Set)
-		}
-		g := &errgroup.Group{}
-		g.SetLimit(16) // on NFS each removal is a round trip
-		err := removeAll(quit, target, &removed, g)
-		// Remove the marker last, so that an interrupted cleanup can be repeated.
-		if err == nil && p.Set == "" {
-			if err = os.Remove(filepath.Join(dir, benchMarker)); err == nil {
-				removed.Add(1)
-				err = os.Remove(dir)
-			}
-			if err == nil {
-				removed.Add(1)
-			}
-		}
-		return &BenchCleanupResult{Removed: removed.Load()}, err
+		return none, os.RemoveAll(dir)
 	})
 }
 
-// removeAll removes the contents of dir, its directories in parallel, and dir
-// itself unless it holds the marker.
-func removeAll(ctx context.Context, dir string, removed *atomic.Int64, g *errgroup.Group) error {
-	f, err := os.Open(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
+// removeAll removes a set, the trees and files in it in parallel: on NFS each
+// removal is a round trip.
+func removeAll(ctx context.Context, set string) error {
+	entries, err := os.ReadDir(set)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	names, err := f.ReadDir(-1)
-	f.Close()
-	if err != nil {
-		return err
-	}
-	marked := false
-	subs := &errgroup.Group{}
-	for _, e := range names {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		path := filepath.Join(dir, e.Name())
-		switch {
-		case e.Name() == benchMarker:
-			marked = true
-		case e.IsDir():
-			// In a goroutine if the group has room, else here.
-			if done := make(chan error, 1); g.TryGo(func() error { done <- removeAll(ctx, path, removed, g); return nil }) {
-				subs.Go(func() error { return <-done })
-			} else if err := removeAll(ctx, path, removed, g); err != nil {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(16)
+	for _, e := range entries {
+		g.Go(func() error {
+			if err := ctx.Err(); err != nil {
 				return err
 			}
-		default:
-			if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return err
-			}
-			removed.Add(1)
-		}
+			return os.RemoveAll(filepath.Join(set, e.Name()))
+		})
 	}
-	if err := subs.Wait(); err != nil || marked {
+	if err := g.Wait(); err != nil {
 		return err
 	}
-	if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	removed.Add(1)
-	return nil
+	return os.RemoveAll(set)
 }

@@ -170,8 +170,7 @@ func bit(b bool) string {
 
 // fioReport is the part of fio's JSON that is read.
 type fioReport struct {
-	Version string `json:"fio version"`
-	Jobs    []struct {
+	Jobs []struct {
 		Error int     `json:"error"`
 		Read  fioSide `json:"read"`
 		Write fioSide `json:"write"`
@@ -231,7 +230,7 @@ func parseFio(j *BenchJob, w work, out output) (*outcome, error) {
 	if t.spells, err = fioSpells(out.log, t); err != nil {
 		return nil, err
 	}
-	res := &outcome{version: r.Version}
+	res := &outcome{}
 	if data := !j.Phase.Writes() && !j.Phase.Metadata() && j.Device == ""; data || j.Phase == MDRead && j.ItemBytes >= leastVerified {
 		res.verified = fioVerified(j, t.bytes, out.said)
 	}

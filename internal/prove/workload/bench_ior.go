@@ -53,7 +53,6 @@ func iorCommand(j *BenchJob, w work) []string {
 // parseIOR reads IOR's summary in JSON.
 func parseIOR(j *BenchJob, _ work, out output) (*outcome, error) {
 	var r struct {
-		Version string `json:"Version"`
 		Summary []struct {
 			Operation string  `json:"operation"`
 			BW        float64 `json:"bwMaxMIB"`
@@ -76,7 +75,7 @@ func parseIOR(j *BenchJob, _ work, out output) (*outcome, error) {
 			}
 			bytes := records * j.RecordBytes
 			return &outcome{
-				version: "IOR " + r.Version, threads: []threadOutcome{{ops: records, bytes: bytes, seconds: float64(bytes) / (s.BW * (1 << 20))}},
+				threads: []threadOutcome{{ops: records, bytes: bytes, seconds: float64(bytes) / (s.BW * (1 << 20))}},
 			}, nil
 		}
 	}

@@ -41,10 +41,6 @@ func kib(n int64) string { return strconv.FormatInt(n/1024, 10) + "k" }
 // parseIozone finds the phase's line. iozone prints one rate for all its
 // processes together; the time is the planned amount divided by that rate.
 func parseIozone(j *BenchJob, _ work, out output) (*outcome, error) {
-	res := &outcome{}
-	if m := regexp.MustCompile(`Version \$Revision: ([0-9.]+) \$`).FindSubmatch(out.report); m != nil {
-		res.version = "iozone " + string(m[1])
-	}
 	want := map[BenchPhase]string{SeqWrite: "initial writers", SeqRead: "readers", RandRead: "random readers", RandWrite: "random writers"}[j.Phase]
 	line := regexp.MustCompile(`Children see throughput for\s+(\d+) (initial writers|readers|random readers|random writers)\s*=\s*([0-9.]+) (kB|ops)/sec`)
 	for _, m := range line.FindAllSubmatch(out.report, -1) {
@@ -62,8 +58,7 @@ func parseIozone(j *BenchJob, _ work, out output) (*outcome, error) {
 		} else {
 			t.seconds = float64(bytes) / 1024 / rate
 		}
-		res.threads = []threadOutcome{t}
-		return res, nil
+		return &outcome{threads: []threadOutcome{t}}, nil
 	}
 	return nil, fmt.Errorf("no line tells the throughput of the %s", want)
 }

@@ -16,19 +16,11 @@ func benchHistogram(digits int) *hdrhistogram.Histogram {
 	return hdrhistogram.New(64, int64(time.Hour), digits)
 }
 
-func benchLatency(h *hdrhistogram.Histogram) BenchLatency {
-	l := BenchLatency{Count: h.TotalCount()}
-	if l.Count == 0 {
-		return l
-	}
-	q := func(p float64) float64 { return float64(h.ValueAtQuantile(p)) / 1e9 }
-	l.Mean, l.Min, l.Max = h.Mean()/1e9, float64(h.Min())/1e9, float64(h.Max())/1e9
-	l.P50, l.P90, l.P99, l.P999 = q(50), q(90), q(99), q(99.9)
-	l.Histogram = encodeHistogram(h)
-	return l
-}
-
+// encodeHistogram returns "" for a histogram without operations.
 func encodeHistogram(h *hdrhistogram.Histogram) string {
+	if h.TotalCount() == 0 {
+		return ""
+	}
 	b, err := h.Encode(hdrhistogram.V2CompressedEncodingCookieBase)
 	if err != nil {
 		return ""
@@ -70,16 +62,12 @@ func (res *BenchResult) fillTimeline(job *BenchJob, spells [][]spell) {
 	for i := range res.Threads {
 		t := &res.Threads[i]
 		t.TimelineOps = make([]int64, n)
-		if !job.Phase.Metadata() {
-			t.TimelineBytes = make([]int64, n)
-		}
 		for _, s := range spells[i] {
 			b := min(int(max(s.at-1, 0)/width), n-1) // a spell that ends with a bucket counts in it
 			latencies[b] = append(latencies[b], s.bins...)
 			t.TimelineOps[b] += s.ops
 			buckets[b].Ops += s.ops
-			if t.TimelineBytes != nil {
-				t.TimelineBytes[b] += s.ops * job.RecordBytes
+			if !job.Phase.Metadata() {
 				buckets[b].Bytes += s.ops * job.RecordBytes
 			}
 		}
@@ -87,10 +75,8 @@ func (res *BenchResult) fillTimeline(job *BenchJob, spells [][]spell) {
 	h := benchHistogram(2)
 	for b := range buckets {
 		h.Reset()
-		if record(h, latencies[b]); h.TotalCount() > 0 {
-			l := benchLatency(h)
-			buckets[b].P50, buckets[b].P99, buckets[b].Max, buckets[b].Histogram = l.P50, l.P99, l.Max, l.Histogram
-		}
+		record(h, latencies[b])
+		buckets[b].Histogram = encodeHistogram(h)
 	}
 	res.Timeline = BenchTimeline{StartNs: res.StartNs, BucketSeconds: seconds(width), Buckets: buckets}
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,16 +19,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Bench carries out one phase on this client. For a job with Hold, start
-// delivers the moment to begin at. When stop is closed or ctx ends, the phase
+// Bench carries out one phase on this client. start delivers the moment to begin at;
+// nil: at once. When stop is closed or ctx ends, the phase
 // ends early and returns the results so far. Bench calls progress, which may be
 // nil, from one goroutine. Bench returns an error only if the job could not
 // begin; failures of threads are in the result.
 func Bench(ctx context.Context, job BenchJob, start <-chan int64, stop <-chan struct{}, progress func(BenchProgress)) (*BenchResult, error) {
 	if err := job.fill(); err != nil {
-		return nil, err
-	}
-	if err := job.Able(); err != nil {
 		return nil, err
 	}
 	r, err := newBenchRun(ctx, job)
@@ -161,7 +159,7 @@ func (r *benchRun) drive(ctx context.Context, start <-chan int64, stop <-chan st
 		}()
 	}
 	allReady, allDone := closedAfter(&ready), closedAfter(&done)
-	state, by := "preparing", ""
+	state, by, atOnce := "preparing", "", start == nil
 	emit := func() {
 		if progress != nil {
 			progress(r.progress(state))
@@ -169,9 +167,6 @@ func (r *benchRun) drive(ctx context.Context, start <-chan int64, stop <-chan st
 	}
 	var due <-chan time.Time
 	at := func(ns int64) { due, start = time.After(time.Duration(ns-r.clock.now())), nil }
-	if !j.Hold {
-		start = nil
-	}
 	end := func(why string) {
 		if by == "" {
 			by = why
@@ -185,8 +180,8 @@ func (r *benchRun) drive(ctx context.Context, start <-chan int64, stop <-chan st
 		select {
 		case <-allReady:
 			allReady, state = nil, "waiting"
-			if !j.Hold {
-				at(j.StartNs)
+			if atOnce {
+				at(0)
 			}
 			emit()
 		case ns := <-start:
@@ -218,10 +213,7 @@ func closedAfter(wg *sync.WaitGroup) <-chan struct{} {
 
 func (r *benchRun) progress(state string) BenchProgress {
 	j := &r.job
-	p := BenchProgress{RunID: j.RunID, Phase: j.Phase, TNs: r.clock.now(), State: state}
-	if state == "running" {
-		p.ElapsedSeconds = seconds(p.TNs - r.startNs)
-	}
+	p := BenchProgress{TNs: r.clock.now(), State: state}
 	for _, x := range r.programs {
 		t := BenchThreadProgress{Thread: x.work.rank}
 		if !j.Phase.Metadata() {
@@ -240,6 +232,9 @@ func (r *benchRun) progress(state string) BenchProgress {
 	return p
 }
 
+// stallSeconds is how long an operation takes that counts as a stall.
+const stallSeconds = 0.5
+
 // result joins what the programs report.
 func (r *benchRun) result(by string) *BenchResult {
 	j, e := &r.job, r.engine
@@ -247,8 +242,7 @@ func (r *benchRun) result(by string) *BenchResult {
 		r.startNs = r.clock.now() // stopped before the start
 	}
 	res := &BenchResult{
-		RunID: j.RunID, Set: j.Set, Client: j.Client, ClientIndex: j.ClientIndex, Phase: j.Phase, Engine: j.Engine, Command: r.programs[0].argv,
-		StartNs: r.startNs, EndNs: r.startNs, StoppedBy: by, Notes: append([]string{}, e.notes...),
+		Set: j.Set, Phase: j.Phase, Command: r.programs[0].argv, StartNs: r.startNs, EndNs: r.startNs, StoppedBy: by, Notes: slices.Clone(e.notes),
 	}
 	if !e.perThread {
 		res.Notes = append(res.Notes, fmt.Sprintf("%s has not verified the data and gives no timeline", j.Engine))
@@ -256,36 +250,22 @@ func (r *benchRun) result(by string) *BenchResult {
 	if j.Phase == MDRead || j.Phase == MDCreate && j.ItemBytes > 0 && e.perThread {
 		res.Notes = append(res.Notes, "latencies are those of reading or writing a file's contents; opening, closing and syncing it is in the rate alone")
 	}
-	path := j.Device
-	if path == "" {
-		path = j.Dir
-	}
-	m := mountOf(path)
-	res.FSType, res.Source = m.Type, m.Source
 	all := benchHistogram(3)
 	var spells [][]spell
 	for _, p := range r.programs {
 		got := p.outcome(e, j, by != "")
-		if got.version != "" {
-			res.EngineVersion = got.version
-		}
-		res.UserCPUSeconds, res.SysCPUSeconds = res.UserCPUSeconds+p.user, res.SysCPUSeconds+p.sys
+		res.CPUSeconds += p.cpu
 		res.Verified = res.Verified.plus(got.verified)
 		for _, t := range got.threads {
-			th := BenchThread{
-				Thread: p.work.thread, Rank: p.work.rank, StartNs: r.startNs, EndNs: r.startNs + int64(t.seconds*1e9), Ops: t.ops, Bytes: t.bytes, Finished: t.err == nil && by == "",
-			}
-			if e.perThread && j.DurationSeconds > 0 {
-				th.Finished = th.Finished && t.seconds < j.DurationSeconds
-			}
+			th := BenchThread{Rank: p.work.rank, StartNs: r.startNs, EndNs: r.startNs + int64(t.seconds*1e9), Ops: t.ops, Bytes: t.bytes}
 			h := benchHistogram(3)
 			record(h, t.bins)
 			all.Merge(h)
-			if th.Latency = benchLatency(h); th.Latency.Max > j.StallSeconds {
-				th.StallSeconds = th.Latency.Max
+			if longest := seconds(h.Max()); longest > stallSeconds {
+				th.StallSeconds = longest
 			}
 			if t.err != nil {
-				th.Fault, th.Errno, th.Error = benchFault(t.err), errno(t.err), explain(t.err)
+				th.Fault, th.Error = benchFault(t.err), explain(t.err)
 			}
 			res.Ops, res.Bytes, res.EndNs = res.Ops+th.Ops, res.Bytes+th.Bytes, max(res.EndNs, th.EndNs)
 			res.Threads, spells = append(res.Threads, th), append(spells, t.spells)
@@ -297,9 +277,9 @@ func (r *benchRun) result(by string) *BenchResult {
 			}
 		}
 	}
-	res.Latency = benchLatency(all)
+	res.Histogram = encodeHistogram(all)
 	res.Timeline = BenchTimeline{StartNs: res.StartNs, BucketSeconds: j.BucketSeconds, Buckets: []BenchTimeBucket{}}
-	if res.Latency.Count > 0 {
+	if res.Histogram != "" {
 		res.fillTimeline(j, spells)
 	}
 	if by == "" {
@@ -334,15 +314,15 @@ type program struct {
 	gated  bool          // it waits at gateFile before it begins
 	giveUp time.Duration // a program that uses no CPU for so long counts as hung
 
-	pid       atomic.Int64             // 0: it does not run
-	io        atomic.Int64             // bytes that it has moved, as last seen
-	before    atomic.Pointer[[2]int64] // bytes read and written before the begin
-	out       bytes.Buffer
-	errOut    head
-	took      time.Duration // from the begin on
-	user, sys float64
-	left      bool // the process still exists
-	err       error
+	pid    atomic.Int64             // 0: it does not run
+	io     atomic.Int64             // bytes that it has moved, as last seen
+	before atomic.Pointer[[2]int64] // bytes read and written before the begin
+	out    bytes.Buffer
+	errOut head
+	took   time.Duration // from the begin on
+	cpu    float64       // seconds, user and system
+	left   bool          // the process still exists
+	err    error
 }
 
 // head keeps the beginning of what is written to it: fio has three lines for
@@ -412,7 +392,7 @@ func (p *program) run(ready func(), begin, ended <-chan struct{}) {
 			if gate >= 0 {
 				_ = unix.Close(gate)
 			}
-			p.user, p.sys = cmd.ProcessState.UserTime().Seconds(), cmd.ProcessState.SystemTime().Seconds()
+			p.cpu = (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds()
 			either()
 			return
 		case <-look.C:

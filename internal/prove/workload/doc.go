@@ -1,8 +1,8 @@
 // Package workload puts load on the mounts under test and verifies the data
-// afterwards. Its workers (writers, readers, lock workers and makers of names)
-// run inside the agent on a client. They write the self-describing data of
-// package stream, keep a ledger outside the file system under test, and record
-// latencies, stalls, errors and a timeline. The package measures and never
+// afterwards. Its workers (writers, lock workers and makers of names) run inside
+// the agent on a client. They write the self-describing data of package stream,
+// keep a ledger outside the file system under test, and record latencies,
+// stalls, errors and a timeline. The package measures and never
 // judges: the caller decides whether a stall is too long or a lost byte fails
 // a drill. It knows nothing of servers, clusters or faults.
 //

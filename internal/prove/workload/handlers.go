@@ -28,36 +28,37 @@ const (
 	OpLoadMark agent.Op[StopParams, agent.None] = "load.mark"
 	// OpLoadResult waits for the end of a run, which another session may have
 	// started.
-	OpLoadResult agent.Op[StopParams, *Result]                             = "load.result"
-	OpLoadClean  agent.Op[CleanParams, *CleanResult]                       = "load.clean"
-	OpVerify     agent.Stream[VerifyParams, VerifyProgress, *VerifyResult] = "verify.run"
+	OpLoadResult agent.Op[StopParams, *Result] = "load.result"
+	// OpLoadClean removes the run's lock files, the data files that its ledgers
+	// name, and the ledgers.
+	OpLoadClean agent.Op[StopParams, agent.None]      = "load.clean"
+	OpVerify    agent.Op[VerifyParams, *VerifyResult] = "verify.run"
 )
 
 // The agent's ops for benchmarks; see [BenchJob].
 const (
-	OpBenchPrepare agent.Op[BenchPrepareParams, *BenchFacts]                                   = "bench.prepare"
-	OpBench        agent.Stream[BenchJob, BenchProgress, *BenchResult]                         = "bench.run"
-	OpBenchStart   agent.Op[BenchStartParams, agent.None]                                      = "bench.start"
-	OpBenchStop    agent.Op[BenchStopParams, agent.None]                                       = "bench.stop"
-	OpBenchCleanup agent.Stream[BenchCleanupParams, BenchCleanupProgress, *BenchCleanupResult] = "bench.cleanup"
+	OpBenchPrepare agent.Op[BenchParams, *BenchFacts]                  = "bench.prepare"
+	OpBench        agent.Stream[BenchJob, BenchProgress, *BenchResult] = "bench.run"
+	OpBenchStart   agent.Op[BenchStartParams, agent.None]              = "bench.start"
+	OpBenchStop    agent.Op[StopParams, agent.None]                    = "bench.stop"
+	OpBenchCleanup agent.Op[BenchParams, agent.None]                   = "bench.cleanup"
 )
 
 // Handlers answer these ops.
 func Handlers() agent.Mux {
-	s := &service{stops: map[string]func(){}, marks: map[string]*atomic.Int64{}}
-	b := &benchService{runs: map[string]*benchControl{}}
+	s, b := &service{}, &benchService{}
 	m := agent.Mux{}
 	answerStream(m, OpLoad, s.run)
 	answer(m, OpLoadStop, s.stop)
 	answer(m, OpLoadMark, s.mark)
-	answer(m, OpLoadResult, s.result)
-	answer(m, OpLoadClean, s.clean)
-	answerStream(m, OpVerify, Verify)
+	answer(m, OpLoadResult, result)
+	answer(m, OpLoadClean, clean)
+	answer(m, OpVerify, Verify)
 	answer(m, OpBenchPrepare, BenchPrepare)
 	answerStream(m, OpBench, b.run)
 	answer(m, OpBenchStart, b.start)
 	answer(m, OpBenchStop, b.stop)
-	answerStream(m, OpBenchCleanup, BenchCleanup)
+	answer(m, OpBenchCleanup, BenchCleanup)
 	return m
 }
 
@@ -77,52 +78,74 @@ func answer[P, R any](m agent.Mux, op agent.Op[P, R], f func(context.Context, P)
 	answerStream(m, agent.Stream[P, agent.None, R](op), func(ctx context.Context, p P, _ func(agent.None)) (R, error) { return f(ctx, p) })
 }
 
-// service knows the runs under way in this agent.
-type service struct {
-	mu    sync.Mutex
-	stops map[string]func()
-	marks map[string]*atomic.Int64
+// control steers a run under way.
+type control struct {
+	stop  func()
+	marks atomic.Int64 // of a load
+	start chan int64   // of a phase: the moment to begin at
 }
+
+// underWay knows the runs under way in this agent, by id.
+type underWay struct {
+	mu   sync.Mutex
+	runs map[string]*control
+}
+
+// begin adds a run, which the channel that it returns stops.
+func (u *underWay) begin(id string) (c *control, stop <-chan struct{}, end func(), err error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.runs[id] != nil {
+		return nil, nil, nil, fmt.Errorf("run %s is under way", id)
+	}
+	if u.runs == nil {
+		u.runs = map[string]*control{}
+	}
+	ch := make(chan struct{})
+	c = &control{stop: sync.OnceFunc(func() { close(ch) }), start: make(chan int64, 1)}
+	u.runs[id] = c
+	return c, ch, func() {
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		delete(u.runs, id)
+	}, nil
+}
+
+func (u *underWay) of(id string) (*control, error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if c := u.runs[id]; c != nil {
+		return c, nil
+	}
+	return nil, fmt.Errorf("no run %s is under way in this session", id)
+}
+
+// service answers the ops for load.
+type service struct{ underWay }
 
 func (s *service) run(ctx context.Context, job Job, emit func(Progress)) (*Result, error) {
 	// A lost connection stops the load. Hold keeps the agent alive until the
 	// result is written.
 	defer agent.Hold(ctx)()
-	stop := make(chan struct{})
-	s.mu.Lock()
-	if s.stops[job.RunID] != nil {
-		s.mu.Unlock()
-		return nil, fmt.Errorf("run %s is under way", job.RunID)
+	c, stop, end, err := s.begin(job.RunID)
+	if err != nil {
+		return nil, err
 	}
-	s.stops[job.RunID] = sync.OnceFunc(func() { close(stop) })
-	marks := new(atomic.Int64)
-	s.marks[job.RunID] = marks
-	s.mu.Unlock()
-	defer func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(s.stops, job.RunID)
-		delete(s.marks, job.RunID)
-	}()
-	return Run(ctx, job, Control{stop, marks}, emit)
+	defer end()
+	return Run(ctx, job, Control{stop, &c.marks}, emit)
 }
 
 func (s *service) mark(_ context.Context, p StopParams) (none agent.None, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.marks[p.RunID] == nil {
-		return none, fmt.Errorf("no run %s is under way in this session", p.RunID)
+	c, err := s.of(p.RunID)
+	if err == nil {
+		c.marks.Add(1)
 	}
-	s.marks[p.RunID].Add(1)
-	return none, nil
+	return none, err
 }
 
 func (s *service) stop(_ context.Context, p StopParams) (none agent.None, err error) {
-	s.mu.Lock()
-	stop := s.stops[p.RunID]
-	s.mu.Unlock()
-	if stop != nil {
-		stop()
+	if c, err := s.of(p.RunID); err == nil {
+		c.stop()
 		return none, nil
 	}
 	dir, err := runDir(p.RunID, p.LedgerDir)
@@ -138,7 +161,7 @@ func (s *service) stop(_ context.Context, p StopParams) (none agent.None, err er
 	return none, os.WriteFile(filepath.Join(dir, stopFile), nil, 0o644)
 }
 
-func (s *service) result(ctx context.Context, p StopParams) (*Result, error) {
+func result(ctx context.Context, p StopParams) (*Result, error) {
 	dir, err := runDir(p.RunID, p.LedgerDir)
 	if err != nil {
 		return nil, err
@@ -169,23 +192,42 @@ func (s *service) result(ctx context.Context, p StopParams) (*Result, error) {
 	return &res, nil
 }
 
-func (s *service) clean(ctx context.Context, p CleanParams) (*CleanResult, error) {
-	// In a goroutine, since removing a file on a mount may hang.
-	type answer struct {
-		res *CleanResult
-		err error
+func clean(ctx context.Context, p StopParams) (none agent.None, err error) {
+	// Removing a file on a mount may hang.
+	return patiently(ctx, func() (agent.None, error) { return none, Clean(p) })
+}
+
+// benchService answers the ops for benchmarks.
+type benchService struct{ underWay }
+
+func (s *benchService) run(ctx context.Context, job BenchJob, emit func(BenchProgress)) (*BenchResult, error) {
+	c, stop, end, err := s.begin(job.RunID)
+	if err != nil {
+		return nil, err
 	}
-	done := make(chan answer, 1)
-	go func() {
-		res, err := Clean(p)
-		done <- answer{res, err}
-	}()
+	defer end()
+	return Bench(ctx, job, c.start, stop, emit)
+}
+
+func (s *benchService) start(_ context.Context, p BenchStartParams) (none agent.None, err error) {
+	c, err := s.of(p.RunID)
+	if err != nil {
+		return none, err
+	}
 	select {
-	case a := <-done:
-		return a.res, a.err
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+	case c.start <- p.StartNs:
+		return none, nil
+	default:
+		return none, fmt.Errorf("the phase of run %q has been told already", p.RunID)
 	}
+}
+
+func (s *benchService) stop(_ context.Context, p StopParams) (none agent.None, err error) {
+	c, err := s.of(p.RunID)
+	if err == nil {
+		c.stop()
+	}
+	return none, err
 }
 
 func runDir(runID, ledgerDir string) (string, error) {
@@ -198,29 +240,25 @@ func runDir(runID, ledgerDir string) (string, error) {
 	return DefaultLedgerDir(runID), nil
 }
 
-// Clean removes the files that a run's ledgers and job name, and the directories
-// that are empty then.
-func Clean(p CleanParams) (*CleanResult, error) {
+// Clean removes the files that a run's ledgers and job name, the directories
+// that are empty then, and the ledgers.
+func Clean(p StopParams) error {
 	dir, err := runDir(p.RunID, p.LedgerDir)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if running, err := busy(dir); err != nil {
-		return nil, err
+		return err
 	} else if running {
-		return nil, fmt.Errorf("run %s is under way", p.RunID)
+		return fmt.Errorf("run %s is under way", p.RunID)
 	}
 	paths, err := ledgerPaths(dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) && !isDir(dir) {
-		return nil, err
+		return err
 	}
-	res := &CleanResult{Removed: []string{}}
 	var errs []error
 	remove := func(path string) {
-		switch err := os.Remove(path); {
-		case err == nil:
-			res.Removed = append(res.Removed, path)
-		case !errors.Is(err, os.ErrNotExist):
+		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 			errs = append(errs, err)
 		}
 	}
@@ -235,7 +273,7 @@ func Clean(p CleanParams) (*CleanResult, error) {
 			errs = append(errs, fmt.Errorf("%s: it is of run %s, file %q", path, x.Header.Run, x.Header.File))
 			continue
 		}
-		file := filepath.Join(mapDir(x.Header.Dir, p.Dirs), x.Header.File)
+		file := filepath.Join(x.Header.Dir, x.Header.File)
 		dirs = append(dirs, filepath.Dir(file))
 		remove(file)
 	}
@@ -243,14 +281,13 @@ func Clean(p CleanParams) (*CleanResult, error) {
 	if b, err := os.ReadFile(filepath.Join(dir, jobFile)); err == nil && json.Unmarshal(b, &job) == nil && job.RunID == p.RunID {
 		for _, l := range job.Locks {
 			if isName(l.File) && l.Role.owner() {
-				d := filepath.Join(mapDir(l.Dir, p.Dirs), p.RunID)
+				d := filepath.Join(l.Dir, p.RunID)
 				dirs = append(dirs, d)
 				remove(filepath.Join(d, l.File+".lock"))
 			}
 		}
 		for _, n := range job.Names {
 			if isName(n.Name) {
-				n.Dir = mapDir(n.Dir, p.Dirs)
 				path := namesPath(p.RunID, n)
 				dirs = append(dirs, filepath.Dir(path))
 				remove(path) // left by a worker that hung
@@ -260,11 +297,11 @@ func Clean(p CleanParams) (*CleanResult, error) {
 	for _, d := range dirs {
 		_ = os.Remove(d) // another client's files may still be there
 	}
-	if p.Ledger && len(errs) == 0 {
+	if len(errs) == 0 {
 		for _, path := range append(paths, filepath.Join(dir, jobFile), filepath.Join(dir, resultFile), filepath.Join(dir, stopFile), filepath.Join(dir, lockFile)) {
 			remove(path)
 		}
 		_ = os.Remove(dir)
 	}
-	return res, errors.Join(errs...)
+	return errors.Join(errs...)
 }

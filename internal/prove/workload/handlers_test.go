@@ -53,7 +53,7 @@ func TestHandlers(t *testing.T) {
 	if _, err := call(t, Handlers()["load.run"], job, nil); err == nil || !strings.Contains(err.Error(), "another process") {
 		t.Error(err)
 	}
-	if _, err := call(t, h["load.clean"], CleanParams{RunID: "h", LedgerDir: led}, nil); err == nil {
+	if _, err := call(t, h["load.clean"], StopParams{RunID: "h", LedgerDir: led}, nil); err == nil {
 		t.Error("cleaned under way")
 	}
 	if _, err := call(t, h["load.stop"], StopParams{RunID: "nothing"}, nil); err == nil {
@@ -76,7 +76,7 @@ func TestHandlers(t *testing.T) {
 	if string(one) != string(two) {
 		t.Errorf("the result as kept differs:\n%s\n%s", one, two)
 	}
-	v, err := call(t, h["verify.run"], VerifyParams{Ledger: res.Ledger, Direct: true}, nil)
+	v, err := call(t, h["verify.run"], VerifyParams{Ledger: res.Ledger}, nil)
 	if err != nil || !v.(*VerifyResult).Pass || v.(*VerifyResult).AcknowledgedBytes != 1<<16 {
 		t.Fatal(v, err)
 	}
@@ -93,21 +93,21 @@ func TestHandlers(t *testing.T) {
 	if err := os.WriteFile(keep, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	c, err := call(t, h["load.clean"], CleanParams{RunID: "h", LedgerDir: led, Ledger: true}, nil)
+	_, err = call(t, h["load.clean"], StopParams{RunID: "h", LedgerDir: led}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if left, _ := os.ReadDir(filepath.Join(dir, "h")); len(left) != 1 || left[0].Name() != "precious" {
-		t.Errorf("left %v, removed %v", left, c)
+		t.Errorf("left %v", left)
 	}
 	if _, err := os.Stat(led); !os.IsNotExist(err) {
 		t.Error("ledgers are left:", err)
 	}
 	// Again: nothing to do is no error.
-	if c, err := call(t, h["load.clean"], CleanParams{RunID: "h", LedgerDir: led}, nil); err != nil || len(c.(*CleanResult).Removed) != 0 {
-		t.Error(c, err)
+	if _, err := call(t, h["load.clean"], StopParams{RunID: "h", LedgerDir: led}, nil); err != nil {
+		t.Error(err)
 	}
-	if _, err := call(t, h["load.clean"], CleanParams{RunID: "../h"}, nil); err == nil {
+	if _, err := call(t, h["load.clean"], StopParams{RunID: "../h"}, nil); err == nil {
 		t.Error("a path passes for a run id")
 	}
 }
@@ -183,7 +183,7 @@ func TestDisconnected(t *testing.T) {
 }
 
 func TestTimelineGetsCoarser(t *testing.T) {
-	w := &worker{clock: newClock(), bucket: 10, lat: newHistogram()}
+	w := &worker{clock: newClock(), bucket: 10, lat: newHistogram(), fd: -1}
 	for i := range int64(maxBuckets) * 3 {
 		w.res.Timeline.Ops[w.at(w.clock.wall+i*10)]++
 	}
@@ -214,7 +214,7 @@ func TestCancelled(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(led, "result.json")); err != nil {
 		t.Error(err)
 	}
-	if _, err := Verify(ctx, VerifyParams{Ledger: led}, nil); err == nil {
+	if _, err := Verify(ctx, VerifyParams{Ledger: led}); err == nil {
 		t.Error("a cancelled verification passes")
 	}
 }

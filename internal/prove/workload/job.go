@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -15,13 +16,10 @@ type Job struct {
 	StreamBase      uint32   `json:"stream_base,omitempty"`      // stream ids are base+1, base+2, ...: give each client its own (client index * 1000)
 	LedgerDir       string   `json:"ledger_dir,omitempty"`       // default /var/lib/mortar/runs/<run id>; never on the system under test
 	Durable         bool     `json:"durable,omitempty"`          // ledgers survive a crash of the client: each record costs a write to its disk
-	DurationSeconds float64  `json:"duration_seconds,omitempty"` // 0: until load.stop
 	StallSeconds    float64  `json:"stall_seconds,omitempty"`    // a gap longer than this is a stall; default 0.5
 	StuckSeconds    float64  `json:"stuck_seconds,omitempty"`    // how long to wait for a hanging worker after stop; default 10
-	BucketSeconds   float64  `json:"bucket_seconds,omitempty"`   // timeline resolution; default 0.1
 	ProgressSeconds float64  `json:"progress_seconds,omitempty"` // interval of progress events; default 1
 	Writers         []Writer `json:"writers"`
-	Readers         []Reader `json:"readers,omitempty"`
 	Locks           []Lock   `json:"locks,omitempty"`
 	Names           []Names  `json:"names,omitempty"`
 }
@@ -38,9 +36,8 @@ const (
 	Random Pattern = "random" // uniformly distributed within the file size
 	Append Pattern = "append" // appends; with file_size_bytes 0 without end, else like seq once the file has that size
 
-	OSync  Mode = "osync"  // O_SYNC: acknowledged when write returns
-	Fsync  Mode = "fsync"  // buffered: acknowledged when the fsync after it returns
-	Direct Mode = "direct" // O_DIRECT|O_SYNC: acknowledged when write returns
+	OSync Mode = "osync" // O_SYNC: acknowledged when write returns
+	Fsync Mode = "fsync" // buffered: acknowledged when the fsync after it returns
 )
 
 // Writer is one worker writing one file of its own.
@@ -56,17 +53,6 @@ type Writer struct {
 	// ZoneBytes: every second write goes to so many bytes at the begin of the file, after
 	// each mark too, so that some acknowledged data is being overwritten at any moment.
 	ZoneBytes int64 `json:"zone_bytes,omitempty"`
-}
-
-// Reader reads a writer's file at random and checks what it gets against the
-// ledger wherever no write is under way.
-type Reader struct {
-	Name         string  `json:"name"`
-	Writer       string  `json:"writer"`                   // whose file
-	Dir          string  `json:"dir,omitempty"`            // the writer's dir as seen through another mount; default the writer's
-	BlockBytes   int64   `json:"block_bytes,omitempty"`    // default the writer's
-	Direct       bool    `json:"direct,omitempty"`         // O_DIRECT
-	OpsPerSecond float64 `json:"ops_per_second,omitempty"` // 0: none
 }
 
 // LockRole says what a lock worker does.
@@ -86,7 +72,6 @@ type Lock struct {
 	Dir             string   `json:"dir"`
 	Role            LockRole `json:"role"`
 	File            string   `json:"file,omitempty"`             // the file is <dir>/<run id>/<file>.lock; default the name; challenge, take: the holder's
-	Kind            string   `json:"kind,omitempty"`             // ofd (default) or posix
 	IntervalSeconds float64  `json:"interval_seconds,omitempty"` // default 0.5
 }
 
@@ -100,17 +85,14 @@ type Names struct {
 
 // Progress is the event that load.run emits every ProgressSeconds.
 type Progress struct {
-	RunID          string           `json:"run_id"`
-	TNs            int64            `json:"t_ns"` // wall clock of this client
-	ElapsedSeconds float64          `json:"elapsed_seconds"`
-	Workers        []WorkerProgress `json:"workers"`
+	Workers []WorkerProgress `json:"workers"`
 }
 
 // WorkerProgress is one worker's part of a Progress.
 type WorkerProgress struct {
 	Worker       string  `json:"worker"`
-	Ops          int64   `json:"ops"`           // completed so far: writes, fsyncs, reads, lock and unlock calls
-	AckedBytes   int64   `json:"acked_bytes"`   // acknowledged (readers: read) so far
+	Ops          int64   `json:"ops"`           // completed so far: writes, fsyncs, lock and unlock calls
+	AckedBytes   int64   `json:"acked_bytes"`   // acknowledged so far
 	Errors       int64   `json:"errors"`        // failed calls so far
 	StallSeconds float64 `json:"stall_seconds"` // how long it has been without progress; 0 while below the threshold
 	LastOpNs     int64   `json:"last_op_ns"`    // wall clock of the last completed operation; 0: none yet
@@ -128,37 +110,29 @@ type Result struct {
 	Ledger    string `json:"ledger"` // the directory: the parameter of verify.run
 	StartNs   int64  `json:"start_ns"`
 	EndNs     int64  `json:"end_ns"`
-	StoppedBy string `json:"stopped_by"` // duration, stop, cancelled
+	StoppedBy string `json:"stopped_by"` // stop, cancelled, workers
 
-	Workers             []WorkerResult `json:"workers"`
-	Stalls              []Stall        `json:"stalls"` // longest first
-	LongestStallSeconds float64        `json:"longest_stall_seconds"`
-	AcknowledgedBytes   int64          `json:"acknowledged_bytes"` // sum of bytes acknowledged to writers (overwrites counted each time)
-	Errors              []OpError      `json:"errors"`             // the first MaxErrors of each worker, by time
-	ErrorCount          int64          `json:"error_count"`
-	Violations          int64          `json:"violations"` // readers saw wrong data, locks were lost or given twice
-	Stuck               []string       `json:"stuck"`      // workers that still hung in a call when the wait was over
+	Workers           []WorkerResult `json:"workers"`
+	Stalls            []Stall        `json:"stalls"`             // longest first
+	AcknowledgedBytes int64          `json:"acknowledged_bytes"` // sum of bytes acknowledged to writers (overwrites counted each time)
+	Errors            []OpError      `json:"errors"`             // the first MaxErrors of each worker, by time
+	ErrorCount        int64          `json:"error_count"`
+	Violations        int64          `json:"violations"` // locks were lost or given twice
+	Stuck             []string       `json:"stuck"`      // workers that still hung in a call when the wait was over
 }
 
 // WorkerResult is one worker's part of a Result.
 type WorkerResult struct {
 	Worker     string  `json:"worker"`
-	Kind       string  `json:"kind"`           // writer, reader, names, lock-hold, lock-probe, lock-challenge, lock-take
-	Mode       string  `json:"mode,omitempty"` // writers: pattern/mode
-	Path       string  `json:"path"`
-	FSType     string  `json:"fs_type,omitempty"` // of the file system it is on, from mountinfo
-	Source     string  `json:"source,omitempty"`  // what is mounted there
-	Failed     string  `json:"failed,omitempty"`  // why the worker ended early
-	Stream     uint32  `json:"stream,omitempty"`
-	Ops        int64   `json:"ops"` // completed writes, fsyncs, reads, lock and unlock calls
-	Fsyncs     int64   `json:"fsyncs,omitempty"`
+	Kind       string  `json:"kind"`             // writer, names, lock-hold, lock-probe, lock-challenge, lock-take
+	Mode       string  `json:"mode,omitempty"`   // writers: pattern/mode
+	Failed     string  `json:"failed,omitempty"` // why the worker ended early
+	Ops        int64   `json:"ops"`              // completed writes, fsyncs, lock and unlock calls
 	AckedBytes int64   `json:"acked_bytes"`
 	Errors     int64   `json:"errors"`
 	Reopens    int64   `json:"reopens"`
 	Violations int64   `json:"violations"`
 	Stuck      bool    `json:"stuck"`
-	StuckOp    string  `json:"stuck_op,omitempty"` // what it hung in: open, write, fsync, read, mkdir, rmdir, lock, unlock
-	FirstOpNs  int64   `json:"first_op_ns"`        // wall clock of the first completed operation; 0: none
 	LastOpNs   int64   `json:"last_op_ns"`
 	Latency    Latency `json:"latency"`
 	// FsyncLatency is separate because an fsync carries many writes.
@@ -183,14 +157,12 @@ type Completion struct {
 // Latency is a distribution of operation times, in seconds, from issue to
 // completion (pacing not included).
 type Latency struct {
-	Count     int64   `json:"count"`
-	Mean      float64 `json:"mean_seconds"`
-	P50       float64 `json:"p50_seconds"`
-	P90       float64 `json:"p90_seconds"`
-	P99       float64 `json:"p99_seconds"`
-	P999      float64 `json:"p999_seconds"`
-	Max       float64 `json:"max_seconds"`
-	Histogram string  `json:"histogram,omitempty"` // HdrHistogram V2 compressed, base64; unit: microseconds
+	Count int64   `json:"count"`
+	P50   float64 `json:"p50_seconds"`
+	P90   float64 `json:"p90_seconds"`
+	P99   float64 `json:"p99_seconds"`
+	P999  float64 `json:"p999_seconds"`
+	Max   float64 `json:"max_seconds"`
 }
 
 // Timeline counts completed operations and acknowledged bytes in buckets from
@@ -228,46 +200,24 @@ type OpError struct {
 // are counted.
 const MaxErrors = 200
 
-// StopParams are the parameters of load.stop, load.mark and load.result; they
-// name a run.
+// StopParams are the parameters of load.stop, load.mark, load.result, load.clean and
+// bench.stop; they name a run.
 type StopParams struct {
 	RunID     string `json:"run_id"`
 	LedgerDir string `json:"ledger_dir,omitempty"` // of the job, if not the default; load.stop needs it only for a run of another session
 }
 
-// VerifyParams are the parameters of verify.run.
+// VerifyParams are the parameters of verify.run, which reads with O_DIRECT.
 type VerifyParams struct {
-	Ledger     string            `json:"ledger"`                // a ledger file, or a directory of them
-	Dirs       map[string]string `json:"dirs,omitempty"`        // directory as written -> directory to read from (another mount)
-	Direct     bool              `json:"direct"`                // O_DIRECT; otherwise the page cache is dropped first
-	MaxExtents int               `json:"max_extents,omitempty"` // default 1000
-	BeforeNs   int64             `json:"before_ns,omitempty"`   // wall clock of this client: see stream.Options
-}
-
-// VerifyProgress is the event verify.run emits each second.
-type VerifyProgress struct {
-	ReadBytes  int64 `json:"read_bytes"`
-	TotalBytes int64 `json:"total_bytes"`
+	Ledger   string            `json:"ledger"`              // a ledger file, or a directory of them
+	Dirs     map[string]string `json:"dirs,omitempty"`      // directory as written -> directory to read from (another mount)
+	BeforeNs int64             `json:"before_ns,omitempty"` // wall clock of this client: see stream.Options
 }
 
 // VerifyResult is what verify.run answers.
 type VerifyResult struct {
 	Pass bool `json:"pass"`
 	stream.Report
-}
-
-// CleanParams are the parameters of load.clean. It removes the run's lock files
-// and the data files that its ledgers name, and with Ledger the ledgers too.
-type CleanParams struct {
-	RunID     string            `json:"run_id"`
-	LedgerDir string            `json:"ledger_dir,omitempty"`
-	Dirs      map[string]string `json:"dirs,omitempty"`
-	Ledger    bool              `json:"ledger,omitempty"`
-}
-
-// CleanResult says what load.clean removed.
-type CleanResult struct {
-	Removed []string `json:"removed"`
 }
 
 // isName reports whether s can be part of a file's name: letters, digits and
@@ -285,82 +235,38 @@ func isName(s string) bool {
 func DefaultLedgerDir(runID string) string { return filepath.Join("/var/lib/mortar/runs", runID) }
 
 // Workers counts the workers of a job.
-func (j *Job) Workers() int { return len(j.Writers) + len(j.Readers) + len(j.Locks) + len(j.Names) }
+func (j *Job) Workers() int { return len(j.Writers) + len(j.Locks) + len(j.Names) }
 
 // fill sets defaults and returns the first mistake as an error.
 func (j *Job) fill() error {
 	if !isName(j.RunID) {
 		return fmt.Errorf("run_id %q: use letters, digits, '.', '_' and '-'", j.RunID)
 	}
-	if j.LedgerDir == "" {
-		j.LedgerDir = DefaultLedgerDir(j.RunID)
-	}
-	for _, f := range []struct {
-		v    *float64
-		def  float64
-		name string
-	}{
-		{&j.DurationSeconds, 0, "duration_seconds"}, {&j.StallSeconds, 0.5, "stall_seconds"}, {&j.StuckSeconds, 10, "stuck_seconds"},
-		{&j.BucketSeconds, 0.1, "bucket_seconds"}, {&j.ProgressSeconds, 1, "progress_seconds"},
-	} {
-		if *f.v < 0 {
-			return fmt.Errorf("%s is %g: must not be negative", f.name, *f.v)
-		}
-		if *f.v == 0 {
-			*f.v = f.def
-		}
-	}
-	if j.BucketSeconds < 0.001 {
-		return fmt.Errorf("bucket_seconds is %g: must be at least 0.001", j.BucketSeconds)
-	}
-	if len(j.Writers)+len(j.Locks)+len(j.Names) == 0 {
+	j.LedgerDir = cmp.Or(j.LedgerDir, DefaultLedgerDir(j.RunID))
+	j.StallSeconds, j.StuckSeconds, j.ProgressSeconds = cmp.Or(j.StallSeconds, 0.5), cmp.Or(j.StuckSeconds, 10), cmp.Or(j.ProgressSeconds, 1)
+	if j.Workers() == 0 {
 		return fmt.Errorf("run %s has no workers", j.RunID)
 	}
 	seen := map[string]bool{}
 	name := func(n, dir string) error {
-		if !isName(n) {
+		switch {
+		case !isName(n):
 			return fmt.Errorf("worker name %q: use letters, digits, '.', '_' and '-'", n)
-		}
-		if seen[n] {
+		case seen[n]:
 			return fmt.Errorf("two workers are named %q", n)
-		}
-		seen[n] = true
-		if !filepath.IsAbs(dir) {
+		case !filepath.IsAbs(dir):
 			return fmt.Errorf("worker %s: dir %q is not an absolute path", n, dir)
 		}
+		seen[n] = true
 		return nil
 	}
-	writers := map[string]*Writer{}
 	for i := range j.Writers {
 		w := &j.Writers[i]
 		if err := name(w.Name, w.Dir); err != nil {
 			return err
 		}
-		writers[w.Name] = w
 		if err := w.fill(); err != nil {
 			return fmt.Errorf("writer %s: %w", w.Name, err)
-		}
-	}
-	for i := range j.Readers {
-		r := &j.Readers[i]
-		w := writers[r.Writer]
-		if w == nil {
-			return fmt.Errorf("reader %s: no writer is named %q", r.Name, r.Writer)
-		}
-		if r.Dir == "" {
-			r.Dir = w.Dir
-		}
-		if r.BlockBytes == 0 {
-			r.BlockBytes = w.BlockBytes
-		}
-		if err := name(r.Name, r.Dir); err != nil {
-			return err
-		}
-		if err := checkBlock(r.BlockBytes); err != nil {
-			return fmt.Errorf("reader %s: %w", r.Name, err)
-		}
-		if r.OpsPerSecond < 0 {
-			return fmt.Errorf("reader %s: ops_per_second is negative", r.Name)
 		}
 	}
 	for i := range j.Locks {
@@ -368,88 +274,38 @@ func (j *Job) fill() error {
 		if err := name(l.Name, l.Dir); err != nil {
 			return err
 		}
-		if l.File == "" {
-			l.File = l.Name
-		}
+		l.File, l.IntervalSeconds = cmp.Or(l.File, l.Name), cmp.Or(l.IntervalSeconds, 0.5)
 		if !isName(l.File) {
 			return fmt.Errorf("lock %s: file %q: use letters, digits, '.', '_' and '-'", l.Name, l.File)
 		}
-		if l.Kind == "" {
-			l.Kind = "ofd"
-		}
-		if l.Kind != "ofd" && l.Kind != "posix" {
-			return fmt.Errorf("lock %s: kind %q: use ofd or posix", l.Name, l.Kind)
-		}
-		switch l.Role {
-		case Hold, Probe, Challenge, Take:
-		default:
+		if l.Role != Hold && asking[l.Role] == "" {
 			return fmt.Errorf("lock %s: role %q: use hold, probe, challenge or take", l.Name, l.Role)
-		}
-		if l.IntervalSeconds < 0 {
-			return fmt.Errorf("lock %s: interval_seconds is negative", l.Name)
-		}
-		if l.IntervalSeconds == 0 {
-			l.IntervalSeconds = 0.5
 		}
 	}
 	for _, n := range j.Names {
 		if err := name(n.Name, n.Dir); err != nil {
 			return err
 		}
-		if n.OpsPerSecond < 0 {
-			return fmt.Errorf("names %s: ops_per_second is negative", n.Name)
-		}
 	}
 	return nil
 }
 
 func (w *Writer) fill() error {
-	if w.Pattern == "" {
-		w.Pattern = Seq
+	w.Pattern, w.Mode, w.FsyncEvery, w.BlockBytes = cmp.Or(w.Pattern, Seq), cmp.Or(w.Mode, OSync), cmp.Or(w.FsyncEvery, 16), cmp.Or(w.BlockBytes, 64<<10)
+	if w.Pattern != Append {
+		w.FileBytes = cmp.Or(w.FileBytes, 64<<20)
 	}
-	if w.Mode == "" {
-		w.Mode = OSync
-	}
-	if w.FsyncEvery == 0 {
-		w.FsyncEvery = 16
-	}
-	if w.BlockBytes == 0 {
-		w.BlockBytes = 64 << 10
-	}
-	if w.FileBytes == 0 && w.Pattern != Append {
-		w.FileBytes = 64 << 20
-	}
-	switch w.Pattern {
-	case Seq, Random, Append:
-	default:
+	switch {
+	case w.Pattern != Seq && w.Pattern != Random && w.Pattern != Append:
 		return fmt.Errorf("pattern %q: use seq, random or append", w.Pattern)
-	}
-	switch w.Mode {
-	case OSync, Fsync, Direct:
-	default:
-		return fmt.Errorf("mode %q: use osync, fsync or direct", w.Mode)
-	}
-	if w.FsyncEvery < 0 {
-		return fmt.Errorf("fsync_every is negative")
-	}
-	if err := checkBlock(w.BlockBytes); err != nil {
-		return err
-	}
-	if w.FileBytes < 0 || w.FileBytes%w.BlockBytes != 0 {
+	case w.Mode != OSync && w.Mode != Fsync:
+		return fmt.Errorf("mode %q: use osync or fsync", w.Mode)
+	case w.BlockBytes <= 0 || w.BlockBytes%stream.BlockSize != 0 || w.BlockBytes > 64<<20:
+		return fmt.Errorf("block_bytes %d: use a multiple of %d up to 64 MiB", w.BlockBytes, stream.BlockSize)
+	case w.FileBytes < 0 || w.FileBytes%w.BlockBytes != 0:
 		return fmt.Errorf("file_size_bytes %d is not a multiple of block_bytes %d", w.FileBytes, w.BlockBytes)
-	}
-	if w.ZoneBytes < 0 || w.ZoneBytes%w.BlockBytes != 0 || w.ZoneBytes > w.FileBytes {
+	case w.ZoneBytes < 0 || w.ZoneBytes%w.BlockBytes != 0 || w.ZoneBytes > w.FileBytes:
 		return fmt.Errorf("zone_bytes %d: use a multiple of block_bytes %d, up to file_size_bytes", w.ZoneBytes, w.BlockBytes)
-	}
-	if w.OpsPerSecond < 0 {
-		return fmt.Errorf("ops_per_second is negative")
-	}
-	return nil
-}
-
-func checkBlock(n int64) error {
-	if n <= 0 || n%stream.BlockSize != 0 || n > 64<<20 {
-		return fmt.Errorf("block_bytes %d: use a multiple of %d up to 64 MiB", n, stream.BlockSize)
 	}
 	return nil
 }

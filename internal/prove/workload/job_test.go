@@ -9,7 +9,7 @@ import (
 )
 
 func TestJobDefaults(t *testing.T) {
-	j := Job{RunID: "r1", Writers: []Writer{{Name: "a", Dir: "/m"}, {Name: "b", Dir: "/m", Pattern: Append}}, Readers: []Reader{{Name: "c", Writer: "a"}}, Locks: []Lock{{Name: "l", Dir: "/m", Role: Probe}}}
+	j := Job{RunID: "r1", Writers: []Writer{{Name: "a", Dir: "/m"}, {Name: "b", Dir: "/m", Pattern: Append}}, Locks: []Lock{{Name: "l", Dir: "/m", Role: Probe}}}
 	if err := j.fill(); err != nil {
 		t.Fatal(err)
 	}
@@ -17,13 +17,10 @@ func TestJobDefaults(t *testing.T) {
 	if a.Pattern != Seq || a.Mode != OSync || a.BlockBytes != 65536 || a.FileBytes != 64<<20 || a.FsyncEvery != 16 || b.FileBytes != 0 {
 		t.Errorf("%+v %+v", a, b)
 	}
-	if j.LedgerDir != "/var/lib/mortar/runs/r1" || j.StallSeconds != 0.5 || j.BucketSeconds != 0.1 || j.StuckSeconds != 10 || j.ProgressSeconds != 1 {
+	if j.LedgerDir != "/var/lib/mortar/runs/r1" || j.StallSeconds != 0.5 || j.StuckSeconds != 10 || j.ProgressSeconds != 1 {
 		t.Errorf("%+v", j)
 	}
-	if r := j.Readers[0]; r.Dir != "/m" || r.BlockBytes != 65536 {
-		t.Errorf("%+v", r)
-	}
-	if l := j.Locks[0]; l.Kind != "ofd" || l.File != "l" || l.IntervalSeconds != 0.5 {
+	if l := j.Locks[0]; l.File != "l" || l.IntervalSeconds != 0.5 {
 		t.Errorf("%+v", l)
 	}
 }
@@ -42,12 +39,7 @@ func TestJobRefused(t *testing.T) {
 		{`{"run_id":"r","writers":[{"name":"a","dir":"/m","block_bytes":8192,"file_size_bytes":12288}]}`, "not a multiple of block_bytes"},
 		{`{"run_id":"r","writers":[{"name":"a","dir":"/m","mode":"async"}]}`, `mode "async"`},
 		{`{"run_id":"r","writers":[{"name":"a","dir":"/m","pattern":"zigzag"}]}`, `pattern "zigzag"`},
-		{`{"run_id":"r","writers":[{"name":"a","dir":"/m","ops_per_second":-1}]}`, "ops_per_second"},
-		{`{"run_id":"r","stall_seconds":-1,"writers":[{"name":"a","dir":"/m"}]}`, "stall_seconds"},
-		{`{"run_id":"r","bucket_seconds":1e-6,"writers":[{"name":"a","dir":"/m"}]}`, "bucket_seconds"},
-		{`{"run_id":"r","writers":[{"name":"a","dir":"/m"}],"readers":[{"name":"b","writer":"c"}]}`, `no writer is named "c"`},
 		{`{"run_id":"r","locks":[{"name":"a","dir":"/m","role":"keep"}]}`, `role "keep"`},
-		{`{"run_id":"r","locks":[{"name":"a","dir":"/m","role":"hold","kind":"bsd"}]}`, `kind "bsd"`},
 		{`{"run_id":"r","locks":[{"name":"a","dir":"/m","role":"hold","file":"../../etc/x"}]}`, `file "../../etc/x"`},
 	} {
 		var j Job

@@ -18,8 +18,6 @@ type locker struct {
 	*worker
 	cfg  Lock
 	path string
-	stop <-chan struct{}
-	fd   int
 }
 
 const (
@@ -30,34 +28,11 @@ const (
 // owner reports whether a worker of this role makes the file of its lock.
 func (r LockRole) owner() bool { return r == Hold || r == Probe }
 
-func (l *locker) run() {
-	l.fd = -1
-	var err error
-	switch l.cfg.Role {
-	case Hold:
-		err = l.hold()
-	case Probe:
-		err = l.probe()
-	case Challenge:
-		err = l.challenge()
-	case Take:
-		err = l.take()
-	}
-	l.close(l.fd)
-	if err != nil && !errors.Is(err, errStopped) {
-		l.giveUp(err)
-	}
-}
-
 // try takes or releases the lock without waiting for a holder. The kernel still
 // waits while the server is in its grace period.
 func (l *locker) try(typ int16) error {
-	cmd := unix.F_OFD_SETLK
-	if l.cfg.Kind == "posix" {
-		cmd = unix.F_SETLK
-	}
 	_, err := again(func() (int, error) {
-		return 0, unix.FcntlFlock(uintptr(l.fd), cmd, &unix.Flock_t{Type: typ, Whence: unix.SEEK_SET})
+		return 0, unix.FcntlFlock(uintptr(l.fd), unix.F_OFD_SETLK, &unix.Flock_t{Type: typ, Whence: unix.SEEK_SET})
 	})
 	return err
 }
@@ -124,11 +99,7 @@ func (l *locker) refresh(dir string) error {
 }
 
 func (l *locker) reopen(wait *backoff) error {
-	l.begin("close")
-	_ = unix.Close(l.fd)
-	l.fd = -1
-	l.done()
-	l.reopened()
+	l.shut()
 	if !wait.wait(l.stop) {
 		return errStopped
 	}
@@ -143,19 +114,8 @@ func (l *locker) mark(s string) error {
 	return fsync(l.fd)
 }
 
-func (l *locker) interval() time.Duration {
-	return time.Duration(l.cfg.IntervalSeconds * float64(time.Second))
-}
-
-func (l *locker) hold() error {
-	if err := l.open(); err != nil {
-		return err
-	}
-	return l.holdOn(false)
-}
-
-// holdOn holds the lock until the run stops; held: the worker has it already.
-func (l *locker) holdOn(held bool) error {
+// hold holds the lock until the run stops; held: the worker has it already.
+func (l *locker) hold(held bool) error {
 	var wait backoff
 	for {
 		if !held {
@@ -190,7 +150,7 @@ func (l *locker) holdOn(held bool) error {
 		}
 		l.succeed(0)
 		wait.reset()
-		if !sleep(l.interval(), l.stop) {
+		if !sleep(time.Duration(l.cfg.IntervalSeconds*float64(time.Second)), l.stop) {
 			break
 		}
 	}
@@ -207,17 +167,37 @@ func (l *locker) holdOn(held bool) error {
 	return nil
 }
 
-func (l *locker) probe() error {
+// asking names the operation with which a role tries to take the lock.
+var asking = map[LockRole]string{Probe: "lock", Challenge: "challenge", Take: "ask"}
+
+// run holds the lock, or tries in each interval to take it. A prober has a file of its
+// own. To a challenger or taker a refusal is the right answer, of a server that keeps the
+// lock for its holder.
+func (l *locker) run() error {
 	if err := l.open(); err != nil {
 		return err
+	}
+	if l.cfg.Role == Hold {
+		return l.hold(false)
 	}
 	pace := newPacer(1 / l.cfg.IntervalSeconds)
 	var wait backoff
 	for pace.wait(l.stop) {
-		l.begin("lock")
+		l.begin(asking[l.cfg.Role])
 		err := l.try(unix.F_WRLCK)
+		if err == nil && l.cfg.Role == Take {
+			l.took()
+			return l.hold(true)
+		}
+		if denied(err) && l.cfg.Role != Probe {
+			l.succeed(0)
+			continue
+		}
 		if err == nil {
 			l.succeed(0)
+			if l.cfg.Role == Challenge {
+				l.challenged()
+			}
 			l.begin("unlock")
 			if err = l.try(unix.F_UNLCK); err == nil {
 				l.succeed(0)
@@ -239,66 +219,11 @@ func (l *locker) probe() error {
 	return nil
 }
 
-func (l *locker) challenge() error {
-	if err := l.open(); err != nil {
-		return err
+// challenged looks whether the lock that a challenger got is one that is held.
+func (l *locker) challenged() {
+	var b [16]byte
+	n, err := again(func() (int, error) { return unix.Pread(l.fd, b[:], 0) })
+	if err == nil && strings.HasPrefix(string(b[:n]), heldMark) {
+		l.violation("challenge", fmt.Sprintf("got the lock on %s that another client holds", l.path), 0, 0)
 	}
-	pace := newPacer(1 / l.cfg.IntervalSeconds)
-	var wait backoff
-	for pace.wait(l.stop) {
-		l.begin("challenge")
-		err := l.try(unix.F_WRLCK)
-		switch {
-		case err == nil:
-			l.succeed(0)
-			var b [16]byte
-			n, rerr := again(func() (int, error) { return unix.Pread(l.fd, b[:], 0) })
-			if rerr == nil && strings.HasPrefix(string(b[:n]), heldMark) {
-				l.violation("challenge", fmt.Sprintf("got the lock on %s that another client holds", l.path), 0, 0)
-			}
-			l.begin("unlock")
-			if err := l.try(unix.F_UNLCK); err != nil {
-				l.fail(err, 0, 0)
-				if err := l.reopen(&wait); err != nil {
-					return err
-				}
-				continue
-			}
-			l.succeed(0)
-		case denied(err):
-			l.succeed(0) // the server refused, as it must
-		default:
-			l.fail(err, 0, 0)
-			if err := l.reopen(&wait); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// take waits until the server gives the lock of a client that died to this one.
-func (l *locker) take() error {
-	if err := l.open(); err != nil {
-		return err
-	}
-	pace := newPacer(1 / l.cfg.IntervalSeconds)
-	var wait backoff
-	for pace.wait(l.stop) {
-		l.begin("ask")
-		err := l.try(unix.F_WRLCK)
-		switch {
-		case err == nil:
-			l.took()
-			return l.holdOn(true)
-		case denied(err):
-			l.succeed(0) // the server keeps it for its holder
-		default:
-			l.fail(err, 0, 0)
-			if err := l.reopen(&wait); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }

@@ -12,19 +12,10 @@ type namer struct {
 	*worker
 	cfg  Names
 	path string
-	stop <-chan struct{}
 }
 
-func (n *namer) run() {
-	err := n.loop()
-	n.close(-1)
-	if err != nil && !errors.Is(err, errStopped) {
-		n.giveUp(err)
-	}
-}
-
-func (n *namer) loop() error {
-	if err := n.runDir(); err != nil {
+func (n *namer) run() error {
+	if err := n.retry(func() error { return makeRunDir(n.worker, filepath.Dir(n.path)) }, hopeless); err != nil {
 		return err
 	}
 	pace := newPacer(n.cfg.OpsPerSecond)
@@ -53,23 +44,4 @@ func (n *namer) loop() error {
 		made = !made
 	}
 	return nil
-}
-
-// runDir makes the run's directory. It retries until the run stops.
-func (n *namer) runDir() error {
-	var wait backoff
-	for {
-		err := makeRunDir(n.worker, filepath.Dir(n.path))
-		if err == nil {
-			n.done()
-			return nil
-		}
-		n.fail(err, 0, 0)
-		if hopeless(err) {
-			return err
-		}
-		if !wait.wait(n.stop) {
-			return errStopped
-		}
-	}
 }

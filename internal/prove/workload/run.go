@@ -32,7 +32,7 @@ const (
 // member is a worker with its goroutine.
 type member struct {
 	w    *worker
-	run  func()
+	run  func() error
 	done chan struct{}
 }
 
@@ -56,8 +56,7 @@ type Control struct {
 	Marks *atomic.Int64
 }
 
-// Run carries out a job until its duration is over, c.Stop is closed or ctx
-// ends, and then waits at most StuckSeconds for workers that hang. Run calls
+// Run carries out a job until c.Stop is closed or ctx ends, and then waits at most StuckSeconds for workers that hang. Run calls
 // progress, which may be nil, from one goroutine; a progress that blocks does
 // not delay the run.
 func Run(ctx context.Context, job Job, c Control, progress func(Progress)) (*Result, error) {
@@ -124,13 +123,12 @@ func prepare(job Job, marks *atomic.Int64) (_ *run, err error) {
 
 	seed := fnv.New64a()
 	fmt.Fprint(seed, job.RunID, job.Client, job.StreamBase)
-	writers := map[string]*writer{}
 	for i, cfg := range job.Writers {
 		id := job.StreamBase + uint32(i) + 1
-		w := &writer{worker: r.worker(cfg.Name, "writer"), cfg: cfg, id: id, stop: r.stop, marks: marks}
+		w := &writer{worker: r.worker(cfg.Name, "writer"), cfg: cfg, id: id, marks: marks}
 		rel := filepath.Join(job.RunID, cfg.Name+".data")
 		w.path = filepath.Join(cfg.Dir, rel)
-		w.res.Mode, w.res.Stream = string(cfg.Pattern)+"/"+string(cfg.Mode), id
+		w.res.Mode = string(cfg.Pattern) + "/" + string(cfg.Mode)
 		h := stream.LedgerHeader{
 			Run: job.RunID, Client: job.Client, Worker: cfg.Name, Stream: id, Writer: id, Dir: cfg.Dir, File: rel, CreatedNs: r.clock.now(),
 		}
@@ -145,13 +143,10 @@ func prepare(job Job, marks *atomic.Int64) (_ *run, err error) {
 			}
 		}
 		w.stream = w.ledger.Index().Stream()
-		w.pos = 0
 		if cfg.Pattern == Append {
 			w.pos = int64(w.ledger.Index().Blocks()) * stream.BlockSize
 		}
 		w.rng = rand.New(rand.NewPCG(seed.Sum64(), uint64(id)))
-		r.describe(w.worker, w.path)
-		writers[cfg.Name] = w
 		r.add(w.worker, w.run)
 	}
 	if job.Durable {
@@ -161,25 +156,14 @@ func prepare(job Job, marks *atomic.Int64) (_ *run, err error) {
 			}
 		}
 	}
-	for i, cfg := range job.Readers {
-		of := writers[cfg.Writer]
-		rd := &reader{worker: r.worker(cfg.Name, "reader"), cfg: cfg, of: of, stop: r.stop, other: cfg.Dir != of.cfg.Dir}
-		rd.path = filepath.Join(cfg.Dir, job.RunID, cfg.Writer+".data")
-		rd.rng = rand.New(rand.NewPCG(seed.Sum64(), 1<<32+uint64(i)))
-		r.describe(rd.worker, rd.path)
-		r.add(rd.worker, rd.run)
-	}
 	for _, cfg := range job.Locks {
-		l := &locker{worker: r.worker(cfg.Name, "lock-"+string(cfg.Role)), cfg: cfg, stop: r.stop}
+		l := &locker{worker: r.worker(cfg.Name, "lock-"+string(cfg.Role)), cfg: cfg}
 		l.path = filepath.Join(cfg.Dir, job.RunID, cfg.File+".lock")
 		l.all, l.keep = true, 5000
-		l.res.Mode = cfg.Kind
-		r.describe(l.worker, l.path)
 		r.add(l.worker, l.run)
 	}
 	for _, cfg := range job.Names {
-		n := &namer{worker: r.worker(cfg.Name, "names"), cfg: cfg, stop: r.stop, path: namesPath(job.RunID, cfg)}
-		r.describe(n.worker, n.path)
+		n := &namer{worker: r.worker(cfg.Name, "names"), cfg: cfg, path: namesPath(job.RunID, cfg)}
 		r.add(n.worker, n.run)
 	}
 	return r, nil
@@ -187,20 +171,18 @@ func prepare(job Job, marks *atomic.Int64) (_ *run, err error) {
 
 func namesPath(runID string, n Names) string { return filepath.Join(n.Dir, runID, n.Name+".names") }
 
+// bucketNs is the resolution of timelines.
+const bucketNs = int64(100 * time.Millisecond)
+
 func (r *run) worker(name, kind string) *worker {
 	w := &worker{
-		clock: r.clock, stall: int64(r.job.StallSeconds * 1e9), bucket: int64(r.job.BucketSeconds * 1e9), keep: MaxErrors, lat: newHistogram(),
+		clock: r.clock, stall: int64(r.job.StallSeconds * 1e9), bucket: bucketNs, keep: MaxErrors, lat: newHistogram(), stop: r.stop, fd: -1,
 	}
 	w.res.Worker, w.res.Kind = name, kind
 	return w
 }
 
-func (r *run) describe(w *worker, path string) {
-	m := mountOf(path)
-	w.setPath(path, m.Type, m.Source)
-}
-
-func (r *run) add(w *worker, f func()) {
+func (r *run) add(w *worker, f func() error) {
 	r.members = append(r.members, &member{w: w, run: f, done: make(chan struct{})})
 }
 
@@ -228,7 +210,7 @@ func (r *run) drive(ctx context.Context, stop <-chan struct{}, progress func(Pro
 	for _, m := range r.members {
 		go func() {
 			defer close(m.done)
-			m.run()
+			m.w.end(m.run())
 		}()
 	}
 	go func() {
@@ -238,12 +220,6 @@ func (r *run) drive(ctx context.Context, stop <-chan struct{}, progress func(Pro
 		}
 	}()
 	events, emitted := forward(progress)
-	var timeout <-chan time.Time
-	if r.job.DurationSeconds > 0 {
-		t := time.NewTimer(time.Duration(r.job.DurationSeconds * 1e9))
-		defer t.Stop()
-		timeout = t.C
-	}
 	tick := time.NewTicker(time.Duration(r.job.ProgressSeconds * 1e9))
 	defer tick.Stop()
 	by := ""
@@ -259,8 +235,6 @@ func (r *run) drive(ctx context.Context, stop <-chan struct{}, progress func(Pro
 			if _, err := os.Lstat(filepath.Join(r.job.LedgerDir, stopFile)); err == nil {
 				by = "stop"
 			}
-		case <-timeout:
-			by = "duration"
 		case <-stop:
 			by = "stop"
 		case <-ctx.Done():
@@ -297,7 +271,7 @@ func (r *run) drive(ctx context.Context, stop <-chan struct{}, progress func(Pro
 
 func (r *run) progress() Progress {
 	t := r.clock.now()
-	p := Progress{RunID: r.job.RunID, TNs: t, ElapsedSeconds: seconds(t - r.clock.wall)}
+	var p Progress
 	for _, m := range r.members {
 		p.Workers = append(p.Workers, m.w.progress(t))
 	}
@@ -332,9 +306,6 @@ func (r *run) result(by string) *Result {
 	}
 	slices.SortStableFunc(res.Stalls, func(a, b Stall) int { return cmp.Compare(b.Seconds, a.Seconds) })
 	slices.SortStableFunc(res.Errors, func(a, b OpError) int { return cmp.Compare(a.TNs, b.TNs) })
-	if len(res.Stalls) > 0 {
-		res.LongestStallSeconds = res.Stalls[0].Seconds
-	}
 	return res
 }
 

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -17,24 +16,20 @@ import (
 	"github.com/mortarhpc/mortar/internal/prove/stream"
 )
 
+// maxExtents bounds the findings of a verification that are kept.
+const maxExtents = 1000
+
 // Verify reads back all data that a run's ledgers name and compares it with
 // them. A file that cannot be opened counts as unreadable, and its acknowledged
 // bytes as lost.
-func Verify(ctx context.Context, p VerifyParams, progress func(VerifyProgress)) (*VerifyResult, error) {
-	if p.MaxExtents <= 0 {
-		p.MaxExtents = 1000
-	}
+func Verify(ctx context.Context, p VerifyParams) (*VerifyResult, error) {
 	paths, err := ledgerPaths(p.Ledger)
 	if err != nil {
 		return nil, err
 	}
-	type item struct {
-		x   *stream.Index
-		dir string
-	}
-	var items []item
-	names := map[uint32]string{}
-	var total int64
+	start := time.Now()
+	var all []*stream.Index
+	opt := stream.Options{MaxExtents: maxExtents, BeforeNs: p.BeforeNs, Names: map[uint32]string{}}
 	for _, path := range paths {
 		x, err := stream.ReadLedger(path)
 		if err != nil {
@@ -43,50 +38,23 @@ func Verify(ctx context.Context, p VerifyParams, progress func(VerifyProgress)) 
 		if !filepath.IsLocal(x.Header.File) {
 			return nil, fmt.Errorf("%s: its data file %q lies outside its directory", path, x.Header.File)
 		}
-		dir := mapDir(x.Header.Dir, p.Dirs)
-		items = append(items, item{x, dir})
-		names[x.Header.Stream] = filepath.Join(dir, x.Header.File)
-		total += int64(x.Blocks()) * stream.BlockSize
+		opt.Names[x.Header.Stream] = filepath.Join(mapDir(x.Header.Dir, p.Dirs), x.Header.File)
+		all = append(all, x)
 	}
-	start := time.Now()
-	var done atomic.Int64
-	opt := stream.Options{MaxExtents: p.MaxExtents, BeforeNs: p.BeforeNs, Names: names, Progress: func(n int64) { done.Add(n) }}
-	// In a goroutine, since a read may hang: then Verify returns without it.
-	type answer struct {
-		rep *stream.Report
-		err error
-	}
-	answers := make(chan answer, 1)
-	go func() {
-		rep := &stream.Report{ByClass: map[stream.Class]int64{}, Files: []stream.FileReport{}, Extents: []stream.Extent{}}
-		for _, it := range items {
-			one, err := verifyFile(ctx, it.x, it.dir, p.Direct, opt)
+	// A read may hang.
+	return patiently(ctx, func() (*VerifyResult, error) {
+		rep := stream.Report{ByClass: map[stream.Class]int64{}, Files: []stream.FileReport{}, Extents: []stream.Extent{}}
+		for _, x := range all {
+			one, err := verifyFile(ctx, x, mapDir(x.Header.Dir, p.Dirs), opt)
 			if err != nil {
-				answers <- answer{nil, err}
-				return
+				return nil, err
 			}
-			rep.Merge(one, p.MaxExtents)
+			rep.Merge(one)
+			rep.Cap(maxExtents)
 		}
-		answers <- answer{rep, nil}
-	}()
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		case <-tick.C:
-			if progress != nil {
-				progress(VerifyProgress{ReadBytes: min(done.Load(), total), TotalBytes: total})
-			}
-		case a := <-answers:
-			if a.err != nil {
-				return nil, a.err
-			}
-			a.rep.Seconds = time.Since(start).Seconds()
-			return &VerifyResult{Pass: a.rep.Pass(), Report: *a.rep}, nil
-		}
-	}
+		rep.Seconds = time.Since(start).Seconds()
+		return &VerifyResult{Pass: rep.Pass(), Report: rep}, nil
+	})
 }
 
 // ledgerPaths lists the ledgers at path, a file or a directory.
@@ -129,14 +97,10 @@ func mapDir(dir string, dirs map[string]string) string {
 	return to
 }
 
-func verifyFile(ctx context.Context, x *stream.Index, dir string, direct bool, opt stream.Options) (*stream.Report, error) {
+func verifyFile(ctx context.Context, x *stream.Index, dir string, opt stream.Options) (*stream.Report, error) {
 	path := filepath.Join(dir, x.Header.File)
 	opt.Path = path
-	flags := unix.O_RDONLY
-	if direct {
-		flags |= unix.O_DIRECT
-	}
-	fd, err := open(path, flags)
+	fd, err := open(path, unix.O_RDONLY|unix.O_DIRECT)
 	if errors.Is(err, unix.ENOENT) && isDir(dir) {
 		// The directory exists but the file is gone: verify it as an empty file.
 		return stream.Verify(ctx, nothing{}, 0, x, opt)
@@ -147,15 +111,11 @@ func verifyFile(ctx context.Context, x *stream.Index, dir string, direct bool, o
 		err = unix.Fstat(fd, &st)
 	}
 	if err != nil {
-		if rep, verr := stream.Verify(ctx, broken{err}, int64(x.Blocks())*stream.BlockSize, x, opt); verr != nil {
-			return nil, verr
-		} else {
+		rep, verr := stream.Verify(ctx, broken{err}, int64(x.Blocks())*stream.BlockSize, x, opt)
+		if verr == nil {
 			rep.Errors = append(rep.Errors, err.Error())
-			return rep, nil
 		}
-	}
-	if !direct {
-		_ = unix.Fadvise(fd, 0, 0, unix.FADV_DONTNEED)
+		return rep, verr
 	}
 	opt.NextData = func(off int64) (start, end int64, err error) {
 		start, err = unix.Seek(fd, off, unix.SEEK_DATA)

@@ -1,9 +1,11 @@
 package workload
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -33,6 +35,8 @@ type worker struct {
 	bucket int64 // ns
 	keep   int   // bound of the completions kept
 	all    bool  // keep every completion, not only those after a stall
+	stop   <-chan struct{}
+	fd     int // of its file; -1: not open
 
 	mu      sync.Mutex
 	res     WorkerResult
@@ -51,12 +55,6 @@ type worker struct {
 
 func newHistogram() *hdrhistogram.Histogram {
 	return hdrhistogram.New(1, int64(time.Hour/time.Microsecond), 3)
-}
-
-func (w *worker) setPath(path, fstype, source string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.res.Path, w.res.FSType, w.res.Source = path, fstype, source
 }
 
 // begin records that the worker issues an operation now.
@@ -81,14 +79,10 @@ func (w *worker) succeed(bytes int64) {
 			w.flat = newHistogram()
 		}
 		h = w.flat
-		w.res.Fsyncs++
 	}
 	_ = h.RecordValue(min((t-w.issued)/1000, h.HighestTrackableValue()))
 	w.res.Ops++
 	w.res.AckedBytes += bytes
-	if w.res.FirstOpNs == 0 {
-		w.res.FirstOpNs = t
-	}
 	w.res.LastOpNs = t
 	stalled := t-w.waiting > w.stall
 	if stalled {
@@ -137,42 +131,62 @@ func (w *worker) violation(op, what string, offset, bytes int64) {
 	w.addError(OpError{TNs: t, Op: op, Error: what, Offset: offset, Bytes: bytes})
 }
 
-func (w *worker) reopened() {
+// shut closes the worker's file, to open it again after an error.
+func (w *worker) shut() {
+	w.begin("close")
+	_ = unix.Close(w.fd)
+	w.fd = -1
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.op = ""
 	w.res.Reopens++
 }
 
-// finish records that no further operation is owed. A stall under way is kept
-// with Open set.
-func (w *worker) finish() {
+// retry calls f until it succeeds, the run stops, or an error is hopeless.
+func (w *worker) retry(f func() error, hopeless func(error) bool) error {
+	var wait backoff
+	for {
+		err := f()
+		if err == nil {
+			w.done()
+			return nil
+		}
+		w.fail(err, 0, 0)
+		if hopeless(err) {
+			return err
+		}
+		if !wait.wait(w.stop) {
+			return errStopped
+		}
+	}
+}
+
+// end closes the file of a worker whose goroutine ends, and records why it ends
+// early. A stall under way is kept with Open set. A close that hangs shows in the
+// result as stuck; a slow close is no stall.
+func (w *worker) end(why error) {
 	t := w.clock.now()
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.waiting != 0 && t-w.waiting > w.stall {
-		w.addStall(Stall{Worker: w.res.Worker, StartNs: w.waiting, Seconds: seconds(t - w.waiting), Op: w.waitOp, Open: true})
+	if s, open := w.stalled(t); open {
+		w.addStall(s)
 	}
 	w.op, w.waiting = "", 0
-}
-
-// close closes a descriptor that the worker no longer needs. A close that hangs
-// shows in the result as stuck; a slow close is no stall.
-func (w *worker) close(fd int) {
-	w.finish()
-	if fd >= 0 {
+	if why != nil && !errors.Is(why, errStopped) {
+		w.res.Failed = why.Error()
+	}
+	w.mu.Unlock()
+	if w.fd >= 0 {
 		w.begin("close")
-		_ = unix.Close(fd)
+		_ = unix.Close(w.fd)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.op, w.waiting = "", 0
 }
 
-// giveUp records why the worker ends early.
-func (w *worker) giveUp(err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.res.Failed = err.Error()
+// stalled returns the stall under way, if there is one.
+func (w *worker) stalled(t int64) (s Stall, open bool) {
+	return Stall{Worker: w.res.Worker, StartNs: w.waiting, Seconds: seconds(t - w.waiting), Op: w.waitOp, Open: true}, w.waiting != 0 && t-w.waiting > w.stall
 }
 
 func (w *worker) addStall(s Stall) {
@@ -181,14 +195,9 @@ func (w *worker) addStall(s Stall) {
 		return
 	}
 	// The list is full: drop the shortest stall.
-	short := 0
-	for i := range w.stalls {
-		if w.stalls[i].Seconds < w.stalls[short].Seconds {
-			short = i
-		}
-	}
-	if w.stalls[short].Seconds < s.Seconds {
-		w.stalls[short] = s
+	short := slices.MinFunc(w.stalls, func(a, b Stall) int { return cmp.Compare(a.Seconds, b.Seconds) })
+	if i := slices.Index(w.stalls, short); short.Seconds < s.Seconds {
+		w.stalls[i] = s
 	}
 }
 
@@ -238,8 +247,8 @@ func (w *worker) progress(t int64) WorkerProgress {
 		Worker: w.res.Worker, Ops: w.res.Ops, AckedBytes: w.res.AckedBytes, Errors: w.res.Errors, Violations: w.res.Violations,
 		LastOpNs: w.res.LastOpNs, LastError: w.lastErr, Failed: w.res.Failed, Took: w.hasLock,
 	}
-	if w.waiting != 0 && t-w.waiting > w.stall {
-		p.StallSeconds = seconds(t - w.waiting)
+	if s, open := w.stalled(t); open {
+		p.StallSeconds = s.Seconds
 	}
 	return p
 }
@@ -252,39 +261,26 @@ func (w *worker) result(t int64, running bool) (WorkerResult, []Stall, []OpError
 	w.at(t)
 	r := w.res
 	r.Timeline.StartNs, r.Timeline.BucketSeconds = w.clock.wall, seconds(w.bucket)
-	r.Timeline.Ops = append([]int64(nil), r.Timeline.Ops...)
-	r.Timeline.Bytes = append([]int64(nil), r.Timeline.Bytes...)
-	r.Completions = append([]Completion{}, r.Completions...)
+	r.Timeline.Ops, r.Timeline.Bytes, r.Completions = slices.Clone(r.Timeline.Ops), slices.Clone(r.Timeline.Bytes), slices.Concat([]Completion{}, r.Completions)
 	r.Latency = latency(w.lat)
 	if w.flat != nil {
 		l := latency(w.flat)
 		r.FsyncLatency = &l
 	}
-	stalls := append([]Stall(nil), w.stalls...)
-	if w.waiting != 0 && t-w.waiting > w.stall {
-		stalls = append(stalls, Stall{Worker: r.Worker, StartNs: w.waiting, Seconds: seconds(t - w.waiting), Op: w.waitOp, Open: true})
+	stalls := slices.Clone(w.stalls)
+	if s, open := w.stalled(t); open {
+		stalls = append(stalls, s)
 	}
-	if running {
-		r.Stuck, r.StuckOp = true, w.op
-		if r.StuckOp == "" {
-			r.StuckOp = w.waitOp
-		}
-	}
-	return r, stalls, append([]OpError(nil), w.errs...)
+	r.Stuck = running
+	return r, stalls, slices.Clone(w.errs)
 }
 
 func latency(h *hdrhistogram.Histogram) Latency {
+	if h.TotalCount() == 0 {
+		return Latency{}
+	}
 	q := func(p float64) float64 { return float64(h.ValueAtQuantile(p)) / 1e6 }
-	l := Latency{Count: h.TotalCount()}
-	if l.Count == 0 {
-		return l
-	}
-	l.Mean, l.Max = h.Mean()/1e6, float64(h.Max())/1e6
-	l.P50, l.P90, l.P99, l.P999 = q(50), q(90), q(99), q(99.9)
-	if b, err := h.Encode(hdrhistogram.V2CompressedEncodingCookieBase); err == nil {
-		l.Histogram = string(b)
-	}
-	return l
+	return Latency{Count: h.TotalCount(), P50: q(50), P90: q(90), P99: q(99), P999: q(99.9), Max: float64(h.Max()) / 1e6}
 }
 
 func seconds(ns int64) float64 { return float64(ns) / 1e9 }

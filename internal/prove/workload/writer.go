@@ -25,11 +25,9 @@ type writer struct {
 	stream stream.Stream
 	ledger *stream.Ledger
 	path   string
-	fresh  bool // the ledger is new, so the file must not exist
-	stop   <-chan struct{}
+	fresh  bool          // the ledger is new, so the file must not exist
 	marks  *atomic.Int64 // of the run
 
-	fd      int
 	begun   int64  // the mark whose window pos is in
 	pos     int64  // seq, append: where in the window the next write goes
 	turn    bool   // the next write goes to the zone
@@ -41,19 +39,15 @@ type writer struct {
 
 var errStopped = errors.New("told to stop")
 
-func (w *writer) run() {
+func (w *writer) run() error {
 	err := w.loop()
-	w.close(w.fd)
-	if err != nil && !errors.Is(err, errStopped) {
-		w.giveUp(err)
+	if cerr := w.ledger.Close(); cerr != nil {
+		return fmt.Errorf("ledger: %w", cerr)
 	}
-	if err := w.ledger.Close(); err != nil {
-		w.giveUp(fmt.Errorf("ledger: %w", err))
-	}
+	return err
 }
 
 func (w *writer) loop() error {
-	w.fd = -1
 	if err := w.open(w.fresh); err != nil {
 		return err
 	}
@@ -164,11 +158,7 @@ func (w *writer) recover(wait *backoff, cause error) error {
 	if !wait.wait(w.stop) {
 		return errStopped
 	}
-	w.begin("close")
-	_ = unix.Close(w.fd)
-	w.fd = -1
-	w.done()
-	w.reopened()
+	w.shut()
 	return w.open(false)
 }
 
@@ -176,28 +166,13 @@ func (w *writer) recover(wait *backoff, cause error) error {
 // for a new ledger: an empty new file would hide that the old file was lost.
 func (w *writer) open(create bool) error {
 	flags := unix.O_RDWR
-	switch w.cfg.Mode {
-	case OSync:
+	if w.cfg.Mode == OSync {
 		flags |= unix.O_SYNC
-	case Direct:
-		flags |= unix.O_DIRECT | unix.O_SYNC
 	}
-	var wait backoff
-	for {
-		fd, err := w.openOnce(flags, create)
-		if err == nil {
-			w.fd = fd
-			w.done()
-			return nil
-		}
-		w.fail(err, 0, 0)
-		if create && hopeless(err) {
-			return err
-		}
-		if !wait.wait(w.stop) {
-			return errStopped
-		}
-	}
+	return w.retry(func() (err error) {
+		w.fd, err = w.openOnce(flags, create)
+		return err
+	}, func(err error) bool { return create && hopeless(err) })
 }
 
 func (w *writer) openOnce(flags int, create bool) (int, error) {
@@ -262,105 +237,4 @@ func makeRunDir(w *worker, dir string) error {
 		return err
 	}
 	return nil
-}
-
-// reader is the goroutine of one Reader.
-type reader struct {
-	*worker
-	cfg    Reader
-	path   string
-	other  bool // through another mount: open the file for each read, as only an open revalidates the client's cache
-	of     *writer
-	rng    *rand.Rand
-	stop   <-chan struct{}
-	fd     int
-	before []stream.Expect
-}
-
-func (r *reader) run() {
-	r.fd = -1
-	defer func() { r.close(r.fd) }()
-	buf := linux.Aligned(int(r.cfg.BlockBytes))
-	pace := newPacer(r.cfg.OpsPerSecond)
-	flags := unix.O_RDONLY
-	if r.cfg.Direct {
-		flags |= unix.O_DIRECT
-	}
-	var wait backoff
-	for pace.wait(r.stop) {
-		// Only acknowledged data is sure to exist.
-		end := r.of.ledger.AckedEnd() * stream.BlockSize
-		if end < r.cfg.BlockBytes {
-			if !sleep(50e6, r.stop) {
-				return
-			}
-			continue
-		}
-		off := r.rng.Int64N(end/r.cfg.BlockBytes) * r.cfg.BlockBytes
-		r.expect(off)
-		r.begin("read")
-		err := r.read(buf, off, flags)
-		if err != nil {
-			r.fail(err, off, r.cfg.BlockBytes)
-			if r.fd >= 0 {
-				r.begin("close")
-				_ = unix.Close(r.fd)
-				r.fd = -1
-				r.done()
-				r.reopened()
-			}
-			if !wait.wait(r.stop) {
-				return
-			}
-			continue
-		}
-		wait.reset()
-		r.succeed(r.cfg.BlockBytes)
-		r.check(buf, off)
-	}
-}
-
-func (r *reader) read(buf []byte, off int64, flags int) error {
-	if r.fd >= 0 && r.other && !r.cfg.Direct {
-		_ = unix.Close(r.fd)
-		r.fd = -1
-	}
-	if r.fd < 0 {
-		fd, err := open(r.path, flags)
-		if err != nil {
-			return err
-		}
-		r.fd = fd
-	}
-	n, err := again(func() (int, error) { return unix.Pread(r.fd, buf, off) })
-	if err != nil {
-		return err
-	}
-	// Old contents of the buffer must not pass for data missing at the end
-	// of the file.
-	clear(buf[n:])
-	return nil
-}
-
-func (r *reader) expect(off int64) {
-	n := r.cfg.BlockBytes / stream.BlockSize
-	r.before = r.before[:0]
-	for i := range n {
-		r.before = append(r.before, r.of.ledger.Expect(uint64(off/stream.BlockSize+i)))
-	}
-}
-
-// check compares the data read with every state that the ledger allowed during
-// the read. A block that a writer was writing meanwhile may be torn.
-func (r *reader) check(buf []byte, off int64) {
-	for i := range r.before {
-		block := uint64(off/stream.BlockSize) + uint64(i)
-		e := stream.Expect{Acked: r.before[i].Acked, Issued: r.of.ledger.Expect(block).Issued}
-		f := r.of.stream.Classify(buf[i*stream.BlockSize:(i+1)*stream.BlockSize], block, e)
-		if !f.Bad || e.Issued > e.Acked && (f.Class == stream.Torn || f.Class == stream.Corrupt) {
-			continue
-		}
-		r.violation("read", fmt.Sprintf("%s: generation %d found, %d acknowledged, %d issued", f.Class, f.Generation, e.Acked, e.Issued),
-			int64(block)*stream.BlockSize, stream.BlockSize)
-	}
 }
