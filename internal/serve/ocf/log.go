@@ -19,7 +19,17 @@ type Step struct {
 	Seconds float64 `json:"seconds"`
 	Err     string  `json:"err,omitempty"`
 	Note    string  `json:"note,omitempty"`
+	// Code and Subject of a note that drills ask for: one of Noted..., and an array.
+	Code    string `json:"code,omitempty"`
+	Subject string `json:"subject,omitempty"`
 }
+
+// Codes of notes.
+const (
+	NotedDegraded = "array-degraded"       // an array runs without members
+	NotedDirty    = "array-dirty-degraded" // an array is started dirty and degraded
+	NotedWhole    = "stripes-whole"        // its parities agree: nothing is in doubt
+)
 
 // LogFile is the path of the log of a service's actions.
 func LogFile(service string) string { return runDir + "/ocf-" + service + ".log" }
@@ -76,6 +86,11 @@ func (l *steps) mark(name string, since time.Time, err error) {
 
 func (l *steps) note(format string, a ...any) {
 	l.write(Step{TNS: l.now().UnixNano(), Step: "note", Note: fmt.Sprintf(format, a...)})
+}
+
+// found is note with a code.
+func (l *steps) found(code, subject, format string, a ...any) {
+	l.write(Step{TNS: l.now().UnixNano(), Step: "note", Code: code, Subject: subject, Note: fmt.Sprintf(format, a...)})
 }
 
 // maxLog is the size in bytes at which openLog begins a new log; it keeps one

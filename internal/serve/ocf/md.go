@@ -421,7 +421,7 @@ func (s *mdKind) wholeArrays() error {
 			return err
 		}
 		if a.Degraded > 0 {
-			s.log.note("array %s (%s) runs without %d of its %d members", want.Name, a.Dev, a.Degraded, a.RaidDisks)
+			s.log.found(NotedDegraded, want.Name, "array %s (%s) runs without %d of its %d members", want.Name, a.Dev, a.Degraded, a.RaidDisks)
 		}
 	}
 	return nil
@@ -475,7 +475,7 @@ func (s *mdKind) rebuildAnew(ctx context.Context) {
 func (s *mdKind) assemble(ctx context.Context, a Array, v verdict) error {
 	if v.DirtyDegraded {
 		const param = "/sys/module/md_mod/parameters/start_dirty_degraded"
-		s.log.note("array %s is started dirty and degraded", a.Name)
+		s.log.found(NotedDirty, a.Name, "array %s is started dirty and degraded", a.Name)
 		s.unsure = true
 		if err := s.k.Poke(param, "1\n"); err != nil {
 			return err

@@ -61,7 +61,7 @@ func (s *mdKind) settle(ctx context.Context, a Array, v *verdict, further *bool)
 	case err != nil:
 		d.Blocks, d.Unknown = nil, err.Error()
 	case len(d.Blocks) == 0:
-		v.Notes = append(v.Notes, fmt.Sprintf("was being written when its server died, and lacks a member; where its bitmap says so, %d MiB of each disk, its parities agree: nothing is in doubt", t.bytes(0)>>20))
+		s.log.found(NotedWhole, a.Name, "array %s: was being written when its server died, and lacks a member; where its bitmap says so, %d MiB of each disk, its parities agree: nothing is in doubt", a.Name, t.bytes(0)>>20)
 		v.Doubt = nil
 		return nil
 	}
