@@ -167,7 +167,7 @@ var mayAsk = map[string]string{
 	"converge/plan/storage.go":   "chooses the kind of storage of a pair",
 	"converge/plan/offline.go":   "makes the hosts of a plan without hosts",
 	"prove/kind/kind.go":         "chooses the kind of service of a brick",
-	"prove/drill/storage.go":     "chooses the kind of storage of a drill's service",
+	"prove/fault/storage.go":     "chooses the kind of storage of a drill's service",
 	"run/lustre/lustre.go":       "refuses a brick without Lustre",
 	"run/observe/kinds.go":       "chooses both",
 	"run/scrub/scrub.go":         "refuses a group that is inside of an array",

@@ -10,13 +10,15 @@ import (
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/prove/fault"
+	"github.com/mortarhpc/mortar/internal/prove/judge"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 )
 
 // lone is a brick with one server: a part that goes down comes back after Heal.
 type lone struct{ *pair }
 
-func (l lone) Inject(_ context.Context, f Fault) error {
+func (l lone) Inject(_ context.Context, f fault.Fault) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.injected = append(l.injected, f.String())
@@ -43,7 +45,7 @@ func testRunAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := Run(t.Context(), Env{Design: loneDesign(p), Dial: p.dial, Injector: lone{p}, Virtual: true, Version: "test", Progress: func(s string) { t.Log(s) }}, d, v, p.options(t))
+	r, err := Run(t.Context(), fault.Env{Design: loneDesign(p), Dial: p.dial, Injector: lone{p}, Virtual: true, Version: "test", Progress: func(s string) { t.Log(s) }}, d, v, p.options(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +63,7 @@ func TestAloneInside(t *testing.T) {
 	p := newPair(t)
 	d := loneDesign(p)
 	d.Arrays = []design.Array{{Name: "perc1", Family: "perc", Servers: []string{"nfs1"}}}
-	env := Env{Design: d, Dial: p.dial, Injector: lone{p}}
+	env := fault.Env{Design: d, Dial: p.dial, Injector: lone{p}}
 	for name, possible := range map[string]bool{"path-one": false, "shared-disk": false, "local-disk": true, "full-fs": true} {
 		x, v, err := Find(name, "")
 		if err != nil {
@@ -76,20 +78,20 @@ func TestAloneInside(t *testing.T) {
 // A single server has the drills that need no partner, and no others.
 func TestAloneTable(t *testing.T) {
 	d := loneDesign(newPair(t))
-	s := Scene{Design: d, Service: d.Services()[0], Active: "nfs1"}
+	s := fault.Scene{Design: d, Service: d.Services()[0], Active: "nfs1"}
 	known := map[string]bool{}
 	for _, x := range Table {
 		for _, v := range x.Variants {
 			name := Choice{x, v}.Name()
 			one, err := onOne(x, v)
-			var refused *Refused
+			var refused *fault.Refused
 			if _, known[name] = alone[name]; !known[name] {
 				if !errors.As(err, &refused) || !strings.Contains(err.Error(), "a pair of servers is needed") {
 					t.Errorf("%s: %v", name, err)
 				}
 				continue
 			}
-			if e := x.Expected(one); err != nil || e.Where != Stays && e.Where != Returns || e.Fencing != Nobody {
+			if e := x.Expected(one); err != nil || e.Where != judge.Stays && e.Where != judge.Returns || e.Fencing != judge.Nobody {
 				t.Errorf("%s: %+v %v", name, e, err)
 			}
 			steps, err := one.Steps(s)
@@ -130,8 +132,8 @@ func TestAloneRefused(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		env := Env{Design: loneDesign(p), Dial: p.dial, Injector: lone{p}}
-		var refused *Refused
+		env := fault.Env{Design: loneDesign(p), Dial: p.dial, Injector: lone{p}}
+		var refused *fault.Refused
 		if _, err := Run(t.Context(), env, d, v, p.options(t)); !errors.As(err, &refused) {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/agent"
 	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/prove/fault"
 	"github.com/mortarhpc/mortar/internal/serve/cache"
 )
 
@@ -82,11 +83,11 @@ func (p *flushServers) dial(ctx context.Context, name string) (*host.Session, er
 }
 
 // flushScene is a pair with a cache.
-func flushScene(t *testing.T, mode string) (*design.Design, Scene) {
+func flushScene(t *testing.T, mode string) (*design.Design, fault.Scene) {
 	d := newPair(t).design()
 	s := d.Services()[0]
 	s.Storage.Cache = &design.Cache{Mode: mode, SSDs: []design.Disk{{Serial: "A"}, {Serial: "B"}}}
-	return d, Scene{Design: d, Service: s, Active: "nfs1", Passive: "nfs2"}
+	return d, fault.Scene{Design: d, Service: s, Active: "nfs1", Passive: "nfs2"}
 }
 
 // The mirror is full and a flush waits before the service leaves.
@@ -121,7 +122,7 @@ func TestCacheFlushMoveSteps(t *testing.T) {
 	if slices.ContainsFunc(Suits(mustChoose(t), d), func(c Choice) bool { return c.Drill.Name == "cache-flush-move" }) {
 		t.Error("a write-through cache has nothing to flush")
 	}
-	if _, err := flushMove(offFlush, Fault{Kind: Move})(s); err == nil {
+	if _, err := flushMove(fault.OffFlush, fault.Fault{Kind: fault.Move})(s); err == nil {
 		t.Error("no refusal")
 	}
 }
@@ -138,10 +139,10 @@ func TestCacheFlushFault(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.config = string(b)
-	e := &engine{env: Env{Design: d, Dial: p.dial}, service: s.Service, servers: []string{"nfs1", "nfs2"}, active: "nfs1", survivor: "nfs2", watch: newWatcher(func(string) {}, nil)}
-	defer e.hosts.Close()
-	for _, name := range e.servers {
-		if _, err := e.hosts.Connect(t.Context(), e.env.Dial, name); err != nil {
+	e := &fault.Site{Scene: fault.Scene{Design: d, Service: s.Service, Active: "nfs1", Passive: "nfs2"}, Env: fault.Env{Dial: p.dial}, Watch: fault.NewWatcher(func(string) {}, nil)}
+	defer e.Hosts.Close()
+	for _, name := range e.Servers() {
+		if _, err := e.Hosts.Connect(t.Context(), e.Env.Dial, name); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -160,19 +161,19 @@ func TestCacheFlushFault(t *testing.T) {
 		p.ran = nil
 	}
 	stall := "nfs1: /usr/local/sbin/mortar host-cache stall " + file
-	for command, run := range map[string]string{modeFlush: "apply " + string(b), offFlush: "off " + file} {
-		f := Fault{Kind: CacheFlush, On: "nfs1", Args: []string{"home", command}}
-		if err := e.injector(f).Inject(t.Context(), f); err != nil {
+	for command, run := range map[string]string{fault.ModeFlush: "apply " + string(b), fault.OffFlush: "off " + file} {
+		f := fault.Fault{Kind: fault.CacheFlush, On: "nfs1", Args: []string{"home", command}}
+		if err := e.InjectorOf(f).Inject(t.Context(), f); err != nil {
 			t.Fatal(err)
 		}
 		ran(stall, "nfs1: "+begin+run)
 	}
 
 	// The conditions.
-	f := Fault{Kind: CacheFlush, On: "nfs1", Args: []string{"home", offFlush}}
-	sees := func(c *Condition, want bool, why string) {
+	f := fault.Fault{Kind: fault.CacheFlush, On: "nfs1", Args: []string{"home", fault.OffFlush}}
+	sees := func(c *fault.Condition, want bool, why string) {
 		t.Helper()
-		if ok, text := c.Look(t.Context(), e.view()); ok != want {
+		if ok, text := c.Look(t.Context(), e); ok != want {
 			t.Errorf("%s: %v: %s", why, ok, text)
 		}
 	}
@@ -194,17 +195,17 @@ func TestCacheFlushFault(t *testing.T) {
 		sees(flushCut(s, true), false, why)
 	}
 
-	if err := e.injector(f).Heal(t.Context(), f); err != nil {
+	if err := e.InjectorOf(f).Heal(t.Context(), f); err != nil {
 		t.Fatal(err)
 	}
 	ran("nfs2: /usr/local/sbin/mortar host-cache apply " + file)
 	p.flush, p.active = "nfs1", "nfs1"
-	if err := e.injector(f).Heal(t.Context(), f); err != nil {
+	if err := e.InjectorOf(f).Heal(t.Context(), f); err != nil {
 		t.Fatal(err)
 	}
-	ran("nfs1: systemctl stop "+flushUnit, "nfs1: /usr/local/sbin/mortar host-cache apply "+file)
+	ran("nfs1: systemctl stop "+fault.FlushUnit, "nfs1: /usr/local/sbin/mortar host-cache apply "+file)
 	p.active = ""
-	if err := e.injector(f).Heal(t.Context(), f); err == nil {
+	if err := e.InjectorOf(f).Heal(t.Context(), f); err == nil {
 		t.Error("the service runs nowhere, and its cache is healed")
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/host/gather"
 	"github.com/mortarhpc/mortar/internal/host/hosttest"
 	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/prove/fault"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 	"github.com/mortarhpc/mortar/internal/run/observe"
 )
@@ -25,13 +26,13 @@ import (
 // bench is what changes are made on: a brick of nfs-ha whose commands and hardware
 // write down what they are asked for.
 type bench struct {
-	Operator
+	fault.Operator
 	t   *testing.T
 	d   *design.Design
 	did []string
 	// fails is the line at which the next attempt fails, once.
 	fails string
-	extra []UnusedDisk
+	extra []fault.UnusedDisk
 	// after is the design that commands return; nil: the present one.
 	after   *design.Design
 	pending error
@@ -87,10 +88,10 @@ func (b *bench) Standby(_ context.Context, node string, on bool) error {
 
 func (b *bench) Status(context.Context) (*observe.Status, error) { return &observe.Status{}, nil }
 
-func (b *bench) Can(Fault) error                                   { return nil }
-func (b *bench) Inject(_ context.Context, f Fault) error           { return b.note("inject %s", f) }
-func (b *bench) Heal(_ context.Context, f Fault) error             { return b.note("heal %s", f) }
-func (b *bench) UnusedDisks(context.Context) ([]UnusedDisk, error) { return b.extra, nil }
+func (b *bench) Can(fault.Fault) error                                   { return nil }
+func (b *bench) Inject(_ context.Context, f fault.Fault) error           { return b.note("inject %s", f) }
+func (b *bench) Heal(_ context.Context, f fault.Fault) error             { return b.note("heal %s", f) }
+func (b *bench) UnusedDisks(context.Context) ([]fault.UnusedDisk, error) { return b.extra, nil }
 func (b *bench) dial(_ context.Context, name string) (*host.Session, error) {
 	return hosttest.Play(func(_ context.Context, name, op string, params, result any) error {
 		var all []resource.DiskFact
@@ -115,18 +116,18 @@ func (b *bench) dial(_ context.Context, name string) (*host.Session, error) {
 	}).Session(name), nil
 }
 
-// change prepares the change of a drill, and returns the engine and the fault.
-func (b *bench) change(name string) (*engine, Fault, error) {
+// change prepares the change of a drill, and returns the site and the fault.
+func (b *bench) change(name string) (*fault.Site, fault.Fault, error) {
 	b.t.Helper()
 	dr, v, err := Find(name, "")
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	env := Env{Design: b.d, Operator: b, Injector: b, Dial: b.dial, Progress: func(s string) { b.t.Log(s) }}
-	e := &engine{env: env, drill: dr, variant: v, service: b.d.Services()[0], servers: b.d.Servers(), watch: newWatcher(func(string) {}, nil)}
-	b.t.Cleanup(e.hosts.Close)
-	for _, s := range e.servers {
-		if _, err := e.hosts.Connect(b.t.Context(), e.env.Dial, s); err != nil {
+	env := fault.Env{Design: b.d, Operator: b, Injector: b, Dial: b.dial, Progress: func(s string) { b.t.Log(s) }}
+	e := &fault.Site{Scene: fault.Scene{Design: b.d, Service: b.d.Services()[0]}, Env: env, Watch: fault.NewWatcher(func(string) {}, nil)}
+	b.t.Cleanup(e.Hosts.Close)
+	for _, s := range e.Servers() {
+		if _, err := e.Hosts.Connect(b.t.Context(), e.Env.Dial, s); err != nil {
 			b.t.Fatal(err)
 		}
 	}
@@ -139,10 +140,10 @@ func (b *bench) change(name string) (*engine, Fault, error) {
 		b.t.Fatal(steps, err)
 	}
 	f := steps[0].Fault
-	if err := e.possible(steps); err != nil {
+	if err := can(e, dr, v, steps); err != nil {
 		return e, f, err
 	}
-	err = kinds[f.Kind].ready(e, b.t.Context(), f)
+	err = fault.Kinds[f.Kind].Ready(b.t.Context(), e, f)
 	b.did = nil
 	return e, f, err
 }
@@ -159,7 +160,7 @@ var changeLines = map[string][]string{
 }
 
 func newBench(t *testing.T) *bench {
-	return &bench{t: t, d: haDesign(t), extra: []UnusedDisk{{"A", "MA04"}, {"B", "MB04"}}}
+	return &bench{t: t, d: haDesign(t), extra: []fault.UnusedDisk{{Enclosure: "A", Serial: "MA04"}, {Enclosure: "B", Serial: "MB04"}}}
 }
 
 func TestChanges(t *testing.T) {
@@ -170,7 +171,7 @@ func TestChanges(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			in := e.injector(f)
+			in := e.InjectorOf(f)
 			for range 2 { // healing a change that is done does nothing
 				if err := errors.Join(in.Inject(t.Context(), f), in.Heal(t.Context(), f)); err != nil || !slices.Equal(b.did, want) {
 					t.Fatalf("%v\n%s", err, strings.Join(b.did, "\n"))
@@ -195,7 +196,7 @@ func TestChangesGoOn(t *testing.T) {
 					t.Fatal(err)
 				}
 				b.fails = line
-				in := e.injector(f)
+				in := e.InjectorOf(f)
 				if err := in.Inject(t.Context(), f); err == nil || !strings.Contains(err.Error(), "it broke") {
 					t.Fatal(err)
 				}
@@ -218,7 +219,7 @@ func TestUpgradeStops(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.fails = changeLines["change-upgrade"][0]
-	in := e.injector(f)
+	in := e.InjectorOf(f)
 	if err := in.Inject(t.Context(), f); err == nil {
 		t.Fatal("no error")
 	}
@@ -230,8 +231,8 @@ func TestUpgradeStops(t *testing.T) {
 }
 
 func TestChangesRefused(t *testing.T) {
-	var unhealthy *Unhealthy
-	var refused *Refused
+	var unhealthy *fault.Unhealthy
+	var refused *fault.Refused
 	for name := range changeLines {
 		b := newBench(t)
 		b.pending = errors.New("it would change nfs1: exports")
@@ -251,12 +252,12 @@ func TestChangesRefused(t *testing.T) {
 	if _, _, err := b.change("change-grow"); !errors.As(err, &refused) || !strings.Contains(err.Error(), "no disk that the brick does not use") {
 		t.Error(err)
 	}
-	e := &engine{env: Env{Operator: b, Injector: struct{ Injector }{b}}}
-	if err := e.can(Fault{Kind: ChangeGrow}); err == nil || !strings.Contains(err.Error(), "cannot be undone") {
+	e := &fault.Site{Env: fault.Env{Operator: b, Injector: struct{ fault.Injector }{b}}}
+	if err := e.Can(fault.Fault{Kind: fault.ChangeGrow}); err == nil || !strings.Contains(err.Error(), "cannot be undone") {
 		t.Error(err)
 	}
 	d := twoServices()
-	if _, err := replaceServerSteps(Scene{Design: d, Service: &d.Pairs[0].Services[0], Active: "nfs1", Passive: "nfs2"}); err == nil {
+	if _, err := replaceServerSteps(fault.Scene{Design: d, Service: &d.Pairs[0].Services[0], Active: "nfs1", Passive: "nfs2"}); err == nil {
 		t.Error("with two services neither server is passive")
 	}
 }
@@ -268,13 +269,13 @@ func TestSettled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := kinds[f.Kind].back(e, t.Context(), f); err != nil || !slices.Equal(b.did, []string{"mortar plan --detailed-exitcode --json"}) {
+	if err := fault.Kinds[f.Kind].Back(t.Context(), e, f); err != nil || !slices.Equal(b.did, []string{"mortar plan --detailed-exitcode --json"}) {
 		t.Error(err, b.did)
 	}
 	b.pending = errors.New("it would change nfs1: exports")
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	if err := kinds[f.Kind].back(e, ctx, f); err == nil {
+	if err := fault.Kinds[f.Kind].Back(ctx, e, f); err == nil {
 		t.Error("something is left to apply")
 	}
 }
@@ -287,7 +288,7 @@ func TestChangedDesign(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.after = haDesign(t, "MA[01-03]", "MA[05-07]")
-	if err := e.injector(f).Inject(t.Context(), f); err != nil || e.env.Design != b.after || e.service != b.after.Services()[0] {
+	if err := e.InjectorOf(f).Inject(t.Context(), f); err != nil || e.Design != b.after || e.Service != b.after.Services()[0] {
 		t.Error(err, "the engine goes on with the design before")
 	}
 	if got := nextSerial(b.d, "MA01-2"); got != "MA01-3" {
@@ -307,7 +308,10 @@ func TestLastingIsNamed(t *testing.T) {
 		return out
 	}
 	all := names(mustChoose(t))
-	for _, d := range changeDrills {
+	for _, d := range Table {
+		if !strings.HasPrefix(d.Name, "change-") {
+			continue
+		}
 		if in := slices.Contains(all, d.Name); in != (d.Lasting == "") {
 			t.Errorf("%s is among all: %v; it leaves behind %q", d.Name, in, d.Lasting)
 		}
@@ -340,7 +344,7 @@ func testRunOfChange(t *testing.T) {
 	plan := "mortar plan --detailed-exitcode --json"
 	for _, interrupted := range []bool{false, true} {
 		p, b := newPair(t), newBench(t)
-		env := Env{Design: p.design(), Dial: p.dial, Injector: p, Operator: clerk{b, p.design()}, Virtual: true, Version: "test", Progress: func(s string) { t.Log(s) }}
+		env := fault.Env{Design: p.design(), Dial: p.dial, Injector: p, Operator: clerk{b, p.design()}, Virtual: true, Version: "test", Progress: func(s string) { t.Log(s) }}
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		want := []string{plan, strings.Replace(upgrade, "--yes", "--dry-run", 1), upgrade}

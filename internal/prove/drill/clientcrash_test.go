@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/prove/fault"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 	"github.com/mortarhpc/mortar/internal/prove/workload"
 )
@@ -30,7 +31,7 @@ func TestClientCrashSteps(t *testing.T) {
 		"NFSv3":      {[]design.ClientMount{mountOn("c1", "3"), mountOn("c2", "3")}, "; the client is back; another client has all its locks"},
 		"Lustre":     {[]design.ClientMount{mountOn("c1", "lustre"), mountOn("c2", "lustre")}, "another client gets its locks; the client is back; another client has all its locks"},
 	} {
-		steps, err := clientCrash(Scene{Design: testDesign(c.mounts...)})
+		steps, err := clientCrash(fault.Scene{Design: testDesign(c.mounts...)})
 		var got []string
 		for _, s := range steps {
 			what := ""
@@ -72,50 +73,13 @@ func TestDies(t *testing.T) {
 	}
 }
 
-// Another client gets the lock after the MDS has evicted the dead one.
-func TestJudgeTaken(t *testing.T) {
-	const s = int64(1e9)
-	const eviction = "LustreError: 0:0:(ldlm_lockd.c:252:expired_lock_main()) ### lock callback timer expired after 100s: evicting client at 10.0.0.1@tcp ns: mdt-small-MDT0000_UUID"
-	for name, c := range map[string]struct {
-		took   int64 // after the fault; 0: never
-		spoil  func(e *evidence)
-		failed bool
-		says   string
-	}{
-		"after the eviction":  {115 * s, func(*evidence) {}, false, "got it 115.0 s after the death of c1"},
-		"never":               {0, func(*evidence) {}, true, "never got it"},
-		"from a living one":   {-s, func(*evidence) {}, true, "while c1 still held it"},
-		"before the eviction": {60 * s, func(*evidence) {}, true, "before the MDS evicted c1 after 110.0 s"},
-		"nobody evicted":      {115 * s, func(e *evidence) { e.events = nil }, true, "no MDS evicted c1"},
-		"another one evicted": {115 * s, func(e *evidence) { e.deadAddress = "10.0.0.2" }, true, "no MDS evicted c1"},
-		"evicted by an OST": {115 * s, func(e *evidence) {
-			e.events[0].Text = strings.Replace(eviction, "mdt-small-MDT0000", "filter-small-OST0000", 1)
-		}, true, "no MDS evicted c1"},
-		"NFS":          {40 * s, func(e *evidence) { e.evicts, e.events = false, nil }, false, "got it 40.0 s after"},
-		"nobody tried": {40 * s, func(e *evidence) { e.loads = nil }, true, "no other client tried"},
-	} {
-		w := workload.WorkerResult{Worker: "lustre-c1-tried", Kind: lockTake, Completions: []workload.Completion{{Op: "ask", DoneNs: 99*s + 7}}}
-		if c.took != 0 {
-			w.Completions = append(w.Completions, workload.Completion{Op: workload.OpTook, DoneNs: 100*s + c.took + 7})
-		}
-		e := evidence{fault: 100 * s, dead: "c1", deadAddress: "10.0.0.1", evicts: true,
-			events: []report.Event{{NS: 210 * s, Host: "mds1", Source: "kernel", Kind: report.EventFS, Text: eviction}},
-			loads:  []loaded{{client: "c2", offset: 7, result: workload.Result{Workers: []workload.WorkerResult{w}}}}}
-		c.spoil(&e)
-		checks := e.judgeTaken()
-		if len(checks) != 1 || checks[0].OK == c.failed || !strings.Contains(checks[0].Detail, c.says) {
-			t.Errorf("%s: %+v", name, checks)
-		}
-	}
-}
-
 // mortal is a pair with two clients, of which the first dies with its session, and boots.
 type mortal struct {
 	*pair
 	once sync.Once
 }
 
-func (m *mortal) Inject(_ context.Context, f Fault) error {
+func (m *mortal) Inject(_ context.Context, f fault.Fault) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.injected = append(m.injected, f.String())
@@ -134,7 +98,7 @@ func testRunClientDies(t *testing.T) {
 		if want == report.Fail {
 			m.tamper = func() {
 				m.once.Do(func() {
-					files, _ := filepath.Glob(filepath.Join(m.dir, loadDir, "*", "v3-c1-osync.data"))
+					files, _ := filepath.Glob(filepath.Join(m.dir, fault.LoadDir, "*", "v3-c1-osync.data"))
 					if len(files) != 1 || os.Truncate(files[0], 0) != nil {
 						t.Errorf("no data of the dead client: %v", files)
 					}
@@ -150,12 +114,12 @@ func testRunClientDies(t *testing.T) {
 			t.Fatal(err)
 		}
 		steps := v.Steps
-		v.Steps = func(s Scene) ([]Step, error) {
+		v.Steps = func(s fault.Scene) ([]Step, error) {
 			out, err := steps(s)
 			out[0].Wait = 0
 			return out, err
 		}
-		r, err := Run(t.Context(), Env{Design: d, Dial: m.dial, Injector: m, Virtual: true, Version: "test", Progress: func(s string) { t.Log(s) }}, x, v, m.options(t))
+		r, err := Run(t.Context(), fault.Env{Design: d, Dial: m.dial, Injector: m, Virtual: true, Version: "test", Progress: func(s string) { t.Log(s) }}, x, v, m.options(t))
 		if err != nil {
 			t.Fatal(err)
 		}

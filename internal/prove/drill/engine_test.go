@@ -21,6 +21,8 @@ import (
 	"github.com/mortarhpc/mortar/internal/host/agent"
 	"github.com/mortarhpc/mortar/internal/host/hosttest"
 	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/prove/fault"
+	"github.com/mortarhpc/mortar/internal/prove/judge"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 	"github.com/mortarhpc/mortar/internal/prove/workload"
 	"github.com/mortarhpc/mortar/internal/run/observe"
@@ -84,9 +86,9 @@ func journalLine(ident, msg string) string {
 }
 
 // Injector.
-func (p *pair) Can(Fault) error { return nil }
+func (p *pair) Can(fault.Fault) error { return nil }
 
-func (p *pair) Inject(_ context.Context, f Fault) error {
+func (p *pair) Inject(_ context.Context, f fault.Fault) error {
 	p.mu.Lock()
 	p.injected = append(p.injected, f.String())
 	p.down[f.On] = true
@@ -106,7 +108,7 @@ func (p *pair) Inject(_ context.Context, f Fault) error {
 	return nil
 }
 
-func (p *pair) Heal(_ context.Context, f Fault) error {
+func (p *pair) Heal(_ context.Context, f fault.Fault) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.healed = append(p.healed, f.String())
@@ -303,13 +305,13 @@ func (p *pair) start(ctx context.Context, t *testing.T, opt Options) (*report.Ru
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Run(ctx, Env{Design: p.design(), Dial: p.dial, Injector: p, Virtual: true, Version: "test", Progress: func(s string) { t.Log(s) }}, d, v, opt)
+	return Run(ctx, fault.Env{Design: p.design(), Dial: p.dial, Injector: p, Virtual: true, Version: "test", Progress: func(s string) { t.Log(s) }}, d, v, opt)
 }
 
 // leftNothing checks that the load's files are gone.
 func (p *pair) leftNothing(t *testing.T) {
 	t.Helper()
-	left, _ := filepath.Glob(filepath.Join(p.dir, loadDir, "*"))
+	left, _ := filepath.Glob(filepath.Join(p.dir, fault.LoadDir, "*"))
 	if len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
@@ -357,7 +359,7 @@ func testRunPasses(t *testing.T) {
 
 // truncate loses what a writer has written.
 func (p *pair) truncate() {
-	files, _ := filepath.Glob(filepath.Join(p.dir, loadDir, "*", "*osync.data"))
+	files, _ := filepath.Glob(filepath.Join(p.dir, fault.LoadDir, "*", "*osync.data"))
 	if len(files) == 0 {
 		p.t.Error("no data file to tamper with")
 		return
@@ -384,7 +386,7 @@ func testRunFindsLostData(t *testing.T) {
 	if got := failed(r.Summary.Checks); !slices.Equal(got, []string{"nothing lost", "data from before the fault"}) {
 		t.Errorf("failed: %q", got)
 	}
-	if left, _ := filepath.Glob(filepath.Join(p.dir, loadDir, "*", "*")); len(left) == 0 {
+	if left, _ := filepath.Glob(filepath.Join(p.dir, fault.LoadDir, "*", "*")); len(left) == 0 {
 		t.Error("the evidence was removed")
 	}
 }
@@ -418,7 +420,7 @@ func TestRunRefusesUnhealthy(t *testing.T) {
 	p := newPair(t)
 	p.crm = []string{`name="nfs2" id="2" online="true"`, `name="nfs2" id="2" online="false"`}
 	_, err := p.start(t.Context(), t, p.options(t))
-	var u *Unhealthy
+	var u *fault.Unhealthy
 	if !errors.As(err, &u) || !strings.Contains(err.Error(), "nfs2 is offline") {
 		t.Fatalf("got %v", err)
 	}
@@ -462,7 +464,7 @@ func testRunInterrupted(t *testing.T) {
 
 // neverWhole is an Operator whose brick always has a fault.
 type neverWhole struct {
-	Operator
+	fault.Operator
 	asked func()
 }
 
@@ -485,7 +487,7 @@ func testInterruptedWaiting(t *testing.T) {
 	}
 	opt := p.options(t)
 	opt.Thorough, opt.Rejoin = true, time.Hour
-	_, err = Run(ctx, Env{Design: p.design(), Dial: p.dial, Injector: p, Operator: neverWhole{asked: cancel}, Virtual: true, Version: "test", Progress: func(s string) { t.Log(s) }}, d, v, opt)
+	_, err = Run(ctx, fault.Env{Design: p.design(), Dial: p.dial, Injector: p, Operator: neverWhole{asked: cancel}, Virtual: true, Version: "test", Progress: func(s string) { t.Log(s) }}, d, v, opt)
 	if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "array rebuilds") {
 		t.Fatalf("got %v", err)
 	}
@@ -498,10 +500,10 @@ func testInterruptedWaiting(t *testing.T) {
 // stubborn is an Injector that cannot heal some faults at once.
 type stubborn struct {
 	*pair
-	fails map[Kind]int // how often
+	fails map[fault.Kind]int // how often
 }
 
-func (s stubborn) Heal(ctx context.Context, f Fault) error {
+func (s stubborn) Heal(ctx context.Context, f fault.Fault) error {
 	if s.fails[f.Kind]--; s.fails[f.Kind] >= 0 {
 		return errors.New("no server's cluster answers")
 	}
@@ -512,7 +514,7 @@ func (s stubborn) Heal(ctx context.Context, f Fault) error {
 func TestMend(t *testing.T) { synctest.Test(t, testMend) }
 
 func testMend(t *testing.T) {
-	faults := []Fault{{Kind: Freeze, On: "nfs1"}, {Kind: FeedOff, Args: []string{"pdu-a"}}, {Kind: Freeze, On: "nfs1"}, {Kind: Panic, On: "nfs2"}}
+	faults := []fault.Fault{{Kind: fault.Freeze, On: "nfs1"}, {Kind: fault.FeedOff, Args: []string{"pdu-a"}}, {Kind: fault.Freeze, On: "nfs1"}, {Kind: fault.Panic, On: "nfs2"}}
 	for name, c := range map[string]struct {
 		fails  int
 		healed []string
@@ -522,7 +524,7 @@ func testMend(t *testing.T) {
 		"never": {1e6, []string{"panic nfs2", "freeze nfs1"}, "healing feed-off pdu-a: no server's cluster answers"},
 	} {
 		p := newPair(t)
-		e := &engine{env: Env{Injector: stubborn{p, map[Kind]int{FeedOff: c.fails}}, Progress: func(string) {}}, injected: faults}
+		e := &engine{Site: fault.Site{Env: fault.Env{Injector: stubborn{p, map[fault.Kind]int{fault.FeedOff: c.fails}}, Progress: func(string) {}}, Injected: faults}}
 		troubles, err := e.mend(t.Context())
 		if len(troubles) != 1 || (err != nil) != (c.err != "") || err != nil && !strings.Contains(err.Error(), c.err) || !slices.Equal(p.healed, c.healed) {
 			t.Errorf("%s: %v, healed %q", name, err, p.healed)
@@ -536,8 +538,9 @@ func TestHealGoesOn(t *testing.T) { synctest.Test(t, testHealGoesOn) }
 
 func testHealGoesOn(t *testing.T) {
 	p := newPair(t)
-	link := Fault{Kind: LinkDown, On: "nfs1", Args: []string{"private"}}
-	e := &engine{env: Env{Design: p.design(), Injector: hanging{p}, Progress: func(string) {}}, servers: []string{"nfs1"}, injected: []Fault{link, link, {Kind: FeedOff, Args: []string{"pdu-a"}}}}
+	link := fault.Fault{Kind: fault.LinkDown, On: "nfs1", Args: []string{"private"}}
+	e := &engine{Site: fault.Site{Scene: fault.Scene{Design: p.design()}, Env: fault.Env{Injector: hanging{p}, Progress: func(string) {}}, Injected: []fault.Fault{link, link, {Kind: fault.FeedOff, Args: []string{"pdu-a"}}}},
+		subjects: []*judge.Subject{{Service: "home", Nodes: []string{"nfs1"}}}}
 	ctx, cancel := context.WithTimeout(t.Context(), healTime)
 	defer cancel()
 	err := e.heal(ctx)
@@ -552,24 +555,19 @@ func testHealGoesOn(t *testing.T) {
 // hanging is an Injector that hangs when it gives a PDU its power back.
 type hanging struct{ *pair }
 
-func (h hanging) Heal(ctx context.Context, f Fault) error {
-	if f.Kind == FeedOff {
+func (h hanging) Heal(ctx context.Context, f fault.Fault) error {
+	if f.Kind == fault.FeedOff {
 		<-ctx.Done()
 		return errors.New("no answer")
 	}
 	return h.pair.Heal(ctx, f)
 }
 
-// What a loop device holds is let go of, whatever is held.
-func TestLetGo(t *testing.T) {
-	for _, held := range []string{"/dev/b1/data", "/srv/home"} {
-		p := newPair(t)
-		e := &engine{env: Env{Design: p.design()}}
-		if _, err := e.hosts.Connect(t.Context(), p.dial, "nfs1"); err != nil {
-			t.Fatal(err)
-		}
-		if err := e.unloop(t.Context(), "nfs1", held); err != nil || !slices.Equal(p.detached, []string{"/dev/loop7"}) {
-			t.Errorf("%s: %v, detached %q", held, err, p.detached)
+func failed(cs []report.Check) (names []string) {
+	for _, c := range cs {
+		if !c.OK {
+			names = append(names, c.Name)
 		}
 	}
+	return names
 }

@@ -11,6 +11,8 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host"
+	"github.com/mortarhpc/mortar/internal/prove/fault"
+	"github.com/mortarhpc/mortar/internal/prove/judge"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 	"github.com/mortarhpc/mortar/internal/prove/workload"
 )
@@ -23,7 +25,7 @@ func TestFencingLies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	steps, err := v.Steps(Scene{Design: d, Service: d.Services()[0], Active: "nss1", Passive: "nss2"})
+	steps, err := v.Steps(fault.Scene{Design: d, Service: d.Services()[0], Active: "nss1", Passive: "nss2"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +49,7 @@ func TestFencingLies(t *testing.T) {
 		t.Errorf("steps %q, want %q; rewrite %v", got, want, v.Rewrite)
 	}
 	jbod := exampleDesign(t, "nfs-ha.yaml")
-	if _, err := v.Steps(Scene{Design: jbod, Service: jbod.Services()[0], Active: "nfs1", Passive: "nfs2"}); err == nil {
+	if _, err := v.Steps(fault.Scene{Design: jbod, Service: jbod.Services()[0], Active: "nfs1", Passive: "nfs2"}); err == nil {
 		t.Error("done with disks that know no reservations")
 	}
 }
@@ -86,13 +88,13 @@ func TestSessionsOfFrozenServers(t *testing.T) {
 	}
 	for _, wakes := range []bool{lies.Expect.Wakes, false} {
 		p := newPair(t)
-		e := &engine{env: Env{Injector: p, Excused: &host.Excused{}}, expect: Expect{Wakes: wakes}, watch: newWatcher(func(string) {}, nil)}
-		frozen := Fault{Kind: Freeze, On: "nfs1"}
-		if err := e.carryOut(t.Context(), Step{Fault: frozen}, 0); err != nil || e.env.Excused.Has("nfs1") != wakes {
-			t.Errorf("wakes %v, frozen: %v, excused %v", wakes, err, e.env.Excused.Has("nfs1"))
+		e := &engine{Site: fault.Site{Env: fault.Env{Injector: p, Excused: &host.Excused{}}, Watch: fault.NewWatcher(func(string) {}, nil)}, expect: judge.Expect{Wakes: wakes}}
+		frozen := fault.Fault{Kind: fault.Freeze, On: "nfs1"}
+		if err := e.carryOut(t.Context(), Step{Fault: frozen}, 0); err != nil || e.Env.Excused.Has("nfs1") != wakes {
+			t.Errorf("wakes %v, frozen: %v, excused %v", wakes, err, e.Env.Excused.Has("nfs1"))
 		}
-		if err := e.carryOut(t.Context(), Step{Fault: frozen, Mend: true}, 0); err != nil || e.env.Excused.Has("nfs1") {
-			t.Errorf("wakes %v, mended: %v, excused %v", wakes, err, e.env.Excused.Has("nfs1"))
+		if err := e.carryOut(t.Context(), Step{Fault: frozen, Mend: true}, 0); err != nil || e.Env.Excused.Has("nfs1") {
+			t.Errorf("wakes %v, mended: %v, excused %v", wakes, err, e.Env.Excused.Has("nfs1"))
 		}
 	}
 	if !lies.Expect.Wakes {
@@ -106,14 +108,14 @@ func TestKeep(t *testing.T) { synctest.Test(t, testKeep) }
 func testKeep(t *testing.T) {
 	for _, later := range []bool{false, true} {
 		p := newPair(t)
-		frozen := Fault{Kind: Freeze, On: "nfs1"}
+		frozen := fault.Fault{Kind: fault.Freeze, On: "nfs1"}
 		d, v, err := Find("server-crash", "freeze")
 		if err != nil {
 			t.Fatal(err)
 		}
-		writing := func(window int64) *Condition {
-			return &Condition{What: "writes", Limit: 20 * time.Second, Look: func(context.Context, *View) (bool, string) {
-				files, _ := filepath.Glob(filepath.Join(p.dir, loadDir, "*", "*osync.data"))
+		writing := func(window int64) *fault.Condition {
+			return &fault.Condition{What: "writes", Limit: 20 * time.Second, Look: func(context.Context, *fault.Site) (bool, string) {
+				files, _ := filepath.Glob(filepath.Join(p.dir, fault.LoadDir, "*", "*osync.data"))
 				if len(files) != 1 {
 					return false, "no file"
 				}
@@ -121,13 +123,13 @@ func testKeep(t *testing.T) {
 				return err == nil && st.Size() > window*(16<<20) && st.Size() <= (window+1)*(16<<20), "its size"
 			}}
 		}
-		v.Steps = func(Scene) ([]Step, error) {
+		v.Steps = func(fault.Scene) ([]Step, error) {
 			if !later {
 				return []Step{{Fault: frozen, Until: writing(1)}}, nil
 			}
 			return []Step{{Fault: frozen, Wait: 300 * time.Millisecond, Until: writing(0)}, {Keep: true, Until: writing(1)}}, nil
 		}
-		r, err := Run(t.Context(), Env{Design: p.design(), Dial: p.dial, Injector: p, Virtual: true, Version: "test", Progress: func(s string) { t.Log(s) }}, d, v, p.options(t))
+		r, err := Run(t.Context(), fault.Env{Design: p.design(), Dial: p.dial, Injector: p, Virtual: true, Version: "test", Progress: func(s string) { t.Log(s) }}, d, v, p.options(t))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -139,15 +141,15 @@ func testKeep(t *testing.T) {
 
 // The writers get a mark at each fault, once, but for settings of a kernel.
 func TestMarkAtEachFault(t *testing.T) {
-	pulled, frozen := Fault{Kind: LinkDown, On: "nfs1", Args: []string{"private"}}, Fault{Kind: Freeze, On: "nfs1"}
-	e := &engine{injected: []Fault{pulled}}
+	pulled, frozen := fault.Fault{Kind: fault.LinkDown, On: "nfs1", Args: []string{"private"}}, fault.Fault{Kind: fault.Freeze, On: "nfs1"}
+	e := &engine{Site: fault.Site{Injected: []fault.Fault{pulled}}}
 	for _, c := range []struct {
 		step Step
 		want bool
 	}{
 		{Step{Fault: frozen}, true},
 		{Step{Fault: frozen, Prepare: true}, true},
-		{Step{Fault: Fault{Kind: HoldRebuild, On: "nfs1"}, Prepare: true}, false},
+		{Step{Fault: fault.Fault{Kind: fault.HoldRebuild, On: "nfs1"}, Prepare: true}, false},
 		{Step{Fault: frozen, Mend: true}, false},
 		{Step{Fault: pulled}, false}, // again
 	} {

@@ -1,22 +1,24 @@
 package drill
 
 import (
+	"cmp"
+	"context"
+	"errors"
 	"fmt"
-	"math"
 	"path"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/host"
+	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/prove/fault"
+	"github.com/mortarhpc/mortar/internal/prove/judge"
 	"github.com/mortarhpc/mortar/internal/prove/kind"
-	"github.com/mortarhpc/mortar/internal/prove/report"
-	"github.com/mortarhpc/mortar/internal/prove/stream"
 	"github.com/mortarhpc/mortar/internal/prove/workload"
 )
-
-// loadDir is the directory on a mount for the runs' files:
-// <mount>/.mortar/<run id>/.
-const loadDir = ".mortar"
 
 // clientJob is the load on one client, with each worker's mount for the report.
 type clientJob struct {
@@ -61,7 +63,7 @@ func jobs(d *design.Design, service, runID, base string, rate float64) ([]client
 			label = m.Service + "-" + label
 		}
 		prefix := prefixOf(label, m, j.mounts)
-		dir := path.Join(m.Path, loadDir)
+		dir := path.Join(m.Path, fault.LoadDir)
 		add := func(name string) string {
 			name = prefix + "-" + name
 			j.mounts[name] = m
@@ -109,9 +111,9 @@ func jobs(d *design.Design, service, runID, base string, rate float64) ([]client
 			m.Path = path.Join(base, runID, fmt.Sprintf("locks-%d", len(first.aside)))
 			first.aside = append(first.aside, m)
 			from = h
-			from.Dir = path.Join(m.Path, loadDir)
+			from.Dir = path.Join(m.Path, fault.LoadDir)
 		} else {
-			m = other.mountAt(from.Dir)
+			m = other.mounts[from.Name]
 		}
 		from.Name = strings.TrimSuffix(h.Name, "-held") + "-tried"
 		from.Role, from.File, from.IntervalSeconds = workload.Challenge, h.Name, 1
@@ -139,262 +141,295 @@ func prefixOf(base string, m design.ClientMount, have map[string]design.ClientMo
 	}
 }
 
-func (j *clientJob) mountAt(dir string) design.ClientMount {
-	for _, m := range j.mounts {
-		if path.Join(m.Path, loadDir) == dir {
-			return m
+// jobs returns the load of each client, as the variant wants it. An error is a refusal.
+func (e *engine) jobs(runID string) ([]clientJob, error) {
+	out, err := jobs(e.Design, e.Service.Name, runID, e.Options.verifyDir, e.Options.Rate)
+	if err == nil && e.variant.ClientDies {
+		err = dies(out)
+	}
+	if err != nil {
+		return nil, err
+	}
+	for i := range out {
+		if e.variant.Rewrite {
+			out[i].addRewriters()
 		}
-	}
-	return design.ClientMount{}
-}
-
-// workerKind names a worker's kind as the report does.
-func workerKind(k string) string {
-	switch k {
-	case "lock-hold":
-		return "lock-holder"
-	case "lock-probe":
-		return "lock-prober"
-	case "lock-challenge":
-		return "lock-challenger"
-	case lockTake:
-		return "lock-taker"
-	}
-	return k
-}
-
-func isIO(kind string) bool { return slices.Contains([]string{"writer", "reader", "names"}, kind) }
-
-// loaded is a client's result on the administrator's clock.
-type loaded struct {
-	client string
-	offset int64 // client clock minus administrator's, ns
-	result workload.Result
-	mounts map[string]design.ClientMount
-}
-
-// timeline joins the timelines of all clients on the administrator's clock.
-func timeline(ls []loaded, faultNS int64) report.Timeline {
-	const bucketMS = 100
-	t := report.Timeline{FaultNS: faultNS, BucketMS: bucketMS}
-	for _, l := range ls {
-		for _, w := range l.result.Workers {
-			if s := w.Timeline.StartNs - l.offset; t.StartNS == 0 || s < t.StartNS {
-				t.StartNS = s
+		for k := range out[i].job.Writers {
+			w := &out[i].job.Writers[k]
+			if !e.variant.Append || w.Mode != workload.Fsync {
+				continue
+			}
+			w.Pattern, w.FileBytes = workload.Append, 0
+			if e.AppendOnly == "" {
+				_, dir, _ := strings.Cut(out[i].mounts[w.Name].Source, ":")
+				e.AppendOnly = path.Join(dir, fault.LoadDir, runID, w.Name+".data")
 			}
 		}
 	}
-	for _, l := range ls {
-		for _, w := range l.result.Workers {
-			m := l.mounts[w.Worker]
-			pattern, mode, _ := strings.Cut(w.Mode, "/")
-			rw := report.Worker{Client: l.client, Name: w.Worker, Kind: workerKind(w.Kind), Version: m.Version, Mode: mode, Pattern: pattern, Stuck: w.Stuck}
-			rw.Ops = rebucket(w.Timeline.Ops, w.Timeline.StartNs-l.offset-t.StartNS, w.Timeline.BucketSeconds, bucketMS)
-			rw.Bytes = rebucket(w.Timeline.Bytes, w.Timeline.StartNs-l.offset-t.StartNS, w.Timeline.BucketSeconds, bucketMS)
-			for _, s := range l.result.Stalls {
-				if s.Worker == w.Worker {
-					rw.Stalls = append(rw.Stalls, report.Stall{StartNS: s.StartNs - l.offset, Seconds: s.Seconds, Open: s.Open})
+	return out, nil
+}
+
+// running is the load on one client.
+type running struct {
+	clientJob
+	mu       sync.Mutex
+	progress workload.Progress
+	result   workload.Result
+	err      error
+	done     chan struct{}
+	dead     bool  // the client died: nothing more is heard of this load
+	offset   int64 // of a dead client's clock, while it lived
+}
+
+// locked does something to what is known of the load.
+func (r *running) locked(do func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	do()
+}
+
+// loads are those of all clients.
+type loads []*running
+
+// living are the loads of the clients that live.
+func (l loads) living() loads {
+	return slices.DeleteFunc(slices.Clone(l), func(r *running) (dead bool) {
+		r.locked(func() { dead = r.dead })
+		return dead
+	})
+}
+
+// startLoad makes the directories of the load's files, and starts the load on each client. It
+// ends with load.stop.
+func (e *engine) startLoad(ctx context.Context, jobs []clientJob) error {
+	for _, m := range e.Design.Mounts {
+		onServer, dir, create := kind.For(m).LoadDir(m, fault.LoadDir)
+		if _, made := e.loadDirs[dir]; made {
+			continue
+		}
+		e.loadDirs[dir] = m
+		on := m.Client
+		if i := slices.IndexFunc(e.subjects, func(x *judge.Subject) bool { return x.Service == m.Service }); onServer && i >= 0 {
+			on = e.subjects[i].Active
+		}
+		for _, a := range append([]resource.Action{create}, kind.For(m).Spread(dir)...) {
+			if err := e.Do(ctx, on, a); err != nil {
+				return fmt.Errorf("%s: %w", on, err)
+			}
+		}
+	}
+	workers := 0
+	for _, j := range jobs {
+		for _, m := range j.aside {
+			e.aside = append(e.aside, m)
+			if err := mountAt(ctx, &e.Site, "mount point for challengers", m, m.Path); err != nil {
+				return fmt.Errorf("%s: %w", m.Client, err)
+			}
+		}
+		workers += j.job.Workers()
+		r := &running{clientJob: j, done: make(chan struct{})}
+		e.load = append(e.load, r)
+		h := e.Hosts.Session(j.client)
+		go func() {
+			defer close(r.done)
+			// Not the caller's context: an interrupt must stop the load in
+			// order, not tear it down.
+			res, err := host.Watch(context.WithoutCancel(ctx), h, workload.OpLoad, j.job, func(p workload.Progress) {
+				r.locked(func() { r.progress = p })
+				e.Watch.WakeUp()
+			})
+			r.locked(func() {
+				if r.err = err; res != nil {
+					r.result = *res
 				}
-			}
-			if w.Latency.Count > 0 {
-				lat := w.Latency
-				rw.Latency = &report.Latency{Count: lat.Count, P50: lat.P50 * 1e3, P90: lat.P90 * 1e3, P99: lat.P99 * 1e3, P999: lat.P999 * 1e3, Max: lat.Max * 1e3}
-			}
-			if w.FsyncLatency != nil && w.FsyncLatency.Count > 0 {
-				lat := *w.FsyncLatency
-				rw.FsyncLatency = &report.Latency{Count: lat.Count, P50: lat.P50 * 1e3, P90: lat.P90 * 1e3, P99: lat.P99 * 1e3, P999: lat.P999 * 1e3, Max: lat.Max * 1e3}
-			}
-			for _, e := range l.result.Errors {
-				if e.Worker == w.Worker {
-					rw.Errors = append(rw.Errors, fmt.Sprintf("%s: %s", e.Op, e.Error))
-				}
-			}
-			t.Workers = append(t.Workers, rw)
-		}
+			})
+		}()
 	}
-	return t
+	e.Say("load starts: %d workers on %s, files and locks, every block with a ledger", workers, strings.Join(e.clients, ", "))
+	if err := e.waitWorkers(ctx, 2*time.Minute, func(p workload.WorkerProgress, _ int64) bool { return p.Ops > 0 }); err != nil {
+		return fmt.Errorf("load did not get going: %w", err)
+	}
+	return nil
 }
 
-// rebucket moves counts into the common buckets.
-func rebucket(vals []int64, shiftNS int64, seconds float64, bucketMS int) []int64 {
-	if seconds <= 0 {
-		return nil
+// markTime bounds a mark at a fault after the first one: a client may be cut off by then.
+const markTime = 10 * time.Second
+
+// markAt marks at a fault. Once a fault has been injected the drill goes on without a mark;
+// the judge finds a load that has failed.
+func (e *engine) markAt(ctx context.Context, first bool) error {
+	if first {
+		return e.mark(ctx)
 	}
-	var out []int64
-	for i, v := range vals {
-		at := float64(shiftNS)/1e6 + (float64(i)+0.5)*seconds*1e3
-		b := int(math.Floor(at / float64(bucketMS)))
-		if b < 0 {
-			b = 0
-		}
-		for len(out) <= b {
-			out = append(out, 0)
-		}
-		out[b] += v
+	once, cancel := context.WithTimeout(ctx, markTime)
+	defer cancel()
+	if err := e.mark(once); err != nil && ctx.Err() == nil {
+		what := fmt.Sprintf("data from before this fault may be overwritten: %v", err)
+		e.Say("%s", what)
+		e.note("", "%s", what)
+	}
+	return ctx.Err()
+}
+
+// mark tells the writers of every client to leave the data written so far as it
+// is.
+func (e *engine) mark(ctx context.Context) error {
+	var names []string
+	runs := map[string]string{}
+	for _, r := range e.load.living() {
+		names = append(names, r.client)
+		runs[r.client] = r.job.RunID
+	}
+	return host.Each(ctx, names, func(ctx context.Context, client string) error {
+		_, err := host.Ask(ctx, e.Hosts.Session(client), workload.OpLoadMark, workload.StopParams{RunID: runs[client]})
+		return err
+	})
+}
+
+// errors describes the errors of clients whose load failed.
+func (l loads) errors() (out []string) {
+	for _, r := range l.living() {
+		r.locked(func() {
+			if r.err != nil {
+				out = append(out, fmt.Sprintf("load on %s: %v", r.client, r.err))
+			}
+		})
 	}
 	return out
 }
 
-// served has the first operations of the clients after a moment, by the
-// administrator's clock in ns; 0: none.
-type served struct {
-	firstIO   map[string]int64 // by client: the first acknowledged write or name
-	allIO     int64            // when every writer and reader had completed an operation
-	firstLock int64            // the first lock granted
-	allLocks  int64            // when every lock worker had completed an operation
+// pause waits, and fails at once if the load on a client ends.
+func (e *engine) pause(ctx context.Context, d time.Duration) error {
+	for end := time.Now().Add(d); time.Now().Before(end); {
+		if err := e.Sleep(ctx, min(200*time.Millisecond, time.Until(end))); err != nil {
+			return err
+		}
+		if errs := e.load.errors(); len(errs) > 0 {
+			return errors.New(strings.Join(errs, "; "))
+		}
+	}
+	return nil
 }
 
-// servedAfter finds the first operations after a moment on the administrator's
-// clock: the beginning of the service's start, or the fault if the service does
-// not move.
-//
-// An NFSv4 client with a delegation locks without asking the server, even while
-// no server runs. If the service moves, a lock therefore counts only if the client
-// waited for the lock across the start, or asked for it by NFSv3, which has no
-// delegations, after the first served write.
-//
-// A writer of Lustre does not need every server. If the service moves and some of
-// a client's workers stalled, only those show when the client was served again.
-func servedAfter(ls []loaded, afterNS int64, moves bool) served {
-	r := served{firstIO: map[string]int64{}}
-	earlier := func(a *int64, b int64) {
-		if *a == 0 || b < *a {
-			*a = b
+// waitWorkers waits until ok holds for every worker of every client; offset is
+// how far the client's clock is ahead, in ns.
+func (e *engine) waitWorkers(ctx context.Context, limit time.Duration, ok func(p workload.WorkerProgress, offset int64) bool) error {
+	w := host.Wait{Limit: limit, Pause: func(ctx context.Context) {
+		select {
+		case <-ctx.Done():
+		case <-time.After(200 * time.Millisecond):
+		case <-e.Watch.Wake:
 		}
-	}
-	for _, l := range ls {
-		held := heldUp(l, afterNS)
-		for _, w := range l.result.Workers {
-			done := firstDone(w, l.offset, afterNS)
-			if done == 0 {
-				continue
-			}
-			if !isIO(w.Kind) {
-				r.allLocks = max(r.allLocks, done)
-				continue
-			}
-			r.allIO = max(r.allIO, done)
-			if w.Kind != "reader" && (!moves || len(held) == 0 || held[w.Worker]) {
-				f := r.firstIO[l.client]
-				earlier(&f, done)
-				r.firstIO[l.client] = f
-			}
+	}}
+	return w.Until(ctx, func(context.Context) (string, error) {
+		waiting, err := e.workersLeft(ok)
+		if errs := e.load.errors(); err == nil && len(waiting) > 0 && len(errs) > 0 {
+			err = errors.New(strings.Join(errs, "; "))
 		}
-	}
-	var first int64
-	for _, t := range r.firstIO {
-		earlier(&first, t)
-	}
-	for _, l := range ls {
-		for _, w := range l.result.Workers {
-			if w.Kind != "lock-probe" {
-				continue
+		return strings.Join(waiting, ", "), err
+	})
+}
+
+// workersLeft names the workers for which ok does not hold.
+func (e *engine) workersLeft(ok func(p workload.WorkerProgress, offset int64) bool) (waiting []string, err error) {
+	for _, r := range e.load.living() {
+		r.locked(func() {
+			if len(r.progress.Workers) < r.job.Workers() {
+				waiting = append(waiting, r.client+" has not reported")
 			}
-			m := l.mounts[w.Worker]
-			asks := kind.For(m).AsksForLocks(m)
-			for _, c := range w.Completions {
-				issued, at := c.IssuedNs-l.offset, c.DoneNs-l.offset
-				if c.Op != "lock" || at < afterNS {
-					continue
+			for _, p := range r.progress.Workers {
+				if p.Failed != "" {
+					err = cmp.Or(err, fmt.Errorf("%s %s gave up: %s", r.client, p.Worker, p.Failed))
 				}
-				waited := at-issued >= stallNS
-				if !moves || waited || asks && first != 0 && issued >= first {
-					earlier(&r.firstLock, at)
+				if !ok(p, e.Hosts.Clock(r.client).Offset) {
+					w := r.client + " " + p.Worker + " does not go on"
+					if p.LastError != "" {
+						w += " (" + p.LastError + ")"
+					}
+					waiting = append(waiting, w)
 				}
 			}
-		}
+		})
 	}
-	return r
+	return waiting, err
 }
 
-// heldUp returns a client's writers and makers of names that were stalled at the
-// moment ns.
-func heldUp(l loaded, ns int64) map[string]bool {
-	held := map[string]bool{}
-	for _, w := range l.result.Workers {
-		for _, s := range l.result.Stalls {
-			if from := s.StartNs - l.offset; isIO(w.Kind) && w.Kind != "reader" && s.Worker == w.Worker && from < ns && from+int64(s.Seconds*1e9) >= ns {
-				held[w.Worker] = true
+// stopLoad ends the load on all clients and collects the results.
+func (e *engine) stopLoad(ctx context.Context) (out []judge.Load) {
+	if len(e.load) == 0 {
+		return nil
+	}
+	e.Say("stopping the load")
+	var wg sync.WaitGroup
+	for _, r := range e.load.living() {
+		wg.Go(func() {
+			params := workload.StopParams{RunID: r.job.RunID}
+			_, stop := host.Ask(ctx, e.Hosts.Session(r.client), workload.OpLoadStop, params)
+			select {
+			case <-r.done:
+			case <-ctx.Done():
 			}
-		}
-	}
-	return held
-}
-
-// stallNS is the shortest stall in ns, the default of package workload.
-const stallNS = int64(500e6)
-
-// firstDone is when a worker completed its first operation after a moment, on the
-// administrator's clock in ns. The end of a stall is exact. A worker that never
-// stalled has its first operation in the timeline, to the precision of a bucket.
-func firstDone(w workload.WorkerResult, offset, afterNS int64) (done int64) {
-	for _, c := range w.Completions {
-		if at := c.DoneNs - offset; at >= afterNS && (done == 0 || at < done) {
-			done = at
-		}
-	}
-	bucket := int64(w.Timeline.BucketSeconds * 1e9)
-	for i, n := range w.Timeline.Ops {
-		begin := w.Timeline.StartNs - offset + int64(i)*bucket
-		if n > 0 && begin >= afterNS {
-			if end := begin + bucket; done == 0 || end < done {
-				done = end
+			var failed error
+			r.locked(func() { failed = r.err })
+			if failed == nil && ctx.Err() == nil {
+				return
 			}
-			break
-		}
+			// The session broke: the result is on the client's disk.
+			h, err := e.Hosts.Connect(ctx, e.Env.Dial, r.client)
+			var res *workload.Result
+			if err == nil {
+				_, _ = host.Ask(ctx, h, workload.OpLoadStop, params)
+				res, err = host.Ask(ctx, h, workload.OpLoadResult, params)
+			}
+			r.locked(func() {
+				if err == nil {
+					r.result = *res
+				} else {
+					r.err = errors.Join(failed, stop, err)
+				}
+			})
+		})
 	}
-	return done
+	wg.Wait()
+	for _, r := range e.load {
+		r.locked(func() {
+			switch {
+			case r.dead: // the ledgers on its disk are left
+				out = append(out, judge.Load{Client: r.client, Offset: r.offset, Mounts: r.mounts,
+					Result: workload.Result{RunID: r.job.RunID, Client: r.client, Ledger: cmp.Or(r.job.LedgerDir, workload.DefaultLedgerDir(r.job.RunID))}})
+			case len(r.result.Workers) > 0:
+				out = append(out, judge.Load{Client: r.client, Offset: e.Hosts.Clock(r.client).Offset, Result: r.result, Mounts: r.mounts})
+			}
+		})
+	}
+	return out
 }
 
-// longestStall is the longest stall that ended after the fault, in seconds. With
-// io it covers writers, readers and makers of names, otherwise lock workers.
-func longestStall(l loaded, faultNS int64, io bool) float64 {
-	kinds := map[string]string{}
-	for _, w := range l.result.Workers {
-		kinds[w.Worker] = w.Kind
-	}
-	longest := 0.0
-	for _, s := range l.result.Stalls {
-		if isIO(kinds[s.Worker]) == io && s.StartNs-l.offset+int64(s.Seconds*1e9) >= faultNS {
-			longest = max(longest, s.Seconds)
+// bury takes the load of a client that is about to die for lost: no error of it counts, and
+// no client waits for it.
+func (e *engine) bury(client string) {
+	for _, r := range e.load {
+		if r.client == client {
+			r.locked(func() { r.dead, r.offset = true, e.Hosts.Clock(client).Offset })
 		}
 	}
-	return longest
 }
 
-// verifyReport converts the reports of package stream, by client, for the run.
-func verifyReport(rs map[string]stream.Report) report.Verify {
-	v := report.Verify{Classes: map[string]report.Class{}}
-	clients := make([]string, 0, len(rs))
-	for c := range rs {
-		clients = append(clients, c)
+// taken counts the workers that have taken a lock on the mounts that of accepts, and names those
+// that have none yet.
+func (l loads) taken(of func(design.ClientMount) bool) (have int, missing []string) {
+	for _, r := range l {
+		r.locked(func() {
+			for _, k := range r.job.Locks {
+				switch {
+				case k.Role != workload.Take || !of(r.mounts[k.Name]):
+				case slices.ContainsFunc(r.progress.Workers, func(p workload.WorkerProgress) bool { return p.Worker == k.Name && p.Took }):
+					have++
+				default:
+					missing = append(missing, r.client+" "+k.Name)
+				}
+			}
+		})
 	}
-	slices.Sort(clients)
-	for _, client := range clients {
-		r := rs[client]
-		v.AcknowledgedBeforeFaultBytes += r.AcknowledgedBeforeBytes
-		v.VerifiedBeforeFaultBytes += r.VerifiedBeforeBytes
-		v.AcknowledgedBytes += r.AcknowledgedBytes
-		v.VerifiedBytes += r.VerifiedBytes
-		v.LostBytes += r.LostBytes
-		v.InDoubtBytes += r.InDoubtBytes
-		v.BadBytes += r.BadBytes
-		v.Seconds = max(v.Seconds, r.Seconds)
-		v.Omitted += int(r.ExtentsOmitted)
-		for c, n := range r.ByClass {
-			e := v.Classes[string(c)]
-			e.Bytes += n
-			v.Classes[string(c)] = e
-		}
-		for _, x := range r.Extents {
-			e := v.Classes[string(x.Class)]
-			e.Extents++
-			v.Classes[string(x.Class)] = e
-			v.Extents = append(v.Extents, report.Extent{Client: client, File: path.Base(x.Path), Offset: x.Offset, Bytes: x.Bytes, Class: string(x.Class), Detail: x.String()})
-		}
-		for _, e := range r.Errors {
-			v.Errors = append(v.Errors, client+": "+e)
-		}
-	}
-	return v
+	return have, missing
 }

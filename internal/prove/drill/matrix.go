@@ -10,6 +10,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/prove/fault"
+	"github.com/mortarhpc/mortar/internal/prove/judge"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 )
 
@@ -57,34 +60,31 @@ func Choose(only, skip []string) ([]Choice, error) {
 	return out, nil
 }
 
+// Suits returns the drills whose parts the brick has. A brick with one server
+// has no partner.
+func Suits(all []Choice, d *design.Design) []Choice {
+	return slices.DeleteFunc(slices.Clone(all), func(c Choice) bool {
+		_, single := alone[c.Name()]
+		return !single && !d.Clustered() || c.Drill.has != nil && !c.Drill.has(d) || c.Variant.has != nil && !c.Variant.has(d)
+	})
+}
+
 // All carries out several drills, each repeat times, and restores health after
 // each. It returns an entry for each drill done, and writes the entries to dir
 // after each drill. In a brick with two services each drill begins with both on
 // their preferred servers. All ends early, with an error, if ctx ends or, a *Broken,
 // if the brick cannot be healed.
-func All(ctx context.Context, env Env, choices []Choice, repeat int, dir string, opt Options) ([]report.Entry, []*report.Run, error) {
+func All(ctx context.Context, env fault.Env, choices []Choice, repeat int, dir string, opt Options) ([]report.Entry, []*report.Run, error) {
 	var entries []report.Entry
 	var runs []*report.Run
-	say := func(format string, args ...any) {
-		if env.Progress != nil {
-			env.Progress(fmt.Sprintf(format, args...))
-		}
-	}
+	say := (&fault.Site{Env: env}).Say
 	for i, c := range choices {
 		e := report.Entry{Summary: report.Summary{Drill: c.Drill.Name, How: c.Variant.How, Brick: env.Design.Name, Virtual: env.Virtual}, Dirs: []string{}, StallsSeconds: []float64{}}
 		e.Seed, e.Schedule = c.Variant.drawn()
 		var done []*report.Run
-		var failure error
-		if err := Possible(env, c.Drill, c.Variant); err != nil {
-			e.Verdict, e.Reasons = report.Refused, []string{err.Error()}
-			say("[%d/%d] %s: %v", i+1, len(choices), c.Name(), err)
-			entries = append(entries, e)
-			if err := report.SaveEntries(dir, entries); err != nil {
-				return entries, runs, err
-			}
-			continue
-		}
-		for n := range repeat {
+		impossible := Possible(env, c.Drill, c.Variant)
+		failure := impossible
+		for n := 0; n < repeat && failure == nil; n++ {
 			name := c.Name()
 			if repeat > 1 {
 				name = fmt.Sprintf("%s-%d", name, n+1)
@@ -95,9 +95,8 @@ func All(ctx context.Context, env Env, choices []Choice, repeat int, dir string,
 				break
 			}
 			began := time.Now()
-			r, err := runOn(ctx, &env, c.Drill, c.Variant, opt)
-			if err != nil {
-				failure = err
+			var r *report.Run
+			if r, failure = runOn(ctx, &env, c.Drill, c.Variant, opt); failure != nil {
 				break
 			}
 			done = append(done, r)
@@ -113,7 +112,7 @@ func All(ctx context.Context, env Env, choices []Choice, repeat int, dir string,
 		}
 		if failure != nil {
 			e.Verdict = report.NoVerdict
-			var refused *Refused
+			var refused *fault.Refused
 			if errors.As(failure, &refused) {
 				e.Verdict = report.Refused
 			}
@@ -127,7 +126,7 @@ func All(ctx context.Context, env Env, choices []Choice, repeat int, dir string,
 		if err := ctx.Err(); err != nil {
 			return entries, runs, cmp.Or(failure, err) // failure says what is still broken
 		}
-		if failure == nil && !slices.ContainsFunc(done, unhealed) {
+		if impossible != nil || failure == nil && !slices.ContainsFunc(done, unhealed) {
 			continue
 		}
 		// Faults of one drill must not affect the next.
@@ -149,15 +148,15 @@ func (b *Broken) Unwrap() error { return b.error }
 // powerCycle cuts the power of every server, gives it back, ends each standby, and waits
 // until the brick is whole. It is an error if no PDU can be switched off, as on real
 // hardware.
-func powerCycle(ctx context.Context, env Env, opt Options) error {
+func powerCycle(ctx context.Context, env fault.Env, opt Options) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	e := &engine{env: env}
-	var feeds []Fault
+	e := &fault.Site{Scene: fault.Scene{Design: env.Design}, Env: env}
+	var feeds []fault.Fault
 	for _, p := range env.Design.Spec.PDUs {
-		f := Fault{Kind: FeedOff, Args: []string{p.Name}}
-		if err := e.can(f); err != nil {
+		f := fault.Fault{Kind: fault.FeedOff, Args: []string{p.Name}}
+		if err := e.Can(f); err != nil {
 			return err
 		}
 		feeds = append(feeds, f)
@@ -165,14 +164,14 @@ func powerCycle(ctx context.Context, env Env, opt Options) error {
 	if len(feeds) == 0 {
 		return errors.New("the brick has no PDU in its spec")
 	}
-	e.say("cutting the power of every server")
+	e.Say("cutting the power of every server")
 	var err error
 	for _, f := range feeds {
-		err = errors.Join(err, e.injector(f).Inject(ctx, f))
+		err = errors.Join(err, e.InjectorOf(f).Inject(ctx, f))
 	}
-	err = errors.Join(err, e.sleep(ctx, 5*time.Second))
+	err = errors.Join(err, e.Sleep(ctx, 5*time.Second))
 	for _, f := range feeds {
-		err = errors.Join(err, e.injector(f).Heal(context.WithoutCancel(ctx), f))
+		err = errors.Join(err, e.InjectorOf(f).Heal(context.WithoutCancel(ctx), f))
 	}
 	if err = errors.Join(err, recuperate(ctx, env, opt)); err != nil || env.Operator == nil {
 		return err
@@ -187,15 +186,15 @@ func powerCycle(ctx context.Context, env Env, opt Options) error {
 
 // unhealed reports whether a run did not restore the brick's health.
 func unhealed(r *report.Run) bool {
-	return slices.ContainsFunc(r.Summary.Checks, func(c report.Check) bool { return c.Name == checkHealth && !c.OK })
+	return slices.ContainsFunc(r.Summary.Checks, func(c report.Check) bool { return c.Name == judge.Health && !c.OK })
 }
 
 // home moves the services to their preferred servers if the drill needs that. It
 // does not move the service under test if the variant has Away. With one service
 // a pair is symmetric: most drills begin on the server on which the last one
 // ended, which saves the 30 s of grace of a move.
-func home(ctx context.Context, env Env, c Choice) error {
-	drilled, err := env.service()
+func home(ctx context.Context, env fault.Env, c Choice) error {
+	drilled, err := tested(env)
 	if err != nil || env.Operator == nil || len(env.Design.Services()) == 1 && !c.Variant.Home {
 		return err
 	}
@@ -211,7 +210,6 @@ func home(ctx context.Context, env Env, c Choice) error {
 }
 
 // recuperate waits until the brick has no fault.
-func recuperate(ctx context.Context, env Env, opt Options) error {
-	e := &engine{env: env, opt: opt.WithDefaults(env.Virtual)}
-	return e.whole(ctx, "the brick", e.opt.Rejoin)
+func recuperate(ctx context.Context, env fault.Env, opt Options) error {
+	return (&fault.Site{Env: env}).Whole(ctx, "the brick", opt.WithDefaults(env.Virtual).Rejoin)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/paper"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
+	"github.com/mortarhpc/mortar/internal/prove/fault"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 	"github.com/mortarhpc/mortar/internal/run/observe"
 )
@@ -71,7 +72,7 @@ func testAll(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	env := Env{Design: p.design(), Dial: p.dial, Injector: p, Virtual: true, Version: "test", Progress: func(s string) { t.Log(s) }}
+	env := fault.Env{Design: p.design(), Dial: p.dial, Injector: p, Virtual: true, Version: "test", Progress: func(s string) { t.Log(s) }}
 	moves, _, err := Find("failover", "")
 	if err != nil {
 		t.Fatal(err)
@@ -102,10 +103,10 @@ func testAll(t *testing.T) {
 // only is an Injector of some faults of the server that serves.
 type only struct {
 	*pair
-	kinds []Kind
+	kinds []fault.Kind
 }
 
-func (o only) Can(f Fault) error {
+func (o only) Can(f fault.Fault) error {
 	if !slices.Contains(o.kinds, f.Kind) || f.On != "nfs1" {
 		return errors.New("not here")
 	}
@@ -119,15 +120,17 @@ func testRandom(t *testing.T) {
 	p := newPair(t)
 	p.alternate = true
 	p.tamper = p.truncate
-	env := Env{Design: p.design(), Dial: p.dial, Injector: only{p, []Kind{Freeze, Panic, PowerOff}}, Virtual: true, Version: "test", Progress: func(s string) { t.Log(s) }}
+	env := fault.Env{Design: p.design(), Dial: p.dial, Injector: only{p, []fault.Kind{fault.Freeze, fault.Panic, fault.PowerOff}}, Virtual: true, Version: "test", Progress: func(s string) { t.Log(s) }}
 	scene, err := planned(env)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var drawn Schedule
-	crashes := func(p Part) bool { return slices.Contains([]Kind{Freeze, Panic, PowerOff}, p.Kind) }
+	crashes := func(p Part) bool {
+		return slices.Contains([]fault.Kind{fault.Freeze, fault.Panic, fault.PowerOff}, p.Kind)
+	}
 	for seed := uint64(0); len(drawn.Parts) != 2 || !crashes(drawn.Parts[0]) || !crashes(drawn.Parts[1]); seed++ {
-		if drawn, err = Draw(scene, seed, (&engine{env: env}).can); err != nil {
+		if drawn, err = Draw(scene, seed, (&fault.Site{Scene: scene, Env: env}).Can); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -161,24 +164,24 @@ func testRandom(t *testing.T) {
 
 // feeds is an Injector that switches PDUs.
 type feeds struct {
-	Injector
+	fault.Injector
 	done []string
 	can  error
 }
 
-func (f *feeds) Can(Fault) error { return f.can }
-func (f *feeds) Inject(_ context.Context, x Fault) error {
+func (f *feeds) Can(fault.Fault) error { return f.can }
+func (f *feeds) Inject(_ context.Context, x fault.Fault) error {
 	f.done = append(f.done, x.String())
 	return nil
 }
-func (f *feeds) Heal(_ context.Context, x Fault) error {
+func (f *feeds) Heal(_ context.Context, x fault.Fault) error {
 	f.done = append(f.done, "heal "+x.String())
 	return nil
 }
 
 // mending is an Operator whose brick has faults for some looks.
 type mending struct {
-	Operator
+	fault.Operator
 	faults int
 	done   []string
 }
@@ -202,75 +205,39 @@ func TestPowerCycle(t *testing.T) { synctest.Test(t, testPowerCycle) }
 func testPowerCycle(t *testing.T) {
 	d := &design.Design{Spec: &spec.Spec{PDUs: []spec.PDU{{Name: "pdu-a"}, {Name: "pdu-b"}}}, Pairs: []design.Pair{{Servers: []string{"nfs1", "nfs2"}}}}
 	in, op := &feeds{}, &mending{faults: 3}
-	if err := powerCycle(t.Context(), Env{Design: d, Injector: in, Operator: op}, Options{}); err != nil {
+	if err := powerCycle(t.Context(), fault.Env{Design: d, Injector: in, Operator: op}, Options{}); err != nil {
 		t.Error(err)
 	}
 	if diff := cmp.Diff([]string{"standby nfs1 false", "standby nfs2 false"}, op.done); diff != "" || op.faults > 0 {
 		t.Error(diff, op.faults)
 	}
 	in = &feeds{}
-	if err := powerCycle(t.Context(), Env{Design: d, Injector: in, Operator: neverWhole{asked: func() {}}}, Options{Rejoin: time.Minute}); err == nil {
+	if err := powerCycle(t.Context(), fault.Env{Design: d, Injector: in, Operator: neverWhole{asked: func() {}}}, Options{Rejoin: time.Minute}); err == nil {
 		t.Error("the brick is whole although it is not")
 	}
 	if diff := cmp.Diff([]string{"feed-off pdu-a", "feed-off pdu-b", "heal feed-off pdu-a", "heal feed-off pdu-b"}, in.done); diff != "" {
 		t.Error(diff)
 	}
 	in = &feeds{can: errors.New("pull it by hand")}
-	if err := powerCycle(t.Context(), Env{Design: d, Injector: in}, Options{}); err == nil || in.done != nil {
+	if err := powerCycle(t.Context(), fault.Env{Design: d, Injector: in}, Options{}); err == nil || in.done != nil {
 		t.Errorf("%v, done %q", err, in.done)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	in = &feeds{}
-	if err := powerCycle(ctx, Env{Design: d, Injector: in}, Options{}); err == nil || in.done != nil {
+	if err := powerCycle(ctx, fault.Env{Design: d, Injector: in}, Options{}); err == nil || in.done != nil {
 		t.Errorf("after an interrupt: %v, done %q", err, in.done)
 	}
 	d.Spec.PDUs = nil
-	if err := powerCycle(t.Context(), Env{Design: d, Injector: in}, Options{}); err == nil {
+	if err := powerCycle(t.Context(), fault.Env{Design: d, Injector: in}, Options{}); err == nil {
 		t.Error("a brick without PDUs is whole at once")
-	}
-}
-
-func TestParseMembers(t *testing.T) {
-	const text = "MD_LEVEL=raid6\nMD_DEVICES=4\nMD_DEVICE_dm_3_ROLE=1\nMD_DEVICE_dm_3_DEV=/dev/dm-3\nMD_DEVICE_dm_1_ROLE=0\nMD_DEVICE_dm_1_DEV=/dev/dm-1\nMD_DEVICE_dm_5_ROLE=spare\nMD_DEVICE_dm_5_DEV=/dev/dm-5\n"
-	if d := cmp.Diff([]string{"/dev/dm-1", "/dev/dm-3"}, parseMembers(text)); d != "" {
-		t.Error(d)
-	}
-	if got := parseMembers("mdadm: no array"); len(got) != 0 {
-		t.Error(got)
-	}
-}
-
-func TestColdRow(t *testing.T) {
-	maps := `/srv/home/data/.mortar/r/f.data:
- EXT: FILE-OFFSET      BLOCK-RANGE      TOTAL FLAGS
-   0: [0..255]:        448..703           256   0x0
-   1: [256..16383]:    4096..20223      16128   0x1
-`
-	ext := parseFiemap(maps)
-	if d := cmp.Diff([]extent{{0, 448 * 512, 256 * 512}, {256 * 512, 4096 * 512, 16128 * 512}}, ext, cmp.AllowUnexported(extent{})); d != "" {
-		t.Fatal(d)
-	}
-	// Chunks of 128 KiB, two of data: rows of 256 KiB; the volume begins 1 MiB
-	// into the array.
-	got, err := coldRow(ext, "0 8380416 linear 9:127 2048\n", 128<<10, 2)
-	if want := int64(2048+4096) * 512; err != nil || got != want {
-		t.Errorf("%d %v, want %d", got, err, want)
-	}
-	for name, table := range map[string]string{"striped": "0 8380416 striped 2 256 9:127 2048 9:126 2048", "nothing": ""} {
-		if _, err := coldRow(ext, table, 128<<10, 2); err == nil {
-			t.Errorf("%s: no error", name)
-		}
-	}
-	if _, err := coldRow(ext[:1], "0 8380416 linear 9:127 2048", 128<<10, 2); err == nil {
-		t.Error("a row that is not full of the file is taken")
 	}
 }
 
 // Every step of every drill has a text, and every fault has an end.
 func TestTableIsComplete(t *testing.T) {
 	d := newPair(t).design()
-	s := Scene{Design: d, Service: d.Services()[0], Active: "nfs1", Passive: "nfs2"}
+	s := fault.Scene{Design: d, Service: d.Services()[0], Active: "nfs1", Passive: "nfs2"}
 	for _, d := range Table {
 		if d.Expect.Where == "" || d.Expect.Fencing == "" {
 			t.Errorf("%s says not what must happen", d.Name)
@@ -283,7 +250,7 @@ func TestTableIsComplete(t *testing.T) {
 			began := false
 			for _, x := range steps {
 				began = began || x.Fault.Kind != "" && !x.Prepare
-				if x.Fault.Kind != "" && describe(x) == x.Fault.String() {
+				if x.Fault.Kind != "" && x.words() == x.Fault.String() {
 					t.Errorf("%s: %q is not said in words", d.Name, x.Fault)
 				}
 				if x.Wait > time.Minute {
@@ -306,7 +273,7 @@ func TestTableIsOnlyRead(t *testing.T) {
 			for _, one := range []*design.Design{p.design(), loneDesign(p)} {
 				for _, d := range Table {
 					for _, v := range d.Variants {
-						_ = Possible(Env{Design: one, Injector: p}, d, v) // a refusal will do
+						_ = Possible(fault.Env{Design: one, Injector: p}, d, v) // a refusal will do
 					}
 				}
 			}

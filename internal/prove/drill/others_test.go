@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
-	"github.com/mortarhpc/mortar/internal/prove/report"
+	"github.com/mortarhpc/mortar/internal/prove/fault"
 	"github.com/mortarhpc/mortar/internal/prove/workload"
 )
 
@@ -50,17 +50,27 @@ func TestJobsOfTwoServices(t *testing.T) {
 	}
 }
 
-// Services of another pair are not among the others, since they have a cluster of
-// their own.
-func TestOthers(t *testing.T) {
+// The services of the pair come after the one under test, then those of other pairs, which the
+// drill is not about.
+func TestSubjects(t *testing.T) {
 	d := twoServices()
-	d.Pairs = append(d.Pairs, design.Pair{Services: []design.Service{{Name: "mdt0000"}}})
-	var names []string
-	for _, o := range others(d, "home") {
-		names = append(names, o.service.Name)
-	}
-	if !slices.Equal(names, []string{"scratch"}) || len(others(d, "mdt0000")) > 0 {
-		t.Error(names)
+	d.Pairs[0].Servers = []string{"nfs1", "nfs2"}
+	d.Pairs = append(d.Pairs, design.Pair{Servers: []string{"mds1", "mds2"}, Services: []design.Service{{Name: "mdt0000"}}})
+	for service, want := range map[string]string{"home": "home scratch mdt0000!", "scratch": "scratch home mdt0000!", "mdt0000": "mdt0000 home! scratch!"} {
+		e := &engine{Site: fault.Site{Scene: fault.Scene{Design: d, Service: d.Service(service)}}}
+		if err := e.meet(); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, x := range e.subjects {
+			if x.Apart {
+				x.Service += "!"
+			}
+			got = append(got, x.Service)
+		}
+		if strings.Join(got, " ") != want || len(e.leads()) != 1 {
+			t.Errorf("%s: %q", service, got)
+		}
 	}
 }
 
@@ -68,8 +78,8 @@ func TestOthers(t *testing.T) {
 func TestDrillsOfLustre(t *testing.T) {
 	d := twoServices()
 	d.Pairs[0].Services = []design.Service{{Name: "ost0000"}, {Name: "ost0001"}}
-	s := Scene{Design: d, Service: &d.Pairs[0].Services[0], Active: "oss01", Passive: "oss02"}
-	for name, steps := range map[string]func(Scene) ([]Step, error){
+	s := fault.Scene{Design: d, Service: &d.Pairs[0].Services[0], Active: "oss01", Passive: "oss02"}
+	for name, steps := range map[string]func(fault.Scene) ([]Step, error){
 		"servers see no files": fullFS, "service ost0000 has no nfsd": kill("nfsd"), "service ost0000 has no rpc.statd": kill("rpc.statd"), "service ost0000 has no rpc.mountd": hang("rpc.mountd"),
 	} {
 		if _, err := steps(s); err == nil || !strings.Contains(err.Error(), name) {
@@ -81,85 +91,16 @@ func TestDrillsOfLustre(t *testing.T) {
 	}
 }
 
-func TestOtherService(t *testing.T) {
-	const s = int64(1e9)
-	for name, c := range map[string]struct {
-		spoil  func(e *evidence, o *other)
-		failed []string
-		says   string
-	}{
-		"on the partner": {func(*evidence, *other) {}, nil, "it stayed on nfs2; its clients' longest stall was 0.40 s"},
-		"moved away":     {func(_ *evidence, o *other) { o.location = []string{"nfs1"} }, []string{"service scratch"}, "it runs on [nfs1], not on [nfs2]"},
-		"gone":           {func(_ *evidence, o *other) { o.location = nil }, []string{"service scratch"}, "it runs on []"},
-		"beside the other": {func(_ *evidence, o *other) {
-			o.on = "nfs1"
-			o.looks = map[string][]look{"nfs1": {{99 * s, 99 * s, true}}, "nfs2": {{106 * s, 106 * s, true}}}
-		}, nil, "it moved from nfs1 to nfs2 as well"},
-		"beside it, and left behind": {func(_ *evidence, o *other) { o.on, o.location = "nfs1", []string{"nfs1"} }, []string{"service scratch"}, "not on [nfs2]"},
-		"beside it, and only that one was told to move": {func(e *evidence, o *other) {
-			o.on, o.location, e.byCommand = "nfs1", []string{"nfs1"}, true
-		}, nil, "it stayed on nfs1"},
-		"restarted, though it had to stay": {func(e *evidence, _ *other) {
-			e.expect.Where, e.expect.Fencing, e.location = Stays, Nobody, []string{e.active}
-			e.events = []report.Event{{NS: 103 * s, Host: "nfs2", Source: "pacemaker", Kind: report.EventStopped, Text: "Result of stop operation for service-scratch on nfs2: OK"}}
-		}, []string{"service scratch"}, "it runs on nfs2, but was stopped or started meanwhile: 3.00 s after the fault, on nfs2"},
-		"mounted twice": {func(_ *evidence, o *other) {
-			o.looks["nfs1"] = []look{{99 * s, 99 * s, true}, {103 * s, 103 * s, true}, {110 * s, 110 * s, true}}
-		}, []string{"volume of scratch"}, "stayed on nfs2"},
-		"blind": {func(_ *evidence, o *other) { o.looks = nil }, []string{"volume of scratch"}, "stayed"},
-	} {
-		e := evidenceOf()
-		o := &other{service: &design.Service{Name: "scratch"}, on: "nfs2", location: []string{"nfs2"}, stall: 0.4,
-			looks: map[string][]look{"nfs1": {{99 * s, 99 * s, false}}, "nfs2": {{99 * s, 99 * s, true}, {106 * s, 106 * s, true}}}}
-		e.others = []*other{o}
-		c.spoil(&e, o)
-		checks := judge(e)
-		if got := failed(checks); !slices.Equal(got, c.failed) {
-			t.Errorf("%s: failed %q, want %q", name, got, c.failed)
-		}
-		said := ""
-		for _, x := range checks {
-			if x.Name == "service scratch" {
-				said = x.Detail
-			}
-		}
-		if !strings.Contains(said, c.says) {
-			t.Errorf("%s: %q", name, said)
-		}
-	}
-}
-
-// Only the stalls of the service under test count as stalls of the drill.
-func TestLoadOfOneService(t *testing.T) {
-	l := loaded{client: "c1", mounts: map[string]design.ClientMount{"a": {Service: "home"}, "b": {Service: "scratch"}},
-		result: workload.Result{
-			Workers: []workload.WorkerResult{{Worker: "a", Kind: "writer"}, {Worker: "b", Kind: "writer"}},
-			Stalls:  []workload.Stall{{Worker: "a", StartNs: 10, Seconds: 7}, {Worker: "b", StartNs: 10, Seconds: 2}},
-		}}
-	for service, want := range map[string]float64{"home": 7, "scratch": 2, "": 7} {
-		ls := of([]loaded{l}, service)
-		if len(ls) != 1 || longestStall(ls[0], 0, true) != want {
-			t.Errorf("%q: %+v", service, ls)
-		}
-	}
-	if ls := of([]loaded{l}, "none"); ls != nil {
-		t.Errorf("%+v", ls)
-	}
-	if len(l.result.Workers) != 2 {
-		t.Error("the results themselves were changed")
-	}
-}
-
 func TestServiceOfADrill(t *testing.T) {
-	env := Env{Design: twoServices()}
+	env := fault.Env{Design: twoServices()}
 	for asked, want := range map[string]string{"": "home", "home": "home", "scratch": "scratch"} {
 		env.Service = asked
-		if s, err := env.service(); err != nil || s.Name != want {
+		if s, err := tested(env); err != nil || s.Name != want {
 			t.Errorf("%q: %v, %v", asked, s.Name, err)
 		}
 	}
 	env.Service = "attic"
-	if _, err := env.service(); err == nil || !strings.Contains(err.Error(), "[home scratch]") {
+	if _, err := tested(env); err == nil || !strings.Contains(err.Error(), "[home scratch]") {
 		t.Error(err)
 	}
 }

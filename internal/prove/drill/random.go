@@ -12,7 +12,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mortarhpc/mortar/internal/prove/kind"
+	"github.com/mortarhpc/mortar/internal/prove/fault"
+	"github.com/mortarhpc/mortar/internal/prove/judge"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 	"github.com/mortarhpc/mortar/internal/serve/cache"
 )
@@ -26,7 +27,7 @@ type Schedule struct {
 
 // Part is one fault of a schedule.
 type Part struct {
-	Kind Kind
+	Kind fault.Kind
 	// On is active or passive, by the server of the service when the drill
 	// begins; "" for a fault of no server.
 	On   string
@@ -34,14 +35,6 @@ type Part struct {
 	At   time.Duration // after the first fault
 	For  time.Duration // until the drill mends it; 0: the fault needs no mending
 }
-
-const (
-	onActive  = "active"
-	onPassive = "passive"
-	moveArg   = "service" // stands for the service's name
-	diskArg   = "disk "   // with a number: stands for a member of the RAID group
-	ssdArg    = "ssd "    // with a number: stands for an SSD of the cache
-)
 
 func (p Part) String() string {
 	words := slices.DeleteFunc(append([]string{string(p.Kind), p.On}, p.Args...), func(w string) bool { return w == "" })
@@ -61,124 +54,25 @@ func (s Schedule) Words() []string {
 	return out
 }
 
-// chance is a kind of fault that a schedule can contain.
-type chance struct {
-	kind Kind
-	on   []string // which servers; nil: none
-	// args returns the possible arguments of the fault for a brick; none: the
-	// brick has no part for this fault.
-	args func(s Scene) [][]string
-	// shortest and longest time until the drill mends the fault, in seconds; 0:
-	// the fault needs no mending.
-	shortest, longest int
-}
-
-var eitherServer = []string{onActive, onPassive}
-
-// chances are the faults that a schedule draws from. They do not include faults
-// that a person must end (confirm-off, bytes overwritten on a disk, a missing LUN), faults
-// that clients see as errors (a full file system or OST), the death of a client, which ends a
-// part of the load, fence devices that lie, after which no data is safe without reservations,
-// and a mirror of dirty data that is filled, which takes longer than a schedule.
-var chances = []chance{
-	{Freeze, eitherServer, nothing, 5, 60},
-	{Panic, eitherServer, nothing, 5, 60},
-	{PowerOff, eitherServer, nothing, 5, 60},
-	{LinkDown, eitherServer, words("private", "public"), 3, 40},
-	{SwitchDown, nil, words("private", "public"), 3, 20},
-	{PathOut, eitherServer, ofStorage(PathOut), 5, 40},
-	{HBAOut, eitherServer, words("0", "1"), 5, 40},
-	{PathsOut, eitherServer, nothing, 5, 40},
-	{ModuleOut, nil, ofStorage(ModuleOut), 5, 40},
-	{DiskOut, nil, ofStorage(DiskOut), 5, 40},
-	{DiskOut, nil, Scene.ssds, 5, 40},
-	{DiskSlow, nil, ofStorage(DiskSlow), 5, 40},
-	{ControllerOut, nil, ofStorage(ControllerOut), 5, 40},
-	{ControllerFailover, nil, ofStorage(ControllerFailover), 5, 40},
-	{ArrayDisk, nil, ofStorage(ArrayDisk), 5, 40},
-	{ArrayPower, nil, ofStorage(ArrayPower), 5, 40}, // I/O waits for longer (no_path_retry)
-	{LUNSlow, nil, ofStorage(LUNSlow), 5, 40},
-	{LocalDisk, eitherServer, words("0", "1"), 5, 40},
-	{FeedOff, nil, pdus, 3, 30},
-	{BMCDead, eitherServer, nothing, 5, 40},
-	{PDUDead, nil, pdus, 5, 40},
-	{Kill, []string{onActive}, killable, 0, 0},
-	{LNetDown, eitherServer, ofLustre, 5, 40},
-	{ClockJump, eitherServer, words("3600", "-3600"), 5, 40},
-	{Move, eitherServer, words(moveArg), 0, 0},
-	{Standby, eitherServer, nothing, 5, 40},
-}
-
-func nothing(Scene) [][]string { return [][]string{nil} }
-
-func words(ws ...string) func(Scene) [][]string {
-	var out [][]string
-	for _, w := range ws {
-		out = append(out, []string{w})
-	}
-	return func(Scene) [][]string { return out }
-}
-
-// killable are the daemons of the kind of service, and those of the cluster.
-func killable(s Scene) (out [][]string) {
-	for _, name := range append(slices.Clone(kind.Of(s.Design).Daemons()), ofCluster...) {
-		out = append(out, []string{name})
-	}
-	return out
-}
-
-// ofLustre is for faults without arguments that only a Lustre brick has.
-func ofLustre(s Scene) [][]string {
-	if kind.Of(s.Design).LNet(s.Design) == "" {
-		return nil
-	}
-	return nothing(s)
-}
-
-func pdus(s Scene) (out [][]string) {
-	for _, p := range s.Design.Spec.PDUs {
-		out = append(out, []string{p.Name})
-	}
-	return out
-}
-
-// ofStorage returns the arguments of a fault that the kind of storage has.
-func ofStorage(k Kind) func(Scene) [][]string {
-	return func(s Scene) [][]string { return s.storage().parts()[k] }
-}
-
-// members are the disks of the RAID group, by number: Draw does not know yet which
-// disks are in the group.
-func (s Scene) members() [][]string { return numbered(diskArg, len(s.Members)) }
-
-// ssds are the SSDs of the cache, by number.
-func (s Scene) ssds() [][]string {
-	if s.Service.Storage.Cache == nil {
-		return nil
-	}
-	return numbered(ssdArg, len(s.Service.Storage.Cache.SSDs))
-}
-
-func numbered(prefix string, n int) (out [][]string) {
-	for i := range n {
-		out = append(out, []string{prefix + strconv.Itoa(i)})
-	}
-	return out
-}
-
 // latest is the latest begin of a schedule's faults: by then a takeover has ended
 // and a fenced server boots.
 const latest = 45 * time.Second
 
 // Draw draws one to three faults for a brick. can returns an error for a fault
 // that is impossible there.
-func Draw(s Scene, seed uint64, can func(Fault) error) (Schedule, error) {
+func Draw(s fault.Scene, seed uint64, can func(fault.Fault) error) (Schedule, error) {
 	r := rand.New(rand.NewPCG(seed, 0))
 	out := Schedule{Seed: seed}
-	var bag []chance
-	for _, c := range chances {
-		if args := c.args(s); len(args) > 0 && can(Part{Kind: c.kind, On: firstOf(c.on), Args: args[0]}.fault(s)) == nil {
-			bag = append(bag, c)
+	type drawn struct {
+		fault.Kind
+		fault.Chance
+	}
+	var bag []drawn
+	for _, row := range fault.Rows {
+		for _, c := range row.Chances {
+			if args := c.Args(s); len(args) > 0 && can(Part{Kind: row.Kind, On: firstOf(c.On), Args: args[0]}.fault(s)) == nil {
+				bag = append(bag, drawn{row.Kind, c})
+			}
 		}
 	}
 	if len(bag) == 0 {
@@ -186,16 +80,16 @@ func Draw(s Scene, seed uint64, can func(Fault) error) (Schedule, error) {
 	}
 	for want := 1 + r.IntN(3); len(out.Parts) < want; {
 		c := bag[r.IntN(len(bag))]
-		args := c.args(s)
-		p := Part{Kind: c.kind, Args: args[r.IntN(len(args))]}
-		if len(c.on) > 0 {
-			p.On = c.on[r.IntN(len(c.on))]
+		args := c.Args(s)
+		p := Part{Kind: c.Kind, Args: args[r.IntN(len(args))]}
+		if len(c.On) > 0 {
+			p.On = c.On[r.IntN(len(c.On))]
 		}
 		if len(out.Parts) > 0 {
 			p.At = time.Duration(r.IntN(int(latest/time.Second)+1)) * time.Second
 		}
-		if c.longest > 0 {
-			p.For = time.Duration(c.shortest+r.IntN(c.longest-c.shortest+1)) * time.Second
+		if c.Longest > 0 {
+			p.For = time.Duration(c.Shortest+r.IntN(c.Longest-c.Shortest+1)) * time.Second
 		}
 		if out.takes(p, s) && can(p.fault(s)) == nil {
 			out.Parts = append(out.Parts, p)
@@ -214,27 +108,27 @@ func firstOf(on []string) string {
 
 // oneOf are faults of which a schedule contains at most one: a controller must not
 // die while the other one is out, or fail over in an array without power.
-var oneOf = []Kind{ControllerOut, ControllerFailover, ArrayPower}
+var oneOf = []fault.Kind{fault.ControllerOut, fault.ControllerFailover, fault.ArrayPower}
 
 // oneEach are faults of which a server gets at most one: both disks of a system mirror are
 // not lost, and a clock jumps one way.
-var oneEach = []Kind{LocalDisk, ClockJump}
+var oneEach = []fault.Kind{fault.LocalDisk, fault.ClockJump}
 
 // ofPaths are faults of which two may take both paths of a server to a disk. A single path
 // is drawn beside none of them, so that single disks go as DiskOut only, which takes counts.
 // The others take whole enclosures, which a group survives or its service leaves.
-var ofPaths = []Kind{PathOut, HBAOut, PathsOut, ModuleOut}
+var ofPaths = []fault.Kind{fault.PathOut, fault.HBAOut, fault.PathsOut, fault.ModuleOut}
 
 // takes reports whether the schedule can add a part: no fault twice, not more
 // disks of a RAID group than it can lose, no disk beside two faults of HBAs or modules, not
 // both modules of an enclosure, not every copy of a cache's dirty data, not both controllers
 // of an array.
-func (s Schedule) takes(p Part, scene Scene) bool {
+func (s Schedule) takes(p Part, scene fault.Scene) bool {
 	for _, q := range s.Parts {
 		if q.Kind == p.Kind && q.On == p.On && (slices.Equal(q.Args, p.Args) || slices.Contains(oneEach, p.Kind)) ||
 			slices.Contains(oneOf, p.Kind) && slices.Contains(oneOf, q.Kind) ||
-			p.Kind == ModuleOut && q.Kind == ModuleOut && q.Args[0] == p.Args[0] ||
-			(p.Kind == PathOut || q.Kind == PathOut) && slices.Contains(ofPaths, p.Kind) && slices.Contains(ofPaths, q.Kind) {
+			p.Kind == fault.ModuleOut && q.Kind == fault.ModuleOut && q.Args[0] == p.Args[0] ||
+			(p.Kind == fault.PathOut || q.Kind == fault.PathOut) && slices.Contains(ofPaths, p.Kind) && slices.Contains(ofPaths, q.Kind) {
 			return false
 		}
 	}
@@ -246,13 +140,13 @@ func (s Schedule) takes(p Part, scene Scene) bool {
 		}
 		return n
 	}
-	if count(func(q Part) bool { return q.Kind == HBAOut || q.Kind == ModuleOut }) > 1 && count(func(q Part) bool { return q.Kind == DiskOut }) > 0 {
+	if count(func(q Part) bool { return q.Kind == fault.HBAOut || q.Kind == fault.ModuleOut }) > 1 && count(func(q Part) bool { return q.Kind == fault.DiskOut }) > 0 {
 		return false // a server may lose an enclosure, and the group a disk of another one
 	}
-	if p.Kind == Move && p.On == onActive && len(s.Parts) == 0 {
+	if p.Kind == fault.Move && p.On == fault.OnActive && len(s.Parts) == 0 {
 		return false // it runs there
 	}
-	pulled := scene.storage().pulled("").Kind
+	pulled := scene.Storage().Pulled("").Kind
 	out := func(prefix string) int {
 		return count(func(q Part) bool { return q.Kind == pulled && strings.HasPrefix(q.Args[0], prefix) })
 	}
@@ -260,41 +154,41 @@ func (s Schedule) takes(p Part, scene Scene) bool {
 	if scene.Group.Level == 10 {
 		spare = 1 // two may be the halves of one mirror
 	}
-	if out(diskArg) > spare {
+	if out(fault.DiskArg) > spare {
 		return false
 	}
 	c := scene.Service.Storage.Cache
-	return c == nil || c.Mode != cache.WriteBack || out(ssdArg) < len(c.SSDs)
+	return c == nil || c.Mode != cache.WriteBack || out(fault.SSDArg) < len(c.SSDs)
 }
 
 // fault is the part's fault in a scene.
-func (p Part) fault(s Scene) Fault {
-	f := Fault{Kind: p.Kind, Args: slices.Clone(p.Args)}
+func (p Part) fault(s fault.Scene) fault.Fault {
+	f := fault.Fault{Kind: p.Kind, Args: slices.Clone(p.Args)}
 	switch p.On {
-	case onActive:
+	case fault.OnActive:
 		f.On = s.Active
-	case onPassive:
+	case fault.OnPassive:
 		f.On = s.Passive
 	}
 	for i, a := range f.Args {
-		f.Args[i] = s.named(a)
+		f.Args[i] = named(s, a)
 	}
 	return f
 }
 
 // named returns the name that an argument of a part stands for; other arguments
 // stand for themselves.
-func (s Scene) named(arg string) string {
-	if arg == moveArg {
+func named(s fault.Scene, arg string) string {
+	if arg == fault.MoveArg {
 		return s.Service.Name
 	}
 	// Draw calls named thousands of times to find a schedule; fmt.Sscanf would take a
 	// third of its time.
-	if n, ok := numberAfter(diskArg, arg); ok && n < len(s.Members) {
+	if n, ok := numberAfter(fault.DiskArg, arg); ok && n < len(s.Members) {
 		return s.Members[n]
 	}
-	if n, ok := numberAfter(ssdArg, arg); ok {
-		if serial, err := s.ssd(n); err == nil {
+	if n, ok := numberAfter(fault.SSDArg, arg); ok {
+		if serial, err := s.SSD(n); err == nil {
 			return serial
 		}
 	}
@@ -311,19 +205,83 @@ func numberAfter(prefix, arg string) (n int, ok bool) {
 	return n, err == nil && n >= 0
 }
 
+// A random schedule of one fault is judged as strictly as the drill of that fault, except
+// where the outcome depends on how long the seed lets it last. So is one of several faults
+// that do not touch the same.
+
+// outcome is what a fault that comes alone does to the service and to the servers.
+func (p Part) outcome(s fault.Scene) (judge.Place, judge.Fencing) {
+	on := p.On
+	if on == fault.OnPassive && s.Passes() != nil {
+		on = "" // it serves as well
+	}
+	switch of := fault.Kinds[p.Kind].Outcome; {
+	case of != nil:
+		o := of(on, p.Args)
+		return o.Where, o.Fencing
+	case on == fault.OnPassive:
+		return judge.Stays, judge.Allow
+	}
+	return judge.Anywhere, judge.Allow
+}
+
+// seen waits until a server has seen a fault after which the service stays. It is nil for
+// other faults. It is nil, too, for a dead BMC, which is missed within minutes only, for LNet
+// of a passive server, and for a slow disk below a write-back cache.
+func (p Part) seen(s fault.Scene) *fault.Condition {
+	if where, _ := p.outcome(s); where != judge.Stays {
+		return nil
+	}
+	return p.fault(s).Seen(s)
+}
+
+// touches names the part of the brick that a fault harms after which the service stays; "":
+// the fault may move the service beside another one. An array without power is one, and so
+// are a slow disk and a slow LUN: they last until the others are seen, and no queue of a LUN
+// and no monitor waits for long.
+func (p Part) touches(s fault.Scene) string {
+	if where, fencing := p.outcome(s); where != judge.Stays || fencing != judge.Nobody {
+		return ""
+	}
+	if p.Kind == fault.LocalDisk {
+		return "system disks of " + p.On
+	}
+	return fault.Kinds[p.Kind].Harms
+}
+
+// alone says whether each fault is judged as if it came alone: there is one, or no two touch
+// the same.
+func (s Schedule) alone(scene fault.Scene) bool {
+	var touched []string
+	for _, p := range s.Parts {
+		what := p.touches(scene)
+		if len(s.Parts) > 1 && (what == "" || slices.Contains(touched, what)) {
+			return false
+		}
+		touched = append(touched, what)
+	}
+	return true
+}
+
+// expect is what must happen. Where one fault may harm the service beside another, any server
+// may be fenced, and the service may be anywhere.
+func (s Schedule) expect(disks bool, scene fault.Scene) judge.Expect {
+	e := judge.Expect{Where: judge.Anywhere, Fencing: judge.Allow, Stall: none, Disks: disks, Within: 10 * time.Minute}
+	if s.alone(scene) {
+		e.Where, e.Fencing = s.Parts[0].outcome(scene)
+	}
+	return e
+}
+
 // byCommand are the faults that wait for the cluster. The next faults do not wait for
 // them: they hit a service that is being stopped or started, and can undo the command.
-var byCommand = []Kind{Move, Standby}
+var byCommand = []fault.Kind{fault.Move, fault.Standby}
 
 // steps puts the beginnings and the ends of the faults in order of time. Other
 // faults can make a step impossible (mortar refuses a failover while a server is
 // away): the drill notes that and goes on.
-func (s Schedule) steps(scene Scene) ([]Step, error) {
-	type event struct {
-		at   time.Duration
-		step Step
-	}
-	var all []event
+func (s Schedule) steps(scene fault.Scene) ([]Step, error) {
+	var all []Step
 	alone := s.alone(scene)
 	for i, p := range s.Parts {
 		f, beside := p.fault(scene), slices.Contains(byCommand, p.Kind)
@@ -333,20 +291,16 @@ func (s Schedule) steps(scene Scene) ([]Step, error) {
 			begin.Until = p.seen(scene)
 			begin.Look = begin.Until != nil
 		}
-		all = append(all, event{p.At, begin})
+		all = append(all, begin)
 		if p.For > 0 {
 			// Other faults meet the rebuild of a disk that is given back. An SSD waits for
 			// heal: the service must not move while it joins the cache.
-			end, back := p.At+p.For, p.Kind == DiskOut && strings.HasPrefix(p.Args[0], diskArg) && len(s.Parts) > 1
-			all = append(all, event{end, Step{Fault: f, At: end, Beside: beside, Mend: true, Back: back, Try: true}})
+			end, back := p.At+p.For, p.Kind == fault.DiskOut && strings.HasPrefix(p.Args[0], fault.DiskArg) && len(s.Parts) > 1
+			all = append(all, Step{Fault: f, At: end, Beside: beside, Mend: true, Back: back, Try: true})
 		}
 	}
-	slices.SortStableFunc(all, func(a, b event) int { return cmp.Compare(a.at, b.at) })
-	var out []Step
-	for _, e := range all {
-		out = append(out, e.step)
-	}
-	return out, nil
+	slices.SortStableFunc(all, func(a, b Step) int { return cmp.Compare(a.At, b.At) })
+	return all, nil
 }
 
 // nothingDone is a check that fails if no fault of a schedule could be carried out; there is
@@ -367,10 +321,8 @@ func (v Variant) drawn() (seed *uint64, words []string) {
 }
 
 // choice is the drill of a schedule.
-func (s Schedule) choice(name string, scene Scene) Choice {
-	disks := slices.ContainsFunc(s.Parts, func(p Part) bool {
-		return slices.Contains([]Kind{DiskOut, DiskSlow, PathOut, PathsOut, HBAOut, ModuleOut, ControllerOut, ControllerFailover, ArrayDisk, ArrayPower, LUNSlow, PowerOff, FeedOff, Freeze, Panic}, p.Kind)
-	})
+func (s Schedule) choice(name string, scene fault.Scene) Choice {
+	disks := slices.ContainsFunc(s.Parts, func(p Part) bool { return fault.Kinds[p.Kind].Disks })
 	return Choice{
 		// Servers may boot twice, and the reclaim of NFSv3 locks may take as long.
 		Drill:   Drill{Name: "random", Title: "faults that a seed draws", Expect: s.expect(disks, scene)},
@@ -384,9 +336,9 @@ func (s Schedule) choice(name string, scene Scene) Choice {
 // not become whole has failed, too: Random goes on from env.Restore, or else if the
 // brick is whole once all servers were without power. entries and runs are those of all drills done; Random
 // writes them to dir too.
-func Random(ctx context.Context, env Env, seed uint64, count int, dir string, opt Options) (entries []report.Entry, runs []*report.Run, smallest []Schedule, err error) {
+func Random(ctx context.Context, env fault.Env, seed uint64, count int, dir string, opt Options) (entries []report.Entry, runs []*report.Run, smallest []Schedule, err error) {
 	if !env.Design.Clustered() {
-		return nil, nil, nil, &Refused{"random schedules: " + errNeedsPair.Error()}
+		return nil, nil, nil, &fault.Refused{Why: "random schedules: " + errNeedsPair.Error()}
 	}
 	scene, err := planned(env)
 	if err != nil {
@@ -394,7 +346,7 @@ func Random(ctx context.Context, env Env, seed uint64, count int, dir string, op
 	}
 	var all []Schedule
 	for i := range count {
-		s, err := Draw(scene, seed+uint64(i), (&engine{env: env}).can)
+		s, err := Draw(scene, seed+uint64(i), (&fault.Site{Scene: scene, Env: env}).Can)
 		if err != nil {
 			return nil, nil, nil, err
 		}
@@ -425,13 +377,13 @@ func Random(ctx context.Context, env Env, seed uint64, count int, dir string, op
 		}
 		if b := (*Broken)(nil); errors.As(err, &b) {
 			failed = append(failed, "broken")
-			(&engine{env: env}).say("%v", b)
-			if env.Restore != nil {
-				err = nil // the next drill begins anew
-			} else if cycle := powerCycle(ctx, env, opt); cycle != nil {
-				err = errors.Join(err, cycle)
-			} else {
-				err = nil
+			(&fault.Site{Env: env}).Say("%v", b)
+			var cycle error
+			if env.Restore == nil { // else the next drill begins anew
+				cycle = powerCycle(ctx, env, opt)
+			}
+			if err = nil; cycle != nil {
+				err = errors.Join(b, cycle)
 			}
 		}
 		return failed, errors.Join(err, report.SaveEntries(dir, entries))
@@ -467,7 +419,9 @@ func Random(ctx context.Context, env Env, seed uint64, count int, dir string, op
 func (s Schedule) shrink(fails func(Schedule) (bool, error)) (Schedule, error) {
 	for i := 0; i < len(s.Parts) && len(s.Parts) > 1; i++ {
 		less := Schedule{Seed: s.Seed, Parts: slices.Delete(slices.Clone(s.Parts), i, i+1)}
-		shift(less.Parts)
+		for first, k := less.Parts[0].At, 0; k < len(less.Parts); k++ { // the first begins at 0
+			less.Parts[k].At -= first
+		}
 		failed, err := fails(less)
 		if err != nil {
 			return s, err
@@ -478,12 +432,3 @@ func (s Schedule) shrink(fails func(Schedule) (bool, error)) (Schedule, error) {
 	}
 	return s, nil
 }
-
-// shift moves the parts so that the first begins at 0.
-func shift(ps []Part) {
-	for i := len(ps) - 1; i >= 0; i-- {
-		ps[i].At -= ps[0].At
-	}
-}
-
-func (e *engine) can(f Fault) error { return e.injector(f).Can(f) }

@@ -11,22 +11,24 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
+	"github.com/mortarhpc/mortar/internal/prove/fault"
+	"github.com/mortarhpc/mortar/internal/prove/judge"
 	"github.com/mortarhpc/mortar/internal/serve/cache"
 )
 
-func randomScene() Scene {
+func randomScene() fault.Scene {
 	d := testDesign()
 	d.Pairs = []design.Pair{{Services: []design.Service{{Name: "home", NFS: &design.NFS{}}}}}
 	d.Spec = &spec.Spec{PDUs: []spec.PDU{{Name: "pdu-a"}, {Name: "pdu-b"}}, Enclosures: []spec.Enclosure{{Name: "E1"}, {Name: "E2"}}}
-	return Scene{Design: d, Service: &design.Service{Name: "home"}, Active: "nfs1", Passive: "nfs2", Group: design.Group{Parity: 2}, Members: []string{"S0", "S1", "S2", "S3"}}
+	return fault.Scene{Design: d, Service: &design.Service{Name: "home"}, Active: "nfs1", Passive: "nfs2", Group: design.Group{Parity: 2}, Members: []string{"S0", "S1", "S2", "S3"}}
 }
 
-func anything(Fault) error { return nil }
+func anything(fault.Fault) error { return nil }
 
 // A seed draws the same schedule each time, and some seed draws each fault.
 func TestDraw(t *testing.T) {
 	scene := randomScene()
-	seen := map[Kind]int{}
+	seen := map[fault.Kind]int{}
 	sizes := map[int]int{}
 	for seed := range uint64(2000) {
 		s, err := Draw(scene, seed, anything)
@@ -41,18 +43,18 @@ func TestDraw(t *testing.T) {
 		disks, paths, system, modules := 0, 0, map[string]int{}, map[string]int{}
 		for i, p := range s.Parts {
 			seen[p.Kind]++
-			c := chances[slices.IndexFunc(chances, func(c chance) bool { return c.kind == p.Kind })]
-			if p.For < time.Duration(c.shortest)*time.Second || p.For > time.Duration(c.longest)*time.Second || (p.On == "") != (c.on == nil) || p.At > latest || i == 0 && p.At != 0 {
+			c := fault.Kinds[p.Kind].Chances[0]
+			if p.For < time.Duration(c.Shortest)*time.Second || p.For > time.Duration(c.Longest)*time.Second || (p.On == "") != (c.On == nil) || p.At > latest || i == 0 && p.At != 0 {
 				t.Errorf("seed %d: %s", seed, p)
 			}
 			switch p.Kind {
-			case DiskOut:
+			case fault.DiskOut:
 				disks++
-			case LocalDisk:
+			case fault.LocalDisk:
 				system[p.On]++
-			case HBAOut:
+			case fault.HBAOut:
 				paths++
-			case ModuleOut:
+			case fault.ModuleOut:
 				paths++
 				if modules[p.Args[0]]++; modules[p.Args[0]] > 1 {
 					t.Errorf("seed %d takes both modules of an enclosure", seed)
@@ -62,10 +64,10 @@ func TestDraw(t *testing.T) {
 		if disks > 0 && paths > 1 {
 			t.Errorf("seed %d: a server may lose an enclosure, and the group another disk: %v", seed, s.Words())
 		}
-		if disks > 2 || system[onActive] > 1 || system[onPassive] > 1 {
+		if disks > 2 || system[fault.OnActive] > 1 || system[fault.OnPassive] > 1 {
 			t.Errorf("seed %d takes %d disks of a RAID 6, and of system mirrors %v", seed, disks, system)
 		}
-		if first := s.Parts[0]; first.Kind == Move && first.On == onActive {
+		if first := s.Parts[0]; first.Kind == fault.Move && first.On == fault.OnActive {
 			t.Errorf("seed %d begins with a move to where the service is", seed)
 		}
 		steps, err := s.steps(scene)
@@ -74,7 +76,7 @@ func TestDraw(t *testing.T) {
 		}
 		out := map[string]int{}
 		for _, st := range steps {
-			if st.At < 0 || slices.ContainsFunc(st.Fault.Args, func(a string) bool { return strings.HasPrefix(a, diskArg) || a == moveArg }) {
+			if st.At < 0 || slices.ContainsFunc(st.Fault.Args, func(a string) bool { return strings.HasPrefix(a, fault.DiskArg) || a == fault.MoveArg }) {
 				t.Errorf("seed %d: %+v", seed, st)
 			}
 			if st.Mend {
@@ -89,9 +91,11 @@ func TestDraw(t *testing.T) {
 			}
 		}
 	}
-	for _, c := range chances {
-		if seen[c.kind] < 50 && len(c.args(scene)) > 0 {
-			t.Errorf("%s was drawn %d times in 2000 schedules", c.kind, seen[c.kind])
+	for _, r := range fault.Rows {
+		for _, c := range r.Chances {
+			if seen[r.Kind] < 50 && len(c.Args(scene)) > 0 {
+				t.Errorf("%s was drawn %d times in 2000 schedules", r.Kind, seen[r.Kind])
+			}
 		}
 	}
 	for n := 1; n <= 3; n++ {
@@ -99,7 +103,7 @@ func TestDraw(t *testing.T) {
 			t.Errorf("%d schedules of %d faults", sizes[n], n)
 		}
 	}
-	if _, err := Draw(scene, 1, func(Fault) error { return fmt.Errorf("no") }); err == nil {
+	if _, err := Draw(scene, 1, func(fault.Fault) error { return fmt.Errorf("no") }); err == nil {
 		t.Error("nothing can be injected, no error")
 	}
 }
@@ -107,11 +111,11 @@ func TestDraw(t *testing.T) {
 // A schedule for a brick on LUNs of an array has only faults of such a brick, and
 // no more than its array survives.
 func TestDrawOnLUNs(t *testing.T) {
-	scene, err := planned(Env{Design: exampleDesign(t, "nss7.4-ha.yaml")})
+	scene, err := planned(fault.Env{Design: exampleDesign(t, "nss7.4-ha.yaml")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	seen := map[Kind]int{}
+	seen := map[fault.Kind]int{}
 	for seed := range uint64(2000) {
 		s, err := Draw(scene, seed, anything)
 		if err != nil {
@@ -121,14 +125,14 @@ func TestDrawOnLUNs(t *testing.T) {
 		for _, p := range s.Parts {
 			seen[p.Kind]++
 			switch p.Kind {
-			case ArrayDisk:
+			case fault.ArrayDisk:
 				disks++
 				if f := p.fault(scene); !slices.Contains(scene.Members, f.Args[0]) {
 					t.Errorf("seed %d: %s pulls a disk of another group", seed, f)
 				}
-			case ControllerOut, ControllerFailover, ArrayPower:
+			case fault.ControllerOut, fault.ControllerFailover, fault.ArrayPower:
 				ofArray++
-			case ModuleOut, DiskOut:
+			case fault.ModuleOut, fault.DiskOut:
 				t.Errorf("seed %d: the brick has no %s", seed, p)
 			}
 		}
@@ -136,7 +140,7 @@ func TestDrawOnLUNs(t *testing.T) {
 			t.Errorf("seed %d takes too much at once: %v", seed, s.Words())
 		}
 	}
-	for _, k := range []Kind{ControllerOut, ControllerFailover, ArrayDisk, ArrayPower, LUNSlow, PathsOut, Freeze} {
+	for _, k := range []fault.Kind{fault.ControllerOut, fault.ControllerFailover, fault.ArrayDisk, fault.ArrayPower, fault.LUNSlow, fault.PathsOut, fault.Freeze} {
 		if seen[k] < 50 {
 			t.Errorf("%s was drawn %d times in 2000 schedules", k, seen[k])
 		}
@@ -158,7 +162,7 @@ func TestDrawOnCache(t *testing.T) {
 			}
 			ssds, disks := 0, 0
 			for _, p := range s.Parts {
-				if p.Kind != DiskOut {
+				if p.Kind != fault.DiskOut {
 					continue
 				}
 				f := p.fault(scene)
@@ -183,8 +187,8 @@ func TestDrawOnCache(t *testing.T) {
 // Draw does not draw a fault that the Injector cannot inject.
 func TestDrawOnlyWhatCanBe(t *testing.T) {
 	for seed := range uint64(200) {
-		s, err := Draw(randomScene(), seed, func(f Fault) error {
-			if f.Kind != Freeze && f.Kind != Move {
+		s, err := Draw(randomScene(), seed, func(f fault.Fault) error {
+			if f.Kind != fault.Freeze && f.Kind != fault.Move {
 				return fmt.Errorf("not here")
 			}
 			return nil
@@ -193,7 +197,7 @@ func TestDrawOnlyWhatCanBe(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, p := range s.Parts {
-			if p.Kind != Freeze && p.Kind != Move {
+			if p.Kind != fault.Freeze && p.Kind != fault.Move {
 				t.Errorf("%s", p)
 			}
 		}
@@ -202,9 +206,9 @@ func TestDrawOnlyWhatCanBe(t *testing.T) {
 
 func TestScheduleSteps(t *testing.T) {
 	s := Schedule{Seed: 7, Parts: []Part{
-		{Kind: Freeze, On: onActive, For: 20 * time.Second},
-		{Kind: DiskOut, Args: []string{diskArg + "3"}, At: 5 * time.Second, For: 30 * time.Second},
-		{Kind: Move, On: onPassive, Args: []string{moveArg}, At: 5 * time.Second},
+		{Kind: fault.Freeze, On: fault.OnActive, For: 20 * time.Second},
+		{Kind: fault.DiskOut, Args: []string{fault.DiskArg + "3"}, At: 5 * time.Second, For: 30 * time.Second},
+		{Kind: fault.Move, On: fault.OnPassive, Args: []string{fault.MoveArg}, At: 5 * time.Second},
 	}}
 	if d := cmp.Diff([]string{"+0 s freeze active for 20 s", "+5 s disk-out disk 3 for 30 s", "+5 s move passive service"}, s.Words()); d != "" {
 		t.Error(d)
@@ -213,7 +217,7 @@ func TestScheduleSteps(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	freeze, disk, move := Fault{Kind: Freeze, On: "nfs1"}, Fault{Kind: DiskOut, Args: []string{"S3"}}, Fault{Kind: Move, On: "nfs2", Args: []string{"home"}}
+	freeze, disk, move := fault.Fault{Kind: fault.Freeze, On: "nfs1"}, fault.Fault{Kind: fault.DiskOut, Args: []string{"S3"}}, fault.Fault{Kind: fault.Move, On: "nfs2", Args: []string{"home"}}
 	want := []Step{
 		{Fault: freeze},
 		{Fault: disk, At: 5 * time.Second, Try: true},
@@ -240,48 +244,49 @@ func TestScheduleExpects(t *testing.T) {
 	cached.Service = &svc
 	for _, c := range []struct {
 		parts   []Part
-		scene   Scene
-		where   Place
-		fencing Fencing
+		scene   fault.Scene
+		where   judge.Place
+		fencing judge.Fencing
 		seen    bool
 	}{
-		{[]Part{{Kind: FeedOff, Args: []string{"pdu-a"}}}, randomScene(), Stays, Nobody, true},
-		{[]Part{{Kind: SwitchDown, Args: []string{"private"}}}, randomScene(), Stays, Nobody, true},
-		{[]Part{{Kind: LinkDown, On: onActive, Args: []string{"public"}}}, randomScene(), Anywhere, Nobody, false},
-		{[]Part{{Kind: LinkDown, On: onPassive, Args: []string{"public"}}}, randomScene(), Stays, Nobody, true},
-		{[]Part{{Kind: LinkDown, On: onPassive, Args: []string{"public"}}}, two, Anywhere, Nobody, false},
-		{[]Part{{Kind: HBAOut, On: onPassive, Args: []string{"0"}}}, two, Stays, Nobody, true},
-		{[]Part{{Kind: PathOut, On: onPassive, Args: []string{diskArg + "0", "1"}}}, randomScene(), Stays, Nobody, true},
-		{[]Part{{Kind: ClockJump, On: onActive, Args: []string{"3600"}}}, randomScene(), Stays, Nobody, true},
-		{[]Part{{Kind: DiskSlow, Args: []string{diskArg + "0", "2", "20000"}}}, randomScene(), Stays, Nobody, true},
-		{[]Part{{Kind: DiskOut, Args: []string{diskArg + "0"}}}, randomScene(), Stays, Nobody, true},
-		{[]Part{{Kind: DiskOut, Args: []string{ssdArg + "0"}}}, cached, Stays, Nobody, true},
-		{[]Part{{Kind: PDUDead, Args: []string{"pdu-a"}}}, randomScene(), Stays, Nobody, true},
-		{[]Part{{Kind: LocalDisk, On: onPassive, Args: []string{"0"}}}, randomScene(), Stays, Nobody, true},
-		{[]Part{{Kind: ControllerOut, Args: []string{"a1", "0"}}}, randomScene(), Stays, Nobody, true},
-		{[]Part{{Kind: LUNSlow, Args: []string{"a1-lun0", "1500"}}}, randomScene(), Stays, Nobody, true},
-		{[]Part{{Kind: BMCDead, On: onActive}}, randomScene(), Stays, Nobody, false},
-		{[]Part{{Kind: Standby, On: onPassive}}, randomScene(), Stays, Nobody, true},
-		{[]Part{{Kind: LNetDown, On: onPassive}}, randomScene(), Stays, Nobody, false},
-		{[]Part{{Kind: Standby, On: onActive}}, randomScene(), Anywhere, Nobody, false},
-		{[]Part{{Kind: Move, On: onPassive, Args: []string{moveArg}}}, randomScene(), Moves, Nobody, false},
-		{[]Part{{Kind: Kill, On: onActive, Args: []string{"nfsd"}}}, randomScene(), Anywhere, Nobody, false},
-		{[]Part{{Kind: Kill, On: onActive, Args: []string{"corosync"}}}, randomScene(), Anywhere, Allow, false},
-		{[]Part{{Kind: Panic, On: onActive}}, randomScene(), Moves, Victim, false},
-		{[]Part{{Kind: Freeze, On: onActive}}, randomScene(), Anywhere, Allow, false},
-		{[]Part{{Kind: Freeze, On: onPassive}}, randomScene(), Stays, Allow, true},
-		{[]Part{{Kind: Freeze, On: onPassive}}, two, Anywhere, Allow, false},
-		{[]Part{{Kind: PathsOut, On: onPassive}}, randomScene(), Stays, Allow, true},
-		{[]Part{{Kind: FeedOff, Args: []string{"pdu-a"}}, {Kind: LocalDisk, On: onActive, Args: []string{"0"}}}, randomScene(), Stays, Nobody, true},
-		{[]Part{{Kind: LocalDisk, On: onPassive, Args: []string{"0"}}, {Kind: DiskOut, Args: []string{diskArg + "0"}}, {Kind: LinkDown, On: onPassive, Args: []string{"public"}}}, randomScene(), Stays, Nobody, true},
-		{[]Part{{Kind: LocalDisk, On: onPassive, Args: []string{"0"}}, {Kind: LocalDisk, On: onActive, Args: []string{"1"}}}, randomScene(), Stays, Nobody, true},
-		{[]Part{{Kind: LocalDisk, On: onPassive, Args: []string{"0"}}, {Kind: LinkDown, On: onPassive, Args: []string{"public"}}}, two, Anywhere, Allow, false},
-		{[]Part{{Kind: HBAOut, On: onActive, Args: []string{"0"}}, {Kind: ModuleOut, Args: []string{"E1", "1"}}}, randomScene(), Anywhere, Allow, false},
-		{[]Part{{Kind: FeedOff, Args: []string{"pdu-a"}}, {Kind: FeedOff, Args: []string{"pdu-b"}}}, randomScene(), Anywhere, Allow, false},
-		{[]Part{{Kind: LinkDown, On: onActive, Args: []string{"private"}}, {Kind: LinkDown, On: onPassive, Args: []string{"public"}}}, randomScene(), Anywhere, Allow, false},
-		{[]Part{{Kind: DiskSlow, Args: []string{diskArg + "0", "2", "20000"}}, {Kind: FeedOff, Args: []string{"pdu-a"}}}, randomScene(), Anywhere, Allow, false},
-		{[]Part{{Kind: ArrayPower, Args: []string{"a1"}}, {Kind: LocalDisk, On: onActive, Args: []string{"0"}}}, randomScene(), Anywhere, Allow, false},
-		{[]Part{{Kind: FeedOff, Args: []string{"pdu-a"}}, {Kind: Freeze, On: onPassive}}, randomScene(), Anywhere, Allow, false},
+		{[]Part{{Kind: fault.FeedOff, Args: []string{"pdu-a"}}}, randomScene(), judge.Stays, judge.Nobody, true},
+		{[]Part{{Kind: fault.SwitchDown, Args: []string{"private"}}}, randomScene(), judge.Stays, judge.Nobody, true},
+		{[]Part{{Kind: fault.LinkDown, On: fault.OnActive, Args: []string{"public"}}}, randomScene(), judge.Anywhere, judge.Nobody, false},
+		{[]Part{{Kind: fault.LinkDown, On: fault.OnPassive, Args: []string{"public"}}}, randomScene(), judge.Stays, judge.Nobody, true},
+		{[]Part{{Kind: fault.LinkDown, On: fault.OnPassive, Args: []string{"public"}}}, two, judge.Anywhere, judge.Nobody, false},
+		{[]Part{{Kind: fault.HBAOut, On: fault.OnPassive, Args: []string{"0"}}}, two, judge.Stays, judge.Nobody, true},
+		{[]Part{{Kind: fault.PathOut, On: fault.OnPassive, Args: []string{fault.DiskArg + "0", "1"}}}, randomScene(), judge.Stays, judge.Nobody, true},
+		{[]Part{{Kind: fault.ClockJump, On: fault.OnActive, Args: []string{"3600"}}}, randomScene(), judge.Stays, judge.Nobody, true},
+		{[]Part{{Kind: fault.DiskSlow, Args: []string{fault.DiskArg + "0", "2", "20000"}}}, randomScene(), judge.Stays, judge.Nobody, true},
+		{[]Part{{Kind: fault.DiskOut, Args: []string{fault.DiskArg + "0"}}}, randomScene(), judge.Stays, judge.Nobody, true},
+		{[]Part{{Kind: fault.DiskOut, Args: []string{fault.SSDArg + "0"}}}, cached, judge.Stays, judge.Nobody, true},
+		{[]Part{{Kind: fault.PDUDead, Args: []string{"pdu-a"}}}, randomScene(), judge.Stays, judge.Nobody, true},
+		{[]Part{{Kind: fault.LocalDisk, On: fault.OnPassive, Args: []string{"0"}}}, randomScene(), judge.Stays, judge.Nobody, true},
+		{[]Part{{Kind: fault.ControllerOut, Args: []string{"a1", "0"}}}, randomScene(), judge.Stays, judge.Nobody, true},
+		{[]Part{{Kind: fault.LUNSlow, Args: []string{"a1-lun0", "1500"}}}, randomScene(), judge.Stays, judge.Nobody, true},
+		{[]Part{{Kind: fault.BMCDead, On: fault.OnActive}}, randomScene(), judge.Stays, judge.Nobody, false},
+		{[]Part{{Kind: fault.Standby, On: fault.OnPassive}}, randomScene(), judge.Stays, judge.Nobody, true},
+		{[]Part{{Kind: fault.LNetDown, On: fault.OnPassive}}, randomScene(), judge.Stays, judge.Nobody, false},
+		{[]Part{{Kind: fault.Standby, On: fault.OnActive}}, randomScene(), judge.Anywhere, judge.Nobody, false},
+		{[]Part{{Kind: fault.Move, On: fault.OnPassive, Args: []string{fault.MoveArg}}}, randomScene(), judge.Moves, judge.Nobody, false},
+		{[]Part{{Kind: fault.Kill, On: fault.OnActive, Args: []string{"nfsd"}}}, randomScene(), judge.Anywhere, judge.Nobody, false},
+		{[]Part{{Kind: fault.Kill, On: fault.OnActive, Args: []string{"corosync"}}}, randomScene(), judge.Anywhere, judge.Allow, false},
+		{[]Part{{Kind: fault.Panic, On: fault.OnActive}}, randomScene(), judge.Moves, judge.Victim, false},
+		{[]Part{{Kind: fault.Freeze, On: fault.OnActive}}, randomScene(), judge.Anywhere, judge.Allow, false},
+		{[]Part{{Kind: fault.Freeze, On: fault.OnPassive}}, randomScene(), judge.Stays, judge.Allow, true},
+		{[]Part{{Kind: fault.Freeze, On: fault.OnPassive}}, two, judge.Anywhere, judge.Allow, false},
+		{[]Part{{Kind: fault.Panic, On: fault.OnPassive}}, two, judge.Anywhere, judge.Allow, false},
+		{[]Part{{Kind: fault.PathsOut, On: fault.OnPassive}}, randomScene(), judge.Stays, judge.Allow, true},
+		{[]Part{{Kind: fault.FeedOff, Args: []string{"pdu-a"}}, {Kind: fault.LocalDisk, On: fault.OnActive, Args: []string{"0"}}}, randomScene(), judge.Stays, judge.Nobody, true},
+		{[]Part{{Kind: fault.LocalDisk, On: fault.OnPassive, Args: []string{"0"}}, {Kind: fault.DiskOut, Args: []string{fault.DiskArg + "0"}}, {Kind: fault.LinkDown, On: fault.OnPassive, Args: []string{"public"}}}, randomScene(), judge.Stays, judge.Nobody, true},
+		{[]Part{{Kind: fault.LocalDisk, On: fault.OnPassive, Args: []string{"0"}}, {Kind: fault.LocalDisk, On: fault.OnActive, Args: []string{"1"}}}, randomScene(), judge.Stays, judge.Nobody, true},
+		{[]Part{{Kind: fault.LocalDisk, On: fault.OnPassive, Args: []string{"0"}}, {Kind: fault.LinkDown, On: fault.OnPassive, Args: []string{"public"}}}, two, judge.Anywhere, judge.Allow, false},
+		{[]Part{{Kind: fault.HBAOut, On: fault.OnActive, Args: []string{"0"}}, {Kind: fault.ModuleOut, Args: []string{"E1", "1"}}}, randomScene(), judge.Anywhere, judge.Allow, false},
+		{[]Part{{Kind: fault.FeedOff, Args: []string{"pdu-a"}}, {Kind: fault.FeedOff, Args: []string{"pdu-b"}}}, randomScene(), judge.Anywhere, judge.Allow, false},
+		{[]Part{{Kind: fault.LinkDown, On: fault.OnActive, Args: []string{"private"}}, {Kind: fault.LinkDown, On: fault.OnPassive, Args: []string{"public"}}}, randomScene(), judge.Anywhere, judge.Allow, false},
+		{[]Part{{Kind: fault.DiskSlow, Args: []string{fault.DiskArg + "0", "2", "20000"}}, {Kind: fault.FeedOff, Args: []string{"pdu-a"}}}, randomScene(), judge.Anywhere, judge.Allow, false},
+		{[]Part{{Kind: fault.ArrayPower, Args: []string{"a1"}}, {Kind: fault.LocalDisk, On: fault.OnActive, Args: []string{"0"}}}, randomScene(), judge.Anywhere, judge.Allow, false},
+		{[]Part{{Kind: fault.FeedOff, Args: []string{"pdu-a"}}, {Kind: fault.Freeze, On: fault.OnPassive}}, randomScene(), judge.Anywhere, judge.Allow, false},
 	} {
 		s := Schedule{Parts: c.parts}
 		if e := s.expect(false, c.scene); e.Where != c.where || e.Fencing != c.fencing {
@@ -305,7 +310,7 @@ func TestBeside(t *testing.T) {
 	var b beside
 	begun, release := make(chan struct{}), make(chan struct{})
 	var order []string
-	f := Fault{Kind: Standby, On: "nfs1"}
+	f := fault.Fault{Kind: fault.Standby, On: "nfs1"}
 	b.run(f, func() error { close(begun); <-release; order = append(order, "standby"); return nil })
 	b.run(f, func() error { order = append(order, "unstandby"); return fmt.Errorf("refused") })
 	<-begun
@@ -313,7 +318,7 @@ func TestBeside(t *testing.T) {
 	if err := b.wait(); err == nil || !strings.Contains(err.Error(), "refused") || !slices.Equal(order, []string{"standby", "unstandby"}) {
 		t.Errorf("%v, %q", err, order)
 	}
-	b.undone("moving")
+	b.undone = append(b.undone, "moving")
 	if got := b.left(); !slices.Equal(got, []string{"moving"}) {
 		t.Errorf("%q", got)
 	}
@@ -321,15 +326,15 @@ func TestBeside(t *testing.T) {
 
 // shrink finds the smallest schedule that still fails, in any order of the faults.
 func TestShrink(t *testing.T) {
-	part := func(k Kind, at time.Duration) Part { return Part{Kind: k, At: at * time.Second} }
-	s := Schedule{Parts: []Part{part(Freeze, 0), part(DiskOut, 5), part(Panic, 9)}}
+	part := func(k fault.Kind, at time.Duration) Part { return Part{Kind: k, At: at * time.Second} }
+	s := Schedule{Parts: []Part{part(fault.Freeze, 0), part(fault.DiskOut, 5), part(fault.Panic, 9)}}
 	tried := 0
 	got, err := s.shrink(func(x Schedule) (bool, error) {
 		tried++
-		has := func(k Kind) bool { return slices.ContainsFunc(x.Parts, func(p Part) bool { return p.Kind == k }) }
-		return has(DiskOut) && has(Panic), nil
+		has := func(k fault.Kind) bool { return slices.ContainsFunc(x.Parts, func(p Part) bool { return p.Kind == k }) }
+		return has(fault.DiskOut) && has(fault.Panic), nil
 	})
-	if d := cmp.Diff(Schedule{Parts: []Part{part(DiskOut, 0), part(Panic, 4)}}, got); d != "" || err != nil {
+	if d := cmp.Diff(Schedule{Parts: []Part{part(fault.DiskOut, 0), part(fault.Panic, 4)}}, got); d != "" || err != nil {
 		t.Error(err, d)
 	}
 	if tried > 5 {

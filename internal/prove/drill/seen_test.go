@@ -9,10 +9,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/mortarhpc/mortar/internal/prove/fault"
+	"github.com/mortarhpc/mortar/internal/prove/judge"
 	"github.com/mortarhpc/mortar/internal/prove/kind"
-	"github.com/mortarhpc/mortar/internal/prove/report"
 )
 
 // Every drill in which the service stays has a condition by which the servers prove
@@ -21,7 +20,7 @@ func TestStayingIsWitnessed(t *testing.T) {
 	done := map[string]bool{}
 	for _, file := range []string{"nfs-ha.yaml", "nss7.4-ha.yaml", "nfs-dfc.yaml", "nfs-ha-xl.yaml", "lustre-small.yaml"} {
 		d := exampleDesign(t, file)
-		s := Scene{Design: d, Service: d.Services()[0], Active: d.Pairs[0].Servers[0], Group: d.Groups[0]}
+		s := fault.Scene{Design: d, Service: d.Services()[0], Active: d.Pairs[0].Servers[0], Group: d.Groups[0]}
 		if d.Clustered() {
 			s.Passive = d.Pairs[0].Servers[1]
 		}
@@ -37,7 +36,7 @@ func TestStayingIsWitnessed(t *testing.T) {
 						continue
 					}
 				}
-				if w := x.Expected(v).Where; w != Stays && w != Returns || strings.HasPrefix(name, "change-") {
+				if w := x.Expected(v).Where; w != judge.Stays && w != judge.Returns || strings.HasPrefix(name, "change-") {
 					continue // a change is a command that succeeds or not
 				}
 				steps, err := v.Steps(s)
@@ -60,55 +59,6 @@ func TestStayingIsWitnessed(t *testing.T) {
 	}
 }
 
-// A pair that the drill is not about must not notice it, but for a fault of the whole
-// rack.
-func TestBystander(t *testing.T) {
-	feed := []Step{{Fault: Fault{Kind: FeedOff, Args: []string{"pdu-a"}}}}
-	for _, c := range []struct {
-		name   string
-		expect Expect
-		steps  []Step
-		want   Expect
-	}{
-		{"a crash", Expect{Where: Moves, Fencing: Victim, Stall: 10, Disks: true}, []Step{{Fault: Fault{Kind: Freeze, On: "mds01"}}}, Expect{Where: Stays, Fencing: Nobody}},
-		{"the rack's power", Expect{Where: Anywhere, Fencing: Allow}, feed, Expect{Where: Anywhere, Fencing: Allow}},
-		{"one feed", Expect{Where: Stays, Fencing: Nobody}, feed, Expect{Where: Stays, Fencing: Nobody}},
-		{"a crash and a feed", Expect{Where: Moves, Fencing: Victim}, feed, Expect{Where: Anywhere, Fencing: Allow}},
-	} {
-		if got := c.expect.elsewhere(c.steps); !cmp.Equal(got, c.want) {
-			t.Errorf("%s: %+v", c.name, got)
-		}
-	}
-	e := evidenceOf()
-	stays(&e)
-	if c := e.judgeBystander(); !c.OK || c.Name != "servers nfs1, nfs2" || !strings.Contains(c.Detail, "nobody fenced") {
-		t.Errorf("%+v", c)
-	}
-	e.events = []report.Event{fencedAt("nfs2", e.fault+1)}
-	if c := e.judgeBystander(); c.OK || !strings.Contains(c.Detail, "nfs2 was fenced, which this fault does not call for") {
-		t.Errorf("%+v", c)
-	}
-
-	// The verdict has the pair's check, and keeps its events out of the other's.
-	all := evidenceOf()
-	of := evidenceOf()
-	stays(&of)
-	of.nodes, of.active, of.location = []string{"oss01", "oss02"}, "oss01", []string{"oss01"}
-	of.looks = map[string][]look{"oss01": of.looks["nfs2"], "oss02": of.looks["nfs1"]}
-	of.events = []report.Event{{NS: of.fault + 1, Host: "oss02", Source: "pacemaker", Kind: report.EventFenced, Text: "Peer oss01 was terminated (reboot) by oss02 on behalf of x: OK"}}
-	all.events = append(all.events, of.events...)
-	all.bystanders = []*evidence{&of}
-	var failed []string
-	for _, c := range judge(all) {
-		if !c.OK {
-			failed = append(failed, c.Name)
-		}
-	}
-	if d := cmp.Diff([]string{"servers oss01, oss02"}, failed); d != "" {
-		t.Error(d)
-	}
-}
-
 // A brick that shows the sign of a fault before the fault is refused; one busy moment
 // of a server is no sign.
 func TestSignBeforeTheFault(t *testing.T) { synctest.Test(t, testSignBeforeTheFault) }
@@ -127,13 +77,13 @@ func testSignBeforeTheFault(t *testing.T) {
 		{"no sign", false, []bool{true}, false, 0},
 	} {
 		looks := 0
-		cond := &Condition{What: "x", Sign: c.sign, Look: func(context.Context, *View) (bool, string) {
+		cond := &fault.Condition{What: "x", Sign: c.sign, Look: func(context.Context, *fault.Site) (bool, string) {
 			looks++
 			return c.seen[looks-1], "nfs1 has lost a power feed"
 		}}
-		e := &engine{drill: Drill{Name: "power-bus"}, watch: newWatcher(func(string) {}, nil)}
-		err := e.unsigned(t.Context(), []Step{{Fault: Fault{Kind: FeedOff}, Until: cond}, {Mend: true, Until: cond}})
-		if u := (*Unhealthy)(nil); errors.As(err, &u) != c.refused || looks != c.looks {
+		e := &engine{drill: Drill{Name: "power-bus"}, Site: fault.Site{Watch: fault.NewWatcher(func(string) {}, nil)}, steps: []Step{{Fault: fault.Fault{Kind: fault.FeedOff}, Until: cond}, {Mend: true, Until: cond}}}
+		err := e.unsigned(t.Context())
+		if u := (*fault.Unhealthy)(nil); errors.As(err, &u) != c.refused || looks != c.looks {
 			t.Errorf("%s: %v after %d looks", c.name, err, looks)
 		}
 	}
@@ -149,14 +99,14 @@ func testRunWithASign(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, before := range []bool{false, true} {
-		v.Steps = func(s Scene) ([]Step, error) {
-			c := &Condition{What: "frozen", Limit: time.Minute, Sign: true, Look: func(_ context.Context, v *View) (bool, string) {
-				return before || v.fault != 0, "it is frozen"
+		v.Steps = func(s fault.Scene) ([]Step, error) {
+			c := &fault.Condition{What: "frozen", Limit: time.Minute, Sign: true, Look: func(_ context.Context, v *fault.Site) (bool, string) {
+				return before || v.Watch.FaultNS() != 0, "it is frozen"
 			}}
-			return []Step{{Fault: Fault{Kind: Freeze, On: s.Active}, Until: c}}, nil
+			return []Step{{Fault: fault.Fault{Kind: fault.Freeze, On: s.Active}, Until: c}}, nil
 		}
-		_, err := Run(t.Context(), Env{Design: p.design(), Dial: p.dial, Injector: p, Virtual: true, Version: "test", Progress: func(s string) { t.Log(s) }}, d, v, p.options(t))
-		if u := (*Unhealthy)(nil); errors.As(err, &u) != before || !before && err != nil || len(p.injected) != 1 {
+		_, err := Run(t.Context(), fault.Env{Design: p.design(), Dial: p.dial, Injector: p, Virtual: true, Version: "test", Progress: func(s string) { t.Log(s) }}, d, v, p.options(t))
+		if u := (*fault.Unhealthy)(nil); errors.As(err, &u) != before || !before && err != nil || len(p.injected) != 1 {
 			t.Errorf("seen before: %v: %v, injected %q", before, err, p.injected)
 		}
 	}

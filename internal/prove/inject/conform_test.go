@@ -6,16 +6,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mortarhpc/mortar/internal/prove/drill"
+	"github.com/mortarhpc/mortar/internal/prove/fault"
 )
 
 // rig is an Injector with an independent way to see its effects.
 type rig struct {
-	drill.Injector
+	fault.Injector
 	// tries are faults whose effect the rig can see, at least one of each kind.
-	tries []drill.Fault
+	tries []fault.Fault
 	// there reports whether exactly the effect of a fault is present now.
-	there func(f drill.Fault) bool
+	there func(f fault.Fault) bool
 	// limit bounds the time until a change is visible. 0: at once, and then the
 	// suite checks the other faults too.
 	limit time.Duration
@@ -25,13 +25,13 @@ type rig struct {
 
 // conform is the suite that every injector passes.
 func conform(t *testing.T, r rig) {
-	see := func(t *testing.T, f drill.Fault, want bool) {
+	see := func(t *testing.T, f fault.Fault, want bool) {
 		t.Helper()
 		if !r.becomes(f, want) {
 			t.Fatalf("%s: it is there: %v, want %v", f, !want, want)
 		}
 	}
-	heal := func(t *testing.T, f drill.Fault) {
+	heal := func(t *testing.T, f fault.Fault) {
 		t.Helper()
 		if err := r.Heal(t.Context(), f); err != nil {
 			t.Fatalf("heal %s: %v", f, err)
@@ -82,9 +82,9 @@ func conform(t *testing.T, r rig) {
 		})
 	}
 	t.Run("what it cannot do", func(t *testing.T) {
-		for _, k := range append(drill.HardwareKinds(), "sing") {
-			f := drill.Fault{Kind: k, On: "nfs1", Args: []string{"a", "b", "c"}}
-			if slices.ContainsFunc(r.tries, func(x drill.Fault) bool { return x.Kind == k }) || r.Can(f) == nil {
+		for _, k := range append(hardwareKinds(), "sing") {
+			f := fault.Fault{Kind: k, On: "nfs1", Args: []string{"a", "b", "c"}}
+			if slices.ContainsFunc(r.tries, func(x fault.Fault) bool { return x.Kind == k }) || r.Can(f) == nil {
 				continue
 			}
 			if err := r.Inject(t.Context(), f); err == nil || err.Error() != r.Can(f).Error() {
@@ -94,14 +94,14 @@ func conform(t *testing.T, r rig) {
 				t.Error("what nobody knows is healed")
 			}
 		}
-		if r.Can(drill.Fault{Kind: "sing"}) == nil {
+		if r.Can(fault.Fault{Kind: "sing"}) == nil {
 			t.Error("it can sing")
 		}
 	})
 }
 
 // becomes waits until the effect of a fault is present, or until it is gone.
-func (r rig) becomes(f drill.Fault, want bool) bool {
+func (r rig) becomes(f fault.Fault, want bool) bool {
 	for end := time.Now().Add(r.limit); ; time.Sleep(500 * time.Millisecond) {
 		if r.there(f) == want {
 			return true
@@ -113,7 +113,7 @@ func (r rig) becomes(f drill.Fault, want bool) bool {
 }
 
 // others are the other faults of the rig that are present.
-func (r rig) others(f drill.Fault) []string {
+func (r rig) others(f fault.Fault) []string {
 	var out []string
 	for _, o := range r.tries {
 		if r.limit == 0 && o.String() != f.String() && r.there(o) {
@@ -123,16 +123,21 @@ func (r rig) others(f drill.Fault) []string {
 	return out
 }
 
+// hardwareKinds are the kinds that an Injector injects.
+func hardwareKinds() (out []fault.Kind) {
+	for k, how := range fault.Kinds {
+		if how.Rack != nil {
+			out = append(out, k)
+		}
+	}
+	return out
+}
+
 // Each Injector knows each kind of hardware fault: it injects the fault, or Can
 // returns why it cannot.
 func TestEveryKindIsAnswered(t *testing.T) {
-	for _, k := range drill.HardwareKinds() {
-		if _, ok := rackFaults[k]; !ok {
-			t.Errorf("a rack cannot do %s, so no drill can be tried", k)
-		}
-	}
 	for k, how := range hardwareFaults {
-		if !slices.Contains(drill.HardwareKinds(), k) || (how.inject == nil) != (how.never != "") || (how.heal == nil) != (how.never != "") {
+		if row := fault.Kinds[k]; row.Rack == nil || row.ByHand != "" || how.inject == nil || how.heal == nil {
 			t.Errorf("%s: done or refused, and healed if it is done", k)
 		}
 	}

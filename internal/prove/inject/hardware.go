@@ -21,7 +21,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/gather"
 	"github.com/mortarhpc/mortar/internal/host/resource"
-	"github.com/mortarhpc/mortar/internal/prove/drill"
+	"github.com/mortarhpc/mortar/internal/prove/fault"
 	"github.com/mortarhpc/mortar/internal/run/observe"
 )
 
@@ -42,47 +42,31 @@ type Hardware struct {
 
 // hardwareFault is how Hardware injects a fault.
 type hardwareFault struct {
-	can          func(h *Hardware, f drill.Fault) error // nil: always
-	inject, heal func(h *Hardware, ctx context.Context, f drill.Fault) error
-	never        string // why no command can inject the fault
+	can          func(h *Hardware, f fault.Fault) error // nil: always
+	inject, heal func(h *Hardware, ctx context.Context, f fault.Fault) error
 }
 
-// hardwareFaults has the faults that a command can inject, and others with the
-// reason why no command can. For kinds without an entry Can names the general
-// reason.
-var hardwareFaults = map[drill.Kind]hardwareFault{
-	drill.Panic:              {inject: (*Hardware).panic, heal: (*Hardware).powerOn},
-	drill.PowerOff:           {can: (*Hardware).hasIPMI, inject: (*Hardware).powerOff, heal: (*Hardware).powerOn},
-	drill.ClientDown:         {inject: (*Hardware).reset, heal: (*Hardware).boots},
-	drill.LinkDown:           {can: (*Hardware).hasLink, inject: (*Hardware).linkDown, heal: (*Hardware).linkUp},
-	drill.PathOut:            {inject: (*Hardware).deletePaths, heal: (*Hardware).scan},
-	drill.HBAOut:             {inject: (*Hardware).deletePaths, heal: (*Hardware).scan},
-	drill.PathsOut:           {inject: (*Hardware).deletePaths, heal: (*Hardware).scan},
-	drill.DiskOut:            {inject: everywhere((*Hardware).deletePaths), heal: everywhere((*Hardware).scan)},
-	drill.LocalDisk:          {inject: (*Hardware).deleteSystemDisk, heal: (*Hardware).rescan},
-	drill.ControllerOut:      {never: "Mortar gives no commands to arrays: shut the controller down by the array's own tool"},
-	drill.ControllerFailover: {never: "Mortar gives no commands to arrays: move the LUNs by the array's own tool"},
-	drill.ArrayDisk:          {never: "no command reaches a disk inside an array: pull the disk by hand"},
-	drill.ArrayPower:         {never: "Mortar does not switch arrays off: switch the array off by hand"},
-	drill.LUNSlow:            {never: "no command makes a LUN of a real array slow"},
-	drill.LUNMissing:         {never: "a server finds a LUN again when it boots, unless the array hides it: unmap it by the array's own tool"},
-
-	drill.DiskBlank: {never: "a disk is swapped by hand: `mortar disk fail`, swap it in its bay, `mortar disk replace`"},
-	drill.ServerNew: {never: "a machine is put in by hand: see `mortar help server replace`"},
-
-	drill.DiskSlow: {never: "no command makes a real disk slow"},
-	drill.Corrupt:  {never: "Mortar never corrupts data on real disks"},
-	drill.Freeze:   {never: "a real server cannot be frozen from outside; use --how panic or --how power"},
+// hardwareFaults has the faults that a command can inject.
+var hardwareFaults = map[fault.Kind]hardwareFault{
+	fault.Panic:      {inject: sysrq("c", "panic the kernel"), heal: (*Hardware).powerOn},
+	fault.PowerOff:   {can: (*Hardware).hasIPMI, inject: func(h *Hardware, ctx context.Context, f fault.Fault) error { return h.ipmi(ctx, f.On, "off") }, heal: (*Hardware).powerOn},
+	fault.ClientDown: {inject: sysrq("b", "reset the host"), heal: (*Hardware).boots},
+	fault.LinkDown:   {can: (*Hardware).hasLink, inject: (*Hardware).linkDown, heal: (*Hardware).linkUp},
+	fault.PathOut:    {inject: (*Hardware).deletePaths, heal: (*Hardware).scan},
+	fault.HBAOut:     {inject: (*Hardware).deletePaths, heal: (*Hardware).scan},
+	fault.PathsOut:   {inject: (*Hardware).deletePaths, heal: (*Hardware).scan},
+	fault.DiskOut:    {inject: everywhere((*Hardware).deletePaths), heal: everywhere((*Hardware).scan)},
+	fault.LocalDisk:  {inject: (*Hardware).deleteSystemDisk, heal: (*Hardware).rescan},
 }
 
 // Can refuses faults that no command can inject on real hardware.
-func (h *Hardware) Can(f drill.Fault) error {
+func (h *Hardware) Can(f fault.Fault) error {
 	how, ok := hardwareFaults[f.Kind]
 	switch {
+	case !ok && fault.Kinds[f.Kind].ByHand != "":
+		return errors.New(fault.Kinds[f.Kind].ByHand)
 	case !ok:
 		return fmt.Errorf("no command injects fault %q on real hardware: a person must do it by hand", f.Kind)
-	case how.never != "":
-		return errors.New(how.never)
 	case how.can != nil:
 		return how.can(h, f)
 	}
@@ -90,7 +74,7 @@ func (h *Hardware) Can(f drill.Fault) error {
 }
 
 // Inject injects the fault.
-func (h *Hardware) Inject(ctx context.Context, f drill.Fault) error {
+func (h *Hardware) Inject(ctx context.Context, f fault.Fault) error {
 	if err := h.Can(f); err != nil {
 		return err
 	}
@@ -99,9 +83,9 @@ func (h *Hardware) Inject(ctx context.Context, f drill.Fault) error {
 
 // Heal restores links and paths, and switches on a server that is off. It does
 // not change the power of a running server.
-func (h *Hardware) Heal(ctx context.Context, f drill.Fault) error {
-	how := hardwareFaults[f.Kind]
-	if how.heal == nil {
+func (h *Hardware) Heal(ctx context.Context, f fault.Fault) error {
+	how, ok := hardwareFaults[f.Kind]
+	if !ok {
 		return h.Can(f)
 	}
 	h.hbas = nil // a boot may change their numbers
@@ -109,8 +93,8 @@ func (h *Hardware) Heal(ctx context.Context, f drill.Fault) error {
 }
 
 // everywhere calls do for every server.
-func everywhere(do func(*Hardware, context.Context, drill.Fault) error) func(*Hardware, context.Context, drill.Fault) error {
-	return func(h *Hardware, ctx context.Context, f drill.Fault) error {
+func everywhere(do func(*Hardware, context.Context, fault.Fault) error) func(*Hardware, context.Context, fault.Fault) error {
+	return func(h *Hardware, ctx context.Context, f fault.Fault) error {
 		for _, n := range h.Design.Servers() {
 			f.On = n
 			if err := do(h, ctx, f); err != nil {
@@ -121,51 +105,43 @@ func everywhere(do func(*Hardware, context.Context, drill.Fault) error) func(*Ha
 	}
 }
 
-func (h *Hardware) hasIPMI(drill.Fault) error {
+func (h *Hardware) hasIPMI(fault.Fault) error {
 	if _, err := exec.LookPath("ipmitool"); err != nil {
 		return errors.New("ipmitool is not installed on this machine (apt-get install ipmitool)")
 	}
 	return nil
 }
 
-func (h *Hardware) hasLink(f drill.Fault) error {
+func (h *Hardware) hasLink(f fault.Fault) error {
 	_, err := h.linkAddress(f)
 	return err
 }
 
-// panic makes the kernel panic at once.
-// Source: Documentation/admin-guide/sysrq.rst: 'c'
-func (h *Hardware) panic(ctx context.Context, f drill.Fault) error {
-	return h.sysrq(ctx, f.On, "c", "panic the kernel")
-}
-
-// reset reboots a host at once, without a sync or an unmount: its memory is lost.
-// Source: Documentation/admin-guide/sysrq.rst: 'b'
-func (h *Hardware) reset(ctx context.Context, f drill.Fault) error {
-	return h.sysrq(ctx, f.On, "b", "reset the host")
-}
-
 // boots does nothing: a host that was reset boots by itself, and the drill waits for it.
-func (*Hardware) boots(ctx context.Context, _ drill.Fault) error { return ctx.Err() }
+func (*Hardware) boots(ctx context.Context, _ fault.Fault) error { return ctx.Err() }
 
-// sysrq sends a key that ends the kernel at once, so the missing answer means success.
-func (h *Hardware) sysrq(ctx context.Context, name, key, title string) error {
-	s, err := h.Dial(ctx, name)
-	if err != nil {
-		return err
+// sysrq sends a key that ends the kernel at once, so the missing answer means success: c
+// panics, b reboots without a sync or an unmount.
+// Source: Documentation/admin-guide/sysrq.rst
+func sysrq(key, title string) func(*Hardware, context.Context, fault.Fault) error {
+	return func(h *Hardware, ctx context.Context, f fault.Fault) error {
+		s, err := h.Dial(ctx, f.On)
+		if err != nil {
+			return err
+		}
+		defer s.Close()
+		cctx, cancel := context.WithTimeout(ctx, sysrqGrace)
+		defer cancel()
+		a := resource.Action{Title: title, Cmd: []string{"tee", "/proc/sysrq-trigger"}, Stdin: []byte(key)}
+		if _, err := s.Run(cctx, a); err == nil {
+			return errors.New("the kernel survived SysRq " + key)
+		}
+		return ctx.Err()
 	}
-	defer s.Close()
-	cctx, cancel := context.WithTimeout(ctx, sysrqGrace)
-	defer cancel()
-	a := resource.Action{Title: title, Cmd: []string{"tee", "/proc/sysrq-trigger"}, Stdin: []byte(key)}
-	if _, err := s.Run(cctx, a); err == nil {
-		return errors.New("the kernel survived SysRq " + key)
-	}
-	return ctx.Err()
 }
 
 // linkAddress is the spec's address of the interface of a link.
-func (h *Hardware) linkAddress(f drill.Fault) (string, error) {
+func (h *Hardware) linkAddress(f fault.Fault) (string, error) {
 	for _, s := range h.Design.Spec.Servers {
 		if s.Name != f.On {
 			continue
@@ -192,17 +168,17 @@ func (h *Hardware) on(ctx context.Context, name string, f func(*host.Session) er
 	return f(s)
 }
 
-func (h *Hardware) linkDown(ctx context.Context, f drill.Fault) error {
+func (h *Hardware) linkDown(ctx context.Context, f fault.Fault) error {
 	return h.on(ctx, f.On, func(s *host.Session) error { return h.link(ctx, s, f, "down") })
 }
 
-func (h *Hardware) linkUp(ctx context.Context, f drill.Fault) error {
+func (h *Hardware) linkUp(ctx context.Context, f fault.Fault) error {
 	return h.unlessGone(ctx, f.On, func(s *host.Session) error { return h.link(ctx, s, f, "up") })
 }
 
 // link sets the interface with the link's address down or up.
 // Source: ip-link(8)
-func (h *Hardware) link(ctx context.Context, s *host.Session, f drill.Fault, state string) error {
+func (h *Hardware) link(ctx context.Context, s *host.Session, f fault.Fault, state string) error {
 	address, err := h.linkAddress(f)
 	if err != nil {
 		return err
@@ -228,7 +204,7 @@ func (h *Hardware) link(ctx context.Context, s *host.Session, f drill.Fault, sta
 // loses them does. A scan of the SCSI hosts brings them back.
 //
 // Source: Documentation/ABI/testing/sysfs-bus-scsi-devices and scsi_host
-func (h *Hardware) deletePaths(ctx context.Context, f drill.Fault) error {
+func (h *Hardware) deletePaths(ctx context.Context, f fault.Fault) error {
 	server := f.On
 	return h.on(ctx, server, func(s *host.Session) error {
 		facts, err := s.Facts(ctx)
@@ -303,19 +279,19 @@ func hbasOf(of []design.Reached, disks []resource.DiskFact, where map[string]str
 }
 
 // pathsOf returns the paths that a fault removes; hosts are the HBAs by number.
-func pathsOf(of []design.Reached, disks []resource.DiskFact, where map[string]string, hosts []int, f drill.Fault) []string {
+func pathsOf(of []design.Reached, disks []resource.DiskFact, where map[string]string, hosts []int, f fault.Fault) []string {
 	var out []string
 	for _, x := range disks {
 		name := nameOf(of, x)
 		if name == "" {
 			continue
 		}
-		if (f.Kind == drill.PathOut || f.Kind == drill.DiskOut) && !strings.EqualFold(name, f.Args[0]) {
+		if (f.Kind == fault.PathOut || f.Kind == fault.DiskOut) && !strings.EqualFold(name, f.Args[0]) {
 			continue
 		}
 		for _, p := range x.Paths {
 			p = filepath.Base(p)
-			if f.Kind == drill.PathOut || f.Kind == drill.HBAOut {
+			if f.Kind == fault.PathOut || f.Kind == fault.HBAOut {
 				if i := slices.Index(hosts, scsiHost(where[p])); i < 0 || strconv.Itoa(i) != f.Args[len(f.Args)-1] {
 					continue
 				}
@@ -332,7 +308,7 @@ func pathsOf(of []design.Reached, disks []resource.DiskFact, where map[string]st
 // rescan brings the disk back.
 //
 // Source: Documentation/ABI/testing/sysfs-bus-pci
-func (h *Hardware) deleteSystemDisk(ctx context.Context, f drill.Fault) error {
+func (h *Hardware) deleteSystemDisk(ctx context.Context, f fault.Fault) error {
 	server := f.On
 	return h.on(ctx, server, func(s *host.Session) error {
 		r := observe.SystemRequest()
@@ -421,7 +397,7 @@ func expendable(places []string, inUse string) (string, error) {
 }
 
 // scan makes every SCSI host of a server look for devices.
-func (h *Hardware) scan(ctx context.Context, f drill.Fault) error {
+func (h *Hardware) scan(ctx context.Context, f fault.Fault) error {
 	server := f.On
 	return h.unlessGone(ctx, server, func(s *host.Session) error {
 		out, err := s.Query(ctx, "ls", "/sys/class/scsi_host")
@@ -439,7 +415,7 @@ func (h *Hardware) scan(ctx context.Context, f drill.Fault) error {
 }
 
 // rescan makes every SCSI host and the PCI bus look for devices.
-func (h *Hardware) rescan(ctx context.Context, f drill.Fault) error {
+func (h *Hardware) rescan(ctx context.Context, f fault.Fault) error {
 	if err := h.scan(ctx, f); err != nil {
 		return err
 	}
@@ -463,13 +439,9 @@ func (h *Hardware) unlessGone(ctx context.Context, server string, f func(*host.S
 	return f(s)
 }
 
-func (h *Hardware) powerOff(ctx context.Context, f drill.Fault) error {
-	return h.ipmi(ctx, f.On, "off")
-}
-
 // powerOn does nothing for a server without a BMC: only the fence devices can
 // switch its power, and they have done so.
-func (h *Hardware) powerOn(ctx context.Context, f drill.Fault) error {
+func (h *Hardware) powerOn(ctx context.Context, f fault.Fault) error {
 	if b, err := h.bmc(f.On); err != nil || b == nil {
 		return err
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/host/resource"
-	"github.com/mortarhpc/mortar/internal/prove/drill"
+	"github.com/mortarhpc/mortar/internal/prove/fault"
 )
 
 func TestPathsOf(t *testing.T) {
@@ -25,17 +25,17 @@ func TestPathsOf(t *testing.T) {
 		"sdf": "/sys/devices/pci0/host3/target3:0:2/3:0:2:0", "sdg": "/sys/devices/pci0/host11/target11:0:2/11:0:2:0",
 	}
 	for _, c := range []struct {
-		f    drill.Fault
+		f    fault.Fault
 		want []string
 	}{
-		{drill.Fault{Kind: drill.PathOut, Args: []string{"MA01", "0"}}, []string{"sdb"}},
-		{drill.Fault{Kind: drill.PathOut, Args: []string{"MA02", "1"}}, []string{"sde"}},
-		{drill.Fault{Kind: drill.HBAOut, Args: []string{"1"}}, []string{"sdd", "sde", "sdg"}},
-		{drill.Fault{Kind: drill.PathOut, Args: []string{"lun0", "0"}}, []string{"sdf"}},
-		{drill.Fault{Kind: drill.PathsOut}, []string{"sdb", "sdc", "sdd", "sde", "sdf", "sdg"}},
-		{drill.Fault{Kind: drill.DiskOut, Args: []string{"MA02"}}, []string{"sdc", "sde"}},
-		{drill.Fault{Kind: drill.DiskOut, Args: []string{"SYSTEM"}}, nil},
-		{drill.Fault{Kind: drill.HBAOut, Args: []string{"2"}}, nil},
+		{fault.Fault{Kind: fault.PathOut, Args: []string{"MA01", "0"}}, []string{"sdb"}},
+		{fault.Fault{Kind: fault.PathOut, Args: []string{"MA02", "1"}}, []string{"sde"}},
+		{fault.Fault{Kind: fault.HBAOut, Args: []string{"1"}}, []string{"sdd", "sde", "sdg"}},
+		{fault.Fault{Kind: fault.PathOut, Args: []string{"lun0", "0"}}, []string{"sdf"}},
+		{fault.Fault{Kind: fault.PathsOut}, []string{"sdb", "sdc", "sdd", "sde", "sdf", "sdg"}},
+		{fault.Fault{Kind: fault.DiskOut, Args: []string{"MA02"}}, []string{"sdc", "sde"}},
+		{fault.Fault{Kind: fault.DiskOut, Args: []string{"SYSTEM"}}, nil},
+		{fault.Fault{Kind: fault.HBAOut, Args: []string{"2"}}, nil},
 	} {
 		if diff := cmp.Diff(c.want, pathsOf(of, disks, where, hbasOf(of, disks, where), c.f)); diff != "" {
 			t.Errorf("%s: (-want +got)\n%s", c.f, diff)
@@ -50,7 +50,7 @@ func TestLinksThatMayBeCut(t *testing.T) {
 		on, network string
 		ok          bool
 	}{{"nfs1", "public", true}, {"nfs1", "private", true}, {"nfs2", "public", false}, {"nfs2", "private", false}, {"nfs3", "public", false}} {
-		if err := h.Can(drill.Fault{Kind: drill.LinkDown, On: c.on, Args: []string{c.network}}); (err == nil) != c.ok {
+		if err := h.Can(fault.Fault{Kind: fault.LinkDown, On: c.on, Args: []string{c.network}}); (err == nil) != c.ok {
 			t.Errorf("%s link of %s: %v", c.network, c.on, err)
 		}
 	}

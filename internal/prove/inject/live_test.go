@@ -18,7 +18,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/host"
-	"github.com/mortarhpc/mortar/internal/prove/drill"
+	"github.com/mortarhpc/mortar/internal/prove/fault"
 	"github.com/mortarhpc/mortar/internal/rack"
 	"github.com/mortarhpc/mortar/test/racktest"
 )
@@ -88,7 +88,7 @@ func TestLive(t *testing.T) {
 			t.Fatalf("%s has paths to %d disks, the design has %d", name, len(l.paths[name]), len(d.Disks))
 		}
 	}
-	paths := []drill.Kind{drill.LinkDown, drill.PathOut, drill.HBAOut, drill.PathsOut, drill.DiskOut}
+	paths := []fault.Kind{fault.LinkDown, fault.PathOut, fault.HBAOut, fault.PathsOut, fault.DiskOut}
 	t.Run("hardware", func(t *testing.T) {
 		conform(t, rig{Injector: &Hardware{Design: d, Dial: l.dial}, tries: faultsOf(d, paths...), there: l.there, limit: bootLimit})
 	})
@@ -105,13 +105,13 @@ func TestLive(t *testing.T) {
 			},
 			Hangs: func(ctx context.Context, node string) (bool, error) { return rack.Hangs(ctx, l.dir, node) },
 		}
-		conform(t, rig{Injector: in, there: l.there, limit: bootLimit, tries: faultsOf(d, append(paths, drill.SwitchDown, drill.ModuleOut, drill.BMCDead, drill.BMCLies, drill.PDUDead, drill.FeedOff,
-			drill.Freeze, drill.Panic, drill.PowerOff)...)})
+		conform(t, rig{Injector: in, there: l.there, limit: bootLimit, tries: faultsOf(d, append(paths, fault.SwitchDown, fault.ModuleOut, fault.BMCDead, fault.BMCLies, fault.PDUDead, fault.FeedOff,
+			fault.Freeze, fault.Panic, fault.PowerOff)...)})
 	})
 }
 
 // there asks the hosts about a fault, or the rack if hosts cannot see the fault.
-func (l *live) there(f drill.Fault) bool {
+func (l *live) there(f fault.Fault) bool {
 	st, err := rack.Status(l.t.Context(), l.dir)
 	if err != nil {
 		l.t.Fatal(err)
@@ -121,15 +121,15 @@ func (l *live) there(f drill.Fault) bool {
 		servers = l.d.Servers()
 	}
 	switch f.Kind {
-	case drill.BMCDead:
+	case fault.BMCDead:
 		return slices.ContainsFunc(st.Nodes, func(n rack.NodeStatus) bool { return n.Name == f.On && n.BMC == "dead" })
-	case drill.BMCLies:
+	case fault.BMCLies:
 		return slices.ContainsFunc(st.Nodes, func(n rack.NodeStatus) bool { return n.Name == f.On && n.BMC == "lies" })
-	case drill.PDUDead:
+	case fault.PDUDead:
 		return slices.ContainsFunc(st.PDUs, func(p rack.PDUStatus) bool { return p.Name == f.Args[0] && !p.Alive })
-	case drill.FeedOff:
+	case fault.FeedOff:
 		return slices.ContainsFunc(st.PDUs, func(p rack.PDUStatus) bool { return p.Name == f.Args[0] && len(p.Off) > 0 })
-	case drill.Freeze, drill.Panic, drill.PowerOff:
+	case fault.Freeze, fault.Panic, fault.PowerOff:
 		ctx, cancel := context.WithTimeout(l.t.Context(), 10*time.Second)
 		defer cancel()
 		s, err := l.dial(ctx, f.On)
@@ -137,7 +137,7 @@ func (l *live) there(f drill.Fault) bool {
 			s.Close()
 		}
 		return err != nil
-	case drill.LinkDown, drill.SwitchDown:
+	case fault.LinkDown, fault.SwitchDown:
 		return !slices.ContainsFunc(servers, func(s string) bool { return l.linkUp(st, s, f.Args[0]) })
 	}
 	for _, s := range servers {
@@ -199,14 +199,14 @@ func (l *live) pathsOf(server string) map[string]int {
 }
 
 // left is the number of a server's paths after a fault, by serial.
-func (l *live) left(server string, f drill.Fault) map[string]int {
+func (l *live) left(server string, f fault.Fault) map[string]int {
 	out := maps.Clone(l.paths[server])
 	for _, k := range l.d.Disks {
 		serial := strings.ToUpper(k.Serial)
 		switch {
-		case f.Kind == drill.PathsOut, f.Kind == drill.DiskOut && strings.EqualFold(serial, f.Args[0]):
+		case f.Kind == fault.PathsOut, f.Kind == fault.DiskOut && strings.EqualFold(serial, f.Args[0]):
 			delete(out, serial)
-		case f.Kind == drill.HBAOut, f.Kind == drill.PathOut && strings.EqualFold(serial, f.Args[0]), f.Kind == drill.ModuleOut && k.Enclosure == f.Args[0]:
+		case f.Kind == fault.HBAOut, f.Kind == fault.PathOut && strings.EqualFold(serial, f.Args[0]), f.Kind == fault.ModuleOut && k.Enclosure == f.Args[0]:
 			out[serial]--
 		}
 	}

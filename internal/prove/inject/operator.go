@@ -18,7 +18,7 @@ import (
 // Commands run at once if they are given at once, as two administrators' do.
 type Operator struct {
 	// Run carries out a mortar command on the brick's spec and returns the spec's design
-	// after that; see drill.Operator.Command. It is set before the first Command.
+	// after that; see fault.Operator.Command. It is set before the first Command.
 	Run func(ctx context.Context, name string, args ...string) (*design.Design, error)
 
 	dial host.Dial

@@ -18,7 +18,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/host/gather"
 	"github.com/mortarhpc/mortar/internal/host/hosttest"
 	"github.com/mortarhpc/mortar/internal/host/resource"
-	"github.com/mortarhpc/mortar/internal/prove/drill"
+	"github.com/mortarhpc/mortar/internal/prove/fault"
 )
 
 // machine is a fake of the parts of a server that Hardware uses.
@@ -196,7 +196,7 @@ func (x *machine) run(a resource.Action) error {
 }
 
 // out reports whether the whole effect of a fault is present.
-func (m *machines) out(f drill.Fault) bool {
+func (m *machines) out(f fault.Fault) bool {
 	gone := func(server, serial, host string) bool {
 		for p, at := range playedPaths {
 			if (serial == "" || at[0] == serial) && (host == "" || at[1] == host) && !m.all[server].gone[p] {
@@ -207,21 +207,21 @@ func (m *machines) out(f drill.Fault) bool {
 	}
 	hba := map[string]string{"0": "host3", "1": "host11"}
 	switch f.Kind {
-	case drill.Panic:
+	case fault.Panic:
 		return m.all[f.On].panicked
-	case drill.PowerOff:
+	case fault.PowerOff:
 		return m.all[f.On].power() == "off"
-	case drill.LinkDown:
+	case fault.LinkDown:
 		return m.all[f.On].down[map[string]string{"public": "eth1", "private": "eth2"}[f.Args[0]]]
-	case drill.PathOut:
+	case fault.PathOut:
 		return gone(f.On, f.Args[0], hba[f.Args[1]])
-	case drill.HBAOut:
+	case fault.HBAOut:
 		return gone(f.On, "", hba[f.Args[0]])
-	case drill.PathsOut:
+	case fault.PathsOut:
 		return gone(f.On, "", "")
-	case drill.DiskOut:
+	case fault.DiskOut:
 		return gone("nfs1", f.Args[0], "") && gone("nfs2", f.Args[0], "")
-	case drill.LocalDisk:
+	case fault.LocalDisk:
 		return m.all[f.On].gone["vda"] != m.all[f.On].gone["vdb"] // a server needs one of the two
 	}
 	return false
@@ -250,10 +250,10 @@ func TestHardware(t *testing.T) {
 	}
 	d.Pairs = []design.Pair{p}
 	in := &Hardware{Design: d, Dial: m.dial}
-	conform(t, rig{Injector: in, there: func(f drill.Fault) bool { return m.out(f) }, tries: faultsOf(d, drill.PowerOff)})
-	conform(t, rig{Injector: in, step: &m.step, there: func(f drill.Fault) bool { return m.out(f) }, tries: append(
-		faultsOf(d, drill.LinkDown, drill.PathOut, drill.HBAOut, drill.PathsOut, drill.DiskOut, drill.LocalDisk),
-		drill.Fault{Kind: drill.LinkDown, On: "nfs2", Args: []string{"public"}},
-		drill.Fault{Kind: drill.HBAOut, On: "nfs2", Args: []string{"1"}},
+	conform(t, rig{Injector: in, there: func(f fault.Fault) bool { return m.out(f) }, tries: faultsOf(d, fault.PowerOff)})
+	conform(t, rig{Injector: in, step: &m.step, there: func(f fault.Fault) bool { return m.out(f) }, tries: append(
+		faultsOf(d, fault.LinkDown, fault.PathOut, fault.HBAOut, fault.PathsOut, fault.DiskOut, fault.LocalDisk),
+		fault.Fault{Kind: fault.LinkDown, On: "nfs2", Args: []string{"public"}},
+		fault.Fault{Kind: fault.HBAOut, On: "nfs2", Args: []string{"1"}},
 	)})
 }

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
-	"github.com/mortarhpc/mortar/internal/prove/drill"
+	"github.com/mortarhpc/mortar/internal/prove/fault"
 )
 
 // Rack breaks a virtual rack. It knows the names of the rack's faults. The caller
@@ -22,7 +22,7 @@ type Rack struct {
 	// rack.Hangs.
 	Hangs func(ctx context.Context, node string) (bool, error)
 	// Groups returns the RAID groups inside the rack's arrays.
-	Groups func(ctx context.Context) ([]drill.ArrayGroup, error)
+	Groups func(ctx context.Context) ([]fault.ArrayGroup, error)
 	// Compare makes the array of a group compare its data with its parities, or stop; see
 	// rack.CompareGroup.
 	Compare func(ctx context.Context, group string, on bool) error
@@ -35,7 +35,7 @@ type Rack struct {
 }
 
 // ArrayGroups returns the RAID groups inside the rack's arrays.
-func (r *Rack) ArrayGroups(ctx context.Context) ([]drill.ArrayGroup, error) { return r.Groups(ctx) }
+func (r *Rack) ArrayGroups(ctx context.Context) ([]fault.ArrayGroup, error) { return r.Groups(ctx) }
 
 // CompareGroup starts or stops a comparison of a RAID group inside an array.
 func (r *Rack) CompareGroup(ctx context.Context, group string, on bool) error {
@@ -43,12 +43,12 @@ func (r *Rack) CompareGroup(ctx context.Context, group string, on bool) error {
 }
 
 // UnusedDisks returns the rack's disks that the brick does not use, in enclosures that it has.
-func (r *Rack) UnusedDisks(ctx context.Context) ([]drill.UnusedDisk, error) {
+func (r *Rack) UnusedDisks(ctx context.Context) ([]fault.UnusedDisk, error) {
 	enclosures, err := r.Disks(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var out []drill.UnusedDisk
+	var out []fault.UnusedDisk
 	for _, serials := range enclosures {
 		of, fresh := "", []string{}
 		for _, s := range serials {
@@ -60,65 +60,28 @@ func (r *Rack) UnusedDisks(ctx context.Context) ([]drill.UnusedDisk, error) {
 		}
 		for _, s := range fresh {
 			if of != "" {
-				out = append(out, drill.UnusedDisk{Enclosure: of, Serial: s})
+				out = append(out, fault.UnusedDisk{Enclosure: of, Serial: s})
 			}
 		}
 	}
 	return out, nil
 }
 
-// rackFault is how Rack injects a fault.
-type rackFault struct {
-	on  string   // the rack's fault that injects
-	off []string // the rack's faults that mend, in order
-	// each: inject the fault for every disk or LUN that the server has paths to.
-	// Its name goes between the server and the fault's arguments.
-	each bool
-	// zero: the same fault with 0 for all arguments after the first mends it.
-	zero bool
-	// reset: Heal resets a server that still hangs.
-	reset bool
-}
-
-var rackFaults = map[drill.Kind]rackFault{
-	drill.Freeze:             {on: "freeze", off: []string{"poweron", "unfreeze"}},
-	drill.Panic:              {on: "panic", off: []string{"poweron"}, reset: true},
-	drill.PowerOff:           {on: "kill", off: []string{"poweron"}},
-	drill.ClientDown:         {on: "kill", off: []string{"poweron"}},
-	drill.LinkDown:           {on: "link-down", off: []string{"link-up"}},
-	drill.SwitchDown:         {on: "switch-down", off: []string{"switch-up"}},
-	drill.PathOut:            {on: "path-out", off: []string{"path-in"}},
-	drill.HBAOut:             {on: "path-out", off: []string{"path-in"}, each: true},
-	drill.PathsOut:           {on: "paths-out", off: []string{"paths-in"}},
-	drill.ModuleOut:          {on: "module-out", off: []string{"module-in"}},
-	drill.DiskOut:            {on: "disk-out", off: []string{"disk-in"}},
-	drill.ControllerOut:      {on: "module-out", off: []string{"module-in"}},
-	drill.ControllerFailover: {on: "controller-failover", off: []string{"controller-failback"}},
-	drill.ArrayDisk:          {on: "disk-out", off: []string{"disk-in"}},
-	drill.ArrayPower:         {on: "array-off", off: []string{"array-on"}},
-	drill.LUNSlow:            {on: "lun-slow", off: []string{"lun-slow"}, zero: true},
-	drill.LUNMissing:         {on: "lun-out", off: []string{"lun-in"}},
-
-	drill.LocalDisk: {on: "system-disk-out", off: []string{"system-disk-in"}},
-	drill.DiskSlow:  {on: "throttle", off: []string{"throttle"}, zero: true},
-	drill.Corrupt:   {on: "corrupt"}, // only a scrub mends it
-	drill.FeedOff:   {on: "feed-off", off: []string{"feed-on"}},
-	drill.BMCDead:   {on: "bmc-dead", off: []string{"bmc-alive"}},
-	drill.BMCLies:   {on: "bmc-lies", off: []string{"bmc-honest"}},
-	drill.Astray:    {on: "outlets-astray", off: []string{"outlets-back"}},
-	drill.PDUDead:   {on: "pdu-dead", off: []string{"pdu-alive"}},
-
-	drill.DiskBlank: {on: "disk-blank"}, // a change is not taken back
-	drill.ServerNew: {on: "server-new"},
+// rackCommand is how a rack does a fault; the zero value: it does not.
+func rackCommand(k fault.Kind) fault.RackCommand {
+	if c := fault.Kinds[k].Rack; c != nil {
+		return *c
+	}
+	return fault.RackCommand{}
 }
 
 // targets returns the arguments of each call of the rack's fault.
-func (r *Rack) targets(f drill.Fault) [][]string {
+func (r *Rack) targets(f fault.Fault) [][]string {
 	var on []string
 	if f.On != "" {
 		on = append(on, f.On)
 	}
-	if !rackFaults[f.Kind].each {
+	if !rackCommand(f.Kind).Each {
 		return [][]string{append(on, f.Args...)}
 	}
 	var out [][]string
@@ -129,24 +92,24 @@ func (r *Rack) targets(f drill.Fault) [][]string {
 }
 
 // Can refuses kinds for which a rack has no fault.
-func (r *Rack) Can(f drill.Fault) error {
-	if _, ok := rackFaults[f.Kind]; !ok {
+func (r *Rack) Can(f fault.Fault) error {
+	if rackCommand(f.Kind).On == "" {
 		return fmt.Errorf("a virtual rack has no fault %q", f.Kind)
 	}
 	// A server that is off already could not be replaced, nor be switched on again.
-	if f.Kind == drill.ServerNew && r.Renewable != nil {
+	if f.Kind == fault.ServerNew && r.Renewable != nil {
 		return r.Renewable(f.On)
 	}
 	return nil
 }
 
 // Inject injects the fault.
-func (r *Rack) Inject(ctx context.Context, f drill.Fault) error {
+func (r *Rack) Inject(ctx context.Context, f fault.Fault) error {
 	if err := r.Can(f); err != nil {
 		return err
 	}
 	for _, t := range r.targets(f) {
-		if err := r.Fault(ctx, rackFaults[f.Kind].on, t...); err != nil {
+		if err := r.Fault(ctx, rackCommand(f.Kind).On, t...); err != nil {
 			return err
 		}
 	}
@@ -156,15 +119,15 @@ func (r *Rack) Inject(ctx context.Context, f drill.Fault) error {
 // Heal mends the fault. It does nothing to a running server, which fencing has
 // power-cycled. A server that was not fenced is resumed, or reset if its kernel is
 // dead.
-func (r *Rack) Heal(ctx context.Context, f drill.Fault) error {
+func (r *Rack) Heal(ctx context.Context, f fault.Fault) error {
 	if err := r.Can(f); err != nil {
 		return err
 	}
-	how := rackFaults[f.Kind]
+	how := rackCommand(f.Kind)
 	var errs []error
-	for _, off := range how.off {
+	for _, off := range how.Off {
 		for _, t := range r.targets(f) {
-			if how.zero {
+			if how.Zero {
 				for i := range t[1:] {
 					t[1+i] = "0"
 				}
@@ -172,7 +135,7 @@ func (r *Rack) Heal(ctx context.Context, f drill.Fault) error {
 			errs = append(errs, r.Fault(ctx, off, t...))
 		}
 	}
-	if err := errors.Join(errs...); err != nil || !how.reset {
+	if err := errors.Join(errs...); err != nil || !how.Reset {
 		return err
 	}
 	hangs, err := r.Hangs(ctx, f.On)

@@ -13,7 +13,7 @@ import (
 	"github.com/mortarhpc/mortar/examples"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
-	"github.com/mortarhpc/mortar/internal/prove/drill"
+	"github.com/mortarhpc/mortar/internal/prove/fault"
 	"github.com/mortarhpc/mortar/internal/rack"
 )
 
@@ -74,8 +74,8 @@ func TestRack(t *testing.T) {
 		},
 		Hangs: func(ctx context.Context, node string) (bool, error) { return rack.Hangs(ctx, dir, node) },
 	}
-	conform(t, rig{Injector: in, step: &step, tries: faultsOf(d, drill.LinkDown, drill.PathOut, drill.HBAOut, drill.PathsOut, drill.ModuleOut, drill.DiskOut, drill.LocalDisk, drill.Astray),
-		there: func(f drill.Fault) bool { return outOfRack(status(), f) }})
+	conform(t, rig{Injector: in, step: &step, tries: faultsOf(d, fault.LinkDown, fault.PathOut, fault.HBAOut, fault.PathsOut, fault.ModuleOut, fault.DiskOut, fault.LocalDisk, fault.Astray),
+		there: func(f fault.Fault) bool { return outOfRack(status(), f) }})
 	if err := in.Throttle(t.Context(), 50, 1<<20); err != nil {
 		t.Fatal(err)
 	}
@@ -125,22 +125,22 @@ func TestRackWithArray(t *testing.T) {
 		return out
 	}
 	for _, c := range []struct {
-		f       drill.Fault
+		f       fault.Fault
 		on, off []string
 	}{
-		{drill.Fault{Kind: drill.PathOut, On: "nss1", Args: []string{"nss7-lun0", "0"}}, []string{"path-out nss1 nss7-lun0 0"}, []string{"path-in nss1 nss7-lun0 0"}},
-		{drill.Fault{Kind: drill.HBAOut, On: "nss1", Args: []string{"0"}}, every("path-out"), every("path-in")},
-		{drill.Fault{Kind: drill.PathsOut, On: "nss1"}, []string{"paths-out nss1"}, []string{"paths-in nss1"}},
-		{drill.Fault{Kind: drill.ControllerOut, Args: []string{"nss7", "1"}}, []string{"module-out nss7 1"}, []string{"module-in nss7 1"}},
-		{drill.Fault{Kind: drill.ControllerFailover, Args: []string{"nss7", "0"}}, []string{"controller-failover nss7 0"}, []string{"controller-failback nss7 0"}},
-		{drill.Fault{Kind: drill.ArrayDisk, Args: []string{"E1N01"}}, []string{"disk-out E1N01"}, []string{"disk-in E1N01"}},
-		{drill.Fault{Kind: drill.ArrayPower, Args: []string{"nss7"}}, []string{"array-off nss7"}, []string{"array-on nss7"}},
-		{drill.Fault{Kind: drill.LUNSlow, Args: []string{"nss7-lun0", "1500"}}, []string{"lun-slow nss7-lun0 1500"}, []string{"lun-slow nss7-lun0 0"}},
-		{drill.Fault{Kind: drill.DiskSlow, Args: []string{"MA01", "2", "20000"}}, []string{"throttle MA01 2 20000"}, []string{"throttle MA01 0 0"}},
-		{drill.Fault{Kind: drill.LUNMissing, On: "nss2", Args: []string{"nss7-lun3"}}, []string{"lun-out nss2 nss7-lun3"}, []string{"lun-in nss2 nss7-lun3"}},
+		{fault.Fault{Kind: fault.PathOut, On: "nss1", Args: []string{"nss7-lun0", "0"}}, []string{"path-out nss1 nss7-lun0 0"}, []string{"path-in nss1 nss7-lun0 0"}},
+		{fault.Fault{Kind: fault.HBAOut, On: "nss1", Args: []string{"0"}}, every("path-out"), every("path-in")},
+		{fault.Fault{Kind: fault.PathsOut, On: "nss1"}, []string{"paths-out nss1"}, []string{"paths-in nss1"}},
+		{fault.Fault{Kind: fault.ControllerOut, Args: []string{"nss7", "1"}}, []string{"module-out nss7 1"}, []string{"module-in nss7 1"}},
+		{fault.Fault{Kind: fault.ControllerFailover, Args: []string{"nss7", "0"}}, []string{"controller-failover nss7 0"}, []string{"controller-failback nss7 0"}},
+		{fault.Fault{Kind: fault.ArrayDisk, Args: []string{"E1N01"}}, []string{"disk-out E1N01"}, []string{"disk-in E1N01"}},
+		{fault.Fault{Kind: fault.ArrayPower, Args: []string{"nss7"}}, []string{"array-off nss7"}, []string{"array-on nss7"}},
+		{fault.Fault{Kind: fault.LUNSlow, Args: []string{"nss7-lun0", "1500"}}, []string{"lun-slow nss7-lun0 1500"}, []string{"lun-slow nss7-lun0 0"}},
+		{fault.Fault{Kind: fault.DiskSlow, Args: []string{"MA01", "2", "20000"}}, []string{"throttle MA01 2 20000"}, []string{"throttle MA01 0 0"}},
+		{fault.Fault{Kind: fault.LUNMissing, On: "nss2", Args: []string{"nss7-lun3"}}, []string{"lun-out nss2 nss7-lun3"}, []string{"lun-in nss2 nss7-lun3"}},
 	} {
 		for _, do := range []struct {
-			how  func(context.Context, drill.Fault) error
+			how  func(context.Context, fault.Fault) error
 			want []string
 		}{{in.Inject, c.on}, {in.Heal, c.off}} {
 			did = nil
@@ -152,34 +152,34 @@ func TestRackWithArray(t *testing.T) {
 }
 
 // faultsOf returns a fault of each kind, on the first part of that kind.
-func faultsOf(d *design.Design, kinds ...drill.Kind) []drill.Fault {
+func faultsOf(d *design.Design, kinds ...fault.Kind) []fault.Fault {
 	server, serial := d.Servers()[0], d.Disks[0].Serial
-	all := []drill.Fault{
-		{Kind: drill.LinkDown, On: server, Args: []string{"private"}},
-		{Kind: drill.SwitchDown, Args: []string{"private"}},
-		{Kind: drill.PathOut, On: server, Args: []string{serial, "0"}},
-		{Kind: drill.HBAOut, On: server, Args: []string{"0"}},
-		{Kind: drill.PathsOut, On: server},
-		{Kind: drill.DiskOut, Args: []string{serial}},
-		{Kind: drill.LocalDisk, On: server, Args: []string{"0"}},
-		{Kind: drill.BMCDead, On: server},
-		{Kind: drill.BMCLies, On: server},
-		{Kind: drill.Astray, On: server},
-		{Kind: drill.Freeze, On: server},
-		{Kind: drill.Panic, On: server},
-		{Kind: drill.PowerOff, On: server},
+	all := []fault.Fault{
+		{Kind: fault.LinkDown, On: server, Args: []string{"private"}},
+		{Kind: fault.SwitchDown, Args: []string{"private"}},
+		{Kind: fault.PathOut, On: server, Args: []string{serial, "0"}},
+		{Kind: fault.HBAOut, On: server, Args: []string{"0"}},
+		{Kind: fault.PathsOut, On: server},
+		{Kind: fault.DiskOut, Args: []string{serial}},
+		{Kind: fault.LocalDisk, On: server, Args: []string{"0"}},
+		{Kind: fault.BMCDead, On: server},
+		{Kind: fault.BMCLies, On: server},
+		{Kind: fault.Astray, On: server},
+		{Kind: fault.Freeze, On: server},
+		{Kind: fault.Panic, On: server},
+		{Kind: fault.PowerOff, On: server},
 	}
 	if es := d.Spec.Enclosures; len(es) > 0 {
-		all = append(all, drill.Fault{Kind: drill.ModuleOut, Args: []string{es[0].Name, "0"}})
+		all = append(all, fault.Fault{Kind: fault.ModuleOut, Args: []string{es[0].Name, "0"}})
 	}
 	if ps := d.Spec.PDUs; len(ps) > 0 {
-		all = append(all, drill.Fault{Kind: drill.PDUDead, Args: []string{ps[0].Name}}, drill.Fault{Kind: drill.FeedOff, Args: []string{ps[0].Name}})
+		all = append(all, fault.Fault{Kind: fault.PDUDead, Args: []string{ps[0].Name}}, fault.Fault{Kind: fault.FeedOff, Args: []string{ps[0].Name}})
 	}
-	return slices.DeleteFunc(all, func(f drill.Fault) bool { return !slices.Contains(kinds, f.Kind) })
+	return slices.DeleteFunc(all, func(f fault.Fault) bool { return !slices.Contains(kinds, f.Kind) })
 }
 
 // outOfRack reports whether the rack's status shows the whole effect of a fault.
-func outOfRack(st *rack.RackStatus, f drill.Fault) bool {
+func outOfRack(st *rack.RackStatus, f fault.Fault) bool {
 	out := func(serial, server, hba string) bool {
 		for _, d := range st.Disks {
 			if strings.EqualFold(d.Serial, serial) {
@@ -200,23 +200,23 @@ func outOfRack(st *rack.RackStatus, f drill.Fault) bool {
 	}
 	node := st.Nodes[slices.IndexFunc(st.Nodes, func(n rack.NodeStatus) bool { return f.On == "" || n.Name == f.On })]
 	switch f.Kind {
-	case drill.LinkDown:
+	case fault.LinkDown:
 		return slices.ContainsFunc(node.Links, func(l rack.LinkStatus) bool { return l.Network == f.Args[0] && !l.Up })
-	case drill.PathOut:
+	case fault.PathOut:
 		return out(f.Args[0], f.On, f.Args[1])
-	case drill.HBAOut:
+	case fault.HBAOut:
 		return all(f.On, f.Args[0])
-	case drill.PathsOut:
+	case fault.PathsOut:
 		return all(f.On, "0", "1")
-	case drill.ModuleOut:
+	case fault.ModuleOut:
 		return slices.ContainsFunc(st.Disks, func(d rack.DiskStatus) bool {
 			return strings.HasSuffix(d.Enclosure, strings.ToLower(f.Args[0])) && slices.Contains(d.PathsOut, "nfs1/"+f.Args[1]) && slices.Contains(d.PathsOut, "nfs2/"+f.Args[1])
 		})
-	case drill.DiskOut:
+	case fault.DiskOut:
 		return slices.ContainsFunc(st.Disks, func(d rack.DiskStatus) bool { return strings.EqualFold(d.Serial, f.Args[0]) && !d.Present })
-	case drill.Astray:
+	case fault.Astray:
 		return slices.ContainsFunc(node.Feeds, func(f rack.FeedStatus) bool { return f.Astray })
-	case drill.LocalDisk:
+	case fault.LocalDisk:
 		return slices.ContainsFunc(node.SystemDisks, func(s rack.SystemDiskStatus) bool { return f.Args[0] == "0" && s.Disk == 0 && !s.Present })
 	}
 	return false

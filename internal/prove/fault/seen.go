@@ -1,0 +1,330 @@
+package fault
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/brick/array"
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/prove/report"
+	"github.com/mortarhpc/mortar/internal/run/observe"
+	"github.com/mortarhpc/mortar/internal/serve/cache"
+	"github.com/mortarhpc/mortar/internal/serve/ocf"
+)
+
+// A drill in which the service stays would pass if its fault never happened. The
+// conditions of this file prove that the servers saw the fault.
+
+// SeenLimit bounds the time until a server has noticed a fault. multipathd looks
+// every two seconds at first; an emulated server needs seconds for mortar status.
+const SeenLimit = time.Minute
+
+// linkGone waits until the interface of each server on a network is down.
+func linkGone(network string, servers ...string) *Condition {
+	return &Condition{What: "the " + network + " link is down", Limit: SeenLimit, Sign: true, Look: func(ctx context.Context, v *Site) (bool, string) {
+		for _, server := range servers {
+			state, err := linkState(ctx, v, server, addressOn(v.Design, server, network))
+			if err != nil {
+				return false, fmt.Sprintf("%s: %v", server, err)
+			}
+			if state != "down" && state != "lowerlayerdown" {
+				return false, fmt.Sprintf("the %s interface of %s is %s", network, server, state)
+			}
+		}
+		return true, fmt.Sprintf("the %s interface of %s has no link", network, strings.Join(servers, " and "))
+	}}
+}
+
+// AllOf waits until each of several conditions is met. They are a sign of the fault if the
+// first is.
+func AllOf(what string, limit time.Duration, all ...*Condition) *Condition {
+	return &Condition{What: what, Limit: limit, Sign: all[0].Sign, Look: func(ctx context.Context, v *Site) (bool, string) {
+		var said []string
+		for _, c := range all {
+			ok, detail := c.Look(ctx, v)
+			if !ok {
+				return false, detail
+			}
+			said = append(said, detail)
+		}
+		return true, strings.Join(said, "; ")
+	}}
+}
+
+// Logged waits until a host has logged an event after the fault.
+func Logged(what string, limit time.Duration, is func(v *Site, ev report.Event) bool) *Condition {
+	return &Condition{What: what, Limit: limit, Look: func(_ context.Context, v *Site) (bool, string) {
+		for _, ev := range v.Events() {
+			if ev.NS > v.Watch.FaultNS() && is(v, ev) {
+				return true, fmt.Sprintf("%s, %s after the fault: %s", ev.Host, report.Seconds(float64(ev.NS-v.Watch.FaultNS())/1e9), ev.Text)
+			}
+		}
+		return false, "no host has logged it"
+	}}
+}
+
+// addressOn is the address of a server on the network private or public.
+func addressOn(d *design.Design, server, network string) string {
+	for _, s := range d.Spec.Servers {
+		if s.Name == server && network == "private" {
+			return s.Private
+		}
+	}
+	return d.PublicOf(server)
+}
+
+// linkState is the operational state of the interface that has an address.
+//
+// Source: Documentation/networking/operstates.rst
+func linkState(ctx context.Context, b *Site, server, address string) (string, error) {
+	name, err := interfaceOf(ctx, b, server, address, "ip")
+	if err != nil {
+		return "", err
+	}
+	return b.Read(ctx, server, "/sys/class/net/"+name+"/operstate")
+}
+
+// lost waits until `mortar status` reports lost paths of each server, to the disk what; "" is
+// any.
+func (m mdStorage) lost(what string, servers []string) *Condition {
+	var signs []sign
+	for _, server := range servers {
+		lost := SignOf(observe.PathLost, "host", server)
+		if what != "" {
+			lost = SignOf(observe.PathLost, "host", server, "disks", what)
+		}
+		signs = append(signs, lost)
+	}
+	return Shows(SeenLimit, signs...)
+}
+
+// lost waits until each server reaches a LUN by fewer paths than designed.
+func (l lunStorage) lost(what string, servers []string) *Condition {
+	return &Condition{What: "the servers see the lost paths", Limit: SeenLimit, Sign: true, Look: func(ctx context.Context, v *Site) (bool, string) {
+		r, err := lunsSeen(ctx, v)
+		if err != nil {
+			return false, err.Error()
+		}
+		for _, server := range servers {
+			if pathsMissing(v, r, what, server) == 0 {
+				return false, fmt.Sprintf("%s has all its paths", server)
+			}
+		}
+		return true, fmt.Sprintf("paths to a LUN that are gone: %d on %s", pathsMissing(v, r, what, servers[0]), servers[0])
+	}}
+}
+
+// pathsMissing is how many paths a server lacks to the LUN that it lacks most paths to.
+// what is the LUN; "" is any.
+func pathsMissing(b *Site, r array.Result, what, server string) (most int) {
+	for i := range b.Design.Arrays {
+		a := &b.Design.Arrays[i]
+		if !slices.Contains(a.Servers, server) {
+			continue
+		}
+		for _, l := range a.LUNs {
+			if what != "" && l.Name != what {
+				continue
+			}
+			paths := 0 // as of a LUN that the server does not see
+			for _, m := range r.Matches {
+				if m.LUN == l.Name && m.Host == server {
+					paths = m.Seen.Paths
+				}
+			}
+			most = max(most, b.Design.PathsTo(a, server)-paths)
+		}
+	}
+	return most
+}
+
+// noPath waits until no server has a path to the LUNs of an array. The limit is
+// short: the array is off meanwhile, and I/O waits for no_path_retry only.
+func (l lunStorage) noPath(array string) *Condition {
+	return &Condition{What: "no path is left", Limit: 20 * time.Second, Sign: true, Look: func(ctx context.Context, v *Site) (bool, string) {
+		r, err := lunsSeen(ctx, v)
+		if err != nil {
+			return false, err.Error()
+		}
+		for _, m := range r.Matches {
+			if m.Seen.Paths > 0 && slices.ContainsFunc(v.Design.LUNs(), func(x design.LUN) bool { return x.Array == array && x.Name == m.LUN }) {
+				return false, fmt.Sprintf("%s reaches LUN %s by %d paths", m.Host, m.LUN, m.Seen.Paths)
+			}
+		}
+		return true, "neither server reaches a LUN of " + array
+	}}
+}
+
+// late waits until a block of a device takes at least so long, in milliseconds, on the
+// server that serves it.
+func late(device string, ms int) *Condition {
+	return &Condition{What: "the server waits for the LUN", Limit: SeenLimit, Sign: true, Look: func(ctx context.Context, v *Site) (bool, string) {
+		began := time.Now()
+		err := v.Do(ctx, v.Active, resource.Action{Title: "read a block of " + device, Seconds: 30,
+			Cmd: []string{"dd", "if=" + device, "of=/dev/null", "bs=4096", "count=1", "iflag=direct", "status=none"}})
+		if err != nil {
+			return false, err.Error()
+		}
+		took := time.Since(began)
+		return took >= time.Duration(ms)*time.Millisecond, fmt.Sprintf("a block of %s took %s, of which the LUN's delay is %s", device, report.Seconds(took.Seconds()), report.Seconds(float64(ms)/1e3))
+	}}
+}
+
+// feedLost waits until `mortar status` reports that a server lost its feed from a PDU.
+func feedLost(server, pdu string) *Condition {
+	return Shows(2*time.Minute, SignOf(observe.FeedLost, "host", server, "pdus", pdu))
+}
+
+// silent waits until a server leaves two questions unanswered, for three seconds each. A
+// busy one may leave one.
+func silent(server string) *Condition {
+	return &Condition{What: "the server does not answer", Limit: SeenLimit, Sign: true, Look: func(ctx context.Context, v *Site) (bool, string) {
+		var err error
+		for range 2 {
+			once, cancel := context.WithTimeout(ctx, 3*time.Second)
+			_, err = v.Read(once, server, "/proc/uptime")
+			cancel()
+			if err == nil {
+				return false, server + " answers"
+			}
+		}
+		return true, fmt.Sprintf("%s: %v", server, err)
+	}}
+}
+
+func (mdStorage) Rebuilds() bool { return true }
+
+// StartedDegraded: parities are compared only of a RAID 6, and the disks
+// below a mirror of dirty data may have been idle. Of others the start notes that a member
+// is missing.
+func (m mdStorage) StartedDegraded() *Condition {
+	what, codes := "the array was degraded", []string{ocf.NotedDegraded}
+	written := m.Service.Storage.Cache == nil || m.Service.Storage.Cache.Mode != cache.WriteBack
+	if m.Group.Level == 6 && written {
+		// The array was assembled so, and its start had compared what the bitmap names.
+		what, codes = "the array was dirty and degraded", []string{ocf.NotedDirty, ocf.NotedWhole}
+	}
+	var all []*Condition
+	for _, code := range codes {
+		all = append(all, Logged(code, 2*time.Minute, func(_ *Site, x report.Event) bool {
+			return x.Host == m.Passive && x.Code == code && x.Subject == m.Group.Name
+		}))
+	}
+	return AllOf(what, 2*time.Minute, all...)
+}
+
+// A sign is a finding of `mortar status` by which a fault is seen: its code, and pairs of the
+// name and the value of an argument.
+type sign struct {
+	code observe.Code
+	args []string
+}
+
+// SignOf is the sign of a code with arguments.
+func SignOf(code observe.Code, args ...string) sign { return sign{code, args} }
+
+// In returns the text of the finding that is the sign, or that there is none.
+func (s sign) In(all []*observe.Part) (bool, string) {
+	for _, p := range all {
+		if p.Has(s.code, s.args...) {
+			return true, p.Text
+		}
+	}
+	return false, fmt.Sprintf("mortar status has no finding %s of %s", s.code, strings.Join(s.args, " "))
+}
+
+// Shows waits until `mortar status` has each of the signs.
+func Shows(limit time.Duration, signs ...sign) *Condition {
+	return &Condition{What: "status says so", Limit: limit, Sign: true, Look: func(ctx context.Context, v *Site) (bool, string) {
+		all := v.Findings(ctx)
+		var said []string
+		for _, s := range signs {
+			ok, text := s.In(all)
+			if !ok {
+				return false, text
+			}
+			said = append(said, text)
+		}
+		return len(said) > 0, strings.Join(said, "; ")
+	}}
+}
+
+// SlowSeen waits until mortar status names a slow disk, or says that it is dropped where
+// the spec has that.
+func SlowSeen(s Scene, disk string) *Condition {
+	if s.Service.Storage.DropSlow {
+		return Shows(dropLimit, SignOf(observe.DiskDropped, "disk", disk, "group", s.Group.Name))
+	}
+	return Shows(time.Minute, SignOf(observe.DiskSlow, "disk", disk))
+}
+
+// dropLimit bounds the time until a slow disk is dropped and status says so: the
+// watcher compares disks for most of a minute, and then records what it does.
+const dropLimit = 3 * time.Minute
+
+// clockSeen waits until status names the clock. That of the first server that answers is the
+// one with which it compares the others.
+func clockSeen(server string) *Condition {
+	return &Condition{What: "status says so", Limit: SeenLimit, Sign: true, Look: func(ctx context.Context, v *Site) (bool, string) {
+		all := v.Findings(ctx)
+		if ok, text := SignOf(observe.ClockSkewed, "host", server).In(all); ok {
+			return true, text
+		}
+		return SignOf(observe.ClockSkewed, "reference", server).In(all)
+	}}
+}
+
+// mirrorDegraded waits until `mortar status` reports that a server's system mirror is degraded.
+func mirrorDegraded(server string) *Condition {
+	return Shows(time.Minute, SignOf(observe.SystemArrayDegraded, "host", server))
+}
+
+// Elsewhere tells whether an SSD is inside a server that does not serve. No server looks at it.
+func (s Scene) Elsewhere(ssd design.Disk) bool { return ssd.Server != "" && ssd.Server != s.Active }
+
+// ssdOut waits until the cache works without an SSD. It is nil for one that no server looks at.
+func ssdOut(s Scene, serial string) *Condition {
+	k := s.Service.Storage.Cache
+	i := slices.IndexFunc(k.SSDs, func(d design.Disk) bool { return d.Serial == serial })
+	switch {
+	case i < 0 || s.Elsewhere(k.SSDs[i]):
+		return nil
+	case k.Mode != cache.WriteBack:
+		return SSDsAway(k.SSDs[i])
+	}
+	c := MirrorOf(s, len(k.SSDs)-1)
+	c.Sign = true
+	return c
+}
+
+// SSDsAway waits until mortar status misses each SSD.
+func SSDsAway(ssds ...design.Disk) *Condition {
+	var signs []sign
+	for _, d := range ssds {
+		signs = append(signs, SignOf(observe.SSDMissing, "ssd", d.Serial))
+	}
+	return Shows(SeenLimit, signs...)
+}
+
+// CacheCondition waits until seen accepts the cache's counters.
+func CacheCondition(s Scene, what string, seen func(cache.Stats) bool) *Condition {
+	return &Condition{What: what, Limit: time.Minute, Look: func(ctx context.Context, v *Site) (bool, string) {
+		for _, server := range []string{v.Active, v.Passive} {
+			st, err := CacheStats(ctx, v, server)
+			if err != nil || !st.Up {
+				continue
+			}
+			return seen(st), fmt.Sprintf("in sync: %v of %d, %d of %d bytes dirty", st.Mirror.InSync, st.Mirror.Members, st.Dirty, st.DirtyRoom)
+		}
+		return false, "the cache runs on no server"
+	}}
+}
+
+// MirrorOf waits until n SSDs hold the newest dirty data.
+func MirrorOf(s Scene, n int) *Condition {
+	return CacheCondition(s, fmt.Sprintf("dirty data on %d SSDs", n), func(st cache.Stats) bool { return len(st.Mirror.InSync) == n })
+}

@@ -1,0 +1,359 @@
+package fault
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/brick/array"
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/host"
+	"github.com/mortarhpc/mortar/internal/prove/report"
+	"github.com/mortarhpc/mortar/internal/run/observe"
+)
+
+// An ArrayWatcher is an Injector that sees the RAID groups inside arrays, which
+// servers do not see.
+type ArrayWatcher interface {
+	ArrayGroups(ctx context.Context) ([]ArrayGroup, error)
+	// CompareGroup makes an array compare the data of a group with its parities, or stop.
+	CompareGroup(ctx context.Context, group string, on bool) error
+}
+
+// ArrayGroup is a RAID group inside of an array.
+type ArrayGroup struct {
+	Name string
+	// State is optimal, degraded, rebuilding, failed or unknown.
+	State   string
+	Members []string // serials of its present disks
+	// Comparing: data and parities are being compared, and Percent of them are.
+	Comparing bool
+	Percent   float64
+	// Mismatches are the sectors that differ by the last comparison.
+	Mismatches int64
+}
+
+// lunStorage are LUNs of arrays.
+type lunStorage struct{ Scene }
+
+// LUN is the first LUN of the service.
+func (s Scene) LUN() (design.LUN, error) {
+	all := s.Design.LUNsIn(&s.Service.Storage)
+	if len(all) == 0 {
+		return design.LUN{}, fmt.Errorf("service %s stands on no LUN of an array", s.Service.Name)
+	}
+	return all[0], nil
+}
+
+// arrayGroups returns the RAID groups inside arrays, as the Injector sees them.
+func arrayGroups(ctx context.Context, b *Site) ([]ArrayGroup, error) {
+	w, ok := b.Env.Injector.(ArrayWatcher)
+	if !ok {
+		return nil, errors.New("nobody here sees into the array")
+	}
+	return w.ArrayGroups(ctx)
+}
+
+// RAIDGroup is the first complete RAID group of the service. A group that lost a disk
+// in an earlier drill may be rebuilding for a long time.
+func (l lunStorage) RAIDGroup(ctx context.Context, b *Site) (design.Group, []string, error) {
+	if _, ok := b.Env.Injector.(ArrayWatcher); !ok {
+		return design.Group{}, nil, nil // no drill can pull a disk either
+	}
+	seen, err := arrayGroups(ctx, b)
+	if err != nil || len(seen) == 0 { // a controller inside a server has none
+		return design.Group{}, nil, err
+	}
+	for _, g := range l.Design.GroupsIn(&l.Service.Storage) {
+		for _, x := range seen {
+			if x.Name == g.Name && x.State == "optimal" {
+				return g, x.Members, nil
+			}
+		}
+	}
+	return design.Group{}, nil, fmt.Errorf("no RAID group of service %s is whole: %+v", l.Service.Name, seen)
+}
+
+func (lunStorage) Slow() (Fault, error) {
+	return Fault{}, errors.New("servers do not see the disks of an array: lun-slow is what they see of one")
+}
+
+// rebuildTime bounds the wait for a group inside an array that rebuilds: it compares
+// nothing before it is whole.
+const rebuildTime = 10 * time.Minute
+
+// compareBegins bounds the time until an array says that it compares what it was told to.
+const compareBegins = 10 * time.Second
+
+// Parity has the arrays compare the RAID 6 groups that a fault met: that of pulled disks,
+// or all of an array that lost its power. One after the other: several at once leave an
+// emulated array no time for its servers, and its control line takes one client. Each has
+// parityTime. It returns no check of an array that shows nothing of its inside.
+func (l lunStorage) Parity(ctx context.Context, b *Site) []report.Check {
+	w, ok := b.Env.Injector.(ArrayWatcher)
+	if !ok {
+		return nil
+	}
+	var out []report.Check
+	for _, g := range l.Design.Groups {
+		if g.Level != 6 || !met(b, g) {
+			continue
+		}
+		b.Say("array %s compares data and parities of %s", g.Array, g.Name)
+		c, err := compareInside(ctx, b, w, g.Name)
+		out = append(out, c.check(g, err))
+		if err := w.CompareGroup(context.WithoutCancel(ctx), g.Name, false); err != nil {
+			b.Say("group %s may go on comparing: %v", g.Name, err)
+		}
+	}
+	return out
+}
+
+// met reports whether a fault of the drill met a group inside an array. The disks that a
+// drill pulls are of its own group, whose members the design may not know: spares stay in it.
+func met(b *Site, g design.Group) bool {
+	return slices.ContainsFunc(b.Injected, func(f Fault) bool {
+		return f.Kind == ArrayPower && f.Args[0] == g.Array || f.Kind == ArrayDisk && g.Name == b.Group.Name
+	})
+}
+
+// compareInside has an array compare a group, and waits until it has, or until parityTime
+// has passed. An array that rebuilds refuses, and is asked again.
+func compareInside(ctx context.Context, b *Site, w ArrayWatcher, group string) (p compared, err error) {
+	err = host.Wait{Limit: rebuildTime, Poll: 2 * time.Second}.Until(ctx, func(ctx context.Context) (string, error) {
+		err := w.CompareGroup(ctx, group, true)
+		if err != nil && strings.Contains(strings.ToLower(err.Error()), "resource busy") { // EBUSY, from the array's shell
+			return err.Error(), nil
+		}
+		return "", err
+	})
+	if err != nil {
+		return p, err
+	}
+	seen, begun := false, time.Now()
+	for limit := begun.Add(parityTime); ; {
+		g, err := arrayGroup(ctx, w, group)
+		late := time.Now().After(limit)
+		p.Mismatches = strconv.FormatInt(g.Mismatches, 10)
+		seen = seen || err == nil && g.Comparing
+		switch {
+		case err != nil && late: // a busy array leaves a question unanswered
+			return p, err
+		case err == nil && !g.Comparing && (seen || time.Since(begun) > compareBegins):
+			p.Nothing = !seen
+			return p, nil
+		case late:
+			p.Done, p.Nothing = fmt.Sprintf("%.0f %% of them", g.Percent), g.Percent == 0
+			return p, nil
+		}
+		if err := b.Sleep(ctx, time.Second); err != nil {
+			return p, err
+		}
+	}
+}
+
+// arrayGroup returns a group inside an array. One that is not whole is an error.
+func arrayGroup(ctx context.Context, w ArrayWatcher, name string) (ArrayGroup, error) {
+	all, err := w.ArrayGroups(ctx)
+	if err != nil {
+		return ArrayGroup{}, err
+	}
+	for _, g := range all {
+		if g.Name == name && g.State == "optimal" {
+			return g, nil
+		}
+		if g.Name == name {
+			return g, fmt.Errorf("group %s is %s", name, g.State)
+		}
+	}
+	return ArrayGroup{}, fmt.Errorf("the array has no group %s", name)
+}
+
+func (l lunStorage) Reached() (string, error) {
+	x, err := l.LUN()
+	return x.Name, err
+}
+
+// Module makes a controller die and come back.
+func (l lunStorage) Module() (f Fault, home *Condition, err error) {
+	x, err := l.LUN()
+	if err != nil {
+		return f, nil, err
+	}
+	return Fault{Kind: ControllerOut, Args: []string{x.Array, strconv.Itoa(x.Controller)}}, LUNsHome(), nil
+}
+
+func (l lunStorage) Pulled(serial string) Fault {
+	return Fault{Kind: ArrayDisk, Args: []string{serial}}
+}
+
+// Without: spares replace the disks, and the LUN stays.
+func (l lunStorage) Without(serials ...string) *Condition {
+	want := []string{"degraded"}
+	for _, a := range l.Design.Arrays {
+		if a.Name == l.Group.Array && len(a.Spares) >= len(serials) {
+			want = []string{"rebuilding", "optimal"}
+		}
+	}
+	c := l.groupIs("the array's group is "+want[0], func(x ArrayGroup) bool {
+		gone := !slices.ContainsFunc(serials, func(s string) bool { return slices.Contains(x.Members, s) })
+		return gone && slices.Contains(want, x.State)
+	})
+	c.Sign = true
+	return c
+}
+
+// groupIs waits until the array says something of the service's group.
+func (l lunStorage) groupIs(what string, ok func(ArrayGroup) bool) *Condition {
+	g := l.Group.Name
+	return &Condition{What: what, Limit: time.Minute, Look: func(ctx context.Context, v *Site) (bool, string) {
+		seen, err := arrayGroups(ctx, v)
+		if err != nil {
+			return false, err.Error()
+		}
+		i := slices.IndexFunc(seen, func(x ArrayGroup) bool { return x.Name == g })
+		if i < 0 {
+			return false, "the array has no group " + g
+		}
+		x := seen[i]
+		return ok(x), fmt.Sprintf("group %s is %s, with the disks %s", g, x.State, strings.Join(x.Members, ", "))
+	}}
+}
+
+func (lunStorage) Rebuilds() bool { return false }
+
+// StartedDegraded: servers do not see the disks of an array, so the array is asked.
+func (l lunStorage) StartedDegraded() *Condition {
+	return l.groupIs("the array's group is not whole", func(x ArrayGroup) bool { return x.State == "degraded" || x.State == "rebuilding" })
+}
+
+// parts does not include LUNMissing: a LUN is missing only after a server's boot.
+func (l lunStorage) Parts() map[Kind][][]string {
+	x, err := l.LUN()
+	if err != nil {
+		return nil
+	}
+	controllers := [][]string{{x.Array, "0"}, {x.Array, "1"}}
+	// A controller without a LUN has nothing to hand over.
+	handing := slices.DeleteFunc(slices.Clone(controllers), func(c []string) bool {
+		return !slices.ContainsFunc(l.Design.LUNs(), func(x design.LUN) bool { return x.Array == c[0] && strconv.Itoa(x.Controller) == c[1] })
+	})
+	return map[Kind][][]string{
+		ControllerOut: controllers, ControllerFailover: handing, ArrayPower: {{x.Array}},
+		ArrayDisk: l.members(), LUNSlow: {{x.Name, strconv.Itoa(SlowMS)}}, PathOut: overEach([][]string{{x.Name}}),
+	}
+}
+
+func (l lunStorage) Rot() error {
+	return errors.New("the array keeps the parity, and no server can read or check it: scrub by the array's own tool")
+}
+
+// lunsSeen compares the LUNs that the servers of the pair see with the design.
+func lunsSeen(ctx context.Context, b *Site) (array.Result, error) {
+	seen := map[string][]linux.SCSIDisk{}
+	for _, server := range b.Design.PairOf(b.Service.Name).Servers {
+		disks, err := asked(ctx, b, server, (*host.Session).SCSI)
+		if err != nil {
+			return array.Result{}, fmt.Errorf("%s: %w", server, err)
+		}
+		seen[server] = disks
+	}
+	return array.Verify(b.Design, seen), nil
+}
+
+// paths waits until each server reaches each LUN of an array through one
+// controller: over 1/share of its paths. With share 1 it has all its paths, and
+// those to the controller are optimized.
+func (l lunStorage) paths(what, name string, controller, share int) *Condition {
+	return &Condition{What: what, Limit: pathsLimit, Sign: true, Look: func(ctx context.Context, v *Site) (bool, string) {
+		r, err := lunsSeen(ctx, v)
+		if err != nil {
+			return false, err.Error()
+		}
+		return throughOne(v.Design, r, name, controller, share)
+	}}
+}
+
+// onOther waits until the servers reach an array's LUNs through the controller that does not
+// have the fault, over 1/share of all paths.
+func (l lunStorage) onOther(array string, controller, share int) *Condition {
+	return l.paths("the LUNs on the other controller", array, 1-controller, share)
+}
+
+// throughOne decides for paths whether the condition is met, and describes what
+// the servers see.
+func throughOne(d *design.Design, r array.Result, name string, controller, share int) (bool, string) {
+	ok := len(r.Matches) == r.Expected
+	said := map[string]int{}
+	for _, m := range r.Matches {
+		for i := range d.Arrays {
+			a := &d.Arrays[i]
+			if a.Name != name || !slices.ContainsFunc(a.LUNs, func(l design.LUN) bool { return l.Name == m.LUN }) {
+				continue
+			}
+			text := fmt.Sprintf("by %d of %d paths", m.Seen.Paths, d.PathsTo(a, m.Host))
+			if m.Seen.Owner != nil { // nil with paths to one controller only, which cannot be identified
+				text += ", optimized those to controller " + strconv.Itoa(*m.Seen.Owner)
+			}
+			said[text]++
+			ok = ok && m.Seen.Paths == d.PathsTo(a, m.Host)/share && (share > 1 || m.Seen.Owner != nil && *m.Seen.Owner == controller)
+		}
+	}
+	var out []string
+	for _, text := range slices.Sorted(maps.Keys(said)) {
+		out = append(out, fmt.Sprintf("%d times a server reaches a LUN %s", said[text], text))
+	}
+	return ok, strings.Join(out, "; ")
+}
+
+// LUNsHome waits until the servers see all LUNs as designed.
+func LUNsHome() *Condition {
+	return &Condition{What: "all paths back, each LUN on its own controller", Limit: pathsLimit, Look: func(ctx context.Context, v *Site) (bool, string) {
+		r, err := lunsSeen(ctx, v)
+		if err != nil {
+			return false, err.Error()
+		}
+		var wrong []string
+		for _, f := range r.Findings {
+			wrong = append(wrong, f.Host+": "+f.String())
+		}
+		if len(wrong) > 0 {
+			return false, fmt.Sprintf("%d differences, first %s", len(wrong), wrong[0])
+		}
+		return true, fmt.Sprintf("%d times a server sees a LUN as designed", len(r.Matches))
+	}}
+}
+
+// pathsLimit: an emulated server needs minutes to add 32 returned paths to their
+// multipath maps.
+const pathsLimit = 3 * time.Minute
+
+// SlowMS is the delay of a slow LUN in milliseconds: much longer than a disk's
+// repeated read, and shorter than the 30 s after which a command fails.
+const SlowMS = 1500
+
+// lunLate waits until the server waits for a LUN, and status names it. With fewer LUNs of
+// its array in the volume, or without stripes, status has nothing to compare it with.
+func lunLate(s Scene, lun string) *Condition {
+	device := late("/dev/mapper/"+lun, SlowMS)
+	const fewest = 3
+	all := s.Design.LUNsIn(&s.Service.Storage)
+	beside := 0
+	if i := slices.IndexFunc(all, func(x design.LUN) bool { return x.Name == lun }); i >= 0 {
+		for _, x := range all {
+			if x.Array == all[i].Array {
+				beside++
+			}
+		}
+	}
+	if s.Service.Storage.Stripes < 2 || beside < fewest {
+		return device
+	}
+	return AllOf("the server waits for the LUN, and status names it", 2*time.Minute, device, Shows(time.Minute, SignOf(observe.LUNSlow, "lun", lun)))
+}

@@ -1,0 +1,312 @@
+package fault
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mortarhpc/mortar/examples"
+	"github.com/mortarhpc/mortar/internal/brick/array"
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/brick/spec"
+	"github.com/mortarhpc/mortar/internal/host"
+	"github.com/mortarhpc/mortar/internal/host/agent"
+	"github.com/mortarhpc/mortar/internal/host/hosttest"
+	"github.com/mortarhpc/mortar/internal/host/resource"
+)
+
+// insider is an Injector that sees the RAID groups of an array.
+type insider struct {
+	Injector
+	groups []ArrayGroup
+	mu     sync.Mutex
+	asked  []string // CompareGroup
+	refuse error
+	begun  bool // it has been told to compare
+	idle   bool // it says that it compares, and does not
+}
+
+// ArrayGroups shows a comparison at the first look after CompareGroup.
+func (i *insider) ArrayGroups(context.Context) ([]ArrayGroup, error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	out := slices.Clone(i.groups)
+	for k := range out {
+		out[k].Comparing = out[k].Comparing || i.begun && !i.idle
+	}
+	i.begun = false
+	return out, nil
+}
+
+func (i *insider) CompareGroup(_ context.Context, group string, on bool) error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.asked, i.begun = append(i.asked, fmt.Sprint(group, " ", on)), on
+	return i.refuse
+}
+
+// The groups of pulled disks, or of an array that lost its power, are compared inside the
+// array.
+func TestParityInsideArrays(t *testing.T) { synctest.Test(t, testParityInsideArrays) }
+
+func testParityInsideArrays(t *testing.T) {
+	d := example(t, "nss7.4-ha.yaml")
+	first := d.Groups[0]
+	for _, c := range []struct {
+		name    string
+		fault   Fault
+		after   ArrayGroup // a comparison
+		refuse  error
+		idle    bool
+		compare int // groups
+		ok      bool
+		detail  string
+	}{
+		{"whole", Fault{Kind: ArrayDisk, Args: []string{first.Members[0].Serial}}, ArrayGroup{State: "optimal"}, nil, false, 1, true, "differ in 0 sectors"},
+		{"it says that it compares, and does not", Fault{Kind: ArrayDisk, Args: []string{"E1N81"}}, ArrayGroup{State: "optimal"}, nil, true, 1, false, "nothing of"},
+		{"torn", Fault{Kind: ArrayDisk, Args: []string{first.Members[0].Serial}}, ArrayGroup{State: "optimal", Mismatches: 8}, nil, false, 1, false, "differ in 8 sectors"},
+		{"old firmware", Fault{Kind: ArrayDisk, Args: []string{"E1N81"}}, ArrayGroup{State: "optimal"}, errors.New("compare: not found"), false, 1, false, "could not be compared"},
+		{"no power", Fault{Kind: ArrayPower, Args: []string{first.Array}}, ArrayGroup{State: "optimal"}, nil, false, len(d.Groups), true, "differ in 0 sectors"},
+		{"it never ends, and has not begun", Fault{Kind: ArrayDisk, Args: []string{"E1N81"}}, ArrayGroup{State: "optimal", Comparing: true}, nil, false, 1, false, "nothing of"},
+		{"a controller", Fault{Kind: ControllerOut, Args: []string{first.Array, "0"}}, ArrayGroup{State: "optimal"}, nil, false, 0, true, ""},
+	} {
+		in := &insider{refuse: c.refuse, idle: c.idle}
+		for _, g := range d.Groups {
+			c.after.Name = g.Name
+			in.groups = append(in.groups, c.after)
+		}
+		e := &Site{Scene: Scene{Design: d, Group: first}, Env: Env{Injector: in, Progress: func(string) {}}, Injected: []Fault{c.fault}}
+		checks := lunStorage{Scene{Design: d, Service: d.Services()[0]}}.Parity(t.Context(), e)
+		if len(checks) != c.compare || len(in.asked) != 2*c.compare {
+			t.Errorf("%s: %d checks, asked %q", c.name, len(checks), in.asked)
+		}
+		for _, k := range checks {
+			if k.OK != c.ok || !strings.Contains(k.Detail, c.detail) {
+				t.Errorf("%s: %+v", c.name, k)
+			}
+		}
+	}
+}
+
+// A drill pulls a disk from a complete group, since another one may be rebuilding.
+func TestGroupOfArray(t *testing.T) {
+	d := example(t, "nss7.4-ha.yaml")
+	s := Scene{Design: d, Service: d.Services()[0]}
+	seen := []ArrayGroup{{Name: d.Groups[0].Name, State: "rebuilding"}, {Name: d.Groups[1].Name, State: "optimal", Members: []string{"E1N81"}}}
+	e := &Site{Env: Env{Injector: &insider{groups: seen}}}
+	g, members, err := s.Storage().RAIDGroup(t.Context(), e)
+	if err != nil || g.Name != d.Groups[1].Name || !slices.Equal(members, []string{"E1N81"}) {
+		t.Errorf("%s %v %v", g.Name, members, err)
+	}
+	e.Env.Injector = &insider{groups: seen[:1]}
+	if _, _, err := s.Storage().RAIDGroup(t.Context(), e); err == nil {
+		t.Error("a disk is pulled from a group that is being rebuilt")
+	}
+}
+
+// A group inside an array lacks a disk only once that has left it, whatever its state.
+func TestWithoutDisksOfAnArray(t *testing.T) {
+	s := Scene{Design: example(t, "nss7.4-ha.yaml")}
+	s.Service = s.Design.Services()[0]
+	s.Group = s.Design.Groups[0]
+	for _, c := range []struct {
+		state   string
+		members []string
+		want    bool
+	}{
+		{"optimal", []string{"E1N01", "E1N02"}, false},
+		{"rebuilding", []string{"E1N02"}, false},
+		{"rebuilding", []string{"E1N03"}, true},
+		{"optimal", []string{"E1N03", "E1N04"}, true},
+		{"degraded", []string{"E1N03"}, false},
+	} {
+		e := &Site{Env: Env{Injector: &insider{groups: []ArrayGroup{{Name: s.Group.Name, State: c.state, Members: c.members}}}}}
+		if got, detail := s.Storage().Without("E1N01", "E1N02").Look(t.Context(), e); got != c.want {
+			t.Errorf("%+v: %v, %s", c, got, detail)
+		}
+	}
+}
+
+// A server lacks paths only to LUNs of arrays that it is cabled to. A LUN that it does not
+// see lacks all.
+func TestPathsMissing(t *testing.T) {
+	d := example(t, "lustre-brick.yaml")
+	v := &Site{Scene: Scene{Design: d}}
+	a := &d.Arrays[0]
+	server, all := a.Servers[0], d.PathsTo(a, a.Servers[0])
+	var whole array.Result
+	for _, l := range a.LUNs {
+		whole.Matches = append(whole.Matches, array.Match{LUN: l.Name, Host: server, Seen: array.Seen{Paths: all}})
+	}
+	if got := pathsMissing(v, whole, "", server); got != 0 {
+		t.Errorf("%s lacks %d paths, and has all", server, got)
+	}
+	fewer := array.Result{Matches: slices.Clone(whole.Matches)}
+	fewer.Matches[0].Seen.Paths--
+	for what, want := range map[string]int{"": 1, a.LUNs[0].Name: 1, "another": 0} {
+		if got := pathsMissing(v, fewer, what, server); got != want {
+			t.Errorf("%q: %d, want %d", what, got, want)
+		}
+	}
+	if got := pathsMissing(v, array.Result{}, "", server); got != all || all == 0 {
+		t.Errorf("no LUN is seen: %d of %d", got, all)
+	}
+}
+
+func TestThroughOneController(t *testing.T) {
+	d := example(t, "nss7.4-ha.yaml")
+	result := func(paths, owner int) array.Result {
+		r := array.Result{}
+		for _, h := range d.Servers() {
+			for _, l := range d.LUNs() {
+				m := array.Match{LUN: l.Name, Host: h, Seen: array.Seen{Paths: paths}}
+				if owner >= 0 {
+					m.Seen.Owner = &owner
+				}
+				r.Matches = append(r.Matches, m)
+				r.Expected++
+			}
+		}
+		return r
+	}
+	for name, c := range map[string]struct {
+		r     array.Result
+		share int
+		ok    bool
+	}{
+		"half of the paths":      {result(2, -1), 2, true},
+		"no path yet gone":       {result(4, 0), 2, false},
+		"all paths, moved":       {result(4, 1), 1, true},
+		"all paths, not moved":   {result(4, 0), 1, false},
+		"all paths, nobody says": {result(4, -1), 1, false},
+	} {
+		ok, text := throughOne(d, c.r, "nss7", 1, c.share)
+		if ok != c.ok || !strings.Contains(text, "16 times") {
+			t.Errorf("%s: %v, %s", name, ok, text)
+		}
+	}
+	missing := result(2, -1)
+	missing.Expected++
+	if ok, _ := throughOne(d, missing, "nss7", 1, 2); ok {
+		t.Error("a LUN that a server does not see")
+	}
+}
+
+// md is a fake of a group's array that compares: actions are what sync_action says, look by
+// look, the last one from then on.
+type md struct {
+	actions    []string
+	completed  string
+	mismatches string
+	minimum    string
+	done       []string
+}
+
+func (m *md) call(_ context.Context, _, op string, params, result any) error {
+	if op == string(agent.OpTime) {
+		return hosttest.Answer(result, map[string]int64{"now_ns": time.Now().UnixNano()})
+	}
+	switch p := params.(type) {
+	case agent.ReadParams:
+		text := map[string]string{"sync_completed": m.completed, "mismatch_cnt": m.mismatches, "sync_min": m.minimum}[path.Base(p.Path)]
+		if path.Base(p.Path) == "sync_action" {
+			if text = m.actions[0]; len(m.actions) > 1 {
+				m.actions = m.actions[1:]
+			}
+		}
+		return hosttest.Answer(result, map[string][]byte{"content": []byte(text + "\n")})
+	case agent.RunParams:
+		if a := p.Action; a.File != nil {
+			m.done = append(m.done, path.Base(a.File.Path)+" "+string(a.File.Content))
+		} else {
+			m.done = append(m.done, strings.Join(a.Cmd, " "))
+		}
+		return hosttest.Answer(result, resource.Output{})
+	}
+	return fmt.Errorf("%s?", op)
+}
+
+// md's comparison counts only if md really began it, and only as far as it came.
+func TestCompareByMD(t *testing.T) {
+	g := design.Group{Name: "b-r0"}
+	begin := []string{"sync_min 0", "mdadm --action=check /dev/md127"}
+	stop := append(slices.Clone(begin), "mdadm --action=idle /dev/md127", "sync_min 0")
+	for name, c := range map[string]struct {
+		md   md
+		ok   bool
+		done []string
+	}{
+		"whole":                    {md{actions: []string{"check", "check", "idle"}, mismatches: "0", minimum: "0"}, true, begin},
+		"torn":                     {md{actions: []string{"check", "idle"}, mismatches: "8", minimum: "0"}, false, begin},
+		"md rebuilds instead":      {md{actions: []string{"recover"}, mismatches: "0", minimum: "0"}, false, begin},
+		"md does nothing":          {md{actions: []string{"idle"}, mismatches: "0", minimum: "0"}, false, begin},
+		"stopped by somebody":      {md{actions: []string{"check", "idle"}, mismatches: "0", minimum: "4096"}, false, begin},
+		"too large":                {md{actions: []string{"check"}, completed: "512 / 4096", mismatches: "0", minimum: "0"}, true, stop},
+		"too large, torn":          {md{actions: []string{"check"}, completed: "512 / 4096", mismatches: "8", minimum: "0"}, false, stop},
+		"waits for another array":  {md{actions: []string{"check"}, completed: "delayed", mismatches: "0", minimum: "0"}, false, stop},
+		"its progress is not told": {md{actions: []string{"check"}, completed: "none", mismatches: "0", minimum: "0"}, false, stop},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			e := &Site{Env: Env{Progress: func(string) {}}}
+			if _, err := e.Hosts.Connect(t.Context(), func(_ context.Context, name string) (*host.Session, error) {
+				return hosttest.Play(c.md.call).Session(name), nil
+			}, "nfs1"); err != nil {
+				t.Fatal(err)
+			}
+			p, err := compareAt(t.Context(), e, g, "nfs1", "md127")
+			if k := p.check(g, err); k.OK != c.ok {
+				t.Errorf("%s: %+v", name, k)
+			}
+			if d := cmp.Diff(c.done, c.md.done); d != "" {
+				t.Errorf("%s: %s", name, d)
+			}
+		})
+	}
+}
+
+func TestWhatComparingARAIDSays(t *testing.T) {
+	g := design.Group{Name: "b-r0"}
+	for _, c := range []struct {
+		p    compared
+		err  error
+		ok   bool
+		want string
+	}{
+		{compared{Mismatches: "0"}, nil, true, "data and parities of b-r0 differ in 0 sectors"},
+		{compared{Mismatches: "8"}, nil, false, "differ in 8 sectors"},
+		{compared{Mismatches: "0", Done: "512 / 4096"}, nil, true, "differ in 0 of the sectors compared within 3 min 00 s (512 / 4096)"},
+		{compared{}, errors.New("no server has it"), false, "could not be compared: no server has it"},
+		{compared{}, nil, false, "differ in  sectors"},
+		{compared{Mismatches: "0", Done: "none", Nothing: true}, nil, false, "nothing of b-r0 was compared"},
+	} {
+		if got := c.p.check(g, c.err); got.OK != c.ok || !strings.Contains(got.Detail, c.want) {
+			t.Errorf("%+v, %v: %+v", c.p, c.err, got)
+		}
+	}
+}
+
+func example(t *testing.T, file string) *design.Design {
+	t.Helper()
+	src, err := examples.FS.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := spec.Parse(file, src)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := design.New(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
