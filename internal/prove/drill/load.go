@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -80,20 +81,13 @@ func jobs(d *design.Design, service, runID, base string, rate float64) ([]client
 		j.job.Locks = append(j.job.Locks, workload.Lock{Name: add(m.Client + "-lock"), Dir: dir, Role: workload.Probe, IntervalSeconds: 0.5})
 	}
 	// Held locks and their challengers.
-	first := &out[0]
-	var held []workload.Lock
-	for _, w := range slices.Clone(first.job.Locks) {
-		m := first.mounts[w.Name]
-		l := w
-		l.Name = strings.TrimSuffix(w.Name, "-lock") + "-held"
-		l.Role, l.IntervalSeconds = workload.Hold, 1
-		first.mounts[l.Name] = m
-		first.job.Locks = append(first.job.Locks, l)
-		held = append(held, l)
-	}
-	for _, h := range held {
-		other := &out[len(out)-1]
+	first, other := &out[0], &out[len(out)-1]
+	for _, h := range slices.Clone(first.job.Locks) {
 		m := first.mounts[h.Name]
+		h.Name = strings.TrimSuffix(h.Name, "-lock") + "-held"
+		h.Role, h.IntervalSeconds = workload.Hold, 1
+		first.mounts[h.Name] = m
+		first.job.Locks = append(first.job.Locks, h)
 		// The challenger is on another client, or on another mount of the same
 		// client, with the same export. It uses the same protocol if possible.
 		var from workload.Lock
@@ -106,19 +100,19 @@ func jobs(d *design.Design, service, runID, base string, rate float64) ([]client
 				from = l
 			}
 		}
+		to := other
 		if from.Name == "" {
-			other = first
+			to = first
 			m.Path = path.Join(base, runID, fmt.Sprintf("locks-%d", len(first.aside)))
 			first.aside = append(first.aside, m)
-			from = h
 			from.Dir = path.Join(m.Path, fault.LoadDir)
 		} else {
 			m = other.mounts[from.Name]
 		}
 		from.Name = strings.TrimSuffix(h.Name, "-held") + "-tried"
 		from.Role, from.File, from.IntervalSeconds = workload.Challenge, h.Name, 1
-		other.mounts[from.Name] = m
-		other.job.Locks = append(other.job.Locks, from)
+		to.mounts[from.Name] = m
+		to.job.Locks = append(to.job.Locks, from)
 	}
 	return out, nil
 }
@@ -128,13 +122,9 @@ func jobs(d *design.Design, service, runID, base string, rate float64) ([]client
 func prefixOf(base string, m design.ClientMount, have map[string]design.ClientMount) string {
 	p := base
 	for n := 2; ; n++ {
-		taken := false
-		for w, o := range have {
-			if strings.HasPrefix(w, p+"-") && o.Path != m.Path {
-				taken = true
-			}
-		}
-		if !taken {
+		taken := maps.Clone(have)
+		maps.DeleteFunc(taken, func(w string, o design.ClientMount) bool { return o.Path == m.Path || !strings.HasPrefix(w, p+"-") })
+		if len(taken) == 0 {
 			return p
 		}
 		p = fmt.Sprintf("%s.%d", base, n)

@@ -195,8 +195,6 @@ func TestJobs(t *testing.T) {
 	}
 }
 
-var serverCrash, _, _ = Find("server-crash", "")
-
 func TestFind(t *testing.T) {
 	if _, v, err := Find("server-crash", ""); err != nil || v.How != "freeze" {
 		t.Errorf("default: %v %v", v, err)

@@ -196,7 +196,7 @@ func bitRot(s fault.Scene) ([]Step, error) {
 	}, nil
 }
 
-// scrub scrubs the group. It reports whether the scrub found exactly the
+// scrubbed scrubs the group. It reports whether the scrub found exactly the
 // corrupted data and repaired it.
 func scrubbed(ctx context.Context, b *fault.Site) (bool, string) {
 	g, err := b.Env.Operator.Scrub(ctx, b.Group)
@@ -478,7 +478,7 @@ func fencingLies(lies ...fault.Kind) func(fault.Scene) ([]Step, error) {
 			Step{Wait: wakeAfter},
 			Step{Keep: true, Wait: keepAfter},
 			Step{Fault: frozen, Mend: true, Until: refusedTo(s.Active)},
-			Step{Until: unmountedOn(s.Active, s.Service.MountPoints()[0])},
+			Step{Until: unmountedOn(s.Active)},
 			Step{Until: runsOnlyOn(s.Passive, s.Service.Name)},
 		), nil
 	}
@@ -527,13 +527,12 @@ func refusedTo(server string) *fault.Condition {
 }
 
 // unmountedOn waits until a server no longer has the volume mounted.
-func unmountedOn(server, mountPoint string) *fault.Condition {
+func unmountedOn(server string) *fault.Condition {
 	return &fault.Condition{What: "the server that woke up has let go", Limit: fault.BootLimit, Look: func(ctx context.Context, v *fault.Site) (bool, string) {
-		mounts, err := v.Read(ctx, server, "/proc/self/mounts")
+		has, err := v.HasVolume(ctx, server, v.Service)
 		if err != nil {
 			return false, server + " does not answer"
 		}
-		_, has := linux.MountAt(linux.ParseMounts(mounts), mountPoint)
 		return !has, fmt.Sprintf("the volume is mounted on %s: %v", server, has)
 	}}
 }
@@ -711,7 +710,7 @@ func elsewhere(on []string, full int) (bool, string) {
 	return len(on) > 0 && !slices.Contains(on, strconv.Itoa(full)), detail
 }
 
-// place returns the index of the OST of each new file in a directory.
+// placeFiles makes new files, and returns the index of the OST of each new file in a directory.
 func placeFiles(ctx context.Context, b *fault.Site, client, dir string) (on []string, err error) {
 	for _, a := range []resource.Action{
 		{Title: "a directory for new files", Cmd: []string{"mkdir", "-p", dir}},

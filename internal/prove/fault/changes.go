@@ -127,7 +127,7 @@ func mendByHand(b *Site, what string, f Fault) task {
 // it. A login by itself has the limit of the Dial.
 const firstDial = 2 * time.Minute
 
-// waiting is the task of waiting for what hosts show. look describes what is missing.
+// waitingFor is the task of waiting for what hosts show. look describes what is missing.
 func waitingFor(b *Site, what string, limit time.Duration, look func(ctx context.Context, hosts host.ByName) (string, error), servers ...string) task {
 	return task{what, func(ctx context.Context) error {
 		return host.Wait{Limit: limit, Poll: 2 * time.Second}.Until(ctx, func(ctx context.Context) (string, error) {

@@ -412,7 +412,7 @@ func (f Fault) Words() string {
 	return strings.NewReplacer(words...).Replace(Kinds[f.Kind].words)
 }
 
-// injector returns the Injector of a fault: Mortar itself or env.Injector.
+// InjectorOf returns the Injector of a fault: Mortar itself or env.Injector.
 func (b *Site) InjectorOf(f Fault) Injector {
 	if how := Kinds[f.Kind]; how.inject != nil {
 		return ours{b, how}

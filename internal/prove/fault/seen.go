@@ -104,18 +104,14 @@ func (m mdStorage) lost(what string, servers []string) *Condition {
 
 // lost waits until each server reaches a LUN by fewer paths than designed.
 func (l lunStorage) lost(what string, servers []string) *Condition {
-	return &Condition{What: "the servers see the lost paths", Limit: SeenLimit, Sign: true, Look: func(ctx context.Context, v *Site) (bool, string) {
-		r, err := lunsSeen(ctx, v)
-		if err != nil {
-			return false, err.Error()
-		}
+	return lunsShow("the servers see the lost paths", SeenLimit, true, func(b *Site, r array.Result) (bool, string) {
 		for _, server := range servers {
-			if pathsMissing(v, r, what, server) == 0 {
+			if pathsMissing(b, r, what, server) == 0 {
 				return false, fmt.Sprintf("%s has all its paths", server)
 			}
 		}
-		return true, fmt.Sprintf("paths to a LUN that are gone: %d on %s", pathsMissing(v, r, what, servers[0]), servers[0])
-	}}
+		return true, fmt.Sprintf("paths to a LUN that are gone: %d on %s", pathsMissing(b, r, what, servers[0]), servers[0])
+	})
 }
 
 // pathsMissing is how many paths a server lacks to the LUN that it lacks most paths to.
@@ -144,19 +140,15 @@ func pathsMissing(b *Site, r array.Result, what, server string) (most int) {
 
 // noPath waits until no server has a path to the LUNs of an array. The limit is
 // short: the array is off meanwhile, and I/O waits for no_path_retry only.
-func (l lunStorage) noPath(array string) *Condition {
-	return &Condition{What: "no path is left", Limit: 20 * time.Second, Sign: true, Look: func(ctx context.Context, v *Site) (bool, string) {
-		r, err := lunsSeen(ctx, v)
-		if err != nil {
-			return false, err.Error()
-		}
+func (l lunStorage) noPath(of string) *Condition {
+	return lunsShow("no path is left", 20*time.Second, true, func(b *Site, r array.Result) (bool, string) {
 		for _, m := range r.Matches {
-			if m.Seen.Paths > 0 && slices.ContainsFunc(v.Design.LUNs(), func(x design.LUN) bool { return x.Array == array && x.Name == m.LUN }) {
+			if m.Seen.Paths > 0 && slices.ContainsFunc(b.Design.LUNs(), func(x design.LUN) bool { return x.Array == of && x.Name == m.LUN }) {
 				return false, fmt.Sprintf("%s reaches LUN %s by %d paths", m.Host, m.LUN, m.Seen.Paths)
 			}
 		}
-		return true, "neither server reaches a LUN of " + array
-	}}
+		return true, "neither server reaches a LUN of " + of
+	})
 }
 
 // late waits until a block of a device takes at least so long, in milliseconds, on the

@@ -1,12 +1,13 @@
 package fault
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -213,22 +214,19 @@ func (b *Site) Located(ctx context.Context, service string) (nodes []string, err
 
 // InOrder returns the servers of a pair with those first that have no fault.
 func (b *Site) InOrder(servers []string) []string {
-	faulty := func(s string) int {
-		if s == b.Active || s == b.Second {
-			return 1
-		}
-		return 0
-	}
-	return slices.SortedStableFunc(slices.Values(servers), func(a, b string) int { return cmp.Compare(faulty(a), faulty(b)) })
+	faulty := func(s string) bool { return s == b.Active || s == b.Second }
+	whole := slices.DeleteFunc(slices.Clone(servers), faulty)
+	return append(whole, slices.DeleteFunc(slices.Clone(servers), func(s string) bool { return !faulty(s) })...)
 }
 
 // Mounted reports whether a server has the service's volume mounted.
 func (b *Site) Mounted(ctx context.Context, server string) bool {
-	has, err := b.hasVolume(ctx, server, b.Service)
+	has, err := b.HasVolume(ctx, server, b.Service)
 	return err == nil && has
 }
 
-func (b *Site) hasVolume(ctx context.Context, server string, s *design.Service) (bool, error) {
+// HasVolume reports whether a server has the volume of a service mounted.
+func (b *Site) HasVolume(ctx context.Context, server string, s *design.Service) (bool, error) {
 	text, err := b.Read(ctx, server, "/proc/self/mounts")
 	_, ok := linux.MountAt(linux.ParseMounts(text), s.MountPoints()[0])
 	return ok, err
@@ -278,7 +276,7 @@ func StatusLines(ctx context.Context, b *Site) (out []report.StatusLine) {
 	return out
 }
 
-// whole waits until `mortar status` finds no fault and no array is rebuilding.
+// Whole waits until `mortar status` finds no fault and no array is rebuilding.
 func (b *Site) Whole(ctx context.Context, what string, limit time.Duration) error {
 	if b.Env.Operator == nil {
 		return nil
@@ -309,7 +307,7 @@ func (b *Site) Whole(ctx context.Context, what string, limit time.Duration) erro
 	return nil
 }
 
-// members returns the serials of the working disks of a group's array, in RAID
+// GroupMembers returns the serials of the working disks of a group's array, in RAID
 // order, as the active server sees them.
 func (b *Site) GroupMembers(ctx context.Context, g design.Group) ([]string, error) {
 	out, err := b.Query(ctx, b.Active, "mdadm", "--detail", "--export", "/dev/md/"+g.Name)
@@ -337,34 +335,24 @@ func (b *Site) GroupMembers(ctx context.Context, g design.Group) ([]string, erro
 // members that have a slot, in the order of slots.
 //
 // Source: mdadm(8); Detail.c prints MD_DEVICE_<dev>_ROLE and _DEV
-func parseMembers(text string) []string {
-	roles, devs := map[string]int{}, map[string]string{}
+func parseMembers(text string) (out []string) {
+	slots, devs := map[int]string{}, map[string]string{}
 	for line := range strings.Lines(text) {
-		k, val, ok := strings.Cut(strings.TrimSpace(line), "=")
-		name, found := strings.CutPrefix(k, "MD_DEVICE_")
-		if !ok || !found {
-			continue
-		}
-		if n, ok := strings.CutSuffix(name, "_ROLE"); ok {
-			var slot int
-			if _, err := fmt.Sscanf(val, "%d", &slot); err == nil {
-				roles[n] = slot
+		k, val, _ := strings.Cut(strings.TrimSpace(line), "=")
+		if name, ok := strings.CutPrefix(k, "MD_DEVICE_"); ok {
+			if n, ok := strings.CutSuffix(name, "_DEV"); ok {
+				devs[n] = val
+			}
+			slot, err := strconv.Atoi(val)
+			if n, ok := strings.CutSuffix(name, "_ROLE"); ok && err == nil {
+				slots[slot] = n
 			}
 		}
-		if n, ok := strings.CutSuffix(name, "_DEV"); ok {
-			devs[n] = val
-		}
 	}
-	names := make([]string, 0, len(roles))
-	for n := range roles {
-		if devs[n] != "" {
-			names = append(names, n)
+	for _, slot := range slices.Sorted(maps.Keys(slots)) {
+		if dev := devs[slots[slot]]; dev != "" {
+			out = append(out, dev)
 		}
-	}
-	slices.SortFunc(names, func(a, b string) int { return roles[a] - roles[b] })
-	out := make([]string, len(names))
-	for i, n := range names {
-		out[i] = devs[n]
 	}
 	return out
 }

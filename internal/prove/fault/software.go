@@ -353,7 +353,7 @@ func singleServer(ctx context.Context, b *Site) (Cluster, error) {
 	}
 	for _, s := range b.Design.Services() {
 		r := linux.CRMResource{ID: resource.ServiceID(s.Name), Role: "Started", Managed: true}
-		if has, err := b.hasVolume(ctx, server, s); err == nil && has && nfsdRuns(ctx, b, server, s) {
+		if has, err := b.HasVolume(ctx, server, s); err == nil && has && nfsdRuns(ctx, b, server, s) {
 			r.Nodes = append(r.Nodes, linux.CRMOn{Name: server})
 		}
 		c.Resources = append(c.Resources, r)

@@ -233,7 +233,7 @@ func (l lunStorage) StartedDegraded() *Condition {
 	return l.groupIs("the array's group is not whole", func(x ArrayGroup) bool { return x.State == "degraded" || x.State == "rebuilding" })
 }
 
-// parts does not include LUNMissing: a LUN is missing only after a server's boot.
+// Parts does not include LUNMissing: a LUN is missing only after a server's boot.
 func (l lunStorage) Parts() map[Kind][][]string {
 	x, err := l.LUN()
 	if err != nil {
@@ -267,26 +267,28 @@ func lunsSeen(ctx context.Context, b *Site) (array.Result, error) {
 	return array.Verify(b.Design, seen), nil
 }
 
-// paths waits until each server reaches each LUN of an array through one
-// controller: over 1/share of its paths. With share 1 it has all its paths, and
-// those to the controller are optimized.
-func (l lunStorage) paths(what, name string, controller, share int) *Condition {
-	return &Condition{What: what, Limit: pathsLimit, Sign: true, Look: func(ctx context.Context, v *Site) (bool, string) {
-		r, err := lunsSeen(ctx, v)
+// lunsShow waits until is accepts the LUNs that the servers see. sign: that is a sign of the
+// fault.
+func lunsShow(what string, limit time.Duration, sign bool, is func(b *Site, r array.Result) (bool, string)) *Condition {
+	return &Condition{What: what, Limit: limit, Sign: sign, Look: func(ctx context.Context, b *Site) (bool, string) {
+		r, err := lunsSeen(ctx, b)
 		if err != nil {
 			return false, err.Error()
 		}
-		return throughOne(v.Design, r, name, controller, share)
+		return is(b, r)
 	}}
 }
 
 // onOther waits until the servers reach an array's LUNs through the controller that does not
-// have the fault, over 1/share of all paths.
-func (l lunStorage) onOther(array string, controller, share int) *Condition {
-	return l.paths("the LUNs on the other controller", array, 1-controller, share)
+// have the fault, over 1/share of all paths. With share 1 they have all paths, and
+// those to the controller are optimized.
+func (l lunStorage) onOther(name string, controller, share int) *Condition {
+	return lunsShow("the LUNs on the other controller", pathsLimit, true, func(b *Site, r array.Result) (bool, string) {
+		return throughOne(b.Design, r, name, 1-controller, share)
+	})
 }
 
-// throughOne decides for paths whether the condition is met, and describes what
+// throughOne decides for onOther whether the condition is met, and describes what
 // the servers see.
 func throughOne(d *design.Design, r array.Result, name string, controller, share int) (bool, string) {
 	ok := len(r.Matches) == r.Expected
@@ -314,20 +316,12 @@ func throughOne(d *design.Design, r array.Result, name string, controller, share
 
 // LUNsHome waits until the servers see all LUNs as designed.
 func LUNsHome() *Condition {
-	return &Condition{What: "all paths back, each LUN on its own controller", Limit: pathsLimit, Look: func(ctx context.Context, v *Site) (bool, string) {
-		r, err := lunsSeen(ctx, v)
-		if err != nil {
-			return false, err.Error()
-		}
-		var wrong []string
-		for _, f := range r.Findings {
-			wrong = append(wrong, f.Host+": "+f.String())
-		}
-		if len(wrong) > 0 {
-			return false, fmt.Sprintf("%d differences, first %s", len(wrong), wrong[0])
+	return lunsShow("all paths back, each LUN on its own controller", pathsLimit, false, func(_ *Site, r array.Result) (bool, string) {
+		if n := len(r.Findings); n > 0 {
+			return false, fmt.Sprintf("%d differences, first %s: %s", n, r.Findings[0].Host, r.Findings[0])
 		}
 		return true, fmt.Sprintf("%d times a server sees a LUN as designed", len(r.Matches))
-	}}
+	})
 }
 
 // pathsLimit: an emulated server needs minutes to add 32 returned paths to their
