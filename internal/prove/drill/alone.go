@@ -24,10 +24,10 @@ var alone = map[string]func(fault.Scene) ([]Step, error){
 	"local-disk-pulled": nil, "full-fs-full": nil, "client-crash-power": nil, "flapping-public": nil, "clock-jump-ahead": nil, "clock-jump-back": nil, "public-switch-switch": nil,
 	"ssd-fail-first": nil, "ssd-fail-second": nil, "ssd-replace-pulled": nil, "ssd-both-pulled": nil, "cache-full-filled": nil,
 	"service-kill-nfsd": restarted("nfsd"), "service-kill-mountd": restarted("rpc.mountd"), "service-kill-statd": restarted("rpc.statd"), "service-kill-nfsdcld": restarted("nfsdcld"),
-	"public-link-cable":   mended(fault.Fault{Kind: fault.LinkDown, Args: []string{"public"}}),
-	"server-crash-freeze": mended(fault.Fault{Kind: fault.Freeze}), "server-crash-panic": mended(fault.Fault{Kind: fault.Panic}), "server-crash-power": mended(fault.Fault{Kind: fault.PowerOff}),
+	"public-link-cable":   mended(Part{Kind: fault.LinkDown, On: fault.OnActive, Args: []string{"public"}}),
+	"server-crash-freeze": mended(Part{Kind: fault.Freeze, On: fault.OnActive}), "server-crash-panic": mended(Part{Kind: fault.Panic, On: fault.OnActive}), "server-crash-power": mended(Part{Kind: fault.PowerOff, On: fault.OnActive}),
 	"change-disk-replace": nil, "change-grow-disks": nil,
-	"ssd-missing-freeze": ssdThen(false, mended(fault.Fault{Kind: fault.PowerOff})), "ssd-missing-returned": ssdThen(true, mended(fault.Fault{Kind: fault.PowerOff})),
+	"ssd-missing-freeze": ssdThen(false, mended(Part{Kind: fault.PowerOff, On: fault.OnActive})), "ssd-missing-returned": ssdThen(true, mended(Part{Kind: fault.PowerOff, On: fault.OnActive})),
 }
 
 // errNeedsPair refuses drills that need a partner.
@@ -69,10 +69,10 @@ func withDisks(steps func(fault.Scene) ([]Step, error)) func(fault.Scene) ([]Ste
 }
 
 // mended is a fault of the server that the drill mends after aloneHold.
-func mended(f fault.Fault) func(fault.Scene) ([]Step, error) {
+func mended(p Part) func(fault.Scene) ([]Step, error) {
 	return func(s fault.Scene) ([]Step, error) {
-		steps := briefly(s, on(f, s.Active), aloneHold)
-		if f.Kind == fault.Panic || f.Kind == fault.PowerOff {
+		steps := briefly(s, p.fault(s), aloneHold)
+		if p.Kind == fault.Panic || p.Kind == fault.PowerOff {
 			steps[0].Until, steps[2].Until = nil, booted("the server booted", s.Active)
 		}
 		return steps, nil

@@ -122,7 +122,7 @@ func TestCacheFlushMoveSteps(t *testing.T) {
 	if slices.ContainsFunc(Suits(mustChoose(t), d), func(c Choice) bool { return c.Drill.Name == "cache-flush-move" }) {
 		t.Error("a write-through cache has nothing to flush")
 	}
-	if _, err := flushMove(fault.OffFlush, fault.Fault{Kind: fault.Move})(s); err == nil {
+	if _, err := flushMove(fault.OffFlush, toPassive)(s); err == nil {
 		t.Error("no refusal")
 	}
 }

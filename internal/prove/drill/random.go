@@ -25,7 +25,7 @@ type Schedule struct {
 	Parts []Part
 }
 
-// Part is one fault of a schedule.
+// Part is one fault of a schedule, or of the table of drills.
 type Part struct {
 	Kind fault.Kind
 	// On is active or passive, by the server of the service when the drill

@@ -31,14 +31,17 @@ func seenStep(s fault.Scene, f fault.Fault, hold time.Duration) Step {
 }
 
 // lasts is one fault that lasts for hold, until the servers have seen it.
-func lasts(f fault.Fault, hold time.Duration) func(fault.Scene) ([]Step, error) {
-	return func(s fault.Scene) ([]Step, error) { return []Step{seenStep(s, f, hold)}, nil }
+func lasts(p Part, hold time.Duration) func(fault.Scene) ([]Step, error) {
+	return func(s fault.Scene) ([]Step, error) { return []Step{seenStep(s, p.fault(s), hold)}, nil }
 }
 
-// activeLasts is lasts for a fault of the active server.
-func activeLasts(f fault.Fault, hold time.Duration) func(fault.Scene) ([]Step, error) {
-	return func(s fault.Scene) ([]Step, error) { return lasts(on(f, s.Active), hold)(s) }
+// single is one fault, or one command.
+func single(p Part) func(fault.Scene) ([]Step, error) {
+	return func(s fault.Scene) ([]Step, error) { return []Step{{Fault: p.fault(s)}}, nil }
 }
+
+// toPassive moves the service to the passive server by command.
+var toPassive = Part{Kind: fault.Move, On: fault.OnPassive, Args: []string{fault.MoveArg}}
 
 // booted waits until each server has booted after the fault.
 func booted(what string, servers ...string) *fault.Condition {
@@ -64,7 +67,7 @@ func hangOne(s fault.Scene) (Step, error) {
 }
 
 // diskHung makes a disk hang on the passive server, which then takes the service over.
-func diskHung(then func(fault.Scene) fault.Fault) func(fault.Scene) ([]Step, error) {
+func diskHung(then Part) func(fault.Scene) ([]Step, error) {
 	return func(s fault.Scene) ([]Step, error) {
 		if !s.Storage().Rebuilds() {
 			return nil, errors.New("no LUN can be done without: lun-hung is the drill of one")
@@ -73,7 +76,7 @@ func diskHung(then func(fault.Scene) fault.Fault) func(fault.Scene) ([]Step, err
 		if err != nil {
 			return nil, err
 		}
-		return []Step{first, {Fault: then(s), Until: startedWithout(s)}}, nil
+		return []Step{first, {Fault: then.fault(s), Until: startedWithout(s)}}, nil
 	}
 }
 
@@ -349,20 +352,17 @@ func mirrorFills(s fault.Scene) (Step, error) {
 }
 
 // flushMove has the service leave the server on which a flush waits.
-func flushMove(command string, then fault.Fault) func(fault.Scene) ([]Step, error) {
+func flushMove(command string, then Part) func(fault.Scene) ([]Step, error) {
 	return func(s fault.Scene) ([]Step, error) {
 		full, err := mirrorFills(s)
 		if err != nil {
 			return nil, err
 		}
 		full.Prepare = true
-		if then.On = s.Active; then.Kind == fault.Move {
-			then.On, then.Args = s.Passive, []string{s.Service.Name}
-		}
 		return []Step{
 			full,
 			{Fault: fault.Fault{Kind: fault.CacheFlush, On: s.Active, Args: []string{s.Service.Name, command}}, Prepare: true, Wait: 3 * time.Second, Until: flushWaits},
-			{Fault: then, Look: true, Until: flushCut(s, then.Kind == fault.Move)},
+			{Fault: then.fault(s), Look: true, Until: flushCut(s, then.Kind == fault.Move)},
 		}, nil
 	}
 }
@@ -401,7 +401,7 @@ func ssdFail(i int) func(fault.Scene) ([]Step, error) {
 		if err != nil {
 			return nil, err
 		}
-		return lasts(fault.Fault{Kind: fault.DiskOut, Args: []string{serial}}, linkHold)(s)
+		return lasts(Part{Kind: fault.DiskOut, Args: []string{serial}}, linkHold)(s)
 	}
 }
 
@@ -778,33 +778,11 @@ func standbyCutOff(s fault.Scene) ([]Step, error) {
 	return append([]Step{{Fault: fault.Fault{Kind: fault.Standby, On: s.Passive}, Prepare: true}}, steps...), err
 }
 
-// single is one fault, or one command.
-func single(f fault.Fault) func(fault.Scene) ([]Step, error) {
-	return func(fault.Scene) ([]Step, error) { return []Step{{Fault: f}}, nil }
-}
-
-// active is a single fault of the active server.
-func active(f fault.Fault) func(fault.Scene) ([]Step, error) {
-	return func(s fault.Scene) ([]Step, error) { return single(on(f, s.Active))(s) }
-}
-
-// on returns the same fault of a server. All drills share the table of faults, so none may
-// write into it.
-func on(f fault.Fault, server string) fault.Fault {
-	f.On = server
-	return f
-}
-
-// move moves the service to the passive server by command.
-func move(s fault.Scene) ([]Step, error) {
-	return single(fault.Fault{Kind: fault.Move, On: s.Passive, Args: []string{s.Service.Name}})(s)
-}
-
 func powerBus(s fault.Scene) ([]Step, error) {
 	if len(s.Design.Spec.PDUs) == 0 {
 		return nil, errNoPDU
 	}
-	return lasts(fault.Fault{Kind: fault.FeedOff, Args: []string{s.Design.Spec.PDUs[0].Name}}, linkHold)(s)
+	return lasts(Part{Kind: fault.FeedOff, Args: []string{s.Design.Spec.PDUs[0].Name}}, linkHold)(s)
 }
 
 var errNoPDU = errors.New("the brick has no PDU in its spec")
@@ -815,7 +793,7 @@ func pathLoss(s fault.Scene) ([]Step, error) {
 	if err != nil {
 		return nil, err
 	}
-	return lasts(fault.Fault{Kind: fault.PathOut, On: s.Active, Args: []string{name, "0"}}, pathHold)(s)
+	return lasts(Part{Kind: fault.PathOut, On: fault.OnActive, Args: []string{name, "0"}}, pathHold)(s)
 }
 
 // moduleLoss has a part with half of all paths fail. A controller comes back.

@@ -29,18 +29,18 @@ var Table = []Drill{
 	{
 		Name: "private-switch", Title: "all private links fail; the cluster goes on over the public ones",
 		Expect:   judge.Expect{Where: judge.Stays, Fencing: judge.Nobody},
-		Variants: []Variant{{How: "switch", Title: "the private network's switch is off", Steps: lasts(fault.Fault{Kind: fault.SwitchDown, Args: []string{"private"}}, linkHold)}},
+		Variants: []Variant{{How: "switch", Title: "the private network's switch is off", Steps: lasts(Part{Kind: fault.SwitchDown, Args: []string{"private"}}, linkHold)}},
 	},
 	{
 		Name: "heartbeat-link", Title: "the active server's private link fails; the second ring carries on",
 		Expect:   judge.Expect{Where: judge.Stays, Fencing: judge.Nobody},
-		Variants: []Variant{{How: "cable", Title: "its private cable is pulled", Steps: activeLasts(fault.Fault{Kind: fault.LinkDown, Args: []string{"private"}}, linkHold)}},
+		Variants: []Variant{{How: "cable", Title: "its private cable is pulled", Steps: lasts(Part{Kind: fault.LinkDown, On: fault.OnActive, Args: []string{"private"}}, linkHold)}},
 	},
 	{
 		Name: "path-one", Title: "the active server loses paths; multipath goes on over the others",
 		Expect: judge.Expect{Where: judge.Stays, Fencing: judge.Nobody, Stall: 5, Disks: true},
 		Variants: []Variant{
-			{How: "hba", Title: "its first HBA fails, with one path to every disk", Steps: activeLasts(fault.Fault{Kind: fault.HBAOut, Args: []string{"0"}}, pathHold)},
+			{How: "hba", Title: "its first HBA fails, with one path to every disk", Steps: lasts(Part{Kind: fault.HBAOut, On: fault.OnActive, Args: []string{"0"}}, pathHold)},
 			{How: "disk", Title: "its paths over one HBA to one disk or LUN fail", Steps: pathLoss},
 		},
 	},
@@ -52,7 +52,7 @@ var Table = []Drill{
 	{
 		Name: "local-disk", ownDisks: true, Title: "a disk of the active server's own system mirror fails: clients do not notice, and status says so",
 		Expect:   judge.Expect{Where: judge.Stays, Fencing: judge.Nobody, Disks: true},
-		Variants: []Variant{{How: "pulled", Title: "one of its two system disks is pulled from its slot", Steps: activeLasts(fault.Fault{Kind: fault.LocalDisk, Args: []string{"0"}}, linkHold)}},
+		Variants: []Variant{{How: "pulled", Title: "one of its two system disks is pulled from its slot", Steps: lasts(Part{Kind: fault.LocalDisk, On: fault.OnActive, Args: []string{"0"}}, linkHold)}},
 	},
 	{
 		Name: "shared-disk", Title: "a disk of a RAID group fails; a spare is rebuilt in its place",
@@ -104,17 +104,17 @@ var Table = []Drill{
 	{
 		Name: "failover", Title: "the service is moved by command",
 		Expect:   judge.Expect{Where: judge.Moves, Fencing: judge.Nobody, Stall: 5},
-		Variants: []Variant{{How: "command", Title: "mortar failover", Home: true, Steps: move}},
+		Variants: []Variant{{How: "command", Title: "mortar failover", Home: true, Steps: single(toPassive)}},
 	},
 	{
 		Name: "failback", Title: "the service is moved back to its preferred server by command",
 		Expect:   judge.Expect{Where: judge.Moves, Fencing: judge.Nobody, Stall: 5},
-		Variants: []Variant{{How: "command", Title: "mortar failback", Away: true, Steps: move}},
+		Variants: []Variant{{How: "command", Title: "mortar failback", Away: true, Steps: single(toPassive)}},
 	},
 	{
 		Name: "standby", Title: "the active server is put in standby by command",
 		Expect:   judge.Expect{Where: judge.Moves, Fencing: judge.Nobody, Stall: 5},
-		Variants: []Variant{{How: "command", Title: "mortar standby", Steps: active(fault.Fault{Kind: fault.Standby})}},
+		Variants: []Variant{{How: "command", Title: "mortar standby", Steps: single(Part{Kind: fault.Standby, On: fault.OnActive})}},
 	},
 	{
 		Name: "service-kill", Title: "a daemon on the active server is killed or hangs; it is restarted, or the service moves",
@@ -159,7 +159,7 @@ var Table = []Drill{
 		Name: "public-link", Title: "the active server's public link fails; the service moves to the server clients reach",
 		Expect: judge.Expect{Where: judge.Moves, Fencing: judge.Nobody, Stall: 10},
 		Variants: []Variant{{How: "cable", Title: "its public cable is pulled",
-			Steps: active(fault.Fault{Kind: fault.LinkDown, Args: []string{"public"}})}},
+			Steps: single(Part{Kind: fault.LinkDown, On: fault.OnActive, Args: []string{"public"}})}},
 	},
 	{
 		Name: "public-switch", Title: "the public network is off and comes back, as when its switch boots; the service stays",
@@ -186,9 +186,9 @@ var Table = []Drill{
 		Name: "server-crash", Title: "the active server dies; its partner fences it and takes over",
 		Expect: judge.Expect{Where: judge.Moves, Fencing: judge.Victim, Stall: 10},
 		Variants: []Variant{
-			{How: "freeze", Title: "it stops executing, as with hanging hardware; it may come back any moment, so only fencing makes the take-over safe", Steps: active(fault.Fault{Kind: fault.Freeze})},
-			{How: "panic", Title: "its kernel panics", Steps: active(fault.Fault{Kind: fault.Panic})},
-			{How: "power", Title: "it loses power at once", Steps: active(fault.Fault{Kind: fault.PowerOff})},
+			{How: "freeze", Title: "it stops executing, as with hanging hardware; it may come back any moment, so only fencing makes the take-over safe", Steps: single(Part{Kind: fault.Freeze, On: fault.OnActive})},
+			{How: "panic", Title: "its kernel panics", Steps: single(Part{Kind: fault.Panic, On: fault.OnActive})},
+			{How: "power", Title: "it loses power at once", Steps: single(Part{Kind: fault.PowerOff, On: fault.OnActive})},
 		},
 	},
 	{
@@ -207,11 +207,9 @@ var Table = []Drill{
 		// 10 s until the disk counts as missing.
 		Expect: judge.Expect{Where: judge.Moves, Fencing: judge.Victim, Stall: 35, Disks: true},
 		Variants: []Variant{
-			{How: "crash", Title: "the disk hangs on the passive server, then the kernel of the active one panics mid-write", Steps: diskHung(func(s fault.Scene) fault.Fault { return fault.Fault{Kind: fault.Panic, On: s.Active} })},
+			{How: "crash", Title: "the disk hangs on the passive server, then the kernel of the active one panics mid-write", Steps: diskHung(Part{Kind: fault.Panic, On: fault.OnActive})},
 			{How: "move", Title: "the disk hangs on the passive server, then the service is moved there by command", Expect: &judge.Expect{Where: judge.Moves, Fencing: judge.Nobody, Stall: 25, Disks: true},
-				Steps: diskHung(func(s fault.Scene) fault.Fault {
-					return fault.Fault{Kind: fault.Move, On: s.Passive, Args: []string{s.Service.Name}}
-				})},
+				Steps: diskHung(toPassive)},
 		},
 	},
 	{
@@ -230,7 +228,7 @@ var Table = []Drill{
 	{
 		Name: "paths-all", Title: "the active server loses every path to every disk; it stops, or is fenced, and its partner takes over",
 		Expect:   judge.Expect{Where: judge.Moves, Fencing: judge.Allow, Stall: 20, Disks: true},
-		Variants: []Variant{{How: "paths", Title: "every path to every disk fails", Steps: active(fault.Fault{Kind: fault.PathsOut})}},
+		Variants: []Variant{{How: "paths", Title: "every path to every disk fails", Steps: single(Part{Kind: fault.PathsOut, On: fault.OnActive})}},
 	},
 	{
 		Name: "fence-all", Title: "no fence device works when the active server fails: the service must not start elsewhere before a person has confirmed that the server is off",
@@ -274,21 +272,21 @@ var Table = []Drill{
 		Name: "cache-flush-move", has: cached(cache.WriteBack), ownDisks: true, Title: "the service leaves its server while all dirty data is written to the disks; it goes on with the rest on the SSDs",
 		Expect: judge.Expect{Where: judge.Moves, Fencing: judge.Nobody, Stall: 15, Disks: true},
 		Variants: []Variant{
-			{How: "mode", Title: "mortar cache mode write-through begins, then the service is moved by command", Steps: flushMove(fault.ModeFlush, fault.Fault{Kind: fault.Move})},
-			{How: "off", Title: "mortar cache off begins, then the service is moved by command", Steps: flushMove(fault.OffFlush, fault.Fault{Kind: fault.Move})},
-			{How: "freeze", Title: "mortar cache mode write-through begins, then the server stops executing", Steps: flushMove(fault.ModeFlush, fault.Fault{Kind: fault.Freeze}),
+			{How: "mode", Title: "mortar cache mode write-through begins, then the service is moved by command", Steps: flushMove(fault.ModeFlush, toPassive)},
+			{How: "off", Title: "mortar cache off begins, then the service is moved by command", Steps: flushMove(fault.OffFlush, toPassive)},
+			{How: "freeze", Title: "mortar cache mode write-through begins, then the server stops executing", Steps: flushMove(fault.ModeFlush, Part{Kind: fault.Freeze, On: fault.OnActive}),
 				Expect: &judge.Expect{Where: judge.Moves, Fencing: judge.Victim, Stall: 15, Disks: true}},
 		},
 	},
 	{
 		Name: "ssd-missing", has: cached(""), ownDisks: true, Title: "the active server dies while an SSD is missing, or holds what is not true any more; the service starts on the other one with the rest",
 		Expect:   judge.Expect{Where: judge.Moves, Fencing: judge.Victim, Stall: 15, Disks: true},
-		Variants: []Variant{{How: "freeze", Title: "the first SSD is pulled, then the server stops executing", Steps: ssdThen(false, active(fault.Fault{Kind: fault.Freeze}))}, {How: "returned", Title: "the first SSD is pulled and pushed in again with what it held, then the server stops executing", Steps: ssdThen(true, active(fault.Fault{Kind: fault.Freeze}))}},
+		Variants: []Variant{{How: "freeze", Title: "the first SSD is pulled, then the server stops executing", Steps: ssdThen(false, single(Part{Kind: fault.Freeze, On: fault.OnActive}))}, {How: "returned", Title: "the first SSD is pulled and pushed in again with what it held, then the server stops executing", Steps: ssdThen(true, single(Part{Kind: fault.Freeze, On: fault.OnActive}))}},
 	},
 	{
 		Name: "change-upgrade", Title: "both servers are rebooted, one at a time, as for new packages or firmware: clients see two planned moves",
 		Expect:   judge.Expect{Where: judge.Returns, Fencing: judge.Nobody, Stall: moveStall},
-		Variants: []Variant{{How: "reboot", Title: "mortar upgrade --reboot-only", Steps: single(fault.Fault{Kind: fault.ChangeUpgrade})}},
+		Variants: []Variant{{How: "reboot", Title: "mortar upgrade --reboot-only", Steps: single(Part{Kind: fault.ChangeUpgrade})}},
 	},
 	{
 		Name: "change-disk", Title: "a disk of a RAID group is taken out of service and replaced by a blank one",
@@ -306,7 +304,7 @@ var Table = []Drill{
 		Name: "change-grow", Title: "the volume grows by disks that the brick does not use yet",
 		Lasting:  "the spec and the volume have the new disks: a growth cannot be undone",
 		Expect:   judge.Expect{Where: judge.Stays, Fencing: judge.Nobody, Stall: moveStall, Disks: true},
-		Variants: []Variant{{How: "disks", Title: "mortar grow --disks", Steps: single(fault.Fault{Kind: fault.ChangeGrow})}},
+		Variants: []Variant{{How: "disks", Title: "mortar grow --disks", Steps: single(Part{Kind: fault.ChangeGrow})}},
 	},
 	{
 		Name: "controller-failover", has: onArrays, Title: "an array's controller hands its LUNs to the other one: all paths stay, and multipath goes on over those that are optimized now",
