@@ -2,7 +2,6 @@ package host
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -18,17 +17,13 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/netns"
 	"github.com/mortarhpc/mortar/internal/host/agent"
-	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/host/sshtest"
 )
 
 // The test binary is what Connect pushes and starts as the agent.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 2 && os.Args[1] == "agent" {
-		decode := func(kind string, _ json.RawMessage) (resource.Resource, error) {
-			return nil, fmt.Errorf("no kind %q here", kind)
-		}
-		if err := agent.ServeLogin(context.Background(), agent.NewCore(agent.HostSys{}, decode, "")); err != nil {
+		if err := agent.ServeLogin(context.Background(), agent.NewCore(agent.HostSys{}, nil, "")); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}

@@ -62,7 +62,7 @@ func BeforeDisks(server string) func(Step) bool {
 	return func(s Step) bool {
 		switch s.Stage {
 		case StageHosts:
-			return s.Host == server && s.Resource.Kind() == "host"
+			return s.Host == server && s.Kind() == "host"
 		case stageBinary, stageActiveBinary, StagePackages, StageKernel:
 			return s.Host == server
 		}

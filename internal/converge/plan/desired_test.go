@@ -66,7 +66,7 @@ func list(steps []Step) string {
 			stage = s.Stage
 			b.WriteString(stage + "\n")
 		}
-		fmt.Fprintf(&b, "  %-5s %-16s %s\n", s.Host, s.Resource.Kind(), s.Title)
+		fmt.Fprintf(&b, "  %-5s %-16s %s\n", s.Host, s.Kind(), s.Title)
 	}
 	return b.String()
 }
@@ -94,7 +94,7 @@ func TestResourcesOnTheWire(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			r, err := resource.Decode(s.Resource.Kind(), b)
+			r, err := resource.Decode(resource.Kinds, s.Kind(), b)
 			if err != nil {
 				t.Fatalf("%s: %s: %v", d.Name, s.Title, err)
 			}
@@ -112,7 +112,7 @@ func TestResourcesOnTheWire(t *testing.T) {
 func findStep(t *testing.T, steps []Step, kind, title string) Step {
 	t.Helper()
 	for _, s := range steps {
-		if s.Resource.Kind() == kind && strings.Contains(s.Title, title) {
+		if s.Kind() == kind && strings.Contains(s.Title, title) {
 			return s
 		}
 	}
@@ -214,8 +214,8 @@ func TestPlaceOfStorage(t *testing.T) {
 		}
 		kinds := map[string]bool{}
 		for _, s := range steps {
-			if s.Stage == StageStorage || s.Stage == StageDisks || s.Resource.Kind() == "release-storage" {
-				kinds[s.Resource.Kind()] = true
+			if s.Stage == StageStorage || s.Stage == StageDisks || s.Kind() == "release-storage" {
+				kinds[s.Kind()] = true
 				if s.Host != c.host {
 					t.Errorf("%s: %s on %s, not %s", c.name, s.Title, s.Host, c.host)
 				}

@@ -40,7 +40,7 @@ func TestOrderOfGrowth(t *testing.T) {
 	}
 	at := func(steps []Step, kind, id, host string) int {
 		return slices.IndexFunc(steps, func(s Step) bool {
-			return s.Resource.Kind() == kind && s.Resource.ID() == id && s.Host == host
+			return s.Kind() == kind && s.ID() == id && s.Host == host
 		})
 	}
 	vol := svc.Storage.VG + "/" + svc.Storage.LV

@@ -24,7 +24,7 @@ func TestActiveServerGetsTheBinaryLast(t *testing.T) {
 			if s.Stage != stageActiveBinary {
 				continue
 			}
-			if len(s.Guards) != 1 || s.Guards[0].Host == active || s.Guards[0].Resource.Kind() != "agent-works" {
+			if len(s.Guards) != 1 || s.Guards[0].Host == active || s.Guards[0].Kind() != "agent-works" {
 				t.Errorf("%s: guards %+v", active, s.Guards)
 			}
 		}

@@ -33,7 +33,7 @@ func Offline(ctx context.Context, d *design.Design) (*Plan, error) {
 		return nil, err
 	}
 	if lustre == nil { // its packages are on the hosts already
-		steps = slices.DeleteFunc(steps, func(s Step) bool { return s.Resource.Kind() == "lustre-packages" })
+		steps = slices.DeleteFunc(steps, func(s Step) bool { return s.Kind() == "lustre-packages" })
 	}
 	p := &Plan{Steps: make([]Planned, len(steps))}
 	hosts := map[string]*blankHost{}
@@ -44,11 +44,11 @@ func Offline(ctx context.Context, d *design.Design) (*Plan, error) {
 			h.files["/proc/sys/kernel/osrelease"] = cmp.Or(lustre.newestKernel(), distro.KernelRelease) + "\n"
 			hosts[s.Host] = h
 		}
-		actions, err := s.Resource.Diff(ctx, h)
+		actions, err := resource.Diff(ctx, h, s.Resource)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %s: %w", s.Host, s.Title, err)
 		}
-		if s.Resource.Kind() == "cib" {
+		if s.Kind() == "cib" {
 			// An offline plan has no real secret, and readers want to see the CIB.
 			for k := range actions {
 				actions[k].Secret = false

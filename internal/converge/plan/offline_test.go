@@ -116,7 +116,7 @@ func TestOfflineLustre(t *testing.T) {
 	// MDS run before the cluster of any OSS has its configuration.
 	var order []string
 	for _, s := range p.Steps {
-		if k := s.Resource.Kind(); k == "cib" || k == "running" && strings.HasPrefix(s.Title, "service ") {
+		if k := s.Kind(); k == "cib" || k == "running" && strings.HasPrefix(s.Title, "service ") {
 			order = append(order, s.Host+" "+s.Title)
 		}
 	}

@@ -33,6 +33,18 @@ type Step struct {
 	Guards []Step
 }
 
+// Kind is that of the step's resource.
+func (s Step) Kind() string { return resource.KindOf(s.Resource) }
+
+// ID is that of the step's resource, within its kind.
+func (s Step) ID() string {
+	_, id := s.Resource.Identity()
+	return id
+}
+
+// named is the step's resource by kind and name.
+func (s Step) named() string { return s.Kind() + " " + s.ID() }
+
 // Planned is a step with what it would change: no actions, no change.
 type Planned struct {
 	Step

@@ -50,7 +50,7 @@ func TestResumeWithRealAgent(t *testing.T) {
 			&resource.TextFile{Path: p("conf"), Content: []byte("a = 1\n"), Mode: 0o644},
 			&resource.Symlink{Path: p("link"), Target: p("conf")},
 		} {
-			steps = append(steps, Step{Stage: "files", Title: r.ID(), Host: "here", Resource: r})
+			steps = append(steps, Step{Stage: "files", Title: "a file", Host: "here", Resource: r})
 		}
 		h, cut := realHost(t)
 		hosts := map[string]*host.Session{"here": h}

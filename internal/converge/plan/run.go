@@ -202,7 +202,7 @@ func (e *engine) host(ctx context.Context, name string, steps []Step) error {
 				return e.failed(s, start, err)
 			}
 		}
-		ev := Event{Stage: s.Stage, Host: name, Step: s.Title, Resource: s.Resource.Kind() + " " + s.Resource.ID()}
+		ev := Event{Stage: s.Stage, Host: name, Step: s.Title, Resource: s.named()}
 		if len(res.Actions) == 0 {
 			e.unchanged.Add(1)
 			ev.Event, ev.Seconds = EventUnchanged, time.Since(start).Seconds()
@@ -223,7 +223,7 @@ func (e *engine) host(ctx context.Context, name string, steps []Step) error {
 func (e *engine) failed(s Step, start time.Time, err error) error {
 	if ctxErr := errors.Is(err, context.Canceled); !ctxErr {
 		e.emit(Event{Event: EventFailed, Stage: s.Stage, Host: s.Host, Step: s.Title,
-			Resource: s.Resource.Kind() + " " + s.Resource.ID(), Seconds: time.Since(start).Seconds(), Error: err.Error()})
+			Resource: s.named(), Seconds: time.Since(start).Seconds(), Error: err.Error()})
 	}
 	return err
 }
@@ -344,7 +344,7 @@ func (e *engine) guards(ctx context.Context, guards []Step) error {
 // do takes an action through the gate.
 func (e *engine) do(ctx context.Context, h *host.Session, s Step, a resource.Action) error {
 	g := host.Gate{Permitted: e.opts.MayDestroy, Log: func(c host.Change) {
-		ev := Event{Stage: s.Stage, Host: s.Host, Step: s.Title, Resource: s.Resource.Kind() + " " + s.Resource.ID(),
+		ev := Event{Stage: s.Stage, Host: s.Host, Step: s.Title, Resource: s.named(),
 			Action: c.Title, Command: c.Command, File: c.File}
 		switch c.State {
 		case host.Begins:

@@ -30,9 +30,8 @@ type thing struct {
 	Secret     bool
 }
 
-func (r *thing) Kind() string { return "thing" }
-func (r *thing) ID() string   { return r.Name }
-func (r *thing) Diff(context.Context, resource.Sys) ([]resource.Action, error) {
+func (r *thing) Identity() (kind, id string) { return "thing", r.Name }
+func (r *thing) Diff(resource.Look) ([]resource.Action, error) {
 	return nil, errors.New("only the fake host knows")
 }
 

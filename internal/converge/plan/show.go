@@ -86,7 +86,7 @@ func (p *Plan) Doc() Doc {
 			continue
 		}
 		d.Pending++
-		c := ChangeDoc{Stage: s.Stage, Step: s.Title, Kind: s.Resource.Kind(), ID: s.Resource.ID()}
+		c := ChangeDoc{Stage: s.Stage, Step: s.Title, Kind: s.Kind(), ID: s.ID()}
 		for _, a := range s.Actions {
 			c.Actions = append(c.Actions, p.actionDoc(a, s.Before))
 		}

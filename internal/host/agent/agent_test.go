@@ -44,9 +44,8 @@ type testResource struct {
 	Panic      bool
 }
 
-func (r *testResource) Kind() string { return "test" }
-func (r *testResource) ID() string   { return r.Path }
-func (r *testResource) Diff(_ context.Context, sys resource.Sys) ([]resource.Action, error) {
+func (r *testResource) Identity() (kind, id string) { return "test", r.Path }
+func (r *testResource) Diff(sys resource.Look) ([]resource.Action, error) {
 	switch {
 	case r.Panic:
 		panic("told to")
@@ -60,18 +59,12 @@ func (r *testResource) Diff(_ context.Context, sys resource.Sys) ([]resource.Act
 	return []resource.Action{{Title: "write", File: &resource.File{Path: r.Path, Content: []byte(r.Want), Mode: 0o644}}}, nil
 }
 
-func decodeTest(kind string, raw json.RawMessage) (resource.Resource, error) {
-	if kind != "test" {
-		return nil, fmt.Errorf("unknown kind %q", kind)
-	}
-	r := &testResource{}
-	return r, json.Unmarshal(raw, r)
-}
+var testKinds = []resource.Resource{&testResource{}}
 
 // core is the core ops with a lock of the test's own.
 func core(t *testing.T) Mux {
 	t.Helper()
-	m := NewCore(HostSys{}, decodeTest, "")
+	m := NewCore(HostSys{}, testKinds, "")
 	r := &runner{lock: &hostLock{path: filepath.Join(t.TempDir(), "lock")}}
 	OpRun.Answer(m, r.run)
 	return m
@@ -702,7 +695,7 @@ func FuzzServe(f *testing.F) {
 	} {
 		f.Add([]byte(s + "\n" + s + "\n"))
 	}
-	full := NewCore(HostSys{}, decodeTest, "")
+	full := NewCore(HostSys{}, testKinds, "")
 	mux := Mux{} // all but what would start processes a fuzzer thought up
 	for op, h := range full {
 		if op != "run" && op != "query" && op != "follow" && op != "read" {

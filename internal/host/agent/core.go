@@ -12,9 +12,6 @@ import (
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
-// Decoder makes a resource of its kind and its JSON.
-type Decoder func(kind string, raw json.RawMessage) (resource.Resource, error)
-
 // WireResource is a resource on its way to a host.
 type WireResource struct {
 	Kind     string          `json:"kind"`
@@ -24,7 +21,7 @@ type WireResource struct {
 // Wire makes a resource ready for the wire.
 func Wire(r resource.Resource) (WireResource, error) {
 	raw, err := json.Marshal(r)
-	return WireResource{Kind: r.Kind(), Resource: raw}, err
+	return WireResource{Kind: resource.KindOf(r), Resource: raw}, err
 }
 
 // DiffResult is what one resource would change. Before has the present content of each file
@@ -96,9 +93,9 @@ type TimeResult struct {
 // beforeLimit is the size, in bytes, of the largest file shown in a plan.
 const beforeLimit = 256 << 10
 
-// NewCore returns the core ops. Only run changes the host. It is shared by all
-// sessions of a process. holder is that of their commands; see claim.Claim.
-func NewCore(sys HostSys, decode Decoder, holder string) Mux {
+// NewCore returns the core ops, with these kinds of resources. Only run changes the host. It
+// is shared by all sessions of a process. holder is that of their commands; see claim.Claim.
+func NewCore(sys HostSys, kinds []resource.Resource, holder string) Mux {
 	r := &runner{lock: &hostLock{path: lockPath}, log: journal, sys: sys, holder: holder, brick: claim.File()}
 	m := Mux{}
 	OpHello.Answer(m, func(context.Context, None) (Hello, error) { return sys.Hello() })
@@ -115,7 +112,7 @@ func NewCore(sys HostSys, decode Decoder, holder string) Mux {
 				return all, err
 			}
 			emit(DiffsEvent{i})
-			all.Results = append(all.Results, diff(ctx, sys, decode, w))
+			all.Results = append(all.Results, diff(ctx, sys, kinds, w))
 		}
 		return all, nil
 	})
@@ -129,18 +126,18 @@ func NewCore(sys HostSys, decode Decoder, holder string) Mux {
 	return m
 }
 
-func diff(ctx context.Context, sys resource.Sys, decode Decoder, w WireResource) (res DiffResult) {
+func diff(ctx context.Context, sys resource.Sys, kinds []resource.Resource, w WireResource) (res DiffResult) {
 	defer func() {
 		// One resource that panics must not take the others' diffs with it.
 		if p := recover(); p != nil {
 			res = DiffResult{Error: &Error{Message: fmt.Sprintf("diff of %s: panic: %v", w.Kind, p)}}
 		}
 	}()
-	r, err := decode(w.Kind, w.Resource)
+	r, err := resource.Decode(kinds, w.Kind, w.Resource)
 	if err != nil {
 		return DiffResult{Error: ToError(err)}
 	}
-	actions, err := r.Diff(ctx, sys)
+	actions, err := resource.Diff(ctx, sys, r)
 	if err != nil {
 		return DiffResult{Error: ToError(err)}
 	}
@@ -174,4 +171,4 @@ func follow(ctx context.Context, p QueryParams, emit func(FollowEvent)) (out res
 }
 
 // Core returns the core ops on this host, with every kind of resource.
-func Core(holder string) Mux { return NewCore(HostSys{}, resource.Decode, holder) }
+func Core(holder string) Mux { return NewCore(HostSys{}, resource.Kinds, holder) }

@@ -1,10 +1,7 @@
 package resource
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"slices"
 	"strings"
 
@@ -26,36 +23,23 @@ type Binary struct {
 	AllowDowngrade bool
 }
 
-// Kind is "binary".
-func (b *Binary) Kind() string { return "binary" }
-
-// ID is the path.
-func (b *Binary) ID() string { return b.Path }
+func (b *Binary) Identity() (kind, id string) { return "binary", b.Path }
 
 // Diff asks the build that is there for its time, and reads the configs with this one.
-func (b *Binary) Diff(ctx context.Context, sys Sys) ([]Action, error) {
-	as, err := (&Symlink{Path: b.Path, Target: b.Target}).Diff(ctx, sys)
-	if err != nil || len(as) == 0 {
+func (b *Binary) Diff(sys Look) ([]Action, error) {
+	as, err := (&Symlink{Path: b.Path, Target: b.Target}).Diff(sys)
+	if err != nil || len(as) == 0 || sys.Leads(b.Path) == "" {
 		return as, err
 	}
-	if _, err := sys.Readlink(b.Path); errors.Is(err, fs.ErrNotExist) {
-		return as, nil
-	}
-	there, err := buildAt(ctx, sys, b.Path)
-	if err != nil {
-		return nil, err
-	}
+	there := buildAt(sys, b.Path)
 	newer := there.Newer(b.Build)
 	var lost []string
 	for _, file := range b.Configs {
-		src, err := sys.ReadFile(file)
-		if absent(err) {
+		src, found := sys.File(file)
+		if !found {
 			continue
 		}
-		if err != nil {
-			return nil, err
-		}
-		c, err := ocf.Parse(file, src)
+		c, err := ocf.Parse(file, []byte(src))
 		if err == nil {
 			err = c.Able()
 		} else if !newer {
@@ -64,10 +48,8 @@ func (b *Binary) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 		if err != nil {
 			return nil, &Refusal{What: fmt.Sprintf("mortar %s cannot serve what the servers' mortar, %s, serves: %v", b.Build, there, err), Mend: "use the newer one"}
 		}
-		keys, err := conffile.Unknown[ocf.Config](src)
-		if err != nil {
-			return nil, err
-		}
+		keys, err := conffile.Unknown[ocf.Config]([]byte(src))
+		sys.Check(err)
 		lost = append(lost, keys...)
 	}
 	if !newer {
@@ -89,16 +71,14 @@ func (b *Binary) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 }
 
 // buildAt asks a build what it is. One that cannot say so is older than the question.
-func buildAt(ctx context.Context, sys Sys, path string) (release.Build, error) {
+func buildAt(sys Look, path string) release.Build {
 	old := release.Build{Version: "an earlier build"}
-	out, err := sys.Query(ctx, path, "version", "--json")
-	if err != nil {
-		return old, err
-	}
+	out, err := sys.Query(sys.Ctx, path, "version", "--json")
+	sys.Check(err)
 	if there, err := release.Parse(out.Stdout); err == nil && out.Code == 0 {
-		return there, nil
+		return there
 	}
-	return old, nil
+	return old
 }
 
 // AgentWorks is the guard of a change of an active server's build: this server's works as
@@ -108,29 +88,17 @@ type AgentWorks struct {
 	Configs []string
 }
 
-// Kind is "agent-works".
-func (a *AgentWorks) Kind() string { return "agent-works" }
-
-// ID is the path.
-func (a *AgentWorks) ID() string { return a.Path }
+func (a *AgentWorks) Identity() (kind, id string) { return "agent-works", a.Path }
 
 // Diff runs the agent.
-func (a *AgentWorks) Diff(ctx context.Context, sys Sys) ([]Action, error) {
+func (a *AgentWorks) Diff(sys Look) ([]Action, error) {
 	for _, file := range a.Configs {
-		src, err := sys.ReadFile(file)
-		if absent(err) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		if _, err := ocf.Parse(file, src); err != nil {
+		src, there := sys.File(file)
+		if _, err := ocf.Parse(file, []byte(src)); !there || err != nil {
 			continue // apply writes it anew
 		}
-		out, err := sys.Query(ctx, a.Path, "ocf", "validate-all", "--config", file)
-		if err != nil {
-			return nil, err
-		}
+		out, err := sys.Query(sys.Ctx, a.Path, "ocf", "validate-all", "--config", file)
+		sys.Check(err)
 		// Packages that are missing, apply installs later.
 		if out.Code != ocf.Success && out.Code != ocf.ErrInstalled {
 			return nil, &Refusal{

@@ -15,7 +15,7 @@ import (
 // from one that is too old to say what it is; not to an earlier one.
 func TestBinary(t *testing.T) {
 	const config = "/etc/mortar/service-home.json"
-	src, err := os.ReadFile("../../build/plan/testdata/releases/0.2.0.json")
+	src, err := os.ReadFile("../../converge/plan/testdata/releases/0.2.0.json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +51,7 @@ func TestBinary(t *testing.T) {
 		if tc.config == "" {
 			delete(sys.files, config)
 		}
-		as, err := wire(t, b).Diff(t.Context(), sys)
+		as, err := Diff(t.Context(), sys, wire(t, b))
 		var r *Refusal
 		switch {
 		case tc.refusal != "":
@@ -70,7 +70,7 @@ func TestBinary(t *testing.T) {
 // apply mends later is no reason.
 func TestAgentWorks(t *testing.T) {
 	const config = "/etc/mortar/service-home.json"
-	src, err := os.ReadFile("../../build/plan/testdata/releases/next.json")
+	src, err := os.ReadFile("../../converge/plan/testdata/releases/next.json")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,6 @@
 package resource
 
 import (
-	"context"
 	"fmt"
 	"path"
 	"slices"
@@ -28,27 +27,12 @@ type BlockQueue struct {
 	VolumeSettings []Setting
 }
 
-// Kind is "block-queue".
-func (q *BlockQueue) Kind() string { return "block-queue" }
-
-// ID is the rule file.
-func (q *BlockQueue) ID() string { return q.Path }
+func (q *BlockQueue) Identity() (kind, id string) { return "block-queue", q.Path }
 
 // Diff compares the rule file and /sys.
-func (q *BlockQueue) Diff(ctx context.Context, sys Sys) ([]Action, error) {
-	disks, err := resolve(ctx, sys, q.Disks)
-	if err != nil {
-		return nil, err
-	}
-	arrays, err := linux.MDArrays(Tree{sys})
-	if err != nil {
-		return nil, err
-	}
-	f := TextFile{Path: q.Path, Content: []byte(q.rules(disks))}
-	as, err := f.Diff(ctx, sys)
-	if err != nil {
-		return nil, err
-	}
+func (q *BlockQueue) Diff(sys Look) ([]Action, error) {
+	disks := resolve(sys, q.Disks)
+	as := sys.Want(&TextFile{Path: q.Path, Content: []byte(q.rules(disks))})
 	if len(as) > 0 {
 		as = append(as, Action{Title: "let udev read its rules again", Cmd: []string{"udevadm", "control", "--reload"}})
 	}
@@ -57,18 +41,18 @@ func (q *BlockQueue) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 		for _, p := range d.Paths {
 			devs = append(devs, path.Base(p))
 		}
-		if n := kernelName(sys, d.Device); n != "" && !slices.Contains(devs, n) {
+		if n := sys.Kernel(d.Device); n != "" && !slices.Contains(devs, n) {
 			maps = append(maps, n)
 		}
 	}
-	for _, a := range arrays {
-		if slices.ContainsFunc(q.Arrays, func(u string) bool { return md.SameUUID(u, a.UUID) }) {
+	for _, a := range sys.Arrays() {
+		if hasUUID(q.Arrays, a.UUID) {
 			mds = append(mds, a.Dev)
 		}
 	}
 	var lvs []string
 	for _, v := range q.Volumes {
-		if n := kernelName(sys, "/dev/"+v); n != "" {
+		if n := sys.Kernel("/dev/" + v); n != "" {
 			lvs = append(lvs, n)
 		}
 	}
@@ -77,11 +61,7 @@ func (q *BlockQueue) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 		devs     []string
 	}{{q.DiskSettings, append(devs, maps...)}, {q.ArraySettings, mds}, {q.VolumeSettings, lvs}} {
 		for _, s := range g.settings {
-			act, err := liveQueue(sys, s, g.devs)
-			if err != nil {
-				return nil, err
-			}
-			as = append(as, act...)
+			as = append(as, liveQueue(sys, s, g.devs)...)
 		}
 	}
 	return as, nil
@@ -89,15 +69,12 @@ func (q *BlockQueue) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 
 // liveQueue sets a value on all devices that have the file and another value,
 // with one command for each value.
-func liveQueue(sys Sys, s Setting, devs []string) ([]Action, error) {
+func liveQueue(sys Look, s Setting, devs []string) []Action {
 	files := map[string][]string{} // by the value that they get
 	var values []string
 	for _, d := range devs {
 		p := "/sys/block/" + d + "/" + s.Name
-		got, err := readTrim(sys, p)
-		if err != nil {
-			return nil, err
-		}
+		got := sys.Text(p)
 		if got == "" { // a bio-based map has no scheduler, an array no queue depth
 			continue
 		}
@@ -111,10 +88,7 @@ func liveQueue(sys Sys, s Setting, devs []string) ([]Action, error) {
 				continue // the scheduler below, on the paths, is the one that sorts
 			}
 		}
-		want, err := possible(sys, s, d)
-		if err != nil {
-			return nil, err
-		}
+		want := possible(sys, s, d)
 		if got == want {
 			continue
 		}
@@ -134,27 +108,24 @@ func liveQueue(sys Sys, s Setting, devs []string) ([]Action, error) {
 			Cmd: append([]string{"tee"}, files[v]...), Stdin: []byte(v),
 		})
 	}
-	return as, nil
+	return as
 }
 
 // possible is the value of a setting that a device can have: a request is no larger
 // than its hardware takes. Linux before 6.10 refuses more, later ones ignore it.
 //
 // Source: Documentation/ABI/stable/sysfs-block, max_hw_sectors_kb
-func possible(sys Sys, s Setting, dev string) (string, error) {
+func possible(sys Look, s Setting, dev string) string {
 	if s.Name != "queue/max_sectors_kb" {
-		return s.Value, nil
+		return s.Value
 	}
-	text, err := readTrim(sys, "/sys/block/"+dev+"/queue/max_hw_sectors_kb")
-	if err != nil {
-		return "", err
-	}
+	text := sys.Text("/sys/block/" + dev + "/queue/max_hw_sectors_kb")
 	most, err1 := strconv.Atoi(text)
 	want, err2 := strconv.Atoi(s.Value)
 	if err1 == nil && err2 == nil && most > 0 && most < want {
-		return text, nil
+		return text
 	}
-	return s.Value, nil
+	return s.Value
 }
 
 // rules writes the udev rules. A line of a rule is bounded, so disks are

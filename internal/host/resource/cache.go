@@ -1,15 +1,12 @@
 package resource
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"path"
 	"slices"
 	"strings"
-
-	"github.com/mortarhpc/mortar/internal/base/md"
 )
 
 // mortarCommand is the binary on a server.
@@ -26,139 +23,87 @@ type CacheSSDs struct {
 	Check bool
 }
 
-// Kind is "cache-ssds".
-func (c *CacheSSDs) Kind() string { return "cache-ssds" }
-
-// ID is the host.
-func (c *CacheSSDs) ID() string { return c.Host }
+func (c *CacheSSDs) Identity() (kind, id string) { return "cache-ssds", c.Host }
 
 // Diff gives a wipe for each SSD that carries something and may be wiped.
-func (c *CacheSSDs) Diff(ctx context.Context, sys Sys) ([]Action, error) {
-	return untilAssembled(ctx, sys, func() ([]Action, error) { return c.diff(ctx, sys) })
-}
+func (c *CacheSSDs) Diff(sys Look) ([]Action, error) { return untilAssembled(sys, c.diff) }
 
-func (c *CacheSSDs) diff(ctx context.Context, sys Sys) ([]Action, error) {
-	refs := make([]DiskRef, len(c.List))
-	for i, w := range c.List {
-		refs[i] = w.DiskRef
-	}
-	fs, err := resolve(ctx, sys, refs)
+func (c *CacheSSDs) diff(sys Look) ([]Action, error) {
+	fs, err := Observe(sys.Ctx, sys.Sys, func(sys Look) ([]found, error) { return resolve(sys, refsOf(c.List)), nil })
 	if r := (*Refusal)(nil); errors.As(err, &r) {
 		return nil, &Refusal{What: r.What, Mend: r.Mend + "; of an SSD that is gone for good: mortar cache remove"}
 	}
-	if err != nil {
-		return nil, err
-	}
-	arrays, ms, err := users(sys)
-	if err != nil {
-		return nil, err
-	}
-	var as []Action
-	var look []found
-	var wipe []bool
-	var foreign []string
+	sys.Check(err)
+	arrays, ms := sys.Arrays(), sys.Mounts()
+	v := &verdict{}
 	for i, f := range fs {
 		names := kernelNames(sys, f)
-		parts, err := partitions(sys, names)
-		if err != nil {
-			return nil, err
-		}
-		if a, in := memberOf(arrays, parts); in && c.ours(a.UUID) {
+		if a, in := memberOf(arrays, partitions(sys, names)); in && hasUUID(c.Arrays, a.UUID) {
 			continue
 		}
-		use, err := inUse(sys, ms, names)
-		if err != nil {
-			return nil, err
-		}
-		if use != "" {
-			foreign = append(foreign, fmt.Sprintf("%s is in use by %s", f.Ref, use))
+		if use := inUse(sys, ms, names); use != "" {
+			v.foreign = append(v.foreign, fmt.Sprintf("%s is in use by %s", f.Ref, use))
 			continue
 		}
-		look, wipe = append(look, f), append(wipe, c.List[i].Wipe)
+		v.free, v.want = append(v.free, f), append(v.want, c.List[i])
 	}
-	if len(foreign) > 0 {
-		return nil, &Refusal{What: strings.Join(foreign, "; "), Mend: "stop what uses it, if its data may go, and list the serial under wipe in the spec"}
-	}
-	if !c.Check || len(look) == 0 {
-		return nil, nil
-	}
-	sigs, err := signatures(ctx, sys, look)
-	if err != nil {
+	if err := v.refusal("stop what uses it, if its data may go, and list the serial under wipe in the spec"); err != nil {
 		return nil, err
 	}
-	for i, f := range look {
-		bad, err := c.foreign(ctx, sys, f, sigs[i])
-		if err != nil {
-			return nil, err
-		}
-		switch {
-		case bad == "":
-		case wipe[i]:
-			as = append(as, Action{
-				Title: fmt.Sprintf("wipe %s: %s", f.Ref, bad), Why: "its serial is listed under wipe",
-				Cmd: []string{"wipefs", "--all", "--force", f.Device}, Destroys: []string{f.Serial},
-			})
-		default:
-			foreign = append(foreign, fmt.Sprintf("%s carries %s, not made by this brick", f.Ref, bad))
+	if !c.Check || len(v.free) == 0 {
+		return nil, nil
+	}
+	sigs := signatures(sys, v.free)
+	for i, f := range v.free {
+		if bad := c.foreign(sys, f, sigs[i]); bad != "" {
+			v.carries(i, bad, ", not made by this brick", "--force")
 		}
 	}
-	if len(foreign) > 0 {
-		return nil, &Refusal{What: strings.Join(foreign, "; "), Mend: "if its data may go, list the serial under wipe in the spec"}
-	}
-	return as, nil
-}
-
-func (c *CacheSSDs) ours(uuid string) bool {
-	return slices.ContainsFunc(c.Arrays, func(u string) bool { return md.SameUUID(u, uuid) })
+	return v.wipes, v.refusal("if its data may go, list the serial under wipe in the spec")
 }
 
 // foreign describes what an SSD carries that is not this cache's, "" for
 // nothing: the partition table must have our partitions only, and those
 // nothing but members of our arrays.
-func (c *CacheSSDs) foreign(ctx context.Context, sys Sys, f found, sigs []signature) (string, error) {
+func (c *CacheSSDs) foreign(sys Look, f found, sigs []signature) string {
 	if len(sigs) == 0 {
-		return "", nil
+		return ""
 	}
-	d := Disks{Arrays: c.Arrays}
 	gpt := true
 	var all []string
 	for _, s := range sigs {
 		gpt = gpt && (s.Type == "gpt" || s.Type == "PMBR")
-		all = append(all, d.describe(s))
+		all = append(all, s.describe(c.Arrays))
 	}
 	text := strings.Join(all, " and ")
-	parts, err := partitions(sys, kernelNames(sys, f))
-	if err != nil || !gpt || len(parts) == 0 {
-		return text, err
+	parts := partitions(sys, kernelNames(sys, f))
+	if !gpt || len(parts) == 0 {
+		return text
 	}
-	names, err := partitionNames(ctx, sys, f.Device)
-	if err != nil || len(names) == 0 || slices.ContainsFunc(names, func(n string) bool { return !strings.HasPrefix(n, "mortar-") }) {
-		return text, err
+	names := partitionNames(sys, f.Device)
+	if len(names) == 0 || slices.ContainsFunc(names, func(n string) bool { return !strings.HasPrefix(n, "mortar-") }) {
+		return text
 	}
 	var fs []found
 	for _, p := range parts {
 		fs = append(fs, found{DiskFact: DiskFact{Device: "/dev/" + p}})
 	}
-	inner, err := signatures(ctx, sys, fs)
-	if err != nil {
-		return "", err
-	}
-	for _, s := range slices.Concat(inner...) {
-		if s.Type != "linux_raid_member" || !c.ours(s.UUID) {
-			return d.describe(s), nil
+	for _, s := range slices.Concat(signatures(sys, fs)...) {
+		if s.Type != "linux_raid_member" || !hasUUID(c.Arrays, s.UUID) {
+			return s.describe(c.Arrays)
 		}
 	}
-	return "", nil
+	return ""
 }
 
 // partitionNames reads the names in a disk's partition table; none if that
 // cannot be read. The kernel knows them only of tables it has read itself, not
 // of partitions that partx and sfdisk have told it of.
 // Source: sfdisk(8), --json; block/partitions/core.c, part_uevent
-func partitionNames(ctx context.Context, sys Sys, device string) ([]string, error) {
-	out, installed, err := query(ctx, sys, "sfdisk", "--json", device)
-	if err != nil || !installed || out.Code != 0 {
-		return nil, err
+func partitionNames(sys Look, device string) []string {
+	out, installed := sys.Command("sfdisk", "--json", device)
+	if !installed || out.Code != 0 {
+		return nil
 	}
 	var t struct {
 		Table struct {
@@ -168,28 +113,24 @@ func partitionNames(ctx context.Context, sys Sys, device string) ([]string, erro
 		} `json:"partitiontable"`
 	}
 	if err := json.Unmarshal([]byte(out.Stdout), &t); err != nil {
-		return nil, fmt.Errorf("sfdisk --json %s: %w", device, err)
+		sys.Check(fmt.Errorf("sfdisk --json %s: %w", device, err))
 	}
 	var names []string
 	for _, p := range t.Table.Partitions {
 		names = append(names, p.Name)
 	}
-	return names, nil
+	return names
 }
 
 // partitions of disks, by kernel name.
-func partitions(sys Sys, names []string) ([]string, error) {
+func partitions(sys Look, names []string) []string {
 	var out []string
 	for _, n := range names {
-		ps, err := sys.Glob("/sys/class/block/" + n + "/" + n + "*/partition")
-		if err != nil {
-			return nil, err
-		}
-		for _, p := range ps {
+		for _, p := range sys.Files("/sys/class/block/" + n + "/" + n + "*/partition") {
 			out = append(out, path.Base(path.Dir(p)))
 		}
 	}
-	return out, nil
+	return out
 }
 
 // Cache is the cache of a volume, on the server where the volume is.
@@ -201,31 +142,20 @@ type Cache struct {
 	Config json.RawMessage // cache.Config
 }
 
-// Kind is "cache".
-func (c *Cache) Kind() string { return "cache" }
-
-// ID is the volume.
-func (c *Cache) ID() string { return c.VG + "/" + c.LV }
+func (c *Cache) Identity() (kind, id string) { return "cache", c.VG + "/" + c.LV }
 
 // Diff asks the host's own mortar what is to be done: it knows the label.
-func (c *Cache) Diff(ctx context.Context, sys Sys) ([]Action, error) {
+func (c *Cache) Diff(sys Look) ([]Action, error) {
 	do := Action{
-		Title: "cache of " + c.ID(), Cmd: []string{mortarCommand, "host-cache", "apply", c.Path}, Seconds: 24 * 3600, Beside: path.Base(c.Path),
+		Title: "cache of " + c.VG + "/" + c.LV, Cmd: []string{mortarCommand, "host-cache", "apply", c.Path}, Seconds: 24 * 3600, Beside: path.Base(c.Path),
 		Why: "make both layers of bcache over the volume",
 	}
 	// udev gives the device its name, on a busy host a little later.
 	wait := Action{Title: "wait for " + c.Device, Cmd: []string{"udevadm", "wait", "--timeout=100", c.Device}}
-	active, err := lvActive(sys, c.VG, c.Header)
-	if err != nil {
-		return nil, err
-	}
-	if !active {
+	if !lvActive(sys, c.VG, c.Header) {
 		return []Action{do, wait}, nil
 	}
-	out, installed, err := query(ctx, sys, mortarCommand, "host-cache", "needs", string(c.Config))
-	if err != nil {
-		return nil, err
-	}
+	out, installed := sys.Command(mortarCommand, "host-cache", "needs", string(c.Config))
 	if !installed {
 		return []Action{do, wait}, nil
 	}
@@ -236,8 +166,8 @@ func (c *Cache) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 	if do.Why != "" {
 		return []Action{do, wait}, nil
 	}
-	if named, err := exists(sys, c.Device); err != nil || named {
-		return nil, err
+	if sys.Exists(c.Device) {
+		return nil, nil
 	}
 	return []Action{wait}, nil
 }
@@ -252,18 +182,13 @@ type NoCache struct {
 	Units  []string `json:",omitempty"` // paths of the units that bring it up at boot
 }
 
-// Kind is "no-cache".
-func (c *NoCache) Kind() string { return "no-cache" }
-
-// ID is the config's path.
-func (c *NoCache) ID() string { return c.Path }
+func (c *NoCache) Identity() (kind, id string) { return "no-cache", c.Path }
 
 // Diff looks for the config, and asks the host's own mortar whether the cache
 // is off.
-func (c *NoCache) Diff(ctx context.Context, sys Sys) ([]Action, error) {
-	there, err := exists(sys, c.Path)
-	if err != nil || !there {
-		return nil, err
+func (c *NoCache) Diff(sys Look) ([]Action, error) {
+	if !sys.Exists(c.Path) {
+		return nil, nil
 	}
 	if c.Forget {
 		as := []Action{{Title: "remove " + c.Path, File: &File{Path: c.Path, Remove: true}}}
@@ -272,14 +197,7 @@ func (c *NoCache) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 		}
 		return as, nil
 	}
-	out, _, err := query(ctx, sys, mortarCommand, "host-cache", "on", c.Path)
-	if err != nil {
-		return nil, err
-	}
-	if out.Code != 0 {
-		return nil, failed(out, mortarCommand, "host-cache", "on", c.Path)
-	}
-	if strings.TrimSpace(out.Stdout) == "no" {
+	if strings.TrimSpace(sys.Ask("mortar", mortarCommand, "host-cache", "on", c.Path)) == "no" {
 		return nil, nil
 	}
 	return []Action{{

@@ -43,7 +43,7 @@ func TestCacheSSDsOfThisBrick(t *testing.T) {
 			},
 		}
 		r := &CacheSSDs{Host: "nfs1", List: []WantedDisk{{DiskRef: DiskRef{Serial: "KS01"}}}, Arrays: []string{ours}, Check: true}
-		as, err := r.Diff(t.Context(), sys)
+		as, err := Diff(t.Context(), sys, r)
 		switch refusal := (*Refusal)(nil); {
 		case c.want == "" && (err != nil || len(as) > 0):
 			t.Errorf("%s: %v, %v", c.what, as, err)

@@ -2,7 +2,6 @@ package resource
 
 import (
 	"bytes"
-	"context"
 	"encoding/xml"
 	"fmt"
 	"slices"
@@ -180,11 +179,7 @@ type CIB struct {
 	Secret []string
 }
 
-// Kind is "cib".
-func (c *CIB) Kind() string { return "cib" }
-
-// ID is "configuration".
-func (c *CIB) ID() string { return "configuration" }
+func (c *CIB) Identity() (kind, id string) { return "cib", "configuration" }
 
 // change is one step of a patch.
 type change struct {
@@ -195,15 +190,12 @@ type change struct {
 
 // Diff reads the running CIB and makes a patch. The patch carries the
 // version it was made for: cibadmin refuses it if the CIB changed meanwhile.
-func (c *CIB) Diff(ctx context.Context, sys Sys) ([]Action, error) {
+func (c *CIB) Diff(sys Look) ([]Action, error) {
 	want, err := parseXML([]byte(c.Configuration))
 	if err != nil {
 		return nil, err
 	}
-	cib, err := presentCIB(ctx, sys)
-	if err != nil {
-		return nil, err
-	}
+	cib := presentCIB(sys)
 	have := cib.child("configuration")
 	if have == nil {
 		return nil, fmt.Errorf("the CIB has no configuration")
@@ -218,25 +210,23 @@ func (c *CIB) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 // presentCIB is the CIB of the cluster. While Pacemaker does not run, or is
 // starting, a plan is made against that on disk; a cluster that has none is
 // going to start with an empty one.
-func presentCIB(ctx context.Context, sys Sys) (*Element, error) {
+func presentCIB(sys Look) *Element {
+	parsed := func(text string) *Element {
+		e, err := parseXML([]byte(text))
+		sys.Check(err)
+		return e
+	}
 	if clusterRuns(sys) {
-		out, installed, err := query(ctx, sys, "cibadmin", "--query")
-		if err != nil {
-			return nil, err
-		}
-		if installed && out.Code == 0 {
-			return parseXML([]byte(out.Stdout))
+		if out, installed := sys.Command("cibadmin", "--query"); installed && out.Code == 0 {
+			return parsed(out.Stdout)
 		}
 	}
-	b, err := sys.ReadFile(linux.CIBFile)
-	if absent(err) {
+	text, there := sys.File(linux.CIBFile)
+	if !there {
 		return El("cib", "admin_epoch", "0", "epoch", "0", "num_updates", "0").Add(
-			El("configuration").Add(El("crm_config"), El("nodes"), El("resources"), El("constraints"))), nil
+			El("configuration").Add(El("crm_config"), El("nodes"), El("resources"), El("constraints")))
 	}
-	if err != nil {
-		return nil, err
-	}
-	return parseXML(b)
+	return parsed(text)
 }
 
 // changes compares section by section. Deletions come first, so that

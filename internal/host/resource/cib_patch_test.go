@@ -223,7 +223,7 @@ func TestCIBThatCannotBeRead(t *testing.T) {
 		if c.wanted != "" {
 			r.Configuration = c.wanted
 		}
-		if as, err := r.Diff(t.Context(), c.sys); err == nil || len(as) != 0 {
+		if as, err := Diff(t.Context(), c.sys, r); err == nil || len(as) != 0 {
 			t.Errorf("%s: %v", name, show(as))
 		}
 	}

@@ -2,7 +2,6 @@ package resource
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -19,17 +18,13 @@ type Cluster struct {
 	Seconds int // how long it may take, once Pacemaker was started
 }
 
-// Kind is "cluster".
-func (c *Cluster) Kind() string { return "cluster" }
-
-// ID is the cluster's name.
-func (c *Cluster) ID() string { return c.Name }
+func (c *Cluster) Identity() (kind, id string) { return "cluster", c.Name }
 
 // Settle is how long nodes may take to join.
 func (c *Cluster) Settle() time.Duration { return time.Duration(c.Seconds) * time.Second }
 
 // Diff looks at the members as Pacemaker sees them.
-func (c *Cluster) Diff(ctx context.Context, sys Sys) ([]Action, error) {
+func (c *Cluster) Diff(sys Look) ([]Action, error) {
 	wait := Action{
 		Title: "wait for all nodes of cluster " + c.Name, Cmd: []string{"crmadmin", "--dc_lookup", "--timeout=60s"}, Seconds: 90,
 		OKCodes: notYet,
@@ -37,10 +32,8 @@ func (c *Cluster) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 	if !clusterRuns(sys) {
 		return []Action{wait}, nil
 	}
-	f, err := clusterFacts(ctx, sys)
-	if err != nil {
-		return nil, err
-	}
+	f, err := clusterFacts(sys.Ctx, sys)
+	sys.Check(err)
 	var missing []string
 	for _, n := range c.Nodes {
 		if !f.Node(n).Member() {
@@ -80,17 +73,13 @@ type Running struct {
 	Seconds   int      // how long it may take
 }
 
-// Kind is "running".
-func (s *Running) Kind() string { return "running" }
-
-// ID is the name of the set.
-func (s *Running) ID() string { return s.Name }
+func (s *Running) Identity() (kind, id string) { return "running", s.Name }
 
 // Settle is how long starting may take.
 func (s *Running) Settle() time.Duration { return time.Duration(s.Seconds) * time.Second }
 
 // Diff asks crm_mon; what Pacemaker recorded as failed is the reason given.
-func (s *Running) Diff(ctx context.Context, sys Sys) ([]Action, error) {
+func (s *Running) Diff(sys Look) ([]Action, error) {
 	// The wait looks again and again. crm_resource --wait would wait until the whole
 	// cluster has nothing left to do.
 	wait := Action{
@@ -100,10 +89,8 @@ func (s *Running) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 	if !clusterRuns(sys) {
 		return []Action{wait}, nil
 	}
-	f, err := clusterFacts(ctx, sys)
-	if err != nil {
-		return nil, err
-	}
+	f, err := clusterFacts(sys.Ctx, sys)
+	sys.Check(err)
 	var down []string
 	var as []Action
 	for _, id := range s.Resources {
@@ -167,11 +154,7 @@ type Everywhere struct {
 	Seconds int // how long it may take
 }
 
-// Kind is "everywhere".
-func (e *Everywhere) Kind() string { return "everywhere" }
-
-// ID is the resource's.
-func (e *Everywhere) ID() string { return e.Resource }
+func (e *Everywhere) Identity() (kind, id string) { return "everywhere", e.Resource }
 
 // Settle is how long starting may take.
 func (e *Everywhere) Settle() time.Duration { return time.Duration(e.Seconds) * time.Second }
@@ -179,7 +162,7 @@ func (e *Everywhere) Settle() time.Duration { return time.Duration(e.Seconds) * 
 // Diff asks crm_mon. Pacemaker remembers of a server that joined before its agents
 // were there that it cannot run them ("not installed"), and never asks again by
 // itself, nor when the server leaves standby.
-func (e *Everywhere) Diff(ctx context.Context, sys Sys) ([]Action, error) {
+func (e *Everywhere) Diff(sys Look) ([]Action, error) {
 	wait := func(server string) Action {
 		return Action{
 			Title: "wait until " + e.Resource + " runs on " + server, Cmd: []string{"crm_resource", "--locate", "--resource", e.Resource}, OKCodes: notYet, Seconds: 60,
@@ -188,10 +171,8 @@ func (e *Everywhere) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 	if !clusterRuns(sys) {
 		return []Action{wait(e.Servers[0])}, nil // it is started before
 	}
-	f, err := clusterFacts(ctx, sys)
-	if err != nil {
-		return nil, err
-	}
+	f, err := clusterFacts(sys.Ctx, sys)
+	sys.Check(err)
 	var as []Action
 	for _, server := range e.Servers {
 		n := f.Node(server)

@@ -1,7 +1,6 @@
 package resource
 
 import (
-	"context"
 	"fmt"
 	"strings"
 )
@@ -23,26 +22,15 @@ type Corosync struct {
 	Key         []byte // secret
 }
 
-// Kind is "corosync".
-func (c *Corosync) Kind() string { return "corosync" }
-
-// ID is the cluster's name.
-func (c *Corosync) ID() string { return c.Cluster }
+func (c *Corosync) Identity() (kind, id string) { return "corosync", c.Cluster }
 
 // Diff compares both files. A running corosync takes most changes by a
 // reload; it is restarted, with Pacemaker, where the key changed.
-func (c *Corosync) Diff(ctx context.Context, sys Sys) ([]Action, error) {
+func (c *Corosync) Diff(sys Look) ([]Action, error) {
 	key := TextFile{Path: "/etc/corosync/authkey", Content: c.Key, Mode: 0o400, Secret: true,
 		Why: "both rings are encrypted with it"}
 	conf := TextFile{Path: "/etc/corosync/corosync.conf", Content: []byte(c.Text())}
-	ka, err := key.Diff(ctx, sys)
-	if err != nil {
-		return nil, err
-	}
-	ca, err := conf.Diff(ctx, sys)
-	if err != nil {
-		return nil, err
-	}
+	ka, ca := sys.Want(&key), sys.Want(&conf)
 	var reload []Action
 	if unitHasProcesses(sys, "corosync.service") {
 		if len(ka) > 0 {
@@ -53,7 +41,7 @@ func (c *Corosync) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 		}
 		reload = []Action{{Title: "reload corosync", Cmd: []string{"corosync-cfgtool", "-R"}}}
 	}
-	return withReload(sys, "corosync", append(ka, ca...), reload)
+	return withReload(sys, "corosync", append(ka, ca...), reload), nil
 }
 
 // Text is corosync.conf(5).

@@ -77,34 +77,24 @@ func (f found) stable() string {
 // resolve finds each disk by serial, or by WWN. A disk that is missing, has
 // two identities or is too small is refused. A missing disk that is marked as
 // failed is left out.
-func resolve(ctx context.Context, sys Sys, refs []DiskRef) ([]found, error) {
-	facts, err := sys.Disks(ctx)
-	if err != nil {
-		return nil, err
-	}
+func resolve(sys Look, refs []DiskRef) []found {
+	facts, err := sys.Disks(sys.Ctx)
+	sys.Check(err)
 	fs, err := match(facts, refs)
-	if err != nil {
-		return nil, err
-	}
+	sys.Check(err)
 	for _, f := range fs {
-		if err := f.ownMap(sys); err != nil {
-			return nil, err
-		}
+		sys.Check(f.ownMap(sys))
 	}
-	return fs, nil
+	return fs
 }
 
 // ownMap refuses a multipath map that has paths to other disks: what commands
 // write to must be the disk that was looked at.
-func (f found) ownMap(sys Sys) error {
+func (f found) ownMap(sys Look) error {
 	if !f.scsi() {
 		return nil
 	}
-	slaves, err := sys.Glob("/sys/block/" + kernelName(sys, f.stable()) + "/slaves/*")
-	if err != nil {
-		return err
-	}
-	for _, s := range slaves {
+	for _, s := range sys.Files("/sys/block/" + sys.Kernel(f.stable()) + "/slaves/*") {
 		if s = path.Base(s); !slices.Contains(f.Paths, s) {
 			return &Refusal{
 				What: fmt.Sprintf("%s: its multipath map %s has path %s, which is no path to it", f.Ref, f.stable(), s),
@@ -265,11 +255,11 @@ func (w WantedDisk) mayCarry(s signature) bool {
 }
 
 // mayServe tells whether what uses a disk is the brick itself.
-func (w WantedDisk) mayServe(sys Sys, names []string, use string) bool {
+func (w WantedDisk) mayServe(sys Look, names []string, use string) bool {
 	if w.VG != "" && strings.HasPrefix(use, linux.DMName(w.VG, "")) {
 		return true
 	}
-	return w.FS != "" && slices.Contains(names, kernelName(sys, "/dev/disk/by-uuid/"+w.FS))
+	return w.FS != "" && slices.Contains(names, sys.Kernel("/dev/disk/by-uuid/"+w.FS))
 }
 
 // Disks are the disks of a brick on a server: all are there, nothing uses
@@ -285,24 +275,18 @@ type Disks struct {
 	Arrays []string
 }
 
-// Kind is "disks".
-func (d *Disks) Kind() string { return "disks" }
-
-// ID is the host.
-func (d *Disks) ID() string { return d.Host }
+func (d *Disks) Identity() (kind, id string) { return "disks", d.Host }
 
 // Diff gives a wipe for each disk that carries something and may be wiped.
 // An array of such disks, which a distribution assembles by itself at boot,
 // is stopped first if nothing uses it.
-func (d *Disks) Diff(ctx context.Context, sys Sys) ([]Action, error) {
-	return untilAssembled(ctx, sys, func() ([]Action, error) { return d.diff(ctx, sys) })
-}
+func (d *Disks) Diff(sys Look) ([]Action, error) { return untilAssembled(sys, d.diff) }
 
 // untilAssembled looks again before it refuses a disk, while md arrays are
 // being put together: Pacemaker may be starting the service at this moment,
 // and an array has no UUID before all its members are in.
-func untilAssembled(ctx context.Context, sys Sys, look func() ([]Action, error)) ([]Action, error) {
-	as, err := look()
+func untilAssembled(sys Look, look func(Look) ([]Action, error)) ([]Action, error) {
+	as, err := Observe(sys.Ctx, sys.Sys, look)
 	for try := range 10 {
 		arrays, arrErr := linux.MDArrays(Tree{sys})
 		if r := (*Refusal)(nil); !errors.As(err, &r) || arrErr != nil || len(arrays) == 0 {
@@ -313,50 +297,81 @@ func untilAssembled(ctx context.Context, sys Sys, look func() ([]Action, error))
 			break
 		}
 		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
+		case <-sys.Ctx.Done():
+			return nil, sys.Ctx.Err()
 		case <-time.After(300 * time.Millisecond):
 		}
-		as, err = look()
+		as, err = Observe(sys.Ctx, sys.Sys, look)
 	}
 	return as, err
 }
 
-// users are the arrays and mounts of the host, which a disk may be part of.
-func users(sys Sys) ([]linux.MDArray, []linux.Mount, error) {
-	arrays, err := linux.MDArrays(Tree{sys})
-	if err != nil {
-		return nil, nil, err
-	}
-	ms, err := mounts(sys)
-	return arrays, ms, err
+// verdict is what is found of disks that the brick takes.
+type verdict struct {
+	free    []found // that nothing uses; want says what each may carry
+	want    []WantedDisk
+	foreign []string // what speaks against taking them
+	wipes   []Action
 }
 
-func (d *Disks) diff(ctx context.Context, sys Sys) ([]Action, error) {
-	refs := make([]DiskRef, len(d.List))
-	for i, w := range d.List {
-		refs[i] = w.DiskRef
+// carries judges a free disk that carries what the brick has not made: it is wiped if the user
+// typed its serial.
+func (v *verdict) carries(i int, what, made string, wipe ...string) {
+	f := v.free[i]
+	if !v.want[i].Wipe {
+		v.foreign = append(v.foreign, fmt.Sprintf("%s carries %s%s", f.Ref, what, made))
+		return
 	}
-	fs, err := resolve(ctx, sys, refs)
-	if err != nil {
+	v.wipes = append(v.wipes, Action{
+		Title: fmt.Sprintf("wipe %s: %s", f.Ref, what), Why: "its serial is listed under wipe",
+		Cmd: append(append([]string{"wipefs", "--all"}, wipe...), f.Device), Destroys: []string{f.Ref.Serial},
+	})
+}
+
+// refusal is nil if nothing speaks against the disks.
+func (v *verdict) refusal(mend string) error {
+	if len(v.foreign) == 0 {
+		return nil
+	}
+	return &Refusal{What: strings.Join(v.foreign, "; "), Mend: mend}
+}
+
+// refsOf are the disks of a list.
+func refsOf(list []WantedDisk) []DiskRef {
+	out := make([]DiskRef, len(list))
+	for i, w := range list {
+		out[i] = w.DiskRef
+	}
+	return out
+}
+
+func (d *Disks) diff(sys Look) ([]Action, error) {
+	fs := resolve(sys, refsOf(d.List))
+	v, stops, ours := d.users(sys, fs)
+	if err := v.refusal(d.mend(ours, "stop what uses it, if its data may go, and list the "+d.typed()+" under wipe in the spec")); err != nil {
 		return nil, err
 	}
-	arrays, ms, err := users(sys)
-	if err != nil {
+	if !d.Check || len(v.free) == 0 {
+		return stops, nil
+	}
+	joins, ours := d.contents(sys, v)
+	if err := v.refusal(d.mend(ours, "if its data may go, list the "+d.typed()+" under wipe in the spec")); err != nil {
 		return nil, err
 	}
-	var as []Action
-	var look []found
-	var want []WantedDisk
-	var foreign []string
-	ours := false // a disk is in another group of this brick
-	stopped := map[string]bool{}
+	return append(stops, v.wipes...), d.oneSector(fs, joins)
+}
+
+// users sorts out the disks that the brick uses already and those that nothing uses. Arrays
+// of disks that may be wiped are stopped. ours: a disk is in another group of this brick.
+func (d *Disks) users(sys Look, fs []found) (v *verdict, stops []Action, ours bool) {
+	arrays, ms := sys.Arrays(), sys.Mounts()
 	homes := make([]string, len(fs))
 	for i, f := range fs {
-		if a, in := memberOf(arrays, kernelNames(sys, f)); in {
-			homes[i] = a.UUID
-		}
+		a, _ := memberOf(arrays, kernelNames(sys, f))
+		homes[i] = a.UUID
 	}
+	v = &verdict{}
+	stopped := map[string]bool{}
 	moved := movedSpares(d.List, homes)
 	for i, f := range fs {
 		names := kernelNames(sys, f)
@@ -367,93 +382,59 @@ func (d *Disks) diff(ctx context.Context, sys Sys) ([]Action, error) {
 		case in && d.stoppable(sys, ms, a, fs):
 			if !stopped[a.Dev] {
 				stopped[a.Dev] = true
-				as = append(as, Action{
+				stops = append(stops, Action{
 					Title: "stop md array " + a.Dev + " (" + md.UUID(a.UUID) + ")",
 					Why:   "all its disks are to be wiped, and nothing uses it",
 					Cmd:   []string{"mdadm", "--stop", "/dev/" + a.Dev},
 				})
 			}
 		case in:
-			ours = ours || d.array(a.UUID)
-			foreign = append(foreign, fmt.Sprintf("%s is in use by md array %s (%s)", f.Ref, a.Dev, md.UUID(a.UUID)))
+			ours = ours || hasUUID(d.Arrays, a.UUID)
+			v.foreign = append(v.foreign, fmt.Sprintf("%s is in use by md array %s (%s)", f.Ref, a.Dev, md.UUID(a.UUID)))
 			continue
 		default:
-			use, err := inUse(sys, ms, names)
-			if err != nil {
-				return nil, err
-			}
-			if use != "" && d.List[i].mayServe(sys, names, use) {
-				continue
-			}
-			if use != "" {
-				foreign = append(foreign, fmt.Sprintf("%s is in use by %s", f.Ref, use))
+			if use := inUse(sys, ms, names); use != "" {
+				if !d.List[i].mayServe(sys, names, use) {
+					v.foreign = append(v.foreign, fmt.Sprintf("%s is in use by %s", f.Ref, use))
+				}
 				continue
 			}
 		}
-		look, want = append(look, f), append(want, d.List[i])
+		v.free, v.want = append(v.free, f), append(v.want, d.List[i])
 	}
-	if len(foreign) > 0 {
-		return nil, &Refusal{
-			What: strings.Join(foreign, "; "),
-			Mend: d.mend(ours, "stop what uses it, if its data may go, and list the "+d.typed()+" under wipe in the spec"),
-		}
-	}
-	if !d.Check || len(look) == 0 {
-		return as, nil
-	}
-	sigs, err := signatures(ctx, sys, look)
-	if err != nil {
-		return nil, err
-	}
-	groups, err := volumeGroups(ctx, sys, look, want, sigs)
-	if err != nil {
-		return nil, err
-	}
-	moved = movedSpares(want, carried(sigs))
-	var joins []DiskRef // disks that the brick has not made anything of yet
-	for i, f := range look {
+	return v, stops, ours
+}
+
+// contents looks at what free disks carry. joins are those that the brick has not made
+// anything of yet; ours: one carries what belongs to another group of this brick.
+func (d *Disks) contents(sys Look, v *verdict) (joins []DiskRef, ours bool) {
+	sigs := signatures(sys, v.free)
+	groups := volumeGroups(sys, v.free, v.want, sigs)
+	moved := movedSpares(v.want, carried(sigs))
+	for i, f := range v.free {
+		want := v.want[i]
 		var bad []string
-		if !slices.ContainsFunc(sigs[i], want[i].mayCarry) && !moved[i] {
+		if !slices.ContainsFunc(sigs[i], want.mayCarry) && !moved[i] {
 			joins = append(joins, f.Ref)
 		}
 		made := ", not made by this brick"
 		for _, s := range sigs[i] {
 			switch vg := groups[f.Device]; {
 			case moved[i] && s.Type == "linux_raid_member":
-			case !want[i].mayCarry(s):
-				if s.Type == "linux_raid_member" && d.array(s.UUID) {
+			case !want.mayCarry(s):
+				if s.Type == "linux_raid_member" && hasUUID(d.Arrays, s.UUID) {
 					ours, made = true, ""
 				}
-				bad = append(bad, d.describe(s))
-			case s.Type == "LVM2_member" && vg != "" && vg != want[i].VG:
-				bad = append(bad, d.describe(s)+" of volume group "+vg)
+				bad = append(bad, s.describe(d.Arrays))
+			case s.Type == "LVM2_member" && vg != "" && vg != want.VG:
+				bad = append(bad, s.describe(d.Arrays)+" of volume group "+vg)
 			}
 		}
-		if len(bad) == 0 {
-			continue
-		}
-		what := strings.Join(slices.Compact(bad), " and ") // a GPT is there twice
-		if !want[i].Wipe {
-			foreign = append(foreign, fmt.Sprintf("%s carries %s%s", f.Ref, what, made))
-			continue
-		}
-		as = append(as, Action{
-			Title:    fmt.Sprintf("wipe %s: %s", f.Ref, what),
-			Why:      "its serial is listed under wipe",
-			Cmd:      []string{"wipefs", "--all", f.Device},
-			Destroys: []string{f.Ref.Serial},
-		})
-	}
-	if len(foreign) > 0 {
-		return nil, &Refusal{
-			What: strings.Join(foreign, "; "),
-			Mend: d.mend(ours, "if its data may go, list the "+d.typed()+" under wipe in the spec"),
+		if len(bad) > 0 {
+			v.carries(i, strings.Join(slices.Compact(bad), " and "), made) // a GPT is there twice
 		}
 	}
-	if err := d.oneSector(fs, joins); err != nil {
-		return nil, err
-	}
-	return as, nil
+	return joins, ours
 }
 
 // oneSector refuses disks that would join others with logical blocks of another size. LVM makes
@@ -529,9 +510,9 @@ func carried(sigs [][]signature) []string {
 	return out
 }
 
-// array tells whether a UUID is that of an array of this brick.
-func (d *Disks) array(uuid string) bool {
-	return slices.ContainsFunc(d.Arrays, func(u string) bool { return md.SameUUID(u, uuid) })
+// hasUUID tells whether a UUID, however it is written, is in a list.
+func hasUUID(list []string, uuid string) bool {
+	return slices.ContainsFunc(list, func(u string) bool { return md.SameUUID(u, uuid) })
 }
 
 // mend is the advice about disks that carry something. A member of one of this
@@ -553,8 +534,8 @@ func (d *Disks) typed() string {
 
 // stoppable tells whether every member of an array is one of our disks that
 // may be wiped, and nothing is on top of it.
-func (d *Disks) stoppable(sys Sys, ms []linux.Mount, a linux.MDArray, fs []found) bool {
-	if d.array(a.UUID) {
+func (d *Disks) stoppable(sys Look, ms []linux.Mount, a linux.MDArray, fs []found) bool {
+	if hasUUID(d.Arrays, a.UUID) {
 		return false // an array of this brick is never in the way by accident
 	}
 	for _, m := range a.Members {
@@ -565,14 +546,14 @@ func (d *Disks) stoppable(sys Sys, ms []linux.Mount, a linux.MDArray, fs []found
 			return false
 		}
 	}
-	use, err := inUse(sys, ms, []string{a.Dev})
-	return err == nil && use == ""
+	return inUse(sys, ms, []string{a.Dev}) == ""
 }
 
-func (d *Disks) describe(s signature) string {
+// describe tells a person what carries the signature; arrays are the brick's own.
+func (s signature) describe(arrays []string) string {
 	t := s.Type
 	switch {
-	case t == "linux_raid_member" && d.array(s.UUID):
+	case t == "linux_raid_member" && hasUUID(arrays, s.UUID):
 		return "a member of another array of this brick"
 	case t == "linux_raid_member":
 		t = "a member of md array " + md.UUID(s.UUID)
@@ -590,12 +571,12 @@ func (d *Disks) describe(s signature) string {
 }
 
 // kernelNames are those of a disk's paths and of its map.
-func kernelNames(sys Sys, f found) []string {
+func kernelNames(sys Look, f found) []string {
 	var names []string
 	for _, p := range f.Paths {
 		names = append(names, path.Base(p))
 	}
-	if n := kernelName(sys, f.Device); n != "" && !slices.Contains(names, n) {
+	if n := sys.Kernel(f.Device); n != "" && !slices.Contains(names, n) {
 		names = append(names, n)
 	}
 	return names
@@ -616,46 +597,23 @@ func memberOf(arrays []linux.MDArray, names []string) (linux.MDArray, bool) {
 // inUse tells what holds one of the devices or of their partitions: device
 // mapper, an array, or a mount; "" for nothing. A multipath map is the disk
 // itself.
-func inUse(sys Sys, ms []linux.Mount, names []string) (string, error) {
-	all := slices.Clone(names)
-	for _, n := range names {
-		parts, err := sys.Glob("/sys/class/block/" + n + "/" + n + "*/partition")
-		if err != nil {
-			return "", err
-		}
-		for _, p := range parts {
-			all = append(all, path.Base(path.Dir(p)))
-		}
-	}
+func inUse(sys Look, ms []linux.Mount, names []string) string {
+	all := slices.Concat(names, partitions(sys, names))
 	for _, n := range all {
-		holders, err := sys.Glob("/sys/class/block/" + n + "/holders/*")
-		if err != nil {
-			return "", err
-		}
-		for _, h := range holders {
+		for _, h := range sys.Files("/sys/class/block/" + n + "/holders/*") {
 			h = path.Base(h)
-			if slices.Contains(all, h) {
+			if slices.Contains(all, h) || strings.HasPrefix(sys.Text("/sys/class/block/"+h+"/dm/uuid"), "mpath-") {
 				continue
 			}
-			uuid, err := readTrim(sys, "/sys/class/block/"+h+"/dm/uuid")
-			if err != nil {
-				return "", err
-			}
-			if strings.HasPrefix(uuid, "mpath-") {
-				continue
-			}
-			if name, err := readTrim(sys, "/sys/class/block/"+h+"/dm/name"); err == nil && name != "" {
-				h = name
-			}
-			return h, nil
+			return cmp.Or(sys.Text("/sys/class/block/"+h+"/dm/name"), h)
 		}
 	}
 	for _, m := range ms {
-		if strings.HasPrefix(m.Source, "/dev/") && slices.Contains(all, kernelName(sys, m.Source)) {
-			return "the mount on " + m.Target, nil
+		if strings.HasPrefix(m.Source, "/dev/") && slices.Contains(all, sys.Kernel(m.Source)) {
+			return "the mount on " + m.Target
 		}
 	}
-	return "", nil
+	return ""
 }
 
 // signature is one magic string wipefs(8) found.
@@ -673,60 +631,45 @@ func MustBeBlank(ctx context.Context, sys Sys, devices []string) error {
 	for i, d := range devices {
 		fs[i].Device = d
 	}
-	sigs, err := signatures(ctx, sys, fs)
-	if err != nil {
-		return err
-	}
-	for i, d := range devices {
+	sigs, err := Observe(ctx, sys, func(sys Look) ([][]signature, error) { return signatures(sys, fs), nil })
+	for i := range sigs {
 		for _, s := range sigs[i] {
 			return &Refusal{
-				What: d + " carries " + (&Disks{}).describe(s) + ", which was not there when the plan was made",
+				What: devices[i] + " carries " + s.describe(nil) + ", which was not there when the plan was made",
 				Mend: "if its data may go, list the serial of the disk under wipe in the spec",
 			}
 		}
 	}
-	return nil
+	return err
 }
 
 // signatures reads what the disks carry, with one command for all of them.
-func signatures(ctx context.Context, sys Sys, fs []found) ([][]signature, error) {
+func signatures(sys Look, fs []found) [][]signature {
 	argv := []string{"wipefs", "--no-act", "--json"}
 	index := map[string]int{}
 	for i, f := range fs {
 		argv = append(argv, f.Device)
 		index[path.Base(f.Device)] = i
-		if n := kernelName(sys, f.Device); n != "" {
+		if n := sys.Kernel(f.Device); n != "" {
 			index[n] = i
 		}
 	}
-	out, installed, err := query(ctx, sys, argv...)
-	if err != nil {
-		return nil, err
-	}
-	if !installed {
-		return nil, fmt.Errorf("wipefs is missing (package util-linux)")
-	}
-	if out.Code != 0 {
-		return nil, failed(out, argv...)
-	}
-	all, err := parseWipefs(out.Stdout)
-	if err != nil {
-		return nil, err
-	}
+	all, err := parseWipefs(sys.Ask("util-linux", argv...))
+	sys.Check(err)
 	sigs := make([][]signature, len(fs))
 	for _, s := range all {
 		i, ok := index[path.Base(s.Device)]
 		if !ok {
-			return nil, fmt.Errorf("wipefs named a device it was not asked for: %s", s.Device)
+			sys.Check(fmt.Errorf("wipefs named a device it was not asked for: %s", s.Device))
 		}
 		sigs[i] = append(sigs[i], s)
 	}
-	return sigs, nil
+	return sigs
 }
 
 // volumeGroups names the volume group of each LUN that is a physical volume, as
 // the brick's own may be, by the LUN's device.
-func volumeGroups(ctx context.Context, sys Sys, look []found, want []WantedDisk, sigs [][]signature) (map[string]string, error) {
+func volumeGroups(sys Look, look []found, want []WantedDisk, sigs [][]signature) map[string]string {
 	var pvs []string
 	for i, f := range look {
 		if want[i].VG != "" && slices.ContainsFunc(sigs[i], func(s signature) bool { return s.Type == "LVM2_member" }) {
@@ -734,21 +677,18 @@ func volumeGroups(ctx context.Context, sys Sys, look []found, want []WantedDisk,
 		}
 	}
 	if len(pvs) == 0 {
-		return nil, nil
+		return nil
 	}
-	rows, err := lvmReport(ctx, sys, append([]string{"lvm", "pvs", "--foreign", "--reportformat", "json", "-o", "pv_name,vg_name"}, lvmArgs("", pvs)...))
-	if err != nil {
-		return nil, err
-	}
+	rows := lvmReport(sys, "pvs", "pv_name,vg_name", "", pvs)
 	groups := map[string]string{}
 	for _, pv := range pvs {
 		for _, r := range rows {
-			if kernelName(sys, r["pv_name"]) == kernelName(sys, pv) {
+			if sys.Kernel(r["pv_name"]) == sys.Kernel(pv) {
 				groups[pv] = r["vg_name"]
 			}
 		}
 	}
-	return groups, nil
+	return groups
 }
 
 // parseWipefs reads `wipefs --json`: nothing at all if there is none.

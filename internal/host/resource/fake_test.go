@@ -162,9 +162,9 @@ func (f *fakeSys) Disks(context.Context) ([]DiskFact, error) { return f.disks, n
 // diff runs Diff on a resource that went over the wire.
 func diff(t *testing.T, r Resource, sys Sys) []Action {
 	t.Helper()
-	as, err := wire(t, r).Diff(t.Context(), sys)
+	as, err := Diff(t.Context(), sys, wire(t, r))
 	if err != nil {
-		t.Fatalf("%s %s: %v", r.Kind(), r.ID(), err)
+		t.Fatalf("%s: %v", KindOf(r), err)
 	}
 	return as
 }
@@ -175,12 +175,12 @@ func wire(t *testing.T, r Resource) Resource {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := Decode(r.Kind(), b)
+	d, err := Decode(Kinds, KindOf(r), b)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if x := cmp.Diff(r, d); x != "" {
-		t.Fatalf("%s is not the same after the wire:\n%s", r.Kind(), x)
+		t.Fatalf("%s is not the same after the wire:\n%s", KindOf(r), x)
 	}
 	return d
 }
@@ -188,10 +188,10 @@ func wire(t *testing.T, r Resource) Resource {
 // refused runs Diff and wants a Refusal whose text has all parts.
 func refused(t *testing.T, r Resource, sys Sys, parts ...string) {
 	t.Helper()
-	as, err := r.Diff(t.Context(), sys)
+	as, err := Diff(t.Context(), sys, r)
 	ref, ok := err.(*Refusal)
 	if !ok {
-		t.Fatalf("%s %s: not refused: %v %v", r.Kind(), r.ID(), as, err)
+		t.Fatalf("%s: not refused: %v %v", KindOf(r), as, err)
 	}
 	for _, p := range parts {
 		if !strings.Contains(ref.Error(), p) {

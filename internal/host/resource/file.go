@@ -1,10 +1,6 @@
 package resource
 
 import (
-	"bytes"
-	"context"
-	"errors"
-	"io/fs"
 	"path"
 	"strings"
 )
@@ -23,11 +19,7 @@ type TextFile struct {
 	Why     string `json:",omitempty"`
 }
 
-// Kind is "file".
-func (f *TextFile) Kind() string { return "file" }
-
-// ID is the path.
-func (f *TextFile) ID() string { return f.Path }
+func (f *TextFile) Identity() (kind, id string) { return "file", f.Path }
 
 func (f *TextFile) mode() uint32 {
 	switch {
@@ -40,10 +32,9 @@ func (f *TextFile) mode() uint32 {
 }
 
 // Diff compares content, mode and owner.
-func (f *TextFile) Diff(_ context.Context, sys Sys) ([]Action, error) {
-	same, err := f.same(sys)
-	if err != nil || same {
-		return nil, err
+func (f *TextFile) Diff(sys Look) ([]Action, error) {
+	if f.same(sys) {
+		return nil, nil
 	}
 	if f.Absent {
 		return []Action{{Title: "remove " + f.Path, Why: f.Why, File: &File{Path: f.Path, Remove: true}}}, nil
@@ -59,60 +50,38 @@ func (f *TextFile) action() Action {
 }
 
 // same tells whether the file is as wanted.
-func (f *TextFile) same(sys Sys) (bool, error) {
-	st, err := sys.Stat(f.Path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return f.Absent || f.IfThere, nil
-	}
-	if err != nil {
-		return false, err
+func (f *TextFile) same(sys Look) bool {
+	st, there := sys.Info(f.Path)
+	if !there {
+		return f.Absent || f.IfThere
 	}
 	if f.Absent {
-		return false, nil
+		return false
 	}
 	if st.IsDir {
-		return false, &Refusal{What: f.Path + " is a directory, not a file", Mend: "move it away"}
+		sys.Check(&Refusal{What: f.Path + " is a directory, not a file", Mend: "move it away"})
 	}
-	if st.IsLink || st.Mode != f.mode() || st.Size != int64(len(f.Content)) {
-		return false, nil
-	}
-	for _, o := range []struct {
-		name string
-		id   int
-		db   string
-	}{{f.Owner, st.UID, "/etc/passwd"}, {f.Group, st.GID, "/etc/group"}} {
-		id, err := lookupID(sys, o.db, o.name)
-		if err != nil {
-			return false, err
-		}
-		if id != o.id {
-			return false, nil
-		}
-	}
-	b, err := sys.ReadFile(f.Path)
-	if err != nil {
-		return false, err
-	}
-	return bytes.Equal(b, f.Content), nil
+	return !st.IsLink && st.Mode == f.mode() && st.Size == int64(len(f.Content)) && sys.owned(st, f.Owner, f.Group) && sys.Must(f.Path) == string(f.Content)
+}
+
+// owned tells whether a file has these owners.
+func (l Look) owned(st FileInfo, owner, group string) bool {
+	return st.UID == lookupID(l, "/etc/passwd", owner) && st.GID == lookupID(l, "/etc/group", group)
 }
 
 // lookupID finds the number of a user or group; -1 while it does not exist
 // (its package is not installed yet).
-func lookupID(sys Sys, db, name string) (int, error) {
+func lookupID(sys Look, db, name string) int {
 	if name == "" || name == "root" {
-		return 0, nil
+		return 0
 	}
-	b, err := sys.ReadFile(db)
-	if err != nil {
-		return 0, err
-	}
-	for line := range strings.Lines(string(b)) {
+	for line := range strings.Lines(sys.Must(db)) {
 		f := strings.Split(strings.TrimSpace(line), ":")
 		if len(f) > 2 && f[0] == name {
-			return atoi(f[2]), nil
+			return atoi(f[2])
 		}
 	}
-	return -1, nil
+	return -1
 }
 
 // Directory is a directory with mode and owner.
@@ -126,14 +95,10 @@ type Directory struct {
 	Keep bool `json:",omitempty"`
 }
 
-// Kind is "directory".
-func (d *Directory) Kind() string { return "directory" }
-
-// ID is the path.
-func (d *Directory) ID() string { return d.Path }
+func (d *Directory) Identity() (kind, id string) { return "directory", d.Path }
 
 // Diff compares existence, mode and owner.
-func (d *Directory) Diff(_ context.Context, sys Sys) ([]Action, error) {
+func (d *Directory) Diff(sys Look) ([]Action, error) {
 	mode := d.Mode
 	if mode == 0 {
 		mode = 0o755
@@ -142,31 +107,16 @@ func (d *Directory) Diff(_ context.Context, sys Sys) ([]Action, error) {
 		Title: "make directory " + d.Path,
 		File:  &File{Path: d.Path, Mkdir: true, Mode: mode, Owner: d.Owner, Group: d.Group},
 	}}
-	st, err := sys.Stat(d.Path)
-	if errors.Is(err, fs.ErrNotExist) {
+	st, there := sys.Info(d.Path)
+	switch {
+	case !there:
 		return act, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	if !st.IsDir {
+	case !st.IsDir:
 		return nil, &Refusal{What: d.Path + " is a file, not a directory", Mend: "move it away"}
-	}
-	if d.Keep {
+	case d.Keep || st.Mode == mode && sys.owned(st, d.Owner, d.Group):
 		return nil, nil
 	}
-	uid, err := lookupID(sys, "/etc/passwd", d.Owner)
-	if err != nil {
-		return nil, err
-	}
-	gid, err := lookupID(sys, "/etc/group", d.Group)
-	if err != nil {
-		return nil, err
-	}
-	if st.Mode != mode || st.UID != uid || st.GID != gid {
-		return act, nil
-	}
-	return nil, nil
+	return act, nil
 }
 
 // Symlink is a symbolic link; links are compared by where they lead.
@@ -174,38 +124,17 @@ type Symlink struct {
 	Path, Target string
 }
 
-// Kind is "symlink".
-func (s *Symlink) Kind() string { return "symlink" }
-
-// ID is the path.
-func (s *Symlink) ID() string { return s.Path }
+func (s *Symlink) Identity() (kind, id string) { return "symlink", s.Path }
 
 // Diff resolves both ends.
-func (s *Symlink) Diff(_ context.Context, sys Sys) ([]Action, error) {
+func (s *Symlink) Diff(sys Look) ([]Action, error) {
 	act := []Action{{Title: "link " + s.Path + " to " + s.Target, File: &File{Path: s.Path, Symlink: s.Target}}}
 	target := s.Target
 	if !path.IsAbs(target) {
 		target = path.Join(path.Dir(s.Path), target)
 	}
-	want, err := sys.Readlink(target)
-	if errors.Is(err, fs.ErrNotExist) {
-		return act, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	got, err := sys.Readlink(s.Path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return act, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	st, err := sys.Stat(s.Path)
-	if err != nil {
-		return nil, err
-	}
-	if got != want || !st.IsLink {
+	want, got := sys.Leads(target), sys.Leads(s.Path)
+	if st, _ := sys.Info(s.Path); want == "" || got != want || !st.IsLink {
 		return act, nil
 	}
 	return nil, nil

@@ -1,7 +1,6 @@
 package resource
 
 import (
-	"context"
 	"fmt"
 	"regexp"
 	"slices"
@@ -30,41 +29,23 @@ type GrownVolume struct {
 	Slack int64
 }
 
-// Kind is "grown-volume".
-func (g *GrownVolume) Kind() string { return "grown-volume" }
-
-// ID is VG/LV.
-func (g *GrownVolume) ID() string { return g.VG + "/" + g.LV }
+func (g *GrownVolume) Identity() (kind, id string) { return "grown-volume", g.VG + "/" + g.LV }
 
 // Diff finds out from sysfs which physical volumes the volume is on, and asks LVM
 // only if one is missing.
-func (g *GrownVolume) Diff(ctx context.Context, sys Sys) ([]Action, error) {
-	there, err := withLater(sys, nil, g.PVs)
-	if err != nil {
-		return nil, err
-	}
-	active, err := lvActive(sys, g.VG, g.LV)
-	if err != nil {
-		return nil, err
-	}
+func (g *GrownVolume) Diff(sys Look) ([]Action, error) {
 	var out []string // of the volume
 	for _, pv := range slices.Concat(g.Growths...) {
-		held, err := holds(sys, pv, g.VG, g.LV)
-		if err != nil {
-			return nil, err
-		}
-		if !held {
+		if !holds(sys, pv, g.VG, g.LV) {
 			out = append(out, pv)
 		}
 	}
 	if len(out) == 0 {
-		return g.fill(ctx, sys)
+		return g.fill(sys), nil
 	}
 	free := out // of the volume group
-	if len(there) == len(g.PVs) && active {
-		if free, _, err = outside(ctx, sys, g.VG, out, lvmArgs(g.SystemID, g.PVs)); err != nil {
-			return nil, err
-		}
+	if len(withLater(sys, nil, g.PVs)) == len(g.PVs) && lvActive(sys, g.VG, g.LV) {
+		free, _ = outside(sys, g.VG, out, g.SystemID, g.PVs)
 	}
 	var as []Action
 	if len(free) > 0 {
@@ -75,11 +56,10 @@ func (g *GrownVolume) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 			as = append(as, g.extend(i, pvs))
 		}
 	}
-	mounted, err := g.mounted(sys)
-	if err == nil && mounted {
+	if g.mounted(sys) {
 		as = append(as, g.growFS())
 	}
-	return as, err
+	return as, nil
 }
 
 // extend puts all of a growth's physical volumes behind the volume, striped over
@@ -90,14 +70,13 @@ func (g *GrownVolume) extend(i int, pvs []string) Action {
 		argv = append(argv, "--stripesize", strconv.FormatInt(g.StripeSize/1024, 10)+"k")
 	}
 	return Action{
-		Title: fmt.Sprintf("extend logical volume %s by growth %d", g.ID(), i+1),
-		Cmd:   append(append(argv, g.ID()), pvs...),
+		Title: fmt.Sprintf("extend logical volume %s/%s by growth %d", g.VG, g.LV, i+1),
+		Cmd:   append(append(argv, g.VG+"/"+g.LV), pvs...),
 	}
 }
 
-func (g *GrownVolume) mounted(sys Sys) (bool, error) {
-	ms, err := mounts(sys)
-	return slices.ContainsFunc(ms, func(m linux.Mount) bool { return m.Type == "xfs" && m.Target == g.MountPoint }), err
+func (g *GrownVolume) mounted(sys Look) bool {
+	return slices.ContainsFunc(sys.Mounts(), func(m linux.Mount) bool { return m.Type == "xfs" && m.Target == g.MountPoint })
 }
 
 func (g *GrownVolume) growFS() Action {
@@ -111,39 +90,25 @@ var xfsData = regexp.MustCompile(`(?m)^data\s+=\s+bsize=(\d+)\s+blocks=(\d+)`)
 
 // fill compares the mounted file system with its volume: an apply may have ended
 // between extending the one and the other.
-func (g *GrownVolume) fill(ctx context.Context, sys Sys) ([]Action, error) {
-	if mounted, err := g.mounted(sys); err != nil || !mounted {
-		return nil, err
+func (g *GrownVolume) fill(sys Look) []Action {
+	if !g.mounted(sys) {
+		return nil
 	}
-	sectors, err := readTrim(sys, "/sys/block/"+kernelName(sys, "/dev/"+g.ID())+"/size")
-	if err != nil {
-		return nil, err
+	number := func(text string) int64 {
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			sys.Check(fmt.Errorf("size of %s or of its file system: %w", linux.DMName(g.VG, g.LV), err))
+		}
+		return n
 	}
-	volume, err := strconv.ParseInt(sectors, 10, 64)
-	if err != nil {
-		return nil, fmt.Errorf("size of %s: %w", linux.DMName(g.VG, g.LV), err)
-	}
-	argv := []string{"xfs_info", g.MountPoint}
-	o, installed, err := query(ctx, sys, argv...)
-	switch {
-	case err != nil:
-		return nil, err
-	case !installed:
-		return nil, fmt.Errorf("xfs_info is missing (package xfsprogs)")
-	case o.Code != 0:
-		return nil, failed(o, argv...)
-	}
-	m := xfsData.FindStringSubmatch(o.Stdout)
+	volume := 512 * number(sys.Text("/sys/block/"+sys.Kernel("/dev/"+g.VG+"/"+g.LV)+"/size"))
+	text := sys.Ask("xfsprogs", "xfs_info", g.MountPoint)
+	m := xfsData.FindStringSubmatch(text)
 	if m == nil {
-		return nil, fmt.Errorf("%s: no line of the data section:\n%s", argv, o.Stdout)
+		sys.Check(fmt.Errorf("xfs_info %s: no line of the data section:\n%s", g.MountPoint, text))
 	}
-	bsize, err1 := strconv.ParseInt(m[1], 10, 64)
-	blocks, err2 := strconv.ParseInt(m[2], 10, 64)
-	if err1 != nil || err2 != nil {
-		return nil, fmt.Errorf("%s: %s", argv, m[0])
+	if volume-number(m[1])*number(m[2]) <= g.Slack {
+		return nil
 	}
-	if volume*512-bsize*blocks <= g.Slack {
-		return nil, nil
-	}
-	return []Action{g.growFS()}, nil
+	return []Action{g.growFS()}
 }

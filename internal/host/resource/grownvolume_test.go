@@ -34,7 +34,7 @@ func TestGrownVolume(t *testing.T) {
 	pvs("b_home")
 	wantShow(t, diff(t, g, sys), extend+"\nxfs_growfs -d /srv/home")
 	pvs("other")
-	if _, err := g.Diff(t.Context(), sys); err == nil || !strings.Contains(err.Error(), "volume group other") {
+	if _, err := Diff(t.Context(), sys, g); err == nil || !strings.Contains(err.Error(), "volume group other") {
 		t.Errorf("another group's device: %v", err)
 	}
 
@@ -61,14 +61,14 @@ func TestGrownVolume(t *testing.T) {
 func TestArrayOfGrowth(t *testing.T) {
 	a := &Array{Name: "r1", Grow: &Growing{VG: "b_home", LV: "data", PVs: []string{"/dev/md/r0", "/dev/md/r1"}}}
 	sys := &fakeSys{files: map[string]string{"/dev/md/r0": ""}, outputs: map[string]Output{}}
-	if err := a.mayGrow(t.Context(), sys); err == nil || !strings.Contains(err.Error(), "not active") {
+	if err := a.mayGrow(Look{sys, t.Context()}); err == nil || !strings.Contains(err.Error(), "not active") {
 		t.Errorf("a volume that is not active: %v", err)
 	}
 	sys.files["/sys/block/dm-3/dm/name"], sys.files["/dev/b_home/data"] = "b_home-data\n", ""
 	vgs := "lvm vgs --foreign --reportformat json -o vg_name,vg_missing_pv_count --devices /dev/md/r0"
 	for missing, want := range map[string]string{"0": "", "1": "misses 1 of its physical volumes"} {
 		sys.outputs[vgs] = Output{Stdout: `{"report":[{"vg":[{"vg_name":"b_home","vg_missing_pv_count":"` + missing + `"}]}]}`}
-		if err := a.mayGrow(t.Context(), sys); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+		if err := a.mayGrow(Look{sys, t.Context()}); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s missing: %v", missing, err)
 		}
 	}

@@ -64,30 +64,19 @@ type DiskHardware struct {
 
 // ObserveHardware reads the host behind sys, and changes nothing.
 func ObserveHardware(ctx context.Context, sys Sys) (Hardware, error) {
-	var h Hardware
-	h.Model, _ = readTrim(sys, "/sys/class/dmi/id/product_name")
-	info, err := sys.ReadFile("/proc/cpuinfo")
-	if err != nil {
-		return h, err
-	}
-	h.CPU = parseCPUInfo(string(info))
-	if h.NICs, err = observeNICs(ctx, sys); err != nil {
-		return h, err
-	}
-	out, installed, err := query(ctx, sys, "ipmitool", "lan", "print")
-	switch {
-	case err != nil:
-		return h, err
-	case !installed:
-		h.Missing = append(h.Missing, "ipmitool")
-	case out.Code == 0:
-		h.BMC = parseLanPrint(out.Stdout)
-	}
-	if h.Cards, err = observeCards(sys); err != nil {
-		return h, err
-	}
-	h.Disks, err = observeDisks(ctx, sys)
-	return h, err
+	return Observe(ctx, sys, func(sys Look) (Hardware, error) {
+		h := Hardware{CPU: parseCPUInfo(sys.Must("/proc/cpuinfo")), NICs: observeNICs(sys)}
+		h.Model, _ = readTrim(sys, "/sys/class/dmi/id/product_name")
+		out, installed := sys.Command("ipmitool", "lan", "print")
+		switch {
+		case !installed:
+			h.Missing = append(h.Missing, "ipmitool")
+		case out.Code == 0:
+			h.BMC = parseLanPrint(out.Stdout)
+		}
+		h.Cards, h.Disks = observeCards(sys), observeDisks(sys)
+		return h, nil
+	})
 }
 
 // parseCPUInfo counts sockets and cores.
@@ -125,21 +114,9 @@ func parseLanPrint(text string) string {
 	return ""
 }
 
-func observeNICs(ctx context.Context, sys Sys) ([]NIC, error) {
-	argv := []string{"ip", "-json", "address", "show", "up"}
-	out, installed, err := query(ctx, sys, argv...)
-	switch {
-	case err != nil:
-		return nil, err
-	case !installed:
-		return nil, fmt.Errorf("ip is missing (package iproute2)")
-	case out.Code != 0:
-		return nil, failed(out, argv...)
-	}
-	links, err := linux.ParseLinks(out.Stdout)
-	if err != nil {
-		return nil, err
-	}
+func observeNICs(sys Look) []NIC {
+	links, err := linux.ParseLinks(sys.Ask("iproute2", "ip", "-json", "address", "show", "up"))
+	sys.Check(err)
 	var nics []NIC
 	for _, l := range links {
 		n := NIC{Name: l.Name, MTU: l.MTU, InfiniBand: l.Type == "infiniband"}
@@ -157,7 +134,7 @@ func observeNICs(ctx context.Context, sys Sys) ([]NIC, error) {
 		n.Mbps = max(mbps, 0)
 		nics = append(nics, n)
 	}
-	return nics, nil
+	return nics
 }
 
 // cardKinds are a spec's words for classes of PCI devices.
@@ -167,17 +144,11 @@ var cardKinds = map[string]string{"0x0104": "raid", "0x0107": "sas-hba", "0x0108
 // generations of PCI Express, by the speed of a lane in GT/s.
 var generations = map[string]int{"2.5": 1, "5.0": 2, "8.0": 3, "16.0": 4, "32.0": 5, "64.0": 6}
 
-func observeCards(sys Sys) ([]Card, error) {
-	slots, err := sys.Glob("/sys/bus/pci/slots/*/address")
-	if err != nil {
-		return nil, err
-	}
+func observeCards(sys Look) []Card {
+	slots := sys.Files("/sys/bus/pci/slots/*/address")
 	var cards []Card
 	for _, s := range slots {
-		address, err := readTrim(sys, s)
-		if err != nil {
-			return nil, err
-		}
+		address := sys.Text(s)
 		dir := "/sys/bus/pci/devices/" + address + ".0/"
 		class, _ := readTrim(sys, dir+"class") // an empty slot has none
 		kind := cardKinds[class[:min(len(class), 6)]]
@@ -193,22 +164,14 @@ func observeCards(sys Sys) ([]Card, error) {
 		c.Node = max(c.Node, 0)
 		cards = append(cards, c)
 	}
-	return cards, nil
+	return cards
 }
 
-func observeDisks(ctx context.Context, sys Sys) ([]DiskHardware, error) {
-	facts, err := sys.Disks(ctx)
-	if err != nil {
-		return nil, err
-	}
-	bays, err := observeBays(sys)
-	if err != nil {
-		return nil, err
-	}
-	ms, err := mounts(sys)
-	if err != nil {
-		return nil, err
-	}
+func observeDisks(sys Look) []DiskHardware {
+	facts, err := sys.Disks(sys.Ctx)
+	sys.Check(err)
+	bays := observeBays(sys)
+	ms := sys.Mounts()
 	var all []DiskHardware
 	var fs []found
 	for _, f := range facts {
@@ -229,27 +192,21 @@ func observeDisks(ctx context.Context, sys Sys) ([]DiskHardware, error) {
 		all, fs = append(all, d), append(fs, found{DiskFact: f})
 	}
 	if len(fs) == 0 {
-		return nil, nil
+		return nil
 	}
-	sigs, err := signatures(ctx, sys, fs)
-	if err != nil {
-		return nil, err
-	}
+	sigs := signatures(sys, fs)
 	for i := range all {
 		for _, s := range sigs[i] {
-			if words := (&Disks{}).describe(s); !slices.Contains(all[i].Carries, words) {
+			if words := s.describe(nil); !slices.Contains(all[i].Carries, words) {
 				all[i].Carries = append(all[i].Carries, words)
 			}
 		}
-		use, err := inUse(sys, ms, kernelNames(sys, fs[i]))
-		if err != nil {
-			return nil, err
-		}
+		use := inUse(sys, ms, kernelNames(sys, fs[i]))
 		if use != "" {
 			all[i].Carries = append(all[i].Carries, "in use by "+use)
 		}
 	}
-	return all, nil
+	return all
 }
 
 type bayOf struct {
@@ -259,11 +216,8 @@ type bayOf struct {
 
 // observeBays says where disks are, by the kernel's names of their paths.
 // Source: Linux, drivers/misc/enclosure.c
-func observeBays(sys Sys) (map[string]bayOf, error) {
-	disks, err := sys.Glob("/sys/class/enclosure/*/*/device/block/*")
-	if err != nil {
-		return nil, err
-	}
+func observeBays(sys Look) map[string]bayOf {
+	disks := sys.Files("/sys/class/enclosure/*/*/device/block/*")
 	bays := map[string]bayOf{}
 	for _, p := range disks {
 		component := path.Dir(path.Dir(path.Dir(p)))
@@ -276,5 +230,5 @@ func observeBays(sys Sys) (map[string]bayOf, error) {
 		}
 		bays[path.Base(p)] = bayOf{cmp.Or(id, path.Base(enclosure)), bay}
 	}
-	return bays, nil
+	return bays
 }

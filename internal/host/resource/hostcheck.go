@@ -1,13 +1,9 @@
 package resource
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"strings"
 
-	"github.com/mortarhpc/mortar/internal/base/distro"
 	"github.com/mortarhpc/mortar/internal/base/linux"
 )
 
@@ -33,19 +29,12 @@ type WantedMTU struct {
 	MTU              int
 }
 
-// Kind is "host".
-func (h *Host) Kind() string { return "host" }
-
-// ID is the host's name.
-func (h *Host) ID() string { return h.Name }
+func (h *Host) Identity() (kind, id string) { return "host", h.Name }
 
 // Diff never has actions; a fault is a Refusal.
-func (h *Host) Diff(ctx context.Context, sys Sys) ([]Action, error) {
+func (h *Host) Diff(sys Look) ([]Action, error) {
 	if h.NodeName {
-		own, err := readTrim(sys, "/proc/sys/kernel/hostname")
-		if err != nil {
-			return nil, err
-		}
+		own := sys.Text("/proc/sys/kernel/hostname")
 		if own != h.Name {
 			return nil, &Refusal{
 				What: fmt.Sprintf("the host that was reached as %s calls itself %s", h.Name, own),
@@ -53,55 +42,40 @@ func (h *Host) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 			}
 		}
 	}
-	st, err := sys.ReadFile("/proc/self/status")
-	if err != nil {
-		return nil, err
-	}
-	for line := range strings.Lines(string(st)) {
+	for line := range strings.Lines(sys.Must("/proc/self/status")) {
 		f := strings.Fields(line)
 		if len(f) > 2 && f[0] == "Uid:" && f[2] != "0" {
 			return nil, &Refusal{What: h.Name + " was reached without root's rights", Mend: "set ssh.user to root"}
 		}
 	}
-	if h.RDMA {
-		devices, err := sys.Glob("/sys/class/infiniband/*")
-		if err != nil {
-			return nil, err
-		}
-		if len(devices) == 0 {
-			return nil, &Refusal{
-				What: h.Name + " has no RDMA device (nothing in /sys/class/infiniband), and the spec says nfs.transport: rdma",
-				Mend: "see `lspci` and `rdma link show`: the card's driver is missing or RoCE is off; or remove nfs.transport",
-			}
+	if h.RDMA && len(sys.Files("/sys/class/infiniband/*")) == 0 {
+		return nil, &Refusal{
+			What: h.Name + " has no RDMA device (nothing in /sys/class/infiniband), and the spec says nfs.transport: rdma",
+			Mend: "see `lspci` and `rdma link show`: the card's driver is missing or RoCE is off; or remove nfs.transport",
 		}
 	}
 	if h.Room {
-		if err := h.checkRoom(ctx, sys); err != nil {
+		if err := h.checkRoom(sys); err != nil {
 			return nil, err
 		}
 	}
-	return nil, h.checkMTUs(ctx, sys)
+	return nil, h.checkMTUs(sys)
 }
 
 // checkRoom refuses a host that has no room to write to. A change would end in the middle,
 // and Pacemaker cannot save its configuration there.
-func (h *Host) checkRoom(ctx context.Context, sys Sys) error {
+func (h *Host) checkRoom(sys Look) error {
 	// Of directories that are not there it says so in its exit code.
-	out, installed, err := query(ctx, sys, linux.DF(linux.SystemDirs...)...)
-	if err != nil || !installed {
-		return err
+	out, installed := sys.Command(linux.DF(linux.SystemDirs...)...)
+	if !installed {
+		return nil
 	}
 	room, err := linux.ParseDF(out.Stdout)
-	if err != nil {
-		return err
-	}
-	mounts, err := sys.ReadFile("/proc/self/mounts")
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
+	sys.Check(err)
+	mounts, _ := sys.File("/proc/self/mounts")
 	var what, mend []string
 	for _, dir := range linux.SystemDirs {
-		if m, ok := linux.MountAt(linux.ParseMounts(string(mounts)), dir); ok {
+		if m, ok := linux.MountAt(linux.ParseMounts(mounts), dir); ok {
 			if _, ro := m.Option("ro"); ro {
 				what = append(what, dir+" of "+h.Name+" is mounted read-only")
 				mend = append(mend, "see in the kernel's log why "+dir+" is read-only")
@@ -118,30 +92,14 @@ func (h *Host) checkRoom(ctx context.Context, sys Sys) error {
 	return &Refusal{What: strings.Join(what, "; "), Mend: strings.Join(mend, "; ")}
 }
 
-// links are the host's network interfaces; nil for a plan without hosts.
-func links(ctx context.Context, sys Sys) ([]linux.Link, error) {
-	out, installed, err := query(ctx, sys, "ip", "-json", "address", "show")
-	if err != nil || !installed {
-		return nil, err
-	}
-	all, err := linux.ParseLinks(out.Stdout)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %s", err, out.Stderr)
-	}
-	return all, nil
-}
-
 // checkMTUs refuses an interface whose MTU is not what the spec says of its
 // network. It is not set here: distributions configure networks in several
 // ways, and a host whose network is wrong cannot be reached any more.
-func (h *Host) checkMTUs(ctx context.Context, sys Sys) error {
+func (h *Host) checkMTUs(sys Look) error {
 	if len(h.MTUs) == 0 {
 		return nil
 	}
-	links, err := links(ctx, sys)
-	if err != nil || links == nil {
-		return err
-	}
+	links := sys.Links()
 	var what, mend []string
 	for _, w := range h.MTUs {
 		l, ok := linux.LinkWith(links, w.Address)
@@ -159,13 +117,4 @@ func (h *Host) checkMTUs(ctx context.Context, sys Sys) error {
 		Mend: "set it with " + strings.Join(mend, ", ") + " and, for the next boot, in the host's network configuration (mtu in interfaces(5), MTUBytes= in systemd.network(5)); " +
 			"or write the MTU that the network has into networks in the spec",
 	}
-}
-
-// distroOf is what the host's distribution calls things.
-func distroOf(sys Sys) (distro.Distro, error) {
-	b, err := sys.ReadFile("/etc/os-release")
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return distro.Distro{}, err
-	}
-	return distro.Of(linux.ParseOSRelease(string(b)))
 }

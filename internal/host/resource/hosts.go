@@ -1,12 +1,6 @@
 package resource
 
-import (
-	"context"
-	"errors"
-	"io/fs"
-
-	"github.com/mortarhpc/mortar/internal/base/linux"
-)
+import "github.com/mortarhpc/mortar/internal/base/linux"
 
 // HostsEntry is one line of /etc/hosts; the other lines stay as they are.
 // Source: hosts(5).
@@ -16,20 +10,13 @@ type HostsEntry struct {
 	Why     string   `json:",omitempty"`
 }
 
-// Kind is "hosts".
-func (h *HostsEntry) Kind() string { return "hosts" }
-
-// ID is the address.
-func (h *HostsEntry) ID() string { return h.Address }
+func (h *HostsEntry) Identity() (kind, id string) { return "hosts", h.Address }
 
 // Diff compares the line of the address.
-func (h *HostsEntry) Diff(_ context.Context, sys Sys) ([]Action, error) {
-	old, err := sys.ReadFile(linux.HostsFile)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	text := linux.SetHostNames(string(old), h.Address, h.Names, "written by mortar apply")
-	if text == string(old) {
+func (h *HostsEntry) Diff(sys Look) ([]Action, error) {
+	old, _ := sys.File(linux.HostsFile)
+	text := linux.SetHostNames(old, h.Address, h.Names, "written by mortar apply")
+	if text == old {
 		return nil, nil
 	}
 	f := TextFile{Path: linux.HostsFile, Content: []byte(text), Why: h.Why}

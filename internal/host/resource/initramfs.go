@@ -1,9 +1,6 @@
 package resource
 
 import (
-	"context"
-	"errors"
-	"io/fs"
 	"maps"
 	"slices"
 	"strings"
@@ -27,48 +24,28 @@ type Initramfs struct {
 	Files  []string // that are in the image as they are on the host
 }
 
-// Kind is "initramfs".
-func (i *Initramfs) Kind() string { return "initramfs" }
-
-// ID is "initrd".
-func (i *Initramfs) ID() string { return "initrd" }
+func (i *Initramfs) Identity() (kind, id string) { return "initramfs", "initrd" }
 
 // Diff reads the image of each kernel. A host that boots without such images
 // has only the hook.
-func (i *Initramfs) Diff(ctx context.Context, sys Sys) ([]Action, error) {
-	d, err := distroOf(sys)
-	if err != nil {
-		return nil, err
-	}
+func (i *Initramfs) Diff(sys Look) ([]Action, error) {
+	d := sys.Distro()
 	hook := TextFile{
 		Path: d.Initrd.Hook, Mode: d.Initrd.HookMode, Content: []byte(i.hook(d)),
 		Why: "each initial RAM disk that is built from now on leaves the brick's arrays alone",
 	}
-	as, err := hook.Diff(ctx, sys)
-	if err != nil {
-		return nil, err
-	}
-	images, err := sys.Glob(d.Initrd.Images)
-	if err != nil {
-		return nil, err
-	}
+	as := sys.Want(&hook)
+	images := sys.Files(d.Initrd.Images)
 	for _, image := range images {
 		kernel := between(image, d.Initrd.Images)
-		if ok, err := exists(sys, "/lib/modules/"+kernel); err != nil {
-			return nil, err
-		} else if !ok {
+		if !sys.Exists("/lib/modules/" + kernel) {
 			continue // a copy that somebody keeps, of no installed kernel
 		}
-		lacks, err := i.lacks(ctx, sys, d.MDConf, image)
-		if err != nil {
-			return nil, err
-		}
+		lacks := i.lacks(sys, d.MDConf, image)
 		if lacks == "" {
 			continue
 		}
-		if ok, err := exists(sys, d.Initrd.Tool); err != nil {
-			return nil, err
-		} else if !ok {
+		if !sys.Exists(d.Initrd.Tool) {
 			return nil, &Refusal{
 				What: image + ": " + lacks + ", and there is no " + d.Initrd.Tool + " to build it anew",
 				Mend: "install " + d.Initrd.Package + ", the only builder of initial RAM disks that mortar works with on " + d.Name,
@@ -89,13 +66,11 @@ func between(path, pattern string) string {
 }
 
 // lacks says what keeps an image from being safe; "" if nothing does.
-func (i *Initramfs) lacks(ctx context.Context, sys Sys, conf distro.MDConf, image string) (string, error) {
-	got, err := sys.Initrd(ctx, image, slices.Concat([]string{conf.Main, conf.Alt, conf.Dir + "*"}, i.Files))
-	if ctx.Err() != nil {
-		return "", err
-	}
+func (i *Initramfs) lacks(sys Look, conf distro.MDConf, image string) string {
+	got, err := sys.Initrd(sys.Ctx, image, slices.Concat([]string{conf.Main, conf.Alt, conf.Dir + "*"}, i.Files))
+	sys.Check(sys.Ctx.Err())
 	if err != nil {
-		return "it cannot be read: " + err.Error(), nil
+		return "it cannot be read: " + err.Error()
 	}
 	ignored := map[string]bool{}
 	for _, name := range slices.Sorted(maps.Keys(got)) {
@@ -106,28 +81,25 @@ func (i *Initramfs) lacks(ctx context.Context, sys Sys, conf distro.MDConf, imag
 			if a.Ignored() {
 				ignored[md.Hex(a.UUID)] = ignored[md.Hex(a.UUID)] || name == conf.Main
 			} else if i.ours(a.UUID) {
-				return "its " + name + " has " + a.Device + " assembled (array " + md.UUID(a.UUID) + ")", nil
+				return "its " + name + " has " + a.Device + " assembled (array " + md.UUID(a.UUID) + ")"
 			}
 		}
 	}
 	for _, u := range i.Arrays {
 		if !ignored[md.Hex(u)] {
-			return "its " + conf.Main + " does not say that array " + md.UUID(u) + " is to be ignored", nil
+			return "its " + conf.Main + " does not say that array " + md.UUID(u) + " is to be ignored"
 		}
 	}
 	for _, f := range i.Files {
-		want, err := sys.ReadFile(f)
-		if errors.Is(err, fs.ErrNotExist) {
-			return f + " is not there yet", nil
+		want, there := sys.File(f)
+		if !there {
+			return f + " is not there yet"
 		}
-		if err != nil {
-			return "", err
-		}
-		if text, ok := got[f]; !ok || text != string(want) {
-			return "its " + f + " is not that of the host", nil
+		if text, ok := got[f]; !ok || text != want {
+			return "its " + f + " is not that of the host"
 		}
 	}
-	return "", nil
+	return ""
 }
 
 func (i *Initramfs) ours(uuid string) bool {
@@ -153,46 +125,24 @@ type MDConf struct {
 	Arrays  []string // md UUIDs
 }
 
-// Kind is "md-conf".
-func (c *MDConf) Kind() string { return "md-conf" }
-
-// ID is the path.
-func (c *MDConf) ID() string { return c.Path }
+func (c *MDConf) Identity() (kind, id string) { return "md-conf", c.Path }
 
 // Diff compares the file, and looks for the arrays in all others.
-func (c *MDConf) Diff(ctx context.Context, sys Sys) ([]Action, error) {
+func (c *MDConf) Diff(sys Look) ([]Action, error) {
 	own := TextFile{Path: c.Path, Content: c.Content}
-	as, err := own.Diff(ctx, sys)
-	if err != nil {
-		return nil, err
-	}
-	d, err := distroOf(sys)
-	if err != nil {
-		return nil, err
-	}
-	others, err := sys.Glob(d.MDConf.Dir + "*.conf")
-	if err != nil {
-		return nil, err
-	}
+	as := sys.Want(&own)
+	d := sys.Distro()
+	others := sys.Files(d.MDConf.Dir + "*.conf")
 	for _, p := range append([]string{d.MDConf.Main, d.MDConf.Alt}, others...) {
 		if p == c.Path {
 			continue
 		}
-		b, err := sys.ReadFile(p)
-		if errors.Is(err, fs.ErrNotExist) {
+		old, _ := sys.File(p)
+		text := c.without(old)
+		if text == old {
 			continue
 		}
-		if err != nil {
-			return nil, err
-		}
-		text := c.without(string(b))
-		if text == string(b) {
-			continue
-		}
-		st, err := sys.Stat(p)
-		if err != nil {
-			return nil, err
-		}
+		st, _ := sys.Info(p)
 		as = append(as, Action{
 			Title: "take the brick's arrays out of " + p, Why: c.Path + " names them; mdadm does not know which of two lines to follow",
 			File: &File{Path: p, Content: []byte(text), Mode: st.Mode},

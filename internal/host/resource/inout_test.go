@@ -205,7 +205,7 @@ func TestDisksAreSacred(t *testing.T) {
 			d := &resource.Disks{Host: "nfs1", Check: true, Arrays: []string{ours}, List: []resource.WantedDisk{
 				{DiskRef: resource.DiskRef{Serial: "MA01", Enclosure: "A", Bay: 1}, Group: c.group},
 			}}
-			as, err := d.Diff(t.Context(), sys)
+			as, err := resource.Diff(t.Context(), sys, d)
 			if c.want == "" {
 				if err != nil || len(as) != 0 {
 					t.Fatalf("not free to use: %v %v", err, as)
@@ -231,12 +231,12 @@ func TestDisksAreSacred(t *testing.T) {
 			}
 
 			d.List[0].Wipe = true
-			as, err = d.Diff(t.Context(), sys)
+			as, err = resource.Diff(t.Context(), sys, d)
 			if err != nil || len(as) != 1 || len(as[0].Destroys) != 1 || as[0].Destroys[0] != "MA01" {
 				t.Fatalf("no wipe of MA01: %v %v", as, err)
 			}
 			run(t, as[0].Cmd...)
-			if as, err = d.Diff(t.Context(), sys); err != nil || len(as) != 0 {
+			if as, err = resource.Diff(t.Context(), sys, d); err != nil || len(as) != 0 {
 				t.Errorf("not clean after the wipe: %v %v", as, err)
 			}
 		})
@@ -274,7 +274,7 @@ func TestSectorsAreNotMixed(t *testing.T) {
 			d := &resource.Disks{Host: "nfs1", Check: true, Arrays: []string{ours, others}}
 			disk(&sys, d, "MA01", 512, ours, "home", ours)
 			disk(&sys, d, "MA02", c.sector, c.group, c.set, c.carries)
-			as, err := d.Diff(t.Context(), sys)
+			as, err := resource.Diff(t.Context(), sys, d)
 			if !c.refused {
 				if err != nil || len(as) > 0 {
 					t.Errorf("%v, %v", as, err)
@@ -287,7 +287,7 @@ func TestSectorsAreNotMixed(t *testing.T) {
 				}
 			}
 			d.List[1].Sector = 512
-			if _, err := d.Diff(t.Context(), sys); err == nil || !strings.Contains(err.Error(), "has logical blocks of 4096 bytes, not the 512 of the spec") {
+			if _, err := resource.Diff(t.Context(), sys, d); err == nil || !strings.Contains(err.Error(), "has logical blocks of 4096 bytes, not the 512 of the spec") {
 				t.Error(err)
 			}
 		})
@@ -307,13 +307,13 @@ func TestDiskOfAnotherArrayOfTheService(t *testing.T) {
 		d.List = append(d.List, w)
 	}
 	d.List[4].Group = others
-	if as, err := d.Diff(t.Context(), sys); err != nil || len(as) > 0 {
+	if as, err := resource.Diff(t.Context(), sys, d); err != nil || len(as) > 0 {
 		t.Errorf("%v, %v", as, err)
 	}
 	for i := range d.List {
 		d.List[i].Set = ""
 	}
-	if as, err := d.Diff(t.Context(), sys); err == nil || !strings.Contains(err.Error(), "disk E (enclosure , bay 0) carries a member of another array of this brick") {
+	if as, err := resource.Diff(t.Context(), sys, d); err == nil || !strings.Contains(err.Error(), "disk E (enclosure , bay 0) carries a member of another array of this brick") {
 		t.Errorf("%v, %v", as, err)
 	}
 }
@@ -348,7 +348,7 @@ func TestArrayFromSuperblocks(t *testing.T) {
 				sys.disks = append(sys.disks, resource.DiskFact{Serial: serial, Device: p, Size: size})
 				a.Members = append(a.Members, resource.DiskRef{Serial: serial})
 			}
-			as, err := a.Diff(t.Context(), sys)
+			as, err := resource.Diff(t.Context(), sys, a)
 			if c.refuse != "" {
 				if err == nil || !strings.Contains(err.Error(), c.refuse) {
 					t.Fatalf("not refused: %v %v", err, as)
@@ -390,7 +390,7 @@ func TestArrayBesideOthers(t *testing.T) {
 			}
 			sys.disks = append(sys.disks, resource.DiskFact{Serial: ref.Serial, Device: p, Size: size})
 		}
-		as, err := a.Diff(t.Context(), sys)
+		as, err := resource.Diff(t.Context(), sys, a)
 		if err != nil || len(as) == 0 || strings.Join(as[0].Cmd[:2], " ") != want {
 			t.Errorf("%d events: %v, %v, want %s", events, as, err, want)
 		}
@@ -419,7 +419,7 @@ func TestNothingIsCreatedOverASilentAnswer(t *testing.T) {
 		sys.disks = append(sys.disks, resource.DiskFact{Serial: serial, Device: p, Size: size})
 		a.Members = append(a.Members, resource.DiskRef{Serial: serial})
 	}
-	as, err := a.Diff(t.Context(), sys)
+	as, err := resource.Diff(t.Context(), sys, a)
 	if err == nil || !strings.Contains(err.Error(), "disk A (enclosure , bay 0) carries a superblock of array brick1-r0, but `mdadm --examine` reads none of it: mdadm: cannot open") {
 		t.Fatalf("%v, %v", as, err)
 	}
@@ -449,29 +449,29 @@ func TestXFSOnAnImage(t *testing.T) {
 	}
 	sys := diskSys{}
 	x := &resource.XFS{Device: p, UUID: uuid, Args: []string{"-q", "-L", "home", "-m", "uuid=" + uuid, "-s", "size=4096", "-d", "su=128k,sw=2", "-l", "size=64m,su=32k"}}
-	as, err := x.Diff(t.Context(), sys)
+	as, err := resource.Diff(t.Context(), sys, x)
 	if err != nil || len(as) != 1 {
 		t.Fatalf("no mkfs: %v %v", as, err)
 	}
 	run(t, as[0].Cmd...)
-	if as, err = x.Diff(t.Context(), sys); err != nil || len(as) != 0 {
+	if as, err = resource.Diff(t.Context(), sys, x); err != nil || len(as) != 0 {
 		t.Fatalf("a second apply would change: %v %v", as, err)
 	}
 	// mkfs.xfs that was killed leaves inprogress set.
 	run(t, "xfs_db", "-x", "-c", "sb 0", "-c", "write inprogress 1", p)
-	as, err = x.Diff(t.Context(), sys)
+	as, err = resource.Diff(t.Context(), sys, x)
 	if err != nil || len(as) != 1 || as[0].Cmd[1] != "-f" {
 		t.Fatalf("the half-made file system is not made again: %v %v", as, err)
 	}
 	run(t, as[0].Cmd...)
 	other := *x
 	other.UUID = "00000000-9dad-51d1-80b4-00c04fd430c8"
-	if _, err = other.Diff(t.Context(), sys); err == nil || !strings.Contains(err.Error(), "not made") {
+	if _, err = resource.Diff(t.Context(), sys, &other); err == nil || !strings.Contains(err.Error(), "not made") {
 		t.Errorf("a foreign file system is not refused: %v", err)
 	}
 	ext := image(t)
 	run(t, "mkfs.ext4", "-q", "-F", ext)
-	if _, err = (&resource.XFS{Device: ext, UUID: uuid}).Diff(t.Context(), sys); err == nil || !strings.Contains(err.Error(), "ext4") {
+	if _, err = resource.Diff(t.Context(), sys, &resource.XFS{Device: ext, UUID: uuid}); err == nil || !strings.Contains(err.Error(), "ext4") {
 		t.Errorf("a foreign file system is not refused: %v", err)
 	}
 }
@@ -482,12 +482,12 @@ func TestVolumeGroupOnALoopDevice(t *testing.T) {
 	dev := loop(t, image(t))
 	sys := diskSys{}
 	v := &resource.VolumeGroup{Name: "brick1_home", PVs: []string{dev}, SystemID: "mortar-brick1-building", RestID: "mortar-brick1", Align: 1 << 20, ExtentSize: 4 << 20, LV: "data"}
-	as, err := v.Diff(t.Context(), sys)
+	as, err := resource.Diff(t.Context(), sys, v)
 	if err != nil || len(as) != 1 {
 		t.Fatalf("no vgcreate: %v %v", as, err)
 	}
 	run(t, as[0].Cmd...)
-	if as, err = v.Diff(t.Context(), sys); err != nil || len(as) != 0 {
+	if as, err = resource.Diff(t.Context(), sys, v); err != nil || len(as) != 0 {
 		t.Fatalf("a second apply would change: %v %v", as, err)
 	}
 	out := run(t, "lvm", "pvs", "--foreign", "--noheadings", "--units", "b", "-o", "vg_systemid,pe_start,vg_extent_size", "--devices", dev,
@@ -496,7 +496,7 @@ func TestVolumeGroupOnALoopDevice(t *testing.T) {
 		t.Errorf("system ID, start of data or extent size are not as wanted: %s", out)
 	}
 	l := &resource.LogicalVolume{VG: "brick1_home", Name: "data", PVs: []string{dev}, SystemID: "mortar-brick1-building", Stripes: 1, Activate: true}
-	as, err = l.Diff(t.Context(), sys)
+	as, err = resource.Diff(t.Context(), sys, l)
 	if err != nil || len(as) != 1 || !strings.Contains(strings.Join(as[0].Cmd, " "), "lvcreate") {
 		t.Errorf("no lvcreate: %v %v", as, err)
 	}
@@ -505,21 +505,21 @@ func TestVolumeGroupOnALoopDevice(t *testing.T) {
 		run(t, "lvm", "vgchange", "--yes", "--systemid", to, "--config", `global{system_id_source="lvmlocal"} local{system_id="`+from+`"}`, "--devices", dev, "brick1_home")
 	}
 	vgchange("mortar-brick1-building", "mortar-brick1")
-	as, err = v.Diff(t.Context(), sys)
+	as, err = resource.Diff(t.Context(), sys, v)
 	if err != nil || len(as) != 1 || as[0].Title != "take volume group brick1_home back to build it" {
 		t.Fatalf("not taken back: %v %v", as, err)
 	}
 	run(t, as[0].Cmd...)
-	if as, err = v.Diff(t.Context(), sys); err != nil || len(as) != 0 {
+	if as, err = resource.Diff(t.Context(), sys, v); err != nil || len(as) != 0 {
 		t.Fatalf("taken back twice: %v %v", as, err)
 	}
 	vgchange("mortar-brick1-building", "nfs2")
-	if as, err = v.Diff(t.Context(), sys); err == nil || !strings.Contains(err.Error(), `belongs to "nfs2"`) {
+	if as, err = resource.Diff(t.Context(), sys, v); err == nil || !strings.Contains(err.Error(), `belongs to "nfs2"`) {
 		t.Fatalf("a node's volume group is not refused: %v %v", as, err)
 	}
 	other := *v
 	other.Name = "brick2_home"
-	if _, err = other.Diff(t.Context(), sys); err == nil || !strings.Contains(err.Error(), "volume group brick1_home") {
+	if _, err = resource.Diff(t.Context(), sys, &other); err == nil || !strings.Contains(err.Error(), "volume group brick1_home") {
 		t.Errorf("another brick's volume group is not refused: %v", err)
 	}
 }

@@ -1,7 +1,6 @@
 package resource
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -23,11 +22,7 @@ type LNet struct {
 // lnetConf is where the option stands.
 const lnetConf = "/etc/modprobe.d/lustre.conf"
 
-// Kind is "lnet".
-func (l *LNet) Kind() string { return "lnet" }
-
-// ID is the networks.
-func (l *LNet) ID() string { return l.Networks }
+func (l *LNet) Identity() (kind, id string) { return "lnet", l.Networks }
 
 // Diff compares the option, and what lnetctl shows.
 //
@@ -35,37 +30,24 @@ func (l *LNet) ID() string { return l.Networks }
 // brings those networks up only with --all. Without it, and so after Lustre's
 // own unit lnet.service, nothing but the loopback network is up. Seen with
 // Lustre 2.17.57; source: lnetctl(8).
-func (l *LNet) Diff(ctx context.Context, sys Sys) ([]Action, error) {
+func (l *LNet) Diff(sys Look) ([]Action, error) {
 	want, err := parseNetworks(l.Networks)
 	if err != nil {
 		return nil, err
 	}
 	networks := l.Networks
 	if l.Address != "" {
-		if networks, err = l.onAddress(ctx, sys, want); err != nil {
-			return nil, err
-		}
+		networks = l.onAddress(sys, want)
 	}
-	f := TextFile{Path: lnetConf, Content: []byte(Header +
+	as := sys.Want(&TextFile{Path: lnetConf, Content: []byte(Header +
 		"# The interface Lustre speaks through. Source: Lustre Operations Manual, 9\n" +
-		"options lnet networks=\"" + networks + "\"\n")}
-	as, err := f.Diff(ctx, sys)
-	if err != nil {
-		return nil, err
-	}
-	loaded, err := exists(sys, "/sys/module/lnet")
-	if err != nil {
-		return nil, err
-	}
-	if !loaded {
+		"options lnet networks=\"" + networks + "\"\n")})
+	if !sys.Exists("/sys/module/lnet") {
 		return append(as,
 			Action{Title: "load lnet", Cmd: []string{"modprobe", "lnet"}},
 			Action{Title: "bring LNet up: " + networks, Cmd: []string{"lnetctl", "lnet", "configure", "--all"}}), nil
 	}
-	running, up, err := lnetUp(ctx, sys)
-	if err != nil {
-		return nil, err
-	}
+	running, up := lnetUp(sys)
 	if !running {
 		as = append(as, Action{Title: "start LNet", Cmd: []string{"lnetctl", "lnet", "configure"}})
 	}
@@ -80,27 +62,24 @@ func (l *LNet) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 }
 
 // onAddress puts the interface that has the host's address in the place of the first network's.
-func (l *LNet) onAddress(ctx context.Context, sys Sys, want []lnetwork) (string, error) {
-	all, err := links(ctx, sys)
-	if err != nil {
-		return "", err
-	}
+func (l *LNet) onAddress(sys Look, want []lnetwork) string {
+	all := sys.Links()
 	if all == nil {
-		return l.Networks, nil // a plan without hosts
+		return l.Networks // a plan without hosts
 	}
 	link, ok := linux.LinkWith(all, l.Address)
 	if !ok {
-		return "", &Refusal{
+		sys.Check(&Refusal{
 			What: fmt.Sprintf("no interface has the address %s, which Lustre speaks through (LNet network %s)", l.Address, want[0].name),
 			Mend: "configure the interface of the public network, or correct public: of this host in the spec",
-		}
+		})
 	}
 	want[0].interfaces = []string{link.Name}
 	var words []string
 	for _, w := range want {
 		words = append(words, w.String())
 	}
-	return strings.Join(words, ","), nil
+	return strings.Join(words, ",")
 }
 
 // String is the network as the module takes it.
@@ -177,19 +156,16 @@ func plainNet(name string) string {
 }
 
 // lnetUp asks which networks are up, the loopback one left out. LNet is loaded.
-func lnetUp(ctx context.Context, sys Sys) (running bool, up []lnetwork, err error) {
+func lnetUp(sys Look) (running bool, up []lnetwork) {
 	argv := []string{"lnetctl", "net", "show"}
-	out, installed, err := query(ctx, sys, argv...)
-	switch {
-	case err != nil || !installed:
-		return false, nil, err
-	case out.Code != 0 && strings.Contains(out.Stderr, "LNet stack down"):
-		return false, nil, nil
-	case out.Code != 0:
-		return false, nil, failed(out, argv...)
+	out, installed := sys.Command(argv...)
+	if !installed || out.Code != 0 && strings.Contains(out.Stderr, "LNet stack down") {
+		return false, nil
 	}
-	up, err = parseLNet(out.Stdout)
-	return true, up, err
+	sys.Succeeded(out, argv...)
+	up, err := parseLNet(out.Stdout)
+	sys.Check(err)
+	return true, up
 }
 
 // parseLNet reads `lnetctl net show`.

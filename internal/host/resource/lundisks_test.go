@@ -41,12 +41,12 @@ func TestLUNsWithForeignData(t *testing.T) {
 		d := &Disks{Host: "nss1", Check: true, List: []WantedDisk{{
 			DiskRef: DiskRef{Serial: wwn, WWN: wwn, Enclosure: "nss7", LUN: "nss7-lun0", Size: 1 << 40}, VG: "nss7",
 		}}}
-		as, err := d.Diff(t.Context(), sys)
+		as, err := Diff(t.Context(), sys, d)
 		if c.want == "" && (err != nil || len(as) > 0) || c.want != "" && (err == nil || !strings.Contains(err.Error(), "LUN nss7-lun0 (array nss7, WWN "+wwn+") "+c.want)) {
 			t.Errorf("%s: %v, %v", c.name, as, err)
 		}
 		d.List[0].Wipe = true
-		as, err = d.Diff(t.Context(), sys)
+		as, err = Diff(t.Context(), sys, d)
 		if err != nil || len(as) != min(len(c.want), 1) {
 			t.Errorf("%s, with its WWN under wipe: %v, %v", c.name, as, err)
 		}

@@ -59,7 +59,7 @@ func TestLNet(t *testing.T) {
 	sys.outputs["lnetctl net show"] = Output{Code: 234, Stderr: recorded(t, "lnetctl-down-stderr").Stdout}
 	wantShow(t, diff(t, l, sys), "lnetctl lnet configure\nlnetctl net add --net tcp --if eth1")
 	sys.outputs["lnetctl net show"] = Output{Code: 234, Stderr: "Writer error: failed to resolve Netlink family id\n"}
-	if as, err := l.Diff(t.Context(), sys); err == nil || !strings.Contains(err.Error(), "exit code 234: Writer error") {
+	if as, err := Diff(t.Context(), sys, l); err == nil || !strings.Contains(err.Error(), "exit code 234: Writer error") {
 		t.Errorf("lnetctl that fails: %v, %v", as, err)
 	}
 }

@@ -1,7 +1,6 @@
 package resource
 
 import (
-	"context"
 	"fmt"
 	"path"
 	"slices"
@@ -32,38 +31,26 @@ type PackageFile struct {
 	Size          int64  // bytes
 }
 
-// Kind is "lustre-packages".
-func (p *LustrePackages) Kind() string { return "lustre-packages" }
-
-// ID is the list of names.
-func (p *LustrePackages) ID() string { return strings.Join(p.Names, " ") }
+func (p *LustrePackages) Identity() (kind, id string) {
+	return "lustre-packages", strings.Join(p.Names, " ")
+}
 
 // Diff refuses a host whose kernel the packages do not fit, and one that has no packages if nothing
 // says where they come from.
-func (p *LustrePackages) Diff(ctx context.Context, sys Sys) ([]Action, error) {
-	d, err := distroOf(sys)
-	if err != nil {
-		return nil, err
-	}
-	b, err := sys.ReadFile("/proc/sys/kernel/osrelease")
-	if err != nil {
-		return nil, err
-	}
-	h := &lustreHost{LustrePackages: p, d: d, kernel: strings.TrimSpace(string(b))}
-	if h.have, err = installed(ctx, sys, d.Manager); err != nil {
-		return nil, err
-	}
-	if h.versions, err = versions(ctx, sys, d.Manager, d.Packages.LustreHeld); err != nil {
-		return nil, err
+func (p *LustrePackages) Diff(sys Look) ([]Action, error) {
+	d := sys.Distro()
+	h := &lustreHost{
+		LustrePackages: p, d: d, kernel: strings.TrimSpace(sys.Must("/proc/sys/kernel/osrelease")),
+		have: installed(sys, d.Manager), versions: versions(sys, d.Manager, d.Packages.LustreHeld),
 	}
 	missing := h.missing(p.Names)
 	if len(missing) > 0 && len(p.Instead) > 0 && len(h.missing(p.Instead)) == 0 {
 		missing = nil
 	}
 	if len(missing) == 0 {
-		return h.hold(ctx, sys)
+		return h.hold(sys), nil
 	}
-	return h.install(ctx, sys, missing)
+	return h.install(sys, missing), nil
 }
 
 // lustreHost is what a host has of Lustre's packages.
@@ -109,49 +96,35 @@ func (h *lustreHost) named(name string) string {
 func lustrePatches(version string) bool { return strings.Contains(version, "wc") }
 
 // install are the actions that bring the missing packages.
-func (h *lustreHost) install(ctx context.Context, sys Sys, missing []string) ([]Action, error) {
+func (h *lustreHost) install(sys Look, missing []string) []Action {
 	var as []Action
 	from := missing // arguments of the package manager
 	switch {
 	case len(h.Files) > 0:
 		files, err := h.files(missing)
-		if err != nil {
-			return nil, err
-		}
+		sys.Check(err)
 		from = nil
 		for _, f := range files {
 			at := path.Join("/var/cache/mortar/lustre", f.SHA256, path.Base(f.Path))
 			from = append(from, at)
 			// It is written whole or not at all, and the digest is part of its name.
-			if there, err := exists(sys, at); err != nil || there {
-				if err != nil {
-					return nil, err
-				}
-				continue
+			if !sys.Exists(at) {
+				as = append(as, Action{Title: "copy " + path.Base(f.Path), File: &File{Path: at, From: f.Path, SHA256: f.SHA256, Mode: 0o644}})
 			}
-			as = append(as, Action{Title: "copy " + path.Base(f.Path), File: &File{Path: at, From: f.Path, SHA256: f.SHA256, Mode: 0o644}})
 		}
 	case h.Repository != "":
 		for _, f := range h.source() {
-			more, err := f.Diff(ctx, sys)
-			if err != nil {
-				return nil, err
-			}
-			as = append(as, more...)
+			as = append(as, sys.Want(&f)...)
 		}
 	default:
-		return nil, &Refusal{
+		sys.Check(&Refusal{
 			What: fmt.Sprintf("kernel %s lacks Lustre: %s is not installed%s", h.kernel, strings.Join(h.wanted(missing), ", "), h.others()),
 			Mend: "name a directory or a repository with Lustre for this kernel (lustre.packages), or install it by hand",
-		}
+		})
 	}
-	all, err := install(sys, h.d.Manager, from)
-	if err != nil {
-		return nil, err
-	}
+	all := install(sys, h.d.Manager, from)
 	all[len(all)-1].Title = "install " + strings.Join(missing, " ")
-	more, err := quietly(sys, h.d.Manager, all)
-	return append(as, more...), err
+	return append(as, quietly(sys, h.d.Manager, all)...)
 }
 
 // files are those of the missing packages, or of those that do as well.
@@ -235,15 +208,13 @@ func (h *lustreHost) source() []TextFile {
 
 // hold keeps the packages of Lustre and of the kernel at their versions. Of the kernel these are the running one,
 // and those that bring the next one.
-func (h *lustreHost) hold(ctx context.Context, sys Sys) ([]Action, error) {
+func (h *lustreHost) hold(sys Look) []Action {
 	m := h.d.Manager
-	out, found, err := query(ctx, sys, m.Held...)
-	if err != nil || !found {
-		return nil, err
+	out, found := sys.Command(m.Held...)
+	if !found {
+		return nil
 	}
-	if out.Code != 0 {
-		return nil, failed(out, m.Held...)
-	}
+	sys.Succeeded(out, m.Held...)
 	held := strings.Fields(out.Stdout)
 	var free []string
 	for n := range h.versions {
@@ -252,27 +223,24 @@ func (h *lustreHost) hold(ctx context.Context, sys Sys) ([]Action, error) {
 		}
 	}
 	if len(free) == 0 {
-		return nil, nil
+		return nil
 	}
 	slices.Sort(free)
 	return []Action{{
 		Title: "hold " + strings.Join(free, " "), Why: "an upgrade of the kernel would leave this host without Lustre",
 		Cmd: slices.Concat(m.Hold, free),
-	}}, nil
+	}}
 }
 
 // versions of the installed packages that match a pattern.
-func versions(ctx context.Context, sys Sys, m distro.Manager, patterns []string) (map[string]string, error) {
+func versions(sys Look, m distro.Manager, patterns []string) map[string]string {
 	// Its exit code says that a pattern matches nothing.
-	out, _, err := query(ctx, sys, slices.Concat(m.Versions, patterns)...)
-	if err != nil {
-		return nil, err
-	}
+	out, _ := sys.Command(slices.Concat(m.Versions, patterns)...)
 	all := map[string]string{}
 	for line := range strings.Lines(out.Stdout) {
 		if name, v, _ := strings.Cut(strings.TrimSpace(line), " "); v != "" {
 			all[name] = v
 		}
 	}
-	return all, nil
+	return all
 }

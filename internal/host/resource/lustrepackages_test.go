@@ -69,13 +69,13 @@ func TestLustrePackages(t *testing.T) {
 	client := &LustrePackages{Names: p.LustreClient, Instead: p.LustreServer}
 	wantHold := "apt-mark hold linux-image-6.12.107+deb13-cloud-amd64 linux-image-cloud-amd64 lustre-server-modules-6.12.107+deb13-cloud-amd64 lustre-server-utils"
 	for _, r := range []*LustrePackages{server, client} {
-		as, err := r.Diff(t.Context(), lustreNode(lustreKernel, lustreStatus, lustreVersions, "e2fsprogs\n"))
+		as, err := Diff(t.Context(), lustreNode(lustreKernel, lustreStatus, lustreVersions, "e2fsprogs\n"), r)
 		if err != nil {
 			t.Fatal(err)
 		}
 		wantShow(t, as, wantHold)
 		all := strings.Join(strings.Fields(wantHold)[2:], "\n") + "\ne2fsprogs\n"
-		if as, err := r.Diff(t.Context(), lustreNode(lustreKernel, lustreStatus, lustreVersions, all)); err != nil || len(as) > 0 {
+		if as, err := Diff(t.Context(), lustreNode(lustreKernel, lustreStatus, lustreVersions, all), r); err != nil || len(as) > 0 {
 			t.Errorf("all is held: %v %v", as, err)
 		}
 	}
@@ -110,23 +110,23 @@ func TestLustrePackagesInstalled(t *testing.T) {
 	want := "write " + file(modules) + " /admin/" + modules + "_1_amd64.deb\nwrite " + file("lustre-server-utils") + " /admin/lustre-server-utils_1_amd64.deb\n" +
 		"write " + file("e2fsprogs") + " /admin/e2fsprogs_1_amd64.deb\n" +
 		"write /usr/sbin/policy-rc.d \napt-get -q update\n" + install + file(modules) + " " + file("lustre-server-utils") + " " + file("e2fsprogs") + "\nrm /usr/sbin/policy-rc.d"
-	if got := cmds(dir.Diff(t.Context(), blank)); got != want {
+	if got := cmds(Diff(t.Context(), blank, dir)); got != want {
 		t.Errorf("from a directory:\n%s\nwant:\n%s", got, want)
 	}
 	// An apply that was killed has copied some.
 	blank.files[file(modules)] = "x"
-	if got := cmds(dir.Diff(t.Context(), blank)); strings.Contains(got, "write "+file(modules)) || !strings.Contains(got, install+file(modules)) {
+	if got := cmds(Diff(t.Context(), blank, dir)); strings.Contains(got, "write "+file(modules)) || !strings.Contains(got, install+file(modules)) {
 		t.Errorf("copied already:\n%s", got)
 	}
 	// One build is of server and client: a client takes the server's.
 	client := &LustrePackages{Names: p.LustreClient, Instead: p.LustreServer, Directory: "lp", Files: dir.Files}
-	if got := cmds(client.Diff(t.Context(), blank)); !strings.Contains(got, install+file(modules)) {
+	if got := cmds(Diff(t.Context(), blank, client)); !strings.Contains(got, install+file(modules)) {
 		t.Errorf("client:\n%s", got)
 	}
 	repo := &LustrePackages{Names: p.LustreServer, Repository: "https://lustre.example.org/debian trixie main", Key: []byte("key")}
 	want = "write /etc/apt/keyrings/mortar-lustre.asc \nwrite /etc/apt/sources.list.d/mortar-lustre.sources \nwrite /usr/sbin/policy-rc.d \napt-get -q update\n" +
 		install + modules + " lustre-server-utils e2fsprogs\nrm /usr/sbin/policy-rc.d"
-	as, err := repo.Diff(t.Context(), blank)
+	as, err := Diff(t.Context(), blank, repo)
 	if got := cmds(as, err); got != want {
 		t.Errorf("from a repository:\n%s\nwant:\n%s", got, want)
 	}
@@ -151,7 +151,7 @@ func TestLustrePackagesRefused(t *testing.T) {
 		{none, lustreNode(lustreKernel, lustreStatus, strings.Replace(lustreVersions, "1.47.99+lustre1.45.6.wc2-1", "1.47.2-3", 1), ""),
 			"kernel " + lustreKernel + " lacks Lustre: e2fsprogs with Lustre's patches is not installed", "name a directory or a repository"},
 	} {
-		_, err := c.r.Diff(t.Context(), c.sys)
+		_, err := Diff(t.Context(), c.sys, c.r)
 		r := (*Refusal)(nil)
 		if !errors.As(err, &r) || !strings.HasPrefix(r.What, c.what) || !strings.HasPrefix(r.Mend, c.mend) {
 			t.Errorf("%v\nwant %s; %s", err, c.what, c.mend)

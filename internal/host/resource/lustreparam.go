@@ -1,8 +1,6 @@
 package resource
 
 import (
-	"context"
-	"fmt"
 	"path"
 	"strconv"
 	"strings"
@@ -16,9 +14,9 @@ const mgsDir = "/sys/fs/lustre/mgs/MGS"
 // are this host's. Each server of the pair has the resources that only the MGS
 // can see to. Before the cluster runs, home, the server on which the MGS runs
 // as a rule, shows the actions.
-func mgsHere(sys Sys, home bool) (here, mine bool, err error) {
-	here, err = exists(sys, mgsDir)
-	return here, here || home && !clusterRuns(sys), err
+func mgsHere(sys Look, home bool) (here, mine bool) {
+	here = sys.Exists(mgsDir)
+	return here, here || home && !clusterRuns(sys)
 }
 
 // LustreParam is a parameter that the MGS keeps and gives to all nodes: lctl
@@ -31,11 +29,7 @@ type LustreParam struct {
 	Why  string `json:",omitempty"`
 }
 
-// Kind is "lustre-param".
-func (p *LustreParam) Kind() string { return "lustre-param" }
-
-// ID is the parameter's name.
-func (p *LustreParam) ID() string { return p.Name }
+func (p *LustreParam) Identity() (kind, id string) { return "lustre-param", p.Name }
 
 // Settle is how long nodes may take until they have the value: the MGS tells
 // them at once, and they fetch it some ten seconds later (seen with Lustre 2.17.57).
@@ -43,40 +37,33 @@ func (p *LustreParam) Settle() time.Duration { return 30 * time.Second }
 
 // Diff compares what the MGS keeps, and then the live value on this host
 // where there is one.
-func (p *LustreParam) Diff(ctx context.Context, sys Sys) ([]Action, error) {
+func (p *LustreParam) Diff(sys Look) ([]Action, error) {
 	keep := []Action{{
 		Title: "set " + p.Name + "=" + p.Value + " for good, on every node", Why: p.Why,
 		Cmd: []string{"lctl", "set_param", "-P", p.Name + "=" + p.Value},
 	}}
-	here, mine, err := mgsHere(sys, p.Home)
+	here, mine := mgsHere(sys, p.Home)
 	switch {
-	case err != nil || !mine:
-		return nil, err
+	case !mine:
+		return nil, nil
 	case !here:
 		return keep, nil
 	}
-	kept, err := keptParams(ctx, sys)
-	if err != nil {
-		return nil, err
-	}
-	if v, ok := kept[p.Name]; !ok || v != p.Value {
+	if v, ok := keptParams(sys)[p.Name]; !ok || v != p.Value {
 		return keep, nil
 	}
-	return p.live(ctx, sys)
+	return p.live(sys), nil
 }
 
 // live sets a value on this host that is not what the MGS keeps: an administrator set
 // it by hand. Only whole numbers are compared, for lctl prints other values
 // in other words than it takes them.
-func (p *LustreParam) live(ctx context.Context, sys Sys) ([]Action, error) {
+func (p *LustreParam) live(sys Look) []Action {
 	want, err := strconv.ParseInt(p.Value, 10, 64)
 	if err != nil {
-		return nil, nil
+		return nil
 	}
-	out, installed, err := query(ctx, sys, "lctl", "get_param", p.Name)
-	if err != nil || !installed {
-		return nil, err
-	}
+	out, _ := sys.Command("lctl", "get_param", p.Name)
 	var differ []string
 	for line := range strings.Lines(out.Stdout) { // an error says that this host has none
 		name, v, _ := strings.Cut(strings.TrimSpace(line), "=")
@@ -88,32 +75,25 @@ func (p *LustreParam) live(ctx context.Context, sys Sys) ([]Action, error) {
 		}
 	}
 	if len(differ) == 0 {
-		return nil, nil
+		return nil
 	}
 	return []Action{{
 		Title: "set " + p.Name + "=" + p.Value + " on this host", Why: strings.Join(differ, "; "),
 		Cmd: []string{"lctl", "set_param", p.Name + "=" + p.Value},
-	}}, nil
+	}}
 }
 
 // keptParams reads the MGS's log of parameters; the last record of a name
 // holds.
-func keptParams(ctx context.Context, sys Sys) (map[string]string, error) {
+func keptParams(sys Look) map[string]string {
 	argv := []string{"lctl", "--device", "MGS", "llog_print", "params"}
-	out, installed, err := query(ctx, sys, argv...)
-	if err != nil {
-		return nil, err
-	}
-	if !installed {
-		return nil, fmt.Errorf("lctl is missing (package lustre-server-utils)")
-	}
+	out, err := sys.Query(sys.Ctx, argv...)
+	sys.Check(err)
 	if out.Code != 0 && strings.Contains(out.Stderr, "No such file or directory") {
-		return nil, nil // none was ever set
+		return nil // none was ever set
 	}
-	if out.Code != 0 {
-		return nil, failed(out, argv...)
-	}
-	return parseParams(out.Stdout), nil
+	sys.Succeeded(out, argv...)
+	return parseParams(out.Stdout)
 }
 
 // parseParams reads records like

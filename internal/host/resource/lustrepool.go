@@ -1,7 +1,6 @@
 package resource
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,26 +15,23 @@ type LustrePool struct {
 	Home bool
 }
 
-// Kind is "lustre-pool".
-func (p *LustrePool) Kind() string { return "lustre-pool" }
+func (p *LustrePool) Identity() (kind, id string) { return "lustre-pool", p.id() }
 
-// ID is file system and pool, as lctl names it.
-func (p *LustrePool) ID() string { return p.FSName + "." + p.Name }
+func (p *LustrePool) id() string { return p.FSName + "." + p.Name }
 
 // Diff compares what pool_list shows. An OST that the spec does not have in
 // the pool is taken out: files that are on it stay there.
-func (p *LustrePool) Diff(ctx context.Context, sys Sys) ([]Action, error) {
-	here, mine, err := mgsHere(sys, p.Home)
-	if err != nil || !mine {
-		return nil, err
+func (p *LustrePool) Diff(sys Look) ([]Action, error) {
+	here, mine := mgsHere(sys, p.Home)
+	if !mine {
+		return nil, nil
 	}
 	var have []string
 	made := false
 	if here {
-		if have, made, err = p.list(ctx, sys); err != nil {
-			return nil, err
-		}
+		have, made = p.list(sys)
 	}
+	id := p.id()
 	var want, add []string
 	for _, i := range p.OSTs {
 		ost := fmt.Sprintf("%s-OST%04x", p.FSName, i)
@@ -46,15 +42,15 @@ func (p *LustrePool) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 	}
 	var as []Action
 	if !made {
-		as = append(as, Action{Title: "make pool " + p.ID(), Cmd: []string{"lctl", "pool_new", p.ID()}})
+		as = append(as, Action{Title: "make pool " + id, Cmd: []string{"lctl", "pool_new", id}})
 	}
 	if len(add) > 0 {
-		as = append(as, Action{Title: "add " + strings.Join(add, ", ") + " to pool " + p.ID(), Cmd: append([]string{"lctl", "pool_add", p.ID()}, add...)})
+		as = append(as, Action{Title: "add " + strings.Join(add, ", ") + " to pool " + id, Cmd: append([]string{"lctl", "pool_add", id}, add...)})
 	}
 	if extra := slices.DeleteFunc(have, func(o string) bool { return slices.Contains(want, o) }); len(extra) > 0 {
 		as = append(as, Action{
-			Title: "take " + strings.Join(extra, ", ") + " out of pool " + p.ID(), Why: "files that are on them stay there",
-			Cmd: append([]string{"lctl", "pool_remove", p.ID()}, extra...),
+			Title: "take " + strings.Join(extra, ", ") + " out of pool " + id, Why: "files that are on them stay there",
+			Cmd: append([]string{"lctl", "pool_remove", id}, extra...),
 		})
 	}
 	return as, nil
@@ -65,33 +61,22 @@ func (p *LustrePool) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 const noOSTs = 12
 
 // list gives the pool's OSTs, and whether there is such a pool.
-func (p *LustrePool) list(ctx context.Context, sys Sys) (osts []string, made bool, err error) {
+func (p *LustrePool) list(sys Look) (osts []string, made bool) {
 	argv := []string{"lctl", "pool_list", p.FSName}
-	out, err := sys.Query(ctx, argv...)
-	if err != nil {
-		return nil, false, err
-	}
+	out, err := sys.Query(sys.Ctx, argv...)
+	sys.Check(err)
 	if out.Code == noOSTs {
-		return nil, false, nil
+		return nil, false
 	}
-	if out.Code != 0 {
-		return nil, false, failed(out, argv...)
+	sys.Succeeded(out, argv...)
+	if !slices.Contains(strings.Fields(out.Stdout), p.id()) {
+		return nil, false
 	}
-	if !slices.Contains(strings.Fields(out.Stdout), p.ID()) {
-		return nil, false, nil
-	}
-	argv = []string{"lctl", "pool_list", p.ID()}
-	if out, err = sys.Query(ctx, argv...); err != nil {
-		return nil, false, err
-	}
-	if out.Code != 0 {
-		return nil, false, failed(out, argv...)
-	}
-	for line := range strings.Lines(out.Stdout) {
+	for line := range strings.Lines(sys.Ask("lustre-server-utils", "lctl", "pool_list", p.id())) {
 		line = strings.TrimSpace(line)
 		if strings.HasPrefix(line, p.FSName+"-OST") {
 			osts = append(osts, strings.TrimSuffix(line, "_UUID"))
 		}
 	}
-	return osts, true, nil
+	return osts, true
 }

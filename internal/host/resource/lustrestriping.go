@@ -1,7 +1,6 @@
 package resource
 
 import (
-	"context"
 	"fmt"
 	"strconv"
 
@@ -18,14 +17,10 @@ type LustreStriping struct {
 	Pool  string `json:",omitempty"`
 }
 
-// Kind is "lustre-striping".
-func (l *LustreStriping) Kind() string { return "lustre-striping" }
-
-// ID is the directory.
-func (l *LustreStriping) ID() string { return l.Path }
+func (l *LustreStriping) Identity() (kind, id string) { return "lustre-striping", l.Path }
 
 // Diff asks lfs, where the file system is mounted.
-func (l *LustreStriping) Diff(ctx context.Context, sys Sys) ([]Action, error) {
+func (l *LustreStriping) Diff(sys Look) ([]Action, error) {
 	argv := []string{"lfs", "setstripe", "--stripe-count", strconv.Itoa(l.Count), "--stripe-size", strconv.FormatInt(l.Size, 10)}
 	if l.Pool != "" {
 		argv = append(argv, "--pool", l.Pool)
@@ -34,21 +29,15 @@ func (l *LustreStriping) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 		Title: "set the default striping of " + l.Path, Why: "files below it are striped like this if nothing else is said",
 		Cmd: append(argv, l.Path),
 	}}
-	ms, err := mounts(sys)
-	if err != nil {
-		return nil, err
-	}
-	if m, ok := linux.MountAt(ms, l.Path); !ok || m.Type != "lustre" {
+	if m, ok := linux.MountAt(sys.Mounts(), l.Path); !ok || m.Type != "lustre" {
 		return set, nil // it is mounted first
 	}
 	ask := []string{"lfs", "getstripe", "--directory", "--yaml", l.Path}
-	out, installed, err := query(ctx, sys, ask...)
-	if err != nil || !installed {
-		return set, err
+	out, installed := sys.Command(ask...)
+	if !installed {
+		return set, nil
 	}
-	if out.Code != 0 {
-		return nil, failed(out, ask...)
-	}
+	sys.Succeeded(out, ask...)
 	got, err := parseStriping(out.Stdout)
 	if err != nil {
 		return nil, err

@@ -1,7 +1,6 @@
 package resource
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strconv"
@@ -23,36 +22,27 @@ type LustreTarget struct {
 	Why         string `json:",omitempty"`
 }
 
-// Kind is "lustre-target".
-func (t *LustreTarget) Kind() string { return "lustre-target" }
-
-// ID is the target's name.
-func (t *LustreTarget) ID() string { return t.Name }
+func (t *LustreTarget) Identity() (kind, id string) { return "lustre-target", t.Name }
 
 // Diff looks at what the device carries, and at what the target knows. That
 // only reads, and is done while the target is mounted, too.
-func (t *LustreTarget) Diff(ctx context.Context, sys Sys) ([]Action, error) {
-	if kernelName(sys, t.Device) == "" {
+func (t *LustreTarget) Diff(sys Look) ([]Action, error) {
+	if sys.Kernel(t.Device) == "" {
 		return t.mkfs(false), nil // its device is made first
 	}
-	v, err := probe(ctx, sys, t.Device)
-	if err != nil {
-		return nil, err
-	}
+	v := probe(sys, t.Device)
 	if v == nil {
 		return t.mkfs(false), nil
 	}
 	if v["TYPE"] != "ext4" {
 		return nil, foreign(t.Device, v)
 	}
-	got, err := readTarget(ctx, sys, t.Device)
+	got := readTarget(sys, t.Device)
 	switch {
-	case err != nil:
-		return nil, err
 	case got == nil && !t.labelled(v["LABEL"]):
 		return nil, foreign(t.Device, v)
 	case got == nil:
-		return t.again(ctx, sys)
+		return t.again(sys), nil
 	case !t.same(got):
 		return nil, &Refusal{
 			What: fmt.Sprintf("%s carries target %s of Lustre file system %s, not %s", t.Device, got.name, got.fsname, t.Name),
@@ -126,18 +116,13 @@ func (t *LustreTarget) labelled(label string) bool {
 // again formats a file system of ours anew that has no Lustre in it yet: an
 // mkfs.lustre that was killed left it. Nothing is in it but what mke2fs and
 // mkfs.lustre put there.
-func (t *LustreTarget) again(ctx context.Context, sys Sys) ([]Action, error) {
+func (t *LustreTarget) again(sys Look) []Action {
 	argv := []string{"debugfs", "-c", "-R", "ls -p /", t.Device}
-	out, installed, err := query(ctx, sys, argv...)
-	if err != nil {
-		return nil, err
-	}
+	out, installed := sys.Command(argv...)
 	if !installed {
-		return nil, fmt.Errorf("debugfs is missing (package e2fsprogs)")
+		sys.Check(fmt.Errorf("debugfs is missing (package e2fsprogs)"))
 	}
-	if out.Code != 0 {
-		return nil, failed(out, argv...)
-	}
+	sys.Succeeded(out, argv...)
 	var names []string
 	for line := range strings.Lines(out.Stdout) {
 		// /inode/mode/uid/gid/name/size/
@@ -147,16 +132,16 @@ func (t *LustreTarget) again(ctx context.Context, sys Sys) ([]Action, error) {
 	}
 	for _, n := range names {
 		if n != "lost+found" && n != "CONFIGS" {
-			return nil, &Refusal{
+			sys.Check(&Refusal{
 				What: fmt.Sprintf("%s has the label of target %s, but no Lustre, and holds %s", t.Device, t.Name, strings.Join(names, ", ")),
 				Mend: "look at it with debugfs(8); if its data may go, wipe it with wipefs(8)",
-			}
+			})
 		}
 	}
 	if len(names) == 0 {
-		return nil, fmt.Errorf("%s: debugfs shows nothing, not even lost+found: %s", t.Device, strings.TrimSpace(out.Stderr))
+		sys.Check(fmt.Errorf("%s: debugfs shows nothing, not even lost+found: %s", t.Device, strings.TrimSpace(out.Stderr)))
 	}
-	return t.mkfs(true), nil
+	return t.mkfs(true)
 }
 
 func (t *LustreTarget) mkfs(again bool) []Action {
@@ -170,26 +155,19 @@ func (t *LustreTarget) mkfs(again bool) []Action {
 }
 
 // readTarget asks tunefs.lustre; nil if the device has no Lustre.
-func readTarget(ctx context.Context, sys Sys, dev string) (*targetFacts, error) {
+func readTarget(sys Look, dev string) *targetFacts {
 	argv := []string{"tunefs.lustre", "--dryrun", dev}
-	out, installed, err := query(ctx, sys, argv...)
-	if err != nil {
-		return nil, err
-	}
-	if !installed {
-		return nil, fmt.Errorf("tunefs.lustre is missing (package lustre-server-utils)")
-	}
+	out, err := sys.Query(sys.Ctx, argv...)
+	sys.Check(err)
 	if out.Code == notLustre {
-		return nil, nil
+		return nil
 	}
-	if out.Code != 0 {
-		return nil, failed(out, argv...)
-	}
+	sys.Succeeded(out, argv...)
 	f := parseTarget(out.Stdout)
 	if f.name == "" {
-		return nil, fmt.Errorf("%s: no target in its output: %s", strings.Join(argv, " "), strings.TrimSpace(out.Stdout))
+		sys.Check(fmt.Errorf("%s: no target in its output: %s", strings.Join(argv, " "), strings.TrimSpace(out.Stdout)))
 	}
-	return f, nil
+	return f
 }
 
 // notLustre is tunefs.lustre's exit code for a device without Lustre: ENODEV.

@@ -89,7 +89,7 @@ func TestLustreTargetCutShort(t *testing.T) {
 	refused(t, &ost, sys, "no Lustre", "thesis.tex")
 
 	sys.outputs["debugfs -c -R ls -p / /dev/md/ost"] = Output{Stderr: "debugfs: Bad magic number in super-block\n"}
-	if as, err := ost.Diff(t.Context(), sys); err == nil || !strings.Contains(err.Error(), "shows nothing") {
+	if as, err := Diff(t.Context(), sys, &ost); err == nil || !strings.Contains(err.Error(), "shows nothing") {
 		t.Errorf("a file system that debugfs cannot read counts as empty: %v %v", as, err)
 	}
 

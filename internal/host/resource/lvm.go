@@ -1,7 +1,6 @@
 package resource
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -27,18 +26,8 @@ func lvmArgs(systemID string, pvs []string) []string {
 
 // lvActive tells whether the logical volume is there as a device, without a
 // fork.
-func lvActive(sys Sys, vg, lv string) (bool, error) {
-	there, err := dmThere(sys, linux.DMName(vg, lv))
-	if err != nil || !there {
-		return false, err
-	}
-	return exists(sys, "/dev/"+vg+"/"+lv)
-}
-
-// dmThere tells whether the device mapper has a device of that name.
-func dmThere(sys Sys, want string) (bool, error) {
-	names, err := mapped(sys)
-	return slices.Contains(names, want), err
+func lvActive(sys Look, vg, lv string) bool {
+	return slices.Contains(sys.Mapped(), linux.DMName(vg, lv)) && sys.Exists("/dev/"+vg+"/"+lv)
 }
 
 // VolumeGroup is an LVM volume group over md arrays or LUNs.
@@ -65,37 +54,19 @@ type VolumeGroup struct {
 	Later []string `json:",omitempty"`
 }
 
-// Kind is "volume-group".
-func (v *VolumeGroup) Kind() string { return "volume-group" }
-
-// ID is the group's name.
-func (v *VolumeGroup) ID() string { return v.Name }
+func (v *VolumeGroup) Identity() (kind, id string) { return "volume-group", v.Name }
 
 // Diff asks LVM which group each physical volume is in.
-func (v *VolumeGroup) Diff(ctx context.Context, sys Sys) ([]Action, error) {
-	for _, pv := range v.PVs {
-		ok, err := exists(sys, pv)
-		if err != nil {
-			return nil, err
-		}
-		if !ok {
-			return v.create(), nil // its array is made first
-		}
+func (v *VolumeGroup) Diff(sys Look) ([]Action, error) {
+	if len(withLater(sys, nil, v.PVs)) < len(v.PVs) {
+		return v.create(), nil // its array is made first
 	}
-	if v.LV != "" && v.RestID == "" {
-		carries, err := v.carries(sys)
-		if err != nil || carries {
-			return nil, err
-		}
+	// From sysfs, without a fork: each physical volume holds part of the group's active volume.
+	if v.LV != "" && v.RestID == "" && !slices.ContainsFunc(v.PVs, func(pv string) bool { return !holds(sys, pv, v.Name, v.LV) }) {
+		return nil, nil
 	}
-	devices, err := withLater(sys, v.PVs, v.Later)
-	if err != nil {
-		return nil, err
-	}
-	out, owner, err := outside(ctx, sys, v.Name, v.PVs, lvmArgs(v.SystemID, devices))
-	if err != nil {
-		return nil, err
-	}
+	devices := withLater(sys, v.PVs, v.Later)
+	out, owner := outside(sys, v.Name, v.PVs, v.SystemID, devices)
 	switch {
 	case len(out) == 0:
 		return v.own(owner, devices)
@@ -107,45 +78,37 @@ func (v *VolumeGroup) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 
 // withLater adds those physical volumes of growths that exist. LVM sees only the
 // devices in its arguments, and must see all of a volume group.
-func withLater(sys Sys, pvs, later []string) ([]string, error) {
+func withLater(sys Look, pvs, later []string) []string {
 	out := slices.Clone(pvs)
 	for _, pv := range later {
-		ok, err := exists(sys, pv)
-		if err != nil {
-			return nil, err
-		}
-		if ok {
+		if sys.Exists(pv) {
 			out = append(out, pv)
 		}
 	}
-	return out, nil
+	return out
 }
 
 // outside lists those devices that are in no volume group, and the system ID of
-// the group that the others are in. It refuses one of another group. args are
-// lvmArgs.
-func outside(ctx context.Context, sys Sys, vg string, pvs, args []string) (out []string, owner string, err error) {
-	rows, err := lvmReport(ctx, sys, append([]string{"lvm", "pvs", "--foreign", "--reportformat", "json", "-o", "pv_name,vg_name,vg_systemid"}, args...))
-	if err != nil {
-		return nil, "", err
-	}
+// the group that the others are in. It refuses one of another group. LVM sees devices only.
+func outside(sys Look, vg string, pvs []string, systemID string, devices []string) (out []string, owner string) {
+	rows := lvmReport(sys, "pvs", "pv_name,vg_name,vg_systemid", systemID, devices)
 	for _, pv := range pvs {
 		i := slices.IndexFunc(rows, func(r map[string]string) bool {
-			return kernelName(sys, r["pv_name"]) == kernelName(sys, pv)
+			return sys.Kernel(r["pv_name"]) == sys.Kernel(pv)
 		})
 		switch {
 		case i < 0 || rows[i]["vg_name"] == "":
 			out = append(out, pv)
 		case rows[i]["vg_name"] != vg:
-			return nil, "", &Refusal{
+			sys.Check(&Refusal{
 				What: fmt.Sprintf("%s is a physical volume of volume group %s, not %s", pv, rows[i]["vg_name"], vg),
 				Mend: "remove that volume group if its data may go, or correct the brick's name in the spec",
-			}
+			})
 		default:
 			owner = rows[i]["vg_systemid"]
 		}
 	}
-	return out, owner, nil
+	return out, owner
 }
 
 func vgextend(vg string, align int64, args, pvs []string) Action {
@@ -177,30 +140,9 @@ func (v *VolumeGroup) own(owner string, devices []string) ([]Action, error) {
 	}
 }
 
-// carries tells from sysfs, without a fork, whether each physical volume
-// holds part of the group's active volume.
-func (v *VolumeGroup) carries(sys Sys) (bool, error) {
-	for _, pv := range v.PVs {
-		if held, err := holds(sys, pv, v.Name, v.LV); err != nil || !held {
-			return false, err
-		}
-	}
-	return true, nil
-}
-
 // holds tells whether a device holds part of an active logical volume.
-func holds(sys Sys, pv, vg, lv string) (bool, error) {
-	hs, err := sys.Glob("/sys/block/" + kernelName(sys, pv) + "/holders/dm-*/dm/name")
-	if err != nil {
-		return false, err
-	}
-	for _, h := range hs {
-		n, err := readTrim(sys, h)
-		if err != nil || n == linux.DMName(vg, lv) {
-			return err == nil, err
-		}
-	}
-	return false, nil
+func holds(sys Look, pv, vg, lv string) bool {
+	return slices.ContainsFunc(sys.Files("/sys/block/"+sys.Kernel(pv)+"/holders/dm-*/dm/name"), func(h string) bool { return sys.Text(h) == linux.DMName(vg, lv) })
 }
 
 func (v *VolumeGroup) create() []Action {
@@ -248,18 +190,14 @@ type LogicalVolume struct {
 	Later []string `json:",omitempty"`
 }
 
-// Kind is "logical-volume".
-func (l *LogicalVolume) Kind() string { return "logical-volume" }
-
-// ID is VG/LV.
-func (l *LogicalVolume) ID() string { return l.VG + "/" + l.Name }
+func (l *LogicalVolume) Identity() (kind, id string) { return "logical-volume", l.VG + "/" + l.Name }
 
 // Diff looks at the device first, and asks LVM only if it is not there.
-func (l *LogicalVolume) Diff(ctx context.Context, sys Sys) ([]Action, error) {
-	active, err := lvActive(sys, l.VG, l.Name)
-	if err != nil || active {
-		return nil, err
+func (l *LogicalVolume) Diff(sys Look) ([]Action, error) {
+	if lvActive(sys, l.VG, l.Name) {
+		return nil, nil
 	}
+	id := l.VG + "/" + l.Name
 	create := []string{"lvm", "lvcreate", "--yes", "--wipesignatures", "y", "--name", l.Name}
 	if l.Size > 0 {
 		create = append(create, "--size", strconv.FormatInt(l.Size, 10)+"b")
@@ -270,46 +208,36 @@ func (l *LogicalVolume) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 		create = append(create, "--stripes", strconv.Itoa(l.Stripes), "--stripesize", strconv.FormatInt(l.StripeSize/1024, 10)+"k")
 	}
 	create = append(append(create, lvmArgs(l.SystemID, l.PVs)...), l.VG)
-	for _, pv := range l.PVs {
-		ok, err := exists(sys, pv)
-		if err != nil {
-			return nil, err
-		}
-		if !ok {
-			return []Action{{Title: "create logical volume " + l.ID(), Cmd: create}}, nil
-		}
+	made := []Action{{Title: "create logical volume " + id, Cmd: create}}
+	if len(withLater(sys, nil, l.PVs)) < len(l.PVs) {
+		return made, nil
 	}
-	devices, err := withLater(sys, l.PVs, l.Later)
-	if err != nil {
-		return nil, err
-	}
-	rows, err := lvmReport(ctx, sys, append([]string{"lvm", "lvs", "--foreign", "--reportformat", "json",
-		"-o", "lv_name,vg_name"}, lvmArgs(l.SystemID, devices)...))
-	if err != nil {
-		return nil, err
-	}
-	for _, r := range rows {
+	devices := withLater(sys, l.PVs, l.Later)
+	for _, r := range lvmReport(sys, "lvs", "lv_name,vg_name", l.SystemID, devices) {
 		if r["vg_name"] == l.VG && r["lv_name"] == l.Name {
 			if !l.Activate {
 				return nil, nil
 			}
 			argv := append([]string{"lvm", "lvchange", "--activate", "y"}, lvmArgs(l.SystemID, devices)...)
-			return []Action{{Title: "activate logical volume " + l.ID(), Cmd: append(argv, l.ID())}}, nil
+			return []Action{{Title: "activate logical volume " + id, Cmd: append(argv, id)}}, nil
 		}
 	}
-	return []Action{{Title: "create logical volume " + l.ID(), Cmd: create}}, nil
+	return made, nil
 }
 
-// lvmReport runs a reporting command of LVM; without LVM there is nothing.
-func lvmReport(ctx context.Context, sys Sys, argv []string) ([]map[string]string, error) {
-	out, installed, err := query(ctx, sys, argv...)
-	if err != nil || !installed {
-		return nil, err
+// lvmReport runs a reporting command of LVM over devices; without LVM there is nothing.
+func lvmReport(sys Look, command, columns, systemID string, devices []string) []map[string]string {
+	argv := append([]string{"lvm", command, "--foreign", "--reportformat", "json", "-o", columns}, lvmArgs(systemID, devices)...)
+	out, installed := sys.Command(argv...)
+	if !installed {
+		return nil
 	}
 	if strings.TrimSpace(out.Stdout) == "" {
-		return nil, failed(out, argv...)
+		sys.Check(Failed(out, argv...))
 	}
-	return parseLVM(out.Stdout)
+	rows, err := parseLVM(out.Stdout)
+	sys.Check(err)
+	return rows
 }
 
 // parseLVM reads a --reportformat json report of one command. LVM exits with

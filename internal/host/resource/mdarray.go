@@ -2,7 +2,6 @@ package resource
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"path"
 	"slices"
@@ -54,40 +53,28 @@ type Growing struct {
 	PVs    []string
 }
 
-// Kind is "md-array".
-func (a *Array) Kind() string { return "md-array" }
-
-// ID is the array's name.
-func (a *Array) ID() string { return a.Name }
+func (a *Array) Identity() (kind, id string) { return "md-array", a.Name }
 
 func (a *Array) dev() string { return "/dev/md/" + a.Name }
 
 // Diff compares the running array, or the superblocks if it does not run.
-func (a *Array) Diff(ctx context.Context, sys Sys) ([]Action, error) {
-	d, err := a.find(ctx, sys)
-	if err != nil {
-		return nil, err
-	}
-	arrays, err := linux.MDArrays(Tree{sys})
-	if err != nil {
-		return nil, err
-	}
+func (a *Array) Diff(sys Look) ([]Action, error) {
+	d := a.find(sys)
+	arrays := sys.Arrays()
 	var as []Action
 	for _, r := range arrays {
 		if !md.SameUUID(r.UUID, a.UUID) {
 			continue
 		}
 		if r.Running() {
-			as, err := a.diffRunning(ctx, sys, r, d, arrays)
+			as, err := a.diffRunning(sys, r, d, arrays)
 			if err != nil {
 				return nil, err
 			}
 			if !a.Assemble {
 				return as, nil
 			}
-			if named, err := exists(sys, a.dev()); err != nil {
-				return nil, err
-			} else if !named {
+			if !sys.Exists(a.dev()) {
 				as = append(as, a.wait())
 			}
 			return as, nil
@@ -99,7 +86,7 @@ func (a *Array) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 			Title: "stop the half-started array " + a.Name, Cmd: []string{"mdadm", "--stop", "/dev/" + r.Dev},
 		})
 	}
-	return a.diffStopped(ctx, sys, d, as)
+	return a.diffStopped(sys, d, as)
 }
 
 // arrayDisks are the disks of an array's service that a host sees.
@@ -109,17 +96,14 @@ type arrayDisks struct {
 }
 
 // find finds the disks. Of the other groups' disks any may be missing.
-func (a *Array) find(ctx context.Context, sys Sys) (d arrayDisks, err error) {
+func (a *Array) find(sys Look) (d arrayDisks) {
 	refs := slices.Concat(a.Members, a.Spares)
 	own := len(refs)
 	for _, r := range a.Others {
 		r.Failed = true // may be missing
 		refs = append(refs, r)
 	}
-	all, err := resolve(ctx, sys, refs)
-	if err != nil {
-		return d, err
-	}
+	all := resolve(sys, refs)
 	for _, f := range all {
 		switch i := slices.Index(refs, f.Ref); {
 		case i >= own:
@@ -131,12 +115,12 @@ func (a *Array) find(ctx context.Context, sys Sys) (d arrayDisks, err error) {
 			d.own = append(d.own, f)
 		}
 	}
-	return d, nil
+	return d
 }
 
 // diffRunning checks geometry, which cannot be changed here, adds disks of the
 // design that the array does not have, and takes failed ones out.
-func (a *Array) diffRunning(ctx context.Context, sys Sys, r linux.MDArray, disks arrayDisks, arrays []linux.MDArray) ([]Action, error) {
+func (a *Array) diffRunning(sys Look, r linux.MDArray, disks arrayDisks, arrays []linux.MDArray) ([]Action, error) {
 	for _, c := range []struct{ what, have, want string }{
 		{"level", r.Level, fmt.Sprintf("raid%d", a.Level)},
 		{"number of members", strconv.Itoa(r.RaidDisks), strconv.Itoa(len(a.Members))},
@@ -149,14 +133,8 @@ func (a *Array) diffRunning(ctx context.Context, sys Sys, r linux.MDArray, disks
 			}
 		}
 	}
-	dropped, err := a.dropped(sys)
-	if err != nil {
-		return nil, err
-	}
-	policy, err := readTrim(sys, "/sys/block/"+r.Dev+"/md/consistency_policy")
-	if err != nil {
-		return nil, err
-	}
+	dropped := a.dropped(sys)
+	policy := sys.Text("/sys/block/" + r.Dev + "/md/consistency_policy")
 	if policy == "journal" {
 		return nil, a.journal()
 	}
@@ -167,11 +145,8 @@ func (a *Array) diffRunning(ctx context.Context, sys Sys, r linux.MDArray, disks
 			add = append(add, d)
 		}
 	}
-	if add, err = a.notOfPeers(ctx, sys, add, arrays); err != nil {
-		return nil, err
-	}
 	var as []Action
-	for _, d := range add {
+	for _, d := range a.notOfPeers(sys, add, arrays) {
 		as = append(as, Action{
 			Title: fmt.Sprintf("add %s to array %s", d.Ref, a.Name),
 			Cmd:   []string{"mdadm", "--manage", "/dev/" + r.Dev, "--add", d.stable()},
@@ -184,45 +159,38 @@ func (a *Array) diffRunning(ctx context.Context, sys Sys, r linux.MDArray, disks
 }
 
 // lent tells whether a disk is in another array of the service.
-func (a *Array) lent(sys Sys, f found, arrays []linux.MDArray) bool {
+func (a *Array) lent(sys Look, f found, arrays []linux.MDArray) bool {
 	x, in := memberOf(arrays, kernelNames(sys, f))
-	return in && slices.ContainsFunc(a.Peers, func(u string) bool { return md.SameUUID(u, x.UUID) })
+	return in && hasUUID(a.Peers, x.UUID)
 }
 
 // notOfPeers leaves out the disks that carry the superblock of another array of the
 // service. Such a disk may be a spare that was moved there and holds data by now, while
 // that array is not assembled here: mdadm --add would overwrite its superblock. A peer
 // that runs here and is whole without the disk does not need it.
-func (a *Array) notOfPeers(ctx context.Context, sys Sys, add []found, arrays []linux.MDArray) ([]found, error) {
+func (a *Array) notOfPeers(sys Look, add []found, arrays []linux.MDArray) []found {
 	if len(add) == 0 || len(a.Peers) == 0 {
-		return add, nil
+		return add
 	}
-	of, err := arraysOn(ctx, sys, add)
-	if err != nil {
-		return nil, err
-	}
+	of := arraysOn(sys, add)
 	var out []found
 	for i, d := range add {
 		needed := slices.ContainsFunc(of[i], func(uuid string) bool {
-			same := func(u string) bool { return md.SameUUID(u, uuid) }
-			whole := func(x linux.MDArray) bool { return same(x.UUID) && x.Running() && x.Degraded == 0 }
-			return slices.ContainsFunc(a.Peers, same) && !slices.ContainsFunc(arrays, whole)
+			whole := func(x linux.MDArray) bool { return md.SameUUID(x.UUID, uuid) && x.Running() && x.Degraded == 0 }
+			return hasUUID(a.Peers, uuid) && !slices.ContainsFunc(arrays, whole)
 		})
 		if !needed {
 			out = append(out, d)
 		}
 	}
-	return out, nil
+	return out
 }
 
 // arraysOn are the UUIDs of the arrays whose superblocks each disk carries. It asks
 // wipefs about disks of which mdadm says nothing: that alone must not be taken for a
 // disk without a superblock.
-func arraysOn(ctx context.Context, sys Sys, disks []found) ([][]string, error) {
-	sbs, _, _, err := superblocks(ctx, sys, disks)
-	if err != nil {
-		return nil, err
-	}
+func arraysOn(sys Look, disks []found) [][]string {
+	sbs, _, _ := superblocks(sys, disks)
 	of := make([][]string, len(disks))
 	silent := false
 	for i, sb := range sbs {
@@ -231,12 +199,9 @@ func arraysOn(ctx context.Context, sys Sys, disks []found) ([][]string, error) {
 		}
 	}
 	if !silent {
-		return of, nil
+		return of
 	}
-	sigs, err := signatures(ctx, sys, disks)
-	if err != nil {
-		return nil, err
-	}
+	sigs := signatures(sys, disks)
 	for i := range disks {
 		for _, s := range sigs[i] {
 			if s.Type == "linux_raid_member" {
@@ -244,28 +209,23 @@ func arraysOn(ctx context.Context, sys Sys, disks []found) ([][]string, error) {
 			}
 		}
 	}
-	return of, nil
+	return of
 }
 
 // dropped are the serial numbers of disks that ocf:mortar:watch has dropped because
 // they were slow, from this array or, as its spares, from others of the service:
 // mortar disk replace puts others in their place.
-func (a *Array) dropped(sys Sys) (out []string, err error) {
-	text, err := sys.ReadFile(linux.CIBFile)
-	if absent(err) || err == nil && !strings.Contains(string(text), linux.DroppedPrefix) {
-		return nil, nil
+func (a *Array) dropped(sys Look) (out []string) {
+	text, _ := sys.File(linux.CIBFile)
+	if !strings.Contains(text, linux.DroppedPrefix) {
+		return nil
 	}
-	if err != nil {
-		return nil, err
-	}
-	cib, err := linux.ParseCIB(text)
-	if err != nil {
-		return nil, err
-	}
+	cib, err := linux.ParseCIB([]byte(text))
+	sys.Check(err)
 	for _, d := range cib.Dropped() {
 		out = append(out, d.Serial)
 	}
-	return out, nil
+	return out
 }
 
 // journal refuses an array that an earlier version has built with a write journal: its
@@ -279,7 +239,7 @@ func (a *Array) journal() error {
 
 // memberName is the kernel's name of a disk as a member of an array; "" if the
 // array does not have it.
-func (f found) memberName(sys Sys, r linux.MDArray) string {
+func (f found) memberName(sys Look, r linux.MDArray) string {
 	for _, n := range kernelNames(sys, f) {
 		if slices.Contains(r.Members, n) {
 			return n
@@ -289,12 +249,9 @@ func (f found) memberName(sys Sys, r linux.MDArray) string {
 }
 
 // diffStopped looks at the superblocks: create, assemble, or leave alone.
-func (a *Array) diffStopped(ctx context.Context, sys Sys, disks arrayDisks, as []Action) ([]Action, error) {
+func (a *Array) diffStopped(sys Look, disks arrayDisks, as []Action) ([]Action, error) {
 	all := slices.Concat(disks.own, disks.others)
-	sbs, err := a.examine(ctx, sys, all)
-	if err != nil {
-		return nil, err
-	}
+	sbs := a.examine(sys, all)
 	newest := uint64(0)
 	for _, sb := range sbs {
 		if md.SameUUID(sb.UUID, a.UUID) {
@@ -334,7 +291,7 @@ func (a *Array) diffStopped(ctx context.Context, sys Sys, disks arrayDisks, as [
 			Mend: "find the missing disks; nothing is assembled or created over them",
 		}
 	case a.Grow != nil:
-		if err := a.mayGrow(ctx, sys); err != nil {
+		if err := a.mayGrow(sys); err != nil {
 			return nil, err
 		}
 	case !a.Assemble:
@@ -362,30 +319,18 @@ func (a *Array) diffStopped(ctx context.Context, sys Sys, disks arrayDisks, as [
 // mayGrow refuses to create an array for a volume that is not active here, or that
 // had the array already: then its superblocks are lost, and a new array in its
 // place would be a hole in the file system.
-func (a *Array) mayGrow(ctx context.Context, sys Sys) error {
+func (a *Array) mayGrow(sys Look) error {
 	g := a.Grow
-	active, err := lvActive(sys, g.VG, g.LV)
-	if err != nil {
-		return err
-	}
-	if !active {
+	if !lvActive(sys, g.VG, g.LV) {
 		return &Refusal{
 			What: fmt.Sprintf("array %s is to make volume %s/%s larger, which is not active", a.Name, g.VG, g.LV),
 			Mend: "a volume grows while its service runs: start the service (mortar status says why it does not run), then apply again",
 		}
 	}
-	there, err := withLater(sys, nil, g.PVs)
-	if err != nil {
-		return err
-	}
-	argv := append([]string{"lvm", "vgs", "--foreign", "--reportformat", "json", "-o", "vg_name,vg_missing_pv_count"}, lvmArgs("", there)...)
-	rows, err := lvmReport(ctx, sys, argv)
-	if err != nil {
-		return err
-	}
+	rows := lvmReport(sys, "vgs", "vg_name,vg_missing_pv_count", "", withLater(sys, nil, g.PVs))
 	i := slices.IndexFunc(rows, func(r map[string]string) bool { return r["vg_name"] == g.VG })
 	if i < 0 {
-		return fmt.Errorf("%s does not list volume group %s, whose volume is active", strings.Join(argv, " "), g.VG)
+		return fmt.Errorf("lvm vgs does not list volume group %s, whose volume is active", g.VG)
 	}
 	if n := rows[i]["vg_missing_pv_count"]; n != "0" {
 		return &Refusal{
@@ -397,7 +342,7 @@ func (a *Array) mayGrow(ctx context.Context, sys Sys) error {
 }
 
 // create makes the array on disks that carry nothing.
-func (a *Array) create(sys Sys, disks []found) (Action, error) {
+func (a *Array) create(sys Look, disks []found) (Action, error) {
 	if a.Level != 6 && a.Level != 10 {
 		return Action{}, fmt.Errorf("array %s: RAID %d is not built here", a.Name, a.Level)
 	}
@@ -422,11 +367,7 @@ func (a *Array) create(sys Sys, disks []found) (Action, error) {
 		create.Destroys = append(create.Destroys, d.Serial)
 	}
 	create.Cmd = argv
-	unmap, err := zeroedByUnmap(sys, disks)
-	if err != nil {
-		return Action{}, err
-	}
-	if unmap {
+	if zeroedByUnmap(sys, disks) {
 		members := disks[:len(a.Members)]
 		size := members[0].Size // md uses no more of any than of the smallest
 		cmd := []string{"sh", "-ec", zeroAndRun, "zero", "", strconv.Itoa(len(members))}
@@ -469,22 +410,19 @@ exec "$@"`
 // read as zeroes (LBPRZ), on request without a way out by writing zeroes. (The
 // --write-zeroes of mdadm has the disks write them.)
 // Source: drivers/scsi/sd.c, zeroing_mode; blkdev_fallocate() of the kernel.
-func zeroedByUnmap(sys Sys, disks []found) (bool, error) {
+func zeroedByUnmap(sys Look, disks []found) bool {
 	for _, d := range disks {
 		if !d.scsi() {
-			return false, nil
+			return false
 		}
 		for _, p := range d.Paths {
-			modes, err := sys.Glob("/sys/block/" + path.Base(p) + "/device/scsi_disk/*/zeroing_mode")
-			if err != nil || len(modes) != 1 {
-				return false, err
-			}
-			if mode, err := readTrim(sys, modes[0]); err != nil || !strings.HasSuffix(mode, "_unmap") {
-				return false, err
+			modes := sys.Files("/sys/block/" + path.Base(p) + "/device/scsi_disk/*/zeroing_mode")
+			if len(modes) != 1 || !strings.HasSuffix(sys.Text(modes[0]), "_unmap") {
+				return false
 			}
 		}
 	}
-	return true, nil
+	return true
 }
 
 // wait is for the name of the array, by which LVM is told of it: udev gives
@@ -496,18 +434,12 @@ func (a *Array) wait() Action {
 // examine reads the superblocks of all disks with one command. It refuses a
 // disk on which wipefs sees a superblock of this array and mdadm sees none: an
 // answer that says nothing must not be taken for a blank disk.
-func (a *Array) examine(ctx context.Context, sys Sys, disks []found) ([]*md.Superblock, error) {
-	sbs, out, installed, err := superblocks(ctx, sys, disks)
-	if err != nil {
-		return nil, err
-	}
+func (a *Array) examine(sys Look, disks []found) []*md.Superblock {
+	sbs, out, installed := superblocks(sys, disks)
 	if !slices.ContainsFunc(sbs, func(sb *md.Superblock) bool { return !md.SameUUID(sb.UUID, a.UUID) }) {
-		return sbs, nil
+		return sbs
 	}
-	sigs, err := signatures(ctx, sys, disks)
-	if err != nil {
-		return nil, err
-	}
+	sigs := signatures(sys, disks)
 	for i, d := range disks {
 		ours := slices.ContainsFunc(sigs[i], func(s signature) bool { return s.Type == "linux_raid_member" && md.SameUUID(s.UUID, a.UUID) })
 		switch {
@@ -517,25 +449,23 @@ func (a *Array) examine(ctx context.Context, sys Sys, disks []found) ([]*md.Supe
 			// is an array that exists. It is asked again before anything is done.
 			sbs[i] = &md.Superblock{UUID: md.Hex(a.UUID), Roles: []uint16{uint16(i)}, Events: 1}
 		default:
-			return nil, &Refusal{
+			sys.Check(&Refusal{
 				What: fmt.Sprintf("%s carries a superblock of array %s, but `mdadm --examine` reads none of it: %s", d.Ref, a.Name, cmp.Or(strings.TrimSpace(out.Stderr), "it says nothing")),
 				Mend: "look at the disk with `mdadm --examine " + d.Device + "` and `wipefs " + d.Device + "`; nothing is created over it",
-			}
+			})
 		}
 	}
-	return sbs, nil
+	return sbs
 }
 
 // superblocks reads the superblocks of all disks with one command; an empty one of a
 // disk of which mdadm says nothing.
-func superblocks(ctx context.Context, sys Sys, disks []found) (sbs []*md.Superblock, out Output, installed bool, err error) {
+func superblocks(sys Look, disks []found) (sbs []*md.Superblock, out Output, installed bool) {
 	argv := []string{"mdadm", "--examine"}
 	for _, d := range disks {
 		argv = append(argv, d.Device)
 	}
-	if out, installed, err = query(ctx, sys, argv...); err != nil {
-		return nil, out, installed, err
-	}
+	out, installed = sys.Command(argv...)
 	// The exit code is 1 if any device has no superblock.
 	by := md.ParseExamine(out.Stdout)
 	for _, d := range disks {
@@ -545,5 +475,5 @@ func superblocks(ctx context.Context, sys Sys, disks []found) (sbs []*md.Superbl
 		}
 		sbs = append(sbs, sb)
 	}
-	return sbs, out, installed, nil
+	return sbs, out, installed
 }

@@ -15,11 +15,9 @@ import (
 // background, and then calls the disk faulty. What remains is to remove it.
 //
 // Source: mdadm(8), --replace; Documentation/admin-guide/md.rst, dev-XXX/state.
-func (a *Array) retire(sys Sys, r linux.MDArray, disks arrayDisks) ([]Action, error) {
+func (a *Array) retire(sys Look, r linux.MDArray, disks arrayDisks) ([]Action, error) {
 	members, err := linux.MDMembers(Tree{sys}, r.Dev)
-	if err != nil {
-		return nil, err
-	}
+	sys.Check(err)
 	at := func(name string) *linux.MDMember {
 		i := slices.IndexFunc(members, func(m linux.MDMember) bool { return m.Dev == name })
 		if i < 0 {
@@ -74,17 +72,11 @@ func (a *Array) retire(sys Sys, r linux.MDArray, disks arrayDisks) ([]Action, er
 }
 
 // pathlessMap is the name of a multipath map without paths; "" if the device is none.
-func pathlessMap(sys Sys, dev string) string {
-	uuid, err := readTrim(sys, "/sys/block/"+dev+"/dm/uuid")
-	if err != nil || !strings.HasPrefix(uuid, "mpath-") {
+func pathlessMap(sys Look, dev string) string {
+	if !strings.HasPrefix(sys.Text("/sys/block/"+dev+"/dm/uuid"), "mpath-") || len(sys.Files("/sys/block/"+dev+"/slaves/*")) > 0 {
 		return ""
 	}
-	paths, err := sys.Glob("/sys/block/" + dev + "/slaves/*")
-	if err != nil || len(paths) > 0 {
-		return ""
-	}
-	name, _ := readTrim(sys, "/sys/block/"+dev+"/dm/name") // one without a name is left alone
-	return name
+	return sys.Text("/sys/block/" + dev + "/dm/name") // one without a name is left alone
 }
 
 // idleSpare tells whether the array has a spare that it could use.

@@ -27,7 +27,7 @@ func TestLogicalVolume(t *testing.T) {
 	}
 	sys.outputs["lvm lvs"] = Output{Code: 5, Stderr: "boom"}
 	delete(sys.files, "/dev/b-1_home/data")
-	if _, err := l.Diff(t.Context(), sys); err == nil || !strings.Contains(err.Error(), "boom") {
+	if _, err := Diff(t.Context(), sys, l); err == nil || !strings.Contains(err.Error(), "boom") {
 		t.Errorf("a failing LVM is taken for an empty one: %v", err)
 	}
 }
@@ -51,10 +51,10 @@ func TestVolumeGroupInUse(t *testing.T) {
 }
 
 func TestDecodeRefusesWhatItDoesNotKnow(t *testing.T) {
-	if _, err := Decode("teapot", []byte("{}")); err == nil {
+	if _, err := Decode(Kinds, "teapot", []byte("{}")); err == nil {
 		t.Error("an unknown kind is accepted")
 	}
-	if _, err := Decode("file", []byte(`{"Path":"/x","Colour":"red"}`)); err == nil {
+	if _, err := Decode(Kinds, "file", []byte(`{"Path":"/x","Colour":"red"}`)); err == nil {
 		t.Error("an unknown field is accepted")
 	}
 }

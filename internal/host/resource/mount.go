@@ -1,15 +1,14 @@
 package resource
 
 import (
-	"context"
 	"fmt"
+	"maps"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
-	"github.com/mortarhpc/mortar/internal/base/md"
 )
 
 // MountPoint is a mounted file system, with or without a line in /etc/fstab.
@@ -24,34 +23,18 @@ type MountPoint struct {
 	Why   string `json:",omitempty"`
 }
 
-// Kind is "mount".
-func (m *MountPoint) Kind() string { return "mount" }
-
-// ID is the mount point.
-func (m *MountPoint) ID() string { return m.Path }
+func (m *MountPoint) Identity() (kind, id string) { return "mount", m.Path }
 
 // Diff compares fstab's line and what is mounted.
-func (m *MountPoint) Diff(ctx context.Context, sys Sys) ([]Action, error) {
+func (m *MountPoint) Diff(sys Look) ([]Action, error) {
 	var as []Action
-	ms, err := mounts(sys)
-	if err != nil {
-		return nil, err
-	}
-	live, mounted := linux.MountAt(ms, m.Path)
-	if !mounted {
-		if ok, err := exists(sys, m.Path); err != nil {
-			return nil, err
-		} else if !ok {
-			as = append(as, Action{Title: "make directory " + m.Path, File: &File{Path: m.Path, Mkdir: true, Mode: 0o755}})
-		}
+	live, mounted := linux.MountAt(sys.Mounts(), m.Path)
+	if !mounted && !sys.Exists(m.Path) {
+		as = append(as, Action{Title: "make directory " + m.Path, File: &File{Path: m.Path, Mkdir: true, Mode: 0o755}})
 	}
 	if m.Fstab {
-		old, err := sys.ReadFile("/etc/fstab")
-		if err != nil && !absent(err) {
-			return nil, err
-		}
-		text := setFstab(string(old), m.line(), m.Path)
-		if text != string(old) {
+		old, _ := sys.File("/etc/fstab")
+		if text := setFstab(old, m.line(), m.Path); text != old {
 			f := TextFile{Path: "/etc/fstab", Content: []byte(text), Why: m.Why}
 			as = append(as, f.action())
 		}
@@ -133,7 +116,7 @@ func setFstab(text, line, target string) string {
 	return strings.Join(out, "\n") + "\n"
 }
 
-func (m *MountPoint) sameSource(sys Sys, live linux.Mount) bool {
+func (m *MountPoint) sameSource(sys Look, live linux.Mount) bool {
 	if m.Type == "lustre" {
 		// The order of the MGS' NIDs only says which is asked first.
 		got, gotFS, _ := strings.Cut(live.Source, ":/")
@@ -144,8 +127,8 @@ func (m *MountPoint) sameSource(sys Sys, live linux.Mount) bool {
 		// NFS shows the type nfs4 for version 4, and may add a slash.
 		return strings.TrimSuffix(live.Source, "/") == strings.TrimSuffix(m.Source, "/") && strings.HasPrefix(live.Type, m.Type)
 	}
-	a, b := kernelName(sys, live.Source), kernelName(sys, m.Source)
-	until := m.Until != "" && a == kernelName(sys, m.Until)
+	a, b := sys.Kernel(live.Source), sys.Kernel(m.Source)
+	until := m.Until != "" && a == sys.Kernel(m.Until)
 	return a != "" && (a == b || until) && live.Type == m.Type
 }
 
@@ -187,22 +170,13 @@ type Built struct {
 	Digest string // of what was built
 }
 
-// Kind is "built".
-func (b *Built) Kind() string { return "built" }
-
-// ID is the volume group.
-func (b *Built) ID() string { return b.VG }
+func (b *Built) Identity() (kind, id string) { return "built", b.VG }
 
 // Diff compares the note.
-func (b *Built) Diff(ctx context.Context, sys Sys) ([]Action, error) {
-	dir := Directory{Path: BuiltDir, Keep: true}
-	as, err := dir.Diff(ctx, sys)
-	if err != nil {
-		return nil, err
-	}
-	f := TextFile{Path: filepath.Join(BuiltDir, b.VG), Content: []byte(b.Digest + "\n"), Why: "an apply that is killed from here on need not look into the storage again"}
-	more, err := f.Diff(ctx, sys)
-	return append(as, more...), err
+func (b *Built) Diff(sys Look) ([]Action, error) {
+	return sys.Want(&Directory{Path: BuiltDir, Keep: true}, &TextFile{
+		Path: filepath.Join(BuiltDir, b.VG), Content: []byte(b.Digest + "\n"), Why: "an apply that is killed from here on need not look into the storage again",
+	}), nil
 }
 
 // built reads the notes of the host: volume group → digest.
@@ -236,54 +210,35 @@ type ReleaseStorage struct {
 	Cache, Cached string
 }
 
-// Kind is "release-storage".
-func (r *ReleaseStorage) Kind() string { return "release-storage" }
-
-// ID is the volume group.
-func (r *ReleaseStorage) ID() string { return r.VG }
+func (r *ReleaseStorage) Identity() (kind, id string) { return "release-storage", r.VG }
 
 // Diff looks at mounts, device mapper and md in sysfs.
-func (r *ReleaseStorage) Diff(ctx context.Context, sys Sys) ([]Action, error) {
+func (r *ReleaseStorage) Diff(sys Look) ([]Action, error) {
 	var as []Action
-	ms, err := mounts(sys)
-	if err != nil {
-		return nil, err
-	}
-	if _, ok := linux.MountAt(ms, r.MountPoint); ok {
+	if _, ok := linux.MountAt(sys.Mounts(), r.MountPoint); ok {
 		as = append(as, Action{Title: "unmount " + r.MountPoint, Cmd: []string{"umount", r.MountPoint}, Seconds: 300})
 	}
-	active, err := r.active(sys)
-	if err != nil {
-		return nil, err
+	names := sys.Mapped()
+	active := r.VG != "" && HostFacts{Mapped: names}.HasVolume(r.VG)
+	if r.Cache != "" && active && slices.Contains(names, r.Cached) {
+		as = append(as, Action{
+			Title: "stop the cache of " + r.VG, Why: "dirty data stays on the SSDs, and goes with them",
+			Cmd: []string{mortarCommand, "host-cache", "stop", r.Cache}, Beside: path.Base(r.Cache),
+		})
 	}
-	if r.Cache != "" && active {
-		up, err := dmThere(sys, r.Cached)
-		if err != nil {
-			return nil, err
-		}
-		if up {
-			as = append(as, Action{
-				Title: "stop the cache of " + r.VG, Why: "dirty data stays on the SSDs, and goes with them",
-				Cmd: []string{mortarCommand, "host-cache", "stop", r.Cache}, Beside: path.Base(r.Cache),
-			})
+	var stop []string
+	for _, a := range sys.Arrays() {
+		if hasUUID(slices.Collect(maps.Keys(r.Arrays)), a.UUID) {
+			stop = append(stop, "/dev/"+a.Dev)
 		}
 	}
-	arrays, err := linux.MDArrays(Tree{sys})
-	if err != nil {
-		return nil, err
-	}
-	stop := running(arrays, r.Arrays)
 	pvs := append(slices.Clone(r.PVs), stop...)
 	if active {
 		argv := append([]string{"lvm", "vgchange", "--activate", "n"}, lvmArgs(r.SystemID, pvs)...)
 		as = append(as, Action{Title: "deactivate volume group " + r.VG, Cmd: append(argv, r.VG)})
 	}
 	if len(pvs) > 0 {
-		over, err := r.handOver(ctx, sys, pvs)
-		if err != nil {
-			return nil, err
-		}
-		as = append(as, over...)
+		as = append(as, r.handOver(sys, pvs)...)
 	}
 	if len(stop) > 0 {
 		as = append(as, Action{
@@ -294,34 +249,10 @@ func (r *ReleaseStorage) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 	return as, nil
 }
 
-// running are the devices of those of some arrays, by UUID, that are on the host.
-func running(on []linux.MDArray, arrays map[string]string) []string {
-	var out []string
-	for _, a := range on {
-		for uuid := range arrays {
-			if md.SameUUID(uuid, a.UUID) {
-				out = append(out, "/dev/"+a.Dev)
-			}
-		}
-	}
-	return out
-}
-
-// active tells whether any of the group's volumes is.
-func (r *ReleaseStorage) active(sys Sys) (bool, error) {
-	names, err := mapped(sys)
-	return r.VG != "" && HostFacts{Mapped: names}.HasVolume(r.VG), err
-}
-
 // handOver gives the volume group the owner that the resource agent takes it
 // from.
-func (r *ReleaseStorage) handOver(ctx context.Context, sys Sys, pvs []string) ([]Action, error) {
-	rows, err := lvmReport(ctx, sys, append([]string{"lvm", "vgs", "--foreign", "--reportformat", "json", "-o", "vg_name,vg_systemid"},
-		lvmArgs(r.SystemID, pvs)...))
-	if err != nil {
-		return nil, err
-	}
-	for _, row := range rows {
+func (r *ReleaseStorage) handOver(sys Look, pvs []string) []Action {
+	for _, row := range lvmReport(sys, "vgs", "vg_name,vg_systemid", r.SystemID, pvs) {
 		if row["vg_name"] != r.VG || row["vg_systemid"] != r.SystemID {
 			continue
 		}
@@ -329,7 +260,7 @@ func (r *ReleaseStorage) handOver(ctx context.Context, sys Sys, pvs []string) ([
 		return []Action{{
 			Title: "hand volume group " + r.VG + " over", Cmd: append(argv, r.VG),
 			Why: "it is built: from now on the resource agent takes it",
-		}}, nil
+		}}
 	}
-	return nil, nil
+	return nil
 }

@@ -1,7 +1,6 @@
 package resource
 
 import (
-	"context"
 	"fmt"
 	"path"
 	"slices"
@@ -19,20 +18,13 @@ type Multipath struct {
 	Reservation string `json:",omitempty"`
 }
 
-// Kind is "multipath".
-func (m *Multipath) Kind() string { return "multipath" }
-
-// ID is the brick.
-func (m *Multipath) ID() string { return m.Brick }
+func (m *Multipath) Identity() (kind, id string) { return "multipath", m.Brick }
 
 const multipathConf = "/etc/multipath.conf"
 
 // Diff compares the configuration, and whether each path is in its map.
-func (m *Multipath) Diff(ctx context.Context, sys Sys) ([]Action, error) {
-	fs, err := resolve(ctx, sys, m.Disks)
-	if err != nil {
-		return nil, err
-	}
+func (m *Multipath) Diff(sys Look) ([]Action, error) {
+	fs := resolve(sys, m.Disks)
 	var wwids, devices, loose []string
 	var luns []found
 	for _, f := range fs {
@@ -46,18 +38,12 @@ func (m *Multipath) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 		}
 		for _, p := range f.Paths {
 			n := path.Base(p)
-			in, err := inMap(sys, n, f.mapName())
-			if err != nil {
-				return nil, err
-			}
-			if !in {
+			if !inMap(sys, n, f.mapName()) {
 				loose = append(loose, n)
 			}
 		}
 		// The node multipathd or udev makes may lag behind the map.
-		if ok, err := exists(sys, f.stable()); err != nil {
-			return nil, err
-		} else if !ok && len(loose) == 0 {
+		if !sys.Exists(f.stable()) && len(loose) == 0 {
 			loose = append(loose, path.Base(f.stable()))
 		}
 	}
@@ -66,19 +52,11 @@ func (m *Multipath) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 	}
 	sort.Strings(wwids)
 	sort.Strings(devices)
-	conf := TextFile{Path: multipathConf, Content: []byte(m.text(wwids, luns))}
-	files, err := conf.Diff(ctx, sys)
-	if err != nil {
-		return nil, err
-	}
+	files := sys.Want(&TextFile{Path: multipathConf, Content: []byte(m.text(wwids, luns))})
 	running := unitHasProcesses(sys, "multipathd.service")
-	pending, err := exists(sys, pendingPath("multipath"))
-	if err != nil {
-		return nil, err
-	}
+	pending := sys.Exists(pendingPath("multipath"))
 	var cmds []Action
-	settle := Action{Title: "wait for the maps", Cmd: []string{"udevadm", "wait", "--timeout=600"}, Seconds: 630}
-	settle.Cmd = append(settle.Cmd, devices...)
+	settle := Action{Title: "wait for the maps", Cmd: append([]string{"udevadm", "wait", "--timeout=600"}, devices...), Seconds: 630}
 	switch {
 	case !running:
 		cmds = append(cmds, Action{
@@ -96,25 +74,12 @@ func (m *Multipath) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 	if len(files) == 0 && !pending {
 		return cmds, nil
 	}
-	return withReload(sys, "multipath", files, cmds)
+	return withReload(sys, "multipath", files, cmds), nil
 }
 
 // inMap tells whether a path device belongs to the multipath map.
-func inMap(sys Sys, dev, name string) (bool, error) {
-	hs, err := sys.Glob("/sys/block/" + dev + "/holders/dm-*/dm/uuid")
-	if err != nil {
-		return false, err
-	}
-	for _, h := range hs {
-		u, err := readTrim(sys, h)
-		if err != nil {
-			return false, err
-		}
-		if u == "mpath-"+name {
-			return true, nil
-		}
-	}
-	return false, nil
+func inMap(sys Look, dev, name string) bool {
+	return slices.ContainsFunc(sys.Files("/sys/block/"+dev+"/holders/dm-*/dm/uuid"), func(h string) bool { return sys.Text(h) == "mpath-"+name })
 }
 
 // fixed are settings of disks that are no matter of tuning; the design's win.

@@ -1,10 +1,8 @@
 package resource
 
 import (
-	"context"
 	"fmt"
 	"slices"
-	"sort"
 	"strconv"
 	"strings"
 
@@ -18,36 +16,20 @@ type Exports struct {
 	Lines []ocf.Export
 }
 
-// Kind is "exports".
-func (e *Exports) Kind() string { return "exports" }
-
-// ID is the file.
-func (e *Exports) ID() string { return e.Path }
+func (e *Exports) Identity() (kind, id string) { return "exports", e.Path }
 
 // Diff compares the file and /var/lib/nfs/etab.
-func (e *Exports) Diff(ctx context.Context, sys Sys) ([]Action, error) {
+func (e *Exports) Diff(sys Look) ([]Action, error) {
 	var b strings.Builder
 	b.WriteString(Header)
 	for _, l := range e.Lines {
 		fmt.Fprintf(&b, "%s %s(%s)\n", quoteExport(l.Dir), l.Clients, strings.Join(append(slices.Clone(l.Options), "fsid="+l.FSID), ","))
 	}
-	f := TextFile{Path: e.Path, Content: []byte(b.String())}
-	as, err := f.Diff(ctx, sys)
-	if err != nil {
-		return nil, err
-	}
-	etab, err := sys.ReadFile("/var/lib/nfs/etab")
-	if err != nil && !absent(err) {
-		return nil, err
-	}
+	as := sys.Want(&TextFile{Path: e.Path, Content: []byte(b.String())})
 	var why []string
-	for _, d := range ocf.CompareExports(ocf.ParseETab(string(etab)), e.Lines) {
-		if d.Extra {
-			if foreign, err := e.foreign(sys, d.Dir); err != nil {
-				return nil, err
-			} else if foreign {
-				continue
-			}
+	for _, d := range ocf.CompareExports(ocf.ParseETab(sys.Text("/var/lib/nfs/etab")), e.Lines) {
+		if d.Extra && e.foreign(sys, d.Dir) {
+			continue
 		}
 		why = append(why, d.String())
 	}
@@ -58,21 +40,10 @@ func (e *Exports) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 }
 
 // foreign says whether a directory is exported by another file than this one.
-func (e *Exports) foreign(sys Sys, dir string) (bool, error) {
-	files, err := sys.Glob("/etc/exports.d/*.exports")
-	if err != nil {
-		return false, err
-	}
-	for _, p := range append(files, "/etc/exports") {
-		b, err := sys.ReadFile(p)
-		if err != nil && !absent(err) {
-			return false, err
-		}
-		if p != e.Path && strings.Contains(string(b), dir) {
-			return true, nil
-		}
-	}
-	return false, nil
+func (e *Exports) foreign(sys Look, dir string) bool {
+	return slices.ContainsFunc(append(sys.Files("/etc/exports.d/*.exports"), "/etc/exports"), func(p string) bool {
+		return p != e.Path && strings.Contains(sys.Text(p), dir)
+	})
 }
 
 func quoteExport(dir string) string {
@@ -94,32 +65,20 @@ type ServiceExports struct {
 	Exports   []ocf.Export
 }
 
-// Kind is "service-exports".
-func (e *ServiceExports) Kind() string { return "service-exports" }
-
-// ID is the service.
-func (e *ServiceExports) ID() string { return e.Service }
+func (e *ServiceExports) Identity() (kind, id string) { return "service-exports", e.Service }
 
 // Diff compares the table that rpc.mountd reads with what is wanted.
-func (e *ServiceExports) Diff(_ context.Context, sys Sys) ([]Action, error) {
-	threads, err := readTrim(sys, ocf.NFSDDir(e.Namespace)+"/threads")
-	if err != nil {
-		return nil, err
-	}
-	etab, err := sys.ReadFile(e.StateDir + "/etab")
-	if absent(err) || threads == "" || threads == "0" {
+func (e *ServiceExports) Diff(sys Look) ([]Action, error) {
+	threads := sys.Text(ocf.NFSDDir(e.Namespace) + "/threads")
+	etab, there := sys.File(e.StateDir + "/etab")
+	if !there || threads == "" || threads == "0" {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, err
-	}
 	var why []string
-	for _, d := range ocf.CompareExports(ocf.ParseETab(string(etab)), e.Exports) {
+	for _, d := range ocf.CompareExports(ocf.ParseETab(etab), e.Exports) {
 		why = append(why, d.String())
 	}
-	if pending, err := exists(sys, ocf.ExportsPending(e.Service)); err != nil {
-		return nil, err
-	} else if pending {
+	if sys.Exists(ocf.ExportsPending(e.Service)) {
 		why = append(why, "the kernel still has exports of the table before")
 	}
 	if len(why) == 0 {
@@ -140,20 +99,13 @@ type NFSServer struct {
 	RDMA     int `json:",omitempty"` // port, 0: none
 }
 
-// Kind is "nfs-server".
-func (n *NFSServer) Kind() string { return "nfs-server" }
-
-// ID is "nfsd".
-func (n *NFSServer) ID() string { return "nfsd" }
+func (n *NFSServer) Identity() (kind, id string) { return "nfs-server", "nfsd" }
 
 // Diff reads /proc/fs/nfsd: values that were configured but not taken up
 // make a restart, whenever that was lost.
-func (n *NFSServer) Diff(_ context.Context, sys Sys) ([]Action, error) {
+func (n *NFSServer) Diff(sys Look) ([]Action, error) {
 	var why []string
-	threads, err := readTrim(sys, "/proc/fs/nfsd/threads")
-	if err != nil {
-		return nil, err
-	}
+	threads := sys.Text("/proc/fs/nfsd/threads")
 	if threads == "" || atoi(threads) != n.Threads {
 		why = append(why, fmt.Sprintf("threads %s, not %d", orNone(threads), n.Threads))
 	}
@@ -162,30 +114,16 @@ func (n *NFSServer) Diff(_ context.Context, sys Sys) ([]Action, error) {
 			name string
 			want int
 		}{{"nfsv4leasetime", n.Lease}, {"nfsv4gracetime", n.Grace}} {
-			got, err := readTrim(sys, "/proc/fs/nfsd/"+c.name)
-			if err != nil {
-				return nil, err
-			}
-			if got != strconv.Itoa(c.want) {
+			if got := sys.Text("/proc/fs/nfsd/" + c.name); got != strconv.Itoa(c.want) {
 				why = append(why, fmt.Sprintf("%s %s, not %d", c.name, orNone(got), c.want))
 			}
 		}
-		vs, err := readTrim(sys, "/proc/fs/nfsd/versions")
-		if err != nil {
-			return nil, err
-		}
-		if got := servedVersions(vs); strings.Join(got, " ") != strings.Join(sorted(n.Versions), " ") {
+		if got := servedVersions(sys.Text("/proc/fs/nfsd/versions")); strings.Join(got, " ") != strings.Join(sorted(n.Versions), " ") {
 			why = append(why, fmt.Sprintf("versions %s, not %s", strings.Join(got, " "), strings.Join(n.Versions, " ")))
 		}
 	}
-	if threads != "" && threads != "0" && n.RDMA > 0 {
-		ports, err := sys.ReadFile("/proc/fs/nfsd/portlist")
-		if err != nil && !absent(err) {
-			return nil, err
-		}
-		if !ocf.ListensRDMA(string(ports), n.RDMA) {
-			why = append(why, fmt.Sprintf("no listener for RDMA on port %d", n.RDMA))
-		}
+	if threads != "" && threads != "0" && n.RDMA > 0 && !ocf.ListensRDMA(sys.Text("/proc/fs/nfsd/portlist"), n.RDMA) {
+		why = append(why, fmt.Sprintf("no listener for RDMA on port %d", n.RDMA))
 	}
 	if len(why) == 0 {
 		return nil, nil
@@ -207,11 +145,7 @@ func servedVersions(s string) []string {
 	return sorted(v)
 }
 
-func sorted(s []string) []string {
-	s = append([]string{}, s...)
-	sort.Strings(s)
-	return s
-}
+func sorted(s []string) []string { return slices.Sorted(slices.Values(s)) }
 
 func orNone(s string) string {
 	if s == "" {

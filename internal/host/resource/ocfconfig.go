@@ -1,7 +1,6 @@
 package resource
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,14 +22,10 @@ type OCFConfig struct {
 	Unexport []string `json:",omitempty"`
 }
 
-// Kind is "ocf-config".
-func (o *OCFConfig) Kind() string { return "ocf-config" }
-
-// ID is the path.
-func (o *OCFConfig) ID() string { return o.Path }
+func (o *OCFConfig) Identity() (kind, id string) { return "ocf-config", o.Path }
 
 // Diff resolves the members and compares the file.
-func (o *OCFConfig) Diff(ctx context.Context, sys Sys) ([]Action, error) {
+func (o *OCFConfig) Diff(sys Look) ([]Action, error) {
 	var cfg map[string]any
 	if err := json.Unmarshal(o.Template, &cfg); err != nil {
 		return nil, err
@@ -40,11 +35,11 @@ func (o *OCFConfig) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 		return nil, fmt.Errorf("%s: %d arrays, members of %d", o.Path, len(arrays), len(o.Members))
 	}
 	for i, a := range arrays {
-		if err := o.members(ctx, sys, a, o.Members[i], len(arrays) > 1, cfg["drop_slow_disks"] == true); err != nil {
+		if err := o.members(sys, a, o.Members[i], len(arrays) > 1, cfg["drop_slow_disks"] == true); err != nil {
 			return nil, fmt.Errorf("%s: array %d: %w", o.Path, i, err)
 		}
 	}
-	if err := o.luns(ctx, sys, cfg); err != nil {
+	if err := o.luns(sys, cfg); err != nil {
 		return nil, err
 	}
 	// Keys come out sorted, so the text is the same every time.
@@ -53,19 +48,13 @@ func (o *OCFConfig) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 		return nil, err
 	}
 	f := TextFile{Path: o.Path, Content: append(b, '\n'), Mode: 0o600, Why: "read by the resource agent ocf:mortar:service"}
-	as, err := f.Diff(ctx, sys)
-	if err != nil || len(as) == 0 {
-		return as, err
-	}
-	old, err := sys.ReadFile(o.Path)
-	if absent(err) {
-		return as, nil // no service runs that could fail
-	}
-	if err != nil {
-		return nil, err
+	as := sys.Want(&f)
+	old, there := sys.File(o.Path)
+	if len(as) == 0 || !there { // without a file no service runs that could fail
+		return as, nil
 	}
 	var was map[string]any
-	known := json.Unmarshal(old, &was) == nil
+	known := json.Unmarshal([]byte(old), &was) == nil
 	if lost := o.lost(was, cfg); len(lost) > 0 {
 		return nil, &Refusal{
 			What: fmt.Sprintf("%s: the service has %s, and the spec does not", o.Path, strings.Join(lost, ", ")),
@@ -128,11 +117,8 @@ func (o *OCFConfig) lost(was, now map[string]any) []string {
 // members fills in the devices of an array. places adds their enclosures, for a spare
 // that moves between arrays; serials adds their serial numbers, for the log and the
 // record of a dropped disk.
-func (o *OCFConfig) members(ctx context.Context, sys Sys, array any, refs []DiskRef, places, serials bool) error {
-	fs, err := resolve(ctx, sys, refs)
-	if err != nil {
-		return err
-	}
+func (o *OCFConfig) members(sys Look, array any, refs []DiskRef, places, serials bool) error {
+	fs := resolve(sys, refs)
 	var devs, enclosures, numbers, failed []string
 	for _, f := range fs {
 		devs, enclosures, numbers = append(devs, f.stable()), append(enclosures, f.Ref.Enclosure), append(numbers, f.Ref.Serial)
@@ -158,15 +144,12 @@ func (o *OCFConfig) members(ctx context.Context, sys Sys, array any, refs []Disk
 }
 
 // luns fills in the size of each LUN, which the array has rounded.
-func (o *OCFConfig) luns(ctx context.Context, sys Sys, cfg map[string]any) error {
+func (o *OCFConfig) luns(sys Look, cfg map[string]any) error {
 	luns, _ := cfg["luns"].([]any)
 	if len(luns) != len(o.LUNs) {
 		return fmt.Errorf("%s: %d LUNs, references to %d", o.Path, len(luns), len(o.LUNs))
 	}
-	fs, err := resolve(ctx, sys, o.LUNs)
-	if err != nil {
-		return err
-	}
+	fs := resolve(sys, o.LUNs)
 	for i, l := range luns {
 		m, ok := l.(map[string]any)
 		if !ok {

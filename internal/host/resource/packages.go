@@ -1,10 +1,6 @@
 package resource
 
 import (
-	"context"
-	"errors"
-	"fmt"
-	"io/fs"
 	"slices"
 	"strings"
 
@@ -19,54 +15,36 @@ type Packages struct {
 	Fence []string `json:",omitempty"`
 }
 
-// Kind is "packages".
-func (p *Packages) Kind() string { return "packages" }
-
-// ID is the list of names.
-func (p *Packages) ID() string { return strings.Join(p.Names, " ") }
+func (p *Packages) Identity() (kind, id string) { return "packages", strings.Join(p.Names, " ") }
 
 // Diff asks the host's package manager which of them are there.
-func (p *Packages) Diff(ctx context.Context, sys Sys) ([]Action, error) {
-	d, err := distroOf(sys)
-	if err != nil {
-		return nil, err
-	}
-	m := d.Manager
-	have, err := installed(ctx, sys, m)
-	if err != nil {
-		return nil, err
-	}
+func (p *Packages) Diff(sys Look) ([]Action, error) {
+	m := sys.Distro().Manager
+	have := installed(sys, m)
 	missing := slices.DeleteFunc(slices.Concat(p.Names, p.Fence), func(n string) bool { return have[n] })
-	as, err := install(sys, m, missing)
-	if err != nil {
-		return nil, err
-	}
-	return quietly(sys, m, as)
+	return quietly(sys, m, install(sys, m, missing)), nil
 }
 
 // quietly puts around an installation what keeps new daemons from starting. It also takes away what
 // an installation left that was cut short.
-func quietly(sys Sys, m distro.Manager, as []Action) ([]Action, error) {
+func quietly(sys Look, m distro.Manager, as []Action) []Action {
 	if m.HoldFile == "" {
-		return as, nil
+		return as
 	}
-	hold := []byte("#!/bin/sh\n" + Header + m.HoldLines)
-	policy, err := sys.ReadFile(m.HoldFile)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	ours := slices.Equal(policy, hold)
+	hold := "#!/bin/sh\n" + Header + m.HoldLines
+	policy, _ := sys.File(m.HoldFile)
+	ours := policy == hold
 	if len(as) > 0 && len(policy) == 0 { // an administrator's own policy is left alone
 		as = append([]Action{{
 			Title: "keep new daemons from starting", Why: "they are started once they are configured",
-			File: &File{Path: m.HoldFile, Content: hold, Mode: 0o755},
+			File: &File{Path: m.HoldFile, Content: []byte(hold), Mode: 0o755},
 		}}, as...)
 		ours = true
 	}
 	if ours {
 		as = append(as, Action{Title: "let daemons start again", File: &File{Path: m.HoldFile, Remove: true}})
 	}
-	return as, nil
+	return as
 }
 
 // UpgradePackages are the actions that install the newest version of every
@@ -89,42 +67,25 @@ func UpgradePackages(m distro.Manager) []Action {
 }
 
 // installed are the names of the packages that the host has.
-func installed(ctx context.Context, sys Sys, m distro.Manager) (map[string]bool, error) {
+func installed(sys Look, m distro.Manager) map[string]bool {
 	if m.Status != "" {
-		b, err := sys.ReadFile(m.Status)
-		if err != nil {
-			return nil, err
-		}
-		return m.Installed(string(b)), nil
+		return m.Installed(sys.Must(m.Status))
 	}
-	out, err := sys.Query(ctx, m.Query...)
-	if err != nil {
-		return nil, err
-	}
-	if out.Code != 0 {
-		return nil, fmt.Errorf("%s: exit code %d: %s", strings.Join(m.Query, " "), out.Code, out.Stderr)
-	}
-	return m.Installed(out.Stdout), nil
+	return m.Installed(sys.Ask(m.Query[0], m.Query...))
 }
 
 // install are the actions that install what is missing.
-func install(sys Sys, m distro.Manager, missing []string) ([]Action, error) {
+func install(sys Look, m distro.Manager, missing []string) []Action {
 	if len(missing) == 0 {
-		return nil, nil
+		return nil
 	}
 	var as []Action
-	if m.CutOff != "" {
-		cutOff, err := sys.Glob(m.CutOff)
-		if err != nil {
-			return nil, err
-		}
-		if len(cutOff) > 0 {
-			as = append(as, Action{
-				Title: "finish what " + m.Mend[0] + " was doing when it was cut off",
-				Why:   "the host lost power, or " + m.Mend[0] + " was killed, in the middle of an installation",
-				Cmd:   m.Mend, Seconds: 1800,
-			})
-		}
+	if m.CutOff != "" && len(sys.Files(m.CutOff)) > 0 {
+		as = append(as, Action{
+			Title: "finish what " + m.Mend[0] + " was doing when it was cut off",
+			Why:   "the host lost power, or " + m.Mend[0] + " was killed, in the middle of an installation",
+			Cmd:   m.Mend, Seconds: 1800,
+		})
 	}
 	if len(m.Refresh) > 0 {
 		as = append(as, Action{Title: "update the package lists", Cmd: m.Refresh, Seconds: 600})
@@ -132,5 +93,5 @@ func install(sys Sys, m distro.Manager, missing []string) ([]Action, error) {
 	return append(as, Action{
 		Title: "install " + strings.Join(missing, " "),
 		Cmd:   slices.Concat(m.Install, missing), Seconds: 1800,
-	}), nil
+	})
 }

@@ -13,20 +13,16 @@ func TestManagerThatIsAsked(t *testing.T) {
 	all := distro.All()
 	m := all[slices.IndexFunc(all, func(d distro.Distro) bool { return d.ID == "rhel" })].Manager
 	sys := &fakeSys{outputs: map[string]Output{"rpm -qa --qf %{NAME}\\n": {Stdout: "mdadm\nlvm2\n"}}}
-	have, err := installed(t.Context(), sys, m)
-	if err != nil || !have["mdadm"] || have["pacemaker"] {
-		t.Errorf("%v %v", have, err)
+	look := Look{sys, t.Context()}
+	if have := installed(look, m); !have["mdadm"] || have["pacemaker"] {
+		t.Errorf("%v", have)
 	}
-	as, err := install(sys, m, []string{"corosync", "pacemaker"})
-	if err != nil {
-		t.Error(err)
-	}
-	wantShow(t, as, "dnf -q -y --setopt=install_weak_deps=False install corosync pacemaker")
-	if as, err := install(sys, m, nil); err != nil || len(as) > 0 {
-		t.Errorf("%v %v", as, err)
+	wantShow(t, install(look, m, []string{"corosync", "pacemaker"}), "dnf -q -y --setopt=install_weak_deps=False install corosync pacemaker")
+	if as := install(look, m, nil); len(as) > 0 {
+		t.Errorf("%v", as)
 	}
 	sys.outputs["rpm -qa --qf %{NAME}\\n"] = Output{Code: 1, Stderr: "error: cannot open Packages database\n"}
-	if have, err := installed(t.Context(), sys, m); err == nil {
+	if have, err := Observe(t.Context(), sys, func(l Look) (map[string]bool, error) { return installed(l, m), nil }); err == nil {
 		t.Errorf("a database that cannot be read has %v", have)
 	}
 }

@@ -1,7 +1,6 @@
 package resource
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -18,18 +17,11 @@ type Reservations struct {
 	Keys []string `json:",omitempty"` // of the brick's own servers
 }
 
-// Kind is "reservations".
-func (r *Reservations) Kind() string { return "reservations" }
-
-// ID is the host.
-func (r *Reservations) ID() string { return r.Host }
+func (r *Reservations) Identity() (kind, id string) { return "reservations", r.Host }
 
 // Diff refuses, or has nothing to do: the resource agent reserves.
-func (r *Reservations) Diff(ctx context.Context, sys Sys) ([]Action, error) {
-	fs, err := resolve(ctx, sys, r.LUNs)
-	if err != nil {
-		return nil, err
-	}
+func (r *Reservations) Diff(sys Look) ([]Action, error) {
+	fs := resolve(sys, r.LUNs)
 	var own []pr.Key
 	for _, text := range r.Keys {
 		k, err := pr.ParseKey(text)
@@ -39,17 +31,15 @@ func (r *Reservations) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 		own = append(own, k)
 	}
 	for _, f := range fs {
-		if err := r.mine(ctx, sys, f, own); err != nil {
-			return nil, err
-		}
+		sys.Check(r.mine(sys, f, own))
 	}
 	return nil, nil
 }
 
-func (r *Reservations) mine(ctx context.Context, sys Sys, f found, own []pr.Key) error {
+func (r *Reservations) mine(sys Look, f found, own []pr.Key) error {
 	var errs []error
 	for _, p := range f.Paths {
-		st, err := sys.Reservation(ctx, p)
+		st, err := sys.Reservation(sys.Ctx, p)
 		if errors.Is(err, pr.ErrPath) {
 			errs = append(errs, err)
 			continue

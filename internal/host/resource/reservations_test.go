@@ -24,7 +24,7 @@ func TestReservations(t *testing.T) {
 		"no path":                     {[]string{own.String()}, nil, "the path failed"},
 	} {
 		sys := &fakeSys{disks: []DiskFact{{WWN: ref.WWN, Size: 1 << 40, Device: "/dev/sda", Paths: []string{"/dev/sda", "/dev/sdb"}}}, reservations: c.state}
-		as, err := (&Reservations{Host: "nss1", LUNs: []DiskRef{ref}, Keys: c.keys}).Diff(t.Context(), sys)
+		as, err := Diff(t.Context(), sys, &Reservations{Host: "nss1", LUNs: []DiskRef{ref}, Keys: c.keys})
 		text := ""
 		if err != nil {
 			text = err.Error()

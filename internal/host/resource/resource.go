@@ -139,15 +139,15 @@ type File struct {
 // Resource is one thing wanted on one host. Its exported fields are its
 // wanted state; they travel to the host as JSON.
 type Resource interface {
-	// Kind names the type, for the wire and for output: "file", "md-array" …
-	Kind() string
-	// ID names the thing within the kind: a path, an array's name …
-	ID() string
+	// Identity names the type, for the wire and for output ("file", "md-array"), and the
+	// thing within it: a path, an array's name.
+	Identity() (kind, id string)
 	// Diff observes the host and returns the actions that would bring the
 	// thing to the wanted state; none if it is there already. What it depends
 	// on may not exist yet (a plan is made before anything is applied): then
-	// it counts as absent. A *Refusal says that it may not be done.
-	Diff(ctx context.Context, sys Sys) ([]Action, error)
+	// it counts as absent. A *Refusal says that it may not be done. Callers go by
+	// the function Diff.
+	Diff(sys Look) ([]Action, error)
 }
 
 // Refusal says that a change may not be made, e.g. because it would destroy

@@ -185,7 +185,7 @@ func TestArrayRunning(t *testing.T) {
 	record(linux.Dropped{Group: "r0", Serial: "MA09", Device: "/dev/mapper/35000c50000000109"})
 	wantShow(t, diff(t, a, sys), "mdadm --manage /dev/md127 --add /dev/mapper/35000c50000000102")
 	sys.files[linux.CIBFile] = "<cib mortar-dropped-"
-	if _, err := a.Diff(t.Context(), sys); err == nil {
+	if _, err := Diff(t.Context(), sys, a); err == nil {
 		t.Error("a configuration of the cluster that cannot be read says that no disk was dropped")
 	}
 
@@ -363,7 +363,7 @@ remove /usr/sbin/policy-rc.d`)
 apt-get -q update
 apt-get -q -y --no-install-recommends -o DPkg::Lock::Timeout=600 -o Dpkg::Options::=--force-confold install fence-agents`)
 	sys.files["/etc/os-release"] = "ID=rhel\nVERSION_ID=\"9.4\"\n"
-	if as, err := p.Diff(t.Context(), sys); err == nil {
+	if as, err := Diff(t.Context(), sys, p); err == nil {
 		t.Errorf("packages are installed on a system that was not run: %v", as)
 	}
 }
@@ -491,11 +491,7 @@ func TestRequestsNoLargerThanTheHardware(t *testing.T) {
 		sys.files["/sys/block/"+dev+"/queue/max_sectors_kb"] = kb[0] + "\n"
 		sys.files["/sys/block/"+dev+"/queue/max_hw_sectors_kb"] = kb[1] + "\n"
 	}
-	as, err := liveQueue(sys, Setting{"queue/max_sectors_kb", "1024", "whole chunks"}, []string{"sda", "sdb", "sdc", "sdd"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	wantShow(t, as, `
+	wantShow(t, liveQueue(Look{sys, t.Context()}, Setting{"queue/max_sectors_kb", "1024", "whole chunks"}, []string{"sda", "sdb", "sdc", "sdd"}), `
 tee /sys/block/sdb/queue/max_sectors_kb <<< "512"
 tee /sys/block/sdd/queue/max_sectors_kb <<< "1024"`)
 }
@@ -719,7 +715,7 @@ func TestOCFConfigHasDevices(t *testing.T) {
 	}
 	// Without reservations a partner could not take over LUNs that are reserved.
 	sys.files[o.Path] = `{"service":"home","reservations":{"a":"0x1"}}`
-	if _, err := o.Diff(t.Context(), sys); err == nil || !strings.Contains(err.Error(), "ha.reservations: off") {
+	if _, err := Diff(t.Context(), sys, o); err == nil || !strings.Contains(err.Error(), "ha.reservations: off") {
 		t.Errorf("reservations are turned off: %v", err)
 	}
 }
@@ -737,7 +733,7 @@ func TestHostsEntry(t *testing.T) {
 		{"10.0.0.9 10.0.0.9 b-home\n10.0.0.9 again\n", "10.0.0.9 10.0.0.9 b-home\n"},
 	} {
 		sys := &fakeSys{files: map[string]string{"/etc/hosts": c.have}}
-		as, err := h.Diff(t.Context(), sys)
+		as, err := Diff(t.Context(), sys, h)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -752,7 +748,7 @@ func TestHostsEntry(t *testing.T) {
 			continue
 		}
 		sys.files["/etc/hosts"] = c.want
-		if as, err = h.Diff(t.Context(), sys); err != nil || len(as) != 0 {
+		if as, err = Diff(t.Context(), sys, h); err != nil || len(as) != 0 {
 			t.Errorf("%q: a second apply would change: %v %v", c.have, as, err)
 		}
 	}
@@ -795,7 +791,7 @@ func TestDisksOfAnArrayThatIsBeingAssembled(t *testing.T) {
 	for _, r := range twoRefs {
 		d.List = append(d.List, WantedDisk{DiskRef: r, Group: groupUUID})
 	}
-	as, err := d.Diff(t.Context(), sys)
+	as, err := Diff(t.Context(), sys, d)
 	if err != nil || len(as) > 0 {
 		t.Errorf("%v, %v", as, err)
 	}

@@ -2,9 +2,7 @@ package resource
 
 import (
 	"cmp"
-	"context"
-	"errors"
-	"io/fs"
+	"path"
 	"strings"
 )
 
@@ -19,15 +17,11 @@ type Sysctl struct {
 	Settings []Setting
 }
 
-// Kind is "sysctl".
-func (s *Sysctl) Kind() string { return "sysctl" }
-
-// ID is the file's path.
-func (s *Sysctl) ID() string { return s.Path }
+func (s *Sysctl) Identity() (kind, id string) { return "sysctl", s.Path }
 
 // Diff compares the file and /proc/sys. A key whose module is not loaded has
 // no live value yet; the file sets it when systemd-sysctl(8) or udev does.
-func (s *Sysctl) Diff(ctx context.Context, sys Sys) ([]Action, error) {
+func (s *Sysctl) Diff(sys Look) ([]Action, error) {
 	var b strings.Builder
 	b.WriteString(Header)
 	var live []string
@@ -36,22 +30,12 @@ func (s *Sysctl) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 			b.WriteString(comment(v.Reason))
 		}
 		b.WriteString(v.Name + " = " + v.Value + "\n")
-		got, err := sys.ReadFile("/proc/sys/" + strings.ReplaceAll(v.Name, ".", "/"))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		if strings.Join(strings.Fields(string(got)), " ") != strings.Join(strings.Fields(v.Value), " ") {
+		got, there := sys.File("/proc/sys/" + strings.ReplaceAll(v.Name, ".", "/"))
+		if there && strings.Join(strings.Fields(got), " ") != strings.Join(strings.Fields(v.Value), " ") {
 			live = append(live, v.Name+"="+v.Value)
 		}
 	}
-	f := TextFile{Path: s.Path, Content: []byte(b.String())}
-	as, err := f.Diff(ctx, sys)
-	if err != nil {
-		return nil, err
-	}
+	as := sys.Want(&TextFile{Path: s.Path, Content: []byte(b.String())})
 	if len(live) > 0 {
 		as = append(as, Action{
 			Title: "set " + strings.Join(live, ", "),
@@ -67,21 +51,14 @@ type Modules struct {
 	Options []Setting // Name is module.parameter
 }
 
-// Kind is "modules".
-func (m *Modules) Kind() string { return "modules" }
-
-// ID is the list of modules to load; without any, there are options only.
-func (m *Modules) ID() string { return cmp.Or(strings.Join(m.Names, " "), "options") }
+func (m *Modules) Identity() (kind, id string) {
+	return "modules", cmp.Or(strings.Join(m.Names, " "), "options")
+}
 
 // Diff compares modules-load.d(5), modprobe.d(5), what is loaded, and the
 // live value of parameters that can be changed.
-func (m *Modules) Diff(ctx context.Context, sys Sys) ([]Action, error) {
+func (m *Modules) Diff(sys Look) ([]Action, error) {
 	var as []Action
-	add := func(f TextFile) error {
-		a, err := f.Diff(ctx, sys)
-		as = append(as, a...)
-		return err
-	}
 	if len(m.Options) > 0 {
 		var b strings.Builder
 		b.WriteString(Header)
@@ -92,27 +69,17 @@ func (m *Modules) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 			}
 			b.WriteString(comment(o.Reason) + "options " + mod + " " + par + "=" + o.Value + "\n")
 		}
-		if err := add(TextFile{Path: "/etc/modprobe.d/mortar.conf", Content: []byte(b.String())}); err != nil {
-			return nil, err
-		}
+		as = sys.Want(&TextFile{Path: "/etc/modprobe.d/mortar.conf", Content: []byte(b.String())})
 	}
 	if len(m.Names) > 0 {
-		if err := add(TextFile{
-			Path: "/etc/modules-load.d/mortar.conf", Content: []byte(Header + strings.Join(m.Names, "\n") + "\n"),
-		}); err != nil {
-			return nil, err
-		}
+		as = append(as, sys.Want(&TextFile{Path: "/etc/modules-load.d/mortar.conf", Content: []byte(Header + strings.Join(m.Names, "\n") + "\n")})...)
 	}
 	var load []string
 	for _, n := range m.Names {
 		// Built-in modules without parameters have no directory in
 		// /sys/module; modprobe of one succeeds and changes nothing, so it is
 		// looked up in modules.builtin too.
-		ok, err := exists(sys, "/sys/module/"+strings.ReplaceAll(n, "-", "_"))
-		if err != nil {
-			return nil, err
-		}
-		if !ok && !builtin(sys, n) {
+		if !sys.Exists("/sys/module/"+strings.ReplaceAll(n, "-", "_")) && !builtin(sys, n) {
 			load = append(load, n)
 		}
 	}
@@ -126,10 +93,7 @@ func (m *Modules) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 		if err != nil || st.Mode&0o200 == 0 {
 			continue // not loaded, or fixed until it is loaded again
 		}
-		got, err := readTrim(sys, p)
-		if err != nil {
-			return nil, err
-		}
+		got := sys.Text(p)
 		if got != o.Value && !sameBool(got, o.Value) {
 			as = append(as, Action{Title: "set " + o.Name + "=" + o.Value, Why: o.Reason, Cmd: []string{"tee", p}, Stdin: []byte(o.Value + "\n")})
 		}
@@ -150,12 +114,7 @@ func sameBool(a, b string) bool {
 	return t(a) == t(b)
 }
 
-func builtin(sys Sys, name string) bool {
-	rel, err := readTrim(sys, "/proc/sys/kernel/osrelease")
-	if err != nil {
-		return false
-	}
-	b, err := sys.ReadFile("/lib/modules/" + rel + "/modules.builtin")
-	return err == nil && strings.Contains(string(b), "/"+strings.ReplaceAll(name, "_", "-")+".ko") ||
-		err == nil && strings.Contains(string(b), "/"+name+".ko")
+func builtin(sys Look, name string) bool {
+	all, _ := sys.File(path.Join("/lib/modules", sys.Text("/proc/sys/kernel/osrelease"), "modules.builtin"))
+	return strings.Contains(all, "/"+strings.ReplaceAll(name, "_", "-")+".ko") || strings.Contains(all, "/"+name+".ko")
 }

@@ -1,7 +1,6 @@
 package resource
 
 import (
-	"context"
 	"slices"
 	"strings"
 )
@@ -20,36 +19,20 @@ var timeUnits = []string{"chrony.service", "chronyd.service", "systemd-timesyncd
 // compare times.
 type TimeService struct{}
 
-// Kind is "time".
-func (t *TimeService) Kind() string { return "time" }
-
-// ID is what it is about.
-func (t *TimeService) ID() string { return "service" }
+func (t *TimeService) Identity() (kind, id string) { return "time", "service" }
 
 // Diff asks systemd which time services run.
-func (t *TimeService) Diff(ctx context.Context, sys Sys) ([]Action, error) {
-	d, err := distroOf(sys)
-	if err != nil {
-		return nil, err
-	}
-	out, err := sys.Query(ctx, append([]string{"systemctl", "is-active"}, timeUnits...)...)
-	if err != nil {
-		return nil, err
-	}
+func (t *TimeService) Diff(sys Look) ([]Action, error) {
+	d := sys.Distro()
+	out, err := sys.Query(sys.Ctx, append([]string{"systemctl", "is-active"}, timeUnits...)...) // its code says that one is not
+	sys.Check(err)
 	for state := range strings.FieldsSeq(out.Stdout) {
 		if slices.Contains([]string{"active", "activating", "reloading"}, state) {
 			return nil, nil
 		}
 	}
-	have, err := installed(ctx, sys, d.Manager)
-	if err != nil {
-		return nil, err
-	}
+	have := installed(sys, d.Manager)
 	missing := slices.DeleteFunc(slices.Clone(d.Packages.Time), func(n string) bool { return have[n] })
-	as, err := install(sys, d.Manager, missing)
-	if err != nil {
-		return nil, err
-	}
-	return append(as, Action{Title: "enable and start " + d.TimeUnit, Why: "no time service runs here",
+	return append(install(sys, d.Manager, missing), Action{Title: "enable and start " + d.TimeUnit, Why: "no time service runs here",
 		Cmd: []string{"systemctl", "enable", "--now", d.TimeUnit}}), nil
 }

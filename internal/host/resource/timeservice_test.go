@@ -22,7 +22,7 @@ func TestTimeService(t *testing.T) {
 			files:   map[string]string{"/var/lib/dpkg/status": c.packages, "/etc/os-release": "ID=debian\nVERSION_ID=13\n"},
 			outputs: map[string]Output{"systemctl is-active " + strings.Join(timeUnits, " "): {Stdout: c.states, Code: 3}},
 		}
-		as, err := (&TimeService{}).Diff(t.Context(), sys)
+		as, err := Diff(t.Context(), sys, &TimeService{})
 		if err != nil {
 			t.Fatal(err)
 		}

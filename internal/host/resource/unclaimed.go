@@ -1,7 +1,6 @@
 package resource
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -19,40 +18,25 @@ type Unclaimed struct {
 	VG string `json:",omitempty"`
 }
 
-// Kind is "unclaimed".
-func (u *Unclaimed) Kind() string { return "unclaimed" }
-
-// ID is the cluster's resource.
-func (u *Unclaimed) ID() string { return u.Service }
+func (u *Unclaimed) Identity() (kind, id string) { return "unclaimed", u.Service }
 
 // Diff refuses, or has nothing to do. It reads files only.
-func (u *Unclaimed) Diff(_ context.Context, sys Sys) ([]Action, error) {
+func (u *Unclaimed) Diff(sys Look) ([]Action, error) {
 	rs, err := configuredResources(sys)
-	if err != nil {
-		return nil, err
-	}
+	sys.Check(err)
 	if slices.ContainsFunc(rs, func(r linux.CRMResource) bool { return r.ID == u.Service }) {
 		return nil, &Refusal{
 			What: "the cluster has " + u.Service + " (" + linux.CIBFile + "): it alone brings up its storage",
 			Mend: "start Corosync and Pacemaker on all servers; the cluster starts the service",
 		}
 	}
-	if u.VG != "" {
-		names, err := mapped(sys)
-		if err != nil {
-			return nil, err
-		}
-		if (HostFacts{Mapped: names}).HasVolume(u.VG) {
-			return nil, &Refusal{
-				What: "volume group " + u.VG + " is active here too",
-				Mend: "find out which server uses it, and deactivate it on the other with `vgchange --activate n " + u.VG + "`",
-			}
+	if u.VG != "" && (HostFacts{Mapped: sys.Mapped()}).HasVolume(u.VG) {
+		return nil, &Refusal{
+			What: "volume group " + u.VG + " is active here too",
+			Mend: "find out which server uses it, and deactivate it on the other with `vgchange --activate n " + u.VG + "`",
 		}
 	}
-	arrays, err := linux.MDArrays(Tree{sys})
-	if err != nil {
-		return nil, err
-	}
+	arrays := sys.Arrays()
 	for _, uuid := range slices.Sorted(maps.Keys(u.Arrays)) {
 		for _, a := range arrays {
 			if md.SameUUID(a.UUID, uuid) {

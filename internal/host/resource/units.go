@@ -1,8 +1,7 @@
 package resource
 
 import (
-	"context"
-	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -28,75 +27,36 @@ type Units struct {
 	NoWait bool `json:",omitempty"`
 }
 
-// Kind is "units".
-func (u *Units) Kind() string { return "units" }
-
-// ID is the name of the set.
-func (u *Units) ID() string { return u.Name }
+func (u *Units) Identity() (kind, id string) { return "units", u.Name }
 
 // Diff asks systemd once for all units.
-func (u *Units) Diff(ctx context.Context, sys Sys) ([]Action, error) {
-	state, err := unitStates(ctx, sys, u.List)
-	if err != nil {
-		return nil, err
-	}
-	var mask, unmask, enable, disable, start, stop []string
+func (u *Units) Diff(sys Look) ([]Action, error) {
+	state := unitStates(sys, u.List)
+	do := map[string][]string{} // units by verb
 	var why []string
 	for _, w := range u.List {
 		s, known := state[w.Name]
 		if (!known || s["LoadState"] == "not-found") && w.Optional {
 			continue
 		}
-		active := s["ActiveState"] == "active" || s["ActiveState"] == "activating" || s["ActiveState"] == "reloading"
-		if u.NoWait && s["Job"] != "" && s["Job"] != "0" {
-			active = w.Active // it is on its way
+		verbs := w.verbs(s, u.NoWait)
+		for _, v := range verbs {
+			do[v] = append(do[v], w.Name)
 		}
-		masked := s["LoadState"] == "masked" || s["UnitFileState"] == "masked"
-		enabled := s["UnitFileState"] == "enabled"
-		n := len(mask) + len(unmask) + len(enable) + len(disable) + len(start) + len(stop)
-		if w.Masked {
-			if active && !w.Keep {
-				stop = append(stop, w.Name)
-			}
-			if !masked {
-				mask = append(mask, w.Name)
-			}
-		} else {
-			if masked {
-				unmask = append(unmask, w.Name)
-				enabled = false
-			}
-			switch {
-			case w.Enabled && !enabled && s["UnitFileState"] != "static":
-				enable = append(enable, w.Name)
-			case !w.Enabled && enabled:
-				disable = append(disable, w.Name)
-			}
-			switch {
-			case w.Keep:
-			case w.Active && !active:
-				start = append(start, w.Name)
-			case !w.Active && active:
-				stop = append(stop, w.Name)
-			}
-		}
-		if w.Why != "" && n != len(mask)+len(unmask)+len(enable)+len(disable)+len(start)+len(stop) {
+		if w.Why != "" && len(verbs) > 0 {
 			why = append(why, w.Name+": "+w.Why)
 		}
 	}
 	var as []Action
-	for _, c := range []struct {
-		verb  string
-		units []string
-	}{{"stop", stop}, {"unmask", unmask}, {"mask", mask}, {"disable", disable}, {"enable", enable}, {"start", start}} {
-		if len(c.units) == 0 {
+	for _, verb := range []string{"stop", "unmask", "mask", "disable", "enable", "start"} {
+		if len(do[verb]) == 0 {
 			continue
 		}
-		argv := []string{"systemctl", c.verb}
-		if u.NoWait && c.verb == "start" {
+		argv := []string{"systemctl", verb}
+		if u.NoWait && verb == "start" {
 			argv = append(argv, "--no-block")
 		}
-		as = append(as, Action{Title: c.verb + " " + strings.Join(c.units, " "), Cmd: append(argv, c.units...), Seconds: 180})
+		as = append(as, Action{Title: verb + " " + strings.Join(do[verb], " "), Cmd: append(argv, do[verb]...), Seconds: 180})
 	}
 	if len(as) > 0 {
 		as[0].Why = strings.Join(why, "; ")
@@ -104,23 +64,39 @@ func (u *Units) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 	return as, nil
 }
 
+// verbs are what systemctl is to do with a unit that has these properties.
+func (w Unit) verbs(s map[string]string, noWait bool) (out []string) {
+	active := slices.Contains([]string{"active", "activating", "reloading"}, s["ActiveState"])
+	if noWait && s["Job"] != "" && s["Job"] != "0" {
+		active = w.Active // it is on its way
+	}
+	masked := s["LoadState"] == "masked" || s["UnitFileState"] == "masked"
+	enabled := s["UnitFileState"] == "enabled" && !masked
+	for _, c := range []struct {
+		verb string
+		due  bool
+	}{
+		{"mask", w.Masked && !masked},
+		{"unmask", !w.Masked && masked},
+		{"enable", !w.Masked && w.Enabled && !enabled && s["UnitFileState"] != "static"},
+		{"disable", !w.Masked && !w.Enabled && enabled},
+		{"start", !w.Masked && !w.Keep && w.Active && !active},
+		{"stop", !w.Keep && active && (w.Masked || !w.Active)},
+	} {
+		if c.due {
+			out = append(out, c.verb)
+		}
+	}
+	return out
+}
+
 // unitStates maps unit names to their properties.
-func unitStates(ctx context.Context, sys Sys, units []Unit) (map[string]map[string]string, error) {
+func unitStates(sys Look, units []Unit) map[string]map[string]string {
 	argv := []string{"systemctl", "show", "--property=Id,Names,LoadState,ActiveState,UnitFileState,Job"}
 	for _, w := range units {
 		argv = append(argv, w.Name)
 	}
-	out, installed, err := query(ctx, sys, argv...)
-	if err != nil {
-		return nil, err
-	}
-	if !installed {
-		return nil, fmt.Errorf("systemctl is missing: the host does not run systemd")
-	}
-	if out.Code != 0 {
-		return nil, failed(out, argv...)
-	}
-	return parseShow(out.Stdout), nil
+	return parseShow(sys.Ask("systemd", argv...))
 }
 
 // parseShow reads the blocks of `systemctl show`, by every name of a unit.

@@ -1,12 +1,8 @@
 package resource
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"io/fs"
-	"os/exec"
-	"path"
 	"strconv"
 	"strings"
 
@@ -16,30 +12,6 @@ import (
 // Header is the first line of every file Mortar writes.
 const Header = "# Written by mortar apply; changes are overwritten.\n"
 
-// absent tells whether a query failed because its program is not installed:
-// before the packages step, what it would show counts as not there.
-func absent(err error) bool {
-	return errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist)
-}
-
-// query runs a command that must succeed; installed is false where the
-// program is missing.
-func query(ctx context.Context, sys Sys, argv ...string) (out Output, installed bool, err error) {
-	out, err = sys.Query(ctx, argv...)
-	if err != nil {
-		if absent(err) {
-			return out, false, nil
-		}
-		return out, false, fmt.Errorf("%s: %w", strings.Join(argv, " "), err)
-	}
-	return out, true, nil
-}
-
-// failed makes an error of a query whose exit code says it went wrong.
-func failed(out Output, argv ...string) error {
-	return fmt.Errorf("%s: exit code %d: %s", strings.Join(argv, " "), out.Code, strings.TrimSpace(out.Stderr))
-}
-
 // readTrim reads a file as one trimmed string; a missing file gives "".
 func readTrim(sys Sys, p string) (string, error) {
 	b, err := sys.ReadFile(p)
@@ -47,25 +19,6 @@ func readTrim(sys Sys, p string) (string, error) {
 		return "", nil
 	}
 	return strings.TrimSpace(string(b)), err
-}
-
-// exists tells whether a path exists.
-func exists(sys Sys, p string) (bool, error) {
-	_, err := sys.Stat(p)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	return err == nil, err
-}
-
-// kernelName resolves a device path to its kernel name (sda, dm-3, md127);
-// "" if it does not exist.
-func kernelName(sys Sys, dev string) string {
-	p, err := sys.Readlink(dev)
-	if err != nil {
-		return ""
-	}
-	return path.Base(p)
 }
 
 // mounts reads /proc/self/mounts.
@@ -108,20 +61,17 @@ func pendingPath(what string) string { return "/var/lib/mortar/pending-" + what 
 
 // withReload wraps file actions and the commands that make a running daemon
 // take them up, so that the commands are repeated if they were lost.
-func withReload(sys Sys, what string, files, reload []Action) ([]Action, error) {
+func withReload(sys Look, what string, files, reload []Action) []Action {
 	p := pendingPath(what)
-	pending, err := exists(sys, p)
-	if err != nil {
-		return nil, err
-	}
+	pending := sys.Exists(p)
 	if len(files) == 0 && !pending {
-		return nil, nil
+		return nil
 	}
 	if len(reload) == 0 {
 		if pending {
 			files = append(files, Action{Title: "forget the pending reload of " + what, File: &File{Path: p, Remove: true}})
 		}
-		return files, nil
+		return files
 	}
 	var as []Action
 	if !pending {
@@ -134,5 +84,5 @@ func withReload(sys Sys, what string, files, reload []Action) ([]Action, error) 
 	// One action with the reload: were it another, an apply that is always
 	// killed between the two would reload for ever.
 	reload[0].File = &File{Path: p, Remove: true}
-	return append(as, reload...), nil
+	return append(as, reload...)
 }

@@ -11,7 +11,7 @@ func TestWatchdog(t *testing.T) {
 	sys := &fakeSys{files: map[string]string{}}
 	titles := func() string {
 		t.Helper()
-		as, err := w.Diff(t.Context(), sys)
+		as, err := Diff(t.Context(), sys, w)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,7 +1,6 @@
 package resource
 
 import (
-	"context"
 	"fmt"
 	"strings"
 
@@ -18,32 +17,22 @@ type XFS struct {
 	Serial string `json:",omitempty"`
 }
 
-// Kind is "xfs".
-func (x *XFS) Kind() string { return "xfs" }
-
-// ID is the device.
-func (x *XFS) ID() string { return x.Device }
+func (x *XFS) Identity() (kind, id string) { return "xfs", x.Device }
 
 // Diff looks whether it is mounted, then at what the device carries.
-func (x *XFS) Diff(ctx context.Context, sys Sys) ([]Action, error) {
-	dev := kernelName(sys, x.Device)
+func (x *XFS) Diff(sys Look) ([]Action, error) {
+	dev := sys.Kernel(x.Device)
 	if dev == "" {
 		return x.mkfs(false), nil // its volume is made first
 	}
-	ms, err := mounts(sys)
-	if err != nil {
-		return nil, err
-	}
+	ms := sys.Mounts()
 	for _, m := range ms {
 		// A mounted file system is known by its UUID's link, without a fork.
-		if m.Type == "xfs" && kernelName(sys, m.Source) == dev && kernelName(sys, "/dev/disk/by-uuid/"+x.UUID) == dev {
+		if m.Type == "xfs" && sys.Kernel(m.Source) == dev && sys.Kernel("/dev/disk/by-uuid/"+x.UUID) == dev {
 			return nil, nil
 		}
 	}
-	v, err := probe(ctx, sys, x.Device)
-	if err != nil {
-		return nil, err
-	}
+	v := probe(sys, x.Device)
 	if v == nil {
 		return x.mkfs(false), nil
 	}
@@ -52,42 +41,29 @@ func (x *XFS) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 	}
 	// mkfs.xfs sets inprogress first and clears it last: one that was killed
 	// left a superblock with our UUID and no file system.
-	argv := []string{"xfs_db", "-r", "-c", "sb 0", "-c", "print inprogress", x.Device}
-	out, installed, err := query(ctx, sys, argv...)
-	if err != nil {
-		return nil, err
-	}
-	if !installed {
-		return nil, fmt.Errorf("xfs_db is missing (package xfsprogs)")
-	}
-	if out.Code != 0 {
-		return nil, failed(out, argv...)
-	}
-	if strings.TrimSpace(out.Stdout) == "inprogress = 1" {
+	out := sys.Ask("xfsprogs", "xfs_db", "-r", "-c", "sb 0", "-c", "print inprogress", x.Device)
+	if strings.TrimSpace(out) == "inprogress = 1" {
 		return x.mkfs(true), nil
 	}
 	return nil, nil
 }
 
 // probe asks blkid what a device carries; nil for nothing.
-func probe(ctx context.Context, sys Sys, dev string) (map[string]string, error) {
-	out, installed, err := query(ctx, sys, "blkid", "--probe", "--output", "export", dev)
-	if err != nil {
-		return nil, err
-	}
+func probe(sys Look, dev string) map[string]string {
+	out, installed := sys.Command("blkid", "--probe", "--output", "export", dev)
 	if !installed {
-		return nil, fmt.Errorf("blkid is missing (package util-linux)")
+		sys.Check(fmt.Errorf("blkid is missing (package util-linux)"))
 	}
 	// 2: nothing found. 8: ambivalent, more than one signature.
 	// Source: blkid(8), EXIT STATUS.
 	if out.Code == 2 {
-		return nil, nil
+		return nil
 	}
 	if out.Code != 0 {
-		return nil, &Refusal{
+		sys.Check(&Refusal{
 			What: fmt.Sprintf("%s carries more than one signature, or cannot be read (%s)", dev, strings.TrimSpace(out.Stderr)),
 			Mend: "look at it with wipefs(8)",
-		}
+		})
 	}
 	v := map[string]string{}
 	for line := range strings.Lines(out.Stdout) {
@@ -96,9 +72,9 @@ func probe(ctx context.Context, sys Sys, dev string) (map[string]string, error) 
 		}
 	}
 	if v["TYPE"] == "" && v["PTTYPE"] == "" {
-		return nil, nil
+		return nil
 	}
-	return v, nil
+	return v
 }
 
 // foreign refuses a device that carries what probe found.
