@@ -12,6 +12,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/host/agent"
 	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/host/resource/storage"
 )
 
 // Session is a host with an agent, and the one thing through which programs
@@ -139,7 +140,7 @@ func (s *Session) SCSI(ctx context.Context) ([]linux.SCSIDisk, error) {
 }
 
 // Hardware says what the host is made of.
-func (s *Session) Hardware(ctx context.Context) (resource.Hardware, error) {
+func (s *Session) Hardware(ctx context.Context) (storage.Hardware, error) {
 	return Ask(ctx, s, agent.OpHardware, agent.None{})
 }
 

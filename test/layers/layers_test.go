@@ -163,17 +163,17 @@ var asks = regexp.MustCompile(`\.(NFS|Lustre) [!=]= nil|\.Flavour [!=]= spec\.|l
 
 // mayAsk lists the files that may branch on a kind, and why.
 var mayAsk = map[string]string{
-	"converge/plan/kind.go":      "chooses the kind of service of a pair",
-	"converge/plan/storage.go":   "chooses the kind of storage of a pair",
-	"converge/plan/offline.go":   "makes the hosts of a plan without hosts",
-	"prove/kind/kind.go":         "chooses the kind of service of a brick",
-	"prove/fault/storage.go":     "chooses the kind of storage of a drill's service",
-	"run/lustre/lustre.go":       "refuses a brick without Lustre",
-	"run/observe/kinds.go":       "chooses both",
-	"run/scrub/scrub.go":         "refuses a group that is inside of an array",
-	"serve/ocf/kinds.go":         "chooses both, from the configuration",
-	"serve/ocf/luns.go":          "checks its own section of the configuration",
-	"host/resource/ocfconfig.go": "compares two lists of LUNs",
+	"converge/plan/kind.go":              "chooses the kind of service of a pair",
+	"converge/plan/storage.go":           "chooses the kind of storage of a pair",
+	"converge/plan/offline.go":           "makes the hosts of a plan without hosts",
+	"prove/kind/kind.go":                 "chooses the kind of service of a brick",
+	"prove/fault/storage.go":             "chooses the kind of storage of a drill's service",
+	"run/lustre/lustre.go":               "refuses a brick without Lustre",
+	"run/observe/kinds.go":               "chooses both",
+	"run/scrub/scrub.go":                 "refuses a group that is inside of an array",
+	"serve/ocf/kinds.go":                 "chooses both, from the configuration",
+	"serve/ocf/luns.go":                  "checks its own section of the configuration",
+	"host/resource/storage/ocfconfig.go": "compares two lists of LUNs",
 }
 
 // Each package chooses the kind of a service and of its storage in one file; the rest calls

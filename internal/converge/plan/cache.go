@@ -7,6 +7,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/host/resource/storage"
 	"github.com/mortarhpc/mortar/internal/serve/cache"
 )
 
@@ -42,10 +43,10 @@ func (b *builder) cacheSSDs() {
 	}
 	k, at := s.Storage.Cache, b.placeOf(s)
 	for _, h := range b.servers {
-		r := &resource.CacheSSDs{Host: h, Arrays: slices.Concat(k.DirtyUUIDs, k.CleanUUIDs)}
+		r := &storage.CacheSSDs{Host: h, Arrays: slices.Concat(k.DirtyUUIDs, k.CleanUUIDs)}
 		for _, d := range k.SSDs {
 			if d.Server == "" || d.Server == h {
-				w := resource.WantedDisk{DiskRef: ref(d), Wipe: slices.Contains(b.d.Spec.Wipe, d.Serial)}
+				w := storage.WantedDisk{DiskRef: ref(d), Wipe: slices.Contains(b.d.Spec.Wipe, d.Serial)}
 				w.Enclosure = "cache"
 				r.List = append(r.List, w)
 				r.Check = r.Check || d.Server == h || h == at.host
@@ -131,7 +132,7 @@ func (b *builder) addHeader(v *design.Storage, host, id string, pvs []string, al
 	if v.Cache == nil {
 		return
 	}
-	b.add(StageStorage, host, "logical volume "+v.VG+"/"+v.Cache.Header, &resource.LogicalVolume{
+	b.add(StageStorage, host, "logical volume "+v.VG+"/"+v.Cache.Header, &storage.LogicalVolume{
 		VG: v.VG, Name: v.Cache.Header, PVs: pvs, SystemID: id, Stripes: v.Stripes, StripeSize: int64(v.StripeSize),
 		Size: headerSize(align, int64(v.ExtentSize), v.Stripes), Activate: activate,
 	})
@@ -151,7 +152,7 @@ func headerSize(align, extent int64, stripes int) int64 {
 // addCache puts the SSDs in front of a volume.
 func (b *builder) addCache(s *design.Service, host string) {
 	v := &s.Storage
-	b.add(StageStorage, host, "cache of "+v.VG+"/"+v.LV, &resource.Cache{
+	b.add(StageStorage, host, "cache of "+v.VG+"/"+v.LV, &storage.Cache{
 		Path: cache.ConfigPath(s.Name), VG: v.VG, LV: v.LV, Header: v.Cache.Header, Device: v.Cache.Device, Config: b.cacheConf,
 	})
 	if b.pair.HA == nil {
@@ -169,7 +170,7 @@ func (b *builder) forgetCache() {
 	}
 	name := b.pair.Services[0].Name
 	for _, h := range b.servers {
-		r := &resource.NoCache{Path: cache.ConfigPath(name), Forget: true}
+		r := &storage.NoCache{Path: cache.ConfigPath(name), Forget: true}
 		if b.pair.HA == nil {
 			r.Units = []string{unitPath(cacheUnit(name)), unitPath(watchUnit(name))}
 		}

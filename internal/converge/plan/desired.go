@@ -9,6 +9,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/host/resource/storage"
 )
 
 // Stages of an apply, in order. The daemons of the cluster start early: while
@@ -74,7 +75,7 @@ func BeforeDisks(server string) func(Step) bool {
 // arrays of its pair by itself.
 func LeavesArraysAlone(s Step) bool {
 	switch s.Resource.(type) {
-	case *resource.MDConf, *resource.Initramfs:
+	case *storage.MDConf, *storage.Initramfs:
 		return true
 	}
 	return false
@@ -266,12 +267,12 @@ func (b *builder) value(kind, name, without string) string {
 	return without
 }
 
-func ref(k design.Disk) resource.DiskRef {
-	return resource.DiskRef{Serial: k.Serial, WWN: k.WWN, Enclosure: k.Enclosure, Bay: k.Bay, Size: int64(k.Size), Sector: int64(k.Sector), Failed: k.Failed}
+func ref(k design.Disk) storage.DiskRef {
+	return storage.DiskRef{Serial: k.Serial, WWN: k.WWN, Enclosure: k.Enclosure, Bay: k.Bay, Size: int64(k.Size), Sector: int64(k.Sector), Failed: k.Failed}
 }
 
-func refs(ks []design.Disk) []resource.DiskRef {
-	var out []resource.DiskRef
+func refs(ks []design.Disk) []storage.DiskRef {
+	var out []storage.DiskRef
 	for _, k := range ks {
 		out = append(out, ref(k))
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/host/resource/storage"
 )
 
 var update = flag.Bool("update", false, "write golden files")
@@ -94,7 +95,7 @@ func TestResourcesOnTheWire(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			r, err := resource.Decode(resource.Kinds, s.Kind(), b)
+			r, err := resource.Decode(slices.Concat(resource.Kinds, storage.Kinds), s.Kind(), b)
 			if err != nil {
 				t.Fatalf("%s: %s: %v", d.Name, s.Title, err)
 			}
@@ -220,7 +221,7 @@ func TestPlaceOfStorage(t *testing.T) {
 					t.Errorf("%s: %s on %s, not %s", c.name, s.Title, s.Host, c.host)
 				}
 			}
-			if a, ok := s.Resource.(*resource.Array); ok && a.Assemble != c.assemble {
+			if a, ok := s.Resource.(*storage.Array); ok && a.Assemble != c.assemble {
 				t.Errorf("%s: assemble is %v", c.name, a.Assemble)
 			}
 			if s.Stage == StageStorage && (len(s.Guards) == 2) != c.release {
@@ -258,8 +259,8 @@ func TestOwnerUnderConstruction(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	vg := findStep(t, steps, "volume-group", "").Resource.(*resource.VolumeGroup)
-	r := findStep(t, steps, "release-storage", "").Resource.(*resource.ReleaseStorage)
+	vg := findStep(t, steps, "volume-group", "").Resource.(*storage.VolumeGroup)
+	r := findStep(t, steps, "release-storage", "").Resource.(*storage.ReleaseStorage)
 	if vg.SystemID != "mortar-brick1-building" || vg.RestID != "mortar-brick1" || r.SystemID != vg.SystemID || r.RestID != vg.RestID {
 		t.Errorf("%+v, %+v", vg, r)
 	}

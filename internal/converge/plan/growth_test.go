@@ -9,6 +9,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/host/resource/storage"
 	"github.com/mortarhpc/mortar/internal/serve/ocf"
 )
 
@@ -55,13 +56,13 @@ func TestOrderOfGrowth(t *testing.T) {
 			t.Errorf("array %d, agent of %s %d, growth %d", array, h, agent, growth)
 		}
 	}
-	if g := steps[growth].Resource.(*resource.GrownVolume); g.SystemID != "" {
+	if g := steps[growth].Resource.(*storage.GrownVolume); g.SystemID != "" {
 		t.Errorf("LVM is to change a volume that is served as another owner than its server: %+v", g)
 	}
-	if a := steps[array].Resource.(*resource.Array); a.Grow == nil || a.Assemble {
+	if a := steps[array].Resource.(*storage.Array); a.Grow == nil || a.Assemble {
 		t.Errorf("%+v", a)
 	}
-	if a := steps[at(steps, "md-array", svc.Storage.Groups[0], "nfs2")].Resource.(*resource.Array); a.Grow != nil {
+	if a := steps[at(steps, "md-array", svc.Storage.Groups[0], "nfs2")].Resource.(*storage.Array); a.Grow != nil {
 		t.Errorf("a group that was there first may be made anew: %+v", a)
 	}
 
@@ -73,7 +74,7 @@ func TestOrderOfGrowth(t *testing.T) {
 	if lv < 0 || lv > growth || growth > fs {
 		t.Errorf("volume %d, growth %d, file system %d", lv, growth, fs)
 	}
-	if l := steps[lv].Resource.(*resource.LogicalVolume); len(l.PVs) != 1 || len(l.Later) != 1 || l.Stripes != 1 {
+	if l := steps[lv].Resource.(*storage.LogicalVolume); len(l.PVs) != 1 || len(l.Later) != 1 || l.Stripes != 1 {
 		t.Errorf("%+v", l)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/distro"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/host/resource/storage"
 	"github.com/mortarhpc/mortar/internal/serve/ocf"
 )
 
@@ -64,7 +65,7 @@ func (b lustreKind) content(s *design.Service, p place, _ []string) {
 		if t.Kind == "mgs" {
 			name, mgs = "MGS", nil
 		}
-		b.add(StageStorage, p.host, "target "+t.Name, &resource.LustreTarget{
+		b.add(StageStorage, p.host, "target "+t.Name, &storage.LustreTarget{
 			Name: name, Device: t.Device, Args: slices.Clone(t.MkfsArgs[:len(t.MkfsArgs)-1]), MGSNIDs: mgs, ServiceNIDs: t.ServiceNIDs, Why: targetWhy(t),
 		})
 	}
@@ -132,7 +133,7 @@ func (b lustreKind) served() {
 		}
 	}
 	for i, m := range b.d.Mounts {
-		b.add(StageClients, m.Client, "mount "+m.Path, &resource.MountPoint{
+		b.add(StageClients, m.Client, "mount "+m.Path, &storage.MountPoint{
 			Source: m.Source, Path: m.Path, Type: "lustre", Fstab: true,
 			Options: b.d.FstabOptions(m),
 		})

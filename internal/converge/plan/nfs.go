@@ -11,6 +11,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/distro"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/host/resource/storage"
 	"github.com/mortarhpc/mortar/internal/serve/cache"
 	"github.com/mortarhpc/mortar/internal/serve/ocf"
 )
@@ -70,7 +71,7 @@ func (b nfsKind) builtOn(s *design.Service) string { return s.MountPoint }
 func (b nfsKind) content(s *design.Service, p place, serials []string) {
 	v := &s.Storage
 	dev := v.Mounted()
-	fs := &resource.XFS{Device: dev, UUID: s.FSUUID, Args: s.MkfsArgs}
+	fs := &storage.XFS{Device: dev, UUID: s.FSUUID, Args: s.MkfsArgs}
 	if v.VG == "" {
 		fs.Serial = serials[0]
 	}
@@ -88,9 +89,9 @@ func (b nfsKind) content(s *design.Service, p place, serials []string) {
 	b.directories(p.host, s.MountPoint, dirs)
 }
 
-func (b nfsKind) mount(s *design.Service, dev string) *resource.MountPoint {
+func (b nfsKind) mount(s *design.Service, dev string) *storage.MountPoint {
 	v := &s.Storage
-	mount := &resource.MountPoint{Source: dev, Path: s.MountPoint, Type: "xfs", Options: s.MountOpts}
+	mount := &storage.MountPoint{Source: dev, Path: s.MountPoint, Type: "xfs", Options: s.MountOpts}
 	if v.VG != "" && dev == v.Backing() {
 		mount.Until = (&cache.Config{VG: v.VG}).Device()
 	}
@@ -238,7 +239,7 @@ func (b nfsKind) served() {
 			if m.Client != c {
 				continue
 			}
-			b.add(StageClients, c, "mount "+m.Path, &resource.MountPoint{
+			b.add(StageClients, c, "mount "+m.Path, &storage.MountPoint{
 				Source: m.Source, Path: m.Path, Type: "nfs", Fstab: true,
 				Options: b.d.FstabOptions(m),
 			})

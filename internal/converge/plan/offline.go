@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io/fs"
 	"os/exec"
 	"path"
 	"slices"
@@ -12,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/base/distro"
-	"github.com/mortarhpc/mortar/internal/base/pr"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/host/resource"
@@ -36,12 +34,12 @@ func Offline(ctx context.Context, d *design.Design) (*Plan, error) {
 		steps = slices.DeleteFunc(steps, func(s Step) bool { return s.Kind() == "lustre-packages" })
 	}
 	p := &Plan{Steps: make([]Planned, len(steps))}
-	hosts := map[string]*blankHost{}
+	hosts := map[string]*resource.Paper{}
 	for i, s := range steps {
 		h := hosts[s.Host]
 		if h == nil {
 			h = blank(s.Host, d)
-			h.files["/proc/sys/kernel/osrelease"] = cmp.Or(lustre.newestKernel(), distro.KernelRelease) + "\n"
+			h.Files["/proc/sys/kernel/osrelease"] = cmp.Or(lustre.newestKernel(), distro.KernelRelease) + "\n"
 			hosts[s.Host] = h
 		}
 		actions, err := resource.Diff(ctx, h, s.Resource)
@@ -79,16 +77,10 @@ func named(d *design.Design) *design.Design {
 	return &out
 }
 
-// blankHost is a host of that name with the default distribution, the spec's disks, and nothing
-// on them.
-type blankHost struct {
-	name  string
-	files map[string]string
-	disks []resource.DiskFact
-}
-
-func blank(name string, d *design.Design) *blankHost {
-	h := &blankHost{name: name, files: map[string]string{
+// blank is a host of that name with the default distribution, the spec's disks, and nothing
+// on them. An RDMA device is there, for a brick that needs one.
+func blank(name string, d *design.Design) *resource.Paper {
+	h := &resource.Paper{Answer: atRest, Files: map[string]string{
 		"/etc/os-release":               "ID=" + distro.Default().ID + "\nVERSION_ID=" + distro.Default().Version + "\n",
 		"/proc/sys/kernel/hostname":     name + "\n",
 		"/proc/self/status":             "Uid:\t0\t0\t0\t0\n",
@@ -98,6 +90,7 @@ func blank(name string, d *design.Design) *blankHost {
 		"/etc/fstab":                    "",
 		"/etc/hosts":                    "127.0.0.1 localhost\n",
 		"/proc/modules":                 "",
+		"/sys/class/infiniband/x":       "",
 	}}
 	server := slices.ContainsFunc(d.Spec.Servers, func(s spec.Server) bool { return s.Name == name })
 	if !server {
@@ -106,7 +99,7 @@ func blank(name string, d *design.Design) *blankHost {
 	for _, a := range d.Arrays {
 		for _, l := range a.LUNs {
 			if slices.Contains(a.Servers, name) {
-				h.disks = append(h.disks, resource.DiskFact{WWN: l.WWN, Size: int64(l.Size), Device: l.Device, Paths: []string{"/dev/sd-" + l.Name}})
+				h.Drives = append(h.Drives, resource.DiskFact{WWN: l.WWN, Size: int64(l.Size), Device: l.Device, Paths: []string{"/dev/sd-" + l.Name}})
 			}
 		}
 	}
@@ -133,64 +126,25 @@ func blank(name string, d *design.Design) *blankHost {
 			f.Device = "/dev/disk/by-id/wwn-0x" + f.WWN
 			f.Paths = []string{"/dev/sd-" + k.Serial}
 		}
-		h.disks = append(h.disks, f)
+		h.Drives = append(h.Drives, f)
 	}
 	return h
 }
 
-func (h *blankHost) ReadFile(p string) ([]byte, error) {
-	if s, ok := h.files[p]; ok {
-		return []byte(s), nil
-	}
-	return nil, fmt.Errorf("%s: %w", p, fs.ErrNotExist)
-}
-
-func (h *blankHost) Stat(p string) (resource.FileInfo, error) {
-	if _, ok := h.files[p]; ok {
-		return resource.FileInfo{Mode: 0o644}, nil
-	}
-	return resource.FileInfo{}, fmt.Errorf("%s: %w", p, fs.ErrNotExist)
-}
-
-// Glob finds an RDMA device, for a brick that needs one, and nothing else.
-func (h *blankHost) Glob(p string) ([]string, error) {
-	if p == "/sys/class/infiniband/*" {
-		return []string{"/sys/class/infiniband/x"}, nil
-	}
-	return nil, nil
-}
-
-func (h *blankHost) Initrd(context.Context, string, []string) (map[string]string, error) {
-	return nil, nil
-}
-
-func (h *blankHost) Readlink(p string) (string, error) {
-	for _, k := range h.disks {
-		if slices.Contains(k.Paths, p) {
-			return p, nil
-		}
-	}
-	return "", fmt.Errorf("%s: %w", p, fs.ErrNotExist)
-}
-
-// Query answers for systemd, where every unit is there and at rest, and for
+// atRest answers for systemd, where every unit is there and at rest, and for
 // signatures, of which there are none. Other programs are not installed.
-func (h *blankHost) Query(_ context.Context, argv ...string) (resource.Output, error) {
+func atRest(argv []string) (resource.Output, error) {
 	switch argv[0] {
 	case "systemctl":
-		var out []string
+		var units []string
 		for _, a := range argv[1:] {
 			if strings.Contains(a, ".") && !strings.HasPrefix(a, "-") {
-				out = append(out, "Id="+a+"\nNames="+a+"\nLoadState=loaded\nActiveState=inactive\nUnitFileState=disabled\nJob=\n")
+				units = append(units, "Id="+a+"\nNames="+a+"\nLoadState=loaded\nActiveState=inactive\nUnitFileState=disabled\nJob=\n")
 			}
 		}
-		return resource.Output{Stdout: strings.Join(out, "\n")}, nil
+		return resource.Output{Stdout: strings.Join(units, "\n")}, nil
 	case "wipefs":
 		return resource.Output{Stdout: `{"signatures":[]}`}, nil
 	}
 	return resource.Output{}, fmt.Errorf("%s: %w", argv[0], exec.ErrNotFound)
 }
-
-func (h *blankHost) Reservation(context.Context, string) (pr.State, error) { return pr.State{}, nil }
-
-func (h *blankHost) Disks(context.Context) ([]resource.DiskFact, error) { return h.disks, nil }

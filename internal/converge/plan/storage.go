@@ -10,6 +10,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/host/resource/storage"
 	"github.com/mortarhpc/mortar/internal/serve/cache"
 	"github.com/mortarhpc/mortar/internal/serve/ocf"
 )
@@ -44,9 +45,9 @@ type storageKind interface {
 	pv(name string) string
 	// claim tells what makes storage one server's own, to those who look
 	// whether another has it, and to those who take it down.
-	claim(s *design.Service, u *resource.Unclaimed, r *resource.ReleaseStorage)
+	claim(s *design.Service, u *storage.Unclaimed, r *storage.ReleaseStorage)
 	// agent tells the resource agent.
-	agent(s *design.Service, c *ocf.Config, r *resource.OCFConfig)
+	agent(s *design.Service, c *ocf.Config, r *storage.OCFConfig)
 }
 
 // storage is the kind of storage of the pair.
@@ -95,11 +96,11 @@ func (b *builder) mdFiles(h, lines string, arrays, files []string) {
 		files = append(files, b.distro(h).BcacheRules, cacheRules)
 		b.cacheFiles(h)
 	}
-	b.add(StageKernel, h, "md configuration", &resource.MDConf{
+	b.add(StageKernel, h, "md configuration", &storage.MDConf{
 		Path: b.distro(h).MDConf.Dir + "mortar.conf", Content: []byte(resource.Header + lines), Arrays: arrays,
 	})
 	b.checksOfArrays(h)
-	b.add(StageKernel, h, "initial RAM disk", &resource.Initramfs{Arrays: arrays, Files: files})
+	b.add(StageKernel, h, "initial RAM disk", &storage.Initramfs{Arrays: arrays, Files: files})
 }
 
 // checksOfArrays ends the distribution's checks of all md arrays. They would also check
@@ -175,7 +176,7 @@ func (b *builder) upgradesAtNight(h string) {
 }
 
 // blockQueue sets the queues of devices on a server.
-func (b *builder) blockQueue(h string, disks []resource.DiskRef, arrays []string) {
+func (b *builder) blockQueue(h string, disks []storage.DiskRef, arrays []string) {
 	if b.stock() {
 		return // the kernel's queues as they are
 	}
@@ -185,7 +186,7 @@ func (b *builder) blockQueue(h string, disks []resource.DiskRef, arrays []string
 			lvs = append(lvs, s.Storage.VG+"/"+v.name)
 		}
 	}
-	b.add(StageMultipath, h, "block queues", &resource.BlockQueue{
+	b.add(StageMultipath, h, "block queues", &storage.BlockQueue{
 		Path: "/etc/udev/rules.d/90-mortar-block.rules", Disks: disks, Arrays: arrays, Volumes: lvs,
 		DiskSettings:   queueSettings(b.settings("server", "disk")),
 		ArraySettings:  queueSettings(b.settings("server", "md")),
@@ -233,9 +234,9 @@ func owned(s *design.Service) string {
 func (b *builder) guard(steps []Step, svc *design.Service, at string) {
 	var guards []Step
 	for _, s := range b.servers {
-		u := &resource.Unclaimed{Service: resource.ServiceID(svc.Name)}
+		u := &storage.Unclaimed{Service: resource.ServiceID(svc.Name)}
 		if s != at {
-			b.storage().claim(svc, u, &resource.ReleaseStorage{})
+			b.storage().claim(svc, u, &storage.ReleaseStorage{})
 		}
 		guards = append(guards, Step{Stage: StageStorage, Title: "nobody else has " + owned(svc), Host: s, Resource: u})
 	}
@@ -250,8 +251,8 @@ func (b *builder) guard(steps []Step, svc *design.Service, at string) {
 // resource agent.
 func (b *builder) release(s *design.Service, host string) {
 	v := &s.Storage
-	r := &resource.ReleaseStorage{VG: v.VG, LV: v.LV, SystemID: ocf.BuildingID(v.SystemID), RestID: v.SystemID, MountPoint: b.kind().builtOn(s)}
-	b.storage().claim(s, &resource.Unclaimed{}, r)
+	r := &storage.ReleaseStorage{VG: v.VG, LV: v.LV, SystemID: ocf.BuildingID(v.SystemID), RestID: v.SystemID, MountPoint: b.kind().builtOn(s)}
+	b.storage().claim(s, &storage.Unclaimed{}, r)
 	if v.Cache != nil {
 		r.Cache, r.Cached = cache.ConfigPath(s.Name), (&cache.Config{VG: v.VG}).Mounted()
 	}
@@ -295,7 +296,7 @@ func (b *builder) growths(s *design.Service, p place, id string, pvs []string, a
 	if p.managed {
 		stage, id = StageGrowth, "" // the server that serves it owns it
 	}
-	g := &resource.GrownVolume{
+	g := &storage.GrownVolume{
 		VG: v.VG, LV: v.LV, PVs: pvs, SystemID: id, Align: align, StripeSize: int64(v.StripeSize), Slack: int64(v.ExtentSize),
 	}
 	if s.NFS != nil {
@@ -324,12 +325,12 @@ func (b *builder) volumes(s *design.Service, p place, pvs, serials []string) {
 	align := b.align(v)
 	all := b.kind().volumes(s)
 	first := firstPVs(v, pvs)
-	b.add(StageStorage, p.host, "volume group "+v.VG, &resource.VolumeGroup{
+	b.add(StageStorage, p.host, "volume group "+v.VG, &storage.VolumeGroup{
 		Name: v.VG, LV: all[len(all)-1].name, PVs: first, Later: pvs[len(first):], Serials: serials, SystemID: id, RestID: rest, Align: align, ExtentSize: int64(v.ExtentSize),
 	})
 	b.addHeader(v, p.host, id, pvs, align, !p.managed)
 	for _, lv := range all {
-		b.add(StageStorage, p.host, "logical volume "+v.VG+"/"+lv.name, &resource.LogicalVolume{
+		b.add(StageStorage, p.host, "logical volume "+v.VG+"/"+lv.name, &storage.LogicalVolume{
 			VG: v.VG, Name: lv.name, PVs: first, Later: pvs[len(first):], SystemID: id, Stripes: v.Stripes, StripeSize: int64(v.StripeSize), Size: lv.size, Activate: !p.managed,
 		})
 	}
@@ -338,7 +339,7 @@ func (b *builder) volumes(s *design.Service, p place, pvs, serials []string) {
 	case v.Cache != nil:
 		b.addCache(s, p.host)
 	case b.kind().caches():
-		b.add(StageStorage, p.host, "no cache of "+v.VG+"/"+v.LV, &resource.NoCache{Path: cache.ConfigPath(s.Name)})
+		b.add(StageStorage, p.host, "no cache of "+v.VG+"/"+v.LV, &storage.NoCache{Path: cache.ConfigPath(s.Name)})
 	}
 }
 
@@ -354,7 +355,7 @@ func (b *builder) align(v *design.Storage) int64 {
 }
 
 // ocfConfig tells the resource agent what a service consists of.
-func (b *builder) ocfConfig(s *design.Service) (*resource.OCFConfig, error) {
+func (b *builder) ocfConfig(s *design.Service) (*storage.OCFConfig, error) {
 	v := &s.Storage
 	c := ocf.Config{Service: s.Name, VolumeGroup: ocf.VolumeGroup{VG: v.VG, LV: v.LV, SystemID: v.SystemID}, Nodes: map[string]string{}}
 	for _, x := range b.d.Spec.Servers {
@@ -376,7 +377,7 @@ func (b *builder) ocfConfig(s *design.Service) (*resource.OCFConfig, error) {
 	if v.Cache != nil {
 		c.Cache = cache.ConfigPath(s.Name)
 	}
-	r := &resource.OCFConfig{Path: ocf.ConfigPath(s.Name), Agent: mortarPath}
+	r := &storage.OCFConfig{Path: ocf.ConfigPath(s.Name), Agent: mortarPath}
 	for _, dir := range b.facts.Unexport {
 		r.Unexport = append(r.Unexport, s.MountPoint+dir)
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/array"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/host/resource/storage"
 	"github.com/mortarhpc/mortar/internal/serve/ocf"
 )
 
@@ -19,8 +20,8 @@ type lunStorage struct{ *builder }
 func (l lunStorage) direct() bool { return l.luns()[0].Direct }
 
 // luns are those of the pair.
-func (l lunStorage) luns() []resource.DiskRef {
-	var out []resource.DiskRef
+func (l lunStorage) luns() []storage.DiskRef {
+	var out []storage.DiskRef
 	for _, s := range l.services() {
 		out = append(out, l.of(s)...)
 	}
@@ -28,11 +29,11 @@ func (l lunStorage) luns() []resource.DiskRef {
 }
 
 // of are the LUNs of a service, in order.
-func (l lunStorage) of(s *design.Service) []resource.DiskRef {
-	var out []resource.DiskRef
+func (l lunStorage) of(s *design.Service) []storage.DiskRef {
+	var out []storage.DiskRef
 	for _, u := range l.d.LUNsIn(&s.Storage) {
 		i := slices.IndexFunc(l.d.Arrays, func(a design.Array) bool { return a.Name == u.Array })
-		out = append(out, resource.DiskRef{
+		out = append(out, storage.DiskRef{
 			Serial: u.WWN, WWN: u.WWN, Enclosure: u.Array, Size: int64(u.Size), LUN: u.Name, Direct: l.d.Arrays[i].Family == "perc",
 		})
 	}
@@ -40,10 +41,10 @@ func (l lunStorage) of(s *design.Service) []resource.DiskRef {
 }
 
 // wanted are the LUNs of a service and what they may carry.
-func (l lunStorage) wanted(s *design.Service) []resource.WantedDisk {
-	var out []resource.WantedDisk
+func (l lunStorage) wanted(s *design.Service) []storage.WantedDisk {
+	var out []storage.WantedDisk
 	for _, r := range l.of(s) {
-		out = append(out, resource.WantedDisk{DiskRef: r, VG: s.Storage.VG, FS: s.FileSystem(), Wipe: slices.Contains(l.d.Spec.Wipe, r.WWN)})
+		out = append(out, storage.WantedDisk{DiskRef: r, VG: s.Storage.VG, FS: s.FileSystem(), Wipe: slices.Contains(l.d.Spec.Wipe, r.WWN)})
 	}
 	return out
 }
@@ -84,7 +85,7 @@ func (l lunStorage) foreign(found func(host, lun string) bool) []Step {
 		host := l.placeOf(s).host
 		for _, w := range l.wanted(s) {
 			if found(host, w.LUN) {
-				steps = append(steps, Step{Title: w.LUN, Host: host, Resource: &resource.Disks{Host: host, List: []resource.WantedDisk{w}, Check: true}})
+				steps = append(steps, Step{Title: w.LUN, Host: host, Resource: &storage.Disks{Host: host, List: []storage.WantedDisk{w}, Check: true}})
 			}
 		}
 	}
@@ -110,18 +111,18 @@ func (l lunStorage) modules() []string {
 }
 
 func (l lunStorage) checks(host string) {
-	var all []resource.WantedDisk
+	var all []storage.WantedDisk
 	for _, s := range l.services() {
 		all = append(all, l.wanted(s)...)
 	}
-	l.add(StageHosts, host, "LUNs of "+host, &resource.Disks{Host: host, List: all})
+	l.add(StageHosts, host, "LUNs of "+host, &storage.Disks{Host: host, List: all})
 	if !l.direct() {
-		l.add(StageHosts, host, "who else has LUNs of "+host, &resource.Reservations{Host: host, LUNs: l.luns(), Keys: l.keys()})
+		l.add(StageHosts, host, "who else has LUNs of "+host, &storage.Reservations{Host: host, LUNs: l.luns(), Keys: l.keys()})
 	}
 }
 
 func (l lunStorage) carries(s *design.Service, host string, _ bool) {
-	l.add(StageDisks, host, "LUNs of "+s.Name, &resource.Disks{Host: host, List: l.wanted(s), Check: true})
+	l.add(StageDisks, host, "LUNs of "+s.Name, &storage.Disks{Host: host, List: l.wanted(s), Check: true})
 }
 
 // files: LUNs have no md. A cache's mirrors do.
@@ -133,7 +134,7 @@ func (l lunStorage) files(h string, more []string) {
 
 func (l lunStorage) devices(h string) {
 	if !l.direct() {
-		l.add(StageMultipath, h, "multipath", &resource.Multipath{Brick: l.d.Name, Disks: l.luns(), Settings: l.settings("server", "multipath"), Reservation: l.key(h)})
+		l.add(StageMultipath, h, "multipath", &storage.Multipath{Brick: l.d.Name, Disks: l.luns(), Settings: l.settings("server", "multipath"), Reservation: l.key(h)})
 	}
 	l.blockQueue(h, l.luns(), nil)
 }
@@ -177,11 +178,11 @@ func (l lunStorage) pv(lun string) string {
 	return all[slices.IndexFunc(all, func(u design.LUN) bool { return u.Name == lun })].Device
 }
 
-func (l lunStorage) claim(s *design.Service, u *resource.Unclaimed, r *resource.ReleaseStorage) {
+func (l lunStorage) claim(s *design.Service, u *storage.Unclaimed, r *storage.ReleaseStorage) {
 	u.VG, r.PVs = s.Storage.VG, s.Storage.LUNs
 }
 
-func (l lunStorage) agent(s *design.Service, c *ocf.Config, r *resource.OCFConfig) {
+func (l lunStorage) agent(s *design.Service, c *ocf.Config, r *storage.OCFConfig) {
 	c.LUNStorage = &ocf.LUNStorage{}
 	if l.pair.HA != nil {
 		c.Reservations = l.pair.HA.Reservations

@@ -7,7 +7,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/distro"
 	"github.com/mortarhpc/mortar/internal/base/md"
 	"github.com/mortarhpc/mortar/internal/brick/design"
-	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/host/resource/storage"
 	"github.com/mortarhpc/mortar/internal/serve/ocf"
 )
 
@@ -47,7 +47,7 @@ func uuids(groups []design.Group) []string {
 
 // wanted are the disks of the pair that are in service, each with the array that
 // it is a member of.
-func (m mdStorage) wanted() []resource.WantedDisk {
+func (m mdStorage) wanted() []storage.WantedDisk {
 	group, set := map[string]string{}, map[string]string{}
 	for _, g := range m.groups() {
 		for _, k := range append(slices.Clone(g.Members), g.Spares...) {
@@ -61,9 +61,9 @@ func (m mdStorage) wanted() []resource.WantedDisk {
 			}
 		}
 	}
-	var out []resource.WantedDisk
+	var out []storage.WantedDisk
 	for _, k := range m.inService() {
-		out = append(out, resource.WantedDisk{DiskRef: ref(k), Group: group[k.Serial], Set: set[k.Serial], Wipe: slices.Contains(m.d.Spec.Wipe, k.Serial)})
+		out = append(out, storage.WantedDisk{DiskRef: ref(k), Group: group[k.Serial], Set: set[k.Serial], Wipe: slices.Contains(m.d.Spec.Wipe, k.Serial)})
 	}
 	return out
 }
@@ -74,7 +74,7 @@ func (m mdStorage) inService() []design.Disk {
 }
 
 func (m mdStorage) checks(host string) {
-	m.add(StageHosts, host, "disks of "+host, &resource.Disks{Host: host, List: m.wanted(), Arrays: uuids(m.groups())})
+	m.add(StageHosts, host, "disks of "+host, &storage.Disks{Host: host, List: m.wanted(), Arrays: uuids(m.groups())})
 }
 
 func (m mdStorage) carries(s *design.Service, host string, first bool) {
@@ -84,7 +84,7 @@ func (m mdStorage) carries(s *design.Service, host string, first bool) {
 			used[k.Serial] = true
 		}
 	}
-	var mine []resource.WantedDisk
+	var mine []storage.WantedDisk
 	for i, w := range m.wanted() {
 		k := m.inService()[i]
 		ofNobody := k.Service == "" && k.Group == "" && !used[k.Serial]
@@ -92,7 +92,7 @@ func (m mdStorage) carries(s *design.Service, host string, first bool) {
 			mine = append(mine, w)
 		}
 	}
-	m.add(StageDisks, host, "disks of "+s.Name, &resource.Disks{Host: host, List: mine, Arrays: uuids(m.groups()), Check: true})
+	m.add(StageDisks, host, "disks of "+s.Name, &storage.Disks{Host: host, List: mine, Arrays: uuids(m.groups()), Check: true})
 }
 
 func (m mdStorage) files(h string, more []string) {
@@ -114,7 +114,7 @@ func (m mdStorage) files(h string, more []string) {
 }
 
 func (m mdStorage) devices(h string) {
-	m.add(StageMultipath, h, "multipath", &resource.Multipath{
+	m.add(StageMultipath, h, "multipath", &storage.Multipath{
 		Brick: m.d.Name, Disks: refs(m.disks()), Settings: m.settings("server", "multipath"),
 	})
 	m.blockQueue(h, refs(m.disks()), uuids(m.groups()))
@@ -142,7 +142,7 @@ func (m mdStorage) build(s *design.Service, p place) (pvs, _ []string) {
 	for _, g := range groups {
 		a := arrayOf(m.d, g, p.alone())
 		if g.Growth > 0 && p.managed {
-			a.Grow = &resource.Growing{VG: s.Storage.VG, LV: s.Storage.LV, PVs: pvs}
+			a.Grow = &storage.Growing{VG: s.Storage.VG, LV: s.Storage.LV, PVs: pvs}
 		}
 		m.add(StageStorage, p.host, "md array "+g.Name, a)
 	}
@@ -154,14 +154,14 @@ func pvOf(group string) string { return "/dev/md/" + group }
 
 func (m mdStorage) pv(group string) string { return pvOf(group) }
 
-func (m mdStorage) claim(s *design.Service, u *resource.Unclaimed, r *resource.ReleaseStorage) {
+func (m mdStorage) claim(s *design.Service, u *storage.Unclaimed, r *storage.ReleaseStorage) {
 	u.Arrays, r.Arrays = map[string]string{}, map[string]string{}
 	for _, g := range m.d.GroupsIn(&s.Storage) {
 		u.Arrays[g.UUID], r.Arrays[g.UUID] = g.Name, g.Name
 	}
 }
 
-func (m mdStorage) agent(s *design.Service, c *ocf.Config, r *resource.OCFConfig) {
+func (m mdStorage) agent(s *design.Service, c *ocf.Config, r *storage.OCFConfig) {
 	c.MDStorage = &ocf.MDStorage{DropSlow: s.Storage.DropSlow}
 	for _, g := range m.d.GroupsIn(&s.Storage) {
 		c.Arrays = append(c.Arrays, ocf.Array{Name: g.Name, UUID: g.UUID, Need: md.Fewest(g.Level, len(g.Members))})
@@ -171,12 +171,12 @@ func (m mdStorage) agent(s *design.Service, c *ocf.Config, r *resource.OCFConfig
 
 // ArrayOf is the md array of a RAID group, to be compared where it runs: its diff adds
 // disks of the group that it does not have.
-func ArrayOf(d *design.Design, g design.Group) *resource.Array {
+func ArrayOf(d *design.Design, g design.Group) *storage.Array {
 	return arrayOf(d, g, false)
 }
 
-func arrayOf(d *design.Design, g design.Group, assemble bool) *resource.Array {
-	a := &resource.Array{
+func arrayOf(d *design.Design, g design.Group, assemble bool) *storage.Array {
+	a := &storage.Array{
 		Name: g.Name, UUID: g.UUID, Level: g.Level, Chunk: int64(g.Chunk),
 		Members: refs(g.Members), Spares: refs(g.Spares), Assemble: assemble,
 	}

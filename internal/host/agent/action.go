@@ -22,6 +22,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/flock"
 	"github.com/mortarhpc/mortar/internal/host/claim"
 	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/host/resource/storage"
 )
 
 const (
@@ -85,7 +86,7 @@ func (r *runner) run(ctx context.Context, p RunParams, emit func(RunEvent)) (res
 		return resource.Output{}, err
 	}
 	if len(a.Blank) > 0 {
-		if err := resource.MustBeBlank(ctx, r.sys, a.Blank); err != nil {
+		if err := storage.MustBeBlank(ctx, r.sys, a.Blank); err != nil {
 			return resource.Output{}, err
 		}
 	}

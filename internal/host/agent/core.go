@@ -4,12 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/base/command"
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/host/claim"
 	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/host/resource/storage"
 )
 
 // WireResource is a resource on its way to a host.
@@ -101,8 +103,8 @@ func NewCore(sys HostSys, kinds []resource.Resource, holder string) Mux {
 	OpHello.Answer(m, func(context.Context, None) (Hello, error) { return sys.Hello() })
 	OpFacts.Answer(m, func(ctx context.Context, _ None) (Facts, error) { return sys.Facts(ctx) })
 	OpSCSI.Answer(m, func(ctx context.Context, _ None) ([]linux.SCSIDisk, error) { return sys.SCSI(ctx) })
-	OpHardware.Answer(m, func(ctx context.Context, _ None) (resource.Hardware, error) {
-		return resource.ObserveHardware(ctx, sys)
+	OpHardware.Answer(m, func(ctx context.Context, _ None) (storage.Hardware, error) {
+		return storage.ObserveHardware(ctx, sys)
 	})
 	OpTime.Answer(m, func(context.Context, None) (TimeResult, error) { return TimeResult{time.Now().UnixNano()}, nil })
 	OpDiffs.Answer(m, func(ctx context.Context, p DiffsParams, emit func(DiffsEvent)) (DiffsResult, error) {
@@ -171,4 +173,6 @@ func follow(ctx context.Context, p QueryParams, emit func(FollowEvent)) (out res
 }
 
 // Core returns the core ops on this host, with every kind of resource.
-func Core(holder string) Mux { return NewCore(HostSys{}, resource.Kinds, holder) }
+func Core(holder string) Mux {
+	return NewCore(HostSys{}, slices.Concat(resource.Kinds, storage.Kinds), holder)
+}

@@ -10,6 +10,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/base/strictjson"
 	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/host/resource/storage"
 )
 
 // The core ops. Programs call them by the methods of host.Session.
@@ -18,7 +19,7 @@ const (
 	OpFacts    Op[None, Facts]                                   = "facts"
 	OpSCSI     Op[None, []linux.SCSIDisk]                        = "scsi"
 	OpTime     Op[None, TimeResult]                              = "time"
-	OpHardware Op[None, resource.Hardware]                       = "hardware"
+	OpHardware Op[None, storage.Hardware]                        = "hardware"
 	OpQuery    Op[QueryParams, resource.Output]                  = "query"
 	OpRead     Op[ReadParams, ReadResult]                        = "read"
 	OpDiffs    Stream[DiffsParams, DiffsEvent, DiffsResult]      = "diffs"

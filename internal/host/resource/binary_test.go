@@ -43,13 +43,13 @@ func TestBinary(t *testing.T) {
 		{name: "allowed, but unreadable", there: `{"version":"b","made":"2026-11-29T12:00:00Z"}`, config: strings.Replace(good, `"home"`, `["home"]`, 1), allow: true, refusal: "cannot unmarshal"},
 	} {
 		b := &Binary{Path: "/usr/local/sbin/mortar", Target: "/usr/local/lib/mortar/mortar-2", Build: release.Build{Version: "dev", Made: now}, Configs: []string{config}, AllowDowngrade: tc.allow}
-		sys := &fakeSys{
-			files:   map[string]string{"/usr/local/lib/mortar/mortar-1": "ELF", "/usr/local/lib/mortar/mortar-2": "ELF", config: tc.config},
-			links:   map[string]string{"/usr/local/sbin/mortar": "/usr/local/lib/mortar/mortar-1"},
-			outputs: map[string]Output{"/usr/local/sbin/mortar version --json": {Stdout: tc.there}},
+		sys := &Paper{
+			Files:   map[string]string{"/usr/local/lib/mortar/mortar-1": "ELF", "/usr/local/lib/mortar/mortar-2": "ELF", config: tc.config},
+			Links:   map[string]string{"/usr/local/sbin/mortar": "/usr/local/lib/mortar/mortar-1"},
+			Outputs: map[string]Output{"/usr/local/sbin/mortar version --json": {Stdout: tc.there}},
 		}
 		if tc.config == "" {
-			delete(sys.files, config)
+			delete(sys.Files, config)
 		}
 		as, err := Diff(t.Context(), sys, wire(t, b))
 		var r *Refusal
@@ -61,7 +61,7 @@ func TestBinary(t *testing.T) {
 		case err != nil || len(as) != 1 || as[0].File.Symlink != b.Target || !strings.Contains(as[0].Why, tc.why):
 			t.Errorf("%s: %+v, %v", tc.name, as, err)
 		}
-		sys.links["/usr/local/sbin/mortar"] = b.Target
+		sys.Links["/usr/local/sbin/mortar"] = b.Target
 		wantShow(t, diff(t, b, sys), "")
 	}
 }
@@ -79,15 +79,15 @@ func TestAgentWorks(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := &AgentWorks{Path: "/usr/local/sbin/mortar", Configs: []string{config, "/etc/mortar/service-more.json"}}
-	sys := &fakeSys{files: map[string]string{config: string(recorded["nfs-ha"][config])}, outputs: map[string]Output{}}
+	sys := &Paper{Files: map[string]string{config: string(recorded["nfs-ha"][config])}, Outputs: map[string]Output{}}
 	for code, well := range map[int]bool{0: true, 5: true, 2: false, 1: false, 127: false} {
-		sys.outputs["/usr/local/sbin/mortar ocf validate-all --config "+config] = Output{Code: code, Stderr: "Segmentation fault\n"}
+		sys.Outputs["/usr/local/sbin/mortar ocf validate-all --config "+config] = Output{Code: code, Stderr: "Segmentation fault\n"}
 		if well {
 			wantShow(t, diff(t, a, sys), "")
 		} else {
 			refused(t, a, sys, "Segmentation fault")
 		}
 	}
-	sys.files[config] = "{"
+	sys.Files[config] = "{"
 	wantShow(t, diff(t, a, sys), "")
 }

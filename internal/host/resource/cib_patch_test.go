@@ -211,13 +211,13 @@ func TestCIBThatCannotBeRead(t *testing.T) {
 	whole := testdata(t, "cib-converged.xml")
 	for name, c := range map[string]struct {
 		wanted string
-		sys    *fakeSys
+		sys    *Paper
 	}{
 		"the wanted one is no XML":  {"<configuration>", runningCIB(whole)},
 		"the running one is cut":    {"", runningCIB(whole[:len(whole)/2])},
 		"no configuration in it":    {"", runningCIB(`<cib epoch="1"/>`)},
 		"two roots":                 {"", runningCIB(`<cib epoch="1"><configuration/></cib><cib/>`)},
-		"the one on disk is no XML": {"", &fakeSys{files: map[string]string{linux.CIBFile: "\x00\x00"}}},
+		"the one on disk is no XML": {"", &Paper{Files: map[string]string{linux.CIBFile: "\x00\x00"}}},
 	} {
 		r := testCIB(t)
 		if c.wanted != "" {
@@ -233,8 +233,8 @@ func TestCIBThatCannotBeRead(t *testing.T) {
 // cluster that is stopped.
 func TestCIBWhilePacemakerStarts(t *testing.T) {
 	sys := runningCIB("")
-	sys.outputs["cibadmin --query"] = Output{Code: 102, Stderr: "cibadmin: Could not connect to the CIB API: Transport endpoint is not connected\n"}
-	sys.files[linux.CIBFile] = testdata(t, "cib-converged.xml")
+	sys.Outputs["cibadmin --query"] = Output{Code: 102, Stderr: "cibadmin: Could not connect to the CIB API: Transport endpoint is not connected\n"}
+	sys.Files[linux.CIBFile] = testdata(t, "cib-converged.xml")
 	if as := diff(t, testCIB(t), sys); len(as) != 0 {
 		t.Errorf("a cluster that starts would be changed:\n%s", as[0].Why)
 	}

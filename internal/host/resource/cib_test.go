@@ -29,10 +29,10 @@ func testCIB(t *testing.T) *CIB {
 	}
 }
 
-func runningCIB(xml string) *fakeSys {
-	return &fakeSys{
-		files:   map[string]string{pacemakerProcs: "1\n"},
-		outputs: map[string]Output{"cibadmin --query": {Stdout: xml}},
+func runningCIB(xml string) *Paper {
+	return &Paper{
+		Files:   map[string]string{pacemakerProcs: "1\n"},
+		Outputs: map[string]Output{"cibadmin --query": {Stdout: xml}},
 	}
 }
 
@@ -99,12 +99,12 @@ func TestCIBDrift(t *testing.T) {
 }
 
 func TestCIBWhilePacemakerIsDown(t *testing.T) {
-	as := diff(t, testCIB(t), &fakeSys{})
+	as := diff(t, testCIB(t), &Paper{})
 	if len(as) != 1 || !strings.Contains(as[0].Why, "+ <primitive") {
 		t.Errorf("the whole configuration is not shown: %v", show(as))
 	}
 	// A cluster that is stopped is going to start with the CIB on its disk.
-	stopped := &fakeSys{files: map[string]string{linux.CIBFile: testdata(t, "cib-converged.xml")}}
+	stopped := &Paper{Files: map[string]string{linux.CIBFile: testdata(t, "cib-converged.xml")}}
 	if as := diff(t, testCIB(t), stopped); len(as) != 0 {
 		t.Errorf("a stopped cluster that is configured would be changed:\n%s", as[0].Why)
 	}

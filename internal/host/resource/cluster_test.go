@@ -9,7 +9,7 @@ import (
 
 // crm_mon-starting.xml was recorded on a virtual rack while the service
 // started on nfs1.
-func clusterSys(t *testing.T, change ...string) *fakeSys {
+func clusterSys(t *testing.T, change ...string) *Paper {
 	x := testdata(t, "crm_mon-starting.xml")
 	for i := 0; i+1 < len(change); i += 2 {
 		if !strings.Contains(x, change[i]) {
@@ -17,9 +17,9 @@ func clusterSys(t *testing.T, change ...string) *fakeSys {
 		}
 		x = strings.Replace(x, change[i], change[i+1], 1)
 	}
-	return &fakeSys{
-		files:   map[string]string{pacemakerProcs: "1\n2\n", "/proc/self/mounts": ""},
-		outputs: map[string]Output{"crm_mon": {Stdout: x}},
+	return &Paper{
+		Files:   map[string]string{pacemakerProcs: "1\n2\n", "/proc/self/mounts": ""},
+		Outputs: map[string]Output{"crm_mon": {Stdout: x}},
 	}
 }
 
@@ -34,11 +34,11 @@ func TestClusterMembers(t *testing.T) {
 	if len(as) != 1 || !strings.Contains(as[0].Why, "no coordinator") {
 		t.Errorf("a missing coordinator is not waited for: %v", as)
 	}
-	if as = diff(t, c, &fakeSys{}); len(as) != 1 {
+	if as = diff(t, c, &Paper{}); len(as) != 1 {
 		t.Errorf("a cluster that is not started is not waited for: %v", as)
 	}
 	notConnected := clusterSys(t)
-	notConnected.outputs["crm_mon"] = Output{Code: 102}
+	notConnected.Outputs["crm_mon"] = Output{Code: 102}
 	if as = diff(t, c, notConnected); len(as) != 1 {
 		t.Errorf("a cluster that does not answer is not waited for: %v", as)
 	}
@@ -94,12 +94,12 @@ func TestFactsOfAClusterNode(t *testing.T) {
 	if r.Node() != "nfs1" || r.Role != "Started" || !f.Cluster.DC.Present || !f.Cluster.DC.Quorum || !f.Cluster.Node("nfs2").Member() {
 		t.Errorf("%+v", f.Cluster)
 	}
-	if len(sys.asked) != 1 {
-		t.Errorf("%d commands: %v", len(sys.asked), sys.asked)
+	if len(sys.Asked) != 1 {
+		t.Errorf("%d commands: %v", len(sys.Asked), sys.Asked)
 	}
 	// Without a coordinator: what the CIB on disk says.
 	sys = clusterSys(t, `<current_dc present="true"`, `<current_dc present="false"`)
-	sys.files[linux.CIBFile] = testdata(t, "cib-converged.xml")
+	sys.Files[linux.CIBFile] = testdata(t, "cib-converged.xml")
 	if f, err = ObserveFacts(t.Context(), sys); err != nil || f.Cluster.DC.Present {
 		t.Fatalf("%+v %v", f.Cluster, err)
 	}
@@ -107,11 +107,11 @@ func TestFactsOfAClusterNode(t *testing.T) {
 		t.Errorf("%+v", f.Cluster)
 	}
 	// And while Pacemaker does not run.
-	f, err = ObserveFacts(t.Context(), &fakeSys{files: map[string]string{"/proc/self/mounts": "", linux.CIBFile: testdata(t, "cib-converged.xml")}})
+	f, err = ObserveFacts(t.Context(), &Paper{Files: map[string]string{"/proc/self/mounts": "", linux.CIBFile: testdata(t, "cib-converged.xml")}})
 	if r = f.Manages("service-home"); err != nil || f.Cluster != nil || r == nil || r.Agent != "ocf:mortar:service" {
 		t.Errorf("%+v, %+v, %v", f, r, err)
 	}
-	if f, err = ObserveFacts(t.Context(), &fakeSys{files: map[string]string{"/proc/self/mounts": ""}}); err != nil || f.Cluster != nil {
+	if f, err = ObserveFacts(t.Context(), &Paper{Files: map[string]string{"/proc/self/mounts": ""}}); err != nil || f.Cluster != nil {
 		t.Errorf("a cluster where there is none: %+v %v", f.Cluster, err)
 	}
 }

@@ -32,7 +32,7 @@ func (c *Corosync) Diff(sys Look) ([]Action, error) {
 	conf := TextFile{Path: "/etc/corosync/corosync.conf", Content: []byte(c.Text())}
 	ka, ca := sys.Want(&key), sys.Want(&conf)
 	var reload []Action
-	if unitHasProcesses(sys, "corosync.service") {
+	if sys.Runs("corosync.service") {
 		if len(ka) > 0 {
 			return nil, &Refusal{
 				What: "corosync runs with another key than this brick's",
@@ -41,7 +41,7 @@ func (c *Corosync) Diff(sys Look) ([]Action, error) {
 		}
 		reload = []Action{{Title: "reload corosync", Cmd: []string{"corosync-cfgtool", "-R"}}}
 	}
-	return withReload(sys, "corosync", append(ka, ca...), reload), nil
+	return WithReload(sys, "corosync", append(ka, ca...), reload), nil
 }
 
 // Text is corosync.conf(5).

@@ -15,7 +15,7 @@ func TestEverywhere(t *testing.T) {
 		return `<resource id="mortar-watch" resource_agent="ocf:mortar:watch" role="` + role + `" active="true"><node name="` + node + `" id="1" cached="true"/></resource>`
 	}
 	// remembers is crm_mon with what it knows of a probe on nfs1, if it is of a resource.
-	remembers := func(resource string, change ...string) *fakeSys {
+	remembers := func(resource string, change ...string) *Paper {
 		if resource != "" {
 			change = append(change, `<node name="nfs1">`, `<node name="nfs1"><resource_history id="`+resource+`"><operation_history call="196" task="probe" rc="5" rc_text="Not installed"/></resource_history>`)
 		}
@@ -33,7 +33,7 @@ func TestEverywhere(t *testing.T) {
 	e.Able = []string{"service-home"}
 	wantShow(t, diff(t, e, remembers("service-home", both...)), "crm_resource --refresh --resource service-home --node nfs1")
 	wantShow(t, diff(t, e, remembers("", end, clone(on("nfs1", "Starting")+on("nfs2", "Started")))), "crm_resource --locate --resource mortar-watch")
-	if as := diff(t, e, &fakeSys{}); len(as) != 1 {
+	if as := diff(t, e, &Paper{}); len(as) != 1 {
 		t.Errorf("a cluster that does not run yet: %v", as)
 	}
 }

@@ -39,14 +39,10 @@ func (f *TextFile) Diff(sys Look) ([]Action, error) {
 	if f.Absent {
 		return []Action{{Title: "remove " + f.Path, Why: f.Why, File: &File{Path: f.Path, Remove: true}}}, nil
 	}
-	return []Action{f.action()}, nil
-}
-
-func (f *TextFile) action() Action {
-	return Action{
+	return []Action{{
 		Title: "write " + f.Path, Why: f.Why, Secret: f.Secret,
 		File: &File{Path: f.Path, Content: f.Content, Mode: f.mode(), Owner: f.Owner, Group: f.Group},
-	}
+	}}, nil
 }
 
 // same tells whether the file is as wanted.

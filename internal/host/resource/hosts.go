@@ -19,6 +19,5 @@ func (h *HostsEntry) Diff(sys Look) ([]Action, error) {
 	if text == old {
 		return nil, nil
 	}
-	f := TextFile{Path: linux.HostsFile, Content: []byte(text), Why: h.Why}
-	return []Action{f.action()}, nil
+	return sys.Want(&TextFile{Path: linux.HostsFile, Content: []byte(text), Why: h.Why}), nil
 }

@@ -94,7 +94,7 @@ func (w lnetwork) String() string {
 func (w lnetwork) bringUp(up []lnetwork) ([]Action, error) {
 	i := slices.IndexFunc(up, func(n lnetwork) bool { return n.name == w.name })
 	switch {
-	case i >= 0 && (len(w.interfaces) == 0 || sameSet(w.interfaces, up[i].interfaces)):
+	case i >= 0 && (len(w.interfaces) == 0 || SameSet(w.interfaces, up[i].interfaces)):
 		return nil, nil
 	case i >= 0:
 		return nil, &Refusal{

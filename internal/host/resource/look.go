@@ -173,6 +173,34 @@ func Failed(out Output, argv ...string) error {
 	return fmt.Errorf("%s: exit code %d: %s", strings.Join(argv, " "), out.Code, strings.TrimSpace(out.Stderr))
 }
 
+// Tree lets package linux read a host.
+type Tree struct{ Sys }
+
+// List names what is in a directory.
+func (t Tree) List(dir string) ([]string, error) {
+	ps, err := t.Glob(dir + "/*")
+	for i, p := range ps {
+		ps[i] = path.Base(p)
+	}
+	return ps, err
+}
+
+// Runs tells whether a unit has processes, without a fork.
+func (l Look) Runs(unit string) bool { return unitHasProcesses(l, unit) }
+
+// Configured are all primitives in the CIB on disk, in no state.
+func (l Look) Configured() []linux.CRMResource {
+	rs, err := configuredResources(l)
+	l.Check(err)
+	return rs
+}
+
+// Attr is an attribute of sysfs; "" if it cannot be read, as the speed of a link that is down.
+func (l Look) Attr(p string) string {
+	text, _ := readTrim(l, p)
+	return text
+}
+
 // Links are the host's network interfaces; nil for a plan without hosts.
 func (l Look) Links() []linux.Link {
 	out, installed := l.Command("ip", "-json", "address", "show")

@@ -20,12 +20,12 @@ func lustreFiles(names ...string) []PackageFile {
 }
 
 // lustreNode is a Debian host with packages as dpkg has them.
-func lustreNode(kernel, status, versions, held string) *fakeSys {
-	return &fakeSys{
-		files: map[string]string{
+func lustreNode(kernel, status, versions, held string) *Paper {
+	return &Paper{
+		Files: map[string]string{
 			"/etc/os-release": "ID=debian\nVERSION_ID=13\n", "/proc/sys/kernel/osrelease": kernel + "\n", "/var/lib/dpkg/status": status,
 		},
-		outputs: map[string]Output{"dpkg-query -W": {Stdout: versions, Code: 1}, "apt-mark showhold": {Stdout: held}},
+		Outputs: map[string]Output{"dpkg-query -W": {Stdout: versions, Code: 1}, "apt-mark showhold": {Stdout: held}},
 	}
 }
 
@@ -114,7 +114,7 @@ func TestLustrePackagesInstalled(t *testing.T) {
 		t.Errorf("from a directory:\n%s\nwant:\n%s", got, want)
 	}
 	// An apply that was killed has copied some.
-	blank.files[file(modules)] = "x"
+	blank.Files[file(modules)] = "x"
 	if got := cmds(Diff(t.Context(), blank, dir)); strings.Contains(got, "write "+file(modules)) || !strings.Contains(got, install+file(modules)) {
 		t.Errorf("copied already:\n%s", got)
 	}
@@ -141,7 +141,7 @@ func TestLustrePackagesRefused(t *testing.T) {
 	none := &LustrePackages{Names: p.LustreServer}
 	for _, c := range []struct {
 		r          *LustrePackages
-		sys        *fakeSys
+		sys        *Paper
 		what, mend string
 	}{
 		{dir, lustreNode("6.12.108+deb13-amd64", "", "", ""),

@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/goccy/go-yaml"
+
 	"github.com/mortarhpc/mortar/internal/base/linux"
 )
 

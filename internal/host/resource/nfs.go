@@ -107,7 +107,7 @@ func (n *NFSServer) Diff(sys Look) ([]Action, error) {
 	var why []string
 	threads := sys.Text("/proc/fs/nfsd/threads")
 	if threads == "" || atoi(threads) != n.Threads {
-		why = append(why, fmt.Sprintf("threads %s, not %d", orNone(threads), n.Threads))
+		why = append(why, fmt.Sprintf("threads %s, not %d", OrNone(threads), n.Threads))
 	}
 	if threads != "" && threads != "0" {
 		for _, c := range []struct {
@@ -115,7 +115,7 @@ func (n *NFSServer) Diff(sys Look) ([]Action, error) {
 			want int
 		}{{"nfsv4leasetime", n.Lease}, {"nfsv4gracetime", n.Grace}} {
 			if got := sys.Text("/proc/fs/nfsd/" + c.name); got != strconv.Itoa(c.want) {
-				why = append(why, fmt.Sprintf("%s %s, not %d", c.name, orNone(got), c.want))
+				why = append(why, fmt.Sprintf("%s %s, not %d", c.name, OrNone(got), c.want))
 			}
 		}
 		if got := servedVersions(sys.Text("/proc/fs/nfsd/versions")); strings.Join(got, " ") != strings.Join(sorted(n.Versions), " ") {
@@ -146,10 +146,3 @@ func servedVersions(s string) []string {
 }
 
 func sorted(s []string) []string { return slices.Sorted(slices.Values(s)) }
-
-func orNone(s string) string {
-	if s == "" {
-		return "none"
-	}
-	return s
-}

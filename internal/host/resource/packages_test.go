@@ -12,7 +12,7 @@ import (
 func TestManagerThatIsAsked(t *testing.T) {
 	all := distro.All()
 	m := all[slices.IndexFunc(all, func(d distro.Distro) bool { return d.ID == "rhel" })].Manager
-	sys := &fakeSys{outputs: map[string]Output{"rpm -qa --qf %{NAME}\\n": {Stdout: "mdadm\nlvm2\n"}}}
+	sys := &Paper{Outputs: map[string]Output{"rpm -qa --qf %{NAME}\\n": {Stdout: "mdadm\nlvm2\n"}}}
 	look := Look{sys, t.Context()}
 	if have := installed(look, m); !have["mdadm"] || have["pacemaker"] {
 		t.Errorf("%v", have)
@@ -21,8 +21,11 @@ func TestManagerThatIsAsked(t *testing.T) {
 	if as := install(look, m, nil); len(as) > 0 {
 		t.Errorf("%v", as)
 	}
-	sys.outputs["rpm -qa --qf %{NAME}\\n"] = Output{Code: 1, Stderr: "error: cannot open Packages database\n"}
+	sys.Outputs["rpm -qa --qf %{NAME}\\n"] = Output{Code: 1, Stderr: "error: cannot open Packages database\n"}
 	if have, err := Observe(t.Context(), sys, func(l Look) (map[string]bool, error) { return installed(l, m), nil }); err == nil {
 		t.Errorf("a database that cannot be read has %v", have)
 	}
 }
+
+// osRelease has a host on paper be Debian 13.
+const osRelease = "ID=debian\nVERSION_ID=\"13\"\n"

@@ -58,11 +58,11 @@ var forms = slices.Concat([][]string{
 	{"ls", "-U", "-d", "<path>..."},
 	{"mdadm", "--detail", "[", "--export", "]", "<device>"},
 	{"mdadm", "--examine", "<device>..."},
-	{mortarCommand, "host-cache", "needs", "{<text>}"},
-	{mortarCommand, "host-cache", "on", "<path>"},
-	{mortarCommand, "host-cache", "stats", "[", "--smart=<bool>", "]", "<path>"},
-	{mortarCommand, "ocf", "validate-all", "--config", "<path>"},
-	{mortarCommand, "version", "--json"},
+	{MortarCommand, "host-cache", "needs", "{<text>}"},
+	{MortarCommand, "host-cache", "on", "<path>"},
+	{MortarCommand, "host-cache", "stats", "[", "--smart=<bool>", "]", "<path>"},
+	{MortarCommand, "ocf", "validate-all", "--config", "<path>"},
+	{MortarCommand, "version", "--json"},
 	{"pgrep", "-x", "<name>"},
 	{"pgrep", "--runstates", "T", "-x", "<name>"},
 	{"ping", "-n", "-c", "1", "-W", "1", "<address>"},
@@ -104,7 +104,7 @@ func raidForms() (out [][]string) {
 // lvmForms have no other configuration than that of lvmArgs: --config can name programs.
 func lvmForms() (out [][]string) {
 	for _, q := range [][]string{{"pvs", "pv_name,vg_name"}, {"pvs", "pv_name,vg_name,vg_systemid"}, {"vgs", "vg_name,vg_missing_pv_count"}, {"vgs", "vg_name,vg_systemid"}, {"lvs", "lv_name,vg_name"}} {
-		args := lvmArgs("<name>", []string{"<devices>"})
+		args := LVMArgs("<name>", []string{"<devices>"})
 		out = append(out, slices.Concat([]string{"lvm", q[0], "--foreign", "--reportformat", "json", "-o", q[1], "["}, args[:2], []string{"]"}, args[2:]))
 	}
 	return out

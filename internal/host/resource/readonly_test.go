@@ -117,8 +117,8 @@ func queries() [][]string {
 		fields("corosync-cmapctl -g runtime.votequorum.wait_for_all_status"),
 		fields("crm_mon --one-shot --output-as=xml"),
 		{"debugfs", "-c", "-R", "ls -p /", "/dev/md/r0"},
-		fields(mortarCommand + " version --json"),
-		fields(mortarCommand + " ocf validate-all --config /etc/mortar/service-home.json"),
+		fields(MortarCommand + " version --json"),
+		fields(MortarCommand + " ocf validate-all --config /etc/mortar/service-home.json"),
 		fields("pgrep --runstates T -x rpc.mountd"),
 		fields("df --output=avail -B1 /srv/home"),
 		fields("df --block-size=1 --output=target,size,avail,itotal,iavail / /boot /var/lib"),
@@ -191,12 +191,12 @@ func queries() [][]string {
 		out = append(out, []string{p, "/cALL", "show", "all", "J", "nolog"})
 	}
 	for _, columns := range []string{"pv_name,vg_name", "pv_name,vg_name,vg_systemid"} {
-		out = append(out, append([]string{"lvm", "pvs", "--foreign", "--reportformat", "json", "-o", columns}, lvmArgs("", []string{"/dev/md/r0", "/dev/mapper/a-b"})...))
+		out = append(out, append([]string{"lvm", "pvs", "--foreign", "--reportformat", "json", "-o", columns}, LVMArgs("", []string{"/dev/md/r0", "/dev/mapper/a-b"})...))
 	}
 	for _, columns := range []string{"vg_name,vg_missing_pv_count", "vg_name,vg_systemid"} {
-		out = append(out, append([]string{"lvm", "vgs", "--foreign", "--reportformat", "json", "-o", columns}, lvmArgs("mortar-apply", []string{"/dev/md/r0"})...))
+		out = append(out, append([]string{"lvm", "vgs", "--foreign", "--reportformat", "json", "-o", columns}, LVMArgs("mortar-apply", []string{"/dev/md/r0"})...))
 	}
-	out = append(out, append([]string{"lvm", "lvs", "--foreign", "--reportformat", "json", "-o", "lv_name,vg_name"}, lvmArgs("a", []string{"/dev/md/r0"})...))
+	out = append(out, append([]string{"lvm", "lvs", "--foreign", "--reportformat", "json", "-o", "lv_name,vg_name"}, LVMArgs("a", []string{"/dev/md/r0"})...))
 	for _, d := range distro.All() {
 		out = append(out, d.Manager.Pending, d.Manager.Held, slices.Concat(d.Manager.Versions, d.Packages.Report), slices.Concat(d.Manager.Versions, d.Packages.LustreHeld))
 		if len(d.Manager.Candidate) > 0 {

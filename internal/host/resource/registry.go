@@ -8,13 +8,11 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/strictjson"
 )
 
-// Kinds has one of each kind of resource.
+// Kinds has one of each kind of resource in this package.
 var Kinds = []Resource{
-	&Host{}, &Packages{}, &TextFile{}, &Directory{}, &HostsEntry{}, &Binary{}, &AgentWorks{}, &Symlink{}, &Units{}, &Sysctl{}, &TimeService{},
-	&Watchdog{}, &Modules{}, &BlockQueue{}, &Initramfs{}, &MDConf{}, &Disks{}, &Multipath{}, &Reservations{}, &Array{}, &Unclaimed{},
-	&VolumeGroup{}, &LogicalVolume{}, &GrownVolume{}, &XFS{}, &MountPoint{}, &LNet{}, &LustrePackages{}, &LustreParam{}, &LustrePool{},
-	&LustreStriping{}, &LustreTarget{}, &CacheSSDs{}, &Cache{}, &NoCache{}, &Built{}, &ReleaseStorage{}, &Exports{}, &ServiceExports{},
-	&NFSServer{}, &Corosync{}, &OCFConfig{}, &Cluster{}, &CIB{}, &Everywhere{}, &Running{},
+	&Host{}, &Packages{}, &TextFile{}, &Directory{}, &HostsEntry{}, &Binary{}, &AgentWorks{}, &Symlink{}, &Units{}, &Sysctl{},
+	&TimeService{}, &Watchdog{}, &Modules{}, &LNet{}, &LustrePackages{}, &LustreParam{}, &LustrePool{}, &LustreStriping{}, &Built{},
+	&Exports{}, &ServiceExports{}, &NFSServer{}, &Corosync{}, &Cluster{}, &CIB{}, &Everywhere{}, &Running{},
 }
 
 // Decode makes a resource of what travelled to the host: its kind, one of kinds, and its

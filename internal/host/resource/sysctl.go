@@ -27,7 +27,7 @@ func (s *Sysctl) Diff(sys Look) ([]Action, error) {
 	var live []string
 	for _, v := range s.Settings {
 		if v.Reason != "" {
-			b.WriteString(comment(v.Reason))
+			b.WriteString(Comment(v.Reason))
 		}
 		b.WriteString(v.Name + " = " + v.Value + "\n")
 		got, there := sys.File("/proc/sys/" + strings.ReplaceAll(v.Name, ".", "/"))
@@ -67,7 +67,7 @@ func (m *Modules) Diff(sys Look) ([]Action, error) {
 			if !ok {
 				continue
 			}
-			b.WriteString(comment(o.Reason) + "options " + mod + " " + par + "=" + o.Value + "\n")
+			b.WriteString(Comment(o.Reason) + "options " + mod + " " + par + "=" + o.Value + "\n")
 		}
 		as = sys.Want(&TextFile{Path: "/etc/modprobe.d/mortar.conf", Content: []byte(b.String())})
 	}

@@ -18,9 +18,9 @@ func TestTimeService(t *testing.T) {
 		"systemd-timesyncd": {without, "inactive\ninactive\nactive\ninactive\n", nil},
 		"chrony starts":     {with, "activating\ninactive\n", nil},
 	} {
-		sys := &fakeSys{
-			files:   map[string]string{"/var/lib/dpkg/status": c.packages, "/etc/os-release": "ID=debian\nVERSION_ID=13\n"},
-			outputs: map[string]Output{"systemctl is-active " + strings.Join(timeUnits, " "): {Stdout: c.states, Code: 3}},
+		sys := &Paper{
+			Files:   map[string]string{"/var/lib/dpkg/status": c.packages, "/etc/os-release": "ID=debian\nVERSION_ID=13\n"},
+			Outputs: map[string]Output{"systemctl is-active " + strings.Join(timeUnits, " "): {Stdout: c.states, Code: 3}},
 		}
 		as, err := Diff(t.Context(), sys, &TimeService{})
 		if err != nil {

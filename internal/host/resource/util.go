@@ -3,6 +3,7 @@ package resource
 import (
 	"errors"
 	"io/fs"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -30,8 +31,8 @@ func mounts(sys Sys) ([]linux.Mount, error) {
 	return linux.ParseMounts(string(b)), nil
 }
 
-// comment writes text as comment lines of at most 76 columns.
-func comment(text string) string {
+// Comment writes text as comment lines of at most 76 columns.
+func Comment(text string) string {
 	var b strings.Builder
 	line := "#"
 	for _, w := range strings.Fields(text) {
@@ -54,15 +55,15 @@ func atoi(s string) int {
 	return n
 }
 
-// pendingPath is a marker that exists from before a configuration is written
+// PendingPath is a marker that exists from before a configuration is written
 // until the daemon was told: an apply that is killed in between is resumed
 // with the reload.
-func pendingPath(what string) string { return "/var/lib/mortar/pending-" + what }
+func PendingPath(what string) string { return "/var/lib/mortar/pending-" + what }
 
-// withReload wraps file actions and the commands that make a running daemon
+// WithReload wraps file actions and the commands that make a running daemon
 // take them up, so that the commands are repeated if they were lost.
-func withReload(sys Look, what string, files, reload []Action) []Action {
-	p := pendingPath(what)
+func WithReload(sys Look, what string, files, reload []Action) []Action {
+	p := PendingPath(what)
 	pending := sys.Exists(p)
 	if len(files) == 0 && !pending {
 		return nil
@@ -85,4 +86,37 @@ func withReload(sys Look, what string, files, reload []Action) []Action {
 	// killed between the two would reload for ever.
 	reload[0].File = &File{Path: p, Remove: true}
 	return append(as, reload...)
+}
+
+// MortarCommand is the binary on a server.
+const MortarCommand = "/usr/local/sbin/mortar"
+
+// LVMArgs are options every LVM command of Mortar gets: only the brick's
+// physical volumes are scanned, and for the one command the host goes by the
+// brick's system ID. extra_system_ids would not do: with it a volume group
+// can be changed, but not activated.
+// Source: lvm(8), --devices; lvmsystemid(7).
+func LVMArgs(systemID string, pvs []string) []string {
+	var a []string
+	if systemID != "" {
+		a = append(a, "--config", `global{system_id_source="lvmlocal"} local{system_id="`+systemID+`"}`)
+	}
+	return append(a, "--devices", strings.Join(pvs, ","))
+}
+
+// SameSet compares lists without regard to order: the MGS NID that is tried
+// first, and the first service node, are those of the first mount.
+func SameSet(a, b []string) bool {
+	a, b = slices.Clone(a), slices.Clone(b)
+	slices.Sort(a)
+	slices.Sort(b)
+	return slices.Equal(slices.Compact(a), slices.Compact(b))
+}
+
+// OrNone is a text for people, "none" instead of nothing.
+func OrNone(s string) string {
+	if s == "" {
+		return "none"
+	}
+	return s
 }

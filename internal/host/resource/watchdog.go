@@ -19,7 +19,7 @@ func (w *Watchdog) Identity() (kind, id string) { return "watchdog", watchdogCon
 //
 // Source: Linux, Documentation/ABI/testing/sysfs-class-watchdog
 func (w *Watchdog) Diff(sys Look) ([]Action, error) {
-	f := TextFile{Path: watchdogConf, Why: w.Timeout.Reason, Content: []byte(Header + comment(w.Timeout.Reason) +
+	f := TextFile{Path: watchdogConf, Why: w.Timeout.Reason, Content: []byte(Header + Comment(w.Timeout.Reason) +
 		"[Manager]\nRuntimeWatchdogSec=" + w.Timeout.Value + "\n")}
 	as := sys.Want(&f)
 	// A timer of which none runs.

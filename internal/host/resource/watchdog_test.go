@@ -8,7 +8,7 @@ import (
 func TestWatchdog(t *testing.T) {
 	const state = "/sys/class/watchdog/watchdog0/state"
 	w := &Watchdog{Timeout: Setting{Name: "RuntimeWatchdogSec", Value: "60", Reason: "why"}}
-	sys := &fakeSys{files: map[string]string{}}
+	sys := &Paper{Files: map[string]string{}}
 	titles := func() string {
 		t.Helper()
 		as, err := Diff(t.Context(), sys, w)
@@ -19,7 +19,7 @@ func TestWatchdog(t *testing.T) {
 		for _, a := range as {
 			out = append(out, a.Title)
 			if a.File != nil {
-				sys.files[a.File.Path] = string(a.File.Content)
+				sys.Files[a.File.Path] = string(a.File.Content)
 			}
 		}
 		return strings.Join(out, "; ")
@@ -29,15 +29,15 @@ func TestWatchdog(t *testing.T) {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
-	sys.files[state] = "inactive\n"
+	sys.Files[state] = "inactive\n"
 	if got := titles(); got != "start the watchdog: 60 s" {
 		t.Error(got)
 	}
-	sys.files[state] = "active\n"
+	sys.Files[state] = "active\n"
 	if got := titles(); got != "" {
 		t.Error(got)
 	}
-	if !strings.HasSuffix(sys.files[watchdogConf], "# why\n[Manager]\nRuntimeWatchdogSec=60\n") {
-		t.Errorf("%q", sys.files[watchdogConf])
+	if !strings.HasSuffix(sys.Files[watchdogConf], "# why\n[Manager]\nRuntimeWatchdogSec=60\n") {
+		t.Errorf("%q", sys.Files[watchdogConf])
 	}
 }

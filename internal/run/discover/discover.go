@@ -14,6 +14,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/host/resource/storage"
 )
 
 // Host is the hardware of one host.
@@ -21,7 +22,7 @@ type Host struct {
 	Name    string     // as `uname -n` prints it
 	Address netip.Addr // address of the SSH session
 	Memory  int64      // bytes
-	resource.Hardware
+	storage.Hardware
 }
 
 // refuse makes a *resource.Refusal: why no spec can be drafted, and a remedy.
@@ -37,7 +38,7 @@ type Draft struct {
 	// Enclosures has the disks for the layout, Taken the disks with data.
 	Enclosures []Enclosure
 	Guessed    bool // the enclosures are guessed from the serial numbers
-	Taken      []resource.DiskHardware
+	Taken      []storage.DiskHardware
 	Single     []string // descriptions of disks that only one of two servers sees
 	RAID       spec.RAID
 }
@@ -46,7 +47,7 @@ type Draft struct {
 type Enclosure struct {
 	Name  string
 	ID    string // of SES
-	Disks []resource.DiskHardware
+	Disks []storage.DiskHardware
 }
 
 // New drafts a spec named name, for one server or the two of a pair. It returns a
@@ -74,7 +75,7 @@ func New(name string, servers, clients []Host) (*Draft, error) {
 // identity is the key by which two servers' disks are the same disk. A disk without
 // a WWN belongs to its server alone: virtual disks of two hosts may have the same
 // serial number.
-func identity(server string, d resource.DiskHardware) string {
+func identity(server string, d storage.DiskHardware) string {
 	if d.WWN == "" {
 		return d.Serial + "\x00" + server
 	}
@@ -83,7 +84,7 @@ func identity(server string, d resource.DiskHardware) string {
 
 // sortDisks returns the disks that the brick can use: blank, with a serial number,
 // and reached by every server. It keeps the others for comments in the draft.
-func (d *Draft) sortDisks() (free []resource.DiskHardware) {
+func (d *Draft) sortDisks() (free []storage.DiskHardware) {
 	seen := map[string]int{}
 	for _, s := range d.Servers {
 		for _, disk := range s.Disks {
@@ -126,7 +127,7 @@ func carried(servers []Host, id string) []string {
 }
 
 // words describes a disk in one line.
-func words(d resource.DiskHardware) string {
+func words(d storage.DiskHardware) string {
 	s := fmt.Sprintf("%s, %s, %s", cmp.Or(d.Serial, d.Paths[0]), sold(d.Size), kindOf(d))
 	if len(d.Carries) > 0 {
 		s += ": " + strings.Join(d.Carries, ", ")
@@ -147,7 +148,7 @@ func (d *Draft) whyFew() string {
 }
 
 // noLUNs refuses LUNs of arrays, since no host sees the disks behind them.
-func noLUNs(disks []resource.DiskHardware) error {
+func noLUNs(disks []storage.DiskHardware) error {
 	makes := map[string]int{}
 	for _, d := range disks {
 		if m, ok := lunMakes[d.Vendor+" "+product(d)]; ok {
@@ -168,7 +169,7 @@ var lunMakes = map[string]string{
 	"DellEMC ME4": "an ME4", "DellEMC ME5": "an ME5", "DELL PERC": "a PERC",
 }
 
-func product(d resource.DiskHardware) string {
+func product(d storage.DiskHardware) string {
 	if first, _, _ := strings.Cut(d.Product, " "); first == "PERC" {
 		return first
 	}
@@ -177,8 +178,8 @@ func product(d resource.DiskHardware) string {
 
 // enclosures groups disks by SES. Without SES it groups them by the prefixes of
 // their serial numbers, if these give groups of equal size (guessed).
-func enclosures(disks []resource.DiskHardware) (all []Enclosure, guessed bool) {
-	by := map[string][]resource.DiskHardware{}
+func enclosures(disks []storage.DiskHardware) (all []Enclosure, guessed bool) {
+	by := map[string][]storage.DiskHardware{}
 	ses := true
 	for _, d := range disks {
 		ses = ses && d.Enclosure != ""
@@ -192,7 +193,7 @@ func enclosures(disks []resource.DiskHardware) (all []Enclosure, guessed bool) {
 	}
 	keys := slices.Sorted(maps.Keys(by))
 	if !ses && !even(by) {
-		by, keys = map[string][]resource.DiskHardware{"": disks}, []string{""}
+		by, keys = map[string][]storage.DiskHardware{"": disks}, []string{""}
 	}
 	for i, k := range keys {
 		e := Enclosure{Name: string(rune('A' + i%26)), Disks: by[k]}
@@ -202,7 +203,7 @@ func enclosures(disks []resource.DiskHardware) (all []Enclosure, guessed bool) {
 		if ses {
 			e.ID = k
 		}
-		slices.SortFunc(e.Disks, func(a, b resource.DiskHardware) int {
+		slices.SortFunc(e.Disks, func(a, b storage.DiskHardware) int {
 			return cmp.Or(cmp.Compare(a.Bay, b.Bay), strings.Compare(a.Serial, b.Serial))
 		})
 		all = append(all, e)
@@ -211,7 +212,7 @@ func enclosures(disks []resource.DiskHardware) (all []Enclosure, guessed bool) {
 }
 
 // even reports whether all groups have the same number of disks, and more than one.
-func even(by map[string][]resource.DiskHardware) bool {
+func even(by map[string][]storage.DiskHardware) bool {
 	n := -1
 	for _, g := range by {
 		if n >= 0 && len(g) != n || len(g) < 2 {

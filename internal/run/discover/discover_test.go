@@ -10,10 +10,11 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/host/resource/storage"
 )
 
-func disk(serial string, carries ...string) resource.DiskHardware {
-	return resource.DiskHardware{
+func disk(serial string, carries ...string) storage.DiskHardware {
+	return storage.DiskHardware{
 		DiskFact: resource.DiskFact{Serial: serial, WWN: fmt.Sprintf("5000c500%08x", len(serial)*7919+int(serial[len(serial)-1])), Paths: []string{"sda", "sdb"}, Size: 2000000000},
 		Vendor:   "QEMU", Product: "QEMU HARDDISK", Rotating: true, Carries: carries,
 	}
@@ -22,14 +23,14 @@ func disk(serial string, carries ...string) resource.DiskHardware {
 // machine is host number i of the networks of the examples.
 func machine(name string, i int, nets ...int) Host {
 	h := Host{Name: name, Address: netip.MustParseAddr(fmt.Sprintf("10.77.3.%d", i)), Memory: 1280<<20 - 4096}
-	h.CPU = resource.CPU{Model: "Intel(R) Xeon(R) CPU E5-2680 0 @ 2.70GHz", Sockets: 2, Cores: 8}
+	h.CPU = storage.CPU{Model: "Intel(R) Xeon(R) CPU E5-2680 0 @ 2.70GHz", Sockets: 2, Cores: 8}
 	for _, n := range nets {
-		h.NICs = append(h.NICs, resource.NIC{Name: fmt.Sprintf("eth%d", n), MTU: 1500, Mbps: 10000 * (2 - n%2), Addresses: []string{fmt.Sprintf("10.77.%d.%d/24", n, i)}})
+		h.NICs = append(h.NICs, storage.NIC{Name: fmt.Sprintf("eth%d", n), MTU: 1500, Mbps: 10000 * (2 - n%2), Addresses: []string{fmt.Sprintf("10.77.%d.%d/24", n, i)}})
 	}
 	return h
 }
 
-var virtual = resource.DiskHardware{DiskFact: resource.DiskFact{Serial: "root", Paths: []string{"vda"}, Size: 2000000000}}
+var virtual = storage.DiskHardware{DiskFact: resource.DiskFact{Serial: "root", Paths: []string{"vda"}, Size: 2000000000}}
 
 func pair() ([]Host, []Host) {
 	a, b := machine("nfs1", 11, 1, 2, 3), machine("nfs2", 12, 1, 2, 3)

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/host/resource/storage"
 )
 
 // network is an IP network with the hosts' interfaces on it.
@@ -18,7 +18,7 @@ type network struct {
 
 type at struct {
 	netip.Addr
-	resource.NIC
+	storage.NIC
 }
 
 // networks of a brick; Private is nil if there is none.

@@ -10,7 +10,7 @@ import (
 	"text/template"
 
 	"github.com/mortarhpc/mortar/internal/brick/spec"
-	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/host/resource/storage"
 )
 
 //go:embed brick.yaml.tmpl
@@ -84,7 +84,7 @@ func sold(bytes int64) string {
 
 // kindOf is a spec's word for a kind of disk. It cannot distinguish 7,200 from 10,000
 // rpm.
-func kindOf(d resource.DiskHardware) string {
+func kindOf(d storage.DiskHardware) string {
 	switch {
 	case strings.HasPrefix(d.Paths[0], "nvme"):
 		return "nvme"
@@ -115,7 +115,7 @@ func splitSerial(serial string) (string, string) {
 type list struct{ Serial, Size, Type, From, To string }
 
 // lists joins similar disks with consecutive serial numbers.
-func lists(disks []resource.DiskHardware) []list {
+func lists(disks []storage.DiskHardware) []list {
 	var out []list
 	for i := 0; i < len(disks); {
 		j := i + 1
@@ -133,7 +133,7 @@ func lists(disks []resource.DiskHardware) []list {
 	return out
 }
 
-func follows(a, b resource.DiskHardware) bool {
+func follows(a, b storage.DiskHardware) bool {
 	ha, na := splitSerial(a.Serial)
 	hb, nb := splitSerial(b.Serial)
 	x, errA := strconv.Atoi(na)

@@ -1,4 +1,4 @@
-package resource
+package storage
 
 import (
 	"errors"
@@ -9,24 +9,12 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/health"
 	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/host/resource"
 )
-
-// lvmArgs are options every LVM command of Mortar gets: only the brick's
-// physical volumes are scanned, and for the one command the host goes by the
-// brick's system ID. extra_system_ids would not do: with it a volume group
-// can be changed, but not activated.
-// Source: lvm(8), --devices; lvmsystemid(7).
-func lvmArgs(systemID string, pvs []string) []string {
-	var a []string
-	if systemID != "" {
-		a = append(a, "--config", `global{system_id_source="lvmlocal"} local{system_id="`+systemID+`"}`)
-	}
-	return append(a, "--devices", strings.Join(pvs, ","))
-}
 
 // lvActive tells whether the logical volume is there as a device, without a
 // fork.
-func lvActive(sys Look, vg, lv string) bool {
+func lvActive(sys resource.Look, vg, lv string) bool {
 	return slices.Contains(sys.Mapped(), linux.DMName(vg, lv)) && sys.Exists("/dev/"+vg+"/"+lv)
 }
 
@@ -57,7 +45,7 @@ type VolumeGroup struct {
 func (v *VolumeGroup) Identity() (kind, id string) { return "volume-group", v.Name }
 
 // Diff asks LVM which group each physical volume is in.
-func (v *VolumeGroup) Diff(sys Look) ([]Action, error) {
+func (v *VolumeGroup) Diff(sys resource.Look) ([]resource.Action, error) {
 	if len(withLater(sys, nil, v.PVs)) < len(v.PVs) {
 		return v.create(), nil // its array is made first
 	}
@@ -73,12 +61,12 @@ func (v *VolumeGroup) Diff(sys Look) ([]Action, error) {
 	case len(out) == len(v.PVs):
 		return v.create(), nil
 	}
-	return []Action{v.taking(out, vgextend(v.Name, v.Align, lvmArgs(v.SystemID, devices), out))}, nil
+	return []resource.Action{v.taking(out, vgextend(v.Name, v.Align, resource.LVMArgs(v.SystemID, devices), out))}, nil
 }
 
 // withLater adds those physical volumes of growths that exist. LVM sees only the
 // devices in its arguments, and must see all of a volume group.
-func withLater(sys Look, pvs, later []string) []string {
+func withLater(sys resource.Look, pvs, later []string) []string {
 	out := slices.Clone(pvs)
 	for _, pv := range later {
 		if sys.Exists(pv) {
@@ -90,7 +78,7 @@ func withLater(sys Look, pvs, later []string) []string {
 
 // outside lists those devices that are in no volume group, and the system ID of
 // the group that the others are in. It refuses one of another group. LVM sees devices only.
-func outside(sys Look, vg string, pvs []string, systemID string, devices []string) (out []string, owner string) {
+func outside(sys resource.Look, vg string, pvs []string, systemID string, devices []string) (out []string, owner string) {
 	rows := lvmReport(sys, "pvs", "pv_name,vg_name,vg_systemid", systemID, devices)
 	for _, pv := range pvs {
 		i := slices.IndexFunc(rows, func(r map[string]string) bool {
@@ -100,7 +88,7 @@ func outside(sys Look, vg string, pvs []string, systemID string, devices []strin
 		case i < 0 || rows[i]["vg_name"] == "":
 			out = append(out, pv)
 		case rows[i]["vg_name"] != vg:
-			sys.Check(&Refusal{
+			sys.Check(&resource.Refusal{
 				What: fmt.Sprintf("%s is a physical volume of volume group %s, not %s", pv, rows[i]["vg_name"], vg),
 				Mend: "remove that volume group if its data may go, or correct the brick's name in the spec",
 			})
@@ -111,41 +99,41 @@ func outside(sys Look, vg string, pvs []string, systemID string, devices []strin
 	return out, owner
 }
 
-func vgextend(vg string, align int64, args, pvs []string) Action {
+func vgextend(vg string, align int64, args, pvs []string) resource.Action {
 	argv := []string{"lvm", "vgextend", "--yes"}
 	if align > 0 {
 		argv = append(argv, "--dataalignment", strconv.FormatInt(align/1024, 10)+"k")
 	}
-	return Action{
+	return resource.Action{
 		Title: "extend volume group " + vg,
 		Cmd:   append(append(append(argv, args...), vg), pvs...),
 	}
 }
 
 // own takes a group that apply released back, and refuses one of another host.
-func (v *VolumeGroup) own(owner string, devices []string) ([]Action, error) {
+func (v *VolumeGroup) own(owner string, devices []string) ([]resource.Action, error) {
 	switch {
 	case v.RestID == "" || owner == v.SystemID:
 		return nil, nil
 	case owner == v.RestID:
-		argv := append([]string{"lvm", "vgchange", "--yes", "--systemid", v.SystemID}, lvmArgs(owner, devices)...)
-		return []Action{{
+		argv := append([]string{"lvm", "vgchange", "--yes", "--systemid", v.SystemID}, resource.LVMArgs(owner, devices)...)
+		return []resource.Action{{
 			Title: "take volume group " + v.Name + " back to build it", Cmd: append(argv, v.Name),
 			Why: "no cluster has its service, and with this owner the resource agent refuses it",
 		}}, nil
 	}
-	return nil, &Refusal{
+	return nil, &resource.Refusal{
 		What: fmt.Sprintf("volume group %s belongs to %q: a cluster has served it, but no server's cluster knows its service", v.Name, owner),
 		Mend: fmt.Sprintf("see that no server uses it; then hand it to apply: `vgchange --systemid %s --config 'local { system_id = %q }' %s` (lvmsystemid(7))", v.RestID, owner, v.Name),
 	}
 }
 
 // holds tells whether a device holds part of an active logical volume.
-func holds(sys Look, pv, vg, lv string) bool {
+func holds(sys resource.Look, pv, vg, lv string) bool {
 	return slices.ContainsFunc(sys.Files("/sys/block/"+sys.Kernel(pv)+"/holders/dm-*/dm/name"), func(h string) bool { return sys.Text(h) == linux.DMName(vg, lv) })
 }
 
-func (v *VolumeGroup) create() []Action {
+func (v *VolumeGroup) create() []resource.Action {
 	argv := []string{"lvm", "vgcreate", "--yes"}
 	why := ""
 	if v.Align > 0 {
@@ -158,8 +146,8 @@ func (v *VolumeGroup) create() []Action {
 		argv = append(argv, "--systemid", v.SystemID, "--setautoactivation", "n")
 		why = "the system ID " + v.SystemID + " is no host's, and the resource agent refuses it: nothing brings the group up before it is built"
 	}
-	argv = append(argv, lvmArgs(v.SystemID, v.PVs)...)
-	return []Action{v.taking(v.PVs, Action{
+	argv = append(argv, resource.LVMArgs(v.SystemID, v.PVs)...)
+	return []resource.Action{v.taking(v.PVs, resource.Action{
 		Title: "create volume group " + v.Name, Why: why,
 		Cmd: append(append(argv, v.Name), v.PVs...),
 	})}
@@ -167,7 +155,7 @@ func (v *VolumeGroup) create() []Action {
 
 // taking marks an action that takes physical volumes: LUNs must be blank. An md
 // array of the brick was made of blank disks.
-func (v *VolumeGroup) taking(pvs []string, a Action) Action {
+func (v *VolumeGroup) taking(pvs []string, a resource.Action) resource.Action {
 	for i, s := range v.Serials {
 		if slices.Contains(pvs, v.PVs[i]) {
 			a.Blank = append(a.Blank, v.PVs[i])
@@ -193,7 +181,7 @@ type LogicalVolume struct {
 func (l *LogicalVolume) Identity() (kind, id string) { return "logical-volume", l.VG + "/" + l.Name }
 
 // Diff looks at the device first, and asks LVM only if it is not there.
-func (l *LogicalVolume) Diff(sys Look) ([]Action, error) {
+func (l *LogicalVolume) Diff(sys resource.Look) ([]resource.Action, error) {
 	if lvActive(sys, l.VG, l.Name) {
 		return nil, nil
 	}
@@ -207,8 +195,8 @@ func (l *LogicalVolume) Diff(sys Look) ([]Action, error) {
 	if l.Stripes > 1 {
 		create = append(create, "--stripes", strconv.Itoa(l.Stripes), "--stripesize", strconv.FormatInt(l.StripeSize/1024, 10)+"k")
 	}
-	create = append(append(create, lvmArgs(l.SystemID, l.PVs)...), l.VG)
-	made := []Action{{Title: "create logical volume " + id, Cmd: create}}
+	create = append(append(create, resource.LVMArgs(l.SystemID, l.PVs)...), l.VG)
+	made := []resource.Action{{Title: "create logical volume " + id, Cmd: create}}
 	if len(withLater(sys, nil, l.PVs)) < len(l.PVs) {
 		return made, nil
 	}
@@ -218,22 +206,22 @@ func (l *LogicalVolume) Diff(sys Look) ([]Action, error) {
 			if !l.Activate {
 				return nil, nil
 			}
-			argv := append([]string{"lvm", "lvchange", "--activate", "y"}, lvmArgs(l.SystemID, devices)...)
-			return []Action{{Title: "activate logical volume " + id, Cmd: append(argv, id)}}, nil
+			argv := append([]string{"lvm", "lvchange", "--activate", "y"}, resource.LVMArgs(l.SystemID, devices)...)
+			return []resource.Action{{Title: "activate logical volume " + id, Cmd: append(argv, id)}}, nil
 		}
 	}
 	return made, nil
 }
 
 // lvmReport runs a reporting command of LVM over devices; without LVM there is nothing.
-func lvmReport(sys Look, command, columns, systemID string, devices []string) []map[string]string {
-	argv := append([]string{"lvm", command, "--foreign", "--reportformat", "json", "-o", columns}, lvmArgs(systemID, devices)...)
+func lvmReport(sys resource.Look, command, columns, systemID string, devices []string) []map[string]string {
+	argv := append([]string{"lvm", command, "--foreign", "--reportformat", "json", "-o", columns}, resource.LVMArgs(systemID, devices)...)
 	out, installed := sys.Command(argv...)
 	if !installed {
 		return nil
 	}
 	if strings.TrimSpace(out.Stdout) == "" {
-		sys.Check(Failed(out, argv...))
+		sys.Check(resource.Failed(out, argv...))
 	}
 	rows, err := parseLVM(out.Stdout)
 	sys.Check(err)

@@ -1,4 +1,4 @@
-package resource
+package storage
 
 import (
 	"fmt"
@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
 // MountPoint is a mounted file system, with or without a line in /etc/fstab.
@@ -26,34 +27,33 @@ type MountPoint struct {
 func (m *MountPoint) Identity() (kind, id string) { return "mount", m.Path }
 
 // Diff compares fstab's line and what is mounted.
-func (m *MountPoint) Diff(sys Look) ([]Action, error) {
-	var as []Action
+func (m *MountPoint) Diff(sys resource.Look) ([]resource.Action, error) {
+	var as []resource.Action
 	live, mounted := linux.MountAt(sys.Mounts(), m.Path)
 	if !mounted && !sys.Exists(m.Path) {
-		as = append(as, Action{Title: "make directory " + m.Path, File: &File{Path: m.Path, Mkdir: true, Mode: 0o755}})
+		as = append(as, resource.Action{Title: "make directory " + m.Path, File: &resource.File{Path: m.Path, Mkdir: true, Mode: 0o755}})
 	}
 	if m.Fstab {
 		old, _ := sys.File("/etc/fstab")
 		if text := setFstab(old, m.line(), m.Path); text != old {
-			f := TextFile{Path: "/etc/fstab", Content: []byte(text), Why: m.Why}
-			as = append(as, f.action())
+			as = append(as, sys.Want(&resource.TextFile{Path: "/etc/fstab", Content: []byte(text), Why: m.Why})...)
 		}
 	}
 	mount := []string{"mount", "-t", m.Type, "-o", strings.Join(m.liveOptions(), ","), m.Source, m.Path}
 	if m.Fstab {
 		mount = append([]string{"mount"}, m.once()...)
 	}
-	do := Action{Title: "mount " + m.Path, Cmd: mount, Seconds: 180}
+	do := resource.Action{Title: "mount " + m.Path, Cmd: mount, Seconds: 180}
 	switch {
 	case !mounted:
 		as = append(as, do)
 	case !m.sameSource(sys, live):
-		return nil, &Refusal{
+		return nil, &resource.Refusal{
 			What: fmt.Sprintf("%s is mounted on %s, where %s belongs", live.Source, m.Path, m.Source),
 			Mend: "unmount it",
 		}
 	case !m.sameOptions(live):
-		as = append(as, Action{Title: "unmount " + m.Path, Why: "it is mounted with other options", Cmd: []string{"umount", m.Path}, Seconds: 180}, do)
+		as = append(as, resource.Action{Title: "unmount " + m.Path, Why: "it is mounted with other options", Cmd: []string{"umount", m.Path}, Seconds: 180}, do)
 	}
 	return as, nil
 }
@@ -116,12 +116,12 @@ func setFstab(text, line, target string) string {
 	return strings.Join(out, "\n") + "\n"
 }
 
-func (m *MountPoint) sameSource(sys Look, live linux.Mount) bool {
+func (m *MountPoint) sameSource(sys resource.Look, live linux.Mount) bool {
 	if m.Type == "lustre" {
 		// The order of the MGS' NIDs only says which is asked first.
 		got, gotFS, _ := strings.Cut(live.Source, ":/")
 		want, wantFS, _ := strings.Cut(m.Source, ":/")
-		return gotFS == wantFS && sameSet(strings.Split(got, ":"), strings.Split(want, ":")) && live.Type == m.Type
+		return gotFS == wantFS && resource.SameSet(strings.Split(got, ":"), strings.Split(want, ":")) && live.Type == m.Type
 	}
 	if !strings.HasPrefix(m.Source, "/dev/") {
 		// NFS shows the type nfs4 for version 4, and may add a slash.
@@ -158,42 +158,6 @@ func (m *MountPoint) sameOptions(live linux.Mount) bool {
 	return true
 }
 
-// BuiltDir is where a host of an HA pair notes that it has built all storage
-// of a volume, before it is released; it is gone with a reboot.
-const BuiltDir = "/run/mortar/built"
-
-// Built is the note that a volume's storage is built as a digest says. An
-// apply that is killed while storage is released goes on from there, and does
-// not bring it up again to look at it.
-type Built struct {
-	VG     string
-	Digest string // of what was built
-}
-
-func (b *Built) Identity() (kind, id string) { return "built", b.VG }
-
-// Diff compares the note.
-func (b *Built) Diff(sys Look) ([]Action, error) {
-	return sys.Want(&Directory{Path: BuiltDir, Keep: true}, &TextFile{
-		Path: filepath.Join(BuiltDir, b.VG), Content: []byte(b.Digest + "\n"), Why: "an apply that is killed from here on need not look into the storage again",
-	}), nil
-}
-
-// built reads the notes of the host: volume group → digest.
-func built(sys Sys) (map[string]string, error) {
-	ps, err := sys.Glob(BuiltDir + "/*")
-	if err != nil || len(ps) == 0 {
-		return nil, err
-	}
-	m := map[string]string{}
-	for _, p := range ps {
-		if m[filepath.Base(p)], err = readTrim(sys, p); err != nil {
-			return nil, err
-		}
-	}
-	return m, nil
-}
-
 // ReleaseStorage takes down what building left up, before Pacemaker may
 // start the service anywhere: in an HA pair nothing is assembled outside of
 // it. It is not used on a server where Pacemaker runs the service.
@@ -213,17 +177,17 @@ type ReleaseStorage struct {
 func (r *ReleaseStorage) Identity() (kind, id string) { return "release-storage", r.VG }
 
 // Diff looks at mounts, device mapper and md in sysfs.
-func (r *ReleaseStorage) Diff(sys Look) ([]Action, error) {
-	var as []Action
+func (r *ReleaseStorage) Diff(sys resource.Look) ([]resource.Action, error) {
+	var as []resource.Action
 	if _, ok := linux.MountAt(sys.Mounts(), r.MountPoint); ok {
-		as = append(as, Action{Title: "unmount " + r.MountPoint, Cmd: []string{"umount", r.MountPoint}, Seconds: 300})
+		as = append(as, resource.Action{Title: "unmount " + r.MountPoint, Cmd: []string{"umount", r.MountPoint}, Seconds: 300})
 	}
 	names := sys.Mapped()
-	active := r.VG != "" && HostFacts{Mapped: names}.HasVolume(r.VG)
+	active := r.VG != "" && resource.HostFacts{Mapped: names}.HasVolume(r.VG)
 	if r.Cache != "" && active && slices.Contains(names, r.Cached) {
-		as = append(as, Action{
+		as = append(as, resource.Action{
 			Title: "stop the cache of " + r.VG, Why: "dirty data stays on the SSDs, and goes with them",
-			Cmd: []string{mortarCommand, "host-cache", "stop", r.Cache}, Beside: path.Base(r.Cache),
+			Cmd: []string{resource.MortarCommand, "host-cache", "stop", r.Cache}, Beside: path.Base(r.Cache),
 		})
 	}
 	var stop []string
@@ -234,14 +198,14 @@ func (r *ReleaseStorage) Diff(sys Look) ([]Action, error) {
 	}
 	pvs := append(slices.Clone(r.PVs), stop...)
 	if active {
-		argv := append([]string{"lvm", "vgchange", "--activate", "n"}, lvmArgs(r.SystemID, pvs)...)
-		as = append(as, Action{Title: "deactivate volume group " + r.VG, Cmd: append(argv, r.VG)})
+		argv := append([]string{"lvm", "vgchange", "--activate", "n"}, resource.LVMArgs(r.SystemID, pvs)...)
+		as = append(as, resource.Action{Title: "deactivate volume group " + r.VG, Cmd: append(argv, r.VG)})
 	}
 	if len(pvs) > 0 {
 		as = append(as, r.handOver(sys, pvs)...)
 	}
 	if len(stop) > 0 {
-		as = append(as, Action{
+		as = append(as, resource.Action{
 			Title: "stop the arrays of " + r.VG, Why: "from now on only Pacemaker brings them up, on one server",
 			Cmd: append([]string{"mdadm", "--stop"}, stop...),
 		})
@@ -251,13 +215,13 @@ func (r *ReleaseStorage) Diff(sys Look) ([]Action, error) {
 
 // handOver gives the volume group the owner that the resource agent takes it
 // from.
-func (r *ReleaseStorage) handOver(sys Look, pvs []string) []Action {
+func (r *ReleaseStorage) handOver(sys resource.Look, pvs []string) []resource.Action {
 	for _, row := range lvmReport(sys, "vgs", "vg_name,vg_systemid", r.SystemID, pvs) {
 		if row["vg_name"] != r.VG || row["vg_systemid"] != r.SystemID {
 			continue
 		}
-		argv := append([]string{"lvm", "vgchange", "--yes", "--systemid", r.RestID}, lvmArgs(r.SystemID, pvs)...)
-		return []Action{{
+		argv := append([]string{"lvm", "vgchange", "--yes", "--systemid", r.RestID}, resource.LVMArgs(r.SystemID, pvs)...)
+		return []resource.Action{{
 			Title: "hand volume group " + r.VG + " over", Cmd: append(argv, r.VG),
 			Why: "it is built: from now on the resource agent takes it",
 		}}

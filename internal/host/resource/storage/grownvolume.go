@@ -1,4 +1,4 @@
-package resource
+package storage
 
 import (
 	"fmt"
@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
 // GrownVolume is a logical volume that covers the groups of its growths, and whose
@@ -33,7 +34,7 @@ func (g *GrownVolume) Identity() (kind, id string) { return "grown-volume", g.VG
 
 // Diff finds out from sysfs which physical volumes the volume is on, and asks LVM
 // only if one is missing.
-func (g *GrownVolume) Diff(sys Look) ([]Action, error) {
+func (g *GrownVolume) Diff(sys resource.Look) ([]resource.Action, error) {
 	var out []string // of the volume
 	for _, pv := range slices.Concat(g.Growths...) {
 		if !holds(sys, pv, g.VG, g.LV) {
@@ -47,9 +48,9 @@ func (g *GrownVolume) Diff(sys Look) ([]Action, error) {
 	if len(withLater(sys, nil, g.PVs)) == len(g.PVs) && lvActive(sys, g.VG, g.LV) {
 		free, _ = outside(sys, g.VG, out, g.SystemID, g.PVs)
 	}
-	var as []Action
+	var as []resource.Action
 	if len(free) > 0 {
-		as = append(as, vgextend(g.VG, g.Align, lvmArgs(g.SystemID, g.PVs), free))
+		as = append(as, vgextend(g.VG, g.Align, resource.LVMArgs(g.SystemID, g.PVs), free))
 	}
 	for i, pvs := range g.Growths {
 		if slices.ContainsFunc(pvs, func(pv string) bool { return slices.Contains(out, pv) }) {
@@ -64,23 +65,23 @@ func (g *GrownVolume) Diff(sys Look) ([]Action, error) {
 
 // extend puts all of a growth's physical volumes behind the volume, striped over
 // them as the volume is over its first.
-func (g *GrownVolume) extend(i int, pvs []string) Action {
-	argv := append([]string{"lvm", "lvextend", "--yes", "--extents", "+100%PVS", "--stripes", strconv.Itoa(len(pvs))}, lvmArgs(g.SystemID, g.PVs)...)
+func (g *GrownVolume) extend(i int, pvs []string) resource.Action {
+	argv := append([]string{"lvm", "lvextend", "--yes", "--extents", "+100%PVS", "--stripes", strconv.Itoa(len(pvs))}, resource.LVMArgs(g.SystemID, g.PVs)...)
 	if len(pvs) > 1 {
 		argv = append(argv, "--stripesize", strconv.FormatInt(g.StripeSize/1024, 10)+"k")
 	}
-	return Action{
+	return resource.Action{
 		Title: fmt.Sprintf("extend logical volume %s/%s by growth %d", g.VG, g.LV, i+1),
 		Cmd:   append(append(argv, g.VG+"/"+g.LV), pvs...),
 	}
 }
 
-func (g *GrownVolume) mounted(sys Look) bool {
+func (g *GrownVolume) mounted(sys resource.Look) bool {
 	return slices.ContainsFunc(sys.Mounts(), func(m linux.Mount) bool { return m.Type == "xfs" && m.Target == g.MountPoint })
 }
 
-func (g *GrownVolume) growFS() Action {
-	return Action{
+func (g *GrownVolume) growFS() resource.Action {
+	return resource.Action{
 		Title: "grow the file system on " + g.MountPoint, Cmd: []string{"xfs_growfs", "-d", g.MountPoint},
 		Why: "it may be used meanwhile; an XFS never shrinks again",
 	}
@@ -90,7 +91,7 @@ var xfsData = regexp.MustCompile(`(?m)^data\s+=\s+bsize=(\d+)\s+blocks=(\d+)`)
 
 // fill compares the mounted file system with its volume: an apply may have ended
 // between extending the one and the other.
-func (g *GrownVolume) fill(sys Look) []Action {
+func (g *GrownVolume) fill(sys resource.Look) []resource.Action {
 	if !g.mounted(sys) {
 		return nil
 	}
@@ -110,5 +111,5 @@ func (g *GrownVolume) fill(sys Look) []Action {
 	if volume-number(m[1])*number(m[2]) <= g.Slack {
 		return nil
 	}
-	return []Action{g.growFS()}
+	return []resource.Action{g.growFS()}
 }

@@ -1,4 +1,4 @@
-package resource
+package storage
 
 import (
 	"errors"
@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/base/pr"
+	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
 // Reservations are the LUNs of a brick on a server: no other host has registered
@@ -20,7 +21,7 @@ type Reservations struct {
 func (r *Reservations) Identity() (kind, id string) { return "reservations", r.Host }
 
 // Diff refuses, or has nothing to do: the resource agent reserves.
-func (r *Reservations) Diff(sys Look) ([]Action, error) {
+func (r *Reservations) Diff(sys resource.Look) ([]resource.Action, error) {
 	fs := resolve(sys, r.LUNs)
 	var own []pr.Key
 	for _, text := range r.Keys {
@@ -36,7 +37,7 @@ func (r *Reservations) Diff(sys Look) ([]Action, error) {
 	return nil, nil
 }
 
-func (r *Reservations) mine(sys Look, f found, own []pr.Key) error {
+func (r *Reservations) mine(sys resource.Look, f found, own []pr.Key) error {
 	var errs []error
 	for _, p := range f.Paths {
 		st, err := sys.Reservation(sys.Ctx, p)
@@ -48,7 +49,7 @@ func (r *Reservations) mine(sys Look, f found, own []pr.Key) error {
 			return nil // there can be none
 		}
 		if err != nil {
-			return &Refusal{What: fmt.Sprintf("%s: %v", f.Ref, err), Mend: "see that the array's firmware allows persistent reservations for these hosts"}
+			return &resource.Refusal{What: fmt.Sprintf("%s: %v", f.Ref, err), Mend: "see that the array's firmware allows persistent reservations for these hosts"}
 		}
 		var keys []string
 		for _, k := range st.Others(own...) {
@@ -58,7 +59,7 @@ func (r *Reservations) mine(sys Look, f found, own []pr.Key) error {
 			return nil
 		}
 		slices.Sort(keys)
-		return &Refusal{
+		return &resource.Refusal{
 			What: fmt.Sprintf("%s: another host uses it: the reservation keys %s are registered, of no server of this brick", f.Ref, strings.Join(keys, ", ")),
 			Mend: "see that the array presents it to the servers of this brick only. " + pr.Mend("/dev/"+strings.TrimPrefix(p, "/dev/")),
 		}

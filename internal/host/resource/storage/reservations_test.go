@@ -1,10 +1,11 @@
-package resource
+package storage
 
 import (
 	"strings"
 	"testing"
 
 	"github.com/mortarhpc/mortar/internal/base/pr"
+	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
 // A LUN that another host uses is refused, whatever is on it, and the refusal
@@ -21,10 +22,10 @@ func TestReservations(t *testing.T) {
 		"own":                         {[]string{own.String()}, map[string]pr.State{"/dev/sda": {Keys: []pr.Key{own, own}, Holder: own}}, ""},
 		"a stranger":                  {[]string{own.String()}, map[string]pr.State{"/dev/sdb": {Keys: []pr.Key{own, 0xbad}}}, "0x0000000000000bad"},
 		"a stranger, no reservations": {nil, map[string]pr.State{"/dev/sda": {Keys: []pr.Key{0xbad}, Holder: 0xbad}}, "sg_persist --out --clear"},
-		"no path":                     {[]string{own.String()}, nil, "the path failed"},
+		"no path":                     {[]string{own.String()}, map[string]pr.State{}, "the path failed"},
 	} {
-		sys := &fakeSys{disks: []DiskFact{{WWN: ref.WWN, Size: 1 << 40, Device: "/dev/sda", Paths: []string{"/dev/sda", "/dev/sdb"}}}, reservations: c.state}
-		as, err := Diff(t.Context(), sys, &Reservations{Host: "nss1", LUNs: []DiskRef{ref}, Keys: c.keys})
+		sys := &resource.Paper{Drives: []resource.DiskFact{{WWN: ref.WWN, Size: 1 << 40, Device: "/dev/sda", Paths: []string{"/dev/sda", "/dev/sdb"}}}, Reserved: c.state}
+		as, err := resource.Diff(t.Context(), sys, &Reservations{Host: "nss1", LUNs: []DiskRef{ref}, Keys: c.keys})
 		text := ""
 		if err != nil {
 			text = err.Error()

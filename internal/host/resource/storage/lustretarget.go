@@ -1,10 +1,12 @@
-package resource
+package storage
 
 import (
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
 // LustreTarget is a formatted MGT, MDT or OST. It is made only on a device
@@ -26,7 +28,7 @@ func (t *LustreTarget) Identity() (kind, id string) { return "lustre-target", t.
 
 // Diff looks at what the device carries, and at what the target knows. That
 // only reads, and is done while the target is mounted, too.
-func (t *LustreTarget) Diff(sys Look) ([]Action, error) {
+func (t *LustreTarget) Diff(sys resource.Look) ([]resource.Action, error) {
 	if sys.Kernel(t.Device) == "" {
 		return t.mkfs(false), nil // its device is made first
 	}
@@ -44,7 +46,7 @@ func (t *LustreTarget) Diff(sys Look) ([]Action, error) {
 	case got == nil:
 		return t.again(sys), nil
 	case !t.same(got):
-		return nil, &Refusal{
+		return nil, &resource.Refusal{
 			What: fmt.Sprintf("%s carries target %s of Lustre file system %s, not %s", t.Device, got.name, got.fsname, t.Name),
 			Mend: "correct the spec, or, if its data may go, unmount it and wipe it with wipefs(8)",
 		}
@@ -53,23 +55,14 @@ func (t *LustreTarget) Diff(sys Look) ([]Action, error) {
 		what      string
 		got, want []string
 	}{{"the MGS", got.mgs, t.MGSNIDs}, {"its servers", got.service, t.ServiceNIDs}} {
-		if !sameSet(n.got, n.want) {
-			return nil, &Refusal{
-				What: fmt.Sprintf("target %s on %s knows %s as %s, not as %s", t.Name, t.Device, n.what, orNone(strings.Join(n.got, ", ")), strings.Join(n.want, ", ")),
+		if !resource.SameSet(n.got, n.want) {
+			return nil, &resource.Refusal{
+				What: fmt.Sprintf("target %s on %s knows %s as %s, not as %s", t.Name, t.Device, n.what, resource.OrNone(strings.Join(n.got, ", ")), strings.Join(n.want, ", ")),
 				Mend: "correct the addresses in the spec, or change the target's with all targets and clients unmounted: lctl-replace_nids(8), tunefs.lustre(8)",
 			}
 		}
 	}
 	return nil, nil
-}
-
-// sameSet compares lists without regard to order: the MGS NID that is tried
-// first, and the first service node, are those of the first mount.
-func sameSet(a, b []string) bool {
-	a, b = slices.Clone(a), slices.Clone(b)
-	slices.Sort(a)
-	slices.Sort(b)
-	return slices.Equal(slices.Compact(a), slices.Compact(b))
 }
 
 // targetFacts is what a target says of itself.
@@ -116,7 +109,7 @@ func (t *LustreTarget) labelled(label string) bool {
 // again formats a file system of ours anew that has no Lustre in it yet: an
 // mkfs.lustre that was killed left it. Nothing is in it but what mke2fs and
 // mkfs.lustre put there.
-func (t *LustreTarget) again(sys Look) []Action {
+func (t *LustreTarget) again(sys resource.Look) []resource.Action {
 	argv := []string{"debugfs", "-c", "-R", "ls -p /", t.Device}
 	out, installed := sys.Command(argv...)
 	if !installed {
@@ -132,7 +125,7 @@ func (t *LustreTarget) again(sys Look) []Action {
 	}
 	for _, n := range names {
 		if n != "lost+found" && n != "CONFIGS" {
-			sys.Check(&Refusal{
+			sys.Check(&resource.Refusal{
 				What: fmt.Sprintf("%s has the label of target %s, but no Lustre, and holds %s", t.Device, t.Name, strings.Join(names, ", ")),
 				Mend: "look at it with debugfs(8); if its data may go, wipe it with wipefs(8)",
 			})
@@ -144,18 +137,18 @@ func (t *LustreTarget) again(sys Look) []Action {
 	return t.mkfs(true)
 }
 
-func (t *LustreTarget) mkfs(again bool) []Action {
-	a := Action{Title: "make Lustre target " + t.Name, Why: t.Why, Cmd: []string{"mkfs.lustre"}, Blank: []string{t.Device}, Seconds: 3600}
+func (t *LustreTarget) mkfs(again bool) []resource.Action {
+	a := resource.Action{Title: "make Lustre target " + t.Name, Why: t.Why, Cmd: []string{"mkfs.lustre"}, Blank: []string{t.Device}, Seconds: 3600}
 	if again {
 		// Not blank, but empty: again has looked.
 		a.Cmd, a.Blank, a.Why = append(a.Cmd, "--reformat"), nil, "an earlier mkfs.lustre of this brick was cut short"
 	}
 	a.Cmd = append(append(a.Cmd, t.Args...), t.Device)
-	return []Action{a}
+	return []resource.Action{a}
 }
 
 // readTarget asks tunefs.lustre; nil if the device has no Lustre.
-func readTarget(sys Look, dev string) *targetFacts {
+func readTarget(sys resource.Look, dev string) *targetFacts {
 	argv := []string{"tunefs.lustre", "--dryrun", dev}
 	out, err := sys.Query(sys.Ctx, argv...)
 	sys.Check(err)
@@ -194,7 +187,9 @@ func parseTarget(s string) *targetFacts {
 		case "Target":
 			f.name = v
 		case "Index":
-			f.index = atoi(v)
+			if i, err := strconv.Atoi(v); err == nil {
+				f.index = i
+			}
 		case "Lustre FS":
 			f.fsname = v
 		case "Parameters":

@@ -1,4 +1,4 @@
-package resource
+package storage
 
 import (
 	"cmp"
@@ -10,19 +10,8 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/base/md"
+	"github.com/mortarhpc/mortar/internal/host/resource"
 )
-
-// Tree lets package linux read a host.
-type Tree struct{ Sys }
-
-// List names what is in a directory.
-func (t Tree) List(dir string) ([]string, error) {
-	ps, err := t.Glob(dir + "/*")
-	for i, p := range ps {
-		ps[i] = path.Base(p)
-	}
-	return ps, err
-}
 
 // Array is one md array with its members and spares.
 type Array struct {
@@ -58,10 +47,10 @@ func (a *Array) Identity() (kind, id string) { return "md-array", a.Name }
 func (a *Array) dev() string { return "/dev/md/" + a.Name }
 
 // Diff compares the running array, or the superblocks if it does not run.
-func (a *Array) Diff(sys Look) ([]Action, error) {
+func (a *Array) Diff(sys resource.Look) ([]resource.Action, error) {
 	d := a.find(sys)
 	arrays := sys.Arrays()
-	var as []Action
+	var as []resource.Action
 	for _, r := range arrays {
 		if !md.SameUUID(r.UUID, a.UUID) {
 			continue
@@ -82,7 +71,7 @@ func (a *Array) Diff(sys Look) ([]Action, error) {
 		if !a.Assemble {
 			return nil, nil // the cluster is about to start or stop it
 		}
-		as = append(as, Action{
+		as = append(as, resource.Action{
 			Title: "stop the half-started array " + a.Name, Cmd: []string{"mdadm", "--stop", "/dev/" + r.Dev},
 		})
 	}
@@ -96,7 +85,7 @@ type arrayDisks struct {
 }
 
 // find finds the disks. Of the other groups' disks any may be missing.
-func (a *Array) find(sys Look) (d arrayDisks) {
+func (a *Array) find(sys resource.Look) (d arrayDisks) {
 	refs := slices.Concat(a.Members, a.Spares)
 	own := len(refs)
 	for _, r := range a.Others {
@@ -120,14 +109,14 @@ func (a *Array) find(sys Look) (d arrayDisks) {
 
 // diffRunning checks geometry, which cannot be changed here, adds disks of the
 // design that the array does not have, and takes failed ones out.
-func (a *Array) diffRunning(sys Look, r linux.MDArray, disks arrayDisks, arrays []linux.MDArray) ([]Action, error) {
+func (a *Array) diffRunning(sys resource.Look, r linux.MDArray, disks arrayDisks, arrays []linux.MDArray) ([]resource.Action, error) {
 	for _, c := range []struct{ what, have, want string }{
 		{"level", r.Level, fmt.Sprintf("raid%d", a.Level)},
 		{"number of members", strconv.Itoa(r.RaidDisks), strconv.Itoa(len(a.Members))},
 		{"chunk", strconv.Itoa(r.Chunk), strconv.FormatInt(a.Chunk, 10)},
 	} {
 		if c.have != c.want {
-			return nil, &Refusal{
+			return nil, &resource.Refusal{
 				What: fmt.Sprintf("array %s has %s %s, not %s", a.Name, c.what, c.have, c.want),
 				Mend: "geometry is not changed in place: correct the spec, or build a new brick",
 			}
@@ -145,9 +134,9 @@ func (a *Array) diffRunning(sys Look, r linux.MDArray, disks arrayDisks, arrays 
 			add = append(add, d)
 		}
 	}
-	var as []Action
+	var as []resource.Action
 	for _, d := range a.notOfPeers(sys, add, arrays) {
-		as = append(as, Action{
+		as = append(as, resource.Action{
 			Title: fmt.Sprintf("add %s to array %s", d.Ref, a.Name),
 			Cmd:   []string{"mdadm", "--manage", "/dev/" + r.Dev, "--add", d.stable()},
 		})
@@ -159,7 +148,7 @@ func (a *Array) diffRunning(sys Look, r linux.MDArray, disks arrayDisks, arrays 
 }
 
 // lent tells whether a disk is in another array of the service.
-func (a *Array) lent(sys Look, f found, arrays []linux.MDArray) bool {
+func (a *Array) lent(sys resource.Look, f found, arrays []linux.MDArray) bool {
 	x, in := memberOf(arrays, kernelNames(sys, f))
 	return in && hasUUID(a.Peers, x.UUID)
 }
@@ -168,7 +157,7 @@ func (a *Array) lent(sys Look, f found, arrays []linux.MDArray) bool {
 // service. Such a disk may be a spare that was moved there and holds data by now, while
 // that array is not assembled here: mdadm --add would overwrite its superblock. A peer
 // that runs here and is whole without the disk does not need it.
-func (a *Array) notOfPeers(sys Look, add []found, arrays []linux.MDArray) []found {
+func (a *Array) notOfPeers(sys resource.Look, add []found, arrays []linux.MDArray) []found {
 	if len(add) == 0 || len(a.Peers) == 0 {
 		return add
 	}
@@ -189,7 +178,7 @@ func (a *Array) notOfPeers(sys Look, add []found, arrays []linux.MDArray) []foun
 // arraysOn are the UUIDs of the arrays whose superblocks each disk carries. It asks
 // wipefs about disks of which mdadm says nothing: that alone must not be taken for a
 // disk without a superblock.
-func arraysOn(sys Look, disks []found) [][]string {
+func arraysOn(sys resource.Look, disks []found) [][]string {
 	sbs, _, _ := superblocks(sys, disks)
 	of := make([][]string, len(disks))
 	silent := false
@@ -215,7 +204,7 @@ func arraysOn(sys Look, disks []found) [][]string {
 // dropped are the serial numbers of disks that ocf:mortar:watch has dropped because
 // they were slow, from this array or, as its spares, from others of the service:
 // mortar disk replace puts others in their place.
-func (a *Array) dropped(sys Look) (out []string) {
+func (a *Array) dropped(sys resource.Look) (out []string) {
 	text, _ := sys.File(linux.CIBFile)
 	if !strings.Contains(text, linux.DroppedPrefix) {
 		return nil
@@ -231,7 +220,7 @@ func (a *Array) dropped(sys Look) (out []string) {
 // journal refuses an array that an earlier version has built with a write journal: its
 // agent would start the array no more.
 func (a *Array) journal() error {
-	return &Refusal{
+	return &resource.Refusal{
 		What: "array " + a.Name + " has a write journal, and this version has none",
 		Mend: "nothing is changed; go on with the version that built it until you have taken the journal off: docs/operations.md, A write journal of an earlier version",
 	}
@@ -239,7 +228,7 @@ func (a *Array) journal() error {
 
 // memberName is the kernel's name of a disk as a member of an array; "" if the
 // array does not have it.
-func (f found) memberName(sys Look, r linux.MDArray) string {
+func (f found) memberName(sys resource.Look, r linux.MDArray) string {
 	for _, n := range kernelNames(sys, f) {
 		if slices.Contains(r.Members, n) {
 			return n
@@ -249,7 +238,7 @@ func (f found) memberName(sys Look, r linux.MDArray) string {
 }
 
 // diffStopped looks at the superblocks: create, assemble, or leave alone.
-func (a *Array) diffStopped(sys Look, disks arrayDisks, as []Action) ([]Action, error) {
+func (a *Array) diffStopped(sys resource.Look, disks arrayDisks, as []resource.Action) ([]resource.Action, error) {
 	all := slices.Concat(disks.own, disks.others)
 	sbs := a.examine(sys, all)
 	newest := uint64(0)
@@ -284,9 +273,9 @@ func (a *Array) diffStopped(sys Look, disks arrayDisks, as []Action) ([]Action, 
 		for _, d := range have {
 			argv = append(argv, d.stable())
 		}
-		return append(as, Action{Title: "assemble array " + a.Name, Cmd: argv}, a.wait()), nil
+		return append(as, resource.Action{Title: "assemble array " + a.Name, Cmd: argv}, a.wait()), nil
 	case newest > 0:
-		return nil, &Refusal{
+		return nil, &resource.Refusal{
 			What: fmt.Sprintf("array %s has only %d of its %d members", a.Name, members, len(a.Members)),
 			Mend: "find the missing disks; nothing is assembled or created over them",
 		}
@@ -295,9 +284,9 @@ func (a *Array) diffStopped(sys Look, disks arrayDisks, as []Action) ([]Action, 
 			return nil, err
 		}
 	case !a.Assemble:
-		return nil, &Refusal{
+		return nil, &resource.Refusal{
 			What: "array " + a.Name + " is on none of its disks, but its service was already set up",
-			Mend: "if the array may be created anew: stop Pacemaker on all servers, and remove " + BuiltDir + " and " + path.Dir(linux.CIBFile) + " there",
+			Mend: "if the array may be created anew: stop Pacemaker on all servers, and remove " + resource.BuiltDir + " and " + path.Dir(linux.CIBFile) + " there",
 		}
 	}
 	create, err := a.create(sys, disks.own)
@@ -311,7 +300,7 @@ func (a *Array) diffStopped(sys Look, disks arrayDisks, as []Action) ([]Action, 
 		for _, d := range have {
 			argv = append(argv, d.stable())
 		}
-		as = append(as, Action{Title: "remove what is left of a creation of array " + a.Name + " that was cut short", Cmd: argv})
+		as = append(as, resource.Action{Title: "remove what is left of a creation of array " + a.Name + " that was cut short", Cmd: argv})
 	}
 	return append(as, create, a.wait()), nil
 }
@@ -319,10 +308,10 @@ func (a *Array) diffStopped(sys Look, disks arrayDisks, as []Action) ([]Action, 
 // mayGrow refuses to create an array for a volume that is not active here, or that
 // had the array already: then its superblocks are lost, and a new array in its
 // place would be a hole in the file system.
-func (a *Array) mayGrow(sys Look) error {
+func (a *Array) mayGrow(sys resource.Look) error {
 	g := a.Grow
 	if !lvActive(sys, g.VG, g.LV) {
-		return &Refusal{
+		return &resource.Refusal{
 			What: fmt.Sprintf("array %s is to make volume %s/%s larger, which is not active", a.Name, g.VG, g.LV),
 			Mend: "a volume grows while its service runs: start the service (mortar status says why it does not run), then apply again",
 		}
@@ -333,7 +322,7 @@ func (a *Array) mayGrow(sys Look) error {
 		return fmt.Errorf("lvm vgs does not list volume group %s, whose volume is active", g.VG)
 	}
 	if n := rows[i]["vg_missing_pv_count"]; n != "0" {
-		return &Refusal{
+		return &resource.Refusal{
 			What: fmt.Sprintf("array %s is on none of its disks, and volume group %s misses %s of its physical volumes", a.Name, g.VG, n),
 			Mend: "find the disks on which the array was; nothing is created in its place",
 		}
@@ -342,18 +331,18 @@ func (a *Array) mayGrow(sys Look) error {
 }
 
 // create makes the array on disks that carry nothing.
-func (a *Array) create(sys Look, disks []found) (Action, error) {
+func (a *Array) create(sys resource.Look, disks []found) (resource.Action, error) {
 	if a.Level != 6 && a.Level != 10 {
-		return Action{}, fmt.Errorf("array %s: RAID %d is not built here", a.Name, a.Level)
+		return resource.Action{}, fmt.Errorf("array %s: RAID %d is not built here", a.Name, a.Level)
 	}
 	if i := slices.IndexFunc(slices.Concat(a.Members, a.Spares), func(d DiskRef) bool { return d.Failed }); i >= 0 {
-		return Action{}, &Refusal{
+		return resource.Action{}, &resource.Refusal{
 			What: fmt.Sprintf("array %s is to be created, and %s is marked as failed", a.Name, slices.Concat(a.Members, a.Spares)[i]),
 			Mend: "a new array begins whole: write the serial of a good disk in its place, and remove failed",
 		}
 	}
 	argv := a.createArgs()
-	create := Action{
+	create := resource.Action{
 		Title: "create array " + a.Name, Seconds: 300,
 		// --assume-clean saves the first resync, but is only right if every disk
 		// is known to hold zeroes: with other parity the first rebuild would
@@ -410,7 +399,7 @@ exec "$@"`
 // read as zeroes (LBPRZ), on request without a way out by writing zeroes. (The
 // --write-zeroes of mdadm has the disks write them.)
 // Source: drivers/scsi/sd.c, zeroing_mode; blkdev_fallocate() of the kernel.
-func zeroedByUnmap(sys Look, disks []found) bool {
+func zeroedByUnmap(sys resource.Look, disks []found) bool {
 	for _, d := range disks {
 		if !d.scsi() {
 			return false
@@ -427,14 +416,14 @@ func zeroedByUnmap(sys Look, disks []found) bool {
 
 // wait is for the name of the array, by which LVM is told of it: udev gives
 // it, and on a busy host later than mdadm waits.
-func (a *Array) wait() Action {
-	return Action{Title: "wait for " + a.dev(), Cmd: []string{"udevadm", "wait", "--timeout=100", a.dev()}}
+func (a *Array) wait() resource.Action {
+	return resource.Action{Title: "wait for " + a.dev(), Cmd: []string{"udevadm", "wait", "--timeout=100", a.dev()}}
 }
 
 // examine reads the superblocks of all disks with one command. It refuses a
 // disk on which wipefs sees a superblock of this array and mdadm sees none: an
 // answer that says nothing must not be taken for a blank disk.
-func (a *Array) examine(sys Look, disks []found) []*md.Superblock {
+func (a *Array) examine(sys resource.Look, disks []found) []*md.Superblock {
 	sbs, out, installed := superblocks(sys, disks)
 	if !slices.ContainsFunc(sbs, func(sb *md.Superblock) bool { return !md.SameUUID(sb.UUID, a.UUID) }) {
 		return sbs
@@ -449,7 +438,7 @@ func (a *Array) examine(sys Look, disks []found) []*md.Superblock {
 			// is an array that exists. It is asked again before anything is done.
 			sbs[i] = &md.Superblock{UUID: md.Hex(a.UUID), Roles: []uint16{uint16(i)}, Events: 1}
 		default:
-			sys.Check(&Refusal{
+			sys.Check(&resource.Refusal{
 				What: fmt.Sprintf("%s carries a superblock of array %s, but `mdadm --examine` reads none of it: %s", d.Ref, a.Name, cmp.Or(strings.TrimSpace(out.Stderr), "it says nothing")),
 				Mend: "look at the disk with `mdadm --examine " + d.Device + "` and `wipefs " + d.Device + "`; nothing is created over it",
 			})
@@ -460,7 +449,7 @@ func (a *Array) examine(sys Look, disks []found) []*md.Superblock {
 
 // superblocks reads the superblocks of all disks with one command; an empty one of a
 // disk of which mdadm says nothing.
-func superblocks(sys Look, disks []found) (sbs []*md.Superblock, out Output, installed bool) {
+func superblocks(sys resource.Look, disks []found) (sbs []*md.Superblock, out resource.Output, installed bool) {
 	argv := []string{"mdadm", "--examine"}
 	for _, d := range disks {
 		argv = append(argv, d.Device)

@@ -1,9 +1,11 @@
-package resource
+package storage
 
 import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
 // A disk that is taken out of service is copied to a spare if there is one, and
@@ -39,14 +41,14 @@ func TestArrayRetires(t *testing.T) {
 			var names []string
 			for _, m := range c.members {
 				names = append(names, m.dev)
-				sys.files["/sys/block/md127/md/dev-"+m.dev+"/state"] = m.state + "\n"
-				sys.files["/sys/block/md127/md/dev-"+m.dev+"/slot"] = m.slot + "\n"
+				sys.Files["/sys/block/md127/md/dev-"+m.dev+"/state"] = m.state + "\n"
+				sys.Files["/sys/block/md127/md/dev-"+m.dev+"/slot"] = m.slot + "\n"
 			}
 			addArray(sys, "md127", "11111111-2222-2222-3333-333344444444", "clean", names...)
-			sys.files["/sys/block/md127/md/degraded"] = c.degraded + "\n"
+			sys.Files["/sys/block/md127/md/degraded"] = c.degraded + "\n"
 			if c.name == "the last one that works" {
 				// Of a mirror: a disk that is being rebuilt does not count.
-				sys.files["/sys/block/md127/md/level"] = "raid10\n"
+				sys.Files["/sys/block/md127/md/level"] = "raid10\n"
 				b := *a
 				b.Level = 10
 				refused(t, &b, sys, "cannot give disk MA01 (enclosure A, bay 1) up now: it lacks 1 of 2 members")
@@ -62,23 +64,23 @@ func TestArrayRetires(t *testing.T) {
 
 	// Pulled out of its bay: no check looks for it, and md's memory of it goes.
 	sys := twoPathDisks(true)
-	sys.disks = sys.disks[1:]
+	sys.Drives = sys.Drives[1:]
 	addArray(sys, "md127", "11111111-2222-2222-3333-333344444444", "clean", "dm-0", "dm-1")
-	sys.files["/sys/block/md127/md/dev-dm-0/state"] = "faulty\n"
-	sys.files["/sys/block/md127/md/dev-dm-1/state"] = "in_sync\n"
+	sys.Files["/sys/block/md127/md/dev-dm-0/state"] = "faulty\n"
+	sys.Files["/sys/block/md127/md/dev-dm-1/state"] = "in_sync\n"
 	for _, f := range []string{"/sys/block/dm-0/slaves/sda/x", "/sys/block/dm-0/slaves/sdz/x"} {
-		delete(sys.files, f)
+		delete(sys.Files, f)
 	}
-	sys.files["/sys/block/dm-0/dm/uuid"] = "mpath-35000c50000000101\n"
-	sys.files["/sys/block/dm-0/dm/name"] = "35000c50000000101\n"
+	sys.Files["/sys/block/dm-0/dm/uuid"] = "mpath-35000c50000000101\n"
+	sys.Files["/sys/block/dm-0/dm/name"] = "35000c50000000101\n"
 	wantShow(t, diff(t, a, sys), "mdadm --manage /dev/md127 --remove dm-0\nmultipath -f 35000c50000000101")
-	sys.files["/sys/block/dm-0/slaves/sda/x"] = "" // a path is left
+	sys.Files["/sys/block/dm-0/slaves/sda/x"] = "" // a path is left
 	wantShow(t, diff(t, a, sys), "mdadm --manage /dev/md127 --remove dm-0")
 
 	// A new array is not made without one of its disks.
 	sys = twoPathDisks(true)
-	sys.outputs["mdadm --examine"] = Output{}
-	sys.outputs["wipefs --no-act --json"] = Output{}
+	sys.Outputs["mdadm --examine"] = resource.Output{}
+	sys.Outputs["wipefs --no-act --json"] = resource.Output{}
 	b := *a
 	b.Assemble = true
 	refused(t, &b, sys, "disk MA01 (enclosure A, bay 1) is marked as failed")
@@ -96,7 +98,7 @@ func TestMovedSpareIsNoDrift(t *testing.T) {
 	sys := twoPathDisks(true) // MA01 is dm-0, MA02 dm-1
 	addArray(sys, "md127", "11111111-2222-2222-3333-333344444444", "clean", "dm-0", "dm-1")
 	for dev, m := range map[string][2]string{"dm-0": {"in_sync", "0"}, "dm-1": {"in_sync", "1"}} {
-		sys.files["/sys/block/md127/md/dev-"+dev+"/state"], sys.files["/sys/block/md127/md/dev-"+dev+"/slot"] = m[0]+"\n", m[1]+"\n"
+		sys.Files["/sys/block/md127/md/dev-"+dev+"/state"], sys.Files["/sys/block/md127/md/dev-"+dev+"/slot"] = m[0]+"\n", m[1]+"\n"
 	}
 	addArray(sys, "md126", "99999999-2222-2222-3333-333344444444", "clean", "dm-8", "dm-9")
 	donor := &Array{Name: "r1", UUID: peerUUID, Level: 6, Chunk: 128 << 10, Members: []DiskRef{{Serial: "x", Failed: true}, {Serial: "y", Failed: true}}, Spares: ours(1, false), Peers: []string{groupUUID}, Others: ours(0, false)}
@@ -107,12 +109,12 @@ func TestMovedSpareIsNoDrift(t *testing.T) {
 	taker := &Array{Name: "r0", UUID: groupUUID, Level: 6, Chunk: 128 << 10, Members: append(ours(0, false), DiskRef{Serial: "z", Failed: true}), Peers: []string{peerUUID}, Others: ours(1, false)}
 	wantShow(t, diff(t, taker, sys), "")
 	// One that md has thrown out stays, as a disk of its own would, until it is replaced.
-	sys.files["/sys/block/md127/md/dev-dm-1/state"], sys.files["/sys/block/md127/md/dev-dm-1/slot"] = "faulty\n", "none\n"
+	sys.Files["/sys/block/md127/md/dev-dm-1/state"], sys.Files["/sys/block/md127/md/dev-dm-1/slot"] = "faulty\n", "none\n"
 	wantShow(t, diff(t, taker, sys), "")
 	taker.Others = nil
 	wantShow(t, diff(t, taker, sys), "mdadm --manage /dev/md127 --remove dm-1")
 	// It is taken out of service.
-	sys.files["/sys/block/md127/md/dev-dm-1/state"], sys.files["/sys/block/md127/md/dev-dm-1/slot"] = "in_sync\n", "1\n"
+	sys.Files["/sys/block/md127/md/dev-dm-1/state"], sys.Files["/sys/block/md127/md/dev-dm-1/slot"] = "in_sync\n", "1\n"
 	taker.Others = ours(1, true)
 	wantShow(t, diff(t, taker, sys), "mdadm --manage /dev/md127 --fail dm-1 --remove dm-1")
 	// A disk of another group that is gone is that group's business.
@@ -148,16 +150,16 @@ func TestMovedSpareOfAbsentArrayIsLeftAlone(t *testing.T) {
 		addArray(sys, "md127", "11111111-2222-2222-3333-333344444444", "clean", "dm-0")
 		if c.peer != "" {
 			addArray(sys, "md126", "99999999-2222-2222-3333-333344444444", c.peer, "dm-8", "dm-9")
-			sys.files["/sys/block/md126/md/degraded"] = c.degraded + "\n"
+			sys.Files["/sys/block/md126/md/degraded"] = c.degraded + "\n"
 		}
-		sys.files["/sys/block/md127/md/dev-dm-0/state"], sys.files["/sys/block/md127/md/dev-dm-0/slot"] = "in_sync\n", "0\n"
-		sys.outputs["mdadm --examine"] = Output{Code: 1, Stdout: c.examine}
-		sys.outputs["wipefs --no-act --json"] = Output{Stdout: c.wipefs}
+		sys.Files["/sys/block/md127/md/dev-dm-0/state"], sys.Files["/sys/block/md127/md/dev-dm-0/slot"] = "in_sync\n", "0\n"
+		sys.Outputs["mdadm --examine"] = resource.Output{Code: 1, Stdout: c.examine}
+		sys.Outputs["wipefs --no-act --json"] = resource.Output{Stdout: c.wipefs}
 		a := &Array{Name: "r0", UUID: groupUUID, Level: 6, Chunk: 128 << 10, Members: []DiskRef{twoRefs[0], {Serial: "x", Failed: true}}, Spares: twoRefs[1:], Peers: []string{peerUUID}}
 		if got := strings.TrimSpace(show(diff(t, a, sys))); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
-		for _, q := range sys.asked {
+		for _, q := range sys.Asked {
 			if strings.HasPrefix(q, "mdadm") && q != "mdadm --examine /dev/mapper/35000c50000000102" {
 				t.Errorf("%s: %s", name, q)
 			}
@@ -170,22 +172,22 @@ func TestWholeArrayIsNotExamined(t *testing.T) {
 	sys := twoPathDisks(true)
 	addArray(sys, "md127", "11111111-2222-2222-3333-333344444444", "clean", "dm-0", "dm-1")
 	for i, dev := range []string{"dm-0", "dm-1"} {
-		sys.files["/sys/block/md127/md/dev-"+dev+"/state"], sys.files["/sys/block/md127/md/dev-"+dev+"/slot"] = "in_sync\n", strconv.Itoa(i)+"\n"
+		sys.Files["/sys/block/md127/md/dev-"+dev+"/state"], sys.Files["/sys/block/md127/md/dev-"+dev+"/slot"] = "in_sync\n", strconv.Itoa(i)+"\n"
 	}
 	wantShow(t, diff(t, &Array{Name: "r0", UUID: groupUUID, Level: 6, Chunk: 128 << 10, Members: twoRefs, Peers: []string{"99999999:22222222:33333333:44444444"}}, sys), "")
-	if len(sys.asked) > 0 {
-		t.Errorf("%q", sys.asked)
+	if len(sys.Asked) > 0 {
+		t.Errorf("%q", sys.Asked)
 	}
 }
 
 // An array that is not assembled counts spares of other groups that are its members.
 func TestMovedSpareBySuperblock(t *testing.T) {
 	sys := twoPathDisks(true)
-	sys.outputs["wipefs --no-act --json"] = Output{}
+	sys.Outputs["wipefs --no-act --json"] = resource.Output{}
 	sb := func(disk, role string) string {
 		return "/dev/mapper/3500" + disk + ":\n     Array UUID : 11111111:22222222:33333333:44444444\n         Events : 12\n   Device Role : Active device " + role + "\n"
 	}
-	sys.outputs["mdadm --examine"] = Output{Stdout: sb("0c50000000101", "0") + sb("0c50000000102", "3")}
+	sys.Outputs["mdadm --examine"] = resource.Output{Stdout: sb("0c50000000101", "0") + sb("0c50000000102", "3")}
 	a := &Array{Name: "r0", UUID: groupUUID, Level: 6, Chunk: 128 << 10, Assemble: true,
 		Members: []DiskRef{twoRefs[0], {Serial: "x", Failed: true}, {Serial: "y", Failed: true}, {Serial: "z", Failed: true}}, Others: twoRefs[1:]}
 	wantShow(t, diff(t, a, sys), `

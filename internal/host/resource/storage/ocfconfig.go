@@ -1,4 +1,4 @@
-package resource
+package storage
 
 import (
 	"encoding/json"
@@ -7,6 +7,8 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
 // OCFConfig is the file that tells the resource agent what a service
@@ -25,7 +27,7 @@ type OCFConfig struct {
 func (o *OCFConfig) Identity() (kind, id string) { return "ocf-config", o.Path }
 
 // Diff resolves the members and compares the file.
-func (o *OCFConfig) Diff(sys Look) ([]Action, error) {
+func (o *OCFConfig) Diff(sys resource.Look) ([]resource.Action, error) {
 	var cfg map[string]any
 	if err := json.Unmarshal(o.Template, &cfg); err != nil {
 		return nil, err
@@ -47,7 +49,7 @@ func (o *OCFConfig) Diff(sys Look) ([]Action, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := TextFile{Path: o.Path, Content: append(b, '\n'), Mode: 0o600, Why: "read by the resource agent ocf:mortar:service"}
+	f := resource.TextFile{Path: o.Path, Content: append(b, '\n'), Mode: 0o600, Why: "read by the resource agent ocf:mortar:service"}
 	as := sys.Want(&f)
 	old, there := sys.File(o.Path)
 	if len(as) == 0 || !there { // without a file no service runs that could fail
@@ -56,13 +58,13 @@ func (o *OCFConfig) Diff(sys Look) ([]Action, error) {
 	var was map[string]any
 	known := json.Unmarshal([]byte(old), &was) == nil
 	if lost := o.lost(was, cfg); len(lost) > 0 {
-		return nil, &Refusal{
+		return nil, &resource.Refusal{
 			What: fmt.Sprintf("%s: the service has %s, and the spec does not", o.Path, strings.Join(lost, ", ")),
 			Mend: "is the spec older than the brick? Take what is missing into it; only exports can be removed from a brick, each with --unexport and its directory",
 		}
 	}
 	if known && was["reservations"] != nil && cfg["reservations"] == nil {
-		return nil, &Refusal{
+		return nil, &resource.Refusal{
 			What: o.Path + ": the LUNs of this service are reserved, and the spec says ha.reservations: off",
 			Mend: "leave them on: the other server could not take LUNs over that nobody gives up. A brick for a demonstration is built without them from the start",
 		}
@@ -72,7 +74,7 @@ func (o *OCFConfig) Diff(sys Look) ([]Action, error) {
 	}
 	// A service that cannot export what its configuration says starts nowhere: the
 	// agent tries that before it writes.
-	return []Action{{
+	return []resource.Action{{
 		Title: "configure " + o.Path, Why: "the exports change; this server tries them first",
 		Cmd: []string{o.Agent, "ocf", "configure", "--config", o.Path}, Stdin: f.Content, Seconds: 60,
 	}}, nil
@@ -117,7 +119,7 @@ func (o *OCFConfig) lost(was, now map[string]any) []string {
 // members fills in the devices of an array. places adds their enclosures, for a spare
 // that moves between arrays; serials adds their serial numbers, for the log and the
 // record of a dropped disk.
-func (o *OCFConfig) members(sys Look, array any, refs []DiskRef, places, serials bool) error {
+func (o *OCFConfig) members(sys resource.Look, array any, refs []DiskRef, places, serials bool) error {
 	fs := resolve(sys, refs)
 	var devs, enclosures, numbers, failed []string
 	for _, f := range fs {
@@ -144,7 +146,7 @@ func (o *OCFConfig) members(sys Look, array any, refs []DiskRef, places, serials
 }
 
 // luns fills in the size of each LUN, which the array has rounded.
-func (o *OCFConfig) luns(sys Look, cfg map[string]any) error {
+func (o *OCFConfig) luns(sys resource.Look, cfg map[string]any) error {
 	luns, _ := cfg["luns"].([]any)
 	if len(luns) != len(o.LUNs) {
 		return fmt.Errorf("%s: %d LUNs, references to %d", o.Path, len(luns), len(o.LUNs))

@@ -1,4 +1,4 @@
-package resource
+package storage
 
 import (
 	"fmt"
@@ -7,6 +7,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/base/md"
+	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
 // retire takes failed disks out of a running array, and what md has thrown out
@@ -15,8 +16,8 @@ import (
 // background, and then calls the disk faulty. What remains is to remove it.
 //
 // Source: mdadm(8), --replace; Documentation/admin-guide/md.rst, dev-XXX/state.
-func (a *Array) retire(sys Look, r linux.MDArray, disks arrayDisks) ([]Action, error) {
-	members, err := linux.MDMembers(Tree{sys}, r.Dev)
+func (a *Array) retire(sys resource.Look, r linux.MDArray, disks arrayDisks) ([]resource.Action, error) {
+	members, err := linux.MDMembers(resource.Tree{Sys: sys}, r.Dev)
 	sys.Check(err)
 	at := func(name string) *linux.MDMember {
 		i := slices.IndexFunc(members, func(m linux.MDMember) bool { return m.Dev == name })
@@ -33,9 +34,9 @@ func (a *Array) retire(sys Look, r linux.MDArray, disks arrayDisks) ([]Action, e
 			failed = append(failed, d)
 		}
 	}
-	var as []Action
+	var as []resource.Action
 	manage := func(title, why string, args ...string) {
-		as = append(as, Action{Title: title, Why: why, Cmd: append([]string{"mdadm", "--manage", "/dev/" + r.Dev}, args...)})
+		as = append(as, resource.Action{Title: title, Why: why, Cmd: append([]string{"mdadm", "--manage", "/dev/" + r.Dev}, args...)})
 	}
 	for _, d := range failed {
 		name := d.memberName(sys, r)
@@ -50,7 +51,7 @@ func (a *Array) retire(sys Look, r linux.MDArray, disks arrayDisks) ([]Action, e
 		case m.Is("in_sync") && r.Degraded == 0 && idleSpare(members) && !replaced(members, nil):
 			manage(fmt.Sprintf("copy %s to a spare of array %s", d.Ref, a.Name), "the array keeps its redundancy; it gives the disk up when the spare has everything", "--replace", d.stable())
 		case m.Is("in_sync") && (replaced(members, nil) || !a.canDoWithout(r, members, m)):
-			return nil, &Refusal{
+			return nil, &resource.Refusal{
 				What: fmt.Sprintf("array %s cannot give %s up now: it lacks %d of %d members, or copies another one", a.Name, d.Ref, r.Degraded, r.RaidDisks),
 				Mend: "wait until it is whole (`mortar status`), or replace the missing disk first",
 			}
@@ -62,7 +63,7 @@ func (a *Array) retire(sys Look, r linux.MDArray, disks arrayDisks) ([]Action, e
 		if m.Is("faulty") && !known[m.Dev] {
 			manage(fmt.Sprintf("remove %s from array %s", m.Dev, a.Name), "it has failed, and the design does not have it any more", "--remove", m.Dev)
 			if name := pathlessMap(sys, m.Dev); name != "" {
-				as = append(as, Action{
+				as = append(as, resource.Action{
 					Title: "remove the multipath map " + name, Why: "it has no path left: its disk was pulled while the array held it", Cmd: []string{"multipath", "-f", name}, OKCodes: []int{1},
 				})
 			}
@@ -72,7 +73,7 @@ func (a *Array) retire(sys Look, r linux.MDArray, disks arrayDisks) ([]Action, e
 }
 
 // pathlessMap is the name of a multipath map without paths; "" if the device is none.
-func pathlessMap(sys Look, dev string) string {
+func pathlessMap(sys resource.Look, dev string) string {
 	if !strings.HasPrefix(sys.Text("/sys/block/"+dev+"/dm/uuid"), "mpath-") || len(sys.Files("/sys/block/"+dev+"/slaves/*")) > 0 {
 		return ""
 	}

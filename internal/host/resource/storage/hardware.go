@@ -1,4 +1,4 @@
-package resource
+package storage
 
 import (
 	"cmp"
@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
 // Hardware is what a host is made of, as far as a spec can say it. What a host
@@ -52,7 +53,7 @@ type Card struct {
 
 // DiskHardware is a disk, where it is and what is on it.
 type DiskHardware struct {
-	DiskFact
+	resource.DiskFact
 	Vendor, Product string
 	Rotating        bool
 	// Enclosure is the identifier of a SES enclosure, and Bay the number there.
@@ -63,10 +64,10 @@ type DiskHardware struct {
 }
 
 // ObserveHardware reads the host behind sys, and changes nothing.
-func ObserveHardware(ctx context.Context, sys Sys) (Hardware, error) {
-	return Observe(ctx, sys, func(sys Look) (Hardware, error) {
+func ObserveHardware(ctx context.Context, sys resource.Sys) (Hardware, error) {
+	return resource.Observe(ctx, sys, func(sys resource.Look) (Hardware, error) {
 		h := Hardware{CPU: parseCPUInfo(sys.Must("/proc/cpuinfo")), NICs: observeNICs(sys)}
-		h.Model, _ = readTrim(sys, "/sys/class/dmi/id/product_name")
+		h.Model = sys.Attr("/sys/class/dmi/id/product_name")
 		out, installed := sys.Command("ipmitool", "lan", "print")
 		switch {
 		case !installed:
@@ -114,7 +115,7 @@ func parseLanPrint(text string) string {
 	return ""
 }
 
-func observeNICs(sys Look) []NIC {
+func observeNICs(sys resource.Look) []NIC {
 	links, err := linux.ParseLinks(sys.Ask("iproute2", "ip", "-json", "address", "show", "up"))
 	sys.Check(err)
 	var nics []NIC
@@ -129,7 +130,7 @@ func observeNICs(sys Look) []NIC {
 			continue
 		}
 		// A link that does not know its speed says -1, or fails to be read.
-		speed, _ := readTrim(sys, "/sys/class/net/"+l.Name+"/speed")
+		speed := sys.Attr("/sys/class/net/" + l.Name + "/speed")
 		mbps, _ := strconv.Atoi(speed)
 		n.Mbps = max(mbps, 0)
 		nics = append(nics, n)
@@ -144,22 +145,22 @@ var cardKinds = map[string]string{"0x0104": "raid", "0x0107": "sas-hba", "0x0108
 // generations of PCI Express, by the speed of a lane in GT/s.
 var generations = map[string]int{"2.5": 1, "5.0": 2, "8.0": 3, "16.0": 4, "32.0": 5, "64.0": 6}
 
-func observeCards(sys Look) []Card {
+func observeCards(sys resource.Look) []Card {
 	slots := sys.Files("/sys/bus/pci/slots/*/address")
 	var cards []Card
 	for _, s := range slots {
 		address := sys.Text(s)
 		dir := "/sys/bus/pci/devices/" + address + ".0/"
-		class, _ := readTrim(sys, dir+"class") // an empty slot has none
+		class := sys.Attr(dir + "class") // an empty slot has none
 		kind := cardKinds[class[:min(len(class), 6)]]
-		lanes, _ := readTrim(sys, dir+"max_link_width")
-		speed, _ := readTrim(sys, dir+"max_link_speed")
+		lanes := sys.Attr(dir + "max_link_width")
+		speed := sys.Attr(dir + "max_link_speed")
 		speed, _, _ = strings.Cut(speed, " ")
 		c := Card{Slot: path.Base(path.Dir(s)), Kind: kind, Generation: generations[speed]}
 		if c.Lanes, _ = strconv.Atoi(lanes); kind == "" || c.Lanes == 0 || c.Generation == 0 {
 			continue // not of those that a spec knows, or soldered to the bus
 		}
-		node, _ := readTrim(sys, dir+"numa_node")
+		node := sys.Attr(dir + "numa_node")
 		c.Node, _ = strconv.Atoi(node)
 		c.Node = max(c.Node, 0)
 		cards = append(cards, c)
@@ -167,7 +168,7 @@ func observeCards(sys Look) []Card {
 	return cards
 }
 
-func observeDisks(sys Look) []DiskHardware {
+func observeDisks(sys resource.Look) []DiskHardware {
 	facts, err := sys.Disks(sys.Ctx)
 	sys.Check(err)
 	bays := observeBays(sys)
@@ -180,9 +181,9 @@ func observeDisks(sys Look) []DiskHardware {
 		}
 		d := DiskHardware{DiskFact: f}
 		dir := "/sys/block/" + path.Base(f.Paths[0])
-		d.Vendor, _ = readTrim(sys, dir+"/device/vendor")
-		d.Product, _ = readTrim(sys, dir+"/device/model")
-		turns, _ := readTrim(sys, dir+"/queue/rotational")
+		d.Vendor = sys.Attr(dir + "/device/vendor")
+		d.Product = sys.Attr(dir + "/device/model")
+		turns := sys.Attr(dir + "/queue/rotational")
 		d.Rotating = turns == "1"
 		for _, p := range f.Paths {
 			if b, ok := bays[path.Base(p)]; ok {
@@ -216,14 +217,14 @@ type bayOf struct {
 
 // observeBays says where disks are, by the kernel's names of their paths.
 // Source: Linux, drivers/misc/enclosure.c
-func observeBays(sys Look) map[string]bayOf {
+func observeBays(sys resource.Look) map[string]bayOf {
 	disks := sys.Files("/sys/class/enclosure/*/*/device/block/*")
 	bays := map[string]bayOf{}
 	for _, p := range disks {
 		component := path.Dir(path.Dir(path.Dir(p)))
 		enclosure := path.Dir(component)
-		id, _ := readTrim(sys, enclosure+"/id")
-		slot, _ := readTrim(sys, component+"/slot")
+		id := sys.Attr(enclosure + "/id")
+		slot := sys.Attr(component + "/slot")
 		bay, err := strconv.Atoi(slot)
 		if err != nil {
 			continue // a component that says no number

@@ -1,4 +1,4 @@
-package resource
+package storage
 
 import (
 	"maps"
@@ -7,6 +7,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/distro"
 	"github.com/mortarhpc/mortar/internal/base/md"
+	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
 // Initramfs keeps the initial RAM disks of every installed kernel from the
@@ -28,9 +29,9 @@ func (i *Initramfs) Identity() (kind, id string) { return "initramfs", "initrd" 
 
 // Diff reads the image of each kernel. A host that boots without such images
 // has only the hook.
-func (i *Initramfs) Diff(sys Look) ([]Action, error) {
+func (i *Initramfs) Diff(sys resource.Look) ([]resource.Action, error) {
 	d := sys.Distro()
-	hook := TextFile{
+	hook := resource.TextFile{
 		Path: d.Initrd.Hook, Mode: d.Initrd.HookMode, Content: []byte(i.hook(d)),
 		Why: "each initial RAM disk that is built from now on leaves the brick's arrays alone",
 	}
@@ -46,12 +47,12 @@ func (i *Initramfs) Diff(sys Look) ([]Action, error) {
 			continue
 		}
 		if !sys.Exists(d.Initrd.Tool) {
-			return nil, &Refusal{
+			return nil, &resource.Refusal{
 				What: image + ": " + lacks + ", and there is no " + d.Initrd.Tool + " to build it anew",
 				Mend: "install " + d.Initrd.Package + ", the only builder of initial RAM disks that mortar works with on " + d.Name,
 			}
 		}
-		as = append(as, Action{
+		as = append(as, resource.Action{
 			Title: "rebuild the initial RAM disk of " + kernel + ": " + lacks,
 			Cmd:   d.Initrd.Rebuild(kernel), Seconds: 900,
 		})
@@ -66,7 +67,7 @@ func between(path, pattern string) string {
 }
 
 // lacks says what keeps an image from being safe; "" if nothing does.
-func (i *Initramfs) lacks(sys Look, conf distro.MDConf, image string) string {
+func (i *Initramfs) lacks(sys resource.Look, conf distro.MDConf, image string) string {
 	got, err := sys.Initrd(sys.Ctx, image, slices.Concat([]string{conf.Main, conf.Alt, conf.Dir + "*"}, i.Files))
 	sys.Check(sys.Ctx.Err())
 	if err != nil {
@@ -112,7 +113,7 @@ func (i *Initramfs) hook(d distro.Distro) string {
 	for _, u := range i.Arrays {
 		uuids = append(uuids, md.UUID(u))
 	}
-	return d.Initrd.HookText(Header, d.MDConf, uuids, i.Files)
+	return d.Initrd.HookText(resource.Header, d.MDConf, uuids, i.Files)
 }
 
 // MDConf is a file of mdadm.conf(5) that is the only one to name its arrays:
@@ -128,8 +129,8 @@ type MDConf struct {
 func (c *MDConf) Identity() (kind, id string) { return "md-conf", c.Path }
 
 // Diff compares the file, and looks for the arrays in all others.
-func (c *MDConf) Diff(sys Look) ([]Action, error) {
-	own := TextFile{Path: c.Path, Content: c.Content}
+func (c *MDConf) Diff(sys resource.Look) ([]resource.Action, error) {
+	own := resource.TextFile{Path: c.Path, Content: c.Content}
 	as := sys.Want(&own)
 	d := sys.Distro()
 	others := sys.Files(d.MDConf.Dir + "*.conf")
@@ -143,9 +144,9 @@ func (c *MDConf) Diff(sys Look) ([]Action, error) {
 			continue
 		}
 		st, _ := sys.Info(p)
-		as = append(as, Action{
+		as = append(as, resource.Action{
 			Title: "take the brick's arrays out of " + p, Why: c.Path + " names them; mdadm does not know which of two lines to follow",
-			File: &File{Path: p, Content: []byte(text), Mode: st.Mode},
+			File: &resource.File{Path: p, Content: []byte(text), Mode: st.Mode},
 		})
 	}
 	return as, nil

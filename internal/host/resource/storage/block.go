@@ -1,4 +1,4 @@
-package resource
+package storage
 
 import (
 	"fmt"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/base/md"
+	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
 // BlockQueue sets queue values of disks, of their multipath maps and of md
@@ -22,19 +23,19 @@ type BlockQueue struct {
 	Volumes []string
 	// DiskSettings go to each path and map, ArraySettings to each md device,
 	// VolumeSettings to each logical volume; names are files under /sys/block/<dev>/, e.g. queue/scheduler.
-	DiskSettings   []Setting
-	ArraySettings  []Setting
-	VolumeSettings []Setting
+	DiskSettings   []resource.Setting
+	ArraySettings  []resource.Setting
+	VolumeSettings []resource.Setting
 }
 
 func (q *BlockQueue) Identity() (kind, id string) { return "block-queue", q.Path }
 
 // Diff compares the rule file and /sys.
-func (q *BlockQueue) Diff(sys Look) ([]Action, error) {
+func (q *BlockQueue) Diff(sys resource.Look) ([]resource.Action, error) {
 	disks := resolve(sys, q.Disks)
-	as := sys.Want(&TextFile{Path: q.Path, Content: []byte(q.rules(disks))})
+	as := sys.Want(&resource.TextFile{Path: q.Path, Content: []byte(q.rules(disks))})
 	if len(as) > 0 {
-		as = append(as, Action{Title: "let udev read its rules again", Cmd: []string{"udevadm", "control", "--reload"}})
+		as = append(as, resource.Action{Title: "let udev read its rules again", Cmd: []string{"udevadm", "control", "--reload"}})
 	}
 	var devs, maps, mds []string
 	for _, d := range disks {
@@ -57,7 +58,7 @@ func (q *BlockQueue) Diff(sys Look) ([]Action, error) {
 		}
 	}
 	for _, g := range []struct {
-		settings []Setting
+		settings []resource.Setting
 		devs     []string
 	}{{q.DiskSettings, append(devs, maps...)}, {q.ArraySettings, mds}, {q.VolumeSettings, lvs}} {
 		for _, s := range g.settings {
@@ -69,7 +70,7 @@ func (q *BlockQueue) Diff(sys Look) ([]Action, error) {
 
 // liveQueue sets a value on all devices that have the file and another value,
 // with one command for each value.
-func liveQueue(sys Look, s Setting, devs []string) []Action {
+func liveQueue(sys resource.Look, s resource.Setting, devs []string) []resource.Action {
 	files := map[string][]string{} // by the value that they get
 	var values []string
 	for _, d := range devs {
@@ -97,13 +98,13 @@ func liveQueue(sys Look, s Setting, devs []string) []Action {
 		}
 		files[want] = append(files[want], p)
 	}
-	var as []Action
+	var as []resource.Action
 	for _, v := range values {
 		why := s.Reason
 		if v != s.Value {
 			why = fmt.Sprintf("the hardware allows no more; %s would be wanted: %s", s.Value, s.Reason)
 		}
-		as = append(as, Action{
+		as = append(as, resource.Action{
 			Title: fmt.Sprintf("set %s to %s on %d devices", path.Base(s.Name), v, len(files[v])), Why: why,
 			Cmd: append([]string{"tee"}, files[v]...), Stdin: []byte(v),
 		})
@@ -115,7 +116,7 @@ func liveQueue(sys Look, s Setting, devs []string) []Action {
 // than its hardware takes. Linux before 6.10 refuses more, later ones ignore it.
 //
 // Source: Documentation/ABI/stable/sysfs-block, max_hw_sectors_kb
-func possible(sys Look, s Setting, dev string) string {
+func possible(sys resource.Look, s resource.Setting, dev string) string {
 	if s.Name != "queue/max_sectors_kb" {
 		return s.Value
 	}
@@ -132,13 +133,13 @@ func possible(sys Look, s Setting, dev string) string {
 // named in groups.
 func (q *BlockQueue) rules(disks []found) string {
 	var b strings.Builder
-	b.WriteString(Header)
+	b.WriteString(resource.Header)
 	for _, s := range slices.Concat(q.DiskSettings, q.ArraySettings, q.VolumeSettings) {
 		if s.Reason != "" {
-			b.WriteString(comment(s.Name + "=" + s.Value + ": " + s.Reason))
+			b.WriteString(resource.Comment(s.Name + "=" + s.Value + ": " + s.Reason))
 		}
 	}
-	set := func(ss []Setting, skip string) string {
+	set := func(ss []resource.Setting, skip string) string {
 		var a []string
 		for _, s := range ss {
 			if s.Name != skip {

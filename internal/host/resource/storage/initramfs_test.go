@@ -1,4 +1,4 @@
-package resource
+package storage
 
 import (
 	"os"
@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/mortarhpc/mortar/internal/base/distro"
+	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
 // osRelease has a fake host be Debian 13.
@@ -29,19 +30,19 @@ const (
 func TestInitramfs(t *testing.T) {
 	const rules = "/etc/udev/rules.d/69-bcache.rules"
 	i := &Initramfs{Arrays: []string{arrayA, arrayB}, Files: []string{rules}}
-	sys := &fakeSys{files: map[string]string{"/etc/os-release": osRelease, debian13.Initrd.Tool: "", rules: "# none\n"}, info: map[string]FileInfo{}}
+	sys := &resource.Paper{Files: map[string]string{"/etc/os-release": osRelease, debian13.Initrd.Tool: "", rules: "# none\n"}, Info: map[string]resource.FileInfo{}}
 	hook := "write " + debian13.Initrd.Hook + " 0755\n"
 	wantShow(t, diff(t, i, sys), hook) // boots without an image
-	sys.files[debian13.Initrd.Hook], sys.info[debian13.Initrd.Hook] = i.hook(debian13), FileInfo{Mode: 0o755}
+	sys.Files[debian13.Initrd.Hook], sys.Info[debian13.Initrd.Hook] = i.hook(debian13), resource.FileInfo{Mode: 0o755}
 	wantShow(t, diff(t, i, sys), "")
 
-	sys.files["/boot/initrd.img-6.12"], sys.files["/lib/modules/6.12/modules.dep"] = "cpio", ""
-	sys.files["/boot/initrd.img-6.1"], sys.files["/lib/modules/6.1/modules.dep"] = "cpio", ""
-	sys.files["/boot/initrd.img-6.1.bak"] = "cpio"
+	sys.Files["/boot/initrd.img-6.12"], sys.Files["/lib/modules/6.12/modules.dep"] = "cpio", ""
+	sys.Files["/boot/initrd.img-6.1"], sys.Files["/lib/modules/6.1/modules.dep"] = "cpio", ""
+	sys.Files["/boot/initrd.img-6.1.bak"] = "cpio"
 	both := "update-initramfs -u -k 6.1\nupdate-initramfs -u -k 6.12\n"
 	wantShow(t, diff(t, i, sys), both)
 	conf := "ARRAY <ignore> UUID=" + arrayA + "\nARRAY <ignore> UUID=" + arrayB + "\n"
-	in := func(kernel, name, text string) { sys.files["/boot/initrd.img-"+kernel+":"+name] = text }
+	in := func(kernel, name, text string) { sys.Files["/boot/initrd.img-"+kernel+":"+name] = text }
 	in("6.1", mdadmConf, conf)
 	in("6.1", rules, "# none\n")
 	in("6.12", rules, "# none\n")
@@ -54,7 +55,7 @@ func TestInitramfs(t *testing.T) {
 		{"", "damaged", "cannot be read: the archive is cut short"},
 	} {
 		if tc.name == "" {
-			sys.files["/boot/initrd.img-6.12"] = tc.text
+			sys.Files["/boot/initrd.img-6.12"] = tc.text
 		} else {
 			in("6.12", tc.name, tc.text)
 		}
@@ -66,18 +67,18 @@ func TestInitramfs(t *testing.T) {
 		in("6.12", mdadmConf, conf)
 		in("6.12", rules, "# none\n")
 		if tc.name != mdadmConf && tc.name != rules {
-			delete(sys.files, "/boot/initrd.img-6.12:"+tc.name)
+			delete(sys.Files, "/boot/initrd.img-6.12:"+tc.name)
 		}
 		if tc.name == mdadmConf && tc.why[:4] == "does" {
 			in("6.12", mdadmConf, "ARRAY <ignore> UUID="+arrayA+"\n")
 		}
 	}
-	sys.files["/boot/initrd.img-6.12"] = "cpio"
+	sys.Files["/boot/initrd.img-6.12"] = "cpio"
 	wantShow(t, diff(t, i, sys), "")
 	in("6.12", mdadmConf, "ARRAY /dev/md/system UUID=1:2:3:4\n"+conf)
 	wantShow(t, diff(t, i, sys), "") // the root's own array is nobody else's business
 	in("6.12", mdadmConf, "")
-	delete(sys.files, debian13.Initrd.Tool)
+	delete(sys.Files, debian13.Initrd.Tool)
 	refused(t, i, sys, "/boot/initrd.img-6.12", "initramfs-tools")
 }
 
@@ -143,9 +144,9 @@ func TestInitramfsHook(t *testing.T) {
 		t.Errorf("the rules: %q %v", b, err)
 	}
 	// What the hook writes is what the check looks for.
-	sys := &fakeSys{files: map[string]string{"/boot/initrd.img-6": "", "/etc/os-release": osRelease, "/lib/modules/6/modules.dep": "", debian13.Initrd.Tool: "", rules: "# none\n",
+	sys := &resource.Paper{Files: map[string]string{"/boot/initrd.img-6": "", "/etc/os-release": osRelease, "/lib/modules/6/modules.dep": "", debian13.Initrd.Tool: "", rules: "# none\n",
 		debian13.Initrd.Hook: i.hook(debian13), "/boot/initrd.img-6:" + mdadmConf: read(), "/boot/initrd.img-6:" + rules: "# none\n"},
-		info: map[string]FileInfo{debian13.Initrd.Hook: {Mode: 0o755}}}
+		Info: map[string]resource.FileInfo{debian13.Initrd.Hook: {Mode: 0o755}}}
 	wantShow(t, diff(t, i, sys), "")
 	// A hook that fails ends the build.
 	if err := os.Remove(rules); err != nil {
@@ -160,7 +161,7 @@ func TestInitramfsHook(t *testing.T) {
 
 func TestMDConf(t *testing.T) {
 	c := &MDConf{Path: mdadmConfDir + "mortar.conf", Content: []byte("ARRAY <ignore> UUID=" + arrayA + "\n"), Arrays: []string{arrayA}}
-	sys := &fakeSys{files: map[string]string{
+	sys := &resource.Paper{Files: map[string]string{
 		"/etc/os-release": osRelease, mdadmConf: "MAILADDR root\nARRAY /dev/md/home metadata=1.2 UUID=" + arrayA + "\n   spares=1\nARRAY /dev/md/root UUID=" + arrayB + "\n",
 	}}
 	as := diff(t, c, sys)
@@ -170,9 +171,9 @@ func TestMDConf(t *testing.T) {
 		t.Error(d)
 	}
 	for _, a := range as {
-		sys.files[a.File.Path] = string(a.File.Content)
+		sys.Files[a.File.Path] = string(a.File.Content)
 	}
 	wantShow(t, diff(t, c, sys), "")
-	sys.files[mdadmConfDir+"site.conf"] = "ARRAY /dev/md1 UUID=" + arrayA
+	sys.Files[mdadmConfDir+"site.conf"] = "ARRAY /dev/md1 UUID=" + arrayA
 	wantShow(t, diff(t, c, sys), "write "+mdadmConfDir+"site.conf 0644\n")
 }

@@ -1,4 +1,4 @@
-package resource
+package storage
 
 import (
 	"fmt"
@@ -7,6 +7,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/base/md"
+	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
 // Unclaimed guards shared storage that apply builds: no cluster knows its
@@ -21,17 +22,15 @@ type Unclaimed struct {
 func (u *Unclaimed) Identity() (kind, id string) { return "unclaimed", u.Service }
 
 // Diff refuses, or has nothing to do. It reads files only.
-func (u *Unclaimed) Diff(sys Look) ([]Action, error) {
-	rs, err := configuredResources(sys)
-	sys.Check(err)
-	if slices.ContainsFunc(rs, func(r linux.CRMResource) bool { return r.ID == u.Service }) {
-		return nil, &Refusal{
+func (u *Unclaimed) Diff(sys resource.Look) ([]resource.Action, error) {
+	if slices.ContainsFunc(sys.Configured(), func(r linux.CRMResource) bool { return r.ID == u.Service }) {
+		return nil, &resource.Refusal{
 			What: "the cluster has " + u.Service + " (" + linux.CIBFile + "): it alone brings up its storage",
 			Mend: "start Corosync and Pacemaker on all servers; the cluster starts the service",
 		}
 	}
-	if u.VG != "" && (HostFacts{Mapped: sys.Mapped()}).HasVolume(u.VG) {
-		return nil, &Refusal{
+	if u.VG != "" && (resource.HostFacts{Mapped: sys.Mapped()}).HasVolume(u.VG) {
+		return nil, &resource.Refusal{
 			What: "volume group " + u.VG + " is active here too",
 			Mend: "find out which server uses it, and deactivate it on the other with `vgchange --activate n " + u.VG + "`",
 		}
@@ -40,7 +39,7 @@ func (u *Unclaimed) Diff(sys Look) ([]Action, error) {
 	for _, uuid := range slices.Sorted(maps.Keys(u.Arrays)) {
 		for _, a := range arrays {
 			if md.SameUUID(a.UUID, uuid) {
-				return nil, &Refusal{
+				return nil, &resource.Refusal{
 					What: fmt.Sprintf("array %s is assembled here too (/dev/%s)", u.Arrays[uuid], a.Dev),
 					Mend: "find out which server uses it, and stop it on the other with `mdadm --stop /dev/" + a.Dev + "`",
 				}

@@ -1,4 +1,4 @@
-package resource_test
+package storage_test
 
 import (
 	"bytes"
@@ -18,6 +18,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/pr"
 	"github.com/mortarhpc/mortar/internal/host/agent"
 	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/host/resource/storage"
 )
 
 // diskSys is this machine with image files for disks: what they carry is
@@ -202,8 +203,8 @@ func TestDisksAreSacred(t *testing.T) {
 				t.Fatal(err)
 			}
 			sys := diskSys{disks: []resource.DiskFact{{Serial: "MA01", Device: p, Size: size}}}
-			d := &resource.Disks{Host: "nfs1", Check: true, Arrays: []string{ours}, List: []resource.WantedDisk{
-				{DiskRef: resource.DiskRef{Serial: "MA01", Enclosure: "A", Bay: 1}, Group: c.group},
+			d := &storage.Disks{Host: "nfs1", Check: true, Arrays: []string{ours}, List: []storage.WantedDisk{
+				{DiskRef: storage.DiskRef{Serial: "MA01", Enclosure: "A", Bay: 1}, Group: c.group},
 			}}
 			as, err := resource.Diff(t.Context(), sys, d)
 			if c.want == "" {
@@ -246,13 +247,13 @@ func TestDisksAreSacred(t *testing.T) {
 // Disks with blocks of 512 and of 4096 bytes are not put together, neither at first nor by a
 // disk that is added; disks that are together already stay.
 func TestSectorsAreNotMixed(t *testing.T) {
-	disk := func(sys *diskSys, d *resource.Disks, serial string, sector int64, group, set, carries string) {
+	disk := func(sys *diskSys, d *storage.Disks, serial string, sector int64, group, set, carries string) {
 		p := loop(t, image(t))
 		if carries != "" {
 			superblock(t, p, carries, len(d.List), 20)
 		}
 		sys.disks = append(sys.disks, resource.DiskFact{Serial: serial, Device: p, Size: size, Sector: sector})
-		d.List = append(d.List, resource.WantedDisk{DiskRef: resource.DiskRef{Serial: serial, Enclosure: "A", Bay: len(d.List) + 1}, Group: group, Set: set})
+		d.List = append(d.List, storage.WantedDisk{DiskRef: storage.DiskRef{Serial: serial, Enclosure: "A", Bay: len(d.List) + 1}, Group: group, Set: set})
 	}
 	for _, c := range []struct {
 		name       string
@@ -271,7 +272,7 @@ func TestSectorsAreNotMixed(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var sys diskSys
-			d := &resource.Disks{Host: "nfs1", Check: true, Arrays: []string{ours, others}}
+			d := &storage.Disks{Host: "nfs1", Check: true, Arrays: []string{ours, others}}
 			disk(&sys, d, "MA01", 512, ours, "home", ours)
 			disk(&sys, d, "MA02", c.sector, c.group, c.set, c.carries)
 			as, err := resource.Diff(t.Context(), sys, d)
@@ -298,11 +299,11 @@ func TestSectorsAreNotMixed(t *testing.T) {
 // moved there. Without a service it is refused.
 func TestDiskOfAnotherArrayOfTheService(t *testing.T) {
 	var sys diskSys
-	d := &resource.Disks{Host: "nfs1", Check: true, Arrays: []string{ours, others}}
+	d := &storage.Disks{Host: "nfs1", Check: true, Arrays: []string{ours, others}}
 	for i, has := range []string{ours, ours, others, others, ours} {
 		p := loop(t, image(t))
 		superblock(t, p, has, i%4, 20)
-		w := resource.WantedDisk{DiskRef: resource.DiskRef{Serial: string(rune('A' + i))}, Group: has, Set: "home"}
+		w := storage.WantedDisk{DiskRef: storage.DiskRef{Serial: string(rune('A' + i))}, Group: has, Set: "home"}
 		sys.disks = append(sys.disks, resource.DiskFact{Serial: w.Serial, Device: p, Size: size})
 		d.List = append(d.List, w)
 	}
@@ -337,7 +338,7 @@ func TestArrayFromSuperblocks(t *testing.T) {
 		{"cut short after the last superblock", 4, 0, "mdadm --assemble", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			a := &resource.Array{Name: "brick1-r0", UUID: ours, Level: 6, Chunk: 128 << 10, Assemble: true}
+			a := &storage.Array{Name: "brick1-r0", UUID: ours, Level: 6, Chunk: 128 << 10, Assemble: true}
 			var sys diskSys
 			for i := range 4 {
 				p := image(t)
@@ -346,7 +347,7 @@ func TestArrayFromSuperblocks(t *testing.T) {
 				}
 				serial := string(rune('A' + i))
 				sys.disks = append(sys.disks, resource.DiskFact{Serial: serial, Device: p, Size: size})
-				a.Members = append(a.Members, resource.DiskRef{Serial: serial})
+				a.Members = append(a.Members, storage.DiskRef{Serial: serial})
 			}
 			as, err := resource.Diff(t.Context(), sys, a)
 			if c.refuse != "" {
@@ -373,11 +374,11 @@ func TestArrayFromSuperblocks(t *testing.T) {
 // or assembled.
 func TestArrayBesideOthers(t *testing.T) {
 	for events, want := range map[int]string{-1: "mdadm --create", 3: "mdadm --assemble"} {
-		a := &resource.Array{Name: "brick1-r1", UUID: ours, Level: 6, Chunk: 128 << 10, Assemble: true, Peers: []string{others}}
+		a := &storage.Array{Name: "brick1-r1", UUID: ours, Level: 6, Chunk: 128 << 10, Assemble: true, Peers: []string{others}}
 		var sys diskSys
 		for i := range 8 {
 			p := image(t)
-			ref := resource.DiskRef{Serial: string(rune('A' + i))}
+			ref := storage.DiskRef{Serial: string(rune('A' + i))}
 			switch {
 			case i >= 4:
 				superblock(t, p, others, i-4, 20)
@@ -410,14 +411,14 @@ func (s silent) Query(ctx context.Context, argv ...string) (resource.Output, err
 // An mdadm that says nothing is no reason to create an array over one that
 // wipefs sees.
 func TestNothingIsCreatedOverASilentAnswer(t *testing.T) {
-	a := &resource.Array{Name: "brick1-r0", UUID: ours, Level: 6, Chunk: 128 << 10, Assemble: true}
+	a := &storage.Array{Name: "brick1-r0", UUID: ours, Level: 6, Chunk: 128 << 10, Assemble: true}
 	var sys silent
 	for i := range 4 {
 		p := image(t)
 		superblock(t, p, ours, i, 20)
 		serial := string(rune('A' + i))
 		sys.disks = append(sys.disks, resource.DiskFact{Serial: serial, Device: p, Size: size})
-		a.Members = append(a.Members, resource.DiskRef{Serial: serial})
+		a.Members = append(a.Members, storage.DiskRef{Serial: serial})
 	}
 	as, err := resource.Diff(t.Context(), sys, a)
 	if err == nil || !strings.Contains(err.Error(), "disk A (enclosure , bay 0) carries a superblock of array brick1-r0, but `mdadm --examine` reads none of it: mdadm: cannot open") {
@@ -429,14 +430,14 @@ func TestMustBeBlank(t *testing.T) {
 	var sys diskSys
 	blank, used := image(t), image(t)
 	superblock(t, used, others, 0, 1)
-	if err := resource.MustBeBlank(t.Context(), sys, []string{blank}); err != nil {
+	if err := storage.MustBeBlank(t.Context(), sys, []string{blank}); err != nil {
 		t.Error(err)
 	}
-	err := resource.MustBeBlank(t.Context(), sys, []string{blank, used})
+	err := storage.MustBeBlank(t.Context(), sys, []string{blank, used})
 	if r := (*resource.Refusal)(nil); !errors.As(err, &r) || !strings.Contains(err.Error(), used+" carries a member of md array "+others) {
 		t.Error(err)
 	}
-	if err := resource.MustBeBlank(t.Context(), sys, []string{used + ".none"}); err == nil {
+	if err := storage.MustBeBlank(t.Context(), sys, []string{used + ".none"}); err == nil {
 		t.Error("a device that cannot be read counts as blank")
 	}
 }
@@ -448,7 +449,7 @@ func TestXFSOnAnImage(t *testing.T) {
 		t.Fatal(err)
 	}
 	sys := diskSys{}
-	x := &resource.XFS{Device: p, UUID: uuid, Args: []string{"-q", "-L", "home", "-m", "uuid=" + uuid, "-s", "size=4096", "-d", "su=128k,sw=2", "-l", "size=64m,su=32k"}}
+	x := &storage.XFS{Device: p, UUID: uuid, Args: []string{"-q", "-L", "home", "-m", "uuid=" + uuid, "-s", "size=4096", "-d", "su=128k,sw=2", "-l", "size=64m,su=32k"}}
 	as, err := resource.Diff(t.Context(), sys, x)
 	if err != nil || len(as) != 1 {
 		t.Fatalf("no mkfs: %v %v", as, err)
@@ -471,7 +472,7 @@ func TestXFSOnAnImage(t *testing.T) {
 	}
 	ext := image(t)
 	run(t, "mkfs.ext4", "-q", "-F", ext)
-	if _, err = resource.Diff(t.Context(), sys, &resource.XFS{Device: ext, UUID: uuid}); err == nil || !strings.Contains(err.Error(), "ext4") {
+	if _, err = resource.Diff(t.Context(), sys, &storage.XFS{Device: ext, UUID: uuid}); err == nil || !strings.Contains(err.Error(), "ext4") {
 		t.Errorf("a foreign file system is not refused: %v", err)
 	}
 }
@@ -481,7 +482,7 @@ func TestXFSOnAnImage(t *testing.T) {
 func TestVolumeGroupOnALoopDevice(t *testing.T) {
 	dev := loop(t, image(t))
 	sys := diskSys{}
-	v := &resource.VolumeGroup{Name: "brick1_home", PVs: []string{dev}, SystemID: "mortar-brick1-building", RestID: "mortar-brick1", Align: 1 << 20, ExtentSize: 4 << 20, LV: "data"}
+	v := &storage.VolumeGroup{Name: "brick1_home", PVs: []string{dev}, SystemID: "mortar-brick1-building", RestID: "mortar-brick1", Align: 1 << 20, ExtentSize: 4 << 20, LV: "data"}
 	as, err := resource.Diff(t.Context(), sys, v)
 	if err != nil || len(as) != 1 {
 		t.Fatalf("no vgcreate: %v %v", as, err)
@@ -495,7 +496,7 @@ func TestVolumeGroupOnALoopDevice(t *testing.T) {
 	if !strings.Contains(strings.Join(strings.Fields(out), " "), "mortar-brick1-building 1048576B 4194304B") {
 		t.Errorf("system ID, start of data or extent size are not as wanted: %s", out)
 	}
-	l := &resource.LogicalVolume{VG: "brick1_home", Name: "data", PVs: []string{dev}, SystemID: "mortar-brick1-building", Stripes: 1, Activate: true}
+	l := &storage.LogicalVolume{VG: "brick1_home", Name: "data", PVs: []string{dev}, SystemID: "mortar-brick1-building", Stripes: 1, Activate: true}
 	as, err = resource.Diff(t.Context(), sys, l)
 	if err != nil || len(as) != 1 || !strings.Contains(strings.Join(as[0].Cmd, " "), "lvcreate") {
 		t.Errorf("no lvcreate: %v %v", as, err)

@@ -1,4 +1,4 @@
-package resource
+package storage
 
 import (
 	"fmt"
@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sort"
 	"strings"
+
+	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
 // Multipath is dm-multipath for the disks of a brick and for no others: each
@@ -13,7 +15,7 @@ import (
 type Multipath struct {
 	Brick    string
 	Disks    []DiskRef
-	Settings []Setting // of the defaults section
+	Settings []resource.Setting // of the defaults section
 	// Reservation is the key of this server's reservations; "" for none.
 	Reservation string `json:",omitempty"`
 }
@@ -23,7 +25,7 @@ func (m *Multipath) Identity() (kind, id string) { return "multipath", m.Brick }
 const multipathConf = "/etc/multipath.conf"
 
 // Diff compares the configuration, and whether each path is in its map.
-func (m *Multipath) Diff(sys Look) ([]Action, error) {
+func (m *Multipath) Diff(sys resource.Look) ([]resource.Action, error) {
 	fs := resolve(sys, m.Disks)
 	var wwids, devices, loose []string
 	var luns []found
@@ -52,21 +54,21 @@ func (m *Multipath) Diff(sys Look) ([]Action, error) {
 	}
 	sort.Strings(wwids)
 	sort.Strings(devices)
-	files := sys.Want(&TextFile{Path: multipathConf, Content: []byte(m.text(wwids, luns))})
-	running := unitHasProcesses(sys, "multipathd.service")
-	pending := sys.Exists(pendingPath("multipath"))
-	var cmds []Action
-	settle := Action{Title: "wait for the maps", Cmd: append([]string{"udevadm", "wait", "--timeout=600"}, devices...), Seconds: 630}
+	files := sys.Want(&resource.TextFile{Path: multipathConf, Content: []byte(m.text(wwids, luns))})
+	running := sys.Runs("multipathd.service")
+	pending := sys.Exists(resource.PendingPath("multipath"))
+	var cmds []resource.Action
+	settle := resource.Action{Title: "wait for the maps", Cmd: append([]string{"udevadm", "wait", "--timeout=600"}, devices...), Seconds: 630}
 	switch {
 	case !running:
-		cmds = append(cmds, Action{
+		cmds = append(cmds, resource.Action{
 			Title: "start multipathd now and at boot",
 			Cmd:   []string{"systemctl", "enable", "--now", "multipathd.service"}, Seconds: 180,
 		}, settle)
 	case len(files) > 0 || pending:
-		cmds = append(cmds, Action{Title: "tell multipathd", Cmd: []string{"multipathd", "reconfigure"}, Seconds: 180}, settle)
+		cmds = append(cmds, resource.Action{Title: "tell multipathd", Cmd: []string{"multipathd", "reconfigure"}, Seconds: 180}, settle)
 	case len(loose) > 0:
-		cmds = append(cmds, Action{
+		cmds = append(cmds, resource.Action{
 			Title: "make the multipath maps", Why: fmt.Sprintf("not in a map: %s", strings.Join(loose, " ")),
 			Cmd: []string{"multipath", "-v1"}, OKCodes: []int{1}, Seconds: 180,
 		}, settle)
@@ -74,40 +76,40 @@ func (m *Multipath) Diff(sys Look) ([]Action, error) {
 	if len(files) == 0 && !pending {
 		return cmds, nil
 	}
-	return withReload(sys, "multipath", files, cmds), nil
+	return resource.WithReload(sys, "multipath", files, cmds), nil
 }
 
 // inMap tells whether a path device belongs to the multipath map.
-func inMap(sys Look, dev, name string) bool {
+func inMap(sys resource.Look, dev, name string) bool {
 	return slices.ContainsFunc(sys.Files("/sys/block/"+dev+"/holders/dm-*/dm/uuid"), func(h string) bool { return sys.Text(h) == "mpath-"+name })
 }
 
 // fixed are settings of disks that are no matter of tuning; the design's win.
-var fixed = []Setting{
-	{"user_friendly_names", "no", "a map is named by its WWID: the same on both servers, whatever the order in which disks are found"},
-	{"find_multipaths", "greedy", "only disks of the brick are let through below, so every one of them becomes a map, even with one path left"},
-	{"path_grouping_policy", "multibus", "both paths lead to the same dual-ported disk and are equal"},
-	{"path_checker", "tur", "the standard's own question for readiness"},
-	{"failback", "immediate", "a path that is back is used again"},
-	{"polling_interval", "5", "seconds between checks of a path"},
-	{"skip_kpartx", "yes", "members of md arrays have no partitions"},
-	{"recheck_wwid", "yes", "a path that is back is used only if it still leads to the same disk: multipath asks again, since 0.8.6"},
+var fixed = []resource.Setting{
+	{Name: "user_friendly_names", Value: "no", Reason: "a map is named by its WWID: the same on both servers, whatever the order in which disks are found"},
+	{Name: "find_multipaths", Value: "greedy", Reason: "only disks of the brick are let through below, so every one of them becomes a map, even with one path left"},
+	{Name: "path_grouping_policy", Value: "multibus", Reason: "both paths lead to the same dual-ported disk and are equal"},
+	{Name: "path_checker", Value: "tur", Reason: "the standard's own question for readiness"},
+	{Name: "failback", Value: "immediate", Reason: "a path that is back is used again"},
+	{Name: "polling_interval", Value: "5", Reason: "seconds between checks of a path"},
+	{Name: "skip_kpartx", Value: "yes", Reason: "members of md arrays have no partitions"},
+	{Name: "recheck_wwid", Value: "yes", Reason: "a path that is back is used only if it still leads to the same disk: multipath asks again, since 0.8.6"},
 }
 
 // fixedLUNs are those of LUNs: multipath's own table has the checker, priority
 // and hardware handler of each make of array.
 // Source: multipath -t; multipath.conf(5), overrides section
-var fixedLUNs = []Setting{
-	{"user_friendly_names", "no", "a map is named by its LUN in the design: the same on both servers"},
-	{"find_multipaths", "greedy", "only LUNs of the brick are let through below, so every one of them becomes a map, even with one path left"},
-	{"polling_interval", "5", "seconds between checks of a path"},
-	{"skip_kpartx", "yes", "LUNs of the brick have no partitions"},
-	{"recheck_wwid", "yes", "a path that is back is used only if it still leads to the same LUN: multipath asks again, since 0.8.6"},
+var fixedLUNs = []resource.Setting{
+	{Name: "user_friendly_names", Value: "no", Reason: "a map is named by its LUN in the design: the same on both servers"},
+	{Name: "find_multipaths", Value: "greedy", Reason: "only LUNs of the brick are let through below, so every one of them becomes a map, even with one path left"},
+	{Name: "polling_interval", Value: "5", Reason: "seconds between checks of a path"},
+	{Name: "skip_kpartx", Value: "yes", Reason: "LUNs of the brick have no partitions"},
+	{Name: "recheck_wwid", Value: "yes", Reason: "a path that is back is used only if it still leads to the same LUN: multipath asks again, since 0.8.6"},
 }
 
 func (m *Multipath) text(wwids []string, luns []found) string {
 	var b strings.Builder
-	b.WriteString(Header)
+	b.WriteString(resource.Header)
 	if len(luns) == 0 {
 		confSection(&b, "defaults", merged(m.Settings, fixed))
 	} else {
@@ -140,31 +142,31 @@ blacklist_exceptions {
 // takes none from the section multipaths.
 //
 // Source: multipath-tools, issue 92
-func (m *Multipath) reservation() []Setting {
+func (m *Multipath) reservation() []resource.Setting {
 	if m.Reservation == "" {
 		return nil
 	}
-	return []Setting{{"reservation_key", m.Reservation, "a path that comes back to a LUN that this server has reserved is registered before it is used: it could not write otherwise"}}
+	return []resource.Setting{{Name: "reservation_key", Value: m.Reservation, Reason: "a path that comes back to a LUN that this server has reserved is registered before it is used: it could not write otherwise"}}
 }
 
 // merged are settings and those of others that they do not have, by name.
-func merged(settings, others []Setting) []Setting {
+func merged(settings, others []resource.Setting) []resource.Setting {
 	out := slices.Clone(settings)
 	for _, f := range others {
-		if !slices.ContainsFunc(out, func(s Setting) bool { return s.Name == f.Name }) {
+		if !slices.ContainsFunc(out, func(s resource.Setting) bool { return s.Name == f.Name }) {
 			out = append(out, f)
 		}
 	}
-	slices.SortFunc(out, func(a, b Setting) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(out, func(a, b resource.Setting) int { return strings.Compare(a.Name, b.Name) })
 	return out
 }
 
 // confSection writes a section of multipath.conf(5), each value with its reason.
-func confSection(b *strings.Builder, name string, settings []Setting) {
+func confSection(b *strings.Builder, name string, settings []resource.Setting) {
 	b.WriteString(name + " {\n")
 	for _, s := range settings {
 		if s.Reason != "" {
-			for line := range strings.Lines(comment(s.Reason)) {
+			for line := range strings.Lines(resource.Comment(s.Reason)) {
 				b.WriteString("\t" + line)
 			}
 		}

@@ -1,4 +1,4 @@
-package resource
+package storage
 
 import (
 	"encoding/json"
@@ -7,10 +7,9 @@ import (
 	"path"
 	"slices"
 	"strings"
-)
 
-// mortarCommand is the binary on a server.
-const mortarCommand = "/usr/local/sbin/mortar"
+	"github.com/mortarhpc/mortar/internal/host/resource"
+)
 
 // CacheSSDs are the SSDs of a cache on a server: each is there, and carries
 // nothing that this brick has not made.
@@ -26,12 +25,14 @@ type CacheSSDs struct {
 func (c *CacheSSDs) Identity() (kind, id string) { return "cache-ssds", c.Host }
 
 // Diff gives a wipe for each SSD that carries something and may be wiped.
-func (c *CacheSSDs) Diff(sys Look) ([]Action, error) { return untilAssembled(sys, c.diff) }
+func (c *CacheSSDs) Diff(sys resource.Look) ([]resource.Action, error) {
+	return untilAssembled(sys, c.diff)
+}
 
-func (c *CacheSSDs) diff(sys Look) ([]Action, error) {
-	fs, err := Observe(sys.Ctx, sys.Sys, func(sys Look) ([]found, error) { return resolve(sys, refsOf(c.List)), nil })
-	if r := (*Refusal)(nil); errors.As(err, &r) {
-		return nil, &Refusal{What: r.What, Mend: r.Mend + "; of an SSD that is gone for good: mortar cache remove"}
+func (c *CacheSSDs) diff(sys resource.Look) ([]resource.Action, error) {
+	fs, err := resource.Observe(sys.Ctx, sys.Sys, func(sys resource.Look) ([]found, error) { return resolve(sys, refsOf(c.List)), nil })
+	if r := (*resource.Refusal)(nil); errors.As(err, &r) {
+		return nil, &resource.Refusal{What: r.What, Mend: r.Mend + "; of an SSD that is gone for good: mortar cache remove"}
 	}
 	sys.Check(err)
 	arrays, ms := sys.Arrays(), sys.Mounts()
@@ -65,7 +66,7 @@ func (c *CacheSSDs) diff(sys Look) ([]Action, error) {
 // foreign describes what an SSD carries that is not this cache's, "" for
 // nothing: the partition table must have our partitions only, and those
 // nothing but members of our arrays.
-func (c *CacheSSDs) foreign(sys Look, f found, sigs []signature) string {
+func (c *CacheSSDs) foreign(sys resource.Look, f found, sigs []signature) string {
 	if len(sigs) == 0 {
 		return ""
 	}
@@ -86,7 +87,7 @@ func (c *CacheSSDs) foreign(sys Look, f found, sigs []signature) string {
 	}
 	var fs []found
 	for _, p := range parts {
-		fs = append(fs, found{DiskFact: DiskFact{Device: "/dev/" + p}})
+		fs = append(fs, found{DiskFact: resource.DiskFact{Device: "/dev/" + p}})
 	}
 	for _, s := range slices.Concat(signatures(sys, fs)...) {
 		if s.Type != "linux_raid_member" || !hasUUID(c.Arrays, s.UUID) {
@@ -100,7 +101,7 @@ func (c *CacheSSDs) foreign(sys Look, f found, sigs []signature) string {
 // cannot be read. The kernel knows them only of tables it has read itself, not
 // of partitions that partx and sfdisk have told it of.
 // Source: sfdisk(8), --json; block/partitions/core.c, part_uevent
-func partitionNames(sys Look, device string) []string {
+func partitionNames(sys resource.Look, device string) []string {
 	out, installed := sys.Command("sfdisk", "--json", device)
 	if !installed || out.Code != 0 {
 		return nil
@@ -123,7 +124,7 @@ func partitionNames(sys Look, device string) []string {
 }
 
 // partitions of disks, by kernel name.
-func partitions(sys Look, names []string) []string {
+func partitions(sys resource.Look, names []string) []string {
 	var out []string
 	for _, n := range names {
 		for _, p := range sys.Files("/sys/class/block/" + n + "/" + n + "*/partition") {
@@ -145,31 +146,31 @@ type Cache struct {
 func (c *Cache) Identity() (kind, id string) { return "cache", c.VG + "/" + c.LV }
 
 // Diff asks the host's own mortar what is to be done: it knows the label.
-func (c *Cache) Diff(sys Look) ([]Action, error) {
-	do := Action{
-		Title: "cache of " + c.VG + "/" + c.LV, Cmd: []string{mortarCommand, "host-cache", "apply", c.Path}, Seconds: 24 * 3600, Beside: path.Base(c.Path),
+func (c *Cache) Diff(sys resource.Look) ([]resource.Action, error) {
+	do := resource.Action{
+		Title: "cache of " + c.VG + "/" + c.LV, Cmd: []string{resource.MortarCommand, "host-cache", "apply", c.Path}, Seconds: 24 * 3600, Beside: path.Base(c.Path),
 		Why: "make both layers of bcache over the volume",
 	}
 	// udev gives the device its name, on a busy host a little later.
-	wait := Action{Title: "wait for " + c.Device, Cmd: []string{"udevadm", "wait", "--timeout=100", c.Device}}
+	wait := resource.Action{Title: "wait for " + c.Device, Cmd: []string{"udevadm", "wait", "--timeout=100", c.Device}}
 	if !lvActive(sys, c.VG, c.Header) {
-		return []Action{do, wait}, nil
+		return []resource.Action{do, wait}, nil
 	}
-	out, installed := sys.Command(mortarCommand, "host-cache", "needs", string(c.Config))
+	out, installed := sys.Command(resource.MortarCommand, "host-cache", "needs", string(c.Config))
 	if !installed {
-		return []Action{do, wait}, nil
+		return []resource.Action{do, wait}, nil
 	}
 	if out.Code != 0 {
-		return nil, &Refusal{What: strings.TrimPrefix(strings.TrimSpace(out.Stderr), "mortar: "), Mend: "nothing was changed"}
+		return nil, &resource.Refusal{What: strings.TrimPrefix(strings.TrimSpace(out.Stderr), "mortar: "), Mend: "nothing was changed"}
 	}
 	do.Why = strings.TrimSpace(out.Stdout)
 	if do.Why != "" {
-		return []Action{do, wait}, nil
+		return []resource.Action{do, wait}, nil
 	}
 	if sys.Exists(c.Device) {
 		return nil, nil
 	}
-	return []Action{wait}, nil
+	return []resource.Action{wait}, nil
 }
 
 // NoCache ends a cache that the spec no longer has, by the config that is
@@ -186,22 +187,22 @@ func (c *NoCache) Identity() (kind, id string) { return "no-cache", c.Path }
 
 // Diff looks for the config, and asks the host's own mortar whether the cache
 // is off.
-func (c *NoCache) Diff(sys Look) ([]Action, error) {
+func (c *NoCache) Diff(sys resource.Look) ([]resource.Action, error) {
 	if !sys.Exists(c.Path) {
 		return nil, nil
 	}
 	if c.Forget {
-		as := []Action{{Title: "remove " + c.Path, File: &File{Path: c.Path, Remove: true}}}
+		as := []resource.Action{{Title: "remove " + c.Path, File: &resource.File{Path: c.Path, Remove: true}}}
 		for _, u := range c.Units {
-			as = append(as, Action{Title: "remove " + u, File: &File{Path: u, Remove: true}})
+			as = append(as, resource.Action{Title: "remove " + u, File: &resource.File{Path: u, Remove: true}})
 		}
 		return as, nil
 	}
-	if strings.TrimSpace(sys.Ask("mortar", mortarCommand, "host-cache", "on", c.Path)) == "no" {
+	if strings.TrimSpace(sys.Ask("mortar", resource.MortarCommand, "host-cache", "on", c.Path)) == "no" {
 		return nil, nil
 	}
-	return []Action{{
+	return []resource.Action{{
 		Title: "turn the cache off", Why: "the spec has none; what is dirty is written to the disks while the service goes on",
-		Cmd: []string{mortarCommand, "host-cache", "off", c.Path}, Seconds: 24 * 3600, Beside: path.Base(c.Path),
+		Cmd: []string{resource.MortarCommand, "host-cache", "off", c.Path}, Seconds: 24 * 3600, Beside: path.Base(c.Path),
 	}}, nil
 }

@@ -1,4 +1,4 @@
-package resource
+package storage
 
 import (
 	"cmp"
@@ -14,6 +14,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/health"
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/base/md"
+	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
 // DiskRef names one disk of the design, and where a person finds it; or one LUN
@@ -47,7 +48,7 @@ func (r DiskRef) String() string {
 // found is a DiskRef and the disk of this host that it names.
 type found struct {
 	Ref DiskRef
-	DiskFact
+	resource.DiskFact
 }
 
 // mapName is the name of the disk's multipath map, which is its WWID: a NAA
@@ -77,7 +78,7 @@ func (f found) stable() string {
 // resolve finds each disk by serial, or by WWN. A disk that is missing, has
 // two identities or is too small is refused. A missing disk that is marked as
 // failed is left out.
-func resolve(sys Look, refs []DiskRef) []found {
+func resolve(sys resource.Look, refs []DiskRef) []found {
 	facts, err := sys.Disks(sys.Ctx)
 	sys.Check(err)
 	fs, err := match(facts, refs)
@@ -90,13 +91,13 @@ func resolve(sys Look, refs []DiskRef) []found {
 
 // ownMap refuses a multipath map that has paths to other disks: what commands
 // write to must be the disk that was looked at.
-func (f found) ownMap(sys Look) error {
+func (f found) ownMap(sys resource.Look) error {
 	if !f.scsi() {
 		return nil
 	}
 	for _, s := range sys.Files("/sys/block/" + sys.Kernel(f.stable()) + "/slaves/*") {
 		if s = path.Base(s); !slices.Contains(f.Paths, s) {
-			return &Refusal{
+			return &resource.Refusal{
 				What: fmt.Sprintf("%s: its multipath map %s has path %s, which is no path to it", f.Ref, f.stable(), s),
 				Mend: "look at `multipath -ll " + f.mapName() + "`: the map may be older than a disk that was replaced; `multipath -r` renews it",
 			}
@@ -105,7 +106,7 @@ func (f found) ownMap(sys Look) error {
 	return nil
 }
 
-func match(facts []DiskFact, refs []DiskRef) ([]found, error) {
+func match(facts []resource.DiskFact, refs []DiskRef) ([]found, error) {
 	var fs []found
 	var missing []string
 	for _, r := range refs {
@@ -122,19 +123,19 @@ func match(facts []DiskFact, refs []DiskRef) ([]found, error) {
 		}
 		// Makers round differently; one percent is less than any step in size.
 		if r.Size > 0 && f.Size < r.Size-r.Size/100 {
-			return nil, &Refusal{
+			return nil, &resource.Refusal{
 				What: fmt.Sprintf("%s has %d bytes, less than the %d of the spec", r, f.Size, r.Size),
 				Mend: "correct size in the spec, or replace the disk",
 			}
 		}
 		if r.LUN != "" && f.Size > r.Size+r.Size/100 {
-			return nil, &Refusal{
+			return nil, &resource.Refusal{
 				What: fmt.Sprintf("%s has %d bytes, more than the %d of the design", r, f.Size, r.Size),
 				Mend: "see that arrays.wwns lists the LUNs in the order of their numbers (`mortar array verify`), and that the array has the RAID geometry of the design (`mortar array script`)",
 			}
 		}
 		if r.Sector > 0 && f.Sector > 0 && f.Sector != r.Sector {
-			return nil, &Refusal{
+			return nil, &resource.Refusal{
 				What: fmt.Sprintf("%s has logical blocks of %d bytes, not the %d of the spec", r, f.Sector, r.Sector),
 				Mend: "correct sector in the spec, or format the disk anew (sg_format --format --size, nvme format --lbaf)",
 			}
@@ -146,7 +147,7 @@ func match(facts []DiskFact, refs []DiskRef) ([]found, error) {
 		if len(missing) > 1 {
 			are = "are"
 		}
-		return nil, &Refusal{
+		return nil, &resource.Refusal{
 			What: fmt.Sprintf("%s %s not there", strings.Join(missing, ", "), are),
 			Mend: "check cabling, power and the serial on the label, or correct the spec",
 		}
@@ -157,8 +158,8 @@ func match(facts []DiskFact, refs []DiskRef) ([]found, error) {
 // only finds the one disk that a DiskRef names; nil if none has the serial or
 // WWN. A serial that several disks have needs a WWN to tell them apart, and a
 // WWN must be of one disk: multipath joins by it.
-func only(facts []DiskFact, r DiskRef) (*DiskFact, error) {
-	var same, twins []DiskFact
+func only(facts []resource.DiskFact, r DiskRef) (*resource.DiskFact, error) {
+	var same, twins []resource.DiskFact
 	for _, f := range facts {
 		if r.LUN == "" && sameSerial(f.Serial, r.Serial) || r.LUN != "" && sameSerial(f.WWN, r.WWN) {
 			same = append(same, f)
@@ -166,25 +167,25 @@ func only(facts []DiskFact, r DiskRef) (*DiskFact, error) {
 	}
 	if r.LUN != "" && len(same) == 0 {
 		if r.WWN == "" {
-			return nil, &Refusal{What: r.String() + ": nothing says which device it is", Mend: "write the WWNs of the array's LUNs into arrays.wwns of the spec; `mortar array verify` prints them"}
+			return nil, &resource.Refusal{What: r.String() + ": nothing says which device it is", Mend: "write the WWNs of the array's LUNs into arrays.wwns of the spec; `mortar array verify` prints them"}
 		}
 		return nil, nil
 	}
 	if len(same) == 0 {
-		i := slices.IndexFunc(facts, func(f DiskFact) bool { return md.SameUUID(f.WWN, r.WWN) })
+		i := slices.IndexFunc(facts, func(f resource.DiskFact) bool { return md.SameUUID(f.WWN, r.WWN) })
 		if i < 0 {
 			return nil, nil
 		}
-		return nil, &Refusal{
+		return nil, &resource.Refusal{
 			What: fmt.Sprintf("%s: the disk with WWN %s has serial %s", r, r.WWN, facts[i].Serial),
 			Mend: "correct serial or wwn in the spec",
 		}
 	}
 	if len(same) > 1 {
 		devices := names(same)
-		same = slices.DeleteFunc(same, func(f DiskFact) bool { return !md.SameUUID(f.WWN, r.WWN) })
+		same = slices.DeleteFunc(same, func(f resource.DiskFact) bool { return !md.SameUUID(f.WWN, r.WWN) })
 		if len(same) != 1 {
-			return nil, &Refusal{
+			return nil, &resource.Refusal{
 				What: fmt.Sprintf("%s: %d disks have this serial: %s", r, len(devices), strings.Join(devices, ", ")),
 				Mend: "give the wwn of the one that is meant in the spec; disks that only their serial names cannot be told apart",
 			}
@@ -192,7 +193,7 @@ func only(facts []DiskFact, r DiskRef) (*DiskFact, error) {
 	}
 	f := same[0]
 	if r.LUN == "" && r.WWN != "" && !md.SameUUID(f.WWN, r.WWN) {
-		return nil, &Refusal{
+		return nil, &resource.Refusal{
 			What: fmt.Sprintf("%s has WWN %s, not %s", r, f.WWN, r.WWN),
 			Mend: "correct serial or wwn in the spec",
 		}
@@ -203,7 +204,7 @@ func only(facts []DiskFact, r DiskRef) (*DiskFact, error) {
 		}
 	}
 	if len(twins) > 1 {
-		return nil, &Refusal{
+		return nil, &resource.Refusal{
 			What: fmt.Sprintf("%s: disks with other serials have its WWN %s: %s", r, f.WWN, strings.Join(names(twins), ", ")),
 			Mend: "multipath would take them for paths to one disk: disconnect the others, or have their WWNs corrected",
 		}
@@ -212,7 +213,7 @@ func only(facts []DiskFact, r DiskRef) (*DiskFact, error) {
 }
 
 // names lists disks by device and serial.
-func names(fs []DiskFact) []string {
+func names(fs []resource.DiskFact) []string {
 	var out []string
 	for _, f := range fs {
 		out = append(out, fmt.Sprintf("%s (serial %s, WWN %s)", f.Device, f.Serial, cmp.Or(f.WWN, "none")))
@@ -255,7 +256,7 @@ func (w WantedDisk) mayCarry(s signature) bool {
 }
 
 // mayServe tells whether what uses a disk is the brick itself.
-func (w WantedDisk) mayServe(sys Look, names []string, use string) bool {
+func (w WantedDisk) mayServe(sys resource.Look, names []string, use string) bool {
 	if w.VG != "" && strings.HasPrefix(use, linux.DMName(w.VG, "")) {
 		return true
 	}
@@ -280,16 +281,18 @@ func (d *Disks) Identity() (kind, id string) { return "disks", d.Host }
 // Diff gives a wipe for each disk that carries something and may be wiped.
 // An array of such disks, which a distribution assembles by itself at boot,
 // is stopped first if nothing uses it.
-func (d *Disks) Diff(sys Look) ([]Action, error) { return untilAssembled(sys, d.diff) }
+func (d *Disks) Diff(sys resource.Look) ([]resource.Action, error) {
+	return untilAssembled(sys, d.diff)
+}
 
 // untilAssembled looks again before it refuses a disk, while md arrays are
 // being put together: Pacemaker may be starting the service at this moment,
 // and an array has no UUID before all its members are in.
-func untilAssembled(sys Look, look func(Look) ([]Action, error)) ([]Action, error) {
-	as, err := Observe(sys.Ctx, sys.Sys, look)
+func untilAssembled(sys resource.Look, look func(resource.Look) ([]resource.Action, error)) ([]resource.Action, error) {
+	as, err := resource.Observe(sys.Ctx, sys.Sys, look)
 	for try := range 10 {
-		arrays, arrErr := linux.MDArrays(Tree{sys})
-		if r := (*Refusal)(nil); !errors.As(err, &r) || arrErr != nil || len(arrays) == 0 {
+		arrays, arrErr := linux.MDArrays(resource.Tree{Sys: sys})
+		if r := (*resource.Refusal)(nil); !errors.As(err, &r) || arrErr != nil || len(arrays) == 0 {
 			break
 		}
 		// The first time also if they have UUIDs by now.
@@ -301,7 +304,7 @@ func untilAssembled(sys Look, look func(Look) ([]Action, error)) ([]Action, erro
 			return nil, sys.Ctx.Err()
 		case <-time.After(300 * time.Millisecond):
 		}
-		as, err = Observe(sys.Ctx, sys.Sys, look)
+		as, err = resource.Observe(sys.Ctx, sys.Sys, look)
 	}
 	return as, err
 }
@@ -311,7 +314,7 @@ type verdict struct {
 	free    []found // that nothing uses; want says what each may carry
 	want    []WantedDisk
 	foreign []string // what speaks against taking them
-	wipes   []Action
+	wipes   []resource.Action
 }
 
 // carries judges a free disk that carries what the brick has not made: it is wiped if the user
@@ -322,7 +325,7 @@ func (v *verdict) carries(i int, what, made string, wipe ...string) {
 		v.foreign = append(v.foreign, fmt.Sprintf("%s carries %s%s", f.Ref, what, made))
 		return
 	}
-	v.wipes = append(v.wipes, Action{
+	v.wipes = append(v.wipes, resource.Action{
 		Title: fmt.Sprintf("wipe %s: %s", f.Ref, what), Why: "its serial is listed under wipe",
 		Cmd: append(append([]string{"wipefs", "--all"}, wipe...), f.Device), Destroys: []string{f.Ref.Serial},
 	})
@@ -333,7 +336,7 @@ func (v *verdict) refusal(mend string) error {
 	if len(v.foreign) == 0 {
 		return nil
 	}
-	return &Refusal{What: strings.Join(v.foreign, "; "), Mend: mend}
+	return &resource.Refusal{What: strings.Join(v.foreign, "; "), Mend: mend}
 }
 
 // refsOf are the disks of a list.
@@ -345,7 +348,7 @@ func refsOf(list []WantedDisk) []DiskRef {
 	return out
 }
 
-func (d *Disks) diff(sys Look) ([]Action, error) {
+func (d *Disks) diff(sys resource.Look) ([]resource.Action, error) {
 	fs := resolve(sys, refsOf(d.List))
 	v, stops, ours := d.users(sys, fs)
 	if err := v.refusal(d.mend(ours, "stop what uses it, if its data may go, and list the "+d.typed()+" under wipe in the spec")); err != nil {
@@ -363,7 +366,7 @@ func (d *Disks) diff(sys Look) ([]Action, error) {
 
 // users sorts out the disks that the brick uses already and those that nothing uses. Arrays
 // of disks that may be wiped are stopped. ours: a disk is in another group of this brick.
-func (d *Disks) users(sys Look, fs []found) (v *verdict, stops []Action, ours bool) {
+func (d *Disks) users(sys resource.Look, fs []found) (v *verdict, stops []resource.Action, ours bool) {
 	arrays, ms := sys.Arrays(), sys.Mounts()
 	homes := make([]string, len(fs))
 	for i, f := range fs {
@@ -382,7 +385,7 @@ func (d *Disks) users(sys Look, fs []found) (v *verdict, stops []Action, ours bo
 		case in && d.stoppable(sys, ms, a, fs):
 			if !stopped[a.Dev] {
 				stopped[a.Dev] = true
-				stops = append(stops, Action{
+				stops = append(stops, resource.Action{
 					Title: "stop md array " + a.Dev + " (" + md.UUID(a.UUID) + ")",
 					Why:   "all its disks are to be wiped, and nothing uses it",
 					Cmd:   []string{"mdadm", "--stop", "/dev/" + a.Dev},
@@ -407,7 +410,7 @@ func (d *Disks) users(sys Look, fs []found) (v *verdict, stops []Action, ours bo
 
 // contents looks at what free disks carry. joins are those that the brick has not made
 // anything of yet; ours: one carries what belongs to another group of this brick.
-func (d *Disks) contents(sys Look, v *verdict) (joins []DiskRef, ours bool) {
+func (d *Disks) contents(sys resource.Look, v *verdict) (joins []DiskRef, ours bool) {
 	sigs := signatures(sys, v.free)
 	groups := volumeGroups(sys, v.free, v.want, sigs)
 	moved := movedSpares(v.want, carried(sigs))
@@ -466,7 +469,7 @@ func (d *Disks) oneSector(fs []found, joins []DiskRef) error {
 		for _, size := range slices.Sorted(maps.Keys(of)) {
 			all = append(all, fmt.Sprintf("logical blocks of %d bytes (%s)", size, strings.Join(of[size], ", ")))
 		}
-		return &Refusal{
+		return &resource.Refusal{
 			What: fmt.Sprintf("%s would join a volume or an array whose disks have %s", r, strings.Join(all, " and ")),
 			Mend: "take disks of one kind, or format the others anew, which ends what is on them (sg_format --format --size, nvme format --lbaf); a LUN has the block size of its array's disks",
 		}
@@ -534,7 +537,7 @@ func (d *Disks) typed() string {
 
 // stoppable tells whether every member of an array is one of our disks that
 // may be wiped, and nothing is on top of it.
-func (d *Disks) stoppable(sys Look, ms []linux.Mount, a linux.MDArray, fs []found) bool {
+func (d *Disks) stoppable(sys resource.Look, ms []linux.Mount, a linux.MDArray, fs []found) bool {
 	if hasUUID(d.Arrays, a.UUID) {
 		return false // an array of this brick is never in the way by accident
 	}
@@ -571,7 +574,7 @@ func (s signature) describe(arrays []string) string {
 }
 
 // kernelNames are those of a disk's paths and of its map.
-func kernelNames(sys Look, f found) []string {
+func kernelNames(sys resource.Look, f found) []string {
 	var names []string
 	for _, p := range f.Paths {
 		names = append(names, path.Base(p))
@@ -597,7 +600,7 @@ func memberOf(arrays []linux.MDArray, names []string) (linux.MDArray, bool) {
 // inUse tells what holds one of the devices or of their partitions: device
 // mapper, an array, or a mount; "" for nothing. A multipath map is the disk
 // itself.
-func inUse(sys Look, ms []linux.Mount, names []string) string {
+func inUse(sys resource.Look, ms []linux.Mount, names []string) string {
 	all := slices.Concat(names, partitions(sys, names))
 	for _, n := range all {
 		for _, h := range sys.Files("/sys/class/block/" + n + "/holders/*") {
@@ -626,15 +629,15 @@ type signature struct {
 
 // MustBeBlank refuses devices that carry any signature. A device that cannot
 // be read is an error.
-func MustBeBlank(ctx context.Context, sys Sys, devices []string) error {
+func MustBeBlank(ctx context.Context, sys resource.Sys, devices []string) error {
 	fs := make([]found, len(devices))
 	for i, d := range devices {
 		fs[i].Device = d
 	}
-	sigs, err := Observe(ctx, sys, func(sys Look) ([][]signature, error) { return signatures(sys, fs), nil })
+	sigs, err := resource.Observe(ctx, sys, func(sys resource.Look) ([][]signature, error) { return signatures(sys, fs), nil })
 	for i := range sigs {
 		for _, s := range sigs[i] {
-			return &Refusal{
+			return &resource.Refusal{
 				What: devices[i] + " carries " + s.describe(nil) + ", which was not there when the plan was made",
 				Mend: "if its data may go, list the serial of the disk under wipe in the spec",
 			}
@@ -644,7 +647,7 @@ func MustBeBlank(ctx context.Context, sys Sys, devices []string) error {
 }
 
 // signatures reads what the disks carry, with one command for all of them.
-func signatures(sys Look, fs []found) [][]signature {
+func signatures(sys resource.Look, fs []found) [][]signature {
 	argv := []string{"wipefs", "--no-act", "--json"}
 	index := map[string]int{}
 	for i, f := range fs {
@@ -669,7 +672,7 @@ func signatures(sys Look, fs []found) [][]signature {
 
 // volumeGroups names the volume group of each LUN that is a physical volume, as
 // the brick's own may be, by the LUN's device.
-func volumeGroups(sys Look, look []found, want []WantedDisk, sigs [][]signature) map[string]string {
+func volumeGroups(sys resource.Look, look []found, want []WantedDisk, sigs [][]signature) map[string]string {
 	var pvs []string
 	for i, f := range look {
 		if want[i].VG != "" && slices.ContainsFunc(sigs[i], func(s signature) bool { return s.Type == "LVM2_member" }) {

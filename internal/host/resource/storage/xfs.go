@@ -1,10 +1,11 @@
-package resource
+package storage
 
 import (
 	"fmt"
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/base/md"
+	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
 // XFS is a file system on a device. It is made only where there is nothing.
@@ -20,7 +21,7 @@ type XFS struct {
 func (x *XFS) Identity() (kind, id string) { return "xfs", x.Device }
 
 // Diff looks whether it is mounted, then at what the device carries.
-func (x *XFS) Diff(sys Look) ([]Action, error) {
+func (x *XFS) Diff(sys resource.Look) ([]resource.Action, error) {
 	dev := sys.Kernel(x.Device)
 	if dev == "" {
 		return x.mkfs(false), nil // its volume is made first
@@ -49,7 +50,7 @@ func (x *XFS) Diff(sys Look) ([]Action, error) {
 }
 
 // probe asks blkid what a device carries; nil for nothing.
-func probe(sys Look, dev string) map[string]string {
+func probe(sys resource.Look, dev string) map[string]string {
 	out, installed := sys.Command("blkid", "--probe", "--output", "export", dev)
 	if !installed {
 		sys.Check(fmt.Errorf("blkid is missing (package util-linux)"))
@@ -60,7 +61,7 @@ func probe(sys Look, dev string) map[string]string {
 		return nil
 	}
 	if out.Code != 0 {
-		sys.Check(&Refusal{
+		sys.Check(&resource.Refusal{
 			What: fmt.Sprintf("%s carries more than one signature, or cannot be read (%s)", dev, strings.TrimSpace(out.Stderr)),
 			Mend: "look at it with wipefs(8)",
 		})
@@ -83,24 +84,24 @@ func foreign(dev string, v map[string]string) error {
 	if what == "" {
 		what = "a partition table (" + v["PTTYPE"] + ")"
 	}
-	return &Refusal{
+	return &resource.Refusal{
 		What: fmt.Sprintf("%s carries %s %s, which this brick has not made", dev, what, v["UUID"]),
 		Mend: "save its data and wipe it with wipefs(8), or correct the spec",
 	}
 }
 
-func (x *XFS) mkfs(again bool) []Action {
+func (x *XFS) mkfs(again bool) []resource.Action {
 	argv := []string{"mkfs.xfs"}
 	why := ""
 	if again {
 		argv, why = append(argv, "-f"), "an earlier mkfs.xfs of this brick was cut short"
 	}
-	a := Action{
+	a := resource.Action{
 		Title: "make the XFS file system on " + x.Device, Why: why,
 		Cmd: append(append(argv, x.Args...), x.Device), Seconds: 600,
 	}
 	if x.Serial != "" && !again {
 		a.Blank, a.Destroys = []string{x.Device}, []string{x.Serial}
 	}
-	return []Action{a}
+	return []resource.Action{a}
 }

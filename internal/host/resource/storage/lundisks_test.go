@@ -1,9 +1,11 @@
-package resource
+package storage
 
 import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
 // What a LUN may carry: nothing, or the physical volume of the brick's own
@@ -22,9 +24,9 @@ func TestLUNsWithForeignData(t *testing.T) {
 		{"a partition table", "gpt", "", "", "carries a partition table (gpt), not made"},
 		{"a member of an md array", "linux_raid_member", "11111111-2222-3333-4444-555555555555", "", "carries a member of md array 11111111:22223333:44445555:55555555"},
 	} {
-		sys := &fakeSys{
-			files: map[string]string{"/dev/sdb": "", "/sys/block/sdb/size": "", "/proc/self/mounts": ""},
-			disks: []DiskFact{{WWN: wwn, Serial: "x", Size: 1 << 40, Paths: []string{"sdb"}, Device: "/dev/sdb"}},
+		sys := &resource.Paper{
+			Files:  map[string]string{"/dev/sdb": "", "/sys/block/sdb/size": "", "/proc/self/mounts": ""},
+			Drives: []resource.DiskFact{{WWN: wwn, Serial: "x", Size: 1 << 40, Paths: []string{"sdb"}, Device: "/dev/sdb"}},
 		}
 		var found []map[string]string
 		if c.sig != "" {
@@ -34,19 +36,19 @@ func TestLUNsWithForeignData(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		sys.outputs = map[string]Output{
+		sys.Outputs = map[string]resource.Output{
 			"wipefs":  {Stdout: string(b)},
 			"lvm pvs": {Stdout: `{"report":[{"pv":[{"pv_name":"/dev/sdb","vg_name":"` + c.vg + `"}]}]}`},
 		}
 		d := &Disks{Host: "nss1", Check: true, List: []WantedDisk{{
 			DiskRef: DiskRef{Serial: wwn, WWN: wwn, Enclosure: "nss7", LUN: "nss7-lun0", Size: 1 << 40}, VG: "nss7",
 		}}}
-		as, err := Diff(t.Context(), sys, d)
+		as, err := resource.Diff(t.Context(), sys, d)
 		if c.want == "" && (err != nil || len(as) > 0) || c.want != "" && (err == nil || !strings.Contains(err.Error(), "LUN nss7-lun0 (array nss7, WWN "+wwn+") "+c.want)) {
 			t.Errorf("%s: %v, %v", c.name, as, err)
 		}
 		d.List[0].Wipe = true
-		as, err = Diff(t.Context(), sys, d)
+		as, err = resource.Diff(t.Context(), sys, d)
 		if err != nil || len(as) != min(len(c.want), 1) {
 			t.Errorf("%s, with its WWN under wipe: %v, %v", c.name, as, err)
 		}

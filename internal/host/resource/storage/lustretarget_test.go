@@ -1,4 +1,4 @@
-package resource
+package storage
 
 import (
 	"os"
@@ -6,17 +6,19 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
 // recorded is what a tool of Lustre 2.17.57-62-gc881f8e, e2fsprogs 1.45.6.wc2
 // and util-linux printed; only device names were changed.
-func recorded(t *testing.T, name string) Output {
+func recorded(t *testing.T, name string) resource.Output {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join("testdata/lustre-2.17.57", name+".txt"))
+	b, err := os.ReadFile(filepath.Join("../testdata/lustre-2.17.57", name+".txt"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Output{Stdout: string(b)}
+	return resource.Output{Stdout: string(b)}
 }
 
 var (
@@ -28,17 +30,17 @@ var (
 )
 
 // targetOn is a host whose device carries what the tools saw.
-func targetOn(t *testing.T, dev, blkid, tunefs string) *fakeSys {
+func targetOn(t *testing.T, dev, blkid, tunefs string) *resource.Paper {
 	t.Helper()
-	f := &fakeSys{files: map[string]string{dev: "", "/proc/self/mounts": ""}, outputs: map[string]Output{
+	f := &resource.Paper{Files: map[string]string{dev: "", "/proc/self/mounts": ""}, Outputs: map[string]resource.Output{
 		"blkid --probe --output export " + dev: {Code: 2},
 		"tunefs.lustre --dryrun " + dev:        {Code: 19, Stderr: "tunefs.lustre FATAL: Device " + dev + " has not been formatted with mkfs.lustre\n"},
 	}}
 	if blkid != "" {
-		f.outputs["blkid --probe --output export "+dev] = recorded(t, blkid)
+		f.Outputs["blkid --probe --output export "+dev] = recorded(t, blkid)
 	}
 	if tunefs != "" {
-		f.outputs["tunefs.lustre --dryrun "+dev] = recorded(t, tunefs)
+		f.Outputs["tunefs.lustre --dryrun "+dev] = recorded(t, tunefs)
 	}
 	return f
 }
@@ -46,7 +48,7 @@ func targetOn(t *testing.T, dev, blkid, tunefs string) *fakeSys {
 func TestLustreTargetIsMadeOnce(t *testing.T) {
 	ost := lustreOST
 	make := "mkfs.lustre --ost --fsname=home --index=10 /dev/md/ost"
-	for name, sys := range map[string]*fakeSys{
+	for name, sys := range map[string]*resource.Paper{
 		"the device is not there yet": {},
 		"blank":                       targetOn(t, ost.Device, "", ""),
 	} {
@@ -80,23 +82,23 @@ func TestLustreTargetIsMadeOnce(t *testing.T) {
 func TestLustreTargetCutShort(t *testing.T) {
 	ost := lustreOST
 	sys := targetOn(t, ost.Device, "blkid-ost", "")
-	sys.outputs["debugfs -c -R ls -p / /dev/md/ost"] = recorded(t, "debugfs-cut-short")
+	sys.Outputs["debugfs -c -R ls -p / /dev/md/ost"] = recorded(t, "debugfs-cut-short")
 	wantShow(t, diff(t, &ost, sys), "mkfs.lustre --reformat --ost --fsname=home --index=10 /dev/md/ost")
 
 	held := recorded(t, "debugfs-cut-short")
 	held.Stdout += "/14/100644/0/0/thesis.tex/81234/\n"
-	sys.outputs["debugfs -c -R ls -p / /dev/md/ost"] = held
+	sys.Outputs["debugfs -c -R ls -p / /dev/md/ost"] = held
 	refused(t, &ost, sys, "no Lustre", "thesis.tex")
 
-	sys.outputs["debugfs -c -R ls -p / /dev/md/ost"] = Output{Stderr: "debugfs: Bad magic number in super-block\n"}
-	if as, err := Diff(t.Context(), sys, &ost); err == nil || !strings.Contains(err.Error(), "shows nothing") {
+	sys.Outputs["debugfs -c -R ls -p / /dev/md/ost"] = resource.Output{Stderr: "debugfs: Bad magic number in super-block\n"}
+	if as, err := resource.Diff(t.Context(), sys, &ost); err == nil || !strings.Contains(err.Error(), "shows nothing") {
 		t.Errorf("a file system that debugfs cannot read counts as empty: %v %v", as, err)
 	}
 
 	registered := targetOn(t, ost.Device, "blkid-ost", "")
-	o := registered.outputs["blkid --probe --output export /dev/md/ost"]
+	o := registered.Outputs["blkid --probe --output export /dev/md/ost"]
 	o.Stdout = strings.ReplaceAll(o.Stdout, "home:OST000a", "home-OST000a")
-	registered.outputs["blkid --probe --output export /dev/md/ost"] = o
+	registered.Outputs["blkid --probe --output export /dev/md/ost"] = o
 	refused(t, &ost, registered, "/dev/md/ost carries ext4", "not made")
 }
 
@@ -123,7 +125,7 @@ func TestForeignLustreTarget(t *testing.T) {
 	}
 	ost := lustreOST
 	sys := targetOn(t, ost.Device, "", "")
-	sys.outputs["blkid --probe --output export /dev/md/ost"] = Output{Stdout: "DEVNAME=/dev/md/ost\nUUID=6ba7b810-9dad-51d1-80b4-00c04fd430c8\nTYPE=xfs\n"}
+	sys.Outputs["blkid --probe --output export /dev/md/ost"] = resource.Output{Stdout: "DEVNAME=/dev/md/ost\nUUID=6ba7b810-9dad-51d1-80b4-00c04fd430c8\nTYPE=xfs\n"}
 	refused(t, &ost, sys, "/dev/md/ost carries xfs", "not made")
 }
 

@@ -1,9 +1,11 @@
-package resource
+package storage
 
 import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
 // An SSD that carries nothing but this cache is known by the names in its
@@ -12,39 +14,39 @@ import (
 func TestCacheSSDsOfThisBrick(t *testing.T) {
 	const ours, others = "c1ea0001-0000-0000-0000-000000000000", "0be50000-0000-0000-0000-000000000000"
 	gpt := `{"device":"nvme1n1","offset":"0x200","type":"gpt"},{"device":"nvme1n1","offset":"0x3ffffe00","type":"gpt"},{"device":"nvme1n1","offset":"0x1fe","type":"PMBR"}`
-	table := func(name string) Output {
-		return Output{Stdout: `{"partitiontable":{"label":"gpt","device":"/dev/nvme1n1","unit":"sectors","partitions":[{"node":"/dev/nvme1n1p1","start":2048,"size":1949696,"type":"A19D880F-05FC-4D3B-A006-743F0F84911E","name":"` + name + `"}]}}`}
+	table := func(name string) resource.Output {
+		return resource.Output{Stdout: `{"partitiontable":{"label":"gpt","device":"/dev/nvme1n1","unit":"sectors","partitions":[{"node":"/dev/nvme1n1p1","start":2048,"size":1949696,"type":"A19D880F-05FC-4D3B-A006-743F0F84911E","name":"` + name + `"}]}}`}
 	}
-	member := func(uuid string) Output {
-		return Output{Stdout: `{"signatures":[{"device":"nvme1n1p1","offset":"0x1000","type":"linux_raid_member","uuid":"` + uuid + `"}]}`}
+	member := func(uuid string) resource.Output {
+		return resource.Output{Stdout: `{"signatures":[{"device":"nvme1n1p1","offset":"0x1000","type":"linux_raid_member","uuid":"` + uuid + `"}]}`}
 	}
 	for _, c := range []struct {
 		what   string
-		table  Output
-		inside Output
+		table  resource.Output
+		inside resource.Output
 		want   string // in the refusal; "": none
 	}{
 		{"its own", table("mortar-clean"), member(ours), ""},
-		{"its own, made and never filled", table("mortar-clean"), Output{Stdout: ""}, ""},
+		{"its own, made and never filled", table("mortar-clean"), resource.Output{Stdout: ""}, ""},
 		{"another's partition", table("data"), member(ours), "a partition table (gpt)"},
 		{"another's array in a partition of that name", table("mortar-clean"), member(others), "not made by this brick"},
-		{"a table that cannot be read", Output{Code: 1, Stderr: "failed"}, member(ours), "a partition table (gpt)"},
+		{"a table that cannot be read", resource.Output{Code: 1, Stderr: "failed"}, member(ours), "a partition table (gpt)"},
 	} {
-		sys := &fakeSys{
-			files: map[string]string{
+		sys := &resource.Paper{
+			Files: map[string]string{
 				"/sys/class/block/nvme1n1/nvme1n1p1/partition": "1\n", "/sys/class/block/nvme1n1p1/uevent": "PARTN=1\n",
 				"/proc/mdstat": "Personalities :\nunused devices: <none>\n", "/proc/self/mounts": "", "/dev/nvme1n1": "", "/dev/nvme1n1p1": "", "/proc/swaps": "Filename Type Size Used Priority\n",
 			},
-			disks: []DiskFact{{Device: "/dev/nvme1n1", Serial: "KS01", Size: 1 << 30}},
-			outputs: map[string]Output{
+			Drives: []resource.DiskFact{{Device: "/dev/nvme1n1", Serial: "KS01", Size: 1 << 30}},
+			Outputs: map[string]resource.Output{
 				"wipefs --no-act --json /dev/nvme1n1":   {Stdout: `{"signatures":[` + gpt + `]}`},
 				"wipefs --no-act --json /dev/nvme1n1p1": c.inside,
 				"sfdisk --json /dev/nvme1n1":            c.table,
 			},
 		}
 		r := &CacheSSDs{Host: "nfs1", List: []WantedDisk{{DiskRef: DiskRef{Serial: "KS01"}}}, Arrays: []string{ours}, Check: true}
-		as, err := Diff(t.Context(), sys, r)
-		switch refusal := (*Refusal)(nil); {
+		as, err := resource.Diff(t.Context(), sys, r)
+		switch refusal := (*resource.Refusal)(nil); {
 		case c.want == "" && (err != nil || len(as) > 0):
 			t.Errorf("%s: %v, %v", c.what, as, err)
 		case c.want != "" && (!errors.As(err, &refusal) || !strings.Contains(err.Error(), c.want)):
