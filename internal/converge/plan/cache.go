@@ -35,8 +35,11 @@ func cacheConfig(s *design.Service) ([]byte, error) {
 	return json.MarshalIndent(c, "", "  ")
 }
 
-// cacheSSDs refuses SSDs that are not there or carry what is not ours.
-func (b *builder) cacheSSDs() {
+// cachePart makes the cache of a pair's service, or takes away what is left of one.
+type cachePart struct{ *builder }
+
+// ssds refuses SSDs that are not there or carry what is not ours.
+func (b cachePart) ssds() {
 	s := b.cached()
 	if s == nil {
 		return
@@ -67,8 +70,8 @@ func (b *builder) cacheSSDs() {
 // initial RAM disk, besides those that replace the ones of bcache-tools.
 const cacheRules = "/etc/udev/rules.d/63-mortar-cache.rules"
 
-// cacheFiles are the cache's files on a server.
-func (b *builder) cacheFiles(h string) {
+// files are the cache's files on a server.
+func (b cachePart) files(h string) {
 	s := b.cached()
 	v := &s.Storage
 	b.add(StageKernel, h, "no bcache by itself", &resource.TextFile{
@@ -125,10 +128,10 @@ func ignoreSSDs(c *design.Cache) string {
 	return t
 }
 
-// addHeader makes room for bcache's superblocks and the label, before the
+// header makes room for bcache's superblocks and the label, before the
 // volume takes all that is left of its group. align is where a full stripe
 // of a physical volume may begin.
-func (b *builder) addHeader(v *design.Storage, host, id string, pvs []string, align int64, activate bool) {
+func (b cachePart) header(v *design.Storage, host, id string, pvs []string, align int64, activate bool) {
 	if v.Cache == nil {
 		return
 	}
@@ -149,8 +152,8 @@ func headerSize(align, extent int64, stripes int) int64 {
 	return (cache.HeaderBytes + step - 1) / step * step
 }
 
-// addCache puts the SSDs in front of a volume.
-func (b *builder) addCache(s *design.Service, host string) {
+// device puts the SSDs in front of a volume.
+func (b cachePart) device(s *design.Service, host string) {
 	v := &s.Storage
 	b.add(StageStorage, host, "cache of "+v.VG+"/"+v.LV, &storage.Cache{
 		Path: cache.ConfigPath(s.Name), VG: v.VG, LV: v.LV, Header: v.Cache.Header, Device: v.Cache.Device, Config: b.cacheConf,
@@ -163,8 +166,8 @@ func (b *builder) addCache(s *design.Service, host string) {
 	}
 }
 
-// forgetCache removes what is left of a cache that was in the spec once.
-func (b *builder) forgetCache() {
+// forget removes what is left of a cache that was in the spec once.
+func (b cachePart) forget() {
 	if b.cached() != nil || !b.kind().caches() {
 		return
 	}

@@ -11,8 +11,11 @@ import (
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
+// clusterPart makes the cluster of a pair: its daemons, its configuration, its fencing.
+type clusterPart struct{ *builder }
+
 // membership is Corosync and Pacemaker, up to a complete cluster.
-func (b *builder) membership() error {
+func (b clusterPart) membership() error {
 	ha := b.pair.HA
 	key, err := b.secrets(CorosyncKey)
 	if err != nil {
@@ -31,7 +34,7 @@ func (b *builder) membership() error {
 	for _, h := range b.servers {
 		b.add(StageMembership, h, "directory /etc/mortar", &resource.Directory{Path: "/etc/mortar", Mode: 0o700})
 		b.add(StageMembership, h, "directory for secrets", &resource.Directory{Path: secretsDir, Mode: 0o700})
-		for _, f := range b.fenceDevices() {
+		for _, f := range fenceDevices(b.pair) {
 			if f.SNMP != nil {
 				conf, err := b.snmpConfig(f)
 				if err != nil {
@@ -46,7 +49,7 @@ func (b *builder) membership() error {
 			if f.SecretParam == "community" {
 				continue
 			}
-			secret, err := b.secret(f)
+			secret, err := secretLine(f.SecretFile, b.secrets)
 			if err != nil {
 				return err
 			}
@@ -80,7 +83,7 @@ func (b *builder) membership() error {
 
 // configurator is the server the cluster is configured from: one that has a
 // ready cluster, or the first.
-func (b *builder) configurator() string {
+func (b clusterPart) configurator() string {
 	for _, s := range b.servers {
 		if c := b.facts.Hosts[s].Cluster; c != nil && c.DC.Present {
 			return s
@@ -118,12 +121,12 @@ func snmpCommands(f design.FenceDevice) map[string]string {
 
 // snmpConfig is the file of SecretPath for a user of SNMPv3.
 // Source: snmp.conf(5)
-func (b *builder) snmpConfig(f design.FenceDevice) ([]byte, error) {
+func (b clusterPart) snmpConfig(f design.FenceDevice) ([]byte, error) {
 	var lines strings.Builder
 	lines.WriteString(resource.Header)
 	fmt.Fprintf(&lines, "defVersion 3\ndefSecurityName %s\ndefSecurityLevel authPriv\ndefAuthType %s\ndefPrivType %s\n", f.SNMP.User, f.SNMP.Auth, f.SNMP.Privacy)
 	for _, x := range []struct{ key, file string }{{"defAuthPassphrase", f.SNMP.AuthFile}, {"defPrivPassphrase", f.SNMP.PrivacyFile}} {
-		s, err := b.secretLine(x.file)
+		s, err := secretLine(x.file, b.secrets)
 		if err != nil {
 			return nil, err
 		}
@@ -136,10 +139,10 @@ func (b *builder) snmpConfig(f design.FenceDevice) ([]byte, error) {
 	return []byte(lines.String()), nil
 }
 
-// fenceDevices are all of them, once.
-func (b *builder) fenceDevices() []design.FenceDevice {
+// fenceDevices are all of a pair's, once.
+func fenceDevices(p *design.Pair) []design.FenceDevice {
 	var out []design.FenceDevice
-	for _, l := range b.pair.HA.Fencing {
+	for _, l := range p.HA.Fencing {
 		for _, f := range l.Devices {
 			if !slices.ContainsFunc(out, func(o design.FenceDevice) bool { return o.ID == f.ID }) {
 				out = append(out, f)
@@ -148,11 +151,6 @@ func (b *builder) fenceDevices() []design.FenceDevice {
 	}
 	return out
 }
-
-// secret is a fence device's.
-func (b *builder) secret(f design.FenceDevice) (string, error) { return b.secretLine(f.SecretFile) }
-
-func (b *builder) secretLine(file string) (string, error) { return secretLine(file, b.secrets) }
 
 // secretLine is one line of a file; the newline an editor added is no part of it.
 func secretLine(file string, read func(file string) ([]byte, error)) (string, error) {
@@ -167,7 +165,7 @@ func secretLine(file string, read func(file string) ([]byte, error)) (string, er
 	return t, nil
 }
 
-func (b *builder) configuration() error {
+func (b clusterPart) configuration() error {
 	cib, err := b.cib()
 	if err != nil {
 		return err
@@ -199,7 +197,7 @@ func (b *builder) configuration() error {
 		})
 	}
 	var fencing []string
-	for _, f := range b.fenceDevices() {
+	for _, f := range fenceDevices(b.pair) {
 		fencing = append(fencing, f.ID)
 	}
 	// Last, because the clients need not wait for the devices to be tried.

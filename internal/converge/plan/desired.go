@@ -113,7 +113,7 @@ func Desired(d *design.Design, facts Facts, secrets func(file string) ([]byte, e
 	}
 	// Clients are of all pairs.
 	whole := newBuilder(d, &d.Pairs[0], facts, secrets)
-	for _, c := range whole.clientNames() {
+	for _, c := range clientNames(d) {
 		whole.host(c)
 	}
 	pairs = append(pairs, whole)
@@ -166,14 +166,15 @@ func (b *builder) all() error {
 			return err
 		}
 	}
-	b.forgetCache()
+	cachePart{b}.forget()
 	if b.pair.HA == nil {
 		return nil
 	}
-	if err := b.membership(); err != nil {
+	c := clusterPart{b}
+	if err := c.membership(); err != nil {
 		return err
 	}
-	return b.configuration()
+	return c.configuration()
 }
 
 // refuse says what of the facts speaks against any plan for the pair.
@@ -232,10 +233,10 @@ func (b *builder) add(stage, host, title string, r resource.Resource) {
 	b.steps = append(b.steps, Step{Stage: stage, Title: title, Host: host, Resource: r})
 }
 
-// clients that mount something, in the order of the spec.
-func (b *builder) clientNames() []string {
+// clientNames are the clients that mount something, in the order of the spec.
+func clientNames(d *design.Design) []string {
 	var all []string
-	for _, c := range b.d.Spec.Clients {
+	for _, c := range d.Spec.Clients {
 		all = append(all, c.Name)
 	}
 	return all
@@ -294,7 +295,7 @@ func (b *builder) checks() {
 	for _, h := range b.servers {
 		b.storage().checks(h)
 	}
-	b.cacheSSDs()
+	cachePart{b}.ssds()
 	// One server, which has the volume or will have it, looks at the contents of its
 	// disks. It wipes disks before multipath makes devices of them: udev would
 	// assemble an old array from those devices.
@@ -343,10 +344,7 @@ func (b *builder) oneOwner() error {
 			}})
 		}
 	}
-	if len(all) > 0 {
-		return all
-	}
-	return nil
+	return all.orNil()
 }
 
 // holder is the server that has the storage of a service: one that uses it
@@ -426,7 +424,7 @@ func (b *builder) digest(s *design.Service) string {
 
 // clients are packages and kernels of the hosts that mount something.
 func (b *builder) clients() {
-	for _, c := range b.clientNames() {
+	for _, c := range clientNames(b.d) {
 		p := b.distro(c).Packages
 		b.add(StagePackages, c, "packages", &resource.Packages{Names: slices.Concat(b.kind().clientPackages(p), p.Bench)})
 		b.add(StageKernel, c, "time service", &resource.TimeService{})

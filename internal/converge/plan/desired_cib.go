@@ -2,7 +2,8 @@ package plan
 
 import (
 	"maps"
-	"sort"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
@@ -13,7 +14,7 @@ import (
 // cib is the <configuration> of the cluster, built offline. Ids are stable,
 // so that a second build gives the same.
 // Source: Pacemaker Explained, of Pacemaker 2.1 and 3.0.
-func (b *builder) cib() (*resource.Element, error) {
+func (b clusterPart) cib() (*resource.Element, error) {
 	el := resource.El
 	resources := el("resources")
 	constraints := el("constraints")
@@ -137,7 +138,7 @@ func hasAttribute(rsc, name, attribute string) *resource.Element {
 const watchID = "mortar-watch"
 
 // watch is the clone of ocf:mortar:watch.
-func (b *builder) watch() *resource.Element {
+func (b clusterPart) watch() *resource.Element {
 	el := resource.El
 	const id = watchID
 	var configs []string
@@ -158,12 +159,7 @@ func (b *builder) watch() *resource.Element {
 // pairs is a set of nvpairs, by name.
 func pairs(element, id string, values map[string]string) *resource.Element {
 	set := resource.El(element, "id", id)
-	names := make([]string, 0, len(values))
-	for n := range values {
-		names = append(names, n)
-	}
-	sort.Strings(names)
-	for _, n := range names {
+	for _, n := range slices.Sorted(maps.Keys(values)) {
 		set.Add(resource.El("nvpair", "id", id+"-"+n, "name", n, "value", values[n]))
 	}
 	return set
@@ -211,7 +207,7 @@ func FenceParams(f design.FenceDevice, read func(file string) ([]byte, error)) (
 	return params, nil
 }
 
-func (b *builder) fence(f design.FenceDevice) (*resource.Element, error) {
+func (b clusterPart) fence(f design.FenceDevice) (*resource.Element, error) {
 	params, err := FenceParams(f, b.secrets)
 	if err != nil {
 		return nil, err
@@ -227,7 +223,7 @@ func (b *builder) fence(f design.FenceDevice) (*resource.Element, error) {
 	return r.Add(pairs("instance_attributes", f.ID+"-params", params), ops), nil
 }
 
-func (b *builder) service(s *design.Service) *resource.Element {
+func (b clusterPart) service(s *design.Service) *resource.Element {
 	id := resource.ServiceID(s.Name)
 	start, stop := b.value("pacemaker", "start-timeout", "180s"), b.value("pacemaker", "stop-timeout", "180s")
 	every := b.value("pacemaker", "monitor-interval", "10s")
@@ -254,4 +250,10 @@ func (b *builder) service(s *design.Service) *resource.Element {
 			"priority": servicePriority,
 		}),
 	)
+}
+
+// FencingLevel is a level in the cluster's fencing topology.
+func FencingLevel(l *design.FenceLevel) *resource.Element {
+	return resource.El("fencing-level", "id", "fencing-"+l.Node+"-"+strconv.Itoa(l.Level),
+		"target", l.Node, "index", strconv.Itoa(l.Level), "devices", strings.Join(l.IDs(), ","))
 }

@@ -95,7 +95,7 @@ var stockOps = map[string]stockOp{
 // are started. The address carries the service's ID: it is there when all
 // before it is.
 // Source: ClusterLabs, Clusters from Scratch; ocf_heartbeat_*(7).
-func (b *builder) stockService(s *design.Service) *resource.Element {
+func (b clusterPart) stockService(s *design.Service) *resource.Element {
 	v := &s.Storage
 	id := resource.ServiceID(s.Name)
 	group := resource.El("group", "id", resource.GroupID(s.Name))

@@ -72,16 +72,6 @@ func list(steps []Step) string {
 	return b.String()
 }
 
-func TestStepsOfANewBrick(t *testing.T) {
-	for _, flavour := range []string{"nfs", "nfs-ha", "lustre-brick"} {
-		steps, err := Desired(testDesign(t, flavour), Facts{}, testSecrets)
-		if err != nil {
-			t.Fatal(err)
-		}
-		golden(t, "steps-"+flavour+".txt", list(steps))
-	}
-}
-
 // Each resource of each example is the same on the host.
 func TestResourcesOnTheWire(t *testing.T) {
 	files, err := fs.Glob(examples.FS, "*.yaml")
@@ -119,15 +109,6 @@ func findStep(t *testing.T, steps []Step, kind, title string) Step {
 	}
 	t.Fatalf("no step of kind %s with %q in\n%s", kind, title, list(steps))
 	return Step{}
-}
-
-func TestClusterConfiguration(t *testing.T) {
-	steps, err := Desired(testDesign(t, "nfs-ha"), Facts{}, testSecrets)
-	if err != nil {
-		t.Fatal(err)
-	}
-	golden(t, "cib-nfs-ha.xml", findStep(t, steps, "cib", "").Resource.(*resource.CIB).Configuration)
-	golden(t, "corosync-nfs-ha.conf", findStep(t, steps, "corosync", "").Resource.(*resource.Corosync).Text())
 }
 
 // Secrets go into secret files and nowhere else, but for the SNMP community,

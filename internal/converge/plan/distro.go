@@ -16,7 +16,7 @@ func (b *builder) distro(host string) distro.Distro { return distro.Nearest(b.fa
 // what the design needs.
 func (b *builder) distributions() error {
 	var all Refusals
-	for _, h := range append(slices.Clone(b.servers), b.clientNames()...) {
+	for _, h := range append(slices.Clone(b.servers), clientNames(b.d)...) {
 		os, seen := b.facts.OS[h]
 		if !seen {
 			continue
@@ -26,10 +26,7 @@ func (b *builder) distributions() error {
 			all = append(all, HostRefusal{Host: h, Step: "host", Refusal: resource.Refusal{What: h + " " + no.Error(), Mend: no.Mend()}})
 		}
 	}
-	if len(all) == 0 {
-		return nil
-	}
-	return all
+	return all.orNil()
 }
 
 // serverPackages are those of a server, in the order of installation.

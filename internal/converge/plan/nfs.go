@@ -223,7 +223,7 @@ func exportsOf(s *design.Service) []ocf.Export {
 }
 
 func (b nfsKind) served() {
-	for _, c := range b.clientNames() {
+	for _, c := range clientNames(b.d) {
 		for _, svc := range b.d.Services() {
 			e := &resource.HostsEntry{
 				Address: svc.Address, Names: []string{svc.Address, svc.Scope},

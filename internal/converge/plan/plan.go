@@ -10,8 +10,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
-	"sort"
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
@@ -89,9 +89,17 @@ func (r Refusals) Error() string {
 	return strings.Join(lines, "\n")
 }
 
+// orNil is r as an error: nil if nothing was refused.
+func (r Refusals) orNil() error {
+	if len(r) == 0 {
+		return nil
+	}
+	return r
+}
+
 // Observe gathers the facts of all hosts.
 func Observe(ctx context.Context, hosts map[string]*host.Session) (Facts, error) {
-	got, failed := host.All(ctx, names(hosts), func(ctx context.Context, name string) (agent.Facts, error) {
+	got, failed := host.All(ctx, slices.Sorted(maps.Keys(hosts)), func(ctx context.Context, name string) (agent.Facts, error) {
 		f, err := hosts[name].Facts(ctx)
 		if err != nil {
 			err = fmt.Errorf("%s: facts: %w", name, err)
@@ -119,7 +127,7 @@ func Build(ctx context.Context, steps []Step, hosts map[string]*host.Session) (*
 		}
 		byHost[s.Host] = append(byHost[s.Host], s)
 	}
-	results, failed := host.All(ctx, names(byHost), func(ctx context.Context, name string) ([]agent.DiffResult, error) {
+	results, failed := host.All(ctx, slices.Sorted(maps.Keys(byHost)), func(ctx context.Context, name string) ([]agent.DiffResult, error) {
 		rs, err := diffs(ctx, hosts[name], byHost[name])
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
@@ -185,13 +193,4 @@ func diffs(ctx context.Context, h *host.Session, steps []Step) ([]agent.DiffResu
 		return nil, fmt.Errorf("the agent compared %d resources of %d", len(results), len(steps))
 	}
 	return results, nil
-}
-
-func names[T any](m map[string]T) []string {
-	all := make([]string, 0, len(m))
-	for n := range m {
-		all = append(all, n)
-	}
-	sort.Strings(all)
-	return all
 }

@@ -94,7 +94,7 @@ func (b *builder) mdFiles(h, lines string, arrays, files []string) {
 		lines += ignoreSSDs(c)
 		arrays = slices.Concat(arrays, c.DirtyUUIDs, c.CleanUUIDs)
 		files = append(files, b.distro(h).BcacheRules, cacheRules)
-		b.cacheFiles(h)
+		cachePart{b}.files(h)
 	}
 	b.add(StageKernel, h, "md configuration", &storage.MDConf{
 		Path: b.distro(h).MDConf.Dir + "mortar.conf", Content: []byte(resource.Header + lines), Arrays: arrays,
@@ -322,13 +322,13 @@ func (b *builder) volumes(s *design.Service, p place, pvs, serials []string) {
 			id, rest = ocf.BuildingID(v.SystemID), v.SystemID
 		}
 	}
-	align := b.align(v)
+	align := alignOf(b.d, v)
 	all := b.kind().volumes(s)
 	first := firstPVs(v, pvs)
 	b.add(StageStorage, p.host, "volume group "+v.VG, &storage.VolumeGroup{
 		Name: v.VG, LV: all[len(all)-1].name, PVs: first, Later: pvs[len(first):], Serials: serials, SystemID: id, RestID: rest, Align: align, ExtentSize: int64(v.ExtentSize),
 	})
-	b.addHeader(v, p.host, id, pvs, align, !p.managed)
+	cachePart{b}.header(v, p.host, id, pvs, align, !p.managed)
 	for _, lv := range all {
 		b.add(StageStorage, p.host, "logical volume "+v.VG+"/"+lv.name, &storage.LogicalVolume{
 			VG: v.VG, Name: lv.name, PVs: first, Later: pvs[len(first):], SystemID: id, Stripes: v.Stripes, StripeSize: int64(v.StripeSize), Size: lv.size, Activate: !p.managed,
@@ -337,16 +337,16 @@ func (b *builder) volumes(s *design.Service, p place, pvs, serials []string) {
 	b.growths(s, p, id, pvs, align)
 	switch {
 	case v.Cache != nil:
-		b.addCache(s, p.host)
+		cachePart{b}.device(s, p.host)
 	case b.kind().caches():
 		b.add(StageStorage, p.host, "no cache of "+v.VG+"/"+v.LV, &storage.NoCache{Path: cache.ConfigPath(s.Name)})
 	}
 }
 
-// align is where LVM starts data on each physical volume: at a multiple of a
+// alignOf is where LVM starts data on each physical volume: at a multiple of a
 // full stripe, 1 MiB or more.
-func (b *builder) align(v *design.Storage) int64 {
-	groups := b.d.GroupsIn(v)
+func alignOf(d *design.Design, v *design.Storage) int64 {
+	groups := d.GroupsIn(v)
 	if len(groups) == 0 {
 		return 0
 	}
@@ -368,7 +368,7 @@ func (b *builder) ocfConfig(s *design.Service) (*storage.OCFConfig, error) {
 		for _, n := range b.pair.HA.Nodes {
 			c.Rings[n.Name] = n.Rings
 		}
-		for _, f := range b.fenceDevices() {
+		for _, f := range fenceDevices(b.pair) {
 			if !slices.Contains(c.Fences, f.Params["ip"]) {
 				c.Fences = append(c.Fences, f.Params["ip"])
 			}

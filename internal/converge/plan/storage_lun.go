@@ -71,10 +71,7 @@ func (l lunStorage) refuse() error {
 			all = append(all, HostRefusal{Host: h, Step: "LUNs of " + h, Refusal: resource.Refusal{What: g.Sentence(l.d), Mend: g.Mend}})
 		}
 	}
-	if len(all) == 0 {
-		return nil
-	}
-	return all
+	return all.orNil()
 }
 
 // foreign are steps that look at what each LUN carries that a server found as

@@ -45,19 +45,22 @@ func uuids(groups []design.Group) []string {
 	return out
 }
 
+// disksOf are a group's members and spares.
+func disksOf(g design.Group) []design.Disk { return slices.Concat(g.Members, g.Spares) }
+
 // wanted are the disks of the pair that are in service, each with the array that
 // it is a member of.
 func (m mdStorage) wanted() []storage.WantedDisk {
 	group, set := map[string]string{}, map[string]string{}
 	for _, g := range m.groups() {
-		for _, k := range append(slices.Clone(g.Members), g.Spares...) {
+		for _, k := range disksOf(g) {
 			group[k.Serial] = g.UUID
 		}
 	}
-	for i := range m.pair.Services {
-		for _, g := range m.d.GroupsIn(&m.pair.Services[i].Storage) {
-			for _, k := range append(slices.Clone(g.Members), g.Spares...) {
-				set[k.Serial] = m.pair.Services[i].Name
+	for _, s := range m.services() {
+		for _, g := range m.arraysOf(s) {
+			for _, k := range disksOf(g) {
+				set[k.Serial] = s.Name
 			}
 		}
 	}
@@ -80,7 +83,7 @@ func (m mdStorage) checks(host string) {
 func (m mdStorage) carries(s *design.Service, host string, first bool) {
 	used := map[string]bool{}
 	for _, g := range m.arraysOf(s) {
-		for _, k := range append(slices.Clone(g.Members), g.Spares...) {
+		for _, k := range disksOf(g) {
 			used[k.Serial] = true
 		}
 	}
@@ -135,7 +138,7 @@ func (m mdStorage) uses(s *design.Service, host string) []string {
 }
 
 func (m mdStorage) build(s *design.Service, p place) (pvs, _ []string) {
-	groups := m.d.GroupsIn(&s.Storage)
+	groups := m.arraysOf(s)
 	for _, g := range groups {
 		pvs = append(pvs, pvOf(g.Name))
 	}
@@ -156,16 +159,16 @@ func (m mdStorage) pv(group string) string { return pvOf(group) }
 
 func (m mdStorage) claim(s *design.Service, u *storage.Unclaimed, r *storage.ReleaseStorage) {
 	u.Arrays, r.Arrays = map[string]string{}, map[string]string{}
-	for _, g := range m.d.GroupsIn(&s.Storage) {
+	for _, g := range m.arraysOf(s) {
 		u.Arrays[g.UUID], r.Arrays[g.UUID] = g.Name, g.Name
 	}
 }
 
 func (m mdStorage) agent(s *design.Service, c *ocf.Config, r *storage.OCFConfig) {
 	c.MDStorage = &ocf.MDStorage{DropSlow: s.Storage.DropSlow}
-	for _, g := range m.d.GroupsIn(&s.Storage) {
+	for _, g := range m.arraysOf(s) {
 		c.Arrays = append(c.Arrays, ocf.Array{Name: g.Name, UUID: g.UUID, Need: md.Fewest(g.Level, len(g.Members))})
-		r.Members = append(r.Members, refs(append(slices.Clone(g.Members), g.Spares...)))
+		r.Members = append(r.Members, refs(disksOf(g)))
 	}
 }
 
@@ -182,7 +185,7 @@ func arrayOf(d *design.Design, g design.Group, assemble bool) *storage.Array {
 	}
 	for _, p := range d.Peers(&g) {
 		a.Peers = append(a.Peers, p.UUID)
-		a.Others = append(a.Others, refs(append(slices.Clone(p.Members), p.Spares...))...)
+		a.Others = append(a.Others, refs(disksOf(p))...)
 	}
 	return a
 }
