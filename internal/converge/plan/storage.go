@@ -209,7 +209,10 @@ func (b *builder) build(s *design.Service) {
 		}
 	}
 	if p.alone() || p.running {
-		b.inside(s, p, pvs, serials)
+		if s.Storage.VG != "" {
+			b.volumes(s, p, pvs, serials)
+		}
+		b.kind().content(s, p, serials)
 	}
 	// Otherwise the service is stopped or failed, and it is the cluster's to
 	// start, or the storage is being released: the arrays' content
@@ -264,15 +267,6 @@ func (b *builder) release(s *design.Service, host string) {
 type volume struct {
 	name string
 	size int64 // bytes; 0: what is left
-}
-
-// inside is what physical volumes carry, from the volume group up.
-func (b *builder) inside(s *design.Service, p place, pvs, serials []string) {
-	v := &s.Storage
-	if v.VG != "" {
-		b.volumes(s, p, pvs, serials)
-	}
-	b.kind().content(s, p, serials)
 }
 
 // firstPVs are the physical volumes that a volume group is made of; those of its

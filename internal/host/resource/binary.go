@@ -46,7 +46,7 @@ func (b *Binary) Diff(sys Look) ([]Action, error) {
 			continue // apply writes it anew
 		}
 		if err != nil {
-			return nil, &Refusal{What: fmt.Sprintf("mortar %s cannot serve what the servers' mortar, %s, serves: %v", b.Build, there, err), Mend: "use the newer one"}
+			return nil, Refuse("use the newer one", "mortar %s cannot serve what the servers' mortar, %s, serves: %v", b.Build, there, err)
 		}
 		keys, err := conffile.Unknown[ocf.Config]([]byte(src))
 		sys.Check(err)
@@ -61,10 +61,8 @@ func (b *Binary) Diff(sys Look) ([]Action, error) {
 		what += ", and these settings of the services, which this one does not know: " + strings.Join(lost, ", ")
 	}
 	if !b.AllowDowngrade {
-		return nil, &Refusal{
-			What: fmt.Sprintf("the servers' mortar is %s, newer than this one, %s", there, b.Build),
-			Mend: "use the newer one; `mortar apply --allow-downgrade` replaces it, and loses " + what,
-		}
+		return nil, Refuse("use the newer one; `mortar apply --allow-downgrade` replaces it, and loses "+what,
+			"the servers' mortar is %s, newer than this one, %s", there, b.Build)
 	}
 	as[0].Why = fmt.Sprintf("replaces the newer %s; lost is %s", there, what)
 	return as, nil
@@ -101,10 +99,8 @@ func (a *AgentWorks) Diff(sys Look) ([]Action, error) {
 		sys.Check(err)
 		// Packages that are missing, apply installs later.
 		if out.Code != ocf.Success && out.Code != ocf.ErrInstalled {
-			return nil, &Refusal{
-				What: fmt.Sprintf("%s ocf validate-all --config %s: exit %d: %s", a.Path, file, out.Code, strings.TrimSpace(out.Stderr)),
-				Mend: "the server that serves keeps its mortar until this one's works",
-			}
+			return nil, Refuse("the server that serves keeps its mortar until this one's works",
+				"%s ocf validate-all --config %s: exit %d: %s", a.Path, file, out.Code, strings.TrimSpace(out.Stderr))
 		}
 	}
 	return nil, nil

@@ -34,10 +34,8 @@ func (c *Corosync) Diff(sys Look) ([]Action, error) {
 	var reload []Action
 	if sys.Runs("corosync.service") {
 		if len(ka) > 0 {
-			return nil, &Refusal{
-				What: "corosync runs with another key than this brick's",
-				Mend: "if the cluster is this brick's, bring back .mortar/BRICK/secrets/corosync.key beside the spec, or copy /etc/corosync/authkey of a server there (mode 0600); else stop and remove the other cluster",
-			}
+			return nil, Refuse("if the cluster is this brick's, bring back .mortar/BRICK/secrets/corosync.key beside the spec, or copy /etc/corosync/authkey of a server there (mode 0600); else stop and remove the other cluster",
+				"corosync runs with another key than this brick's")
 		}
 		reload = []Action{{Title: "reload corosync", Cmd: []string{"corosync-cfgtool", "-R"}}}
 	}

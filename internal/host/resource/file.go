@@ -2,7 +2,10 @@ package resource
 
 import (
 	"path"
+	"path/filepath"
 	"strings"
+
+	"github.com/mortarhpc/mortar/internal/base/linux"
 )
 
 // TextFile is a file with content, mode and owner. With Secret set its
@@ -134,4 +137,60 @@ func (s *Symlink) Diff(sys Look) ([]Action, error) {
 		return act, nil
 	}
 	return nil, nil
+}
+
+// HostsEntry is one line of /etc/hosts; the other lines stay as they are.
+// Source: hosts(5).
+type HostsEntry struct {
+	Address string
+	Names   []string // the first is what a look-up of the address answers
+	Why     string   `json:",omitempty"`
+}
+
+func (h *HostsEntry) Identity() (kind, id string) { return "hosts", h.Address }
+
+// Diff compares the line of the address.
+func (h *HostsEntry) Diff(sys Look) ([]Action, error) {
+	old, _ := sys.File(linux.HostsFile)
+	text := linux.SetHostNames(old, h.Address, h.Names, "written by mortar apply")
+	if text == old {
+		return nil, nil
+	}
+	return sys.Want(&TextFile{Path: linux.HostsFile, Content: []byte(text), Why: h.Why}), nil
+}
+
+// BuiltDir is where a host of an HA pair notes that it has built all storage
+// of a volume, before it is released; it is gone with a reboot.
+const BuiltDir = "/run/mortar/built"
+
+// Built is the note that a volume's storage is built as a digest says. An
+// apply that is killed while storage is released goes on from there, and does
+// not bring it up again to look at it.
+type Built struct {
+	VG     string
+	Digest string // of what was built
+}
+
+func (b *Built) Identity() (kind, id string) { return "built", b.VG }
+
+// Diff compares the note.
+func (b *Built) Diff(sys Look) ([]Action, error) {
+	return sys.Want(&Directory{Path: BuiltDir, Keep: true}, &TextFile{
+		Path: filepath.Join(BuiltDir, b.VG), Content: []byte(b.Digest + "\n"), Why: "an apply that is killed from here on need not look into the storage again",
+	}), nil
+}
+
+// built reads the notes of the host: volume group → digest.
+func built(sys Sys) (map[string]string, error) {
+	ps, err := sys.Glob(BuiltDir + "/*")
+	if err != nil || len(ps) == 0 {
+		return nil, err
+	}
+	m := map[string]string{}
+	for _, p := range ps {
+		if m[filepath.Base(p)], err = readTrim(sys, p); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
 }

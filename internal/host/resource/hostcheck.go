@@ -36,10 +36,8 @@ func (h *Host) Diff(sys Look) ([]Action, error) {
 	if h.NodeName {
 		own := sys.Text("/proc/sys/kernel/hostname")
 		if own != h.Name {
-			return nil, &Refusal{
-				What: fmt.Sprintf("the host that was reached as %s calls itself %s", h.Name, own),
-				Mend: "give it the name that `uname -n` prints in the spec, or rename the host with hostnamectl(1)",
-			}
+			return nil, Refuse("give it the name that `uname -n` prints in the spec, or rename the host with hostnamectl(1)",
+				"the host that was reached as %s calls itself %s", h.Name, own)
 		}
 	}
 	for line := range strings.Lines(sys.Must("/proc/self/status")) {
@@ -49,10 +47,8 @@ func (h *Host) Diff(sys Look) ([]Action, error) {
 		}
 	}
 	if h.RDMA && len(sys.Files("/sys/class/infiniband/*")) == 0 {
-		return nil, &Refusal{
-			What: h.Name + " has no RDMA device (nothing in /sys/class/infiniband), and the spec says nfs.transport: rdma",
-			Mend: "see `lspci` and `rdma link show`: the card's driver is missing or RoCE is off; or remove nfs.transport",
-		}
+		return nil, Refuse("see `lspci` and `rdma link show`: the card's driver is missing or RoCE is off; or remove nfs.transport",
+			"%s has no RDMA device (nothing in /sys/class/infiniband), and the spec says nfs.transport: rdma", h.Name)
 	}
 	if h.Room {
 		if err := h.checkRoom(sys); err != nil {

@@ -69,10 +69,8 @@ func (l *LNet) onAddress(sys Look, want []lnetwork) string {
 	}
 	link, ok := linux.LinkWith(all, l.Address)
 	if !ok {
-		sys.Check(&Refusal{
-			What: fmt.Sprintf("no interface has the address %s, which Lustre speaks through (LNet network %s)", l.Address, want[0].name),
-			Mend: "configure the interface of the public network, or correct public: of this host in the spec",
-		})
+		sys.Check(Refuse("configure the interface of the public network, or correct public: of this host in the spec",
+			"no interface has the address %s, which Lustre speaks through (LNet network %s)", l.Address, want[0].name))
 	}
 	want[0].interfaces = []string{link.Name}
 	var words []string
@@ -97,10 +95,8 @@ func (w lnetwork) bringUp(up []lnetwork) ([]Action, error) {
 	case i >= 0 && (len(w.interfaces) == 0 || SameSet(w.interfaces, up[i].interfaces)):
 		return nil, nil
 	case i >= 0:
-		return nil, &Refusal{
-			What: fmt.Sprintf("LNet network %s is up on %s, not on %s", w.name, strings.Join(up[i].interfaces, ", "), strings.Join(w.interfaces, ", ")),
-			Mend: "correct lnet or the interface of the public network in the spec, or unmount all of Lustre on this host, run `lustre_rmmod`, and apply again",
-		}
+		return nil, Refuse("correct lnet or the interface of the public network in the spec, or unmount all of Lustre on this host, run `lustre_rmmod`, and apply again",
+			"LNet network %s is up on %s, not on %s", w.name, strings.Join(up[i].interfaces, ", "), strings.Join(w.interfaces, ", "))
 	}
 	argv := []string{"lnetctl", "net", "add", "--net", w.name}
 	if len(w.interfaces) > 0 {

@@ -1,7 +1,6 @@
 package resource
 
 import (
-	"fmt"
 	"path"
 	"slices"
 	"strings"
@@ -117,10 +116,8 @@ func (h *lustreHost) install(sys Look, missing []string) []Action {
 			as = append(as, sys.Want(&f)...)
 		}
 	default:
-		sys.Check(&Refusal{
-			What: fmt.Sprintf("kernel %s lacks Lustre: %s is not installed%s", h.kernel, strings.Join(h.wanted(missing), ", "), h.others()),
-			Mend: "name a directory or a repository with Lustre for this kernel (lustre.packages), or install it by hand",
-		})
+		sys.Check(Refuse("name a directory or a repository with Lustre for this kernel (lustre.packages), or install it by hand",
+			"kernel %s lacks Lustre: %s is not installed%s", h.kernel, strings.Join(h.wanted(missing), ", "), h.others()))
 	}
 	all := install(sys, h.d.Manager, from)
 	all[len(all)-1].Title = "install " + strings.Join(missing, " ")
@@ -147,10 +144,8 @@ func (h *lustreHost) files(missing []string) ([]PackageFile, error) {
 		}
 	}
 	if len(absent) > 0 {
-		return nil, &Refusal{
-			What: fmt.Sprintf("kernel %s runs, and %s has no %s%s", h.kernel, h.Directory, strings.Join(absent, ", "), fits(KernelsOf(h.Files))),
-			Mend: "boot a kernel that they fit, or build Lustre for this one",
-		}
+		return nil, Refuse("boot a kernel that they fit, or build Lustre for this one",
+			"kernel %s runs, and %s has no %s%s", h.kernel, h.Directory, strings.Join(absent, ", "), fits(KernelsOf(h.Files)))
 	}
 	return files, nil
 }

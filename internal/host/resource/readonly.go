@@ -206,8 +206,6 @@ func ReadOnly(argv []string) error {
 	if strings.Count(line, "\x00") == len(argv) && reading().MatchString(line) {
 		return nil
 	}
-	return &Refusal{
-		What: fmt.Sprintf("%q is not known as a command that only reads", argv),
-		Mend: fmt.Sprintf("run it as an action, or add this form of %s to internal/host/resource/readonly.go if it changes nothing", path.Base(argv[0])),
-	}
+	return Refuse(fmt.Sprintf("run it as an action, or add this form of %s to internal/host/resource/readonly.go if it changes nothing", path.Base(argv[0])),
+		"%q is not known as a command that only reads", argv)
 }

@@ -7,6 +7,7 @@ package resource
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -112,10 +113,8 @@ func (a Action) Permitted(serials []string) error {
 	}
 	for _, s := range a.Destroys {
 		if !slices.Contains(serials, s) {
-			return &Refusal{
-				What: "this would destroy what is on the disk with serial " + s,
-				Mend: "list the serial under wipe: if that is meant",
-			}
+			return Refuse("list the serial under wipe: if that is meant",
+				"this would destroy what is on the disk with serial %s", s)
 		}
 	}
 	return nil
@@ -155,6 +154,11 @@ type Resource interface {
 type Refusal struct {
 	What string // what was found
 	Mend string // how to go on
+}
+
+// Refuse makes a refusal: how to go on, and what was found, as fmt.Sprintf takes it.
+func Refuse(mend, what string, args ...any) *Refusal {
+	return &Refusal{What: fmt.Sprintf(what, args...), Mend: mend}
 }
 
 func (r *Refusal) Error() string { return r.What + "; " + r.Mend }

@@ -115,3 +115,64 @@ func parseShow(s string) map[string]map[string]string {
 	}
 	return m
 }
+
+// timeUnits keep a clock right, by the names that distributions have for them.
+//
+// Source: packages chrony, systemd-timesyncd, ntpsec, openntpd, linuxptp of Debian 13; chrony of RHEL 9
+var timeUnits = []string{"chrony.service", "chronyd.service", "systemd-timesyncd.service", "ntpsec.service", "ntp.service", "ntpd.service",
+	"openntpd.service", "phc2sys.service", "timemaster.service"}
+
+// TimeService keeps a host's clock right. Mortar leaves any time service that runs
+// already as it is. A host without one gets chrony with the distribution's
+// configuration.
+//
+// Locks, leases, logs of several hosts and the check of acknowledged writes all
+// compare times.
+type TimeService struct{}
+
+func (t *TimeService) Identity() (kind, id string) { return "time", "service" }
+
+// Diff asks systemd which time services run.
+func (t *TimeService) Diff(sys Look) ([]Action, error) {
+	d := sys.Distro()
+	out, err := sys.Query(sys.Ctx, append([]string{"systemctl", "is-active"}, timeUnits...)...) // its code says that one is not
+	sys.Check(err)
+	for state := range strings.FieldsSeq(out.Stdout) {
+		if slices.Contains([]string{"active", "activating", "reloading"}, state) {
+			return nil, nil
+		}
+	}
+	have := installed(sys, d.Manager)
+	missing := slices.DeleteFunc(slices.Clone(d.Packages.Time), func(n string) bool { return have[n] })
+	return append(install(sys, d.Manager, missing), Action{Title: "enable and start " + d.TimeUnit, Why: "no time service runs here",
+		Cmd: []string{"systemctl", "enable", "--now", d.TimeUnit}}), nil
+}
+
+// Watchdog has systemd reset a server whose kernel hangs: systemd feeds the
+// hardware's timer, which resets the server when systemd does not feed it.
+//
+// Source: systemd-system.conf(5), RuntimeWatchdogSec
+type Watchdog struct {
+	Timeout Setting // Value: seconds
+}
+
+const watchdogConf = "/etc/systemd/system.conf.d/90-mortar.conf"
+
+func (w *Watchdog) Identity() (kind, id string) { return "watchdog", watchdogConf }
+
+// Diff compares the file, and whether the timer runs. A server without a timer gets
+// the file alone, for one whose driver is loaded later.
+//
+// Source: Linux, Documentation/ABI/testing/sysfs-class-watchdog
+func (w *Watchdog) Diff(sys Look) ([]Action, error) {
+	f := TextFile{Path: watchdogConf, Why: w.Timeout.Reason, Content: []byte(Header + Comment(w.Timeout.Reason) +
+		"[Manager]\nRuntimeWatchdogSec=" + w.Timeout.Value + "\n")}
+	as := sys.Want(&f)
+	// A timer of which none runs.
+	timers := sys.Files("/sys/class/watchdog/watchdog*/state")
+	if len(timers) == 0 || slices.ContainsFunc(timers, func(p string) bool { return sys.Text(p) == "active" }) {
+		return as, nil
+	}
+	return append(as, Action{Title: "start the watchdog: " + w.Timeout.Value + " s", Cmd: []string{"busctl", "set-property", "org.freedesktop.systemd1",
+		"/org/freedesktop/systemd1", "org.freedesktop.systemd1.Manager", "RuntimeWatchdogUSec", "t", w.Timeout.Value + "000000"}}), nil
+}

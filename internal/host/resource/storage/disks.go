@@ -97,10 +97,8 @@ func (f found) ownMap(sys resource.Look) error {
 	}
 	for _, s := range sys.Files("/sys/block/" + sys.Kernel(f.stable()) + "/slaves/*") {
 		if s = path.Base(s); !slices.Contains(f.Paths, s) {
-			return &resource.Refusal{
-				What: fmt.Sprintf("%s: its multipath map %s has path %s, which is no path to it", f.Ref, f.stable(), s),
-				Mend: "look at `multipath -ll " + f.mapName() + "`: the map may be older than a disk that was replaced; `multipath -r` renews it",
-			}
+			return resource.Refuse("look at `multipath -ll "+f.mapName()+"`: the map may be older than a disk that was replaced; `multipath -r` renews it",
+				"%s: its multipath map %s has path %s, which is no path to it", f.Ref, f.stable(), s)
 		}
 	}
 	return nil
@@ -123,22 +121,16 @@ func match(facts []resource.DiskFact, refs []DiskRef) ([]found, error) {
 		}
 		// Makers round differently; one percent is less than any step in size.
 		if r.Size > 0 && f.Size < r.Size-r.Size/100 {
-			return nil, &resource.Refusal{
-				What: fmt.Sprintf("%s has %d bytes, less than the %d of the spec", r, f.Size, r.Size),
-				Mend: "correct size in the spec, or replace the disk",
-			}
+			return nil, resource.Refuse("correct size in the spec, or replace the disk",
+				"%s has %d bytes, less than the %d of the spec", r, f.Size, r.Size)
 		}
 		if r.LUN != "" && f.Size > r.Size+r.Size/100 {
-			return nil, &resource.Refusal{
-				What: fmt.Sprintf("%s has %d bytes, more than the %d of the design", r, f.Size, r.Size),
-				Mend: "see that arrays.wwns lists the LUNs in the order of their numbers (`mortar array verify`), and that the array has the RAID geometry of the design (`mortar array script`)",
-			}
+			return nil, resource.Refuse("see that arrays.wwns lists the LUNs in the order of their numbers (`mortar array verify`), and that the array has the RAID geometry of the design (`mortar array script`)",
+				"%s has %d bytes, more than the %d of the design", r, f.Size, r.Size)
 		}
 		if r.Sector > 0 && f.Sector > 0 && f.Sector != r.Sector {
-			return nil, &resource.Refusal{
-				What: fmt.Sprintf("%s has logical blocks of %d bytes, not the %d of the spec", r, f.Sector, r.Sector),
-				Mend: "correct sector in the spec, or format the disk anew (sg_format --format --size, nvme format --lbaf)",
-			}
+			return nil, resource.Refuse("correct sector in the spec, or format the disk anew (sg_format --format --size, nvme format --lbaf)",
+				"%s has logical blocks of %d bytes, not the %d of the spec", r, f.Sector, r.Sector)
 		}
 		fs = append(fs, found{Ref: r, DiskFact: *f})
 	}
@@ -147,10 +139,8 @@ func match(facts []resource.DiskFact, refs []DiskRef) ([]found, error) {
 		if len(missing) > 1 {
 			are = "are"
 		}
-		return nil, &resource.Refusal{
-			What: fmt.Sprintf("%s %s not there", strings.Join(missing, ", "), are),
-			Mend: "check cabling, power and the serial on the label, or correct the spec",
-		}
+		return nil, resource.Refuse("check cabling, power and the serial on the label, or correct the spec",
+			"%s %s not there", strings.Join(missing, ", "), are)
 	}
 	return fs, nil
 }
@@ -176,27 +166,21 @@ func only(facts []resource.DiskFact, r DiskRef) (*resource.DiskFact, error) {
 		if i < 0 {
 			return nil, nil
 		}
-		return nil, &resource.Refusal{
-			What: fmt.Sprintf("%s: the disk with WWN %s has serial %s", r, r.WWN, facts[i].Serial),
-			Mend: "correct serial or wwn in the spec",
-		}
+		return nil, resource.Refuse("correct serial or wwn in the spec",
+			"%s: the disk with WWN %s has serial %s", r, r.WWN, facts[i].Serial)
 	}
 	if len(same) > 1 {
 		devices := names(same)
 		same = slices.DeleteFunc(same, func(f resource.DiskFact) bool { return !md.SameUUID(f.WWN, r.WWN) })
 		if len(same) != 1 {
-			return nil, &resource.Refusal{
-				What: fmt.Sprintf("%s: %d disks have this serial: %s", r, len(devices), strings.Join(devices, ", ")),
-				Mend: "give the wwn of the one that is meant in the spec; disks that only their serial names cannot be told apart",
-			}
+			return nil, resource.Refuse("give the wwn of the one that is meant in the spec; disks that only their serial names cannot be told apart",
+				"%s: %d disks have this serial: %s", r, len(devices), strings.Join(devices, ", "))
 		}
 	}
 	f := same[0]
 	if r.LUN == "" && r.WWN != "" && !md.SameUUID(f.WWN, r.WWN) {
-		return nil, &resource.Refusal{
-			What: fmt.Sprintf("%s has WWN %s, not %s", r, f.WWN, r.WWN),
-			Mend: "correct serial or wwn in the spec",
-		}
+		return nil, resource.Refuse("correct serial or wwn in the spec",
+			"%s has WWN %s, not %s", r, f.WWN, r.WWN)
 	}
 	for _, x := range facts {
 		if f.WWN != "" && x.WWN == f.WWN {
@@ -204,10 +188,8 @@ func only(facts []resource.DiskFact, r DiskRef) (*resource.DiskFact, error) {
 		}
 	}
 	if len(twins) > 1 {
-		return nil, &resource.Refusal{
-			What: fmt.Sprintf("%s: disks with other serials have its WWN %s: %s", r, f.WWN, strings.Join(names(twins), ", ")),
-			Mend: "multipath would take them for paths to one disk: disconnect the others, or have their WWNs corrected",
-		}
+		return nil, resource.Refuse("multipath would take them for paths to one disk: disconnect the others, or have their WWNs corrected",
+			"%s: disks with other serials have its WWN %s: %s", r, f.WWN, strings.Join(names(twins), ", "))
 	}
 	return &f, nil
 }
@@ -469,10 +451,8 @@ func (d *Disks) oneSector(fs []found, joins []DiskRef) error {
 		for _, size := range slices.Sorted(maps.Keys(of)) {
 			all = append(all, fmt.Sprintf("logical blocks of %d bytes (%s)", size, strings.Join(of[size], ", ")))
 		}
-		return &resource.Refusal{
-			What: fmt.Sprintf("%s would join a volume or an array whose disks have %s", r, strings.Join(all, " and ")),
-			Mend: "take disks of one kind, or format the others anew, which ends what is on them (sg_format --format --size, nvme format --lbaf); a LUN has the block size of its array's disks",
-		}
+		return resource.Refuse("take disks of one kind, or format the others anew, which ends what is on them (sg_format --format --size, nvme format --lbaf); a LUN has the block size of its array's disks",
+			"%s would join a volume or an array whose disks have %s", r, strings.Join(all, " and "))
 	}
 	return nil
 }
@@ -637,10 +617,8 @@ func MustBeBlank(ctx context.Context, sys resource.Sys, devices []string) error 
 	sigs, err := resource.Observe(ctx, sys, func(sys resource.Look) ([][]signature, error) { return signatures(sys, fs), nil })
 	for i := range sigs {
 		for _, s := range sigs[i] {
-			return &resource.Refusal{
-				What: devices[i] + " carries " + s.describe(nil) + ", which was not there when the plan was made",
-				Mend: "if its data may go, list the serial of the disk under wipe in the spec",
-			}
+			return resource.Refuse("if its data may go, list the serial of the disk under wipe in the spec",
+				"%s carries %s, which was not there when the plan was made", devices[i], s.describe(nil))
 		}
 	}
 	return err

@@ -47,10 +47,8 @@ func (i *Initramfs) Diff(sys resource.Look) ([]resource.Action, error) {
 			continue
 		}
 		if !sys.Exists(d.Initrd.Tool) {
-			return nil, &resource.Refusal{
-				What: image + ": " + lacks + ", and there is no " + d.Initrd.Tool + " to build it anew",
-				Mend: "install " + d.Initrd.Package + ", the only builder of initial RAM disks that mortar works with on " + d.Name,
-			}
+			return nil, resource.Refuse("install "+d.Initrd.Package+", the only builder of initial RAM disks that mortar works with on "+d.Name,
+				"%s: %s, and there is no %s to build it anew", image, lacks, d.Initrd.Tool)
 		}
 		as = append(as, resource.Action{
 			Title: "rebuild the initial RAM disk of " + kernel + ": " + lacks,

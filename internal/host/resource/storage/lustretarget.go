@@ -46,20 +46,16 @@ func (t *LustreTarget) Diff(sys resource.Look) ([]resource.Action, error) {
 	case got == nil:
 		return t.again(sys), nil
 	case !t.same(got):
-		return nil, &resource.Refusal{
-			What: fmt.Sprintf("%s carries target %s of Lustre file system %s, not %s", t.Device, got.name, got.fsname, t.Name),
-			Mend: "correct the spec, or, if its data may go, unmount it and wipe it with wipefs(8)",
-		}
+		return nil, resource.Refuse("correct the spec, or, if its data may go, unmount it and wipe it with wipefs(8)",
+			"%s carries target %s of Lustre file system %s, not %s", t.Device, got.name, got.fsname, t.Name)
 	}
 	for _, n := range []struct {
 		what      string
 		got, want []string
 	}{{"the MGS", got.mgs, t.MGSNIDs}, {"its servers", got.service, t.ServiceNIDs}} {
 		if !resource.SameSet(n.got, n.want) {
-			return nil, &resource.Refusal{
-				What: fmt.Sprintf("target %s on %s knows %s as %s, not as %s", t.Name, t.Device, n.what, resource.OrNone(strings.Join(n.got, ", ")), strings.Join(n.want, ", ")),
-				Mend: "correct the addresses in the spec, or change the target's with all targets and clients unmounted: lctl-replace_nids(8), tunefs.lustre(8)",
-			}
+			return nil, resource.Refuse("correct the addresses in the spec, or change the target's with all targets and clients unmounted: lctl-replace_nids(8), tunefs.lustre(8)",
+				"target %s on %s knows %s as %s, not as %s", t.Name, t.Device, n.what, resource.OrNone(strings.Join(n.got, ", ")), strings.Join(n.want, ", "))
 		}
 	}
 	return nil, nil
@@ -125,10 +121,8 @@ func (t *LustreTarget) again(sys resource.Look) []resource.Action {
 	}
 	for _, n := range names {
 		if n != "lost+found" && n != "CONFIGS" {
-			sys.Check(&resource.Refusal{
-				What: fmt.Sprintf("%s has the label of target %s, but no Lustre, and holds %s", t.Device, t.Name, strings.Join(names, ", ")),
-				Mend: "look at it with debugfs(8); if its data may go, wipe it with wipefs(8)",
-			})
+			sys.Check(resource.Refuse("look at it with debugfs(8); if its data may go, wipe it with wipefs(8)",
+				"%s has the label of target %s, but no Lustre, and holds %s", t.Device, t.Name, strings.Join(names, ", ")))
 		}
 	}
 	if len(names) == 0 {

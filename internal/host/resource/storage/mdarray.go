@@ -116,10 +116,8 @@ func (a *Array) diffRunning(sys resource.Look, r linux.MDArray, disks arrayDisks
 		{"chunk", strconv.Itoa(r.Chunk), strconv.FormatInt(a.Chunk, 10)},
 	} {
 		if c.have != c.want {
-			return nil, &resource.Refusal{
-				What: fmt.Sprintf("array %s has %s %s, not %s", a.Name, c.what, c.have, c.want),
-				Mend: "geometry is not changed in place: correct the spec, or build a new brick",
-			}
+			return nil, resource.Refuse("geometry is not changed in place: correct the spec, or build a new brick",
+				"array %s has %s %s, not %s", a.Name, c.what, c.have, c.want)
 		}
 	}
 	dropped := a.dropped(sys)
@@ -220,10 +218,8 @@ func (a *Array) dropped(sys resource.Look) (out []string) {
 // journal refuses an array that an earlier version has built with a write journal: its
 // agent would start the array no more.
 func (a *Array) journal() error {
-	return &resource.Refusal{
-		What: "array " + a.Name + " has a write journal, and this version has none",
-		Mend: "nothing is changed; go on with the version that built it until you have taken the journal off: docs/operations.md, A write journal of an earlier version",
-	}
+	return resource.Refuse("nothing is changed; go on with the version that built it until you have taken the journal off: docs/operations.md, A write journal of an earlier version",
+		"array %s has a write journal, and this version has none", a.Name)
 }
 
 // memberName is the kernel's name of a disk as a member of an array; "" if the
@@ -275,19 +271,15 @@ func (a *Array) diffStopped(sys resource.Look, disks arrayDisks, as []resource.A
 		}
 		return append(as, resource.Action{Title: "assemble array " + a.Name, Cmd: argv}, a.wait()), nil
 	case newest > 0:
-		return nil, &resource.Refusal{
-			What: fmt.Sprintf("array %s has only %d of its %d members", a.Name, members, len(a.Members)),
-			Mend: "find the missing disks; nothing is assembled or created over them",
-		}
+		return nil, resource.Refuse("find the missing disks; nothing is assembled or created over them",
+			"array %s has only %d of its %d members", a.Name, members, len(a.Members))
 	case a.Grow != nil:
 		if err := a.mayGrow(sys); err != nil {
 			return nil, err
 		}
 	case !a.Assemble:
-		return nil, &resource.Refusal{
-			What: "array " + a.Name + " is on none of its disks, but its service was already set up",
-			Mend: "if the array may be created anew: stop Pacemaker on all servers, and remove " + resource.BuiltDir + " and " + path.Dir(linux.CIBFile) + " there",
-		}
+		return nil, resource.Refuse("if the array may be created anew: stop Pacemaker on all servers, and remove "+resource.BuiltDir+" and "+path.Dir(linux.CIBFile)+" there",
+			"array %s is on none of its disks, but its service was already set up", a.Name)
 	}
 	create, err := a.create(sys, disks.own)
 	if err != nil {
@@ -311,10 +303,8 @@ func (a *Array) diffStopped(sys resource.Look, disks arrayDisks, as []resource.A
 func (a *Array) mayGrow(sys resource.Look) error {
 	g := a.Grow
 	if !lvActive(sys, g.VG, g.LV) {
-		return &resource.Refusal{
-			What: fmt.Sprintf("array %s is to make volume %s/%s larger, which is not active", a.Name, g.VG, g.LV),
-			Mend: "a volume grows while its service runs: start the service (mortar status says why it does not run), then apply again",
-		}
+		return resource.Refuse("a volume grows while its service runs: start the service (mortar status says why it does not run), then apply again",
+			"array %s is to make volume %s/%s larger, which is not active", a.Name, g.VG, g.LV)
 	}
 	rows := lvmReport(sys, "vgs", "vg_name,vg_missing_pv_count", "", withLater(sys, nil, g.PVs))
 	i := slices.IndexFunc(rows, func(r map[string]string) bool { return r["vg_name"] == g.VG })
@@ -322,10 +312,8 @@ func (a *Array) mayGrow(sys resource.Look) error {
 		return fmt.Errorf("lvm vgs does not list volume group %s, whose volume is active", g.VG)
 	}
 	if n := rows[i]["vg_missing_pv_count"]; n != "0" {
-		return &resource.Refusal{
-			What: fmt.Sprintf("array %s is on none of its disks, and volume group %s misses %s of its physical volumes", a.Name, g.VG, n),
-			Mend: "find the disks on which the array was; nothing is created in its place",
-		}
+		return resource.Refuse("find the disks on which the array was; nothing is created in its place",
+			"array %s is on none of its disks, and volume group %s misses %s of its physical volumes", a.Name, g.VG, n)
 	}
 	return nil
 }
@@ -336,10 +324,8 @@ func (a *Array) create(sys resource.Look, disks []found) (resource.Action, error
 		return resource.Action{}, fmt.Errorf("array %s: RAID %d is not built here", a.Name, a.Level)
 	}
 	if i := slices.IndexFunc(slices.Concat(a.Members, a.Spares), func(d DiskRef) bool { return d.Failed }); i >= 0 {
-		return resource.Action{}, &resource.Refusal{
-			What: fmt.Sprintf("array %s is to be created, and %s is marked as failed", a.Name, slices.Concat(a.Members, a.Spares)[i]),
-			Mend: "a new array begins whole: write the serial of a good disk in its place, and remove failed",
-		}
+		return resource.Action{}, resource.Refuse("a new array begins whole: write the serial of a good disk in its place, and remove failed",
+			"array %s is to be created, and %s is marked as failed", a.Name, slices.Concat(a.Members, a.Spares)[i])
 	}
 	argv := a.createArgs()
 	create := resource.Action{
@@ -438,10 +424,8 @@ func (a *Array) examine(sys resource.Look, disks []found) []*md.Superblock {
 			// is an array that exists. It is asked again before anything is done.
 			sbs[i] = &md.Superblock{UUID: md.Hex(a.UUID), Roles: []uint16{uint16(i)}, Events: 1}
 		default:
-			sys.Check(&resource.Refusal{
-				What: fmt.Sprintf("%s carries a superblock of array %s, but `mdadm --examine` reads none of it: %s", d.Ref, a.Name, cmp.Or(strings.TrimSpace(out.Stderr), "it says nothing")),
-				Mend: "look at the disk with `mdadm --examine " + d.Device + "` and `wipefs " + d.Device + "`; nothing is created over it",
-			})
+			sys.Check(resource.Refuse("look at the disk with `mdadm --examine "+d.Device+"` and `wipefs "+d.Device+"`; nothing is created over it",
+				"%s carries a superblock of array %s, but `mdadm --examine` reads none of it: %s", d.Ref, a.Name, cmp.Or(strings.TrimSpace(out.Stderr), "it says nothing")))
 		}
 	}
 	return sbs
@@ -465,4 +449,90 @@ func superblocks(sys resource.Look, disks []found) (sbs []*md.Superblock, out re
 		sbs = append(sbs, sb)
 	}
 	return sbs, out, installed
+}
+
+// retire takes failed disks out of a running array, and what md has thrown out
+// and the design does not have any more. A disk that still works is copied to a
+// spare first, so that the array keeps its redundancy: md copies in the
+// background, and then calls the disk faulty. What remains is to remove it.
+//
+// Source: mdadm(8), --replace; Documentation/admin-guide/md.rst, dev-XXX/state.
+func (a *Array) retire(sys resource.Look, r linux.MDArray, disks arrayDisks) ([]resource.Action, error) {
+	members, err := linux.MDMembers(resource.Tree{Sys: sys}, r.Dev)
+	sys.Check(err)
+	at := func(name string) *linux.MDMember {
+		i := slices.IndexFunc(members, func(m linux.MDMember) bool { return m.Dev == name })
+		if i < 0 {
+			return nil
+		}
+		return &members[i]
+	}
+	known := map[string]bool{}
+	failed := disks.failed
+	for _, d := range slices.Concat(disks.own, disks.others) {
+		known[d.memberName(sys, r)] = true
+		if d.Ref.Failed {
+			failed = append(failed, d)
+		}
+	}
+	var as []resource.Action
+	manage := func(title, why string, args ...string) {
+		as = append(as, resource.Action{Title: title, Why: why, Cmd: append([]string{"mdadm", "--manage", "/dev/" + r.Dev}, args...)})
+	}
+	for _, d := range failed {
+		name := d.memberName(sys, r)
+		known[name] = true
+		m := at(name)
+		switch {
+		case m == nil:
+		case m.Is("faulty") || m.Slot < 0:
+			manage(fmt.Sprintf("remove %s from array %s", d.Ref, a.Name), "", "--remove", name)
+		case m.Is("want_replacement") && replaced(members, m):
+			// md copies it; `mortar disk fail` waits for that.
+		case m.Is("in_sync") && r.Degraded == 0 && idleSpare(members) && !replaced(members, nil):
+			manage(fmt.Sprintf("copy %s to a spare of array %s", d.Ref, a.Name), "the array keeps its redundancy; it gives the disk up when the spare has everything", "--replace", d.stable())
+		case m.Is("in_sync") && (replaced(members, nil) || !a.canDoWithout(r, members, m)):
+			return nil, resource.Refuse("wait until it is whole (`mortar status`), or replace the missing disk first",
+				"array %s cannot give %s up now: it lacks %d of %d members, or copies another one", a.Name, d.Ref, r.Degraded, r.RaidDisks)
+		default:
+			manage(fmt.Sprintf("take %s out of array %s", d.Ref, a.Name), "there is no spare that it could be copied to", "--fail", name, "--remove", name)
+		}
+	}
+	for _, m := range members {
+		if m.Is("faulty") && !known[m.Dev] {
+			manage(fmt.Sprintf("remove %s from array %s", m.Dev, a.Name), "it has failed, and the design does not have it any more", "--remove", m.Dev)
+			if name := pathlessMap(sys, m.Dev); name != "" {
+				as = append(as, resource.Action{
+					Title: "remove the multipath map " + name, Why: "it has no path left: its disk was pulled while the array held it", Cmd: []string{"multipath", "-f", name}, OKCodes: []int{1},
+				})
+			}
+		}
+	}
+	return as, nil
+}
+
+// pathlessMap is the name of a multipath map without paths; "" if the device is none.
+func pathlessMap(sys resource.Look, dev string) string {
+	if !strings.HasPrefix(sys.Text("/sys/block/"+dev+"/dm/uuid"), "mpath-") || len(sys.Files("/sys/block/"+dev+"/slaves/*")) > 0 {
+		return ""
+	}
+	return sys.Text("/sys/block/" + dev + "/dm/name") // one without a name is left alone
+}
+
+// idleSpare tells whether the array has a spare that it could use.
+func idleSpare(members []linux.MDMember) bool {
+	return slices.ContainsFunc(members, func(m linux.MDMember) bool { return m.Slot < 0 && m.Is("spare") && !m.Is("faulty") })
+}
+
+// replaced tells whether a member is being copied to another disk; nil: any.
+func replaced(members []linux.MDMember, m *linux.MDMember) bool {
+	return slices.ContainsFunc(members, func(x linux.MDMember) bool {
+		return x.Is("replacement") && !x.Is("faulty") && (m == nil || x.Slot == m.Slot)
+	})
+}
+
+// canDoWithout tells whether an array goes on without a member.
+func (a *Array) canDoWithout(r linux.MDArray, members []linux.MDMember, m *linux.MDMember) bool {
+	present := linux.MDPresent(r.RaidDisks, members, func(x linux.MDMember) bool { return x.Dev != m.Dev })
+	return md.CanLose(a.Level, md.Near2, present) >= 0
 }

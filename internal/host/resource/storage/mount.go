@@ -1,7 +1,6 @@
 package storage
 
 import (
-	"fmt"
 	"maps"
 	"path"
 	"path/filepath"
@@ -48,10 +47,8 @@ func (m *MountPoint) Diff(sys resource.Look) ([]resource.Action, error) {
 	case !mounted:
 		as = append(as, do)
 	case !m.sameSource(sys, live):
-		return nil, &resource.Refusal{
-			What: fmt.Sprintf("%s is mounted on %s, where %s belongs", live.Source, m.Path, m.Source),
-			Mend: "unmount it",
-		}
+		return nil, resource.Refuse("unmount it",
+			"%s is mounted on %s, where %s belongs", live.Source, m.Path, m.Source)
 	case !m.sameOptions(live):
 		as = append(as, resource.Action{Title: "unmount " + m.Path, Why: "it is mounted with other options", Cmd: []string{"umount", m.Path}, Seconds: 180}, do)
 	}

@@ -58,16 +58,12 @@ func (o *OCFConfig) Diff(sys resource.Look) ([]resource.Action, error) {
 	var was map[string]any
 	known := json.Unmarshal([]byte(old), &was) == nil
 	if lost := o.lost(was, cfg); len(lost) > 0 {
-		return nil, &resource.Refusal{
-			What: fmt.Sprintf("%s: the service has %s, and the spec does not", o.Path, strings.Join(lost, ", ")),
-			Mend: "is the spec older than the brick? Take what is missing into it; only exports can be removed from a brick, each with --unexport and its directory",
-		}
+		return nil, resource.Refuse("is the spec older than the brick? Take what is missing into it; only exports can be removed from a brick, each with --unexport and its directory",
+			"%s: the service has %s, and the spec does not", o.Path, strings.Join(lost, ", "))
 	}
 	if known && was["reservations"] != nil && cfg["reservations"] == nil {
-		return nil, &resource.Refusal{
-			What: o.Path + ": the LUNs of this service are reserved, and the spec says ha.reservations: off",
-			Mend: "leave them on: the other server could not take LUNs over that nobody gives up. A brick for a demonstration is built without them from the start",
-		}
+		return nil, resource.Refuse("leave them on: the other server could not take LUNs over that nobody gives up. A brick for a demonstration is built without them from the start",
+			"%s: the LUNs of this service are reserved, and the spec says ha.reservations: off", o.Path)
 	}
 	if known && reflect.DeepEqual(was["exports"], cfg["exports"]) {
 		return as, nil

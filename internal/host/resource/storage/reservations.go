@@ -2,7 +2,6 @@ package storage
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -49,7 +48,7 @@ func (r *Reservations) mine(sys resource.Look, f found, own []pr.Key) error {
 			return nil // there can be none
 		}
 		if err != nil {
-			return &resource.Refusal{What: fmt.Sprintf("%s: %v", f.Ref, err), Mend: "see that the array's firmware allows persistent reservations for these hosts"}
+			return resource.Refuse("see that the array's firmware allows persistent reservations for these hosts", "%s: %v", f.Ref, err)
 		}
 		var keys []string
 		for _, k := range st.Others(own...) {
@@ -59,10 +58,8 @@ func (r *Reservations) mine(sys resource.Look, f found, own []pr.Key) error {
 			return nil
 		}
 		slices.Sort(keys)
-		return &resource.Refusal{
-			What: fmt.Sprintf("%s: another host uses it: the reservation keys %s are registered, of no server of this brick", f.Ref, strings.Join(keys, ", ")),
-			Mend: "see that the array presents it to the servers of this brick only. " + pr.Mend("/dev/"+strings.TrimPrefix(p, "/dev/")),
-		}
+		return resource.Refuse("see that the array presents it to the servers of this brick only. "+pr.Mend("/dev/"+strings.TrimPrefix(p, "/dev/")),
+			"%s: another host uses it: the reservation keys %s are registered, of no server of this brick", f.Ref, strings.Join(keys, ", "))
 	}
 	return errors.Join(errs...)
 }

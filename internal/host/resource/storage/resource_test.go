@@ -318,7 +318,7 @@ func TestBlockQueue(t *testing.T) {
 	sys.Files["/sys/block/md127/queue/read_ahead_kb"] = "1024\n"
 	q := &BlockQueue{
 		Path: "/etc/udev/rules.d/90-mortar-block.rules", Disks: twoRefs, Arrays: []string{groupUUID}, Volumes: []string{"brick-1_home/data"},
-		DiskSettings:   []resource.Setting{{Name: "queue/scheduler", Value: "mq-deadline", Reason: "fair"}, {"queue/nr_requests", "256", "room"}},
+		DiskSettings:   []resource.Setting{{Name: "queue/scheduler", Value: "mq-deadline", Reason: "fair"}, {Name: "queue/nr_requests", Value: "256", Reason: "room"}},
 		ArraySettings:  []resource.Setting{{Name: "queue/read_ahead_kb", Value: "4096", Reason: "ahead"}},
 		VolumeSettings: []resource.Setting{{Name: "queue/read_ahead_kb", Value: "4096", Reason: "ahead"}},
 	}

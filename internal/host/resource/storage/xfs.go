@@ -61,10 +61,8 @@ func probe(sys resource.Look, dev string) map[string]string {
 		return nil
 	}
 	if out.Code != 0 {
-		sys.Check(&resource.Refusal{
-			What: fmt.Sprintf("%s carries more than one signature, or cannot be read (%s)", dev, strings.TrimSpace(out.Stderr)),
-			Mend: "look at it with wipefs(8)",
-		})
+		sys.Check(resource.Refuse("look at it with wipefs(8)",
+			"%s carries more than one signature, or cannot be read (%s)", dev, strings.TrimSpace(out.Stderr)))
 	}
 	v := map[string]string{}
 	for line := range strings.Lines(out.Stdout) {
@@ -84,10 +82,8 @@ func foreign(dev string, v map[string]string) error {
 	if what == "" {
 		what = "a partition table (" + v["PTTYPE"] + ")"
 	}
-	return &resource.Refusal{
-		What: fmt.Sprintf("%s carries %s %s, which this brick has not made", dev, what, v["UUID"]),
-		Mend: "save its data and wipe it with wipefs(8), or correct the spec",
-	}
+	return resource.Refuse("save its data and wipe it with wipefs(8), or correct the spec",
+		"%s carries %s %s, which this brick has not made", dev, what, v["UUID"])
 }
 
 func (x *XFS) mkfs(again bool) []resource.Action {
