@@ -82,7 +82,7 @@ func hostKeyPin(t Target, r *route) (pin, error) {
 		if _, ok := got.(*ssh.Certificate); ok {
 			what = "the host's certificate is not one of an authority that " + strings.Join(files, ", ") + " trusts for " + r.lookup
 		}
-		return &Error{Host: t.Name, Address: addr, What: what, Err: joinKind(ErrHostKey, err)}
+		return &Error{Host: t.Name, Address: addr, What: what, Err: kindError{ErrHostKey, err}}
 	}}, nil
 }
 
@@ -233,9 +233,4 @@ func expandHome(p string) string {
 		return p
 	}
 	return filepath.Join(home, rest)
-}
-
-func uniq(s []string) []string {
-	slices.Sort(s)
-	return slices.Compact(s)
 }

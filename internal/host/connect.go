@@ -14,6 +14,7 @@ import (
 	"os"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -148,7 +149,7 @@ func connect(ctx context.Context, t Target, opts Options) (*conn, error) {
 		case errors.Is(err, errNotRoot):
 			return nil, notRoot(t, r)
 		case strings.Contains(err.Error(), "sudo: "):
-			return nil, h.wrap("sudo -n as "+r.user, joinKind(ErrLogin, err), "allow "+r.user+" all commands without a password in sudoers(5), or log in as root (ssh.user)")
+			return nil, h.wrap("sudo -n as "+r.user, kindError{ErrLogin, err}, "allow "+r.user+" all commands without a password in sudoers(5), or log in as root (ssh.user)")
 		}
 		return nil, h.wrap("agent", err, "look at the host: is its disk full, or /usr/local mounted noexec or read-only?")
 	}
@@ -188,7 +189,7 @@ func login(ctx context.Context, t Target, r *route, timeout time.Duration) (*ssh
 		if t.NetNS != "" {
 			where = " (network namespace " + t.NetNS + ")"
 		}
-		return nil, &Error{Host: t.Name, Address: addr, What: "unreachable" + where, Err: joinKind(ErrUnreachable, err),
+		return nil, &Error{Host: t.Name, Address: addr, What: "unreachable" + where, Err: kindError{ErrUnreachable, err},
 			Mend: "is it powered on, is the address right, and does sshd listen there?"}
 	}
 	// The handshake has no context: closing the connection ends it.
@@ -215,24 +216,24 @@ func login(ctx context.Context, t Target, r *route, timeout time.Duration) (*ssh
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	case dctx.Err() != nil:
-		return nil, &Error{Host: t.Name, Address: addr, What: fmt.Sprintf("no answer from sshd within %v", timeout), Err: joinKind(ErrUnreachable, nil),
+		return nil, &Error{Host: t.Name, Address: addr, What: fmt.Sprintf("no answer from sshd within %v", timeout), Err: kindError{ErrUnreachable, nil},
 			Mend: "is the host up, or very busy?"}
 	case strings.Contains(err.Error(), "no common algorithm for host key"):
 		// The host has keys, but not of the pinned type.
-		return nil, &Error{Host: t.Name, Address: addr, What: fmt.Sprintf("wrong host key: it has none of the pinned type (%s)", strings.Join(uniq(p.algos), ", ")), Err: joinKind(ErrHostKey, err),
+		return nil, &Error{Host: t.Name, Address: addr, What: fmt.Sprintf("wrong host key: it has none of the pinned type (%s)", strings.Join(slices.Compact(slices.Sorted(slices.Values(p.algos))), ", ")), Err: kindError{ErrHostKey, err},
 			Mend: "compare with the host's console, then mend the pinned key"}
 	case strings.Contains(err.Error(), "unable to authenticate"):
-		return nil, &Error{Host: t.Name, Address: addr, What: "login as " + r.user + " refused" + r.because() + "; keys offered: " + tried, Err: joinKind(ErrLogin, err),
+		return nil, &Error{Host: t.Name, Address: addr, What: "login as " + r.user + " refused" + r.because() + "; keys offered: " + tried, Err: kindError{ErrLogin, err},
 			Mend: "put the public key into that user's authorized_keys on the host"}
 	case strings.Contains(err.Error(), "too many authentication failures"):
-		return nil, &Error{Host: t.Name, Address: addr, What: "login as " + r.user + " refused" + r.because() + "; keys offered: " + tried, Err: joinKind(ErrLogin, err),
+		return nil, &Error{Host: t.Name, Address: addr, What: "login as " + r.user + " refused" + r.because() + "; keys offered: " + tried, Err: kindError{ErrLogin, err},
 			Mend: "name the key as ssh.identity, or in ssh's configuration with IdentitiesOnly"}
 	}
 	if said := complaint(); said != "" {
-		return nil, &Error{Host: t.Name, Address: addr, What: "unreachable" + r.because(), Err: joinKind(ErrUnreachable, errors.New(said)),
+		return nil, &Error{Host: t.Name, Address: addr, What: "unreachable" + r.because(), Err: kindError{ErrUnreachable, errors.New(said)},
 			Mend: "try the same by hand: ssh " + t.Address}
 	}
-	return nil, &Error{Host: t.Name, Address: addr, What: "SSH", Err: joinKind(ErrUnreachable, err), Mend: "does sshd listen there?"}
+	return nil, &Error{Host: t.Name, Address: addr, What: "SSH", Err: kindError{ErrUnreachable, err}, Mend: "does sshd listen there?"}
 }
 
 // kindError shows a cause and is also of a kind.
@@ -246,12 +247,10 @@ func (e kindError) Error() string {
 }
 func (e kindError) Unwrap() []error { return []error{e.kind, e.cause} }
 
-func joinKind(kind, cause error) error { return kindError{kind, cause} }
-
 var errNotRoot = errors.New("not root")
 
 func notRoot(t Target, r *route) error {
-	return &Error{Host: t.Name, Address: r.addr(), What: "the login as " + r.user + " does not get root's rights" + r.because(), Err: joinKind(ErrLogin, errNotRoot),
+	return &Error{Host: t.Name, Address: r.addr(), What: "the login as " + r.user + " does not get root's rights" + r.because(), Err: kindError{ErrLogin, errNotRoot},
 		Mend: "log in as root, or as a user whom sudo -n makes root (ssh.user)"}
 }
 

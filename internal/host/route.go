@@ -49,7 +49,7 @@ func routeTo(ctx context.Context, t Target) (*route, error) {
 	r.known = []string{expandHome("~/.ssh/known_hosts")}
 	if t.NetNS == "" {
 		if err := r.obey(ctx, t); err != nil {
-			return nil, &Error{Host: t.Name, Address: r.addr(), What: "ssh's configuration", Err: joinKind(ErrLogin, err), Mend: "`ssh -G " + t.Address + "` shows the same"}
+			return nil, &Error{Host: t.Name, Address: r.addr(), What: "ssh's configuration", Err: kindError{ErrLogin, err}, Mend: "`ssh -G " + t.Address + "` shows the same"}
 		}
 	}
 	if r.lookup == "" {

@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"slices"
+
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/base/md"
 	"github.com/mortarhpc/mortar/internal/host/claim"
@@ -24,23 +26,12 @@ type Facts struct {
 	Lustre *LustreSource
 }
 
-// HasArray tells whether the md array with this UUID is assembled on a host.
-func (f Facts) HasArray(host, uuid string) bool {
-	_, ok := f.array(host, uuid)
-	return ok
-}
-
-// RunsArray tells whether the array does I/O on a host.
-func (f Facts) RunsArray(host, uuid string) bool {
-	a, ok := f.array(host, uuid)
-	return ok && a.Running()
-}
-
+// array is the md array with this UUID, if it is assembled on a host.
 func (f Facts) array(host, uuid string) (linux.MDArray, bool) {
-	for _, a := range f.Hosts[host].Arrays {
-		if md.SameUUID(a.UUID, uuid) {
-			return a, true
-		}
+	all := f.Hosts[host].Arrays
+	i := slices.IndexFunc(all, func(a linux.MDArray) bool { return md.SameUUID(a.UUID, uuid) })
+	if i < 0 {
+		return linux.MDArray{}, false
 	}
-	return linux.MDArray{}, false
+	return all[i], true
 }

@@ -124,13 +124,16 @@ func (m mdStorage) devices(h string) {
 }
 
 func (m mdStorage) there(s *design.Service, host string) bool {
-	return slices.ContainsFunc(m.arraysOf(s), func(g design.Group) bool { return m.facts.HasArray(host, g.UUID) })
+	return slices.ContainsFunc(m.arraysOf(s), func(g design.Group) bool {
+		_, there := m.facts.array(host, g.UUID)
+		return there
+	})
 }
 
 func (m mdStorage) uses(s *design.Service, host string) []string {
 	var out []string
 	for _, g := range m.arraysOf(s) {
-		if m.facts.RunsArray(host, g.UUID) {
+		if a, there := m.facts.array(host, g.UUID); there && a.Running() { // it does I/O
 			out = append(out, "array "+g.Name)
 		}
 	}

@@ -238,6 +238,3 @@ func (h HostSys) exists(path string) bool {
 }
 
 func clean(b []byte) string { return string(bytes.Trim(b, " \t\r\n\x00")) }
-
-// hostError says which host fact could not be read.
-func hostError(what string, err error) error { return fmt.Errorf("%s: %w", what, err) }

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"runtime/debug"
 	"time"
@@ -38,16 +39,16 @@ type Facts struct {
 func (h HostSys) Hello() (Hello, error) {
 	release, err := h.ReadFile("/etc/os-release")
 	if err != nil {
-		return Hello{}, hostError("os-release", err)
+		return Hello{}, fmt.Errorf("os-release: %w", err)
 	}
 	meminfo, _ := h.ReadFile("/proc/meminfo") // unknown is 0
 	var u unix.Utsname
 	if err := unix.Uname(&u); err != nil {
-		return Hello{}, hostError("uname", err)
+		return Hello{}, fmt.Errorf("uname: %w", err)
 	}
 	exe, err := os.Executable()
 	if err != nil {
-		return Hello{}, hostError("executable", err)
+		return Hello{}, fmt.Errorf("executable: %w", err)
 	}
 	return Hello{
 		Protocol: Protocol, Version: version(), Binary: exe,
@@ -83,11 +84,11 @@ func (h HostSys) Facts(ctx context.Context) (Facts, error) {
 	}
 	f, err := resource.ObserveFacts(ctx, h)
 	if err != nil {
-		return Facts{}, hostError("facts", err)
+		return Facts{}, fmt.Errorf("facts: %w", err)
 	}
 	brick, err := claim.Read(claim.File())
 	if err != nil {
-		return Facts{}, hostError("brick", err)
+		return Facts{}, fmt.Errorf("brick: %w", err)
 	}
 	return Facts{Hello: hello, HostFacts: f, Brick: brick}, nil
 }
