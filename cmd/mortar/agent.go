@@ -23,9 +23,7 @@ func newAgentCmd() *cobra.Command {
 	var holder string
 	cmd := &cobra.Command{
 		Use:    "agent",
-		Short:  "Answer requests on stdin; started over SSH by the other commands",
 		Hidden: true,
-		Args:   cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			// The administrator's end may close while an action runs. The agent finishes the
 			// action and must survive the write of its answer to a closed pipe.

@@ -33,41 +33,7 @@ type applyFlags struct {
 func newApplyCmd() *cobra.Command {
 	var f applyFlags
 	cmd := &cobra.Command{
-		Use:   "apply SPEC",
-		Short: "Build the brick: make every host what the spec says",
-		Long: `Shows the plan, asks, and applies it. Every step is compared again right before
-it is done and once more after; the first failure halts everything and names
-the host, the command, its exit code and what it printed. Run it again to go
-on: what is done is not done twice, and a second run changes nothing.
-
-It ends with a fence test (see "mortar fence-test"): each server is powered off
-by each level of its fencing that is not proven yet, seen dead, and brought
-back. With --skip-fence-test it is left out, and "mortar status" goes on saying
-that fencing was never proven. On real hardware whose service already runs it
-is not done without asking.
-
-The servers run this version of mortar from then on; of a pair the server that
-serves less gets it first. A newer one is not replaced without --allow-downgrade.
-
-With --profile stock, or profile: stock in the spec, the same brick is built
-with the values of the distribution and of ClusterLabs and their standard
-resource agents, to compare with. A brick of one profile is not turned into
-one of the other; other commands are told of the profile in the same way.
-
-The servers keep the text of the spec that was applied last. A spec that was not
-made from it, because another administrator has changed the brick meanwhile, is
-refused with the difference, which --onto accepts. While the command runs, no
-other one changes the brick, on this machine or another (see "mortar unlock").
-
-Exit codes: 0 done, 1 failed half way (run it again), 2 refused (nothing was
-changed), 130 interrupted (the action in hand is finished on the host).
-
-With --json each line is an event; the last one is the result:
-{"changed": N, "unchanged": M, "actions": A, "seconds": S}, and with a fence test
-"fence_tests", without one that is wanted "fencing_unproven".`,
-		Example: `  mortar apply brick.yaml
-  mortar apply brick.yaml --yes --json | tail -1`,
-		Args: cobra.ExactArgs(1),
+		Use: "apply",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			d, err := loadDesign(args[0], f.profile)
 			if err != nil {

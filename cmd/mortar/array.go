@@ -23,8 +23,7 @@ import (
 
 func newArrayCmd() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "array",
-		Short: "RAID arrays: print their configuration commands, compare their LUNs with the design",
+		Use: "array",
 	}
 	cmd.AddCommand(newArrayScriptCmd(), newArrayVerifyCmd())
 	return cmd
@@ -34,17 +33,7 @@ func newArrayScriptCmd() *cobra.Command {
 	var tool, dir string
 	var growth int
 	cmd := &cobra.Command{
-		Use:   "script SPEC [ARRAY]",
-		Short: "Print an array's configuration commands: groups, virtual disks, hosts, mappings, cache",
-		Long: `Print the configuration script of an array, in its own language: SMcli for
-MD3200 and MD3220, the CLI of an ME4084, perccli or omconfig for a PERC. It is
-for an array that has nothing on it; with --growth it has only what that growth of
-the brick adds to an array in use. Nothing is reached and nothing changed: running
-the script is yours.`,
-		Example: `  mortar array script examples/nss4-ha-288.yaml > nss4.smcli
-  mortar array script examples/nss5.5.yaml perc1 --tool omconfig
-  mortar array script examples/lustre-rack.yaml --dir scripts`,
-		Args: cobra.RangeArgs(1, 2),
+		Use: "script",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			d, err := loadAnyDesign(args[0])
 			if err != nil {
@@ -115,24 +104,7 @@ func writeScripts(w io.Writer, d *design.Design, dir, tool string, names []strin
 func newArrayVerifyCmd() *cobra.Command {
 	var asJSON, write bool
 	cmd := &cobra.Command{
-		Use:   "verify SPEC",
-		Short: "Compare the LUNs that the servers see with the design",
-		Long: `Reaches the servers and compares the LUNs they see with the design: number,
-size, make, WWN (where the spec has it, and that both servers see the same),
-paths by each controller, the controller that owns the LUN, segment size and
-full stripe where the array tells them, and that no LUN carries foreign data.
-mortar plan and mortar apply refuse the same differences. On servers nothing is
-changed, except that the mortar binary is copied to those that do not have it.
-
-Where the spec has no WWNs, LUNs go by number and size, and the lines for
-arrays.wwns are printed; --write puts them into the spec.
-
-Exit codes: 0 as designed, 1 differences, 2 refused (bad spec, unreachable
-server …).`,
-		Example: `  mortar array verify brick.yaml
-  mortar array verify brick.yaml --write
-  mortar array verify brick.yaml --json | jq '.'`,
-		Args: cobra.ExactArgs(1),
+		Use: "verify",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			d, err := loadAnyDesign(args[0])
 			if err != nil {

@@ -21,20 +21,7 @@ func newBackupCmd() *cobra.Command {
 	var asJSON bool
 	var timeout time.Duration
 	cmd := &cobra.Command{
-		Use:   "backup SPEC",
-		Short: "Save what cannot be derived again: spec, secrets, keys, metadata of the servers",
-		Long: `Writes one file with the spec, the secrets that it names, the keys that Mortar made,
-and what the servers know: the cluster's configuration with its proofs of fencing,
-and the metadata of LVM and md. It holds passwords: only its owner can read it;
-keep it where you keep those. It does not hold the users' data.
-
-mortar restore makes an administrator's machine of it; mortar restore --rehearse
-proves that it would.
-
-Exit codes: 0 done, 1 something could not be read (the rest is written), 2 refused.`,
-		Example: `  mortar backup brick.yaml
-  mortar backup brick.yaml --out /mnt/safe/brick1.tar.gz`,
-		Args: cobra.ExactArgs(1),
+		Use: "backup",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s, err := readSpec(args[0])
 			if err != nil {
@@ -95,23 +82,7 @@ func writeBackup(file string, b *backup.Backup) error {
 func newRestoreCmd() *cobra.Command {
 	var rehearse, vouch, asJSON bool
 	cmd := &cobra.Command{
-		Use:   "restore FILE [DIR]",
-		Short: "Set up an administrator's machine from a backup, or prove that it works",
-		Long: `Unpacks what mortar backup wrote into a new directory, after a look that it is
-whole. mortar plan and every other command work from there. No host is changed.
-
-With --rehearse it is unpacked into a directory that goes again, and the hosts are
-compared with it: a backup that fits shows nothing to change. If its spec has a
-password_command, or names secrets outside of its directory, anybody who could write
-the file could have this machine run a program, or send files to hosts of their
-choice. So a rehearsal says what that is and refuses, unless --vouch says that you
-know where the backup comes from.
-
-Exit codes: 0 done, 1 the hosts are not as the backup has them, 2 refused (damaged,
-the directory is not empty, a host that does not answer …).`,
-		Example: `  mortar restore brick1-20261123-120000.tar.gz brick1
-  mortar restore brick1-20261123-120000.tar.gz --rehearse`,
-		Args: cobra.RangeArgs(1, 2),
+		Use: "restore",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if vouch && !rehearse {
 				return fail(exitBadInput, errors.New("--vouch is for --rehearse: restore itself runs nothing"))

@@ -54,12 +54,12 @@ func TestRehearsalOfAnUnknownBackup(t *testing.T) {
 			if err := writeBackup(file, backup.Local(s, "v1", time.Unix(1000, 0))); err != nil {
 				t.Fatal(err)
 			}
-			_, code, err := runCmd(t, newRootCmd(), "restore", file, "--rehearse")
+			_, code, err := runCmd(t, "", "restore", file, "--rehearse")
 			if code != exitBadInput || err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "--vouch") {
 				t.Errorf("%d, %v", code, err)
 			}
 			// With it the hosts are asked; none answers here.
-			if _, _, err = runCmd(t, newRootCmd(), "restore", file, "--rehearse", "--vouch"); err == nil || strings.Contains(err.Error(), "--vouch") {
+			if _, _, err = runCmd(t, "", "restore", file, "--rehearse", "--vouch"); err == nil || strings.Contains(err.Error(), "--vouch") {
 				t.Error(err)
 			}
 		})

@@ -32,42 +32,7 @@ type benchFlags struct {
 func newBenchCmd() *cobra.Command {
 	var f benchFlags
 	cmd := &cobra.Command{
-		Use:   "bench SPEC",
-		Short: "Measure the brick from its clients with the papers' suites; layer by layer with --profile",
-		Long: `Runs a suite of benchmarks on the clients of the spec, all threads beginning at
-one moment, with caches emptied before whatever works on what is there. fio,
-which apply installs, makes the load; what is read is checked: each block has
-its place and a checksum. Data goes into .mortar on the mounts and is removed at
-the end; nothing else is touched.
-
-Suites: quick (two minutes), paper (the tests of the paper that describes the
-flavour; by name paper-nfs, paper-nfs-ha or paper-lustre), io500 (its phases and
-score), cache (what SSDs in front of the volume are for), or a file (--print-suite
-prints one to start from).
-
-Sequential tests move twice the memory of the servers, so that no cache answers
-for the disks; --scale 1/256 makes every size smaller, and --seconds 20 ends
-each phase then, done or not; the report says so. With a scale below 1 suite
-paper ends its phases after 10 s and leaves out what has more than 8 threads on
-a mount; --seconds and --clients override that.
-
-A suite that restarts the service to empty caches (paper, io500) stops it for
-all of the brick's clients, again and again: on real hardware the brick's name
-is asked for first. --cold drop or none leaves the service alone.
-
-The run is written to --out: summary.json, bench.json, events.json,
-design.json. "mortar report" makes a page of it, "mortar compare" sets runs side
-by side. Ctrl-C keeps what was measured.
-
-Exit codes: 0 done, 1 something failed or wrong data was read (what was measured
-is kept), 2 refused (nothing was changed), 130 interrupted (likewise kept).`,
-		Example: `  mortar bench brick.yaml
-  mortar bench brick.yaml --suite paper --scale 1/256
-  mortar bench brick.yaml --suite paper --scale 1/16 --clients 1,2,4,32 --seconds 60
-  mortar bench brick.yaml --suite paper --tests sequential --engine iozone --repeat 5
-  mortar bench brick.yaml --profile
-  mortar bench brick.yaml --against-stock --repeat 3
-  mortar bench --print-suite quick > mine.yaml`,
+		Use: "bench",
 		Args: func(_ *cobra.Command, args []string) error {
 			if f.print != "" && len(args) <= 1 || f.print == "" && len(args) == 1 {
 				return nil

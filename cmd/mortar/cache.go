@@ -20,9 +20,7 @@ import (
 
 func newCacheCmd() *cobra.Command {
 	c := &cobra.Command{
-		Use:   "cache",
-		Short: "SSDs in front of the volume: show them, change them while the service runs",
-		Long:  "SSDs in front of the volume: show them, change them while the service runs. What the servers' logs\nsay about them is in mortar events; --all adds the kernel's lines about bcache and NVMe.",
+		Use: "cache",
 	}
 	c.AddCommand(newCacheStatsCmd(), newCacheModeCmd(), newCacheAddCmd(), newCacheRemoveCmd(), newCacheOffCmd())
 	return c
@@ -31,26 +29,10 @@ func newCacheCmd() *cobra.Command {
 // cacheChange writes a change of the cache into the spec and applies it.
 type cacheChange struct{ specChange }
 
-const cacheChangeHelp = `
-
-The key cache of the spec is rewritten (its comments go), and the spec is applied: what is
-done is shown before, and asked for. The service goes on meanwhile; while dirty
-data is written to the disks, what is left of it is shown. If the service moves
-meanwhile, what is dirty stays on the SSDs and moves with it, and the command
-fails. Interrupted, the change is taken up by mortar apply.
-
-Exit codes: 0 done, 1 failed half way (run mortar apply), 2 refused (nothing was
-changed), 130 interrupted.`
-
 func newCacheModeCmd() *cobra.Command {
 	var f cacheChange
 	cmd := &cobra.Command{
-		Use:   "mode SPEC write-back|write-through",
-		Short: "Change the mode; a change to write-through writes all dirty data to the disks first",
-		Long:  "Change the mode of the cache. To write-through, all dirty data is written to the disks first." + cacheChangeHelp,
-		Example: `  mortar cache mode brick.yaml write-through
-  mortar cache mode brick.yaml write-back --dry-run`,
-		Args: cobra.ExactArgs(2),
+		Use: "mode",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.run(cmd, args[0], func(c *spec.Cache) (*spec.Cache, error) {
 				c.Mode = args[1]
@@ -66,13 +48,7 @@ func newCacheAddCmd() *cobra.Command {
 	var f cacheChange
 	var size, kind, server string
 	cmd := &cobra.Command{
-		Use:   "add SPEC SERIAL...",
-		Short: "Add SSDs",
-		Long: `Add SSDs to the cache. With another number of SSDs the mirror of dirty data is made anew,
-after all of it is on the disks; what was cached of reads is dropped.` + cacheChangeHelp,
-		Example: `  mortar cache add brick.yaml S64GNE0R --size 1.6TB
-  mortar cache add brick.yaml S64GNE0R --size 1.6TB --server nfs1`,
-		Args: cobra.MinimumNArgs(2),
+		Use: "add",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			bytes, err := spec.ParseBytes(size)
 			if err != nil {
@@ -95,12 +71,7 @@ func newCacheRemoveCmd() *cobra.Command {
 	var f cacheChange
 	var mode string
 	cmd := &cobra.Command{
-		Use:   "remove SPEC SERIAL...",
-		Short: "Take SSDs out of the cache, missing ones too",
-		Long:  "Takes SSDs out of the cache, missing ones too. Dirty data is written to the disks first. Write-back needs two SSDs that stay." + cacheChangeHelp,
-		Example: `  mortar cache remove brick.yaml S64GNE0R
-  mortar cache remove brick.yaml S64GNE0R --mode write-through  # the other one goes on alone`,
-		Args: cobra.MinimumNArgs(2),
+		Use: "remove",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.run(cmd, args[0], func(c *spec.Cache) (*spec.Cache, error) {
 				if err := c.Remove(args[1:]...); err != nil {
@@ -121,11 +92,7 @@ func newCacheRemoveCmd() *cobra.Command {
 func newCacheOffCmd() *cobra.Command {
 	var f cacheChange
 	cmd := &cobra.Command{
-		Use:     "off SPEC",
-		Short:   "Write all dirty data to the disks and free the SSDs",
-		Long:    "Turn the cache off: all dirty data is written to the disks, and the SSDs are free." + cacheChangeHelp,
-		Example: `  mortar cache off brick.yaml`,
-		Args:    cobra.ExactArgs(1),
+		Use: "off",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.run(cmd, args[0], func(*spec.Cache) (*spec.Cache, error) { return nil, nil })
 		},
@@ -212,19 +179,7 @@ func newCacheStatsCmd() *cobra.Command {
 	var watch, asJSON bool
 	var interval, timeout time.Duration
 	cmd := &cobra.Command{
-		Use:   "stats SPEC",
-		Short: "Show hits and misses, dirty data, device I/O and health of the SSDs",
-		Long: `Shows what the cache does: reads and writes served by SSDs and by disks, dirty data and how fast it
-is written to the disks, device I/O next to cache I/O, life left of each SSD.
-With --watch a line for each interval, of what happened in it.
-
-With --json one object, or with --watch one a line; counters are since the
-cache came up, bytes where nothing else is said.
-
-Exit codes: 0, 1 no server has the cache up, 2 bad input.`,
-		Example: `  mortar cache stats brick.yaml
-  mortar cache stats brick.yaml --watch --interval 5s`,
-		Args: cobra.ExactArgs(1),
+		Use: "stats",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if interval < time.Second {
 				return fail(exitBadInput, fmt.Errorf("--interval %s: 1s at least", interval))

@@ -20,19 +20,7 @@ func newCheckCmd() *cobra.Command {
 	var asJSON, explain bool
 	var svg, profile string
 	c := &cobra.Command{
-		Use:   "check SPEC",
-		Short: "Validate a spec and show the design: layout, capacity, cluster, tuning with reasons",
-		Long: `Validate a spec and show the design that follows from it: the layout of the
-disks, capacity, alignment, the cluster and its fencing, client mounts, and
-every tuning value with its reason. Nothing but the spec is read, and the names of
-the Lustre packages in the directory that it names: they tell which kernel they
-fit. No host is reached. A spec that breaks a rule is refused with file:line:column, what is
-wrong and how to mend it (exit code 2).
-
-With --profile stock the design is the same brick with the values of the
-distribution and of ClusterLabs; --explain lists what differs from tuned.`,
-		Example: "  mortar check brick.yaml\n  mortar check brick.yaml --svg brick.svg",
-		Args:    cobra.ExactArgs(1),
+		Use: "check",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if svg == "-" && asJSON {
 				return fail(exitBadInput, errors.New("--svg - and --json both write to stdout; name a file for the drawing"))

@@ -11,20 +11,17 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spf13/cobra"
-
 	"github.com/mortarhpc/mortar/internal/brick/design"
 )
 
-// runCmd runs one command and returns its output and exit code.
-func runCmd(t *testing.T, c *cobra.Command, args ...string) (string, int, error) {
+// runCmd runs a command, or with "" what args say, and returns its output and exit code.
+func runCmd(t *testing.T, command string, args ...string) (string, int, error) {
 	t.Helper()
 	var out bytes.Buffer
-	c.SetOut(&out)
-	c.SetErr(&out)
-	c.SilenceUsage, c.SilenceErrors = true, true
-	plainUsage(c)
-	err := execute(t.Context(), c, args)
+	root := newRootCmd()
+	root.SetOut(&out)
+	root.SetErr(&out)
+	err := execute(t.Context(), root, append(strings.Fields(command), args...))
 	code := 0
 	var ee *exitError
 	if errors.As(err, &ee) {
@@ -38,7 +35,7 @@ func runCmd(t *testing.T, c *cobra.Command, args ...string) (string, int, error)
 // check accepts what init prints.
 func TestInitThenCheck(t *testing.T) {
 	for _, flavour := range initFlavours {
-		text, code, err := runCmd(t, newInitCmd(), flavour)
+		text, code, err := runCmd(t, "init", flavour)
 		if err != nil || code != 0 {
 			t.Fatal(flavour, err, code)
 		}
@@ -46,18 +43,18 @@ func TestInitThenCheck(t *testing.T) {
 		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		out, code, err := runCmd(t, newCheckCmd(), file)
+		out, code, err := runCmd(t, "check", file)
 		if err != nil || code != 0 || !strings.Contains(out, "CAPACITY") || strings.Contains(out, "\x1b") {
 			t.Errorf("%s: %v, %d\n%s", flavour, err, code, out)
 		}
-		out, _, err = runCmd(t, newCheckCmd(), "--json", file)
+		out, _, err = runCmd(t, "check", "--json", file)
 		var d design.Design
 		if err != nil || json.Unmarshal([]byte(out), &d) != nil || d.Flavour == "" || len(d.Groups) != len(d.Services()) {
 			t.Errorf("%s --json: %v\n%.300s", flavour, err, out)
 		}
 	}
 	for _, args := range [][]string{nil, {"lustre"}, {"nfs", "nfs"}} {
-		if out, code, err := runCmd(t, newInitCmd(), args...); code != exitBadInput || err == nil || out != "" {
+		if out, code, err := runCmd(t, "init", args...); code != exitBadInput || err == nil || out != "" {
 			t.Errorf("init %v: %d, %v, %q", args, code, err, out)
 		}
 	}
@@ -70,15 +67,15 @@ func TestInitGivesEachBrickAnID(t *testing.T) {
 		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		out, _, err := runCmd(t, newCheckCmd(), "--json", file)
+		out, _, err := runCmd(t, "check", "--json", file)
 		var d design.Design
 		if err != nil || json.Unmarshal([]byte(out), &d) != nil {
 			t.Fatalf("%v\n%.300s", err, out)
 		}
 		return d.Groups[0].UUID
 	}
-	one, _, _ := runCmd(t, newInitCmd(), "nfs-ha")
-	two, _, _ := runCmd(t, newInitCmd(), "nfs-ha")
+	one, _, _ := runCmd(t, "init", "nfs-ha")
+	two, _, _ := runCmd(t, "init", "nfs-ha")
 	if one == two || uuidOf(one) == uuidOf(two) {
 		t.Error("two bricks have the same identity")
 	}
@@ -92,7 +89,7 @@ func TestInitGivesEachBrickAnID(t *testing.T) {
 }
 
 func TestCheckRefuses(t *testing.T) {
-	text, _, _ := runCmd(t, newInitCmd(), "nfs-ha")
+	text, _, _ := runCmd(t, "init", "nfs-ha")
 	file := filepath.Join(t.TempDir(), "brick.yaml")
 	for _, c := range []struct{ old, new, want string }{
 		{"servers:", "servrs:", `unknown key "servrs"; did you mean "servers"?`},
@@ -104,12 +101,12 @@ func TestCheckRefuses(t *testing.T) {
 		if err := os.WriteFile(file, []byte(strings.Replace(text, c.old, c.new, 1)), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		out, code, err := runCmd(t, newCheckCmd(), file)
+		out, code, err := runCmd(t, "check", file)
 		if code != exitBadInput || out != "" || err == nil || !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), file+":") {
 			t.Errorf("%s: %d, %v\n%s", c.new, code, err, out)
 		}
 	}
-	if _, code, err := runCmd(t, newCheckCmd(), filepath.Join(t.TempDir(), "none.yaml")); code != exitBadInput || !strings.Contains(err.Error(), "mortar init") {
+	if _, code, err := runCmd(t, "check", filepath.Join(t.TempDir(), "none.yaml")); code != exitBadInput || !strings.Contains(err.Error(), "mortar init") {
 		t.Errorf("%v, %d", err, code)
 	}
 }
@@ -118,7 +115,7 @@ func TestCheckRefuses(t *testing.T) {
 func TestCheckSVGAndJSON(t *testing.T) {
 	svg := filepath.Join(t.TempDir(), "brick.svg")
 	spec := "../../examples/nfs-ha.yaml"
-	out, code, err := runCmd(t, newCheckCmd(), spec, "--svg", svg, "--json")
+	out, code, err := runCmd(t, "check", spec, "--svg", svg, "--json")
 	var d design.Design
 	if err != nil || code != 0 || json.Unmarshal([]byte(out), &d) != nil || d.Flavour == "" {
 		t.Errorf("%d, %v, %.100q", code, err, out)
@@ -126,13 +123,13 @@ func TestCheckSVGAndJSON(t *testing.T) {
 	if b, err := os.ReadFile(svg); err != nil || !strings.Contains(string(b), "<svg") {
 		t.Errorf("%v, %.40q", err, b)
 	}
-	if out, code, err := runCmd(t, newCheckCmd(), spec, "--svg", svg); err != nil || code != 0 || out != "" {
+	if out, code, err := runCmd(t, "check", spec, "--svg", svg); err != nil || code != 0 || out != "" {
 		t.Errorf("--svg alone: %d, %v, %.100q", code, err, out)
 	}
-	if _, code, err := runCmd(t, newCheckCmd(), spec, "--svg", "/proc/none/x.svg"); code != exitBadInput || !strings.Contains(fmt.Sprint(err), "/proc/none/x.svg cannot be written: there is no directory /proc/none") {
+	if _, code, err := runCmd(t, "check", spec, "--svg", "/proc/none/x.svg"); code != exitBadInput || !strings.Contains(fmt.Sprint(err), "/proc/none/x.svg cannot be written: there is no directory /proc/none") {
 		t.Errorf("--svg without its directory: %d, %v", code, err)
 	}
-	if out, code, err := runCmd(t, newCheckCmd(), spec, "--svg", "-", "--json"); err == nil || code != exitBadInput || out != "" {
+	if out, code, err := runCmd(t, "check", spec, "--svg", "-", "--json"); err == nil || code != exitBadInput || out != "" {
 		t.Errorf("--svg - --json: %d, %v, %.100q", code, err, out)
 	}
 }

@@ -36,20 +36,7 @@ func newUnlockCmd() *cobra.Command {
 	var by string
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "unlock SPEC --holder USER@MACHINE",
-		Short: "End the claim of a command that died on another machine",
-		Long: `A command that changes a brick claims it on the brick's servers, so that two
-administrators do not change it at once. If the command is killed, or its machine
-dies, the claim stays. The next command on that machine takes it over; on other
-machines this command ends it.
-
-See that the other command does not run any more: two that change one brick may
-destroy it. The refusal of a command names the holder.
-
-Exit codes: 0 done, or nobody claims the brick; 1 a server does not answer;
-2 refused: another one holds it.`,
-		Example: `  mortar unlock brick.yaml --holder alice@adm1`,
-		Args:    cobra.ExactArgs(1),
+		Use: "unlock",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s, err := readSpec(args[0])
 			if err != nil {
@@ -84,7 +71,7 @@ Exit codes: 0 done, or nobody claims the brick; 1 a server does not answer;
 func newHostBrickCmd() *cobra.Command {
 	var holder string
 	cmd := &cobra.Command{
-		Use: "host-brick take|give|record", Short: "Write who changes the brick, or which spec it has", Hidden: true, Args: cobra.ExactArgs(1),
+		Use: "host-brick", Hidden: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			text, err := io.ReadAll(os.Stdin)
 			if err == nil {

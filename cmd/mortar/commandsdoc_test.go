@@ -57,6 +57,26 @@ func TestCommandsAgree(t *testing.T) {
 	})
 }
 
+// Each section of help.txt is of a command, or stands in the text of one.
+func TestHelpIsUsed(t *testing.T) {
+	root := newRootCmd()
+	for _, section := range strings.Split("\n"+helpText, "\n# ")[1:] {
+		head, _, _ := strings.Cut(section, "\n")
+		path, _, _ := strings.Cut(head, ": ")
+		if c, _, err := root.Find(strings.Fields(path)[1:]); !strings.HasPrefix(head, "@") && (err != nil || c.CommandPath() != path) {
+			t.Errorf("no command is %q: %v", path, err)
+		}
+		if strings.HasPrefix(head, "@") && !strings.Contains(helpText, "\n\n"+head+"\n") {
+			t.Errorf("no command has the text %s", head)
+		}
+	}
+	every(root, func(c *cobra.Command) {
+		if c.Short == "" || strings.Contains(c.Long, "@") && !strings.Contains(c.Long, "USER@") {
+			t.Errorf("%s: short %q, long %q", c.CommandPath(), c.Short, c.Long)
+		}
+	})
+}
+
 // docs/commands.md is generated: `go test ./cmd/mortar -update`.
 func TestCommandsReference(t *testing.T) {
 	const file = repository + "/docs/commands.md"

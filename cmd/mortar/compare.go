@@ -20,26 +20,7 @@ func newCompareCmd() *cobra.Command {
 	var asJSON bool
 	var html string
 	cmd := &cobra.Command{
-		Use:   "compare A B...",
-		Short: "Compare runs of drills or benchmarks, or two specs and published systems",
-		Long: `Compares B with A. Each is the directory of a run, a spec, or the name of a
-system of the papers (mortar init lists them).
-
-Two drills: stalls, phases, latencies. Any number of benchmarks, each with the first: the peak of each phase, by
-how much it differs in per cent, whether that may be chance (Welch's t-test on
-repeated runs, see mortar bench --repeat), and what is different about the
-bricks; --html writes a page with overlaid plots.
-
-Two specs, a spec and a published system, or two such systems: components,
-layout, capacity, tuning, what is forecast of both, what was published, and the
-per cent between them. No host is reached.`,
-		Example: `  mortar compare out/before out/after
-  mortar compare out/freeze out/power --json
-  mortar compare out/stock out/tuned --html compare.html
-  mortar compare old.yaml new.yaml
-  mortar compare nss4-ha-288 brick.yaml
-  mortar compare nss7.3-ha nss7.4-ha`,
-		Args: cobra.MinimumNArgs(2),
+		Use: "compare",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if specs, err := areBricks(args); err != nil {
 				return fail(exitBadInput, err)

@@ -34,11 +34,11 @@ func TestCompareBricks(t *testing.T) {
 		{[]string{"nss4-ha-288", b}, "FORECAST BESIDE WHAT WAS PUBLISHED"},
 		{[]string{"nss7.3-ha", "nss7.4-ha"}, "-35.4 %"},
 	} {
-		out, _, err := runCmd(t, newCompareCmd(), c.args...)
+		out, _, err := runCmd(t, "compare", c.args...)
 		if err != nil || !strings.Contains(out, c.want) {
 			t.Errorf("%v lacks %q (%v):\n%s", c.args, c.want, err, out)
 		}
-		out, _, err = runCmd(t, newCompareCmd(), append(c.args, "--json")...)
+		out, _, err = runCmd(t, "compare", append(c.args, "--json")...)
 		var v struct {
 			Kind  string
 			Peaks []struct {
@@ -61,7 +61,7 @@ func TestCompareBricks(t *testing.T) {
 		{[]string{a, b, a}, "two at a time"},
 		{[]string{a, b, "--html", filepath.Join(dir, "x.html")}, "two at a time"},
 	} {
-		if _, code, err := runCmd(t, newCompareCmd(), c.args...); err == nil || code != exitBadInput || !strings.Contains(err.Error(), c.want) {
+		if _, code, err := runCmd(t, "compare", c.args...); err == nil || code != exitBadInput || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v: exit %d, %v; want %q", c.args, code, err, c.want)
 		}
 	}

@@ -17,26 +17,7 @@ import (
 func newConfirmDoubtCmd() *cobra.Command {
 	var given string
 	cmd := clusterCmd(&cobra.Command{
-		Use:   "confirm-doubt brick.yaml [SERVICE]",
-		Short: "List the blocks that a crash left in doubt, start the service all the same, and name their files",
-		Long: `When a server dies while it writes, and a disk of a RAID group is missing, the
-other server compares the two parities wherever was being written. If they
-disagree, blocks of the missing disk may be rebuilt wrong. Then the service does
-not start by itself.
-
-This command lists those blocks. If the missing disk was in the group when the
-server died, connect it: the service then starts by itself, and nothing is in doubt.
-While parities are still compared, wait: each start goes on.
-Otherwise type the service's name, or give it with --confirm, and the service starts. Then
-the command lists the files that have these blocks: restore them from a backup, or compare
-them with one. While a service runs, the command lists the files once more.
-
-Only what is in the list is accepted: if more blocks are in doubt when the service
-starts, it is refused again. --dry-run lists and changes nothing.
-`,
-		Example: `  mortar confirm-doubt brick.yaml --dry-run
-  mortar confirm-doubt brick.yaml home`,
-		Args: cobra.RangeArgs(1, 2),
+		Use: "confirm-doubt",
 	}, func(ctx context.Context, a asked) (*procedure.Plan, error) {
 		service, w := first(a.args), a.questions()
 		r, err := failover.InDoubt(ctx, a.d, a.facts, a.c, service)

@@ -14,29 +14,7 @@ import (
 func newConfirmOffCmd() *cobra.Command {
 	var given string
 	cmd := clusterCmd(&cobra.Command{
-		Use:   "confirm-off brick.yaml NODE",
-		Short: "Tell the cluster that a server it cannot fence is off, so that its service may start",
-		Long: `When a server fails and no fence device can prove that it is off, its service
-starts nowhere: two servers writing to the same disks would destroy the data.
-Then a person has to see to it: pull both power cords of the server, and say so
-with this command. The service then starts on the other server.
-
-It is refused if the cluster does not wait for this server, if the server
-answers SSH, if it answers ping from its partner or from a client, if it answers
-ARP from its partner, if anybody but its partner answers at the service address,
-if the shared disks change while its partner does not have them, or if its BMC
-says that it has power. What cannot be found out (a BMC without power answers nothing) is shown.
-Then the server's name has to be typed, and everything is looked at once more;
-without a terminal give the name with --confirm.
-
-It is also for a server whose partner was switched on alone: the cluster then
-waits for both. That wait is ended as well, and the service starts.
-
-A server that was confirmed off and was not will damage the file system.
-`,
-		Example: `  mortar confirm-off brick.yaml nfs1
-  mortar confirm-off brick.yaml nfs1 --dry-run`,
-		Args: cobra.ExactArgs(2),
+		Use: "confirm-off",
 	}, func(ctx context.Context, a asked) (*procedure.Plan, error) {
 		node := a.args[0]
 		if a.flags.dryRun {

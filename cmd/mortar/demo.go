@@ -35,7 +35,7 @@ func demoSteps(spec, dir, drill, how string) []demoStep {
 		{"build the brick over SSH; the fence test is left out here: the drill fences a server anyway", []string{"apply", spec, "--yes", "--skip-fence-test"}, ""},
 		{"a second apply must change nothing", []string{"apply", spec, "--yes", "--skip-fence-test"}, ""},
 		{"health, from disk to client", []string{"status", spec}, ""},
-		{"break it under load, then check every acknowledged byte", []string{"drill", strings.Fields(useOfRun)[0], spec, drill, "--how", how, "--seconds", "6", "--out", dir}, ""},
+		{"break it under load, then check every acknowledged byte", []string{"drill", "run", spec, drill, "--how", how, "--seconds", "6", "--out", dir}, ""},
 		{"the report", []string{"report", dir}, ""},
 	}
 }
@@ -43,15 +43,7 @@ func demoSteps(spec, dir, drill, how string) []demoStep {
 func newDemoCmd() *cobra.Command {
 	var dir, drill, how string
 	cmd := &cobra.Command{
-		Use:   "demo",
-		Short: "Show the whole story on a virtual rack: build, load, crash, proof, report",
-		Long: `Runs, one after the other, the commands the README shows: init, check, rack up,
-apply (twice), status, drill and report. It has no logic of its own: each
-command is printed before it runs and can be typed by hand. The rack stays up
-afterwards; the last lines say how to look around and how to take it down.`,
-		Example: `  mortar demo
-  mortar demo --out /tmp/demo --how power`,
-		Args: cobra.NoArgs,
+		Use: "demo",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return runDemo(cmd.Context(), cmd.OutOrStdout(), dir, drill, how)
 		},

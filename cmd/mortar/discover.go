@@ -24,26 +24,7 @@ func newDiscoverCmd() *cobra.Command {
 	var asJSON bool
 	to := host.Target{}
 	cmd := &cobra.Command{
-		Use:   "discover SERVER [SERVER]",
-		Short: "Read bare servers and print a spec for them: mortar discover nfs1 nfs2 > brick.yaml",
-		Long: `Logs in to one or two servers and to clients, reads what is there, and prints a
-commented spec that passes "mortar check": disks by serial number, in the order
-of their bays where the enclosures tell them; networks told apart by who is on
-them; addresses, speeds, MTU; memory, processors, the BMC's address. What no host
-can tell is marked EDIT: PDUs, the service address, users.
-
-Only blank disks that every server reaches are in the layout. A disk that carries
-anything is a comment with what is on it. LUNs of RAID arrays are refused: begin
-with the example of a like system.
-
-On the hosts nothing is changed, except that the mortar binary is copied to those
-that do not have it. Host keys must be known (~/.ssh/known_hosts).
-
-Exit codes: 0 done, 1 a host could not be read, 2 refused.`,
-		Example: `  mortar discover nfs1 nfs2 --clients c1,c2 > brick.yaml
-  mortar discover 10.0.0.11 --identity ~/.ssh/storage
-  mortar discover nfs1 nfs2 --clients c1 --inventory .mortar/brick1/rack/inventory.json   # of a virtual rack`,
-		Args: cobra.RangeArgs(1, 2),
+		Use: "discover",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			targets, err := discoverTargets(append(args, clients...), to, inventory)
 			if err != nil {

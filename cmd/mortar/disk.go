@@ -19,8 +19,7 @@ import (
 
 func newDiskCmd() *cobra.Command {
 	c := &cobra.Command{
-		Use:   "disk",
-		Short: "Find a disk in its bay, take it out of service, put another in its place",
+		Use: "disk",
 	}
 	c.AddCommand(newDiskLocateCmd(), newDiskFailCmd(), newDiskReplaceCmd())
 	return c
@@ -29,15 +28,7 @@ func newDiskCmd() *cobra.Command {
 func newDiskLocateCmd() *cobra.Command {
 	var off bool
 	cmd := &cobra.Command{
-		Use:   "locate SPEC SERIAL",
-		Short: "Switch the light of a disk's bay on or off",
-		Long: `Prints where a disk is, and switches the light of its bay on by ledctl on a
-server that sees the disk (package ledmon, which you install: Mortar does not).
-
-Exit codes: 0 done, 1 the enclosure did not do it, 2 refused.`,
-		Example: `  mortar disk locate brick.yaml ZA1B2C3D
-  mortar disk locate brick.yaml ZA1B2C3D --off`,
-		Args: cobra.ExactArgs(2),
+		Use: "locate",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withDisk(args[0], args[1], func(p *disk.Place, c *observe.Collector) error {
 				ctx := cmd.Context()
@@ -64,31 +55,11 @@ Exit codes: 0 done, 1 the enclosure did not do it, 2 refused.`,
 	return cmd
 }
 
-const diskChangeHelp = `
-The change is written into the spec, whose plan is shown, asked for and applied.
-The service goes on. Then the progress of md is shown until it is done; Ctrl-C
-ends only the watching, and the same command takes it up again.
-
-Exit codes: 0 done, 1 failed half way (run it again), 2 refused (nothing was
-changed), 130 interrupted.`
-
 func newDiskFailCmd() *cobra.Command {
 	var f specChange
 	var bare bool
 	cmd := &cobra.Command{
-		Use:   "fail SPEC SERIAL",
-		Short: "Take a disk out of service; a spare gets its data first",
-		Long: `Takes a disk out of service that is about to fail, or has failed. If its group
-has a spare and the disk still works, md copies it to the spare first, so that
-the group keeps its redundancy; otherwise the group gives it up at once. The
-disk is listed under failed in the spec: apply leaves it out until mortar disk
-replace has another one in its place.
-
-Refused if the group would lose data, or its last redundancy.
-` + diskChangeHelp,
-		Example: `  mortar disk fail brick.yaml ZA1B2C3D
-  mortar disk fail brick.yaml ZA1B2C3D --dry-run`,
-		Args: cobra.ExactArgs(2),
+		Use:  "fail",
 		RunE: func(cmd *cobra.Command, args []string) error { return f.failDisk(cmd, args[0], args[1], bare) },
 	}
 	f.add(cmd)
@@ -100,17 +71,7 @@ func newDiskReplaceCmd() *cobra.Command {
 	var f specChange
 	var with, wipe string
 	cmd := &cobra.Command{
-		Use:   "replace SPEC SERIAL --with NEW",
-		Short: "Put another disk in the place of one that is out of service",
-		Long: `Puts another disk in the place of one that is gone, has failed, or was taken out
-by mortar disk fail. The new disk is in its bay, is at least as large, and carries
-nothing, unless its data may go and you type its serial number once more. Its serial number is written into the spec in the place of the old one;
-md rebuilds on it, or has it as a spare if a spare stood in.
-` + diskChangeHelp,
-		Example: `  mortar disk replace brick.yaml ZA1B2C3D --with ZX9Y8W7V
-  mortar disk replace brick.yaml ZA1B2C3D --with ZX9Y8W7V --dry-run
-  mortar disk replace brick.yaml ZA1B2C3D --with ZX9Y8W7V --wipe ZX9Y8W7V`,
-		Args: cobra.ExactArgs(2),
+		Use: "replace",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if wipe != "" && !strings.EqualFold(wipe, with) {
 				return refuseChange(fmt.Errorf("--wipe %s is not the new disk %s", wipe, with))

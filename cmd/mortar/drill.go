@@ -35,31 +35,9 @@ type drillFlags struct {
 	repeat                       int
 }
 
-const drillExit = `
-
-Exit codes: 0 pass, 1 fail or no verdict, 2 refused (nothing was broken), 130
-interrupted (healed).`
-
 func newDrillCmd() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "drill",
-		Short: "Break the brick under verified load, judge how it took it, and heal it",
-		Long: `Checks that the brick is healthy, runs a verified load on every client mount,
-breaks what the drill says, watches the cluster and the clients, waits until
-every client goes on, heals, and reads every acknowledged byte back from
-another mount. Whatever was broken is healed before the command ends, also
-after an error or Ctrl-C.
-
-A run is written to --out: summary.json, timeline.json, events.json,
-verify.json, design.json. "mortar report" makes a page of it.
-
-The verdict is about what is right: nothing lost, locks kept, no error seen, the
-volume never mounted twice, the right server fenced, the service where it
-belongs, health restored. The summary also says how long clients waited, with the
-target for a virtual rack; a target that is missed is shown, and fails nothing.
-
-On real hardware the drill asks for the brick's name first; without a terminal
-give it with --confirm.`,
+		Use: "drill",
 	}
 	cmd.AddCommand(newDrillRunCmd(), newDrillAllCmd(), newDrillRandomCmd(), newDrillListCmd(), newDrillVersusCmd())
 	return cmd
@@ -69,12 +47,7 @@ func newDrillRunCmd() *cobra.Command {
 	var f drillFlags
 	var how string
 	cmd := f.command(&cobra.Command{
-		Use:   useOfRun,
-		Short: "Do one drill",
-		Long:  `Does one drill of the list (mortar drill list); see mortar drill.` + drillExit,
-		Example: `  mortar drill run brick.yaml server-crash
-  mortar drill run brick.yaml server-crash --how power --out out/power`,
-		Args: cobra.ExactArgs(2),
+		Use: "run",
 	}, "DRILL-HOW", func(cmd *cobra.Command, args []string) error {
 		d, v, err := drill.Find(args[1], how)
 		if err != nil {
@@ -109,17 +82,7 @@ func newDrillRunCmd() *cobra.Command {
 func newDrillAllCmd() *cobra.Command {
 	var f drillFlags
 	cmd := f.command(&cobra.Command{
-		Use:   "all SPEC",
-		Short: "Do every drill that leaves the brick as it was, one after the other",
-		Long: `Does every drill of the list that leaves the brick as it was, one after the other,
-on a brick that is whole again after each. A drill of a change that stays (a new disk,
-a new server, a growth) is done if it is named, by mortar drill run or by --only, and
-says first what stays. Two services begin each on their preferred servers. Each run is
-written to a directory below --out, with a list of the summaries (summary.json) and one
-page (report.html). The command fails if a drill fails or has no verdict.` + drillExit,
-		Example: `  mortar drill all brick.yaml --repeat 5
-  mortar drill all brick.yaml --only server-crash,path-one-disk --out out/some`,
-		Args: cobra.ExactArgs(1),
+		Use: "all",
 	}, "drills", func(cmd *cobra.Command, args []string) error {
 		choices, err := drill.Choose(f.only, f.skip)
 		if err != nil {
@@ -149,18 +112,7 @@ func newDrillRandomCmd() *cobra.Command {
 	var count int
 	var from string
 	cmd := f.command(&cobra.Command{
-		Use:   "random SPEC",
-		Short: "Draw schedules of one to three faults from a seed, and do them",
-		Long: `Draws one to three faults, which overlap or hit while the brick recovers or heals.
---seed chooses the first of --count schedules: the same seed draws the same schedule
-for the same brick. Of each schedule that fails, the smallest part that still fails is
-found, by drills with one fault less, and printed. A schedule that is refused fails.
-With --from each schedule begins from a saved rack (mortar rack save), so that it
-depends on nothing before it; the brick is left as the last one leaves it. If no saved
-rack has that name, the brick is built on a rack and saved first.` + drillExit,
-		Example: `  mortar drill random brick.yaml --seed 17 --count 20
-  mortar drill random brick.yaml --seed 17 --count 20 --from applied`,
-		Args: cobra.ExactArgs(1),
+		Use: "random",
 	}, "random", func(cmd *cobra.Command, args []string) error {
 		if count < 1 || count > 10000 {
 			return fail(exitBadInput, fmt.Errorf("--count %d: give 1 to 10000", count))
@@ -192,11 +144,8 @@ rack has that name, the brick is built on a rack and saved first.` + drillExit,
 func newDrillListCmd() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:     "list",
-		Short:   "List the drills",
-		Example: "  mortar drill list",
-		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return listDrills(cmd.OutOrStdout(), asJSON) },
+		Use:  "list",
+		RunE: func(cmd *cobra.Command, _ []string) error { return listDrills(cmd.OutOrStdout(), asJSON) },
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print a list with one entry for each drill and variant")
 	return cmd
@@ -206,15 +155,7 @@ func newDrillVersusCmd() *cobra.Command {
 	var f drillFlags
 	var how string
 	cmd := f.command(&cobra.Command{
-		Use:   "versus SPEC [DRILL]",
-		Short: "Build the brick with the distribution's values and with Mortar's, drill both, and compare the stalls",
-		Long: `Builds the brick twice on virtual racks, one after the other, with the values of the
-distribution and with Mortar's. The drill, or each, is done --repeat times on both, and
-their stalls are compared, here and on one page. A drill that only stock fails is shown,
-and is no failure.` + drillExit,
-		Example: `  mortar drill versus brick.yaml server-crash --repeat 5
-  mortar drill versus brick.yaml --only server-crash,path-one-disk`,
-		Args: cobra.RangeArgs(1, 2),
+		Use: "versus",
 	}, "drills-against-stock", func(cmd *cobra.Command, args []string) error {
 		if len(args) == 2 {
 			d, v, err := drill.Find(args[1], how)
@@ -442,9 +383,6 @@ func (f *drillFlags) forward() []string {
 	return out
 }
 
-// useOfRun begins with the name of the command that does one drill.
-const useOfRun = "run SPEC DRILL"
-
 // formerDrill returns the present spelling of a former one of mortar drill, which this release
 // still takes; nil: it is none. args are those after the word drill.
 func formerDrill(args []string) []string {
@@ -459,7 +397,7 @@ func formerDrill(args []string) []string {
 		}
 	}
 	if command == "" && len(args) > 1 && looksLikeSpec(args[0]) {
-		command, _, _ = strings.Cut(useOfRun, " ")
+		command = "run"
 	}
 	if command == "" {
 		return nil

@@ -17,25 +17,7 @@ func newEventsCmd() *cobra.Command {
 	var asJSON, all bool
 	var timeout time.Duration
 	cmd := &cobra.Command{
-		Use:   "events SPEC...",
-		Short: "Show the history of all hosts in one order: mortar events brick.yaml --since 7d",
-		Long: `Reads the journals of all hosts of one brick or several, at the same time, and
-shows their history in words and in one order: cluster, fencing, services, md,
-multipath, XFS, Lustre, NFS, network, kernel, and each change that Mortar made,
-with who had it made and by which command. Warnings and errors of these parts
-that Mortar does not know are shown as they were logged. What comes again within
-90 s is one line; the changes of one command are one line. Nothing is changed.
-
-Times are those of the hosts' clocks, in this machine's time zone. A host that
-does not answer within --timeout is named at the end, as is one whose journal
-does not reach back so far; the others are shown all the same.
-
-Exit codes: 0 all hosts answered, 1 one did not, 2 refused.
-The JSON is described in docs/events.md.`,
-		Example: `  mortar events brick.yaml --since 7d
-  mortar events site-a.yaml site-b.yaml --since "2026-11-20 18:00" --until "2026-11-21 06:00"
-  mortar events brick.yaml --json | jq 'select(.level == "fault")'`,
-		Args: cobra.MinimumNArgs(1),
+		Use: "events",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			w := events.Window{All: all}
 			var err error

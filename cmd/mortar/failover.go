@@ -15,10 +15,6 @@ import (
 	"github.com/mortarhpc/mortar/internal/run/procedure"
 )
 
-const moveExit = `
-Exit code: 0 done or nothing to do; 1 it was tried and failed; 2 refused,
-nothing was changed.`
-
 // asked is what a procedure is planned from.
 type asked struct {
 	d     *design.Design
@@ -34,7 +30,6 @@ type asked struct {
 func clusterCmd(cmd *cobra.Command, plan func(ctx context.Context, a asked) (*procedure.Plan, error)) *cobra.Command {
 	f := &procedureFlags{}
 	f.add(cmd, false)
-	cmd.Long += moveExit
 	cmd.Flags().DurationVar(&f.wait, "wait", 5*time.Minute, "how long to wait until it is done")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if f.wait <= 0 || f.timeout <= 0 {
@@ -71,16 +66,7 @@ func clusterCmd(cmd *cobra.Command, plan func(ctx context.Context, a asked) (*pr
 func newFailoverCmd() *cobra.Command {
 	var to string
 	cmd := clusterCmd(&cobra.Command{
-		Use:     "failover SPEC [SERVICE]",
-		Short:   "Move a service to the other server, gracefully",
-		Example: "  mortar failover brick.yaml\n  mortar failover brick.yaml --dry-run",
-		Long: `Move a service to the other server, or to the one named by --to: the cluster
-stops it here and starts it there; clients wait meanwhile. The constraint that
-the cluster's move command makes is taken away again, also if the move fails
-or is interrupted. Refused if the target could not serve: it is not online, does not
-reach the disks, failed before, or the server left behind could not be fenced.
-`,
-		Args: cobra.RangeArgs(1, 2),
+		Use: "failover",
 	}, func(_ context.Context, a asked) (*procedure.Plan, error) {
 		return failover.Service(a.d, a.facts, first(a.args), to)
 	})
@@ -90,11 +76,7 @@ reach the disks, failed before, or the server left behind could not be fenced.
 
 func newFailbackCmd() *cobra.Command {
 	return clusterCmd(&cobra.Command{
-		Use:     "failback SPEC [SERVICE]",
-		Short:   "Move a service to its preferred server",
-		Example: "  mortar failback brick.yaml\n  mortar failback brick.yaml home   # of two services",
-		Long:    "Move a service back to the server the spec prefers; see failover. Of two services, name the one.\n",
-		Args:    cobra.RangeArgs(1, 2),
+		Use: "failback",
 	}, func(_ context.Context, a asked) (*procedure.Plan, error) {
 		return failover.Failback(a.d, a.facts, first(a.args))
 	})
@@ -102,14 +84,7 @@ func newFailbackCmd() *cobra.Command {
 
 func newStandbyCmd() *cobra.Command {
 	return clusterCmd(&cobra.Command{
-		Use:     "standby SPEC NODE",
-		Short:   "Move everything off a server and keep it off, for maintenance",
-		Example: "  mortar standby brick.yaml nfs1",
-		Long: `Put a server in standby: its services move to the other one, and it takes
-nothing over until ` + "`mortar unstandby`" + `, also after a reboot. Refused if the
-other server could not take the services over.
-`,
-		Args: cobra.ExactArgs(2),
+		Use: "standby",
 	}, func(_ context.Context, a asked) (*procedure.Plan, error) {
 		return failover.Standby(a.d, a.facts, a.args[0])
 	})
@@ -117,13 +92,7 @@ other server could not take the services over.
 
 func newUnstandbyCmd() *cobra.Command {
 	return clusterCmd(&cobra.Command{
-		Use:     "unstandby SPEC NODE",
-		Short:   "Let a server in standby take services again",
-		Example: "  mortar unstandby brick.yaml nfs1",
-		Long: `End standby. Services stay where they are, unless ha.failback is auto; move
-them with ` + "`mortar failback`" + `.
-`,
-		Args: cobra.ExactArgs(2),
+		Use: "unstandby",
 	}, func(_ context.Context, a asked) (*procedure.Plan, error) {
 		return failover.Unstandby(a.d, a.facts, a.args[0])
 	})
@@ -131,16 +100,7 @@ them with ` + "`mortar failback`" + `.
 
 func newOutletsOnCmd() *cobra.Command {
 	return clusterCmd(&cobra.Command{
-		Use:   "outlets-on SPEC NODE",
-		Short: "Switch on the PDU outlets of a server that are off",
-		Long: `A fencing that was cut short, or a person, may leave an outlet of a server off:
-the server then runs on one power feed. ` + "`mortar status`" + ` says so. This command
-switches on what is off, with the server's fence devices. It is refused while
-the server is to be fenced.
-`,
-		Example: `  mortar outlets-on brick.yaml nfs2
-  mortar outlets-on brick.yaml nfs2 --dry-run`,
-		Args: cobra.ExactArgs(2),
+		Use: "outlets-on",
 	}, func(_ context.Context, a asked) (*procedure.Plan, error) {
 		return failover.OutletsOn(a.d, a.facts, a.args[0], plan.Secrets(a.d.Spec, false))
 	})

@@ -32,34 +32,7 @@ type fenceTestFlags struct {
 func newFenceTestCmd() *cobra.Command {
 	var f fenceTestFlags
 	cmd := &cobra.Command{
-		Use:   "fence-test SPEC",
-		Short: "Prove fencing: power each server off by each level, see it dead, and bring it back",
-		Long: `Has the cluster fence each server by each level of its fencing, one level at a
-time, and sees what came of it by other ways than the fence device's word: by
-level 1 (the BMC) the chassis must be off; by level 2 (both outlets) the BMC
-must die too; and the server must be gone from SSH, from ping and from the
-cluster. Then everything is switched on again, and the server must come back
-into the cluster by another boot.
-
-A server that serves is not fenced: its services are moved to its partner
-first, and back afterwards. Clients wait during both moves.
-
-What is proven is recorded in the cluster, level by level; "mortar status" shows
-it. A changed device counts as unproven. "mortar apply" does this test of
-what is unproven at its end.
-
-A test that was cut off leaves a mark in the cluster: the next fence-test, or
-apply, switches the server on again first.
-
-On real hardware the names of the servers are asked for; without a terminal
-give them with --confirm.
-
-Exit codes: 0 all proven, 1 a level failed (everything is on again), 2 refused
-(nothing was changed), 130 interrupted (everything is on again).`,
-		Example: `  mortar fence-test brick.yaml
-  mortar fence-test brick.yaml --node nfs2 --level 2 --json
-  mortar fence-test brick.yaml --confirm nfs1,nfs2`,
-		Args: cobra.ExactArgs(1),
+		Use: "fence-test",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runFenceTest(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), args[0], f)
 		},

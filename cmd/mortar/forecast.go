@@ -17,21 +17,7 @@ func newForecastCmd() *cobra.Command {
 	var svg, file, measured string
 	var set []string
 	c := &cobra.Command{
-		Use:   "forecast SPEC",
-		Short: "Predict what a design delivers: peaks, curves, the bottleneck, what one more part brings",
-		Long: `Calculate what a brick should deliver, from disk through RAID, controller, PCIe,
-CPU, network and protocol to 1 to 64 clients: a bottleneck model whose
-coefficients come from published measurements. It names the bottleneck of each
-kind of load and what one more of each part buys. Every coefficient has a name
-and a source and can be changed. No host is reached. For a system of the papers
-each published figure stands beside the forecast, with the per cent between
-them. --measured puts what
-mortar bench measured beside it.`,
-		Example: `  mortar forecast brick.yaml
-  mortar forecast brick.yaml --set hw.links=2 --set nfs.client_mbps=1200
-  mortar forecast brick.yaml --coefficients measured.yaml --svg curves.svg --explain
-  mortar forecast brick.yaml --measured out/bench-paper`,
-		Args: cobra.ExactArgs(1),
+		Use: "forecast",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			d, h, co, err := forecastInput(args[0], file, set)
 			if err != nil {

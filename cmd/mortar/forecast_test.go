@@ -29,7 +29,7 @@ func exampleFiles(t *testing.T) []string {
 func TestForecastExamples(t *testing.T) {
 	for _, f := range exampleFiles(t) {
 		svg := filepath.Join(t.TempDir(), "curves.svg")
-		out, code, err := runCmd(t, newForecastCmd(), f, "--svg", svg, "--explain")
+		out, code, err := runCmd(t, "forecast", f, "--svg", svg, "--explain")
 		if err != nil || code != 0 || !strings.Contains(out, "sequential write") || !strings.Contains(out, "limited by") {
 			t.Errorf("%s: %v, %d\n%s", f, err, code, out)
 			continue
@@ -45,7 +45,7 @@ func TestForecastExamples(t *testing.T) {
 				t.Fatalf("%s: %v", f, err)
 			}
 		}
-		out, _, err = runCmd(t, newForecastCmd(), f, "--json")
+		out, _, err = runCmd(t, "forecast", f, "--json")
 		var got forecast.Forecast
 		if err != nil || json.Unmarshal([]byte(out), &got) != nil || len(got.Lines) < 4 || got.Lines[0].Peak <= 0 || got.Lines[0].Bottleneck == "" {
 			t.Errorf("%s --json: %v\n%.300s", f, err, out)
@@ -63,7 +63,7 @@ func TestForecastRefuses(t *testing.T) {
 		nil, {"/nonexistent.yaml"}, {spec, "--set", "x"}, {spec, "--set", "x=1"}, {spec, "--set", "hw.cores=0"}, {spec, "--set", "hw.groups=-3"},
 		{spec, "--coefficients", "/nonexistent"}, {spec, "--coefficients", bad}, {spec, "--set", "nfs.client_mbps=1e400"},
 	} {
-		if out, code, err := runCmd(t, newForecastCmd(), args...); code != exitBadInput || err == nil || out != "" {
+		if out, code, err := runCmd(t, "forecast", args...); code != exitBadInput || err == nil || out != "" {
 			t.Errorf("forecast %v: %d, %v, %q", args, code, err, out)
 		} else if strings.Contains(err.Error(), "\n") {
 			t.Errorf("forecast %v: more than one message: %v", args, err)
@@ -90,7 +90,7 @@ func TestForecastMeasured(t *testing.T) {
 	}
 	spec := "../../examples/lustre-small.yaml"
 	set := []string{spec, "--measured", dir, "--set", "disk.nl-sas.16tb.mbps=100", "--set", "disk.stream_write=1"}
-	out, code, err := runCmd(t, newForecastCmd(), append(set, "--json")...)
+	out, code, err := runCmd(t, "forecast", append(set, "--json")...)
 	var got struct{ Measured []forecast.Compared }
 	if err != nil || code != 0 || json.Unmarshal([]byte(out), &got) != nil {
 		t.Fatalf("%v %d %.300s", err, code, out)
@@ -102,10 +102,10 @@ func TestForecastMeasured(t *testing.T) {
 	if d := cmp.Diff(want, got.Measured, cmpopts.EquateApprox(0, 1e-6)); d != "" {
 		t.Error(d)
 	}
-	if out, _, err = runCmd(t, newForecastCmd(), set...); err != nil || !strings.Contains(out, "Measured and forecast") || !strings.Contains(out, "-47.6 %") {
+	if out, _, err = runCmd(t, "forecast", set...); err != nil || !strings.Contains(out, "Measured and forecast") || !strings.Contains(out, "-47.6 %") {
 		t.Errorf("%v\n%s", err, out)
 	}
-	if _, code, err = runCmd(t, newForecastCmd(), spec, "--measured", t.TempDir()); code != exitBadInput || err == nil {
+	if _, code, err = runCmd(t, "forecast", spec, "--measured", t.TempDir()); code != exitBadInput || err == nil {
 		t.Errorf("a directory without a run: %d %v", code, err)
 	}
 }

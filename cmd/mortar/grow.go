@@ -20,42 +20,7 @@ func newGrowCmd() *cobra.Command {
 	var disks []string
 	var size, service, to, scripts string
 	cmd := &cobra.Command{
-		Use:   "grow SPEC --disks ENCLOSURE=SERIALS… | --to FILE",
-		Short: "Make a volume or a Lustre file system larger, while it is used",
-		Long: `--disks adds disks to a brick of md arrays: their serial numbers are written into the
-spec, they become RAID groups of their own, of the width of the others, and what is
-left over their spares. The plan is shown, asked for and applied: new arrays,
-vgextend, lvextend, xfs_growfs. The service goes on. No group that exists
-changes.
-
-New disks are of one size and type. They go into bays of enclosures that the spec
-has, or into new enclosures, are seen by both servers, and carry nothing. Without
---size they are taken for disks like the last ones of their enclosure.
-
-On RAID arrays the new disks become groups with a LUN each, which the array has to
-make first. --script DIR writes the array's own commands for that and changes
-nothing. Run them on the array, then run grow without --script: it refuses LUNs that
-are not as designed.
-
-An XFS cannot be made smaller again. Files that exist stay on the old groups; new
-ones are spread over the allocation groups of all.
-
---to adds pairs of servers to a Lustre file system. FILE is the spec with the new
-servers, their enclosures and their modules, behind the modules that are there. grow
-compares both files, and refuses one in which a server, RAID group or target that
-exists would be another. Then it shows the new targets and the plan, asks, writes
-FILE's text into the spec and applies it. Clients stay mounted, and use the new OSTs
-at once. Files that exist stay on the old OSTs; 'mortar lustre balance' shows how full
-each OST is.
-
-Exit codes: 0 done, 1 failed half way (run it again), 2 refused (nothing was
-changed), 130 interrupted.`,
-		Example: `  mortar grow brick.yaml --disks 'A=ZA[11-12]' --disks 'B=ZA[13-14]'
-  mortar grow brick.yaml --disks 'C=ZB[01-12]' --size 20TB
-  mortar grow brick.yaml --disks 'A=ZA[11-12]' --disks 'B=ZA[13-14]' --dry-run
-  mortar grow brick.yaml --disks 'E2=E2N[01-84]' --script scripts
-  mortar grow brick.yaml --to two-bricks.yaml`,
-		Args: cobra.ExactArgs(1),
+		Use: "grow",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if to != "" {
 				return f.growTo(cmd, args[0], to)

@@ -18,12 +18,11 @@ import (
 func newHostCacheCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:    "host-cache",
-		Short:  "Start, stop and change the cache of a volume, on the server that has it",
 		Hidden: true,
 	}
-	add := func(use, short string, args int, run func(ctx context.Context, w io.Writer, s *cache.Stack, args []string) error) *cobra.Command {
+	add := func(name string, run func(ctx context.Context, w io.Writer, s *cache.Stack, args []string) error) *cobra.Command {
 		sub := &cobra.Command{
-			Use: use, Short: short, Args: cobra.ExactArgs(args),
+			Use: name,
 			RunE: func(cmd *cobra.Command, args []string) error {
 				cfg, err := cache.LoadOrParse(args[0])
 				if err != nil {
@@ -38,7 +37,7 @@ func newHostCacheCmd() *cobra.Command {
 		return sub
 	}
 	wait, smart := false, true
-	start := add("start CONFIG", "Bring the cache up over its active volume", 1, func(ctx context.Context, _ io.Writer, s *cache.Stack, _ []string) error {
+	start := add("start", func(ctx context.Context, _ io.Writer, s *cache.Stack, _ []string) error {
 		if wait {
 			if err := s.WaitVolume(ctx); err != nil {
 				return err
@@ -47,47 +46,47 @@ func newHostCacheCmd() *cobra.Command {
 		return s.Locked(ctx, func() error { return s.Start(ctx) })
 	})
 	start.Flags().BoolVar(&wait, "wait", false, "wait for the volume, as at boot")
-	add("on CONFIG", "Say whether a cache is on: yes or no", 1, func(_ context.Context, w io.Writer, s *cache.Stack, _ []string) error {
+	add("on", func(_ context.Context, w io.Writer, s *cache.Stack, _ []string) error {
 		_, err := fmt.Fprintln(w, yesNo(s.OnDisks() != nil))
 		return err
 	})
-	add("stop CONFIG", "Take it down; dirty data stays on the SSDs", 1, func(ctx context.Context, _ io.Writer, s *cache.Stack, _ []string) error {
+	add("stop", func(ctx context.Context, _ io.Writer, s *cache.Stack, _ []string) error {
 		return s.Locked(ctx, func() error { return s.Stop(ctx) })
 	})
-	add("apply CONFIG", "Bring it to its config, under load", 1, func(ctx context.Context, w io.Writer, s *cache.Stack, _ []string) error {
+	add("apply", func(ctx context.Context, w io.Writer, s *cache.Stack, _ []string) error {
 		return s.Apply(ctx, progressLines(w))
 	})
-	add("off CONFIG", "Write dirty data to the disks and free the SSDs, under load", 1, func(ctx context.Context, w io.Writer, s *cache.Stack, _ []string) error {
+	add("off", func(ctx context.Context, w io.Writer, s *cache.Stack, _ []string) error {
 		return s.Off(ctx, progressLines(w))
 	})
-	add("needs CONFIG", "Say what apply would do", 1, func(_ context.Context, w io.Writer, s *cache.Stack, _ []string) error {
+	add("needs", func(_ context.Context, w io.Writer, s *cache.Stack, _ []string) error {
 		n, err := s.Needs()
 		if err == nil && n != "" {
 			fmt.Fprintln(w, n)
 		}
 		return err
 	})
-	add("watch CONFIG", "Write down which SSDs hold the newest dirty data, until ended", 1, func(ctx context.Context, _ io.Writer, s *cache.Stack, _ []string) error {
+	add("watch", func(ctx context.Context, _ io.Writer, s *cache.Stack, _ []string) error {
 		s.Hold = ocf.TryHold
 		return s.Watch(ctx)
 	})
-	add("stall CONFIG", "For a drill: have bcache take no dirty data, and write none to the disks; the next start or apply ends it", 1, func(ctx context.Context, _ io.Writer, s *cache.Stack, _ []string) error {
+	add("stall", func(ctx context.Context, _ io.Writer, s *cache.Stack, _ []string) error {
 		return s.Stall(ctx)
 	})
-	stats := add("stats CONFIG", "Counters and state as JSON", 1, func(ctx context.Context, w io.Writer, s *cache.Stack, _ []string) error {
+	stats := add("stats", func(ctx context.Context, w io.Writer, s *cache.Stack, _ []string) error {
 		st := s.Read(ctx, smart)
 		st.TimeNS = time.Now().UnixNano()
 		return json.NewEncoder(w).Encode(st)
 	})
 	stats.Flags().BoolVar(&smart, "smart", true, "ask each SSD for its health")
-	add("fill CONFIG FILE", "For a drill: write a new file until the mirror is full, and write nothing to the disks meanwhile", 2, func(ctx context.Context, w io.Writer, s *cache.Stack, args []string) error {
+	add("fill", func(ctx context.Context, w io.Writer, s *cache.Stack, args []string) error {
 		percent, err := s.Fill(ctx, args[0])
 		if err == nil {
 			fmt.Fprintf(w, "%d %% of the mirror is dirty\n", percent)
 		}
 		return err
 	})
-	add("drain CONFIG FILE", "End of fill", 2, func(_ context.Context, _ io.Writer, s *cache.Stack, args []string) error { return s.Drain(args[0]) })
+	add("drain", func(_ context.Context, _ io.Writer, s *cache.Stack, args []string) error { return s.Drain(args[0]) })
 	return c
 }
 

@@ -14,11 +14,8 @@ import (
 // newHostMetricsCmd writes a server's metrics. systemd runs it every minute.
 func newHostMetricsCmd() *cobra.Command {
 	return &cobra.Command{
-		Use:    "host-metrics FILE [DIR]",
-		Short:  "Write this server's metrics for node_exporter's textfile collector",
-		Long:   "Measures this server against FILE, which apply writes, and prints metrics in Prometheus' text format, or replaces DIR/mortar.prom with them.",
+		Use:    "host-metrics",
 		Hidden: true,
-		Args:   cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			b, err := os.ReadFile(args[0])
 			if err != nil {

@@ -36,21 +36,9 @@ func systems() []string {
 
 func newInitCmd() *cobra.Command {
 	return &cobra.Command{
-		Use:   "init FLAVOUR|SYSTEM",
-		Short: "Print a commented spec, ready to edit: mortar init nfs-ha > brick.yaml",
-		Long: `Print a commented spec, ready to edit. That of a flavour describes a small brick
-that the virtual rack can be; on real hardware edit what is marked EDIT.
-
-Flavours:
-  nfs-ha     two servers, shared disks, one service that moves between them
-  nfs-ha-xl  the same with two services, each server active for one
-  nfs        one server
-
-Systems (docs/systems.md):
-  ` + strings.Join(systems(), "\n  "),
-		Example:   "  mortar init nfs-ha > brick.yaml\n  mortar init nss4-ha-288 > nss.yaml",
+		Use:       "init",
+		Long:      "  " + strings.Join(systems(), "\n  "),
 		ValidArgs: append(slices.Clone(initFlavours), systems()...),
-		Args:      cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !slices.Contains(exampleNames(), args[0]) {
 				mend := fmt.Sprintf("use %s, or a system: %s", strings.Join(initFlavours, " or "), strings.Join(systems(), ", "))

@@ -20,26 +20,17 @@ import (
 
 func newLustreCmd() *cobra.Command {
 	c := &cobra.Command{
-		Use:   "lustre",
-		Short: "Administer a Lustre file system: pools, layouts, full OSTs, checks",
+		Use: "lustre",
 	}
 	c.AddCommand(newPoolCmd(), newLayoutCmd(), newOSTCmd(), newBalanceCmd(), newLFSCKCmd(), newFSCKCmd(), newWriteconfCmd())
 	return c
 }
-
-const lustreExit = `
-
-The plan is shown before, and asked for.
-
-Exit codes: 0 done or nothing to do; 1 it was tried and failed; 2 refused (nothing was
-changed); 130 interrupted.`
 
 // lustreCmd makes a mortar lustre command that carries out a plan. after prints the result for a
 // person; it may be nil.
 func lustreCmd(c *cobra.Command, make func(ctx context.Context, fs *lustre.FS, args []string) (*lustre.Plan, error), after func(ctx context.Context, w io.Writer, fs *lustre.FS) error) *cobra.Command {
 	f := &procedureFlags{}
 	f.add(c, true)
-	c.Long += lustreExit
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		return withLustre(cmd, args[0], f.timeout, f.dryRun, func(ctx context.Context, hosts procedure.Hosts, fs *lustre.FS) error {
 			p, err := make(ctx, fs, args[1:])
@@ -88,24 +79,17 @@ func withLustre(cmd *cobra.Command, file string, timeout time.Duration, dryRun b
 }
 
 func newPoolCmd() *cobra.Command {
-	c := &cobra.Command{Use: "pool", Short: "Named sets of OSTs"}
-	change := func(word, short, osts string, make func(fs *lustre.FS, ctx context.Context, pool string, osts []string) (*lustre.Plan, error)) {
-		args, use := cobra.ExactArgs(2), word+" SPEC POOL"
-		if osts != "" {
-			args, use = cobra.MinimumNArgs(3), use+" OST..."
-		}
-		c.AddCommand(lustreCmd(&cobra.Command{
-			Use: use, Short: short, Example: strings.TrimRight("  mortar lustre pool "+word+" brick.yaml fast "+osts, " "), Args: args,
-			Long: short + ". OSTs are named like OST000a, or by\ntheir index. Pools of the spec (lustre.pools) are changed there.",
-		}, func(ctx context.Context, fs *lustre.FS, a []string) (*lustre.Plan, error) {
+	c := &cobra.Command{Use: "pool"}
+	change := func(name string, make func(fs *lustre.FS, ctx context.Context, pool string, osts []string) (*lustre.Plan, error)) {
+		c.AddCommand(lustreCmd(&cobra.Command{Use: name}, func(ctx context.Context, fs *lustre.FS, a []string) (*lustre.Plan, error) {
 			return make(fs, ctx, a[0], a[1:])
 		}, nil))
 	}
 	c.AddCommand(newPoolListCmd())
-	change("create", "Make a pool of some OSTs", "OST0000 OST0001", (*lustre.FS).PoolCreate)
-	change("add", "Add OSTs to a pool", "OST0002", (*lustre.FS).PoolAdd)
-	change("remove", "Take OSTs out of a pool", "OST0002", (*lustre.FS).PoolRemove)
-	change("destroy", "Destroy a pool; its files stay", "", func(fs *lustre.FS, ctx context.Context, pool string, _ []string) (*lustre.Plan, error) {
+	change("create", (*lustre.FS).PoolCreate)
+	change("add", (*lustre.FS).PoolAdd)
+	change("remove", (*lustre.FS).PoolRemove)
+	change("destroy", func(fs *lustre.FS, ctx context.Context, pool string, _ []string) (*lustre.Plan, error) {
 		return fs.PoolDestroy(ctx, pool)
 	})
 	return c
@@ -134,7 +118,7 @@ func lustreShow[T any](c *cobra.Command, look func(ctx context.Context, fs *lust
 }
 
 func newPoolListCmd() *cobra.Command {
-	return lustreShow(&cobra.Command{Use: "list SPEC", Short: "List the pools and their OSTs", Args: cobra.ExactArgs(1), Example: "  mortar lustre pool list brick.yaml"},
+	return lustreShow(&cobra.Command{Use: "list"},
 		func(ctx context.Context, fs *lustre.FS, _ []string) ([]lustre.Pool, error) { return fs.Pools(ctx) },
 		func(w io.Writer, pools []lustre.Pool) {
 			if len(pools) == 0 {
@@ -151,17 +135,15 @@ func newPoolListCmd() *cobra.Command {
 }
 
 func newLayoutCmd() *cobra.Command {
-	c := &cobra.Command{Use: "layout", Short: "Default layouts of directories"}
-	c.AddCommand(lustreShow(&cobra.Command{Use: "show SPEC DIR", Short: "Show the default layout of a directory", Args: cobra.ExactArgs(2), Example: "  mortar lustre layout show brick.yaml results"},
+	c := &cobra.Command{Use: "layout"}
+	c.AddCommand(lustreShow(&cobra.Command{Use: "show"},
 		func(ctx context.Context, fs *lustre.FS, args []string) (string, error) {
 			return fs.LayoutOf(ctx, args[0])
 		},
 		func(w io.Writer, s string) { fmt.Fprint(w, s) }))
 	var l lustre.Layout
 	var size string
-	set := lustreCmd(&cobra.Command{Use: "set SPEC DIR", Short: "Set the default layout of a directory", Args: cobra.ExactArgs(2),
-		Long:    "Set how files of a directory are striped that say nothing else. A relative path\nbegins at the mount point.",
-		Example: "  mortar lustre layout set brick.yaml results --stripe-count -1 --stripe-size 4MiB\n  mortar lustre layout set brick.yaml scratch --pool fast"},
+	set := lustreCmd(&cobra.Command{Use: "set"},
 		func(ctx context.Context, fs *lustre.FS, args []string) (*lustre.Plan, error) {
 			if size != "" {
 				n, err := spec.ParseBytes(size)
@@ -180,9 +162,9 @@ func newLayoutCmd() *cobra.Command {
 }
 
 func newOSTCmd() *cobra.Command {
-	c := &cobra.Command{Use: "ost", Short: "Empty an OST, use it again, or close it for good"}
-	change := func(word, short, long string, make func(*lustre.FS, context.Context, string) (*lustre.Plan, error)) *cobra.Command {
-		return lustreCmd(&cobra.Command{Use: word + " SPEC OST", Short: short, Long: long, Args: cobra.ExactArgs(2), Example: "  mortar lustre ost " + word + " brick.yaml OST0001"},
+	c := &cobra.Command{Use: "ost"}
+	change := func(name string, make func(*lustre.FS, context.Context, string) (*lustre.Plan, error)) *cobra.Command {
+		return lustreCmd(&cobra.Command{Use: name},
 			func(ctx context.Context, fs *lustre.FS, args []string) (*lustre.Plan, error) {
 				return make(fs, ctx, args[0])
 			},
@@ -196,15 +178,14 @@ func newOSTCmd() *cobra.Command {
 			})
 	}
 	c.AddCommand(
-		change("drain", "Stop new files on an OST, and move its files to the others",
-			"The MDSs put no new files on the OST, and its files are moved to other OSTs by lfs\nmigrate, which copies each and compares its version before it puts the copy in place.\nInterrupted, call it again: what was moved stays moved.", (*lustre.FS).Drain),
-		change("fill", "Put new files on an OST again", "Takes back what drain did; files do not move back.", (*lustre.FS).Fill),
-		change("retire", "Close an OST without files for good", "No MDS puts new files on the OST any more, also after a failover, and clients stop asking it.\nRefused while it has objects of files, or is in a pool.", (*lustre.FS).Retire))
+		change("drain", (*lustre.FS).Drain),
+		change("fill", (*lustre.FS).Fill),
+		change("retire", (*lustre.FS).Retire))
 	return c
 }
 
 func newBalanceCmd() *cobra.Command {
-	return lustreShow(&cobra.Command{Use: "balance SPEC", Short: "Show how full each target is", Args: cobra.ExactArgs(1), Example: "  mortar lustre balance brick.yaml"},
+	return lustreShow(&cobra.Command{Use: "balance"},
 		func(ctx context.Context, fs *lustre.FS, _ []string) ([]lustre.Usage, error) { return fs.Balance(ctx) }, printBalance)
 }
 
@@ -224,9 +205,7 @@ func printBalance(w io.Writer, all []lustre.Usage) {
 
 func newLFSCKCmd() *cobra.Command {
 	var dry bool
-	c := lustreCmd(&cobra.Command{Use: "lfsck SPEC", Short: "Check the running file system, and repair it", Args: cobra.ExactArgs(1),
-		Long:    "Has Lustre compare names with inodes, and files with their objects on OSTs, while the file\nsystem serves. LFSCK repairs what does not match, unless you give --only-look. Exit code 1:\ninconsistencies are left.",
-		Example: "  mortar lustre lfsck brick.yaml --only-look"},
+	c := lustreCmd(&cobra.Command{Use: "lfsck"},
 		func(_ context.Context, fs *lustre.FS, _ []string) (*lustre.Plan, error) { return fs.LFSCK(dry) },
 		func(ctx context.Context, w io.Writer, fs *lustre.FS) error {
 			server, err := fs.MDS()
@@ -253,9 +232,7 @@ func newLFSCKCmd() *cobra.Command {
 
 func newFSCKCmd() *cobra.Command {
 	var dry bool
-	c := lustreCmd(&cobra.Command{Use: "fsck SPEC TARGET", Short: "Stop one target, check it with e2fsck, and start it again", Args: cobra.ExactArgs(2),
-		Long:    "Has the cluster stop the target's service, runs e2fsck on the target, and starts the\nservice again. e2fsck repairs damage, unless --only-look is given. If the check fails, the service\nstays stopped.",
-		Example: "  mortar lustre fsck brick.yaml OST0001 --only-look"},
+	c := lustreCmd(&cobra.Command{Use: "fsck"},
 		func(_ context.Context, fs *lustre.FS, args []string) (*lustre.Plan, error) {
 			return fs.FSCK(args[0], !dry)
 		}, nil)
@@ -264,8 +241,6 @@ func newFSCKCmd() *cobra.Command {
 }
 
 func newWriteconfCmd() *cobra.Command {
-	return lustreCmd(&cobra.Command{Use: "writeconf SPEC", Short: "Regenerate the configuration of all targets (writeconf)", Args: cobra.ExactArgs(1),
-		Long:    "For changed addresses or a damaged configuration: stops all services, has every target write\nits configuration anew, starts them in order, and makes the pools again that the MGS forgets.\nRefused while a client has the file system mounted.",
-		Example: "  mortar lustre writeconf brick.yaml"},
+	return lustreCmd(&cobra.Command{Use: "writeconf"},
 		func(ctx context.Context, fs *lustre.FS, _ []string) (*lustre.Plan, error) { return fs.Writeconf(ctx) }, nil)
 }

@@ -182,6 +182,7 @@ func newRootCmd() *cobra.Command {
 	root.AddCommand(extraCommands...)
 	root.InitDefaultCompletionCmd() // counts as a command of a group
 	root.InitDefaultHelpCmd()
+	describe(root)
 	plainUsage(root)
 	return root
 }

@@ -20,10 +20,10 @@ func TestUnknownCommand(t *testing.T) {
 			continue
 		}
 		groups++
-		if out, code, err := runCmd(t, newRootCmd(), c.Name(), "qqqqqqqq"); code != exitBadInput || err == nil || out != "" || !strings.Contains(err.Error(), `unknown command "qqqqqqqq" for "mortar `+c.Name()+`"; use `) {
+		if out, code, err := runCmd(t, "", c.Name(), "qqqqqqqq"); code != exitBadInput || err == nil || out != "" || !strings.Contains(err.Error(), `unknown command "qqqqqqqq" for "mortar `+c.Name()+`"; use `) {
 			t.Errorf("%s: %d, %v, %q", c.Name(), code, err, out)
 		}
-		if out, code, err := runCmd(t, newRootCmd(), c.Name()); code != 0 || err != nil || !strings.Contains(out, "Available Commands:") {
+		if out, code, err := runCmd(t, "", c.Name()); code != 0 || err != nil || !strings.Contains(out, "Available Commands:") {
 			t.Errorf("%s alone: %d, %v, %q", c.Name(), code, err, out)
 		}
 	}
@@ -39,7 +39,7 @@ func TestUnknownCommand(t *testing.T) {
 		{"chekc --json", `did you mean "mortar check"?`},
 		{"help chekc", `did you mean "mortar check"?`},
 	} {
-		if _, code, err := runCmd(t, newRootCmd(), strings.Fields(c.args)...); code != exitBadInput || err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "_pdu") {
+		if _, code, err := runCmd(t, "", strings.Fields(c.args)...); code != exitBadInput || err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "_pdu") {
 			t.Errorf("%s: %d, %v", c.args, code, err)
 		}
 	}
@@ -47,7 +47,7 @@ func TestUnknownCommand(t *testing.T) {
 
 // Shell completion uses a hidden command.
 func TestCompletion(t *testing.T) {
-	if out, code, err := runCmd(t, newRootCmd(), cobra.ShellCompRequestCmd, "dri"); code != 0 || err != nil || !strings.HasPrefix(out, "drill\t") {
+	if out, code, err := runCmd(t, "", cobra.ShellCompRequestCmd, "dri"); code != 0 || err != nil || !strings.HasPrefix(out, "drill\t") {
 		t.Errorf("%q, %d, %v", out, code, err)
 	}
 }

@@ -18,14 +18,7 @@ func newMountOptionsCmd() *cobra.Command {
 		fstab, asJSON bool
 	)
 	cmd := &cobra.Command{
-		Use:   "mount-options SPEC",
-		Short: "Print how clients mount the brick, with the reason for each option",
-		Long: `Print the mount commands (or the lines of /etc/fstab) of the clients in the
-spec, with the reason for each option. A spec without clients gets the lines
-any client would use. No host is reached.`,
-		Example: `  mortar mount-options brick.yaml
-  mortar mount-options brick.yaml --client c1 --fstab >> /etc/fstab`,
-		Args: cobra.ExactArgs(1),
+		Use: "mount-options",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			d, err := loadAnyDesign(args[0])
 			if err != nil {

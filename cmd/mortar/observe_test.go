@@ -30,7 +30,7 @@ func specFile(t *testing.T, flavour string, replace ...string) string {
 
 func TestMountOptions(t *testing.T) {
 	file := specFile(t, "nfs-ha")
-	out, code, err := runCmd(t, newMountOptionsCmd(), file, "--json")
+	out, code, err := runCmd(t, "mount-options", file, "--json")
 	if err != nil || code != 0 {
 		t.Fatal(err, code)
 	}
@@ -60,7 +60,7 @@ func TestMountOptions(t *testing.T) {
 		}
 	}
 
-	text, _, err := runCmd(t, newMountOptionsCmd(), file, "--fstab", "--client", "c1")
+	text, _, err := runCmd(t, "mount-options", file, "--fstab", "--client", "c1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,13 +71,13 @@ func TestMountOptions(t *testing.T) {
 		}
 	}
 
-	if _, code, err := runCmd(t, newMountOptionsCmd(), file, "--client", "c9"); code != exitBadInput || err == nil || !strings.Contains(err.Error(), "choose one of c1") {
+	if _, code, err := runCmd(t, "mount-options", file, "--client", "c9"); code != exitBadInput || err == nil || !strings.Contains(err.Error(), "choose one of c1") {
 		t.Errorf("%d, %v", code, err)
 	}
 
 	// The spec sets options of its own and lists no clients.
 	file = specFile(t, "nfs-ha", "    memory: 768MiB\n", "    memory: 768MiB\n    mounts:\n      - {service: home, path: /homes, options: [actimeo=30]}\n")
-	text, code, err = runCmd(t, newMountOptionsCmd(), file)
+	text, code, err = runCmd(t, "mount-options", file)
 	if err != nil || code != 0 || !strings.Contains(text, " /homes\n") || !strings.Contains(text, "actimeo=30") {
 		t.Errorf("%v, %d\n%s", err, code, text)
 	}
@@ -94,7 +94,7 @@ func TestMountOptions(t *testing.T) {
 	if err := os.WriteFile(whole, []byte(before+"\nrack:"+after), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	text, code, err = runCmd(t, newMountOptionsCmd(), whole)
+	text, code, err = runCmd(t, "mount-options", whole)
 	if err != nil || code != 0 || !strings.Contains(text, "# any client\n") || strings.Count(text, "mount -t nfs") != 2 {
 		t.Errorf("%v, %d\n%s", err, code, text)
 	}
@@ -119,8 +119,7 @@ func TestMoveRefused(t *testing.T) {
 		{[]string{"status", pair, "--facts", pair}, "not written by --save-facts"},
 		{[]string{"status", pair, "--facts", pair, "--watch"}, "leave --watch"},
 	} {
-		root := newRootCmd()
-		out, code, err := runCmd(t, root, tt.args...)
+		out, code, err := runCmd(t, "", tt.args...)
 		if code != exitBadInput || err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%v: code %d, error %v, output %q; want %q", tt.args, code, err, out, tt.want)
 		}
@@ -140,11 +139,11 @@ func TestStatusFacts(t *testing.T) {
 		{"fenced", exitFailed, "nfs1 is out of the cluster"},
 	} {
 		facts := filepath.Join("..", "..", "internal", "run", "observe", "testdata", "rack", tt.facts+".json")
-		out, code, err := runCmd(t, newStatusCmd(), file, "--facts", facts)
+		out, code, err := runCmd(t, "status", file, "--facts", facts)
 		if code != tt.code || !strings.Contains(out, tt.want) || strings.Contains(out, "\x1b") {
 			t.Errorf("%s: code %d, want %d (%v); no %q in\n%s", tt.facts, code, tt.code, err, tt.want, out)
 		}
-		out, code, _ = runCmd(t, newStatusCmd(), file, "--facts", facts, "--json")
+		out, code, _ = runCmd(t, "status", file, "--facts", facts, "--json")
 		var s struct {
 			Level string `json:"level"`
 			Parts []struct {

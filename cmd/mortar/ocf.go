@@ -29,9 +29,7 @@ func ocfMain(args []string, main agentMain) int {
 func newOCFCmd() *cobra.Command {
 	var config string
 	c := &cobra.Command{
-		Use:    "ocf ACTION",
-		Short:  "Run an action of the resource agent ocf:mortar:service by hand",
-		Long:   "Runs start, stop, monitor, validate-all or meta-data as Pacemaker would, on this server; exports brings the exports of a running service in line with its config, configure writes the config on standard input once its exports were tried. The exit code is that of the OCF Resource Agent API.",
+		Use:    "ocf",
 		Args:   cobra.MinimumNArgs(1),
 		Hidden: true,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -77,26 +77,7 @@ func newPlanCmd() *cobra.Command {
 	var f applyFlags
 	var profile, textfile string
 	cmd := &cobra.Command{
-		Use:   "plan SPEC...",
-		Short: "Show what apply would change, host by host, with the exact commands and files",
-		Long: `Reaches every host of the spec, compares what is there with what is wanted and
-shows each change: the exact command, the file with its content or the
-difference to the present one. Nothing is changed, except that the mortar
-binary is copied to hosts that do not have it yet.
-
-With --offline no host is reached: the plan is the one for blank hosts, and
-secrets are not read. It works for every flavour, also for one that this
-version cannot build.
-
-With --drift, several bricks are compared with their specs and each difference is
-one line, for a daily timer; --textfile writes metrics for node_exporter as well.
-
-Exit codes: 0 shown, 2 refused (bad spec, unreachable host, a disk with foreign
-data …), 3 changes are pending (with --detailed-exitcode or --drift only).`,
-		Example: `  mortar plan brick.yaml
-  mortar plan --drift home.yaml scratch.yaml
-  mortar plan --drift brick.yaml --textfile /var/lib/prometheus/node-exporter/mortar-drift.prom
-  mortar plan brick.yaml --json | jq '.hosts[].changes[].step'`,
+		Use: "plan",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if drifted {
 				return cobra.MinimumNArgs(1)(cmd, args)

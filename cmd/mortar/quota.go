@@ -19,8 +19,7 @@ import (
 func newQuotaCmd() *cobra.Command {
 	var service string
 	cmd := &cobra.Command{
-		Use:   "quota",
-		Short: "Show and set quotas of users, groups and projects",
+		Use: "quota",
 	}
 	cmd.PersistentFlags().StringVar(&service, "service", "", "of one service; default: the only one, or all")
 	cmd.AddCommand(newQuotaShowCmd(&service), newQuotaSetCmd(&service), newQuotaProjectCmd(&service))
@@ -30,19 +29,7 @@ func newQuotaCmd() *cobra.Command {
 func newQuotaShowCmd(service *string) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "show SPEC",
-		Short: "Print the usage and limits of users, groups and projects",
-		Long: `Asks the server that serves a file system, by xfs_quota. A file system counts a
-kind if its mount option is in the spec: filesystem: {mount: [uquota, gquota, pquota]}.
-
-XFS keeps quotas in the file system: they move with it, and are in no spec. A
-limit counts at once, for NFS clients too: "Disk quota exceeded"; above that of a
-project, "No space left on device".
-
-Exit codes: 0 done, 1 failed.`,
-		Example: `  mortar quota show brick.yaml
-  mortar quota show brick.yaml --service home --json`,
-		Args: cobra.ExactArgs(1),
+		Use: "show",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withQuota(cmd.Context(), args[0], *service, func(ctx context.Context, on []quota.Served) error {
 				return showQuotas(ctx, cmd.OutOrStdout(), on, asJSON)
@@ -58,16 +45,7 @@ func newQuotaSetCmd(service *string) *cobra.Command {
 	var files, softFiles int64
 	var opts quotaOptions
 	cmd := &cobra.Command{
-		Use:   "set SPEC user|group|project ID",
-		Short: "Set the limits of a user, a group or a project",
-		Long: `Sets limits; those that are not given stay as they are, 0 takes one away. Above a
-hard limit nothing is written; above a soft one only for a week.
-
-Exit codes: 0 done, 1 failed, 2 refused (nothing was changed).`,
-		Example: `  mortar quota set brick.yaml user anna --space 2TiB --soft-space 1800GiB
-  mortar quota set brick.yaml project 42 --space 50TiB
-  mortar quota set brick.yaml user anna --space 0`,
-		Args: cobra.ExactArgs(3),
+		Use: "set",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			w := quota.Wanted{Kind: args[1], ID: args[2]}
 			for flag, v := range map[string]struct {
@@ -106,16 +84,7 @@ Exit codes: 0 done, 1 failed, 2 refused (nothing was changed).`,
 func newQuotaProjectCmd(service *string) *cobra.Command {
 	var opts quotaOptions
 	cmd := &cobra.Command{
-		Use:   "project SPEC NUMBER DIRECTORY",
-		Short: "Assign a directory to a project, which counts everything in it",
-		Long: `Gives a directory and all that is in it, now and later, the number of a project.
-Its limits are set by mortar quota set SPEC project NUMBER. DIRECTORY is the path
-on the server, below the service's mount point.
-
-Exit codes: 0 done, 1 failed, 2 refused (nothing was changed).`,
-		Example: `  mortar quota project brick.yaml 42 /srv/home/data/chem
-  mortar quota set brick.yaml project 42 --space 50TiB`,
-		Args: cobra.ExactArgs(3),
+		Use: "project",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return changeQuota(cmd, args[0], *service, "project", opts, func(s *design.Service) (resource.Action, error) {
 				return quota.Project(s, args[1], args[2])

@@ -67,8 +67,7 @@ func rackError(err error) error {
 
 func newRackCmd() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "rack",
-		Short: "A virtual rack: real Debian servers, shared disks, RAID arrays, switches, BMCs and PDUs on this machine",
+		Use: "rack",
 	}
 	cmd.AddCommand(newRackUpCmd(), newRackDownCmd(), newRackStatusCmd(), newRackSSHCmd(), newRackFaultCmd(),
 		newRackImageCmd(), newRackSaveCmd(), newRackRestoreCmd(), newRackSavedCmd(), newRackForgetCmd(),
@@ -81,10 +80,7 @@ func newRackUpCmd() *cobra.Command {
 	var mirror, suite, accel, memory, boot, lustre, scale string
 	var asJSON, dryRun, sparse bool
 	cmd := &cobra.Command{
-		Use:     "up SPEC",
-		Short:   "Build the rack that a spec describes, and wait until its nodes are up",
-		Example: "  mortar rack up brick.yaml\n  mortar rack up brick.yaml --dry-run\n  mortar rack up nss7.4-ha.yaml --scale 1/1000   # a RAID array with disks of a thousandth",
-		Args:    cobra.ExactArgs(1),
+		Use: "up",
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if f.scale, err = parseScale(scale); err != nil {
 				return fail(exitBadInput, err)
@@ -266,10 +262,7 @@ func newRackImageCmd() *cobra.Command {
 	var f rackFlags
 	var boot string
 	cmd := &cobra.Command{
-		Use:     "image SPEC",
-		Short:   "Build the node image that a rack needs, if the cache has none; rack up does it too",
-		Example: "  mortar rack image brick.yaml",
-		Args:    cobra.ExactArgs(1),
+		Use: "image",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f.scale = 1
 			cfg, dir, err := f.describe(args[0])
@@ -292,10 +285,7 @@ func newRackDownCmd() *cobra.Command {
 	var f rackFlags
 	var keep bool
 	cmd := &cobra.Command{
-		Use:     "down [SPEC]",
-		Short:   "Remove the rack with its virtual disks",
-		Example: "  mortar rack down brick.yaml\n  mortar rack down brick.yaml --keep-disks",
-		Args:    cobra.MaximumNArgs(1),
+		Use: "down",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir, err := f.find(first(args))
 			if err != nil {
@@ -320,10 +310,7 @@ func newRackStatusCmd() *cobra.Command {
 	var f rackFlags
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:     "status [SPEC]",
-		Short:   "Show the rack's machines, power, cables and disks",
-		Example: "  mortar rack status brick.yaml\n  mortar rack status brick.yaml --json | jq '.nodes[].power'",
-		Args:    cobra.MaximumNArgs(1),
+		Use: "status",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir, err := f.find(first(args))
 			if err != nil {
@@ -449,10 +436,8 @@ func yesNo(b bool) string {
 func newRackSSHCmd() *cobra.Command {
 	var f rackFlags
 	cmd := &cobra.Command{
-		Use:     "ssh [SPEC] NODE [-- COMMAND...]",
-		Short:   "Log in to a node",
-		Example: "  mortar rack ssh brick.yaml nfs1\n  mortar rack ssh brick.yaml nfs1 -- crm_mon -1",
-		Args:    cobra.ArbitraryArgs,
+		Use:  "ssh",
+		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			command := []string{}
 			if dash := cmd.ArgsLenAtDash(); dash >= 0 {
@@ -479,18 +464,16 @@ func newRackSSHCmd() *cobra.Command {
 func newRackFaultCmd() *cobra.Command {
 	var f rackFlags
 	var help strings.Builder
-	help.WriteString("Break one part of the rack, or mend it.\n\n")
+	help.WriteString("\n")
 	t := tabwriter.NewWriter(&help, 0, 8, 2, ' ', 0)
 	for _, k := range rack.Faults() {
 		fmt.Fprintf(t, "  %s\t%s\n", k, k.Help)
 	}
 	_ = t.Flush() // a strings.Builder never fails
 	cmd := &cobra.Command{
-		Use:     "fault [SPEC] KIND TARGET...",
-		Short:   "Break one part of the rack, or mend it",
-		Example: "  mortar rack fault brick.yaml freeze nfs1\n  mortar rack fault brick.yaml disk-out MA01\n  mortar rack fault brick.yaml link-down nfs2 private",
-		Long:    help.String(),
-		Args:    cobra.MinimumNArgs(1),
+		Use:  "fault",
+		Long: help.String(),
+		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			spec := ""
 			if f.dir == "" {
@@ -513,7 +496,7 @@ func newRackFaultCmd() *cobra.Command {
 // newRackChassisCmd switches a node's power. A virtual BMC runs it.
 func newRackChassisCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "_chassis DIR NODE REQUEST...", Hidden: true, Args: cobra.MinimumNArgs(3), DisableFlagParsing: true,
+		Use: "_chassis", Hidden: true, DisableFlagParsing: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return rackError(rack.Chassis(cmd.Context(), args[0], args[1], args[2:], cmd.OutOrStdout()))
 		},
@@ -523,7 +506,7 @@ func newRackChassisCmd() *cobra.Command {
 // newRackPDUCmd switches outlets. A virtual PDU's SNMP agent runs it.
 func newRackPDUCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "_pdu DIR PDU", Hidden: true, Args: cobra.ExactArgs(2),
+		Use: "_pdu", Hidden: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return rackError(rack.ServePDU(cmd.Context(), args[0], args[1], cmd.InOrStdin(), cmd.OutOrStdout()))
 		},
@@ -532,7 +515,7 @@ func newRackPDUCmd() *cobra.Command {
 
 func newRackDisksCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "_disks DIR PROCESS PIDFILE", Hidden: true, Args: cobra.ExactArgs(3),
+		Use: "_disks", Hidden: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return rackError(rack.ServeDisks(cmd.Context(), args[0], args[1]))
 		},
@@ -541,7 +524,7 @@ func newRackDisksCmd() *cobra.Command {
 
 func newRackFabricCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "_fabric DIR ARRAY PIDFILE", Hidden: true, Args: cobra.ExactArgs(3),
+		Use: "_fabric", Hidden: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return rackError(rack.ServeFabric(cmd.Context(), args[0], args[1]))
 		},

@@ -52,22 +52,7 @@ func newRackSaveCmd() *cobra.Command {
 	var f rackFlags
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "save SPEC NAME",
-		Short: "Save the running rack under a name: memory, disks, hardware",
-		Long: `Stops all machines of the rack at the same moment, saves memory and devices of each,
-the disks, the keys, and the state of BMCs, PDUs, arrays and cables, and lets the
-machines go on. "mortar rack restore" puts it all back in seconds.
-
-The machines stand still for some seconds. Timeouts of the cluster do not notice, because
-the clocks by which they are measured stand still too; the nodes' wall clocks are
-set afterwards.
-
-QEMU cannot save NVMe drives. A rack that has them is saved with its servers switched off.
-
-Saved racks are in ~/.cache/mortar/racks/BRICK/NAME, where every rack of a brick of that
-name finds them. They hold the memory of the nodes, so only root can read them.`,
-		Example: "  mortar rack save brick.yaml applied\n  mortar rack restore brick.yaml applied",
-		Args:    cobra.ExactArgs(2),
+		Use: "save",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r, release, err := f.named(args)
 			if err != nil {
@@ -117,19 +102,7 @@ func newRackRestoreCmd() *cobra.Command {
 	var f rackFlags
 	var asJSON, anyway, dryRun bool
 	cmd := &cobra.Command{
-		Use:   "restore SPEC NAME",
-		Short: "Put a saved rack in the place of the present one",
-		Long: `Takes the rack down that is there, if one is, and puts a saved one in its place: disks,
-memory, keys, the state of the hardware. All machines go on at the same moment, where
-they stood. Their clocks are set.
-
-A saved rack fits if it is complete, if QEMU, the node image and the processor's
-counter are the same, and if this build of mortar saved it with the same brick's file.
---anyway restores one of another build or file; mortar apply brings the servers up to date then.
-
-Exit codes: 0 restored, 1 failed (no rack is left), 2 refused (nothing was changed).`,
-		Example: "  mortar rack restore brick.yaml applied\n  mortar rack restore brick.yaml applied --dry-run   # would it fit?",
-		Args:    cobra.ExactArgs(2),
+		Use: "restore",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r, release, err := f.named(args)
 			if err != nil {
@@ -172,10 +145,7 @@ Exit codes: 0 restored, 1 failed (no rack is left), 2 refused (nothing was chang
 func newRackSavedCmd() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:     "saved SPEC",
-		Short:   "List the saved racks of a brick, and which of them fit",
-		Example: "  mortar rack saved brick.yaml",
-		Args:    cobra.ExactArgs(1),
+		Use: "saved",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s, err := readSpec(args[0])
 			if err != nil {
@@ -210,10 +180,7 @@ func newRackSavedCmd() *cobra.Command {
 
 func newRackForgetCmd() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "forget SPEC NAME",
-		Short:   "Remove a saved rack",
-		Example: "  mortar rack forget brick.yaml applied",
-		Args:    cobra.ExactArgs(2),
+		Use: "forget",
 		RunE: func(_ *cobra.Command, args []string) error {
 			s, err := readSpec(args[0])
 			if err != nil {

@@ -12,13 +12,7 @@ import (
 func newReportCmd() *cobra.Command {
 	var out string
 	cmd := &cobra.Command{
-		Use:   "report RUN...",
-		Short: "Make one HTML page of one or more runs, with plots; it opens offline",
-		Long: `Reads the files that "mortar drill" or "mortar bench" wrote into each RUN directory and writes one
-HTML file: no script, nothing from any network, for screen, phone and paper.`,
-		Example: `  mortar report out/server-crash-freeze
-  mortar report out/* --out drills.html`,
-		Args: cobra.MinimumNArgs(1),
+		Use: "report",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			runs, err := loadRuns(args)
 			if err != nil {

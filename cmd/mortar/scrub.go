@@ -21,25 +21,7 @@ func newScrubCmd() *cobra.Command {
 	var repair, asJSON bool
 	var groups []string
 	cmd := &cobra.Command{
-		Use:   "scrub brick.yaml",
-		Short: "Check the RAID 6 groups for silent corruption; --repair repairs it",
-		Long: `Has the kernel compare data and parities of each RAID 6 group, while it serves.
-Where they do not match, the member that is wrong is computed from P and Q, and
-with --repair its blocks are written anew as the others have them. Blocks that
-no single member explains are told and left alone.
-
-The kernel's own repair (echo repair > sync_action) would not do: it takes
-data for right and computes the parities anew, so that wrong data stays.
-
-RAID 6 does not compare on reading: until a scrub has been there, a client may
-read what a disk made of its data. Scrub regularly, e.g. once a month.
-
-Exit code: 0 nothing is wrong (any more); 1 something is, or it could not be
-found out; 2 refused; 130 interrupted (the check on the server then ends).`,
-		Example: `  mortar scrub brick.yaml
-  mortar scrub brick.yaml --repair
-  mortar scrub brick.yaml --group brick1-r0 --json`,
-		Args: cobra.ExactArgs(1),
+		Use: "scrub",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			d, c, err := openServers(args[0], hostTimeout)
 			if err != nil {
@@ -136,10 +118,8 @@ func sayScrub(g *scrub.Group) string {
 func newScrubArrayCmd() *cobra.Command {
 	var repair bool
 	cmd := &cobra.Command{
-		Use:    "scrub-array DEVICE",
-		Short:  "Check one md RAID 6 on this host (run by mortar scrub)",
+		Use:    "scrub-array",
 		Hidden: true,
-		Args:   cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			a, err := scrub.Open(args[0])
 			if err != nil {

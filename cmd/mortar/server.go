@@ -17,8 +17,7 @@ import (
 
 func newServerCmd() *cobra.Command {
 	c := &cobra.Command{
-		Use:   "server",
-		Short: "Put another machine in the place of a server",
+		Use: "server",
 	}
 	c.AddCommand(newServerReplaceCmd())
 	return c
@@ -27,31 +26,7 @@ func newServerCmd() *cobra.Command {
 func newServerReplaceCmd() *cobra.Command {
 	var f applyFlags
 	cmd := &cobra.Command{
-		Use:   "replace SPEC SERVER",
-		Short: "Prepare a new machine to take a server's place",
-		Long: `Makes a machine with a fresh Debian a server of the brick, in the place of one that
-is dead or to be retired, while its partner serves. It has the old one's name,
-addresses, BMC and outlets, or the spec has been changed first; its host key is
-new.
-
-Run it twice. A kernel that finds the members of md arrays assembles them, and
-begins to repair them while the partner writes: so first without the shared
-disks, then with them.
-
-  1. The new machine boots without its cables to the enclosures (or with its HBAs
-     switched off). The command gives it packages, and the settings by which its
-     kernel leaves the brick's arrays alone.
-  2. Plug the cables in. The command does all the rest: apply. What was proven of
-     this server's fencing counts no more, and is tested as apply does.
-
-The command sees by itself where the machine is. It refuses one that sees the disks
-before it was prepared. LUNs of RAID arrays may be cabled from the first.
-
-Exit codes: 0 done, 1 failed half way (run it again), 2 refused (nothing was
-changed), 130 interrupted.`,
-		Example: `  mortar server replace brick.yaml nfs2
-  mortar server replace brick.yaml nfs2 --dry-run`,
-		Args: cobra.ExactArgs(2),
+		Use:  "replace",
 		RunE: func(cmd *cobra.Command, args []string) error { return replaceServer(cmd, args[0], args[1], f) },
 	}
 	cmd.Flags().BoolVar(&f.yes, "yes", false, "do not ask")

@@ -20,18 +20,7 @@ func newSimulateCmd() *cobra.Command {
 	var years float64
 	var seed uint64
 	c := &cobra.Command{
-		Use:   "simulate SPEC",
-		Short: "Simulate fleets of a brick over years: data loss, downtime by cause, throughput to 1,000 bricks",
-		Long: `Play many bricks of a design through years of failures: disks (with bad batches),
-latent sector errors, rebuilds and scrubs, enclosures, controllers, servers,
-power, and the repairs. It tells how likely data are lost, how long a brick is
-down and why, and what 1 to 1,000 bricks deliver together, all with confidence
-intervals. The same seed gives the same result. Every rate has a name and a
-source and can be changed. Nothing but the spec is read.`,
-		Example: `  mortar simulate brick.yaml
-  mortar simulate brick.yaml --bricks 100000 --years 5 --seed 7
-  mortar simulate brick.yaml --set sim.disk_afr=0.03 --set sim.scrub_hours=168 --explain`,
-		Args: cobra.ExactArgs(1),
+		Use: "simulate",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if bricks < 1 || bricks > 100_000_000 {
 				return fail(exitBadInput, fmt.Errorf("--bricks %d: want 1 to 100,000,000", bricks))

@@ -13,7 +13,7 @@ func TestSimulateExamples(t *testing.T) {
 	for _, f := range exampleFiles(t) {
 		svg := filepath.Join(t.TempDir(), "scale.svg")
 		args := []string{f, "--bricks", "200", "--seed", "7", "--svg", svg}
-		out, code, err := runCmd(t, newSimulateCmd(), args...)
+		out, code, err := runCmd(t, "simulate", args...)
 		if err != nil || code != 0 || !strings.Contains(out, "down, unscheduled") || !strings.Contains(out, "1,000") {
 			t.Errorf("%s: %v, %d\n%s", f, err, code, out)
 			continue
@@ -21,13 +21,13 @@ func TestSimulateExamples(t *testing.T) {
 		if b, err := os.ReadFile(svg); err != nil || !strings.HasPrefix(string(b), "<svg") {
 			t.Errorf("%s: %v, %.40s", f, err, b)
 		}
-		again, _, _ := runCmd(t, newSimulateCmd(), args...)
+		again, _, _ := runCmd(t, "simulate", args...)
 		if again != out {
 			t.Errorf("%s: another result with the same seed\n%s\n%s", f, out, again)
 		}
 		// So few bricks lose nothing; an infinite time between losses must still be valid
 		// JSON.
-		out, _, err = runCmd(t, newSimulateCmd(), f, "--bricks", "1", "--years", "0.1", "--json")
+		out, _, err = runCmd(t, "simulate", f, "--bricks", "1", "--years", "0.1", "--json")
 		var got struct {
 			Modules []struct {
 				Result struct {
@@ -48,7 +48,7 @@ func TestSimulateRefuses(t *testing.T) {
 		nil, {"/nonexistent.yaml"}, {spec, "--bricks", "0"}, {spec, "--bricks", "-5"}, {spec, "--years", "0"}, {spec, "--years", "NaN"}, {spec, "--years", "1e9"},
 		{spec, "--set", "sim.disk_afr=-1"}, {spec, "--set", "sim.rebuild_mbps=0"}, {spec, "--set", "sim.failover_fails=2"}, {spec, "--seed", "-1"}, {spec, "--seed", "x"}, {spec, "--seed", "99999999999999999999"},
 	} {
-		if out, code, err := runCmd(t, newSimulateCmd(), args...); code != exitBadInput || err == nil || out != "" {
+		if out, code, err := runCmd(t, "simulate", args...); code != exitBadInput || err == nil || out != "" {
 			t.Errorf("simulate %v: %d, %v, %q", args, code, err, out)
 		} else if strings.Contains(err.Error(), "\n") {
 			t.Errorf("simulate %v: more than one message: %v", args, err)

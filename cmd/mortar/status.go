@@ -66,31 +66,7 @@ type statusFlags struct {
 func newStatusCmd() *cobra.Command {
 	var o statusFlags
 	cmd := &cobra.Command{
-		Use:   "status SPEC...",
-		Short: "Show the health of a brick, from disk to client",
-		Long: `Show the health of a brick, or of several, as a tree: host, disk, path, RAID, volume,
-file system, export, cluster, fencing, client. RAID arrays are asked themselves: an
-ME4 over HTTPS, an MD3 by SMcli, a PERC by perccli on its server. Every host is asked once, all at the
-same time; nothing is changed. A host that does not answer within --timeout is
-a fault, the others are shown all the same.
-
-With --hardware each server's BMC is asked for its sensors (power supplies, fans,
-temperatures) and its event log, each disk enclosure for its own (SES, by sg_ses), and
-each disk for its SMART data. That takes up to a minute more.
-
-Levels: ok; warning (it serves, nothing is broken, but somebody should look: a
-rebuild runs, a service is not on its preferred server, fencing was never
-proven); fault (something is broken or missing, even where redundancy carries
-it); unknown (nothing could be found out).
-
-Exit code: 0 without a fault, 1 with one, 2 if the spec is bad.
-The JSON is described in docs/status.md.`,
-		Example: `  mortar status brick.yaml
-  mortar status brick.yaml --watch
-  mortar status brick.yaml --hardware
-  mortar status home.yaml scratch.yaml
-  mortar status brick.yaml --json | jq -r '.. | select(.level? == "fault") | .text'`,
-		Args: cobra.MinimumNArgs(1),
+		Use:  "status",
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args) },
 	}
 	f := cmd.Flags()

@@ -23,33 +23,7 @@ type upgradeFlags struct {
 func newUpgradeCmd() *cobra.Command {
 	var f upgradeFlags
 	cmd := &cobra.Command{
-		Use:   "upgrade SPEC",
-		Short: "Upgrade the servers one at a time: packages, kernel, reboot, checks, fence test",
-		Long: `Upgrades the servers of a brick, one at a time, while it serves. For each, that
-one first which serves less:
-
-  1. standby: its services move to its partner
-  2. every package is brought to its newest version (apt-get dist-upgrade)
-  3. mortar apply: this version of Mortar, and the initial RAM disk of a new kernel
-  4. reboot, and mortar apply once more, which looks at everything
-  5. unstandby, and a test of its fencing, which powers it off and on
-  6. its services move back; the brick must be without a fault
-
-Clients see the two moves of each service that moves, and nothing else. It stops
-at the first step that fails, touches no other server, and says how to go back.
-Run it again to go on: a server that it left in standby comes first, and gets its
-services back. It does not remember which servers are done; --node names the one
-that is left.
-
-Clients are not upgraded. Lustre's servers keep their kernel and Lustre (they are
-held at their version).
-
-Exit codes: 0 done, 1 stopped at a server, 2 refused (nothing was changed), 130
-interrupted (a server may be in standby: see mortar status).`,
-		Example: `  mortar upgrade brick.yaml --dry-run
-  mortar upgrade brick.yaml
-  mortar upgrade brick.yaml --node nfs2 --reboot-only   # firmware, for example`,
-		Args: cobra.ExactArgs(1),
+		Use:  "upgrade",
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0]) },
 	}
 	cmd.Flags().StringVar(&f.node, "node", "", "upgrade this server only")

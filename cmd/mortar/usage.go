@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 
@@ -36,6 +38,67 @@ func execute(ctx context.Context, root *cobra.Command, args []string) error {
 		err = fail(code, err)
 	}
 	return err
+}
+
+// helpText has a section for each command: its name and arguments, a line, the help, examples.
+// A line such as @drill stands for the section of that name.
+//
+//go:embed help.txt
+var helpText string
+
+// describe gives the commands below root the texts of helpText, and those that do not check their
+// arguments themselves the number that the usage names. Long of a command follows its help.
+func describe(root *cobra.Command) {
+	texts := map[string]string{}
+	for _, section := range strings.Split("\n"+helpText, "\n# ")[1:] {
+		head, text, _ := strings.Cut(section, "\n")
+		if name, common := strings.CutPrefix(head, "@"); common {
+			texts["@"+name] = strings.TrimSpace(text)
+			continue
+		}
+		path, arguments, _ := strings.Cut(head, ": ")
+		texts[path] = arguments + "\n" + strings.TrimRight(text, "\n")
+	}
+	var each func(*cobra.Command)
+	each = func(group *cobra.Command) {
+		for _, c := range group.Commands() {
+			each(c)
+			text, ok := texts[c.CommandPath()]
+			if !ok {
+				continue // made by cobra, or by a build tag
+			}
+			text, c.Example, _ = strings.Cut(text, "\n\nExamples:\n")
+			arguments, text, _ := strings.Cut(text, "\n")
+			c.Short, text, _ = strings.Cut(text, "\n\n")
+			if i := strings.LastIndex(text, "@"); i >= 0 && texts[text[i:]] != "" {
+				text = text[:i] + texts[text[i:]]
+			}
+			c.Long = strings.TrimRight(text+"\n"+c.Long, "\n")
+			c.Use = strings.TrimSpace(c.Use + " " + arguments)
+			if c.Args == nil && c.Runnable() {
+				c.Args = argumentsOf(arguments)
+			}
+		}
+	}
+	each(root)
+}
+
+// argumentsOf accepts the number of arguments that a usage names: [X] may be left out, X... may be
+// repeated, and what begins with a flag is none.
+func argumentsOf(usage string) cobra.PositionalArgs {
+	least, most := 0, 0
+	for _, w := range strings.Fields(usage) {
+		if strings.HasPrefix(w, "--") {
+			break
+		}
+		if most++; !strings.HasPrefix(w, "[") {
+			least++
+		}
+		if strings.HasSuffix(w, "...") {
+			most = math.MaxInt
+		}
+	}
+	return cobra.RangeArgs(least, most)
 }
 
 // plainUsage replaces the errors of cobra and pflag by those of this file, for a command and

@@ -15,10 +15,7 @@ var version = "unknown"
 func newVersionCmd() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
-		Use:     "version",
-		Short:   "Print the version",
-		Example: "  mortar version",
-		Args:    cobra.NoArgs,
+		Use: "version",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if asJSON {
 				return json.NewEncoder(cmd.OutOrStdout()).Encode(release.This(version))

@@ -34,32 +34,7 @@ type watchFlags struct {
 func newWatchCmd() *cobra.Command {
 	f := watchFlags{sendmail: watch.Sendmail}
 	cmd := &cobra.Command{
-		Use:   "watch SPEC...",
-		Short: "Watch bricks: a live page, metrics for Prometheus, a message for each finding",
-		Long: `Looks at every brick again and again, as mortar status does, over SSH and without
-a change on any host, until it is interrupted. On --listen it serves
-
-  /             a page for a wall screen or a phone
-  /status.json  what the page shows
-  /metrics      the same for Prometheus
-
-to this machine only, unless you name another address. Whoever reaches that
-address can read everything that mortar status shows; nobody can change anything.
-It answers only requests to an address, to localhost, to this machine's name, to
-that of --listen, and to those of --name: so no other site's page can have your
-browser read it.
-Put a web server with passwords in front of it, or use an SSH tunnel.
-
-Each warning or fault that two looks in a row have found is printed once, and once
-more when it is over. --notify runs a program for each, with the finding as JSON
-on its standard input and in words as its argument; --mail sends it by sendmail(8)
-of this machine, to an address or to a local user.
-
-Exit codes: 130 interrupted, 1 the address cannot be used, 2 bad input.`,
-		Example: `  mortar watch brick.yaml
-  mortar watch home.yaml scratch.yaml --listen 127.0.0.1:9880 --mail root@example.org
-  mortar watch brick.yaml --notify /usr/local/bin/page-me`,
-		Args: cobra.MinimumNArgs(1),
+		Use:  "watch",
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
 	cmd.Flags().StringVar(&f.listen, "listen", "127.0.0.1:9880", "address and port to serve; empty: none")
