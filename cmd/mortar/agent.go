@@ -21,20 +21,16 @@ func agentMux(holder string) agent.Mux {
 func newAgentCmd() *cobra.Command {
 	var watchOnly bool
 	var holder string
-	cmd := &cobra.Command{
-		Use:    "agent",
-		Hidden: true,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			// The administrator's end may close while an action runs. The agent finishes the
-			// action and must survive the write of its answer to a closed pipe.
-			signal.Ignore(syscall.SIGPIPE)
-			mux := agentMux(holder)
-			if watchOnly {
-				mux = agent.Merge(agent.WatchCore(), gather.WatchHandlers())
-			}
-			return agent.ServeLogin(cmd.Context(), mux)
-		},
-	}
+	cmd := hidden("agent", func(cmd *cobra.Command, _ []string) error {
+		// The administrator's end may close while an action runs. The agent finishes the
+		// action and must survive the write of its answer to a closed pipe.
+		signal.Ignore(syscall.SIGPIPE)
+		mux := agentMux(holder)
+		if watchOnly {
+			mux = agent.Merge(agent.WatchCore(), gather.WatchHandlers())
+		}
+		return agent.ServeLogin(cmd.Context(), mux)
+	})
 	cmd.Flags().StringVar(&holder, "holder", "", "who may change the brick while a command of this holder claims it")
 	cmd.Flags().BoolVar(&watchOnly, "watch-only", false, "answer only what status, watch and events ask (docs/security.md)")
 	return cmd

@@ -32,20 +32,17 @@ type applyFlags struct {
 
 func newApplyCmd() *cobra.Command {
 	var f applyFlags
-	cmd := &cobra.Command{
-		Use: "apply",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			d, err := loadDesign(args[0], f.profile)
-			if err != nil {
-				return err
-			}
-			if f.dryRun {
-				_, err := showPlan(cmd.Context(), d, cmd.OutOrStdout(), f)
-				return err
-			}
-			return runApply(cmd.Context(), d, cmd.InOrStdin(), cmd.OutOrStdout(), f)
-		},
-	}
+	cmd := command("apply", func(cmd *cobra.Command, args []string) error {
+		d, err := loadDesign(args[0], f.profile)
+		if err != nil {
+			return err
+		}
+		if f.dryRun {
+			_, err := showPlan(cmd.Context(), d, cmd.OutOrStdout(), f)
+			return err
+		}
+		return runApply(cmd.Context(), d, cmd.InOrStdin(), cmd.OutOrStdout(), f)
+	})
 	cmd.Flags().BoolVar(&f.yes, "yes", false, "do not ask")
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "only show the plan")
 	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print events as JSON lines, the result last")

@@ -21,51 +21,40 @@ import (
 	"github.com/mortarhpc/mortar/internal/host"
 )
 
-func newArrayCmd() *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "array",
-	}
-	cmd.AddCommand(newArrayScriptCmd(), newArrayVerifyCmd())
-	return cmd
-}
-
 func newArrayScriptCmd() *cobra.Command {
 	var tool, dir string
 	var growth int
-	cmd := &cobra.Command{
-		Use: "script",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			d, err := loadAnyDesign(args[0])
+	cmd := command("script", func(cmd *cobra.Command, args []string) error {
+		d, err := loadAnyDesign(args[0])
+		if err != nil {
+			return err
+		}
+		var names []string
+		for _, a := range d.Arrays {
+			names = append(names, a.Name)
+		}
+		switch {
+		case len(args) == 2:
+			names = args[1:]
+		case len(names) == 0:
+			return fail(exitBadInput, fmt.Errorf("%s: this brick has no array: its disks are JBODs (storage.kind)", args[0]))
+		case len(names) > 1 && dir == "":
+			return fail(exitBadInput, fmt.Errorf("which array? Name one of %s, or write all into a directory with --dir", strings.Join(names, ", ")))
+		}
+		scripts := map[string]string{}
+		for _, n := range names {
+			s, err := array.Script(d, n, tool, growth)
 			if err != nil {
-				return err
+				return fail(exitBadInput, err)
 			}
-			var names []string
-			for _, a := range d.Arrays {
-				names = append(names, a.Name)
-			}
-			switch {
-			case len(args) == 2:
-				names = args[1:]
-			case len(names) == 0:
-				return fail(exitBadInput, fmt.Errorf("%s: this brick has no array: its disks are JBODs (storage.kind)", args[0]))
-			case len(names) > 1 && dir == "":
-				return fail(exitBadInput, fmt.Errorf("which array? Name one of %s, or write all into a directory with --dir", strings.Join(names, ", ")))
-			}
-			scripts := map[string]string{}
-			for _, n := range names {
-				s, err := array.Script(d, n, tool, growth)
-				if err != nil {
-					return fail(exitBadInput, err)
-				}
-				scripts[n] = s
-			}
-			if dir == "" {
-				_, err := io.WriteString(cmd.OutOrStdout(), scripts[names[0]])
-				return err
-			}
-			return writeScripts(cmd.OutOrStdout(), d, dir, tool, names, scripts)
-		},
-	}
+			scripts[n] = s
+		}
+		if dir == "" {
+			_, err := io.WriteString(cmd.OutOrStdout(), scripts[names[0]])
+			return err
+		}
+		return writeScripts(cmd.OutOrStdout(), d, dir, tool, names, scripts)
+	})
 	cmd.Flags().StringVar(&tool, "tool", "", "for a PERC: perccli (default) or omconfig")
 	cmd.Flags().IntVar(&growth, "growth", 0, "only what this growth adds (see mortar grow)")
 	cmd.Flags().StringVar(&dir, "dir", "", "write a file for each array into this directory")
@@ -103,37 +92,34 @@ func writeScripts(w io.Writer, d *design.Design, dir, tool string, names []strin
 
 func newArrayVerifyCmd() *cobra.Command {
 	var asJSON, write bool
-	cmd := &cobra.Command{
-		Use: "verify",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			d, err := loadAnyDesign(args[0])
-			if err != nil {
-				return err
-			}
-			if len(d.Arrays) == 0 {
-				return fail(exitBadInput, fmt.Errorf("%s: this brick has no array: its disks are JBODs (storage.kind)", args[0]))
-			}
-			r, err := verifyLUNs(cmd.Context(), d, !asJSON && isTerminal(stderr))
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				err = printJSON(cmd.OutOrStdout(), r)
-			} else {
-				err = showVerify(cmd.OutOrStdout(), d, r)
-			}
-			if err != nil {
-				return err
-			}
-			if len(r.Findings) > 0 {
-				return fail(exitFailed, nil)
-			}
-			if write {
-				return writeWWNs(cmd.ErrOrStderr(), args[0], r.Identities)
-			}
-			return nil
-		},
-	}
+	cmd := command("verify", func(cmd *cobra.Command, args []string) error {
+		d, err := loadAnyDesign(args[0])
+		if err != nil {
+			return err
+		}
+		if len(d.Arrays) == 0 {
+			return fail(exitBadInput, fmt.Errorf("%s: this brick has no array: its disks are JBODs (storage.kind)", args[0]))
+		}
+		r, err := verifyLUNs(cmd.Context(), d, !asJSON && isTerminal(stderr))
+		if err != nil {
+			return err
+		}
+		if asJSON {
+			err = printJSON(cmd.OutOrStdout(), r)
+		} else {
+			err = showVerify(cmd.OutOrStdout(), d, r)
+		}
+		if err != nil {
+			return err
+		}
+		if len(r.Findings) > 0 {
+			return fail(exitFailed, nil)
+		}
+		if write {
+			return writeWWNs(cmd.ErrOrStderr(), args[0], r.Identities)
+		}
+		return nil
+	})
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.Flags().BoolVar(&write, "write", false, "put the WWNs that were found into the spec, if there is no difference and it has none")
 	return cmd

@@ -18,28 +18,17 @@ import (
 	"github.com/mortarhpc/mortar/internal/serve/cache"
 )
 
-func newCacheCmd() *cobra.Command {
-	c := &cobra.Command{
-		Use: "cache",
-	}
-	c.AddCommand(newCacheStatsCmd(), newCacheModeCmd(), newCacheAddCmd(), newCacheRemoveCmd(), newCacheOffCmd())
-	return c
-}
-
 // cacheChange writes a change of the cache into the spec and applies it.
 type cacheChange struct{ specChange }
 
 func newCacheModeCmd() *cobra.Command {
 	var f cacheChange
-	cmd := &cobra.Command{
-		Use: "mode",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return f.run(cmd, args[0], func(c *spec.Cache) (*spec.Cache, error) {
-				c.Mode = args[1]
-				return c, nil
-			})
-		},
-	}
+	cmd := command("mode", func(cmd *cobra.Command, args []string) error {
+		return f.run(cmd, args[0], func(c *spec.Cache) (*spec.Cache, error) {
+			c.Mode = args[1]
+			return c, nil
+		})
+	})
 	f.add(cmd)
 	return cmd
 }
@@ -47,18 +36,15 @@ func newCacheModeCmd() *cobra.Command {
 func newCacheAddCmd() *cobra.Command {
 	var f cacheChange
 	var size, kind, server string
-	cmd := &cobra.Command{
-		Use: "add",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			bytes, err := spec.ParseBytes(size)
-			if err != nil {
-				return fail(exitBadInput, fmt.Errorf("--size: %w; nothing was changed", err))
-			}
-			return f.run(cmd, args[0], func(c *spec.Cache) (*spec.Cache, error) {
-				return c, c.Add(spec.DiskList{Size: bytes, Type: kind, Server: server}, args[1:]...)
-			})
-		},
-	}
+	cmd := command("add", func(cmd *cobra.Command, args []string) error {
+		bytes, err := spec.ParseBytes(size)
+		if err != nil {
+			return fail(exitBadInput, fmt.Errorf("--size: %w; nothing was changed", err))
+		}
+		return f.run(cmd, args[0], func(c *spec.Cache) (*spec.Cache, error) {
+			return c, c.Add(spec.DiskList{Size: bytes, Type: kind, Server: server}, args[1:]...)
+		})
+	})
 	f.add(cmd)
 	cmd.Flags().StringVar(&size, "size", "", "size of each, as sold, e.g. 1.6TB")
 	cmd.Flags().StringVar(&kind, "type", "nvme", "nvme or ssd")
@@ -70,20 +56,17 @@ func newCacheAddCmd() *cobra.Command {
 func newCacheRemoveCmd() *cobra.Command {
 	var f cacheChange
 	var mode string
-	cmd := &cobra.Command{
-		Use: "remove",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return f.run(cmd, args[0], func(c *spec.Cache) (*spec.Cache, error) {
-				if err := c.Remove(args[1:]...); err != nil {
-					return nil, err
-				}
-				if mode != "" {
-					c.Mode = mode
-				}
-				return c, nil
-			})
-		},
-	}
+	cmd := command("remove", func(cmd *cobra.Command, args []string) error {
+		return f.run(cmd, args[0], func(c *spec.Cache) (*spec.Cache, error) {
+			if err := c.Remove(args[1:]...); err != nil {
+				return nil, err
+			}
+			if mode != "" {
+				c.Mode = mode
+			}
+			return c, nil
+		})
+	})
 	f.add(cmd)
 	cmd.Flags().StringVar(&mode, "mode", "", "change the mode as well: write-back or write-through")
 	return cmd
@@ -91,12 +74,9 @@ func newCacheRemoveCmd() *cobra.Command {
 
 func newCacheOffCmd() *cobra.Command {
 	var f cacheChange
-	cmd := &cobra.Command{
-		Use: "off",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return f.run(cmd, args[0], func(*spec.Cache) (*spec.Cache, error) { return nil, nil })
-		},
-	}
+	cmd := command("off", func(cmd *cobra.Command, args []string) error {
+		return f.run(cmd, args[0], func(*spec.Cache) (*spec.Cache, error) { return nil, nil })
+	})
 	f.add(cmd)
 	return cmd
 }
@@ -178,59 +158,56 @@ func newCachePeer(d *design.Design, timeout time.Duration) (*observe.CachePeer, 
 func newCacheStatsCmd() *cobra.Command {
 	var watch, asJSON bool
 	var interval, timeout time.Duration
-	cmd := &cobra.Command{
-		Use: "stats",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if interval < time.Second {
-				return fail(exitBadInput, fmt.Errorf("--interval %s: 1s at least", interval))
-			}
-			d, err := loadDesign(args[0])
-			if err != nil {
+	cmd := command("stats", func(cmd *cobra.Command, args []string) error {
+		if interval < time.Second {
+			return fail(exitBadInput, fmt.Errorf("--interval %s: 1s at least", interval))
+		}
+		d, err := loadDesign(args[0])
+		if err != nil {
+			return err
+		}
+		p, err := newCachePeer(d, timeout)
+		if err != nil {
+			return err
+		}
+		defer p.Close()
+		out := cmd.OutOrStdout()
+		var last *cache.Stats
+		for n := 0; ; n++ {
+			server, st, err := p.Stats(cmd.Context(), asJSON || !watch)
+			switch {
+			case cmd.Context().Err() != nil:
+				return fail(exitInterrupted, nil)
+			case err != nil && !watch:
 				return err
-			}
-			p, err := newCachePeer(d, timeout)
-			if err != nil {
-				return err
-			}
-			defer p.Close()
-			out := cmd.OutOrStdout()
-			var last *cache.Stats
-			for n := 0; ; n++ {
-				server, st, err := p.Stats(cmd.Context(), asJSON || !watch)
-				switch {
-				case cmd.Context().Err() != nil:
-					return fail(exitInterrupted, nil)
-				case err != nil && !watch:
+			case err != nil:
+				fmt.Fprintln(cmd.ErrOrStderr(), "mortar:", oneLine(err))
+				last = nil
+			case asJSON:
+				if err := json.NewEncoder(out).Encode(st); err != nil {
 					return err
-				case err != nil:
-					fmt.Fprintln(cmd.ErrOrStderr(), "mortar:", oneLine(err))
-					last = nil
-				case asJSON:
-					if err := json.NewEncoder(out).Encode(st); err != nil {
-						return err
-					}
-				case !watch:
-					showCache(out, server, st)
-				default:
-					if n%20 == 0 {
-						fmt.Fprintln(out, cacheHeads)
-					}
-					if last != nil && st.Volume.Reads >= last.Volume.Reads {
-						fmt.Fprintln(out, cacheLine(*last, st))
-					}
-					last = &st
 				}
-				if !watch {
-					return nil
+			case !watch:
+				showCache(out, server, st)
+			default:
+				if n%20 == 0 {
+					fmt.Fprintln(out, cacheHeads)
 				}
-				select {
-				case <-cmd.Context().Done():
-					return fail(exitInterrupted, nil)
-				case <-time.After(interval):
+				if last != nil && st.Volume.Reads >= last.Volume.Reads {
+					fmt.Fprintln(out, cacheLine(*last, st))
 				}
+				last = &st
 			}
-		},
-	}
+			if !watch {
+				return nil
+			}
+			select {
+			case <-cmd.Context().Done():
+				return fail(exitInterrupted, nil)
+			case <-time.After(interval):
+			}
+		}
+	})
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "repeat until interrupted")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.Flags().DurationVar(&interval, "interval", 2*time.Second, "time between two looks with --watch")

@@ -19,40 +19,37 @@ import (
 func newCheckCmd() *cobra.Command {
 	var asJSON, explain bool
 	var svg, profile string
-	c := &cobra.Command{
-		Use: "check",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if svg == "-" && asJSON {
-				return fail(exitBadInput, errors.New("--svg - and --json both write to stdout; name a file for the drawing"))
-			}
-			d, err := loadAnyDesign(args[0], profile)
-			if err != nil {
+	c := command("check", func(cmd *cobra.Command, args []string) error {
+		if svg == "-" && asJSON {
+			return fail(exitBadInput, errors.New("--svg - and --json both write to stdout; name a file for the drawing"))
+		}
+		d, err := loadAnyDesign(args[0], profile)
+		if err != nil {
+			return err
+		}
+		lustre, err := plan.LustreSourceOf(d.Spec)
+		if err != nil {
+			return fail(exitBadInput, err)
+		}
+		out := cmd.OutOrStdout()
+		if svg != "" {
+			if err := writeSVG(svg, out, d); err != nil || !asJSON {
 				return err
 			}
-			lustre, err := plan.LustreSourceOf(d.Spec)
-			if err != nil {
-				return fail(exitBadInput, err)
-			}
-			out := cmd.OutOrStdout()
-			if svg != "" {
-				if err := writeSVG(svg, out, d); err != nil || !asJSON {
-					return err
-				}
-			}
-			if asJSON {
-				return printJSON(out, d)
-			}
-			o := design.ShowOptions{Explain: explain, Paint: painter(out)}
-			if w := widthOf(out); w > 0 {
-				o.Width = min(max(w, 72), 140)
-			}
-			if err := design.Show(out, d, o); err != nil || lustre == nil {
-				return err
-			}
-			lustre.Show(out)
-			return nil
-		},
-	}
+		}
+		if asJSON {
+			return printJSON(out, d)
+		}
+		o := design.ShowOptions{Explain: explain, Paint: painter(out)}
+		if w := widthOf(out); w > 0 {
+			o.Width = min(max(w, 72), 140)
+		}
+		if err := design.Show(out, d, o); err != nil || lustre == nil {
+			return err
+		}
+		lustre.Show(out)
+		return nil
+	})
 	c.Flags().BoolVar(&asJSON, "json", false, "print the design as JSON")
 	profileFlag(c, &profile)
 	c.Flags().BoolVar(&explain, "explain", false, "add sources, RAID order, UUIDs, exact commands, and what became of values of the past")

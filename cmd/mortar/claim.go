@@ -35,31 +35,28 @@ func claimBrick(ctx context.Context, s *spec.Spec) (release func(), err error) {
 func newUnlockCmd() *cobra.Command {
 	var by string
 	var asJSON bool
-	cmd := &cobra.Command{
-		Use: "unlock",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := readSpec(args[0])
-			if err != nil {
-				return err
-			}
-			ended, err := plan.Unlock(cmd.Context(), s, connectOptions, by)
-			if asJSON {
-				err = errors.Join(err, json.NewEncoder(cmd.OutOrStdout()).Encode(ended))
-			} else {
-				for _, n := range slices.Sorted(maps.Keys(ended)) {
-					c := ended[n]
-					fmt.Fprintf(cmd.OutOrStdout(), "%s: the claim of %s is ended\n", n, &c)
-				}
-				if err == nil && len(ended) == 0 {
-					fmt.Fprintln(cmd.OutOrStdout(), "nobody claims the brick")
-				}
-			}
-			if refused := (*resource.Refusal)(nil); errors.As(err, &refused) {
-				return fail(exitBadInput, err)
-			}
+	cmd := command("unlock", func(cmd *cobra.Command, args []string) error {
+		s, err := readSpec(args[0])
+		if err != nil {
 			return err
-		},
-	}
+		}
+		ended, err := plan.Unlock(cmd.Context(), s, connectOptions, by)
+		if asJSON {
+			err = errors.Join(err, json.NewEncoder(cmd.OutOrStdout()).Encode(ended))
+		} else {
+			for _, n := range slices.Sorted(maps.Keys(ended)) {
+				c := ended[n]
+				fmt.Fprintf(cmd.OutOrStdout(), "%s: the claim of %s is ended\n", n, &c)
+			}
+			if err == nil && len(ended) == 0 {
+				fmt.Fprintln(cmd.OutOrStdout(), "nobody claims the brick")
+			}
+		}
+		if refused := (*resource.Refusal)(nil); errors.As(err, &refused) {
+			return fail(exitBadInput, err)
+		}
+		return err
+	})
 	cmd.Flags().StringVar(&by, "holder", "", "who holds the claim, as the refusal of a command names it")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the claims that were ended, by server")
 	_ = cmd.MarkFlagRequired("holder")
@@ -70,16 +67,13 @@ func newUnlockCmd() *cobra.Command {
 // time.
 func newHostBrickCmd() *cobra.Command {
 	var holder string
-	cmd := &cobra.Command{
-		Use: "host-brick", Hidden: true,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			text, err := io.ReadAll(os.Stdin)
-			if err == nil {
-				err = claim.Change(claim.File(), holder, args[0], text)
-			}
-			return err
-		},
-	}
+	cmd := hidden("host-brick", func(cmd *cobra.Command, args []string) error {
+		text, err := io.ReadAll(os.Stdin)
+		if err == nil {
+			err = claim.Change(claim.File(), holder, args[0], text)
+		}
+		return err
+	})
 	cmd.Flags().StringVar(&holder, "holder", "", "whose command this is")
 	return cmd
 }

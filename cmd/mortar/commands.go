@@ -1,16 +1,38 @@
 package main
 
-import "github.com/spf13/cobra"
+import (
+	"github.com/spf13/cobra"
 
-// commands lists every subcommand in the order of a brick's life. Each file of this package
-// adds its line here.
+	"github.com/mortarhpc/mortar/internal/run/lustre"
+)
+
+// command makes a command; help.txt has its texts.
+func command(name string, run func(*cobra.Command, []string) error) *cobra.Command {
+	return &cobra.Command{Use: name, RunE: run}
+}
+
+// hidden makes a command that other programs run.
+func hidden(name string, run func(*cobra.Command, []string) error) *cobra.Command {
+	return &cobra.Command{Use: name, RunE: run, Hidden: true}
+}
+
+// group makes a command of commands.
+func group(name string, commands ...*cobra.Command) *cobra.Command {
+	c := &cobra.Command{Use: name}
+	c.AddCommand(commands...)
+	return c
+}
+
+// commands lists every command in the order of a brick's life.
 func commands() []*cobra.Command {
 	return []*cobra.Command{
 		newInitCmd(),
 		newDiscoverCmd(),
 		newCheckCmd(),
-		newArrayCmd(),
-		newRackCmd(),
+		group("array", newArrayScriptCmd(), newArrayVerifyCmd()),
+		group("rack", newRackUpCmd(), newRackDownCmd(), newRackStatusCmd(), newRackSSHCmd(), newRackFaultCmd(),
+			newRackImageCmd(), newRackSaveCmd(), newRackRestoreCmd(), newRackSavedCmd(), newRackForgetCmd(),
+			newRackChassisCmd(), newRackPDUCmd(), newRackDisksCmd(), newRackFabricCmd()),
 		newForecastCmd(),
 		newSimulateCmd(),
 		newPlanCmd(),
@@ -20,28 +42,33 @@ func commands() []*cobra.Command {
 		newWatchCmd(),
 		newEventsCmd(),
 		newMountOptionsCmd(),
-		newDiskCmd(),
+		group("disk", newDiskLocateCmd(), newDiskFailCmd(), newDiskReplaceCmd()),
 		newGrowCmd(),
 		newQuotaCmd(),
-		newCacheCmd(),
+		group("cache", newCacheStatsCmd(), newCacheModeCmd(), newCacheAddCmd(), newCacheRemoveCmd(), newCacheOffCmd()),
 		newFailoverCmd(),
 		newFailbackCmd(),
 		newConfirmOffCmd(),
 		newConfirmDoubtCmd(),
 		newOutletsOnCmd(),
-		newLustreCmd(),
+		group("lustre",
+			group("pool", newPoolListCmd(), poolCmd("create", (*lustre.FS).PoolCreate), poolCmd("add", (*lustre.FS).PoolAdd),
+				poolCmd("remove", (*lustre.FS).PoolRemove), poolCmd("destroy", (*lustre.FS).PoolDestroy)),
+			group("layout", newLayoutShowCmd(), newLayoutSetCmd()),
+			group("ost", ostCmd("drain", (*lustre.FS).Drain), ostCmd("fill", (*lustre.FS).Fill), ostCmd("retire", (*lustre.FS).Retire)),
+			newBalanceCmd(), newLFSCKCmd(), newFSCKCmd(), newWriteconfCmd()),
 		newScrubCmd(),
 		newScrubArrayCmd(),
 		newStandbyCmd(),
 		newUnstandbyCmd(),
 		newUpgradeCmd(),
-		newServerCmd(),
+		group("server", newServerReplaceCmd()),
 		newUnlockCmd(),
 		newReportBugCmd(),
 		newBackupCmd(),
 		newRestoreCmd(),
 		newBenchCmd(),
-		newDrillCmd(),
+		group("drill", newDrillRunCmd(), newDrillAllCmd(), newDrillRandomCmd(), newDrillListCmd(), newDrillVersusCmd()),
 		newReportCmd(),
 		newCompareCmd(),
 		newDemoCmd(),

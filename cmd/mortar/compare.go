@@ -19,31 +19,28 @@ import (
 func newCompareCmd() *cobra.Command {
 	var asJSON bool
 	var html string
-	cmd := &cobra.Command{
-		Use: "compare",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if specs, err := areBricks(args); err != nil {
-				return fail(exitBadInput, err)
-			} else if specs {
-				return compareBricks(cmd.OutOrStdout(), args, html, asJSON)
-			}
-			runs, err := loadRuns(args)
-			if err != nil {
-				return err
-			}
-			if slices.ContainsFunc(runs, func(r *report.Run) bool { return r.Bench != nil }) {
-				return compareBench(cmd.OutOrStdout(), runs, html, asJSON)
-			}
-			if len(runs) > 2 || html != "" {
-				return fail(exitBadInput, errors.New("drills are compared two at a time, as text or JSON; mortar report RUN RUN... makes a page of them"))
-			}
-			c := report.Compare(runs[0], runs[1])
-			if asJSON {
-				return json.NewEncoder(cmd.OutOrStdout()).Encode(c)
-			}
-			return c.Text(cmd.OutOrStdout())
-		},
-	}
+	cmd := command("compare", func(cmd *cobra.Command, args []string) error {
+		if specs, err := areBricks(args); err != nil {
+			return fail(exitBadInput, err)
+		} else if specs {
+			return compareBricks(cmd.OutOrStdout(), args, html, asJSON)
+		}
+		runs, err := loadRuns(args)
+		if err != nil {
+			return err
+		}
+		if slices.ContainsFunc(runs, func(r *report.Run) bool { return r.Bench != nil }) {
+			return compareBench(cmd.OutOrStdout(), runs, html, asJSON)
+		}
+		if len(runs) > 2 || html != "" {
+			return fail(exitBadInput, errors.New("drills are compared two at a time, as text or JSON; mortar report RUN RUN... makes a page of them"))
+		}
+		c := report.Compare(runs[0], runs[1])
+		if asJSON {
+			return json.NewEncoder(cmd.OutOrStdout()).Encode(c)
+		}
+		return c.Text(cmd.OutOrStdout())
+	})
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print as JSON")
 	cmd.Flags().StringVar(&html, "html", "", "benchmarks: also write a page with overlaid plots to this file")
 	return cmd

@@ -16,9 +16,7 @@ import (
 
 func newConfirmDoubtCmd() *cobra.Command {
 	var given string
-	cmd := clusterCmd(&cobra.Command{
-		Use: "confirm-doubt",
-	}, func(ctx context.Context, a asked) (*procedure.Plan, error) {
+	cmd := clusterCmd("confirm-doubt", func(ctx context.Context, a asked) (*procedure.Plan, error) {
 		service, w := first(a.args), a.questions()
 		r, err := failover.InDoubt(ctx, a.d, a.facts, a.c, service)
 		if err != nil {

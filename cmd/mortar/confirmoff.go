@@ -13,9 +13,7 @@ import (
 
 func newConfirmOffCmd() *cobra.Command {
 	var given string
-	cmd := clusterCmd(&cobra.Command{
-		Use: "confirm-off",
-	}, func(ctx context.Context, a asked) (*procedure.Plan, error) {
+	cmd := clusterCmd("confirm-off", func(ctx context.Context, a asked) (*procedure.Plan, error) {
 		node := a.args[0]
 		if a.flags.dryRun {
 			return failover.Confirm(ctx, a.d, a.facts, a.c, node, nil)

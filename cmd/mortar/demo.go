@@ -42,12 +42,9 @@ func demoSteps(spec, dir, drill, how string) []demoStep {
 
 func newDemoCmd() *cobra.Command {
 	var dir, drill, how string
-	cmd := &cobra.Command{
-		Use: "demo",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return runDemo(cmd.Context(), cmd.OutOrStdout(), dir, drill, how)
-		},
-	}
+	cmd := command("demo", func(cmd *cobra.Command, _ []string) error {
+		return runDemo(cmd.Context(), cmd.OutOrStdout(), dir, drill, how)
+	})
 	cmd.Flags().StringVar(&dir, "out", "out/demo", "directory for the spec, the run and the report")
 	cmd.Flags().StringVar(&drill, "drill", "server-crash", "drill to run")
 	cmd.Flags().StringVar(&how, "how", "freeze", "how the server crashes: freeze, panic or power")

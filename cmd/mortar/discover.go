@@ -23,38 +23,35 @@ func newDiscoverCmd() *cobra.Command {
 	var name, inventory string
 	var asJSON bool
 	to := host.Target{}
-	cmd := &cobra.Command{
-		Use: "discover",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			targets, err := discoverTargets(append(args, clients...), to, inventory)
-			if err != nil {
-				return fail(exitBadInput, err)
-			}
-			seen, err := lookAtHosts(cmd.Context(), targets, cmd.ErrOrStderr())
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				return json.NewEncoder(cmd.OutOrStdout()).Encode(seen)
-			}
-			d, err := discover.New(name, seen[:len(args)], seen[len(args):])
-			var no *resource.Refusal
-			if errors.As(err, &no) {
-				return fail(exitBadInput, err)
-			}
-			if err != nil {
-				return err
-			}
-			text, err := d.Text()
-			if err != nil {
-				return err
-			}
-			if _, err := io.WriteString(cmd.OutOrStdout(), text); err != nil {
-				return err
-			}
-			return checkDraft(text, cmd.ErrOrStderr())
-		},
-	}
+	cmd := command("discover", func(cmd *cobra.Command, args []string) error {
+		targets, err := discoverTargets(append(args, clients...), to, inventory)
+		if err != nil {
+			return fail(exitBadInput, err)
+		}
+		seen, err := lookAtHosts(cmd.Context(), targets, cmd.ErrOrStderr())
+		if err != nil {
+			return err
+		}
+		if asJSON {
+			return json.NewEncoder(cmd.OutOrStdout()).Encode(seen)
+		}
+		d, err := discover.New(name, seen[:len(args)], seen[len(args):])
+		var no *resource.Refusal
+		if errors.As(err, &no) {
+			return fail(exitBadInput, err)
+		}
+		if err != nil {
+			return err
+		}
+		text, err := d.Text()
+		if err != nil {
+			return err
+		}
+		if _, err := io.WriteString(cmd.OutOrStdout(), text); err != nil {
+			return err
+		}
+		return checkDraft(text, cmd.ErrOrStderr())
+	})
 	f := cmd.Flags()
 	f.StringSliceVar(&clients, "clients", nil, "hosts that will mount the exports")
 	f.StringVar(&name, "name", "brick1", "name of the brick")

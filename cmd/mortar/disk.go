@@ -17,40 +17,29 @@ import (
 	"github.com/mortarhpc/mortar/internal/run/observe"
 )
 
-func newDiskCmd() *cobra.Command {
-	c := &cobra.Command{
-		Use: "disk",
-	}
-	c.AddCommand(newDiskLocateCmd(), newDiskFailCmd(), newDiskReplaceCmd())
-	return c
-}
-
 func newDiskLocateCmd() *cobra.Command {
 	var off bool
-	cmd := &cobra.Command{
-		Use: "locate",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return withDisk(args[0], args[1], func(p *disk.Place, c *observe.Collector) error {
-				ctx := cmd.Context()
-				fmt.Fprintln(cmd.OutOrStdout(), p)
-				seen, err := p.Found(ctx, c.Session, p.Disk.Serial)
-				if len(seen) == 0 {
-					return fail(exitBadInput, err)
-				}
-				state := "locate"
-				if off {
-					state += "_off"
-				}
-				// Every path leads to the same bay.
-				dev := "/dev/" + seen[0].Paths[0][strings.LastIndexByte(seen[0].Paths[0], '/')+1:]
-				a := resource.Action{Title: "light of disk " + p.Disk.Serial, Cmd: []string{"ledctl", state + "=" + dev}}
-				if _, err := c.Session(seen[0].Server).Run(ctx, a); err != nil {
-					return fail(exitFailed, fmt.Errorf("%s: %w; ledctl is in the package ledmon, and needs an enclosure with SES or SGPIO", seen[0].Server, err))
-				}
-				return nil
-			})
-		},
-	}
+	cmd := command("locate", func(cmd *cobra.Command, args []string) error {
+		return withDisk(args[0], args[1], func(p *disk.Place, c *observe.Collector) error {
+			ctx := cmd.Context()
+			fmt.Fprintln(cmd.OutOrStdout(), p)
+			seen, err := p.Found(ctx, c.Session, p.Disk.Serial)
+			if len(seen) == 0 {
+				return fail(exitBadInput, err)
+			}
+			state := "locate"
+			if off {
+				state += "_off"
+			}
+			// Every path leads to the same bay.
+			dev := "/dev/" + seen[0].Paths[0][strings.LastIndexByte(seen[0].Paths[0], '/')+1:]
+			a := resource.Action{Title: "light of disk " + p.Disk.Serial, Cmd: []string{"ledctl", state + "=" + dev}}
+			if _, err := c.Session(seen[0].Server).Run(ctx, a); err != nil {
+				return fail(exitFailed, fmt.Errorf("%s: %w; ledctl is in the package ledmon, and needs an enclosure with SES or SGPIO", seen[0].Server, err))
+			}
+			return nil
+		})
+	})
 	cmd.Flags().BoolVar(&off, "off", false, "switch it off")
 	return cmd
 }
@@ -58,10 +47,7 @@ func newDiskLocateCmd() *cobra.Command {
 func newDiskFailCmd() *cobra.Command {
 	var f specChange
 	var bare bool
-	cmd := &cobra.Command{
-		Use:  "fail",
-		RunE: func(cmd *cobra.Command, args []string) error { return f.failDisk(cmd, args[0], args[1], bare) },
-	}
+	cmd := command("fail", func(cmd *cobra.Command, args []string) error { return f.failDisk(cmd, args[0], args[1], bare) })
 	f.add(cmd)
 	cmd.Flags().BoolVar(&bare, "without-redundancy", false, "also if the next failure would lose data")
 	return cmd
@@ -70,15 +56,12 @@ func newDiskFailCmd() *cobra.Command {
 func newDiskReplaceCmd() *cobra.Command {
 	var f specChange
 	var with, wipe string
-	cmd := &cobra.Command{
-		Use: "replace",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if wipe != "" && !strings.EqualFold(wipe, with) {
-				return refuseChange(fmt.Errorf("--wipe %s is not the new disk %s", wipe, with))
-			}
-			return f.replaceDisk(cmd, args[0], args[1], with, wipe != "")
-		},
-	}
+	cmd := command("replace", func(cmd *cobra.Command, args []string) error {
+		if wipe != "" && !strings.EqualFold(wipe, with) {
+			return refuseChange(fmt.Errorf("--wipe %s is not the new disk %s", wipe, with))
+		}
+		return f.replaceDisk(cmd, args[0], args[1], with, wipe != "")
+	})
 	f.add(cmd)
 	cmd.Flags().StringVar(&with, "with", "", "serial number of the new disk")
 	cmd.Flags().StringVar(&wipe, "wipe", "", "serial number of the new disk once more: destroy what it carries")

@@ -35,20 +35,10 @@ type drillFlags struct {
 	repeat                       int
 }
 
-func newDrillCmd() *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "drill",
-	}
-	cmd.AddCommand(newDrillRunCmd(), newDrillAllCmd(), newDrillRandomCmd(), newDrillListCmd(), newDrillVersusCmd())
-	return cmd
-}
-
 func newDrillRunCmd() *cobra.Command {
 	var f drillFlags
 	var how string
-	cmd := f.command(&cobra.Command{
-		Use: "run",
-	}, "DRILL-HOW", func(cmd *cobra.Command, args []string) error {
+	cmd := f.command("run", "DRILL-HOW", func(cmd *cobra.Command, args []string) error {
 		d, v, err := drill.Find(args[1], how)
 		if err != nil {
 			return fail(exitBadInput, err)
@@ -81,9 +71,7 @@ func newDrillRunCmd() *cobra.Command {
 
 func newDrillAllCmd() *cobra.Command {
 	var f drillFlags
-	cmd := f.command(&cobra.Command{
-		Use: "all",
-	}, "drills", func(cmd *cobra.Command, args []string) error {
+	cmd := f.command("all", "drills", func(cmd *cobra.Command, args []string) error {
 		choices, err := drill.Choose(f.only, f.skip)
 		if err != nil {
 			return fail(exitBadInput, err)
@@ -111,9 +99,7 @@ func newDrillRandomCmd() *cobra.Command {
 	var seed uint64
 	var count int
 	var from string
-	cmd := f.command(&cobra.Command{
-		Use: "random",
-	}, "random", func(cmd *cobra.Command, args []string) error {
+	cmd := f.command("random", "random", func(cmd *cobra.Command, args []string) error {
 		if count < 1 || count > 10000 {
 			return fail(exitBadInput, fmt.Errorf("--count %d: give 1 to 10000", count))
 		}
@@ -143,10 +129,7 @@ func newDrillRandomCmd() *cobra.Command {
 
 func newDrillListCmd() *cobra.Command {
 	var asJSON bool
-	cmd := &cobra.Command{
-		Use:  "list",
-		RunE: func(cmd *cobra.Command, _ []string) error { return listDrills(cmd.OutOrStdout(), asJSON) },
-	}
+	cmd := command("list", func(cmd *cobra.Command, _ []string) error { return listDrills(cmd.OutOrStdout(), asJSON) })
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print a list with one entry for each drill and variant")
 	return cmd
 }
@@ -154,9 +137,7 @@ func newDrillListCmd() *cobra.Command {
 func newDrillVersusCmd() *cobra.Command {
 	var f drillFlags
 	var how string
-	cmd := f.command(&cobra.Command{
-		Use: "versus",
-	}, "drills-against-stock", func(cmd *cobra.Command, args []string) error {
+	cmd := f.command("versus", "drills-against-stock", func(cmd *cobra.Command, args []string) error {
 		if len(args) == 2 {
 			d, v, err := drill.Find(args[1], how)
 			if err != nil {
@@ -173,7 +154,14 @@ func newDrillVersusCmd() *cobra.Command {
 
 // command adds the flags of load and result to a command that drills; name is that of its
 // directory below out.
-func (f *drillFlags) command(cmd *cobra.Command, name string, run func(*cobra.Command, []string) error) *cobra.Command {
+func (f *drillFlags) command(word, name string, run func(*cobra.Command, []string) error) *cobra.Command {
+	f.repeat = 1
+	cmd := command(word, func(cmd *cobra.Command, args []string) error {
+		if err := f.check(); err != nil {
+			return err
+		}
+		return run(cmd, args)
+	})
 	cmd.Flags().StringVar(&f.service, "service", "", "with two services: the one the drill is about (default: the first of the spec); the other is under load as well")
 	cmd.Flags().Float64Var(&f.seconds, "seconds", 12, "seconds of steady load before the fault")
 	cmd.Flags().Float64Var(&f.after, "after", 8, "seconds of load after every worker goes on again")
@@ -182,13 +170,6 @@ func (f *drillFlags) command(cmd *cobra.Command, name string, run func(*cobra.Co
 	cmd.Flags().StringVar(&f.out, "out", "", "directory the run is written to (default out/"+name+")")
 	cmd.Flags().StringVar(&f.confirm, "confirm", "", "name of the brick, to confirm a drill on real hardware")
 	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print the result as JSON (progress goes to stderr)")
-	f.repeat = 1
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := f.check(); err != nil {
-			return err
-		}
-		return run(cmd, args)
-	}
 	return cmd
 }
 

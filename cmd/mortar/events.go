@@ -16,51 +16,48 @@ func newEventsCmd() *cobra.Command {
 	var since, until string
 	var asJSON, all bool
 	var timeout time.Duration
-	cmd := &cobra.Command{
-		Use: "events",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			w := events.Window{All: all}
-			var err error
-			if w.Since, err = pointInTime(since, time.Now()); err == nil && until != "" {
-				w.Until, err = pointInTime(until, time.Now())
-			}
+	cmd := command("events", func(cmd *cobra.Command, args []string) error {
+		w := events.Window{All: all}
+		var err error
+		if w.Since, err = pointInTime(since, time.Now()); err == nil && until != "" {
+			w.Until, err = pointInTime(until, time.Now())
+		}
+		if err != nil {
+			return fail(exitBadInput, err)
+		}
+		if timeout <= 0 {
+			return fail(exitBadInput, errors.New("--timeout must be above 0"))
+		}
+		var bricks []events.Brick
+		for _, file := range args {
+			d, err := loadDesign(file)
 			if err != nil {
-				return fail(exitBadInput, err)
+				return err
 			}
-			if timeout <= 0 {
-				return fail(exitBadInput, errors.New("--timeout must be above 0"))
+			c, err := newCollector(d, timeout)
+			if err != nil {
+				return err
 			}
-			var bricks []events.Brick
-			for _, file := range args {
-				d, err := loadDesign(file)
-				if err != nil {
-					return err
-				}
-				c, err := newCollector(d, timeout)
-				if err != nil {
-					return err
-				}
-				defer c.Close()
-				bricks = append(bricks, events.Brick{Design: d, Hosts: c.Session})
-			}
-			out, began := cmd.OutOrStdout(), time.Now()
-			h := events.Read(cmd.Context(), bricks, w, timeout, func(hosts []string) {
-				fmt.Fprintf(cmd.ErrOrStderr(), "%v: waiting for %s\n", time.Since(began).Round(time.Second), strings.Join(hosts, ", "))
-			})
-			switch {
-			case cmd.Context().Err() != nil:
-				return fail(exitInterrupted, nil)
-			case asJSON:
-				err = h.JSON(jsonLines(out))
-			default:
-				err = h.Text(out, len(args) > 1, painter(out))
-			}
-			if err == nil && h.Failed {
-				err = fail(exitFailed, nil)
-			}
-			return err
-		},
-	}
+			defer c.Close()
+			bricks = append(bricks, events.Brick{Design: d, Hosts: c.Session})
+		}
+		out, began := cmd.OutOrStdout(), time.Now()
+		h := events.Read(cmd.Context(), bricks, w, timeout, func(hosts []string) {
+			fmt.Fprintf(cmd.ErrOrStderr(), "%v: waiting for %s\n", time.Since(began).Round(time.Second), strings.Join(hosts, ", "))
+		})
+		switch {
+		case cmd.Context().Err() != nil:
+			return fail(exitInterrupted, nil)
+		case asJSON:
+			err = h.JSON(jsonLines(out))
+		default:
+			err = h.Text(out, len(args) > 1, painter(out))
+		}
+		if err == nil && h.Failed {
+			err = fail(exitFailed, nil)
+		}
+		return err
+	})
 	f := cmd.Flags()
 	f.StringVar(&since, "since", "24h", "from when: 90m, 36h or 7d ago, or a time of this machine's zone (2026-11-20 or \"2026-11-20 18:00\")")
 	f.StringVar(&until, "until", "", "up to when, in the same forms (default now)")

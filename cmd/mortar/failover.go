@@ -27,11 +27,9 @@ type asked struct {
 
 // clusterCmd makes a command that asks the servers, makes a plan, and carries it out. Errors of
 // the plan are refusals.
-func clusterCmd(cmd *cobra.Command, plan func(ctx context.Context, a asked) (*procedure.Plan, error)) *cobra.Command {
+func clusterCmd(name string, plan func(ctx context.Context, a asked) (*procedure.Plan, error)) *cobra.Command {
 	f := &procedureFlags{}
-	f.add(cmd, false)
-	cmd.Flags().DurationVar(&f.wait, "wait", 5*time.Minute, "how long to wait until it is done")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	cmd := command(name, func(cmd *cobra.Command, args []string) error {
 		if f.wait <= 0 || f.timeout <= 0 {
 			return fail(exitBadInput, errors.New("--wait and --timeout must be above 0"))
 		}
@@ -59,15 +57,15 @@ func clusterCmd(cmd *cobra.Command, plan func(ctx context.Context, a asked) (*pr
 			return fail(exitBadInput, err)
 		}
 		return f.carryOut(cmd, a.c, p, 0, nil)
-	}
+	})
+	f.add(cmd, false)
+	cmd.Flags().DurationVar(&f.wait, "wait", 5*time.Minute, "how long to wait until it is done")
 	return cmd
 }
 
 func newFailoverCmd() *cobra.Command {
 	var to string
-	cmd := clusterCmd(&cobra.Command{
-		Use: "failover",
-	}, func(_ context.Context, a asked) (*procedure.Plan, error) {
+	cmd := clusterCmd("failover", func(_ context.Context, a asked) (*procedure.Plan, error) {
 		return failover.Service(a.d, a.facts, first(a.args), to)
 	})
 	cmd.Flags().StringVar(&to, "to", "", "server to move to; default: the other one")
@@ -75,33 +73,25 @@ func newFailoverCmd() *cobra.Command {
 }
 
 func newFailbackCmd() *cobra.Command {
-	return clusterCmd(&cobra.Command{
-		Use: "failback",
-	}, func(_ context.Context, a asked) (*procedure.Plan, error) {
+	return clusterCmd("failback", func(_ context.Context, a asked) (*procedure.Plan, error) {
 		return failover.Failback(a.d, a.facts, first(a.args))
 	})
 }
 
 func newStandbyCmd() *cobra.Command {
-	return clusterCmd(&cobra.Command{
-		Use: "standby",
-	}, func(_ context.Context, a asked) (*procedure.Plan, error) {
+	return clusterCmd("standby", func(_ context.Context, a asked) (*procedure.Plan, error) {
 		return failover.Standby(a.d, a.facts, a.args[0])
 	})
 }
 
 func newUnstandbyCmd() *cobra.Command {
-	return clusterCmd(&cobra.Command{
-		Use: "unstandby",
-	}, func(_ context.Context, a asked) (*procedure.Plan, error) {
+	return clusterCmd("unstandby", func(_ context.Context, a asked) (*procedure.Plan, error) {
 		return failover.Unstandby(a.d, a.facts, a.args[0])
 	})
 }
 
 func newOutletsOnCmd() *cobra.Command {
-	return clusterCmd(&cobra.Command{
-		Use: "outlets-on",
-	}, func(_ context.Context, a asked) (*procedure.Plan, error) {
+	return clusterCmd("outlets-on", func(_ context.Context, a asked) (*procedure.Plan, error) {
 		return failover.OutletsOn(a.d, a.facts, a.args[0], plan.Secrets(a.d.Spec, false))
 	})
 }

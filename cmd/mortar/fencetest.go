@@ -31,12 +31,9 @@ type fenceTestFlags struct {
 
 func newFenceTestCmd() *cobra.Command {
 	var f fenceTestFlags
-	cmd := &cobra.Command{
-		Use: "fence-test",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return runFenceTest(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), args[0], f)
-		},
-	}
+	cmd := command("fence-test", func(cmd *cobra.Command, args []string) error {
+		return runFenceTest(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), args[0], f)
+	})
 	cmd.Flags().StringVar(&f.node, "node", "", "test this server only")
 	profileFlag(cmd, &f.profile)
 	cmd.Flags().IntVar(&f.level, "level", 0, "test this level only")

@@ -16,57 +16,54 @@ func newForecastCmd() *cobra.Command {
 	var asJSON, explain bool
 	var svg, file, measured string
 	var set []string
-	c := &cobra.Command{
-		Use: "forecast",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			d, h, co, err := forecastInput(args[0], file, set)
-			if err != nil {
-				return err
+	c := command("forecast", func(cmd *cobra.Command, args []string) error {
+		d, h, co, err := forecastInput(args[0], file, set)
+		if err != nil {
+			return err
+		}
+		f, err := forecast.New(h, co)
+		if err != nil {
+			return fail(exitBadInput, err)
+		}
+		if y, ok := paper.Of(d.Spec); ok {
+			if err := f.Beside(y, co); err != nil {
+				return fail(exitBadInput, err)
 			}
-			f, err := forecast.New(h, co)
+		}
+		var held []forecast.Compared
+		if measured != "" {
+			figures, err := figuresOf(measured)
 			if err != nil {
 				return fail(exitBadInput, err)
 			}
-			if y, ok := paper.Of(d.Spec); ok {
-				if err := f.Beside(y, co); err != nil {
-					return fail(exitBadInput, err)
-				}
-			}
-			var held []forecast.Compared
-			if measured != "" {
-				figures, err := figuresOf(measured)
-				if err != nil {
-					return fail(exitBadInput, err)
-				}
-				held = f.Against(figures)
-			}
-			if svg != "" {
-				if err := writeWhole(svg, []byte(f.SVG())); err != nil {
-					return err
-				}
-			}
-			out := cmd.OutOrStdout()
-			if asJSON {
-				return printJSON(out, struct {
-					*forecast.Forecast
-					Coefficients []forecast.Coefficient `json:"coefficients"`
-					Measured     []forecast.Compared    `json:"measured,omitempty"`
-				}{f, co.All(), held})
-			}
-			if err := f.Text(out, co, explain); err != nil {
+			held = f.Against(figures)
+		}
+		if svg != "" {
+			if err := writeWhole(svg, []byte(f.SVG())); err != nil {
 				return err
 			}
-			if measured != "" {
-				if err := forecast.ComparedText(out, held); err != nil {
-					return err
-				}
+		}
+		out := cmd.OutOrStdout()
+		if asJSON {
+			return printJSON(out, struct {
+				*forecast.Forecast
+				Coefficients []forecast.Coefficient `json:"coefficients"`
+				Measured     []forecast.Compared    `json:"measured,omitempty"`
+			}{f, co.All(), held})
+		}
+		if err := f.Text(out, co, explain); err != nil {
+			return err
+		}
+		if measured != "" {
+			if err := forecast.ComparedText(out, held); err != nil {
+				return err
 			}
-			if svg != "" {
-				fmt.Fprintf(out, "\nCurves: %s\n", svg)
-			}
-			return nil
-		},
-	}
+		}
+		if svg != "" {
+			fmt.Fprintf(out, "\nCurves: %s\n", svg)
+		}
+		return nil
+	})
 	c.Flags().BoolVar(&asJSON, "json", false, "print as JSON")
 	c.Flags().BoolVar(&explain, "explain", false, "add every formula, coefficient and source, and the names --set takes")
 	c.Flags().StringVar(&svg, "svg", "", "write the curves over 1 to 64 clients, of metadata over 1 to 512 threads, to this file")

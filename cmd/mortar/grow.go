@@ -19,19 +19,16 @@ func newGrowCmd() *cobra.Command {
 	var f specChange
 	var disks []string
 	var size, service, to, scripts string
-	cmd := &cobra.Command{
-		Use: "grow",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if to != "" {
-				return f.growTo(cmd, args[0], to)
-			}
-			added, err := addedDisks(disks, size, service)
-			if err != nil {
-				return refuseChange(err)
-			}
-			return f.grow(cmd, args[0], added, scripts)
-		},
-	}
+	cmd := command("grow", func(cmd *cobra.Command, args []string) error {
+		if to != "" {
+			return f.growTo(cmd, args[0], to)
+		}
+		added, err := addedDisks(disks, size, service)
+		if err != nil {
+			return refuseChange(err)
+		}
+		return f.grow(cmd, args[0], added, scripts)
+	})
 	f.add(cmd)
 	cmd.Flags().StringArrayVar(&disks, "disks", nil, "enclosure, and the serial numbers of its new disks: A=ZA11, A=ZA[11-14]; again for each enclosure or range")
 	cmd.Flags().StringVar(&size, "size", "", "size of the new disks as sold, e.g. 20TB")

@@ -16,23 +16,17 @@ import (
 // newHostCacheCmd is the part of the cache that runs on a server. systemd runs it at boot;
 // apply and the agent run it too.
 func newHostCacheCmd() *cobra.Command {
-	c := &cobra.Command{
-		Use:    "host-cache",
-		Hidden: true,
-	}
+	c := &cobra.Command{Use: "host-cache", Hidden: true}
 	add := func(name string, run func(ctx context.Context, w io.Writer, s *cache.Stack, args []string) error) *cobra.Command {
-		sub := &cobra.Command{
-			Use: name,
-			RunE: func(cmd *cobra.Command, args []string) error {
-				cfg, err := cache.LoadOrParse(args[0])
-				if err != nil {
-					return fail(exitBadInput, err)
-				}
-				s := cache.New(cfg, func(format string, a ...any) { fmt.Fprintf(cmd.ErrOrStderr(), format+"\n", a...) })
-				s.Hold = ocf.Hold
-				return run(cmd.Context(), cmd.OutOrStdout(), s, args[1:])
-			},
-		}
+		sub := command(name, func(cmd *cobra.Command, args []string) error {
+			cfg, err := cache.LoadOrParse(args[0])
+			if err != nil {
+				return fail(exitBadInput, err)
+			}
+			s := cache.New(cfg, func(format string, a ...any) { fmt.Fprintf(cmd.ErrOrStderr(), format+"\n", a...) })
+			s.Hold = ocf.Hold
+			return run(cmd.Context(), cmd.OutOrStdout(), s, args[1:])
+		})
 		c.AddCommand(sub)
 		return sub
 	}

@@ -13,25 +13,21 @@ import (
 
 // newHostMetricsCmd writes a server's metrics. systemd runs it every minute.
 func newHostMetricsCmd() *cobra.Command {
-	return &cobra.Command{
-		Use:    "host-metrics",
-		Hidden: true,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			b, err := os.ReadFile(args[0])
-			if err != nil {
-				return fail(exitBadInput, err)
-			}
-			m, err := metrics.Read(b)
-			if err != nil {
-				return fail(exitBadInput, fmt.Errorf("%s: %w", args[0], err))
-			}
-			text := metrics.Measure(cmd.Context(), m)
-			if len(args) == 1 {
-				_, err = fmt.Fprint(cmd.OutOrStdout(), text)
-				return err
-			}
-			// node_exporter reads the file as user prometheus.
-			return durable.Write(filepath.Join(args[1], "mortar.prom"), durable.File{Content: []byte(text), Mode: 0o644, UID: os.Getuid(), GID: os.Getgid()})
-		},
-	}
+	return hidden("host-metrics", func(cmd *cobra.Command, args []string) error {
+		b, err := os.ReadFile(args[0])
+		if err != nil {
+			return fail(exitBadInput, err)
+		}
+		m, err := metrics.Read(b)
+		if err != nil {
+			return fail(exitBadInput, fmt.Errorf("%s: %w", args[0], err))
+		}
+		text := metrics.Measure(cmd.Context(), m)
+		if len(args) == 1 {
+			_, err = fmt.Fprint(cmd.OutOrStdout(), text)
+			return err
+		}
+		// node_exporter reads the file as user prometheus.
+		return durable.Write(filepath.Join(args[1], "mortar.prom"), durable.File{Content: []byte(text), Mode: 0o644, UID: os.Getuid(), GID: os.Getgid()})
+	})
 }

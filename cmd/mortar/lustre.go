@@ -18,20 +18,11 @@ import (
 	"github.com/mortarhpc/mortar/internal/run/procedure"
 )
 
-func newLustreCmd() *cobra.Command {
-	c := &cobra.Command{
-		Use: "lustre",
-	}
-	c.AddCommand(newPoolCmd(), newLayoutCmd(), newOSTCmd(), newBalanceCmd(), newLFSCKCmd(), newFSCKCmd(), newWriteconfCmd())
-	return c
-}
-
 // lustreCmd makes a mortar lustre command that carries out a plan. after prints the result for a
 // person; it may be nil.
-func lustreCmd(c *cobra.Command, make func(ctx context.Context, fs *lustre.FS, args []string) (*lustre.Plan, error), after func(ctx context.Context, w io.Writer, fs *lustre.FS) error) *cobra.Command {
+func lustreCmd(name string, make func(ctx context.Context, fs *lustre.FS, args []string) (*lustre.Plan, error), after func(ctx context.Context, w io.Writer, fs *lustre.FS) error) *cobra.Command {
 	f := &procedureFlags{}
-	f.add(c, true)
-	c.RunE = func(cmd *cobra.Command, args []string) error {
+	c := command(name, func(cmd *cobra.Command, args []string) error {
 		return withLustre(cmd, args[0], f.timeout, f.dryRun, func(ctx context.Context, hosts procedure.Hosts, fs *lustre.FS) error {
 			p, err := make(ctx, fs, args[1:])
 			if err != nil {
@@ -44,7 +35,8 @@ func lustreCmd(c *cobra.Command, make func(ctx context.Context, fs *lustre.FS, a
 				return after(ctx, w, fs)
 			})
 		})
-	}
+	})
+	f.add(c, true)
 	return c
 }
 
@@ -78,30 +70,18 @@ func withLustre(cmd *cobra.Command, file string, timeout time.Duration, dryRun b
 	return use(cmd.Context(), c, fs)
 }
 
-func newPoolCmd() *cobra.Command {
-	c := &cobra.Command{Use: "pool"}
-	change := func(name string, make func(fs *lustre.FS, ctx context.Context, pool string, osts []string) (*lustre.Plan, error)) {
-		c.AddCommand(lustreCmd(&cobra.Command{Use: name}, func(ctx context.Context, fs *lustre.FS, a []string) (*lustre.Plan, error) {
-			return make(fs, ctx, a[0], a[1:])
-		}, nil))
-	}
-	c.AddCommand(newPoolListCmd())
-	change("create", (*lustre.FS).PoolCreate)
-	change("add", (*lustre.FS).PoolAdd)
-	change("remove", (*lustre.FS).PoolRemove)
-	change("destroy", func(fs *lustre.FS, ctx context.Context, pool string, _ []string) (*lustre.Plan, error) {
-		return fs.PoolDestroy(ctx, pool)
-	})
-	return c
+// poolCmd makes a command that changes a pool.
+func poolCmd(name string, make func(fs *lustre.FS, ctx context.Context, pool string, osts []string) (*lustre.Plan, error)) *cobra.Command {
+	return lustreCmd(name, func(ctx context.Context, fs *lustre.FS, a []string) (*lustre.Plan, error) {
+		return make(fs, ctx, a[0], a[1:])
+	}, nil)
 }
 
 // lustreShow makes a mortar lustre command that changes nothing.
-func lustreShow[T any](c *cobra.Command, look func(ctx context.Context, fs *lustre.FS, args []string) (T, error), print func(io.Writer, T)) *cobra.Command {
+func lustreShow[T any](name string, look func(ctx context.Context, fs *lustre.FS, args []string) (T, error), print func(io.Writer, T)) *cobra.Command {
 	var asJSON bool
 	var timeout time.Duration
-	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	c.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "how long any host may take to answer")
-	c.RunE = func(cmd *cobra.Command, args []string) error {
+	c := command(name, func(cmd *cobra.Command, args []string) error {
 		return withLustre(cmd, args[0], timeout, true, func(ctx context.Context, _ procedure.Hosts, fs *lustre.FS) error {
 			v, err := look(ctx, fs, args[1:])
 			switch {
@@ -113,12 +93,14 @@ func lustreShow[T any](c *cobra.Command, look func(ctx context.Context, fs *lust
 			print(cmd.OutOrStdout(), v)
 			return nil
 		})
-	}
+	})
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	c.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "how long any host may take to answer")
 	return c
 }
 
 func newPoolListCmd() *cobra.Command {
-	return lustreShow(&cobra.Command{Use: "list"},
+	return lustreShow("list",
 		func(ctx context.Context, fs *lustre.FS, _ []string) ([]lustre.Pool, error) { return fs.Pools(ctx) },
 		func(w io.Writer, pools []lustre.Pool) {
 			if len(pools) == 0 {
@@ -134,16 +116,18 @@ func newPoolListCmd() *cobra.Command {
 		})
 }
 
-func newLayoutCmd() *cobra.Command {
-	c := &cobra.Command{Use: "layout"}
-	c.AddCommand(lustreShow(&cobra.Command{Use: "show"},
+func newLayoutShowCmd() *cobra.Command {
+	return lustreShow("show",
 		func(ctx context.Context, fs *lustre.FS, args []string) (string, error) {
 			return fs.LayoutOf(ctx, args[0])
 		},
-		func(w io.Writer, s string) { fmt.Fprint(w, s) }))
+		func(w io.Writer, s string) { fmt.Fprint(w, s) })
+}
+
+func newLayoutSetCmd() *cobra.Command {
 	var l lustre.Layout
 	var size string
-	set := lustreCmd(&cobra.Command{Use: "set"},
+	set := lustreCmd("set",
 		func(ctx context.Context, fs *lustre.FS, args []string) (*lustre.Plan, error) {
 			if size != "" {
 				n, err := spec.ParseBytes(size)
@@ -157,35 +141,27 @@ func newLayoutCmd() *cobra.Command {
 	set.Flags().IntVar(&l.Count, "stripe-count", 0, "OSTs a file lies on; -1: all")
 	set.Flags().StringVar(&size, "stripe-size", "", "bytes on one OST before the next one's turn, e.g. 4MiB")
 	set.Flags().StringVar(&l.Pool, "pool", "", "pool whose OSTs files lie on")
-	c.AddCommand(set)
-	return c
+	return set
 }
 
-func newOSTCmd() *cobra.Command {
-	c := &cobra.Command{Use: "ost"}
-	change := func(name string, make func(*lustre.FS, context.Context, string) (*lustre.Plan, error)) *cobra.Command {
-		return lustreCmd(&cobra.Command{Use: name},
-			func(ctx context.Context, fs *lustre.FS, args []string) (*lustre.Plan, error) {
-				return make(fs, ctx, args[0])
-			},
-			func(ctx context.Context, w io.Writer, fs *lustre.FS) error {
-				all, err := fs.Balance(ctx)
-				if err != nil {
-					return err
-				}
-				printBalance(w, all)
-				return nil
-			})
-	}
-	c.AddCommand(
-		change("drain", (*lustre.FS).Drain),
-		change("fill", (*lustre.FS).Fill),
-		change("retire", (*lustre.FS).Retire))
-	return c
+// ostCmd makes a command that changes an OST, and shows how full all are.
+func ostCmd(name string, make func(*lustre.FS, context.Context, string) (*lustre.Plan, error)) *cobra.Command {
+	return lustreCmd(name,
+		func(ctx context.Context, fs *lustre.FS, args []string) (*lustre.Plan, error) {
+			return make(fs, ctx, args[0])
+		},
+		func(ctx context.Context, w io.Writer, fs *lustre.FS) error {
+			all, err := fs.Balance(ctx)
+			if err != nil {
+				return err
+			}
+			printBalance(w, all)
+			return nil
+		})
 }
 
 func newBalanceCmd() *cobra.Command {
-	return lustreShow(&cobra.Command{Use: "balance"},
+	return lustreShow("balance",
 		func(ctx context.Context, fs *lustre.FS, _ []string) ([]lustre.Usage, error) { return fs.Balance(ctx) }, printBalance)
 }
 
@@ -205,7 +181,7 @@ func printBalance(w io.Writer, all []lustre.Usage) {
 
 func newLFSCKCmd() *cobra.Command {
 	var dry bool
-	c := lustreCmd(&cobra.Command{Use: "lfsck"},
+	c := lustreCmd("lfsck",
 		func(_ context.Context, fs *lustre.FS, _ []string) (*lustre.Plan, error) { return fs.LFSCK(dry) },
 		func(ctx context.Context, w io.Writer, fs *lustre.FS) error {
 			server, err := fs.MDS()
@@ -232,7 +208,7 @@ func newLFSCKCmd() *cobra.Command {
 
 func newFSCKCmd() *cobra.Command {
 	var dry bool
-	c := lustreCmd(&cobra.Command{Use: "fsck"},
+	c := lustreCmd("fsck",
 		func(_ context.Context, fs *lustre.FS, args []string) (*lustre.Plan, error) {
 			return fs.FSCK(args[0], !dry)
 		}, nil)
@@ -241,6 +217,6 @@ func newFSCKCmd() *cobra.Command {
 }
 
 func newWriteconfCmd() *cobra.Command {
-	return lustreCmd(&cobra.Command{Use: "writeconf"},
+	return lustreCmd("writeconf",
 		func(ctx context.Context, fs *lustre.FS, _ []string) (*lustre.Plan, error) { return fs.Writeconf(ctx) }, nil)
 }

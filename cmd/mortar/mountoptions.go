@@ -17,24 +17,21 @@ func newMountOptionsCmd() *cobra.Command {
 		client        string
 		fstab, asJSON bool
 	)
-	cmd := &cobra.Command{
-		Use: "mount-options",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			d, err := loadAnyDesign(args[0])
-			if err != nil {
-				return err
-			}
-			docs, err := d.MountLines(client)
-			if err != nil {
-				return fail(exitBadInput, err)
-			}
-			w := cmd.OutOrStdout()
-			if asJSON {
-				return printJSON(w, docs)
-			}
-			return printMounts(w, docs, fstab)
-		},
-	}
+	cmd := command("mount-options", func(cmd *cobra.Command, args []string) error {
+		d, err := loadAnyDesign(args[0])
+		if err != nil {
+			return err
+		}
+		docs, err := d.MountLines(client)
+		if err != nil {
+			return fail(exitBadInput, err)
+		}
+		w := cmd.OutOrStdout()
+		if asJSON {
+			return printJSON(w, docs)
+		}
+		return printMounts(w, docs, fstab)
+	})
 	f := cmd.Flags()
 	f.StringVar(&client, "client", "", "only this client of the spec")
 	f.BoolVar(&fstab, "fstab", false, "print lines for /etc/fstab, reasons as comments")

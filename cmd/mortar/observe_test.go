@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/mortarhpc/mortar/examples"
-
 	"github.com/mortarhpc/mortar/internal/brick/design"
 )
 

@@ -18,24 +18,18 @@ import (
 
 func newQuotaCmd() *cobra.Command {
 	var service string
-	cmd := &cobra.Command{
-		Use: "quota",
-	}
+	cmd := group("quota", newQuotaShowCmd(&service), newQuotaSetCmd(&service), newQuotaProjectCmd(&service))
 	cmd.PersistentFlags().StringVar(&service, "service", "", "of one service; default: the only one, or all")
-	cmd.AddCommand(newQuotaShowCmd(&service), newQuotaSetCmd(&service), newQuotaProjectCmd(&service))
 	return cmd
 }
 
 func newQuotaShowCmd(service *string) *cobra.Command {
 	var asJSON bool
-	cmd := &cobra.Command{
-		Use: "show",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return withQuota(cmd.Context(), args[0], *service, func(ctx context.Context, on []quota.Served) error {
-				return showQuotas(ctx, cmd.OutOrStdout(), on, asJSON)
-			})
-		},
-	}
+	cmd := command("show", func(cmd *cobra.Command, args []string) error {
+		return withQuota(cmd.Context(), args[0], *service, func(ctx context.Context, on []quota.Served) error {
+			return showQuotas(ctx, cmd.OutOrStdout(), on, asJSON)
+		})
+	})
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print a list with one entry for each user, group and project")
 	return cmd
 }
@@ -44,35 +38,32 @@ func newQuotaSetCmd(service *string) *cobra.Command {
 	var space, softSpace string
 	var files, softFiles int64
 	var opts quotaOptions
-	cmd := &cobra.Command{
-		Use: "set",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			w := quota.Wanted{Kind: args[1], ID: args[2]}
-			for flag, v := range map[string]struct {
-				text string
-				to   **int64
-			}{"space": {space, &w.SpaceHard}, "soft-space": {softSpace, &w.SpaceSoft}} {
-				if !cmd.Flags().Changed(flag) {
-					continue
-				}
-				n, err := spaceOf(v.text)
-				if err != nil {
-					return refuseChange(fmt.Errorf("--%s: %w", flag, err))
-				}
-				*v.to = &n
+	cmd := command("set", func(cmd *cobra.Command, args []string) error {
+		w := quota.Wanted{Kind: args[1], ID: args[2]}
+		for flag, v := range map[string]struct {
+			text string
+			to   **int64
+		}{"space": {space, &w.SpaceHard}, "soft-space": {softSpace, &w.SpaceSoft}} {
+			if !cmd.Flags().Changed(flag) {
+				continue
 			}
-			if cmd.Flags().Changed("files") {
-				w.FilesHard = &files
+			n, err := spaceOf(v.text)
+			if err != nil {
+				return refuseChange(fmt.Errorf("--%s: %w", flag, err))
 			}
-			if cmd.Flags().Changed("soft-files") {
-				w.FilesSoft = &softFiles
-			}
-			if files < 0 || softFiles < 0 {
-				return refuseChange(errors.New("a limit of files is 0 or more"))
-			}
-			return changeQuota(cmd, args[0], *service, w.Kind, opts, w.Set)
-		},
-	}
+			*v.to = &n
+		}
+		if cmd.Flags().Changed("files") {
+			w.FilesHard = &files
+		}
+		if cmd.Flags().Changed("soft-files") {
+			w.FilesSoft = &softFiles
+		}
+		if files < 0 || softFiles < 0 {
+			return refuseChange(errors.New("a limit of files is 0 or more"))
+		}
+		return changeQuota(cmd, args[0], *service, w.Kind, opts, w.Set)
+	})
 	cmd.Flags().StringVar(&space, "space", "", "hard limit of space, e.g. 2TiB; 0: none")
 	cmd.Flags().StringVar(&softSpace, "soft-space", "", "soft limit of space")
 	cmd.Flags().Int64Var(&files, "files", 0, "hard limit of files; 0: none")
@@ -83,14 +74,11 @@ func newQuotaSetCmd(service *string) *cobra.Command {
 
 func newQuotaProjectCmd(service *string) *cobra.Command {
 	var opts quotaOptions
-	cmd := &cobra.Command{
-		Use: "project",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return changeQuota(cmd, args[0], *service, "project", opts, func(s *design.Service) (resource.Action, error) {
-				return quota.Project(s, args[1], args[2])
-			})
-		},
-	}
+	cmd := command("project", func(cmd *cobra.Command, args []string) error {
+		return changeQuota(cmd, args[0], *service, "project", opts, func(s *design.Service) (resource.Action, error) {
+			return quota.Project(s, args[1], args[2])
+		})
+	})
 	opts.flags(cmd)
 	return cmd
 }

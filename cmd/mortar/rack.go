@@ -65,83 +65,70 @@ func rackError(err error) error {
 	return fail(exitFailed, err)
 }
 
-func newRackCmd() *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "rack",
-	}
-	cmd.AddCommand(newRackUpCmd(), newRackDownCmd(), newRackStatusCmd(), newRackSSHCmd(), newRackFaultCmd(),
-		newRackImageCmd(), newRackSaveCmd(), newRackRestoreCmd(), newRackSavedCmd(), newRackForgetCmd(),
-		newRackChassisCmd(), newRackPDUCmd(), newRackDisksCmd(), newRackFabricCmd())
-	return cmd
-}
-
 func newRackUpCmd() *cobra.Command {
 	var f rackFlags
 	var mirror, suite, accel, memory, boot, lustre, scale string
 	var asJSON, dryRun, sparse bool
-	cmd := &cobra.Command{
-		Use: "up",
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if f.scale, err = parseScale(scale); err != nil {
-				return fail(exitBadInput, err)
+	cmd := command("up", func(cmd *cobra.Command, args []string) (err error) {
+		if f.scale, err = parseScale(scale); err != nil {
+			return fail(exitBadInput, err)
+		}
+		cfg, dir, err := f.describe(args[0])
+		if err != nil {
+			return err
+		}
+		if mirror != "" {
+			cfg.Mirror = mirror
+		}
+		if suite != "" {
+			cfg.Suite = suite
+		}
+		if accel != "" {
+			cfg.Accel = accel
+		}
+		if lustre != "" {
+			if cfg.Lustre, err = filepath.Abs(lustre); err != nil {
+				return err
 			}
-			cfg, dir, err := f.describe(args[0])
+		}
+		if boot != "" {
+			if err := bootServers(&cfg, boot); err != nil {
+				return err
+			}
+		}
+		cfg.Sparse = cfg.Sparse || sparse
+		if memory != "" {
+			m, err := spec.ParseBytes(memory)
 			if err != nil {
-				return err
+				return fail(exitBadInput, fmt.Errorf("--memory: %w", err))
 			}
-			if mirror != "" {
-				cfg.Mirror = mirror
+			for i := range cfg.Nodes {
+				cfg.Nodes[i].MemoryMiB = int(m / spec.MiB)
 			}
-			if suite != "" {
-				cfg.Suite = suite
-			}
-			if accel != "" {
-				cfg.Accel = accel
-			}
-			if lustre != "" {
-				if cfg.Lustre, err = filepath.Abs(lustre); err != nil {
-					return err
-				}
-			}
-			if boot != "" {
-				if err := bootServers(&cfg, boot); err != nil {
-					return err
-				}
-			}
-			cfg.Sparse = cfg.Sparse || sparse
-			if memory != "" {
-				m, err := spec.ParseBytes(memory)
-				if err != nil {
-					return fail(exitBadInput, fmt.Errorf("--memory: %w", err))
-				}
-				for i := range cfg.Nodes {
-					cfg.Nodes[i].MemoryMiB = int(m / spec.MiB)
-				}
-			}
-			if dryRun {
-				lines, err := rack.DryRun(cfg, dir)
-				if err != nil {
-					return rackError(err)
-				}
-				_, err = io.WriteString(cmd.OutOrStdout(), strings.Join(append(lines, ""), "\n"))
-				return err
-			}
-			inv, err := rack.Up(cmd.Context(), cfg, dir, rackProgress(cmd.ErrOrStderr()))
+		}
+		if dryRun {
+			lines, err := rack.DryRun(cfg, dir)
 			if err != nil {
 				return rackError(err)
 			}
-			if asJSON {
-				return printJSON(cmd.OutOrStdout(), inv)
-			}
-			if inv.Scale > 1 {
-				fmt.Fprintf(cmd.OutOrStdout(), "disks have 1/%d of their size, and nodes only the memory that they need here; while the rack is up, commands for this brick use these sizes\n", inv.Scale)
-			}
-			for _, h := range inv.Hosts {
-				fmt.Fprintf(cmd.OutOrStdout(), "%-12s %-8s %s\n", h.Name, h.Role, h.Address)
-			}
-			return nil
-		},
-	}
+			_, err = io.WriteString(cmd.OutOrStdout(), strings.Join(append(lines, ""), "\n"))
+			return err
+		}
+		inv, err := rack.Up(cmd.Context(), cfg, dir, rackProgress(cmd.ErrOrStderr()))
+		if err != nil {
+			return rackError(err)
+		}
+		if asJSON {
+			return printJSON(cmd.OutOrStdout(), inv)
+		}
+		if inv.Scale > 1 {
+			fmt.Fprintf(cmd.OutOrStdout(), "disks have 1/%d of their size, and nodes only the memory that they need here; while the rack is up, commands for this brick use these sizes\n", inv.Scale)
+		}
+		for _, h := range inv.Hosts {
+			fmt.Fprintf(cmd.OutOrStdout(), "%-12s %-8s %s\n", h.Name, h.Role, h.Address)
+		}
+		return nil
+	})
 	f.add(cmd)
 	cmd.Flags().StringVar(&mirror, "mirror", "", "Debian archive for the node image (default: the one this host's apt uses)")
 	cmd.Flags().StringVar(&suite, "suite", "", "Debian release of the nodes: trixie or bookworm")
@@ -261,22 +248,19 @@ func printJSON(w io.Writer, v any) error {
 func newRackImageCmd() *cobra.Command {
 	var f rackFlags
 	var boot string
-	cmd := &cobra.Command{
-		Use: "image",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			f.scale = 1
-			cfg, dir, err := f.describe(args[0])
-			if err != nil {
+	cmd := command("image", func(cmd *cobra.Command, args []string) error {
+		f.scale = 1
+		cfg, dir, err := f.describe(args[0])
+		if err != nil {
+			return err
+		}
+		if boot != "" {
+			if err := bootServers(&cfg, boot); err != nil {
 				return err
 			}
-			if boot != "" {
-				if err := bootServers(&cfg, boot); err != nil {
-					return err
-				}
-			}
-			return rackError(rack.BuildImage(cmd.Context(), cfg, dir, rackProgress(cmd.ErrOrStderr())))
-		},
-	}
+		}
+		return rackError(rack.BuildImage(cmd.Context(), cfg, dir, rackProgress(cmd.ErrOrStderr())))
+	})
 	cmd.Flags().StringVar(&boot, "boot", "", "distribution: also the system disk of servers that boot as Debian does")
 	return cmd
 }
@@ -284,16 +268,13 @@ func newRackImageCmd() *cobra.Command {
 func newRackDownCmd() *cobra.Command {
 	var f rackFlags
 	var keep bool
-	cmd := &cobra.Command{
-		Use: "down",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			dir, err := f.find(first(args))
-			if err != nil {
-				return err
-			}
-			return rackError(rack.Down(cmd.Context(), dir, rack.DownOptions{KeepDisks: keep}))
-		},
-	}
+	cmd := command("down", func(cmd *cobra.Command, args []string) error {
+		dir, err := f.find(first(args))
+		if err != nil {
+			return err
+		}
+		return rackError(rack.Down(cmd.Context(), dir, rack.DownOptions{KeepDisks: keep}))
+	})
 	f.add(cmd)
 	cmd.Flags().BoolVar(&keep, "keep-disks", false, "only switch everything off: the next up powers the same machines on")
 	return cmd
@@ -309,23 +290,20 @@ func first(args []string) string {
 func newRackStatusCmd() *cobra.Command {
 	var f rackFlags
 	var asJSON bool
-	cmd := &cobra.Command{
-		Use: "status",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			dir, err := f.find(first(args))
-			if err != nil {
-				return err
-			}
-			s, err := rack.Status(cmd.Context(), dir)
-			if err != nil {
-				return rackError(err)
-			}
-			if asJSON {
-				return printJSON(cmd.OutOrStdout(), s)
-			}
-			return printRackStatus(cmd.OutOrStdout(), s)
-		},
-	}
+	cmd := command("status", func(cmd *cobra.Command, args []string) error {
+		dir, err := f.find(first(args))
+		if err != nil {
+			return err
+		}
+		s, err := rack.Status(cmd.Context(), dir)
+		if err != nil {
+			return rackError(err)
+		}
+		if asJSON {
+			return printJSON(cmd.OutOrStdout(), s)
+		}
+		return printRackStatus(cmd.OutOrStdout(), s)
+	})
 	f.add(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
@@ -505,28 +483,19 @@ func newRackChassisCmd() *cobra.Command {
 
 // newRackPDUCmd switches outlets. A virtual PDU's SNMP agent runs it.
 func newRackPDUCmd() *cobra.Command {
-	return &cobra.Command{
-		Use: "_pdu", Hidden: true,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return rackError(rack.ServePDU(cmd.Context(), args[0], args[1], cmd.InOrStdin(), cmd.OutOrStdout()))
-		},
-	}
+	return hidden("_pdu", func(cmd *cobra.Command, args []string) error {
+		return rackError(rack.ServePDU(cmd.Context(), args[0], args[1], cmd.InOrStdin(), cmd.OutOrStdout()))
+	})
 }
 
 func newRackDisksCmd() *cobra.Command {
-	return &cobra.Command{
-		Use: "_disks", Hidden: true,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return rackError(rack.ServeDisks(cmd.Context(), args[0], args[1]))
-		},
-	}
+	return hidden("_disks", func(cmd *cobra.Command, args []string) error {
+		return rackError(rack.ServeDisks(cmd.Context(), args[0], args[1]))
+	})
 }
 
 func newRackFabricCmd() *cobra.Command {
-	return &cobra.Command{
-		Use: "_fabric", Hidden: true,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return rackError(rack.ServeFabric(cmd.Context(), args[0], args[1]))
-		},
-	}
+	return hidden("_fabric", func(cmd *cobra.Command, args []string) error {
+		return rackError(rack.ServeFabric(cmd.Context(), args[0], args[1]))
+	})
 }

@@ -51,39 +51,36 @@ func (r namedRack) restoreOptions(anyway bool) (rack.RestoreOptions, error) {
 func newRackSaveCmd() *cobra.Command {
 	var f rackFlags
 	var asJSON bool
-	cmd := &cobra.Command{
-		Use: "save",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			r, release, err := f.named(args)
-			if err != nil {
-				return err
-			}
-			defer release()
-			base, err := r.base()
-			if err != nil {
+	cmd := command("save", func(cmd *cobra.Command, args []string) error {
+		r, release, err := f.named(args)
+		if err != nil {
+			return err
+		}
+		defer release()
+		base, err := r.base()
+		if err != nil {
+			return fail(exitFailed, err)
+		}
+		keys, err := filepath.Glob(filepath.Join(plan.StateDir(r.spec), "secrets", "*"))
+		if err != nil {
+			return fail(exitFailed, err)
+		}
+		for i := range keys {
+			if keys[i], err = filepath.Abs(keys[i]); err != nil {
 				return fail(exitFailed, err)
 			}
-			keys, err := filepath.Glob(filepath.Join(plan.StateDir(r.spec), "secrets", "*"))
-			if err != nil {
-				return fail(exitFailed, err)
-			}
-			for i := range keys {
-				if keys[i], err = filepath.Abs(keys[i]); err != nil {
-					return fail(exitFailed, err)
-				}
-			}
-			s, err := rack.Save(cmd.Context(), r.dir, r.name, rack.SaveOptions{Spec: r.spec.Source, Base: base, Keys: keys, Version: version}, rackProgress(cmd.ErrOrStderr()))
-			if err != nil {
-				return rackError(err)
-			}
-			if asJSON {
-				return printJSON(cmd.OutOrStdout(), s)
-			}
-			fmt.Fprintf(cmd.OutOrStdout(), "saved as %s: %d MiB in %s; the machines stood still for %.1f s\n", s.Name, s.Bytes>>20, s.Dir, s.StoppedSeconds)
-			printSavedNotes(cmd.OutOrStdout(), s)
-			return nil
-		},
-	}
+		}
+		s, err := rack.Save(cmd.Context(), r.dir, r.name, rack.SaveOptions{Spec: r.spec.Source, Base: base, Keys: keys, Version: version}, rackProgress(cmd.ErrOrStderr()))
+		if err != nil {
+			return rackError(err)
+		}
+		if asJSON {
+			return printJSON(cmd.OutOrStdout(), s)
+		}
+		fmt.Fprintf(cmd.OutOrStdout(), "saved as %s: %d MiB in %s; the machines stood still for %.1f s\n", s.Name, s.Bytes>>20, s.Dir, s.StoppedSeconds)
+		printSavedNotes(cmd.OutOrStdout(), s)
+		return nil
+	})
 	f.add(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
@@ -101,40 +98,37 @@ func printSavedNotes(w io.Writer, s *rack.SavedRack) {
 func newRackRestoreCmd() *cobra.Command {
 	var f rackFlags
 	var asJSON, anyway, dryRun bool
-	cmd := &cobra.Command{
-		Use: "restore",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			r, release, err := f.named(args)
-			if err != nil {
-				return err
-			}
-			defer release()
-			opt, err := r.restoreOptions(anyway)
-			if err != nil {
-				return fail(exitFailed, err)
-			}
-			if dryRun {
-				if err := rack.CheckSaved(cmd.Context(), r.spec.Name, r.dir, r.name, opt); err != nil {
-					return rackError(err)
-				}
-				if asJSON {
-					return printJSON(cmd.OutOrStdout(), map[string]any{"name": r.name, "brick": r.spec.Name, "fits": true})
-				}
-				fmt.Fprintf(cmd.OutOrStdout(), "saved rack %s of %s fits; restore takes the rack in %s down, if one is there\n", r.name, r.spec.Name, r.dir)
-				return nil
-			}
-			s, err := rack.Restore(cmd.Context(), r.spec.Name, r.dir, r.name, opt, rackProgress(cmd.ErrOrStderr()))
-			if err != nil {
+	cmd := command("restore", func(cmd *cobra.Command, args []string) error {
+		r, release, err := f.named(args)
+		if err != nil {
+			return err
+		}
+		defer release()
+		opt, err := r.restoreOptions(anyway)
+		if err != nil {
+			return fail(exitFailed, err)
+		}
+		if dryRun {
+			if err := rack.CheckSaved(cmd.Context(), r.spec.Name, r.dir, r.name, opt); err != nil {
 				return rackError(err)
 			}
 			if asJSON {
-				return printJSON(cmd.OutOrStdout(), s)
+				return printJSON(cmd.OutOrStdout(), map[string]any{"name": r.name, "brick": r.spec.Name, "fits": true})
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "restored %s, saved %s\n", s.Name, s.Time.Local().Format(time.DateTime))
-			printSavedNotes(cmd.OutOrStdout(), s)
+			fmt.Fprintf(cmd.OutOrStdout(), "saved rack %s of %s fits; restore takes the rack in %s down, if one is there\n", r.name, r.spec.Name, r.dir)
 			return nil
-		},
-	}
+		}
+		s, err := rack.Restore(cmd.Context(), r.spec.Name, r.dir, r.name, opt, rackProgress(cmd.ErrOrStderr()))
+		if err != nil {
+			return rackError(err)
+		}
+		if asJSON {
+			return printJSON(cmd.OutOrStdout(), s)
+		}
+		fmt.Fprintf(cmd.OutOrStdout(), "restored %s, saved %s\n", s.Name, s.Time.Local().Format(time.DateTime))
+		printSavedNotes(cmd.OutOrStdout(), s)
+		return nil
+	})
 	f.add(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.Flags().BoolVar(&anyway, "anyway", false, "restore a rack that another build of mortar saved, or with another brick's file")
@@ -144,50 +138,44 @@ func newRackRestoreCmd() *cobra.Command {
 
 func newRackSavedCmd() *cobra.Command {
 	var asJSON bool
-	cmd := &cobra.Command{
-		Use: "saved",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := readSpec(args[0])
-			if err != nil {
-				return err
+	cmd := command("saved", func(cmd *cobra.Command, args []string) error {
+		s, err := readSpec(args[0])
+		if err != nil {
+			return err
+		}
+		all, err := rack.ListSaved(cmd.Context(), s.Name, s.Source)
+		if err != nil {
+			return rackError(err)
+		}
+		if asJSON {
+			return printJSON(cmd.OutOrStdout(), all)
+		}
+		if len(all) == 0 {
+			fmt.Fprintf(cmd.OutOrStdout(), "no saved rack of %s\n", s.Name)
+			return nil
+		}
+		t := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 8, 2, ' ', 0)
+		fmt.Fprintln(t, "NAME\tSAVED\tMIB\tBUILD\tFITS")
+		for _, r := range all {
+			fits := "yes"
+			if len(r.Misfits) > 0 {
+				fits = "no: " + strings.Join(r.Misfits, "; ")
 			}
-			all, err := rack.ListSaved(cmd.Context(), s.Name, s.Source)
-			if err != nil {
-				return rackError(err)
-			}
-			if asJSON {
-				return printJSON(cmd.OutOrStdout(), all)
-			}
-			if len(all) == 0 {
-				fmt.Fprintf(cmd.OutOrStdout(), "no saved rack of %s\n", s.Name)
-				return nil
-			}
-			t := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 8, 2, ' ', 0)
-			fmt.Fprintln(t, "NAME\tSAVED\tMIB\tBUILD\tFITS")
-			for _, r := range all {
-				fits := "yes"
-				if len(r.Misfits) > 0 {
-					fits = "no: " + strings.Join(r.Misfits, "; ")
-				}
-				fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\n", r.Name, r.Time.Local().Format(time.DateTime), r.Bytes>>20, r.Version, fits)
-			}
-			return t.Flush()
-		},
-	}
+			fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\n", r.Name, r.Time.Local().Format(time.DateTime), r.Bytes>>20, r.Version, fits)
+		}
+		return t.Flush()
+	})
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
 
 func newRackForgetCmd() *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "forget",
-		RunE: func(_ *cobra.Command, args []string) error {
-			s, err := readSpec(args[0])
-			if err != nil {
-				return err
-			}
-			return rackError(rack.Forget(s.Name, args[1]))
-		},
-	}
+	cmd := command("forget", func(_ *cobra.Command, args []string) error {
+		s, err := readSpec(args[0])
+		if err != nil {
+			return err
+		}
+		return rackError(rack.Forget(s.Name, args[1]))
+	})
 	return cmd
 }

@@ -11,23 +11,20 @@ import (
 
 func newReportCmd() *cobra.Command {
 	var out string
-	cmd := &cobra.Command{
-		Use: "report",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			runs, err := loadRuns(args)
-			if err != nil {
-				return err
-			}
-			if out == "" {
-				out = filepath.Join(runs[0].Dir, report.HTMLFile)
-			}
-			if err := notWritten(out, report.WriteHTML(out, runs)); err != nil {
-				return err
-			}
-			fmt.Fprintln(cmd.OutOrStdout(), out)
-			return nil
-		},
-	}
+	cmd := command("report", func(cmd *cobra.Command, args []string) error {
+		runs, err := loadRuns(args)
+		if err != nil {
+			return err
+		}
+		if out == "" {
+			out = filepath.Join(runs[0].Dir, report.HTMLFile)
+		}
+		if err := notWritten(out, report.WriteHTML(out, runs)); err != nil {
+			return err
+		}
+		fmt.Fprintln(cmd.OutOrStdout(), out)
+		return nil
+	})
 	cmd.Flags().StringVar(&out, "out", "", "file to write (default: report.html in the first RUN)")
 	return cmd
 }

@@ -20,26 +20,23 @@ import (
 func newScrubCmd() *cobra.Command {
 	var repair, asJSON bool
 	var groups []string
-	cmd := &cobra.Command{
-		Use: "scrub",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			d, c, err := openServers(args[0], hostTimeout)
-			if err != nil {
-				return err
-			}
-			defer c.Close()
-			chosen, err := scrub.Groups(d, groups)
-			if err != nil {
-				return fail(exitBadInput, err)
-			}
-			release, err := claimBrick(cmd.Context(), d.Spec) // keep apply out meanwhile
-			if err != nil {
-				return err
-			}
-			defer release()
-			return runScrub(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), c, d, chosen, repair, asJSON)
-		},
-	}
+	cmd := command("scrub", func(cmd *cobra.Command, args []string) error {
+		d, c, err := openServers(args[0], hostTimeout)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		chosen, err := scrub.Groups(d, groups)
+		if err != nil {
+			return fail(exitBadInput, err)
+		}
+		release, err := claimBrick(cmd.Context(), d.Spec) // keep apply out meanwhile
+		if err != nil {
+			return err
+		}
+		defer release()
+		return runScrub(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), c, d, chosen, repair, asJSON)
+	})
 	cmd.Flags().BoolVar(&repair, "repair", false, "mend what can be mended")
 	cmd.Flags().StringSliceVar(&groups, "group", nil, "RAID groups, by name; default: all")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print a list with one entry for each group (progress goes to stderr)")
@@ -117,22 +114,18 @@ func sayScrub(g *scrub.Group) string {
 // newScrubArrayCmd runs on a server for mortar scrub.
 func newScrubArrayCmd() *cobra.Command {
 	var repair bool
-	cmd := &cobra.Command{
-		Use:    "scrub-array",
-		Hidden: true,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			a, err := scrub.Open(args[0])
-			if err != nil {
-				return fail(exitBadInput, err)
-			}
-			r, err := a.Scrub(cmd.Context(), repair)
-			if err != nil {
-				return err
-			}
-			r.Array = args[0]
-			return json.NewEncoder(cmd.OutOrStdout()).Encode(r)
-		},
-	}
+	cmd := hidden("scrub-array", func(cmd *cobra.Command, args []string) error {
+		a, err := scrub.Open(args[0])
+		if err != nil {
+			return fail(exitBadInput, err)
+		}
+		r, err := a.Scrub(cmd.Context(), repair)
+		if err != nil {
+			return err
+		}
+		r.Array = args[0]
+		return json.NewEncoder(cmd.OutOrStdout()).Encode(r)
+	})
 	cmd.Flags().BoolVar(&repair, "repair", false, "mend what can be mended")
 	return cmd
 }

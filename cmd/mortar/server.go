@@ -15,20 +15,9 @@ import (
 	"github.com/mortarhpc/mortar/internal/run/disk"
 )
 
-func newServerCmd() *cobra.Command {
-	c := &cobra.Command{
-		Use: "server",
-	}
-	c.AddCommand(newServerReplaceCmd())
-	return c
-}
-
 func newServerReplaceCmd() *cobra.Command {
 	var f applyFlags
-	cmd := &cobra.Command{
-		Use:  "replace",
-		RunE: func(cmd *cobra.Command, args []string) error { return replaceServer(cmd, args[0], args[1], f) },
-	}
+	cmd := command("replace", func(cmd *cobra.Command, args []string) error { return replaceServer(cmd, args[0], args[1], f) })
 	cmd.Flags().BoolVar(&f.yes, "yes", false, "do not ask")
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "only show the plan")
 	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print events as JSON lines, the result last")

@@ -19,38 +19,35 @@ func newSimulateCmd() *cobra.Command {
 	var bricks int
 	var years float64
 	var seed uint64
-	c := &cobra.Command{
-		Use: "simulate",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if bricks < 1 || bricks > 100_000_000 {
-				return fail(exitBadInput, fmt.Errorf("--bricks %d: want 1 to 100,000,000", bricks))
-			}
-			if !(years > 0 && years <= 1000) {
-				return fail(exitBadInput, fmt.Errorf("--years %g: want more than 0, at most 1,000", years))
-			}
-			d, h, co, err := forecastInput(args[0], file, set)
-			if err != nil {
+	c := command("simulate", func(cmd *cobra.Command, args []string) error {
+		if bricks < 1 || bricks > 100_000_000 {
+			return fail(exitBadInput, fmt.Errorf("--bricks %d: want 1 to 100,000,000", bricks))
+		}
+		if !(years > 0 && years <= 1000) {
+			return fail(exitBadInput, fmt.Errorf("--years %g: want more than 0, at most 1,000", years))
+		}
+		d, h, co, err := forecastInput(args[0], file, set)
+		if err != nil {
+			return err
+		}
+		s, err := forecast.SimulateDesign(cmd.Context(), d, h, co, forecast.Histories{Bricks: bricks, Years: years, Seed: seed}, simulateProgress)
+		switch {
+		case errors.Is(err, context.Canceled):
+			return fail(exitInterrupted, errors.New("interrupted"))
+		case err != nil:
+			return fail(exitBadInput, err)
+		}
+		if svg != "" {
+			if err := writeWhole(svg, []byte(s.SVG())); err != nil {
 				return err
 			}
-			s, err := forecast.SimulateDesign(cmd.Context(), d, h, co, forecast.Histories{Bricks: bricks, Years: years, Seed: seed}, simulateProgress)
-			switch {
-			case errors.Is(err, context.Canceled):
-				return fail(exitInterrupted, errors.New("interrupted"))
-			case err != nil:
-				return fail(exitBadInput, err)
-			}
-			if svg != "" {
-				if err := writeWhole(svg, []byte(s.SVG())); err != nil {
-					return err
-				}
-			}
-			out := cmd.OutOrStdout()
-			if asJSON {
-				return printJSON(out, s)
-			}
-			return s.Text(out, co, explain)
-		},
-	}
+		}
+		out := cmd.OutOrStdout()
+		if asJSON {
+			return printJSON(out, s)
+		}
+		return s.Text(out, co, explain)
+	})
 	c.Flags().IntVar(&bricks, "bricks", 10000, "brick histories to simulate; more make the intervals narrower")
 	c.Flags().Float64Var(&years, "years", 10, "years of each")
 	c.Flags().Uint64Var(&seed, "seed", 1, "seed of the random numbers")

@@ -65,10 +65,7 @@ type statusFlags struct {
 
 func newStatusCmd() *cobra.Command {
 	var o statusFlags
-	cmd := &cobra.Command{
-		Use:  "status",
-		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args) },
-	}
+	cmd := command("status", func(cmd *cobra.Command, args []string) error { return o.run(cmd, args) })
 	f := cmd.Flags()
 	f.BoolVar(&o.asJSON, "json", false, "print JSON; of several bricks, or with --watch, one line each")
 	f.BoolVar(&o.watch, "watch", false, "go on until interrupted")

@@ -22,10 +22,7 @@ type upgradeFlags struct {
 
 func newUpgradeCmd() *cobra.Command {
 	var f upgradeFlags
-	cmd := &cobra.Command{
-		Use:  "upgrade",
-		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0]) },
-	}
+	cmd := command("upgrade", func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0]) })
 	cmd.Flags().StringVar(&f.node, "node", "", "upgrade this server only")
 	cmd.Flags().BoolVar(&f.rebootOnly, "reboot-only", false, "leave the packages as they are")
 	cmd.Flags().BoolVar(&f.noFenceTest, "skip-fence-test", false, "do not prove the fencing of each server again")

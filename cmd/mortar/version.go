@@ -14,16 +14,13 @@ var version = "unknown"
 
 func newVersionCmd() *cobra.Command {
 	var asJSON bool
-	c := &cobra.Command{
-		Use: "version",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if asJSON {
-				return json.NewEncoder(cmd.OutOrStdout()).Encode(release.This(version))
-			}
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), "mortar", version)
-			return err
-		},
-	}
+	c := command("version", func(cmd *cobra.Command, _ []string) error {
+		if asJSON {
+			return json.NewEncoder(cmd.OutOrStdout()).Encode(release.This(version))
+		}
+		_, err := fmt.Fprintln(cmd.OutOrStdout(), "mortar", version)
+		return err
+	})
 	c.Flags().BoolVar(&asJSON, "json", false, "print the version and the time of its commit as JSON")
 	return c
 }

@@ -33,10 +33,7 @@ type watchFlags struct {
 
 func newWatchCmd() *cobra.Command {
 	f := watchFlags{sendmail: watch.Sendmail}
-	cmd := &cobra.Command{
-		Use:  "watch",
-		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
-	}
+	cmd := command("watch", func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) })
 	cmd.Flags().StringVar(&f.listen, "listen", "127.0.0.1:9880", "address and port to serve; empty: none")
 	cmd.Flags().StringSliceVar(&f.names, "name", nil, "another name by which readers call this machine, such as wall.example.org; may be repeated")
 	cmd.Flags().StringVar(&f.notify, "notify", "", "program to run for each finding")

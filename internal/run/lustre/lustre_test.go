@@ -164,9 +164,9 @@ func TestPlans(t *testing.T) {
 		"add what is there":      {withPool, func(f *FS) (*Plan, error) { return f.PoolAdd(ctx, "fast", []string{"1"}) }, nil, ""},
 		"add to none":            {withPool, func(f *FS) (*Plan, error) { return f.PoolAdd(ctx, "slow", []string{"1"}) }, nil, `there is no pool "slow"`},
 		"remove":                 {withPool, func(f *FS) (*Plan, error) { return f.PoolRemove(ctx, "fast", []string{"1"}) }, []string{"mds01 lctl pool_remove small.fast small-OST0001"}, ""},
-		"destroy": {withPool, func(f *FS) (*Plan, error) { return f.PoolDestroy(ctx, "fast") },
+		"destroy": {withPool, func(f *FS) (*Plan, error) { return f.PoolDestroy(ctx, "fast", nil) },
 			[]string{"mds01 lctl pool_remove small.fast small-OST0001", "mds01 lctl pool_destroy small.fast"}, ""},
-		"destroy one of the spec": {nil, func(f *FS) (*Plan, error) { return f.PoolDestroy(ctx, "disk") }, nil, "is of the spec"},
+		"destroy one of the spec": {nil, func(f *FS) (*Plan, error) { return f.PoolDestroy(ctx, "disk", nil) }, nil, "is of the spec"},
 		"no MGS":                  {map[string]string{"mds01 lctl dl": ""}, func(f *FS) (*Plan, error) { return f.PoolCreate(ctx, "fast", []string{"0"}) }, nil, "MGS runs on no server"},
 
 		"drain": {nil, func(f *FS) (*Plan, error) { return f.Drain(ctx, "1") },

@@ -137,7 +137,7 @@ func (f *FS) poolChange(ctx context.Context, name string, osts []string, what, w
 }
 
 // PoolDestroy plans to empty and destroy a pool. Lustre destroys only empty pools.
-func (f *FS) PoolDestroy(ctx context.Context, name string) (*Plan, error) {
+func (f *FS) PoolDestroy(ctx context.Context, name string, _ []string) (*Plan, error) {
 	pool, server, err := f.poolThere(ctx, name)
 	if err != nil {
 		return nil, err
