@@ -12,6 +12,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/prove/versus"
+	"github.com/mortarhpc/mortar/internal/run/cli"
 )
 
 // againstStock builds and measures a brick with each profile. Source: versus.Comparison.
@@ -24,7 +25,7 @@ func againstStock(ctx context.Context, w io.Writer, specFile, dir string, measur
 		return step(ctx, w, w, start, args)
 	}}
 	runs, err := c.Run(ctx)
-	if child := (*exitError)(nil); err != nil && !errors.As(err, &child) {
+	if child := (*cli.Exit)(nil); err != nil && !errors.As(err, &child) {
 		err = fail(exitBadInput, err)
 	}
 	return runs, err
@@ -36,7 +37,7 @@ func step(ctx context.Context, out, progress io.Writer, start time.Time, args []
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(progress, "\n%s %s\n", stamp(start), bold("$ mortar "+strings.Join(args, " ")))
+	fmt.Fprintf(progress, "\n%s %s\n", cli.Stamp(start), bold("$ mortar "+strings.Join(args, " ")))
 	return childFailed(ctx, args[0], runSelf(ctx, out, self, args))
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"os/signal"
 	"syscall"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/host/gather"
 	"github.com/mortarhpc/mortar/internal/host/netprobe"
 	"github.com/mortarhpc/mortar/internal/prove/workload"
+	"github.com/mortarhpc/mortar/internal/run/cli"
 	"github.com/mortarhpc/mortar/internal/run/failover"
 )
 
@@ -21,7 +23,7 @@ func agentMux(holder string) agent.Mux {
 func newAgentCmd() *cobra.Command {
 	var watchOnly bool
 	var holder string
-	cmd := hidden("agent", func(cmd *cobra.Command, _ []string) error {
+	cmd := hidden("agent", func(ctx context.Context, c *cli.Console, _ []string) error {
 		// The administrator's end may close while an action runs. The agent finishes the
 		// action and must survive the write of its answer to a closed pipe.
 		signal.Ignore(syscall.SIGPIPE)
@@ -29,7 +31,7 @@ func newAgentCmd() *cobra.Command {
 		if watchOnly {
 			mux = agent.Merge(agent.WatchCore(), gather.WatchHandlers())
 		}
-		return agent.ServeLogin(cmd.Context(), mux)
+		return agent.ServeLogin(ctx, mux)
 	})
 	cmd.Flags().StringVar(&holder, "holder", "", "who may change the brick while a command of this holder claims it")
 	cmd.Flags().BoolVar(&watchOnly, "watch-only", false, "answer only what status, watch and events ask (docs/security.md)")

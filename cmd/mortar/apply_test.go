@@ -15,6 +15,7 @@ import (
 	"github.com/mortarhpc/mortar/examples"
 	"github.com/mortarhpc/mortar/internal/converge/plan"
 	"github.com/mortarhpc/mortar/internal/host/sshtest"
+	"github.com/mortarhpc/mortar/internal/run/cli"
 )
 
 // asMortar in the environment has the test binary be mortar.
@@ -67,9 +68,9 @@ func newSite(t *testing.T, s *sshtest.Server, edit func(string) string) *site {
 	t.Helper()
 	t.Setenv("SSH_AUTH_SOCK", "")
 	dir := t.TempDir()
-	old := connectOptions
-	connectOptions.LibDir, connectOptions.Link, connectOptions.AnyUser = libDir+"/lib", libDir+"/sbin/mortar", os.Getuid() != 0
-	t.Cleanup(func() { connectOptions = old })
+	old := env.Connect
+	env.Connect.LibDir, env.Connect.Link, env.Connect.AnyUser = libDir+"/lib", libDir+"/sbin/mortar", os.Getuid() != 0
+	t.Cleanup(func() { env.Connect = old })
 	b, err := examples.FS.ReadFile("nfs.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -115,11 +116,11 @@ func mortar(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	if err == nil {
 		return 0, out.String(), ""
 	}
-	var ee *exitError
+	var ee *cli.Exit
 	if !errors.As(err, &ee) {
 		return exitFailed, out.String(), err.Error()
 	}
-	return ee.code, out.String(), ee.Error()
+	return ee.Code, out.String(), ee.Error()
 }
 
 // lineOf returns the first line of the spec that contains a text, as an error names it.
@@ -194,7 +195,7 @@ func TestUnsupportedUser(t *testing.T) {
 	s := sshtest.Start(t)
 	s.Nobody.Store(true)
 	x := newSite(t, s, nil)
-	connectOptions.LibDir = "/no-such-dir-of-mortar-tests"
+	env.Connect.LibDir = "/no-such-dir-of-mortar-tests"
 	if code, _, msg := mortar(t, "plan", x.spec); code != exitBadInput || !strings.Contains(msg, "not root's") {
 		t.Errorf("%d %s", code, msg)
 	}
@@ -211,7 +212,7 @@ func TestApplyAsks(t *testing.T) {
 
 func TestOneApplyAtATime(t *testing.T) {
 	x := newSite(t, sshtest.Start(t), nil)
-	d, err := loadDesign(x.spec)
+	d, err := cli.Load(x.spec)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,11 +2,8 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,13 +16,15 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/converge/plan"
 	"github.com/mortarhpc/mortar/internal/host"
+	"github.com/mortarhpc/mortar/internal/run/change"
+	"github.com/mortarhpc/mortar/internal/run/cli"
 )
 
 func newArrayScriptCmd() *cobra.Command {
 	var tool, dir string
 	var growth int
-	cmd := command("script", func(cmd *cobra.Command, args []string) error {
-		d, err := loadAnyDesign(args[0])
+	cmd := command("script", func(ctx context.Context, c *cli.Console, args []string) error {
+		d, err := cli.LoadAny(args[0])
 		if err != nil {
 			return err
 		}
@@ -50,10 +49,10 @@ func newArrayScriptCmd() *cobra.Command {
 			scripts[n] = s
 		}
 		if dir == "" {
-			_, err := io.WriteString(cmd.OutOrStdout(), scripts[names[0]])
+			_, err := io.WriteString(c.Out, scripts[names[0]])
 			return err
 		}
-		return writeScripts(cmd.OutOrStdout(), d, dir, tool, names, scripts)
+		return change.WriteScripts(c.Out, d, dir, tool, names, scripts)
 	})
 	cmd.Flags().StringVar(&tool, "tool", "", "for a PERC: perccli (default) or omconfig")
 	cmd.Flags().IntVar(&growth, "growth", 0, "only what this growth adds (see mortar grow)")
@@ -61,76 +60,55 @@ func newArrayScriptCmd() *cobra.Command {
 	return cmd
 }
 
-// writeScripts writes each script to its own file and refuses to overwrite one.
-func writeScripts(w io.Writer, d *design.Design, dir, tool string, names []string, scripts map[string]string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	for _, n := range names {
-		ext := tool
-		for _, a := range d.Arrays {
-			if a.Name == n && ext == "" {
-				ext = array.Tools(a.Family)[0]
-			}
-		}
-		file := filepath.Join(dir, n+"."+strings.ToLower(ext))
-		f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
-		if errors.Is(err, os.ErrExist) {
-			return fail(exitBadInput, fmt.Errorf("%s is there already; remove it or choose another --dir", file))
-		}
-		if err != nil {
-			return err
-		}
-		_, err = f.WriteString(scripts[n])
-		if err = errors.Join(err, f.Close()); err != nil {
-			return fail(exitFailed, errors.Join(err, os.Remove(file)))
-		}
-		fmt.Fprintln(w, file)
-	}
-	return nil
-}
-
 func newArrayVerifyCmd() *cobra.Command {
-	var asJSON, write bool
-	cmd := command("verify", func(cmd *cobra.Command, args []string) error {
-		d, err := loadAnyDesign(args[0])
+	var write bool
+	cmd := command("verify", func(ctx context.Context, c *cli.Console, args []string) error {
+		d, err := cli.LoadAny(args[0])
 		if err != nil {
 			return err
 		}
 		if len(d.Arrays) == 0 {
 			return fail(exitBadInput, fmt.Errorf("%s: this brick has no array: its disks are JBODs (storage.kind)", args[0]))
 		}
-		r, err := verifyLUNs(cmd.Context(), d, !asJSON && isTerminal(stderr))
+		r, err := luns(ctx, c, d)
 		if err != nil {
 			return err
 		}
-		if asJSON {
-			err = printJSON(cmd.OutOrStdout(), r)
-		} else {
-			err = showVerify(cmd.OutOrStdout(), d, r)
-		}
-		if err != nil {
+		if err := c.Show(r, func(w io.Writer) error { return showVerify(w, d, r) }); err != nil {
 			return err
 		}
 		if len(r.Findings) > 0 {
 			return fail(exitFailed, nil)
 		}
-		if write {
-			return writeWWNs(cmd.ErrOrStderr(), args[0], r.Identities)
+		if !write {
+			return nil
+		}
+		for _, id := range r.Identities {
+			s, err := spec.Load(args[0]) // the previous array changed the file
+			if err != nil {
+				return fail(exitBadInput, err)
+			}
+			text, err := s.SetWWNs(id.Array, id.WWNs)
+			if err != nil {
+				return fail(exitBadInput, err)
+			}
+			if err := renameio.WriteFile(args[0], text, 0o644, renameio.WithExistingPermissions()); err != nil {
+				return err
+			}
+			fmt.Fprintf(c.Err, "%s: array %s has its WWNs now\n", args[0], id.Array)
 		}
 		return nil
 	})
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().Bool("json", false, "print JSON")
 	cmd.Flags().BoolVar(&write, "write", false, "put the WWNs that were found into the spec, if there is no difference and it has none")
 	return cmd
 }
 
-// verifyLUNs connects to the servers that are cabled to an array.
-func verifyLUNs(ctx context.Context, d *design.Design, live bool) (array.Result, error) {
-	none := array.Result{}
+// luns compares what the servers that are cabled to an array see with the design.
+func luns(ctx context.Context, c *cli.Console, d *design.Design) (r array.Result, err error) {
 	all, err := host.Inventory(d.Spec)
 	if err != nil {
-		return none, fail(exitBadInput, err)
+		return r, fail(exitBadInput, err)
 	}
 	targets := map[string]host.Target{}
 	for _, a := range d.Arrays {
@@ -138,40 +116,19 @@ func verifyLUNs(ctx context.Context, d *design.Design, live bool) (array.Result,
 			targets[s] = all[s]
 		}
 	}
-	progress, done := connectProgress(stderr, live)
+	opts, done := env.Connect, func() {}
+	opts.Progress, done = cli.Connecting(c.Err, !c.JSON && cli.IsTerminal(c.Err))
 	defer done()
-	opts := connectOptions
-	opts.Progress = progress
 	hosts, err := host.ConnectAll(ctx, targets, opts)
 	if err != nil {
-		return none, refused(ctx, d.Spec, err)
+		return r, cli.Refused(ctx, d.Spec, err)
 	}
 	defer host.CloseAll(hosts)
-	progress("", "looking at the LUNs")
-	r, err := plan.VerifyLUNs(ctx, d, hosts)
-	if err != nil {
-		return r, refused(ctx, d.Spec, err)
+	opts.Progress("", "looking at the LUNs")
+	if r, err = plan.VerifyLUNs(ctx, d, hosts); err != nil {
+		err = cli.Refused(ctx, d.Spec, err)
 	}
-	return r, nil
-}
-
-// writeWWNs writes WWNs into the spec's file and reports each.
-func writeWWNs(w io.Writer, file string, ids []array.Identity) error {
-	for _, id := range ids {
-		s, err := spec.Load(file) // the previous array changed the file
-		if err != nil {
-			return fail(exitBadInput, err)
-		}
-		text, err := s.SetWWNs(id.Array, id.WWNs)
-		if err != nil {
-			return fail(exitBadInput, err)
-		}
-		if err := renameio.WriteFile(file, text, 0o644, renameio.WithExistingPermissions()); err != nil {
-			return err
-		}
-		fmt.Fprintf(w, "%s: array %s has its WWNs now\n", file, id.Array)
-	}
-	return nil
+	return r, err
 }
 
 func showVerify(w io.Writer, d *design.Design, r array.Result) error {

@@ -51,7 +51,7 @@ func TestRehearsalOfAnUnknownBackup(t *testing.T) {
 				t.Fatal(err)
 			}
 			file := filepath.Join(dir, "b.tar.gz")
-			if err := writeBackup(file, backup.Local(s, "v1", time.Unix(1000, 0))); err != nil {
+			if err := backup.Local(s, "v1", time.Unix(1000, 0)).Save(file); err != nil {
 				t.Fatal(err)
 			}
 			_, code, err := runCmd(t, "", "restore", file, "--rehearse")

@@ -20,38 +20,37 @@ import (
 	"github.com/mortarhpc/mortar/internal/prove/bench"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 	"github.com/mortarhpc/mortar/internal/prove/workload"
+	"github.com/mortarhpc/mortar/internal/run/cli"
 )
 
 type benchFlags struct {
 	suite, scale, clients, engine, cold, nfs, out, confirm, print string
 	tests                                                         []string
 	repeat, seconds                                               int
-	profile, asJSON, dryRun, againstStock                         bool
+	profile, againstStock                                         bool
 }
 
 func newBenchCmd() *cobra.Command {
 	var f benchFlags
-	cmd := &cobra.Command{
-		Use: "bench",
-		Args: func(_ *cobra.Command, args []string) error {
-			if f.print != "" && len(args) <= 1 || f.print == "" && len(args) == 1 {
-				return nil
-			}
-			return errors.New("give the spec: mortar bench SPEC [--suite quick|paper|io500|cache|FILE]")
-		},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if f.againstStock {
-				return benchAgainstStock(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args[0], f)
-			}
-			if f.print != "" {
-				return printSuite(cmd.OutOrStdout(), f.print, args)
-			}
-			// A profile alone chooses no suite.
-			if f.profile && !cmd.Flags().Changed("suite") {
-				f.suite = ""
-			}
-			return runBench(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args[0], f)
-		},
+	var cmd *cobra.Command
+	cmd = command("bench", func(ctx context.Context, c *cli.Console, args []string) error {
+		if f.againstStock {
+			return benchAgainstStock(ctx, c, args[0], f)
+		}
+		if f.print != "" {
+			return printSuite(c.Out, f.print, args)
+		}
+		// A profile alone chooses no suite.
+		if f.profile && !cmd.Flags().Changed("suite") {
+			f.suite = ""
+		}
+		return runBench(ctx, c, args[0], f)
+	})
+	cmd.Args = func(_ *cobra.Command, args []string) error {
+		if f.print != "" && len(args) <= 1 || f.print == "" && len(args) == 1 {
+			return nil
+		}
+		return errors.New("give the spec: mortar bench SPEC [--suite quick|paper|io500|cache|FILE]")
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&f.suite, "suite", "quick", "quick, paper, io500, cache, or a file")
@@ -67,8 +66,8 @@ func newBenchCmd() *cobra.Command {
 	fl.BoolVar(&f.againstStock, "against-stock", false, "build the brick twice on virtual racks, profile stock and profile tuned, run the suite on both and compare them")
 	fl.StringVar(&f.out, "out", "", "directory the run is written to (default out/bench-SUITE)")
 	fl.StringVar(&f.confirm, "confirm", "", "name of the brick, to confirm that its service may be restarted on real hardware")
-	fl.BoolVar(&f.asJSON, "json", false, "print the summary as JSON (progress goes to stderr)")
-	fl.BoolVar(&f.dryRun, "dry-run", false, "only show what would be measured, with sizes; no host is reached")
+	fl.Bool("json", false, "print the summary as JSON (progress goes to stderr)")
+	fl.Bool("dry-run", false, "only show what would be measured, with sizes; no host is reached")
 	fl.StringVar(&f.print, "print-suite", "", "print a suite that comes with mortar: quick, paper, io500 or cache (paper: for the flavour of SPEC, else nfs-ha)")
 	return cmd
 }
@@ -76,7 +75,7 @@ func newBenchCmd() *cobra.Command {
 func printSuite(w io.Writer, name string, args []string) error {
 	flavour := spec.NFSHA
 	if len(args) == 1 {
-		s, err := loadSpec(args[0])
+		s, err := cli.ReadSpec(args[0])
 		if err != nil {
 			return err
 		}
@@ -140,7 +139,7 @@ func mountVersions(d *design.Design) string {
 	return strings.Join(slices.Compact(all), ", ")
 }
 
-func runBench(ctx context.Context, in io.Reader, out, errOut io.Writer, specFile string, f benchFlags) error {
+func runBench(ctx context.Context, c *cli.Console, specFile string, f benchFlags) error {
 	if f.out == "" {
 		name := f.suite
 		if name == "" {
@@ -152,9 +151,9 @@ func runBench(ctx context.Context, in io.Reader, out, errOut io.Writer, specFile
 	if err != nil {
 		return err
 	}
-	load := loadDesign
-	if f.dryRun {
-		load = loadAnyDesign
+	load := cli.Load
+	if c.DryRun {
+		load = cli.LoadAny
 	}
 	des, err := load(specFile)
 	if err != nil {
@@ -169,16 +168,13 @@ func runBench(ctx context.Context, in io.Reader, out, errOut io.Writer, specFile
 			return fail(exitBadInput, err)
 		}
 	}
-	if f.dryRun {
-		return showSets(out, des, suite, opt, f.asJSON)
+	if c.DryRun {
+		return showSets(c, des, suite, opt)
 	}
 	if err := writable(f.out); err != nil {
 		return fail(exitBadInput, fmt.Errorf("--out: %w", err))
 	}
-	progress := out
-	if f.asJSON {
-		progress = errOut
-	}
+	progress := c.Aside()
 	env, err := benchEnv(ctx, des)
 	if err != nil {
 		return err
@@ -189,27 +185,27 @@ func runBench(ctx context.Context, in io.Reader, out, errOut io.Writer, specFile
 	}
 	if !env.Virtual && cold == bench.ColdRestart {
 		warning := fmt.Sprintf("To empty caches the benchmark stops and starts the service of brick %q before each phase: all of its clients will stall (--cold drop leaves it alone).", des.Name)
-		if err := confirmBrick(in, progress, warning, "nothing was changed", des.Name, f.confirm); err != nil {
+		if err := c.ConfirmBrick(warning, "nothing was changed", des.Name, f.confirm); err != nil {
 			return err
 		}
 	}
-	release, err := claimBrick(ctx, des.Spec) // keep apply and drill out meanwhile
+	release, err := c.Claim(ctx, des.Spec) // keep apply and drill out meanwhile
 	if err != nil {
 		return err
 	}
 	defer release()
-	live := isTerminal(progress)
+	live := cli.IsTerminal(progress)
 	env.Progress = benchProgress(progress, time.Now(), live)
 	r, err := bench.Run(ctx, env, suite, opt)
 	if live {
 		fmt.Fprint(progress, screen.ClearLine)
 	}
-	return benchOutcome(ctx, out, r, err, f.asJSON)
+	return benchOutcome(ctx, c, r, err)
 }
 
 // benchEnv connects a benchmark to the hosts.
 func benchEnv(ctx context.Context, des *design.Design) (bench.Env, error) {
-	dial, err := dialHosts(des, connectOptions)
+	dial, err := env.Dial(des, env.Connect)
 	if err != nil {
 		return bench.Env{}, err
 	}
@@ -221,7 +217,7 @@ func benchEnv(ctx context.Context, des *design.Design) (bench.Env, error) {
 }
 
 // benchOutcome prints the result and returns the exit code.
-func benchOutcome(ctx context.Context, out io.Writer, r *report.Run, err error, asJSON bool) error {
+func benchOutcome(ctx context.Context, c *cli.Console, r *report.Run, err error) error {
 	var unfit *bench.Unfit
 	if r == nil {
 		switch {
@@ -232,11 +228,7 @@ func benchOutcome(ctx context.Context, out io.Writer, r *report.Run, err error, 
 		}
 		return fail(exitFailed, err)
 	}
-	if asJSON {
-		if err := printJSON(out, r.Bench.BenchSummary); err != nil {
-			return fail(exitFailed, err)
-		}
-	} else if err := printBench(out, r); err != nil {
+	if err := c.Show(r.Bench.BenchSummary, func(w io.Writer) error { return printBench(w, r) }); err != nil {
 		return fail(exitFailed, err)
 	}
 	switch {
@@ -268,13 +260,14 @@ func printBench(w io.Writer, r *report.Run) error {
 }
 
 // showSets prints the measurements that a run would make.
-func showSets(w io.Writer, des *design.Design, suite *bench.Suite, opt bench.Options, asJSON bool) error {
+func showSets(c *cli.Console, des *design.Design, suite *bench.Suite, opt bench.Options) error {
 	planned, err := bench.PlanOf(des, suite, opt)
 	if err != nil {
 		return fail(exitBadInput, err)
 	}
-	if asJSON {
-		return printJSON(w, planned)
+	w := c.Out
+	if c.JSON {
+		return cli.PrintJSON(w, planned)
 	}
 	fmt.Fprintf(w, "%s: %s. Caches: %s. Server memory by the spec: %s\n", planned.Suite, planned.Title, planned.Cold, report.Bytes(planned.Memory))
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
@@ -320,14 +313,14 @@ func benchProgress(w io.Writer, start time.Time, live bool) func(bench.Progress)
 		clients := report.Plural(p.Threads, "thread") + " on " + report.Plural(p.Hosts, "host")
 		switch {
 		case p.Note != "":
-			fmt.Fprintf(w, "%s%s note: %s\n", pre, stamp(start), p.Note)
+			fmt.Fprintf(w, "%s%s note: %s\n", pre, cli.Stamp(start), p.Note)
 			return
 		case p.Finished != nil:
 			lat := ""
 			if l := p.Finished.Latency; l != nil {
 				lat = fmt.Sprintf(", p99 %s", report.Seconds(l.P99/1000))
 			}
-			fmt.Fprintf(w, "%s%s %s%s, %s: %s%s\n", pre, stamp(start), where, p.Phase, clients, bold(report.Rate(p.Finished.Value, p.Unit)), lat)
+			fmt.Fprintf(w, "%s%s %s%s, %s: %s%s\n", pre, cli.Stamp(start), where, p.Phase, clients, bold(report.Rate(p.Finished.Value, p.Unit)), lat)
 			lastLine = time.Now()
 			return
 		}
@@ -347,6 +340,6 @@ func benchProgress(w io.Writer, start time.Time, live bool) func(bench.Progress)
 			return
 		}
 		state, lastLine = p.State, time.Now()
-		fmt.Fprintf(w, "%s%s %s%s%s", pre, stamp(start), where, text, post)
+		fmt.Fprintf(w, "%s%s %s%s%s", pre, cli.Stamp(start), where, text, post)
 	}
 }

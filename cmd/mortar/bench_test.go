@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/mortarhpc/mortar/examples"
+	"github.com/mortarhpc/mortar/internal/run/cli"
 )
 
 func benchCmd(t *testing.T, args ...string) (string, error) {
@@ -66,8 +67,8 @@ func TestBenchRefusals(t *testing.T) {
 		"\"wrong\" is not \"brick1\"":                                       {f, "--suite", "paper", "--confirm", "wrong"},
 	} {
 		out, err := benchCmd(t, args...)
-		var ee *exitError
-		if !errors.As(err, &ee) || ee.code != exitBadInput || !strings.Contains(err.Error(), want) {
+		var ee *cli.Exit
+		if !errors.As(err, &ee) || ee.Code != exitBadInput || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: want %q, got %v %s", args, want, err, out)
 		}
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"io"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -10,10 +9,11 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/prove/bench"
+	"github.com/mortarhpc/mortar/internal/run/cli"
 )
 
 // benchAgainstStock measures a brick with the profile tuned and with the profile stock.
-func benchAgainstStock(ctx context.Context, out, errOut io.Writer, specFile string, f benchFlags) error {
+func benchAgainstStock(ctx context.Context, c *cli.Console, specFile string, f benchFlags) error {
 	if f.out == "" {
 		f.out = filepath.Join("out", "bench-against-stock")
 	}
@@ -21,7 +21,7 @@ func benchAgainstStock(ctx context.Context, out, errOut io.Writer, specFile stri
 	if err != nil {
 		return err
 	}
-	des, err := loadDesign(specFile)
+	des, err := cli.Load(specFile)
 	if err != nil {
 		return err
 	}
@@ -33,10 +33,7 @@ func benchAgainstStock(ctx context.Context, out, errOut io.Writer, specFile stri
 	if _, err := bench.Plan(suite, opt, 1, 1); err != nil {
 		return fail(exitBadInput, err)
 	}
-	progress := out
-	if f.asJSON {
-		progress = errOut
-	}
+	progress := c.Aside()
 	start := time.Now()
 	runs, failed := againstStock(ctx, progress, specFile, f.out, func(file, run string) []string {
 		return append([]string{"bench", file, "--out", run}, f.forward()...)
@@ -45,10 +42,10 @@ func benchAgainstStock(ctx context.Context, out, errOut io.Writer, specFile stri
 		return failed
 	}
 	args := []string{"compare", runs[spec.Stock], runs[spec.Tuned], "--html", filepath.Join(f.out, "compare.html")}
-	if f.asJSON {
+	if c.JSON {
 		args = append(args, "--json")
 	}
-	if err := step(ctx, out, progress, start, args); err != nil {
+	if err := step(ctx, c.Out, progress, start, args); err != nil {
 		return err
 	}
 	return failed

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -14,16 +15,17 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/converge/plan"
+	"github.com/mortarhpc/mortar/internal/run/cli"
 )
 
 func newCheckCmd() *cobra.Command {
-	var asJSON, explain bool
+	var explain bool
 	var svg, profile string
-	c := command("check", func(cmd *cobra.Command, args []string) error {
-		if svg == "-" && asJSON {
+	c := command("check", func(ctx context.Context, c *cli.Console, args []string) error {
+		if svg == "-" && c.JSON {
 			return fail(exitBadInput, errors.New("--svg - and --json both write to stdout; name a file for the drawing"))
 		}
-		d, err := loadAnyDesign(args[0], profile)
+		d, err := cli.LoadAny(args[0], profile)
 		if err != nil {
 			return err
 		}
@@ -31,16 +33,16 @@ func newCheckCmd() *cobra.Command {
 		if err != nil {
 			return fail(exitBadInput, err)
 		}
-		out := cmd.OutOrStdout()
 		if svg != "" {
-			if err := writeSVG(svg, out, d); err != nil || !asJSON {
+			if err := writeSVG(svg, c.Out, d); err != nil || !c.JSON {
 				return err
 			}
 		}
-		if asJSON {
-			return printJSON(out, d)
+		if c.JSON {
+			return cli.PrintJSON(c.Out, d)
 		}
-		o := design.ShowOptions{Explain: explain, Paint: painter(out)}
+		out := c.Out
+		o := design.ShowOptions{Explain: explain, Paint: cli.Painter(out)}
 		if w := widthOf(out); w > 0 {
 			o.Width = min(max(w, 72), 140)
 		}
@@ -50,7 +52,7 @@ func newCheckCmd() *cobra.Command {
 		lustre.Show(out)
 		return nil
 	})
-	c.Flags().BoolVar(&asJSON, "json", false, "print the design as JSON")
+	c.Flags().Bool("json", false, "print the design as JSON")
 	profileFlag(c, &profile)
 	c.Flags().BoolVar(&explain, "explain", false, "add sources, RAID order, UUIDs, exact commands, and what became of values of the past")
 	c.Flags().StringVar(&svg, "svg", "", "draw racks, enclosures, groups and cabling into this file instead (-: to stdout); with --json as well")

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/run/cli"
 )
 
 // runCmd runs a command, or with "" what args say, and returns its output and exit code.
@@ -23,9 +24,9 @@ func runCmd(t *testing.T, command string, args ...string) (string, int, error) {
 	root.SetErr(&out)
 	err := execute(t.Context(), root, append(strings.Fields(command), args...))
 	code := 0
-	var ee *exitError
+	var ee *cli.Exit
 	if errors.As(err, &ee) {
-		code = ee.code
+		code = ee.Code
 	} else if err != nil {
 		code = exitFailed
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/converge/plan"
 	"github.com/mortarhpc/mortar/internal/host/claim"
 	"github.com/mortarhpc/mortar/internal/host/sshtest"
+	"github.com/mortarhpc/mortar/internal/run/cli"
 )
 
 // Two machines have the spec. What one of them claims, or has applied, the other one does not
@@ -19,15 +20,15 @@ func TestTwoMachines(t *testing.T) {
 	here, there := newSite(t, server, nil), newSite(t, server, nil)
 	file := filepath.Join(libDir, "lib/brick.json")
 	t.Cleanup(func() { _ = os.Remove(file) })
-	d, err := loadDesign(there.spec)
+	d, err := cli.Load(there.spec)
 	if err != nil {
 		t.Fatal(err)
 	}
-	release, err := plan.Claim(t.Context(), d.Spec, connectOptions)
+	release, err := plan.Claim(t.Context(), d.Spec, env.Connect)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = plan.Claim(t.Context(), d.Spec, connectOptions)
+	_, err = plan.Claim(t.Context(), d.Spec, env.Connect)
 	if err == nil {
 		t.Error("one machine claims the brick twice")
 	}
@@ -46,7 +47,7 @@ func TestTwoMachines(t *testing.T) {
 	}
 
 	// The other machine dies.
-	if release, err = plan.Claim(t.Context(), d.Spec, connectOptions); err != nil {
+	if release, err = plan.Claim(t.Context(), d.Spec, env.Connect); err != nil {
 		t.Fatal(err)
 	}
 	if code, _, msg := mortar(t, "unlock", here.spec, "--holder", "mallory@adm9"); code != exitBadInput || !strings.Contains(msg, who) {

@@ -1,19 +1,26 @@
 package main
 
 import (
+	"context"
+
 	"github.com/spf13/cobra"
 
+	"github.com/mortarhpc/mortar/internal/run/cli"
 	"github.com/mortarhpc/mortar/internal/run/lustre"
 )
 
 // command makes a command; help.txt has its texts.
-func command(name string, run func(*cobra.Command, []string) error) *cobra.Command {
-	return &cobra.Command{Use: name, RunE: run}
+func command(name string, run func(context.Context, *cli.Console, []string) error) *cobra.Command {
+	return &cobra.Command{Use: name, RunE: func(cmd *cobra.Command, args []string) error {
+		return run(cmd.Context(), consoleOf(cmd), args)
+	}}
 }
 
 // hidden makes a command that other programs run.
-func hidden(name string, run func(*cobra.Command, []string) error) *cobra.Command {
-	return &cobra.Command{Use: name, RunE: run, Hidden: true}
+func hidden(name string, run func(context.Context, *cli.Console, []string) error) *cobra.Command {
+	c := command(name, run)
+	c.Hidden = true
+	return c
 }
 
 // group makes a command of commands.

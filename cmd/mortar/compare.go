@@ -1,7 +1,7 @@
 package main
 
 import (
-	"encoding/json"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -14,56 +14,52 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/paper"
 	"github.com/mortarhpc/mortar/internal/brick/release"
 	"github.com/mortarhpc/mortar/internal/prove/report"
+	"github.com/mortarhpc/mortar/internal/run/cli"
 )
 
 func newCompareCmd() *cobra.Command {
-	var asJSON bool
 	var html string
-	cmd := command("compare", func(cmd *cobra.Command, args []string) error {
+	cmd := command("compare", func(ctx context.Context, c *cli.Console, args []string) error {
 		if specs, err := areBricks(args); err != nil {
 			return fail(exitBadInput, err)
 		} else if specs {
-			return compareBricks(cmd.OutOrStdout(), args, html, asJSON)
+			return compareBricks(c, args, html)
 		}
 		runs, err := loadRuns(args)
 		if err != nil {
 			return err
 		}
 		if slices.ContainsFunc(runs, func(r *report.Run) bool { return r.Bench != nil }) {
-			return compareBench(cmd.OutOrStdout(), runs, html, asJSON)
+			return compareBench(c, runs, html)
 		}
 		if len(runs) > 2 || html != "" {
 			return fail(exitBadInput, errors.New("drills are compared two at a time, as text or JSON; mortar report RUN RUN... makes a page of them"))
 		}
-		c := report.Compare(runs[0], runs[1])
-		if asJSON {
-			return json.NewEncoder(cmd.OutOrStdout()).Encode(c)
-		}
-		return c.Text(cmd.OutOrStdout())
+		both := report.Compare(runs[0], runs[1])
+		return c.Line(both, both.Text)
 	})
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print as JSON")
+	cmd.Flags().Bool("json", false, "print as JSON")
 	cmd.Flags().StringVar(&html, "html", "", "benchmarks: also write a page with overlaid plots to this file")
 	return cmd
 }
 
-func compareBench(w io.Writer, runs []*report.Run, html string, asJSON bool) error {
-	c, err := report.CompareBench(runs)
+func compareBench(c *cli.Console, runs []*report.Run, html string) error {
+	all, err := report.CompareBench(runs)
 	if err != nil {
 		return fail(exitBadInput, err)
 	}
 	if html != "" {
-		if err := notWritten(html, report.WriteComparison(html, runs, c)); err != nil {
+		if err := notWritten(html, report.WriteComparison(html, runs, all)); err != nil {
 			return err
 		}
 	}
-	if asJSON {
-		return printJSON(w, c)
-	}
-	if err := c.Text(w); err != nil || html == "" {
+	return c.Show(all, func(w io.Writer) error {
+		if err := all.Text(w); err != nil || html == "" {
+			return err
+		}
+		_, err := fmt.Fprintln(w, html)
 		return err
-	}
-	_, err = fmt.Fprintln(w, html)
-	return err
+	})
 }
 
 // areBricks says whether the arguments are specs or published systems, as opposed to directories of runs. A
@@ -93,7 +89,7 @@ func looksLikeSpec(name string) bool {
 }
 
 // compareBricks compares two specs or published systems.
-func compareBricks(w io.Writer, args []string, html string, asJSON bool) error {
+func compareBricks(c *cli.Console, args []string, html string) error {
 	if len(args) != 2 || html != "" {
 		return fail(exitBadInput, errors.New("specs and published systems are compared two at a time, as text or JSON"))
 	}
@@ -103,7 +99,7 @@ func compareBricks(w io.Writer, args []string, html string, asJSON bool) error {
 		if _, serr := os.Stat(a); serr != nil && !looksLikeSpec(a) {
 			sides[i], err = release.OfSystem(a)
 		} else {
-			d, lerr := loadAnyDesign(a)
+			d, lerr := cli.LoadAny(a)
 			if lerr != nil {
 				return lerr
 			}
@@ -113,9 +109,6 @@ func compareBricks(w io.Writer, args []string, html string, asJSON bool) error {
 			return fail(exitBadInput, err)
 		}
 	}
-	c := release.Compare(sides[0], sides[1])
-	if asJSON {
-		return printJSON(w, c)
-	}
-	return c.Text(w)
+	both := release.Compare(sides[0], sides[1])
+	return c.Show(both, both.Text)
 }

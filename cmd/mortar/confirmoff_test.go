@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mortarhpc/mortar/internal/run/cli"
 	"github.com/mortarhpc/mortar/internal/run/procedure"
 )
 
@@ -16,7 +17,7 @@ func TestConfirmNode(t *testing.T) {
 		"nothing": {"", "--confirm nfs1"},
 	} {
 		var w bytes.Buffer
-		_, err := confirmNode(strings.NewReader(""), &w, "nfs1", p, c.given)
+		_, err := confirmNode(&cli.Console{In: strings.NewReader(""), Out: &w}, "nfs1", p, c.given)
 		if c.say == "" && err != nil || c.say != "" && (err == nil || !strings.Contains(err.Error(), c.say)) {
 			t.Errorf("%s: %v", name, err)
 		}

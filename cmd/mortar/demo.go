@@ -16,6 +16,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/screen"
 	"github.com/mortarhpc/mortar/internal/prove/report"
+	"github.com/mortarhpc/mortar/internal/run/cli"
 )
 
 // demoStep is one command of the demo.
@@ -42,8 +43,8 @@ func demoSteps(spec, dir, drill, how string) []demoStep {
 
 func newDemoCmd() *cobra.Command {
 	var dir, drill, how string
-	cmd := command("demo", func(cmd *cobra.Command, _ []string) error {
-		return runDemo(cmd.Context(), cmd.OutOrStdout(), dir, drill, how)
+	cmd := command("demo", func(ctx context.Context, c *cli.Console, _ []string) error {
+		return runDemo(ctx, c.Out, dir, drill, how)
 	})
 	cmd.Flags().StringVar(&dir, "out", "out/demo", "directory for the spec, the run and the report")
 	cmd.Flags().StringVar(&drill, "drill", "server-crash", "drill to run")
@@ -63,7 +64,7 @@ func runDemo(ctx context.Context, w io.Writer, dir, drill, how string) error {
 	spec := filepath.Join(dir, "brick.yaml")
 	fmt.Fprintln(w, bold("Mortar demo")+": from one file to a proven HA NFS brick, on a virtual rack")
 	if _, err := os.Stat(spec); errors.Is(err, os.ErrNotExist) {
-		fmt.Fprintf(w, "\n%s %s\n", stamp(start), bold("$ mortar init nfs-ha > "+spec))
+		fmt.Fprintf(w, "\n%s %s\n", cli.Stamp(start), bold("$ mortar init nfs-ha > "+spec))
 		out, err := exec.CommandContext(ctx, self, "init", "nfs-ha").Output()
 		if err != nil {
 			return fail(exitFailed, fmt.Errorf("mortar init: %w", err))
@@ -72,7 +73,7 @@ func runDemo(ctx context.Context, w io.Writer, dir, drill, how string) error {
 			return err
 		}
 	} else {
-		fmt.Fprintf(w, "\n%s using %s, which is there already\n", stamp(start), spec)
+		fmt.Fprintf(w, "\n%s using %s, which is there already\n", cli.Stamp(start), spec)
 	}
 	steps := demoSteps(spec, dir, drill, how)
 	for i, s := range steps {
@@ -83,7 +84,7 @@ func runDemo(ctx context.Context, w io.Writer, dir, drill, how string) error {
 				s.args, s.say, save = restore, s.say+", just booted, as an earlier demo has saved them", false
 			}
 		}
-		fmt.Fprintf(w, "\n%s %s\n%s\n", stamp(start), bold("$ mortar "+strings.Join(s.args, " ")),
+		fmt.Fprintf(w, "\n%s %s\n%s\n", cli.Stamp(start), bold("$ mortar "+strings.Join(s.args, " ")),
 			faint(fmt.Sprintf("        step %d of %d: %s", i+1, len(steps), s.say)))
 		t := time.Now()
 		err := runSelf(ctx, w, self, s.args)
@@ -93,13 +94,13 @@ func runDemo(ctx context.Context, w io.Writer, dir, drill, how string) error {
 		if err != nil {
 			if ctx.Err() != nil {
 				// An interrupted demo leaves nothing behind.
-				fmt.Fprintf(w, "\n%s interrupted; taking the rack down\n", stamp(start))
+				fmt.Fprintf(w, "\n%s interrupted; taking the rack down\n", cli.Stamp(start))
 				if err := runSelf(context.WithoutCancel(ctx), w, self, []string{"rack", "down", spec}); err != nil {
 					return fail(exitInterrupted, fmt.Errorf("mortar rack down: %w", err))
 				}
 				return fail(exitInterrupted, nil)
 			}
-			fmt.Fprintf(w, "\n%s step failed: mortar %s: %v\nThe rack stays as it is. Look around:\n", stamp(start), s.args[0], err)
+			fmt.Fprintf(w, "\n%s step failed: mortar %s: %v\nThe rack stays as it is. Look around:\n", cli.Stamp(start), s.args[0], err)
 			demoHints(w, spec)
 			return childFailed(ctx, s.args[0], err)
 		}
@@ -110,7 +111,7 @@ func runDemo(ctx context.Context, w io.Writer, dir, drill, how string) error {
 
 // rackThere reports whether the demo's rack is up.
 func rackThere(spec string) bool {
-	s, err := readSpec(spec)
+	s, err := cli.ReadSpec(spec)
 	if err != nil {
 		return false
 	}
@@ -143,7 +144,7 @@ func demoSummary(w io.Writer, start time.Time, dir, spec string) error {
 	}
 	s := &r.Summary
 	fmt.Fprintf(w, "\n%s\n", bold("Summary"))
-	d, err := loadDesign(spec)
+	d, err := cli.Load(spec)
 	if err != nil {
 		return err
 	}
@@ -172,28 +173,4 @@ func demoHints(w io.Writer, spec string) {
   mortar rack down %[1]s          take it all down
 (mortar is bin/mortar)
 `, spec)
-}
-
-func stamp(start time.Time) string {
-	s := int(time.Since(start).Seconds())
-	return fmt.Sprintf("[%02d:%02d]", s/60, s%60)
-}
-
-func bold(s string) string  { return sgr("1", s) }
-func faint(s string) string { return sgr("2", s) }
-
-// sgr wraps s in a terminal attribute if stdout is a terminal.
-func sgr(code, s string) string {
-	if !isTerminal(stdout) {
-		return s
-	}
-	return screen.Paint(code, s)
-}
-
-// painter wraps text in attributes of the terminal w; nil if w is none.
-func painter(w io.Writer) func(code, text string) string {
-	if !isTerminal(w) {
-		return nil
-	}
-	return screen.Paint
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,25 +14,25 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/run/cli"
 	"github.com/mortarhpc/mortar/internal/run/discover"
 )
 
 func newDiscoverCmd() *cobra.Command {
 	var clients []string
 	var name, inventory string
-	var asJSON bool
 	to := host.Target{}
-	cmd := command("discover", func(cmd *cobra.Command, args []string) error {
+	cmd := command("discover", func(ctx context.Context, c *cli.Console, args []string) error {
 		targets, err := discoverTargets(append(args, clients...), to, inventory)
 		if err != nil {
 			return fail(exitBadInput, err)
 		}
-		seen, err := lookAtHosts(cmd.Context(), targets, cmd.ErrOrStderr())
+		seen, err := lookAtHosts(ctx, targets, c.Err)
 		if err != nil {
 			return err
 		}
-		if asJSON {
-			return json.NewEncoder(cmd.OutOrStdout()).Encode(seen)
+		if c.JSON {
+			return cli.JSONLines(c.Out).Encode(seen)
 		}
 		d, err := discover.New(name, seen[:len(args)], seen[len(args):])
 		var no *resource.Refusal
@@ -47,10 +46,10 @@ func newDiscoverCmd() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if _, err := io.WriteString(cmd.OutOrStdout(), text); err != nil {
+		if _, err := io.WriteString(c.Out, text); err != nil {
 			return err
 		}
-		return checkDraft(text, cmd.ErrOrStderr())
+		return checkDraft(text, c.Err)
 	})
 	f := cmd.Flags()
 	f.StringSliceVar(&clients, "clients", nil, "hosts that will mount the exports")
@@ -60,7 +59,7 @@ func newDiscoverCmd() *cobra.Command {
 	f.StringVar(&to.Identity, "identity", "", "private key file (default as ~/.ssh/config says, else the agent and ~/.ssh/id_*)")
 	f.StringVar(&to.KnownHosts, "known-hosts", "", "file of pinned host keys (default as ~/.ssh/config says, else ~/.ssh/known_hosts)")
 	f.StringVar(&inventory, "inventory", "", "file that says how to reach the hosts, as a virtual rack writes it")
-	f.BoolVar(&asJSON, "json", false, "print what was seen of each host as JSON, and no spec")
+	f.Bool("json", false, "print what was seen of each host as JSON, and no spec")
 	return cmd
 }
 
@@ -100,7 +99,7 @@ func lookAtHosts(ctx context.Context, targets []host.Target, progress io.Writer)
 	for _, t := range targets {
 		byName[t.Name], names = t, append(names, t.Name)
 	}
-	sessions, err := host.ConnectAll(ctx, byName, host.Options{LibDir: connectOptions.LibDir, Link: connectOptions.Link, AnyUser: connectOptions.AnyUser,
+	sessions, err := host.ConnectAll(ctx, byName, host.Options{LibDir: env.Connect.LibDir, Link: env.Connect.Link, AnyUser: env.Connect.AnyUser,
 		Progress: func(h, what string) { fmt.Fprintf(progress, "%s: %s\n", h, what) }})
 	if err != nil {
 		return nil, fail(exitBadInput, err)

@@ -24,13 +24,13 @@ import (
 	"github.com/mortarhpc/mortar/internal/prove/inject"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 	"github.com/mortarhpc/mortar/internal/prove/versus"
+	"github.com/mortarhpc/mortar/internal/run/cli"
 )
 
 // drillFlags are the flags of every command that drills.
 type drillFlags struct {
 	out, confirm, service        string
 	seconds, after, rate, within float64
-	asJSON                       bool
 	only, skip                   []string
 	repeat                       int
 }
@@ -38,24 +38,24 @@ type drillFlags struct {
 func newDrillRunCmd() *cobra.Command {
 	var f drillFlags
 	var how string
-	cmd := f.command("run", "DRILL-HOW", func(cmd *cobra.Command, args []string) error {
+	cmd := f.command("run", "DRILL-HOW", func(ctx context.Context, c *cli.Console, args []string) error {
 		d, v, err := drill.Find(args[1], how)
 		if err != nil {
 			return fail(exitBadInput, err)
 		}
-		des, err := loadDesign(args[0])
+		des, err := cli.Load(args[0])
 		if err != nil {
 			return err
 		}
 		name := drill.Choice{Drill: d, Variant: v}.Name()
-		return f.drill(cmd, des, name, name, "", func(ctx context.Context, env drill.Env, opt drill.Options) error {
+		return f.drill(ctx, c, des, name, name, "", func(ctx context.Context, env drill.Env, opt drill.Options) error {
 			r, err := drill.Run(ctx, env, d, v, opt)
 			if err != nil {
 				return drillFailed(ctx, err, "interrupted; nothing is left broken")
 			}
-			w := cmd.OutOrStdout()
-			if f.asJSON {
-				err = jsonLines(w).Encode(r.Summary)
+			w := c.Out
+			if c.JSON {
+				err = cli.JSONLines(w).Encode(r.Summary)
 			} else {
 				err = report.SummaryText(w, r, bold)
 			}
@@ -71,23 +71,23 @@ func newDrillRunCmd() *cobra.Command {
 
 func newDrillAllCmd() *cobra.Command {
 	var f drillFlags
-	cmd := f.command("all", "drills", func(cmd *cobra.Command, args []string) error {
+	cmd := f.command("all", "drills", func(ctx context.Context, c *cli.Console, args []string) error {
 		choices, err := drill.Choose(f.only, f.skip)
 		if err != nil {
 			return fail(exitBadInput, err)
 		}
-		des, err := loadDesign(args[0])
+		des, err := cli.Load(args[0])
 		if err != nil {
 			return err
 		}
 		if len(f.only) == 0 {
 			choices = drill.Suits(choices, des)
 		}
-		return f.drill(cmd, des, "drills", fmt.Sprintf("all (%d drills)", len(choices)), "", func(ctx context.Context, env drill.Env, opt drill.Options) error {
+		return f.drill(ctx, c, des, "drills", fmt.Sprintf("all (%d drills)", len(choices)), "", func(ctx context.Context, env drill.Env, opt drill.Options) error {
 			opt.Thorough = true
 			entries, runs, err := drill.All(ctx, env, choices, f.repeat, f.out, opt)
 			// A drill that the brick cannot have is no failure.
-			return f.table(ctx, cmd, entries, runs, nil, err, report.Pass, report.Refused)
+			return f.table(ctx, c, entries, runs, nil, err, report.Pass, report.Refused)
 		})
 	})
 	f.choice(cmd)
@@ -99,7 +99,8 @@ func newDrillRandomCmd() *cobra.Command {
 	var seed uint64
 	var count int
 	var from string
-	cmd := f.command("random", "random", func(cmd *cobra.Command, args []string) error {
+	var cmd *cobra.Command
+	cmd = f.command("random", "random", func(ctx context.Context, c *cli.Console, args []string) error {
 		if count < 1 || count > 10000 {
 			return fail(exitBadInput, fmt.Errorf("--count %d: give 1 to 10000", count))
 		}
@@ -107,18 +108,18 @@ func newDrillRandomCmd() *cobra.Command {
 			seed = uint64(time.Now().UnixNano()) % 1_000_000
 		}
 		if from != "" {
-			if err := rackOfFrom(cmd.Context(), cmd.ErrOrStderr(), args[0], from); err != nil {
+			if err := rackOfFrom(ctx, c.Err, args[0], from); err != nil {
 				return err
 			}
 		}
-		des, err := loadDesign(args[0])
+		des, err := cli.Load(args[0])
 		if err != nil {
 			return err
 		}
-		return f.drill(cmd, des, "random", fmt.Sprintf("%d schedules of random faults", count), from, func(ctx context.Context, env drill.Env, opt drill.Options) error {
+		return f.drill(ctx, c, des, "random", fmt.Sprintf("%d schedules of random faults", count), from, func(ctx context.Context, env drill.Env, opt drill.Options) error {
 			opt.Thorough = true
 			entries, runs, smallest, err := drill.Random(ctx, env, seed, count, f.out, opt)
-			return f.table(ctx, cmd, entries, runs, smallest, err, report.Pass)
+			return f.table(ctx, c, entries, runs, smallest, err, report.Pass)
 		})
 	})
 	cmd.Flags().Uint64Var(&seed, "seed", 0, "the first schedule (default: another one each time)")
@@ -128,16 +129,15 @@ func newDrillRandomCmd() *cobra.Command {
 }
 
 func newDrillListCmd() *cobra.Command {
-	var asJSON bool
-	cmd := command("list", func(cmd *cobra.Command, _ []string) error { return listDrills(cmd.OutOrStdout(), asJSON) })
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print a list with one entry for each drill and variant")
+	cmd := command("list", func(ctx context.Context, c *cli.Console, _ []string) error { return listDrills(c) })
+	cmd.Flags().Bool("json", false, "print a list with one entry for each drill and variant")
 	return cmd
 }
 
 func newDrillVersusCmd() *cobra.Command {
 	var f drillFlags
 	var how string
-	cmd := f.command("versus", "drills-against-stock", func(cmd *cobra.Command, args []string) error {
+	cmd := f.command("versus", "drills-against-stock", func(ctx context.Context, c *cli.Console, args []string) error {
 		if len(args) == 2 {
 			d, v, err := drill.Find(args[1], how)
 			if err != nil {
@@ -145,7 +145,7 @@ func newDrillVersusCmd() *cobra.Command {
 			}
 			f.only = []string{drill.Choice{Drill: d, Variant: v}.Name()}
 		}
-		return f.versus(cmd, args[0])
+		return f.versus(ctx, c, args[0])
 	})
 	f.choice(cmd)
 	cmd.Flags().StringVar(&how, "how", "", "variant of the drill that is named (default: its first)")
@@ -154,13 +154,13 @@ func newDrillVersusCmd() *cobra.Command {
 
 // command adds the flags of load and result to a command that drills; name is that of its
 // directory below out.
-func (f *drillFlags) command(word, name string, run func(*cobra.Command, []string) error) *cobra.Command {
+func (f *drillFlags) command(word, name string, run func(context.Context, *cli.Console, []string) error) *cobra.Command {
 	f.repeat = 1
-	cmd := command(word, func(cmd *cobra.Command, args []string) error {
+	cmd := command(word, func(ctx context.Context, c *cli.Console, args []string) error {
 		if err := f.check(); err != nil {
 			return err
 		}
-		return run(cmd, args)
+		return run(ctx, c, args)
 	})
 	cmd.Flags().StringVar(&f.service, "service", "", "with two services: the one the drill is about (default: the first of the spec); the other is under load as well")
 	cmd.Flags().Float64Var(&f.seconds, "seconds", 12, "seconds of steady load before the fault")
@@ -169,7 +169,7 @@ func (f *drillFlags) command(word, name string, run func(*cobra.Command, []strin
 	cmd.Flags().Float64Var(&f.rate, "rate", 0, "operations per second of each writer; 0: 8 on a virtual rack, else unlimited")
 	cmd.Flags().StringVar(&f.out, "out", "", "directory the run is written to (default out/"+name+")")
 	cmd.Flags().StringVar(&f.confirm, "confirm", "", "name of the brick, to confirm a drill on real hardware")
-	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print the result as JSON (progress goes to stderr)")
+	cmd.Flags().Bool("json", false, "print the result as JSON (progress goes to stderr)")
 	return cmd
 }
 
@@ -197,31 +197,22 @@ func (f *drillFlags) check() error {
 	return nil
 }
 
-// progress is where a command tells how it goes on: its output, unless that is for a program.
-func (f *drillFlags) progress(cmd *cobra.Command) io.Writer {
-	if f.asJSON {
-		return cmd.ErrOrStderr()
-	}
-	return cmd.OutOrStdout()
-}
-
 // drill connects a drill to its brick, and calls do. name is that of the directory below out,
 // what is done stands in the question, and from is a saved rack that env.Restore restores.
-func (f *drillFlags) drill(cmd *cobra.Command, des *design.Design, name, what, from string, do func(context.Context, drill.Env, drill.Options) error) error {
+func (f *drillFlags) drill(ctx context.Context, c *cli.Console, des *design.Design, name, what, from string, do func(context.Context, drill.Env, drill.Options) error) error {
 	if f.out == "" {
 		f.out = filepath.Join("out", name)
 	}
 	if err := writable(f.out); err != nil {
 		return fail(exitBadInput, fmt.Errorf("--out: %w", err))
 	}
-	ctx, progress := cmd.Context(), f.progress(cmd)
 	// A host answers late while a failover or a rebuild keeps its processor busy.
 	excused := &host.Excused{}
-	dial, err := dialHosts(des, host.Options{KeepAlive: 3 * time.Second, Missed: 12, Excused: excused})
+	dial, err := c.Dial(des, host.Options{KeepAlive: 3 * time.Second, Missed: 12, Excused: excused})
 	if err != nil {
 		return err
 	}
-	env := drill.Env{Design: des, Service: f.service, Dial: dial, Excused: excused, Version: version, Progress: drillProgress(progress)}
+	env := drill.Env{Design: des, Service: f.service, Dial: dial, Excused: excused, Version: version, Progress: drillProgress(c.Aside())}
 	changed := func(*design.Design) {}
 	if virtualRack(ctx, des.Spec) {
 		in := rackInjector(des)
@@ -229,11 +220,11 @@ func (f *drillFlags) drill(cmd *cobra.Command, des *design.Design, name, what, f
 		changed = func(d *design.Design) { in.Design = d }
 	} else {
 		env.Injector = &inject.Hardware{Design: des, Dial: dial}
-		if err := confirmBrick(cmd.InOrStdin(), progress, fmt.Sprintf("Drill %s breaks brick %q under load.", what, des.Name), "nothing was broken", des.Name, f.confirm); err != nil {
+		if err := c.ConfirmBrick(fmt.Sprintf("Drill %s breaks brick %q under load.", what, des.Name), "nothing was broken", des.Name, f.confirm); err != nil {
 			return err
 		}
 	}
-	opDial, err := dialHosts(des, host.Options{Timeout: inject.OperatorLogin})
+	opDial, err := c.Dial(des, host.Options{Timeout: inject.OperatorLogin})
 	if err != nil {
 		return err
 	}
@@ -241,7 +232,7 @@ func (f *drillFlags) drill(cmd *cobra.Command, des *design.Design, name, what, f
 	op.Run = (&drillCommands{file: des.Spec.File, say: env.Progress, changed: changed}).run
 	defer op.Close()
 	env.Operator = op
-	release, err := claimBrick(ctx, des.Spec) // keep apply and a second drill out meanwhile
+	release, err := c.Claim(ctx, des.Spec) // keep apply and a second drill out meanwhile
 	if err != nil {
 		return err
 	}
@@ -270,14 +261,14 @@ func drillFailed(ctx context.Context, err error, whole string) error {
 
 // table prints the list of several drills, and makes their page. Each has to have one of the
 // verdicts.
-func (f *drillFlags) table(ctx context.Context, cmd *cobra.Command, entries []report.Entry, runs []*report.Run, smallest []drill.Schedule, err error, verdicts ...string) error {
-	out := cmd.OutOrStdout()
+func (f *drillFlags) table(ctx context.Context, c *cli.Console, entries []report.Entry, runs []*report.Run, smallest []drill.Schedule, err error, verdicts ...string) error {
+	out := c.Out
 	if len(runs) > 0 {
 		err = cmp.Or(err, report.WriteHTML(filepath.Join(f.out, report.HTMLFile), runs))
 	}
 	switch {
-	case f.asJSON:
-		err = cmp.Or(err, jsonLines(out).Encode(report.Listed(entries)))
+	case c.JSON:
+		err = cmp.Or(err, cli.JSONLines(out).Encode(report.Listed(entries)))
 	case len(entries) > 0:
 		report.EntriesText(out, entries, f.out)
 		for _, s := range smallest {
@@ -296,16 +287,16 @@ func (f *drillFlags) table(ctx context.Context, cmd *cobra.Command, entries []re
 }
 
 // versus drills a brick with the profile stock and with the profile tuned.
-func (f *drillFlags) versus(cmd *cobra.Command, file string) error {
+func (f *drillFlags) versus(ctx context.Context, c *cli.Console, file string) error {
 	if f.out == "" {
 		f.out = filepath.Join("out", "drills-against-stock")
 	}
-	out := cmd.OutOrStdout()
+	out := c.Out
 	choices, err := drill.Choose(f.only, f.skip)
 	if err != nil {
 		return fail(exitBadInput, err)
 	}
-	des, err := loadDesign(file)
+	des, err := cli.Load(file)
 	if err != nil {
 		return err
 	}
@@ -318,7 +309,7 @@ func (f *drillFlags) versus(cmd *cobra.Command, file string) error {
 			return fail(exitBadInput, err)
 		}
 	}
-	dirs, failed := againstStock(cmd.Context(), f.progress(cmd), file, f.out, func(file, run string) []string {
+	dirs, failed := againstStock(ctx, c.Aside(), file, f.out, func(file, run string) []string {
 		return append([]string{"drill", "all", file, "--out", run}, f.forward()...)
 	})
 	if dirs == nil {
@@ -336,8 +327,8 @@ func (f *drillFlags) versus(cmd *cobra.Command, file string) error {
 	if err := report.WriteHTML(page, runs); err != nil {
 		return err
 	}
-	if f.asJSON {
-		err = printJSON(out, map[string]any{"schema": report.Schema, "gains": gains})
+	if c.JSON {
+		err = cli.PrintJSON(out, map[string]any{"schema": report.Schema, "gains": gains})
 	} else {
 		fmt.Fprintln(out)
 		err = report.GainsText(out, gains)
@@ -386,7 +377,7 @@ func formerDrill(args []string) []string {
 	return append([]string{command}, rest...)
 }
 
-func listDrills(w io.Writer, asJSON bool) error {
+func listDrills(c *cli.Console) error {
 	type line struct {
 		Drill string `json:"drill"`
 		How   string `json:"how"`
@@ -407,10 +398,10 @@ func listDrills(w io.Writer, asJSON bool) error {
 			lines = append(lines, l)
 		}
 	}
-	if asJSON {
-		return jsonLines(w).Encode(lines)
+	if c.JSON {
+		return cli.JSONLines(c.Out).Encode(lines)
 	}
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	tw := tabwriter.NewWriter(c.Out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tw, "DRILL\t--how\tSTALL\tWHAT HAPPENS")
 	for _, l := range lines {
 		target := "-"
@@ -453,7 +444,7 @@ func drillProgress(w io.Writer) func(text string) {
 	return func(text string) {
 		mu.Lock()
 		defer mu.Unlock()
-		fmt.Fprintf(w, "%s %s\n", stamp(start), text)
+		fmt.Fprintf(w, "%s %s\n", cli.Stamp(start), text)
 	}
 }
 

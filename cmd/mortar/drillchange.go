@@ -11,6 +11,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/converge/plan"
+	"github.com/mortarhpc/mortar/internal/run/cli"
 )
 
 // drillCommands runs the commands of a drill's change, in this process.
@@ -28,12 +29,12 @@ func (c *drillCommands) run(ctx context.Context, name string, args ...string) (*
 	root.SetIn(strings.NewReader(""))
 	root.SetOut(io.MultiWriter(&out, &progressWriter{say: c.say}))
 	root.SetErr(io.Discard)
-	err := execute(context.WithValue(ctx, claimed{}, true), root, append(append(strings.Fields(name), c.file), args...))
-	var ee *exitError
-	if errors.As(err, &ee) && ee.code == exitPending {
+	err := execute(cli.Claimed(ctx), root, append(append(strings.Fields(name), c.file), args...))
+	var ee *cli.Exit
+	if errors.As(err, &ee) && ee.Code == exitPending {
 		err = fmt.Errorf("it would change %s", pendingOf(out.Bytes()))
 	}
-	d, bad := loadDesign(c.file)
+	d, bad := cli.Load(c.file)
 	if bad != nil {
 		return nil, errors.Join(err, bad)
 	}

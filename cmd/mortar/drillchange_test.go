@@ -10,13 +10,14 @@ import (
 	"github.com/mortarhpc/mortar/internal/prove/drill"
 	"github.com/mortarhpc/mortar/internal/prove/inject"
 	"github.com/mortarhpc/mortar/internal/rack"
+	"github.com/mortarhpc/mortar/internal/run/cli"
 )
 
 // The commands of a drill are those that a user types, with the lock that the drill has.
 func TestDrillCommands(t *testing.T) {
 	t.Setenv("HOME", t.TempDir()) // without known hosts no connection is made
 	file := specFile(t, "nfs-ha")
-	before, err := loadDesign(file)
+	before, err := cli.Load(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +49,7 @@ func TestDrillCommands(t *testing.T) {
 
 // On real hardware what takes a hand is refused with what to do; on a rack a growth needs disks.
 func TestChangesByHand(t *testing.T) {
-	d, err := loadDesign(specFile(t, "nfs-ha"))
+	d, err := cli.Load(specFile(t, "nfs-ha"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +70,7 @@ func TestChangesByHand(t *testing.T) {
 }
 
 func TestUnusedDisks(t *testing.T) {
-	d, err := loadDesign(specFile(t, "nfs-ha"))
+	d, err := cli.Load(specFile(t, "nfs-ha"))
 	if err != nil {
 		t.Fatal(err)
 	}

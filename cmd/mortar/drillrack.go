@@ -12,13 +12,14 @@ import (
 	"github.com/mortarhpc/mortar/internal/prove/inject"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 	"github.com/mortarhpc/mortar/internal/rack"
+	"github.com/mortarhpc/mortar/internal/run/cli"
 )
 
 // rackOfFrom makes sure that a rack is there, since without one the brick is real hardware,
 // and that the saved rack of --from exists: it builds, applies and saves the brick if no
 // saved rack has that name, and else restores it where no rack is.
 func rackOfFrom(ctx context.Context, w io.Writer, specFile, name string) error {
-	s, err := readSpec(specFile)
+	s, err := cli.ReadSpec(specFile)
 	if err != nil {
 		return err
 	}

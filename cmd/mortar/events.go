@@ -1,7 +1,7 @@
 package main
 
 import (
-	"errors"
+	"context"
 	"fmt"
 	"strconv"
 	"strings"
@@ -9,14 +9,15 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mortarhpc/mortar/internal/run/cli"
 	"github.com/mortarhpc/mortar/internal/run/events"
 )
 
 func newEventsCmd() *cobra.Command {
 	var since, until string
-	var asJSON, all bool
+	var all bool
 	var timeout time.Duration
-	cmd := command("events", func(cmd *cobra.Command, args []string) error {
+	cmd := command("events", func(ctx context.Context, c *cli.Console, args []string) error {
 		w := events.Window{All: all}
 		var err error
 		if w.Since, err = pointInTime(since, time.Now()); err == nil && until != "" {
@@ -25,33 +26,25 @@ func newEventsCmd() *cobra.Command {
 		if err != nil {
 			return fail(exitBadInput, err)
 		}
-		if timeout <= 0 {
-			return fail(exitBadInput, errors.New("--timeout must be above 0"))
-		}
 		var bricks []events.Brick
 		for _, file := range args {
-			d, err := loadDesign(file)
+			d, hosts, err := c.Open(file, timeout)
 			if err != nil {
 				return err
 			}
-			c, err := newCollector(d, timeout)
-			if err != nil {
-				return err
-			}
-			defer c.Close()
-			bricks = append(bricks, events.Brick{Design: d, Hosts: c.Session})
+			defer hosts.Close()
+			bricks = append(bricks, events.Brick{Design: d, Hosts: hosts.Session})
 		}
-		out, began := cmd.OutOrStdout(), time.Now()
-		h := events.Read(cmd.Context(), bricks, w, timeout, func(hosts []string) {
-			fmt.Fprintf(cmd.ErrOrStderr(), "%v: waiting for %s\n", time.Since(began).Round(time.Second), strings.Join(hosts, ", "))
+		h := events.Read(ctx, bricks, w, timeout, func(hosts []string) {
+			fmt.Fprintf(c.Err, "%v: waiting for %s\n", time.Since(c.Start).Round(time.Second), strings.Join(hosts, ", "))
 		})
 		switch {
-		case cmd.Context().Err() != nil:
+		case ctx.Err() != nil:
 			return fail(exitInterrupted, nil)
-		case asJSON:
-			err = h.JSON(jsonLines(out))
+		case c.JSON:
+			err = h.JSON(cli.JSONLines(c.Out))
 		default:
-			err = h.Text(out, len(args) > 1, painter(out))
+			err = h.Text(c.Out, len(args) > 1, cli.Painter(c.Out))
 		}
 		if err == nil && h.Failed {
 			err = fail(exitFailed, nil)
@@ -61,7 +54,7 @@ func newEventsCmd() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&since, "since", "24h", "from when: 90m, 36h or 7d ago, or a time of this machine's zone (2026-11-20 or \"2026-11-20 18:00\")")
 	f.StringVar(&until, "until", "", "up to when, in the same forms (default now)")
-	f.BoolVar(&asJSON, "json", false, "print one JSON object a line")
+	f.Bool("json", false, "print one JSON object a line")
 	f.BoolVar(&all, "all", false, "show each event in a line of its own, and details such as each step of fencing")
 	f.DurationVar(&timeout, "timeout", time.Minute, "how long any host may take")
 	return cmd

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -10,13 +11,14 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/paper"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/prove/report"
+	"github.com/mortarhpc/mortar/internal/run/cli"
 )
 
 func newForecastCmd() *cobra.Command {
-	var asJSON, explain bool
+	var explain bool
 	var svg, file, measured string
 	var set []string
-	c := command("forecast", func(cmd *cobra.Command, args []string) error {
+	c := command("forecast", func(ctx context.Context, c *cli.Console, args []string) error {
 		d, h, co, err := forecastInput(args[0], file, set)
 		if err != nil {
 			return err
@@ -43,9 +45,9 @@ func newForecastCmd() *cobra.Command {
 				return err
 			}
 		}
-		out := cmd.OutOrStdout()
-		if asJSON {
-			return printJSON(out, struct {
+		out := c.Out
+		if c.JSON {
+			return cli.PrintJSON(out, struct {
 				*forecast.Forecast
 				Coefficients []forecast.Coefficient `json:"coefficients"`
 				Measured     []forecast.Compared    `json:"measured,omitempty"`
@@ -64,7 +66,7 @@ func newForecastCmd() *cobra.Command {
 		}
 		return nil
 	})
-	c.Flags().BoolVar(&asJSON, "json", false, "print as JSON")
+	c.Flags().Bool("json", false, "print as JSON")
 	c.Flags().BoolVar(&explain, "explain", false, "add every formula, coefficient and source, and the names --set takes")
 	c.Flags().StringVar(&svg, "svg", "", "write the curves over 1 to 64 clients, of metadata over 1 to 512 threads, to this file")
 	c.Flags().StringVar(&measured, "measured", "", "directory of a run of mortar bench: print its figures beside the forecast")
@@ -115,7 +117,7 @@ func figuresOf(dir string) ([]forecast.Measured, error) {
 func forecastInput(specFile, coFile string, set []string) (*design.Design, forecast.Hardware, forecast.Coefficients, error) {
 	var h forecast.Hardware
 	var co forecast.Coefficients
-	d, err := loadAnyDesign(specFile)
+	d, err := cli.LoadAny(specFile)
 	if err != nil {
 		return d, h, co, err
 	}

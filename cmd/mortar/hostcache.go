@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mortarhpc/mortar/internal/run/cli"
 	"github.com/mortarhpc/mortar/internal/serve/cache"
 	"github.com/mortarhpc/mortar/internal/serve/ocf"
 )
@@ -18,14 +19,14 @@ import (
 func newHostCacheCmd() *cobra.Command {
 	c := &cobra.Command{Use: "host-cache", Hidden: true}
 	add := func(name string, run func(ctx context.Context, w io.Writer, s *cache.Stack, args []string) error) *cobra.Command {
-		sub := command(name, func(cmd *cobra.Command, args []string) error {
+		sub := command(name, func(ctx context.Context, c *cli.Console, args []string) error {
 			cfg, err := cache.LoadOrParse(args[0])
 			if err != nil {
 				return fail(exitBadInput, err)
 			}
-			s := cache.New(cfg, func(format string, a ...any) { fmt.Fprintf(cmd.ErrOrStderr(), format+"\n", a...) })
+			s := cache.New(cfg, func(format string, a ...any) { fmt.Fprintf(c.Err, format+"\n", a...) })
 			s.Hold = ocf.Hold
-			return run(cmd.Context(), cmd.OutOrStdout(), s, args[1:])
+			return run(ctx, c.Out, s, args[1:])
 		})
 		c.AddCommand(sub)
 		return sub
@@ -70,7 +71,7 @@ func newHostCacheCmd() *cobra.Command {
 	stats := add("stats", func(ctx context.Context, w io.Writer, s *cache.Stack, _ []string) error {
 		st := s.Read(ctx, smart)
 		st.TimeNS = time.Now().UnixNano()
-		return json.NewEncoder(w).Encode(st)
+		return cli.JSONLines(w).Encode(st)
 	})
 	stats.Flags().BoolVar(&smart, "smart", true, "ask each SSD for its health")
 	add("fill", func(ctx context.Context, w io.Writer, s *cache.Stack, args []string) error {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -8,12 +9,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mortarhpc/mortar/internal/base/durable"
+	"github.com/mortarhpc/mortar/internal/run/cli"
 	"github.com/mortarhpc/mortar/internal/run/metrics"
 )
 
 // newHostMetricsCmd writes a server's metrics. systemd runs it every minute.
 func newHostMetricsCmd() *cobra.Command {
-	return hidden("host-metrics", func(cmd *cobra.Command, args []string) error {
+	return hidden("host-metrics", func(ctx context.Context, c *cli.Console, args []string) error {
 		b, err := os.ReadFile(args[0])
 		if err != nil {
 			return fail(exitBadInput, err)
@@ -22,9 +24,9 @@ func newHostMetricsCmd() *cobra.Command {
 		if err != nil {
 			return fail(exitBadInput, fmt.Errorf("%s: %w", args[0], err))
 		}
-		text := metrics.Measure(cmd.Context(), m)
+		text := metrics.Measure(ctx, m)
 		if len(args) == 1 {
-			_, err = fmt.Fprint(cmd.OutOrStdout(), text)
+			_, err = fmt.Fprint(c.Out, text)
 			return err
 		}
 		// node_exporter reads the file as user prometheus.

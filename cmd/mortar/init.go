@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"crypto/rand"
 	"fmt"
 	"io/fs"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/mortarhpc/mortar/examples"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
+	"github.com/mortarhpc/mortar/internal/run/cli"
 )
 
 // initFlavours lists the examples that the help of init describes, the main one first.
@@ -35,26 +37,23 @@ func systems() []string {
 }
 
 func newInitCmd() *cobra.Command {
-	return &cobra.Command{
-		Use:       "init",
-		Long:      "  " + strings.Join(systems(), "\n  "),
-		ValidArgs: append(slices.Clone(initFlavours), systems()...),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if !slices.Contains(exampleNames(), args[0]) {
-				mend := fmt.Sprintf("use %s, or a system: %s", strings.Join(initFlavours, " or "), strings.Join(systems(), ", "))
-				if near := spec.Nearest(args[0], append(systems(), initFlavours...)); near != "" {
-					mend = fmt.Sprintf("did you mean %s?", near)
-				}
-				return fail(exitBadInput, fmt.Errorf("there is no template for flavour %q; %s", args[0], mend))
+	cmd := command("init", func(ctx context.Context, c *cli.Console, args []string) error {
+		if !slices.Contains(exampleNames(), args[0]) {
+			mend := fmt.Sprintf("use %s, or a system: %s", strings.Join(initFlavours, " or "), strings.Join(systems(), ", "))
+			if near := spec.Nearest(args[0], append(systems(), initFlavours...)); near != "" {
+				mend = fmt.Sprintf("did you mean %s?", near)
 			}
-			text, err := fs.ReadFile(examples.FS, args[0]+".yaml")
-			if err != nil {
-				return err
-			}
-			_, err = cmd.OutOrStdout().Write(withID(text, rand.Text()))
+			return fail(exitBadInput, fmt.Errorf("there is no template for flavour %q; %s", args[0], mend))
+		}
+		text, err := fs.ReadFile(examples.FS, args[0]+".yaml")
+		if err != nil {
 			return err
-		},
-	}
+		}
+		_, err = c.Out.Write(withID(text, rand.Text()))
+		return err
+	})
+	cmd.Long, cmd.ValidArgs = "  "+strings.Join(systems(), "\n  "), append(slices.Clone(initFlavours), systems()...)
+	return cmd
 }
 
 var nameLine = regexp.MustCompile(`(?m)^name: .*\n`)

@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -14,60 +12,54 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/prove/report"
+	"github.com/mortarhpc/mortar/internal/run/cli"
 	"github.com/mortarhpc/mortar/internal/run/lustre"
 	"github.com/mortarhpc/mortar/internal/run/procedure"
 )
 
 // lustreCmd makes a mortar lustre command that carries out a plan. after prints the result for a
 // person; it may be nil.
-func lustreCmd(name string, make func(ctx context.Context, fs *lustre.FS, args []string) (*lustre.Plan, error), after func(ctx context.Context, w io.Writer, fs *lustre.FS) error) *cobra.Command {
-	f := &procedureFlags{}
-	c := command(name, func(cmd *cobra.Command, args []string) error {
-		return withLustre(cmd, args[0], f.timeout, f.dryRun, func(ctx context.Context, hosts procedure.Hosts, fs *lustre.FS) error {
+func lustreCmd(name string, make func(ctx context.Context, fs *lustre.FS, args []string) (*lustre.Plan, error), after func(context.Context, io.Writer, *lustre.FS) error) *cobra.Command {
+	var timeout time.Duration
+	cmd := command(name, func(ctx context.Context, c *cli.Console, args []string) error {
+		return withLustre(ctx, c, args[0], timeout, c.DryRun, func(hosts procedure.Hosts, fs *lustre.FS) error {
 			p, err := make(ctx, fs, args[1:])
 			if err != nil {
 				return fail(exitBadInput, err)
 			}
-			return f.carryOut(cmd, hosts, p, lustre.Grace, func(ctx context.Context, w io.Writer) error {
-				if after == nil {
+			return procedure.Carry{Asks: true, Grace: lustre.Grace, After: func(ctx context.Context) error {
+				if after == nil || c.JSON || p.Nothing != "" {
 					return nil
 				}
-				return after(ctx, w, fs)
-			})
+				return after(ctx, c.Out, fs)
+			}}.Out(ctx, c, hosts, p)
 		})
 	})
-	f.add(c, true)
-	return c
+	procedureFlags(cmd, &timeout).Bool("yes", false, "do not ask")
+	return cmd
 }
 
-// withLustre connects to the file system of a spec.
-func withLustre(cmd *cobra.Command, file string, timeout time.Duration, dryRun bool, use func(ctx context.Context, hosts procedure.Hosts, fs *lustre.FS) error) error {
-	if timeout <= 0 {
-		return fail(exitBadInput, errors.New("--timeout must be above 0"))
-	}
-	d, err := loadDesign(file)
+// withLustre connects to the file system of a spec, and keeps apply out meanwhile.
+func withLustre(ctx context.Context, c *cli.Console, file string, timeout time.Duration, dryRun bool, use func(procedure.Hosts, *lustre.FS) error) error {
+	d, hosts, err := c.Open(file, timeout)
 	if err != nil {
 		return err
 	}
-	c, err := newCollector(d, timeout)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	c.Under(host.Gate{DryRun: dryRun})
-	release, err := claimBrick(cmd.Context(), d.Spec) // keep apply out meanwhile
+	defer hosts.Close()
+	hosts.Under(host.Gate{DryRun: dryRun})
+	release, err := c.Claim(ctx, d.Spec)
 	if err != nil {
 		return err
 	}
 	defer release()
-	fs, err := lustre.Open(cmd.Context(), d, c.Session)
+	fs, err := lustre.Open(ctx, d, hosts.Session)
 	switch {
-	case cmd.Context().Err() != nil:
+	case ctx.Err() != nil:
 		return fail(exitInterrupted, nil)
 	case err != nil:
 		return fail(exitBadInput, err)
 	}
-	return use(cmd.Context(), c, fs)
+	return use(hosts, fs)
 }
 
 // poolCmd makes a command that changes a pool.
@@ -79,24 +71,22 @@ func poolCmd(name string, make func(fs *lustre.FS, ctx context.Context, pool str
 
 // lustreShow makes a mortar lustre command that changes nothing.
 func lustreShow[T any](name string, look func(ctx context.Context, fs *lustre.FS, args []string) (T, error), print func(io.Writer, T)) *cobra.Command {
-	var asJSON bool
 	var timeout time.Duration
-	c := command(name, func(cmd *cobra.Command, args []string) error {
-		return withLustre(cmd, args[0], timeout, true, func(ctx context.Context, _ procedure.Hosts, fs *lustre.FS) error {
+	cmd := command(name, func(ctx context.Context, c *cli.Console, args []string) error {
+		return withLustre(ctx, c, args[0], timeout, true, func(_ procedure.Hosts, fs *lustre.FS) error {
 			v, err := look(ctx, fs, args[1:])
-			switch {
-			case err != nil:
+			if err != nil {
 				return fail(exitBadInput, err)
-			case asJSON:
-				return json.NewEncoder(cmd.OutOrStdout()).Encode(v)
 			}
-			print(cmd.OutOrStdout(), v)
-			return nil
+			return c.Line(v, func(w io.Writer) error {
+				print(w, v)
+				return nil
+			})
 		})
 	})
-	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	c.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "how long any host may take to answer")
-	return c
+	cmd.Flags().Bool("json", false, "print JSON")
+	cmd.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "how long any host may take to answer")
+	return cmd
 }
 
 func newPoolListCmd() *cobra.Command {

@@ -4,76 +4,48 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"os/signal"
 	"path/filepath"
-	"slices"
-	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
 	"github.com/mortarhpc/mortar/internal/base/screen"
-	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/host"
+	"github.com/mortarhpc/mortar/internal/rack"
+	"github.com/mortarhpc/mortar/internal/run/cli"
 	"github.com/mortarhpc/mortar/internal/serve/ocf"
 )
 
-// Exit codes. Source: docs/json.md.
+// Exit codes.
 const (
-	exitFailed      = 1   // an action failed, or a verdict is "fail"
-	exitBadInput    = 2   // refused; nothing was changed
-	exitPending     = 3   // plan --detailed-exitcode: changes are pending
-	exitInterrupted = 130 // Ctrl-C
+	exitFailed      = cli.Failed
+	exitBadInput    = cli.BadInput
+	exitPending     = cli.Pending
+	exitInterrupted = cli.Interrupted
 )
 
-// exitError carries an exit code to main.
-type exitError struct {
-	code int
-	err  error
-}
-
-func (e *exitError) Error() string {
-	if e.err == nil {
-		return fmt.Sprintf("exit %d", e.code)
-	}
-	return e.err.Error()
-}
-func (e *exitError) Unwrap() error { return e.err }
-
 // fail returns an error that ends the program with code. A nil err prints nothing.
-func fail(code int, err error) error { return &exitError{code, err} }
+func fail(code int, err error) error { return cli.Fail(code, err) }
 
-// loadSpec reads a spec. If its virtual rack is up, the disks get the rack's sizes and WWNs.
-// Errors end the program with exitBadInput.
-func loadSpec(path string) (*spec.Spec, error) {
-	s, err := readSpec(path)
-	if err != nil {
-		return nil, err
-	}
-	if err := host.Hardware(s); err != nil {
-		return nil, fail(exitBadInput, err)
-	}
-	return s, nil
-}
+// env is what all commands share.
+var env = &cli.Env{Version: version, Connect: host.Options{KeepAlive: 5 * time.Second, Missed: 6}, Virtual: virtualRack}
 
-// readSpec reads a spec from its file alone. Errors end the program with exitBadInput.
-func readSpec(path string) (*spec.Spec, error) {
-	s, err := spec.Load(path)
-	if errors.Is(err, fs.ErrNotExist) && slices.Contains(exampleNames(), path) {
-		err = fmt.Errorf("%s is an example, and no file here has its name; write it into one with `mortar init %s > brick.yaml`", path, path)
+// consoleOf is the console of a run of a command.
+func consoleOf(cmd *cobra.Command) *cli.Console {
+	given := func(flag string) bool {
+		on, err := cmd.Flags().GetBool(flag)
+		return err == nil && on
 	}
-	if err != nil {
-		return nil, fail(exitBadInput, err)
-	}
-	return s, nil
+	return &cli.Console{Env: env, In: cmd.InOrStdin(), Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr(),
+		JSON: given("json"), Yes: given("yes"), DryRun: given("dry-run"), Start: time.Now()}
 }
 
 // profileFlag adds --profile to a command.
@@ -81,51 +53,12 @@ func profileFlag(cmd *cobra.Command, profile *string) {
 	cmd.Flags().StringVar(profile, "profile", "", "tuned or stock, in place of the spec's profile")
 }
 
-// loadDesign reads a spec and derives its design. The profile of a flag is one; "" keeps the
-// spec's.
-func loadDesign(path string, profile ...string) (*design.Design, error) {
-	return designOf(path, design.New, profile...)
-}
-
-// loadAnyDesign is loadDesign for a brick that this version may not be able to build.
-func loadAnyDesign(path string, profile ...string) (*design.Design, error) {
-	return designOf(path, design.Derive, profile...)
-}
-
-func designOf(path string, derive func(*spec.Spec) (*design.Design, error), profile ...string) (*design.Design, error) {
-	s, err := loadSpec(path)
-	if err != nil {
-		return nil, err
-	}
-	if p := first(profile); p != "" {
-		if !slices.Contains(spec.Profiles, p) {
-			return nil, fail(exitBadInput, fmt.Errorf("--profile %q: give %s", p, strings.Join(spec.Profiles, " or ")))
-		}
-		s.Profile = spec.Profile(p)
-	}
-	d, err := derive(s)
-	if err != nil {
-		return nil, fail(exitBadInput, err)
-	}
-	return d, nil
-}
-
 // Everything that a command prints goes through these, JSON too: they show what a terminal would
 // obey as an escape.
 var stdout, stderr = screen.To(os.Stdout), screen.To(os.Stderr)
 
-// jsonLines writes one JSON value a line, as docs/json.md has them.
-func jsonLines(w io.Writer) *json.Encoder {
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	return enc
-}
-
-// isTerminal reports whether w is a terminal that may show colour and live progress.
-func isTerminal(w io.Writer) bool {
-	s, ok := w.(*screen.Writer)
-	return ok && s.Terminal() && os.Getenv("NO_COLOR") == ""
-}
+func bold(s string) string  { return (&cli.Console{Out: stdout}).Bold(s) }
+func faint(s string) string { return (&cli.Console{Out: stdout}).Faint(s) }
 
 // widthOf is the number of columns of a terminal, 0 for anything else.
 func widthOf(w io.Writer) int {
@@ -158,14 +91,14 @@ func run() int {
 	if err == nil {
 		return 0
 	}
-	var ee *exitError
+	var ee *cli.Exit
 	if !errors.As(err, &ee) {
-		ee = &exitError{exitFailed, err} // execute returns only exitErrors
+		ee = &cli.Exit{Code: exitFailed, Err: err} // execute returns only cli.Exits
 	}
-	if ee.err != nil {
-		fmt.Fprintln(stderr, "mortar:", ee.err)
+	if ee.Err != nil {
+		fmt.Fprintln(stderr, "mortar:", ee.Err)
 	}
-	return ee.code
+	return ee.Code
 }
 
 // extraCommands are the commands of a build tag. Source: man.go.
@@ -186,3 +119,12 @@ func newRootCmd() *cobra.Command {
 	plainUsage(root)
 	return root
 }
+
+// virtualRack reports whether the spec's hardware is a virtual rack that is up.
+func virtualRack(ctx context.Context, s *spec.Spec) bool {
+	_, err := rack.Status(ctx, rackOf(s))
+	return err == nil
+}
+
+// rackOf returns the directory of a spec's virtual rack, if it has one.
+func rackOf(s *spec.Spec) string { return filepath.Dir(host.InventoryFile(s)) }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"strings"
@@ -10,15 +11,16 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/converge/plan"
+	"github.com/mortarhpc/mortar/internal/run/cli"
 )
 
 func newMountOptionsCmd() *cobra.Command {
 	var (
-		client        string
-		fstab, asJSON bool
+		client string
+		fstab  bool
 	)
-	cmd := command("mount-options", func(cmd *cobra.Command, args []string) error {
-		d, err := loadAnyDesign(args[0])
+	cmd := command("mount-options", func(ctx context.Context, c *cli.Console, args []string) error {
+		d, err := cli.LoadAny(args[0])
 		if err != nil {
 			return err
 		}
@@ -26,16 +28,12 @@ func newMountOptionsCmd() *cobra.Command {
 		if err != nil {
 			return fail(exitBadInput, err)
 		}
-		w := cmd.OutOrStdout()
-		if asJSON {
-			return printJSON(w, docs)
-		}
-		return printMounts(w, docs, fstab)
+		return c.Show(docs, func(w io.Writer) error { return printMounts(w, docs, fstab) })
 	})
 	f := cmd.Flags()
 	f.StringVar(&client, "client", "", "only this client of the spec")
 	f.BoolVar(&fstab, "fstab", false, "print lines for /etc/fstab, reasons as comments")
-	f.BoolVar(&asJSON, "json", false, "print JSON")
+	f.Bool("json", false, "print JSON")
 	return cmd
 }
 

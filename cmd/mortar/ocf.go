@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mortarhpc/mortar/internal/run/cli"
 	"github.com/mortarhpc/mortar/internal/serve/ocf"
 )
 
@@ -28,26 +29,22 @@ func ocfMain(args []string, main agentMain) int {
 // newOCFCmd runs the agent by hand on a server.
 func newOCFCmd() *cobra.Command {
 	var config string
-	c := &cobra.Command{
-		Use:    "ocf",
-		Args:   cobra.MinimumNArgs(1),
-		Hidden: true,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			getenv := os.Getenv
-			if config != "" {
-				getenv = func(k string) string {
-					if k == "OCF_RESKEY_config" {
-						return config
-					}
-					return os.Getenv(k)
+	cmd := hidden("ocf", func(ctx context.Context, _ *cli.Console, args []string) error {
+		getenv := os.Getenv
+		if config != "" {
+			getenv = func(k string) string {
+				if k == "OCF_RESKEY_config" {
+					return config
 				}
+				return os.Getenv(k)
 			}
-			if code := ocf.Main(cmd.Context(), args, getenv, stdout, stderr); code != ocf.Success {
-				return fail(code, nil)
-			}
-			return nil
-		},
-	}
-	c.Flags().StringVar(&config, "config", "", "the service's JSON file, e.g. /etc/mortar/service-home.json")
-	return c
+		}
+		if code := ocf.Main(ctx, args, getenv, stdout, stderr); code != ocf.Success {
+			return fail(code, nil)
+		}
+		return nil
+	})
+	cmd.Args = cobra.MinimumNArgs(1)
+	cmd.Flags().StringVar(&config, "config", "", "the service's JSON file, e.g. /etc/mortar/service-home.json")
+	return cmd
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +16,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/rack"
+	"github.com/mortarhpc/mortar/internal/run/cli"
 )
 
 // rackFlags choose the rack of a command.
@@ -37,7 +37,7 @@ func (f *rackFlags) find(specFile string) (string, error) {
 	if specFile == "" {
 		return "", badUsage("name the brick's file, or the rack's directory with --dir")
 	}
-	s, err := loadSpec(specFile)
+	s, err := cli.ReadSpec(specFile)
 	if err != nil {
 		return "", err
 	}
@@ -68,8 +68,8 @@ func rackError(err error) error {
 func newRackUpCmd() *cobra.Command {
 	var f rackFlags
 	var mirror, suite, accel, memory, boot, lustre, scale string
-	var asJSON, dryRun, sparse bool
-	cmd := command("up", func(cmd *cobra.Command, args []string) (err error) {
+	var sparse bool
+	cmd := command("up", func(ctx context.Context, c *cli.Console, args []string) (err error) {
 		if f.scale, err = parseScale(scale); err != nil {
 			return fail(exitBadInput, err)
 		}
@@ -106,26 +106,26 @@ func newRackUpCmd() *cobra.Command {
 				cfg.Nodes[i].MemoryMiB = int(m / spec.MiB)
 			}
 		}
-		if dryRun {
+		if c.DryRun {
 			lines, err := rack.DryRun(cfg, dir)
 			if err != nil {
 				return rackError(err)
 			}
-			_, err = io.WriteString(cmd.OutOrStdout(), strings.Join(append(lines, ""), "\n"))
+			_, err = io.WriteString(c.Out, strings.Join(append(lines, ""), "\n"))
 			return err
 		}
-		inv, err := rack.Up(cmd.Context(), cfg, dir, rackProgress(cmd.ErrOrStderr()))
+		inv, err := rack.Up(ctx, cfg, dir, rackProgress(c.Err))
 		if err != nil {
 			return rackError(err)
 		}
-		if asJSON {
-			return printJSON(cmd.OutOrStdout(), inv)
+		if c.JSON {
+			return cli.PrintJSON(c.Out, inv)
 		}
 		if inv.Scale > 1 {
-			fmt.Fprintf(cmd.OutOrStdout(), "disks have 1/%d of their size, and nodes only the memory that they need here; while the rack is up, commands for this brick use these sizes\n", inv.Scale)
+			fmt.Fprintf(c.Out, "disks have 1/%d of their size, and nodes only the memory that they need here; while the rack is up, commands for this brick use these sizes\n", inv.Scale)
 		}
 		for _, h := range inv.Hosts {
-			fmt.Fprintf(cmd.OutOrStdout(), "%-12s %-8s %s\n", h.Name, h.Role, h.Address)
+			fmt.Fprintf(c.Out, "%-12s %-8s %s\n", h.Name, h.Role, h.Address)
 		}
 		return nil
 	})
@@ -138,8 +138,8 @@ func newRackUpCmd() *cobra.Command {
 	cmd.Flags().StringVar(&memory, "memory", "", "memory of every node, e.g. 1280MiB, instead of the spec's")
 	cmd.Flags().StringVar(&scale, "scale", "1/1", "size of the disks against the spec's, e.g. 1/1000; memory is then what the rack's nodes need, and all else as in the spec")
 	cmd.Flags().BoolVar(&sparse, "sparse", false, "allow disks that could not be filled, for want of room on this machine")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print the inventory as JSON")
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show the commands and files, and do nothing")
+	cmd.Flags().Bool("json", false, "print the inventory as JSON")
+	cmd.Flags().Bool("dry-run", false, "show the commands and files, and do nothing")
 	return cmd
 }
 
@@ -165,7 +165,7 @@ func bootServers(cfg *rack.Config, boot string) error {
 
 // describe returns the hardware for a spec, and the rack's directory.
 func (f *rackFlags) describe(file string) (cfg rack.Config, dir string, err error) {
-	s, err := readSpec(file)
+	s, err := cli.ReadSpec(file)
 	if err != nil {
 		return cfg, "", err
 	}
@@ -239,16 +239,10 @@ func rackProgress(w io.Writer) rack.Progress {
 	}
 }
 
-func printJSON(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "  ")
-	return enc.Encode(v)
-}
-
 func newRackImageCmd() *cobra.Command {
 	var f rackFlags
 	var boot string
-	cmd := command("image", func(cmd *cobra.Command, args []string) error {
+	cmd := command("image", func(ctx context.Context, c *cli.Console, args []string) error {
 		f.scale = 1
 		cfg, dir, err := f.describe(args[0])
 		if err != nil {
@@ -259,7 +253,7 @@ func newRackImageCmd() *cobra.Command {
 				return err
 			}
 		}
-		return rackError(rack.BuildImage(cmd.Context(), cfg, dir, rackProgress(cmd.ErrOrStderr())))
+		return rackError(rack.BuildImage(ctx, cfg, dir, rackProgress(c.Err)))
 	})
 	cmd.Flags().StringVar(&boot, "boot", "", "distribution: also the system disk of servers that boot as Debian does")
 	return cmd
@@ -268,12 +262,12 @@ func newRackImageCmd() *cobra.Command {
 func newRackDownCmd() *cobra.Command {
 	var f rackFlags
 	var keep bool
-	cmd := command("down", func(cmd *cobra.Command, args []string) error {
+	cmd := command("down", func(ctx context.Context, c *cli.Console, args []string) error {
 		dir, err := f.find(first(args))
 		if err != nil {
 			return err
 		}
-		return rackError(rack.Down(cmd.Context(), dir, rack.DownOptions{KeepDisks: keep}))
+		return rackError(rack.Down(ctx, dir, rack.DownOptions{KeepDisks: keep}))
 	})
 	f.add(cmd)
 	cmd.Flags().BoolVar(&keep, "keep-disks", false, "only switch everything off: the next up powers the same machines on")
@@ -289,23 +283,19 @@ func first(args []string) string {
 
 func newRackStatusCmd() *cobra.Command {
 	var f rackFlags
-	var asJSON bool
-	cmd := command("status", func(cmd *cobra.Command, args []string) error {
+	cmd := command("status", func(ctx context.Context, c *cli.Console, args []string) error {
 		dir, err := f.find(first(args))
 		if err != nil {
 			return err
 		}
-		s, err := rack.Status(cmd.Context(), dir)
+		s, err := rack.Status(ctx, dir)
 		if err != nil {
 			return rackError(err)
 		}
-		if asJSON {
-			return printJSON(cmd.OutOrStdout(), s)
-		}
-		return printRackStatus(cmd.OutOrStdout(), s)
+		return c.Show(s, func(w io.Writer) error { return printRackStatus(w, s) })
 	})
 	f.add(cmd)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().Bool("json", false, "print JSON")
 	return cmd
 }
 
@@ -413,28 +403,26 @@ func yesNo(b bool) string {
 
 func newRackSSHCmd() *cobra.Command {
 	var f rackFlags
-	cmd := &cobra.Command{
-		Use:  "ssh",
-		Args: cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			command := []string{}
-			if dash := cmd.ArgsLenAtDash(); dash >= 0 {
-				args, command = args[:dash], args[dash:]
-			}
-			spec := ""
-			if f.dir == "" && len(args) > 0 {
-				spec, args = args[0], args[1:]
-			}
-			if len(args) != 1 {
-				return badUsage("name one node")
-			}
-			dir, err := f.find(spec)
-			if err != nil {
-				return err
-			}
-			return rackError(rack.SSH(dir, args[0], command))
-		},
-	}
+	var cmd *cobra.Command
+	cmd = command("ssh", func(_ context.Context, _ *cli.Console, args []string) error {
+		command := []string{}
+		if dash := cmd.ArgsLenAtDash(); dash >= 0 {
+			args, command = args[:dash], args[dash:]
+		}
+		spec := ""
+		if f.dir == "" && len(args) > 0 {
+			spec, args = args[0], args[1:]
+		}
+		if len(args) != 1 {
+			return badUsage("name one node")
+		}
+		dir, err := f.find(spec)
+		if err != nil {
+			return err
+		}
+		return rackError(rack.SSH(dir, args[0], command))
+	})
+	cmd.Args = cobra.ArbitraryArgs
 	f.add(cmd)
 	return cmd
 }
@@ -448,54 +436,49 @@ func newRackFaultCmd() *cobra.Command {
 		fmt.Fprintf(t, "  %s\t%s\n", k, k.Help)
 	}
 	_ = t.Flush() // a strings.Builder never fails
-	cmd := &cobra.Command{
-		Use:  "fault",
-		Long: help.String(),
-		Args: cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			spec := ""
-			if f.dir == "" {
-				spec, args = args[0], args[1:]
-			}
-			if len(args) == 0 {
-				return badUsage("name the kind of fault")
-			}
-			dir, err := f.find(spec)
-			if err != nil {
-				return err
-			}
-			return rackError(rack.Fault(cmd.Context(), dir, args[0], args[1:]...))
-		},
-	}
+	cmd := command("fault", func(ctx context.Context, _ *cli.Console, args []string) error {
+		spec := ""
+		if f.dir == "" {
+			spec, args = args[0], args[1:]
+		}
+		if len(args) == 0 {
+			return badUsage("name the kind of fault")
+		}
+		dir, err := f.find(spec)
+		if err != nil {
+			return err
+		}
+		return rackError(rack.Fault(ctx, dir, args[0], args[1:]...))
+	})
+	cmd.Long, cmd.Args = help.String(), cobra.MinimumNArgs(1)
 	f.add(cmd)
 	return cmd
 }
 
 // newRackChassisCmd switches a node's power. A virtual BMC runs it.
 func newRackChassisCmd() *cobra.Command {
-	return &cobra.Command{
-		Use: "_chassis", Hidden: true, DisableFlagParsing: true,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return rackError(rack.Chassis(cmd.Context(), args[0], args[1], args[2:], cmd.OutOrStdout()))
-		},
-	}
+	cmd := hidden("_chassis", func(ctx context.Context, c *cli.Console, args []string) error {
+		return rackError(rack.Chassis(ctx, args[0], args[1], args[2:], c.Out))
+	})
+	cmd.DisableFlagParsing = true
+	return cmd
 }
 
 // newRackPDUCmd switches outlets. A virtual PDU's SNMP agent runs it.
 func newRackPDUCmd() *cobra.Command {
-	return hidden("_pdu", func(cmd *cobra.Command, args []string) error {
-		return rackError(rack.ServePDU(cmd.Context(), args[0], args[1], cmd.InOrStdin(), cmd.OutOrStdout()))
+	return hidden("_pdu", func(ctx context.Context, c *cli.Console, args []string) error {
+		return rackError(rack.ServePDU(ctx, args[0], args[1], c.In, c.Out))
 	})
 }
 
 func newRackDisksCmd() *cobra.Command {
-	return hidden("_disks", func(cmd *cobra.Command, args []string) error {
-		return rackError(rack.ServeDisks(cmd.Context(), args[0], args[1]))
+	return hidden("_disks", func(ctx context.Context, c *cli.Console, args []string) error {
+		return rackError(rack.ServeDisks(ctx, args[0], args[1]))
 	})
 }
 
 func newRackFabricCmd() *cobra.Command {
-	return hidden("_fabric", func(cmd *cobra.Command, args []string) error {
-		return rackError(rack.ServeFabric(cmd.Context(), args[0], args[1]))
+	return hidden("_fabric", func(ctx context.Context, c *cli.Console, args []string) error {
+		return rackError(rack.ServeFabric(ctx, args[0], args[1]))
 	})
 }

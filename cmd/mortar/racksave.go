@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/converge/plan"
 	"github.com/mortarhpc/mortar/internal/rack"
+	"github.com/mortarhpc/mortar/internal/run/cli"
 )
 
 // namedRack is a brick's rack and the name of a saved one.
@@ -24,7 +26,7 @@ type namedRack struct {
 // named reads the arguments SPEC NAME. It takes the brick's lock, so that no apply and no
 // drill is under way meanwhile.
 func (f *rackFlags) named(args []string) (r namedRack, release func(), err error) {
-	s, err := readSpec(args[0])
+	s, err := cli.ReadSpec(args[0])
 	if err != nil {
 		return r, nil, err
 	}
@@ -50,8 +52,7 @@ func (r namedRack) restoreOptions(anyway bool) (rack.RestoreOptions, error) {
 
 func newRackSaveCmd() *cobra.Command {
 	var f rackFlags
-	var asJSON bool
-	cmd := command("save", func(cmd *cobra.Command, args []string) error {
+	cmd := command("save", func(ctx context.Context, c *cli.Console, args []string) error {
 		r, release, err := f.named(args)
 		if err != nil {
 			return err
@@ -70,19 +71,19 @@ func newRackSaveCmd() *cobra.Command {
 				return fail(exitFailed, err)
 			}
 		}
-		s, err := rack.Save(cmd.Context(), r.dir, r.name, rack.SaveOptions{Spec: r.spec.Source, Base: base, Keys: keys, Version: version}, rackProgress(cmd.ErrOrStderr()))
+		s, err := rack.Save(ctx, r.dir, r.name, rack.SaveOptions{Spec: r.spec.Source, Base: base, Keys: keys, Version: version}, rackProgress(c.Err))
 		if err != nil {
 			return rackError(err)
 		}
-		if asJSON {
-			return printJSON(cmd.OutOrStdout(), s)
+		if c.JSON {
+			return cli.PrintJSON(c.Out, s)
 		}
-		fmt.Fprintf(cmd.OutOrStdout(), "saved as %s: %d MiB in %s; the machines stood still for %.1f s\n", s.Name, s.Bytes>>20, s.Dir, s.StoppedSeconds)
-		printSavedNotes(cmd.OutOrStdout(), s)
+		fmt.Fprintf(c.Out, "saved as %s: %d MiB in %s; the machines stood still for %.1f s\n", s.Name, s.Bytes>>20, s.Dir, s.StoppedSeconds)
+		printSavedNotes(c.Out, s)
 		return nil
 	})
 	f.add(cmd)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().Bool("json", false, "print JSON")
 	return cmd
 }
 
@@ -97,8 +98,8 @@ func printSavedNotes(w io.Writer, s *rack.SavedRack) {
 
 func newRackRestoreCmd() *cobra.Command {
 	var f rackFlags
-	var asJSON, anyway, dryRun bool
-	cmd := command("restore", func(cmd *cobra.Command, args []string) error {
+	var anyway bool
+	cmd := command("restore", func(ctx context.Context, c *cli.Console, args []string) error {
 		r, release, err := f.named(args)
 		if err != nil {
 			return err
@@ -108,53 +109,52 @@ func newRackRestoreCmd() *cobra.Command {
 		if err != nil {
 			return fail(exitFailed, err)
 		}
-		if dryRun {
-			if err := rack.CheckSaved(cmd.Context(), r.spec.Name, r.dir, r.name, opt); err != nil {
+		if c.DryRun {
+			if err := rack.CheckSaved(ctx, r.spec.Name, r.dir, r.name, opt); err != nil {
 				return rackError(err)
 			}
-			if asJSON {
-				return printJSON(cmd.OutOrStdout(), map[string]any{"name": r.name, "brick": r.spec.Name, "fits": true})
+			if c.JSON {
+				return cli.PrintJSON(c.Out, map[string]any{"name": r.name, "brick": r.spec.Name, "fits": true})
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "saved rack %s of %s fits; restore takes the rack in %s down, if one is there\n", r.name, r.spec.Name, r.dir)
+			fmt.Fprintf(c.Out, "saved rack %s of %s fits; restore takes the rack in %s down, if one is there\n", r.name, r.spec.Name, r.dir)
 			return nil
 		}
-		s, err := rack.Restore(cmd.Context(), r.spec.Name, r.dir, r.name, opt, rackProgress(cmd.ErrOrStderr()))
+		s, err := rack.Restore(ctx, r.spec.Name, r.dir, r.name, opt, rackProgress(c.Err))
 		if err != nil {
 			return rackError(err)
 		}
-		if asJSON {
-			return printJSON(cmd.OutOrStdout(), s)
+		if c.JSON {
+			return cli.PrintJSON(c.Out, s)
 		}
-		fmt.Fprintf(cmd.OutOrStdout(), "restored %s, saved %s\n", s.Name, s.Time.Local().Format(time.DateTime))
-		printSavedNotes(cmd.OutOrStdout(), s)
+		fmt.Fprintf(c.Out, "restored %s, saved %s\n", s.Name, s.Time.Local().Format(time.DateTime))
+		printSavedNotes(c.Out, s)
 		return nil
 	})
 	f.add(cmd)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().Bool("json", false, "print JSON")
 	cmd.Flags().BoolVar(&anyway, "anyway", false, "restore a rack that another build of mortar saved, or with another brick's file")
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "say if the saved rack fits, and do nothing")
+	cmd.Flags().Bool("dry-run", false, "say if the saved rack fits, and do nothing")
 	return cmd
 }
 
 func newRackSavedCmd() *cobra.Command {
-	var asJSON bool
-	cmd := command("saved", func(cmd *cobra.Command, args []string) error {
-		s, err := readSpec(args[0])
+	cmd := command("saved", func(ctx context.Context, c *cli.Console, args []string) error {
+		s, err := cli.ReadSpec(args[0])
 		if err != nil {
 			return err
 		}
-		all, err := rack.ListSaved(cmd.Context(), s.Name, s.Source)
+		all, err := rack.ListSaved(ctx, s.Name, s.Source)
 		if err != nil {
 			return rackError(err)
 		}
-		if asJSON {
-			return printJSON(cmd.OutOrStdout(), all)
+		if c.JSON {
+			return cli.PrintJSON(c.Out, all)
 		}
 		if len(all) == 0 {
-			fmt.Fprintf(cmd.OutOrStdout(), "no saved rack of %s\n", s.Name)
+			fmt.Fprintf(c.Out, "no saved rack of %s\n", s.Name)
 			return nil
 		}
-		t := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 8, 2, ' ', 0)
+		t := tabwriter.NewWriter(c.Out, 0, 8, 2, ' ', 0)
 		fmt.Fprintln(t, "NAME\tSAVED\tMIB\tBUILD\tFITS")
 		for _, r := range all {
 			fits := "yes"
@@ -165,13 +165,13 @@ func newRackSavedCmd() *cobra.Command {
 		}
 		return t.Flush()
 	})
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().Bool("json", false, "print JSON")
 	return cmd
 }
 
 func newRackForgetCmd() *cobra.Command {
-	cmd := command("forget", func(_ *cobra.Command, args []string) error {
-		s, err := readSpec(args[0])
+	cmd := command("forget", func(ctx context.Context, c *cli.Console, args []string) error {
+		s, err := cli.ReadSpec(args[0])
 		if err != nil {
 			return err
 		}

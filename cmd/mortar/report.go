@@ -1,17 +1,19 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
 
 	"github.com/mortarhpc/mortar/internal/prove/report"
+	"github.com/mortarhpc/mortar/internal/run/cli"
 )
 
 func newReportCmd() *cobra.Command {
 	var out string
-	cmd := command("report", func(cmd *cobra.Command, args []string) error {
+	cmd := command("report", func(ctx context.Context, c *cli.Console, args []string) error {
 		runs, err := loadRuns(args)
 		if err != nil {
 			return err
@@ -22,7 +24,7 @@ func newReportCmd() *cobra.Command {
 		if err := notWritten(out, report.WriteHTML(out, runs)); err != nil {
 			return err
 		}
-		fmt.Fprintln(cmd.OutOrStdout(), out)
+		fmt.Fprintln(c.Out, out)
 		return nil
 	})
 	cmd.Flags().StringVar(&out, "out", "", "file to write (default: report.html in the first RUN)")

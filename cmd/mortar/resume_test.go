@@ -7,8 +7,6 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
-
-	"github.com/mortarhpc/mortar/internal/run/upgrade"
 )
 
 // changes are the commands that change a brick while it serves. Each shows its plan, asks, tells
@@ -108,17 +106,5 @@ func TestTakenUp(t *testing.T) {
 			}
 			unchangedFile(t, file, text)
 		}
-	}
-}
-
-// An upgrade that stops at the last of several servers says how to go on with that one alone.
-func TestUpgradeRest(t *testing.T) {
-	planned := []upgrade.Server{{Name: "nfs2"}, {Name: "nfs1"}}
-	f := upgradeFlags{rebootOnly: true}
-	if got := f.rest("b.yaml", planned, 1); !strings.Contains(got, "`mortar upgrade b.yaml --node nfs1 --reboot-only`") {
-		t.Errorf("%q", got)
-	}
-	if got := f.rest("b.yaml", planned, 0) + f.rest("b.yaml", planned[:1], 0); got != "" {
-		t.Errorf("%q", got)
 	}
 }

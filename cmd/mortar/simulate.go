@@ -4,22 +4,24 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/mortarhpc/mortar/internal/base/screen"
 	"github.com/mortarhpc/mortar/internal/brick/forecast"
+	"github.com/mortarhpc/mortar/internal/run/cli"
 )
 
 func newSimulateCmd() *cobra.Command {
-	var asJSON, explain bool
+	var explain bool
 	var svg, file string
 	var set []string
 	var bricks int
 	var years float64
 	var seed uint64
-	c := command("simulate", func(cmd *cobra.Command, args []string) error {
+	c := command("simulate", func(ctx context.Context, c *cli.Console, args []string) error {
 		if bricks < 1 || bricks > 100_000_000 {
 			return fail(exitBadInput, fmt.Errorf("--bricks %d: want 1 to 100,000,000", bricks))
 		}
@@ -30,7 +32,7 @@ func newSimulateCmd() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		s, err := forecast.SimulateDesign(cmd.Context(), d, h, co, forecast.Histories{Bricks: bricks, Years: years, Seed: seed}, simulateProgress)
+		s, err := forecast.SimulateDesign(ctx, d, h, co, forecast.Histories{Bricks: bricks, Years: years, Seed: seed}, simulateProgress)
 		switch {
 		case errors.Is(err, context.Canceled):
 			return fail(exitInterrupted, errors.New("interrupted"))
@@ -42,16 +44,12 @@ func newSimulateCmd() *cobra.Command {
 				return err
 			}
 		}
-		out := cmd.OutOrStdout()
-		if asJSON {
-			return printJSON(out, s)
-		}
-		return s.Text(out, co, explain)
+		return c.Show(s, func(w io.Writer) error { return s.Text(w, co, explain) })
 	})
 	c.Flags().IntVar(&bricks, "bricks", 10000, "brick histories to simulate; more make the intervals narrower")
 	c.Flags().Float64Var(&years, "years", 10, "years of each")
 	c.Flags().Uint64Var(&seed, "seed", 1, "seed of the random numbers")
-	c.Flags().BoolVar(&asJSON, "json", false, "print as JSON")
+	c.Flags().Bool("json", false, "print as JSON")
 	c.Flags().BoolVar(&explain, "explain", false, "add every rate with its source")
 	c.Flags().StringVar(&svg, "svg", "", "write throughput over 1 to 1,000 bricks to this file")
 	addCoefficientFlags(c, &file, &set)
@@ -67,7 +65,7 @@ func simulateProgress(name string, bricks int) (progress func(done int), end fun
 	start, last := time.Now(), time.Now()
 	shown := false
 	return func(done int) {
-			if time.Since(start) < 2*time.Second || !isTerminal(stderr) || time.Since(last) < 200*time.Millisecond {
+			if time.Since(start) < 2*time.Second || !cli.IsTerminal(stderr) || time.Since(last) < 200*time.Millisecond {
 				return
 			}
 			last, shown = time.Now(), true

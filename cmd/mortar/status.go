@@ -14,60 +14,23 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mortarhpc/mortar/internal/base/screen"
-	"github.com/mortarhpc/mortar/internal/brick/design"
-	"github.com/mortarhpc/mortar/internal/brick/spec"
-	"github.com/mortarhpc/mortar/internal/converge/plan"
-	"github.com/mortarhpc/mortar/internal/host"
+	"github.com/mortarhpc/mortar/internal/run/cli"
 	"github.com/mortarhpc/mortar/internal/run/hardware"
 	"github.com/mortarhpc/mortar/internal/run/observe"
-	"github.com/mortarhpc/mortar/internal/run/raid"
 )
-
-// dialHosts connects to the hosts of a design's inventory.
-func dialHosts(d *design.Design, opts host.Options) (host.Dial, error) {
-	targets, err := host.Inventory(d.Spec)
-	if err != nil {
-		return nil, fail(exitBadInput, err)
-	}
-	opts.LibDir, opts.Link, opts.AnyUser = connectOptions.LibDir, connectOptions.Link, connectOptions.AnyUser
-	return host.Dialer(targets, opts), nil
-}
-
-// newCollector returns a collector for all hosts of a design, or for those named. Any of them may
-// take timeout to answer, and half of it to log in, without the time to copy the binary.
-func newCollector(d *design.Design, timeout time.Duration, names ...string) (*observe.Collector, error) {
-	dial, err := dialHosts(d, host.Options{Timeout: timeout / 2})
-	if err != nil {
-		return nil, err
-	}
-	return observe.NewCollector(d, dial, timeout, names...), nil
-}
-
-// hostTimeout is how long a host may take to answer a command without --timeout.
-const hostTimeout = 30 * time.Second
-
-// openServers reads a spec, and returns its design and a collector for its servers.
-func openServers(file string, timeout time.Duration) (*design.Design, *observe.Collector, error) {
-	d, err := loadDesign(file)
-	if err != nil {
-		return nil, nil, err
-	}
-	c, err := newCollector(d, timeout, d.Servers()...)
-	return d, c, err
-}
 
 // statusFlags are those of mortar status.
 type statusFlags struct {
-	asJSON, watch, all, hardware bool
-	interval, timeout            time.Duration
-	facts, save, profile         string
+	watch, all, hardware bool
+	interval, timeout    time.Duration
+	facts, save, profile string
 }
 
 func newStatusCmd() *cobra.Command {
 	var o statusFlags
-	cmd := command("status", func(cmd *cobra.Command, args []string) error { return o.run(cmd, args) })
+	cmd := command("status", o.run)
 	f := cmd.Flags()
-	f.BoolVar(&o.asJSON, "json", false, "print JSON; of several bricks, or with --watch, one line each")
+	f.Bool("json", false, "print JSON; of several bricks, or with --watch, one line each")
 	f.BoolVar(&o.watch, "watch", false, "go on until interrupted")
 	profileFlag(cmd, &o.profile)
 	f.BoolVar(&o.all, "all", false, "show every part, also what lies below a part that is ok")
@@ -79,7 +42,7 @@ func newStatusCmd() *cobra.Command {
 	return cmd
 }
 
-func (o *statusFlags) run(cmd *cobra.Command, args []string) error {
+func (o *statusFlags) run(ctx context.Context, c *cli.Console, args []string) error {
 	switch {
 	case o.interval <= 0 || o.timeout <= 0:
 		return fail(exitBadInput, fmt.Errorf("--interval and --timeout must be above 0"))
@@ -88,10 +51,8 @@ func (o *statusFlags) run(cmd *cobra.Command, args []string) error {
 	case len(args) > 1 && (o.facts != "" || o.save != ""):
 		return fail(exitBadInput, fmt.Errorf("--facts and --save-facts are for one brick"))
 	}
-	out := cmd.OutOrStdout()
-	live := isTerminal(out)
 	if o.facts != "" {
-		d, err := loadDesign(args[0], o.profile)
+		d, err := cli.Load(args[0], o.profile)
 		if err != nil {
 			return err
 		}
@@ -99,105 +60,52 @@ func (o *statusFlags) run(cmd *cobra.Command, args []string) error {
 		if err != nil {
 			return fail(exitBadInput, err)
 		}
-		return verdictOf([]*observe.Status{observe.Judge(d, f)}, out, o.asJSON, o.all, live)
+		return o.verdict(c, []*observe.Status{observe.Judge(d, f)})
 	}
-	var bricks []*looked
+	var bricks []*cli.Brick
 	for _, file := range args {
-		b, err := openLooked(file, o.profile, o.timeout)
+		b, err := c.Observe(file, o.profile, o.timeout)
 		if err != nil {
 			return err
 		}
-		defer b.c.Close()
-		b.c.AskOutlets()
+		defer b.Hosts.Close()
+		b.Hosts.AskOutlets()
 		if o.hardware {
-			b.c.AskHardware(hardware.New())
+			b.Hosts.AskHardware(hardware.New())
 		}
 		bricks = append(bricks, b)
 	}
 	for {
-		ss := lookAtAll(cmd.Context(), bricks)
-		if cmd.Context().Err() != nil {
+		ss := make([]*observe.Status, len(bricks))
+		var wg sync.WaitGroup
+		for i, b := range bricks {
+			wg.Go(func() { ss[i] = b.Look(ctx) })
+		}
+		wg.Wait()
+		if ctx.Err() != nil {
 			return fail(exitInterrupted, nil)
 		}
 		if o.save != "" {
-			if err := writeFacts(o.save, bricks[0].facts); err != nil {
+			if err := writeFacts(o.save, bricks[0].Facts); err != nil {
 				return err
 			}
 		}
 		if !o.watch {
-			return verdictOf(ss, out, o.asJSON, o.all, live)
+			return o.verdict(c, ss)
 		}
-		if err := printStatus(out, ss, o.asJSON, o.all, o.watch, live); err != nil {
+		if err := o.print(c, ss); err != nil {
 			return err
 		}
 		select {
-		case <-cmd.Context().Done():
+		case <-ctx.Done():
 			return fail(exitInterrupted, nil)
 		case <-time.After(o.interval):
 		}
 	}
 }
 
-// looked is a brick that status or watch observes.
-type looked struct {
-	d     *design.Design
-	c     *observe.Collector
-	facts observe.Facts // the last observation
-}
-
-// openLooked connects to the hosts of a brick, and has its arrays asked too.
-func openLooked(file, profile string, timeout time.Duration) (*looked, error) {
-	d, err := loadDesign(file, profile)
-	if err != nil {
-		return nil, err
-	}
-	c, err := newCollector(d, timeout)
-	if err != nil {
-		return nil, err
-	}
-	if err := askArrays(c, d); err != nil {
-		c.Close()
-		return nil, err
-	}
-	return &looked{d: d, c: c}, nil
-}
-
-// look observes a brick.
-func (b *looked) look(ctx context.Context) *observe.Status {
-	b.facts = b.c.Collect(ctx)
-	return observe.Judge(b.d, b.facts)
-}
-
-// lookAtAll observes all bricks at the same time.
-func lookAtAll(ctx context.Context, bricks []*looked) []*observe.Status {
-	out := make([]*observe.Status, len(bricks))
-	var wg sync.WaitGroup
-	for i, b := range bricks {
-		wg.Go(func() { out[i] = b.look(ctx) })
-	}
-	wg.Wait()
-	return out
-}
-
-// askArrays sets a collector to ask the brick's arrays from this machine.
-func askArrays(c *observe.Collector, d *design.Design) error {
-	dial, err := host.ManagementDial(d.Spec)
-	if err != nil {
-		return fail(exitBadInput, err)
-	}
-	secrets := plan.Secrets(d.Spec, false)
-	c.AskArrays(func(ctx context.Context, a *design.Array) raid.Answer {
-		i := slices.IndexFunc(d.Spec.Arrays, func(x spec.Array) bool { return x.Name == a.Name })
-		if i < 0 {
-			return raid.Answer{NotAsked: "the spec does not list it"}
-		}
-		return raid.Ask(ctx, a, &d.Spec.Arrays[i], secrets, dial)
-	})
-	return nil
-}
-
-func verdictOf(ss []*observe.Status, w io.Writer, asJSON, all, live bool) error {
-	if err := printStatus(w, ss, asJSON, all, false, live); err != nil {
+func (o *statusFlags) verdict(c *cli.Console, ss []*observe.Status) error {
+	if err := o.print(c, ss); err != nil {
 		return err
 	}
 	if slices.ContainsFunc(ss, func(s *observe.Status) bool { return s.Level == observe.Fault }) {
@@ -226,32 +134,29 @@ func writeFacts(path string, f observe.Facts) error {
 	return renameio.WriteFile(path, append(b, '\n'), 0o600)
 }
 
-// printStatus prints the bricks in order. With --json it prints a line for each, if there are
-// several bricks or repetitions.
-func printStatus(w io.Writer, ss []*observe.Status, asJSON, all, watch, live bool) error {
-	look := observe.Look{All: all}
+// print prints the bricks in order. With --json it prints a line for each, if there are several
+// bricks or repetitions.
+func (o *statusFlags) print(c *cli.Console, ss []*observe.Status) error {
+	w, look, live := c.Out, observe.Look{All: o.all}, cli.IsTerminal(c.Out)
 	if live {
-		look.Paint, look.Width = painter(w), widthOf(w) // 0: no wrapping
+		look.Paint, look.Width = cli.Painter(w), widthOf(w) // 0: no wrapping
 	}
-	if watch && live && !asJSON {
+	if o.watch && live && !c.JSON {
 		if _, err := io.WriteString(w, screen.Home); err != nil {
 			return err
 		}
 	}
 	for i, s := range ss {
 		var err error
-		switch {
-		case asJSON:
+		if c.JSON {
 			var b []byte
-			if b, err = s.JSON(!watch && len(ss) == 1); err == nil {
+			if b, err = s.JSON(!o.watch && len(ss) == 1); err == nil {
 				_, err = fmt.Fprintf(w, "%s\n", b)
 			}
-		case i > 0:
-			if _, err = fmt.Fprintln(w); err != nil {
-				return err
+		} else {
+			if i > 0 {
+				fmt.Fprintln(w)
 			}
-			err = observe.Render(w, s, look)
-		default:
 			err = observe.Render(w, s, look)
 		}
 		if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/mortarhpc/mortar/internal/brick/spec"
+	"github.com/mortarhpc/mortar/internal/run/cli"
 )
 
 // execute runs the program. A wrong argument ends with exitBadInput and one line that says how
@@ -29,7 +30,7 @@ func execute(ctx context.Context, root *cobra.Command, args []string) error {
 	}
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
-	var ee *exitError
+	var ee *cli.Exit
 	if err != nil && !errors.As(err, &ee) {
 		code := exitFailed
 		if ctx.Err() != nil {
@@ -111,7 +112,7 @@ func plainUsage(cmd *cobra.Command) {
 	if accepts := cmd.Args; accepts != nil && cmd.Runnable() {
 		cmd.Args = func(c *cobra.Command, args []string) error {
 			err := accepts(c, args)
-			var ee *exitError
+			var ee *cli.Exit
 			if err == nil || errors.As(err, &ee) {
 				return err
 			}

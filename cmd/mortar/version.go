@@ -1,26 +1,26 @@
 package main
 
 import (
-	"encoding/json"
+	"context"
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 
 	"github.com/mortarhpc/mortar/internal/base/release"
+	"github.com/mortarhpc/mortar/internal/run/cli"
 )
 
 // The linker sets version. Source: Makefile.
 var version = "unknown"
 
 func newVersionCmd() *cobra.Command {
-	var asJSON bool
-	c := command("version", func(cmd *cobra.Command, _ []string) error {
-		if asJSON {
-			return json.NewEncoder(cmd.OutOrStdout()).Encode(release.This(version))
-		}
-		_, err := fmt.Fprintln(cmd.OutOrStdout(), "mortar", version)
-		return err
+	c := command("version", func(ctx context.Context, c *cli.Console, _ []string) error {
+		return c.Line(release.This(version), func(w io.Writer) error {
+			_, err := fmt.Fprintln(w, "mortar", version)
+			return err
+		})
 	})
-	c.Flags().BoolVar(&asJSON, "json", false, "print the version and the time of its commit as JSON")
+	c.Flags().Bool("json", false, "print the version and the time of its commit as JSON")
 	return c
 }

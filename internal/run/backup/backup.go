@@ -27,6 +27,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/renameio/v2"
+
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/converge/plan"
@@ -262,6 +264,33 @@ func (b *Backup) Write(w io.Writer) error {
 		}
 	}
 	return errors.Join(t.Close(), z.Close())
+}
+
+// Save writes a backup to a file atomically, readable by its owner alone.
+func (b *Backup) Save(file string) error {
+	f, err := renameio.NewPendingFile(file, renameio.WithPermissions(0o600), renameio.WithTempDir(filepath.Dir(file)))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Cleanup() }() // removes the temporary file if the rename did not happen
+	if err := b.Write(f); err != nil {
+		return err
+	}
+	return f.CloseAtomicallyReplace()
+}
+
+// Load reads a backup from a file. An error names the file.
+func Load(file string) (*Backup, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b, err := Read(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return b, nil
 }
 
 // Read reads a backup. It refuses a truncated or damaged one.

@@ -1,7 +1,7 @@
 // Package drift compares the hosts of bricks with their specs, for a timer and for the rehearsal
 // of a restore.
 //
-// The package makes no plan by itself (package plan does), changes nothing, and prints nothing.
+// The package makes no plan by itself (package plan does), and changes nothing.
 package drift
 
 import (

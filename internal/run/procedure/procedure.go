@@ -3,7 +3,7 @@
 // and lustre make the plans, from what they ask first.
 //
 // The package that makes a plan says what speaks against it and which state of the cluster it
-// wants. Package procedure knows neither, judges no health and prints nothing.
+// wants. Package procedure knows neither, and judges no health.
 package procedure
 
 import (

@@ -2,7 +2,7 @@
 // them. XFS keeps quotas in the file system itself, so they move with it and are not
 // in the spec. The spec has only the mount options that enable accounting.
 //
-// The package does not connect to hosts. It prints nothing but the table of the quotas.
+// run.go has the commands of mortar quota.
 package quota
 
 import (

@@ -6,8 +6,8 @@
 //
 // Package raid6 has the arithmetic. array.go works on the server that has the array
 // (`mortar scrub-array`). scrub.go works on the administrator's machine and maps
-// groups to servers and members to disks. The package does not decide when to scrub
-// and prints nothing.
+// groups to servers and members to disks; run.go scrubs one group after the other.
+// The package does not decide when to scrub.
 package scrub
 
 import (

@@ -3,8 +3,7 @@
 // came and went. http.go serves these as metrics and as a page; Command and Mail
 // notify an administrator of each finding.
 //
-// The package reaches no host (the caller provides a Looker) and judges nothing
-// (package observe does).
+// run.go has mortar watch. The package judges nothing (package observe does).
 package watch
 
 import (

@@ -1,4 +1,4 @@
-package main
+package watch
 
 import (
 	"bytes"
@@ -14,9 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/mortarhpc/mortar/examples"
+	"github.com/mortarhpc/mortar/internal/run/cli"
 )
 
 // A brick none of whose hosts answers: mortar watch hands each finding to sendmail and
@@ -41,17 +40,15 @@ func TestWatchTells(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	f := watchFlags{mail: "root", interval: time.Second, timeout: time.Second,
-		sendmail: program("sendmail", fmt.Sprintf("n=$(mktemp %s/mail.XXXXXX); echo \"$*\" > $n; cat >> $n; mv $n $n.done; echo 'relay refuses' >&2; exit 75\n", dir)),
-		notify:   program("page", fmt.Sprintf("n=$(mktemp %s/page.XXXXXX); echo \"$1\" > $n; cat >> $n; mv $n $n.done\n", dir))}
+	f := Watcher{Mail: "root", Interval: time.Second, Timeout: time.Second,
+		Sendmail: program("sendmail", fmt.Sprintf("n=$(mktemp %s/mail.XXXXXX); echo \"$*\" > $n; cat >> $n; mv $n $n.done; echo 'relay refuses' >&2; exit 75\n", dir)),
+		Notify:   program("page", fmt.Sprintf("n=$(mktemp %s/page.XXXXXX); echo \"$1\" > $n; cat >> $n; mv $n $n.done\n", dir))}
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var out bytes.Buffer
-	cmd := &cobra.Command{}
-	cmd.SetOut(&out)
-	cmd.SetContext(ctx)
+	c := &cli.Console{Env: &cli.Env{}, Out: &out}
 	ended := make(chan error, 1)
-	go func() { ended <- f.run(cmd, []string{filepath.Join(dir, "brick.yaml")}) }()
+	go func() { ended <- f.Run(ctx, c, []string{filepath.Join(dir, "brick.yaml")}) }()
 	// The mail of a finding comes after its page.
 	var pages []string
 	for len(pages) < 2 {
@@ -71,8 +68,8 @@ func TestWatchTells(t *testing.T) {
 		t.Fatal(err)
 	}
 	words, object, _ := strings.Cut(string(page), "\n")
-	var c struct{ Brick, Level, Text string }
-	if err := json.Unmarshal([]byte(object), &c); err != nil || c.Brick != "brick1" || words != "brick1: "+c.Level+": "+c.Text {
+	var change struct{ Brick, Level, Text string }
+	if err := json.Unmarshal([]byte(object), &change); err != nil || change.Brick != "brick1" || words != "brick1: "+change.Level+": "+change.Text {
 		t.Errorf("%v\n%s", err, page)
 	}
 	mails, err := filepath.Glob(dir + "/mail.*.done")
@@ -99,21 +96,21 @@ func TestWatchTells(t *testing.T) {
 	if !strings.Contains(fmt.Sprint(subjects), "brick1: fault: nfs1 (127.77.3.11:1): ") {
 		t.Errorf("%v", subjects)
 	}
-	if !strings.Contains(out.String(), "nobody was told: "+f.sendmail+" ended with 75: relay refuses") {
+	if !strings.Contains(out.String(), "nobody was told: "+f.Sendmail+" ended with 75: relay refuses") {
 		t.Errorf("%s", &out)
 	}
 }
 
 // Messages that could reach no reader are refused before anything is watched.
 func TestWatchRefuses(t *testing.T) {
-	for want, f := range map[string]watchFlags{
-		"is no mail address such as":                         {mail: "-oQ/tmp"},
-		"no such file or directory; install a mail server":   {mail: "root", sendmail: "/none/sendmail"},
-		"give the whole path":                                {notify: "page"},
-		"--notify: exec: \"/etc/passwd\": permission denied": {notify: "/etc/passwd"},
+	for want, f := range map[string]Watcher{
+		"is no mail address such as":                         {Mail: "-oQ/tmp"},
+		"no such file or directory; install a mail server":   {Mail: "root", Sendmail: "/none/sendmail"},
+		"give the whole path":                                {Notify: "page"},
+		"--notify: exec: \"/etc/passwd\": permission denied": {Notify: "/etc/passwd"},
 	} {
-		f.interval, f.timeout = time.Second, time.Second
-		err := f.run(&cobra.Command{}, []string{"none.yaml"})
+		f.Interval, f.Timeout = time.Second, time.Second
+		err := f.Run(t.Context(), &cli.Console{}, []string{"none.yaml"})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", want, err)
 		}
@@ -122,7 +119,7 @@ func TestWatchRefuses(t *testing.T) {
 
 // A request that came off loopback has to name this machine too.
 func TestWatchChecksHost(t *testing.T) {
-	f := watchFlags{listen: "0.0.0.0:0", names: []string{"wall.example.org"}}
+	f := Watcher{Listen: "0.0.0.0:0", Names: []string{"wall.example.org"}}
 	var out bytes.Buffer
 	s, err := f.serve(nil, &printer{w: &out})
 	if err != nil {

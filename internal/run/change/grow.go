@@ -1,0 +1,171 @@
+package change
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/mortarhpc/mortar/internal/brick/array"
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/brick/spec"
+	"github.com/mortarhpc/mortar/internal/run/cli"
+)
+
+// Grow adds disks to a brick. With scripts it changes nothing, and writes what makes the LUNs on
+// RAID arrays into that directory.
+func Grow(ctx context.Context, c *cli.Console, file string, added []spec.Added, scripts string) error {
+	s, err := cli.ReadSpec(file)
+	if err != nil {
+		return err
+	}
+	next := s
+	if !s.HasGrown(added) {
+		text, err := s.Grow(added)
+		if err == nil {
+			next, err = spec.Parse(file, text)
+		}
+		if err != nil {
+			return cli.Refuse(err)
+		}
+	}
+	was, err := design.New(s)
+	if err != nil {
+		return cli.Refuse(err)
+	}
+	d, err := design.New(next)
+	if err != nil {
+		return cli.Refuse(err)
+	}
+	shown := growth(was, d)
+	if scripts != "" {
+		return growthScripts(c.Out, d, shown, scripts)
+	}
+	_, err = specChange{was: s, next: next, shown: shown}.run(ctx, c)
+	return err
+}
+
+// growthScripts writes what makes the last growth's LUNs on each array that grows.
+func growthScripts(w io.Writer, d *design.Design, shown, dir string) error {
+	number := d.Spec.Growth()
+	var names []string
+	all := map[string]string{}
+	for _, l := range d.LUNs() {
+		if l.Growth != number || all[l.Array] != "" {
+			continue
+		}
+		var err error
+		if all[l.Array], err = array.Script(d, l.Array, "", number); err != nil {
+			return cli.Refuse(err)
+		}
+		names = append(names, l.Array)
+	}
+	if len(names) == 0 {
+		return cli.Refuse(errors.New("this brick has no array: its disks are JBODs (storage.kind), and nothing has to be made on them before"))
+	}
+	fmt.Fprint(w, shown)
+	return WriteScripts(w, d, dir, "", names, all)
+}
+
+// WriteScripts writes the script of each array to its own file and refuses to overwrite one.
+func WriteScripts(w io.Writer, d *design.Design, dir, tool string, names []string, scripts map[string]string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	for _, n := range names {
+		ext := tool
+		for _, a := range d.Arrays {
+			if a.Name == n && ext == "" {
+				ext = array.Tools(a.Family)[0]
+			}
+		}
+		file := filepath.Join(dir, n+"."+strings.ToLower(ext))
+		f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+		if errors.Is(err, os.ErrExist) {
+			return cli.Fail(cli.BadInput, fmt.Errorf("%s is there already; remove it or choose another --dir", file))
+		}
+		if err != nil {
+			return err
+		}
+		_, err = f.WriteString(scripts[n])
+		if err = errors.Join(err, f.Close()); err != nil {
+			return errors.Join(err, os.Remove(file))
+		}
+		fmt.Fprintln(w, file)
+	}
+	return nil
+}
+
+// growth describes what grow adds.
+func growth(was, d *design.Design) string {
+	number := d.Spec.Growth()
+	text := fmt.Sprintf("%s: growth %d\n", was.Spec.File, number)
+	for _, g := range d.Groups {
+		if g.Growth == number {
+			text += fmt.Sprintf("  %s  RAID %d %d+%d, %s each, %s usable", g.Name, g.Level, g.Data, g.Parity, g.Members[0].Size.Decimal(), g.Usable.Decimal())
+			if g.Array == "" {
+				text += fmt.Sprintf(", spares %d", len(g.Spares))
+			}
+			text += "\n"
+		}
+	}
+	for _, l := range d.LUNs() {
+		if l.Growth == number {
+			text += fmt.Sprintf("  LUN %d of array %s: %s on %s, %s\n", l.Number, l.Array, l.Name, strings.Join(l.Groups, " "), l.Size.Binary())
+		}
+	}
+	return text + usable(was, d)
+}
+
+func usable(was, d *design.Design) string {
+	return fmt.Sprintf("  usable  %s → %s\n", was.Capacity.Usable.Decimal(), d.Capacity.Usable.Decimal())
+}
+
+// GrowTo adds the pairs of servers that the spec `to` has and the spec `file` lacks.
+func GrowTo(ctx context.Context, c *cli.Console, file, to string) error {
+	s, err := cli.ReadSpec(file)
+	if err != nil {
+		return err
+	}
+	text, err := os.ReadFile(to)
+	if err != nil {
+		return cli.Fail(cli.BadInput, err)
+	}
+	// Check the new spec under its own name first, so that an error names a line of that file.
+	if _, err := spec.Parse(to, text); err != nil {
+		return cli.Refuse(err)
+	}
+	next, err := spec.Parse(file, text)
+	if err != nil {
+		return cli.Refuse(err)
+	}
+	was, err := design.New(s)
+	if err != nil {
+		return cli.Refuse(err)
+	}
+	d, err := design.New(next)
+	if err != nil {
+		return cli.Refuse(err)
+	}
+	pairs, err := d.Extends(was)
+	if err != nil {
+		return cli.Refuse(err)
+	}
+	// An earlier run may have written the spec and then failed on the hosts.
+	if len(pairs) == 0 && !bytes.Equal(s.Source, next.Source) {
+		return cli.Refuse(fmt.Errorf("%s has no module that %s lacks; use 'mortar apply' for other changes", to, file))
+	}
+	shown := fmt.Sprintf("%s: %d new modules\n", file, len(pairs))
+	for _, p := range pairs {
+		shown += fmt.Sprintf("  %s  servers %s\n", p.Name, strings.Join(p.Servers, ", "))
+		for _, t := range p.Targets() {
+			shown += fmt.Sprintf("    %s  on %s, %s usable\n", t.Name, t.Server, t.Usable.Decimal())
+		}
+	}
+	_, err = specChange{was: s, next: next, shown: shown + usable(was, d)}.run(ctx, c)
+	return err
+}

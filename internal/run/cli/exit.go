@@ -1,0 +1,54 @@
+// Package cli has what the commands that work on a brick share: how a command ends, one way to
+// read a spec, to connect to its hosts and to claim it, and the Console by which a command tells
+// how it goes on, prints its result and asks.
+//
+// Package cli knows no command, makes no plan and judges nothing.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/mortarhpc/mortar/internal/brick/spec"
+	"github.com/mortarhpc/mortar/internal/converge/plan"
+)
+
+// Exit codes. Source: docs/json.md.
+const (
+	Failed      = 1   // an action failed, or a verdict is "fail"
+	BadInput    = 2   // refused; nothing was changed
+	Pending     = 3   // plan --detailed-exitcode: changes are pending
+	Interrupted = 130 // Ctrl-C
+)
+
+// Exit is an error with the exit code of the program.
+type Exit struct {
+	Code int
+	Err  error
+}
+
+func (e *Exit) Error() string {
+	if e.Err == nil {
+		return fmt.Sprintf("exit %d", e.Code)
+	}
+	return e.Err.Error()
+}
+
+// Unwrap returns what is printed; nil: nothing.
+func (e *Exit) Unwrap() error { return e.Err }
+
+// Fail returns an error that ends the program with code. A nil err prints nothing.
+func Fail(code int, err error) error { return &Exit{code, err} }
+
+// Refuse returns a refusal that says that nothing was changed.
+func Refuse(err error) error { return Fail(BadInput, fmt.Errorf("%w; nothing was changed", err)) }
+
+// Refused ends a command that has changed nothing. An error about a host or disk gets its
+// place in the spec.
+func Refused(ctx context.Context, s *spec.Spec, err error) error {
+	if ctx.Err() != nil {
+		return Fail(Interrupted, errors.New("interrupted; nothing was changed"))
+	}
+	return Fail(BadInput, fmt.Errorf("%w\nNothing was changed", plan.Located(s, err)))
+}
