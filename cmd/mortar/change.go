@@ -239,3 +239,17 @@ func newCacheOffCmd() *cobra.Command {
 	specChanges(cmd)
 	return cmd
 }
+
+func newCacheStatsCmd() *cobra.Command {
+	var watch bool
+	var interval, timeout time.Duration
+	cmd := command("stats", func(ctx context.Context, c *cli.Console, args []string) error {
+		return change.CacheStats(ctx, c, args[0], watch, interval, timeout)
+	})
+	f := cmd.Flags()
+	f.BoolVarP(&watch, "watch", "w", false, "repeat until interrupted")
+	f.Bool("json", false, "print JSON")
+	f.DurationVar(&interval, "interval", 2*time.Second, "time between two looks with --watch")
+	f.DurationVar(&timeout, "timeout", 20*time.Second, "how long to wait for a server")
+	return cmd
+}

@@ -15,12 +15,12 @@ func TestPointInTime(t *testing.T) {
 		"7d": now.AddDate(0, 0, -7), "90m": now.Add(-90 * time.Minute), "2026-11-20": time.Date(2026, 11, 20, 0, 0, 0, 0, time.Local),
 		"2026-11-20 18:00": time.Date(2026, 11, 20, 18, 0, 0, 0, time.Local), "2026-11-20T18:00:00Z": time.Date(2026, 11, 20, 18, 0, 0, 0, time.UTC),
 	} {
-		if got, err := pointInTime(s, now); err != nil || !got.Equal(want) {
+		if got, err := events.PointInTime(s, now); err != nil || !got.Equal(want) {
 			t.Errorf("%s: %v, %v", s, got, err)
 		}
 	}
 	for _, s := range []string{"", "-3d", "-1h", "tomorrow", "7"} {
-		if _, err := pointInTime(s, now); err == nil || !strings.Contains(err.Error(), "want 90m") {
+		if _, err := events.PointInTime(s, now); err == nil || !strings.Contains(err.Error(), "want 90m") {
 			t.Errorf("%q: %v", s, err)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/mortarhpc/mortar/internal/base/release"
 	"github.com/mortarhpc/mortar/internal/base/screen"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/host"
@@ -128,3 +129,17 @@ func virtualRack(ctx context.Context, s *spec.Spec) bool {
 
 // rackOf returns the directory of a spec's virtual rack, if it has one.
 func rackOf(s *spec.Spec) string { return filepath.Dir(host.InventoryFile(s)) }
+
+// The linker sets version. Source: Makefile.
+var version = "unknown"
+
+func newVersionCmd() *cobra.Command {
+	c := command("version", func(ctx context.Context, c *cli.Console, _ []string) error {
+		return c.Line(release.This(version), func(w io.Writer) error {
+			_, err := fmt.Fprintln(w, "mortar", version)
+			return err
+		})
+	})
+	c.Flags().Bool("json", false, "print the version and the time of its commit as JSON")
+	return c
+}

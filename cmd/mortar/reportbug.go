@@ -25,7 +25,7 @@ func newReportBugCmd() *cobra.Command {
 	var timeout time.Duration
 	cmd := command("report-bug", func(ctx context.Context, c *cli.Console, args []string) error {
 		now := time.Now()
-		from, err := pointInTime(since, now)
+		from, err := events.PointInTime(since, now)
 		if err != nil {
 			return fail(exitBadInput, err)
 		}

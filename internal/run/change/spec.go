@@ -118,8 +118,8 @@ func Cache(ctx context.Context, c *cli.Console, file string, change func(*spec.C
 	return err
 }
 
-// CachePeer asks the servers of a brick for the state of its cache.
-func CachePeer(c *cli.Console, d *design.Design, timeout time.Duration) (*observe.CachePeer, error) {
+// cachePeer asks the servers of a brick for the state of its cache.
+func cachePeer(c *cli.Console, d *design.Design, timeout time.Duration) (*observe.CachePeer, error) {
 	hosts, err := c.Collector(d, timeout, d.Servers()...)
 	if err != nil {
 		return nil, err
@@ -133,7 +133,7 @@ func CachePeer(c *cli.Console, d *design.Design, timeout time.Duration) (*observ
 
 // watchFlush prints how much dirty data the SSDs still hold.
 func watchFlush(ctx context.Context, c *cli.Console, d *design.Design) {
-	p, err := CachePeer(c, d, 20*time.Second)
+	p, err := cachePeer(c, d, 20*time.Second)
 	if err != nil {
 		return
 	}

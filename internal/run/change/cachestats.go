@@ -1,4 +1,4 @@
-package main
+package change
 
 import (
 	"context"
@@ -7,73 +7,62 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
-	"github.com/mortarhpc/mortar/internal/run/change"
 	"github.com/mortarhpc/mortar/internal/run/cli"
 	"github.com/mortarhpc/mortar/internal/serve/cache"
 )
 
-func newCacheStatsCmd() *cobra.Command {
-	var watch bool
-	var interval, timeout time.Duration
-	cmd := command("stats", func(ctx context.Context, c *cli.Console, args []string) error {
-		if interval < time.Second {
-			return fail(exitBadInput, fmt.Errorf("--interval %s: 1s at least", interval))
-		}
-		d, err := cli.Load(args[0])
-		if err != nil {
+// CacheStats prints what the cache of a brick does: once, or with watch a line for each interval
+// until ctx ends.
+func CacheStats(ctx context.Context, c *cli.Console, file string, watch bool, interval, timeout time.Duration) error {
+	if interval < time.Second {
+		return cli.Fail(cli.BadInput, fmt.Errorf("--interval %s: 1s at least", interval))
+	}
+	d, err := cli.Load(file)
+	if err != nil {
+		return err
+	}
+	p, err := cachePeer(c, d, timeout)
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	var last *cache.Stats
+	for n := 0; ; n++ {
+		server, st, err := p.Stats(ctx, c.JSON || !watch)
+		switch {
+		case ctx.Err() != nil:
+			return cli.Fail(cli.Interrupted, nil)
+		case err != nil && !watch:
 			return err
-		}
-		p, err := change.CachePeer(c, d, timeout)
-		if err != nil {
-			return err
-		}
-		defer p.Close()
-		out := c.Out
-		var last *cache.Stats
-		for n := 0; ; n++ {
-			server, st, err := p.Stats(ctx, c.JSON || !watch)
-			switch {
-			case ctx.Err() != nil:
-				return fail(exitInterrupted, nil)
-			case err != nil && !watch:
+		case err != nil:
+			fmt.Fprintln(c.Err, "mortar:", strings.ReplaceAll(err.Error(), "\n", "; "))
+			last = nil
+		case c.JSON:
+			if err := cli.JSONLines(c.Out).Encode(st); err != nil {
 				return err
-			case err != nil:
-				fmt.Fprintln(c.Err, "mortar:", strings.ReplaceAll(err.Error(), "\n", "; "))
-				last = nil
-			case c.JSON:
-				if err := cli.JSONLines(out).Encode(st); err != nil {
-					return err
-				}
-			case !watch:
-				showCache(out, server, st)
-			default:
-				if n%20 == 0 {
-					fmt.Fprintln(out, cacheHeads)
-				}
-				if last != nil && st.Volume.Reads >= last.Volume.Reads {
-					fmt.Fprintln(out, cacheLine(*last, st))
-				}
-				last = &st
 			}
-			if !watch {
-				return nil
+		case !watch:
+			showCache(c.Out, server, st)
+		default:
+			if n%20 == 0 {
+				fmt.Fprintln(c.Out, cacheHeads)
 			}
-			select {
-			case <-ctx.Done():
-				return fail(exitInterrupted, nil)
-			case <-time.After(interval):
+			if last != nil && st.Volume.Reads >= last.Volume.Reads {
+				fmt.Fprintln(c.Out, cacheLine(*last, st))
 			}
+			last = &st
 		}
-	})
-	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "repeat until interrupted")
-	cmd.Flags().Bool("json", false, "print JSON")
-	cmd.Flags().DurationVar(&interval, "interval", 2*time.Second, "time between two looks with --watch")
-	cmd.Flags().DurationVar(&timeout, "timeout", 20*time.Second, "how long to wait for a server")
-	return cmd
+		if !watch {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return cli.Fail(cli.Interrupted, nil)
+		case <-time.After(interval):
+		}
+	}
 }
 
 // showCache prints one observation.

@@ -1,0 +1,379 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/google/renameio/v2"
+	"github.com/spf13/cobra"
+
+	"github.com/mortarhpc/mortar/internal/base/screen"
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/brick/forecast"
+	"github.com/mortarhpc/mortar/internal/brick/paper"
+	"github.com/mortarhpc/mortar/internal/brick/spec"
+	"github.com/mortarhpc/mortar/internal/converge/plan"
+	"github.com/mortarhpc/mortar/internal/prove/report"
+	"github.com/mortarhpc/mortar/internal/run/cli"
+)
+
+func newCheckCmd() *cobra.Command {
+	var explain bool
+	var svg, profile string
+	c := command("check", func(ctx context.Context, c *cli.Console, args []string) error {
+		if svg == "-" && c.JSON {
+			return fail(exitBadInput, errors.New("--svg - and --json both write to stdout; name a file for the drawing"))
+		}
+		d, err := cli.LoadAny(args[0], profile)
+		if err != nil {
+			return err
+		}
+		lustre, err := plan.LustreSourceOf(d.Spec)
+		if err != nil {
+			return fail(exitBadInput, err)
+		}
+		if svg != "" {
+			if err := writeSVG(svg, c.Out, d); err != nil || !c.JSON {
+				return err
+			}
+		}
+		if c.JSON {
+			return cli.PrintJSON(c.Out, d)
+		}
+		out := c.Out
+		o := design.ShowOptions{Explain: explain, Paint: cli.Painter(out)}
+		if w := widthOf(out); w > 0 {
+			o.Width = min(max(w, 72), 140)
+		}
+		if err := design.Show(out, d, o); err != nil || lustre == nil {
+			return err
+		}
+		lustre.Show(out)
+		return nil
+	})
+	c.Flags().Bool("json", false, "print the design as JSON")
+	profileFlag(c, &profile)
+	c.Flags().BoolVar(&explain, "explain", false, "add sources, RAID order, UUIDs, exact commands, and what became of values of the past")
+	c.Flags().StringVar(&svg, "svg", "", "draw racks, enclosures, groups and cabling into this file instead (-: to stdout); with --json as well")
+	return c
+}
+
+// writeSVG draws the design into a file.
+func writeSVG(file string, out io.Writer, d *design.Design) error {
+	if file == "-" {
+		return design.SVG(out, d)
+	}
+	var b bytes.Buffer
+	if err := design.SVG(&b, d); err != nil {
+		return err
+	}
+	return writeWhole(file, b.Bytes())
+}
+
+// writeWhole writes a regular file atomically. It writes directly to anything else, such as
+// /dev/stdout or a pipe.
+func writeWhole(file string, b []byte) error {
+	write := renameio.WriteFile
+	if st, err := os.Stat(file); err == nil && !st.Mode().IsRegular() {
+		write = func(name string, b []byte, mode os.FileMode, _ ...renameio.Option) error {
+			return os.WriteFile(name, b, mode)
+		}
+	}
+	return notWritten(file, write(file, b, 0o644))
+}
+
+// notWritten turns the error of a write into one of the command. renameio reports a missing
+// directory with the name of a temporary file, which means nothing to a user.
+func notWritten(file string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, fs.ErrNotExist):
+		return fail(exitBadInput, fmt.Errorf("%s cannot be written: there is no directory %s", file, filepath.Dir(file)))
+	}
+	return err
+}
+
+func newMountOptionsCmd() *cobra.Command {
+	var (
+		client string
+		fstab  bool
+	)
+	cmd := command("mount-options", func(ctx context.Context, c *cli.Console, args []string) error {
+		d, err := cli.LoadAny(args[0])
+		if err != nil {
+			return err
+		}
+		docs, err := d.MountLines(client)
+		if err != nil {
+			return fail(exitBadInput, err)
+		}
+		return c.Show(docs, func(w io.Writer) error { return printMounts(w, docs, fstab) })
+	})
+	f := cmd.Flags()
+	f.StringVar(&client, "client", "", "only this client of the spec")
+	f.BoolVar(&fstab, "fstab", false, "print lines for /etc/fstab, reasons as comments")
+	f.Bool("json", false, "print JSON")
+	return cmd
+}
+
+func printMounts(w io.Writer, docs []design.MountLine, fstab bool) error {
+	var b strings.Builder
+	told := map[string]bool{}
+	var reasons []design.MountOption
+	last := "\x00"
+	for _, m := range docs {
+		if m.Client != last {
+			if last != "\x00" {
+				b.WriteByte('\n')
+			}
+			last = m.Client
+			who := m.Client
+			if who == "" {
+				who = "any client"
+			}
+			fmt.Fprintf(&b, "# %s\n", who)
+		}
+		if fstab {
+			fmt.Fprintln(&b, m.Fstab)
+		} else {
+			fmt.Fprintf(&b, "%s\n%s\n", plan.Quote([]string{"mkdir", "-p", m.Path}), plan.Quote(m.Command))
+		}
+		for _, o := range m.Options {
+			if told[o.Option] || !fstab && o.FstabOnly {
+				continue
+			}
+			told[o.Option] = true
+			reasons = append(reasons, o)
+		}
+	}
+	fmt.Fprint(&b, "\n# why\n")
+	tw := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	for _, o := range reasons {
+		fmt.Fprintf(tw, "# %s\t%s (%s)\n", o.Option, o.Reason, o.Source)
+	}
+	if err := tw.Flush(); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func newForecastCmd() *cobra.Command {
+	var explain bool
+	var svg, file, measured string
+	var set []string
+	c := command("forecast", func(ctx context.Context, c *cli.Console, args []string) error {
+		d, h, co, err := forecastInput(args[0], file, set)
+		if err != nil {
+			return err
+		}
+		f, err := forecast.New(h, co)
+		if err != nil {
+			return fail(exitBadInput, err)
+		}
+		if y, ok := paper.Of(d.Spec); ok {
+			if err := f.Beside(y, co); err != nil {
+				return fail(exitBadInput, err)
+			}
+		}
+		var held []forecast.Compared
+		if measured != "" {
+			figures, err := figuresOf(measured)
+			if err != nil {
+				return fail(exitBadInput, err)
+			}
+			held = f.Against(figures)
+		}
+		if svg != "" {
+			if err := writeWhole(svg, []byte(f.SVG())); err != nil {
+				return err
+			}
+		}
+		out := c.Out
+		if c.JSON {
+			return cli.PrintJSON(out, struct {
+				*forecast.Forecast
+				Coefficients []forecast.Coefficient `json:"coefficients"`
+				Measured     []forecast.Compared    `json:"measured,omitempty"`
+			}{f, co.All(), held})
+		}
+		if err := f.Text(out, co, explain); err != nil {
+			return err
+		}
+		if measured != "" {
+			if err := forecast.ComparedText(out, held); err != nil {
+				return err
+			}
+		}
+		if svg != "" {
+			fmt.Fprintf(out, "\nCurves: %s\n", svg)
+		}
+		return nil
+	})
+	c.Flags().Bool("json", false, "print as JSON")
+	c.Flags().BoolVar(&explain, "explain", false, "add every formula, coefficient and source, and the names --set takes")
+	c.Flags().StringVar(&svg, "svg", "", "write the curves over 1 to 64 clients, of metadata over 1 to 512 threads, to this file")
+	c.Flags().StringVar(&measured, "measured", "", "directory of a run of mortar bench: print its figures beside the forecast")
+	addCoefficientFlags(c, &file, &set)
+	return c
+}
+
+// patternOf is the pattern that a phase of a benchmark measures; "" if the forecast has
+// none for it.
+func patternOf(p *report.BenchPhase) forecast.Pattern {
+	stream, small := p.RecordBytes >= 1<<20, p.RecordBytes == 4<<10
+	switch op := p.Op; {
+	case op == "seq-write" && stream:
+		return forecast.SeqWrite
+	case op == "seq-read" && stream:
+		return forecast.SeqRead
+	case op == "rand-write" && small:
+		return forecast.RandomWrite
+	case op == "rand-read" && small:
+		return forecast.RandomRead
+	}
+	return map[string]forecast.Pattern{"md-create": forecast.Create, "md-stat": forecast.Stat, "md-remove": forecast.Remove}[p.Op]
+}
+
+// figuresOf are the peaks of a run of mortar bench, in the units of the forecast.
+func figuresOf(dir string) ([]forecast.Measured, error) {
+	r, err := report.Load(dir)
+	if err != nil {
+		return nil, err
+	}
+	if r.Bench == nil {
+		return nil, fmt.Errorf("%s is the run of a drill; give one of mortar bench", dir)
+	}
+	var out []forecast.Measured
+	for i := range r.Bench.Phases {
+		p := &r.Bench.Phases[i]
+		pattern, best := patternOf(p), p.Peak()
+		if pattern == "" || best == nil {
+			continue
+		}
+		out = append(out, forecast.Measured{Pattern: pattern, Test: p.Test, Threads: best.Threads, Value: report.Decimal(best.Value(), p.Unit)})
+	}
+	return out, nil
+}
+
+// forecastInput holds what forecast and simulate calculate with: the design, its hardware, and
+// the coefficients with the user's changes.
+func forecastInput(specFile, coFile string, set []string) (*design.Design, forecast.Hardware, forecast.Coefficients, error) {
+	var h forecast.Hardware
+	var co forecast.Coefficients
+	d, err := cli.LoadAny(specFile)
+	if err != nil {
+		return d, h, co, err
+	}
+	if h, err = forecast.FromDesign(d); err != nil {
+		return d, h, co, fail(exitBadInput, err)
+	}
+	co, err = coefficients(coFile, set, &h)
+	return d, h, co, err
+}
+
+func addCoefficientFlags(c *cobra.Command, file *string, set *[]string) {
+	c.Flags().StringVar(file, "coefficients", "", "file of coefficients to change: YAML, one `name: value` a line")
+	c.Flags().StringArrayVar(set, "set", nil, "change one coefficient or hardware fact, `name=value`; may be repeated, and wins over the file")
+}
+
+// coefficients returns the built-in table with the user's changes. A virtual rack's hardware
+// gets the changes too.
+func coefficients(file string, set []string, h *forecast.Hardware) (forecast.Coefficients, error) {
+	co := forecast.Defaults()
+	var list []forecast.Assignment
+	if file != "" {
+		src, err := spec.ReadFile(file)
+		if err != nil {
+			return co, fail(exitBadInput, err)
+		}
+		if list, err = forecast.ParseFile(file, src); err != nil {
+			return co, fail(exitBadInput, err)
+		}
+	}
+	for _, s := range set {
+		a, err := forecast.ParseAssignment(s)
+		if err != nil {
+			return co, fail(exitBadInput, err)
+		}
+		list = append(list, a)
+	}
+	if err := forecast.Apply(list, co, h); err != nil {
+		return co, fail(exitBadInput, err)
+	}
+	return co, nil
+}
+
+func newSimulateCmd() *cobra.Command {
+	var explain bool
+	var svg, file string
+	var set []string
+	var bricks int
+	var years float64
+	var seed uint64
+	c := command("simulate", func(ctx context.Context, c *cli.Console, args []string) error {
+		if bricks < 1 || bricks > 100_000_000 {
+			return fail(exitBadInput, fmt.Errorf("--bricks %d: want 1 to 100,000,000", bricks))
+		}
+		if !(years > 0 && years <= 1000) {
+			return fail(exitBadInput, fmt.Errorf("--years %g: want more than 0, at most 1,000", years))
+		}
+		d, h, co, err := forecastInput(args[0], file, set)
+		if err != nil {
+			return err
+		}
+		s, err := forecast.SimulateDesign(ctx, d, h, co, forecast.Histories{Bricks: bricks, Years: years, Seed: seed}, simulateProgress)
+		switch {
+		case errors.Is(err, context.Canceled):
+			return fail(exitInterrupted, errors.New("interrupted"))
+		case err != nil:
+			return fail(exitBadInput, err)
+		}
+		if svg != "" {
+			if err := writeWhole(svg, []byte(s.SVG())); err != nil {
+				return err
+			}
+		}
+		return c.Show(s, func(w io.Writer) error { return s.Text(w, co, explain) })
+	})
+	c.Flags().IntVar(&bricks, "bricks", 10000, "brick histories to simulate; more make the intervals narrower")
+	c.Flags().Float64Var(&years, "years", 10, "years of each")
+	c.Flags().Uint64Var(&seed, "seed", 1, "seed of the random numbers")
+	c.Flags().Bool("json", false, "print as JSON")
+	c.Flags().BoolVar(&explain, "explain", false, "add every rate with its source")
+	c.Flags().StringVar(&svg, "svg", "", "write throughput over 1 to 1,000 bricks to this file")
+	addCoefficientFlags(c, &file, &set)
+	return c
+}
+
+// simulateProgress prints how far a simulation is, if it takes more than two seconds.
+func simulateProgress(name string, bricks int) (progress func(done int), end func()) {
+	what := "simulating"
+	if name != "" {
+		what += " " + name
+	}
+	start, last := time.Now(), time.Now()
+	shown := false
+	return func(done int) {
+			if time.Since(start) < 2*time.Second || !cli.IsTerminal(stderr) || time.Since(last) < 200*time.Millisecond {
+				return
+			}
+			last, shown = time.Now(), true
+			left := time.Duration(float64(time.Since(start)) / float64(max(done, 1)) * float64(bricks-done))
+			fmt.Fprintf(stderr, "%s%s: %d %%, about %s left   ", screen.LineStart, what, 100*done/bricks, left.Round(time.Second))
+		}, func() {
+			if shown {
+				fmt.Fprint(stderr, screen.ClearLine)
+			}
+		}
+}

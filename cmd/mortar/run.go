@@ -1,0 +1,509 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/renameio/v2"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/mortarhpc/mortar/internal/base/screen"
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/brick/spec"
+	"github.com/mortarhpc/mortar/internal/converge/plan"
+	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/prove/report"
+	"github.com/mortarhpc/mortar/internal/run/backup"
+	"github.com/mortarhpc/mortar/internal/run/cli"
+	"github.com/mortarhpc/mortar/internal/run/drift"
+	"github.com/mortarhpc/mortar/internal/run/events"
+	"github.com/mortarhpc/mortar/internal/run/hardware"
+	"github.com/mortarhpc/mortar/internal/run/observe"
+	"github.com/mortarhpc/mortar/internal/run/quota"
+	"github.com/mortarhpc/mortar/internal/run/scrub"
+	"github.com/mortarhpc/mortar/internal/run/watch"
+)
+
+// statusFlags are those of mortar status.
+type statusFlags struct {
+	watch, all, hardware bool
+	interval, timeout    time.Duration
+	facts, save, profile string
+}
+
+func newStatusCmd() *cobra.Command {
+	var o statusFlags
+	cmd := command("status", o.run)
+	f := cmd.Flags()
+	f.Bool("json", false, "print JSON; of several bricks, or with --watch, one line each")
+	f.BoolVar(&o.watch, "watch", false, "go on until interrupted")
+	profileFlag(cmd, &o.profile)
+	f.BoolVar(&o.all, "all", false, "show every part, also what lies below a part that is ok")
+	f.BoolVar(&o.hardware, "hardware", false, "also ask BMCs and enclosures for sensors and events, and disks for SMART data")
+	f.DurationVar(&o.interval, "interval", 5*time.Second, "pause between two looks, with --watch")
+	f.DurationVar(&o.timeout, "timeout", 30*time.Second, "how long any host may take to answer")
+	f.StringVar(&o.save, "save-facts", "", "also write what the hosts said to this file (no secrets in it)")
+	f.StringVar(&o.facts, "facts", "", "judge what --save-facts wrote; no host is reached")
+	return cmd
+}
+
+func (o *statusFlags) run(ctx context.Context, c *cli.Console, args []string) error {
+	switch {
+	case o.interval <= 0 || o.timeout <= 0:
+		return fail(exitBadInput, fmt.Errorf("--interval and --timeout must be above 0"))
+	case o.facts != "" && (o.watch || o.save != ""):
+		return fail(exitBadInput, fmt.Errorf("--facts is a file that does not change: leave --watch and --save-facts out"))
+	case len(args) > 1 && (o.facts != "" || o.save != ""):
+		return fail(exitBadInput, fmt.Errorf("--facts and --save-facts are for one brick"))
+	}
+	if o.facts != "" {
+		d, err := cli.Load(args[0], o.profile)
+		if err != nil {
+			return err
+		}
+		f, err := readFacts(o.facts)
+		if err != nil {
+			return fail(exitBadInput, err)
+		}
+		return o.verdict(c, []*observe.Status{observe.Judge(d, f)})
+	}
+	var bricks []*cli.Brick
+	for _, file := range args {
+		b, err := c.Observe(file, o.profile, o.timeout)
+		if err != nil {
+			return err
+		}
+		defer b.Hosts.Close()
+		b.Hosts.AskOutlets()
+		if o.hardware {
+			b.Hosts.AskHardware(hardware.New())
+		}
+		bricks = append(bricks, b)
+	}
+	for {
+		ss := make([]*observe.Status, len(bricks))
+		var wg sync.WaitGroup
+		for i, b := range bricks {
+			wg.Go(func() { ss[i] = b.Look(ctx) })
+		}
+		wg.Wait()
+		if ctx.Err() != nil {
+			return fail(exitInterrupted, nil)
+		}
+		if o.save != "" {
+			if err := writeFacts(o.save, bricks[0].Facts); err != nil {
+				return err
+			}
+		}
+		if !o.watch {
+			return o.verdict(c, ss)
+		}
+		if err := o.print(c, ss); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fail(exitInterrupted, nil)
+		case <-time.After(o.interval):
+		}
+	}
+}
+
+func (o *statusFlags) verdict(c *cli.Console, ss []*observe.Status) error {
+	if err := o.print(c, ss); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(ss, func(s *observe.Status) bool { return s.Level == observe.Fault }) {
+		return fail(exitFailed, nil)
+	}
+	return nil
+}
+
+func readFacts(path string) (observe.Facts, error) {
+	var f observe.Facts
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return f, err
+	}
+	if err := json.Unmarshal(b, &f); err != nil {
+		return f, fmt.Errorf("%s: not written by --save-facts: %w", path, err)
+	}
+	return f, nil
+}
+
+func writeFacts(path string, f observe.Facts) error {
+	b, err := json.MarshalIndent(f, "", " ")
+	if err != nil {
+		return err
+	}
+	return renameio.WriteFile(path, append(b, '\n'), 0o600)
+}
+
+// print prints the bricks in order. With --json it prints a line for each, if there are several
+// bricks or repetitions.
+func (o *statusFlags) print(c *cli.Console, ss []*observe.Status) error {
+	w, look, live := c.Out, observe.Look{All: o.all}, cli.IsTerminal(c.Out)
+	if live {
+		look.Paint, look.Width = cli.Painter(w), widthOf(w) // 0: no wrapping
+	}
+	if o.watch && live && !c.JSON {
+		if _, err := io.WriteString(w, screen.Home); err != nil {
+			return err
+		}
+	}
+	for i, s := range ss {
+		var err error
+		if c.JSON {
+			var b []byte
+			if b, err = s.JSON(!o.watch && len(ss) == 1); err == nil {
+				_, err = fmt.Fprintf(w, "%s\n", b)
+			}
+		} else {
+			if i > 0 {
+				fmt.Fprintln(w)
+			}
+			err = observe.Render(w, s, look)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func newWatchCmd() *cobra.Command {
+	w := watch.Watcher{Sendmail: watch.Sendmail}
+	cmd := command("watch", func(ctx context.Context, c *cli.Console, args []string) error { return w.Run(ctx, c, args) })
+	f := cmd.Flags()
+	f.StringVar(&w.Listen, "listen", "127.0.0.1:9880", "address and port to serve; empty: none")
+	f.StringSliceVar(&w.Names, "name", nil, "another name by which readers call this machine, such as wall.example.org; may be repeated")
+	f.StringVar(&w.Notify, "notify", "", "program to run for each finding")
+	f.StringVar(&w.Mail, "mail", "", "address or local user to send each finding to")
+	f.DurationVar(&w.Interval, "interval", 5*time.Second, "time between two looks")
+	f.DurationVar(&w.Timeout, "timeout", 30*time.Second, "how long any host may take to answer")
+	return cmd
+}
+
+func newEventsCmd() *cobra.Command {
+	var since, until string
+	var all bool
+	var timeout time.Duration
+	cmd := command("events", func(ctx context.Context, c *cli.Console, args []string) error {
+		w := events.Window{All: all}
+		var err error
+		if w.Since, err = events.PointInTime(since, time.Now()); err == nil && until != "" {
+			w.Until, err = events.PointInTime(until, time.Now())
+		}
+		if err != nil {
+			return fail(exitBadInput, err)
+		}
+		var bricks []events.Brick
+		for _, file := range args {
+			d, hosts, err := c.Open(file, timeout)
+			if err != nil {
+				return err
+			}
+			defer hosts.Close()
+			bricks = append(bricks, events.Brick{Design: d, Hosts: hosts.Session})
+		}
+		h := events.Read(ctx, bricks, w, timeout, func(hosts []string) {
+			fmt.Fprintf(c.Err, "%v: waiting for %s\n", time.Since(c.Start).Round(time.Second), strings.Join(hosts, ", "))
+		})
+		switch {
+		case ctx.Err() != nil:
+			return fail(exitInterrupted, nil)
+		case c.JSON:
+			err = h.JSON(cli.JSONLines(c.Out))
+		default:
+			err = h.Text(c.Out, len(args) > 1, cli.Painter(c.Out))
+		}
+		if err == nil && h.Failed {
+			err = fail(exitFailed, nil)
+		}
+		return err
+	})
+	f := cmd.Flags()
+	f.StringVar(&since, "since", "24h", "from when: 90m, 36h or 7d ago, or a time of this machine's zone (2026-11-20 or \"2026-11-20 18:00\")")
+	f.StringVar(&until, "until", "", "up to when, in the same forms (default now)")
+	f.Bool("json", false, "print one JSON object a line")
+	f.BoolVar(&all, "all", false, "show each event in a line of its own, and details such as each step of fencing")
+	f.DurationVar(&timeout, "timeout", time.Minute, "how long any host may take")
+	return cmd
+}
+
+func newQuotaCmd() *cobra.Command {
+	var service string
+	cmd := group("quota", newQuotaShowCmd(&service), newQuotaSetCmd(&service), newQuotaProjectCmd(&service))
+	cmd.PersistentFlags().StringVar(&service, "service", "", "of one service; default: the only one, or all")
+	return cmd
+}
+
+func newQuotaShowCmd(service *string) *cobra.Command {
+	cmd := command("show", func(ctx context.Context, c *cli.Console, args []string) error {
+		return quota.Show(ctx, c, args[0], *service)
+	})
+	cmd.Flags().Bool("json", false, "print a list with one entry for each user, group and project")
+	return cmd
+}
+
+func newQuotaSetCmd(service *string) *cobra.Command {
+	var space, softSpace string
+	var files, softFiles int64
+	var given *pflag.FlagSet
+	cmd := command("set", func(ctx context.Context, c *cli.Console, args []string) error {
+		w := quota.Wanted{Kind: args[1], ID: args[2]}
+		for flag, v := range map[string]struct {
+			text string
+			to   **int64
+		}{"space": {space, &w.SpaceHard}, "soft-space": {softSpace, &w.SpaceSoft}} {
+			if !given.Changed(flag) {
+				continue
+			}
+			n, err := spaceOf(v.text)
+			if err != nil {
+				return cli.Refuse(fmt.Errorf("--%s: %w", flag, err))
+			}
+			*v.to = &n
+		}
+		if given.Changed("files") {
+			w.FilesHard = &files
+		}
+		if given.Changed("soft-files") {
+			w.FilesSoft = &softFiles
+		}
+		if files < 0 || softFiles < 0 {
+			return cli.Refuse(errors.New("a limit of files is 0 or more"))
+		}
+		return quota.Change(ctx, c, args[0], *service, w.Kind, w.Set)
+	})
+	given = quotaFlags(cmd)
+	given.StringVar(&space, "space", "", "hard limit of space, e.g. 2TiB; 0: none")
+	given.StringVar(&softSpace, "soft-space", "", "soft limit of space")
+	given.Int64Var(&files, "files", 0, "hard limit of files; 0: none")
+	given.Int64Var(&softFiles, "soft-files", 0, "soft limit of files")
+	return cmd
+}
+
+func newQuotaProjectCmd(service *string) *cobra.Command {
+	cmd := command("project", func(ctx context.Context, c *cli.Console, args []string) error {
+		return quota.Change(ctx, c, args[0], *service, "project", func(s *design.Service) (resource.Action, error) {
+			return quota.Project(s, args[1], args[2])
+		})
+	})
+	quotaFlags(cmd)
+	return cmd
+}
+
+// quotaFlags adds the flags of the commands that change quotas.
+func quotaFlags(cmd *cobra.Command) *pflag.FlagSet {
+	cmd.Flags().Bool("dry-run", false, "only print the command")
+	cmd.Flags().Bool("json", false, "print what was done as JSON")
+	return cmd.Flags()
+}
+
+// spaceOf parses a size; 0 needs no unit.
+func spaceOf(text string) (int64, error) {
+	if text == "0" {
+		return 0, nil
+	}
+	b, err := spec.ParseBytes(text)
+	return int64(b), err
+}
+
+func newScrubCmd() *cobra.Command {
+	var repair bool
+	var groups []string
+	cmd := command("scrub", func(ctx context.Context, c *cli.Console, args []string) error {
+		return scrub.All(ctx, c, args[0], groups, repair, sayScrub)
+	})
+	cmd.Flags().BoolVar(&repair, "repair", false, "mend what can be mended")
+	cmd.Flags().StringSliceVar(&groups, "group", nil, "RAID groups, by name; default: all")
+	cmd.Flags().Bool("json", false, "print a list with one entry for each group (progress goes to stderr)")
+	return cmd
+}
+
+// sayScrub describes the result of a group.
+func sayScrub(g *scrub.Group) string {
+	s := fmt.Sprintf("%s on %s: %s compared", g.Name, g.Server, report.Bytes(g.Bytes))
+	if g.Mismatches == 0 {
+		return s + ", everything matches"
+	}
+	s += fmt.Sprintf(", %s did not match", report.Bytes(g.Mismatches*512))
+	for _, d := range g.Disks {
+		s += fmt.Sprintf("; disk %s (enclosure %s, bay %d) is wrong in %d blocks of 4 KiB", d.Serial, d.Enclosure, d.Bay, d.Blocks)
+	}
+	if g.Unknown > 0 {
+		s += fmt.Sprintf("; %d blocks are wrong on more than one disk and cannot be mended", g.Unknown)
+	}
+	switch {
+	case g.Mended > 0 && g.Left == 0:
+		s += fmt.Sprintf("; mended %d blocks, everything matches now", g.Mended)
+	case g.Mended > 0:
+		s += fmt.Sprintf("; mended %d blocks, %s still do not match", g.Mended, report.Bytes(g.Left*512))
+	case g.Found > 0:
+		s += "; nothing was changed (--repair mends)"
+	}
+	return s
+}
+
+func newBackupCmd() *cobra.Command {
+	var out string
+	var timeout time.Duration
+	cmd := command("backup", func(ctx context.Context, c *cli.Console, args []string) error {
+		s, err := cli.ReadSpec(args[0])
+		if err != nil {
+			return err
+		}
+		now := time.Now()
+		if out == "" {
+			out = fmt.Sprintf("%s-%s.tar.gz", s.Name, now.Format("20060102-150405"))
+		}
+		if _, err := os.Lstat(out); err == nil {
+			return fail(exitBadInput, fmt.Errorf("%s is there already; name another file with --out", out))
+		}
+		d, hosts, err := c.OpenServers(args[0], timeout)
+		if err != nil {
+			return err
+		}
+		defer hosts.Close()
+		b := backup.Local(s, version, now)
+		b.Servers(ctx, d, hosts.Session)
+		if ctx.Err() != nil {
+			return fail(exitInterrupted, errors.New("interrupted; nothing was written"))
+		}
+		if err := b.Save(out); err != nil {
+			return err
+		}
+		if err := c.Line(b.Manifest, func(w io.Writer) error {
+			_, err := fmt.Fprintf(w, "%s holds %d files of brick %s, passwords among them\n", out, len(b.Files), b.Brick)
+			return err
+		}); err != nil {
+			return err
+		}
+		if len(b.Missing) > 0 {
+			return fail(exitFailed, fmt.Errorf("not everything could be read: %s", strings.Join(b.Missing, "; ")))
+		}
+		return nil
+	})
+	cmd.Flags().StringVar(&out, "out", "", "file to write; default: BRICK-DATE-TIME.tar.gz here")
+	cmd.Flags().Bool("json", false, "print the list of what it holds as JSON")
+	cmd.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "how long any host may take to answer")
+	return cmd
+}
+
+func newRestoreCmd() *cobra.Command {
+	var rehearse, vouch bool
+	cmd := command("restore", func(ctx context.Context, c *cli.Console, args []string) error {
+		if vouch && !rehearse {
+			return fail(exitBadInput, errors.New("--vouch is for --rehearse: restore itself runs nothing"))
+		}
+		if rehearse && len(args) > 1 {
+			return fail(exitBadInput, errors.New("a rehearsal leaves nothing behind: leave DIR out"))
+		}
+		b, err := backup.Load(args[0])
+		if err != nil {
+			return fail(exitBadInput, err)
+		}
+		if rehearse {
+			return rehearseRestore(ctx, c, args[0], b, vouch)
+		}
+		dir := b.Brick
+		if len(args) > 1 {
+			dir = args[1]
+		}
+		file, err := b.Restore(dir)
+		if err != nil {
+			return fail(exitBadInput, err)
+		}
+		return c.Line(struct {
+			Spec      string   `json:"spec"`
+			Elsewhere []string `json:"elsewhere"`
+		}{file, append([]string{}, b.Elsewhere()...)}, func(w io.Writer) error {
+			fmt.Fprintf(w, "%s is brick %s as of %s; look at it with mortar plan %s\n", dir, b.Brick, b.Time.Format("2006-01-02 15:04"), file)
+			for _, e := range b.Elsewhere() {
+				fmt.Fprintf(w, "copy %s to %s, where the spec has it\n", filepath.Join(dir, "absolute", e), e)
+			}
+			return nil
+		})
+	})
+	cmd.Flags().BoolVar(&rehearse, "rehearse", false, "compare the hosts with the backup, and leave nothing behind")
+	cmd.Flags().BoolVar(&vouch, "vouch", false, "with --rehearse: run the backup's password_command, and read the files of this machine that its spec names")
+	cmd.Flags().Bool("json", false, "print JSON")
+	return cmd
+}
+
+func rehearseRestore(ctx context.Context, c *cli.Console, from string, b *backup.Backup, vouch bool) error {
+	tmp, err := os.MkdirTemp("", "mortar-restore-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(tmp)
+	file, err := b.Restore(tmp)
+	if err != nil {
+		return err
+	}
+	d, err := cli.Load(file)
+	if err != nil {
+		return err
+	}
+	if demands := backup.Demands(d.Spec); len(demands) > 0 && !vouch {
+		return fail(exitBadInput, fmt.Errorf("%s: its spec has this machine %s; nothing was run and no host was asked; look at %s/brick.yaml in it (tar -xzOf), and give --vouch if you know where the backup comes from",
+			from, strings.Join(demands, ", "), b.Brick))
+	}
+	r, err := drift.Of(ctx, d, c.Preparing())
+	if err != nil {
+		return cli.Refused(ctx, d.Spec, err)
+	}
+	if err := c.Line(r, func(w io.Writer) error {
+		if len(r.Pending) == 0 {
+			fmt.Fprintf(w, "%d resources are as the backup has them: it could be restored\n", r.Resources)
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	if n := len(r.Pending); n > 0 {
+		return fail(exitFailed, fmt.Errorf("%d of %d resources are not as the backup has them: %s; make a new backup, or see mortar plan", n, r.Resources, strings.Join(r.Pending, "; ")))
+	}
+	return nil
+}
+
+func newUnlockCmd() *cobra.Command {
+	var by string
+	cmd := command("unlock", func(ctx context.Context, c *cli.Console, args []string) error {
+		s, err := cli.ReadSpec(args[0])
+		if err != nil {
+			return err
+		}
+		ended, err := plan.Unlock(ctx, s, env.Connect, by)
+		err = errors.Join(err, c.Line(ended, func(w io.Writer) error {
+			for _, n := range slices.Sorted(maps.Keys(ended)) {
+				claim := ended[n]
+				fmt.Fprintf(w, "%s: the claim of %s is ended\n", n, &claim)
+			}
+			if err == nil && len(ended) == 0 {
+				fmt.Fprintln(w, "nobody claims the brick")
+			}
+			return nil
+		}))
+		if refused := (*resource.Refusal)(nil); errors.As(err, &refused) {
+			return fail(exitBadInput, err)
+		}
+		return err
+	})
+	cmd.Flags().StringVar(&by, "holder", "", "who holds the claim, as the refusal of a command names it")
+	cmd.Flags().Bool("json", false, "print the claims that were ended, by server")
+	_ = cmd.MarkFlagRequired("holder")
+	return cmd
+}
