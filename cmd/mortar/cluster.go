@@ -87,27 +87,14 @@ func newFailoverCmd() *cobra.Command {
 	return cmd
 }
 
-func newFailbackCmd() *cobra.Command {
-	return clusterCmd("failback", func(_ context.Context, a *asked) (*procedure.Plan, error) {
-		return failover.Failback(a.d, a.facts, first(a.args))
-	})
-}
-
-func newStandbyCmd() *cobra.Command {
-	return clusterCmd("standby", func(_ context.Context, a *asked) (*procedure.Plan, error) {
-		return failover.Standby(a.d, a.facts, a.args[0])
-	})
-}
-
-func newUnstandbyCmd() *cobra.Command {
-	return clusterCmd("unstandby", func(_ context.Context, a *asked) (*procedure.Plan, error) {
-		return failover.Unstandby(a.d, a.facts, a.args[0])
-	})
+// moveCmd makes a clusterCmd about one server or service.
+func moveCmd(name string, plan func(*design.Design, observe.Facts, string) (*procedure.Plan, error)) *cobra.Command {
+	return clusterCmd(name, func(_ context.Context, a *asked) (*procedure.Plan, error) { return plan(a.d, a.facts, first(a.args)) })
 }
 
 func newOutletsOnCmd() *cobra.Command {
-	return clusterCmd("outlets-on", func(_ context.Context, a *asked) (*procedure.Plan, error) {
-		return failover.OutletsOn(a.d, a.facts, a.args[0], plan.Secrets(a.d.Spec, false))
+	return moveCmd("outlets-on", func(d *design.Design, f observe.Facts, node string) (*procedure.Plan, error) {
+		return failover.OutletsOn(d, f, node, plan.Secrets(d.Spec, false))
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mortarhpc/mortar/internal/run/cli"
+	"github.com/mortarhpc/mortar/internal/run/failover"
 	"github.com/mortarhpc/mortar/internal/run/lustre"
 )
 
@@ -37,9 +38,8 @@ func commands() []*cobra.Command {
 		newDiscoverCmd(),
 		newCheckCmd(),
 		group("array", newArrayScriptCmd(), newArrayVerifyCmd()),
-		group("rack", newRackUpCmd(), newRackDownCmd(), newRackStatusCmd(), newRackSSHCmd(), newRackFaultCmd(),
-			newRackImageCmd(), newRackSaveCmd(), newRackRestoreCmd(), newRackSavedCmd(), newRackForgetCmd(),
-			newRackChassisCmd(), newRackPDUCmd(), newRackDisksCmd(), newRackFabricCmd()),
+		group("rack", append(rackParts(), newRackUpCmd(), newRackDownCmd(), newRackStatusCmd(), newRackSSHCmd(), newRackFaultCmd(),
+			newRackImageCmd(), newRackSaveCmd(), newRackRestoreCmd(), newRackSavedCmd(), newRackForgetCmd())...),
 		newForecastCmd(),
 		newSimulateCmd(),
 		newPlanCmd(),
@@ -54,7 +54,7 @@ func commands() []*cobra.Command {
 		newQuotaCmd(),
 		group("cache", newCacheStatsCmd(), newCacheModeCmd(), newCacheAddCmd(), newCacheRemoveCmd(), newCacheOffCmd()),
 		newFailoverCmd(),
-		newFailbackCmd(),
+		moveCmd("failback", failover.Failback),
 		newConfirmOffCmd(),
 		newConfirmDoubtCmd(),
 		newOutletsOnCmd(),
@@ -66,8 +66,8 @@ func commands() []*cobra.Command {
 			newBalanceCmd(), newLFSCKCmd(), newFSCKCmd(), newWriteconfCmd()),
 		newScrubCmd(),
 		newScrubArrayCmd(),
-		newStandbyCmd(),
-		newUnstandbyCmd(),
+		moveCmd("standby", failover.Standby),
+		moveCmd("unstandby", failover.Unstandby),
 		newUpgradeCmd(),
 		group("server", newServerReplaceCmd()),
 		newUnlockCmd(),

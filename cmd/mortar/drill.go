@@ -257,7 +257,7 @@ func drillFailed(ctx context.Context, err error, whole string) error {
 	case errors.As(err, &unhealthy), errors.As(err, &refused):
 		return fail(exitBadInput, err)
 	case ctx.Err() != nil:
-		return interrupted(ctx, err, whole)
+		return cli.ByInterrupt(ctx, err, whole)
 	}
 	return err
 }
@@ -418,25 +418,6 @@ func listDrills(c *cli.Console) error {
 		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\n", l.Drill, l.How, target, what)
 	}
 	return tw.Flush()
-}
-
-// interrupted is the error of what an interrupt has ended: whole says so if nothing else
-// went wrong.
-func interrupted(ctx context.Context, err error, whole string) error {
-	if nothingBut(err, ctx.Err()) {
-		return fail(exitInterrupted, errors.New(whole))
-	}
-	return fail(exitInterrupted, fmt.Errorf("interrupted: %w", err))
-}
-
-// nothingBut reports whether an error is another one and nothing else, joined or not.
-func nothingBut(err, other error) bool {
-	if err == nil || err == other { //nolint:errorlint // that and nothing else
-		return true
-	}
-	all, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // the outermost one
-	return ok && err.Error() == errors.Join(all.Unwrap()...).Error() &&
-		!slices.ContainsFunc(all.Unwrap(), func(e error) bool { return !nothingBut(e, other) })
 }
 
 // drillProgress prints lines with the time since now. Drill and commands call it from

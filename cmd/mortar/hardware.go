@@ -121,15 +121,16 @@ func luns(ctx context.Context, c *cli.Console, d *design.Design) (r array.Result
 			targets[s] = all[s]
 		}
 	}
-	opts, done := env.Connect, func() {}
-	opts.Progress, done = cli.Connecting(c.Err, !c.JSON && cli.IsTerminal(c.Err))
+	progress, done := cli.Connecting(c.Err, !c.JSON && cli.IsTerminal(c.Err))
 	defer done()
+	opts := env.Connect
+	opts.Progress = progress
 	hosts, err := host.ConnectAll(ctx, targets, opts)
 	if err != nil {
 		return r, cli.Refused(ctx, d.Spec, err)
 	}
 	defer host.CloseAll(hosts)
-	opts.Progress("", "looking at the LUNs")
+	progress("", "looking at the LUNs")
 	if r, err = plan.VerifyLUNs(ctx, d, hosts); err != nil {
 		err = cli.Refused(ctx, d.Spec, err)
 	}

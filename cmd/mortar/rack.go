@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -77,24 +78,14 @@ func newRackUpCmd() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if mirror != "" {
-			cfg.Mirror = mirror
-		}
-		if suite != "" {
-			cfg.Suite = suite
-		}
-		if accel != "" {
-			cfg.Accel = accel
-		}
+		cfg.Mirror, cfg.Suite, cfg.Accel = cmp.Or(mirror, cfg.Mirror), cmp.Or(suite, cfg.Suite), cmp.Or(accel, cfg.Accel)
 		if lustre != "" {
 			if cfg.Lustre, err = filepath.Abs(lustre); err != nil {
 				return err
 			}
 		}
-		if boot != "" {
-			if err := bootServers(&cfg, boot); err != nil {
-				return err
-			}
+		if err := bootServers(&cfg, boot); err != nil {
+			return err
 		}
 		cfg.Sparse = cfg.Sparse || sparse
 		if memory != "" {
@@ -118,16 +109,15 @@ func newRackUpCmd() *cobra.Command {
 		if err != nil {
 			return rackError(err)
 		}
-		if c.JSON {
-			return cli.PrintJSON(c.Out, inv)
-		}
 		if inv.Scale > 1 {
-			fmt.Fprintf(c.Out, "disks have 1/%d of their size, and nodes only the memory that they need here; while the rack is up, commands for this brick use these sizes\n", inv.Scale)
+			c.Printf("disks have 1/%d of their size, and nodes only the memory that they need here; while the rack is up, commands for this brick use these sizes\n", inv.Scale)
 		}
-		for _, h := range inv.Hosts {
-			fmt.Fprintf(c.Out, "%-12s %-8s %s\n", h.Name, h.Role, h.Address)
-		}
-		return nil
+		return c.Show(inv, func(w io.Writer) error {
+			for _, h := range inv.Hosts {
+				fmt.Fprintf(w, "%-12s %-8s %s\n", h.Name, h.Role, h.Address)
+			}
+			return nil
+		})
 	})
 	f.add(cmd)
 	cmd.Flags().StringVar(&mirror, "mirror", "", "Debian archive for the node image (default: the one this host's apt uses)")
@@ -143,8 +133,11 @@ func newRackUpCmd() *cobra.Command {
 	return cmd
 }
 
-// bootServers sets the way in which servers boot: HOW, or HOW=SERVER,SERVER for some.
+// bootServers sets the way in which servers boot: HOW, or HOW=SERVER,SERVER for some; "" keeps it.
 func bootServers(cfg *rack.Config, boot string) error {
+	if boot == "" {
+		return nil
+	}
 	how, list, some := strings.Cut(boot, "=")
 	names := strings.Split(list, ",")
 	for i := range cfg.Nodes {
@@ -248,10 +241,8 @@ func newRackImageCmd() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if boot != "" {
-			if err := bootServers(&cfg, boot); err != nil {
-				return err
-			}
+		if err := bootServers(&cfg, boot); err != nil {
+			return err
 		}
 		return rackError(rack.BuildImage(ctx, cfg, dir, rackProgress(c.Err)))
 	})
@@ -455,30 +446,26 @@ func newRackFaultCmd() *cobra.Command {
 	return cmd
 }
 
-// newRackChassisCmd switches a node's power. A virtual BMC runs it.
-func newRackChassisCmd() *cobra.Command {
-	cmd := hidden("_chassis", func(ctx context.Context, c *cli.Console, args []string) error {
-		return rackError(rack.Chassis(ctx, args[0], args[1], args[2:], c.Out))
+// rackParts are the commands that the parts of a rack run: a virtual BMC, the SNMP agent of a
+// virtual PDU, the disks of a node, the fabric of an array.
+func rackParts() []*cobra.Command {
+	part := func(name string, run func(context.Context, *cli.Console, []string) error) *cobra.Command {
+		return hidden(name, func(ctx context.Context, c *cli.Console, args []string) error { return rackError(run(ctx, c, args)) })
+	}
+	chassis := part("_chassis", func(ctx context.Context, c *cli.Console, args []string) error {
+		return rack.Chassis(ctx, args[0], args[1], args[2:], c.Out)
 	})
-	cmd.DisableFlagParsing = true
-	return cmd
-}
-
-// newRackPDUCmd switches outlets. A virtual PDU's SNMP agent runs it.
-func newRackPDUCmd() *cobra.Command {
-	return hidden("_pdu", func(ctx context.Context, c *cli.Console, args []string) error {
-		return rackError(rack.ServePDU(ctx, args[0], args[1], c.In, c.Out))
-	})
-}
-
-func newRackDisksCmd() *cobra.Command {
-	return hidden("_disks", func(ctx context.Context, c *cli.Console, args []string) error {
-		return rackError(rack.ServeDisks(ctx, args[0], args[1]))
-	})
-}
-
-func newRackFabricCmd() *cobra.Command {
-	return hidden("_fabric", func(ctx context.Context, c *cli.Console, args []string) error {
-		return rackError(rack.ServeFabric(ctx, args[0], args[1]))
-	})
+	chassis.DisableFlagParsing = true
+	return []*cobra.Command{
+		chassis,
+		part("_pdu", func(ctx context.Context, c *cli.Console, args []string) error {
+			return rack.ServePDU(ctx, args[0], args[1], c.In, c.Out)
+		}),
+		part("_disks", func(ctx context.Context, _ *cli.Console, args []string) error {
+			return rack.ServeDisks(ctx, args[0], args[1])
+		}),
+		part("_fabric", func(ctx context.Context, _ *cli.Console, args []string) error {
+			return rack.ServeFabric(ctx, args[0], args[1])
+		}),
+	}
 }

@@ -170,12 +170,11 @@ func newRackSavedCmd() *cobra.Command {
 }
 
 func newRackForgetCmd() *cobra.Command {
-	cmd := command("forget", func(ctx context.Context, c *cli.Console, args []string) error {
+	return command("forget", func(_ context.Context, _ *cli.Console, args []string) error {
 		s, err := cli.ReadSpec(args[0])
 		if err != nil {
 			return err
 		}
 		return rackError(rack.Forget(s.Name, args[1]))
 	})
-	return cmd
 }

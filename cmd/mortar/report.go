@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/mortarhpc/mortar/internal/brick/release"
 	"github.com/mortarhpc/mortar/internal/brick/paper"
+	"github.com/mortarhpc/mortar/internal/brick/release"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 	"github.com/mortarhpc/mortar/internal/run/cli"
 )

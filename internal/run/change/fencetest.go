@@ -92,10 +92,7 @@ func fenceTestFailed(ctx context.Context, err error) error {
 	case errors.As(err, &refused):
 		return cli.Fail(cli.BadInput, err)
 	case ctx.Err() != nil:
-		if err == ctx.Err() { //nolint:errorlint // that and nothing else
-			return cli.Fail(cli.Interrupted, errors.New("interrupted; everything that the fence test switched off is on again"))
-		}
-		return cli.Fail(cli.Interrupted, fmt.Errorf("interrupted: %w", err))
+		return cli.ByInterrupt(ctx, err, "interrupted; everything that the fence test switched off is on again")
 	case errors.As(err, &failed):
 		after := "Everything was switched on again."
 		if failed.Left != nil {

@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/converge/plan"
@@ -51,4 +52,23 @@ func Refused(ctx context.Context, s *spec.Spec, err error) error {
 		return Fail(Interrupted, errors.New("interrupted; nothing was changed"))
 	}
 	return Fail(BadInput, fmt.Errorf("%w\nNothing was changed", plan.Located(s, err)))
+}
+
+// ByInterrupt is the error of what an interrupt has ended: whole says so if nothing else
+// went wrong.
+func ByInterrupt(ctx context.Context, err error, whole string) error {
+	if nothingBut(err, ctx.Err()) {
+		return Fail(Interrupted, errors.New(whole))
+	}
+	return Fail(Interrupted, fmt.Errorf("interrupted: %w", err))
+}
+
+// nothingBut reports whether an error is another one and nothing else, joined or not.
+func nothingBut(err, other error) bool {
+	if err == nil || err == other { //nolint:errorlint // that and nothing else
+		return true
+	}
+	all, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // the outermost one
+	return ok && err.Error() == errors.Join(all.Unwrap()...).Error() &&
+		!slices.ContainsFunc(all.Unwrap(), func(e error) bool { return !nothingBut(e, other) })
 }

@@ -123,6 +123,14 @@ func (f *FS) query(ctx context.Context, host string, argv ...string) (string, er
 	return out.Stdout, nil
 }
 
+// askMDS runs a query on the server of the first MDT.
+func (f *FS) askMDS(ctx context.Context, argv ...string) (text, server string, err error) {
+	if server, err = f.MDS(); err == nil {
+		text, err = f.query(ctx, server, argv...)
+	}
+	return text, server, err
+}
+
 // ost finds an OST of the design by its index, its hexadecimal name (OST000a) or its
 // full name.
 func (f *FS) ost(word string) (design.Target, error) {

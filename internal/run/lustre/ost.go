@@ -28,14 +28,7 @@ type Usage struct {
 }
 
 // Percent is the used share of the space in percent, as df(1) computes it.
-func (u Usage) Percent() float64 { return share(u.Used, u.Used+u.Free) }
-
-func share(a, b int64) float64 {
-	if b == 0 {
-		return 0
-	}
-	return 100 * float64(a) / float64(b)
-}
+func (u Usage) Percent() float64 { return 100 * float64(u.Used) / float64(max(u.Used+u.Free, 1)) }
 
 // createCount is the name of the parameter for how many objects an MDT preallocates
 // on an OST at a time: with 0 the OST gets no new files. allOn is Lustre's default.
@@ -65,11 +58,7 @@ func (f *FS) Balance(ctx context.Context) ([]Usage, error) {
 			all = append(all, Usage{Target: t.Name, Unread: "lfs df does not list it"})
 		}
 	}
-	server, err := f.server(f.mdt())
-	if err != nil {
-		return nil, err
-	}
-	params, err := f.query(ctx, server, "lctl", "get_param", "osp.*.max_create_count")
+	params, _, err := f.askMDS(ctx, "lctl", "get_param", "osp.*.max_create_count")
 	if err != nil {
 		return nil, err
 	}
@@ -228,15 +217,11 @@ func (f *FS) Fill(ctx context.Context, word string) (*Plan, error) {
 	if _, err := f.server(t.Name); err != nil {
 		return nil, err
 	}
-	server, err := f.server(f.mdt())
+	params, server, err := f.askMDS(ctx, "lctl", "get_param", "osp.*.max_create_count")
 	if err != nil {
 		return nil, err
 	}
 	p := &Plan{What: "fill " + t.Name}
-	params, err := f.query(ctx, server, "lctl", "get_param", "osp.*.max_create_count")
-	if err != nil {
-		return nil, err
-	}
 	if creates(params, t.Name) {
 		p.Nothing = t.Name + " gets new files already"
 		return p, nil
@@ -270,10 +255,8 @@ func (f *FS) Retire(ctx context.Context, word string) (*Plan, error) {
 		return nil, err
 	}
 	for _, p := range pools {
-		for _, o := range p.OSTs {
-			if o == t.Name {
-				return nil, refuse("take it out of the pool first", "%s is in pool %s", t.Name, p.Name)
-			}
+		if slices.Contains(p.OSTs, t.Name) {
+			return nil, refuse("take it out of the pool first", "%s is in pool %s", t.Name, p.Name)
 		}
 	}
 	server, err := f.server("MGS")

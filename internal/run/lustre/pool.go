@@ -20,11 +20,7 @@ type Pool struct {
 //
 // Source: lctl-pool_list(8); recorded with Lustre 2.17.57
 func (f *FS) Pools(ctx context.Context) ([]Pool, error) {
-	server, err := f.server(f.mdt())
-	if err != nil {
-		return nil, err
-	}
-	text, err := f.query(ctx, server, "lctl", "pool_list", f.d.Lustre.FSName)
+	text, server, err := f.askMDS(ctx, "lctl", "pool_list", f.d.Lustre.FSName)
 	if err != nil {
 		return nil, err
 	}
@@ -48,12 +44,7 @@ func (f *FS) mdt() string { return f.d.Lustre.FSName + "-MDT0000" }
 func (f *FS) pool(name string) string { return f.d.Lustre.FSName + "." + name }
 
 func (f *FS) inSpec(pool string) bool {
-	for _, p := range f.d.Lustre.Pools {
-		if p.Name == pool {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(f.d.Lustre.Pools, func(p spec.OSTPool) bool { return p.Name == pool })
 }
 
 // poolNames reads `lctl pool_list FSNAME`: a headline, then FSNAME.POOL a line.
