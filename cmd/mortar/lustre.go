@@ -174,11 +174,7 @@ func newLFSCKCmd() *cobra.Command {
 	c := lustreCmd("lfsck",
 		func(_ context.Context, fs *lustre.FS, _ []string) (*lustre.Plan, error) { return fs.LFSCK(dry) },
 		func(ctx context.Context, w io.Writer, fs *lustre.FS) error {
-			server, err := fs.MDS()
-			if err != nil {
-				return err
-			}
-			all, err := fs.Checks(ctx, server)
+			all, server, err := fs.Checks(ctx)
 			if err != nil {
 				return err
 			}

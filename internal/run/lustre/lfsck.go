@@ -61,7 +61,7 @@ func (f *FS) LFSCK(dry bool) (*Plan, error) {
 	return &Plan{What: "check the file system (LFSCK)", Steps: []Step{
 		command(server, "start LFSCK", 0, argv...),
 		{Title: "wait until it has checked everything", On: server, Work: func(ctx context.Context, say func(string)) error {
-			return f.waitLFSCK(ctx, server, dry, say)
+			return f.waitLFSCK(ctx, dry, say)
 		}},
 	}, Notes: []string{"the file system goes on meanwhile; `lctl lfsck_stop -M " + f.mdt() + " -A` ends it"}}, nil
 }
@@ -73,9 +73,9 @@ func onOff(on bool) string {
 	return "off"
 }
 
-func (f *FS) waitLFSCK(ctx context.Context, server string, dry bool, say func(string)) error {
+func (f *FS) waitLFSCK(ctx context.Context, dry bool, say func(string)) error {
 	return host.Wait{Limit: 30 * 24 * time.Hour, Poll: 2 * time.Second, Seen: say}.Until(ctx, func(ctx context.Context) (string, error) {
-		all, err := f.Checks(ctx, server)
+		all, _, err := f.Checks(ctx)
 		if err != nil {
 			return err.Error(), nil // the server may be busy, or have failed over
 		}
@@ -96,27 +96,26 @@ func (f *FS) waitLFSCK(ctx context.Context, server string, dry bool, say func(st
 	})
 }
 
-// Checks returns the results of the last LFSCK, of the first MDT.
+// Checks returns the results of the last LFSCK, of the first MDT, and its server.
 //
 // Source: mdd.*.lfsck_namespace and lfsck_layout; recorded with Lustre 2.17.57
-func (f *FS) Checks(ctx context.Context, server string) ([]Check, error) {
-	text, err := f.query(ctx, server, "lctl", "get_param", "mdd."+f.mdt()+".lfsck_namespace", "mdd."+f.mdt()+".lfsck_layout")
+func (f *FS) Checks(ctx context.Context) (out []Check, server string, err error) {
+	text, server, err := f.askMDS(ctx, "lctl", "get_param", "mdd."+f.mdt()+".lfsck_namespace", "mdd."+f.mdt()+".lfsck_layout")
 	if err != nil {
-		return nil, err
+		return nil, server, err
 	}
 	params := linux.ParseParams(text)
-	var out []Check
 	for _, part := range []string{"namespace", "layout"} {
 		k := linux.ParseKeys(params["mdd."+f.mdt()+".lfsck_"+part])
 		if k["status"] == "" {
-			return nil, fmt.Errorf("%s: no status of lfsck_%s", server, part)
+			return nil, server, fmt.Errorf("%s: no status of lfsck_%s", server, part)
 		}
 		c := Check{Part: part, Status: k["status"], DryRun: slices.Contains(strings.Split(k["param"], ","), "dryrun")}
 		for key, v := range k {
 			var n int64
 			if _, err := fmt.Sscan(v, &n); err != nil {
 				if isFinding(key) || strings.HasPrefix(key, "failed_phase") {
-					return nil, fmt.Errorf("%s: lfsck_%s: %s: %q is no number", server, part, key, v)
+					return nil, server, fmt.Errorf("%s: lfsck_%s: %s: %q is no number", server, part, key, v)
 				}
 				continue
 			}
@@ -133,7 +132,7 @@ func (f *FS) Checks(ctx context.Context, server string) ([]Check, error) {
 		}
 		out = append(out, c)
 	}
-	return out, nil
+	return out, server, nil
 }
 
 // isFinding reports whether a counter counts inconsistencies: repaired_dangling,
@@ -146,6 +145,3 @@ func isFinding(key string) bool {
 	}
 	return false
 }
-
-// MDS is the server of the first MDT.
-func (f *FS) MDS() (string, error) { return f.server(f.mdt()) }

@@ -125,7 +125,7 @@ func (f *FS) query(ctx context.Context, host string, argv ...string) (string, er
 
 // askMDS runs a query on the server of the first MDT.
 func (f *FS) askMDS(ctx context.Context, argv ...string) (text, server string, err error) {
-	if server, err = f.MDS(); err == nil {
+	if server, err = f.server(f.mdt()); err == nil {
 		text, err = f.query(ctx, server, argv...)
 	}
 	return text, server, err

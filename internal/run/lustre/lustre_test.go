@@ -299,7 +299,7 @@ func TestBalance(t *testing.T) {
 // A layout check without one OST ends the wait with an error.
 func TestChecks(t *testing.T) {
 	f, _ := open(t, nil)
-	got, err := f.Checks(t.Context(), "mds01")
+	got, _, err := f.Checks(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
