@@ -170,12 +170,16 @@ func printMounts(w io.Writer, docs []design.MountLine, fstab bool) error {
 
 func newForecastCmd() *cobra.Command {
 	var explain bool
-	var svg, file, measured string
-	var set []string
+	var svg, measured string
+	var changed coefficients
 	c := command("forecast", func(ctx context.Context, c *cli.Console, args []string) error {
-		d, h, co, err := forecastInput(args[0], file, set)
+		d, err := cli.LoadAny(args[0])
 		if err != nil {
 			return err
+		}
+		h, co, err := changed.of(d)
+		if err != nil {
+			return fail(exitBadInput, err)
 		}
 		f, err := forecast.New(h, co)
 		if err != nil {
@@ -224,7 +228,7 @@ func newForecastCmd() *cobra.Command {
 	c.Flags().BoolVar(&explain, "explain", false, "add every formula, coefficient and source, and the names --set takes")
 	c.Flags().StringVar(&svg, "svg", "", "write the curves over 1 to 64 clients, of metadata over 1 to 512 threads, to this file")
 	c.Flags().StringVar(&measured, "measured", "", "directory of a run of mortar bench: print its figures beside the forecast")
-	addCoefficientFlags(c, &file, &set)
+	changed.add(c)
 	return c
 }
 
@@ -266,58 +270,47 @@ func figuresOf(dir string) ([]forecast.Measured, error) {
 	return out, nil
 }
 
-// forecastInput holds what forecast and simulate calculate with: the design, its hardware, and
-// the coefficients with the user's changes.
-func forecastInput(specFile, coFile string, set []string) (*design.Design, forecast.Hardware, forecast.Coefficients, error) {
-	var h forecast.Hardware
-	var co forecast.Coefficients
-	d, err := cli.LoadAny(specFile)
-	if err != nil {
-		return d, h, co, err
-	}
-	if h, err = forecast.FromDesign(d); err != nil {
-		return d, h, co, fail(exitBadInput, err)
-	}
-	co, err = coefficients(coFile, set, &h)
-	return d, h, co, err
+// coefficients are the flags by which the user changes what forecast and simulate calculate with.
+type coefficients struct {
+	file string
+	set  []string
 }
 
-func addCoefficientFlags(c *cobra.Command, file *string, set *[]string) {
-	c.Flags().StringVar(file, "coefficients", "", "file of coefficients to change: YAML, one `name: value` a line")
-	c.Flags().StringArrayVar(set, "set", nil, "change one coefficient or hardware fact, `name=value`; may be repeated, and wins over the file")
+func (f *coefficients) add(c *cobra.Command) {
+	c.Flags().StringVar(&f.file, "coefficients", "", "file of coefficients to change: YAML, one `name: value` a line")
+	c.Flags().StringArrayVar(&f.set, "set", nil, "change one coefficient or hardware fact, `name=value`; may be repeated, and wins over the file")
 }
 
-// coefficients returns the built-in table with the user's changes. A virtual rack's hardware
-// gets the changes too.
-func coefficients(file string, set []string, h *forecast.Hardware) (forecast.Coefficients, error) {
-	co := forecast.Defaults()
+// of returns the hardware of a design and the built-in coefficients, with the user's changes.
+func (f *coefficients) of(d *design.Design) (h forecast.Hardware, co forecast.Coefficients, err error) {
 	var list []forecast.Assignment
-	if file != "" {
-		src, err := spec.ReadFile(file)
+	if f.file != "" {
+		src, err := spec.ReadFile(f.file)
 		if err != nil {
-			return co, fail(exitBadInput, err)
+			return h, co, err
 		}
-		if list, err = forecast.ParseFile(file, src); err != nil {
-			return co, fail(exitBadInput, err)
+		if list, err = forecast.ParseFile(f.file, src); err != nil {
+			return h, co, err
 		}
 	}
-	for _, s := range set {
+	for _, s := range f.set {
 		a, err := forecast.ParseAssignment(s)
 		if err != nil {
-			return co, fail(exitBadInput, err)
+			return h, co, err
 		}
 		list = append(list, a)
 	}
-	if err := forecast.Apply(list, co, h); err != nil {
-		return co, fail(exitBadInput, err)
+	if h, err = forecast.FromDesign(d); err == nil {
+		co = forecast.Defaults()
+		err = forecast.Apply(list, co, &h)
 	}
-	return co, nil
+	return h, co, err
 }
 
 func newSimulateCmd() *cobra.Command {
 	var explain bool
-	var svg, file string
-	var set []string
+	var svg string
+	var changed coefficients
 	var bricks int
 	var years float64
 	var seed uint64
@@ -328,9 +321,13 @@ func newSimulateCmd() *cobra.Command {
 		if !(years > 0 && years <= 1000) {
 			return fail(exitBadInput, fmt.Errorf("--years %g: want more than 0, at most 1,000", years))
 		}
-		d, h, co, err := forecastInput(args[0], file, set)
+		d, err := cli.LoadAny(args[0])
 		if err != nil {
 			return err
+		}
+		h, co, err := changed.of(d)
+		if err != nil {
+			return fail(exitBadInput, err)
 		}
 		s, err := forecast.SimulateDesign(ctx, d, h, co, forecast.Histories{Bricks: bricks, Years: years, Seed: seed}, simulateProgress)
 		switch {
@@ -352,7 +349,7 @@ func newSimulateCmd() *cobra.Command {
 	c.Flags().Bool("json", false, "print as JSON")
 	c.Flags().BoolVar(&explain, "explain", false, "add every rate with its source")
 	c.Flags().StringVar(&svg, "svg", "", "write throughput over 1 to 1,000 bricks to this file")
-	addCoefficientFlags(c, &file, &set)
+	changed.add(c)
 	return c
 }
 

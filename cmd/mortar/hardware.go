@@ -207,8 +207,7 @@ func newDiscoverCmd() *cobra.Command {
 			return cli.JSONLines(c.Out).Encode(seen)
 		}
 		d, err := discover.New(name, seen[:len(args)], seen[len(args):])
-		var no *resource.Refusal
-		if errors.As(err, &no) {
+		if no := (*resource.Refusal)(nil); errors.As(err, &no) {
 			return fail(exitBadInput, err)
 		}
 		if err != nil {

@@ -36,8 +36,6 @@ type Options struct {
 	Apply func(ctx context.Context) error
 	// On receives progress; it may be nil.
 	On func(Event)
-	// Boot bounds the wait for a rebooting server; 0: 15 minutes.
-	Boot time.Duration
 }
 
 // Event is progress.
@@ -229,7 +227,7 @@ func (u *Upgrade) Run(ctx context.Context, s Server) (Done, error) {
 		{"apply", u.o.Apply},
 		{"unstandby", func(ctx context.Context) error { return u.move(ctx, s.Name, failover.Unstandby) }},
 		{"wait", func(ctx context.Context) error {
-			return failover.AwaitBoot(ctx, u.d, u.hosts, s.Name, boot, failover.ProofOptions{Boot: u.o.Boot, On: u.proof(s.Name)})
+			return failover.AwaitBoot(ctx, u.d, u.hosts, s.Name, boot, failover.ProofOptions{On: u.proof(s.Name)})
 		}},
 		{"fence test", func(ctx context.Context) error { return u.fenceTest(ctx, s.Name) }},
 		{"failback", func(ctx context.Context) error { return u.failback(ctx, s, &done) }},
@@ -326,11 +324,7 @@ func (u *Upgrade) reboot(ctx context.Context, server string) (before string, err
 	} else if err != nil {
 		u.say(server, "reboot", "no answer to the reboot command: "+err.Error()) // the server may be shutting down
 	}
-	limit := u.o.Boot
-	if limit == 0 {
-		limit = 15 * time.Minute
-	}
-	w := host.Wait{Limit: limit, Poll: 2 * time.Second}
+	w := host.Wait{Limit: 15 * time.Minute, Poll: 2 * time.Second}
 	err = w.Until(ctx, func(ctx context.Context) (string, error) {
 		cctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 		defer cancel()
@@ -362,7 +356,7 @@ func (u *Upgrade) fenceTest(ctx context.Context, server string) error {
 	if err != nil {
 		return err
 	}
-	_, err = failover.ProveFencing(ctx, u.d, u.hosts, levels, failover.ProofOptions{Boot: u.o.Boot, On: u.proof(server)})
+	_, err = failover.ProveFencing(ctx, u.d, u.hosts, levels, failover.ProofOptions{On: u.proof(server)})
 	return err
 }
 
