@@ -26,7 +26,7 @@ const probeWait = 200 * time.Millisecond
 const nfsPort = 2049
 
 // present finds the interface that has the service address.
-func (s *nfsKind) present() (name string, as netip.Prefix, err error) {
+func (s *nfsServer) present() (name string, as netip.Prefix, err error) {
 	if id, err := s.namespace(); err != nil || id == "" && s.cfg.Namespace != "" {
 		return "", netip.Prefix{}, err
 	}
@@ -42,7 +42,7 @@ func (s *nfsKind) present() (name string, as netip.Prefix, err error) {
 	return "", netip.Prefix{}, nil
 }
 
-func (s *nfsKind) addressState() (state, error) {
+func (s *nfsAddress) addressState() (state, error) {
 	name, _, err := s.present()
 	switch {
 	case err != nil:
@@ -55,7 +55,7 @@ func (s *nfsKind) addressState() (state, error) {
 
 // probe refuses to start the service if another host answers for its address:
 // the service then most likely runs on a node that was not fenced.
-func (s *nfsKind) probe(ctx context.Context) error {
+func (s *nfsAddress) probe(ctx context.Context) error {
 	if name, _, err := s.present(); err != nil || name != "" {
 		return err
 	}
@@ -68,12 +68,12 @@ func (s *nfsKind) probe(ctx context.Context) error {
 		return fmt.Errorf("asking who has %s: %w", s.cfg.prefix().Addr(), err)
 	}
 	if who != "" {
-		return &refusal{fmt.Errorf("service address %s is answered by %s: the service seems to run elsewhere", s.cfg.prefix().Addr(), who)}
+		return refuse(fmt.Errorf("service address %s is answered by %s: the service seems to run elsewhere", s.cfg.prefix().Addr(), who))
 	}
 	return nil
 }
 
-func (s *nfsKind) startAddress(ctx context.Context) error {
+func (s *nfsAddress) startAddress(ctx context.Context) error {
 	own, err := s.iface()
 	if err != nil {
 		return err
@@ -108,7 +108,7 @@ func (s *nfsKind) startAddress(ctx context.Context) error {
 // announce sends three gratuitous ARP announcements of the address: a network
 // may lose one packet, and a client with the old ARP entry waits until the
 // entry expires.
-func (s *nfsKind) announce(ctx context.Context, ifc kernel.Iface) error {
+func (s *nfsAddress) announce(ctx context.Context, ifc kernel.Iface) error {
 	for i := range 3 {
 		if i > 0 && s.k.Sleep(ctx, 20*time.Millisecond) != nil {
 			break
@@ -120,7 +120,7 @@ func (s *nfsKind) announce(ctx context.Context, ifc kernel.Iface) error {
 	return nil
 }
 
-func (s *nfsKind) stopAddress(ctx context.Context) error {
+func (s *nfsAddress) stopAddress(ctx context.Context) error {
 	for range 4 { // the address may have been added with any of four prefix lengths
 		name, as, err := s.present()
 		if err != nil || name == "" {
@@ -136,7 +136,7 @@ func (s *nfsKind) stopAddress(ctx context.Context) error {
 // reset ends TCP connections of the service address that no server serves any
 // more. A kernel without that request only makes clients wait longer, so reset
 // returns no error.
-func (s *nfsKind) reset() {
+func (s *nfsAddress) reset() {
 	if err := s.in.ResetConnections(s.cfg.prefix().Addr(), nfsPort); err != nil {
 		s.log.note("old connections of %s are not reset: %v", s.cfg.prefix().Addr(), err)
 	}
@@ -231,13 +231,13 @@ func tickleList(file []byte) string {
 	return b.String()
 }
 
-func (s *nfsKind) connectionsFile() string { return s.cfg.StateDir + "/mortar/connections" }
+func (s *nfsAddress) connectionsFile() string { return s.cfg.StateDir + "/mortar/connections" }
 
 // clientPorts are the TCP ports to which clients keep connections: nfsd's, and lockd's,
 // which changes with each start. If a client waits for a lock when the server crashes, its
 // TCP retransmits ever more rarely, and the client cannot reclaim its locks until it learns
 // that the connection is dead (seen: 26 s after the service was up).
-func (s *nfsKind) clientPorts(ctx context.Context) []uint16 {
+func (s *nfsAddress) clientPorts(ctx context.Context) []uint16 {
 	ports := []uint16{nfsPort}
 	if s.cfg.NFS.serves("3") {
 		// Without an answer its connections are marked as ended, and woken all the same.
@@ -249,7 +249,7 @@ func (s *nfsKind) clientPorts(ctx context.Context) []uint16 {
 }
 
 // established lists the clients' connections to TCP ports of the service address.
-func (s *nfsKind) established(ports []uint16) (all []connection, err error) {
+func (s *nfsAddress) established(ports []uint16) (all []connection, err error) {
 	to := s.cfg.prefix().Addr()
 	// /proc/net shows the network of the process; /proc/thread-self/net shows
 	// that of the thread, which tells when the service has a namespace.
@@ -268,7 +268,7 @@ func (s *nfsKind) established(ports []uint16) (all []connection, err error) {
 }
 
 // saveConnections writes the clients' connections to the volume.
-func (s *nfsKind) saveConnections(ctx context.Context) error {
+func (s *nfsAddress) saveConnections(ctx context.Context) error {
 	l, err := s.connections(ctx)
 	if err != nil || l == nil {
 		return err
@@ -278,7 +278,7 @@ func (s *nfsKind) saveConnections(ctx context.Context) error {
 
 // connections are the clients' connections, which the next server reads to wake the clients;
 // nil if the volume has them already, so that an idle service causes no writes.
-func (s *nfsKind) connections(ctx context.Context) (*list, error) {
+func (s *nfsAddress) connections(ctx context.Context) (*list, error) {
 	all, err := s.established(s.clientPorts(ctx))
 	if err != nil {
 		return nil, err
@@ -298,7 +298,7 @@ func (s *nfsKind) connections(ctx context.Context) (*list, error) {
 // a packet out of order, the client answers, the kernel answers that with a
 // reset, and the client connects anew at once instead of after its
 // retransmission timer (up to minutes).
-func (s *nfsKind) tickle(ctx context.Context) error {
+func (s *nfsAddress) tickle(ctx context.Context) error {
 	b, err := s.k.ReadFile(s.connectionsFile())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -316,11 +316,11 @@ func (s *nfsKind) tickle(ctx context.Context) error {
 
 // notify tells NFSv3 clients that held locks to reclaim them. sm-notify runs in
 // the background: it retries an unreachable client for minutes.
-func (s *nfsKind) notify() error {
+func (s *nfsAddress) notify() error {
 	if !s.cfg.NFS.serves("3") {
 		return nil
 	}
-	if err := s.noteReclaim(); err != nil {
+	if err := s.nlm.noteReclaim(); err != nil {
 		s.log.note("the grace period of NFSv3 locks lasts to its end: %v", err)
 	}
 	// -P names the directory that retire filled; -v gives the name by which

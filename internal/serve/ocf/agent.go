@@ -15,10 +15,8 @@ import (
 	"time"
 
 	cmd "github.com/mortarhpc/mortar/internal/base/command"
-	"github.com/mortarhpc/mortar/internal/base/distro"
 	"github.com/mortarhpc/mortar/internal/base/durable"
 	"github.com/mortarhpc/mortar/internal/base/flock"
-	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/serve/kernel"
 )
 
@@ -374,11 +372,6 @@ func (a *agent) monitor(ctx context.Context, s *service) int {
 	return NotRunning
 }
 
-// ioWait is less than Pacemaker grants a monitor. It is long because a volume
-// that is merely busy with a resync and clients must not move; the watcher
-// notices lost disks at once.
-const ioWait = 45 * time.Second
-
 // tryIO does I/O on the service's storage, with a time limit.
 func (s *service) tryIO(ctx context.Context) error {
 	if s.waits() {
@@ -464,13 +457,6 @@ func (a *agent) timeout(action string) time.Duration {
 	return 25 * time.Second
 }
 
-// distro describes the host's distribution. A service keeps running after an
-// upgrade to a release that the agent does not know yet.
-func (s *service) distro() distro.Distro {
-	b, _ := s.k.ReadFile("/etc/os-release")
-	return distro.Nearest(linux.ParseOSRelease(string(b)))
-}
-
 // validate checks what a node needs to run the service, except whether its
 // disks are visible now.
 func (s *service) validate(action string) (int, error) {
@@ -492,8 +478,6 @@ func (s *service) validate(action string) (int, error) {
 	}
 	return Success, nil
 }
-
-var errBusy = errors.New("another start or stop of this service is under way")
 
 // holdTime is as long as a start may take.
 const holdTime = 3 * time.Minute

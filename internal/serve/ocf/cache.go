@@ -21,9 +21,16 @@ type stack interface {
 	OnDisks() error
 }
 
+// cacheLayer is the cache over the service's volume, if it has one.
+type cacheLayer struct {
+	*volumeGroup
+	cache  stack  // opened when it is first needed
+	action string // of the agent; "" for the watcher
+}
+
 // openCache reads the config of the volume's cache. Without a config it returns
 // a stack that can only take down the remains of a cache that was turned off.
-func (s *service) openCache() (stack, error) {
+func (s *cacheLayer) openCache() (stack, error) {
 	if s.cache != nil {
 		return s.cache, nil
 	}
@@ -99,7 +106,7 @@ func (w *watcher) watchCache(s *service) []*reflex {
 }
 
 // cacheConfig reads the config of the volume's cache, for the same needs as agent.config.
-func (s *service) cacheConfig() (*cache.Config, error) {
+func (s *cacheLayer) cacheConfig() (*cache.Config, error) {
 	cfg, err := cache.LoadKept(s.cfg.Cache)
 	if !goesOn(s.action) && err != nil {
 		return nil, err
@@ -116,12 +123,12 @@ func (s *service) cacheConfig() (*cache.Config, error) {
 }
 
 // there says whether the device mapper has a device of that name.
-func (s *service) there(name string) bool {
+func (s *volumeGroup) there(name string) bool {
 	_, _, err := s.dmNamed(name)
 	return err == nil
 }
 
-func (s *service) cacheState() (state, error) {
+func (s *cacheLayer) cacheState() (state, error) {
 	c, err := s.openCache()
 	if err != nil {
 		return broken, err
@@ -135,7 +142,7 @@ func (s *service) cacheState() (state, error) {
 	return stopped, nil
 }
 
-func (s *service) startCache(ctx context.Context) error {
+func (s *cacheLayer) startCache(ctx context.Context) error {
 	c, err := s.openCache()
 	if err != nil {
 		return err
@@ -143,7 +150,7 @@ func (s *service) startCache(ctx context.Context) error {
 	return refused(c.Start(ctx))
 }
 
-func (s *service) stopCache(ctx context.Context) error {
+func (s *cacheLayer) stopCache(ctx context.Context) error {
 	c, err := s.openCache()
 	if err != nil {
 		return err
@@ -155,14 +162,14 @@ func (s *service) stopCache(ctx context.Context) error {
 func refused(err error) error {
 	var r *cache.Refusal
 	if errors.As(err, &r) {
-		return &refusal{err}
+		return refuse(err)
 	}
 	return err
 }
 
 // noCache refuses to mount the volume without its cache while the volume has
 // one.
-func (s *service) noCache() error {
+func (s *cacheLayer) noCache() error {
 	if s.cfg.Cache != "" || !s.there(linux.DMName(s.cfg.VG, cache.HeaderLV)) || s.there(s.cfg.VG+".cached") {
 		return nil
 	}
@@ -174,7 +181,7 @@ func (s *service) noCache() error {
 }
 
 // dropCache takes down the remains of a cache that was turned off.
-func (s *service) dropCache(ctx context.Context) error {
+func (s *cacheLayer) dropCache(ctx context.Context) error {
 	if s.cfg.Cache != "" || !s.there(s.cfg.VG+".cached") && !s.there(s.cfg.VG+".origin") {
 		return nil
 	}

@@ -22,8 +22,6 @@ package ocf
 import (
 	"errors"
 	"fmt"
-	"net/netip"
-	"path"
 	"slices"
 	"strings"
 
@@ -96,37 +94,6 @@ func (c *Config) Able() error {
 	return nil
 }
 
-// faults collects the faults of a config.
-type faults []error
-
-func (f *faults) add(format string, a ...any) { *f = append(*f, fmt.Errorf(format, a...)) }
-
-// word checks a name that becomes an argument of a command.
-func (f *faults) word(key, v string) {
-	if v == "" {
-		f.add("%s is empty", key)
-	} else if strings.ContainsAny(v, " \t\r\n/\"'\\") || strings.HasPrefix(v, "-") {
-		f.add("%s %q: a name without blanks, quotes and slashes is needed", key, v)
-	}
-}
-
-// abs checks that a path is absolute, and says whether it is.
-func (f *faults) abs(key, v string) bool {
-	if !path.IsAbs(v) || path.Clean(v) != v || v == "/" || strings.ContainsAny(v, " \t\r\n\"\\") {
-		f.add("%s %q: a clean absolute path without blanks, below /, is needed", key, v)
-		return false
-	}
-	return true
-}
-
-func (f *faults) addresses(key string, as ...string) {
-	for _, a := range as {
-		if _, err := netip.ParseAddr(a); err != nil {
-			f.add("%s: %q is not an address", key, a)
-		}
-	}
-}
-
 // check finds every fault of a config that is visible without a host.
 func (c *Config) check() error {
 	var f faults
@@ -164,6 +131,3 @@ func (c *Config) check() error {
 func sameNames(a, b []string) bool {
 	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
 }
-
-// below says whether path p is under directory dir.
-func below(dir, p string) bool { return strings.HasPrefix(p, dir+"/") }

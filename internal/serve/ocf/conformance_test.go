@@ -666,7 +666,6 @@ func TestWatcherReportsSickTargets(t *testing.T) {
 		fault(h, true)
 		w := h.watcher(s)
 		failed := func() bool {
-			w.health = nil // as each look begins
 			w.reacts(t.Context(), s, "lustre")
 			return slices.ContainsFunc(h.changes, func(c string) bool { return strings.HasPrefix(c, "crm_resource --fail") })
 		}

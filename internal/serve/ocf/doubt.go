@@ -81,8 +81,15 @@ func DoubtFile(service string) string { return runDir + "/doubt-" + service + ".
 // AcceptedFile is the Doubt that a person accepts.
 func AcceptedFile(service string) string { return runDir + "/accepted-" + service + ".json" }
 
-func (s *service) doubtNote() runNote    { return s.runNote("doubt", ".json") }
-func (s *service) acceptedNote() runNote { return s.runNote("accepted", ".json") }
+// doubts are what is in doubt of a service, and accepted, on this server.
+type doubts struct {
+	*Host
+	// unsure: this start has started an array that was being written and lacks members.
+	unsure bool
+}
+
+func (s *doubts) doubtNote() runNote    { return s.runNote("doubt", ".json") }
+func (s *doubts) acceptedNote() runNote { return s.runNote("accepted", ".json") }
 
 // ParseDoubt parses the content of either file.
 func ParseDoubt(b []byte) (*Doubt, error) {
@@ -151,14 +158,14 @@ func (f FileInDoubt) String() string {
 // doubted says whether a start would find an array in doubt, by what the last start that
 // was refused on this server has found, and a person has not accepted: the array is as it
 // was then. Or its partner has started it since, but with members that this server lacks.
-func (s *service) doubted(a ArrayInDoubt, awaited int) bool {
+func (s *doubts) doubted(a ArrayInDoubt, awaited int) bool {
 	b, there := s.doubtNote().read()
 	if !there {
 		return false
 	}
 	d, err := ParseDoubt([]byte(b))
 	if err != nil {
-		s.log.note("%s: %v", DoubtFile(s.cfg.Service), err)
+		s.log.note("%s: %v", DoubtFile(s.Service), err)
 		return false
 	}
 	return !s.accepted(a) && d.Remaining() == 0 && slices.ContainsFunc(d.Arrays, func(x ArrayInDoubt) bool {
@@ -168,20 +175,20 @@ func (s *service) doubted(a ArrayInDoubt, awaited int) bool {
 
 // accepted says whether a person has accepted that these blocks are in doubt: the array
 // is as it was then, and no other block is.
-func (s *service) accepted(a ArrayInDoubt) bool {
+func (s *doubts) accepted(a ArrayInDoubt) bool {
 	d := s.acceptance()
 	return d != nil && slices.ContainsFunc(d.Arrays, func(x ArrayInDoubt) bool { return x.covers(a) })
 }
 
 // acceptance is what a person has accepted; nil: nothing.
-func (s *service) acceptance() *Doubt {
+func (s *doubts) acceptance() *Doubt {
 	b, there := s.acceptedNote().read()
 	if !there {
 		return nil
 	}
 	d, err := ParseDoubt([]byte(b))
-	if err != nil || d.Service != s.cfg.Service {
-		s.log.note("%s: it accepts nothing: %v", AcceptedFile(s.cfg.Service), err)
+	if err != nil || d.Service != s.Service {
+		s.log.note("%s: it accepts nothing: %v", AcceptedFile(s.Service), err)
 		return nil
 	}
 	return d
@@ -190,7 +197,7 @@ func (s *service) acceptance() *Doubt {
 // mayBeTorn says whether blocks of the volume may be torn: this start has started an
 // array dirty and degraded, or a start before it that failed has, by what a person has
 // accepted. The partner keeps that until it serves or boots, and looks once too often.
-func (s *service) mayBeTorn() bool {
+func (s *doubts) mayBeTorn() bool {
 	return s.unsure || s.acceptance() != nil
 }
 
@@ -205,7 +212,7 @@ func (x ArrayInDoubt) covers(a ArrayInDoubt) bool {
 }
 
 // saveDoubt writes down what a start is refused for.
-func (s *service) saveDoubt(d *Doubt) error {
+func (s *doubts) saveDoubt(d *Doubt) error {
 	b, err := json.MarshalIndent(d, "", "  ")
 	if err != nil {
 		return err
@@ -215,8 +222,11 @@ func (s *service) saveDoubt(d *Doubt) error {
 
 // forgetDoubt removes what was compared, was in doubt, and was accepted, once the service
 // runs.
-func (s *service) forgetDoubt() {
+func (s *doubts) forgetDoubt() {
 	for _, n := range []runNote{s.doubtNote(), s.acceptedNote(), s.comparedNote()} {
 		n.forget()
 	}
 }
+
+// comparedNote says how far starts have got, a list of compared.
+func (s *doubts) comparedNote() runNote { return s.runNote("compared", ".json") }

@@ -195,10 +195,10 @@ func ExportsPending(service string) string { return scratch(service) + "/pending
 // scratch is where a table is made before it is used.
 func scratch(service string) string { return runDir + "/exports-" + service }
 
-func (s *nfsKind) etab() string { return s.cfg.StateDir + "/etab" }
+func (s *exporter) etab() string { return s.cfg.StateDir + "/etab" }
 
 // exported reads the service's table.
-func (s *nfsKind) exported() ([]Exported, error) {
+func (s *exporter) exported() ([]Exported, error) {
 	b, err := s.k.ReadFile(s.etab())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
@@ -206,7 +206,7 @@ func (s *nfsKind) exported() ([]Exported, error) {
 	return ParseETab(string(b)), nil
 }
 
-func (s *nfsKind) exportState() (state, error) {
+func (s *exporter) exportState() (state, error) {
 	// If the volume's table is not bound, the exports belong to another NFS
 	// server.
 	if st, err := s.bindState(); err != nil || st != running {
@@ -230,18 +230,18 @@ func (s *nfsKind) exportState() (state, error) {
 	return running, nil
 }
 
-func (s *nfsKind) exportsPending() bool {
-	_, err := s.k.ReadFile(ExportsPending(s.cfg.Service))
+func (s *exporter) exportsPending() bool {
+	_, err := s.k.ReadFile(ExportsPending(s.Service))
 	return err == nil
 }
 
-func (s *nfsKind) startExports(ctx context.Context) error {
+func (s *exporter) startExports(ctx context.Context) error {
 	if err := s.setExports(ctx); errors.As(err, new(unresolved)) {
 		s.log.note("%v; the watcher exports them once they resolve", err)
 	} else if err != nil {
 		return err
 	}
-	s.keepRoom(reserve / 64) // from here on clients may fill the volume
+	s.volume.keepRoom(reserve / 64) // from here on clients may fill the volume
 	return nil
 }
 
@@ -258,7 +258,7 @@ const nameWait = 5 * time.Second
 // setExports replaces the table in one step: clients see all changes at one
 // moment, and the other exports are served throughout. Its error is unresolved if only that
 // is left.
-func (s *nfsKind) setExports(ctx context.Context) error {
+func (s *exporter) setExports(ctx context.Context) error {
 	table, err := s.exported()
 	if err != nil {
 		return err
@@ -278,7 +278,7 @@ func (s *nfsKind) setExports(ctx context.Context) error {
 		if made := ParseETab(string(text)); slices.EqualFunc(made, table, sameExport) && !s.exportsPending() {
 			return missing
 		}
-		if err := s.k.Save(ExportsPending(s.cfg.Service), nil); err != nil {
+		if err := s.k.Save(ExportsPending(s.Service), nil); err != nil {
 			return err
 		}
 		// rpc.mountd reads the table again only if it is a new file.
@@ -292,7 +292,7 @@ func (s *nfsKind) setExports(ctx context.Context) error {
 	if _, err := s.in.Run(ctx, kernel.Command{Argv: []string{"exportfs", "-f"}, Binds: s.binds()}); err != nil {
 		return err
 	}
-	if err := s.k.Remove(ExportsPending(s.cfg.Service)); err != nil {
+	if err := s.k.Remove(ExportsPending(s.Service)); err != nil {
 		return err
 	}
 	if _, err = s.exportState(); err != nil {
@@ -311,7 +311,7 @@ func sameExport(a, b Exported) bool {
 // name that does not resolve (2.6.2, 2.8.3). Each host name has a table of its own, because
 // exportfs locks the one that it changes, and the names are resolved side by side. The error
 // is unresolved if nothing else is wrong with the table.
-func (s *nfsKind) makeTable(ctx context.Context, binds []kernel.Bind) ([]byte, error) {
+func (s *exporter) makeTable(ctx context.Context, binds []kernel.Bind) ([]byte, error) {
 	var plain []Export
 	var named [][]Export
 	for _, e := range s.cfg.Exports {
@@ -321,7 +321,7 @@ func (s *nfsKind) makeTable(ctx context.Context, binds []kernel.Bind) ([]byte, e
 			plain = append(plain, e)
 		}
 	}
-	text, err := s.tableOf(ctx, scratch(s.cfg.Service), binds, plain)
+	text, err := s.tableOf(ctx, scratch(s.Service), binds, plain)
 	if err != nil {
 		return nil, err
 	}
@@ -335,7 +335,7 @@ func (s *nfsKind) makeTable(ctx context.Context, binds []kernel.Bind) ([]byte, e
 	for i, e := range named {
 		wg.Go(func() {
 			var err error
-			if made[i], err = s.tableOf(nctx, fmt.Sprintf("%s/name-%d", scratch(s.cfg.Service), i), binds, e); err != nil {
+			if made[i], err = s.tableOf(nctx, fmt.Sprintf("%s/name-%d", scratch(s.Service), i), binds, e); err != nil {
 				errs[i] = fmt.Errorf("%s is not exported to %s: %w", e[0].Dir, e[0].Clients, err)
 			} else if d := CompareExports(ParseETab(string(made[i])), e); len(d) > 0 {
 				errs[i] = differences(d)
@@ -358,7 +358,7 @@ func (s *nfsKind) makeTable(ctx context.Context, binds []kernel.Bind) ([]byte, e
 }
 
 // tableOf runs exportfs on a table in dir.
-func (s *nfsKind) tableOf(ctx context.Context, dir string, binds []kernel.Bind, exports []Export) ([]byte, error) {
+func (s *exporter) tableOf(ctx context.Context, dir string, binds []kernel.Bind, exports []Export) ([]byte, error) {
 	if err := s.k.Mkdir(dir, 0o700, 0, 0); err != nil {
 		return nil, err
 	}
@@ -379,13 +379,13 @@ func (s *nfsKind) tableOf(ctx context.Context, dir string, binds []kernel.Bind, 
 
 // change changes the table of a service that runs here to its configuration,
 // under the lock of the service.
-func (s *nfsKind) change(ctx context.Context) error {
-	fresh, release, err := s.hold(ctx)
+func (s *exporter) change(ctx context.Context) error {
+	fresh, release, err := s.svc.freshExports(ctx)
 	if err != nil {
 		return err
 	}
 	defer release()
-	s.cfg.Exports = fresh.Exports
+	s.cfg.Exports = fresh
 	if st, err := s.bindState(); err != nil || st != running || s.threads() == 0 {
 		return err // the service does not run here
 	}
@@ -405,7 +405,7 @@ const mendWait = 10 * time.Second
 // the exports. If change fails, mendExports reports no fault as long as one of
 // the exports is served: on another server the same change would fail, and
 // there for all exports.
-func (s *nfsKind) mendExports(ctx context.Context, st state, fault error) (state, error) {
+func (s *exporter) mendExports(ctx context.Context, st state, fault error) (state, error) {
 	differ := func(e error) bool { return errors.As(e, new(exportsDiffer)) }
 	if !onlyFaults(fault, differ) {
 		return st, fault
@@ -416,7 +416,7 @@ func (s *nfsKind) mendExports(ctx context.Context, st state, fault error) (state
 	if err := s.change(mctx); err != nil {
 		s.log.note("exports: %v", err)
 	}
-	if st, fault = s.check(); !onlyFaults(fault, differ) {
+	if st, fault = s.svc.check(); !onlyFaults(fault, differ) {
 		return st, fault
 	}
 	table, err := s.exported()
@@ -431,19 +431,20 @@ func (s *nfsKind) mendExports(ctx context.Context, st state, fault error) (state
 	return st, fault
 }
 
-// copy is the same service with a config of its own.
-func (s *nfsKind) copy() *nfsKind {
-	cfg, section, host := *s.cfg, *s.cfg.NFSService, *s.service
-	cfg.NFSService, section.Exports = &section, slices.Clone(section.Exports)
-	host.cfg = &cfg
-	return &nfsKind{service: &host, in: s.in}
+// copy is the exporter of the same service with a config of its own.
+func (s *exporter) copy() *exporter {
+	host, cfg := *s.Host, *s.cfg
+	cfg.Exports = slices.Clone(cfg.Exports)
+	c := newNFS(&host, &cfg, s.lv, s.svc)
+	c.in = s.in
+	return c.exports
 }
 
 // namesEvery is how often the watcher tries names that did not resolve.
 const namesEvery = 30 * time.Second
 
 // namesDue exports to host names that did not resolve before, once they do.
-func (s *nfsKind) namesDue(w *watcher) action {
+func (s *exporter) namesDue(w watch) action {
 	table, err := s.exported()
 	if err != nil {
 		return nil
@@ -460,43 +461,43 @@ func (s *nfsKind) namesDue(w *watcher) action {
 	// A resolver that does not answer must not hold the service's lock.
 	return func(ctx context.Context) {
 		probe := s.copy()
-		probe.cfg.Service, probe.cfg.Exports = s.cfg.Service+".names", missing
-		if text, err := probe.makeTable(ctx, s.binds()); len(text) == 0 {
+		probe.Service, probe.cfg.Exports = s.Service+".names", missing
+		if text, err := probe.exports.makeTable(ctx, s.binds()); len(text) == 0 {
 			if s.unmade.news("", fmt.Sprint(err)) {
 				w.log("%v", err)
 			}
 			return
 		}
-		if err := s.copy().change(context.WithoutCancel(ctx)); err != nil {
-			w.log("exports of %s: %v", s.cfg.Service, err)
+		if err := s.copy().exports.change(context.WithoutCancel(ctx)); err != nil {
+			w.log("exports of %s: %v", s.Service, err)
 			return
 		}
-		w.record("export to names that did not resolve before: all exports of %s are served", s.cfg.Service)
+		w.record("export to names that did not resolve before: all exports of %s are served", s.Service)
 	}
 }
 
 // try runs exportfs on a configuration that is not in use yet, with a directory
 // of the host instead of those on the volume.
-func (s *nfsKind) try(ctx context.Context) error {
+func (s *exporter) try(ctx context.Context) error {
 	try := s.copy()
 	cfg := try.cfg
-	try.in, cfg.Service = s.k, cfg.Service+".try"
+	try.in, try.Service = s.k, s.Service+".try"
 	var names []string
 	for i := range cfg.Exports {
-		dir := fmt.Sprintf("%s/%d.d", scratch(cfg.Service), i)
+		dir := fmt.Sprintf("%s/%d.d", scratch(try.Service), i)
 		if err := s.k.Mkdir(dir, 0o700, 0, 0); err != nil {
 			return err
 		}
 		names = append(names, dir, cfg.Exports[i].Dir)
 		cfg.Exports[i].Dir = dir
 	}
-	if _, err := try.makeTable(ctx, nil); err != nil {
+	if _, err := try.exports.makeTable(ctx, nil); err != nil {
 		return errors.New(strings.NewReplacer(names...).Replace(err.Error()))
 	}
 	return nil
 }
 
-func (s *nfsKind) stopExports(ctx context.Context) error {
+func (s *exporter) stopExports(ctx context.Context) error {
 	if st, err := s.exportState(); err == nil && st == stopped {
 		return nil
 	}

@@ -403,8 +403,8 @@ func (h *fakeHost) pvs() (out []string) {
 	return out
 }
 
-// nfs is a service's kind, which is that of NFS.
-func nfs(s *service) *nfsKind { return s.kind.(*nfsKind) }
+// nfsOf is a service's kind, which is that of NFS.
+func nfsOf(s *service) *nfsKind { return s.kind.(*nfsKind) }
 
 type testWriter struct{ t *testing.T }
 
@@ -1767,7 +1767,7 @@ func (h *fakeHost) crash() {
 }
 
 // judged reads the members of the service's arrays, and of one more, and judges that one.
-func (s *mdKind) judged(a Array, read superblocks) (verdict, error) {
+func judged(s *mdKind, a Array, read superblocks) (verdict, error) {
 	names := slices.Clone(a.Members)
 	for _, x := range s.cfg.Arrays {
 		names = append(names, x.Members...)

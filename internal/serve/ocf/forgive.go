@@ -17,14 +17,6 @@ import (
 // a network, a config that cannot be read), or was that the action took too long, the watcher
 // makes Pacemaker forget the failure as soon as the cause is gone. When the partner is lost next, this server may then start the service.
 
-// refusedNote exists if the agent refused the last start on this server for such a
-// cause, or the watcher has seen that the server is not able to serve, or a start or monitor
-// took too long. Neither the note nor Pacemaker's failure outlives a boot.
-func (s *service) refusedNote() runNote { return s.runNote("refused", "") }
-
-// badConfigNote has the path of the config for which a start on this server was refused.
-func (s *service) badConfigNote() runNote { return s.runNote("config", "") }
-
 // refused notes that this server cannot serve now. It returns err.
 func (s *service) refused(ctx context.Context, err error) error {
 	r, d := (*refusal)(nil), (*inDoubt)(nil)
@@ -40,7 +32,7 @@ func noteBadConfig(k kernel.Host, file string, cause error) error {
 	if !ok {
 		return nil
 	}
-	s := &service{k: k, cfg: &Config{Service: name}} // its config is what is missing
+	s := &Host{k: k, Service: name} // its config is what is missing
 	return errors.Join(s.badConfigNote().write(file), s.refusedNote().write(cause.Error()+"\n"))
 }
 

@@ -1,6 +1,7 @@
 package ocf
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,9 +12,46 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mortarhpc/mortar/internal/base/distro"
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/serve/kernel"
 )
+
+// youngHost is the uptime below which missing members are waited for: after a
+// power cut of the whole rack, disks may come up later than servers, and an
+// array started without them would have to be rebuilt, or refused.
+const (
+	youngHost  = 3 * time.Minute
+	memberWait = 20 * time.Second
+)
+
+// sector is the unit of sizes in sysfs, in bytes, whatever the disk's is.
+// Source: Documentation/ABI/stable/sysfs-block, size
+const sector = 512
+
+// ioWait is less than Pacemaker grants a monitor. It is long because a volume
+// that is merely busy with a resync and clients must not move; the watcher
+// notices lost disks at once.
+const ioWait = 45 * time.Second
+
+var errBusy = errors.New("another start or stop of this service is under way")
+
+// atOnce has lock try once instead of waiting.
+func atOnce(ctx context.Context) context.Context {
+	ctx, cancel := context.WithCancel(ctx)
+	cancel()
+	return ctx
+}
+
+// Host is the server as the parts of one service see it.
+type Host struct {
+	k       kernel.Host
+	host    string            // its name
+	self    int               // process ID
+	Service string            // its name
+	Nodes   map[string]string // the cluster's nodes, by name: public addresses
+	log     *steps
+}
 
 // tree lets package linux read the host.
 type tree struct{ kernel.Host }
@@ -27,7 +65,7 @@ func (t tree) List(dir string) ([]string, error) {
 }
 
 // pids lists all processes.
-func (s *service) pids() []int {
+func (s *Host) pids() []int {
 	names, _ := s.k.ReadDir("/proc")
 	var out []int
 	for _, n := range names {
@@ -40,7 +78,7 @@ func (s *service) pids() []int {
 }
 
 // line is the first line of a small file, "" if it cannot be read.
-func (s *service) line(p string) string {
+func (s *Host) line(p string) string {
 	b, err := s.k.ReadFile(path.Clean(p))
 	if err != nil {
 		return ""
@@ -50,7 +88,7 @@ func (s *service) line(p string) string {
 }
 
 // number is the number at the start of a small file, 0 if there is none.
-func (s *service) number(p string) int {
+func (s *Host) number(p string) int {
 	f := strings.Fields(s.line(p))
 	if len(f) == 0 {
 		return 0
@@ -59,7 +97,7 @@ func (s *service) number(p string) int {
 	return n
 }
 
-func (s *service) uptime() time.Duration {
+func (s *Host) uptime() time.Duration {
 	up, ok := linux.Uptime(s.line("/proc/uptime"))
 	if !ok {
 		return time.Hour
@@ -68,7 +106,7 @@ func (s *service) uptime() time.Duration {
 }
 
 // paths counts the working paths of a multipath map.
-func (s *service) paths(dev string) int {
+func (s *Host) paths(dev string) int {
 	n := 0
 	slaves, _ := s.k.ReadDir("/sys/block/" + dev + "/slaves")
 	for _, p := range slaves {
@@ -82,7 +120,7 @@ func (s *service) paths(dev string) int {
 // hasPath says whether a disk, or one of the paths of a multipath map, exists
 // and runs. Source: scsi_sysfs.c, sdev_states; the state of an NVMe path is
 // "live".
-func (s *service) hasPath(dev string) bool {
+func (s *Host) hasPath(dev string) bool {
 	if !strings.HasPrefix(dev, "dm-") {
 		if _, err := s.k.ReadDir("/sys/block/" + dev); err != nil {
 			return false
@@ -94,10 +132,10 @@ func (s *service) hasPath(dev string) bool {
 }
 
 // iface is this server's interface on the public network.
-func (s *service) iface() (kernel.Iface, error) {
-	own, err := netip.ParseAddr(s.cfg.Nodes[s.host])
+func (s *Host) iface() (kernel.Iface, error) {
+	own, err := netip.ParseAddr(s.Nodes[s.host])
 	if err != nil {
-		return kernel.Iface{}, &refusal{fmt.Errorf("host %s is not in the config's nodes (%s)", s.host, strings.Join(s.nodes(), ", "))}
+		return kernel.Iface{}, refuse(fmt.Errorf("host %s is not in the config's nodes (%s)", s.host, strings.Join(s.nodes(), ", ")))
 	}
 	ifc, err := s.k.Interface(own)
 	if err != nil {
@@ -105,3 +143,58 @@ func (s *service) iface() (kernel.Iface, error) {
 	}
 	return ifc, nil
 }
+
+// nodes lists the names of the cluster's nodes.
+func (s *Host) nodes() []string {
+	var out []string
+	for n := range s.Nodes {
+		out = append(out, n)
+	}
+	sort.Strings(out)
+	return out
+}
+
+// heldNote says that an agent holds back what would slow down its start.
+func (s *Host) heldNote() runNote { return s.runNote("held", "") }
+
+// distro describes the host's distribution. A service keeps running after an
+// upgrade to a release that the agent does not know yet.
+func (s *Host) distro() distro.Distro {
+	b, _ := s.k.ReadFile("/etc/os-release")
+	return distro.Nearest(linux.ParseOSRelease(string(b)))
+}
+
+// dm finds a device of the device mapper by name.
+func (s *Host) dm(blocks []string, want string) (dev, devno string) {
+	for _, n := range blocks {
+		if strings.HasPrefix(n, "dm-") && s.line("/sys/block/"+n+"/dm/name") == want {
+			return n, s.line("/sys/block/" + n + "/dev")
+		}
+	}
+	return "", ""
+}
+
+// dmNamed is the device of the device mapper with a name, which must be there.
+func (s *Host) dmNamed(name string) (dev, devno string, err error) {
+	names, err := s.k.ReadDir("/sys/block")
+	if err != nil {
+		return "", "", err
+	}
+	if dev, devno = s.dm(names, name); dev == "" {
+		err = fmt.Errorf("%s is not there", name)
+	}
+	return dev, devno, err
+}
+
+// patience is how long to wait for the users of a file system before giving
+// up: half of the time that is left, so that giving up is still reported.
+func (s *Host) patience(ctx context.Context) time.Duration {
+	end, ok := ctx.Deadline()
+	if !ok {
+		return 30 * time.Second
+	}
+	return max(end.Sub(s.k.Now())/2, 0)
+}
+
+// carrier says whether an interface has a link.
+func (s *Host) carrier(ifc string) bool { return s.line("/sys/class/net/"+ifc+"/carrier") == "1" }

@@ -57,6 +57,7 @@ func (a sight) hangs(b sight) bool {
 
 // asker asks the daemons beside the watcher's loop.
 type asker struct {
+	*nfsServer
 	busy atomic.Bool   // a look goes on, to which the fields below belong
 	at   time.Time     // when the last look began
 	wait time.Duration // and how long after that the next one begins
@@ -68,9 +69,9 @@ type asker struct {
 }
 
 // askDue judges the look that has ended, and begins the next one.
-func (s *nfsKind) askDue(ctx context.Context, w *watcher) action {
-	a := &s.asker
-	if w.lost(s.service) || !s.addressed() {
+func (s *asker) askDue(ctx context.Context, w watch) action {
+	a := s
+	if w.lost() || !s.addressed() {
 		a.seen, a.last = nil, nil
 	}
 	if seen := a.seen; seen != nil {
@@ -79,24 +80,24 @@ func (s *nfsKind) askDue(ctx context.Context, w *watcher) action {
 		}
 		a.last, a.seen = seen, nil
 	}
-	if !s.addressed() || w.k.Now().Sub(a.at) < a.wait {
+	if !s.addressed() || s.k.Now().Sub(a.at) < a.wait {
 		return nil
 	}
-	a.at = w.k.Now()
+	a.at = s.k.Now()
 	return func(ctx context.Context) { a.seen = s.lookAtDaemons(ctx) }
 }
 
 // forgetDaemons is called where the service does not run.
-func (s *nfsKind) forgetDaemons() {
-	if a := &s.asker; a.busy.CompareAndSwap(false, true) {
+func (s *asker) forgetDaemons() {
+	if a := s; a.busy.CompareAndSwap(false, true) {
 		a.seen, a.last, a.answered, a.restarted = nil, nil, nil, nil
 		a.busy.Store(false)
 	}
 }
 
 // judgeDaemons acts on two looks, and says whether a daemon was silent in the second one.
-func (s *nfsKind) judgeDaemons(ctx context.Context, w *watcher) (silent bool) {
-	a := &s.asker
+func (s *asker) judgeDaemons(ctx context.Context, w watch) (silent bool) {
+	a := s
 	if a.answered == nil {
 		a.answered, a.restarted = map[string]bool{}, limit{}
 	}
@@ -116,7 +117,7 @@ func (s *nfsKind) judgeDaemons(ctx context.Context, w *watcher) (silent bool) {
 		return silent
 	}
 	// While the service starts or stops, daemons come and go.
-	unlock, err := w.lock(s.cfg.Service)
+	unlock, err := w.lock()
 	if err != nil {
 		return false
 	}
@@ -127,16 +128,16 @@ func (s *nfsKind) judgeDaemons(ctx context.Context, w *watcher) (silent bool) {
 	slices.Sort(hung)
 	for _, d := range hung {
 		inPlace := slices.Contains(s.daemons(), d)
-		recently := a.restarted.reached(d, w.k.Now(), 1, hungAgain)
+		recently := a.restarted.reached(d, s.k.Now(), 1, hungAgain)
 		switch {
 		case inPlace && !recently:
-			a.restarted.count(d, w.k.Now())
+			a.restarted.count(d, s.k.Now())
 			s.replace(ctx, w, d)
 		case a.answered[d]:
-			w.fail(ctx, s.service, d+" hangs: it does not answer, and is not busy")
+			w.fail(ctx, d+" hangs: it does not answer, and is not busy")
 		case !inPlace && !recently:
-			a.restarted.count(d, w.k.Now())
-			w.log("%s of service %s has not answered since the service came here: a move may not help", d, s.cfg.Service)
+			a.restarted.count(d, s.k.Now())
+			w.log("%s of service %s has not answered since the service came here: a move may not help", d, s.Service)
 		}
 	}
 	return false
@@ -144,7 +145,7 @@ func (s *nfsKind) judgeDaemons(ctx context.Context, w *watcher) (silent bool) {
 
 // replace kills a daemon that hangs, and starts it again. A process that was stopped by a
 // signal takes no other signal than SIGKILL.
-func (s *nfsKind) replace(ctx context.Context, w *watcher, name string) {
+func (s *asker) replace(ctx context.Context, w watch, name string) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	for _, pid := range s.processesOf(name) {
@@ -154,7 +155,7 @@ func (s *nfsKind) replace(ctx context.Context, w *watcher, name string) {
 	}
 	err := s.end(ctx, name)
 	if err == nil {
-		err = s.startDaemon(ctx, name)
+		err = s.nfsd.startDaemon(ctx, name)
 	}
 	if err != nil {
 		w.log("%s hung and does not start: %v", name, err)
@@ -164,7 +165,7 @@ func (s *nfsKind) replace(ctx context.Context, w *watcher, name string) {
 }
 
 // lookAtDaemons asks all daemons at once.
-func (s *nfsKind) lookAtDaemons(ctx context.Context) map[string]sight {
+func (s *asker) lookAtDaemons(ctx context.Context) map[string]sight {
 	seen, mu := map[string]sight{}, sync.Mutex{}
 	var wg sync.WaitGroup
 	look := func(daemon string, how func() sight) {
@@ -199,7 +200,7 @@ func (s *nfsKind) lookAtDaemons(ctx context.Context) map[string]sight {
 
 // v3Ports are the ports of NFSv3's programs by their names; none if rpcbind does not tell
 // them, which a monitor sees.
-func (s *nfsKind) v3Ports(ctx context.Context) map[string]uint16 {
+func (s *asker) v3Ports(ctx context.Context) map[string]uint16 {
 	if !s.cfg.NFS.serves("3") {
 		return nil
 	}
@@ -215,13 +216,13 @@ func (s *nfsKind) v3Ports(ctx context.Context) map[string]uint16 {
 }
 
 // mute calls a program of NFSv3 and says whether it gives no answer.
-func (s *nfsKind) mute(ctx context.Context, program string, port uint16) bool {
+func (s *asker) mute(ctx context.Context, program string, port uint16) bool {
 	i := slices.IndexFunc(v3Programs, func(p kernel.Program) bool { return p.Name == program })
 	return port != 0 && s.in.Null(ctx, netip.AddrPortFrom(s.cfg.prefix().Addr(), port), v3Programs[i]) != nil
 }
 
 // lookAtNFSD calls each version that nfsd serves.
-func (s *nfsKind) lookAtNFSD(ctx context.Context) sight {
+func (s *asker) lookAtNFSD(ctx context.Context) sight {
 	before := s.threadsWoken()
 	var seen sight
 	for _, version := range []uint32{3, 4} {
@@ -240,7 +241,7 @@ func (s *nfsKind) lookAtNFSD(ctx context.Context) sight {
 
 // threadsWoken counts how often a thread of nfsd that had nothing to do was woken for a
 // call. Source: Documentation/filesystems/nfs/knfsd-stats.rst
-func (s *nfsKind) threadsWoken() (n int) {
+func (s *asker) threadsWoken() (n int) {
 	b, _ := s.k.ReadFile(s.nfsdDir() + "/pool_stats")
 	for line := range strings.Lines(string(b)) {
 		if f := strings.Fields(line); len(f) >= 4 && f[0] != "#" {
@@ -253,7 +254,7 @@ func (s *nfsKind) threadsWoken() (n int) {
 
 // lookAtProcess asks a daemon that is a process. One that a signal or a tracer has stopped
 // answers nothing, whether a client asks now or not.
-func (s *nfsKind) lookAtProcess(name string, silent func() bool) sight {
+func (s *asker) lookAtProcess(name string, silent func() bool) sight {
 	before, waits, _ := s.runs(s.processesOf(name))
 	seen := sight{silent: silent(), mark: before}
 	after, waitsStill, stopped := s.runs(s.processesOf(name))
@@ -263,7 +264,7 @@ func (s *nfsKind) lookAtProcess(name string, silent func() bool) sight {
 }
 
 // lookAtLockd asks lockd.
-func (s *nfsKind) lookAtLockd(silent func() bool) sight {
+func (s *asker) lookAtLockd(silent func() bool) sight {
 	waits := func() bool {
 		var threads []int
 		for _, pid := range s.pids() {
@@ -280,7 +281,7 @@ func (s *nfsKind) lookAtLockd(silent func() bool) sight {
 
 // runs gives a mark that changes when one of some processes runs, and says whether all of
 // them wait, but for no disk, and whether all are stopped. Source: proc_pid_status(5)
-func (s *nfsKind) runs(pids []int) (mark string, waits, stopped bool) {
+func (s *asker) runs(pids []int) (mark string, waits, stopped bool) {
 	waits, stopped = len(pids) > 0, len(pids) > 0
 	for _, pid := range pids {
 		b, err := s.k.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")

@@ -107,7 +107,7 @@ func TestHungNFSD(t *testing.T) {
 			h.spawn(&fakeProc{name: lockd})
 			look(20)
 			h.mute = map[string]bool{program: true}
-			for !nfs(s).asker.last[name].silent {
+			for !nfsOf(s).asker.last[name].silent {
 				look(1)
 			}
 			h.mute = nil
@@ -132,7 +132,7 @@ func TestBusyDaemonsStay(t *testing.T) {
 		"the daemons want to":  func(_ *service, _ *fakeHost, p *fakeProc) { p.state = "R" },
 		"they wait for a disk": func(_ *service, _ *fakeHost, p *fakeProc) { p.state = "D" },
 		"silent in one look": func(s *service, h *fakeHost, _ *fakeProc) {
-			if nfs(s).asker.last[mountd].silent {
+			if nfsOf(s).asker.last[mountd].silent {
 				h.mute, h.queued = nil, ""
 			}
 		},

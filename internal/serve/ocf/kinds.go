@@ -36,7 +36,7 @@ type storageKind interface {
 	// answered so late since then that every server would wait for it; "": none.
 	paced() func() string
 	// reflexes are what the watcher mends in the devices of a service that may run here.
-	reflexes(w *watcher) []*reflex
+	reflexes(w watch) []*reflex
 	// sound returns the error with which the storage would refuse a start, or
 	// nil. It only reads, and waits for nothing but devices that do not answer, for
 	// kernel.AskLimit.
@@ -52,14 +52,6 @@ type storageKind interface {
 	modules() []string
 	// programs are the programs that the layers run.
 	programs() []string
-}
-
-// device is one of the devices of a storage kind.
-type device struct {
-	name string // in the config
-	what string // how messages call it: the kind's word and the name
-	path string // /dev/md127; "" if it is not here
-	gone error  // why it is not here
 }
 
 // A serviceKind serves the content of the storage.
@@ -89,7 +81,7 @@ type serviceKind interface {
 	silence(ctx context.Context, log func(format string, a ...any))
 	// reflexes are how the watcher restarts or reports what failed in a service that may
 	// run here.
-	reflexes(w *watcher) []*reflex
+	reflexes(w watch) []*reflex
 	// repairs are what can be put back above the file system while the service runs.
 	repairs() []repair
 	// modules are the kernel modules that the kind needs; warm starts other
@@ -134,14 +126,52 @@ type kinds[T any] struct {
 }
 
 var storageKinds = kinds[storageKind]{"storage", []kind[storageKind]{
-	{"arrays", func(c *Config) bool { return c.MDStorage != nil }, checkMD, namesOfArrays, func(s *service) storageKind { return &mdKind{service: s} }},
-	{"luns", func(c *Config) bool { return c.LUNStorage != nil }, checkLUNs, namesOfLUNs, func(s *service) storageKind { return newLUNs(s) }},
+	{"arrays", func(c *Config) bool { return c.MDStorage != nil }, checkArrays,
+		func(c *Config) []string { return c.MDStorage.names() },
+		func(s *service) storageKind { return newMD(s.Host, s.cfg.MDStorage, s.doubts, s) }},
+	{"luns", func(c *Config) bool { return c.LUNStorage != nil }, checkLUNs,
+		func(c *Config) []string { return c.LUNStorage.names() }, lunsOf},
 }}
 
 var serviceKinds = kinds[serviceKind]{"service", []kind[serviceKind]{
-	{"nfs", func(c *Config) bool { return c.NFSService != nil }, checkNFS, volumesOfNFS, func(s *service) serviceKind { return newNFS(s) }},
-	{"targets", func(c *Config) bool { return c.LustreService != nil }, checkLustre, volumesOfTargets, func(s *service) serviceKind { return &lustreKind{service: s} }},
+	{"nfs", func(c *Config) bool { return c.NFSService != nil }, checkNFS,
+		func(c *Config) []string { return []string{c.LV} },
+		func(s *service) serviceKind { return newNFS(s.Host, s.cfg.NFSService, s.cfg.LV, s) }},
+	{"targets", func(c *Config) bool { return c.LustreService != nil }, checkLustre,
+		func(c *Config) []string { return c.LustreService.names() },
+		func(s *service) serviceKind { return newLustre(s.Host, s.cfg.LustreService, s) }},
 }}
+
+func checkArrays(c *Config, f *faults) {
+	c.MDStorage.check(f)
+	if c.VG == "" {
+		f.add("vg is empty: two servers that write to one array destroy it, and nothing but its volume group says whose it is")
+	}
+}
+
+func checkLUNs(c *Config, f *faults) { c.LUNStorage.check(c.VG != "", c.Nodes, f) }
+
+func lunsOf(s *service) storageKind {
+	l := newLUNs(s.Host, s.cfg.LUNStorage, s.cfg.VG != "", s)
+	if l.reserve != nil {
+		s.reserve = l.reserve
+	}
+	return l
+}
+
+func checkNFS(c *Config, f *faults) {
+	if c.VG != "" {
+		f.word("lv", c.LV)
+	}
+	c.NFSService.check(f)
+}
+
+func checkLustre(c *Config, f *faults) {
+	c.LustreService.check(f)
+	if c.LV != "" || c.Cache != "" {
+		f.add("lv %q, cache %q: targets of Lustre name their volumes and have no cache", c.LV, c.Cache)
+	}
+}
 
 // kindOf returns the kind that a config describes.
 func (k kinds[T]) kindOf(c *Config) (kind[T], error) {
@@ -157,4 +187,31 @@ func (k kinds[T]) kindOf(c *Config) (kind[T], error) {
 		return kind[T]{}, fmt.Errorf("%d kinds of %s: exactly one of the keys %s is needed", len(found), k.sort, strings.Join(keys, ", "))
 	}
 	return found[0], nil
+}
+
+// What NFS needs of its service, see nfsService.
+
+func (s *service) mayBeTorn() bool { return s.doubts.mayBeTorn() }
+
+func (s *service) lockLists(ctx context.Context) (func(), error) { return s.lists(ctx) }
+
+func (s *service) freshExports(ctx context.Context) ([]Export, func(), error) {
+	fresh, release, err := s.hold(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	return fresh.Exports, release, nil
+}
+
+// stillOwned says why nothing may be written to the volume from here; nil: this server owns
+// its volume group.
+func (s *service) stillOwned() error {
+	if s.cfg.VG == "" {
+		return nil
+	}
+	owner, err := s.owner()
+	if err == nil && owner != s.host {
+		err = s.takenBy(owner, "")
+	}
+	return err
 }

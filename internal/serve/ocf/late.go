@@ -36,10 +36,10 @@ type lateArray struct {
 }
 
 // lateNote is a list of lateArray. It goes when the arrays stop.
-func (s *service) lateNote() runNote { return s.runNote("late", ".json") }
+func (s *lateMembers) lateNote() runNote { return s.runNote("late", ".json") }
 
 // expectLate notes which members a start goes without, and leaves spares of their arrays out.
-func (s *mdKind) expectLate(verdicts []verdict) error {
+func (s *lateMembers) expectLate(verdicts []verdict) error {
 	var all []lateArray
 	for i, a := range s.cfg.Arrays {
 		v := &verdicts[i]
@@ -57,7 +57,7 @@ func (s *mdKind) expectLate(verdicts []verdict) error {
 }
 
 // expected are the arrays that were started without members.
-func (s *mdKind) expected() (all []lateArray) {
+func (s *lateMembers) expected() (all []lateArray) {
 	if err := s.lateNote().load(&all); err != nil {
 		s.log.note("%v", err)
 	}
@@ -65,24 +65,24 @@ func (s *mdKind) expected() (all []lateArray) {
 }
 
 // awaits says whether members of an array are still waited for before a spare is rebuilt.
-func (s *mdKind) awaits(uuid string, now time.Time) bool {
+func (s *lateMembers) awaits(uuid string, now time.Time) bool {
 	return (s.lateSince.IsZero() || now.Sub(s.lateSince) < lateWait) &&
 		slices.ContainsFunc(s.expected(), func(a lateArray) bool { return md.SameUUID(a.UUID, uuid) && len(a.Numbers) > 0 })
 }
 
 // lateDue adds late members again, and spares that were left out for them.
-func (s *mdKind) lateDue(w *watcher) action {
+func (s *lateMembers) lateDue(w watch) action {
 	if len(s.expected()) == 0 {
 		s.lateSince = time.Time{}
 		return nil
 	}
-	if _, all, err := s.active(); err != nil || !all {
+	if _, all, err := s.svc.active(); err != nil || !all {
 		return nil
 	}
 	if s.lateSince.IsZero() {
-		s.lateSince = w.k.Now()
+		s.lateSince = s.k.Now()
 	}
-	waited := w.k.Now().Sub(s.lateSince) >= lateWait
+	waited := s.k.Now().Sub(s.lateSince) >= lateWait
 	return func(ctx context.Context) {
 		// Disks are asked without the lock, which a stop needs. The end of the watcher ends that.
 		before := s.expected()
@@ -90,12 +90,12 @@ func (s *mdKind) lateDue(w *watcher) action {
 		if len(adds) == 0 && reflect.DeepEqual(left, before) {
 			return
 		}
-		unlock, err := w.lock(s.cfg.Service)
+		unlock, err := w.lock()
 		if err != nil {
 			return
 		}
 		defer unlock()
-		if s.mine(ctx) != nil || !reflect.DeepEqual(s.expected(), before) {
+		if s.svc.mine(ctx) != nil || !reflect.DeepEqual(s.expected(), before) {
 			return
 		}
 		for _, a := range adds {
@@ -113,7 +113,7 @@ func (s *mdKind) lateDue(w *watcher) action {
 type lateAdd struct{ array, how, disk, why string }
 
 // lateAdds are the disks to be added now, and what is waited for afterwards.
-func (s *mdKind) lateAdds(ctx context.Context, expected []lateArray, waited bool) (adds []lateAdd, left []lateArray) {
+func (s *lateMembers) lateAdds(ctx context.Context, expected []lateArray, waited bool) (adds []lateAdd, left []lateArray) {
 	all, err := s.arrays()
 	if err != nil {
 		return nil, expected
@@ -165,7 +165,7 @@ func (s *mdKind) lateAdds(ctx context.Context, expected []lateArray, waited bool
 }
 
 // outside reads the superblocks of disks of the service that no array of it works with.
-func (s *mdKind) outside(ctx context.Context, in map[string]bool) []member {
+func (s *lateMembers) outside(ctx context.Context, in map[string]bool) []member {
 	var names []string
 	for _, a := range s.cfg.Arrays {
 		for _, dev := range a.Members {
@@ -183,7 +183,7 @@ func (s *mdKind) outside(ctx context.Context, in map[string]bool) []member {
 // thrown out; `mortar apply` adds it anew.
 //
 // Source: mdadm(8), --re-add
-func (s *mdKind) addLate(ctx context.Context, a lateAdd, record func(string, ...any)) {
+func (s *lateMembers) addLate(ctx context.Context, a lateAdd, record func(string, ...any)) {
 	ctx, cancel := context.WithTimeout(ctx, lateTime)
 	defer cancel()
 	what := "add " + path.Base(a.disk) + " to array " + a.array + " again"

@@ -110,13 +110,13 @@ func TestLateMember(t *testing.T) {
 			if !slices.Equal(did, c.want) {
 				t.Errorf("%q", did)
 			}
-			if _, err := h.ReadFile(s.lateNote().file); (err == nil) != c.left {
+			if _, err := h.ReadFile(s.storage.(*mdKind).late.lateNote().file); (err == nil) != c.left {
 				t.Errorf("waited for: %v", err)
 			}
 			if err := s.stop(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := h.ReadFile(s.lateNote().file); err == nil {
+			if _, err := h.ReadFile(s.storage.(*mdKind).late.lateNote().file); err == nil {
 				t.Error("the note outlives the service")
 			}
 		})
@@ -129,16 +129,16 @@ func TestSpareWaitsForLateMember(t *testing.T) {
 	s := h.service(h.twoGroups())
 	m := s.storage.(*mdKind)
 	h.active, h.owner = true, "nfs1"
-	if err := m.lateNote().save([]lateArray{{md.Hex(m.cfg.Arrays[1].UUID), []int{3}, nil}}); err != nil {
+	if err := m.late.lateNote().save([]lateArray{{md.Hex(m.cfg.Arrays[1].UUID), []int{3}, nil}}); err != nil {
 		t.Fatal(err)
 	}
-	m.spareDue(h.clock)
-	m.lateSince = h.clock
+	m.spares.spareDue(h.clock)
+	m.late.lateSince = h.clock
 	for after, want := range map[time.Duration]bool{spareAfter: false, lateWait - time.Second: false, lateWait: true} {
-		h.clock = m.lateSince.Add(after)
-		if _, ok := m.spareDue(h.clock); ok != want {
+		h.clock = m.late.lateSince.Add(after)
+		if _, ok := m.spares.spareDue(h.clock); ok != want {
 			t.Errorf("after %v: %v", after, ok)
 		}
-		h.clock = m.lateSince
+		h.clock = m.late.lateSince
 	}
 }

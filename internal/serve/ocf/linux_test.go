@@ -74,7 +74,7 @@ func TestMountsReal(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer k.Unmount(bind)
-	s := &service{cfg: &Config{}, k: k, self: os.Getpid()}
+	s := &Host{k: k, self: os.Getpid()}
 	all, err := s.mounts()
 	if err != nil {
 		t.Fatal(err)
@@ -116,7 +116,7 @@ func TestMountsReal(t *testing.T) {
 }
 
 func TestOwnProcesses(t *testing.T) {
-	s := newNFS(&service{cfg: &Config{NFSService: &NFSService{}}, k: kernel.New()})
+	s := newNFS(&Host{k: kernel.New()}, &NFSService{}, "", nil)
 	hold := exec.Command("sleep", "60")
 	if err := hold.Start(); err != nil {
 		t.Fatal(err)

@@ -36,7 +36,7 @@ type LUN struct {
 // beside says whether two LUNs are known to be of one array.
 func (l LUN) beside(o LUN) bool { return l.Array != "" && l.Array == o.Array }
 
-func checkLUNs(c *Config, f *faults) {
+func (c *LUNStorage) check(group bool, nodes map[string]string, f *faults) {
 	if len(c.LUNs) == 0 {
 		f.add("luns is empty")
 	}
@@ -60,10 +60,10 @@ func checkLUNs(c *Config, f *faults) {
 			}
 		}
 	}
-	checkReservations(c, f)
+	c.checkReservations(group, nodes, f)
 }
 
-func namesOfLUNs(c *Config) []string {
+func (c *LUNStorage) names() []string {
 	var out []string
 	for _, l := range c.LUNs {
 		out = append(out, l.Name)
@@ -71,25 +71,35 @@ func namesOfLUNs(c *Config) []string {
 	return out
 }
 
-// sector is the unit of sizes in sysfs, in bytes, whatever the disk's is.
-// Source: Documentation/ABI/stable/sysfs-block, size
-const sector = 512
-
 // lunKind is the storage kind of LUNs. Their multipath maps are there on every
 // server all the time, so a start has nothing to do but to look.
-type lunKind struct{ *service }
+type lunKind struct {
+	*Host
+	cfg     *LUNStorage
+	group   bool // they are in a volume group
+	svc     lunService
+	reserve *reservedLUNs // nil: they are not reserved
+}
 
-func newLUNs(s *service) *lunKind {
-	l := &lunKind{s}
-	if len(s.cfg.Reservations) > 0 {
-		s.reserve = newReservedLUNs(l)
+// lunService is what the LUNs need of their service.
+type lunService interface {
+	// active says whether some, and whether all, of the service's volumes are there.
+	active() (some, all bool, err error)
+	// holdUdev lets udev queue events until the service is up.
+	holdUdev(ctx context.Context)
+}
+
+func newLUNs(h *Host, cfg *LUNStorage, group bool, svc lunService) *lunKind {
+	l := &lunKind{Host: h, cfg: cfg, group: group, svc: svc}
+	if len(cfg.Reservations) > 0 {
+		l.reserve = newReservedLUNs(l)
 	}
 	return l
 }
 
 func (s *lunKind) layers() []part {
 	all := []part{{"luns", s.lunState, s.lookAtLUNs, func(context.Context) error { return nil }, true}}
-	if len(s.cfg.Reservations) > 0 {
+	if s.reserve != nil {
 		// After a crash they may be all that is left: a service is stopped then.
 		all = append(all, part{"reservations", s.reserveState, s.reserve.Take, s.reserve.Give, true})
 	}
@@ -174,13 +184,13 @@ func (s *lunKind) lookAtLUNs(ctx context.Context) error {
 			end = begin.Add(lunPatience)
 		}
 		if !s.k.Now().Before(end) || s.k.Sleep(ctx, 250*time.Millisecond) != nil {
-			return &refusal{err}
+			return refuse(err)
 		}
 	}
-	if _, all, err := s.active(); err != nil || all || s.cfg.VG == "" {
+	if _, all, err := s.svc.active(); err != nil || all || !s.group {
 		return err // no device will appear
 	}
-	s.holdUdev(ctx)
+	s.svc.holdUdev(ctx)
 	return nil
 }
 
@@ -201,13 +211,13 @@ func (s *lunKind) devices() ([]device, error) {
 }
 
 // paced measures the LUNs.
-func (s *lunKind) paced() func() string { return s.measured(s.slowSince) }
+func (s *lunKind) paced() func() string { return measured(s.Host, s.slowSince) }
 
 // slowSince names the one LUN that was slow since a shot, while the others were well: they
 // have the same paths, so the partner would wait for it, too. One that answers nothing at all
 // is not named: the server may have lost it.
 func (s *lunKind) slowSince(before shot) string {
-	after, err := s.shoot()
+	after, err := shoot(s.Host)
 	if err != nil {
 		return ""
 	}
@@ -283,7 +293,7 @@ func (s *lunKind) up() bool                   { return false }
 func (s *lunKind) writable() bool             { return false }
 
 // reflexes: the array looks after its disks and spares by itself.
-func (s *lunKind) reflexes(*watcher) []*reflex { return nil }
+func (s *lunKind) reflexes(watch) []*reflex { return nil }
 
 func (s *lunKind) free() bool         { return true }
 func (s *lunKind) modules() []string  { return []string{"dm_multipath"} }

@@ -42,15 +42,12 @@ type Target struct {
 // Source: Lustre Operations Manual, 13.2
 var targetKinds = []string{"mgs", "mdt", "ost"}
 
-func checkLustre(c *Config, f *faults) {
+func (c *LustreService) check(f *faults) {
 	if !plain(c.FSName, "") || len(c.FSName) > 8 {
 		f.add("fsname %q: 1 to 8 letters and digits are needed", c.FSName)
 	}
 	if len(c.Targets) == 0 {
 		f.add("targets is empty")
-	}
-	if c.LV != "" || c.Cache != "" {
-		f.add("lv %q, cache %q: targets of Lustre name their volumes and have no cache", c.LV, c.Cache)
 	}
 	for _, nid := range c.Servers {
 		if !plain(nid, ".:@") || !strings.Contains(nid, "@") {
@@ -86,7 +83,7 @@ func checkLustre(c *Config, f *faults) {
 	}
 }
 
-func volumesOfTargets(c *Config) []string {
+func (c *LustreService) names() []string {
 	var out []string
 	for _, t := range c.Targets {
 		out = append(out, t.Volume)
@@ -102,13 +99,26 @@ func (t Target) label(fsname string) string {
 	return fmt.Sprintf("%s-%s%04x", fsname, strings.ToUpper(t.Kind), t.Index)
 }
 
+// lustreService is what targets need of their service.
+type lustreService interface {
+	// on is what a volume's target is on, called what messages call the volume.
+	on(volume string) (dev, devno string, err error)
+	called(volume string) string
+}
+
 // lustreKind is the service kind of targets of Lustre. They have no address: a
 // client knows both servers of a target. What keeps a target from being mounted
 // by two servers is its volume group's owner or its reservation, and ldiskfs'
 // multiple mount protection (MMP).
 type lustreKind struct {
-	*service
+	*Host
+	cfg    *LustreService
+	svc    lustreService
 	silent silentServers
+}
+
+func newLustre(h *Host, cfg *LustreService, svc lustreService) *lustreKind {
+	return &lustreKind{Host: h, cfg: cfg, svc: svc}
 }
 
 func (s *lustreKind) layers() []part {
@@ -139,7 +149,7 @@ func (s *lustreKind) targetState(t Target) (state, error) {
 	if err != nil {
 		return broken, err
 	}
-	_, devno, err := s.on(t.Volume)
+	_, devno, err := s.svc.on(t.Volume)
 	if err != nil {
 		return broken, err
 	}
@@ -148,7 +158,7 @@ func (s *lustreKind) targetState(t Target) (state, error) {
 	case m == nil || !isTarget(*m):
 		return stopped, nil // something else may be mounted there: start refuses
 	case !s.isOn(*m, devno):
-		return broken, fmt.Errorf("%s is mounted on %s instead of %s", m.Source, t.MountPoint, s.called(t.Volume))
+		return broken, fmt.Errorf("%s is mounted on %s instead of %s", m.Source, t.MountPoint, s.svc.called(t.Volume))
 	}
 	if err := s.healthy(); err != nil {
 		return broken, err
@@ -282,12 +292,12 @@ func (s *lustreKind) prepare(t Target) (argv []string, registered bool, err erro
 	if err != nil || st == running {
 		return nil, true, err
 	}
-	dev, devno, err := s.on(t.Volume)
+	dev, devno, err := s.svc.on(t.Volume)
 	if err != nil {
 		return nil, false, err
 	}
 	if dev == "" {
-		return nil, false, fmt.Errorf("%s is not active", s.called(t.Volume))
+		return nil, false, fmt.Errorf("%s is not active", s.svc.called(t.Volume))
 	}
 	all, err := s.mounts()
 	if err != nil {
@@ -295,10 +305,10 @@ func (s *lustreKind) prepare(t Target) (argv []string, registered bool, err erro
 	}
 	for _, m := range all {
 		if m.Dev == devno || isTarget(m) && s.isOn(m, devno) {
-			return nil, false, &refusal{fmt.Errorf("%s is mounted on %s already", s.called(t.Volume), m.Target)}
+			return nil, false, refuse(fmt.Errorf("%s is mounted on %s already", s.svc.called(t.Volume), m.Target))
 		}
 		if m.Target == t.MountPoint {
-			return nil, false, &refusal{fmt.Errorf("%s (%s) is mounted on %s already", m.Source, m.Type, m.Target)}
+			return nil, false, refuse(fmt.Errorf("%s (%s) is mounted on %s already", m.Source, m.Type, m.Target))
 		}
 	}
 	b, err := s.k.ReadBlocks("/dev/"+dev, 0, 4096)
@@ -306,7 +316,7 @@ func (s *lustreKind) prepare(t Target) (argv []string, registered bool, err erro
 		return nil, false, err
 	}
 	if registered, err = t.judge(s.cfg.FSName, b); err != nil {
-		return nil, false, &refusal{fmt.Errorf("%s: %w", s.called(t.Volume), err)}
+		return nil, false, refuse(fmt.Errorf("%s: %w", s.svc.called(t.Volume), err))
 	}
 	if err := s.k.Mkdir(t.MountPoint, 0, -1, -1); err != nil {
 		return nil, false, err
@@ -349,7 +359,7 @@ func (t Target) judge(fsname string, b []byte) (registered bool, err error) {
 // stopTarget unmounts as an administrator does, without -f: the target's clients
 // wait for the other server, and are not evicted.
 func (s *lustreKind) stopTarget(ctx context.Context, t Target) error {
-	dev, devno, err := s.on(t.Volume)
+	dev, devno, err := s.svc.on(t.Volume)
 	if err != nil {
 		return err
 	}
@@ -387,7 +397,7 @@ func (s *lustreKind) serving() bool {
 func (s *lustreKind) checkIO(ctx context.Context) error {
 	var all []kernel.Question
 	for _, t := range s.cfg.Targets {
-		dev, _, err := s.on(t.Volume)
+		dev, _, err := s.svc.on(t.Volume)
 		if err != nil {
 			return fmt.Errorf("reading %s: %w", t.label(s.cfg.FSName), err)
 		}
@@ -409,18 +419,12 @@ func (s *lustreKind) checkIO(ctx context.Context) error {
 	return errors.Join(err, s.k.Poke(write, "0\n"))
 }
 
-// health is what Lustre said of itself, or why it said nothing.
-type health struct {
-	said string
-	err  error
-}
-
 // watchWait is less than the time between two looks of the watcher.
 const watchWait = time.Second
 
 // reflexes report targets that hang their clients without waiting for a monitor, and have the
 // MGS forget servers that crashed.
-func (s *lustreKind) reflexes(w *watcher) []*reflex {
+func (s *lustreKind) reflexes(w watch) []*reflex {
 	return []*reflex{
 		{name: "lustre: silent servers", every: pingEvery, beside: true, sees: func(context.Context) action {
 			if len(s.cfg.Servers) == 0 || !s.serving() {
@@ -429,12 +433,12 @@ func (s *lustreKind) reflexes(w *watcher) []*reflex {
 			return func(ctx context.Context) { s.silent.round(ctx, s.k, s.cfg.Servers, w.log) }
 		}},
 		{name: "lustre: health", locked: true, sees: func(ctx context.Context) action {
-			if !s.serving() || s.wellHere(ctx, w) {
+			if !s.serving() || s.wellHere(ctx) {
 				return nil
 			}
 			return func(ctx context.Context) {
 				if err := s.healthy(); err != nil && s.serving() {
-					w.fail(ctx, s.service, err.Error())
+					w.fail(ctx, err.Error())
 				}
 			}
 		}},
@@ -443,15 +447,11 @@ func (s *lustreKind) reflexes(w *watcher) []*reflex {
 
 // wellHere says whether Lustre of this server is well, or gives no answer in time. That is for
 // the monitor to judge: disks may be merely busy.
-func (s *lustreKind) wellHere(ctx context.Context, w *watcher) bool {
-	// Lustre tells of the whole server: one reading is for all services.
-	if w.health == nil {
-		soon, cancel := context.WithTimeout(ctx, watchWait)
-		defer cancel()
-		said, err := s.readHealth(soon)
-		w.health = &health{said, err}
-	}
-	return s.onNetwork() == nil && (w.health.err != nil || judgeHealth(w.health.said) == nil)
+func (s *lustreKind) wellHere(ctx context.Context) bool {
+	soon, cancel := context.WithTimeout(ctx, watchWait)
+	defer cancel()
+	said, err := s.readHealth(soon)
+	return s.onNetwork() == nil && (err != nil || judgeHealth(said) == nil)
 }
 
 // able tells of LNet's network, which may come back while nothing is mounted.
@@ -493,3 +493,12 @@ func (s *lustreKind) warm(context.Context)                                     {
 func (s *lustreKind) try(context.Context) error                                { return nil }
 func (s *lustreKind) change(context.Context) error                             { return nil }
 func (s *lustreKind) mend(_ context.Context, st state, f error) (state, error) { return st, f }
+
+// owners reads the target's device beside its mount.
+func (s *lustreKind) owners(ctx context.Context, blocks []int64) (*Owners, error) {
+	dev, _, err := s.svc.on(s.cfg.Targets[0].Volume)
+	if err != nil {
+		return nil, err
+	}
+	return ext4Owners(ctx, s.k, "/dev/"+dev, blocks)
+}

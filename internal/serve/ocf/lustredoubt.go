@@ -12,15 +12,7 @@ import (
 // Whose blocks of ldiskfs are in doubt: its inodes tell, and what Lustre has stored with an
 // inode tells the file that it is an object of. The file's name is known to the MDS only.
 
-// owners reads the target's device beside its mount.
-func (s *lustreKind) owners(ctx context.Context, blocks []int64) (*Owners, error) {
-	dev, _, err := s.on(s.volumes[0])
-	if err != nil {
-		return nil, err
-	}
-	return ext4Owners(ctx, s.k, "/dev/"+dev, blocks)
-}
-
+// ext4Owners reads a device beside its mount.
 func ext4Owners(ctx context.Context, k kernel.Host, device string, blocks []int64) (*Owners, error) {
 	read := func(off int64, n int) ([]byte, error) { return k.ReadBlocks(device, off, n) }
 	found, err := ext4.OwnersOf(ctx, read, blocks)

@@ -229,8 +229,7 @@ func TestOwnersOfManyBlocks(t *testing.T) {
 	if err != nil || len(o.Files) != 1 || len(o.Files[0].Offsets) < 8000 || len(o.Files[0].Offsets)+o.Metadata+o.Free != len(blocks) {
 		t.Errorf("ext4: %v, %.200v", err, o)
 	}
-	s := &nfsKind{service: &service{k: talkative{}, cfg: testConfig()}}
-	if o, err := s.mapped(t.Context(), blocks); err != nil || len(o.Files) != 1 || len(o.Files[0].Offsets) != len(blocks) {
+	if o, err := mapped(t.Context(), &Host{k: talkative{}}, "/srv/home", blocks); err != nil || len(o.Files) != 1 || len(o.Files[0].Offsets) != len(blocks) {
 		t.Errorf("xfs_io: %v, %.200v", err, o)
 	}
 }

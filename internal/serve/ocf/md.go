@@ -49,7 +49,7 @@ type Array struct {
 	Failed []string `json:"failed,omitempty"`
 }
 
-func checkMD(c *Config, f *faults) {
+func (c *MDStorage) check(f *faults) {
 	if len(c.Arrays) == 0 {
 		f.add("arrays is empty")
 	}
@@ -66,9 +66,6 @@ func checkMD(c *Config, f *faults) {
 				f.add("arrays[%d] %q has the name or UUID of another one", i, a.Name)
 			}
 		}
-	}
-	if c.VG == "" {
-		f.add("vg is empty: two servers that write to one array destroy it, and nothing but its volume group says whose it is")
 	}
 	if c.DirtyDegraded != "" && c.DirtyDegraded != "refuse" && c.DirtyDegraded != "start" {
 		f.add("dirty_degraded %q: refuse or start is needed", c.DirtyDegraded)
@@ -90,7 +87,7 @@ func checkArray(f *faults, at string, a Array) {
 	}
 }
 
-func namesOfArrays(c *Config) []string {
+func (c *MDStorage) names() []string {
 	var out []string
 	for _, a := range c.Arrays {
 		out = append(out, a.Name)
@@ -98,16 +95,57 @@ func namesOfArrays(c *Config) []string {
 	return out
 }
 
+// mdService is what the arrays need of their service.
+type mdService interface {
+	// active says whether some, and whether all, of the service's volumes are there.
+	active() (some, all bool, err error)
+	// mine says why nothing may be written to the service's storage from here.
+	mine(ctx context.Context) error
+	// holdUdev lets udev queue events until the service is up.
+	holdUdev(ctx context.Context)
+}
+
 // mdKind is the storage kind of md arrays.
 type mdKind struct {
-	*service
-	// Of the watcher:
-	slow      slowDisks
-	lateSince time.Time            // when late members were first missed
-	lacking   map[string]time.Time // by array: since when it lacks a member and has no spare
-	busy      atomic.Bool          // the members of an array are changed, beside the loop
+	*mdDisks
+	busy atomic.Bool // the members of an array are changed, beside the watcher's loop
 	// anew are the members that this start has left out, until open gives them back.
 	anew []leftOut
+}
+
+// mdDisks are the arrays and their members, as the parts of the kind see them.
+type mdDisks struct {
+	*Host
+	cfg    *MDStorage
+	svc    mdService
+	doubts *doubts
+
+	stripes *stripes
+	spares  *spareMover
+	late    *lateMembers
+	slow    *slowDisks
+}
+
+// The parts, each with what it alone keeps.
+type (
+	// stripes compares the parities of an array that may be torn.
+	stripes struct{ *mdDisks }
+	// spareMover moves spares from group to group.
+	spareMover struct {
+		*mdDisks
+		lacking map[string]time.Time // by array: since when it lacks a member and has no spare
+	}
+	// lateMembers adds members that come after the start.
+	lateMembers struct {
+		*mdDisks
+		lateSince time.Time // when late members were first missed
+	}
+)
+
+func newMD(h *Host, cfg *MDStorage, d *doubts, svc mdService) *mdKind {
+	s := &mdDisks{Host: h, cfg: cfg, doubts: d, svc: svc}
+	s.stripes, s.spares, s.late, s.slow = &stripes{s}, &spareMover{mdDisks: s}, &lateMembers{mdDisks: s}, &slowDisks{mdDisks: s}
+	return &mdKind{mdDisks: s}
 }
 
 func (s *mdKind) layers() []part {
@@ -117,13 +155,13 @@ func (s *mdKind) layers() []part {
 func (s *mdKind) programs() []string { return []string{"mdadm"} }
 
 // reflexes give groups spares and drop slow disks, one change at a time.
-func (s *mdKind) reflexes(w *watcher) []*reflex {
+func (s *mdKind) reflexes(w watch) []*reflex {
 	return []*reflex{
-		{name: "md: late members", every: lateEvery, beside: true, sees: func(context.Context) action { return s.lateDue(w) }},
+		{name: "md: late members", every: lateEvery, beside: true, sees: func(context.Context) action { return s.late.lateDue(w) }},
 		{name: "md: spares", every: spareEvery, again: sparePause, locked: true, beside: true, finish: true, busy: &s.busy,
-			sees: func(context.Context) action { return s.moveDue(w) }},
-		{name: "md: records of dropped disks", every: tidyEvery, busy: &s.busy, sees: always(func(ctx context.Context) { s.tidy(ctx, w) })},
-		{name: "md: slow disks", every: paceWindow, beside: true, busy: &s.busy, sees: func(context.Context) action { return s.dropDue(w) }},
+			sees: func(context.Context) action { return s.spares.moveDue(w) }},
+		{name: "md: records of dropped disks", every: tidyEvery, busy: &s.busy, sees: always(func(ctx context.Context) { s.slow.tidy(ctx, w) })},
+		{name: "md: slow disks", every: paceWindow, beside: true, busy: &s.busy, sees: func(context.Context) action { return s.slow.dropDue(w) }},
 	}
 }
 
@@ -189,21 +227,13 @@ type mdArray struct {
 // starts no resync.
 const readOnly = "readonly"
 
-// youngHost is the uptime below which missing members are waited for: after a
-// power cut of the whole rack, disks may come up later than servers, and an
-// array started without them would have to be rebuilt, or refused.
-const (
-	youngHost  = 3 * time.Minute
-	memberWait = 20 * time.Second
-)
-
 // slowSync is the speed, in KiB/s, that a resync of an array is held to while
 // the service starts; a number no other program would choose, by which it is known.
 // Source: Documentation/admin-guide/md.rst, sync_speed_max.
 const slowSync = "1001"
 
 // arrays lists the md arrays of this host by UUID.
-func (s *mdKind) arrays() (map[string]mdArray, error) {
+func (s *mdDisks) arrays() (map[string]mdArray, error) {
 	found, err := linux.MDArrays(tree{s.k})
 	if err != nil {
 		return nil, err
@@ -233,7 +263,7 @@ func (s *mdKind) arrays() (map[string]mdArray, error) {
 
 // inSync tells of each slot of a running array whether md takes data from its
 // member. With also, that must hold for the member's kernel name too.
-func (s *mdKind) inSync(a mdArray, also func(dev string) bool) []bool {
+func (s *mdDisks) inSync(a mdArray, also func(dev string) bool) []bool {
 	members, err := linux.MDMembers(tree{s.k}, a.Dev)
 	if err != nil {
 		return make([]bool, a.RaidDisks)
@@ -241,13 +271,13 @@ func (s *mdKind) inSync(a mdArray, also func(dev string) bool) []bool {
 	return linux.MDPresent(a.RaidDisks, members, func(m linux.MDMember) bool { return also == nil || also(m.Dev) })
 }
 
-func (s *mdKind) superblock(ctx context.Context, dev string) (*md.Superblock, error) {
+func (s *mdDisks) superblock(ctx context.Context, dev string) (*md.Superblock, error) {
 	sbs, errs := s.superblocksOf(ctx, dev)
 	return sbs[0], errs[0]
 }
 
 // superblocksOf reads the superblocks of devices side by side.
-func (s *mdKind) superblocksOf(ctx context.Context, devs ...string) (sbs []*md.Superblock, errs []error) {
+func (s *mdDisks) superblocksOf(ctx context.Context, devs ...string) (sbs []*md.Superblock, errs []error) {
 	var all []kernel.Question
 	for _, d := range devs {
 		all = append(all, kernel.Question{Dev: d, Off: md.SuperblockOffset, N: md.SuperblockSize})
@@ -313,24 +343,24 @@ func (s *mdKind) arraysState() (state, error) {
 // owns the volume is not known before the arrays can be read, and until then
 // nothing may be written. startVolume opens them.
 func (s *mdKind) startArrays(ctx context.Context) error {
-	if up, _, err := s.active(); err != nil || up {
+	if up, _, err := s.svc.active(); err != nil || up {
 		return errors.Join(err, s.wholeArrays()) // a start that is repeated
 	}
 	// Not earlier: members that come late come by udev.
-	hold := sync.OnceFunc(func() { s.holdUdev(ctx) })
+	hold := sync.OnceFunc(func() { s.svc.holdUdev(ctx) })
 	// Another program has assembled what is there, from whatever members it took.
 	if err := s.stopStrays(ctx, hold); err != nil {
 		return err
 	}
 	verdicts, err := s.lookAll(ctx)
 	if d := (*inDoubt)(nil); errors.As(err, &d) {
-		err = errors.Join(d, s.saveDoubt(&d.Doubt))
+		err = errors.Join(d, s.doubts.saveDoubt(&d.Doubt))
 	}
 	if err != nil {
-		return &refusal{err}
+		return refuse(err)
 	}
 	hold()
-	if err := s.expectLate(verdicts); err != nil {
+	if err := s.late.expectLate(verdicts); err != nil {
 		return err
 	}
 	for i, want := range s.cfg.Arrays {
@@ -350,12 +380,12 @@ func (s *mdKind) lookAll(ctx context.Context) ([]verdict, error) {
 	if err != nil {
 		return nil, err
 	}
-	doubt := &inDoubt{Doubt: Doubt{Service: s.cfg.Service, At: s.k.Now().UTC()}}
+	doubt := &inDoubt{Doubt: Doubt{Service: s.Service, At: s.k.Now().UTC()}}
 	ctx, cancel := context.WithTimeout(ctx, stripesTime)
 	defer cancel()
 	further := false
 	for i, want := range s.cfg.Arrays {
-		if d := s.settle(ctx, want, &verdicts[i], &further); d != nil {
+		if d := s.stripes.settle(ctx, want, &verdicts[i], &further); d != nil {
 			doubt.Arrays, doubt.why = append(doubt.Arrays, *d), append(doubt.why, verdicts[i].Doubt)
 		}
 		for _, n := range verdicts[i].Notes {
@@ -476,7 +506,7 @@ func (s *mdKind) assemble(ctx context.Context, a Array, v verdict) error {
 	if v.DirtyDegraded {
 		const param = "/sys/module/md_mod/parameters/start_dirty_degraded"
 		s.log.found(NotedDirty, a.Name, "array %s is started dirty and degraded", a.Name)
-		s.unsure = true
+		s.doubts.unsure = true
 		if err := s.k.Poke(param, "1\n"); err != nil {
 			return err
 		}
@@ -565,7 +595,7 @@ func (s *mdKind) judge(a Array, read superblocks) (verdict, error) {
 }
 
 // member is a device whose superblock was read; real is "" for one that is not there.
-func (s *mdKind) member(name string, read superblocks) (m member, real string) {
+func (s *mdDisks) member(name string, read superblocks) (m member, real string) {
 	real, err := s.k.Realpath(name)
 	if err != nil {
 		real = ""
@@ -574,7 +604,7 @@ func (s *mdKind) member(name string, read superblocks) (m member, real string) {
 }
 
 // readSuperblocks reads the superblocks of devices, unless they were read before, side by side.
-func (s *mdKind) readSuperblocks(ctx context.Context, names []string, read superblocks) {
+func (s *mdDisks) readSuperblocks(ctx context.Context, names []string, read superblocks) {
 	var asked, reals []string
 	for _, name := range names {
 		if _, done := read[name]; done {
@@ -607,7 +637,7 @@ func (s *mdKind) sound(ctx context.Context) error {
 		return err
 	}
 	for i, v := range verdicts {
-		if v.Doubt != nil && s.doubted(ArrayInDoubt{UUID: s.cfg.Arrays[i].UUID, Events: v.Newest.Events, Missing: v.Missing}, len(v.Awaited)) {
+		if v.Doubt != nil && s.doubts.doubted(ArrayInDoubt{UUID: s.cfg.Arrays[i].UUID, Events: v.Newest.Events, Missing: v.Missing}, len(v.Awaited)) {
 			return v.Doubt
 		}
 	}
@@ -619,7 +649,7 @@ func (s *mdKind) stopArrays(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.lateNote().forget()
+	s.late.lateNote().forget()
 	argv := []string{"mdadm", "--stop", "--quiet"}
 	for _, want := range s.cfg.Arrays {
 		if a, ok := all[md.Hex(want.UUID)]; ok {
@@ -645,7 +675,7 @@ func (s *mdKind) stopArrays(ctx context.Context) error {
 }
 
 // ours are the arrays of the service that are assembled.
-func (s *mdKind) ours(all map[string]mdArray) []mdArray {
+func (s *mdDisks) ours(all map[string]mdArray) []mdArray {
 	var out []mdArray
 	for _, want := range s.cfg.Arrays {
 		if a, ok := all[md.Hex(want.UUID)]; ok {

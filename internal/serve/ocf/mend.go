@@ -13,18 +13,6 @@ import (
 // than the fault, and the same restart on the other server would be the second failure. The
 // watcher puts back what is missing above the file system, in place.
 
-// repair is one thing that a service needs above its file system, and that can be put back
-// while all else serves on.
-type repair struct {
-	what string // in messages
-	// part is the layer that it belongs to: all layers below must run. "": the server needs
-	// it whether it serves or not, and it is no reason to move a service.
-	part string
-	// missing reads neither the volume nor the devices: they may not answer.
-	missing func() bool
-	put     func(context.Context) error
-}
-
 // What goes for the fourth time within mendWindow is not put back: the cause lasts, and
 // Pacemaker judges the service. Three unrelated restarts within ten minutes are a bad day.
 const (

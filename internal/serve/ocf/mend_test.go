@@ -58,7 +58,7 @@ func (m *mended) loses() {
 	delete(m.spaceAddrs, p)
 }
 
-func (m *mended) addressed() bool { return nfs(m.s).addressed() }
+func (m *mended) addressed() bool { return nfsOf(m.s).addressed() }
 
 // unmountLazily takes a mount away under those who use it.
 func (m *mended) unmountLazily(at string) {
@@ -76,10 +76,10 @@ var taken = []struct {
 		if m.s.cfg.Namespace == "" {
 			m.unmountLazily(nfsDir)
 		} else {
-			m.unmountLazily(nfs(m.s).pipefs())
+			m.unmountLazily(nfsOf(m.s).pipefs())
 		}
 	}, "NFS state was gone: put back"},
-	{"nfsd's files", func(m *mended) { m.unmountLazily(nfs(m.s).nfsdDir()) }, "NFS state was gone: put back"},
+	{"nfsd's files", func(m *mended) { m.unmountLazily(nfsOf(m.s).nfsdDir()) }, "NFS state was gone: put back"},
 }
 
 // What is taken away above the file system while the service serves is put back in place,

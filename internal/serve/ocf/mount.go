@@ -14,7 +14,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/linux"
 )
 
-func (s *service) mounts() ([]linux.Mount, error) {
+func (s *Host) mounts() ([]linux.Mount, error) {
 	b, err := s.k.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		return nil, err
@@ -32,7 +32,7 @@ func mountedAt(all []linux.Mount, target string) *linux.Mount {
 
 // volumePath is the name the volume is mounted by, which users then see. udev
 // makes it too, the same, but later.
-func (s *service) volumePath(dev string) string {
+func (s *Host) volumePath(dev string) string {
 	name := "/dev/mapper/" + s.line("/sys/block/"+dev+"/dm/name")
 	if real, err := s.k.Realpath(name); err == nil && real == "/dev/"+dev {
 		return name
@@ -70,7 +70,7 @@ func mountOptions(opts []string) (flags uintptr, data string) {
 // It asks the processes that still use it to end, then kills them. It spares the watcher: that
 // ends its write by itself, or waits for a disk and obeys no signal. It never unmounts lazily:
 // the file system would stay alive, and write, while the partner mounts it.
-func (s *service) unmount(ctx context.Context, at string, ours func([]linux.Mount) []string, users func() []user) error {
+func (s *Host) unmount(ctx context.Context, at string, ours func([]linux.Mount) []string, users func() []user) error {
 	start := s.k.Now()
 	for {
 		all, err := s.mounts()
@@ -125,7 +125,7 @@ func (s *service) unmount(ctx context.Context, at string, ours func([]linux.Moun
 // fstype's directory in /sys/fs lists. A mount in another namespace keeps the
 // file system alive although it is gone from ours; and the kernel ends one, with
 // what nfsd knew of it, some time after its last process.
-func (s *service) ended(ctx context.Context, fstype, dev, at string) error {
+func (s *Host) ended(ctx context.Context, fstype, dev, at string) error {
 	for start := s.k.Now(); ; {
 		if _, err := s.k.ReadDir("/sys/fs/" + fstype + "/" + dev); errors.Is(err, fs.ErrNotExist) {
 			return nil
@@ -143,9 +143,9 @@ type user struct {
 }
 
 // watches says whether a process is the watcher.
-func (s *service) watches(pid int) bool {
+func (s *Host) watches(pid int) bool {
 	b, err := s.k.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
-	return err == nil && theWatcher.called(splitArgs(b))
+	return err == nil && called(splitArgs(b), watchAction)
 }
 
 func describe(users []user) string {
@@ -161,7 +161,7 @@ func describe(users []user) string {
 
 // users finds the processes with a working directory, root, program, open or
 // mapped file on a file system, as fuser -m does.
-func (s *service) users(devno string) []user {
+func (s *Host) users(devno string) []user {
 	all, err := s.mounts()
 	if err != nil {
 		return nil
@@ -215,4 +215,17 @@ func (s *service) users(devno string) []user {
 		}
 	}
 	return out
+}
+
+// watchAction is the agent calling itself, as the process that stays.
+const watchAction = "_watch"
+
+// called says whether these are the arguments of a process that stays.
+func called(args []string, action string) bool {
+	return len(args) > 2 && args[1] == "ocf" && args[2] == action
+}
+
+// splitArgs splits the content of a process's file cmdline.
+func splitArgs(cmdline []byte) []string {
+	return strings.Split(strings.TrimSuffix(string(cmdline), "\x00"), "\x00")
 }

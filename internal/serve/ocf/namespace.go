@@ -40,9 +40,9 @@ func NFSDDir(namespace string) string {
 	return NamespaceDir(namespace) + "/nfsd"
 }
 
-func (s *nfsKind) nfsdDir() string { return NFSDDir(s.cfg.Namespace) }
+func (s *nfsServer) nfsdDir() string { return NFSDDir(s.cfg.Namespace) }
 
-func (s *nfsKind) pipefs() string {
+func (s *nfsServer) pipefs() string {
 	at := s.distro().PipeFS
 	if s.cfg.Namespace != "" {
 		at = NamespaceDir(s.cfg.Namespace) + at
@@ -52,7 +52,7 @@ func (s *nfsKind) pipefs() string {
 
 // binds are what a daemon or a tool of the service sees in place of the
 // host's own.
-func (s *nfsKind) binds() []kernel.Bind {
+func (s *nfsServer) binds() []kernel.Bind {
 	if s.cfg.Namespace == "" {
 		return nil
 	}
@@ -66,7 +66,7 @@ func (s *nfsKind) binds() []kernel.Bind {
 }
 
 // namespace tells the service's network namespace, "" if there is none now.
-func (s *nfsKind) namespace() (string, error) {
+func (s *nfsServer) namespace() (string, error) {
 	if s.cfg.Namespace == "" {
 		return "", nil
 	}
@@ -77,7 +77,7 @@ func (s *nfsKind) namespace() (string, error) {
 	return id, err
 }
 
-func (s *nfsKind) namespaceState() (state, error) {
+func (s *nfsState) namespaceState() (state, error) {
 	id, err := s.namespace()
 	if err != nil {
 		return broken, err
@@ -91,7 +91,7 @@ func (s *nfsKind) namespaceState() (state, error) {
 	return running, nil
 }
 
-func (s *nfsKind) startNamespace(context.Context) error {
+func (s *nfsState) startNamespace(context.Context) error {
 	if st, err := s.namespaceState(); err == nil && st == running {
 		return nil
 	}
@@ -110,14 +110,14 @@ func (s *nfsKind) startNamespace(context.Context) error {
 	return err
 }
 
-func (s *nfsKind) stopNamespace(context.Context) error {
+func (s *nfsState) stopNamespace(context.Context) error {
 	return s.k.DelNamespace(s.cfg.Namespace, publicLink)
 }
 
 // endInside ends what is left in the service's mount namespaces: a process
 // whose /var/lib/nfs is the volume's keeps the file system alive even if all
 // of the host's mounts are gone.
-func (s *nfsKind) endInside(ctx context.Context) error {
+func (s *nfsState) endInside(ctx context.Context) error {
 	for try := 0; ; try++ {
 		pids := s.inside()
 		if len(pids) == 0 {
@@ -143,7 +143,7 @@ func (s *nfsKind) endInside(ctx context.Context) error {
 
 // inside are the processes that see the service's state on the volume as
 // their /var/lib/nfs.
-func (s *nfsKind) inside() []int {
+func (s *nfsState) inside() []int {
 	devno, _, err := s.stateAt()
 	if err != nil || devno == "" {
 		return nil
@@ -172,7 +172,7 @@ func (s *nfsKind) inside() []int {
 }
 
 // kernelMounts mounts what nfsd and its daemons talk through.
-func (s *nfsKind) kernelMounts() error {
+func (s *nfsServer) kernelMounts() error {
 	for _, m := range []linux.Mount{{Type: "rpc_pipefs", Source: "sunrpc", Target: s.pipefs()}, {Type: "nfsd", Source: "nfsd", Target: s.nfsdDir()}} {
 		all, err := s.mounts()
 		if err != nil {
@@ -194,7 +194,7 @@ func (s *nfsKind) kernelMounts() error {
 }
 
 // ownState says whether the places of a service with a namespace are there.
-func (s *nfsKind) ownState() (state, error) {
+func (s *nfsServer) ownState() (state, error) {
 	all, err := s.mounts()
 	if err != nil {
 		return broken, err
@@ -214,7 +214,7 @@ func (s *nfsKind) ownState() (state, error) {
 	return broken, fmt.Errorf("of %s and %s one is not mounted", s.pipefs(), s.nfsdDir())
 }
 
-func (s *nfsKind) stopOwnState(ctx context.Context) error {
+func (s *nfsState) stopOwnState(ctx context.Context) error {
 	if err := s.endInside(ctx); err != nil {
 		return err
 	}

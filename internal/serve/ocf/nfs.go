@@ -39,7 +39,7 @@ const (
 	rpcbind = "rpcbind" // in a namespace; else it is the host's, and systemd's to run
 )
 
-func (s *nfsKind) daemons() []string {
+func (s *nfsServer) daemons() []string {
 	if s.cfg.NFS.serves("3") {
 		if s.cfg.Namespace != "" {
 			return []string{rpcbind, statd, nfsdcld, mountd}
@@ -50,14 +50,14 @@ func (s *nfsKind) daemons() []string {
 }
 
 // processesOf finds the processes of a program by its name.
-func (s *nfsKind) processesOf(name string) []int { return s.find(name)[name] }
+func (s *nfsServer) processesOf(name string) []int { return s.find(name)[name] }
 
 // comm is a program's name as the kernel keeps it. Source: proc_pid_comm(5)
 func comm(program string) string { return program[:min(len(program), 15)] }
 
 // find looks through all processes once, for several programs. Those in
 // another network namespace than the service's are not its own.
-func (s *nfsKind) find(names ...string) map[string][]int {
+func (s *nfsServer) find(names ...string) map[string][]int {
 	ns, err := s.namespace()
 	if err != nil || ns == "" && s.cfg.Namespace != "" {
 		return nil
@@ -84,12 +84,12 @@ func (s *nfsKind) find(names ...string) map[string][]int {
 }
 
 // stateRoot is StateDir within its file system.
-func (s *nfsKind) stateRoot() string {
+func (s *nfsServer) stateRoot() string {
 	return strings.TrimPrefix(s.cfg.StateDir, s.cfg.MountPoint)
 }
 
 // bindState says whether nfs-utils' directory is the one on the volume.
-func (s *nfsKind) bindState() (state, error) {
+func (s *nfsServer) bindState() (state, error) {
 	if s.cfg.Namespace != "" {
 		return s.ownState() // each process has the directory bound for itself
 	}
@@ -119,7 +119,7 @@ func (s *nfsKind) bindState() (state, error) {
 	return running, nil
 }
 
-func (s *nfsKind) startState(ctx context.Context) error {
+func (s *nfsState) startState(ctx context.Context) error {
 	if s.cfg.Namespace == "" {
 		if err := s.kernelMounts(); err != nil {
 			return err
@@ -137,7 +137,7 @@ func (s *nfsKind) startState(ctx context.Context) error {
 			return err
 		}
 	}
-	s.makeRoom()
+	s.volume.makeRoom()
 	uid, gid := s.statdUser()
 	for _, d := range []struct {
 		name     string
@@ -156,7 +156,7 @@ func (s *nfsKind) startState(ctx context.Context) error {
 	}
 	// After a crash; before lockd runs, and a client that comes back at once is
 	// written down again.
-	s.retire()
+	s.nlm.retire()
 	// Exports of the former server are no news: they are made anew below. rpc.mountd
 	// lets no client in if it can make no lock of the table: on a full volume only now.
 	for _, name := range []string{"/etab", "/.etab.lock"} {
@@ -189,10 +189,10 @@ func (s *nfsKind) startState(ctx context.Context) error {
 // stopOthers stops whatever of NFS runs on the host now: it keeps its state
 // on the host's own disk, so lock recovery after a failover would not know of
 // it.
-func (s *nfsKind) stopOthers(ctx context.Context) error {
+func (s *nfsState) stopOthers(ctx context.Context) error {
 	if n := s.threads(); n > 0 {
 		s.log.note("nfsd runs outside of the cluster with %d threads: stopping it (disable nfs-server.service)", n)
-		if err := s.stopThreads(ctx); err != nil {
+		if err := s.nfsd.stopThreads(ctx); err != nil {
 			return err
 		}
 	}
@@ -208,7 +208,7 @@ func (s *nfsKind) stopOthers(ctx context.Context) error {
 }
 
 // statdUser is whom rpc.statd runs as on this host.
-func (s *nfsKind) statdUser() (uid, gid int) {
+func (s *nfsState) statdUser() (uid, gid int) {
 	b, _ := s.k.ReadFile("/etc/passwd")
 	name := s.distro().StatdUser
 	for line := range strings.SplitSeq(string(b), "\n") {
@@ -230,11 +230,11 @@ func (s *nfsKind) statdUser() (uid, gid int) {
 // time. Everything it all writes fits many times.
 const reserve = 4 << 20
 
-func (s *nfsKind) reserveFile() string { return s.cfg.StateDir + "/mortar/reserve" }
+func (s *nfsVolume) reserveFile() string { return s.cfg.StateDir + "/mortar/reserve" }
 
 // makeRoom lets go of what keepRoom keeps if there is no other room. Only where
 // no client can be served: it would be theirs.
-func (s *nfsKind) makeRoom() {
+func (s *nfsVolume) makeRoom() {
 	if m, err := s.stateMount(); err != nil || m != nil {
 		return
 	}
@@ -249,7 +249,7 @@ func (s *nfsKind) makeRoom() {
 }
 
 // keepRoom keeps as much of reserve as there is, if that is least or more.
-func (s *nfsKind) keepRoom(least int64) {
+func (s *nfsVolume) keepRoom(least int64) {
 	m, err := s.stateMount()
 	if err != nil || m != nil {
 		return // the state has room of its own
@@ -264,7 +264,7 @@ func (s *nfsKind) keepRoom(least int64) {
 	}
 }
 
-func (s *nfsKind) stopState(ctx context.Context) error {
+func (s *nfsState) stopState(ctx context.Context) error {
 	if s.cfg.Namespace != "" {
 		return s.stopOwnState(ctx)
 	}
@@ -292,9 +292,9 @@ func (s *nfsKind) stopState(ctx context.Context) error {
 }
 
 // threads is the number of running nfsd threads.
-func (s *nfsKind) threads() int { return s.number(s.nfsdDir() + "/threads") }
+func (s *nfsServer) threads() int { return s.number(s.nfsdDir() + "/threads") }
 
-func (s *nfsKind) stopThreads(ctx context.Context) error {
+func (s *nfsDaemons) stopThreads(ctx context.Context) error {
 	if s.threads() == 0 {
 		return nil
 	}
@@ -309,7 +309,7 @@ func (s *nfsKind) stopThreads(ctx context.Context) error {
 	return nil
 }
 
-func (s *nfsKind) nfsdState() (state, error) {
+func (s *nfsDaemons) nfsdState() (state, error) {
 	var missing []string
 	up := 0
 	if s.threads() > 0 {
@@ -345,7 +345,7 @@ func (s *nfsKind) nfsdState() (state, error) {
 // starts it again within 2 s, without a client's noticing.
 type revivable struct{ error }
 
-func (s *nfsKind) startNFSD(ctx context.Context) error {
+func (s *nfsDaemons) startNFSD(ctx context.Context) error {
 	if st, err := s.nfsdState(); err == nil && st == running {
 		return nil
 	}
@@ -357,7 +357,7 @@ func (s *nfsKind) startNFSD(ctx context.Context) error {
 		// clients have reclaimed.
 		s.grace = s.lockGrace()
 		// The watcher must not take the note of an earlier start for this one's.
-		if err := s.k.Remove(s.reclaimNote().file); err != nil {
+		if err := s.k.Remove(s.nlm.reclaimNote().file); err != nil {
 			return err
 		}
 		if s.cfg.Namespace == "" {
@@ -441,10 +441,10 @@ func (s *nfsKind) startNFSD(ctx context.Context) error {
 // an outage of two minutes it may be two minutes late. Then its locks would
 // have been given to others (seen). NFSv4 clients try at least twice in a lease.
 // Source: xprt_reconnect_backoff() and nfs4_set_lease_period() of the kernel.
-func (s *nfsKind) lockGrace() int {
+func (s *nfsDaemons) lockGrace() int {
 	grace := cmp.Or(s.cfg.NFS.LockGrace, s.cfg.NFS.Grace)
-	was, ok := s.alive()
-	if held, err := s.toNotify(); err != nil || len(held) == 0 || !ok {
+	was, ok := s.nlm.alive()
+	if held, err := s.nlm.toNotify(); err != nil || len(held) == 0 || !ok {
 		return grace // nobody held a lock
 	}
 	out := int(s.k.Now().Sub(was).Seconds())
@@ -463,7 +463,7 @@ const maxLockGrace = 240
 // a client.
 const lockTimeout = 5
 
-func (s *nfsKind) startDaemon(ctx context.Context, name string) error {
+func (s *nfsDaemons) startDaemon(ctx context.Context, name string) error {
 	if len(s.processesOf(name)) > 0 {
 		return nil
 	}
@@ -489,7 +489,7 @@ const firstThreads = 16
 // another server and drop their locks (seen). So both are done by rpc.nfsd,
 // under the scope's name; the --scope of newer rpc.nfsd does just this.
 // Source: RFC 8881, 2.10.4, and nfsd_svc() of the kernel.
-func (s *nfsKind) runNFSD(ctx context.Context, threads int) error {
+func (s *nfsDaemons) runNFSD(ctx context.Context, threads int) error {
 	n := s.cfg.NFS
 	argv := []string{"rpc.nfsd", "--lease-time", strconv.Itoa(n.Lease), "--grace-time", strconv.Itoa(max(s.grace, n.Grace)), "--tcp", "--no-udp"}
 	for _, v := range nfsVersions {
@@ -505,14 +505,14 @@ func (s *nfsKind) runNFSD(ctx context.Context, threads int) error {
 
 // moreThreads gives a running nfsd the rest of its threads. It is done at the
 // end of a start, and by a monitor if that was cut short.
-func (s *nfsKind) moreThreads(ctx context.Context) error {
+func (s *nfsDaemons) moreThreads(ctx context.Context) error {
 	if have := s.threads(); have == 0 || have >= s.cfg.NFS.Threads {
 		return nil
 	}
 	return s.log.step("more-threads", func() error { return s.runNFSD(ctx, s.cfg.NFS.Threads) })
 }
 
-func (s *nfsKind) startThreads(ctx context.Context) error {
+func (s *nfsDaemons) startThreads(ctx context.Context) error {
 	// nfsdcld leaves its parent before it watches for nfsd's pipe; nfsd waits
 	// for it only a moment. It is watching once it has its inotify.
 	for try := 0; try < 250 && !s.holds(nfsdcld, "inotify"); try++ {
@@ -547,7 +547,7 @@ func (s *nfsKind) startThreads(ctx context.Context) error {
 // up another listener while clients go on. It needs no card: one that comes later
 // is listened on as well.
 // Source: nfsd(7), portlist.
-func (s *nfsKind) listenRDMA() error {
+func (s *nfsDaemons) listenRDMA() error {
 	port := s.cfg.NFS.RDMA
 	if port == 0 {
 		return nil
@@ -569,11 +569,11 @@ func ListensRDMA(portlist string, port int) bool {
 }
 
 // tracked says whether nfsdcld has nfsd's pipe open.
-func (s *nfsKind) tracked() bool { return s.holds(nfsdcld, "/nfsd/cld") }
+func (s *nfsDaemons) tracked() bool { return s.holds(nfsdcld, "/nfsd/cld") }
 
 // holds says whether a process of a program has a file open whose name ends
 // so.
-func (s *nfsKind) holds(program, file string) bool {
+func (s *nfsDaemons) holds(program, file string) bool {
 	for _, pid := range s.processesOf(program) {
 		dir := "/proc/" + strconv.Itoa(pid) + "/fd"
 		fds, err := s.k.ReadDir(dir)
@@ -591,9 +591,9 @@ func (s *nfsKind) holds(program, file string) bool {
 
 // stopNFSD stops nfsd and its daemons if they serve from the volume;
 // others are left alone.
-func (s *nfsKind) stopNFSD(ctx context.Context) error {
+func (s *nfsDaemons) stopNFSD(ctx context.Context) error {
 	st, err := s.bindState()
-	if m, merr := s.mountState(); err == nil && merr == nil && st == stopped && m == stopped {
+	if m, merr := s.volume.mountState(); err == nil && merr == nil && st == stopped && m == stopped {
 		return nil
 	}
 	if id, err := s.namespace(); err != nil {
@@ -609,28 +609,28 @@ func (s *nfsKind) stopNFSD(ctx context.Context) error {
 	if err := s.end(ctx, "sm-notify"); err != nil {
 		return err
 	}
-	s.makeRoom()
-	s.listAtStop()
-	grace := s.inGrace()
-	s.retire()
+	s.volume.makeRoom()
+	s.nlm.listAtStop()
+	grace := s.nlm.inGrace()
+	s.nlm.retire()
 	if grace {
-		s.keepReclaiming()
+		s.nlm.keepReclaiming()
 	}
 	if s.threads() == 0 {
-		s.recall()
+		s.nlm.recall()
 	}
 	if err := s.stopThreads(ctx); err != nil {
 		return err
 	}
 	if name, _, err := s.present(); err == nil && name == "" {
-		s.reset()
+		s.address.reset()
 	}
 	for _, d := range s.daemons() {
 		if err := s.end(ctx, d); err != nil {
 			return err
 		}
 	}
-	s.keepRoom(reserve / 64)
+	s.volume.keepRoom(reserve / 64)
 	return nil
 }
 
@@ -646,7 +646,7 @@ const notifyDir = "/notify"
 // stop too: with nfsd lockd ends, and tells rpc.statd to forget them; no server
 // would ask them to reclaim, and the grace period would be over at once.
 // Source: sm-notify(8), FILES.
-func (s *nfsKind) retire() {
+func (s *nlm) retire() {
 	dir := s.cfg.StateDir
 	for _, from := range []string{"/sm", "/sm.bak"} {
 		found, err := s.statdList(from)
@@ -673,7 +673,7 @@ func (s *nfsKind) retire() {
 // recall puts the clients on that list that monitor or watcher saw: for an nfsd that
 // ended by itself, of which rpc.statd has forgotten them. To notify a client
 // that has no lock any more does no harm.
-func (s *nfsKind) recall() {
+func (s *nlm) recall() {
 	saved, err := s.monitored()
 	if err != nil {
 		s.log.note("NFSv3 locks: %v", err)
@@ -686,10 +686,10 @@ func (s *nfsKind) recall() {
 }
 
 // aliveFile says when a monitor last saw the service run, in s since 1970.
-func (s *nfsKind) aliveFile() string { return s.cfg.StateDir + "/mortar/alive" }
+func (s *nlm) aliveFile() string { return s.cfg.StateDir + "/mortar/alive" }
 
 // alive reads it; false: no monitor has noted it yet.
-func (s *nfsKind) alive() (time.Time, bool) {
+func (s *nlm) alive() (time.Time, bool) {
 	b, err := s.k.ReadFile(s.aliveFile())
 	if err != nil {
 		return time.Time{}, false
@@ -703,10 +703,10 @@ func (s *nfsKind) alive() (time.Time, bool) {
 
 // monitoredFile keeps what rpc.statd has written of the clients that hold
 // NFSv3 locks: a line for each, of the file's name and its content.
-func (s *nfsKind) monitoredFile() string { return s.cfg.StateDir + "/mortar/monitored" }
+func (s *nlm) monitoredFile() string { return s.cfg.StateDir + "/mortar/monitored" }
 
 // monitored reads what a record has saved: name → record.
-func (s *nfsKind) monitored() (map[string]string, error) {
+func (s *nlm) monitored() (map[string]string, error) {
 	b, err := s.k.ReadFile(s.monitoredFile())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -721,7 +721,7 @@ func (s *nfsKind) monitored() (map[string]string, error) {
 }
 
 // keepAlive notes that the service runs now.
-func (s *nfsKind) keepAlive() error {
+func (s *nlm) keepAlive() error {
 	if !s.cfg.NFS.serves("3") || s.threads() == 0 {
 		return nil
 	}
@@ -740,7 +740,7 @@ func (s *nfsKind) keepAlive() error {
 
 // monitoredNow are the clients that hold NFSv3 locks, for the case that nfsd ends by itself;
 // nil if the volume has them already.
-func (s *nfsKind) monitoredNow(context.Context) (*list, error) {
+func (s *nlm) monitoredNow(context.Context) (*list, error) {
 	if !s.cfg.NFS.serves("3") {
 		return nil, nil
 	}
@@ -770,7 +770,7 @@ func (s *nfsKind) monitoredNow(context.Context) (*list, error) {
 }
 
 // end ends all processes of a program: asks, then kills.
-func (s *nfsKind) end(ctx context.Context, name string) error {
+func (s *nfsServer) end(ctx context.Context, name string) error {
 	for try := 0; ; try++ {
 		pids := s.processesOf(name)
 		if len(pids) == 0 {

@@ -51,10 +51,7 @@ type Export struct {
 	Options []string `json:"options"`
 }
 
-func checkNFS(c *Config, f *faults) {
-	if c.VG != "" {
-		f.word("lv", c.LV)
-	}
+func (c *NFSService) check(f *faults) {
 	if len(md.Hex(c.FSUUID)) != 32 {
 		f.add("fs_uuid %q: 32 hex digits are needed", c.FSUUID)
 	}
@@ -129,8 +126,6 @@ func checkNFS(c *Config, f *faults) {
 	}
 }
 
-func volumesOfNFS(c *Config) []string { return []string{c.LV} }
-
 // nfsVersions are the protocol versions the kernel can serve.
 // Source: nfsd(7), /proc/fs/nfsd/versions.
 var nfsVersions = []string{"3", "4.0", "4.1", "4.2"}
@@ -138,15 +133,7 @@ var nfsVersions = []string{"3", "4.0", "4.1", "4.2"}
 // serves says whether a protocol version is among those wanted.
 func (n NFS) serves(version string) bool { return slices.Contains(n.Versions, version) }
 
-func (c *Config) prefix() netip.Prefix { return netip.MustParsePrefix(c.Address) }
+func (c *NFSService) prefix() netip.Prefix { return netip.MustParsePrefix(c.Address) }
 
 // securityFlavours are those of exports(5).
 var securityFlavours = []string{"sys", "krb5", "krb5i", "krb5p", "none"}
-
-// plain says whether a word is there and has only letters, digits and the
-// further characters: exportfs and its table have no quotes for others.
-func plain(word, further string) bool {
-	return word != "" && strings.IndexFunc(word, func(r rune) bool {
-		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune(further, r)
-	}) < 0
-}

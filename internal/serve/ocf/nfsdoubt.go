@@ -18,19 +18,20 @@ import (
 // mostNames is how many inodes a walk looks for.
 const mostNames = 256
 
-func (s *nfsKind) owners(ctx context.Context, blocks []int64) (*Owners, error) {
-	o, err := s.mapped(ctx, blocks)
+// xfsOwners finds whose blocks of a mounted XFS are.
+func xfsOwners(ctx context.Context, s *Host, mountPoint string, blocks []int64) (*Owners, error) {
+	o, err := mapped(ctx, s, mountPoint, blocks)
 	if err != nil {
 		return nil, err
 	}
-	s.findPaths(ctx, o)
+	findPaths(ctx, s, mountPoint, o)
 	return o, nil
 }
 
 // mapped asks XFS whose each block is.
 //
 // Source: xfs_io(8), fsmap
-func (s *nfsKind) mapped(ctx context.Context, blocks []int64) (*Owners, error) {
+func mapped(ctx context.Context, s *Host, mountPoint string, blocks []int64) (*Owners, error) {
 	const most = 1000 // questions of one command
 	o, files := &Owners{}, map[uint64]*FileInDoubt{}
 	for part := range slices.Chunk(blocks, most) {
@@ -38,7 +39,7 @@ func (s *nfsKind) mapped(ctx context.Context, blocks []int64) (*Owners, error) {
 		for _, b := range part {
 			argv = append(argv, "-c", fmt.Sprintf("fsmap -m -d %d %d", b/512, (b+BlockBytes)/512-1))
 		}
-		out, err := s.k.Run(ctx, kernel.Command{Argv: append(argv, s.cfg.MountPoint), Limit: kernel.WholeOutput})
+		out, err := s.k.Run(ctx, kernel.Command{Argv: append(argv, mountPoint), Limit: kernel.WholeOutput})
 		if err != nil {
 			return nil, err
 		}
@@ -133,11 +134,11 @@ func (o *Owners) add(out string, blocks []int64, files map[uint64]*FileInDoubt) 
 }
 
 // findPaths walks over the names until the time of ctx is over.
-func (s *nfsKind) findPaths(ctx context.Context, o *Owners) {
+func findPaths(ctx context.Context, s *Host, mountPoint string, o *Owners) {
 	if len(o.Files) == 0 {
 		return
 	}
-	argv := []string{"find", s.cfg.MountPoint, "-xdev", "("}
+	argv := []string{"find", mountPoint, "-xdev", "("}
 	for i, f := range o.Files[:min(len(o.Files), mostNames)] {
 		if i > 0 {
 			argv = append(argv, "-o")
@@ -152,7 +153,7 @@ func (s *nfsKind) findPaths(ctx context.Context, o *Owners) {
 		}
 		for i := range o.Files {
 			if f := &o.Files[i]; fmt.Sprint(f.Inode) == ino && f.Path == "" {
-				f.Path = s.cfg.MountPoint + "/" + name
+				f.Path = mountPoint + "/" + name
 			}
 		}
 	}

@@ -79,17 +79,17 @@ func (r reclaim) lacks(seen reclaiming) string {
 }
 
 // reclaimNote is of the last start here.
-func (s *nfsKind) reclaimNote() runNote { return s.runNote("reclaim", "") }
+func (s *nlm) reclaimNote() runNote { return s.runNote("reclaim", "") }
 
 // toReclaim reads it; without a note it has no clients.
-func (s *nfsKind) toReclaim() (r reclaim, err error) {
+func (s *nlm) toReclaim() (r reclaim, err error) {
 	err = s.reclaimNote().load(&r)
 	return r, err
 }
 
 // noteReclaim writes the note before sm-notify tells the clients. Without a record of the
 // locks there is nothing to compare with: the period lasts to its end.
-func (s *nfsKind) noteReclaim() error {
+func (s *nlm) noteReclaim() error {
 	r := reclaim{Clients: map[string]string{}, Started: s.k.Now()}
 	names, err := s.toNotify()
 	if err != nil {
@@ -116,17 +116,17 @@ func (s *nfsKind) noteReclaim() error {
 }
 
 // notifyFile is the record by which sm-notify knows a client.
-func (s *nfsKind) notifyFile(client string) string {
+func (s *nlm) notifyFile(client string) string {
 	return s.cfg.StateDir + notifyDir + "/sm.bak/" + client
 }
 
 // toNotify lists the clients that sm-notify has to tell and that have not answered.
-func (s *nfsKind) toNotify() ([]string, error) {
+func (s *nlm) toNotify() ([]string, error) {
 	return s.statdList(notifyDir + "/sm.bak")
 }
 
 // statdList lists the clients of a directory of rpc.statd or sm-notify.
-func (s *nfsKind) statdList(dir string) ([]string, error) {
+func (s *nlm) statdList(dir string) ([]string, error) {
 	names, err := s.k.ReadDir(s.cfg.StateDir + dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -137,7 +137,7 @@ func (s *nfsKind) statdList(dir string) ([]string, error) {
 // keepReclaiming puts the clients back on the list of those to be notified that were to
 // reclaim their locks in a grace period which the stop of the service cuts short. Those that
 // have asked for a lock are on the list already.
-func (s *nfsKind) keepReclaiming() {
+func (s *nlm) keepReclaiming() {
 	r, err := s.toReclaim()
 	if err != nil {
 		s.log.note("NFSv3 locks: %v", err)
@@ -157,13 +157,13 @@ func (s *nfsKind) keepReclaiming() {
 }
 
 // inGrace reports whether lockd's grace period lasts.
-func (s *nfsKind) inGrace() bool { return s.lockdSays("N") }
+func (s *nlm) inGrace() bool { return s.lockdSays("N") }
 
 // locksCount reports whether nfsd with lockd runs, and clients have had the time to reclaim.
-func (s *nfsKind) locksCount() bool { return s.lockdSays("Y") }
+func (s *nlm) locksCount() bool { return s.lockdSays("Y") }
 
 // lockdSays reports whether nfsd runs and endGraceFile reads a letter.
-func (s *nfsKind) lockdSays(letter string) bool {
+func (s *nlm) lockdSays(letter string) bool {
 	b, err := s.in.ReadFile(endGraceFile)
 	return err == nil && bytes.HasPrefix(b, []byte(letter)) && s.threads() > 0
 }
@@ -192,9 +192,9 @@ func (l lockList) lacks(other lockList) string {
 }
 
 // locksFile, on the volume, has the locks as monitor, watcher or stop saw them.
-func (s *nfsKind) locksFile() string { return s.cfg.StateDir + "/mortar/locks" }
+func (s *nlm) locksFile() string { return s.cfg.StateDir + "/mortar/locks" }
 
-func (s *nfsKind) savedLocks() (l lockList, err error) {
+func (s *nlm) savedLocks() (l lockList, err error) {
 	b, err := s.k.ReadFile(s.locksFile())
 	if err != nil {
 		return l, err
@@ -208,7 +208,7 @@ func (s *nfsKind) savedLocks() (l lockList, err error) {
 // locksNow are the locks that clients hold; nil if the volume has them already. During the
 // grace period the former ones stay: clients have not reclaimed everything yet. Only a start
 // that has NFSv3 clients to tell reads the list.
-func (s *nfsKind) locksNow(context.Context) (*list, error) {
+func (s *nlm) locksNow(context.Context) (*list, error) {
 	if !s.cfg.NFS.serves("3") || !s.locksCount() {
 		return nil, nil
 	}
@@ -231,7 +231,7 @@ func (s *nfsKind) locksNow(context.Context) (*list, error) {
 }
 
 // listAtStop writes the locks when the address is gone and nfsd still runs.
-func (s *nfsKind) listAtStop() {
+func (s *nlm) listAtStop() {
 	if !s.locksCount() {
 		return
 	}
@@ -246,7 +246,7 @@ func (s *nfsKind) listAtStop() {
 }
 
 // listOf is the file with a list of locks. If there are too many, there is none.
-func (s *nfsKind) listOf(l lockList) (list, error) {
+func (s *nlm) listOf(l lockList) (list, error) {
 	if len(l.Locks) > maxLocks {
 		return list{file: s.locksFile()}, nil
 	}
@@ -254,7 +254,7 @@ func (s *nfsKind) listOf(l lockList) (list, error) {
 	return list{file: s.locksFile(), text: append(text, '\n'), current: true}, err
 }
 
-func (s *nfsKind) writeLocks(l lockList) error {
+func (s *nlm) writeLocks(l lockList) error {
 	to, err := s.listOf(l)
 	if err != nil {
 		return err
@@ -263,7 +263,7 @@ func (s *nfsKind) writeLocks(l lockList) error {
 }
 
 // locks lists the locks that clients hold on the volume.
-func (s *nfsKind) locks() (lockList, error) {
+func (s *nlm) locks() (lockList, error) {
 	_, devno, err := s.mounted()
 	if err != nil {
 		return lockList{}, err
@@ -310,9 +310,9 @@ type settled struct {
 }
 
 // endGrace ends lockd's grace period once every client has reclaimed its locks.
-func (s *nfsKind) endGrace(w *watcher) {
-	name := s.cfg.Service
-	if w.lost(s.service) {
+func (s *nlm) endGrace(w watch) {
+	name := s.Service
+	if w.lost() {
 		return // a look at the volume would hang
 	}
 	if !s.inGrace() {
@@ -332,7 +332,9 @@ func (s *nfsKind) endGrace(w *watcher) {
 		s.settled.lacks = lacks
 	}
 	if lacks != "" {
-		w.reclaiming = w.reclaiming || len(r.Clients) > 0
+		if len(r.Clients) > 0 {
+			w.hurry()
+		}
 		return
 	}
 	if err := s.in.Poke(endGraceFile, "Y\n"); err != nil && !errors.Is(err, unix.ENOENT) {
@@ -343,7 +345,7 @@ func (s *nfsKind) endGrace(w *watcher) {
 }
 
 // reclaiming looks how far the clients have come.
-func (s *nfsKind) reclaiming(w *watcher) (r reclaim, seen reclaiming, err error) {
+func (s *nlm) reclaiming(w watch) (r reclaim, seen reclaiming, err error) {
 	if r, err = s.toReclaim(); err != nil || len(r.Clients) == 0 {
 		return r, seen, err // without clients: nfsd runs, and the start has not come to sm-notify
 	}
@@ -364,9 +366,9 @@ func (s *nfsKind) reclaiming(w *watcher) (r reclaim, seen reclaiming, err error)
 	}
 	last := s.settled
 	if last == nil || !last.started.Equal(r.Started) || !slices.Equal(last.locks, seen.locks.Locks) || !seen.answered || !seen.back {
-		last = &settled{started: r.Started, locks: seen.locks.Locks, since: w.k.Now()}
+		last = &settled{started: r.Started, locks: seen.locks.Locks, since: s.k.Now()}
 		s.settled = last
 	}
-	seen.unchanged = w.k.Now().Sub(last.since)
+	seen.unchanged = s.k.Now().Sub(last.since)
 	return r, seen, nil
 }

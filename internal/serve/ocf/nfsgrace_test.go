@@ -7,50 +7,6 @@ import (
 	"time"
 )
 
-func TestReclaimDone(t *testing.T) {
-	clients := map[string]string{"10.0.0.8": "", "10.0.0.9": ""}
-	list := func(l ...string) lockList { return lockList{Locks: l} }
-	note := reclaim{Clients: clients, Locks: list("READ 140 0 9", "READ 140 0 9", "WRITE 131 0 EOF")}
-	exact := note
-	exact.Locks.Exact = true
-	all := list("READ 140 0 9", "READ 140 0 9", "WRITE 131 0 EOF")
-	for name, c := range map[string]struct {
-		note reclaim
-		seen reclaiming
-		want bool
-	}{
-		"all have reclaimed":        {note, reclaiming{true, true, all, reclaimQuiet}, true},
-		"more locks than before":    {note, reclaiming{true, true, list("READ 130 0 9", "READ 140 0 9", "READ 140 0 9", "WRITE 131 0 EOF", "WRITE 132 0 1"), reclaimQuiet}, true},
-		"a client has not answered": {note, reclaiming{false, true, all, reclaimQuiet}, false},
-		"a client has not asked":    {note, reclaiming{true, false, all, reclaimQuiet}, false},
-		"a lock is missing":         {note, reclaiming{true, true, list("READ 140 0 9", "WRITE 131 0 EOF"), reclaimQuiet}, false},
-		"others are there instead":  {note, reclaiming{true, true, list("READ 140 0 9", "WRITE 131 0 EOF", "WRITE 132 0 EOF"), reclaimQuiet}, false},
-		"a lock came a moment ago":  {note, reclaiming{true, true, all, reclaimQuiet - time.Second}, false},
-		"after a stop":              {exact, reclaiming{true, true, all, 0}, true},
-		"no record of clients":      {reclaim{}, reclaiming{true, true, all, reclaimQuiet}, false},
-	} {
-		if got := c.note.lacks(c.seen); (got == "") != c.want || name == "a lock is missing" && !strings.Contains(got, "(READ 140 0 9)") {
-			t.Errorf("%s: %q", name, got)
-		}
-	}
-}
-
-func TestLocksOn(t *testing.T) {
-	// Recorded on a server of a rack (Debian 13), with a waiter added.
-	text := `1: POSIX  ADVISORY  WRITE 771 fd:00:131 0 EOF
-1: -> POSIX  ADVISORY  WRITE 771 fd:00:131 0 EOF
-2: POSIX  ADVISORY  READ 812 fd:00:140 100 199
-3: FLOCK  ADVISORY  WRITE 400 00:19:12 0 EOF
-4: POSIX  ADVISORY  WRITE 400 fd:10:131 0 EOF
-5: DELEG  ACTIVE    READ 820 fd:00:133 0 EOF
-`
-	for dev, want := range map[string]string{"253:0": "READ 140 100 199, WRITE 131 0 EOF", "253:16": "WRITE 131 0 EOF", "253:1": "", "": ""} {
-		if got := strings.Join(locksOn(text, dev), ", "); got != want {
-			t.Errorf("%s: %s, want %s", dev, got, want)
-		}
-	}
-}
-
 // What nlm_end_grace reads, as seen on a rack (Debian 13).
 const (
 	during = "N\n\x00"
@@ -77,13 +33,13 @@ func holding(t *testing.T, c *Config, n int) (g graceTest, h *fakeHost, s *servi
 	return g, h, s
 }
 
-func (t graceTest) nfs(s *service) *nfsKind { return s.kind.(*nfsKind) }
+func (t graceTest) nfsOf(s *service) *nfsKind { return s.kind.(*nfsKind) }
 
 // locked sets what a server's kernel says of its locks and of lockd's grace period.
 func (t graceTest) locked(h *fakeHost, s *service, grace string, n int) {
 	t.Helper()
 	h.files[endGraceFile] = grace
-	_, devno, err := t.nfs(s).mounted()
+	_, devno, err := t.nfsOf(s).mounted()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +70,7 @@ func (t graceTest) count(s *service, want int) {
 
 func (t graceTest) saved(s *service, want int, exact bool) {
 	t.Helper()
-	if l, err := t.nfs(s).savedLocks(); err != nil || len(l.Locks) != want || l.Exact != exact {
+	if l, err := t.nfsOf(s).nlm.savedLocks(); err != nil || len(l.Locks) != want || l.Exact != exact {
 		t.Errorf("locks on the volume: %q, %v, want %d", t.volume["/.nfs/mortar/locks"], err, want)
 	}
 }
@@ -151,7 +107,7 @@ func testEndGraceIn(t *testing.T, testConfig func() *Config, crash bool) {
 	look := func(wait time.Duration, want string) {
 		t.Helper()
 		b.clock = b.clock.Add(wait)
-		g.nfs(s).endGrace(w)
+		g.nfsOf(s).nlm.endGrace(serviceWatch{w, s})
 		if got := b.files[endGraceFile]; got != want {
 			t.Fatalf("after %v more: %q, want %q", wait, got, want)
 		}
@@ -173,7 +129,7 @@ func testEndGraceIn(t *testing.T, testConfig func() *Config, crash bool) {
 		t.Fatal(st, err)
 	}
 	g.saved(s, 2, false) // the former locks stay during the period; for the next start they are a monitor's
-	if note, err := g.nfs(s).toReclaim(); err != nil || note.Locks.Exact == crash {
+	if note, err := g.nfsOf(s).nlm.toReclaim(); err != nil || note.Locks.Exact == crash {
 		t.Errorf("the note: %+v %v", note, err)
 	}
 	look(20*time.Second, during) // it had two
@@ -184,7 +140,7 @@ func testEndGraceIn(t *testing.T, testConfig func() *Config, crash bool) {
 	}
 	look(time.Second, "Y\n") // written
 	said := w.listen()
-	g.nfs(s).endGrace(w)
+	g.nfsOf(s).nlm.endGrace(serviceWatch{w, s})
 	if len(*said) > 0 {
 		t.Errorf("said after an early end: %q", *said)
 	}
@@ -219,10 +175,10 @@ func testGraceLastsIn(t *testing.T, testConfig func() *Config) {
 	g.volume["/.nfs/sm/10.0.0.9"] = lockRecord // the client has asked for a lock
 	w := a.watcher(s)
 	said := w.listen()
-	g.nfs(s).endGrace(w)
+	g.nfsOf(s).nlm.endGrace(serviceWatch{w, s})
 	g.locked(a, s, after, 0)
-	g.nfs(s).endGrace(w)
-	g.nfs(s).endGrace(w)
+	g.nfsOf(s).nlm.endGrace(serviceWatch{w, s})
+	g.nfsOf(s).nlm.endGrace(serviceWatch{w, s})
 	if len(*said) != 1 || !strings.Contains((*said)[0], "lasted to its end: a lock of the former server is not held (WRITE 131 0 EOF)") {
 		t.Errorf("%q", *said)
 	}

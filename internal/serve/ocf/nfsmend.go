@@ -88,8 +88,8 @@ func (s *nfsKind) unaddressed() bool {
 
 // addressAgain asks first who has the address, as a start does.
 func (s *nfsKind) addressAgain(ctx context.Context) error {
-	if err := s.probe(ctx); err != nil {
+	if err := s.address.probe(ctx); err != nil {
 		return err
 	}
-	return s.startAddress(ctx)
+	return s.address.startAddress(ctx)
 }

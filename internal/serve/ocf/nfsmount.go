@@ -14,9 +14,9 @@ import (
 )
 
 // mounted finds what the file system is on.
-func (s *nfsKind) mounted() (dev, devno string, err error) { return s.on(s.cfg.LV) }
+func (s *nfsServer) mounted() (dev, devno string, err error) { return s.svc.on(s.lv) }
 
-func (s *nfsKind) mountState() (state, error) {
+func (s *nfsVolume) mountState() (state, error) {
 	all, err := s.mounts()
 	if err != nil {
 		return broken, err
@@ -40,7 +40,7 @@ func (s *nfsKind) mountState() (state, error) {
 
 // writable is the state of a mount that may be read-only, or whose file system may
 // have shut down.
-func (s *nfsKind) writable(m *linux.Mount) (state, error) {
+func (s *nfsServer) writable(m *linux.Mount) (state, error) {
 	if !slices.Contains(m.Options, "rw") || slices.Contains(m.Super, "ro") {
 		return broken, fmt.Errorf("%s is mounted read-only", m.Target)
 	}
@@ -50,7 +50,7 @@ func (s *nfsKind) writable(m *linux.Mount) (state, error) {
 	return running, nil
 }
 
-func (s *nfsKind) startMount(ctx context.Context) error {
+func (s *nfsVolume) startMount(ctx context.Context) error {
 	st, err := s.mountState()
 	if err != nil || st == running {
 		return err
@@ -60,9 +60,9 @@ func (s *nfsKind) startMount(ctx context.Context) error {
 		return err
 	}
 	if dev == "" {
-		return fmt.Errorf("%s is not active", s.called(s.cfg.LV))
+		return fmt.Errorf("%s is not active", s.svc.called(s.lv))
 	}
-	if err := s.noCache(); err != nil {
+	if err := s.svc.noCache(); err != nil {
 		return err
 	}
 	all, err := s.mounts()
@@ -71,10 +71,10 @@ func (s *nfsKind) startMount(ctx context.Context) error {
 	}
 	for _, m := range all {
 		if m.Dev == devno {
-			return &refusal{fmt.Errorf("%s is mounted on %s already", s.called(s.cfg.LV), m.Target)}
+			return refuse(fmt.Errorf("%s is mounted on %s already", s.svc.called(s.lv), m.Target))
 		}
 		if m.Target == s.cfg.MountPoint {
-			return &refusal{fmt.Errorf("%s (%s) is mounted on %s already", m.Source, m.Type, m.Target)}
+			return refuse(fmt.Errorf("%s (%s) is mounted on %s already", m.Source, m.Type, m.Target))
 		}
 	}
 	sb, err := s.k.ReadBlocks("/dev/"+dev, 0, 4096)
@@ -83,10 +83,10 @@ func (s *nfsKind) startMount(ctx context.Context) error {
 	}
 	// Source: struct xfs_dsb, xfs_format.h: magic at 0, UUID at 32.
 	if string(sb[:4]) != "XFSB" {
-		return &refusal{fmt.Errorf("no XFS on %s", s.called(s.cfg.LV))}
+		return refuse(fmt.Errorf("no XFS on %s", s.svc.called(s.lv)))
 	}
 	if got := hex.EncodeToString(sb[32:48]); got != md.Hex(s.cfg.FSUUID) {
-		return &refusal{fmt.Errorf("the file system on %s has UUID %s, not %s", s.called(s.cfg.LV), got, md.Hex(s.cfg.FSUUID))}
+		return refuse(fmt.Errorf("the file system on %s has UUID %s, not %s", s.svc.called(s.lv), got, md.Hex(s.cfg.FSUUID)))
 	}
 	if err := s.k.Mkdir(s.cfg.MountPoint, 0, -1, -1); err != nil {
 		return err
@@ -104,7 +104,7 @@ func (s *nfsKind) startMount(ctx context.Context) error {
 }
 
 // stopMount unmounts every mount of the volume.
-func (s *nfsKind) stopMount(ctx context.Context) error {
+func (s *nfsVolume) stopMount(ctx context.Context) error {
 	dev, devno, err := s.mounted()
 	if err != nil {
 		return err

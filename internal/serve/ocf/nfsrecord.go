@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // The next start needs to know of a server that has crashed: the clients' connections, which
@@ -22,7 +20,7 @@ type list struct {
 }
 
 // put writes a list.
-func (s *nfsKind) put(l list) error {
+func (s *nfsServer) put(l list) error {
 	if l.text == nil {
 		return s.k.Remove(l.file)
 	}
@@ -34,8 +32,8 @@ func (s *nfsKind) put(l list) error {
 }
 
 // outdated are the lists that the volume has otherwise.
-func (s *nfsKind) outdated(ctx context.Context) (all []list, err error) {
-	for _, look := range []func(context.Context) (*list, error){s.connections, s.monitoredNow, s.locksNow} {
+func (s *recorder) outdated(ctx context.Context) (all []list, err error) {
+	for _, look := range []func(context.Context) (*list, error){s.address.connections, s.nlm.monitoredNow, s.nlm.locksNow} {
 		l, err := look(ctx)
 		if err != nil {
 			return nil, err
@@ -50,16 +48,16 @@ func (s *nfsKind) outdated(ctx context.Context) (all []list, err error) {
 // record writes the lists that have changed, but none once a stop has begun: it lists the locks
 // itself, and unmounts the volume. One process writes at a time: a monitor waits
 // for the watcher, so that it finds out if a disk never answers.
-func (s *nfsKind) record(ctx context.Context, wait bool) error {
+func (s *recorder) record(ctx context.Context, wait bool) error {
 	until := ctx
 	if !wait {
 		until = atOnce(ctx)
 	}
-	release, err := s.lists(until)
+	release, err := s.svc.lockLists(until)
 	switch {
 	case err == nil:
 		defer release()
-	case errors.Is(err, errBusy) && (!wait || s.waits()):
+	case errors.Is(err, errBusy) && (!wait || s.svc.waits()):
 		return nil
 	case errors.Is(err, errBusy):
 		return errors.New("another process has not finished writing lists to the volume")
@@ -68,18 +66,14 @@ func (s *nfsKind) record(ctx context.Context, wait bool) error {
 	}
 	began := s.k.Now()
 	all, err := s.outdated(ctx)
-	s.recorder.took = s.k.Now().Sub(began)
+	s.took = s.k.Now().Sub(began)
 	if err != nil || len(all) == 0 || !s.addressed() {
 		return err
 	}
 	// What a server writes that was frozen, and counts as fenced, goes over what the other
 	// one has written. It is the monitor that resets it.
-	if s.cfg.VG != "" {
-		if owner, err := s.owner(); err != nil {
-			return err
-		} else if owner != s.host {
-			return s.takenBy(owner, "")
-		}
+	if err := s.svc.stillOwned(); err != nil {
+		return err
 	}
 	for _, l := range all {
 		if !s.addressed() {
@@ -93,7 +87,7 @@ func (s *nfsKind) record(ctx context.Context, wait bool) error {
 }
 
 // addressed says whether the service address is here; a stop takes it away first.
-func (s *nfsKind) addressed() bool {
+func (s *nfsServer) addressed() bool {
 	name, _, err := s.present()
 	return err == nil && name != ""
 }
@@ -101,6 +95,7 @@ func (s *nfsKind) addressed() bool {
 // recorder is the watcher's part: it records beside its loop, because a disk, or rpcbind,
 // may not answer.
 type recorder struct {
+	*nfsServer
 	at   time.Time
 	took time.Duration // to see what has changed
 	said lastSaid
@@ -110,39 +105,27 @@ type recorder struct {
 
 // recordDue has the lists written between two monitors. Many locks take the kernel long to
 // list, and no client gets one meanwhile.
-func (s *nfsKind) recordDue(w *watcher) action {
-	r := &s.recorder
-	if w.lost(s.service) || !s.locksCount() || w.k.Now().Sub(r.at) < max(20*r.took, watchTick) {
+func (s *recorder) recordDue(w watch) action {
+	r := s
+	if w.lost() || !s.nlm.locksCount() || s.k.Now().Sub(r.at) < max(20*r.took, watchTick) {
 		return nil
 	}
-	r.at = w.k.Now()
+	r.at = s.k.Now()
 	return func(ctx context.Context) {
 		err := s.record(ctx, false)
 		if ctx.Err() == nil && r.said.news("", sayOnce(err)) {
-			w.log("%s: %v", s.cfg.Service, err)
+			w.log("%s: %v", s.Service, err)
 		}
 	}
 }
 
-// sayOnce is the same for errors that say the same: texts may have the names of temporary
-// files.
-func sayOnce(err error) string {
-	if no := unix.Errno(0); errors.As(err, &no) {
-		return no.Error()
-	}
-	if err == nil {
-		return ""
-	}
-	return err.Error()
-}
-
 // endRecords keeps this process's stop from meeting a record that is being written. The lock
 // ends with the process. A record that hangs must not keep the stop from trying.
-func (s *nfsKind) endRecords(ctx context.Context) {
+func (s *recorder) endRecords(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, recordTime)
 	defer cancel()
 	var err error
-	if s.recorder.ended, err = s.lists(ctx); errors.Is(err, errBusy) {
+	if s.ended, err = s.svc.lockLists(ctx); errors.Is(err, errBusy) {
 		s.log.note("the watcher still writes lists to the volume after %v", recordTime)
 	} else if err != nil {
 		s.log.note("the watcher may write lists to the volume: %v", err)

@@ -64,7 +64,7 @@ func testRecordBetweenIn(t *testing.T, testConfig func() *Config) {
 	if err := s.stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := g.nfs(s).record(t.Context(), false); err != nil || !strings.HasPrefix(g.volume["/.nfs/mortar/locks"], `{"exact":true,`) {
+	if err := g.nfsOf(s).recorder.record(t.Context(), false); err != nil || !strings.HasPrefix(g.volume["/.nfs/mortar/locks"], `{"exact":true,`) {
 		t.Errorf("%q %v", g.volume["/.nfs/mortar/locks"], err)
 	}
 }
@@ -75,7 +75,7 @@ func TestRecordsOnlyItsOwn(t *testing.T) {
 	g.owner = "nfs2"
 	g.locked(h, s, after, 2)
 	n := len(h.changes)
-	if err := g.nfs(s).record(t.Context(), false); err == nil || !strings.Contains(err.Error(), `"nfs2"`) {
+	if err := g.nfsOf(s).recorder.record(t.Context(), false); err == nil || !strings.Contains(err.Error(), `"nfs2"`) {
 		t.Error(err)
 	}
 	if i := slices.IndexFunc(h.changes[n:], func(c string) bool { return strings.HasPrefix(c, "save") }); i >= 0 {
@@ -87,20 +87,20 @@ func TestRecordsOnlyItsOwn(t *testing.T) {
 func TestRecordTooMany(t *testing.T) {
 	g, h, s := holding(t, testConfig(), 1)
 	g.locked(h, s, after, maxLocks+1)
-	if err := g.nfs(s).record(t.Context(), false); err != nil {
+	if err := g.nfsOf(s).recorder.record(t.Context(), false); err != nil {
 		t.Fatal(err)
 	}
 	if _, ok := g.volume["/.nfs/mortar/locks"]; ok {
 		t.Error("an old list is left")
 	}
 	n := len(h.changes)
-	if err := g.nfs(s).record(t.Context(), false); err != nil || len(h.changes) != n {
+	if err := g.nfsOf(s).recorder.record(t.Context(), false); err != nil || len(h.changes) != n {
 		t.Errorf("%v %q", err, h.changes[n:])
 	}
 	// A look that takes long is not repeated each 2 s.
 	w := h.watcher(s)
-	g.nfs(s).recorder.took = time.Second
-	g.nfs(s).recorder.at = h.clock
+	g.nfsOf(s).recorder.took = time.Second
+	g.nfsOf(s).recorder.at = h.clock
 	w.background = func(func()) { t.Error("so soon") }
 	h.clock = h.clock.Add(19 * time.Second)
 	w.reacts(t.Context(), s, "nfs: lists")

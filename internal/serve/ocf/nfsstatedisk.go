@@ -42,7 +42,7 @@ const (
 )
 
 // stateMount is the mount of the state's own file system; nil if it is not mounted.
-func (s *nfsKind) stateMount() (*linux.Mount, error) {
+func (s *nfsServer) stateMount() (*linux.Mount, error) {
 	if s.cfg.StateImage == "" {
 		return nil, nil
 	}
@@ -54,7 +54,7 @@ func (s *nfsKind) stateMount() (*linux.Mount, error) {
 }
 
 // stateAt is the device number of StateDir's file system, and StateDir's path in it.
-func (s *nfsKind) stateAt() (devno, root string, err error) {
+func (s *nfsServer) stateAt() (devno, root string, err error) {
 	if m, err := s.stateMount(); err != nil || m != nil {
 		if err != nil {
 			return "", "", err
@@ -67,7 +67,7 @@ func (s *nfsKind) stateAt() (devno, root string, err error) {
 
 // stateDiskState finds no fault with a service that runs without: it was started
 // before there was one, or when there was no room to make one.
-func (s *nfsKind) stateDiskState() (state, error) {
+func (s *nfsVolume) stateDiskState() (state, error) {
 	m, err := s.stateMount()
 	switch {
 	case err != nil:
@@ -80,7 +80,7 @@ func (s *nfsKind) stateDiskState() (state, error) {
 	return s.writable(m)
 }
 
-func (s *nfsKind) startStateDisk(ctx context.Context) error {
+func (s *nfsVolume) startStateDisk(ctx context.Context) error {
 	if m, err := s.stateMount(); err != nil || m != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func (s *nfsKind) startStateDisk(ctx context.Context) error {
 	}
 	mount := func() error { return s.k.MountImage(s.cfg.StateImage, s.cfg.StateDir, stateFS, stateFlags, "") }
 	var errs []error
-	if s.mayBeTorn() {
+	if s.svc.mayBeTorn() {
 		// The kernel mounts a file system although blocks of its files' maps are torn.
 		s.log.note("blocks of the volume may be torn: checking %s", s.cfg.StateImage)
 	} else {
@@ -125,7 +125,7 @@ func (s *nfsKind) startStateDisk(ctx context.Context) error {
 
 // makeStateDisk makes the file with its file system and what StateDir holds. A crash
 // leaves StateDir as it is, or a file that is whole.
-func (s *nfsKind) makeStateDisk(ctx context.Context) error {
+func (s *nfsVolume) makeStateDisk(ctx context.Context) error {
 	if err := s.k.Remove(s.reserveFile()); err != nil { // nothing to keep room for
 		return err
 	}
@@ -140,7 +140,7 @@ func (s *nfsKind) makeStateDisk(ctx context.Context) error {
 	return s.k.SyncDir(s.cfg.StateImage)
 }
 
-func (s *nfsKind) fillStateDisk(ctx context.Context, image string) error {
+func (s *nfsVolume) fillStateDisk(ctx context.Context, image string) error {
 	if err := s.k.Fill(image, stateBytes); err != nil {
 		return err
 	}
@@ -150,7 +150,7 @@ func (s *nfsKind) fillStateDisk(ctx context.Context, image string) error {
 	if names, err := s.k.ReadDir(s.cfg.StateDir); errors.Is(err, fs.ErrNotExist) || err == nil && len(names) == 0 {
 		return nil
 	}
-	at := runDir + "/state-" + s.cfg.Service
+	at := runDir + "/state-" + s.Service
 	if err := s.k.Mkdir(at, 0o700, 0, 0); err != nil {
 		return err
 	}
@@ -162,7 +162,7 @@ func (s *nfsKind) fillStateDisk(ctx context.Context, image string) error {
 	return errors.Join(err, s.k.Unmount(at))
 }
 
-func (s *nfsKind) stopStateDisk(ctx context.Context) error {
+func (s *nfsVolume) stopStateDisk(ctx context.Context) error {
 	m, err := s.stateMount()
 	if err != nil || m == nil {
 		return err

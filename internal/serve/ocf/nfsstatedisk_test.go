@@ -110,7 +110,7 @@ func TestStateDiskWithoutRoom(t *testing.T) {
 	if err := s.start(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	if m, err := nfs(s).stateMount(); err != nil || m == nil {
+	if m, err := nfsOf(s).stateMount(); err != nil || m == nil {
 		t.Errorf("not mounted: %v", err)
 	}
 }

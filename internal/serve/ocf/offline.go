@@ -24,10 +24,10 @@ var offlineTools = map[string]func(dev string) []string{
 func (s *service) offline(ctx context.Context, target string, tool func(dev string) []string, run func(argv []string) error) (err error) {
 	volume, ok := s.kind.volumeOf(target)
 	if !ok || s.cfg.VG == "" {
-		return &refusal{fmt.Errorf("service %s has no target %s on a volume group", s.cfg.Service, target)}
+		return refuse(fmt.Errorf("service %s has no target %s on a volume group", s.cfg.Service, target))
 	}
 	if st, err := s.check(); err != nil || st != stopped {
-		return &refusal{fmt.Errorf("service %s is not stopped here (%v): a target that is mounted is not touched", s.cfg.Service, err)}
+		return refuse(fmt.Errorf("service %s is not stopped here (%v): a target that is mounted is not touched", s.cfg.Service, err))
 	}
 	defer s.resumeUdev()
 	parts := s.parts()
@@ -43,7 +43,7 @@ func (s *service) offline(ctx context.Context, target string, tool func(dev stri
 		if p.name == "volume" {
 			// start would take it from the other server, which Pacemaker has fenced by then.
 			if owner, err := s.owner(); err != nil || owner != "" && owner != s.cfg.SystemID && owner != s.host {
-				return &refusal{fmt.Errorf("volume group %s is of %q (%v): stop the service there", s.cfg.VG, owner, err)}
+				return refuse(fmt.Errorf("volume group %s is of %q (%v): stop the service there", s.cfg.VG, owner, err))
 			}
 		}
 		if err := p.start(ctx); err != nil {

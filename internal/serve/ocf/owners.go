@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -31,7 +30,7 @@ func NamedFile(service string) string { return runDir + "/named-" + service + ".
 // nameFiles finds whose the blocks are that a person has accepted. What keeps it from that
 // fails no start.
 func (s *service) nameFiles(ctx context.Context) {
-	d := s.acceptance()
+	d := s.doubts.acceptance()
 	if d == nil || !slices.ContainsFunc(d.Arrays, func(a ArrayInDoubt) bool { return len(a.Blocks) > 0 }) {
 		return
 	}
@@ -103,93 +102,10 @@ func (s *service) ownersOf(ctx context.Context, d *Doubt) (*Owners, error) {
 }
 
 // tableOf is how a volume of the volume group is made of its devices.
-func (s *service) tableOf(ctx context.Context, volume string) (dmTable, error) {
+func (s *volumeGroup) tableOf(ctx context.Context, volume string) (dmTable, error) {
 	out, err := s.k.Run(ctx, kernel.Command{Argv: []string{"dmsetup", "table", linux.DMName(s.cfg.VG, volume)}})
 	if err != nil {
 		return nil, err
 	}
 	return parseDMTable(out)
-}
-
-// dmTable is how a device of the device mapper is made of parts of others.
-type dmTable []dmSegment
-
-// dmSegment is a range of the device, in sectors, on stripes.
-type dmSegment struct {
-	start, length int64
-	chunk         int64 // sectors of one stripe after another; 0: there is one
-	on            []dmPart
-}
-
-type dmPart struct {
-	dev   string // 9:127
-	start int64
-}
-
-// parseDMTable parses the table of a device with linear and striped segments.
-//
-// Source: dmsetup(8); the kernel's Documentation/admin-guide/device-mapper/linear.rst, striped.rst
-func parseDMTable(s string) (dmTable, error) {
-	var out dmTable
-	for line := range strings.Lines(s) {
-		f := strings.Fields(line)
-		if len(f) == 0 {
-			continue
-		}
-		seg, err := parseDMSegment(f)
-		if err != nil {
-			return nil, fmt.Errorf("segment %q: %w", strings.TrimSpace(line), err)
-		}
-		out = append(out, *seg)
-	}
-	if len(out) == 0 {
-		return nil, errors.New("the volume has no segment")
-	}
-	return out, nil
-}
-
-func parseDMSegment(f []string) (*dmSegment, error) {
-	if len(f) < 5 {
-		return nil, errors.New("it is too short")
-	}
-	var bad error
-	number := func(s string) int64 {
-		n, err := strconv.ParseInt(s, 10, 64)
-		bad = errors.Join(bad, err)
-		return n
-	}
-	seg := &dmSegment{start: number(f[0]), length: number(f[1])}
-	rest := f[3:]
-	switch f[2] {
-	case "linear":
-	case "striped":
-		if seg.chunk = number(f[4]); seg.chunk <= 0 || int64(len(f)-5) != 2*number(f[3]) {
-			bad = errors.Join(bad, errors.New("its stripes do not add up"))
-		}
-		rest = f[5:]
-	default:
-		return nil, errors.New("only linear and striped ones can be traced")
-	}
-	for ; len(rest) > 1; rest = rest[2:] {
-		seg.on = append(seg.on, dmPart{rest[0], number(rest[1])})
-	}
-	return seg, bad
-}
-
-// at finds the place in the device, in bytes, that is at an offset of another one.
-func (t dmTable) at(dev string, offset int64) (int64, bool) {
-	for _, s := range t {
-		n := int64(len(s.on))
-		for i, p := range s.on {
-			in := offset/512 - p.start
-			if p.dev != dev || in < 0 || in >= s.length/n {
-				continue
-			}
-			if s.chunk > 0 {
-				in = (in/s.chunk*n+int64(i))*s.chunk + in%s.chunk
-			}
-			return (s.start+in)*512 + offset%512, true
-		}
-	}
-	return 0, false
 }

@@ -2,9 +2,12 @@ package ocf
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // reflex is a row of the watcher's table: what the watcher sees, how long that must last,
@@ -40,76 +43,28 @@ type reflex struct {
 	since time.Time // that there is something to do
 }
 
+// watch is what a row needs of the watcher, for the service that it is of.
+type watch interface {
+	log(format string, a ...any)
+	// record logs a change of the host, where the log has Mortar's changes.
+	record(format string, a ...any)
+	// lock keeps the service's actions from running, or fails if one runs.
+	lock() (func(), error)
+	// lost says whether the devices of the service are out of reach: what reads them would
+	// hang.
+	lost() bool
+	// fail tells Pacemaker that the service has failed here.
+	fail(ctx context.Context, why string)
+	// hurry has the watcher look again sooner: clients reclaim their locks.
+	hurry()
+}
+
 // action is what a reflex does.
 type action func(context.Context)
 
 // always is what a row sees that acts at each look.
 func always(do action) func(context.Context) action {
 	return func(context.Context) action { return do }
-}
-
-// react lets a group of rows of a service look, from the first to the last.
-func (w *watcher) react(ctx context.Context, s *service, rows []*reflex) {
-	for _, r := range rows {
-		if w.lookAt(ctx, s, r) && r.instead {
-			return
-		}
-	}
-}
-
-// lookAt lets one row look and act, and says whether it has seen something.
-func (w *watcher) lookAt(ctx context.Context, s *service, r *reflex) bool {
-	now := w.k.Now()
-	if r.busy == nil {
-		r.busy = new(atomic.Bool)
-	}
-	if now.Before(r.next) || !r.busy.CompareAndSwap(false, true) {
-		return false
-	}
-	acts := false
-	defer func() {
-		if !acts {
-			r.busy.Store(false)
-		}
-	}()
-	r.next = now.Add(r.every)
-	do := r.sees(ctx)
-	if do == nil {
-		r.since = time.Time{}
-		return false
-	}
-	if r.since.IsZero() {
-		r.since = now
-	}
-	if now.Sub(r.since) < r.lasts {
-		return true
-	}
-	unlock := func() {}
-	if r.locked {
-		var err error
-		if unlock, err = w.lock(s.cfg.Service); err != nil {
-			return true
-		}
-		if do = r.sees(ctx); do == nil {
-			unlock()
-			return true
-		}
-	}
-	acts, r.next = true, now.Add(max(r.every, r.again))
-	if r.finish {
-		ctx = context.WithoutCancel(ctx)
-	}
-	act := func() {
-		defer r.busy.Store(false)
-		defer unlock()
-		do(ctx)
-	}
-	if r.beside {
-		w.background(act)
-	} else {
-		act()
-	}
-	return true
 }
 
 // limit has when something was done, by what it was done to: what does not help is not done
@@ -154,3 +109,18 @@ func (l *lastSaid) news(about, text string) bool {
 	(*l)[about] = text
 	return text != "" && text != was
 }
+
+// sayOnce is the same for errors that say the same: texts may have the names of temporary
+// files.
+func sayOnce(err error) string {
+	if no := unix.Errno(0); errors.As(err, &no) {
+		return no.Error()
+	}
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// WatchTick is the time between two looks of the watcher without a message.
+const watchTick = 2 * time.Second

@@ -12,39 +12,12 @@ import (
 	"github.com/mortarhpc/mortar/internal/serve/kernel"
 )
 
-// reservations keep every server but one from writing to LUNs: SCSI-3 persistent
-// reservations. docs/reservations.md has the reasons.
-type reservations interface {
-	// Holder is the server that the LUNs are reserved for; "" for none. Of LUNs
-	// that several have it is another server than this one.
-	Holder() (string, error)
-	// Take reserves all LUNs for this server, whichever server of the cluster has
-	// them: a partner that wakes up later can write no more. It refuses, before
-	// it changes anything, if a stranger is registered.
-	Take(ctx context.Context) error
-	// Keep looks after the reservation of LUNs that are in use here, and gives
-	// their holder. It reserves the LUNs of an array again if all of them have
-	// forgotten it, and registers a path that is not. It fails with errTaken if this
-	// server has lost the LUNs, and with errForgot if one alone has forgotten.
-	Keep(ctx context.Context) (holder string, err error)
-	// Give gives up what this server has; what others have stays.
-	Give(ctx context.Context) error
-}
-
 // errTaken says that the LUNs were taken from this server while it used them.
 var errTaken = errors.New("the reservation of this server was taken away")
 
 // errForgot says that a LUN alone has forgotten the reservation: it is another LUN by now,
 // or its array has lost a part of its state.
 var errForgot = errors.New("it alone has forgotten its reservation")
-
-// noReservations is what storage has whose devices know none.
-type noReservations struct{}
-
-func (noReservations) Holder() (string, error)              { return "", nil }
-func (noReservations) Take(context.Context) error           { return nil }
-func (noReservations) Keep(context.Context) (string, error) { return "", nil }
-func (noReservations) Give(context.Context) error           { return nil }
 
 // reservedLUNs reserve the LUNs of a service.
 type reservedLUNs struct {
@@ -199,10 +172,10 @@ func (r *reservedLUNs) Take(ctx context.Context) error {
 	all := r.look()
 	for _, c := range all {
 		if c.err != nil {
-			return &refusal{c.err}
+			return refuse(c.err)
 		}
 		if err := r.ours(c); err != nil {
-			return &refusal{err}
+			return refuse(err)
 		}
 	}
 	for _, c := range all {
@@ -434,7 +407,7 @@ func (s *lunKind) reserveState() (state, error) {
 	switch holder, err := s.reserve.Holder(); {
 	case err != nil:
 		return running, nil // nobody knows; Keep says the same
-	case holder == "" && s.waits():
+	case holder == "" && s.queues() > 0 && !s.reachable():
 		// An array that was off returns LUN by LUN, without reservations. Keep makes
 		// them again when every LUN has a path.
 		return running, nil
@@ -448,10 +421,10 @@ func (s *lunKind) reserveState() (state, error) {
 // when its LUNs are taken.
 func (s *lunKind) marks(ctx context.Context) map[string]string {
 	all := map[string]string{}
-	if len(s.cfg.Reservations) == 0 {
+	if s.reserve == nil {
 		return all
 	}
-	r := newReservedLUNs(s)
+	r := s.reserve
 	claims := make(chan *claim, len(s.cfg.LUNs))
 	for _, l := range s.cfg.LUNs {
 		all["LUN "+l.Name] = ""
@@ -476,8 +449,8 @@ func (s *lunKind) marks(ctx context.Context) map[string]string {
 	return all
 }
 
-func checkReservations(c *Config, f *faults) {
-	if c.VG == "" && len(c.Reservations) == 0 {
+func (c *LUNStorage) checkReservations(group bool, nodes map[string]string, f *faults) {
+	if !group && len(c.Reservations) == 0 {
 		f.add("luns without a volume group need \"reservations\": nothing else keeps the partner from writing to them")
 	}
 	var seen []string
@@ -485,12 +458,12 @@ func checkReservations(c *Config, f *faults) {
 		if _, err := pr.ParseKey(text); err != nil {
 			f.add("reservations.%s: %w", n, err)
 		}
-		if _, ok := c.Nodes[n]; !ok || slices.Contains(seen, text) {
+		if _, ok := nodes[n]; !ok || slices.Contains(seen, text) {
 			f.add("reservations.%s %s: each of nodes needs a key of its own", n, text)
 		}
 		seen = append(seen, text)
 	}
-	if len(c.Reservations) > 0 && len(c.Reservations) != len(c.Nodes) {
+	if len(c.Reservations) > 0 && len(c.Reservations) != len(nodes) {
 		f.add("reservations has %d keys: each of nodes needs a key of its own", len(c.Reservations))
 	}
 }

@@ -14,7 +14,7 @@ var nlockmgr = kernel.Program{Name: "nlockmgr", Number: 100021, Version: 4}
 var v3Programs = []kernel.Program{{Name: "nfs", Number: 100003, Version: 3}, {Name: "mountd", Number: 100005, Version: 3}, nlockmgr, {Name: "status", Number: 100024, Version: 1}}
 
 // registered says whether NFSv3 clients can find what they need.
-func (s *nfsKind) registered(ctx context.Context) error {
+func (s *nfsServer) registered(ctx context.Context) error {
 	if !s.cfg.NFS.serves("3") {
 		return nil
 	}

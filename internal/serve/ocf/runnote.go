@@ -22,8 +22,8 @@ type runNote struct {
 }
 
 // runNote is a note of this service. kind begins its name, ext ends it.
-func (s *service) runNote(kind, ext string) runNote {
-	return runNote{s.k, s.log, runDir + "/" + kind + "-" + s.cfg.Service + ext}
+func (s *Host) runNote(kind, ext string) runNote {
+	return runNote{s.k, s.log, runDir + "/" + kind + "-" + s.Service + ext}
 }
 
 // read gives the text of the note, and whether there is one.
@@ -78,3 +78,15 @@ func (n runNote) save(v any) error {
 	}
 	return n.k.Save(n.file, b)
 }
+
+// overdueNote has the uptime, in seconds, at which this server resets itself unless
+// the service has been stopped.
+func (s *Host) overdueNote() runNote { return s.runNote("unstopped", "") }
+
+// refusedNote exists if the agent refused the last start on this server for such a
+// cause, or the watcher has seen that the server is not able to serve, or a start or monitor
+// took too long. Neither the note nor Pacemaker's failure outlives a boot.
+func (s *Host) refusedNote() runNote { return s.runNote("refused", "") }
+
+// badConfigNote has the path of the config for which a start on this server was refused.
+func (s *Host) badConfigNote() runNote { return s.runNote("config", "") }

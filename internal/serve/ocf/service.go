@@ -5,44 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"sort"
-	"time"
 
 	"github.com/mortarhpc/mortar/internal/serve/kernel"
 )
 
-// state of a part of the service on this host.
-type state int
-
-const (
-	stopped state = iota
-	running
-	broken // half there, or there and not working
-)
-
-// refusal is an error of a start that was refused before it changed what it
-// speaks of: trying again here will not help without a human.
-type refusal struct{ error }
-
-func (r *refusal) Unwrap() error { return r.error }
-
 // service is one service of a brick on this host: its kind on its storage.
 type service struct {
-	cfg  *Config
-	k    kernel.Host // the host
-	host string
-	self int // process ID
-	log  *steps
-
-	storage storageKind
+	*cacheLayer
+	doubts  *doubts
 	kind    serviceKind
-	volumes []string // that the service is on, see kind.names
-	// cache is opened when it is first needed.
-	cache   stack
-	action  string // of the agent; "" for the watcher
 	reserve reservations
-	// unsure: this start has started an array that was being written and lacks members.
-	unsure bool
 	// hold keeps other actions from changing the service until release is
 	// called, and reads its configuration again.
 	hold func(ctx context.Context) (fresh *Config, release func(), err error)
@@ -61,22 +33,13 @@ func newService(cfg *Config, k kernel.Host, host string) (*service, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &service{cfg: cfg, k: k, host: host, self: os.Getpid(), volumes: vk.names(cfg), reserve: noReservations{}}
+	h := &Host{k: k, host: host, self: os.Getpid(), Service: cfg.Service, Nodes: cfg.Nodes}
+	vg := &volumeGroup{Host: h, cfg: cfg, volumes: vk.names(cfg)}
+	s := &service{cacheLayer: &cacheLayer{volumeGroup: vg}, doubts: &doubts{Host: h}, reserve: noReservations{}}
+	vg.dropCache = s.cacheLayer.dropCache
 	s.lists = func(ctx context.Context) (func(), error) { return lock(ctx, cfg.Service+".lists") }
 	s.storage, s.kind = sk.of(s), vk.of(s)
 	return s, nil
-}
-
-// part is one layer of the service. All functions are idempotent and cope
-// with a layer below that is half there.
-type part struct {
-	name  string
-	state func() (state, error)
-	start func(context.Context) error
-	stop  func(context.Context) error
-	// shared: may also run without this service; says nothing of whether
-	// the service runs.
-	shared bool
 }
 
 // giveCode gives an error of the part its code.
@@ -98,16 +61,6 @@ func (s *service) parts() []part {
 		all = append(all, part{"cache", s.cacheState, s.startCache, s.stopCache, false})
 	}
 	return append(all, s.kind.layers()...)
-}
-
-// nodes lists the names of the cluster's nodes.
-func (s *service) nodes() []string {
-	var out []string
-	for n := range s.cfg.Nodes {
-		out = append(out, n)
-	}
-	sort.Strings(out)
-	return out
 }
 
 // check finds whether the service runs here: running only if every part
@@ -177,7 +130,7 @@ func (s *service) start(ctx context.Context) error {
 		return err
 	}
 	s.nameFiles(ctx)
-	s.forgetDoubt()
+	s.doubts.forgetDoubt()
 	return nil
 }
 
@@ -355,20 +308,6 @@ func (s *service) monitor(ctx context.Context) (state, error) {
 // server can do better.
 func (s *service) waits() bool { return s.storage.queues() > 0 && !s.storage.reachable() }
 
-// onlyFaults says whether check found faults, and each is of a kind.
-func onlyFaults(err error, kind func(error) bool) bool {
-	all, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // that of errors.Join in check
-	if !ok {
-		return false
-	}
-	for _, e := range all.Unwrap() {
-		if !kind(e) {
-			return false
-		}
-	}
-	return true
-}
-
 // warm loads what a start on this host will need, so that it need not be
 // loaded while clients wait: kernel modules, in the background, and what the
 // service's kind needs besides. A probe does this, which Pacemaker runs once on
@@ -390,68 +329,4 @@ func (s *service) warm(ctx context.Context) {
 		}
 	}
 	s.kind.warm(ctx)
-}
-
-// heldNote says that an agent holds back what would slow down its start.
-func (s *service) heldNote() runNote { return s.runNote("held", "") }
-
-// holdUdev lets udev queue events instead of handling them until the service
-// is up. Each array and volume that appears makes it run mdadm, lvm, blkid
-// and multipath several times, at the very moment the clients wait for this
-// host. Nothing in a start depends on udev: the kernel makes the devices.
-func (s *service) holdUdev(ctx context.Context) {
-	if err := s.heldNote().write(""); err != nil {
-		s.log.note("%v", err)
-		return // could not be found again should this process die
-	}
-	ctx, cancel := context.WithTimeout(ctx, udevTime)
-	defer cancel()
-	if _, err := s.k.Run(ctx, kernel.Command{Argv: []string{"udevadm", "control", "--stop-exec-queue"}}); err != nil {
-		s.log.note("udev is not held: %v", err)
-	}
-}
-
-// udevTime bounds the wait for an answer of udev, whose workers may hang with a disk.
-const udevTime = 5 * time.Second
-
-// resumeUdev undoes what the storage holds back, at the end of a start, without waiting
-// for udev, which has much to do then. The mark stays: the next action makes
-// sure.
-func (s *service) resumeUdev() {
-	if !s.heldNote().there() {
-		return
-	}
-	s.storage.free()
-	if err := s.k.Start(kernel.Command{Argv: []string{"udevadm", "control", "--start-exec-queue"}}); err != nil {
-		s.log.note("udev stays held: %v", err)
-	}
-}
-
-// release makes sure that nothing is held any more: of a start that is over,
-// or of an agent that was killed.
-func (s *service) release() {
-	if !s.heldNote().there() {
-		return
-	}
-	ok := s.storage.free()
-	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
-	defer cancel()
-	if _, err := s.k.Run(ctx, kernel.Command{Argv: []string{"udevadm", "control", "--start-exec-queue"}}); err != nil {
-		s.log.note("udev stays held: %v", err)
-		ok = false
-	}
-	if !ok {
-		return // the next action tries again
-	}
-	s.heldNote().forget()
-}
-
-// patience is how long to wait for the users of a file system before giving
-// up: half of the time that is left, so that giving up is still reported.
-func (s *service) patience(ctx context.Context) time.Duration {
-	end, ok := ctx.Deadline()
-	if !ok {
-		return 30 * time.Second
-	}
-	return max(end.Sub(s.k.Now())/2, 0)
 }

@@ -136,7 +136,7 @@ func testLocksOfAnNFSDThatEndedIn(t *testing.T, cfg func() *Config) {
 	if st, err := s.monitor(context.Background()); st != running || err != nil {
 		t.Fatal(st, err)
 	}
-	if err := h.Poke(nfs(s).nfsdDir()+"/threads", "0\n"); err != nil {
+	if err := h.Poke(nfsOf(s).nfsdDir()+"/threads", "0\n"); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.stop(ctx); err != nil {
@@ -463,7 +463,7 @@ func testFullVolumeIn(t *testing.T, testConfig func() *Config) {
 		sh.room = 0
 		s.k.(*fakeHost).clock = s.k.(*fakeHost).clock.Add(time.Minute)
 		monitor(s)
-		if at, ok := nfs(s).alive(); !ok || s.k.Now().Sub(at) > time.Second {
+		if at, ok := nfsOf(s).nlm.alive(); !ok || s.k.Now().Sub(at) > time.Second {
 			t.Errorf("alive at %v, %v; it is %v", at, ok, s.k.Now())
 		}
 		if err := s.stop(context.Background()); err != nil {

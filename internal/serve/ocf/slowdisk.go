@@ -8,7 +8,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
@@ -30,15 +29,10 @@ import (
 
 // slowDisks is what the watcher knows of the disks of a service.
 type slowDisks struct {
+	*mdDisks
 	shots []shot // the newest is the last
 	past  history
 	said  limit // by kernel name: it was logged why the disk is not dropped
-}
-
-// shot is what the kernel had counted at a moment.
-type shot struct {
-	at   time.Time
-	stat map[string]linux.DiskStat
 }
 
 const (
@@ -53,40 +47,14 @@ const (
 	dropTime = time.Minute
 )
 
-// hungFor is after how long paced measures anew. Monitor and I/O take less than a second
-// unless they hang, so a disk that made them hang was slow by then: what its paths have
-// answered before says nothing.
-const hungFor = 20 * time.Second
-
 // paced measures the members of the arrays.
-func (s *mdKind) paced() func() string { return s.measured(s.slowSince) }
-
-// measured measures block devices until what it returns is called, which names what was slow
-// since.
-func (s *service) measured(slowSince func(before shot) string) func() string {
-	var mu sync.Mutex
-	before, err := s.shoot()
-	again := time.AfterFunc(hungFor, func() {
-		mu.Lock()
-		defer mu.Unlock()
-		before, err = s.shoot()
-	})
-	return func() string {
-		again.Stop()
-		mu.Lock()
-		defer mu.Unlock()
-		if err != nil {
-			return ""
-		}
-		return slowSince(before)
-	}
-}
+func (s *mdKind) paced() func() string { return measured(s.Host, s.slowSince) }
 
 // slowSince names the one disk that was slow since a shot. A disk that answers nothing at
 // all is not named: md drops it, or the server has lost it. Nor are two slow ones, or one
 // with a well path: then the cause may be this server.
 func (s *mdKind) slowSince(before shot) string {
-	after, err := s.shoot()
+	after, err := shoot(s.Host)
 	all, aerr := s.arrays()
 	if err != nil || aerr != nil {
 		return ""
@@ -116,12 +84,6 @@ func (s *mdKind) slowSince(before shot) string {
 	return late[0]
 }
 
-// shoot reads what the kernel has counted.
-func (s *service) shoot() (shot, error) {
-	b, err := s.k.ReadFile("/proc/diskstats")
-	return shot{s.k.Now(), linux.ParseDiskStats(string(b))}, err
-}
-
 // pacesOf judges the members of a group that are in sync.
 func pacesOf(members []linux.MDMember, seen map[string]answers, window time.Duration) map[string]pace {
 	out := map[string]pace{}
@@ -140,7 +102,7 @@ func pacesOf(members []linux.MDMember, seen map[string]answers, window time.Dura
 }
 
 // pathsOf are the paths of a disk; none if it has only one.
-func (s *mdKind) pathsOf(dev string) ([]string, error) {
+func (s *mdDisks) pathsOf(dev string) ([]string, error) {
 	if !strings.HasPrefix(dev, "dm-") {
 		return nil, nil
 	}
@@ -151,30 +113,30 @@ func (s *mdKind) pathsOf(dev string) ([]string, error) {
 func (d *slowDisks) forget() { d.shots, d.past = nil, history{} }
 
 // dropDue takes in what the members did since the last look, and drops the one that is slow.
-func (s *mdKind) dropDue(w *watcher) action {
+func (s *slowDisks) dropDue(w watch) action {
 	if !s.cfg.DropSlow {
-		s.slow.forget()
+		s.forget()
 		return nil
 	}
 	all, err := s.arrays()
 	if err != nil || len(s.ours(all)) == 0 {
-		s.slow.forget()
+		s.forget()
 		return nil
 	}
-	next, err := s.shoot()
+	next, err := shoot(s.Host)
 	if err == nil {
 		err = s.window(next, all)
 	}
 	if err != nil {
-		s.slow.forget()
+		s.forget()
 		return nil
 	}
 	return s.drop(w, all)
 }
 
 // window takes in what the members did since the last shot.
-func (s *mdKind) window(next shot, all map[string]mdArray) error {
-	d := &s.slow
+func (s *slowDisks) window(next shot, all map[string]mdArray) error {
+	d := s
 	n := len(d.shots)
 	if n > 0 && next.at.Sub(d.shots[n-1].at) > stoodStill || d.past == nil {
 		d.forget()
@@ -204,13 +166,13 @@ func (s *mdKind) window(next shot, all map[string]mdArray) error {
 
 // drop drops the disk that was slow for most of a minute, if there is one and its
 // array can go on without it. Otherwise it logs why not.
-func (s *mdKind) drop(w *watcher, all map[string]mdArray) action {
-	dev, p, err := s.slow.past.suspect()
+func (s *slowDisks) drop(w watch, all map[string]mdArray) action {
+	dev, p, err := s.past.suspect()
 	if dev == "" {
 		return nil
 	}
 	group, ferr := s.mayLose(all, dev)
-	rec := linux.Dropped{Node: s.host, Group: group.Name, At: w.k.Now(), TookMS: p.took.Milliseconds(), PeersMS: p.peers.Milliseconds()}
+	rec := linux.Dropped{Node: s.host, Group: group.Name, At: s.k.Now(), TookMS: p.took.Milliseconds(), PeersMS: p.peers.Milliseconds()}
 	rec.Serial, rec.Device = s.named(dev)
 	if err == nil && rec.Serial == "" {
 		err = errors.New("the configuration does not have it")
@@ -222,12 +184,12 @@ func (s *mdKind) drop(w *watcher, all map[string]mdArray) action {
 		err = s.ofThePath(dev)
 	}
 	if err != nil {
-		if s.slow.said.allows(dev, w.k.Now(), 1, sayAgain) {
+		if s.said.allows(dev, s.k.Now(), 1, sayAgain) {
 			w.log("%s", stays(rec, dev, err))
 		}
 		return nil
 	}
-	s.slow.forget()
+	s.forget()
 	return func(context.Context) { s.fail(w, rec, dev) }
 }
 
@@ -237,7 +199,7 @@ func stays(rec linux.Dropped, dev string, why error) string {
 }
 
 // mayLose finds the group of a disk, and says why the group must not go on without it.
-func (s *mdKind) mayLose(all map[string]mdArray, dev string) (Array, error) {
+func (s *slowDisks) mayLose(all map[string]mdArray, dev string) (Array, error) {
 	group, a, members, err := s.groupOf(all, dev)
 	if err != nil {
 		return group, err
@@ -250,7 +212,7 @@ func (s *mdKind) mayLose(all map[string]mdArray, dev string) (Array, error) {
 }
 
 // groupOf finds the array that has a member.
-func (s *mdKind) groupOf(all map[string]mdArray, dev string) (Array, mdArray, []linux.MDMember, error) {
+func (s *slowDisks) groupOf(all map[string]mdArray, dev string) (Array, mdArray, []linux.MDMember, error) {
 	for _, want := range s.cfg.Arrays {
 		a, ok := all[md.Hex(want.UUID)]
 		if !ok {
@@ -269,7 +231,7 @@ func (s *mdKind) groupOf(all map[string]mdArray, dev string) (Array, mdArray, []
 
 // named gives serial number and device of a member by the configuration. As a spare
 // it may have been of another group of the service.
-func (s *mdKind) named(dev string) (serial, device string) {
+func (s *mdDisks) named(dev string) (serial, device string) {
 	for _, a := range s.cfg.Arrays {
 		for i, m := range a.Members {
 			if real, err := s.k.Realpath(m); err == nil && path.Base(real) == dev && i < len(a.Serials) {
@@ -283,7 +245,7 @@ func (s *mdKind) named(dev string) (serial, device string) {
 // absent are the serial numbers of the group's disks that no array of the service
 // has. A spare that another group has, and a disk that the spec lists as failed, are
 // not absent.
-func (s *mdKind) absent(group Array, all map[string]mdArray) (out []string, err error) {
+func (s *slowDisks) absent(group Array, all map[string]mdArray) (out []string, err error) {
 	in, err := s.membersOf(all)
 	if err != nil {
 		return nil, err
@@ -301,7 +263,7 @@ func (s *mdKind) absent(group Array, all map[string]mdArray) (out []string, err 
 
 // membersOf are the kernel names of the disks that the service's groups have, without
 // those that md calls failed.
-func (s *mdKind) membersOf(all map[string]mdArray) (map[string]bool, error) {
+func (s *mdDisks) membersOf(all map[string]mdArray) (map[string]bool, error) {
 	in := map[string]bool{}
 	for _, a := range s.ours(all) {
 		members, err := linux.MDMembers(tree{s.k}, a.Dev)
@@ -319,13 +281,13 @@ func (s *mdKind) membersOf(all map[string]mdArray) (map[string]bool, error) {
 
 // ofThePath compares the paths of a slow disk over windows in which it was slow from
 // begin to end.
-func (s *mdKind) ofThePath(dev string) error {
+func (s *slowDisks) ofThePath(dev string) error {
 	paths, err := s.pathsOf(dev)
 	if err != nil {
 		return fmt.Errorf("its paths cannot be read: %w", err)
 	}
-	n := len(s.slow.shots)
-	oldest, newest := s.slow.shots[n-slowWindows], s.slow.shots[n-1]
+	n := len(s.shots)
+	oldest, newest := s.shots[n-slowWindows], s.shots[n-1]
 	seen := answersBetween(oldest.stat, newest.stat)
 	return ofThePath(seen[dev], paths, seen)
 }
@@ -337,9 +299,9 @@ func (s *mdKind) ofThePath(dev string) error {
 // The cluster may take a minute for the record, in which the group may lose another disk
 // or the service stop. So it looks once more, under the lock of the service's actions,
 // and takes the record back if the disk is to stay.
-func (s *mdKind) fail(w *watcher, rec linux.Dropped, dev string) {
+func (s *slowDisks) fail(w watch, rec linux.Dropped, dev string) {
 	text := fmt.Sprintf("%s of group %s: %s", rec.Serial, rec.Group, rec.Words())
-	if err := w.bounded("crm_attribute", "--node", rec.Node, "--name", rec.Attr(), "--update", rec.String(), "--lifetime", "forever"); err != nil {
+	if err := s.bounded("crm_attribute", "--node", rec.Node, "--name", rec.Attr(), "--update", rec.String(), "--lifetime", "forever"); err != nil {
 		w.record("failed: drop slow disk %s: %v", text, err)
 		return
 	}
@@ -347,7 +309,7 @@ func (s *mdKind) fail(w *watcher, rec linux.Dropped, dev string) {
 	switch {
 	case keep != nil:
 		w.log("%s", stays(rec, dev, keep))
-		if err := w.bounded(rec.Forget()...); err != nil {
+		if err := s.bounded(rec.Forget()...); err != nil {
 			w.log("%v", err) // tidy tries again
 		}
 	case err != nil:
@@ -359,8 +321,8 @@ func (s *mdKind) fail(w *watcher, rec linux.Dropped, dev string) {
 
 // failNow has md call a disk failed, under the lock of the service's actions; keep says
 // why the disk must stay instead.
-func (s *mdKind) failNow(w *watcher, rec linux.Dropped, dev string) (keep, err error) {
-	unlock, keep := w.lock(s.cfg.Service)
+func (s *slowDisks) failNow(w watch, rec linux.Dropped, dev string) (keep, err error) {
+	unlock, keep := w.lock()
 	if keep != nil {
 		return keep, nil
 	}
@@ -369,23 +331,23 @@ func (s *mdKind) failNow(w *watcher, rec linux.Dropped, dev string) (keep, err e
 	if keep != nil {
 		return keep, nil
 	}
-	return nil, w.bounded("mdadm", "--manage", "/dev/"+array, "--fail", dev)
+	return nil, s.bounded("mdadm", "--manage", "/dev/"+array, "--fail", dev)
 }
 
 // bounded runs a command of a drop.
-func (w *watcher) bounded(argv ...string) error {
+func (s *mdDisks) bounded(argv ...string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), dropTime)
 	defer cancel()
-	_, err := w.k.Run(ctx, kernel.Command{Argv: argv})
+	_, err := s.k.Run(ctx, kernel.Command{Argv: argv})
 	return err
 }
 
 // stillDue looks once more at a disk that was recorded as dropped. It gives the kernel's
 // name of its array, or says why the disk must stay there.
-func (s *mdKind) stillDue(rec linux.Dropped, dev string) (array string, err error) {
+func (s *slowDisks) stillDue(rec linux.Dropped, dev string) (array string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), dropTime)
 	defer cancel()
-	if err := s.mine(ctx); err != nil {
+	if err := s.svc.mine(ctx); err != nil {
 		return "", err
 	}
 	all, err := s.arrays()
@@ -405,7 +367,7 @@ func (s *mdKind) stillDue(rec linux.Dropped, dev string) (array string, err erro
 
 // tidy removes the records of disks that are in their array again, or that the
 // configuration has no more.
-func (s *mdKind) tidy(ctx context.Context, w *watcher) {
+func (s *slowDisks) tidy(ctx context.Context, w watch) {
 	text, err := s.k.ReadFile(linux.CIBFile)
 	if err != nil || !strings.Contains(string(text), linux.DroppedPrefix) {
 		return
@@ -425,7 +387,7 @@ func (s *mdKind) tidy(ctx context.Context, w *watcher) {
 			continue
 		}
 		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-		_, err := w.k.Run(ctx, kernel.Command{Argv: rec.Forget()})
+		_, err := s.k.Run(ctx, kernel.Command{Argv: rec.Forget()})
 		cancel()
 		if err != nil {
 			w.log("%v", err)
@@ -438,7 +400,7 @@ func (s *mdKind) tidy(ctx context.Context, w *watcher) {
 // out says whether a dropped disk is still one: the service has it by the
 // configuration, and no array of the service works with it. A group that is not here
 // tells nothing.
-func (s *mdKind) out(group Array, all map[string]mdArray, rec linux.Dropped) bool {
+func (s *slowDisks) out(group Array, all map[string]mdArray, rec linux.Dropped) bool {
 	if _, ok := all[md.Hex(group.UUID)]; !ok {
 		return true
 	}

@@ -74,7 +74,7 @@ func (x *slowScene) changes() (out []string) {
 
 func TestSlowDiskIsDropped(t *testing.T) {
 	x := newSlowScene(t, true)
-	late := map[int]time.Duration{5: 600 * ms}
+	late := map[int]time.Duration{5: 600 * time.Millisecond}
 	x.windows(20, nil)
 	x.windows(slowWindows-1, late)
 	if got := x.changes(); got != nil {
@@ -91,7 +91,7 @@ func TestSlowDiskIsDropped(t *testing.T) {
 	}
 
 	// The next slow disk of the group stays: it has one parity disk.
-	x.windows(40, map[int]time.Duration{2: 900 * ms})
+	x.windows(40, map[int]time.Duration{2: 900 * time.Millisecond})
 	if got := x.changes(); len(got) != 2 {
 		t.Errorf("%q", got[2:])
 	}
@@ -108,16 +108,18 @@ func TestSlowDiskIsDropped(t *testing.T) {
 }
 
 func TestSlowDiskStays(t *testing.T) {
-	late := map[int]time.Duration{5: 900 * ms}
+	late := map[int]time.Duration{5: 900 * time.Millisecond}
 	for _, c := range []struct {
 		name string
 		do   func(x *slowScene)
 		says string
 	}{
 		{"all disks are slow", func(x *slowScene) {
-			x.windows(40, map[int]time.Duration{0: 900 * ms, 1: 900 * ms, 2: 900 * ms, 3: 900 * ms, 4: 900 * ms, 5: 900 * ms})
+			x.windows(40, map[int]time.Duration{0: 900 * time.Millisecond, 1: 900 * time.Millisecond, 2: 900 * time.Millisecond, 3: 900 * time.Millisecond, 4: 900 * time.Millisecond, 5: 900 * time.Millisecond})
 		}, ""},
-		{"two disks are slow", func(x *slowScene) { x.windows(40, map[int]time.Duration{1: 900 * ms, 5: 900 * ms}) }, "2 disks are slow at once (d1, d5)"},
+		{"two disks are slow", func(x *slowScene) {
+			x.windows(40, map[int]time.Duration{1: 900 * time.Millisecond, 5: 900 * time.Millisecond})
+		}, "2 disks are slow at once (d1, d5)"},
 		{"it comes and goes", func(x *slowScene) {
 			for range 10 {
 				x.windows(5, late)
@@ -163,16 +165,16 @@ func TestPathsWhileSlow(t *testing.T) {
 		late [2]time.Duration
 		want string
 	}{
-		{"the disk", [2]time.Duration{900 * ms, 900 * ms}, ""},
-		{"a path", [2]time.Duration{900 * ms, 5 * ms}, "over its path sdb it answers within 5 ms"},
+		{"the disk", [2]time.Duration{900 * time.Millisecond, 900 * time.Millisecond}, ""},
+		{"a path", [2]time.Duration{900 * time.Millisecond, 5 * time.Millisecond}, "over its path sdb it answers within 5 ms"},
 	} {
 		h := newShared(t).hosts["nfs1"]
 		h.files["/sys/block/dm-5/slaves/sda"], h.files["/sys/block/dm-5/slaves/sdb"] = "", ""
-		s := &mdKind{service: h.service(testConfig())}
+		s := newMD(h.service(testConfig()).Host, &MDStorage{}, nil, nil)
 		stat := map[string]linux.DiskStat{}
 		for i := range paceWindows + 1 {
 			for j, p := range []string{"sda", "sdb"} {
-				took, n := 5*ms, int64(900)
+				took, n := 5*time.Millisecond, int64(900)
 				if i > paceWindows-slowWindows {
 					took, n = c.late[j], 5
 				}
@@ -184,7 +186,7 @@ func TestPathsWhileSlow(t *testing.T) {
 			}
 			s.slow.shots = append(s.slow.shots, shot{h.clock, maps.Clone(stat)})
 		}
-		if err := s.ofThePath("dm-5"); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+		if err := s.slow.ofThePath("dm-5"); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.want)
 		}
 	}
@@ -233,7 +235,7 @@ func TestPacedMeasuresAnew(t *testing.T) {
 // dropped one event ago.
 func TestDroppedDiskStaysOut(t *testing.T) {
 	x := newSlowScene(t, true)
-	x.windows(20, map[int]time.Duration{5: 600 * ms})
+	x.windows(20, map[int]time.Duration{5: 600 * time.Millisecond})
 	if len(x.recorded) != 1 {
 		t.Fatalf("%q", x.recorded)
 	}
@@ -285,13 +287,13 @@ func TestAbsentDisks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := s.absent(cfg.Arrays[0], all); err != nil || !slices.Equal(got, c.absent) {
+		if got, err := s.slow.absent(cfg.Arrays[0], all); err != nil || !slices.Equal(got, c.absent) {
 			t.Errorf("%s: %q, %v, want %q", name, got, err, c.absent)
 		}
 		if serial, dev := s.named("B9s"); serial != "S-B9s" || dev != "/dev/B9s" {
 			t.Errorf("%s: %q, %q", name, serial, dev)
 		}
-		if got := s.out(cfg.Arrays[1], all, linux.Dropped{Device: "/dev/B9s"}); got != c.out {
+		if got := s.slow.out(cfg.Arrays[1], all, linux.Dropped{Device: "/dev/B9s"}); got != c.out {
 			t.Errorf("%s: out is %v", name, got)
 		}
 	}
@@ -302,14 +304,14 @@ func TestOneChangeAtATime(t *testing.T) {
 	x := newSlowScene(t, true)
 	var later func()
 	x.w.background = func(f func()) { later = f }
-	nfs(x.w.services[0]).asker.busy.Store(true) // that would be another task in the background
+	nfsOf(x.w.services[0]).asker.busy.Store(true) // that would be another task in the background
 	x.w.services[0].storage.(*mdKind).busy.Store(true)
-	x.windows(2*paceWindows, map[int]time.Duration{5: 600 * ms})
+	x.windows(2*paceWindows, map[int]time.Duration{5: 600 * time.Millisecond})
 	if later != nil {
 		t.Fatal("a disk is dropped while a spare moves")
 	}
 	x.w.services[0].storage.(*mdKind).busy.Store(false)
-	x.windows(2*paceWindows, map[int]time.Duration{5: 600 * ms})
+	x.windows(2*paceWindows, map[int]time.Duration{5: 600 * time.Millisecond})
 	if later == nil || !x.w.services[0].storage.(*mdKind).busy.Load() {
 		t.Fatal("no disk is dropped")
 	}
@@ -344,9 +346,9 @@ func TestSlowDiskStaysAfterItsRecord(t *testing.T) {
 				t.Errorf("%s: a stop would wait for %q", name, ran.Argv)
 			}
 		}
-		x.w.k = &meanwhile{x.h, "crm_attribute", notLocked, func() { c.do(x) }}
+		x.w.services[0].k = &meanwhile{x.h, "crm_attribute", notLocked, func() { c.do(x) }}
 		x.windows(19, nil)
-		x.windows(slowWindows, map[int]time.Duration{5: 600 * ms})
+		x.windows(slowWindows, map[int]time.Duration{5: 600 * time.Millisecond})
 		got := x.changes()
 		if len(got) != 2 || !strings.Contains(got[0], "--update MA06") || got[1] != "crm_attribute --node nfs1 --name mortar-dropped-r0 --delete --lifetime forever" || locked != 0 {
 			t.Errorf("%s: %q, locked %d", name, got, locked)

@@ -55,11 +55,11 @@ func TestPacedNamesTheSlowLUN(t *testing.T) {
 		{"all", []int{15020, 15020, 15020, 15020}, ""},
 	} {
 		h := &lunHost{clock: time.Unix(1000, 0)}
-		cfg := &Config{Service: "home", LUNStorage: &LUNStorage{}}
+		cfg := &LUNStorage{}
 		for i := range 4 {
 			cfg.LUNs = append(cfg.LUNs, LUN{Name: fmt.Sprintf("a-lun%d", i), WWID: fmt.Sprintf("w%d", i)})
 		}
-		s := &lunKind{service: &service{cfg: cfg, k: h}}
+		s := newLUNs(&Host{k: h, Service: "home"}, cfg, true, nil)
 		h.count(0, 0, 0, 0, 0)
 		slow := s.paced()
 		h.clock = h.clock.Add(16 * time.Second)

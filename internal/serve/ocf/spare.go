@@ -179,7 +179,7 @@ func spares(from, to raidGroup) (out []spareMove) {
 }
 
 // raidGroups are the arrays of the service that run here.
-func (s *mdKind) raidGroups() ([]raidGroup, error) {
+func (s *spareMover) raidGroups() ([]raidGroup, error) {
 	all, err := linux.MDArrays(tree{s.k})
 	if err != nil {
 		return nil, err
@@ -218,19 +218,19 @@ func (s *mdKind) raidGroups() ([]raidGroup, error) {
 }
 
 // moveDue moves a spare to a group that lacks a member and has none.
-func (s *mdKind) moveDue(w *watcher) action {
+func (s *spareMover) moveDue(w watch) action {
 	if len(s.cfg.Arrays) < 2 {
 		return nil
 	}
-	if _, all, err := s.active(); err != nil || !all {
+	if _, all, err := s.svc.active(); err != nil || !all {
 		return nil
 	}
-	m, ok := s.spareDue(w.k.Now())
+	m, ok := s.spareDue(s.k.Now())
 	if !ok {
 		return nil
 	}
 	return func(ctx context.Context) {
-		if err := s.mine(ctx); err != nil {
+		if err := s.svc.mine(ctx); err != nil {
 			w.log("spare %s of array %s does not move to array %s: %v", path.Base(m.disk.path), m.from.name, m.to.name, err)
 			return
 		}
@@ -239,7 +239,7 @@ func (s *mdKind) moveDue(w *watcher) action {
 }
 
 // degraded says whether an array of the service lacks a member.
-func (s *mdKind) degraded() bool {
+func (s *spareMover) degraded() bool {
 	all, err := linux.MDArrays(tree{s.k})
 	return err == nil && slices.ContainsFunc(all, func(a linux.MDArray) bool {
 		return a.Degraded > 0 && slices.ContainsFunc(s.cfg.Arrays, func(x Array) bool { return md.SameUUID(x.UUID, a.UUID) })
@@ -247,7 +247,7 @@ func (s *mdKind) degraded() bool {
 }
 
 // spareDue is the move that is due now.
-func (s *mdKind) spareDue(now time.Time) (spareMove, bool) {
+func (s *spareMover) spareDue(now time.Time) (spareMove, bool) {
 	if !s.degraded() {
 		s.lacking = nil
 		return spareMove{}, false
@@ -264,7 +264,7 @@ func (s *mdKind) spareDue(now time.Time) (spareMove, bool) {
 		}
 		since := cmp.Or(s.lacking[g.UUID], now)
 		lacking[g.UUID] = since
-		g.due = now.Sub(since) >= spareAfter && !s.awaits(g.UUID, now)
+		g.due = now.Sub(since) >= spareAfter && !s.late.awaits(g.UUID, now)
 	}
 	s.lacking = lacking
 	return chooseSpare(groups)
@@ -274,7 +274,7 @@ func (s *mdKind) spareDue(now time.Time) (spareMove, bool) {
 // does not take it leaves it to the first one. --add gives the disk another superblock.
 //
 // Source: mdadm, Monitor.c, move_spare
-func (s *mdKind) moveSpare(ctx context.Context, m spareMove, record func(string, ...any)) {
+func (s *spareMover) moveSpare(ctx context.Context, m spareMove, record func(string, ...any)) {
 	disk := path.Base(m.disk.path)
 	where := ""
 	if m.crowded {

@@ -34,13 +34,13 @@ const mostDoubts = 16
 // may be started, and md, which takes the missing data from P as well, brings its
 // parities up to date; settle then takes back v.Doubt. Else it returns what is in doubt.
 // It sets further if it compares something that no start has compared before.
-func (s *mdKind) settle(ctx context.Context, a Array, v *verdict, further *bool) *ArrayInDoubt {
+func (s *stripes) settle(ctx context.Context, a Array, v *verdict, further *bool) *ArrayInDoubt {
 	if v.Doubt == nil {
 		return nil
 	}
 	d := &ArrayInDoubt{Name: a.Name, UUID: md.Hex(a.UUID), Events: v.Newest.Events, Missing: v.Missing}
 	started := func() bool { // a person has accepted d
-		if !s.accepted(*d) {
+		if !s.doubts.accepted(*d) {
 			return false
 		}
 		v.Notes = append(v.Notes, "may have wrong data, and is started because a person has accepted that: "+(&Doubt{Arrays: []ArrayInDoubt{*d}}).String())
@@ -97,16 +97,13 @@ type compared struct {
 	Bad     []int64 `json:"bad"` // offsets in the array, bytes
 }
 
-// comparedNote says how far starts have got, a list of compared.
-func (s *service) comparedNote() runNote { return s.runNote("compared", ".json") }
-
 // compare compares what no start has compared yet. If time runs out, d.Remaining tells how
 // much of each disk is left.
-func (s *mdKind) compare(ctx context.Context, t *tornArray, d *ArrayInDoubt, further *bool) error {
+func (s *stripes) compare(ctx context.Context, t *tornArray, d *ArrayInDoubt, further *bool) error {
 	now := compared{UUID: d.UUID, Events: d.Events, Missing: t.missing}
 	var others []compared
 	var all []compared
-	if err := s.comparedNote().load(&all); err != nil {
+	if err := s.doubts.comparedNote().load(&all); err != nil {
 		s.log.note("%v", err)
 	}
 	for _, c := range all {
@@ -119,7 +116,7 @@ func (s *mdKind) compare(ctx context.Context, t *tornArray, d *ArrayInDoubt, fur
 	}
 	err := t.compare(ctx, &now, s.k.ReadBlocks, func() {
 		*further = true
-		if err := s.comparedNote().save(append(others, now)); err != nil {
+		if err := s.doubts.comparedNote().save(append(others, now)); err != nil {
 			s.log.note("the next start has to compare array %s anew: %v", d.Name, err)
 		}
 	})
@@ -137,7 +134,7 @@ func (s *mdKind) compare(ctx context.Context, t *tornArray, d *ArrayInDoubt, fur
 // superblocks are written.
 //
 // Source: the kernel's drivers/md/md.c, md_update_sb
-func (s *mdKind) torn(ctx context.Context, a Array, v *verdict) (*tornArray, error) {
+func (s *stripes) torn(ctx context.Context, a Array, v *verdict) (*tornArray, error) {
 	sb := v.Newest
 	t := &tornArray{slots: v.Slots, chunk: sb.Chunk, missing: -1}
 	switch {
@@ -185,7 +182,7 @@ func (s *mdKind) torn(ctx context.Context, a Array, v *verdict) (*tornArray, err
 }
 
 // bitmaps reads the bitmaps of members side by side: the heads first, which tell the sizes.
-func (s *mdKind) bitmaps(ctx context.Context, members []member) (heads []*md.Bitmap, bits [][]byte, err error) {
+func (s *mdDisks) bitmaps(ctx context.Context, members []member) (heads []*md.Bitmap, bits [][]byte, err error) {
 	sizes := make([]int, len(members))
 	ask := func() error {
 		var all []kernel.Question

@@ -142,18 +142,18 @@ func testBitmap(events uint64, size int64, dirty ...int) []byte {
 // start judges the array as a start does.
 func (m *members) start(t *testing.T) (verdict, error) {
 	t.Helper()
-	s := &mdKind{service: &service{k: m, cfg: &Config{MDStorage: &MDStorage{}}}}
+	s := newMD(&Host{k: m}, &MDStorage{}, &doubts{Host: &Host{k: m}}, nil)
 	a := groupR0()
-	v, err := s.judged(a, superblocks{})
+	v, err := judged(s, a, superblocks{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return v, s.refuse(t.Context(), a, &v)
+	return v, refusedBy(t.Context(), s, a, &v)
 }
 
-// refuse is the error of a start of one array.
-func (s *mdKind) refuse(ctx context.Context, a Array, v *verdict) error {
-	if d := s.settle(ctx, a, v, new(bool)); d != nil {
+// refusedBy is the error of a start of one array.
+func refusedBy(ctx context.Context, s *mdKind, a Array, v *verdict) error {
+	if d := s.stripes.settle(ctx, a, v, new(bool)); d != nil {
 		return &inDoubt{Doubt: Doubt{Service: "home", Arrays: []ArrayInDoubt{*d}}, why: []error{v.Doubt}}
 	}
 	return nil
@@ -237,7 +237,7 @@ func TestSettle(t *testing.T) {
 func TestSettleTakesItsTime(t *testing.T) {
 	m := newMembers(1)
 	delete(m.dev, slotDev(0))
-	s := &mdKind{service: &service{k: m, cfg: &Config{MDStorage: &MDStorage{}}}}
+	s := newMD(&Host{k: m}, &MDStorage{}, &doubts{Host: &Host{k: m}}, nil)
 	v := verdict{Doubt: errors.New("doubt"), Missing: 1}
 	for slot := range 4 {
 		x := member{Dev: slotDev(slot)}
@@ -249,7 +249,7 @@ func TestSettleTakesItsTime(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := s.refuse(ctx, Array{Name: "r0", UUID: arrayUUID}, &v); err == nil || v.Doubt == nil {
+	if err := refusedBy(ctx, s, Array{Name: "r0", UUID: arrayUUID}, &v); err == nil || v.Doubt == nil {
 		t.Error("what was not compared is taken for whole")
 	}
 }
@@ -262,6 +262,13 @@ type slowMembers struct {
 	each  time.Duration // more than 3 s for each read
 	reads atomic.Int64
 }
+
+// idle is a service of which nothing runs here.
+type idle struct{}
+
+func (idle) active() (some, all bool, err error) { return false, false, nil }
+func (idle) mine(context.Context) error          { return nil }
+func (idle) holdUdev(context.Context)            {}
 
 func newSlowMembers(m *members) *slowMembers {
 	slow := &slowMembers{members: m, files: map[string][]byte{}, busy: map[string]chan struct{}{}}
@@ -282,7 +289,8 @@ func groupR0() Array {
 
 // kind is the storage of a service with these arrays.
 func (m *slowMembers) kind(arrays ...Array) *mdKind {
-	return &mdKind{service: &service{k: m, cfg: &Config{Service: "home", MDStorage: &MDStorage{Arrays: arrays}}, host: "nfs2", log: &steps{stderr: io.Discard, now: time.Now}}}
+	h := &Host{k: m, Service: "home", host: "nfs2", log: &steps{stderr: io.Discard, now: time.Now}}
+	return newMD(h, &MDStorage{Arrays: arrays}, &doubts{Host: h}, idle{})
 }
 
 func (m *slowMembers) ReadBlocks(dev string, off int64, n int) ([]byte, error) {
@@ -327,7 +335,7 @@ func TestSettleGoesOn(t *testing.T) {
 				}
 				d := (*inDoubt)(nil)
 				if errors.As(err, &d) {
-					if err := s.saveDoubt(&d.Doubt); err != nil {
+					if err := s.doubts.saveDoubt(&d.Doubt); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -396,7 +404,7 @@ func TestSettleGoesOnWithAllGroups(t *testing.T) {
 			if !errors.As(err, &d) || start == 9 {
 				t.Fatalf("start %d: %v", start, err)
 			}
-			if err := s.saveDoubt(&d.Doubt); err != nil {
+			if err := s.doubts.saveDoubt(&d.Doubt); err != nil {
 				t.Fatal(err)
 			}
 			if d.Remaining() == 0 {
@@ -427,7 +435,7 @@ func TestSettleGetsNoFurther(t *testing.T) {
 		if !errors.As(err, &d) || d.Remaining() > 0 || codeOf(err) != InDoubt || !strings.Contains(err.Error(), "too slow") {
 			t.Fatal(err)
 		}
-		if err := s.saveDoubt(&d.Doubt); err != nil || s.sound(t.Context()) == nil {
+		if err := s.doubts.saveDoubt(&d.Doubt); err != nil || s.sound(t.Context()) == nil {
 			t.Errorf("%v, and the watcher has Pacemaker try again", err)
 		}
 	})

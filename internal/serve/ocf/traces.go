@@ -48,7 +48,7 @@ func trace(ctx context.Context, services []*service, node string) (*Traces, erro
 		}
 	}
 	began := services[0].k.Now()
-	services[0].askARP(ctx, t, node)
+	askARP(ctx, services[0], t, node)
 	if err := services[0].k.Sleep(ctx, tracesTime-services[0].k.Now().Sub(began)); err != nil {
 		return nil, err
 	}
@@ -57,14 +57,14 @@ func trace(ctx context.Context, services []*service, node string) (*Traces, erro
 		case before[i] == nil || s.up():
 			t.Unknown = append(t.Unknown, fmt.Sprintf("%s has the disks of service %s itself, and sees nobody else write to them", s.host, s.cfg.Service))
 		default:
-			s.compareMarks(t, before[i], s.storage.marks(ctx))
+			compareMarks(s, t, before[i], s.storage.marks(ctx))
 		}
 	}
 	return t, nil
 }
 
 // askARP asks for the server's addresses on the networks that both have an address on.
-func (s *service) askARP(ctx context.Context, t *Traces, node string) {
+func askARP(ctx context.Context, s *service, t *Traces, node string) {
 	pairs := map[string]string{s.cfg.Nodes[node]: s.cfg.Nodes[s.host]} // its address → this server's on that network
 	own := s.cfg.Rings[s.host]
 	for i, a := range s.cfg.Rings[node] {
@@ -99,7 +99,7 @@ func (s *service) askARP(ctx context.Context, t *Traces, node string) {
 }
 
 // compareMarks says whether a service's disks have changed between two looks.
-func (s *service) compareMarks(t *Traces, before, after map[string]string) {
+func compareMarks(s *service, t *Traces, before, after map[string]string) {
 	var changed []string
 	same := 0
 	for _, name := range slices.Sorted(maps.Keys(before)) {

@@ -21,10 +21,6 @@ import (
 // failed: each of two levels may take stonith-timeout (60 s).
 const unfencedFor = 150 * time.Second
 
-// overdueNote has the uptime, in seconds, at which this server resets itself unless
-// the service has been stopped.
-func (s *service) overdueNote() runNote { return s.runNote("unstopped", "") }
-
 // overdueIn has the watcher reset this server after a while.
 func (s *service) overdueIn(d time.Duration) {
 	if err := s.overdueNote().write(fmt.Sprintf("%.0f\n", (s.uptime() + d).Seconds())); err != nil {

@@ -43,12 +43,23 @@ func (v VolumeGroup) check(f *faults) {
 	}
 }
 
+// volumeGroup are the service's volumes on its storage. Without a group each of them is a
+// device.
+type volumeGroup struct {
+	*Host
+	cfg     *Config
+	storage storageKind
+	volumes []string // that the service is on, see kind.names
+	// dropCache takes down the remains of a cache that was turned off.
+	dropCache func(context.Context) error
+}
+
 // BuildingID is the LVM system ID that a volume group has while apply builds
 // it. The agent refuses it: apply may have the devices on another server.
 func BuildingID(systemID string) string { return systemID + "-building" }
 
 // called is what messages call a volume of the service.
-func (s *service) called(volume string) string {
+func (s *volumeGroup) called(volume string) string {
 	if s.cfg.VG != "" {
 		return "volume " + s.cfg.VG + "/" + volume
 	}
@@ -59,7 +70,7 @@ func (s *service) called(volume string) string {
 }
 
 // bare is the device of a volume where there is no volume group.
-func (s *service) bare(volume string) (device, error) {
+func (s *volumeGroup) bare(volume string) (device, error) {
 	all, err := s.storage.devices()
 	for _, d := range all {
 		if d.name == volume || volume == "" {
@@ -76,7 +87,7 @@ func (s *service) bare(volume string) (device, error) {
 // volume where there is one, also one that was turned off and passes everything
 // on until the service stops; else the volume. It gives the device (dm-3) and
 // its major:minor; "" if it is not there.
-func (s *service) on(volume string) (dev, devno string, err error) {
+func (s *volumeGroup) on(volume string) (dev, devno string, err error) {
 	if s.cfg.VG == "" {
 		d, err := s.bare(volume)
 		if err != nil || d.gone != nil {
@@ -96,31 +107,9 @@ func (s *service) on(volume string) (dev, devno string, err error) {
 	return dev, devno, nil
 }
 
-// dm finds a device of the device mapper by name.
-func (s *service) dm(blocks []string, want string) (dev, devno string) {
-	for _, n := range blocks {
-		if strings.HasPrefix(n, "dm-") && s.line("/sys/block/"+n+"/dm/name") == want {
-			return n, s.line("/sys/block/" + n + "/dev")
-		}
-	}
-	return "", ""
-}
-
-// dmNamed is the device of the device mapper with a name, which must be there.
-func (s *service) dmNamed(name string) (dev, devno string, err error) {
-	names, err := s.k.ReadDir("/sys/block")
-	if err != nil {
-		return "", "", err
-	}
-	if dev, devno = s.dm(names, name); dev == "" {
-		err = fmt.Errorf("%s is not there", name)
-	}
-	return dev, devno, err
-}
-
 // active says whether some, and whether all, of the service's logical volumes
 // are there.
-func (s *service) active() (some, all bool, err error) {
+func (s *volumeGroup) active() (some, all bool, err error) {
 	if s.cfg.VG == "" {
 		return false, false, nil
 	}
@@ -136,7 +125,7 @@ func (s *service) active() (some, all bool, err error) {
 	return some, all, nil
 }
 
-func (s *service) volumeState() (state, error) {
+func (s *volumeGroup) volumeState() (state, error) {
 	names, err := s.k.ReadDir("/sys/block")
 	if err != nil {
 		return broken, err
@@ -164,7 +153,7 @@ func (s *service) volumeState() (state, error) {
 
 // suspended tells whether a device stays suspended: one that is being extended is
 // suspended for a moment.
-func (s *service) suspended(dev string) bool {
+func (s *volumeGroup) suspended(dev string) bool {
 	for range 20 {
 		if s.line("/sys/block/"+dev+"/dm/suspended") != "1" {
 			return false
@@ -177,7 +166,7 @@ func (s *service) suspended(dev string) bool {
 }
 
 // others says whether any logical volume of the volume group is active.
-func (s *service) others(blocks []string) bool {
+func (s *volumeGroup) others(blocks []string) bool {
 	return slices.ContainsFunc(blocks, func(n string) bool {
 		if !strings.HasPrefix(n, "dm-") {
 			return false
@@ -189,7 +178,7 @@ func (s *service) others(blocks []string) bool {
 
 // owner reads which server owns the volume group, from the newest metadata on its
 // physical volumes. It may be the system ID of no server.
-func (s *service) owner() (string, error) {
+func (s *volumeGroup) owner() (string, error) {
 	devices, err := s.storage.devices()
 	if err != nil {
 		return "", err
@@ -200,7 +189,7 @@ func (s *service) owner() (string, error) {
 // openedNote has the owner and the number of the metadata that the volume group has while
 // its devices take writes here, and this server has not taken the group yet, or has given it
 // back. It does not outlive a boot.
-func (s *service) openedNote() runNote { return s.runNote("opened", "") }
+func (s *volumeGroup) openedNote() runNote { return s.runNote("opened", "") }
 
 func openedText(owner string, seqno uint64) string { return fmt.Sprintf("%s %d\n", owner, seqno) }
 
@@ -208,7 +197,7 @@ func openedText(owner string, seqno uint64) string { return fmt.Sprintf("%s %d\n
 // or a stop of this server has left that did not come to its end: no other server has taken the volume
 // group since. Devices that this server has not opened since it booted, of a group at rest,
 // another program has assembled: stopStrays stops them.
-func (s *service) unfinished(m *vgMeta) bool {
+func (s *volumeGroup) unfinished(m *vgMeta) bool {
 	text, there := s.openedNote().read()
 	if !there {
 		return m.SystemID == s.cfg.SystemID
@@ -217,7 +206,7 @@ func (s *service) unfinished(m *vgMeta) bool {
 }
 
 // ownerOf is the system ID of the volume group on all of the storage's devices.
-func (s *service) ownerOf(devices []device) (string, error) {
+func (s *volumeGroup) ownerOf(devices []device) (string, error) {
 	m, err := s.metaOf(devices)
 	if err != nil {
 		return "", err
@@ -227,7 +216,7 @@ func (s *service) ownerOf(devices []device) (string, error) {
 
 // metaOf is the newest metadata of the volume group on all of the storage's devices. A
 // device that cannot be read is left out if there is another.
-func (s *service) metaOf(devices []device) (*vgMeta, error) {
+func (s *volumeGroup) metaOf(devices []device) (*vgMeta, error) {
 	for _, d := range devices {
 		if d.gone != nil {
 			return nil, d.gone
@@ -242,7 +231,7 @@ func (s *service) metaOf(devices []device) (*vgMeta, error) {
 			continue
 		}
 		if m.VG != s.cfg.VG {
-			return nil, &refusal{fmt.Errorf("%s carries volume group %s, not %s", d.what, m.VG, s.cfg.VG)}
+			return nil, refuse(fmt.Errorf("%s carries volume group %s, not %s", d.what, m.VG, s.cfg.VG))
 		}
 		if best == nil || m.Seqno > best.Seqno {
 			best = m
@@ -255,7 +244,7 @@ func (s *service) metaOf(devices []device) (*vgMeta, error) {
 }
 
 // opening notes whose the volume group is when its devices are let take writes.
-func (s *service) opening(m *vgMeta) error {
+func (s *volumeGroup) opening(m *vgMeta) error {
 	if m.SystemID == s.host {
 		return nil
 	}
@@ -263,17 +252,17 @@ func (s *service) opening(m *vgMeta) error {
 }
 
 // mayTake refuses to take the volume group from an owner that is no node of the cluster.
-func (s *service) mayTake(owner string) error {
+func (s *volumeGroup) mayTake(owner string) error {
 	if s.cfg.SystemID != "" && owner == BuildingID(s.cfg.SystemID) {
-		return &refusal{fmt.Errorf("volume group %s is under construction: mortar apply builds it on some server, or was cut short; run it again", s.cfg.VG)}
+		return refuse(fmt.Errorf("volume group %s is under construction: mortar apply builds it on some server, or was cut short; run it again", s.cfg.VG))
 	}
 	if _, node := s.cfg.Nodes[owner]; !node && owner != "" && owner != s.cfg.SystemID {
-		return &refusal{fmt.Errorf("volume group %s is owned by %q, which is no node of this cluster (nodes: %s)", s.cfg.VG, owner, strings.Join(s.nodes(), ", "))}
+		return refuse(fmt.Errorf("volume group %s is owned by %q, which is no node of this cluster (nodes: %s)", s.cfg.VG, owner, strings.Join(s.nodes(), ", ")))
 	}
 	return nil
 }
 
-func (s *service) startVolume(ctx context.Context) error {
+func (s *volumeGroup) startVolume(ctx context.Context) error {
 	devices, err := s.storage.devices()
 	if err != nil {
 		return err
@@ -329,9 +318,9 @@ func (s *service) startVolume(ctx context.Context) error {
 // lvmDir holds the only LVM configuration the agent's LVM commands read, so
 // that neither /etc/lvm nor a devices file of the host can make them scan
 // every path of every disk, or fail.
-func (s *service) lvmDir() string { return runDir + "/lvm-" + s.cfg.Service }
+func (s *volumeGroup) lvmDir() string { return runDir + "/lvm-" + s.cfg.Service }
 
-func (s *service) lvmConfig() error {
+func (s *volumeGroup) lvmConfig() error {
 	if err := s.k.Mkdir(s.lvmDir(), 0o755, 0, 0); err != nil {
 		return err
 	}
@@ -361,7 +350,7 @@ backup { backup = 0 archive = 0 }
 
 // lvm runs an LVM command that sees the service's devices and nothing else,
 // as this host and, for taking over, as the former owner.
-func (s *service) lvm(ctx context.Context, devices []device, former string, argv ...string) error {
+func (s *volumeGroup) lvm(ctx context.Context, devices []device, former string, argv ...string) error {
 	local := fmt.Sprintf("local { system_id = %q }", s.host)
 	if former != "" {
 		local = fmt.Sprintf("local { system_id = %q extra_system_ids = [ %q ] }", s.host, former)
@@ -376,7 +365,7 @@ func (s *service) lvm(ctx context.Context, devices []device, former string, argv
 	return err
 }
 
-func (s *service) stopVolume(ctx context.Context) error {
+func (s *volumeGroup) stopVolume(ctx context.Context) error {
 	devices, err := s.storage.devices()
 	if err != nil {
 		return err
@@ -417,7 +406,7 @@ func (s *service) stopVolume(ctx context.Context) error {
 	return nil
 }
 
-func (s *service) deactivate(ctx context.Context, devices []device) error {
+func (s *volumeGroup) deactivate(ctx context.Context, devices []device) error {
 	for try := 0; ; try++ {
 		err := s.lvm(ctx, devices, "", "vgchange", "--quiet", "--activate", "n", s.cfg.VG)
 		if err != nil {

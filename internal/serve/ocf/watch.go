@@ -102,7 +102,6 @@ const (
 )
 
 const (
-	watchTick = 2 * time.Second // between looks without a message
 	// While clients reclaim their locks all others wait. An NFSv4 client that was refused
 	// asks again after 6, 13 and 25 s in all: half a second can cost twelve.
 	// Source: nfs4_delay() of the kernel.
@@ -190,7 +189,6 @@ type watcher struct {
 	known          map[*service]*watched
 	failed         limit     // by service: reported as failed
 	reclaiming     bool      // the look found clients that reclaim their locks
-	health         *health   // of Lustre, in this look; nil: not read yet
 	alone          time.Time // when no network had a link, last seen
 	fencingBlocked *bool     // from the fence devices; nil: not known
 }
@@ -210,7 +208,7 @@ func (w *watcher) watched(s *service) *watched {
 	if w.known[s] == nil {
 		unstopped := &reflex{name: "a service that could not be stopped", sees: always(func(context.Context) { w.unstopped(s) })}
 		w.known[s] = &watched{
-			table:   [][]*reflex{{w.mends(s)}, s.kind.reflexes(w), s.storage.reflexes(w), w.forgives(s), {unstopped}},
+			table:   [][]*reflex{{w.mends(s)}, s.kind.reflexes(serviceWatch{w, s}), s.storage.reflexes(serviceWatch{w, s}), w.forgives(s), {unstopped}},
 			reached: w.watchCache(s),
 		}
 	}
@@ -219,6 +217,19 @@ func (w *watcher) watched(s *service) *watched {
 
 // lost says whether the devices of a service are out of reach: what reads them would hang.
 func (w *watcher) lost(s *service) bool { return !w.watched(s).gone.IsZero() }
+
+// serviceWatch is the watcher as the kinds of a service see it.
+type serviceWatch struct {
+	w *watcher
+	s *service
+}
+
+func (x serviceWatch) log(format string, a ...any)          { x.w.log(format, a...) }
+func (x serviceWatch) record(format string, a ...any)       { x.w.record(format, a...) }
+func (x serviceWatch) lock() (func(), error)                { return x.w.lock(x.s.cfg.Service) }
+func (x serviceWatch) lost() bool                           { return x.w.lost(x.s) }
+func (x serviceWatch) fail(ctx context.Context, why string) { x.w.fail(ctx, x.s, why) }
+func (x serviceWatch) hurry()                               { x.w.reclaiming = true }
 
 // run watches until ctx ends.
 func (w *watcher) run(ctx context.Context, events <-chan struct{}) {
@@ -295,7 +306,7 @@ func (w *watcher) look(ctx context.Context) {
 		}
 		l.unheard, l.told = false, w.k.Now()
 	}
-	w.health, w.reclaiming = nil, false
+	w.reclaiming = false
 	for _, s := range w.services {
 		for _, rows := range w.watched(s).table {
 			w.react(ctx, s, rows)
@@ -359,8 +370,6 @@ func (w *watcher) cutOff() bool {
 		return err == nil && s.carrier(ifc.Name)
 	})
 }
-
-func (s *service) carrier(ifc string) bool { return s.line("/sys/class/net/"+ifc+"/carrier") == "1" }
 
 // watchFencing bars this server from fencing while it is cut off, and until the two have had
 // the time to find each other again: of two that were both cut off, as when their switches

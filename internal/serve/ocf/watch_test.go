@@ -186,13 +186,13 @@ func TestWatcher(t *testing.T) {
 	sh.attrs["nfs2 "+attrStorage+"home"] = "0"
 	h.cabled(false)
 	look(time.Second)
-	if name, _, _ := nfs(s).present(); name == "" {
+	if name, _, _ := nfsOf(s).present(); name == "" {
 		t.Error("the address is gone at once")
 	}
 	look(2 * time.Second)
 	attr(attrStorage+"home", "0")
 	attr(attrFence, "")
-	if name, _, _ := nfs(s).present(); name != "" {
+	if name, _, _ := nfsOf(s).present(); name != "" {
 		t.Error("clients can still be answered with an error")
 	}
 	sh.attrs["nfs2 "+attrStorage+"home"] = "1"
@@ -241,7 +241,7 @@ func TestWatcherOfLUNs(t *testing.T) {
 		t.Errorf("both have lost the array: %v", sh.attrs)
 	}
 	present := func() bool {
-		name, _, err := nfs(s).present()
+		name, _, err := nfsOf(s).present()
 		return name != "" && err == nil
 	}
 	mustState(t, s, running) // and nothing is read from the LUNs
@@ -340,7 +340,7 @@ func TestWatcherRestartsDaemons(t *testing.T) {
 	w := h.watcher(s)
 	for i := range mostRestarts + 1 {
 		w.reacts(ctx, s, "nfs")
-		if d := nfs(s).dead(); len(d) != 0 {
+		if d := nfsOf(s).nfsd.dead(); len(d) != 0 {
 			t.Fatalf("round %d: %q dead", i, d)
 		}
 		if i == mostRestarts {
@@ -351,7 +351,7 @@ func TestWatcherRestartsDaemons(t *testing.T) {
 				delete(h.procs, pid)
 			}
 		}
-		if d := nfs(s).dead(); !slices.Equal(d, []string{mountd}) {
+		if d := nfsOf(s).nfsd.dead(); !slices.Equal(d, []string{mountd}) {
 			t.Fatalf("round %d: dead are %q", i, d)
 		}
 		h.clock = h.clock.Add(time.Second)
@@ -363,7 +363,7 @@ func TestWatcherRestartsDaemons(t *testing.T) {
 		}
 	}
 	w.reacts(ctx, s, "nfs")
-	if d := nfs(s).dead(); !slices.Equal(d, []string{mountd}) {
+	if d := nfsOf(s).nfsd.dead(); !slices.Equal(d, []string{mountd}) {
 		t.Errorf("a fourth restart: dead are %q", d)
 	}
 	// nfsd itself is Pacemaker's to bring back.

@@ -19,9 +19,6 @@ import (
 	"github.com/mortarhpc/mortar/internal/serve/kernel"
 )
 
-// watchAction is the agent calling itself, as the process that stays.
-const watchAction = "_watch"
-
 // watchProcess finds the watcher of this server by its file. The watcher
 // locks it as long as it lives, and writes its process ID into it: the kernel
 // drops the lock with the process, however that ends.
@@ -263,12 +260,7 @@ func (p watchProcess) ends(ctx context.Context) bool {
 
 // is says whether a process was called as this one.
 func (p watchProcess) is(pid int) bool {
-	return p.called(argsOf(pid))
-}
-
-// called says whether these are the arguments of this process.
-func (p watchProcess) called(args []string) bool {
-	return len(args) > 2 && args[1] == "ocf" && args[2] == p.action
+	return called(argsOf(pid), p.action)
 }
 
 // argsOf are the arguments of a process, its name first; none if it is gone.
@@ -278,11 +270,6 @@ func argsOf(pid int) []string {
 		return nil
 	}
 	return splitArgs(cmd)
-}
-
-// splitArgs splits the content of a process's file cmdline.
-func splitArgs(cmdline []byte) []string {
-	return strings.Split(strings.TrimSuffix(string(cmdline), "\x00"), "\x00")
 }
 
 // logAs logs to the host's log by a name; a host without a log is no reason not to
@@ -364,13 +351,6 @@ func (p watchProcess) lock() (*os.File, error) {
 // tryLock takes the lock of a service's actions if no process has it.
 func tryLock(service string) (func(), error) {
 	return lock(atOnce(context.Background()), service)
-}
-
-// atOnce has lock try once instead of waiting.
-func atOnce(ctx context.Context) context.Context {
-	ctx, cancel := context.WithCancel(ctx)
-	cancel()
-	return ctx
 }
 
 // watchMetadata is what meta-data prints; it conforms to ra-api-1.dtd.

@@ -1,0 +1,59 @@
+package ocf
+
+import (
+	"context"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/serve/kernel"
+)
+
+// holdUdev lets udev queue events instead of handling them until the service
+// is up. Each array and volume that appears makes it run mdadm, lvm, blkid
+// and multipath several times, at the very moment the clients wait for this
+// host. Nothing in a start depends on udev: the kernel makes the devices.
+func (s *volumeGroup) holdUdev(ctx context.Context) {
+	if err := s.heldNote().write(""); err != nil {
+		s.log.note("%v", err)
+		return // could not be found again should this process die
+	}
+	ctx, cancel := context.WithTimeout(ctx, udevTime)
+	defer cancel()
+	if _, err := s.k.Run(ctx, kernel.Command{Argv: []string{"udevadm", "control", "--stop-exec-queue"}}); err != nil {
+		s.log.note("udev is not held: %v", err)
+	}
+}
+
+// udevTime bounds the wait for an answer of udev, whose workers may hang with a disk.
+const udevTime = 5 * time.Second
+
+// resumeUdev undoes what the storage holds back, at the end of a start, without waiting
+// for udev, which has much to do then. The mark stays: the next action makes
+// sure.
+func (s *volumeGroup) resumeUdev() {
+	if !s.heldNote().there() {
+		return
+	}
+	s.storage.free()
+	if err := s.k.Start(kernel.Command{Argv: []string{"udevadm", "control", "--start-exec-queue"}}); err != nil {
+		s.log.note("udev stays held: %v", err)
+	}
+}
+
+// release makes sure that nothing is held any more: of a start that is over,
+// or of an agent that was killed.
+func (s *volumeGroup) release() {
+	if !s.heldNote().there() {
+		return
+	}
+	ok := s.storage.free()
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
+	defer cancel()
+	if _, err := s.k.Run(ctx, kernel.Command{Argv: []string{"udevadm", "control", "--start-exec-queue"}}); err != nil {
+		s.log.note("udev stays held: %v", err)
+		ok = false
+	}
+	if !ok {
+		return // the next action tries again
+	}
+	s.heldNote().forget()
+}
