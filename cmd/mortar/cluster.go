@@ -19,6 +19,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/run/failover"
 	"github.com/mortarhpc/mortar/internal/run/observe"
 	"github.com/mortarhpc/mortar/internal/run/procedure"
+	"github.com/mortarhpc/mortar/internal/serve/doubt"
 	"github.com/mortarhpc/mortar/internal/serve/ocf"
 )
 
@@ -175,7 +176,7 @@ func printDoubt(w io.Writer, d *ocf.Doubt) {
 			fmt.Fprintf(w, "array %s: any block of its missing disks may be wrong: %s\n", a.Name, screen.Line(a.Unknown))
 			continue
 		}
-		fmt.Fprintf(w, "array %s: %d blocks of %d bytes may be wrong, at these bytes of the array:\n", a.Name, len(a.Blocks), ocf.BlockBytes)
+		fmt.Fprintf(w, "array %s: %d blocks of %d bytes may be wrong, at these bytes of the array:\n", a.Name, len(a.Blocks), doubt.BlockBytes)
 		for _, b := range a.Blocks {
 			fmt.Fprintf(w, "  %d\n", b)
 		}

@@ -174,7 +174,7 @@ var mayAsk = map[string]string{
 	"run/quota/run.go":                   "refuses Lustre, whose clients set quotas",
 	"run/scrub/scrub.go":                 "refuses a group that is inside of an array",
 	"serve/ocf/kinds.go":                 "chooses both, from the configuration",
-	"serve/ocf/luns.go":                  "checks its own section of the configuration",
+	"serve/lun/kind.go":                  "checks its own section of the configuration",
 	"host/resource/storage/ocfconfig.go": "compares two lists of LUNs",
 }
 

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/mortarhpc/mortar/internal/serve/nfs"
 	"github.com/mortarhpc/mortar/internal/serve/ocf"
 )
 
@@ -27,7 +28,7 @@ func (e *Exports) Diff(sys Look) ([]Action, error) {
 	}
 	as := sys.Want(&TextFile{Path: e.Path, Content: []byte(b.String())})
 	var why []string
-	for _, d := range ocf.CompareExports(ocf.ParseETab(sys.Text("/var/lib/nfs/etab")), e.Lines) {
+	for _, d := range nfs.CompareExports(nfs.ParseETab(sys.Text("/var/lib/nfs/etab")), e.Lines) {
 		if d.Extra && e.foreign(sys, d.Dir) {
 			continue
 		}
@@ -69,16 +70,16 @@ func (e *ServiceExports) Identity() (kind, id string) { return "service-exports"
 
 // Diff compares the table that rpc.mountd reads with what is wanted.
 func (e *ServiceExports) Diff(sys Look) ([]Action, error) {
-	threads := sys.Text(ocf.NFSDDir(e.Namespace) + "/threads")
+	threads := sys.Text(nfs.NFSDDir(e.Namespace) + "/threads")
 	etab, there := sys.File(e.StateDir + "/etab")
 	if !there || threads == "" || threads == "0" {
 		return nil, nil
 	}
 	var why []string
-	for _, d := range ocf.CompareExports(ocf.ParseETab(etab), e.Exports) {
+	for _, d := range nfs.CompareExports(nfs.ParseETab(etab), e.Exports) {
 		why = append(why, d.String())
 	}
-	if sys.Exists(ocf.ExportsPending(e.Service)) {
+	if sys.Exists(nfs.ExportsPending(e.Service)) {
 		why = append(why, "the kernel still has exports of the table before")
 	}
 	if len(why) == 0 {
@@ -122,7 +123,7 @@ func (n *NFSServer) Diff(sys Look) ([]Action, error) {
 			why = append(why, fmt.Sprintf("versions %s, not %s", strings.Join(got, " "), strings.Join(n.Versions, " ")))
 		}
 	}
-	if threads != "" && threads != "0" && n.RDMA > 0 && !ocf.ListensRDMA(sys.Text("/proc/fs/nfsd/portlist"), n.RDMA) {
+	if threads != "" && threads != "0" && n.RDMA > 0 && !nfs.ListensRDMA(sys.Text("/proc/fs/nfsd/portlist"), n.RDMA) {
 		why = append(why, fmt.Sprintf("no listener for RDMA on port %d", n.RDMA))
 	}
 	if len(why) == 0 {

@@ -13,7 +13,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/prove/report"
 	"github.com/mortarhpc/mortar/internal/run/observe"
 	"github.com/mortarhpc/mortar/internal/serve/cache"
-	"github.com/mortarhpc/mortar/internal/serve/ocf"
+	"github.com/mortarhpc/mortar/internal/serve/unit"
 )
 
 // A drill in which the service stays would pass if its fault never happened. The
@@ -194,11 +194,11 @@ func (mdStorage) Rebuilds() bool { return true }
 // below a mirror of dirty data may have been idle. Of others the start notes that a member
 // is missing.
 func (m mdStorage) StartedDegraded() *Condition {
-	what, codes := "the array was degraded", []string{ocf.NotedDegraded}
+	what, codes := "the array was degraded", []string{unit.NotedDegraded}
 	written := m.Service.Storage.Cache == nil || m.Service.Storage.Cache.Mode != cache.WriteBack
 	if m.Group.Level == 6 && written {
 		// The array was assembled so, and its start had compared what the bitmap names.
-		what, codes = "the array was dirty and degraded", []string{ocf.NotedDirty, ocf.NotedWhole}
+		what, codes = "the array was dirty and degraded", []string{unit.NotedDirty, unit.NotedWhole}
 	}
 	var all []*Condition
 	for _, code := range codes {

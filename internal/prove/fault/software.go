@@ -17,7 +17,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/host/agent"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/prove/kind"
-	"github.com/mortarhpc/mortar/internal/serve/ocf"
+	"github.com/mortarhpc/mortar/internal/serve/nfs"
 )
 
 // Faults of a server's software, which its agent injects on any hardware.
@@ -47,7 +47,7 @@ func killDaemon(ctx context.Context, b *Site, f Fault) error {
 	if f.Args[0] == "nfsd" {
 		// pkill cannot signal kernel threads by name; writing 0 ends them.
 		// Source: nfsd(7)
-		a.Cmd, a.Stdin = []string{"tee", ocf.NFSDDir(b.Service.Namespace) + "/threads"}, []byte("0\n")
+		a.Cmd, a.Stdin = []string{"tee", nfs.NFSDDir(b.Service.Namespace) + "/threads"}, []byte("0\n")
 	}
 	return b.Do(ctx, f.On, a)
 }
@@ -95,7 +95,7 @@ func DaemonRuns(ctx context.Context, b *Site, server, daemon string) bool {
 }
 
 func nfsdRuns(ctx context.Context, b *Site, server string, of *design.Service) bool {
-	threads, err := b.Read(ctx, server, ocf.NFSDDir(of.Namespace)+"/threads")
+	threads, err := b.Read(ctx, server, nfs.NFSDDir(of.Namespace)+"/threads")
 	return err == nil && threads != "0" && threads != ""
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/run/observe"
+	indoubt "github.com/mortarhpc/mortar/internal/serve/doubt"
 	"github.com/mortarhpc/mortar/internal/serve/ocf"
 )
 
@@ -36,7 +37,7 @@ func InDoubt(ctx context.Context, d *design.Design, f observe.Facts, h Hosts, se
 		if !able(snap, f, node) {
 			continue
 		}
-		r, err := readDoubt(ctx, h, node, ocf.DoubtFile(svc.Name))
+		r, err := readDoubt(ctx, h, node, indoubt.DoubtFile(svc.Name))
 		if err != nil {
 			return nil, err
 		}
@@ -164,7 +165,7 @@ func readDoubt(ctx context.Context, h Hosts, node, file string) (*Refused, error
 	}
 	var d *ocf.Doubt
 	if err == nil {
-		d, err = ocf.ParseDoubt([]byte(text))
+		d, err = indoubt.ParseDoubt([]byte(text))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %s: %w", node, file, err)
@@ -196,7 +197,7 @@ func ConfirmDoubt(d *design.Design, f observe.Facts, service string, r *Refused)
 		}
 		told = append(told, node)
 		p.Steps = append(p.Steps, Step{Title: fmt.Sprintf("tell %s that what is in doubt is accepted", node), On: node, Action: &resource.Action{
-			Title: "accept what is in doubt", File: &resource.File{Path: ocf.AcceptedFile(svc.Name), Content: r.raw, Mode: 0o600},
+			Title: "accept what is in doubt", File: &resource.File{Path: indoubt.AcceptedFile(svc.Name), Content: r.raw, Mode: 0o600},
 			Why: "the agent starts the service if no other block is in doubt, and removes the file"}})
 	}
 	p.Steps = append(p.Steps, Step{Title: fmt.Sprintf("wait until %s runs", svc.Name), Until: runsAgain(svc.Name, told, st.Failures), Hint: svc.Floating()})

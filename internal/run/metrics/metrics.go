@@ -18,6 +18,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/host/gather"
 	"github.com/mortarhpc/mortar/internal/run/observe"
 	"github.com/mortarhpc/mortar/internal/serve/cache"
+	"github.com/mortarhpc/mortar/internal/serve/nfs"
 	"github.com/mortarhpc/mortar/internal/serve/ocf"
 )
 
@@ -52,7 +53,7 @@ func request(m design.Measured) gather.Request {
 	for _, s := range m.Services {
 		r.FS = append(r.FS, s.Mounts...)
 		if s.Exports != nil {
-			r.Files = append(r.Files, ocf.NFSDDir(s.Namespace)+"/threads", gather.ETab(s.Namespace, s.StateDir))
+			r.Files = append(r.Files, nfs.NFSDDir(s.Namespace)+"/threads", gather.ETab(s.Namespace, s.StateDir))
 		}
 	}
 	return r
@@ -270,12 +271,12 @@ func (e *exposition) volumes(m design.Measured, h *gather.Host) {
 				want = append(want, ocf.Export{Dir: x.Dir, Clients: x.Clients, FSID: x.FSID, Options: x.Options})
 			}
 			wrong := 0
-			for _, d := range ocf.CompareExports(ocf.ParseETab(h.Files[gather.ETab(s.Namespace, s.StateDir)]), want) {
+			for _, d := range nfs.CompareExports(nfs.ParseETab(h.Files[gather.ETab(s.Namespace, s.StateDir)]), want) {
 				if !d.Extra || m.Cluster { // without a cluster, an extra export may come from another file
 					wrong++
 				}
 			}
-			threads, _ := strconv.Atoi(strings.TrimSpace(h.Files[ocf.NFSDDir(s.Namespace)+"/threads"])) // none: 0
+			threads, _ := strconv.Atoi(strings.TrimSpace(h.Files[nfs.NFSDDir(s.Namespace)+"/threads"])) // none: 0
 			e.add("mortar_exports_wrong", float64(wrong), "service", s.Name)
 			e.add("mortar_nfsd_threads", float64(threads), "service", s.Name)
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host/gather"
+	"github.com/mortarhpc/mortar/internal/serve/nfs"
 	"github.com/mortarhpc/mortar/internal/serve/ocf"
 )
 
@@ -18,7 +19,7 @@ type nfsKind struct{ *view }
 func (v nfsKind) request(s *design.Service, r *gather.Request) {
 	r.Processes = serverProcesses
 	for _, f := range []string{"threads", "versions", "v4_end_grace", "nfsv4leasetime", "portlist"} {
-		r.Files = append(r.Files, ocf.NFSDDir(s.Namespace)+"/"+f)
+		r.Files = append(r.Files, nfs.NFSDDir(s.Namespace)+"/"+f)
 	}
 	r.Files = append(r.Files, gather.ETab(s.Namespace, s.StateDir))
 	if s.Namespace != "" {
@@ -119,7 +120,7 @@ func (v nfsKind) exports() *Part {
 
 func (v nfsKind) serving(c *Part, svc *design.Service, s *server) {
 	h := s.host
-	nfsd := ocf.NFSDDir(svc.Namespace)
+	nfsd := nfs.NFSDDir(svc.Namespace)
 	threads, _ := strconv.Atoi(strings.TrimSpace(h.Files[nfsd+"/threads"]))
 	c.Text = fmt.Sprintf("%s on %s, %d nfsd threads", svc.Address, s.name, threads)
 	if threads == 0 {
@@ -138,7 +139,7 @@ func (v nfsKind) serving(c *Part, svc *design.Service, s *server) {
 			}
 		}
 		if v.d.Spec.NFS.RDMA() {
-			if ocf.ListensRDMA(h.Files[nfsd+"/portlist"], design.RDMAPort) {
+			if nfs.ListensRDMA(h.Files[nfsd+"/portlist"], design.RDMAPort) {
 				c.Text += ", TCP and RDMA"
 			} else {
 				c.find("RDMA", "rdma-missing", with{"host": s.name})
@@ -175,7 +176,7 @@ func (v nfsKind) exported(c *Part, svc *design.Service, s *server) {
 	for _, e := range svc.Exports {
 		want = append(want, ocf.Export{Dir: e.Dir, Clients: e.Clients, FSID: e.FSID, Options: e.Options})
 	}
-	for _, d := range ocf.CompareExports(ocf.ParseETab(s.host.Files[gather.ETab(svc.Namespace, svc.StateDir)]), want) {
+	for _, d := range nfs.CompareExports(nfs.ParseETab(s.host.Files[gather.ETab(svc.Namespace, svc.StateDir)]), want) {
 		var code Code
 		switch {
 		case d.Unresolved() && v.pair.HA != nil:

@@ -18,6 +18,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/durable"
 	"github.com/mortarhpc/mortar/internal/base/flock"
 	"github.com/mortarhpc/mortar/internal/serve/kernel"
+	"github.com/mortarhpc/mortar/internal/serve/unit"
 )
 
 // Exit codes of a resource agent, by the OCF Resource Agent API 1.1.
@@ -128,7 +129,7 @@ func (a *agent) run(ctx context.Context, action string) int {
 		a.reason(err)
 		return ErrGeneric
 	}
-	log := s.log
+	log := s.Log
 	ctx, cancel := context.WithTimeout(ctx, a.timeout(action))
 	defer cancel()
 
@@ -142,14 +143,14 @@ func (a *agent) run(ctx context.Context, action string) int {
 	if action == "validate-all" {
 		return Success
 	}
-	if f, err := openLog(cfg.Service); err != nil {
+	if f, err := unit.OpenLog(cfg.Service); err != nil {
 		fmt.Fprintln(a.stderr, err)
 	} else {
 		defer f.Close()
-		log.file = f
+		log.File = f
 	}
 	if action == exportsAction {
-		if err := log.step(action, func() error { return s.kind.change(ctx) }); err != nil {
+		if err := log.Step(action, func() error { return s.kind.Change(ctx) }); err != nil {
 			a.reason(giveCode("exports", err))
 			return ErrGeneric
 		}
@@ -161,13 +162,13 @@ func (a *agent) run(ctx context.Context, action string) int {
 		return ErrGeneric
 	}
 	defer unlock()
-	log.mark("begin", began, nil)
+	log.Mark("begin", began, nil)
 	if action == "start" {
 		err = s.start(ctx)
 	} else {
 		err = s.stop(ctx)
 	}
-	log.mark("end", began, err)
+	log.Mark("end", began, err)
 	if err != nil {
 		if ctx.Err() != nil {
 			err = fmt.Errorf("%w (out of time after %.0f s)", err, a.now().Sub(began).Seconds())
@@ -189,7 +190,7 @@ func (a *agent) service(action string, cfg *Config) (*service, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.log = &steps{action: action, stderr: a.stderr, now: a.now}
+	s.Log = &unit.Steps{Action: action, Stderr: a.stderr, Now: a.now}
 	s.action = action
 	s.hold = func(ctx context.Context) (*Config, func(), error) {
 		release, err := lock(ctx, cfg.Service)
@@ -266,7 +267,7 @@ func (a *agent) configure(ctx context.Context, in io.Reader) error {
 	if err != nil {
 		return err
 	}
-	if err := s.kind.try(ctx); err != nil {
+	if err := s.kind.Try(ctx); err != nil {
 		return fmt.Errorf("%w; %s stays as it was", err, file)
 	}
 	return durable.Write(file, durable.File{Content: src, Mode: 0o600, UID: os.Geteuid(), GID: os.Getegid()})
@@ -298,14 +299,14 @@ func (a *agent) inTime(ctx context.Context, action string) int {
 	slow := func() string { return "" }
 	s, serr := a.service(action, cfg)
 	if serr == nil && action == "monitor" { // givenUp asks for no other one
-		slow = s.storage.paced()
+		slow = s.storage.Paced()
 	}
 	out, err := cmd.Cmd{Argv: []string{"/proc/self/exe", "ocf", childAction, action}, Env: a.environment(wait)}.Run(ctx)
 	io.WriteString(a.stderr, out.Stderr)
 	if err == nil {
 		return out.Code
 	}
-	code = a.givenUp(action, cfg, err, serr != nil || s.storage.reachable(), slow())
+	code = a.givenUp(action, cfg, err, serr != nil || s.storage.Reachable(), slow())
 	if code != Success && action != "stop" && serr == nil {
 		s.tooLate(fmt.Errorf("the %s took too long: %w", action, err))
 	}
@@ -344,9 +345,9 @@ func (a *agent) environment(wait time.Duration) []string {
 
 // note writes the reason why an action failed to the service's log.
 func (a *agent) note(action string, cfg *Config, err error) {
-	if f, ferr := openLog(cfg.Service); ferr == nil {
+	if f, ferr := unit.OpenLog(cfg.Service); ferr == nil {
 		defer f.Close()
-		(&steps{action: action, stderr: a.stderr, now: a.now, file: f}).mark(action, a.now(), err)
+		(&unit.Steps{Action: action, Stderr: a.stderr, Now: a.now, File: f}).Mark(action, a.now(), err)
 	}
 }
 
@@ -354,7 +355,7 @@ func (a *agent) note(action string, cfg *Config, err error) {
 func (a *agent) monitor(ctx context.Context, s *service) int {
 	st, err := s.monitor(ctx)
 	level, _ := strconv.Atoi(a.getenv("OCF_CHECK_LEVEL"))
-	if err == nil && st == running && level >= 10 {
+	if err == nil && st == unit.Running && level >= 10 {
 		err = s.tryIO(ctx)
 	}
 	switch {
@@ -362,8 +363,8 @@ func (a *agent) monitor(ctx context.Context, s *service) int {
 		a.reason(err)
 		a.note("monitor", s.cfg, err)
 		return ErrGeneric
-	case st == running:
-		s.overdueNote().forget() // an administrator has cleaned up
+	case st == unit.Running:
+		s.OverdueNote().Forget() // an administrator has cleaned up
 		return Success
 	}
 	if interval := a.getenv("OCF_RESKEY_CRM_meta_interval"); interval == "" || interval == "0" {
@@ -374,18 +375,18 @@ func (a *agent) monitor(ctx context.Context, s *service) int {
 
 // tryIO does I/O on the service's storage, with a time limit.
 func (s *service) tryIO(ctx context.Context) error {
-	if s.waits() {
+	if s.Waits() {
 		return nil
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, ioWait, kernel.SilentFor(ioWait))
+	ctx, cancel := context.WithTimeoutCause(ctx, unit.IoWait, kernel.SilentFor(unit.IoWait))
 	defer cancel()
-	slow := s.storage.paced()
-	err := s.kind.checkIO(ctx)
-	if err == nil || s.waits() {
+	slow := s.storage.Paced()
+	err := s.kind.CheckIO(ctx)
+	if err == nil || s.Waits() {
 		return nil
 	}
 	if why := slow(); why != "" && ctx.Err() != nil {
-		s.log.note("%v; a move would not help: %s", err, why)
+		s.Log.Note("%v; a move would not help: %s", err, why)
 		return nil
 	}
 	return err
@@ -463,18 +464,18 @@ func (s *service) validate(action string) (int, error) {
 	if action == "stop" {
 		return Success, nil // a stop must be tried even if something is missing
 	}
-	need := s.storage.programs()
+	need := s.storage.Programs()
 	if s.cfg.VG != "" {
 		need = append(need, "lvm")
 	}
-	for _, p := range append(need, s.kind.programs()...) {
-		if _, err := s.k.Executable(p); err != nil {
-			d := s.distro()
+	for _, p := range append(need, s.kind.Programs()...) {
+		if _, err := s.K.Executable(p); err != nil {
+			d := s.Distro()
 			return ErrInstalled, fmt.Errorf("%s is not installed (%s package %s)", p, d.Name, d.Programs[p])
 		}
 	}
-	if _, ok := s.cfg.Nodes[s.host]; !ok {
-		return ErrArgs, fmt.Errorf("host %s is not in the config's nodes (%s)", s.host, strings.Join(s.nodes(), ", "))
+	if _, ok := s.cfg.Nodes[s.Node]; !ok {
+		return ErrArgs, fmt.Errorf("host %s is not in the config's nodes (%s)", s.Node, strings.Join(s.NodeNames(), ", "))
 	}
 	return Success, nil
 }
@@ -496,7 +497,7 @@ func Hold(ctx context.Context, service string) (release func(), err error) {
 
 // TryHold is Hold that fails at once if an action is under way.
 func TryHold(ctx context.Context, service string) (release func(), err error) {
-	return hold(ctx, atOnce(ctx), service)
+	return hold(ctx, unit.AtOnce(ctx), service)
 }
 
 func hold(ctx, wait context.Context, service string) (release func(), err error) {
@@ -534,16 +535,16 @@ func (s *service) mineToChange(ctx context.Context) error {
 	if owner, err := s.owned(ctx); err == nil && s.cfg.SystemID != "" && owner == BuildingID(s.cfg.SystemID) {
 		return nil
 	}
-	return s.mine(ctx)
+	return s.Mine(ctx)
 }
 
-func lockFile(service string) string { return runDir + "/ocf-" + service + ".lock" }
+func lockFile(service string) string { return unit.RunDir + "/ocf-" + service + ".lock" }
 
 // lock keeps two actions from changing the service at once, whether Pacemaker
 // or an administrator started them. The kernel drops the lock when the process
 // ends.
 func lock(ctx context.Context, service string) (func(), error) {
-	if err := os.MkdirAll(runDir, 0o755); err != nil {
+	if err := os.MkdirAll(unit.RunDir, 0o755); err != nil {
 		return nil, err
 	}
 	f, err := os.OpenFile(lockFile(service), os.O_CREATE|os.O_RDWR, 0o600)
@@ -556,7 +557,7 @@ func lock(ctx context.Context, service string) (func(), error) {
 	}
 	f.Close()
 	if ctx.Err() != nil {
-		return nil, errBusy
+		return nil, unit.ErrBusy
 	}
 	return nil, err
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/serve/kernel"
+	"github.com/mortarhpc/mortar/internal/serve/unit"
 )
 
 // A disk that hangs counts as missing: the start goes without it and tells mdadm nothing of
@@ -46,7 +47,7 @@ func TestHungDisk(t *testing.T) {
 			if (err == nil) != (c.refuse == "") || err != nil && !strings.Contains(err.Error(), c.refuse) {
 				t.Fatal(err)
 			}
-			if spent := h.clock.Sub(begin); c.refuse == "" && spent >= memberWait || spent > memberWait+3*kernel.AskLimit {
+			if spent := h.clock.Sub(begin); c.refuse == "" && spent >= unit.MemberWait || spent > unit.MemberWait+3*kernel.AskLimit {
 				t.Errorf("it took %v", spent)
 			}
 			n := len(h.changes)
@@ -156,7 +157,7 @@ func TestBadConfigIsForgiven(t *testing.T) {
 	if !forgiven() {
 		t.Errorf("not forgiven: %q", h.changes)
 	}
-	if s.refusedNote().there() || s.badConfigNote().there() {
+	if s.RefusedNote().There() || s.BadConfigNote().There() {
 		t.Error("a note is left")
 	}
 }
@@ -180,19 +181,19 @@ func TestHungLUN(t *testing.T) {
 			h := sh.hosts["nfs1"]
 			h.hung = map[string]bool{"/dev/dm-20": true}
 			s, begin := h.service(cfg), h.clock
-			s.k = waking{h, func() { h.hung["/dev/dm-20"] = h.clock.Sub(begin) < c.answers }}
+			s.K = waking{h, func() { h.hung["/dev/dm-20"] = h.clock.Sub(begin) < c.answers }}
 			err := s.start(t.Context())
 			if (err != nil) != c.refused || err != nil && !strings.Contains(err.Error(), "has paths, and it does not answer within 10s") {
 				t.Fatal(err)
 			}
-			if spent := h.clock.Sub(begin); spent > lunPatience+3*kernel.AskLimit {
+			if spent := h.clock.Sub(begin); spent > 30*time.Second+3*kernel.AskLimit {
 				t.Errorf("it took %v", spent)
 			}
-			if c.refused != (s.storage.sound(t.Context()) != nil) {
+			if c.refused != (s.storage.Sound(t.Context()) != nil) {
 				t.Error("whether the LUNs are sound is seen otherwise later")
 			}
 			clear(h.hung)
-			if err := s.storage.sound(t.Context()); err != nil {
+			if err := s.storage.Sound(t.Context()); err != nil {
 				t.Error(err)
 			}
 		})

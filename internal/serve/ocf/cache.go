@@ -8,6 +8,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/serve/cache"
+	"github.com/mortarhpc/mortar/internal/serve/unit"
 )
 
 // stack is the cache between the volume and its file system (package cache).
@@ -44,22 +45,22 @@ func (s *cacheLayer) openCache() (stack, error) {
 			return nil, fmt.Errorf("%s is the cache of %s/%s, not of %s/%s", s.cfg.Cache, cfg.VG, cfg.LV, s.cfg.VG, s.cfg.LV)
 		}
 	}
-	s.cache = cache.New(cfg, s.log.note)
+	s.cache = cache.New(cfg, s.Log.Note)
 	return s.cache, nil
 }
 
 // noteSSDs has the cache write down which SSDs hold the newest dirty data, under the lock of
 // the service's actions. While one runs, that is left to the next time.
 func (s *service) noteSSDs(ctx context.Context) error {
-	_, release, err := s.hold(atOnce(ctx))
-	if errors.Is(err, errBusy) {
+	_, release, err := s.hold(unit.AtOnce(ctx))
+	if errors.Is(err, unit.ErrBusy) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
 	defer release()
-	if err := s.mine(ctx); err != nil {
+	if err := s.Mine(ctx); err != nil {
 		return err
 	}
 	c, err := s.openCache()
@@ -72,17 +73,17 @@ func (s *service) noteSSDs(ctx context.Context) error {
 // watchCache writes down that an SSD has left the mirror of dirty data, or is back: until
 // then a start would believe the SSD that left, if it came back alone after a crash. And it
 // has I/O tried again that failed when the cache lost SSDs for reads.
-func (w *watcher) watchCache(s *service) []*reflex {
+func (w *watcher) watchCache(s *service) []*unit.Reflex {
 	if s.cfg.Cache == "" {
 		return nil
 	}
-	note := &reflex{name: "cache: an SSD has left its mirror", locked: true, beside: true, sees: func(context.Context) action {
+	note := &unit.Reflex{Name: "cache: an SSD has left its mirror", Locked: true, Beside: true, Sees: func(context.Context) unit.Act {
 		c, err := s.openCache()
 		if err != nil || !c.SyncChanged() {
 			return nil // the next row tells of an error
 		}
 		return func(ctx context.Context) {
-			err := s.mine(ctx)
+			err := s.Mine(ctx)
 			if err == nil {
 				err = c.NoteSync()
 			}
@@ -91,7 +92,7 @@ func (w *watcher) watchCache(s *service) []*reflex {
 			}
 		}
 	}}
-	revive := &reflex{name: "cache: I/O that failed", sees: always(func(ctx context.Context) {
+	revive := &unit.Reflex{Name: "cache: I/O that failed", Sees: unit.Always(func(ctx context.Context) {
 		c, err := s.openCache()
 		if err == nil {
 			ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
@@ -102,7 +103,7 @@ func (w *watcher) watchCache(s *service) []*reflex {
 			w.log("cache of %s: %v", s.cfg.Service, err)
 		}
 	})}
-	return []*reflex{note, revive}
+	return []*unit.Reflex{note, revive}
 }
 
 // cacheConfig reads the config of the volume's cache, for the same needs as agent.config.
@@ -112,11 +113,11 @@ func (s *cacheLayer) cacheConfig() (*cache.Config, error) {
 		return nil, err
 	}
 	if cfg != nil && err != nil {
-		s.log.note("%v; the last good one since the boot counts", err)
+		s.Log.Note("%v; the last good one since the boot counts", err)
 		err = nil
 	}
 	if cfg == nil && s.action == "stop" && !s.there(s.cfg.VG+".cached") && !s.there(s.cfg.VG+".origin") {
-		s.log.note("%v; no part of the cache is up", err)
+		s.Log.Note("%v; no part of the cache is up", err)
 		return &cache.Config{Service: s.cfg.Service, VG: s.cfg.VG, LV: s.cfg.LV}, nil
 	}
 	return cfg, err
@@ -124,22 +125,22 @@ func (s *cacheLayer) cacheConfig() (*cache.Config, error) {
 
 // there says whether the device mapper has a device of that name.
 func (s *volumeGroup) there(name string) bool {
-	_, _, err := s.dmNamed(name)
+	_, _, err := s.DmNamed(name)
 	return err == nil
 }
 
-func (s *cacheLayer) cacheState() (state, error) {
+func (s *cacheLayer) cacheState() (unit.State, error) {
 	c, err := s.openCache()
 	if err != nil {
-		return broken, err
+		return unit.Broken, err
 	}
 	switch up, err := c.State(); {
 	case err != nil:
-		return broken, err
+		return unit.Broken, err
 	case up:
-		return running, nil
+		return unit.Running, nil
 	}
-	return stopped, nil
+	return unit.Stopped, nil
 }
 
 func (s *cacheLayer) startCache(ctx context.Context) error {
@@ -162,14 +163,14 @@ func (s *cacheLayer) stopCache(ctx context.Context) error {
 func refused(err error) error {
 	var r *cache.Refusal
 	if errors.As(err, &r) {
-		return refuse(err)
+		return unit.Refuse(err)
 	}
 	return err
 }
 
 // noCache refuses to mount the volume without its cache while the volume has
 // one.
-func (s *cacheLayer) noCache() error {
+func (s *cacheLayer) NoCache() error {
 	if s.cfg.Cache != "" || !s.there(linux.DMName(s.cfg.VG, cache.HeaderLV)) || s.there(s.cfg.VG+".cached") {
 		return nil
 	}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/mortarhpc/mortar/internal/serve/unit"
 )
 
 // notingStack is a cache whose mirror has other SSDs in sync than it has written down.
@@ -74,12 +76,12 @@ func TestWatcherNotesSSDs(t *testing.T) {
 	}
 	stack.err = nil
 	look("once more", 1)
-	lockErr = errBusy
+	lockErr = unit.ErrBusy
 	look("the service is being stopped", 0)
 	lockErr = nil
-	w.watched(s).reached[0].busy.Store(true)
+	w.watched(s).reached[0].Busy.Store(true)
 	look("it is under way", 0)
-	w.watched(s).reached[0].busy.Store(false)
+	w.watched(s).reached[0].Busy.Store(false)
 	h.owner = "nfs2"
 	look("the other server has taken the volume", 0)
 	h.owner = "nfs1"
@@ -100,17 +102,17 @@ func TestMonitorNotesSSDs(t *testing.T) {
 	monitor := func(what string, noted int) {
 		t.Helper()
 		stack.noted = 0
-		if st, err := s.monitor(t.Context()); st != running || err != nil || stack.noted != noted {
+		if st, err := s.monitor(t.Context()); st != unit.Running || err != nil || stack.noted != noted {
 			t.Errorf("%s: %v, %v, noted %d times, want %d", what, st, err, stack.noted, noted)
 		}
 	}
 	monitor("all is well", 1)
 	free := s.hold
-	s.hold = func(context.Context) (*Config, func(), error) { return nil, nil, errBusy }
+	s.hold = func(context.Context) (*Config, func(), error) { return nil, nil, unit.ErrBusy }
 	monitor("a command changes the cache", 0)
 	s.hold = free
 	stack.err = errors.New("no header")
-	if st, err := s.monitor(t.Context()); st != broken || !errors.Is(err, stack.err) {
+	if st, err := s.monitor(t.Context()); st != unit.Broken || !errors.Is(err, stack.err) {
 		t.Errorf("%v, %v", st, err)
 	}
 }

@@ -26,6 +26,11 @@ import (
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/base/conffile"
+	"github.com/mortarhpc/mortar/internal/serve/lun"
+	"github.com/mortarhpc/mortar/internal/serve/lustre"
+	"github.com/mortarhpc/mortar/internal/serve/mdraid"
+	"github.com/mortarhpc/mortar/internal/serve/nfs"
+	"github.com/mortarhpc/mortar/internal/serve/unit"
 )
 
 // Config is the file that the agent's `config` parameter names. apply writes it
@@ -38,15 +43,15 @@ import (
 type Config struct {
 	Service string `json:"service"`
 
-	*MDStorage
-	*LUNStorage
+	*mdraid.MDStorage
+	*lun.LUNStorage
 	VolumeGroup
 	// Cache is the config file of the volume's cache (package cache); "" for
 	// none.
 	Cache string `json:"cache,omitempty"`
 
-	*NFSService
-	*LustreService
+	*nfs.NFSService
+	*lustre.LustreService
 
 	// Nodes maps each cluster node to its public address, by which the agent
 	// finds the interface for the service address.
@@ -96,34 +101,34 @@ func (c *Config) Able() error {
 
 // check finds every fault of a config that is visible without a host.
 func (c *Config) check() error {
-	var f faults
-	f.word("service", c.Service)
+	var f unit.Faults
+	f.Word("service", c.Service)
 	on, err1 := storageKinds.kindOf(c)
 	serve, err2 := serviceKinds.kindOf(c)
 	if err := errors.Join(err1, err2); err != nil {
-		f.add("%w", err)
+		f.Add("%w", err)
 	} else {
 		on.check(c, &f)
 		serve.check(c, &f)
 		if have, want := on.names(c), serve.names(c); c.VG == "" && !(len(have) == 1 && slices.Equal(want, []string{""})) && !sameNames(have, want) {
-			f.add("without a volume group each of %s carries one of %q", strings.Join(have, ", "), want)
+			f.Add("without a volume group each of %s carries one of %q", strings.Join(have, ", "), want)
 		}
 	}
 	c.VolumeGroup.check(&f)
 	if c.Cache != "" && c.LV == "" {
-		f.add("cache %s: a cache is in front of one logical volume (vg, lv)", c.Cache)
+		f.Add("cache %s: a cache is in front of one logical volume (vg, lv)", c.Cache)
 	}
 	if len(c.Nodes) == 0 {
-		f.add("nodes is empty")
+		f.Add("nodes is empty")
 	}
 	for n, a := range c.Nodes {
-		f.word("node name", n)
-		f.addresses("nodes."+n, a)
+		f.Word("node name", n)
+		f.Addresses("nodes."+n, a)
 	}
 	for n, as := range c.Rings {
-		f.addresses("rings."+n, as...)
+		f.Addresses("rings."+n, as...)
 	}
-	f.addresses("fences", c.Fences...)
+	f.Addresses("fences", c.Fences...)
 	return errors.Join(f...)
 }
 

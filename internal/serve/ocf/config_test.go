@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/mortarhpc/mortar/internal/serve/unit"
 )
 
 // An agent starts what a newer release has configured, unless the config names a feature
@@ -81,7 +83,7 @@ func TestFaultyConfig(t *testing.T) {
 		put(src)
 		check(what+", nothing was started here", map[string]int{"stop": Success})
 	}
-	if err := errors.Join(os.MkdirAll(runDir, 0o755), os.WriteFile(lockFile("home"), nil, 0o600)); err != nil {
+	if err := errors.Join(os.MkdirAll(unit.RunDir, 0o755), os.WriteFile(lockFile("home"), nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	for what, src := range faulty {

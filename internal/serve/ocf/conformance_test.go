@@ -12,6 +12,9 @@ import (
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/serve/lun"
+	"github.com/mortarhpc/mortar/internal/serve/lustre"
+	"github.com/mortarhpc/mortar/internal/serve/unit"
 )
 
 // Every storage kind and every service kind pass the same cases against the
@@ -57,9 +60,9 @@ func withDisks(c *Config, _ *shared) {
 
 func withLUNs(c *Config, sh *shared) {
 	clear(sh.disks)
-	c.LUNStorage = &LUNStorage{}
+	c.LUNStorage = &lun.LUNStorage{}
 	for i := range 2 {
-		l := LUN{Name: fmt.Sprintf("array-l%d", i), WWID: fmt.Sprintf("3600c0ff00000000%d", i), Size: 1 << 40, Paths: 2, Array: "array"}
+		l := lun.LUN{Name: fmt.Sprintf("array-l%d", i), WWID: fmt.Sprintf("3600c0ff00000000%d", i), Size: 1 << 40, Paths: 2, Array: "array"}
 		c.LUNs = append(c.LUNs, l)
 		sh.luns = append(sh.luns, &fakeLUN{name: l.Name, wwid: l.WWID, size: l.Size, paths: 4})
 	}
@@ -166,14 +169,14 @@ func withTargets(c *Config, sh *shared) {
 	sh.fs = ""
 	if c.VG == "" {
 		sh.lvs, sh.labels = nil, map[string]string{"dm-20": "testfs-OST0000", "dm-21": "testfs:OST0001"}
-		c.LustreService = &LustreService{FSName: "testfs", Targets: []Target{
+		c.LustreService = &lustre.LustreService{FSName: "testfs", Targets: []lustre.Target{
 			{Kind: "ost", Volume: "array-l0", MountPoint: "/lustre/ost0"},
 			{Kind: "ost", Index: 1, Volume: "array-l1", MountPoint: "/lustre/ost1", MountOpts: []string{"md_stripe_cache_size=512"}},
 		}}
 		return
 	}
 	sh.lvs, sh.labels = []string{"mgt", "mdt0000"}, map[string]string{"dm-7": "MGS", "dm-8": "testfs-MDT0000"}
-	c.LustreService = &LustreService{FSName: "testfs", Targets: []Target{
+	c.LustreService = &lustre.LustreService{FSName: "testfs", Targets: []lustre.Target{
 		{Kind: "mgs", Volume: "mgt", MountPoint: "/lustre/mgs"}, {Kind: "mdt", Volume: "mdt0000", MountPoint: "/lustre/mdt0"},
 	}}
 }
@@ -199,7 +202,7 @@ var (
 	nfsBroken   = []mishap{
 		{"read-only", func(_ *shared, h *fakeHost) { h.readonly = true }, "read-only"},
 		{"nfsd gone", func(_ *shared, h *fakeHost) { h.nfsd = 0 }, "nfsd does not run"},
-		{"address gone", func(_ *shared, h *fakeHost) { clear(h.spaceAddrs); delete(h.addrs, testConfig().prefix()) }, "address is stopped"},
+		{"address gone", func(_ *shared, h *fakeHost) { clear(h.spaceAddrs); delete(h.addrs, testConfig().Prefix()) }, "address is stopped"},
 	}
 	lustreBroken = []mishap{
 		{"unhealthy", func(_ *shared, h *fakeHost) { h.sick = true }, "NOT HEALTHY"},
@@ -265,7 +268,7 @@ func TestStorageKinds(t *testing.T) {
 				on.late(sh, true)
 				s := h.service(c)
 				begin := h.clock
-				s.k = &lateDisk{h, func() { on.late(sh, h.clock.Sub(begin) < 5*time.Second) }}
+				s.K = &lateDisk{h, func() { on.late(sh, h.clock.Sub(begin) < 5*time.Second) }}
 				if err := s.start(ctx); err != nil || h.degr > 0 {
 					t.Errorf("%v, degraded by %d", err, h.degr)
 				}
@@ -297,14 +300,14 @@ func TestStorageKinds(t *testing.T) {
 				h := sh.hosts["nfs1"]
 				s := h.service(c)
 				h.cabled(true)
-				if err := s.start(ctx); err != nil || !s.storage.reachable() || !s.up() {
-					t.Fatalf("%v, reachable %v, up %v", err, s.storage.reachable(), s.up())
+				if err := s.start(ctx); err != nil || !s.storage.Reachable() || !s.up() {
+					t.Fatalf("%v, reachable %v, up %v", err, s.storage.Reachable(), s.up())
 				}
 				h.cabled(false)
 				for _, l := range sh.luns {
 					l.paths = 0
 				}
-				if s.storage.reachable() {
+				if s.storage.Reachable() {
 					t.Error("reachable without a path")
 				}
 				if err := s.stop(ctx); err != nil || s.up() {
@@ -354,7 +357,7 @@ func refuses(t *testing.T, sh *shared, c *Config, m mishap, on ...string) {
 	if err := s.start(t.Context()); err == nil || !strings.Contains(err.Error(), m.want) {
 		t.Fatalf("error %v, want %q", err, m.want)
 	}
-	if st, _ := s.check(); st == running {
+	if st, _ := s.Check(); st == unit.Running {
 		t.Error("it runs")
 	}
 	if err := s.stop(t.Context()); err != nil || h.left() != "" {
@@ -370,7 +373,7 @@ func monitorFinds(t *testing.T, on storageSpecimen, serve serviceSpecimen, m mis
 		t.Fatal(err)
 	}
 	m.do(sh, h)
-	if st, err := s.monitor(t.Context()); st != broken || err == nil || !strings.Contains(err.Error(), m.want) {
+	if st, err := s.monitor(t.Context()); st != unit.Broken || err == nil || !strings.Contains(err.Error(), m.want) {
 		t.Errorf("state %d, error %v, want %q", st, err, m.want)
 	}
 }
@@ -384,32 +387,32 @@ func lifecycle(t *testing.T, on storageSpecimen, serve serviceSpecimen) {
 		sh, c := brick(t, on, serve)
 		h := sh.hosts["nfs1"]
 		s := h.service(c)
-		mustState(t, s, stopped)
+		mustState(t, s, unit.Stopped)
 		if err := s.start(ctx); err != nil {
 			t.Fatal(err)
 		}
-		mustState(t, s, running)
+		mustState(t, s, unit.Running)
 		return sh, s, h
 	}
 	var up, down []string // the changes of a start and of a stop
 	t.Run("start and stop", func(t *testing.T) {
 		sh, s, h := start(t)
 		up = slices.Clone(h.changes)
-		if st, err := s.monitor(ctx); st != running || err != nil {
+		if st, err := s.monitor(ctx); st != unit.Running || err != nil {
 			t.Fatal(st, err)
 		}
 		n := len(h.changes)
 		if err := s.start(ctx); err != nil {
 			t.Fatal(err)
 		}
-		if st, err := s.monitor(ctx); st != running || err != nil || len(h.changes) != n {
+		if st, err := s.monitor(ctx); st != unit.Running || err != nil || len(h.changes) != n {
 			t.Errorf("again: %d, %v, changes %q", st, err, h.changes[n:])
 		}
 		if err := s.stop(ctx); err != nil {
 			t.Fatal(err)
 		}
 		down = slices.Clone(h.changes[n:])
-		mustState(t, s, stopped)
+		mustState(t, s, unit.Stopped)
 		if l := h.left(); l != "" || on.rest(sh) != "at-rest" {
 			t.Errorf("left %q, owner %q", l, on.rest(sh))
 		}
@@ -426,7 +429,7 @@ func lifecycle(t *testing.T, on storageSpecimen, serve serviceSpecimen) {
 		w := h.watcher(s)
 		s.warm(ctx)
 		w.look(ctx)
-		mustState(t, s, stopped)
+		mustState(t, s, unit.Stopped)
 		if err := s.start(ctx); err != nil {
 			t.Fatal(err)
 		}
@@ -434,7 +437,7 @@ func lifecycle(t *testing.T, on storageSpecimen, serve serviceSpecimen) {
 		if err := s.tryIO(ctx); err != nil {
 			t.Error(err)
 		}
-		mustState(t, s, running)
+		mustState(t, s, unit.Running)
 		if got := sh.attrs["nfs1 "+attrStorage+"home"]; got != "1" {
 			t.Errorf("the storage is %q", got)
 		}
@@ -448,10 +451,10 @@ func lifecycle(t *testing.T, on storageSpecimen, serve serviceSpecimen) {
 			h.clock = h.clock.Add(2 * time.Second)
 			w.look(ctx)
 		}
-		if sh.attrs["nfs1 "+attrFence] != "true" || !s.kind.serving() {
+		if sh.attrs["nfs1 "+attrFence] != "true" || !s.kind.Serving() {
 			t.Errorf("the server does not ask to be fenced: %v", sh.attrs)
 		}
-		if _, ok := h.all()[testConfig().prefix()]; ok {
+		if _, ok := h.all()[testConfig().Prefix()]; ok {
 			t.Error("clients can still be answered with an error")
 		}
 	})
@@ -459,14 +462,14 @@ func lifecycle(t *testing.T, on storageSpecimen, serve serviceSpecimen) {
 		sh, s, h := start(t)
 		other := sh.hosts["nfs2"]
 		so := other.service(s.cfg)
-		mustState(t, so, stopped)
+		mustState(t, so, unit.Stopped)
 		h.crash()
 		if err := so.start(ctx); err != nil {
 			t.Fatal(err)
 		}
-		mustState(t, so, running)
+		mustState(t, so, unit.Running)
 		h.boot()
-		mustState(t, s, stopped)
+		mustState(t, s, unit.Stopped)
 		if err := s.stop(ctx); err != nil {
 			t.Fatal(err)
 		}
@@ -511,7 +514,7 @@ func startFailsAt(t *testing.T, on storageSpecimen, serve serviceSpecimen, i int
 	if err == nil && !costsTime {
 		t.Fatalf("the start did not notice that %q failed", what)
 	}
-	if st, _ := s.check(); err != nil && st == running && what != "announce" {
+	if st, _ := s.Check(); err != nil && st == unit.Running && what != "announce" {
 		t.Error("failed, and still running")
 	}
 	if err := s.stop(ctx); err != nil || h.left() != "" {
@@ -520,7 +523,7 @@ func startFailsAt(t *testing.T, on storageSpecimen, serve serviceSpecimen, i int
 	if err := s.start(ctx); err != nil {
 		t.Fatal(err)
 	}
-	mustState(t, s, running)
+	mustState(t, s, unit.Running)
 }
 
 // A target is mounted by its own name, and found by its device whatever name the
@@ -543,7 +546,7 @@ func TestTargetUnderAnotherName(t *testing.T) {
 			h.mounts[i].Source = "/dev/mapper/vg--a-mgt"
 		}
 	}
-	if st, err := s.check(); st != broken || !strings.Contains(err.Error(), "instead of volume vg-a/mdt0000") {
+	if st, err := s.Check(); st != unit.Broken || !strings.Contains(err.Error(), "instead of volume vg-a/mdt0000") {
 		t.Errorf("state %d, %v", st, err)
 	}
 }
@@ -572,7 +575,7 @@ func TestTargetIsJudged(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		registered, err := Target{Kind: c.kind, Index: 10}.judge("testfs", b)
+		registered, err := lustre.Target{Kind: c.kind, Index: 10}.Judge("testfs", b)
 		if registered != (name == "registered") && err == nil {
 			t.Errorf("%s: registered: %v", name, registered)
 		}
@@ -580,7 +583,7 @@ func TestTargetIsJudged(t *testing.T) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}
-	if _, err := (Target{Kind: "ost"}).judge("testfs", make([]byte, 4096)); err == nil {
+	if _, err := (lustre.Target{Kind: "ost"}).Judge("testfs", make([]byte, 4096)); err == nil {
 		t.Error("an empty device is a target")
 	}
 }
@@ -696,7 +699,7 @@ func TestReadOnlyTargetIsFoundByWriting(t *testing.T) {
 		t.Errorf("%v; Lustre goes on writing: %v", err, h.writes)
 	}
 	h.frozen = true
-	if st, err := s.monitor(t.Context()); st != running || err != nil {
+	if st, err := s.monitor(t.Context()); st != unit.Running || err != nil {
 		t.Errorf("%v, %v", st, err)
 	}
 	if err := s.tryIO(t.Context()); err == nil || !strings.Contains(err.Error(), "NOT HEALTHY") || h.writes {

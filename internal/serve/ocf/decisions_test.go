@@ -14,6 +14,8 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/md"
 	"github.com/mortarhpc/mortar/internal/serve/kernel"
+	"github.com/mortarhpc/mortar/internal/serve/mdraid"
+	"github.com/mortarhpc/mortar/internal/serve/unit"
 )
 
 // sysArray puts an array into a fake host's sysfs. A member's state is that of
@@ -45,36 +47,36 @@ func TestArraysDecide(t *testing.T) {
 		name, state, level string
 		layout             uint32
 		members            []string
-		want               state
+		want               unit.State
 		says               string // of arraysState
 		whole              string // why a start may not go on; "" if it may
 	}{
-		{"clean", "clean", "raid6", 2, []string{in, in, in, in}, running, "", ""},
-		{"busy", "active", "raid6", 2, []string{in, in, in, in}, running, "", ""},
-		{"idle", "active-idle", "raid6", 2, []string{in, in, in, in}, running, "", ""},
-		{"about to write", "write-pending", "raid6", 2, []string{in, in, in, in}, running, "", ""},
-		{"read-auto", "read-auto", "raid6", 2, []string{in, in, in, in}, running, "", ""},
-		{"read-only, as a start assembles it", "readonly", "raid6", 2, []string{in, in, in, in}, broken, "md5 is readonly", ""},
-		{"read-only and short of too many", "readonly", "raid6", 2, []string{in, "", "", ""}, broken, "md5 is readonly", "lacks 3 of 4 members"},
-		{"inactive", "inactive", "raid6", 2, []string{in, in, in, in}, broken, "md5 is inactive", "md5 is inactive"},
-		{"suspended", "suspended", "raid6", 2, []string{in, in, in, in}, broken, "md5 is suspended", "md5 is suspended"},
-		{"broken", "broken", "raid6", 2, []string{in, in, in, in}, broken, "md5 is broken", "md5 is broken"},
-		{"clear", "clear", "raid6", 2, []string{in}, stopped, "", "array r0 is not assembled"},
-		{"two of RAID 6 are missing", "clean", "raid6", 2, []string{in, in, "", "faulty"}, running, "", ""},
-		{"three of RAID 6 are missing", "clean", "raid6", 2, []string{in, "faulty", "", "spare"}, broken, "lacks 3 of 4 members, more than raid6 can lose", "lacks 3 of 4"},
-		{"one of each mirror", "clean", "raid10", md.Near2, []string{in, "", "", in}, running, "", ""},
-		{"a whole mirror", "clean", "raid10", md.Near2, []string{"", "faulty", in, in}, broken, "lacks 2 of 4 members, more than raid10 can lose", "lacks 2 of 4"},
-		{"one that is rebuilt holds nothing yet", "clean", "raid5", 2, []string{in, "spare", ""}, broken, "lacks 2 of 3 members", "lacks 2 of 3"},
+		{"clean", "clean", "raid6", 2, []string{in, in, in, in}, unit.Running, "", ""},
+		{"busy", "active", "raid6", 2, []string{in, in, in, in}, unit.Running, "", ""},
+		{"idle", "active-idle", "raid6", 2, []string{in, in, in, in}, unit.Running, "", ""},
+		{"about to write", "write-pending", "raid6", 2, []string{in, in, in, in}, unit.Running, "", ""},
+		{"read-auto", "read-auto", "raid6", 2, []string{in, in, in, in}, unit.Running, "", ""},
+		{"read-only, as a start assembles it", "readonly", "raid6", 2, []string{in, in, in, in}, unit.Broken, "md5 is readonly", ""},
+		{"read-only and short of too many", "readonly", "raid6", 2, []string{in, "", "", ""}, unit.Broken, "md5 is readonly", "lacks 3 of 4 members"},
+		{"inactive", "inactive", "raid6", 2, []string{in, in, in, in}, unit.Broken, "md5 is inactive", "md5 is inactive"},
+		{"suspended", "suspended", "raid6", 2, []string{in, in, in, in}, unit.Broken, "md5 is suspended", "md5 is suspended"},
+		{"broken", "broken", "raid6", 2, []string{in, in, in, in}, unit.Broken, "md5 is broken", "md5 is broken"},
+		{"clear", "clear", "raid6", 2, []string{in}, unit.Stopped, "", "array r0 is not assembled"},
+		{"two of RAID 6 are missing", "clean", "raid6", 2, []string{in, in, "", "faulty"}, unit.Running, "", ""},
+		{"three of RAID 6 are missing", "clean", "raid6", 2, []string{in, "faulty", "", "spare"}, unit.Broken, "lacks 3 of 4 members, more than raid6 can lose", "lacks 3 of 4"},
+		{"one of each mirror", "clean", "raid10", md.Near2, []string{in, "", "", in}, unit.Running, "", ""},
+		{"a whole mirror", "clean", "raid10", md.Near2, []string{"", "faulty", in, in}, unit.Broken, "lacks 2 of 4 members, more than raid10 can lose", "lacks 2 of 4"},
+		{"one that is rebuilt holds nothing yet", "clean", "raid5", 2, []string{in, "spare", ""}, unit.Broken, "lacks 2 of 3 members", "lacks 2 of 3"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h := newShared(t).hosts["nfs1"]
 			sysArray(h, "md5", c.state, c.level, c.layout, c.members...)
-			s := h.service(testConfig()).storage.(*mdKind)
-			st, err := s.arraysState()
+			s := h.service(testConfig()).storage.(*mdraid.Kind)
+			st, err := s.ArraysState()
 			if st != c.want || (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
 				t.Errorf("state %v, %v", st, err)
 			}
-			err = s.wholeArrays()
+			err = s.WholeArrays()
 			if (err == nil) != (c.whole == "") || err != nil && !strings.Contains(err.Error(), c.whole) {
 				t.Errorf("a start: %v", err)
 			}
@@ -86,16 +88,16 @@ func TestArraysDecide(t *testing.T) {
 func TestOneArrayOfTwo(t *testing.T) {
 	h := newShared(t).hosts["nfs1"]
 	c := testConfig()
-	c.Arrays = append(c.Arrays, Array{Name: "r1", UUID: "11111111:22222222:33333333:44444444", Members: []string{"/dev/mapper/e0"}, Need: 1})
+	c.Arrays = append(c.Arrays, mdraid.Array{Name: "r1", UUID: "11111111:22222222:33333333:44444444", Members: []string{"/dev/mapper/e0"}, Need: 1})
 	sysArray(h, "md5", "clean", "raid6", 2, "in_sync", "in_sync", "in_sync", "in_sync")
-	s := h.service(c).storage.(*mdKind)
-	if st, err := s.arraysState(); st != broken || err == nil || !strings.Contains(err.Error(), "array r1 is not assembled") {
+	s := h.service(c).storage.(*mdraid.Kind)
+	if st, err := s.ArraysState(); st != unit.Broken || err == nil || !strings.Contains(err.Error(), "array r1 is not assembled") {
 		t.Errorf("%v, %v", st, err)
 	}
-	if err := s.wholeArrays(); err == nil || !strings.Contains(err.Error(), "array r1 is not assembled") {
+	if err := s.WholeArrays(); err == nil || !strings.Contains(err.Error(), "array r1 is not assembled") {
 		t.Error(err)
 	}
-	if !s.up() {
+	if !s.Up() {
 		t.Error("a part of the storage is up")
 	}
 }
@@ -106,8 +108,8 @@ func TestInactiveArrayIsKnownByAMember(t *testing.T) {
 	h.files["/sys/block/md5/md/array_state"] = "inactive\n"
 	h.files["/sys/block/md5/slaves/gone"], h.files["/sys/block/md5/slaves/d0"] = "", ""
 	h.disks["/dev/d0"] = h.disks["/dev/mapper/d0"]
-	s := h.service(testConfig()).storage.(*mdKind)
-	if st, err := s.arraysState(); st != broken || err == nil || !strings.Contains(err.Error(), "md5 is inactive") {
+	s := h.service(testConfig()).storage.(*mdraid.Kind)
+	if st, err := s.ArraysState(); st != unit.Broken || err == nil || !strings.Contains(err.Error(), "md5 is inactive") {
 		t.Errorf("%v, %v", st, err)
 	}
 }
@@ -141,7 +143,7 @@ func TestReachable(t *testing.T) {
 		}
 		cfg := testConfig()
 		cfg.Arrays[0].Need = c.need
-		if got := h.service(cfg).storage.reachable(); got != c.want {
+		if got := h.service(cfg).storage.Reachable(); got != c.want {
 			t.Errorf("%s: %v", c.name, got)
 		}
 	}
@@ -158,7 +160,7 @@ func TestLookAtMembers(t *testing.T) {
 		out          bool // one of them, and the other is whole
 	}{
 		{"after a power cut, two come late", "20.0 1.0", 5 * time.Second, 5 * time.Second, 6, false},
-		{"after a power cut, two never come", "20.0 1.0", 0, memberWait, 4, false},
+		{"after a power cut, two never come", "20.0 1.0", 0, unit.MemberWait, 4, false},
 		{"after a power cut, md had thrown out the one that never comes", "20.0 1.0", 0, 0, 5, true},
 		{"on a host that runs", "5000.0 1.0", 5 * time.Second, 0, 4, false},
 		{"whose uptime is not known", "", 5 * time.Second, 0, 4, false},
@@ -179,16 +181,16 @@ func TestLookAtMembers(t *testing.T) {
 			d.gone = true
 		}
 		begin := h.clock
-		s := h.service(cfg).storage.(*mdKind)
-		s.k = waking{s.k, func() {
+		s := h.service(cfg).storage.(*mdraid.Kind)
+		s.K = waking{s.K, func() {
 			if c.appears > 0 && h.clock.Sub(begin) >= c.appears {
 				for _, d := range late {
 					d.gone = false
 				}
 			}
 		}}
-		all, err := s.await(t.Context())
-		v := append(all, verdict{})[0]
+		all, err := s.Await(t.Context())
+		v := append(all, mdraid.Verdict{})[0]
 		if err != nil || len(v.Members) != c.members || v.Missing != 6-c.members || h.clock.Sub(begin) != c.waits {
 			t.Errorf("%s: %+v after %v, %v", c.name, v, h.clock.Sub(begin), err)
 		}
@@ -217,12 +219,12 @@ func TestNextLook(t *testing.T) {
 		of    string
 		want  time.Duration
 	}{
-		{"nothing pends", attribute{known: true, value: true}, attrLink, watchTick},
+		{"nothing pends", attribute{known: true, value: true}, attrLink, unit.WatchTick},
 		{"a link has just gone", attribute{known: true, value: true, since: t0, wait: lostAfter}, attrLink, lostAfter},
 		{"it went 300 ms ago", attribute{known: true, value: true, since: t0.Add(-300 * time.Millisecond), wait: lostAfter}, attrLink, 200 * time.Millisecond},
 		{"it is due", attribute{known: true, value: true, since: t0.Add(-time.Minute), wait: lostAfter}, attrLink, 10 * time.Millisecond},
 		{"disks have just gone", attribute{known: true, value: true, since: t0, wait: storageLostAfter}, storage, storageLostAfter},
-		{"a link comes back", attribute{known: true, since: t0, wait: foundAfter}, attrLink, watchTick},
+		{"a link comes back", attribute{known: true, since: t0, wait: foundAfter}, attrLink, unit.WatchTick},
 		{"it has almost proved itself", attribute{known: true, since: t0.Add(700*time.Millisecond - foundAfter), wait: foundAfter}, attrLink, 700 * time.Millisecond},
 	} {
 		if got := (attributes{c.of: &c.level}).next(t0); got != c.want {
@@ -305,7 +307,7 @@ func TestOneServiceOfTwoIsLost(t *testing.T) {
 		sh.attrs["nfs2 "+attrStorage+"home"] = "1"
 		h, w, look := lostDisks(t, sh)
 		other := testConfig()
-		other.Service, other.Arrays = "other", []Array{{Name: "r9", UUID: "99999999:22222222:33333333:44444444", Members: []string{"/dev/e0"}, Need: 1}}
+		other.Service, other.Arrays = "other", []mdraid.Array{{Name: "r9", UUID: "99999999:22222222:33333333:44444444", Members: []string{"/dev/e0"}, Need: 1}}
 		h.files["/dev/e0"], h.files["/sys/block/e0/device/state"] = "", "running\n"
 		if first {
 			w.services = append(w.services, h.service(other))
@@ -487,7 +489,7 @@ func TestMonitorOfAnOwnerThatIsNobody(t *testing.T) {
 	}{
 		{"well", func(*shared, *service) {}, ""},
 		{"under construction while it runs", func(sh *shared, _ *service) { sh.owner = BuildingID("at-rest") }, "was taken by"},
-		{"the owner cannot be read", func(sh *shared, s *service) { s.k = blind{s.k, "/dev/" + sh.hosts["nfs1"].md[arrayUUID]} }, "input/output error"},
+		{"the owner cannot be read", func(sh *shared, s *service) { s.K = blind{s.K, "/dev/" + sh.hosts["nfs1"].md[arrayUUID]} }, "input/output error"},
 		{"a cache of another volume", func(_ *shared, s *service) { s.cfg.Cache, s.cache = "/nowhere/cache.json", nil }, "/nowhere/cache.json"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -500,12 +502,12 @@ func TestMonitorOfAnOwnerThatIsNobody(t *testing.T) {
 			c.spoil(sh, s)
 			st, err := s.monitor(t.Context())
 			if c.says == "" {
-				if st != running || err != nil {
+				if st != unit.Running || err != nil {
 					t.Errorf("%v %v", st, err)
 				}
 				return
 			}
-			if st != broken || err == nil || !strings.Contains(err.Error(), c.says) {
+			if st != unit.Broken || err == nil || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("%v %v", st, err)
 			}
 			if slices.ContainsFunc(h.changes, func(x string) bool { return strings.Contains(x, "sysrq") }) {
@@ -547,14 +549,14 @@ func TestHeldIsTriedAgain(t *testing.T) {
 	h := newShared(t).hosts["nfs1"]
 	s := h.service(testConfig())
 	f := &failing{Host: h, bad: func(a []string) bool { return slices.Contains(a, "--start-exec-queue") }}
-	s.k = f
-	s.holdUdev(t.Context())
+	s.K = f
+	s.HoldUdev(t.Context())
 	for i, bad := range []bool{true, true, false, false} {
 		if !bad {
 			f.bad = func([]string) bool { return false }
 		}
 		s.release()
-		_, err := h.ReadFile(s.heldNote().file)
+		_, err := h.ReadFile(s.HeldNote().File)
 		if (err == nil) != bad || f.count("udevadm control --start-exec-queue") != min(i+1, 3) {
 			t.Errorf("round %d: marked %v, %q", i, err == nil, f.ran)
 		}

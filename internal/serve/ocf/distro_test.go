@@ -7,6 +7,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/distro"
 	"github.com/mortarhpc/mortar/internal/serve/kernel"
+	"github.com/mortarhpc/mortar/internal/serve/lustre"
 )
 
 // Each program that a kind runs has a package in each distribution: the agent
@@ -15,8 +16,8 @@ func TestProgramsHavePackages(t *testing.T) {
 	c := testConfig()
 	c.Namespace = "mortar-home"
 	s := newShared(t).hosts["nfs1"].service(c)
-	programs := append(s.storage.programs(), s.kind.programs()...)
-	programs = append(append(programs, (&lustreKind{}).programs()...), "lvm")
+	programs := append(s.storage.Programs(), s.kind.Programs()...)
+	programs = append(append(programs, (&lustre.Kind{}).Programs()...), "lvm")
 	for _, d := range distro.All() {
 		for _, p := range programs {
 			if d.Programs[p] == "" {
@@ -29,7 +30,7 @@ func TestProgramsHavePackages(t *testing.T) {
 // A missing program is named with its package, by the host's own distribution.
 func TestMissingProgram(t *testing.T) {
 	s := newShared(t).hosts["nfs1"].service(testConfig())
-	s.k = without{s.k, "lvm"}
+	s.K = without{s.K, "lvm"}
 	code, err := s.validate("start")
 	if code != ErrInstalled || err == nil || !strings.Contains(err.Error(), "lvm is not installed (Debian 13 package lvm2)") {
 		t.Errorf("%d %v", code, err)

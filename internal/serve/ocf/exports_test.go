@@ -8,8 +8,11 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/mortarhpc/mortar/internal/serve/kernel"
+	"github.com/mortarhpc/mortar/internal/serve/nfs"
+	"github.com/mortarhpc/mortar/internal/serve/unit"
 )
 
 const testFSID = "5d1f7f66-63a4-4f5c-9d25-5f9d3b6f8a01"
@@ -17,7 +20,7 @@ const testFSID = "5d1f7f66-63a4-4f5c-9d25-5f9d3b6f8a01"
 // changed is a configuration in which one export is new, one has other options
 // and one is gone.
 func changed(c *Config) *Config {
-	c.Exports = []Export{
+	c.Exports = []nfs.Export{
 		{"/srv/home/data", "10.0.0.0/24", testFSID, []string{"ro", "sync"}},
 		{"/srv/home/new", "10.0.0.0/24", "5d1f7f66-63a4-4f5c-9d25-5f9d3b6f8a02", []string{"rw", "sync"}},
 	}
@@ -25,7 +28,7 @@ func changed(c *Config) *Config {
 }
 
 func before(c *Config) *Config {
-	c.Exports = []Export{
+	c.Exports = []nfs.Export{
 		{"/srv/home/data", "10.0.0.0/24", testFSID, []string{"rw", "sync"}},
 		{"/srv/home/old", "10.0.0.0/24", "5d1f7f66-63a4-4f5c-9d25-5f9d3b6f8a03", []string{"rw", "sync"}},
 	}
@@ -39,7 +42,7 @@ func serve(t *testing.T, h *fakeHost, c *Config) {
 	if err := s.start(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	if st, err := s.monitor(context.Background()); err != nil || st != running {
+	if st, err := s.monitor(context.Background()); err != nil || st != unit.Running {
 		t.Fatalf("state %d, %v", st, err)
 	}
 }
@@ -61,7 +64,7 @@ func testExportsChangeInPlaceIn(t *testing.T, cfg func() *Config) {
 				if kill > 0 {
 					h.failAt = n + kill
 				}
-				err := h.service(now).kind.change(ctx)
+				err := h.service(now).kind.Change(ctx)
 				h.failAt = 0
 				if kill > 0 && err == nil {
 					break // it has fewer changes
@@ -69,15 +72,15 @@ func testExportsChangeInPlaceIn(t *testing.T, cfg func() *Config) {
 				if kill == 0 && (err != nil || h.mountd != sh.volume["/.nfs/etab"]) {
 					t.Errorf("%v; rpc.mountd has %q", err, h.mountd)
 				}
-				table := ParseETab(sh.volume["/.nfs/etab"])
-				if sh.volume["/.nfs/etab"] != was && len(CompareExports(table, now.Exports)) > 0 {
+				table := nfs.ParseETab(sh.volume["/.nfs/etab"])
+				if sh.volume["/.nfs/etab"] != was && len(nfs.CompareExports(table, now.Exports)) > 0 {
 					t.Errorf("killed at %d: table %v is neither old nor new", kill, table)
 				}
 				s := h.service(now)
-				if st, err := s.monitor(ctx); err != nil || st != running {
+				if st, err := s.monitor(ctx); err != nil || st != unit.Running {
 					t.Fatalf("killed at %d: state %d, %v", kill, st, err)
 				}
-				if d := CompareExports(ParseETab(sh.volume["/.nfs/etab"]), now.Exports); len(d) > 0 {
+				if d := nfs.CompareExports(nfs.ParseETab(sh.volume["/.nfs/etab"]), now.Exports); len(d) > 0 {
 					t.Fatalf("killed at %d: %v", kill, d)
 				}
 				if h.mountd != sh.volume["/.nfs/etab"] {
@@ -89,7 +92,7 @@ func testExportsChangeInPlaceIn(t *testing.T, cfg func() *Config) {
 					}
 				}
 				n = len(h.changes)
-				if st, err := s.monitor(ctx); err != nil || st != running || len(h.changes) > n {
+				if st, err := s.monitor(ctx); err != nil || st != unit.Running || len(h.changes) > n {
 					t.Errorf("a second monitor: state %d, %v, %q", st, err, h.changes[n:])
 				}
 				if err := s.stop(ctx); err != nil || h.left() != "" {
@@ -129,17 +132,17 @@ func testExportsThatCannotChangeIn(t *testing.T, cfg func() *Config) {
 			was := sh.volume["/.nfs/etab"]
 			tc.fault(sh, h)
 			s := h.service(tc.cfg)
-			if err := s.kind.change(ctx); err == nil || !strings.Contains(err.Error(), tc.want) {
+			if err := s.kind.Change(ctx); err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("%v, want %q", err, tc.want)
 			}
-			if st, err := s.monitor(ctx); err != nil || st != running {
+			if st, err := s.monitor(ctx); err != nil || st != unit.Running {
 				t.Errorf("state %d, %v", st, err)
 			}
 			if got := sh.volume["/.nfs/etab"]; got != was {
 				t.Errorf("the table became %q", got)
 			}
 			sh.volume["/.nfs/etab"] = ""
-			if st, err := s.monitor(ctx); err == nil || st != broken || !strings.Contains(err.Error(), "/srv/home/data is not exported") {
+			if st, err := s.monitor(ctx); err == nil || st != unit.Broken || !strings.Contains(err.Error(), "/srv/home/data is not exported") {
 				t.Errorf("without exports: state %d, %v", st, err)
 			}
 		})
@@ -158,7 +161,7 @@ func testNameThatDoesNotResolveIn(t *testing.T, config func() *Config) {
 		"exportfs says so":      func(h *fakeHost, name string) { h.badClient = name },
 		"exportfs says nothing": func(h *fakeHost, name string) { h.lax = name }, // a resolver that is dead
 	} {
-		for alone, exports := range map[string][]Export{
+		for alone, exports := range map[string][]nfs.Export{
 			"beside another export": changed(config()).Exports,
 			"alone":                 changed(config()).Exports[1:],
 		} {
@@ -173,13 +176,13 @@ func testNameThatDoesNotResolveIn(t *testing.T, config func() *Config) {
 				if err := s.start(ctx); err != nil {
 					t.Fatal(err)
 				}
-				if st, err := s.monitor(ctx); st != running || err != nil {
+				if st, err := s.monitor(ctx); st != unit.Running || err != nil {
 					t.Errorf("state %d, %v", st, err)
 				}
-				if err := s.kind.change(ctx); !errors.As(err, new(unresolved)) || !strings.Contains(err.Error(), name) {
+				if err := s.kind.Change(ctx); !errors.As(err, new(nfs.Unresolved)) || !strings.Contains(err.Error(), name) {
 					t.Errorf("apply is told: %v", err)
 				}
-				table := func() int { return len(ParseETab(sh.volume["/.nfs/etab"])) }
+				table := func() int { return len(nfs.ParseETab(sh.volume["/.nfs/etab"])) }
 				if table() != len(exports)-1 {
 					t.Errorf("table %q", sh.volume["/.nfs/etab"])
 				}
@@ -187,7 +190,7 @@ func testNameThatDoesNotResolveIn(t *testing.T, config func() *Config) {
 				var said []string
 				w.record = func(format string, a ...any) { said = append(said, fmt.Sprintf(format, a...)) }
 				look := func() {
-					h.clock = h.clock.Add(namesEvery)
+					h.clock = h.clock.Add(30 * time.Second)
 					w.reacts(ctx, s, "nfs")
 				}
 				look()
@@ -246,7 +249,7 @@ func TestNamesAreResolvedSideBySide(t *testing.T) {
 		cfg.Exports = append(cfg.Exports, e)
 	}
 	s := h.service(cfg)
-	nfsOf(s).in = &deadResolver{fakeHost: h}
+	nfsOf(s).In = &deadResolver{fakeHost: h}
 	if err := s.start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -262,11 +265,11 @@ func TestExportsOfOthers(t *testing.T) {
 	h.nfsd = 0
 	n := len(h.changes)
 	s := h.service(changed(testConfig()))
-	if st, err := s.monitor(ctx); st != broken || err == nil {
+	if st, err := s.monitor(ctx); st != unit.Broken || err == nil {
 		t.Errorf("without nfsd: state %d, %v", st, err)
 	}
 	for _, host := range []*fakeHost{h, sh.hosts["nfs2"]} {
-		if err := host.service(changed(testConfig())).kind.change(ctx); err != nil {
+		if err := host.service(changed(testConfig())).kind.Change(ctx); err != nil {
 			t.Error(err)
 		}
 	}
@@ -284,10 +287,10 @@ func TestExportsOfTheLatestConfig(t *testing.T) {
 	latest := changed(testConfig())
 	s := h.service(testConfig()) // read before apply wrote the latest
 	s.hold = func(context.Context) (*Config, func(), error) { return latest, func() {}, nil }
-	if st, err := s.monitor(ctx); err != nil || st != running {
+	if st, err := s.monitor(ctx); err != nil || st != unit.Running {
 		t.Fatalf("state %d, %v", st, err)
 	}
-	if d := CompareExports(ParseETab(sh.volume["/.nfs/etab"]), latest.Exports); len(d) > 0 {
+	if d := nfs.CompareExports(nfs.ParseETab(sh.volume["/.nfs/etab"]), latest.Exports); len(d) > 0 {
 		t.Error(d)
 	}
 }
@@ -299,17 +302,17 @@ func TestTryExports(t *testing.T) { flavours(t, testTryExportsIn) }
 func testTryExportsIn(t *testing.T, cfg func() *Config) {
 	sh := newShared(t)
 	h := sh.hosts["nfs2"]
-	if err := h.service(changed(cfg())).kind.try(context.Background()); err != nil {
+	if err := h.service(changed(cfg())).kind.Try(context.Background()); err != nil {
 		t.Error(err)
 	}
 	h.badClient = "nobody.invalid"
 	c := changed(cfg())
 	c.Exports[1].Clients = h.badClient
-	if err := h.service(c).kind.try(context.Background()); err == nil || !strings.Contains(err.Error(), "resolve nobody.invalid") {
+	if err := h.service(c).kind.Try(context.Background()); err == nil || !strings.Contains(err.Error(), "resolve nobody.invalid") {
 		t.Errorf("%v", err)
 	}
 	h.badClient, h.lax = "", "nobody.invalid" // as nfs-utils 2.8.3: no error, no export
-	if err := h.service(c).kind.try(context.Background()); err == nil || !strings.Contains(err.Error(), "/srv/home/new is not exported to nobody.invalid") {
+	if err := h.service(c).kind.Try(context.Background()); err == nil || !strings.Contains(err.Error(), "/srv/home/new is not exported to nobody.invalid") {
 		t.Errorf("%v", err)
 	}
 	for _, c := range h.changes {

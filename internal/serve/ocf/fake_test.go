@@ -20,11 +20,16 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/base/md"
 	"github.com/mortarhpc/mortar/internal/base/pr"
+	"github.com/mortarhpc/mortar/internal/serve/doubt"
 	"github.com/mortarhpc/mortar/internal/serve/kernel"
-	"golang.org/x/sys/unix"
+	"github.com/mortarhpc/mortar/internal/serve/mdraid"
+	"github.com/mortarhpc/mortar/internal/serve/nfs"
+	"github.com/mortarhpc/mortar/internal/serve/unit"
 )
 
 // shared is what two fake hosts have in common: disks and network. It knows
@@ -195,11 +200,11 @@ func (h *fakeHost) boot() {
 func testConfig() *Config {
 	c := &Config{
 		Service: "home", VolumeGroup: VolumeGroup{VG: "vg-a", LV: "data", SystemID: "at-rest"},
-		MDStorage: &MDStorage{Arrays: []Array{{Name: "r0", UUID: md.UUID(arrayUUID), Need: 4}}},
-		NFSService: &NFSService{
+		MDStorage: &mdraid.MDStorage{Arrays: []mdraid.Array{{Name: "r0", UUID: md.UUID(arrayUUID), Need: 4}}},
+		NFSService: &nfs.NFSService{
 			FSUUID: volUUID, MountPoint: "/srv/home", MountOpts: []string{"noatime", "logbsize=256k"}, StateDir: "/srv/home/.nfs",
-			NFS:     NFS{Threads: 256, Versions: []string{"3", "4.1", "4.2"}, Lease: 30, Grace: 30, Scope: "brick-home"},
-			Exports: []Export{{Dir: "/srv/home", Clients: "10.0.0.0/24", FSID: "5d1f7f66-63a4-4f5c-9d25-5f9d3b6f8a01", Options: []string{"rw", "sync"}}},
+			NFS:     nfs.NFS{Threads: 256, Versions: []string{"3", "4.1", "4.2"}, Lease: 30, Grace: 30, Scope: "brick-home"},
+			Exports: []nfs.Export{{Dir: "/srv/home", Clients: "10.0.0.0/24", FSID: "5d1f7f66-63a4-4f5c-9d25-5f9d3b6f8a01", Options: []string{"rw", "sync"}}},
 			Address: "10.0.0.9/24",
 		},
 		Nodes: map[string]string{"nfs1": "10.0.0.1", "nfs2": "10.0.0.2"},
@@ -242,8 +247,8 @@ func (h *fakeHost) service(c *Config) *service {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	s.self = 999
-	s.log = &steps{action: "test", stderr: testWriter{h.t}, now: h.Now}
+	s.Self = 999
+	s.Log = &unit.Steps{Action: "test", Stderr: testWriter{h.t}, Now: h.Now}
 	s.hold = func(context.Context) (*Config, func(), error) { return c, func() {}, nil }
 	s.lists = func(context.Context) (func(), error) { return func() {}, nil }
 	if c.Cache != "" {
@@ -404,7 +409,7 @@ func (h *fakeHost) pvs() (out []string) {
 }
 
 // nfsOf is a service's kind, which is that of NFS.
-func nfsOf(s *service) *nfsKind { return s.kind.(*nfsKind) }
+func nfsOf(s *service) *nfs.Kind { return s.kind.(*nfs.Kind) }
 
 type testWriter struct{ t *testing.T }
 
@@ -425,18 +430,18 @@ func (h *fakeHost) change(format string, a ...any) error {
 	return nil
 }
 
-func (h *fakeHost) mounted(target string) *linux.Mount { return mountedAt(h.mounts, target) }
+func (h *fakeHost) mounted(target string) *linux.Mount { return unit.MountedAt(h.mounts, target) }
 
 // rewrite takes a path through the bind mount and the volume.
 func (h *fakeHost) onVolume(p string) (string, bool) {
-	if m := h.mounted("/var/lib/nfs"); m != nil && (p == m.Target || below(m.Target, p)) {
+	if m := h.mounted("/var/lib/nfs"); m != nil && (p == m.Target || unit.Below(m.Target, p)) {
 		root := m.Root
 		if m.Dev == imageNumber {
 			root = "/.nfs" // a file of the state has the same name with and without its own file system
 		}
 		return root + strings.TrimPrefix(p, m.Target), true
 	}
-	if h.mounted("/srv/home") != nil && below("/srv/home", p) {
+	if h.mounted("/srv/home") != nil && unit.Below("/srv/home", p) {
 		return strings.TrimPrefix(p, "/srv/home"), true
 	}
 	return "", false
@@ -461,7 +466,7 @@ func (h *fakeHost) ReadFile(p string) ([]byte, error) {
 // tree is every file of the kernel and the host that is near a path. Each read asks for
 // one, so it makes the text of no other file.
 func (h *fakeHost) tree(p string) map[string]string {
-	near := func(f string) bool { return p == f || below(f, p) || below(p, f) }
+	near := func(f string) bool { return p == f || unit.Below(f, p) || unit.Below(p, f) }
 	t := map[string]string{}
 	put := func(f, text string) {
 		if near(f) {
@@ -475,10 +480,10 @@ func (h *fakeHost) tree(p string) map[string]string {
 	if near("/sys/block") {
 		h.blockTree(near, put)
 	}
-	if near(interfaces) {
-		t[interfaces] = "nid                      status alive refs peer  rtr   max    tx   min\n0@lo                     up         0    2    0    0     0     0     0\n"
+	if near("/sys/kernel/debug/lnet/nis") {
+		t["/sys/kernel/debug/lnet/nis"] = "nid                      status alive refs peer  rtr   max    tx   min\n0@lo                     up         0    2    0    0     0     0     0\n"
 		if !h.apart {
-			t[interfaces] += "10.20.0.11@tcp           up        -1    1    8    0   256   256   244\n"
+			t["/sys/kernel/debug/lnet/nis"] += "10.20.0.11@tcp           up        -1    1    8    0   256   256   244\n"
 		}
 	}
 	for _, m := range h.mounts {
@@ -582,7 +587,7 @@ func (h *fakeHost) blockTree(near func(string) bool, put func(f, text string)) {
 		dev := "dm-" + strconv.Itoa(20+i)
 		mapped(dev, l.name)
 		put("/sys/block/"+dev+"/dm/uuid", "mpath-"+l.wwid+"\n")
-		put("/sys/block/"+dev+"/size", strconv.FormatInt(l.size/sector, 10)+"\n")
+		put("/sys/block/"+dev+"/size", strconv.FormatInt(l.size/unit.Sector, 10)+"\n")
 		for p := range l.paths {
 			path := "sd" + strconv.Itoa(i) + strconv.Itoa(p)
 			put("/sys/block/"+dev+"/slaves/"+path+"/x", "")
@@ -624,7 +629,7 @@ func (h *fakeHost) procTree(put func(f, text string), d string, p *fakeProc) {
 			put(d+"/mountinfo", "99 1 "+imageNumber+" / /var/lib/nfs rw - ext4 /dev/loop0 rw\n")
 		}
 	}
-	if p.name == nfsdcld {
+	if p.name == "nfsdcld" {
 		put(d+"/fd/4", "->anon_inode:inotify")
 	}
 	if p.cld {
@@ -647,14 +652,14 @@ func (h *fakeHost) ReadDir(p string) ([]string, error) {
 	seen := map[string]bool{}
 	if v, ok := h.onVolume(p); ok {
 		for f := range h.volume {
-			if below(v, f) {
+			if unit.Below(v, f) {
 				n, _, _ := strings.Cut(strings.TrimPrefix(f, v+"/"), "/")
 				seen[n] = true
 			}
 		}
 	}
 	for f := range h.tree(p) {
-		if below(p, f) {
+		if unit.Below(p, f) {
 			n, _, _ := strings.Cut(strings.TrimPrefix(f, p+"/"), "/")
 			seen[n] = true
 		}
@@ -789,7 +794,7 @@ func (h *fakeHost) Poke(p, data string) error {
 		if h.nfsd == 0 {
 			h.listens = ""
 			// lockd is told of no host any more, and statd forgets them all.
-			maps.DeleteFunc(h.volume, func(f, _ string) bool { return below("/.nfs/sm", f) })
+			maps.DeleteFunc(h.volume, func(f, _ string) bool { return unit.Below("/.nfs/sm", f) })
 		}
 		return nil
 	}
@@ -809,7 +814,7 @@ func (h *fakeHost) Save(p string, data []byte) error {
 		h.volume[v] = string(data)
 		return nil
 	}
-	if below("/srv/home", p) {
+	if unit.Below("/srv/home", p) {
 		h.t.Errorf("%s written while the volume is not mounted", p)
 	}
 	h.files[p] = string(data)
@@ -850,7 +855,7 @@ func (h *fakeHost) Empty(p string) error {
 	if err := h.change("empty %s", p); err != nil {
 		return err
 	}
-	if below(runDir, p) {
+	if unit.Below(unit.RunDir, p) {
 		h.files[p] = ""
 		return nil
 	}
@@ -889,7 +894,7 @@ func (h *fakeHost) Reserve(p string, size int64) error {
 func (h *fakeHost) Mkdir(p string, _ uint32, _, _ int) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if below("/srv/home", p) && h.mounted("/srv/home") == nil {
+	if unit.Below("/srv/home", p) && h.mounted("/srv/home") == nil {
 		h.t.Errorf("%s made while the volume is not mounted", p)
 	}
 	return nil
@@ -900,7 +905,7 @@ func (h *fakeHost) Own(p string, _, _ int) error { return nil }
 // touched are the changes but for the notes of a refused start.
 func (h *fakeHost) touched() []string {
 	return slices.DeleteFunc(slices.Clone(h.changes), func(c string) bool {
-		return c == "save /run/mortar/refused-home" || c == "save "+DoubtFile("home")
+		return c == "save /run/mortar/refused-home" || c == "save "+doubt.DoubtFile("home")
 	})
 }
 
@@ -1150,15 +1155,15 @@ func (h *fakeHost) Unmount(target string) error {
 			continue
 		}
 		for _, o := range h.mounts {
-			if below(target, o.Target) {
+			if unit.Below(target, o.Target) {
 				return unix.EBUSY
 			}
 		}
 		for _, p := range h.procs {
-			if p.cwd == target || below(target, p.cwd) {
+			if p.cwd == target || unit.Below(target, p.cwd) {
 				return unix.EBUSY
 			}
-			if target == nfsDir && slices.Contains([]string{statd, mountd, nfsdcld}, p.name) {
+			if target == "/var/lib/nfs" && slices.Contains([]string{"rpc.statd", "rpc.mountd", "nfsdcld"}, p.name) {
 				return unix.EBUSY
 			}
 		}
@@ -1224,13 +1229,13 @@ func (h *fakeHost) ProbeARP(_ context.Context, _ kernel.Iface, a netip.Addr, _ t
 }
 
 func (h *fakeHost) Ports(_ context.Context, programs []kernel.Program) ([]uint16, error) {
-	if _, ok := h.files[rpcbindSocket]; !ok {
+	if _, ok := h.files["/run/rpcbind.sock"]; !ok {
 		return nil, syscall.ECONNREFUSED
 	}
 	have := map[string]bool{"nfs": h.nfsd > 0, "nlockmgr": h.nfsd > 0}
 	for _, p := range h.procs {
-		have["mountd"] = have["mountd"] || p.name == mountd
-		have["status"] = have["status"] || p.name == statd
+		have["mountd"] = have["mountd"] || p.name == "rpc.mountd"
+		have["status"] = have["status"] || p.name == "rpc.statd"
 	}
 	var out []uint16
 	for _, p := range programs {
@@ -1249,7 +1254,7 @@ func (h *fakeHost) Null(_ context.Context, at netip.AddrPort, p kernel.Program) 
 	if !slices.ContainsFunc(slices.Collect(maps.Keys(h.all())), func(p netip.Prefix) bool { return p.Addr() == at.Addr() }) {
 		h.t.Errorf("%s is asked at %v, which is not here", p.Name, at)
 	}
-	if want := uint16(p.Number % 1000); at.Port() != want && (p.Name != "nfs" || at.Port() != nfsPort) {
+	if want := uint16(p.Number % 1000); at.Port() != want && (p.Name != "nfs" || at.Port() != 2049) {
 		h.t.Errorf("%s is asked at port %d", p.Name, at.Port())
 	}
 	if p.Name == "nfs" && !h.nobody {
@@ -1263,7 +1268,7 @@ func (h *fakeHost) Null(_ context.Context, at netip.AddrPort, p kernel.Program) 
 		}
 		return false
 	}
-	if h.mute[p.Name] || p.Name == "mountd" && stopped(mountd) || p.Name == "status" && stopped(statd) {
+	if h.mute[p.Name] || p.Name == "mountd" && stopped("rpc.mountd") || p.Name == "status" && stopped("rpc.statd") {
 		return context.DeadlineExceeded
 	}
 	return nil
@@ -1424,7 +1429,7 @@ func (h *fakeWithin) DelAddress(_ string, p netip.Prefix) error {
 
 func (h *fakeWithin) Ports(ctx context.Context, programs []kernel.Program) ([]uint16, error) {
 	for _, p := range h.procs {
-		if p.name == rpcbind && p.inside {
+		if p.name == "rpcbind" && p.inside {
 			return h.fakeHost.Ports(ctx, programs)
 		}
 	}
@@ -1474,8 +1479,8 @@ func (h *fakeHost) run(c kernel.Command, inside bool) (string, error) {
 	defer h.mu.Unlock()
 	a := c.Argv
 	// What reads or writes the NFS state must see the volume's.
-	bound := slices.Contains(c.Binds, kernel.Bind{From: "/srv/home/.nfs", At: nfsDir})
-	state := bound && inside || h.mounted(nfsDir) != nil
+	bound := slices.Contains(c.Binds, kernel.Bind{From: "/srv/home/.nfs", At: "/var/lib/nfs"})
+	state := bound && inside || h.mounted("/var/lib/nfs") != nil
 	if err := h.change("%s", strings.Join(a, " ")); err != nil {
 		return "", err
 	}
@@ -1612,8 +1617,8 @@ func (h *fakeHost) run(c kernel.Command, inside bool) (string, error) {
 		h.mountd = h.volume["/.nfs/etab"]
 		return "", nil
 	case a[0] == "exportfs" && a[1] == "-i":
-		i := slices.IndexFunc(c.Binds, func(b kernel.Bind) bool { return b.At == nfsDir })
-		if i < 0 || !below(runDir, c.Binds[i].From) {
+		i := slices.IndexFunc(c.Binds, func(b kernel.Bind) bool { return b.At == "/var/lib/nfs" })
+		if i < 0 || !unit.Below(unit.RunDir, c.Binds[i].From) {
 			h.t.Error("exportfs changes the table in use: on a full volume it would empty it")
 			return fails("not aside")
 		}
@@ -1626,7 +1631,7 @@ func (h *fakeHost) run(c kernel.Command, inside bool) (string, error) {
 		}
 		h.files[c.Binds[i].From+"/etab"] += fmt.Sprintf("%s\t%s(%s,wdelay,hide)\n", dir, client, a[3])
 		return "", nil
-	case a[0] == statd || a[0] == nfsdcld || a[0] == mountd || a[0] == rpcbind && inside:
+	case a[0] == "rpc.statd" || a[0] == "nfsdcld" || a[0] == "rpc.mountd" || a[0] == "rpcbind" && inside:
 		if !state {
 			h.t.Errorf("%s before the state is bound", a[0])
 		}
@@ -1641,7 +1646,7 @@ func (h *fakeHost) run(c kernel.Command, inside bool) (string, error) {
 			h.t.Errorf("nfsd has scope %q", c.Nodename)
 		}
 		for _, p := range h.procs {
-			if p.name == nfsdcld {
+			if p.name == "nfsdcld" {
 				p.cld = h.cldLate == 0
 			}
 		}
@@ -1747,14 +1752,14 @@ func (h *fakeHost) left() string {
 		}
 	}
 	add(slices.ContainsFunc(h.mounts, func(m linux.Mount) bool { return m.Type == "lustre" }), "target")
-	add(h.mounted(nfsDir) != nil, "bind")
+	add(h.mounted("/var/lib/nfs") != nil, "bind")
 	add(slices.ContainsFunc(h.mounts, func(m linux.Mount) bool { return m.Dev == imageNumber }), "state disk")
 	add(h.space, "namespace")
-	add(slices.ContainsFunc(h.mounts, func(m linux.Mount) bool { return strings.HasPrefix(m.Target, runDir) }), "mount below "+runDir)
+	add(slices.ContainsFunc(h.mounts, func(m linux.Mount) bool { return strings.HasPrefix(m.Target, unit.RunDir) }), "mount below "+unit.RunDir)
 	_, addr := h.all()[netip.MustParsePrefix("10.0.0.9/24")]
 	add(addr, "address")
 	for _, p := range h.procs {
-		add(slices.Contains([]string{statd, nfsdcld, mountd, "sm-notify"}, p.name) || p.inside, p.name)
+		add(slices.Contains([]string{"rpc.statd", "nfsdcld", "rpc.mountd", "sm-notify"}, p.name) || p.inside, p.name)
 	}
 	return strings.Join(out, " ")
 }
@@ -1767,11 +1772,11 @@ func (h *fakeHost) crash() {
 }
 
 // judged reads the members of the service's arrays, and of one more, and judges that one.
-func judged(s *mdKind, a Array, read superblocks) (verdict, error) {
+func judged(s *mdraid.Kind, a mdraid.Array, read mdraid.Superblocks) (mdraid.Verdict, error) {
 	names := slices.Clone(a.Members)
-	for _, x := range s.cfg.Arrays {
+	for _, x := range s.Cfg.Arrays {
 		names = append(names, x.Members...)
 	}
-	s.readSuperblocks(context.Background(), names, read)
-	return s.judge(a, read)
+	s.ReadSuperblocks(context.Background(), names, read)
+	return s.Judge(a, read)
 }

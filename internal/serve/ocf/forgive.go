@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/serve/kernel"
+	"github.com/mortarhpc/mortar/internal/serve/mdraid"
+	"github.com/mortarhpc/mortar/internal/serve/unit"
 )
 
 // Pacemaker does not start a service again on a server where its start failed,
@@ -19,9 +21,9 @@ import (
 
 // refused notes that this server cannot serve now. It returns err.
 func (s *service) refused(ctx context.Context, err error) error {
-	r, d := (*refusal)(nil), (*inDoubt)(nil)
-	if errors.As(err, &d) || ctx.Err() != nil || errors.As(err, &r) && s.storage.sound(ctx) != nil || s.kind.able() != nil {
-		err = errors.Join(err, s.refusedNote().write(err.Error()+"\n"))
+	r, d := (*unit.Refusal)(nil), (*mdraid.InDoubt)(nil)
+	if errors.As(err, &d) || ctx.Err() != nil || errors.As(err, &r) && s.storage.Sound(ctx) != nil || s.kind.Able() != nil {
+		err = errors.Join(err, s.RefusedNote().Write(err.Error()+"\n"))
 	}
 	return err
 }
@@ -32,14 +34,14 @@ func noteBadConfig(k kernel.Host, file string, cause error) error {
 	if !ok {
 		return nil
 	}
-	s := &Host{k: k, Service: name} // its config is what is missing
-	return errors.Join(s.badConfigNote().write(file), s.refusedNote().write(cause.Error()+"\n"))
+	s := &unit.Host{K: k, Service: name} // its config is what is missing
+	return errors.Join(s.BadConfigNote().Write(file), s.RefusedNote().Write(cause.Error()+"\n"))
 }
 
 // configured says whether a config for which a start was refused, if there is one, can be
 // served now.
 func (s *service) configured() bool {
-	file, refused := s.badConfigNote().read()
+	file, refused := s.BadConfigNote().Read()
 	if !refused {
 		return true
 	}
@@ -51,8 +53,8 @@ func (s *service) configured() bool {
 // start goes without it, once the storage is sound: a disk that does not answer counts as
 // missing. Should the next start be late as well, the service was on no better server.
 func (s *service) tooLate(err error) {
-	if err := s.refusedNote().write(err.Error() + "\n"); err != nil {
-		s.log.note("%v", err)
+	if err := s.RefusedNote().Write(err.Error() + "\n"); err != nil {
+		s.Log.Note("%v", err)
 	}
 }
 
@@ -61,40 +63,40 @@ const forgiveEvery = 10 * time.Second
 
 // forgives makes Pacemaker forget a failure whose cause is gone. A server that is not able to
 // serve notes that: watcher or monitor, whichever meets it first, has the service banned.
-func (w *watcher) forgives(s *service) []*reflex {
-	unable := &reflex{name: "forgive: the server is not able to serve", instead: true, sees: func(context.Context) action {
-		err := s.kind.able()
+func (w *watcher) forgives(s *service) []*unit.Reflex {
+	unable := &unit.Reflex{Name: "forgive: the server is not able to serve", Instead: true, Sees: func(context.Context) unit.Act {
+		err := s.kind.Able()
 		if err == nil {
 			return nil
 		}
 		return func(context.Context) {
-			if n := s.refusedNote(); !n.there() {
-				if err := n.write(err.Error() + "\n"); err != nil {
+			if n := s.RefusedNote(); !n.There() {
+				if err := n.Write(err.Error() + "\n"); err != nil {
 					w.log("%v", err)
 				}
 			}
 		}
 	}}
 	// A cleanup before Pacemaker has written the failure down would clean up nothing.
-	forgive := &reflex{name: "forgive: the cause is gone", every: forgiveEvery, lasts: forgiveEvery, beside: true}
-	forgive.sees = func(context.Context) action {
-		if !s.refusedNote().there() {
+	forgive := &unit.Reflex{Name: "forgive: the cause is gone", Every: forgiveEvery, Lasts: forgiveEvery, Beside: true}
+	forgive.Sees = func(context.Context) unit.Act {
+		if !s.RefusedNote().There() {
 			return nil
 		}
 		return func(ctx context.Context) {
 			if w.forgiveNow(ctx, s) {
-				forgive.since = time.Time{}
+				forgive.Since = time.Time{}
 			}
 		}
 	}
-	return []*reflex{unable, forgive}
+	return []*unit.Reflex{unable, forgive}
 }
 
 // forgiveNow makes Pacemaker forget a failure if the storage is sound, and says whether it
 // has tried that.
 func (w *watcher) forgiveNow(ctx context.Context, s *service) bool {
 	name := s.cfg.Service
-	if !s.configured() || s.storage.sound(ctx) != nil {
+	if !s.configured() || s.storage.Sound(ctx) != nil {
 		return false
 	}
 	// A start or stop that runs now holds the lock.
@@ -102,17 +104,17 @@ func (w *watcher) forgiveNow(ctx context.Context, s *service) bool {
 	if err != nil {
 		return false
 	}
-	s.refusedNote().forget()
-	if err := s.badConfigNote().remove(); err != nil {
+	s.RefusedNote().Forget()
+	if err := s.BadConfigNote().Remove(); err != nil {
 		w.log("%v", err)
 	}
 	release()
 	w.log("what kept service %s from this server is gone: Pacemaker may start it here", name)
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	argv := []string{"crm_resource", "--cleanup", "--resource", "service-" + name, "--node", s.host}
+	argv := []string{"crm_resource", "--cleanup", "--resource", "service-" + name, "--node", s.Node}
 	if _, err := w.k.Run(ctx, kernel.Command{Argv: argv}); err != nil {
-		w.log("%v", errors.Join(fmt.Errorf("service %s: %w", name, err), s.refusedNote().write("again\n")))
+		w.log("%v", errors.Join(fmt.Errorf("service %s: %w", name, err), s.RefusedNote().Write("again\n")))
 	}
 	return true
 }

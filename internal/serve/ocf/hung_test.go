@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/mortarhpc/mortar/internal/serve/unit"
 )
 
 // watchService is a service that runs, and a function that lets its watcher look for some seconds.
@@ -57,13 +59,13 @@ func TestHungDaemonIsReplaced(t *testing.T) {
 			daemon string
 			hang   func(*fakeHost, *fakeProc)
 		}{
-			"mountd stopped":         {cfg, mountd, func(_ *fakeHost, p *fakeProc) { p.state = "T" }},
-			"statd stopped":          {cfg, statd, func(_ *fakeHost, p *fakeProc) { p.state = "T" }},
-			"nfsdcld stopped":        {cfg, nfsdcld, func(_ *fakeHost, p *fakeProc) { p.state = "T" }},
-			"mountd stopped, NFSv4":  {v4, mountd, func(_ *fakeHost, p *fakeProc) { p.state = "T" }},
-			"mountd waits for ever":  {cfg, mountd, func(h *fakeHost, _ *fakeProc) { deaf(h, "mountd") }},
-			"statd waits for ever":   {cfg, statd, func(h *fakeHost, _ *fakeProc) { deaf(h, "status") }},
-			"nfsdcld waits for ever": {cfg, nfsdcld, func(h *fakeHost, _ *fakeProc) { h.queued = "/nfsd/cld" }},
+			"mountd stopped":         {cfg, "rpc.mountd", func(_ *fakeHost, p *fakeProc) { p.state = "T" }},
+			"statd stopped":          {cfg, "rpc.statd", func(_ *fakeHost, p *fakeProc) { p.state = "T" }},
+			"nfsdcld stopped":        {cfg, "nfsdcld", func(_ *fakeHost, p *fakeProc) { p.state = "T" }},
+			"mountd stopped, NFSv4":  {v4, "rpc.mountd", func(_ *fakeHost, p *fakeProc) { p.state = "T" }},
+			"mountd waits for ever":  {cfg, "rpc.mountd", func(h *fakeHost, _ *fakeProc) { deaf(h, "mountd") }},
+			"statd waits for ever":   {cfg, "rpc.statd", func(h *fakeHost, _ *fakeProc) { deaf(h, "status") }},
+			"nfsdcld waits for ever": {cfg, "nfsdcld", func(h *fakeHost, _ *fakeProc) { h.queued = "/nfsd/cld" }},
 		} {
 			t.Run(name, func(t *testing.T) {
 				h, s, look := watchService(t, c.config())
@@ -80,7 +82,7 @@ func TestHungDaemonIsReplaced(t *testing.T) {
 				if h.reported() {
 					t.Error("the service moves before the restart can help")
 				}
-				mustState(t, s, running)
+				mustState(t, s, unit.Running)
 				// It helps.
 				h.mute, h.queued = map[string]bool{}, ""
 				n := len(h.changes)
@@ -104,10 +106,10 @@ func TestHungNFSD(t *testing.T) {
 	for name, program := range map[string]string{"nfsd": "nfs", "lockd": "nlockmgr"} {
 		t.Run(name, func(t *testing.T) {
 			h, s, look := watchService(t, testConfig())
-			h.spawn(&fakeProc{name: lockd})
+			h.spawn(&fakeProc{name: "lockd"})
 			look(20)
 			h.mute = map[string]bool{program: true}
-			for !nfsOf(s).asker.last[name].silent {
+			for !nfsOf(s).Asker.Last[name].Silent {
 				look(1)
 			}
 			h.mute = nil
@@ -132,14 +134,14 @@ func TestBusyDaemonsStay(t *testing.T) {
 		"the daemons want to":  func(_ *service, _ *fakeHost, p *fakeProc) { p.state = "R" },
 		"they wait for a disk": func(_ *service, _ *fakeHost, p *fakeProc) { p.state = "D" },
 		"silent in one look": func(s *service, h *fakeHost, _ *fakeProc) {
-			if nfsOf(s).asker.last[mountd].silent {
+			if nfsOf(s).Asker.Last["rpc.mountd"].Silent {
 				h.mute, h.queued = nil, ""
 			}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h, s, look := watchService(t, testConfig())
-			h.spawn(&fakeProc{name: lockd, state: "D"}) // it asks rpc.statd
+			h.spawn(&fakeProc{name: "lockd", state: "D"}) // it asks rpc.statd
 			h.nobody, h.queued = true, "/nfsd/cld"
 			n := len(h.changes)
 			for i := range 300 {
@@ -153,7 +155,7 @@ func TestBusyDaemonsStay(t *testing.T) {
 			if did := h.changes[n:]; slices.ContainsFunc(did, func(c string) bool { return strings.HasPrefix(c, "kill") }) || h.reported() {
 				t.Errorf("%q", did)
 			}
-			mustState(t, s, running)
+			mustState(t, s, unit.Running)
 		})
 	}
 }
@@ -186,8 +188,8 @@ func TestDaemonThatNeverAnswers(t *testing.T) {
 // An address that is not here answers nothing, which is no daemon's fault.
 func TestDaemonsWithoutAnAddress(t *testing.T) {
 	h, s, look := watchService(t, testConfig())
-	delete(h.addrs, s.cfg.prefix())
-	h.procs[h.only(mountd)].state = "T"
+	delete(h.addrs, s.cfg.Prefix())
+	h.procs[h.only("rpc.mountd")].state = "T"
 	n := len(h.changes)
 	look(60)
 	if len(h.changes) > n {

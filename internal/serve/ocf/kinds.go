@@ -5,6 +5,13 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/mortarhpc/mortar/internal/serve/doubt"
+	"github.com/mortarhpc/mortar/internal/serve/lun"
+	"github.com/mortarhpc/mortar/internal/serve/lustre"
+	"github.com/mortarhpc/mortar/internal/serve/mdraid"
+	"github.com/mortarhpc/mortar/internal/serve/nfs"
+	"github.com/mortarhpc/mortar/internal/serve/unit"
 )
 
 // A storageKind starts the devices of a service: those that are the physical
@@ -13,104 +20,104 @@ import (
 type storageKind interface {
 	// layers start the devices, in the order of starting. Nothing is written to
 	// the devices before open.
-	layers() []part
+	Layers() []unit.Part
 	// devices returns all devices of the service, present or not, in the order
 	// of the config.
-	devices() ([]device, error)
+	Devices() ([]unit.Device, error)
 	// open lets this server write to the devices, after the agent has checked
 	// their owner.
-	open(ctx context.Context) error
+	Open(ctx context.Context) error
 	// up says whether this server holds the devices for the service. Devices
 	// that every server has all the time are not held.
-	up() bool
+	Up() bool
 	// writable says whether this server has opened a device, so that it writes to the disks
 	// by itself. Devices that every server has all the time write nothing by themselves.
-	writable() bool
+	Writable() bool
 	// free restores the speed of a resync that open has slowed down, and says
 	// whether that succeeded. After a success no resync is held.
-	free() (ok bool)
+	Free() (ok bool)
 	// reachable says whether this server has paths to enough of the disks. The
 	// watcher calls it about every 2 s.
-	reachable() bool
+	Reachable() bool
 	// paced looks at the disks. The function that it returns says which disk has
 	// answered so late since then that every server would wait for it; "": none.
-	paced() func() string
+	Paced() func() string
 	// reflexes are what the watcher mends in the devices of a service that may run here.
-	reflexes(w watch) []*reflex
+	Reflexes(w unit.Watch) []*unit.Reflex
 	// sound returns the error with which the storage would refuse a start, or
 	// nil. It only reads, and waits for nothing but devices that do not answer, for
 	// kernel.AskLimit.
-	sound(ctx context.Context) error
+	Sound(ctx context.Context) error
 	// marks are what a server changes on the shared devices while it uses them, by what
 	// messages call the device; "" for a device that does not answer.
-	marks(ctx context.Context) map[string]string
+	Marks(ctx context.Context) map[string]string
 	// queues is how long I/O waits for a device without any path before it
 	// fails; 0: no longer than a few seconds.
-	queues() time.Duration
+	Queues() time.Duration
 	// modules are the kernel modules that the layers need, for loading in
 	// advance.
-	modules() []string
+	Modules() []string
 	// programs are the programs that the layers run.
-	programs() []string
+	Programs() []string
 }
 
 // A serviceKind serves the content of the storage.
 type serviceKind interface {
 	// layers are the layers above the storage, in the order of starting.
-	layers() []part
+	Layers() []unit.Part
 	// serving says whether a file system of the service is mounted here. It
 	// touches no file system.
-	serving() bool
+	Serving() bool
 	// probe refuses to start a service that seems to run elsewhere, before
 	// anything is changed.
-	probe(ctx context.Context) error
+	Probe(ctx context.Context) error
 	// The agent calls started when all layers are up, and stopping before the
 	// first goes down. Their errors cost clients time, not data.
-	started(ctx context.Context)
-	stopping(ctx context.Context)
+	Started(ctx context.Context)
+	Stopping(ctx context.Context)
 	// mend repairs in place what it can of the state and fault that a check
 	// found, and returns the state and fault that remain.
-	mend(ctx context.Context, st state, fault error) (state, error)
+	Mend(ctx context.Context, st unit.State, fault error) (unit.State, error)
 	// keep saves what the next server needs to know of a service that runs.
-	keep(ctx context.Context) error
+	Keep(ctx context.Context) error
 	// checkIO does I/O on the service's storage, past all caches.
-	checkIO(ctx context.Context) error
+	CheckIO(ctx context.Context) error
 	// silence keeps I/O errors of lost disks from clients. The watcher calls it
 	// at each observation on a server that holds the storage and has lost its
 	// disks.
-	silence(ctx context.Context, log func(format string, a ...any))
+	Silence(ctx context.Context, log func(format string, a ...any))
 	// reflexes are how the watcher restarts or reports what failed in a service that may
 	// run here.
-	reflexes(w watch) []*reflex
+	Reflexes(w unit.Watch) []*unit.Reflex
 	// repairs are what can be put back above the file system while the service runs.
-	repairs() []repair
+	Repairs() []unit.Repair
 	// modules are the kernel modules that the kind needs; warm starts other
 	// slow preparations.
-	modules() []string
-	warm(ctx context.Context)
+	Modules() []string
+	Warm(ctx context.Context)
 	// programs are the programs that the layers run.
-	programs() []string
+	Programs() []string
 	// able returns the error with which the kind would refuse a start here because of
 	// something that may pass by itself, or nil. It only reads, and does not wait.
-	able() error
+	Able() error
 	// try checks whether this server could serve a config that is not in use.
-	try(ctx context.Context) error
+	Try(ctx context.Context) error
 	// volumeOf is the volume that an offline tool may work on, by the kind's
 	// name for its content.
-	volumeOf(name string) (volume string, ok bool)
+	VolumeOf(name string) (volume string, ok bool)
 	// owners finds whose blocks of the service's only volume are, by their offsets in
 	// bytes, in order, while the service runs here.
-	owners(ctx context.Context, blocks []int64) (*Owners, error)
+	Owners(ctx context.Context, blocks []int64) (*doubt.Owners, error)
 	// change changes a service that runs here to its config in place, as far as
 	// that is possible.
-	change(ctx context.Context) error
+	Change(ctx context.Context) error
 }
 
 // kind is an entry of a table of kinds: T is storageKind or serviceKind.
 type kind[T any] struct {
 	key   string // only configs of this kind have this key
 	in    func(*Config) bool
-	check func(*Config, *faults)
+	check func(*Config, *unit.Faults)
 	// names are the devices of a storage kind, or the volumes of a service
 	// kind: logical volumes, or devices if there is no volume group. "" is the
 	// only device.
@@ -127,49 +134,49 @@ type kinds[T any] struct {
 
 var storageKinds = kinds[storageKind]{"storage", []kind[storageKind]{
 	{"arrays", func(c *Config) bool { return c.MDStorage != nil }, checkArrays,
-		func(c *Config) []string { return c.MDStorage.names() },
-		func(s *service) storageKind { return newMD(s.Host, s.cfg.MDStorage, s.doubts, s) }},
+		func(c *Config) []string { return c.MDStorage.Names() },
+		func(s *service) storageKind { return mdraid.New(s.Host, s.cfg.MDStorage, s.doubts, s) }},
 	{"luns", func(c *Config) bool { return c.LUNStorage != nil }, checkLUNs,
-		func(c *Config) []string { return c.LUNStorage.names() }, lunsOf},
+		func(c *Config) []string { return c.LUNStorage.Names() }, lunsOf},
 }}
 
 var serviceKinds = kinds[serviceKind]{"service", []kind[serviceKind]{
 	{"nfs", func(c *Config) bool { return c.NFSService != nil }, checkNFS,
 		func(c *Config) []string { return []string{c.LV} },
-		func(s *service) serviceKind { return newNFS(s.Host, s.cfg.NFSService, s.cfg.LV, s) }},
+		func(s *service) serviceKind { return nfs.New(s.Host, s.cfg.NFSService, s.cfg.LV, s) }},
 	{"targets", func(c *Config) bool { return c.LustreService != nil }, checkLustre,
-		func(c *Config) []string { return c.LustreService.names() },
-		func(s *service) serviceKind { return newLustre(s.Host, s.cfg.LustreService, s) }},
+		func(c *Config) []string { return c.LustreService.Names() },
+		func(s *service) serviceKind { return lustre.New(s.Host, s.cfg.LustreService, s) }},
 }}
 
-func checkArrays(c *Config, f *faults) {
-	c.MDStorage.check(f)
+func checkArrays(c *Config, f *unit.Faults) {
+	c.MDStorage.Check(f)
 	if c.VG == "" {
-		f.add("vg is empty: two servers that write to one array destroy it, and nothing but its volume group says whose it is")
+		f.Add("vg is empty: two servers that write to one array destroy it, and nothing but its volume group says whose it is")
 	}
 }
 
-func checkLUNs(c *Config, f *faults) { c.LUNStorage.check(c.VG != "", c.Nodes, f) }
+func checkLUNs(c *Config, f *unit.Faults) { c.LUNStorage.Check(c.VG != "", c.Nodes, f) }
 
 func lunsOf(s *service) storageKind {
-	l := newLUNs(s.Host, s.cfg.LUNStorage, s.cfg.VG != "", s)
-	if l.reserve != nil {
-		s.reserve = l.reserve
+	l := lun.New(s.Host, s.cfg.LUNStorage, s.cfg.VG != "", s)
+	if l.Reserve != nil {
+		s.reserve = l.Reserve
 	}
 	return l
 }
 
-func checkNFS(c *Config, f *faults) {
+func checkNFS(c *Config, f *unit.Faults) {
 	if c.VG != "" {
-		f.word("lv", c.LV)
+		f.Word("lv", c.LV)
 	}
-	c.NFSService.check(f)
+	c.NFSService.Check(f)
 }
 
-func checkLustre(c *Config, f *faults) {
-	c.LustreService.check(f)
+func checkLustre(c *Config, f *unit.Faults) {
+	c.LustreService.Check(f)
 	if c.LV != "" || c.Cache != "" {
-		f.add("lv %q, cache %q: targets of Lustre name their volumes and have no cache", c.LV, c.Cache)
+		f.Add("lv %q, cache %q: targets of Lustre name their volumes and have no cache", c.LV, c.Cache)
 	}
 }
 
@@ -191,11 +198,11 @@ func (k kinds[T]) kindOf(c *Config) (kind[T], error) {
 
 // What NFS needs of its service, see nfsService.
 
-func (s *service) mayBeTorn() bool { return s.doubts.mayBeTorn() }
+func (s *service) MayBeTorn() bool { return s.doubts.MayBeTorn() }
 
-func (s *service) lockLists(ctx context.Context) (func(), error) { return s.lists(ctx) }
+func (s *service) LockLists(ctx context.Context) (func(), error) { return s.lists(ctx) }
 
-func (s *service) freshExports(ctx context.Context) ([]Export, func(), error) {
+func (s *service) FreshExports(ctx context.Context) ([]nfs.Export, func(), error) {
 	fresh, release, err := s.hold(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -205,12 +212,12 @@ func (s *service) freshExports(ctx context.Context) ([]Export, func(), error) {
 
 // stillOwned says why nothing may be written to the volume from here; nil: this server owns
 // its volume group.
-func (s *service) stillOwned() error {
+func (s *service) StillOwned() error {
 	if s.cfg.VG == "" {
 		return nil
 	}
 	owner, err := s.owner()
-	if err == nil && owner != s.host {
+	if err == nil && owner != s.Node {
 		err = s.takenBy(owner, "")
 	}
 	return err

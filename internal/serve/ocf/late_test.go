@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/base/md"
+	"github.com/mortarhpc/mortar/internal/serve/mdraid"
+	"github.com/mortarhpc/mortar/internal/serve/unit"
 )
 
 // sinceBoot is a host whose uptime follows its clock.
@@ -31,7 +33,7 @@ func TestOneWaitForAllArrays(t *testing.T) {
 	cfg := testConfig()
 	cfg.Arrays = nil
 	for i := range 7 {
-		a := Array{Name: fmt.Sprintf("r%d", i), UUID: fmt.Sprintf("%032x", 0xa0+i), Need: 4}
+		a := mdraid.Array{Name: fmt.Sprintf("r%d", i), UUID: fmt.Sprintf("%032x", 0xa0+i), Need: 4}
 		for j := range 6 {
 			d := fmt.Sprintf("/dev/mapper/a%dd%d", i, j)
 			sh.disks[d] = &fakeDisk{uuid: a.UUID, role: j, events: 100, gone: j == 5}
@@ -39,10 +41,10 @@ func TestOneWaitForAllArrays(t *testing.T) {
 		}
 		cfg.Arrays = append(cfg.Arrays, a)
 	}
-	s, begin := h.service(cfg).storage.(*mdKind), h.clock
-	s.k = sinceBoot{h, begin.Add(-time.Minute)}
-	verdicts, err := s.lookAll(t.Context())
-	if w := h.clock.Sub(begin); w != memberWait || err != nil {
+	s, begin := h.service(cfg).storage.(*mdraid.Kind), h.clock
+	s.K = sinceBoot{h, begin.Add(-time.Minute)}
+	verdicts, err := s.LookAll(t.Context())
+	if w := h.clock.Sub(begin); w != unit.MemberWait || err != nil {
 		t.Errorf("waited %v: %v", w, err)
 	}
 	for i, v := range verdicts {
@@ -68,7 +70,7 @@ func TestLateMember(t *testing.T) {
 		"it comes back":               {comes: time.Minute, want: []string{readd, add}, without: true},
 		"while the service is locked": {comes: time.Minute, locked: true, want: []string{readd, add}, without: true},
 		"it never comes":              {comes: time.Hour, want: []string{add}, without: true, left: true},
-		"it comes after the wait":     {comes: lateWait + time.Minute, want: []string{add, readd}, without: true},
+		"it comes after the wait":     {comes: 3*time.Minute + time.Minute, want: []string{add, readd}, without: true},
 		"md had thrown it out":        {comes: time.Minute, out: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -101,8 +103,8 @@ func TestLateMember(t *testing.T) {
 				}
 				return func() {}, nil
 			}
-			for h.clock.Sub(begin) < lateWait+5*time.Minute {
-				h.clock = h.clock.Add(watchTick)
+			for h.clock.Sub(begin) < 3*time.Minute+5*time.Minute {
+				h.clock = h.clock.Add(unit.WatchTick)
 				sh.disks["/dev/mapper/d5"].gone = h.clock.Sub(begin) < c.comes
 				w.reacts(t.Context(), s, "md")
 			}
@@ -110,13 +112,13 @@ func TestLateMember(t *testing.T) {
 			if !slices.Equal(did, c.want) {
 				t.Errorf("%q", did)
 			}
-			if _, err := h.ReadFile(s.storage.(*mdKind).late.lateNote().file); (err == nil) != c.left {
+			if _, err := h.ReadFile(s.storage.(*mdraid.Kind).Late.LateNote().File); (err == nil) != c.left {
 				t.Errorf("waited for: %v", err)
 			}
 			if err := s.stop(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := h.ReadFile(s.storage.(*mdKind).late.lateNote().file); err == nil {
+			if _, err := h.ReadFile(s.storage.(*mdraid.Kind).Late.LateNote().File); err == nil {
 				t.Error("the note outlives the service")
 			}
 		})
@@ -127,18 +129,18 @@ func TestLateMember(t *testing.T) {
 func TestSpareWaitsForLateMember(t *testing.T) {
 	h := newShared(t).hosts["nfs1"]
 	s := h.service(h.twoGroups())
-	m := s.storage.(*mdKind)
+	m := s.storage.(*mdraid.Kind)
 	h.active, h.owner = true, "nfs1"
-	if err := m.late.lateNote().save([]lateArray{{md.Hex(m.cfg.Arrays[1].UUID), []int{3}, nil}}); err != nil {
+	if err := m.Late.LateNote().Save([]mdraid.LateArray{{md.Hex(m.Cfg.Arrays[1].UUID), []int{3}, nil}}); err != nil {
 		t.Fatal(err)
 	}
-	m.spares.spareDue(h.clock)
-	m.late.lateSince = h.clock
-	for after, want := range map[time.Duration]bool{spareAfter: false, lateWait - time.Second: false, lateWait: true} {
-		h.clock = m.late.lateSince.Add(after)
-		if _, ok := m.spares.spareDue(h.clock); ok != want {
+	m.Spares.SpareDue(h.clock)
+	m.Late.LateSince = h.clock
+	for after, want := range map[time.Duration]bool{30 * time.Second: false, 3*time.Minute - time.Second: false, 3 * time.Minute: true} {
+		h.clock = m.Late.LateSince.Add(after)
+		if _, ok := m.Spares.SpareDue(h.clock); ok != want {
 			t.Errorf("after %v: %v", after, ok)
 		}
-		h.clock = m.late.lateSince
+		h.clock = m.Late.LateSince
 	}
 }

@@ -19,6 +19,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mortarhpc/mortar/internal/serve/kernel"
+	"github.com/mortarhpc/mortar/internal/serve/nfs"
+	"github.com/mortarhpc/mortar/internal/serve/unit"
 	"github.com/mortarhpc/mortar/test/ownprocess"
 )
 
@@ -62,7 +64,7 @@ func TestMountsReal(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	flags, data := mountOptions([]string{"noatime", "nodev", "size=4m"})
+	flags, data := unit.MountOptions([]string{"noatime", "nodev", "size=4m"})
 	if err := k.Mount("model", vol, "tmpfs", flags, data); err != nil {
 		t.Fatal(err)
 	}
@@ -74,12 +76,12 @@ func TestMountsReal(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer k.Unmount(bind)
-	s := &Host{k: k, self: os.Getpid()}
-	all, err := s.mounts()
+	s := &unit.Host{K: k, Self: os.Getpid()}
+	all, err := s.Mounts()
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, b := mountedAt(all, vol), mountedAt(all, bind)
+	m, b := unit.MountedAt(all, vol), unit.MountedAt(all, bind)
 	if m == nil || b == nil {
 		t.Fatalf("not found in %+v", all)
 	}
@@ -93,8 +95,8 @@ func TestMountsReal(t *testing.T) {
 		if err := hold.Start(); err != nil {
 			t.Fatal(err)
 		}
-		u := s.users(m.Dev)
-		if len(u) != 1 || u[0].pid != hold.Process.Pid || u[0].name != "sleep" {
+		u := s.Users(m.Dev)
+		if len(u) != 1 || u[0].PID != hold.Process.Pid || u[0].Name != "sleep" {
 			t.Errorf("users of %s: %+v, want %d", where, u, hold.Process.Pid)
 		}
 		if err := k.Unmount(where); err != unix.EBUSY {
@@ -105,7 +107,7 @@ func TestMountsReal(t *testing.T) {
 		}
 		hold.Wait()
 	}
-	if u := s.users(m.Dev); len(u) != 0 {
+	if u := s.Users(m.Dev); len(u) != 0 {
 		t.Errorf("users %+v", u)
 	}
 	for _, where := range []string{bind, vol} {
@@ -116,13 +118,13 @@ func TestMountsReal(t *testing.T) {
 }
 
 func TestOwnProcesses(t *testing.T) {
-	s := newNFS(&Host{k: kernel.New()}, &NFSService{}, "", nil)
+	s := nfs.New(&unit.Host{K: kernel.New()}, &nfs.NFSService{}, "", nil)
 	hold := exec.Command("sleep", "60")
 	if err := hold.Start(); err != nil {
 		t.Fatal(err)
 	}
 	found := func() bool {
-		for _, pid := range s.processesOf("sleep") {
+		for _, pid := range s.ProcessesOf("sleep") {
 			if pid == hold.Process.Pid {
 				return true
 			}
@@ -182,7 +184,7 @@ func TestInTime(t *testing.T) {
 	if code := Main(t.Context(), []string{"start"}, os.Getenv, &out, &errs); code != ErrGeneric || !strings.Contains(errs.String(), "start of service home took too long") {
 		t.Errorf("start: exit %d, %s", code, &errs)
 	}
-	if b, err := os.ReadFile(runDir + "/refused-home"); !strings.Contains(string(b), "the start took too long") {
+	if b, err := os.ReadFile(unit.RunDir + "/refused-home"); !strings.Contains(string(b), "the start took too long") {
 		t.Errorf("the watcher is not told to have it forgiven: %q, %v", b, err)
 	}
 	// In time, the child's answer is the answer, with what it says.

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/mortarhpc/mortar/internal/serve/unit"
 )
 
 // Something else on the server takes away what a service needs: a restart of
@@ -22,10 +24,10 @@ const (
 
 // damaged are the repairs that a service which runs here needs. One that is stopping, that
 // has failed to stop, or whose disks are out of reach needs none.
-func (s *service) damaged() (due []repair) {
-	serves := !s.overdueNote().there() && s.storage.reachable() && s.kind.serving()
-	for _, r := range s.kind.repairs() {
-		if (serves || r.part == "") && r.missing() {
+func (s *service) damaged() (due []unit.Repair) {
+	serves := !s.OverdueNote().There() && s.storage.Reachable() && s.kind.Serving()
+	for _, r := range s.kind.Repairs() {
+		if (serves || r.Part == "") && r.Missing() {
 			due = append(due, r)
 		}
 	}
@@ -33,35 +35,35 @@ func (s *service) damaged() (due []repair) {
 }
 
 // damagedHere says whether the watcher is about to put something back that the service needs.
-func (s *service) damagedHere() bool {
-	return slices.ContainsFunc(s.damaged(), func(r repair) bool { return r.part != "" })
+func (s *service) DamagedHere() bool {
+	return slices.ContainsFunc(s.damaged(), func(r unit.Repair) bool { return r.Part != "" })
 }
 
 // mends puts back what is missing of a service.
-func (w *watcher) mends(s *service) *reflex {
-	var done limit
-	var said lastSaid
-	return &reflex{name: "repairs", locked: true, beside: true, finish: true, sees: func(context.Context) action {
+func (w *watcher) mends(s *service) *unit.Reflex {
+	var done unit.Limit
+	var said unit.LastSaid
+	return &unit.Reflex{Name: "repairs", Locked: true, Beside: true, Finish: true, Sees: func(context.Context) unit.Act {
 		// Disks that were gone have to prove themselves: the watcher itself took the address.
 		trusted := w.attributes[attrStorage+s.cfg.Service]
-		due := slices.DeleteFunc(s.damaged(), func(r repair) bool { return r.part != "" && trusted != nil && !trusted.value })
+		due := slices.DeleteFunc(s.damaged(), func(r unit.Repair) bool { return r.Part != "" && trusted != nil && !trusted.value })
 		if len(due) == 0 {
 			return nil
 		}
 		return func(ctx context.Context) {
 			for _, r := range due {
 				err := fmt.Errorf("gone again after it was put back %d times within %v", mostMends, mendWindow)
-				if !done.reached(r.what, w.k.Now(), mostMends, mendWindow) {
+				if !done.Reached(r.What, w.k.Now(), mostMends, mendWindow) {
 					ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 					err = s.repair(ctx, r)
 					cancel()
 				}
-				if said.news(r.what, sayOnce(err)) {
-					w.log("service %s: %s is gone, and it is not put back: %v", s.cfg.Service, r.what, err)
+				if said.News(r.What, unit.SayOnce(err)) {
+					w.log("service %s: %s is gone, and it is not put back: %v", s.cfg.Service, r.What, err)
 				}
 				if err == nil {
-					done.count(r.what, w.k.Now())
-					w.log("service %s: %s was gone: put back", s.cfg.Service, r.what)
+					done.Count(r.What, w.k.Now())
+					w.log("service %s: %s was gone: put back", s.cfg.Service, r.What)
 				}
 			}
 		}
@@ -69,21 +71,21 @@ func (w *watcher) mends(s *service) *reflex {
 }
 
 // repair makes a repair if this server owns the storage, and all layers below run.
-func (s *service) repair(ctx context.Context, r repair) error {
-	if r.part != "" {
-		if err := s.mine(ctx); err != nil {
+func (s *service) repair(ctx context.Context, r unit.Repair) error {
+	if r.Part != "" {
+		if err := s.Mine(ctx); err != nil {
 			return err
 		}
 		for _, p := range s.parts() {
-			if p.name == r.part {
+			if p.Name == r.Part {
 				break
 			}
-			if st, err := p.state(); err != nil {
-				return fmt.Errorf("%s: %w", p.name, err)
-			} else if st != running {
-				return fmt.Errorf("%s does not run", p.name)
+			if st, err := p.State(); err != nil {
+				return fmt.Errorf("%s: %w", p.Name, err)
+			} else if st != unit.Running {
+				return fmt.Errorf("%s does not run", p.Name)
 			}
 		}
 	}
-	return r.put(ctx)
+	return r.Put(ctx)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/serve/unit"
 )
 
 // mended is a service that runs on nfs1, with what its watcher has said.
@@ -58,7 +59,7 @@ func (m *mended) loses() {
 	delete(m.spaceAddrs, p)
 }
 
-func (m *mended) addressed() bool { return nfsOf(m.s).addressed() }
+func (m *mended) addressed() bool { return nfsOf(m.s).Addressed() }
 
 // unmountLazily takes a mount away under those who use it.
 func (m *mended) unmountLazily(at string) {
@@ -74,12 +75,12 @@ var taken = []struct {
 	{"address", (*mended).loses, "service address 10.0.0.9/24 was gone: put back"},
 	{"what nfs-utils see", func(m *mended) {
 		if m.s.cfg.Namespace == "" {
-			m.unmountLazily(nfsDir)
+			m.unmountLazily("/var/lib/nfs")
 		} else {
-			m.unmountLazily(nfsOf(m.s).pipefs())
+			m.unmountLazily(nfsOf(m.s).Pipefs())
 		}
 	}, "NFS state was gone: put back"},
-	{"nfsd's files", func(m *mended) { m.unmountLazily(nfsOf(m.s).nfsdDir()) }, "NFS state was gone: put back"},
+	{"nfsd's files", func(m *mended) { m.unmountLazily(nfsOf(m.s).NfsdDir()) }, "NFS state was gone: put back"},
 }
 
 // What is taken away above the file system while the service serves is put back in place,
@@ -91,11 +92,11 @@ func TestMend(t *testing.T) {
 				m := newMended(t, cfg())
 				threads, etab := m.nfsd, m.volume["/.nfs/etab"]
 				c.takes(m)
-				if st, err := m.s.check(); st == running || err == nil {
+				if st, err := m.s.Check(); st == unit.Running || err == nil {
 					t.Fatalf("taken away, and the service is %v", st)
 				}
 				m.look(time.Second)
-				mustState(t, m.s, running)
+				mustState(t, m.s, unit.Running)
 				if !m.says(c.said) {
 					t.Errorf("the watcher said %q", m.said)
 				}
@@ -132,8 +133,8 @@ func TestMonitorWaitsForMend(t *testing.T) {
 	m := newMended(t, testConfig())
 	m.loses()
 	k := &sleeping{fakeHost: m.fakeHost, then: func() { m.look(0) }}
-	m.s.k = k
-	if st, err := m.s.monitor(t.Context()); st != running || err != nil {
+	m.s.K = k
+	if st, err := m.s.monitor(t.Context()); st != unit.Running || err != nil {
 		t.Errorf("%v, %v", st, err)
 	}
 	if k.then != nil {
@@ -141,7 +142,7 @@ func TestMonitorWaitsForMend(t *testing.T) {
 	}
 	// The watcher does not put it back: it is a fault.
 	m.loses()
-	if st, err := m.s.monitor(t.Context()); st == running || err == nil {
+	if st, err := m.s.monitor(t.Context()); st == unit.Running || err == nil {
 		t.Errorf("without an address: %v, %v", st, err)
 	}
 }
@@ -174,7 +175,7 @@ func TestNotMended(t *testing.T) {
 		{"the exports are gone", func(m *mended) { m.volume["/.nfs/etab"] = "" }, "exports"},
 		{"a stop is under way, or has failed", func(m *mended) { m.s.overdueIn(time.Minute) }, ""},
 		{"a start or stop has the lock", func(m *mended) {
-			m.w.lock = func(string) (func(), error) { return nil, errBusy }
+			m.w.lock = func(string) (func(), error) { return nil, unit.ErrBusy }
 		}, ""},
 		{"nfsd is stopped", func(m *mended) { m.nfsd = 0 }, ""},
 		{"the disks are gone", func(m *mended) { m.cabled(false) }, ""},

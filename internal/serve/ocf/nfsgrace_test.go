@@ -5,6 +5,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/mortarhpc/mortar/internal/serve/nfs"
+	"github.com/mortarhpc/mortar/internal/serve/unit"
 )
 
 // What nlm_end_grace reads, as seen on a rack (Debian 13).
@@ -33,13 +36,13 @@ func holding(t *testing.T, c *Config, n int) (g graceTest, h *fakeHost, s *servi
 	return g, h, s
 }
 
-func (t graceTest) nfsOf(s *service) *nfsKind { return s.kind.(*nfsKind) }
+func (t graceTest) nfsOf(s *service) *nfs.Kind { return s.kind.(*nfs.Kind) }
 
 // locked sets what a server's kernel says of its locks and of lockd's grace period.
 func (t graceTest) locked(h *fakeHost, s *service, grace string, n int) {
 	t.Helper()
-	h.files[endGraceFile] = grace
-	_, devno, err := t.nfsOf(s).mounted()
+	h.files["/proc/fs/lockd/nlm_end_grace"] = grace
+	_, devno, err := t.nfsOf(s).Mounted()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,13 +59,13 @@ func (t graceTest) start(h *fakeHost, s *service) {
 	if err := s.start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	h.files[endGraceFile] = after
+	h.files["/proc/fs/lockd/nlm_end_grace"] = after
 }
 
 // count has a monitor see the service, and compares the number of locks on the volume.
 func (t graceTest) count(s *service, want int) {
 	t.Helper()
-	if st, err := s.monitor(t.Context()); st != running || err != nil {
+	if st, err := s.monitor(t.Context()); st != unit.Running || err != nil {
 		t.Fatal(st, err)
 	}
 	t.saved(s, want, false)
@@ -70,7 +73,7 @@ func (t graceTest) count(s *service, want int) {
 
 func (t graceTest) saved(s *service, want int, exact bool) {
 	t.Helper()
-	if l, err := t.nfsOf(s).nlm.savedLocks(); err != nil || len(l.Locks) != want || l.Exact != exact {
+	if l, err := t.nfsOf(s).Nlm.SavedLocks(); err != nil || len(l.Locks) != want || l.Exact != exact {
 		t.Errorf("locks on the volume: %q, %v, want %d", t.volume["/.nfs/mortar/locks"], err, want)
 	}
 }
@@ -107,8 +110,8 @@ func testEndGraceIn(t *testing.T, testConfig func() *Config, crash bool) {
 	look := func(wait time.Duration, want string) {
 		t.Helper()
 		b.clock = b.clock.Add(wait)
-		g.nfsOf(s).nlm.endGrace(serviceWatch{w, s})
-		if got := b.files[endGraceFile]; got != want {
+		g.nfsOf(s).Nlm.EndGrace(serviceWatch{w, s})
+		if got := b.files["/proc/fs/lockd/nlm_end_grace"]; got != want {
 			t.Fatalf("after %v more: %q, want %q", wait, got, want)
 		}
 		if next := w.next(); (next == graceTick) != (want == during) {
@@ -125,22 +128,22 @@ func testEndGraceIn(t *testing.T, testConfig func() *Config, crash bool) {
 	g.volume["/.nfs/sm/10.0.0.9"] = lockRecord
 	g.locked(b, s, during, 1)
 	look(time.Second, during)
-	if st, err := s.monitor(t.Context()); st != running || err != nil {
+	if st, err := s.monitor(t.Context()); st != unit.Running || err != nil {
 		t.Fatal(st, err)
 	}
 	g.saved(s, 2, false) // the former locks stay during the period; for the next start they are a monitor's
-	if note, err := g.nfsOf(s).nlm.toReclaim(); err != nil || note.Locks.Exact == crash {
+	if note, err := g.nfsOf(s).Nlm.ToReclaim(); err != nil || note.Locks.Exact == crash {
 		t.Errorf("the note: %+v %v", note, err)
 	}
 	look(20*time.Second, during) // it had two
 	g.locked(b, s, during, 2)
 	if crash {
 		look(time.Second, during)
-		look(reclaimQuiet-time.Second, during)
+		look(5*time.Second-time.Second, during)
 	}
 	look(time.Second, "Y\n") // written
 	said := w.listen()
-	g.nfsOf(s).nlm.endGrace(serviceWatch{w, s})
+	g.nfsOf(s).Nlm.EndGrace(serviceWatch{w, s})
 	if len(*said) > 0 {
 		t.Errorf("said after an early end: %q", *said)
 	}
@@ -175,10 +178,10 @@ func testGraceLastsIn(t *testing.T, testConfig func() *Config) {
 	g.volume["/.nfs/sm/10.0.0.9"] = lockRecord // the client has asked for a lock
 	w := a.watcher(s)
 	said := w.listen()
-	g.nfsOf(s).nlm.endGrace(serviceWatch{w, s})
+	g.nfsOf(s).Nlm.EndGrace(serviceWatch{w, s})
 	g.locked(a, s, after, 0)
-	g.nfsOf(s).nlm.endGrace(serviceWatch{w, s})
-	g.nfsOf(s).nlm.endGrace(serviceWatch{w, s})
+	g.nfsOf(s).Nlm.EndGrace(serviceWatch{w, s})
+	g.nfsOf(s).Nlm.EndGrace(serviceWatch{w, s})
 	if len(*said) != 1 || !strings.Contains((*said)[0], "lasted to its end: a lock of the former server is not held (WRITE 131 0 EOF)") {
 		t.Errorf("%q", *said)
 	}
@@ -206,10 +209,10 @@ func TestSavedLocks(t *testing.T) {
 	g, a, s := holding(t, testConfig(), 4)
 	g.locked(a, s, during, 0)
 	g.count(s, 4)
-	g.locked(a, s, after, maxLocks)
-	g.count(s, maxLocks)
-	g.locked(a, s, after, maxLocks+1)
-	if st, err := s.monitor(t.Context()); st != running || err != nil {
+	g.locked(a, s, after, 4096)
+	g.count(s, 4096)
+	g.locked(a, s, after, 4096+1)
+	if st, err := s.monitor(t.Context()); st != unit.Running || err != nil {
 		t.Fatal(st, err)
 	}
 	if got, ok := g.volume["/.nfs/mortar/locks"]; ok {
@@ -221,7 +224,7 @@ func TestSavedLocks(t *testing.T) {
 func hexDevice(t *testing.T, devno string) string {
 	t.Helper()
 	for _, on := range []string{"fd:00", "fd:01", "fd:02", "fd:03", "fd:04", "fd:05", "fd:06", "fd:07", "fd:08", "fd:09", "fd:0a", "fd:14"} {
-		if len(locksOn("1: POSIX  ADVISORY  WRITE 1 "+on+":1 0 EOF", devno)) == 1 {
+		if len(nfs.LocksOn("1: POSIX  ADVISORY  WRITE 1 "+on+":1 0 EOF", devno)) == 1 {
 			return on
 		}
 	}

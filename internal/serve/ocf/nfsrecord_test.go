@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/mortarhpc/mortar/internal/serve/unit"
 )
 
 // Between two monitors the watcher writes the locks to the volume when they have changed.
@@ -25,24 +27,24 @@ func testRecordBetweenIn(t *testing.T, testConfig func() *Config) {
 	}
 	look(0, 1)
 	g.locked(h, s, after, 2)
-	look(watchTick, 2)
+	look(unit.WatchTick, 2)
 	g.locked(h, s, after, 3)
 	look(time.Second, 2) // so soon after the last one
 	look(time.Second, 3)
 	g.locked(h, s, during, 0)
-	look(watchTick, 3) // the clients have not reclaimed yet
+	look(unit.WatchTick, 3) // the clients have not reclaimed yet
 	g.locked(h, s, after, 2)
 	w.watched(s).gone = h.clock
-	look(watchTick, 3) // the disks do not answer
+	look(unit.WatchTick, 3) // the disks do not answer
 	w.watched(s).gone = time.Time{}
 
 	// A monitor or a stop writes: later.
 	free := s.lists
-	s.lists = func(context.Context) (func(), error) { return nil, errBusy }
-	look(watchTick, 3)
+	s.lists = func(context.Context) (func(), error) { return nil, unit.ErrBusy }
+	look(unit.WatchTick, 3)
 	// Without the lock rather than not at all.
 	s.lists = func(context.Context) (func(), error) { return nil, errors.New("no room in /run") }
-	look(watchTick, 2)
+	look(unit.WatchTick, 2)
 	s.lists = free
 
 	// Nothing has changed: nothing is written.
@@ -55,16 +57,16 @@ func testRecordBetweenIn(t *testing.T, testConfig func() *Config) {
 	g.locked(h, s, after, 4)
 	var later func()
 	w.background = func(f func()) { later = f }
-	look(watchTick, 2)
+	look(unit.WatchTick, 2)
 	w.background = func(f func()) { t.Error("two at once") }
-	look(watchTick, 2)
+	look(unit.WatchTick, 2)
 	later()
 	g.saved(s, 4, false)
 	// A stop that was faster has the last word.
 	if err := s.stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := g.nfsOf(s).recorder.record(t.Context(), false); err != nil || !strings.HasPrefix(g.volume["/.nfs/mortar/locks"], `{"exact":true,`) {
+	if err := g.nfsOf(s).Recorder.Record(t.Context(), false); err != nil || !strings.HasPrefix(g.volume["/.nfs/mortar/locks"], `{"exact":true,`) {
 		t.Errorf("%q %v", g.volume["/.nfs/mortar/locks"], err)
 	}
 }
@@ -75,7 +77,7 @@ func TestRecordsOnlyItsOwn(t *testing.T) {
 	g.owner = "nfs2"
 	g.locked(h, s, after, 2)
 	n := len(h.changes)
-	if err := g.nfsOf(s).recorder.record(t.Context(), false); err == nil || !strings.Contains(err.Error(), `"nfs2"`) {
+	if err := g.nfsOf(s).Recorder.Record(t.Context(), false); err == nil || !strings.Contains(err.Error(), `"nfs2"`) {
 		t.Error(err)
 	}
 	if i := slices.IndexFunc(h.changes[n:], func(c string) bool { return strings.HasPrefix(c, "save") }); i >= 0 {
@@ -86,21 +88,21 @@ func TestRecordsOnlyItsOwn(t *testing.T) {
 // With too many locks there is no list, and looking for one is not repeated.
 func TestRecordTooMany(t *testing.T) {
 	g, h, s := holding(t, testConfig(), 1)
-	g.locked(h, s, after, maxLocks+1)
-	if err := g.nfsOf(s).recorder.record(t.Context(), false); err != nil {
+	g.locked(h, s, after, 4096+1)
+	if err := g.nfsOf(s).Recorder.Record(t.Context(), false); err != nil {
 		t.Fatal(err)
 	}
 	if _, ok := g.volume["/.nfs/mortar/locks"]; ok {
 		t.Error("an old list is left")
 	}
 	n := len(h.changes)
-	if err := g.nfsOf(s).recorder.record(t.Context(), false); err != nil || len(h.changes) != n {
+	if err := g.nfsOf(s).Recorder.Record(t.Context(), false); err != nil || len(h.changes) != n {
 		t.Errorf("%v %q", err, h.changes[n:])
 	}
 	// A look that takes long is not repeated each 2 s.
 	w := h.watcher(s)
-	g.nfsOf(s).recorder.took = time.Second
-	g.nfsOf(s).recorder.at = h.clock
+	g.nfsOf(s).Recorder.Took = time.Second
+	g.nfsOf(s).Recorder.At = h.clock
 	w.background = func(func()) { t.Error("so soon") }
 	h.clock = h.clock.Add(19 * time.Second)
 	w.reacts(t.Context(), s, "nfs: lists")
@@ -117,7 +119,7 @@ func TestMonitorWaitsForRecord(t *testing.T) {
 		if ctx.Err() != nil {
 			t.Error("the monitor does not wait")
 		}
-		return nil, errBusy
+		return nil, unit.ErrBusy
 	}
 	if _, err := s.monitor(t.Context()); err == nil {
 		t.Error("the monitor passed")
@@ -127,7 +129,7 @@ func TestMonitorWaitsForRecord(t *testing.T) {
 // A stop waits for a record before it lists anything, and keeps others out until it ends; one
 // that hangs costs it six seconds.
 func TestStopWaitsForRecord(t *testing.T) {
-	for _, err := range []error{nil, errBusy} {
+	for _, err := range []error{nil, unit.ErrBusy} {
 		h := newShared(t).hosts["nfs1"]
 		s := h.service(testConfig())
 		if err := s.start(t.Context()); err != nil {
@@ -139,7 +141,7 @@ func TestStopWaitsForRecord(t *testing.T) {
 		n, asked := len(h.changes), 0
 		s.lists = func(ctx context.Context) (func(), error) {
 			asked++
-			if end, ok := ctx.Deadline(); !ok || time.Until(end) > recordTime || len(h.changes) != n {
+			if end, ok := ctx.Deadline(); !ok || time.Until(end) > 6*time.Second || len(h.changes) != n {
 				t.Errorf("asked for the lock without an end, or after %q", h.changes[n:])
 			}
 			return func() { t.Error("the lock was given back") }, err
@@ -165,15 +167,15 @@ func TestListsLock(t *testing.T) {
 	defer act()
 	t.Cleanup(func() {
 		for _, f := range []string{c.Service, c.Service + ".lists"} {
-			os.Remove(runDir + "/ocf-" + f + ".lock")
+			os.Remove(unit.RunDir + "/ocf-" + f + ".lock")
 		}
 	})
 	release, err := s.lists(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	now := atOnce(t.Context())
-	if _, err := s.lists(now); !errors.Is(err, errBusy) {
+	now := unit.AtOnce(t.Context())
+	if _, err := s.lists(now); !errors.Is(err, unit.ErrBusy) {
 		t.Errorf("a second one: %v", err)
 	}
 	release()
@@ -190,7 +192,7 @@ func TestWatches(t *testing.T) {
 	h.files["/proc/72/cmdline"] = "vi\x00_watch.txt\x00"
 	s := h.service(testConfig())
 	for pid, want := range map[int]bool{71: true, 72: false, 73: false} {
-		if s.watches(pid) != want {
+		if s.Watches(pid) != want {
 			t.Errorf("%d: %v", pid, !want)
 		}
 	}

@@ -13,6 +13,9 @@ import (
 	"testing"
 
 	cmd "github.com/mortarhpc/mortar/internal/base/command"
+	"github.com/mortarhpc/mortar/internal/serve/doubt"
+	"github.com/mortarhpc/mortar/internal/serve/nfs"
+	"github.com/mortarhpc/mortar/internal/serve/unit"
 )
 
 func stateDiskConfig() *Config {
@@ -51,7 +54,7 @@ func TestStateDiskOfANewService(t *testing.T) {
 	}
 	wantChanges(t, h1, "remove /srv/home/.nfs/mortar/reserve", "fill "+stateImage+".new", mkfs, "rename "+stateImage+".new "+stateImage,
 		"sync the directory of "+stateImage, "mount "+stateImage+" /srv/home/.nfs ext4")
-	if st, err := s.monitor(context.Background()); st != running || err != nil {
+	if st, err := s.monitor(context.Background()); st != unit.Running || err != nil {
 		t.Errorf("%v %v", st, err)
 	}
 	if err := s.stop(context.Background()); err != nil {
@@ -73,7 +76,7 @@ func TestStateDiskOfAnOldService(t *testing.T) {
 	}
 	sh.volume["/.nfs/sm/10.0.0.9"] = "x\n"
 	s := h1.service(stateDiskConfig())
-	if st, err := s.monitor(context.Background()); st != running || err != nil {
+	if st, err := s.monitor(context.Background()); st != unit.Running || err != nil {
 		t.Fatalf("%v %v", st, err)
 	}
 	if err := s.stop(context.Background()); err != nil {
@@ -97,7 +100,7 @@ func TestStateDiskWithoutRoom(t *testing.T) {
 	if err := s.start(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	if st, err := s.monitor(context.Background()); st != running || err != nil || sh.kept != reserve {
+	if st, err := s.monitor(context.Background()); st != unit.Running || err != nil || sh.kept != 4194304 {
 		t.Errorf("%v %v, %d bytes kept", st, err, sh.kept)
 	}
 	if err := s.stop(context.Background()); err != nil {
@@ -110,7 +113,7 @@ func TestStateDiskWithoutRoom(t *testing.T) {
 	if err := s.start(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	if m, err := nfsOf(s).stateMount(); err != nil || m == nil {
+	if m, err := nfsOf(s).StateMount(); err != nil || m == nil {
 		t.Errorf("not mounted: %v", err)
 	}
 }
@@ -134,11 +137,11 @@ func TestStateDiskInDoubt(t *testing.T) {
 	sh := newShared(t)
 	h := sh.hosts["nfs1"]
 	sh.volume["/.nfs.img"] = "ext4"
-	b, err := json.Marshal(Doubt{Service: "home", Arrays: []ArrayInDoubt{{Name: "r0"}}})
+	b, err := json.Marshal(doubt.Doubt{Service: "home", Arrays: []doubt.ArrayInDoubt{{Name: "r0"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.files[AcceptedFile("home")] = string(b)
+	h.files[doubt.AcceptedFile("home")] = string(b)
 	if err := h.service(stateDiskConfig()).start(context.Background()); err != nil {
 		t.Fatal(err)
 	}
@@ -187,8 +190,8 @@ func TestStateDiskWithoutSuperblock(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	write(image, strings.Repeat("\x00", stateBytes))
-	run(well, append(slices.Clone(makeStateFS), image)...)
+	write(image, strings.Repeat("\x00", 33554432))
+	run(well, append(slices.Clone(nfs.MakeStateFS), image)...)
 	write(block, "as it was")
 	run(well, "debugfs", "-w", "-R", "write "+block+" note", image)
 	at := strings.Fields(run(well, "debugfs", "-R", "blocks note", image))
@@ -206,8 +209,8 @@ func TestStateDiskWithoutSuperblock(t *testing.T) {
 	if _, err := f.WriteAt(bytes.Repeat([]byte{0xa5}, 8192), 0); err != nil {
 		t.Fatal(err)
 	}
-	run([]int{8}, append(slices.Clone(repairStateFS[0]), image)...)
-	run([]int{1}, append(slices.Clone(repairStateFS[1]), image)...)
+	run([]int{8}, append(slices.Clone(nfs.RepairStateFS[0]), image)...)
+	run([]int{1}, append(slices.Clone(nfs.RepairStateFS[1]), image)...)
 	if got := run(well, "debugfs", "-R", "cat note", image); !strings.Contains(got, "as it is.") {
 		t.Errorf("the file holds %q", got)
 	}
@@ -225,7 +228,7 @@ func TestStateDiskReadOnly(t *testing.T) {
 			h.mounts[i].Super = []string{"ro"}
 		}
 	}
-	if st, err := s.monitor(context.Background()); st != broken || err == nil || !strings.Contains(err.Error(), "read-only") {
+	if st, err := s.monitor(context.Background()); st != unit.Broken || err == nil || !strings.Contains(err.Error(), "read-only") {
 		t.Errorf("%v %v", st, err)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/mortarhpc/mortar/internal/serve/unit"
 )
 
 // offlineTools work on a target of Lustre that is not mounted, by the word of
@@ -22,40 +24,40 @@ var offlineTools = map[string]func(dev string) []string{
 // work on one of its targets, and takes the storage down again. run gives the
 // tool's error, which comes first.
 func (s *service) offline(ctx context.Context, target string, tool func(dev string) []string, run func(argv []string) error) (err error) {
-	volume, ok := s.kind.volumeOf(target)
+	volume, ok := s.kind.VolumeOf(target)
 	if !ok || s.cfg.VG == "" {
-		return refuse(fmt.Errorf("service %s has no target %s on a volume group", s.cfg.Service, target))
+		return unit.Refuse(fmt.Errorf("service %s has no target %s on a volume group", s.cfg.Service, target))
 	}
-	if st, err := s.check(); err != nil || st != stopped {
-		return refuse(fmt.Errorf("service %s is not stopped here (%v): a target that is mounted is not touched", s.cfg.Service, err))
+	if st, err := s.Check(); err != nil || st != unit.Stopped {
+		return unit.Refuse(fmt.Errorf("service %s is not stopped here (%v): a target that is mounted is not touched", s.cfg.Service, err))
 	}
 	defer s.resumeUdev()
 	parts := s.parts()
-	parts = parts[:len(parts)-len(s.kind.layers())]
+	parts = parts[:len(parts)-len(s.kind.Layers())]
 	defer func() {
 		for _, p := range slices.Backward(parts) {
-			if perr := p.stop(context.WithoutCancel(ctx)); perr != nil && err == nil {
-				err = fmt.Errorf("%s: %w", p.name, perr)
+			if perr := p.Stop(context.WithoutCancel(ctx)); perr != nil && err == nil {
+				err = fmt.Errorf("%s: %w", p.Name, perr)
 			}
 		}
 	}()
 	for _, p := range parts {
-		if p.name == "volume" {
+		if p.Name == "volume" {
 			// start would take it from the other server, which Pacemaker has fenced by then.
-			if owner, err := s.owner(); err != nil || owner != "" && owner != s.cfg.SystemID && owner != s.host {
-				return refuse(fmt.Errorf("volume group %s is of %q (%v): stop the service there", s.cfg.VG, owner, err))
+			if owner, err := s.owner(); err != nil || owner != "" && owner != s.cfg.SystemID && owner != s.Node {
+				return unit.Refuse(fmt.Errorf("volume group %s is of %q (%v): stop the service there", s.cfg.VG, owner, err))
 			}
 		}
-		if err := p.start(ctx); err != nil {
-			return fmt.Errorf("%s: %w", p.name, err)
+		if err := p.Start(ctx); err != nil {
+			return fmt.Errorf("%s: %w", p.Name, err)
 		}
 	}
-	dev, _, err := s.on(volume)
+	dev, _, err := s.On(volume)
 	if err != nil || dev == "" {
-		return fmt.Errorf("%s is not active: %w", s.called(volume), err)
+		return fmt.Errorf("%s is not active: %w", s.Called(volume), err)
 	}
-	if err := run(tool(s.volumePath(dev))); err != nil {
-		return fmt.Errorf("%s: %w", strings.Join(tool(s.volumePath(dev)), " "), err)
+	if err := run(tool(s.VolumePath(dev))); err != nil {
+		return fmt.Errorf("%s: %w", strings.Join(tool(s.VolumePath(dev)), " "), err)
 	}
 	return nil
 }

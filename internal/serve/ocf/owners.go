@@ -11,7 +11,9 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/serve/cache"
+	"github.com/mortarhpc/mortar/internal/serve/doubt"
 	"github.com/mortarhpc/mortar/internal/serve/kernel"
+	"github.com/mortarhpc/mortar/internal/serve/unit"
 )
 
 // A start that a person has had to accept tells at its end whose the blocks in doubt are. The
@@ -25,39 +27,39 @@ const (
 )
 
 // NamedFile is where the start writes the Doubt that it was told to accept, with its Owners.
-func NamedFile(service string) string { return runDir + "/named-" + service + ".json" }
+func NamedFile(service string) string { return unit.RunDir + "/named-" + service + ".json" }
 
 // nameFiles finds whose the blocks are that a person has accepted. What keeps it from that
 // fails no start.
 func (s *service) nameFiles(ctx context.Context) {
-	d := s.doubts.acceptance()
-	if d == nil || !slices.ContainsFunc(d.Arrays, func(a ArrayInDoubt) bool { return len(a.Blocks) > 0 }) {
+	d := s.doubts.Acceptance()
+	if d == nil || !slices.ContainsFunc(d.Arrays, func(a doubt.ArrayInDoubt) bool { return len(a.Blocks) > 0 }) {
 		return
 	}
 	s.resumeUdev()
 	wait := namingTime
 	if end, ok := ctx.Deadline(); ok {
-		wait = min(wait, end.Sub(s.k.Now())-namingRest)
+		wait = min(wait, end.Sub(s.K.Now())-namingRest)
 	}
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	err := s.log.step("files-in-doubt", func() (err error) {
+	err := s.Log.Step("files-in-doubt", func() (err error) {
 		d.Owners, err = s.ownersOf(ctx, d)
 		return err
 	})
 	if d.Unnamed = ""; err != nil {
 		d.Owners, d.Unnamed = nil, err.Error()
 	}
-	s.log.note("blocks that a person accepted, as of %s: %v", d.At.Format(time.RFC3339), d)
+	s.Log.Note("blocks that a person accepted, as of %s: %v", d.At.Format(time.RFC3339), d)
 	b, err := json.MarshalIndent(d, "", "  ")
-	if err = errors.Join(err, s.k.Save(NamedFile(s.cfg.Service), append(b, '\n'))); err != nil {
-		s.log.note("%v", err)
+	if err = errors.Join(err, s.K.Save(NamedFile(s.cfg.Service), append(b, '\n'))); err != nil {
+		s.Log.Note("%v", err)
 	}
 }
 
 // ownersOf traces blocks of arrays to the volume, and has the kind of the service look whose
 // they are there.
-func (s *service) ownersOf(ctx context.Context, d *Doubt) (*Owners, error) {
+func (s *service) ownersOf(ctx context.Context, d *doubt.Doubt) (*doubt.Owners, error) {
 	if len(s.volumes) != 1 {
 		return nil, errors.New("the service has more than one volume")
 	}
@@ -65,28 +67,28 @@ func (s *service) ownersOf(ctx context.Context, d *Doubt) (*Owners, error) {
 	if err != nil {
 		return nil, err
 	}
-	var header dmTable
+	var header doubt.DmTable
 	if s.cfg.Cache != "" {
 		if header, err = s.tableOf(ctx, cache.HeaderLV); err != nil {
 			return nil, err
 		}
 	}
-	arrays, err := s.storage.devices()
+	arrays, err := s.storage.Devices()
 	if err != nil {
 		return nil, err
 	}
 	var blocks []int64
 	outside, ofCache := 0, 0
 	for _, a := range d.Arrays {
-		i := slices.IndexFunc(arrays, func(x device) bool { return x.name == a.Name && x.gone == nil })
+		i := slices.IndexFunc(arrays, func(x unit.Device) bool { return x.Name == a.Name && x.Gone == nil })
 		if i < 0 {
 			return nil, fmt.Errorf("array %s is not here", a.Name)
 		}
-		dev := s.line("/sys/block/" + strings.TrimPrefix(arrays[i].path, "/dev/") + "/dev")
+		dev := s.Line("/sys/block/" + strings.TrimPrefix(arrays[i].Path, "/dev/") + "/dev")
 		for _, b := range a.Blocks {
-			if off, ok := volume.at(dev, b); ok {
+			if off, ok := volume.At(dev, b); ok {
 				blocks = append(blocks, off)
-			} else if _, ok := header.at(dev, b); ok {
+			} else if _, ok := header.At(dev, b); ok {
 				ofCache++
 			} else {
 				outside++
@@ -94,7 +96,7 @@ func (s *service) ownersOf(ctx context.Context, d *Doubt) (*Owners, error) {
 		}
 	}
 	slices.Sort(blocks)
-	o, err := s.kind.owners(ctx, blocks)
+	o, err := s.kind.Owners(ctx, blocks)
 	if err == nil {
 		o.Outside, o.Cache = outside, ofCache
 	}
@@ -102,10 +104,10 @@ func (s *service) ownersOf(ctx context.Context, d *Doubt) (*Owners, error) {
 }
 
 // tableOf is how a volume of the volume group is made of its devices.
-func (s *volumeGroup) tableOf(ctx context.Context, volume string) (dmTable, error) {
-	out, err := s.k.Run(ctx, kernel.Command{Argv: []string{"dmsetup", "table", linux.DMName(s.cfg.VG, volume)}})
+func (s *volumeGroup) tableOf(ctx context.Context, volume string) (doubt.DmTable, error) {
+	out, err := s.K.Run(ctx, kernel.Command{Argv: []string{"dmsetup", "table", linux.DMName(s.cfg.VG, volume)}})
 	if err != nil {
 		return nil, err
 	}
-	return parseDMTable(out)
+	return doubt.ParseDMTable(out)
 }

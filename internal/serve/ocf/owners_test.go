@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/mortarhpc/mortar/internal/serve/doubt"
 	"github.com/mortarhpc/mortar/internal/serve/kernel"
 )
 
@@ -49,30 +50,30 @@ func TestBlocksInDoubtAreNamed(t *testing.T) {
 	h.dev[slotDev(1)][at(5)+9] ^= 0x55
 	delete(h.dev, slotDev(0))
 	s := newSlowMembers(h.members).kind(groupR0())
-	s.k = h
-	err := s.startArrays(t.Context())
+	s.K = h
+	err := s.StartArrays(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "at 81920 (1 in all)") || codeOf(err) != InDoubt {
 		t.Fatalf("%v does not name the block, or has another code", err)
 	}
 	if len(h.ran) > 0 {
 		t.Errorf("ran %q", h.ran)
 	}
-	if d, err := ParseDoubt([]byte(h.files[DoubtFile("home")])); err != nil || len(d.Arrays) != 1 || len(d.Arrays[0].Blocks) != 1 {
+	if d, err := doubt.ParseDoubt([]byte(h.files[doubt.DoubtFile("home")])); err != nil || len(d.Arrays) != 1 || len(d.Arrays[0].Blocks) != 1 {
 		t.Errorf("%+v, %v", d, err)
 	}
-	if s.sound(t.Context()) == nil {
+	if s.Sound(t.Context()) == nil {
 		t.Error("the watcher takes the storage for sound")
 	}
-	h.files[AcceptedFile("home")] = h.files[DoubtFile("home")]
-	if err := s.sound(t.Context()); err != nil {
+	h.files[doubt.AcceptedFile("home")] = h.files[doubt.DoubtFile("home")]
+	if err := s.Sound(t.Context()); err != nil {
 		t.Errorf("accepted, and the watcher does not let it start: %v", err)
 	}
-	if _, err := s.lookAll(t.Context()); err != nil {
+	if _, err := s.LookAll(t.Context()); err != nil {
 		t.Errorf("accepted, and refused: %v", err)
 	}
 	h.dev[slotDev(1)][at(5)+4096] ^= 0x55
-	delete(h.files, s.doubts.comparedNote().file) // a server that compares all of it
-	if _, err := s.lookAll(t.Context()); err == nil {
+	delete(h.files, s.Doubts.ComparedNote().File) // a server that compares all of it
+	if _, err := s.LookAll(t.Context()); err == nil {
 		t.Error("another block is in doubt, and it starts")
 	}
 }
@@ -93,25 +94,25 @@ func (f lacking) Run(ctx context.Context, c kernel.Command) (string, error) {
 // A start that a person has accepted names the files once it serves, and forgets what it was
 // accepted for. If they cannot be named it starts all the same, and says why.
 func TestStartNamesFilesInDoubt(t *testing.T) {
-	accepted := Doubt{Service: "home", At: time.Date(2026, 11, 28, 9, 0, 0, 0, time.UTC),
-		Arrays: []ArrayInDoubt{{Name: "r0", UUID: arrayUUID, Events: 5, Blocks: []int64{81920, 81920 + BlockBytes, 1 << 40}}}}
+	accepted := doubt.Doubt{Service: "home", At: time.Date(2026, 11, 28, 9, 0, 0, 0, time.UTC),
+		Arrays: []doubt.ArrayInDoubt{{Name: "r0", UUID: arrayUUID, Events: 5, Blocks: []int64{81920, 81920 + doubt.BlockBytes, 1 << 40}}}}
 	for fails, unnamed := range map[string]string{"": "", "find": "", "xfs_io": "it fails", "dmsetup": "it fails"} {
 		h := newShared(t).hosts["nfs1"]
 		b, err := json.Marshal(accepted)
 		if err != nil {
 			t.Fatal(err)
 		}
-		h.files[AcceptedFile("home")] = string(b)
+		h.files[doubt.AcceptedFile("home")] = string(b)
 		s := h.service(testConfig())
-		s.k = lacking{s.k, fails}
+		s.K = lacking{s.K, fails}
 		if err := s.start(t.Context()); err != nil {
 			t.Fatalf("%s fails: %v", fails, err)
 		}
-		d, err := ParseDoubt([]byte(h.files[NamedFile("home")]))
+		d, err := doubt.ParseDoubt([]byte(h.files[NamedFile("home")]))
 		if err != nil {
 			t.Fatalf("%s fails: %v", fails, err)
 		}
-		if _, there := h.files[AcceptedFile("home")]; there || !d.At.Equal(accepted.At) || !strings.Contains(d.Unnamed, unnamed) {
+		if _, there := h.files[doubt.AcceptedFile("home")]; there || !d.At.Equal(accepted.At) || !strings.Contains(d.Unnamed, unnamed) {
 			t.Errorf("%s fails: accepted is still there: %t, named: %+v", fails, there, d)
 		}
 		if unnamed != "" {
@@ -119,7 +120,7 @@ func TestStartNamesFilesInDoubt(t *testing.T) {
 		}
 		// The volume begins at sector 128 of the array.
 		const first = 81920 - 128*512
-		want := &Owners{Outside: 1, Files: []FileInDoubt{{Inode: 263, Path: "/srv/home/data/a name", Offsets: []int64{first, first + BlockBytes}}}}
+		want := &doubt.Owners{Outside: 1, Files: []doubt.FileInDoubt{{Inode: 263, Path: "/srv/home/data/a name", Offsets: []int64{first, first + doubt.BlockBytes}}}}
 		if fails == "find" {
 			want.Files[0].Path, want.Unsearched = "", "the search for names was cut short"
 		}
@@ -132,11 +133,11 @@ func TestStartNamesFilesInDoubt(t *testing.T) {
 // The agent looks for no files of blocks that are not known.
 func TestNoFilesOfUnknownBlocks(t *testing.T) {
 	h := newShared(t).hosts["nfs1"]
-	h.files[AcceptedFile("home")] = `{"service": "home", "arrays": [{"name": "r0", "uuid": "` + arrayUUID + `", "events": 5, "unknown": "why"}]}`
+	h.files[doubt.AcceptedFile("home")] = `{"service": "home", "arrays": [{"name": "r0", "uuid": "` + arrayUUID + `", "events": 5, "unknown": "why"}]}`
 	if err := h.service(testConfig()).start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if h.files[NamedFile("home")] != "" || h.files[AcceptedFile("home")] != "" {
+	if h.files[NamedFile("home")] != "" || h.files[doubt.AcceptedFile("home")] != "" {
 		t.Errorf("%q", h.files)
 	}
 }

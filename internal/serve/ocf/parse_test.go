@@ -16,6 +16,8 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/base/md"
+	"github.com/mortarhpc/mortar/internal/serve/mdraid"
+	"github.com/mortarhpc/mortar/internal/serve/unit"
 )
 
 func TestJudge(t *testing.T) {
@@ -109,15 +111,15 @@ func TestJudge(t *testing.T) {
 		{name: "another array's", in: edit(six(6, 6, 9, 9, 9, 9, 9, 9), func(_ int, s *testSuperblock) { s.uuid = strings.Repeat("11", 16) }), err: "none of its 6 members"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			var ms []member
+			var ms []mdraid.Member
 			for i, s := range tc.in {
 				sb, err := md.ParseSuperblock(s.bytes())
 				if err != nil {
 					t.Fatal(err)
 				}
-				ms = append(ms, member{Dev: fmt.Sprintf("/dev/d%d", i), SB: sb})
+				ms = append(ms, mdraid.Member{Dev: fmt.Sprintf("/dev/d%d", i), SB: sb})
 			}
-			v, err := judge(Array{Name: "r0", UUID: md.UUID(arrayUUID)}, ms, tc.policy)
+			v, err := mdraid.Judge(mdraid.Array{Name: "r0", UUID: md.UUID(arrayUUID)}, ms, tc.policy)
 			if tc.err != "" {
 				if err == nil || !strings.Contains(err.Error(), tc.err) {
 					t.Fatalf("error %v, want %q", err, tc.err)
@@ -204,7 +206,7 @@ func FuzzParseSuperblock(f *testing.F) {
 	f.Add(testSuperblock{uuid: arrayUUID, level: 6, disks: 6, roles: make([]uint16, 6)}.bytes())
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if sb, err := md.ParseSuperblock(b); err == nil {
-			judge(Array{Name: "r0", UUID: sb.UUID}, []member{{Dev: "/dev/x", SB: sb}}, "")
+			mdraid.Judge(mdraid.Array{Name: "r0", UUID: sb.UUID}, []mdraid.Member{{Dev: "/dev/x", SB: sb}}, "")
 		}
 	})
 }
@@ -355,14 +357,14 @@ func TestStepsLog(t *testing.T) {
 	var file bytes.Buffer
 	h := newShared(t).hosts["nfs1"]
 	s := h.service(testConfig())
-	s.log.file = &file
-	s.log.action = "start"
+	s.Log.File = &file
+	s.Log.Action = "start"
 	if err := s.start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	var names []string
 	for line := range strings.Lines(file.String()) {
-		var st Step
+		var st unit.Step
 		if err := json.Unmarshal([]byte(line), &st); err != nil {
 			t.Fatal(err)
 		}
@@ -370,7 +372,7 @@ func TestStepsLog(t *testing.T) {
 			t.Errorf("%+v", st)
 		}
 		// What runs side by side within nfsd comes in any order.
-		if !slices.Contains([]string{"note", statd, mountd, nfsdcld, "threads"}, st.Step) {
+		if !slices.Contains([]string{"note", "rpc.statd", "rpc.mountd", "nfsdcld", "threads"}, st.Step) {
 			names = append(names, st.Step)
 		}
 	}

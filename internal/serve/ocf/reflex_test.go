@@ -6,20 +6,23 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/mortarhpc/mortar/internal/serve/mdraid"
+	"github.com/mortarhpc/mortar/internal/serve/unit"
 )
 
 // A row looks, waits, acts and rests as its columns say.
 func TestReflex(t *testing.T) {
 	for name, c := range map[string]struct {
-		row  reflex
+		row  unit.Reflex
 		sees string // at each second: whether there is something to do
 		want string // what it did
 	}{
-		"at each look":        {reflex{}, "yynny", "aa..a"},
-		"it must last":        {reflex{lasts: 2 * time.Second}, "yynyyyy", ".....aa"},
-		"looks are spaced":    {reflex{every: 3 * time.Second}, "nyyyyyy", "...a..a"},
-		"acts are spaced":     {reflex{every: time.Second, again: 3 * time.Second}, "nyyyyyy", ".a..a.."},
-		"it lasts over looks": {reflex{every: 2 * time.Second, lasts: 2 * time.Second}, "yyyynyy", "..a...."},
+		"at each look":        {unit.Reflex{}, "yynny", "aa..a"},
+		"it must last":        {unit.Reflex{Lasts: 2 * time.Second}, "yynyyyy", ".....aa"},
+		"looks are spaced":    {unit.Reflex{Every: 3 * time.Second}, "nyyyyyy", "...a..a"},
+		"acts are spaced":     {unit.Reflex{Every: time.Second, Again: 3 * time.Second}, "nyyyyyy", ".a..a.."},
+		"it lasts over looks": {unit.Reflex{Every: 2 * time.Second, Lasts: 2 * time.Second}, "yyyynyy", "..a...."},
 	} {
 		h := newShared(t).hosts["nfs1"]
 		s := h.service(testConfig())
@@ -27,14 +30,14 @@ func TestReflex(t *testing.T) {
 		did, r := false, c.row
 		got := ""
 		for _, y := range c.sees {
-			r.sees = func(context.Context) action {
+			r.Sees = func(context.Context) unit.Act {
 				if y != 'y' {
 					return nil
 				}
 				return func(context.Context) { did = true }
 			}
 			did = false
-			w.react(t.Context(), s, []*reflex{&r})
+			w.react(t.Context(), s, []*unit.Reflex{&r})
 			got += map[bool]string{true: "a", false: "."}[did]
 			h.clock = h.clock.Add(time.Second)
 		}
@@ -56,24 +59,24 @@ func TestReflexesTakeTurns(t *testing.T) {
 	held, free := 0, true
 	w.lock = func(string) (func(), error) {
 		if !free {
-			return nil, errBusy
+			return nil, unit.ErrBusy
 		}
 		held++
 		return func() { held-- }, nil
 	}
 	seen := 2 // so many looks see something
-	locked := &reflex{locked: true, beside: true, sees: func(context.Context) action {
+	locked := &unit.Reflex{Locked: true, Beside: true, Sees: func(context.Context) unit.Act {
 		if seen--; seen < 0 {
 			return nil
 		}
 		return func(context.Context) { did = append(did, fmt.Sprintf("locked %d", held)) }
 	}}
-	locked.busy = &s.storage.(*mdKind).busy
-	other := &reflex{busy: locked.busy, sees: always(func(context.Context) { did = append(did, "other") })}
+	locked.Busy = &s.storage.(*mdraid.Kind).Busy
+	other := &unit.Reflex{Busy: locked.Busy, Sees: unit.Always(func(context.Context) { did = append(did, "other") })}
 	look := func(want string) {
 		t.Helper()
 		did = nil
-		w.react(t.Context(), s, []*reflex{locked, other})
+		w.react(t.Context(), s, []*unit.Reflex{locked, other})
 		if got := strings.Join(did, " "); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
@@ -91,7 +94,7 @@ func TestReflexesTakeTurns(t *testing.T) {
 	look("other")
 	free, seen = false, 2
 	look("other")
-	locked.instead = true
+	locked.Instead = true
 	seen = 2
 	look("")
 	if len(later) != 1 || held != 0 {
@@ -100,14 +103,14 @@ func TestReflexesTakeTurns(t *testing.T) {
 }
 
 func TestLimit(t *testing.T) {
-	var l limit
+	var l unit.Limit
 	at := time.Unix(1000, 0)
 	for i, want := range []bool{true, true, false, false, true, true, false} {
-		if got := l.allows("x", at.Add(time.Duration(i)*time.Second), 2, 4*time.Second); got != want {
+		if got := l.Allows("x", at.Add(time.Duration(i)*time.Second), 2, 4*time.Second); got != want {
 			t.Errorf("at %d s: %v", i, got)
 		}
 	}
-	if !l.allows("y", at, 2, 4*time.Second) {
+	if !l.Allows("y", at, 2, 4*time.Second) {
 		t.Error("something else counts")
 	}
 }

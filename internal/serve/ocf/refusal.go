@@ -3,6 +3,9 @@ package ocf
 import (
 	"errors"
 	"regexp"
+
+	"github.com/mortarhpc/mortar/internal/serve/lun"
+	"github.com/mortarhpc/mortar/internal/serve/mdraid"
 )
 
 // Code says in a word why an action was refused or failed. The reason that Pacemaker keeps
@@ -68,13 +71,13 @@ func giveCode(code Code, err error) error {
 
 // codeOf is the code of an error.
 func codeOf(err error) Code {
-	c, d := (*coded)(nil), (*inDoubt)(nil)
+	c, d := (*coded)(nil), (*mdraid.InDoubt)(nil)
 	switch {
 	case errors.As(err, &d) && d.Remaining() > 0:
 		return Comparing
 	case errors.As(err, &d):
 		return InDoubt
-	case errors.Is(err, errTaken), errors.Is(err, errForgot):
+	case errors.Is(err, lun.ErrTaken), errors.Is(err, lun.ErrForgot):
 		return Taken
 	case errors.As(err, &c):
 		return c.code

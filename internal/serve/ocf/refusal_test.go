@@ -7,6 +7,11 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/mortarhpc/mortar/internal/serve/doubt"
+	"github.com/mortarhpc/mortar/internal/serve/lun"
+	"github.com/mortarhpc/mortar/internal/serve/mdraid"
+	"github.com/mortarhpc/mortar/internal/serve/unit"
 )
 
 // What Pacemaker keeps of a reason begins with a code that is documented, whatever wraps the
@@ -15,11 +20,11 @@ func TestReasonsHaveCodes(t *testing.T) {
 	for want, err := range map[Code]error{
 		failed:    errors.New("x"),
 		Late:      fmt.Errorf("more: %w", giveCode("nfsd", giveCode(Late, context.DeadlineExceeded))),
-		Taken:     giveCode("reservations", fmt.Errorf("LUN a: %w", errTaken)),
-		InDoubt:   giveCode("arrays", errors.Join(&inDoubt{Doubt: Doubt{Arrays: []ArrayInDoubt{{Name: "a"}}}}, errors.New("not saved"))),
-		Comparing: giveCode("arrays", &inDoubt{Doubt: Doubt{Arrays: []ArrayInDoubt{{Name: "a", Remaining: 4096}}}}),
+		Taken:     giveCode("reservations", fmt.Errorf("LUN a: %w", lun.ErrTaken)),
+		InDoubt:   giveCode("arrays", errors.Join(&mdraid.InDoubt{Doubt: doubt.Doubt{Arrays: []doubt.ArrayInDoubt{{Name: "a"}}}}, errors.New("not saved"))),
+		Comparing: giveCode("arrays", &mdraid.InDoubt{Doubt: doubt.Doubt{Arrays: []doubt.ArrayInDoubt{{Name: "a", Remaining: 4096}}}}),
 		"mount":   errors.Join(giveCode("mount", errors.New("mount is stopped")), giveCode("nfsd", errors.New("nfsd is stopped"))),
-		"target":  (&part{name: "small-OST0000"}).giveCode(errors.New("x")),
+		"target":  partCode(unit.Part{Name: "small-OST0000"}, errors.New("x")),
 	} {
 		var b bytes.Buffer
 		(&agent{stderr: &b, now: time.Now}).reason(err)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/mortarhpc/mortar/internal/base/pr"
+	"github.com/mortarhpc/mortar/internal/serve/unit"
 )
 
 // reserved is a service on two LUNs with reservations, and whether it has a
@@ -48,7 +49,7 @@ func TestReservationsAreTaken(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			sh, _, s, _ := reserved(t, storageSpecimens[onReserved])
 			before(sh)
-			mustState(t, s, stopped)
+			mustState(t, s, unit.Stopped)
 			if err := s.start(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -58,7 +59,7 @@ func TestReservationsAreTaken(t *testing.T) {
 					t.Errorf("%s: %s", l.name, got)
 				}
 			}
-			if st, err := s.monitor(t.Context()); st != running || err != nil {
+			if st, err := s.monitor(t.Context()); st != unit.Running || err != nil {
 				t.Error(st, err)
 			}
 			if err := s.stop(t.Context()); err != nil {
@@ -135,13 +136,13 @@ func TestReservationsAreKept(t *testing.T) {
 			if err := s.start(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if st, err := s.monitor(t.Context()); st != running || err != nil {
+			if st, err := s.monitor(t.Context()); st != unit.Running || err != nil {
 				t.Fatal(st, err)
 			}
 			c.then(sh)
 			n := len(h.changes)
 			st, err := s.monitor(t.Context())
-			if (err == nil) == c.reset || (st == running) == c.reset {
+			if (err == nil) == c.reset || (st == unit.Running) == c.reset {
 				t.Errorf("state %d, %v", st, err)
 			}
 			did := h.changes[n:]
@@ -253,7 +254,7 @@ func TestReservationIsGivenUpWithoutItsPath(t *testing.T) {
 		if err := s.stop(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		mustState(t, s, stopped)
+		mustState(t, s, unit.Stopped)
 		if got := registered(sh.luns[0]); (got == ofNobody) != (paths > 0) {
 			t.Errorf("%d paths: %s", paths, got)
 		}
@@ -292,7 +293,7 @@ func (deafPath) Preempt(_, _ pr.Key) error { return errDeaf }
 func TestTakingOverWithDyingPaths(t *testing.T) {
 	sh, h, s, _ := reserved(t, storageSpecimens[onReserved])
 	heldBy(sh, "nfs2")
-	s.k = &deafPaths{h, []string{"/dev/sd00", "/dev/sd12"}}
+	s.K = &deafPaths{h, []string{"/dev/sd00", "/dev/sd12"}}
 	if err := s.start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -302,7 +303,7 @@ func TestTakingOverWithDyingPaths(t *testing.T) {
 		}
 	}
 	sh, h, s, _ = reserved(t, storageSpecimens[onReserved])
-	s.k = &deafPaths{h, []string{"/dev/sd00", "/dev/sd01", "/dev/sd02", "/dev/sd03"}}
+	s.K = &deafPaths{h, []string{"/dev/sd00", "/dev/sd01", "/dev/sd02", "/dev/sd03"}}
 	if err := s.start(t.Context()); !errors.Is(err, pr.ErrPath) || registered(sh.luns[1]) != ofNobody || h.active {
 		t.Errorf("%v, %q, %s", err, h.changes, registered(sh.luns[1]))
 	}

@@ -6,13 +6,16 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/mortarhpc/mortar/internal/serve/doubt"
 	"github.com/mortarhpc/mortar/internal/serve/kernel"
+	"github.com/mortarhpc/mortar/internal/serve/lun"
+	"github.com/mortarhpc/mortar/internal/serve/unit"
 )
 
 // service is one service of a brick on this host: its kind on its storage.
 type service struct {
 	*cacheLayer
-	doubts  *doubts
+	doubts  *doubt.Notes
 	kind    serviceKind
 	reserve reservations
 	// hold keeps other actions from changing the service until release is
@@ -33,18 +36,18 @@ func newService(cfg *Config, k kernel.Host, host string) (*service, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &Host{k: k, host: host, self: os.Getpid(), Service: cfg.Service, Nodes: cfg.Nodes}
+	h := &unit.Host{K: k, Node: host, Self: os.Getpid(), Service: cfg.Service, Nodes: cfg.Nodes}
 	vg := &volumeGroup{Host: h, cfg: cfg, volumes: vk.names(cfg)}
-	s := &service{cacheLayer: &cacheLayer{volumeGroup: vg}, doubts: &doubts{Host: h}, reserve: noReservations{}}
+	s := &service{cacheLayer: &cacheLayer{volumeGroup: vg}, doubts: &doubt.Notes{Host: h}, reserve: noReservations{}}
 	vg.dropCache = s.cacheLayer.dropCache
 	s.lists = func(ctx context.Context) (func(), error) { return lock(ctx, cfg.Service+".lists") }
 	s.storage, s.kind = sk.of(s), vk.of(s)
 	return s, nil
 }
 
-// giveCode gives an error of the part its code.
-func (p *part) giveCode(err error) error {
-	code := Code(p.name)
+// partCode gives an error of a part its code.
+func partCode(p unit.Part, err error) error {
+	code := Code(p.Name)
 	if _, has := Codes[code]; !has {
 		code = "target" // those of Lustre have names of their own
 	}
@@ -52,76 +55,76 @@ func (p *part) giveCode(err error) error {
 }
 
 // parts are all layers, in the order of starting.
-func (s *service) parts() []part {
-	all := s.storage.layers()
+func (s *service) parts() []unit.Part {
+	all := s.storage.Layers()
 	if s.cfg.VG != "" {
-		all = append(all, part{"volume", s.volumeState, s.startVolume, s.stopVolume, false})
+		all = append(all, unit.Part{"volume", s.volumeState, s.startVolume, s.stopVolume, false})
 	}
 	if s.cfg.Cache != "" {
-		all = append(all, part{"cache", s.cacheState, s.startCache, s.stopCache, false})
+		all = append(all, unit.Part{"cache", s.cacheState, s.startCache, s.stopCache, false})
 	}
-	return append(all, s.kind.layers()...)
+	return append(all, s.kind.Layers()...)
 }
 
 // check finds whether the service runs here: running only if every part
 // does, stopped only if nothing of its own is left.
-func (s *service) check() (state, error) {
+func (s *service) Check() (unit.State, error) {
 	up, down := 0, 0
 	var faults []error
 	parts := s.parts()
 	for _, p := range parts {
-		st, err := p.state()
+		st, err := p.State()
 		switch {
-		case st == broken || err != nil:
+		case st == unit.Broken || err != nil:
 			if err == nil {
-				err = errors.New(p.name + " is broken")
+				err = errors.New(p.Name + " is broken")
 			}
-			faults = append(faults, p.giveCode(err))
-		case st == running && !p.shared:
+			faults = append(faults, partCode(p, err))
+		case st == unit.Running && !p.Shared:
 			up++
-		case st == stopped && p.shared:
-			faults = append(faults, p.giveCode(fmt.Errorf("%s does not run", p.name)))
-		case st == stopped:
+		case st == unit.Stopped && p.Shared:
+			faults = append(faults, partCode(p, fmt.Errorf("%s does not run", p.Name)))
+		case st == unit.Stopped:
 			down++
-			faults = append(faults, p.giveCode(fmt.Errorf("%s is stopped", p.name)))
+			faults = append(faults, partCode(p, fmt.Errorf("%s is stopped", p.Name)))
 		}
 	}
 	own := 0
 	for _, p := range parts {
-		if !p.shared {
+		if !p.Shared {
 			own++
 		}
 	}
 	switch {
 	case len(faults) == 0:
-		return running, nil
+		return unit.Running, nil
 	case down == own:
-		return stopped, nil
+		return unit.Stopped, nil
 	}
-	return broken, errors.Join(faults...)
+	return unit.Broken, errors.Join(faults...)
 }
 
 // start brings the service up. It leaves what it has started when it fails:
 // Pacemaker stops a resource whose start failed, and stop cleans up.
 func (s *service) start(ctx context.Context) error {
-	if st, err := s.check(); err == nil && st == running {
+	if st, err := s.Check(); err == nil && st == unit.Running {
 		return nil
 	}
-	s.overdueNote().forget() // of a stop that failed: a person has cleaned up since
-	if err := s.log.step("probe", func() error { return s.kind.probe(ctx) }); err != nil {
+	s.OverdueNote().Forget() // of a stop that failed: a person has cleaned up since
+	if err := s.Log.Step("probe", func() error { return s.kind.Probe(ctx) }); err != nil {
 		return giveCode("probe", err)
 	}
 	defer s.resumeUdev() // what the storage holds
 	for _, p := range s.parts() {
-		if err := s.log.step(p.name, func() error { return p.start(ctx) }); err != nil {
-			return s.refused(ctx, p.giveCode(err))
+		if err := s.Log.Step(p.Name, func() error { return p.Start(ctx) }); err != nil {
+			return s.refused(ctx, partCode(p, err))
 		}
 	}
-	s.refusedNote().forget()
-	s.kind.started(ctx)
-	err := giveCode("check", s.log.step("check", func() error {
-		st, err := s.check()
-		if err == nil && st != running {
+	s.RefusedNote().Forget()
+	s.kind.Started(ctx)
+	err := giveCode("check", s.Log.Step("check", func() error {
+		st, err := s.Check()
+		if err == nil && st != unit.Running {
 			err = errors.New("the service is stopped after its start")
 		}
 		return err
@@ -130,7 +133,7 @@ func (s *service) start(ctx context.Context) error {
 		return err
 	}
 	s.nameFiles(ctx)
-	s.doubts.forgetDoubt()
+	s.doubts.ForgetDoubt()
 	return nil
 }
 
@@ -141,19 +144,19 @@ func (s *service) stop(ctx context.Context) error {
 		return s.resetServer(by, err) // unmounting would write
 	}
 	s.release()
-	if st, err := s.check(); err == nil && st == stopped {
+	if st, err := s.Check(); err == nil && st == unit.Stopped {
 		return s.reserve.Give(ctx) // of a start that was cut short, or of a server that crashed
 	}
-	s.kind.stopping(ctx)
+	s.kind.Stopping(ctx)
 	parts := s.parts()
 	for i := len(parts) - 1; i >= 0; i-- {
-		if err := s.log.step(parts[i].name, func() error { return parts[i].stop(ctx) }); err != nil {
-			return parts[i].giveCode(err)
+		if err := s.Log.Step(parts[i].Name, func() error { return parts[i].Stop(ctx) }); err != nil {
+			return partCode(parts[i], err)
 		}
 	}
-	return giveCode("check", s.log.step("check", func() error {
-		st, err := s.check()
-		if err == nil && st != stopped {
+	return giveCode("check", s.Log.Step("check", func() error {
+		st, err := s.Check()
+		if err == nil && st != unit.Stopped {
 			err = errors.New("the service still runs after its stop")
 		}
 		return err
@@ -166,12 +169,12 @@ func (s *service) stop(ctx context.Context) error {
 // has forgotten are made again, which must not be done for storage of the other server.
 func (s *service) owned(ctx context.Context) (string, error) {
 	used, err := s.used()
-	if err != nil || !used && !s.storage.writable() {
+	if err != nil || !used && !s.storage.Writable() {
 		return "", err
 	}
-	owner := s.host
+	owner := s.Node
 	if s.cfg.VG != "" {
-		devices, err := s.storage.devices()
+		devices, err := s.storage.Devices()
 		if err != nil {
 			return "", err
 		}
@@ -179,7 +182,7 @@ func (s *service) owned(ctx context.Context) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if owner = m.SystemID; owner != s.host {
+		if owner = m.SystemID; owner != s.Node {
 			if !used && s.unfinished(m) {
 				owner = ""
 			}
@@ -194,15 +197,15 @@ func (s *service) owned(ctx context.Context) (string, error) {
 
 // used says whether a volume of the service is active here, or a file system mounted.
 func (s *service) used() (bool, error) {
-	some, _, err := s.active()
-	return err == nil && (some || s.kind.serving()), err
+	some, _, err := s.Active()
+	return err == nil && (some || s.kind.Serving()), err
 }
 
 // mine says why nothing may be written to the service's storage from here; nil: this
 // server owns it. One that was frozen, and counts as fenced, still has its arrays when
 // it goes on: what it writes to their disks then goes over what the other one has
 // written.
-func (s *service) mine(ctx context.Context) error {
+func (s *service) Mine(ctx context.Context) error {
 	used, err := s.used()
 	owner := ""
 	if err == nil && used {
@@ -213,7 +216,7 @@ func (s *service) mine(ctx context.Context) error {
 		return fmt.Errorf("who owns the storage of service %s cannot be read: %w", s.cfg.Service, err)
 	case owner == "":
 		return fmt.Errorf("this server does not serve %s any more", s.cfg.Service)
-	case owner != s.host:
+	case owner != s.Node:
 		return fmt.Errorf("the storage of service %s is %q's, not this server's", s.cfg.Service, owner)
 	}
 	return nil
@@ -223,9 +226,9 @@ func (s *service) mine(ctx context.Context) error {
 // it and stopped since: the volume group is at rest then. So it is if a LUN is no longer
 // the one that this server reserved.
 func (s *service) lost(owner string, err error) bool {
-	taken := s.cfg.Nodes[owner] != "" && owner != s.host
+	taken := s.cfg.Nodes[owner] != "" && owner != s.Node
 	givenBack := s.cfg.SystemID != "" && owner == s.cfg.SystemID
-	return taken || givenBack || errors.Is(err, errTaken) || errors.Is(err, errForgot)
+	return taken || givenBack || errors.Is(err, lun.ErrTaken) || errors.Is(err, lun.ErrForgot)
 }
 
 // resetServer stops this server at once. The other one took the volume because this
@@ -234,10 +237,10 @@ func (s *service) lost(owner string, err error) bool {
 // has changed below the service, and unmounting would write to it.
 func (s *service) resetServer(by string, err error) error {
 	why := s.takenBy(by, ": this server counts as fenced, and resets itself")
-	if errors.Is(err, errForgot) {
+	if errors.Is(err, lun.ErrForgot) {
 		why = fmt.Errorf("%w. This server resets itself: a stop would write to it", err)
 	}
-	s.log.note("%v", why)
+	s.Log.Note("%v", why)
 	return errors.Join(why, s.reset(why))
 }
 
@@ -247,15 +250,15 @@ func (s *service) resetServer(by string, err error) error {
 // syncing or unmounting
 func (s *service) reset(why error) error {
 	// The log on disk is lost; a console or netconsole shows this.
-	_ = s.k.Poke("/dev/kmsg", "<0>mortar: "+why.Error()+"\n")
-	return s.k.Poke("/proc/sysrq-trigger", "b")
+	_ = s.K.Poke("/dev/kmsg", "<0>mortar: "+why.Error()+"\n")
+	return s.K.Poke("/proc/sysrq-trigger", "b")
 }
 
 // up says whether this server holds the service's storage: another one needs it
 // to be fenced then. It touches no file system.
 func (s *service) up() bool {
-	some, _, err := s.active()
-	return s.storage.up() || some && err == nil || s.kind.serving()
+	some, _, err := s.Active()
+	return s.storage.Up() || some && err == nil || s.kind.Serving()
 }
 
 // takenBy is the error of storage that another server owns while it is in use here.
@@ -271,62 +274,62 @@ func (s *service) takenBy(owner, so string) error {
 }
 
 // monitor checks every part, and has the service keep what the next server needs.
-func (s *service) monitor(ctx context.Context) (state, error) {
-	if s.waits() {
-		return s.check()
+func (s *service) monitor(ctx context.Context) (unit.State, error) {
+	if s.Waits() {
+		return s.Check()
 	}
 	owner, ownerErr := s.owned(ctx)
 	if s.lost(owner, ownerErr) {
-		return broken, s.resetServer(owner, ownerErr)
+		return unit.Broken, s.resetServer(owner, ownerErr)
 	}
 	s.release()
-	st, err := s.check()
-	st, err = s.kind.mend(ctx, st, err)
-	if st != running || err != nil {
+	st, err := s.Check()
+	st, err = s.kind.Mend(ctx, st, err)
+	if st != unit.Running || err != nil {
 		return st, err
 	}
 	if ownerErr != nil {
-		return broken, ownerErr
+		return unit.Broken, ownerErr
 	}
-	if owner != s.host {
-		return broken, s.takenBy(owner, "")
+	if owner != s.Node {
+		return unit.Broken, s.takenBy(owner, "")
 	}
 	if s.cfg.Cache != "" {
 		// The watcher has done so within a second, if it runs.
 		if err := s.noteSSDs(ctx); err != nil {
-			return broken, err
+			return unit.Broken, err
 		}
 	}
-	if err := s.kind.keep(ctx); err != nil {
-		return broken, err
+	if err := s.kind.Keep(ctx); err != nil {
+		return unit.Broken, err
 	}
-	return running, nil
+	return unit.Running, nil
 }
 
 // waits says whether I/O to the service's devices waits for their paths: nothing
 // may be read from them now. That is no failure: the watcher sees whether another
 // server can do better.
-func (s *service) waits() bool { return s.storage.queues() > 0 && !s.storage.reachable() }
+func (s *service) Waits() bool { return s.storage.Queues() > 0 && !s.storage.Reachable() }
 
 // warm loads what a start on this host will need, so that it need not be
 // loaded while clients wait: kernel modules, in the background, and what the
 // service's kind needs besides. A probe does this, which Pacemaker runs once on
 // each node; nothing depends on its success.
 func (s *service) warm(ctx context.Context) {
-	want := s.kind.modules()
+	want := s.kind.Modules()
 	if s.cfg.Cache != "" {
 		want = append(want, "bcache", "raid0", "raid1")
 	}
 	argv := []string{"modprobe", "--quiet", "--all"}
-	for _, m := range append(want, s.storage.modules()...) {
-		if _, err := s.k.ReadDir("/sys/module/" + m); err != nil {
+	for _, m := range append(want, s.storage.Modules()...) {
+		if _, err := s.K.ReadDir("/sys/module/" + m); err != nil {
 			argv = append(argv, m)
 		}
 	}
 	if len(argv) > 3 {
-		if err := s.k.Start(kernel.Command{Argv: argv}); err != nil {
-			s.log.note("modules are not loaded in advance: %v", err)
+		if err := s.K.Start(kernel.Command{Argv: argv}); err != nil {
+			s.Log.Note("modules are not loaded in advance: %v", err)
 		}
 	}
-	s.kind.warm(ctx)
+	s.kind.Warm(ctx)
 }

@@ -10,11 +10,12 @@ import (
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/serve/unit"
 )
 
-func mustState(t *testing.T, s *service, want state) {
+func mustState(t *testing.T, s *service, want unit.State) {
 	t.Helper()
-	st, err := s.check()
+	st, err := s.Check()
 	if st != want {
 		t.Fatalf("state %d, want %d: %v", st, want, err)
 	}
@@ -27,11 +28,11 @@ func testStartStopIn(t *testing.T, cfg func() *Config) {
 	h := sh.hosts["nfs1"]
 	s := h.service(cfg())
 	ctx := context.Background()
-	mustState(t, s, stopped)
+	mustState(t, s, unit.Stopped)
 	if err := s.start(ctx); err != nil {
 		t.Fatal(err)
 	}
-	mustState(t, s, running)
+	mustState(t, s, unit.Running)
 	if h.held || h.slow {
 		t.Error("udev or resync is still held")
 	}
@@ -41,9 +42,9 @@ func testStartStopIn(t *testing.T, cfg func() *Config) {
 	if h.nfsd != 256 {
 		t.Errorf("%d threads", h.nfsd)
 	}
-	h.nfsd = firstThreads // a start that was cut short
+	h.nfsd = 16 // a start that was cut short
 	sh.volume["/.nfs/sm/10.0.0.9"] = "a client with a lock"
-	if st, err := s.monitor(context.Background()); st != running || err != nil {
+	if st, err := s.monitor(context.Background()); st != unit.Running || err != nil {
 		t.Fatal(st, err)
 	}
 	if h.nfsd != 256 {
@@ -60,7 +61,7 @@ func testStartStopIn(t *testing.T, cfg func() *Config) {
 	if err := s.start(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if st, err := s.monitor(context.Background()); st != running || err != nil {
+	if st, err := s.monitor(context.Background()); st != unit.Running || err != nil {
 		t.Fatal(st, err)
 	}
 	if len(h.changes) != n {
@@ -69,7 +70,7 @@ func testStartStopIn(t *testing.T, cfg func() *Config) {
 	if err := s.stop(ctx); err != nil {
 		t.Fatal(err)
 	}
-	mustState(t, s, stopped)
+	mustState(t, s, unit.Stopped)
 	if l := h.left(); l != "" {
 		t.Errorf("left after stop: %s", l)
 	}
@@ -101,7 +102,7 @@ func TestReleased(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := newShared(t).hosts["nfs1"]
 			s := h.service(testConfig())
-			for _, start := range []func(context.Context) error{s.parts()[0].start, s.parts()[1].start} {
+			for _, start := range []func(context.Context) error{s.parts()[0].Start, s.parts()[1].Start} {
 				if err := start(context.Background()); err != nil {
 					t.Fatal(err)
 				}
@@ -133,10 +134,10 @@ func testLocksOfAnNFSDThatEndedIn(t *testing.T, cfg func() *Config) {
 		t.Error("sm-notify does not find the client of the server that crashed")
 	}
 	sh.volume["/.nfs/sm/10.0.0.9"] = "0a000009 000186b5\n"
-	if st, err := s.monitor(context.Background()); st != running || err != nil {
+	if st, err := s.monitor(context.Background()); st != unit.Running || err != nil {
 		t.Fatal(st, err)
 	}
-	if err := h.Poke(nfsOf(s).nfsdDir()+"/threads", "0\n"); err != nil {
+	if err := h.Poke(nfsOf(s).NfsdDir()+"/threads", "0\n"); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.stop(ctx); err != nil {
@@ -171,7 +172,7 @@ func testFailoverIn(t *testing.T, cfg func() *Config) {
 	if err := sb.start(ctx); err != nil {
 		t.Fatal(err)
 	}
-	mustState(t, sb, running)
+	mustState(t, sb, unit.Running)
 	if sh.owner != "nfs2" {
 		t.Errorf("owner %q", sh.owner)
 	}
@@ -179,7 +180,7 @@ func testFailoverIn(t *testing.T, cfg func() *Config) {
 		t.Errorf("tickled %q", b.tickled)
 	}
 	a.boot()
-	mustState(t, sa, stopped)
+	mustState(t, sa, unit.Stopped)
 	// And back, in order.
 	if err := sb.stop(ctx); err != nil {
 		t.Fatal(err)
@@ -187,7 +188,7 @@ func testFailoverIn(t *testing.T, cfg func() *Config) {
 	if err := sa.start(ctx); err != nil {
 		t.Fatal(err)
 	}
-	mustState(t, sa, running)
+	mustState(t, sa, unit.Running)
 }
 
 func TestRefusals(t *testing.T) {
@@ -341,12 +342,12 @@ func TestOpenArraysWithoutVolume(t *testing.T) {
 // cutShort has a start end between the arrays and the volume group.
 func cutShort(t *testing.T, h *fakeHost, s *service) {
 	t.Helper()
-	s.k = &failing{Host: h, bad: func(a []string) bool { return slices.Contains(a, "--systemid") }}
+	s.K = &failing{Host: h, bad: func(a []string) bool { return slices.Contains(a, "--systemid") }}
 	if err := s.start(t.Context()); err == nil {
 		t.Fatal("the start was not cut short")
 	}
-	s.k = h
-	if !s.storage.writable() || h.active {
+	s.K = h
+	if !s.storage.Writable() || h.active {
 		t.Fatal("the arrays are not open, or the volume is active")
 	}
 }
@@ -417,7 +418,7 @@ func TestLockGrace(t *testing.T) {
 			if tc.lock {
 				sh.volume["/.nfs/sm/10.0.0.9"] = "0100007f 000186b5 00000003 00000010 0 10.0.0.9 nfs1\n"
 			}
-			if st, err := s.monitor(context.Background()); st != running || err != nil {
+			if st, err := s.monitor(context.Background()); st != unit.Running || err != nil {
 				t.Fatal(st, err)
 			}
 			b.clock = a.clock.Add(tc.out)
@@ -446,11 +447,11 @@ func testFullVolumeIn(t *testing.T, testConfig func() *Config) {
 	monitor := func(s *service) {
 		t.Helper()
 		sh.volume["/.nfs/sm/10.0.0.9"] += "x\n"
-		if st, err := s.monitor(context.Background()); st != running || err != nil {
+		if st, err := s.monitor(context.Background()); st != unit.Running || err != nil {
 			t.Fatalf("room for %d: %v, %v", sh.room, st, err)
 		}
 	}
-	kept := int64(reserve)
+	kept := int64(4194304)
 	if testConfig().StateImage != "" {
 		kept = 0
 	}
@@ -461,10 +462,10 @@ func testFullVolumeIn(t *testing.T, testConfig func() *Config) {
 	// It moves to and fro, and at each place clients take what room there is.
 	for i := range 5 {
 		sh.room = 0
-		s.k.(*fakeHost).clock = s.k.(*fakeHost).clock.Add(time.Minute)
+		s.K.(*fakeHost).clock = s.K.(*fakeHost).clock.Add(time.Minute)
 		monitor(s)
-		if at, ok := nfsOf(s).nlm.alive(); !ok || s.k.Now().Sub(at) > time.Second {
-			t.Errorf("alive at %v, %v; it is %v", at, ok, s.k.Now())
+		if at, ok := nfsOf(s).Nlm.Alive(); !ok || s.K.Now().Sub(at) > time.Second {
+			t.Errorf("alive at %v, %v; it is %v", at, ok, s.K.Now())
 		}
 		if err := s.stop(context.Background()); err != nil {
 			t.Fatal(err)
@@ -502,25 +503,25 @@ func TestMonitorWaitsForTheWatcher(t *testing.T) {
 	var dead *fakeProc
 	var was int
 	for pid, p := range h.procs {
-		if p.name == mountd {
+		if p.name == "rpc.mountd" {
 			dead, was = p, pid
 		}
 	}
 	delete(h.procs, was)
 	begin := h.clock
-	s.k = &lateDisk{h, func() {
+	s.K = &lateDisk{h, func() {
 		if h.clock.Sub(begin) >= 2*time.Second {
 			h.procs[was] = dead
 		}
 	}}
-	if st, err := s.monitor(context.Background()); st != running || err != nil {
+	if st, err := s.monitor(context.Background()); st != unit.Running || err != nil {
 		t.Errorf("state %d, error %v", st, err)
 	}
 	// What the watcher does not mend is told at once.
 	delete(h.procs, was)
 	h.nfsd = 0
 	begin = h.clock
-	if st, err := s.monitor(context.Background()); st != broken || err == nil || h.clock != begin {
+	if st, err := s.monitor(context.Background()); st != unit.Broken || err == nil || h.clock != begin {
 		t.Errorf("state %d, error %v, after %s", st, err, h.clock.Sub(begin))
 	}
 }
@@ -533,7 +534,7 @@ func TestWarm(t *testing.T) {
 	if want := []string{"start modprobe --quiet --all xfs tcp_diag raid456"}; !slices.Equal(h.changes, want) {
 		t.Errorf("%q, want %q", h.changes, want)
 	}
-	mustState(t, s, stopped)
+	mustState(t, s, unit.Stopped)
 }
 
 func TestForeignServer(t *testing.T) {
@@ -541,9 +542,9 @@ func TestForeignServer(t *testing.T) {
 	h := sh.hosts["nfs1"]
 	h.mounts = append(h.mounts, linux.Mount{Dev: "0:9", Root: "/", Target: "/proc/fs/nfsd", Options: []string{"rw"}, Type: "nfsd", Source: "nfsd", Super: []string{"rw"}})
 	h.nfsd = 8
-	old := h.spawn(&fakeProc{name: statd, cwd: "/"})
+	old := h.spawn(&fakeProc{name: "rpc.statd", cwd: "/"})
 	s := h.service(testConfig())
-	mustState(t, s, stopped) // a stray nfsd is not this service
+	mustState(t, s, unit.Stopped) // a stray nfsd is not this service
 	if err := s.stop(context.Background()); err != nil {
 		t.Fatal(err)
 	}
@@ -556,7 +557,7 @@ func TestForeignServer(t *testing.T) {
 	if _, ok := h.procs[old]; ok {
 		t.Error("rpc.statd with the host's own state was kept")
 	}
-	mustState(t, s, running)
+	mustState(t, s, unit.Running)
 }
 
 func TestNfsdcldLate(t *testing.T) {
@@ -566,7 +567,7 @@ func TestNfsdcldLate(t *testing.T) {
 	if err := s.start(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	mustState(t, s, running)
+	mustState(t, s, unit.Running)
 }
 
 func TestBusy(t *testing.T) { flavours(t, testBusyIn) }
@@ -626,7 +627,7 @@ func testMonitorFindsIn(t *testing.T, cfg func() *Config) {
 	}{
 		"statd dead": {func(_ *shared, h *fakeHost) {
 			for pid, p := range h.procs {
-				if p.name == statd {
+				if p.name == "rpc.statd" {
 					delete(h.procs, pid)
 				}
 			}
@@ -641,7 +642,7 @@ func testMonitorFindsIn(t *testing.T, cfg func() *Config) {
 		"read-only":         {func(_ *shared, h *fakeHost) { h.readonly = true }, "read-only"},
 		"taken by somebody": {func(s *shared, _ *fakeHost) { s.owner = "nfs2" }, `taken by "nfs2"`},
 		"state unbound": {func(_ *shared, h *fakeHost) {
-			h.mounts = slices.DeleteFunc(h.mounts, func(m linux.Mount) bool { return m.Target == nfsDir || below(runDir, m.Target) })
+			h.mounts = slices.DeleteFunc(h.mounts, func(m linux.Mount) bool { return m.Target == "/var/lib/nfs" || unit.Below(unit.RunDir, m.Target) })
 		}, "nfs-state is stopped"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -653,7 +654,7 @@ func testMonitorFindsIn(t *testing.T, cfg func() *Config) {
 			}
 			tc.break_(sh, h)
 			st, err := s.monitor(context.Background())
-			if st != broken || err == nil || !strings.Contains(err.Error(), tc.want) {
+			if st != unit.Broken || err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Fatalf("state %d, error %v, want %q", st, err, tc.want)
 			}
 			// Pacemaker now stops and starts it.
@@ -686,14 +687,14 @@ func testRDMAIn(t *testing.T, cfg func() *Config) {
 	if err := s.start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if st, err := s.monitor(t.Context()); st != running || err != nil || h.listens != "" {
+	if st, err := s.monitor(t.Context()); st != unit.Running || err != nil || h.listens != "" {
 		t.Fatal(st, err, h.listens)
 	}
 	c.NFS.RDMA = 20049
 	s = h.service(c)
 	n := len(h.changes)
 	for range 2 { // the second one has nothing to do
-		if st, err := s.monitor(t.Context()); st != running || err != nil {
+		if st, err := s.monitor(t.Context()); st != unit.Running || err != nil {
 			t.Fatal(st, err)
 		}
 	}

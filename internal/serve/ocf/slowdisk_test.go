@@ -12,6 +12,8 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/serve/kernel"
+	"github.com/mortarhpc/mortar/internal/serve/mdraid"
+	"github.com/mortarhpc/mortar/internal/serve/pace"
 )
 
 // slowScene is a service with slow disks, and its watcher.
@@ -57,7 +59,7 @@ func (x *slowScene) windows(n int, late map[int]time.Duration) {
 			fmt.Fprintf(&b, "253 %d d%d %d 0 0 %d 0 0 0 0 0 0 0\n", i, i, x.done[i], x.ms[i])
 		}
 		x.h.files["/proc/diskstats"] = b.String()
-		x.h.clock = x.h.clock.Add(paceWindow)
+		x.h.clock = x.h.clock.Add(pace.PaceWindow)
 		x.w.look(context.Background())
 	}
 }
@@ -76,9 +78,9 @@ func TestSlowDiskIsDropped(t *testing.T) {
 	x := newSlowScene(t, true)
 	late := map[int]time.Duration{5: 600 * time.Millisecond}
 	x.windows(20, nil)
-	x.windows(slowWindows-1, late)
+	x.windows(pace.SlowWindows-1, late)
 	if got := x.changes(); got != nil {
-		t.Fatalf("after %v: %q", (slowWindows-1)*paceWindow, got)
+		t.Fatalf("after %v: %q", (pace.SlowWindows-1)*pace.PaceWindow, got)
 	}
 	x.windows(1, late)
 	at := x.h.clock.UTC().Format(time.RFC3339)
@@ -101,7 +103,7 @@ func TestSlowDiskIsDropped(t *testing.T) {
 
 	// The disk is back: nothing says any more that it is out.
 	x.h.degr = 0
-	x.windows(paceWindows+1, nil)
+	x.windows(pace.PaceWindows+1, nil)
 	if got := x.changes(); len(got) != 3 || got[2] != "crm_attribute --node nfs1 --name mortar-dropped-r0 --delete --lifetime forever" {
 		t.Errorf("%q", got)
 	}
@@ -134,7 +136,7 @@ func TestSlowDiskStays(t *testing.T) {
 		}, ""},
 		{"the cluster does not take the record", func(x *slowScene) {
 			x.h.deaf = true
-			x.windows(slowWindows+2, late)
+			x.windows(pace.SlowWindows+2, late)
 			x.h.changes = nil // it was tried
 		}, "failed: drop slow disk MA06 of group r0"},
 		{"the array is not here", func(x *slowScene) {
@@ -170,12 +172,12 @@ func TestPathsWhileSlow(t *testing.T) {
 	} {
 		h := newShared(t).hosts["nfs1"]
 		h.files["/sys/block/dm-5/slaves/sda"], h.files["/sys/block/dm-5/slaves/sdb"] = "", ""
-		s := newMD(h.service(testConfig()).Host, &MDStorage{}, nil, nil)
+		s := mdraid.New(h.service(testConfig()).Host, &mdraid.MDStorage{}, nil, nil)
 		stat := map[string]linux.DiskStat{}
-		for i := range paceWindows + 1 {
+		for i := range pace.PaceWindows + 1 {
 			for j, p := range []string{"sda", "sdb"} {
 				took, n := 5*time.Millisecond, int64(900)
-				if i > paceWindows-slowWindows {
+				if i > pace.PaceWindows-pace.SlowWindows {
 					took, n = c.late[j], 5
 				}
 				for _, dev := range []string{p, "dm-5"} {
@@ -184,9 +186,9 @@ func TestPathsWhileSlow(t *testing.T) {
 					stat[dev] = d
 				}
 			}
-			s.slow.shots = append(s.slow.shots, shot{h.clock, maps.Clone(stat)})
+			s.Slow.Shots = append(s.Slow.Shots, pace.Shot{h.clock, maps.Clone(stat)})
 		}
-		if err := s.slow.ofThePath("dm-5"); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+		if err := s.Slow.OfThePath("dm-5"); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.want)
 		}
 	}
@@ -206,7 +208,7 @@ func TestPacedNamesTheSlowDisk(t *testing.T) {
 	} {
 		x := newSlowScene(t, false)
 		x.windows(1, nil)
-		slow := x.w.services[0].storage.paced()
+		slow := x.w.services[0].storage.Paced()
 		x.windows(10, c.late)
 		if got := slow(); got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
@@ -220,9 +222,9 @@ func TestPacedMeasuresAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := newSlowScene(t, false)
 		x.windows(1, nil)
-		slow := x.w.services[0].storage.paced()
+		slow := x.w.services[0].storage.Paced()
 		x.windows(400, nil) // an hour of well answers
-		time.Sleep(hungFor)
+		time.Sleep(20 * time.Second)
 		synctest.Wait()
 		x.windows(5, map[int]time.Duration{5: 9 * time.Second})
 		if got := slow(); !strings.HasPrefix(got, "disk MA06 takes 9000 ms") {
@@ -282,18 +284,18 @@ func TestAbsentDisks(t *testing.T) {
 		if c.state != "" {
 			h.files["/sys/block/md2/md/dev-B9s/state"], h.files["/sys/block/md2/md/dev-B9s/slot"] = c.state+"\n", "none\n"
 		}
-		s := h.service(cfg).storage.(*mdKind)
-		all, err := s.arrays()
+		s := h.service(cfg).storage.(*mdraid.Kind)
+		all, err := s.Arrays()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := s.slow.absent(cfg.Arrays[0], all); err != nil || !slices.Equal(got, c.absent) {
+		if got, err := s.Slow.Absent(cfg.Arrays[0], all); err != nil || !slices.Equal(got, c.absent) {
 			t.Errorf("%s: %q, %v, want %q", name, got, err, c.absent)
 		}
-		if serial, dev := s.named("B9s"); serial != "S-B9s" || dev != "/dev/B9s" {
+		if serial, dev := s.Named("B9s"); serial != "S-B9s" || dev != "/dev/B9s" {
 			t.Errorf("%s: %q, %q", name, serial, dev)
 		}
-		if got := s.slow.out(cfg.Arrays[1], all, linux.Dropped{Device: "/dev/B9s"}); got != c.out {
+		if got := s.Slow.Out(cfg.Arrays[1], all, linux.Dropped{Device: "/dev/B9s"}); got != c.out {
 			t.Errorf("%s: out is %v", name, got)
 		}
 	}
@@ -304,18 +306,18 @@ func TestOneChangeAtATime(t *testing.T) {
 	x := newSlowScene(t, true)
 	var later func()
 	x.w.background = func(f func()) { later = f }
-	nfsOf(x.w.services[0]).asker.busy.Store(true) // that would be another task in the background
-	x.w.services[0].storage.(*mdKind).busy.Store(true)
-	x.windows(2*paceWindows, map[int]time.Duration{5: 600 * time.Millisecond})
+	nfsOf(x.w.services[0]).Asker.Busy.Store(true) // that would be another task in the background
+	x.w.services[0].storage.(*mdraid.Kind).Busy.Store(true)
+	x.windows(2*pace.PaceWindows, map[int]time.Duration{5: 600 * time.Millisecond})
 	if later != nil {
 		t.Fatal("a disk is dropped while a spare moves")
 	}
-	x.w.services[0].storage.(*mdKind).busy.Store(false)
-	x.windows(2*paceWindows, map[int]time.Duration{5: 600 * time.Millisecond})
-	if later == nil || !x.w.services[0].storage.(*mdKind).busy.Load() {
+	x.w.services[0].storage.(*mdraid.Kind).Busy.Store(false)
+	x.windows(2*pace.PaceWindows, map[int]time.Duration{5: 600 * time.Millisecond})
+	if later == nil || !x.w.services[0].storage.(*mdraid.Kind).Busy.Load() {
 		t.Fatal("no disk is dropped")
 	}
-	if later(); x.w.services[0].storage.(*mdKind).busy.Load() || len(x.changes()) != 2 {
+	if later(); x.w.services[0].storage.(*mdraid.Kind).Busy.Load() || len(x.changes()) != 2 {
 		t.Errorf("%q", x.changes())
 	}
 }
@@ -346,9 +348,9 @@ func TestSlowDiskStaysAfterItsRecord(t *testing.T) {
 				t.Errorf("%s: a stop would wait for %q", name, ran.Argv)
 			}
 		}
-		x.w.services[0].k = &meanwhile{x.h, "crm_attribute", notLocked, func() { c.do(x) }}
+		x.w.services[0].K = &meanwhile{x.h, "crm_attribute", notLocked, func() { c.do(x) }}
 		x.windows(19, nil)
-		x.windows(slowWindows, map[int]time.Duration{5: 600 * time.Millisecond})
+		x.windows(pace.SlowWindows, map[int]time.Duration{5: 600 * time.Millisecond})
 		got := x.changes()
 		if len(got) != 2 || !strings.Contains(got[0], "--update MA06") || got[1] != "crm_attribute --node nfs1 --name mortar-dropped-r0 --delete --lifetime forever" || locked != 0 {
 			t.Errorf("%s: %q, locked %d", name, got, locked)

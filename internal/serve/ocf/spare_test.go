@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/serve/kernel"
+	"github.com/mortarhpc/mortar/internal/serve/mdraid"
 )
 
 // twoGroups gives a host that serves the files of two arrays in /sys: md1 is whole and
@@ -24,7 +25,7 @@ func (h *fakeHost) twoGroups() *Config {
 		for f, v := range map[string]string{"array_state": "clean", "level": "raid6", "uuid": uuid, "raid_disks": "4", "degraded": fmt.Sprint(i), "sync_action": "idle", "component_size": "4"} {
 			h.files[dir+"/md/"+f] = v + "\n"
 		}
-		a := Array{Name: "r" + name, UUID: uuid}
+		a := mdraid.Array{Name: "r" + name, UUID: uuid}
 		for slot, dev := range members {
 			state := "in_sync"
 			if strings.HasSuffix(dev, "s") {
@@ -82,7 +83,7 @@ func TestWatcherMovesSpare(t *testing.T) {
 			return func() { locked-- }, nil
 		}
 		var did []string
-		s.k = hearing{readable{h, c.clear != -5}, func(argv []string) error {
+		s.K = hearing{readable{h, c.clear != -5}, func(argv []string) error {
 			did = append(did, strings.Join(argv, " "))
 			if n := len(did); n == c.fails || n == c.clear {
 				return errInjected
@@ -91,7 +92,7 @@ func TestWatcherMovesSpare(t *testing.T) {
 		}}
 		for range 4 {
 			w.reacts(t.Context(), s, "md")
-			h.clock = h.clock.Add(spareAfter / 3)
+			h.clock = h.clock.Add(30 * time.Second / 3)
 		}
 		var want []string
 		for _, x := range c.want {
@@ -136,15 +137,15 @@ func (f hearing) Run(_ context.Context, c kernel.Command) (string, error) { retu
 func TestSpareWaits(t *testing.T) {
 	h := newShared(t).hosts["nfs1"]
 	s := h.service(h.twoGroups())
-	m := s.storage.(*mdKind)
+	m := s.storage.(*mdraid.Kind)
 	for _, c := range []struct {
 		after    time.Duration
 		degraded string
 		want     bool
-	}{{0, "1", false}, {spareAfter - 1, "1", false}, {0, "0", false}, {time.Second, "1", false}, {spareAfter - 1, "1", false}, {1, "1", true}} {
+	}{{0, "1", false}, {30*time.Second - 1, "1", false}, {0, "0", false}, {time.Second, "1", false}, {30*time.Second - 1, "1", false}, {1, "1", true}} {
 		h.clock = h.clock.Add(c.after)
 		h.files["/sys/block/md2/md/degraded"] = c.degraded + "\n"
-		if _, ok := m.spares.spareDue(h.clock); ok != c.want {
+		if _, ok := m.Spares.SpareDue(h.clock); ok != c.want {
 			t.Errorf("after %v, degraded %s: %v", c.after, c.degraded, ok)
 		}
 	}
@@ -160,12 +161,12 @@ func TestStartFindsMovedSpare(t *testing.T) {
 	sh.disks["/dev/mapper/e0"] = &fakeDisk{uuid: other, role: 0, events: 7}
 	sh.disks["/dev/mapper/d5"].gone = true
 	c := testConfig()
-	c.Arrays = append(c.Arrays, Array{Name: "r1", UUID: other, Members: []string{"/dev/mapper/e0", "/dev/mapper/d9"}})
+	c.Arrays = append(c.Arrays, mdraid.Array{Name: "r1", UUID: other, Members: []string{"/dev/mapper/e0", "/dev/mapper/d9"}})
 	s := h.service(c)
 	reads := map[string]int{}
-	s.k = counting{h, reads}
-	m := s.storage.(*mdKind)
-	read := superblocks{}
+	s.K = counting{h, reads}
+	m := s.storage.(*mdraid.Kind)
+	read := mdraid.Superblocks{}
 	v, err := judged(m, c.Arrays[0], read)
 	if err != nil || v.Missing != 0 || !slices.Contains(v.Members, "/dev/mapper/d9") || slices.Contains(v.Members, "/dev/mapper/e0") {
 		t.Errorf("%+v, %v", v, err)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/serve/kernel"
+	"github.com/mortarhpc/mortar/internal/serve/unit"
 )
 
 // Pacemaker stops the watcher of a server in standby. Two of its tasks must go on as long as
@@ -21,9 +22,9 @@ import (
 const standbyAction = "_rest"
 
 // staying are the actions of processes that stay.
-var staying = map[string]func(context.Context, []string) error{watchAction: watchMain, standbyAction: standbyMain}
+var staying = map[string]func(context.Context, []string) error{unit.WatchAction: watchMain, standbyAction: standbyMain}
 
-var standbyProcess = watchProcess{file: runDir + "/rest", action: standbyAction, grace: 2 * time.Second}
+var standbyProcess = watchProcess{file: unit.RunDir + "/rest", action: standbyAction, grace: 2 * time.Second}
 
 // clusterEngine is the name of the process without which a server fences no server.
 var clusterEngine = "corosync"

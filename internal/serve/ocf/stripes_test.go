@@ -20,7 +20,10 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/md"
 	"github.com/mortarhpc/mortar/internal/base/raid6"
+	"github.com/mortarhpc/mortar/internal/serve/doubt"
 	"github.com/mortarhpc/mortar/internal/serve/kernel"
+	"github.com/mortarhpc/mortar/internal/serve/mdraid"
+	"github.com/mortarhpc/mortar/internal/serve/unit"
 )
 
 // members are disks of a RAID 6 of four with a bitmap, as md writes them.
@@ -140,11 +143,11 @@ func testBitmap(events uint64, size int64, dirty ...int) []byte {
 }
 
 // start judges the array as a start does.
-func (m *members) start(t *testing.T) (verdict, error) {
+func (m *members) start(t *testing.T) (mdraid.Verdict, error) {
 	t.Helper()
-	s := newMD(&Host{k: m}, &MDStorage{}, &doubts{Host: &Host{k: m}}, nil)
+	s := mdraid.New(&unit.Host{K: m}, &mdraid.MDStorage{}, &doubt.Notes{Host: &unit.Host{K: m}}, nil)
 	a := groupR0()
-	v, err := judged(s, a, superblocks{})
+	v, err := judged(s, a, mdraid.Superblocks{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,9 +155,9 @@ func (m *members) start(t *testing.T) (verdict, error) {
 }
 
 // refusedBy is the error of a start of one array.
-func refusedBy(ctx context.Context, s *mdKind, a Array, v *verdict) error {
-	if d := s.stripes.settle(ctx, a, v, new(bool)); d != nil {
-		return &inDoubt{Doubt: Doubt{Service: "home", Arrays: []ArrayInDoubt{*d}}, why: []error{v.Doubt}}
+func refusedBy(ctx context.Context, s *mdraid.Kind, a mdraid.Array, v *mdraid.Verdict) error {
+	if d := s.Stripes.Settle(ctx, a, v, new(bool)); d != nil {
+		return &mdraid.InDoubt{Doubt: doubt.Doubt{Service: "home", Arrays: []doubt.ArrayInDoubt{*d}}, Why: []error{v.Doubt}}
 	}
 	return nil
 }
@@ -237,19 +240,19 @@ func TestSettle(t *testing.T) {
 func TestSettleTakesItsTime(t *testing.T) {
 	m := newMembers(1)
 	delete(m.dev, slotDev(0))
-	s := newMD(&Host{k: m}, &MDStorage{}, &doubts{Host: &Host{k: m}}, nil)
-	v := verdict{Doubt: errors.New("doubt"), Missing: 1}
+	s := mdraid.New(&unit.Host{K: m}, &mdraid.MDStorage{}, &doubt.Notes{Host: &unit.Host{K: m}}, nil)
+	v := mdraid.Verdict{Doubt: errors.New("doubt"), Missing: 1}
 	for slot := range 4 {
-		x := member{Dev: slotDev(slot)}
+		x := mdraid.Member{Dev: slotDev(slot)}
 		if slot != 0 {
-			x.SB, _ = s.superblock(t.Context(), x.Dev)
+			x.SB, _ = s.Superblock(t.Context(), x.Dev)
 			v.Newest = x.SB
 		}
 		v.Slots = append(v.Slots, x)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := refusedBy(ctx, s, Array{Name: "r0", UUID: arrayUUID}, &v); err == nil || v.Doubt == nil {
+	if err := refusedBy(ctx, s, mdraid.Array{Name: "r0", UUID: arrayUUID}, &v); err == nil || v.Doubt == nil {
 		t.Error("what was not compared is taken for whole")
 	}
 }
@@ -266,9 +269,9 @@ type slowMembers struct {
 // idle is a service of which nothing runs here.
 type idle struct{}
 
-func (idle) active() (some, all bool, err error) { return false, false, nil }
-func (idle) mine(context.Context) error          { return nil }
-func (idle) holdUdev(context.Context)            {}
+func (idle) Active() (some, all bool, err error) { return false, false, nil }
+func (idle) Mine(context.Context) error          { return nil }
+func (idle) HoldUdev(context.Context)            {}
 
 func newSlowMembers(m *members) *slowMembers {
 	slow := &slowMembers{members: m, files: map[string][]byte{}, busy: map[string]chan struct{}{}}
@@ -279,8 +282,8 @@ func newSlowMembers(m *members) *slowMembers {
 }
 
 // groupR0 is the array that newMembers makes.
-func groupR0() Array {
-	a := Array{Name: "r0", UUID: md.UUID(arrayUUID)}
+func groupR0() mdraid.Array {
+	a := mdraid.Array{Name: "r0", UUID: md.UUID(arrayUUID)}
 	for slot := range 4 {
 		a.Members = append(a.Members, slotDev(slot))
 	}
@@ -288,9 +291,9 @@ func groupR0() Array {
 }
 
 // kind is the storage of a service with these arrays.
-func (m *slowMembers) kind(arrays ...Array) *mdKind {
-	h := &Host{k: m, Service: "home", host: "nfs2", log: &steps{stderr: io.Discard, now: time.Now}}
-	return newMD(h, &MDStorage{Arrays: arrays}, &doubts{Host: h}, idle{})
+func (m *slowMembers) kind(arrays ...mdraid.Array) *mdraid.Kind {
+	h := &unit.Host{K: m, Service: "home", Node: "nfs2", Log: &unit.Steps{Stderr: io.Discard, Now: time.Now}}
+	return mdraid.New(h, &mdraid.MDStorage{Arrays: arrays}, &doubt.Notes{Host: h}, idle{})
 }
 
 func (m *slowMembers) ReadBlocks(dev string, off int64, n int) ([]byte, error) {
@@ -329,18 +332,18 @@ func TestSettleGoesOn(t *testing.T) {
 			s := slow.kind(groupR0())
 			for start := 1; ; start++ {
 				begun := time.Now()
-				_, err := s.lookAll(t.Context())
-				if took := time.Since(begun); took > stripesTime+30*time.Second {
+				_, err := s.LookAll(t.Context())
+				if took := time.Since(begun); took > 1*time.Minute+30*time.Second {
 					t.Errorf("start %d took %v", start, took)
 				}
-				d := (*inDoubt)(nil)
+				d := (*mdraid.InDoubt)(nil)
 				if errors.As(err, &d) {
-					if err := s.doubts.saveDoubt(&d.Doubt); err != nil {
+					if err := s.Doubts.SaveDoubt(&d.Doubt); err != nil {
 						t.Fatal(err)
 					}
 				}
 				if d != nil && d.Arrays[0].Remaining > 0 {
-					if s.sound(t.Context()) != nil {
+					if s.Sound(t.Context()) != nil {
 						t.Fatal("the watcher does not have Pacemaker try again")
 					}
 					if start == 9 {
@@ -348,7 +351,7 @@ func TestSettleGoesOn(t *testing.T) {
 					}
 					continue
 				}
-				if torn && (d == nil || !slices.Equal(d.Arrays[0].Blocks, []int64{81920}) || s.sound(t.Context()) == nil) || !torn && err != nil {
+				if torn && (d == nil || !slices.Equal(d.Arrays[0].Blocks, []int64{81920}) || s.Sound(t.Context()) == nil) || !torn && err != nil {
 					t.Errorf("start %d: %v", start, err)
 				}
 				if start < 2 {
@@ -368,7 +371,7 @@ func TestSettleGoesOn(t *testing.T) {
 				copy(m.dev[slotDev(slot)][md.SuperblockOffset:], sb.bytes())
 				copy(m.dev[slotDev(slot)][bitmapAt:], testBitmap(11, stripeRows*stripeChunk, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15))
 			}
-			if _, err := s.lookAll(t.Context()); err == nil || !strings.Contains(err.Error(), "the next start goes on") {
+			if _, err := s.LookAll(t.Context()); err == nil || !strings.Contains(err.Error(), "the next start goes on") {
 				t.Errorf("another event: %v", err)
 			}
 		})
@@ -383,7 +386,7 @@ func TestSettleGoesOnWithAllGroups(t *testing.T) {
 		slow := newSlowMembers(newMembers(all[:4]...))
 		slow.dev[slotDev(1)][at(5)] ^= 0x55
 		const otherUUID = "11111111222222223333333344444444"
-		b := Array{Name: "r1", UUID: md.UUID(otherUUID)}
+		b := mdraid.Array{Name: "r1", UUID: md.UUID(otherUUID)}
 		for slot := range 4 {
 			b.Members = append(b.Members, slotDev(slot)+"b")
 			d := bytes.Clone(newMembers(all...).dev[slotDev(slot)])
@@ -399,21 +402,21 @@ func TestSettleGoesOnWithAllGroups(t *testing.T) {
 		delete(slow.dev, slotDev(0)+"b")
 		s := slow.kind(groupR0(), b)
 		for start := 1; ; start++ {
-			_, err := s.lookAll(t.Context())
-			d := (*inDoubt)(nil)
+			_, err := s.LookAll(t.Context())
+			d := (*mdraid.InDoubt)(nil)
 			if !errors.As(err, &d) || start == 9 {
 				t.Fatalf("start %d: %v", start, err)
 			}
-			if err := s.doubts.saveDoubt(&d.Doubt); err != nil {
+			if err := s.Doubts.SaveDoubt(&d.Doubt); err != nil {
 				t.Fatal(err)
 			}
 			if d.Remaining() == 0 {
-				if start < 2 || len(d.Arrays) != 1 || len(d.Arrays[0].Blocks) != 1 || s.sound(t.Context()) == nil || codeOf(err) != InDoubt {
+				if start < 2 || len(d.Arrays) != 1 || len(d.Arrays[0].Blocks) != 1 || s.Sound(t.Context()) == nil || codeOf(err) != InDoubt {
 					t.Errorf("start %d: %v", start, err)
 				}
 				return
 			}
-			if s.sound(t.Context()) != nil {
+			if s.Sound(t.Context()) != nil {
 				t.Fatalf("start %d: the watcher does not have Pacemaker try again", start)
 			}
 			if short := err.Error()[:110]; codeOf(err) != Comparing || !strings.Contains(short, "MiB of a disk are left") {
@@ -430,12 +433,12 @@ func TestSettleGetsNoFurther(t *testing.T) {
 		slow.each = 40 * time.Second
 		delete(slow.dev, slotDev(0))
 		s := slow.kind(groupR0())
-		_, err := s.lookAll(t.Context())
-		d := (*inDoubt)(nil)
+		_, err := s.LookAll(t.Context())
+		d := (*mdraid.InDoubt)(nil)
 		if !errors.As(err, &d) || d.Remaining() > 0 || codeOf(err) != InDoubt || !strings.Contains(err.Error(), "too slow") {
 			t.Fatal(err)
 		}
-		if err := s.doubts.saveDoubt(&d.Doubt); err != nil || s.sound(t.Context()) == nil {
+		if err := s.Doubts.SaveDoubt(&d.Doubt); err != nil || s.Sound(t.Context()) == nil {
 			t.Errorf("%v, and the watcher has Pacemaker try again", err)
 		}
 	})
@@ -448,8 +451,8 @@ func TestSettleAcceptedUnseen(t *testing.T) {
 	delete(m.dev, slotDev(0))
 	slow := newSlowMembers(m)
 	s := slow.kind(groupR0())
-	slow.files[AcceptedFile("home")] = []byte(`{"service": "home", "arrays": [{"name": "r0", "uuid": "` + arrayUUID + `", "events": 9, "unknown": "why"}]}`)
-	if v, err := s.lookAll(t.Context()); err != nil || !v[0].DirtyDegraded || slow.reads.Load() > 0 {
+	slow.files[doubt.AcceptedFile("home")] = []byte(`{"service": "home", "arrays": [{"name": "r0", "uuid": "` + arrayUUID + `", "events": 9, "unknown": "why"}]}`)
+	if v, err := s.LookAll(t.Context()); err != nil || !v[0].DirtyDegraded || slow.reads.Load() > 0 {
 		t.Errorf("%v, %d reads", err, slow.reads.Load())
 	}
 }

@@ -44,20 +44,20 @@ func trace(ctx context.Context, services []*service, node string) (*Traces, erro
 	before := make([]map[string]string, len(services))
 	for i, s := range services {
 		if !s.up() {
-			before[i] = s.storage.marks(ctx)
+			before[i] = s.storage.Marks(ctx)
 		}
 	}
-	began := services[0].k.Now()
+	began := services[0].K.Now()
 	askARP(ctx, services[0], t, node)
-	if err := services[0].k.Sleep(ctx, tracesTime-services[0].k.Now().Sub(began)); err != nil {
+	if err := services[0].K.Sleep(ctx, tracesTime-services[0].K.Now().Sub(began)); err != nil {
 		return nil, err
 	}
 	for i, s := range services {
 		switch {
 		case before[i] == nil || s.up():
-			t.Unknown = append(t.Unknown, fmt.Sprintf("%s has the disks of service %s itself, and sees nobody else write to them", s.host, s.cfg.Service))
+			t.Unknown = append(t.Unknown, fmt.Sprintf("%s has the disks of service %s itself, and sees nobody else write to them", s.Node, s.cfg.Service))
 		default:
-			compareMarks(s, t, before[i], s.storage.marks(ctx))
+			compareMarks(s, t, before[i], s.storage.Marks(ctx))
 		}
 	}
 	return t, nil
@@ -65,8 +65,8 @@ func trace(ctx context.Context, services []*service, node string) (*Traces, erro
 
 // askARP asks for the server's addresses on the networks that both have an address on.
 func askARP(ctx context.Context, s *service, t *Traces, node string) {
-	pairs := map[string]string{s.cfg.Nodes[node]: s.cfg.Nodes[s.host]} // its address → this server's on that network
-	own := s.cfg.Rings[s.host]
+	pairs := map[string]string{s.cfg.Nodes[node]: s.cfg.Nodes[s.Node]} // its address → this server's on that network
+	own := s.cfg.Rings[s.Node]
 	for i, a := range s.cfg.Rings[node] {
 		if i < len(own) {
 			pairs[a] = own[i]
@@ -79,22 +79,22 @@ func askARP(ctx context.Context, s *service, t *Traces, node string) {
 		if err != nil || herr != nil || !its.Is4() {
 			continue
 		}
-		ifc, err := s.k.Interface(here)
+		ifc, err := s.K.Interface(here)
 		who := ""
 		if err == nil {
-			who, err = s.k.ProbeARP(ctx, ifc, its, arpTime)
+			who, err = s.K.ProbeARP(ctx, ifc, its, arpTime)
 		}
 		switch {
 		case err != nil:
-			t.Unknown = append(t.Unknown, fmt.Sprintf("%s could not ask by ARP for %s: %v", s.host, a, err))
+			t.Unknown = append(t.Unknown, fmt.Sprintf("%s could not ask by ARP for %s: %v", s.Node, a, err))
 		case who != "":
-			t.Life = append(t.Life, fmt.Sprintf("it answers ARP from %s at %s (%s)", s.host, a, who))
+			t.Life = append(t.Life, fmt.Sprintf("it answers ARP from %s at %s (%s)", s.Node, a, who))
 		default:
 			silent = append(silent, a)
 		}
 	}
 	if len(silent) > 0 {
-		t.Off = append(t.Off, fmt.Sprintf("%s does not answer ARP from %s at %s", node, s.host, strings.Join(silent, ", ")))
+		t.Off = append(t.Off, fmt.Sprintf("%s does not answer ARP from %s at %s", node, s.Node, strings.Join(silent, ", ")))
 	}
 }
 
@@ -115,11 +115,11 @@ func compareMarks(s *service, t *Traces, before, after map[string]string) {
 		t.Unknown = append(t.Unknown, fmt.Sprintf("nothing on the disks of service %s tells whether somebody writes to them", s.cfg.Service))
 	}
 	if missing := len(before) - same - len(changed); missing > 0 {
-		t.Unknown = append(t.Unknown, fmt.Sprintf("%d of the %d shared disks of service %s could not be read twice from %s", missing, missing+same+len(changed), s.cfg.Service, s.host))
+		t.Unknown = append(t.Unknown, fmt.Sprintf("%d of the %d shared disks of service %s could not be read twice from %s", missing, missing+same+len(changed), s.cfg.Service, s.Node))
 	}
 	switch {
 	case len(changed) > 0:
-		t.Life = append(t.Life, fmt.Sprintf("something writes to the disks of service %s, and %s does not: %s changed within %.0f s", s.cfg.Service, s.host, strings.Join(changed, ", "), tracesTime.Seconds()))
+		t.Life = append(t.Life, fmt.Sprintf("something writes to the disks of service %s, and %s does not: %s changed within %.0f s", s.cfg.Service, s.Node, strings.Join(changed, ", "), tracesTime.Seconds()))
 	case same > 0:
 		t.Off = append(t.Off, fmt.Sprintf("the disks of service %s have not changed for %.0f s", s.cfg.Service, tracesTime.Seconds()))
 	}

@@ -23,17 +23,17 @@ const unfencedFor = 150 * time.Second
 
 // overdueIn has the watcher reset this server after a while.
 func (s *service) overdueIn(d time.Duration) {
-	if err := s.overdueNote().write(fmt.Sprintf("%.0f\n", (s.uptime() + d).Seconds())); err != nil {
-		s.log.note("this server will not reset itself if it is not fenced: %v", err)
+	if err := s.OverdueNote().Write(fmt.Sprintf("%.0f\n", (s.Uptime() + d).Seconds())); err != nil {
+		s.Log.Note("this server will not reset itself if it is not fenced: %v", err)
 	}
 }
 
 // overdue says whether the service should have been stopped, or this server fenced,
 // by now.
 func (s *service) overdue() bool {
-	text, _ := s.overdueNote().read()
+	text, _ := s.OverdueNote().Read()
 	end, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
-	return err == nil && s.uptime().Seconds() >= end && s.up()
+	return err == nil && s.Uptime().Seconds() >= end && s.up()
 }
 
 // stop stops the service. Until that is done a file tells the watcher when to give
@@ -59,7 +59,7 @@ func (a *agent) stop(ctx context.Context) int {
 	code = a.inTime(ctx, "stop")
 	switch {
 	case code == Success:
-		s.overdueNote().forget()
+		s.OverdueNote().Forget()
 	case s.up():
 		s.overdueIn(unfencedFor)
 	}

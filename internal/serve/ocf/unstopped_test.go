@@ -18,7 +18,7 @@ func TestUnstopped(t *testing.T) {
 		"nobody fences it":       {func(*testing.T, *service) {}, true},
 		"the service is stopped": {func(t *testing.T, s *service) { mustStop(t, s) }, false},
 		"a person has seen to it": {func(_ *testing.T, s *service) {
-			if code := (&agent{getenv: func(string) string { return "10000" }, stderr: testWriter{t}, now: s.k.Now}).monitor(t.Context(), s); code != Success {
+			if code := (&agent{getenv: func(string) string { return "10000" }, stderr: testWriter{t}, now: s.K.Now}).monitor(t.Context(), s); code != Success {
 				t.Errorf("monitor: %d", code)
 			}
 		}, false},
@@ -40,7 +40,7 @@ func TestUnstopped(t *testing.T) {
 			w := h.watcher(s)
 			s.overdueIn(unfencedFor)
 			look := func(after time.Duration) bool {
-				up := s.uptime() + after
+				up := s.Uptime() + after
 				h.uptime, h.clock = fmt.Sprintf("%.1f 1.0", up.Seconds()), h.clock.Add(after)
 				w.look(t.Context())
 				return slices.Contains(h.changes, reset)

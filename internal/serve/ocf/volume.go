@@ -12,6 +12,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/serve/cache"
 	"github.com/mortarhpc/mortar/internal/serve/kernel"
+	"github.com/mortarhpc/mortar/internal/serve/unit"
 )
 
 // VolumeGroup joins arrays or LUNs. LUNs can do without: then each of them
@@ -27,26 +28,26 @@ type VolumeGroup struct {
 	SystemID string `json:"system_id,omitempty"`
 }
 
-func (v VolumeGroup) check(f *faults) {
+func (v VolumeGroup) check(f *unit.Faults) {
 	if v.VG == "" {
 		if v.LV != "" || v.SystemID != "" {
-			f.add("lv %q and system_id %q are of a volume group, and vg is empty", v.LV, v.SystemID)
+			f.Add("lv %q and system_id %q are of a volume group, and vg is empty", v.LV, v.SystemID)
 		}
 		return
 	}
-	f.word("vg", v.VG)
+	f.Word("vg", v.VG)
 	if v.LV != "" {
-		f.word("lv", v.LV)
+		f.Word("lv", v.LV)
 	}
 	if v.SystemID != "" {
-		f.word("system_id", v.SystemID)
+		f.Word("system_id", v.SystemID)
 	}
 }
 
 // volumeGroup are the service's volumes on its storage. Without a group each of them is a
 // device.
 type volumeGroup struct {
-	*Host
+	*unit.Host
 	cfg     *Config
 	storage storageKind
 	volumes []string // that the service is on, see kind.names
@@ -59,106 +60,106 @@ type volumeGroup struct {
 func BuildingID(systemID string) string { return systemID + "-building" }
 
 // called is what messages call a volume of the service.
-func (s *volumeGroup) called(volume string) string {
+func (s *volumeGroup) Called(volume string) string {
 	if s.cfg.VG != "" {
 		return "volume " + s.cfg.VG + "/" + volume
 	}
 	if d, err := s.bare(volume); err == nil {
-		return d.what
+		return d.What
 	}
 	return volume
 }
 
 // bare is the device of a volume where there is no volume group.
-func (s *volumeGroup) bare(volume string) (device, error) {
-	all, err := s.storage.devices()
+func (s *volumeGroup) bare(volume string) (unit.Device, error) {
+	all, err := s.storage.Devices()
 	for _, d := range all {
-		if d.name == volume || volume == "" {
+		if d.Name == volume || volume == "" {
 			return d, nil
 		}
 	}
 	if err == nil {
 		err = fmt.Errorf("the storage has no %q", volume)
 	}
-	return device{}, err
+	return unit.Device{}, err
 }
 
 // on finds what a volume's file system or target is on: the cache over the
 // volume where there is one, also one that was turned off and passes everything
 // on until the service stops; else the volume. It gives the device (dm-3) and
 // its major:minor; "" if it is not there.
-func (s *volumeGroup) on(volume string) (dev, devno string, err error) {
+func (s *volumeGroup) On(volume string) (dev, devno string, err error) {
 	if s.cfg.VG == "" {
 		d, err := s.bare(volume)
-		if err != nil || d.gone != nil {
+		if err != nil || d.Gone != nil {
 			return "", "", err
 		}
-		dev = path.Base(d.path)
-		return dev, s.line("/sys/block/" + dev + "/dev"), nil
+		dev = path.Base(d.Path)
+		return dev, s.Line("/sys/block/" + dev + "/dev"), nil
 	}
-	names, err := s.k.ReadDir("/sys/block")
+	names, err := s.K.ReadDir("/sys/block")
 	if err != nil {
 		return "", "", err
 	}
-	dev, devno = s.dm(names, s.cfg.VG+".cached")
+	dev, devno = s.Dm(names, s.cfg.VG+".cached")
 	if dev == "" && s.cfg.Cache == "" {
-		dev, devno = s.dm(names, linux.DMName(s.cfg.VG, volume))
+		dev, devno = s.Dm(names, linux.DMName(s.cfg.VG, volume))
 	}
 	return dev, devno, nil
 }
 
 // active says whether some, and whether all, of the service's logical volumes
 // are there.
-func (s *volumeGroup) active() (some, all bool, err error) {
+func (s *volumeGroup) Active() (some, all bool, err error) {
 	if s.cfg.VG == "" {
 		return false, false, nil
 	}
-	names, err := s.k.ReadDir("/sys/block")
+	names, err := s.K.ReadDir("/sys/block")
 	if err != nil {
 		return false, false, err
 	}
 	all = true
 	for _, v := range s.volumes {
-		dev, _ := s.dm(names, linux.DMName(s.cfg.VG, v))
+		dev, _ := s.Dm(names, linux.DMName(s.cfg.VG, v))
 		some, all = some || dev != "", all && dev != ""
 	}
 	return some, all, nil
 }
 
-func (s *volumeGroup) volumeState() (state, error) {
-	names, err := s.k.ReadDir("/sys/block")
+func (s *volumeGroup) volumeState() (unit.State, error) {
+	names, err := s.K.ReadDir("/sys/block")
 	if err != nil {
-		return broken, err
+		return unit.Broken, err
 	}
 	up := 0
 	var faults error
 	for _, v := range s.volumes {
-		switch dev, _ := s.dm(names, linux.DMName(s.cfg.VG, v)); {
+		switch dev, _ := s.Dm(names, linux.DMName(s.cfg.VG, v)); {
 		case dev == "":
 			faults = errors.Join(faults, fmt.Errorf("logical volume %s/%s is not active", s.cfg.VG, v))
 		case s.suspended(dev):
-			return broken, fmt.Errorf("logical volume %s/%s is suspended", s.cfg.VG, v)
+			return unit.Broken, fmt.Errorf("logical volume %s/%s is suspended", s.cfg.VG, v)
 		default:
 			up++
 		}
 	}
 	switch {
 	case up == 0 && !s.others(names):
-		return stopped, nil
+		return unit.Stopped, nil
 	case faults != nil:
-		return broken, faults
+		return unit.Broken, faults
 	}
-	return running, nil
+	return unit.Running, nil
 }
 
 // suspended tells whether a device stays suspended: one that is being extended is
 // suspended for a moment.
 func (s *volumeGroup) suspended(dev string) bool {
 	for range 20 {
-		if s.line("/sys/block/"+dev+"/dm/suspended") != "1" {
+		if s.Line("/sys/block/"+dev+"/dm/suspended") != "1" {
 			return false
 		}
-		if s.k.Sleep(context.Background(), 100*time.Millisecond) != nil {
+		if s.K.Sleep(context.Background(), 100*time.Millisecond) != nil {
 			break
 		}
 	}
@@ -171,7 +172,7 @@ func (s *volumeGroup) others(blocks []string) bool {
 		if !strings.HasPrefix(n, "dm-") {
 			return false
 		}
-		lv, ok := strings.CutPrefix(s.line("/sys/block/"+n+"/dm/name"), linux.DMName(s.cfg.VG, ""))
+		lv, ok := strings.CutPrefix(s.Line("/sys/block/"+n+"/dm/name"), linux.DMName(s.cfg.VG, ""))
 		return ok && !strings.HasPrefix(lv, "-") // the next dash is part of another group's name
 	})
 }
@@ -179,7 +180,7 @@ func (s *volumeGroup) others(blocks []string) bool {
 // owner reads which server owns the volume group, from the newest metadata on its
 // physical volumes. It may be the system ID of no server.
 func (s *volumeGroup) owner() (string, error) {
-	devices, err := s.storage.devices()
+	devices, err := s.storage.Devices()
 	if err != nil {
 		return "", err
 	}
@@ -189,7 +190,7 @@ func (s *volumeGroup) owner() (string, error) {
 // openedNote has the owner and the number of the metadata that the volume group has while
 // its devices take writes here, and this server has not taken the group yet, or has given it
 // back. It does not outlive a boot.
-func (s *volumeGroup) openedNote() runNote { return s.runNote("opened", "") }
+func (s *volumeGroup) openedNote() unit.Note { return s.RunNote("opened", "") }
 
 func openedText(owner string, seqno uint64) string { return fmt.Sprintf("%s %d\n", owner, seqno) }
 
@@ -198,7 +199,7 @@ func openedText(owner string, seqno uint64) string { return fmt.Sprintf("%s %d\n
 // group since. Devices that this server has not opened since it booted, of a group at rest,
 // another program has assembled: stopStrays stops them.
 func (s *volumeGroup) unfinished(m *vgMeta) bool {
-	text, there := s.openedNote().read()
+	text, there := s.openedNote().Read()
 	if !there {
 		return m.SystemID == s.cfg.SystemID
 	}
@@ -206,7 +207,7 @@ func (s *volumeGroup) unfinished(m *vgMeta) bool {
 }
 
 // ownerOf is the system ID of the volume group on all of the storage's devices.
-func (s *volumeGroup) ownerOf(devices []device) (string, error) {
+func (s *volumeGroup) ownerOf(devices []unit.Device) (string, error) {
 	m, err := s.metaOf(devices)
 	if err != nil {
 		return "", err
@@ -216,22 +217,22 @@ func (s *volumeGroup) ownerOf(devices []device) (string, error) {
 
 // metaOf is the newest metadata of the volume group on all of the storage's devices. A
 // device that cannot be read is left out if there is another.
-func (s *volumeGroup) metaOf(devices []device) (*vgMeta, error) {
+func (s *volumeGroup) metaOf(devices []unit.Device) (*vgMeta, error) {
 	for _, d := range devices {
-		if d.gone != nil {
-			return nil, d.gone
+		if d.Gone != nil {
+			return nil, d.Gone
 		}
 	}
 	var best *vgMeta
 	var errs []error
 	for _, d := range devices {
-		m, err := readVGMeta(func(off int64, n int) ([]byte, error) { return s.k.ReadBlocks(d.path, off, n) })
+		m, err := readVGMeta(func(off int64, n int) ([]byte, error) { return s.K.ReadBlocks(d.Path, off, n) })
 		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", d.what, err))
+			errs = append(errs, fmt.Errorf("%s: %w", d.What, err))
 			continue
 		}
 		if m.VG != s.cfg.VG {
-			return nil, refuse(fmt.Errorf("%s carries volume group %s, not %s", d.what, m.VG, s.cfg.VG))
+			return nil, unit.Refuse(fmt.Errorf("%s carries volume group %s, not %s", d.What, m.VG, s.cfg.VG))
 		}
 		if best == nil || m.Seqno > best.Seqno {
 			best = m
@@ -245,25 +246,25 @@ func (s *volumeGroup) metaOf(devices []device) (*vgMeta, error) {
 
 // opening notes whose the volume group is when its devices are let take writes.
 func (s *volumeGroup) opening(m *vgMeta) error {
-	if m.SystemID == s.host {
+	if m.SystemID == s.Node {
 		return nil
 	}
-	return s.openedNote().write(openedText(m.SystemID, m.Seqno))
+	return s.openedNote().Write(openedText(m.SystemID, m.Seqno))
 }
 
 // mayTake refuses to take the volume group from an owner that is no node of the cluster.
 func (s *volumeGroup) mayTake(owner string) error {
 	if s.cfg.SystemID != "" && owner == BuildingID(s.cfg.SystemID) {
-		return refuse(fmt.Errorf("volume group %s is under construction: mortar apply builds it on some server, or was cut short; run it again", s.cfg.VG))
+		return unit.Refuse(fmt.Errorf("volume group %s is under construction: mortar apply builds it on some server, or was cut short; run it again", s.cfg.VG))
 	}
 	if _, node := s.cfg.Nodes[owner]; !node && owner != "" && owner != s.cfg.SystemID {
-		return refuse(fmt.Errorf("volume group %s is owned by %q, which is no node of this cluster (nodes: %s)", s.cfg.VG, owner, strings.Join(s.nodes(), ", ")))
+		return unit.Refuse(fmt.Errorf("volume group %s is owned by %q, which is no node of this cluster (nodes: %s)", s.cfg.VG, owner, strings.Join(s.NodeNames(), ", ")))
 	}
 	return nil
 }
 
 func (s *volumeGroup) startVolume(ctx context.Context) error {
-	devices, err := s.storage.devices()
+	devices, err := s.storage.Devices()
 	if err != nil {
 		return err
 	}
@@ -272,11 +273,11 @@ func (s *volumeGroup) startVolume(ctx context.Context) error {
 		return err
 	}
 	owner := m.SystemID
-	_, up, err := s.active()
+	_, up, err := s.Active()
 	if err != nil {
 		return err
 	}
-	if up && owner == s.host {
+	if up && owner == s.Node {
 		return nil
 	}
 	if err := s.mayTake(owner); err != nil {
@@ -288,12 +289,12 @@ func (s *volumeGroup) startVolume(ctx context.Context) error {
 	if err := s.opening(m); err != nil {
 		return err
 	}
-	if err := s.storage.open(ctx); err != nil {
+	if err := s.storage.Open(ctx); err != nil {
 		return err
 	}
-	if owner != s.host {
-		s.log.note("volume group %s: taking ownership from %q", s.cfg.VG, owner)
-		if err := s.lvm(ctx, devices, owner, "vgchange", "--yes", "--quiet", "--systemid", s.host, s.cfg.VG); err != nil {
+	if owner != s.Node {
+		s.Log.Note("volume group %s: taking ownership from %q", s.cfg.VG, owner)
+		if err := s.lvm(ctx, devices, owner, "vgchange", "--yes", "--quiet", "--systemid", s.Node, s.cfg.VG); err != nil {
 			return err
 		}
 	}
@@ -303,13 +304,13 @@ func (s *volumeGroup) startVolume(ctx context.Context) error {
 	switch st, err := s.volumeState(); {
 	case err != nil:
 		return err
-	case st != running:
+	case st != unit.Running:
 		return fmt.Errorf("logical volume %s/%s is not there although vgchange activated it", s.cfg.VG, strings.Join(s.volumes, ", "))
 	}
 	if owner, err = s.ownerOf(devices); err != nil {
 		return err
 	}
-	if owner != s.host {
+	if owner != s.Node {
 		return fmt.Errorf("volume group %s is owned by %q although this host took it", s.cfg.VG, owner)
 	}
 	return nil
@@ -318,13 +319,13 @@ func (s *volumeGroup) startVolume(ctx context.Context) error {
 // lvmDir holds the only LVM configuration the agent's LVM commands read, so
 // that neither /etc/lvm nor a devices file of the host can make them scan
 // every path of every disk, or fail.
-func (s *volumeGroup) lvmDir() string { return runDir + "/lvm-" + s.cfg.Service }
+func (s *volumeGroup) lvmDir() string { return unit.RunDir + "/lvm-" + s.cfg.Service }
 
 func (s *volumeGroup) lvmConfig() error {
-	if err := s.k.Mkdir(s.lvmDir(), 0o755, 0, 0); err != nil {
+	if err := s.K.Mkdir(s.lvmDir(), 0o755, 0, 0); err != nil {
 		return err
 	}
-	return s.k.Save(s.lvmDir()+"/lvm.conf", []byte(`# Written by ocf:mortar:service at each start; read by its LVM commands only.
+	return s.K.Save(s.lvmDir()+"/lvm.conf", []byte(`# Written by ocf:mortar:service at each start; read by its LVM commands only.
 devices {
 	use_devicesfile = 0
 	obtain_device_list_from_udev = 0
@@ -350,27 +351,27 @@ backup { backup = 0 archive = 0 }
 
 // lvm runs an LVM command that sees the service's devices and nothing else,
 // as this host and, for taking over, as the former owner.
-func (s *volumeGroup) lvm(ctx context.Context, devices []device, former string, argv ...string) error {
-	local := fmt.Sprintf("local { system_id = %q }", s.host)
+func (s *volumeGroup) lvm(ctx context.Context, devices []unit.Device, former string, argv ...string) error {
+	local := fmt.Sprintf("local { system_id = %q }", s.Node)
 	if former != "" {
-		local = fmt.Sprintf("local { system_id = %q extra_system_ids = [ %q ] }", s.host, former)
+		local = fmt.Sprintf("local { system_id = %q extra_system_ids = [ %q ] }", s.Node, former)
 	}
 	cmd := []string{"lvm", argv[0], "--config", local}
 	for _, d := range devices {
-		if d.gone == nil {
-			cmd = append(cmd, "--devices", d.path)
+		if d.Gone == nil {
+			cmd = append(cmd, "--devices", d.Path)
 		}
 	}
-	_, err := s.k.Run(ctx, kernel.Command{Argv: append(cmd, argv[1:]...), Env: []string{"LVM_SYSTEM_DIR=" + s.lvmDir(), "LVM_SUPPRESS_FD_WARNINGS=1"}})
+	_, err := s.K.Run(ctx, kernel.Command{Argv: append(cmd, argv[1:]...), Env: []string{"LVM_SYSTEM_DIR=" + s.lvmDir(), "LVM_SUPPRESS_FD_WARNINGS=1"}})
 	return err
 }
 
 func (s *volumeGroup) stopVolume(ctx context.Context) error {
-	devices, err := s.storage.devices()
+	devices, err := s.storage.Devices()
 	if err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(devices, func(d device) bool { return d.gone == nil }) {
+	if !slices.ContainsFunc(devices, func(d unit.Device) bool { return d.Gone == nil }) {
 		return nil
 	}
 	if err := s.dropCache(ctx); err != nil {
@@ -379,7 +380,7 @@ func (s *volumeGroup) stopVolume(ctx context.Context) error {
 	if err := s.lvmConfig(); err != nil {
 		return err
 	}
-	if st, err := s.volumeState(); err != nil || st != stopped {
+	if st, err := s.volumeState(); err != nil || st != unit.Stopped {
 		if err := s.deactivate(ctx, devices); err != nil {
 			return err
 		}
@@ -388,25 +389,25 @@ func (s *volumeGroup) stopVolume(ctx context.Context) error {
 		return nil
 	}
 	m, err := s.metaOf(devices)
-	if err != nil || m.SystemID != s.host {
+	if err != nil || m.SystemID != s.Node {
 		// Nothing of ours to give back; the volume is inactive, which is what counts.
 		if err != nil {
-			s.log.note("volume group %s: owner not read: %v", s.cfg.VG, err)
+			s.Log.Note("volume group %s: owner not read: %v", s.cfg.VG, err)
 		}
 		return nil
 	}
 	// Each change of a volume group adds one to its number.
 	// Source: lvm2, lib/metadata/metadata.c, vg_write
-	if err := s.openedNote().write(openedText(s.cfg.SystemID, m.Seqno+1)); err != nil {
-		s.log.note("%v", err)
+	if err := s.openedNote().Write(openedText(s.cfg.SystemID, m.Seqno+1)); err != nil {
+		s.Log.Note("%v", err)
 	}
 	if err := s.lvm(ctx, devices, "", "vgchange", "--yes", "--quiet", "--systemid", s.cfg.SystemID, s.cfg.VG); err != nil {
-		s.log.note("volume group %s stays with %s: %v", s.cfg.VG, s.host, err)
+		s.Log.Note("volume group %s stays with %s: %v", s.cfg.VG, s.Node, err)
 	}
 	return nil
 }
 
-func (s *volumeGroup) deactivate(ctx context.Context, devices []device) error {
+func (s *volumeGroup) deactivate(ctx context.Context, devices []unit.Device) error {
 	for try := 0; ; try++ {
 		err := s.lvm(ctx, devices, "", "vgchange", "--quiet", "--activate", "n", s.cfg.VG)
 		if err != nil {
@@ -415,16 +416,16 @@ func (s *volumeGroup) deactivate(ctx context.Context, devices []device) error {
 			// volume is in use.
 			for _, v := range append(slices.Clone(s.volumes), cache.HeaderLV) {
 				if name := linux.DMName(s.cfg.VG, v); s.there(name) {
-					_, derr := s.k.Run(ctx, kernel.Command{Argv: []string{"dmsetup", "remove", name}})
+					_, derr := s.K.Run(ctx, kernel.Command{Argv: []string{"dmsetup", "remove", name}})
 					err = errors.Join(err, derr)
 				}
 			}
 		}
 		st, serr := s.volumeState()
-		if serr == nil && st == stopped {
+		if serr == nil && st == unit.Stopped {
 			return nil
 		}
-		if try == 8 || s.k.Sleep(ctx, 250*time.Millisecond) != nil {
+		if try == 8 || s.K.Sleep(ctx, 250*time.Millisecond) != nil {
 			return errors.Join(err, serr, fmt.Errorf("logical volume %s/%s is still active", s.cfg.VG, strings.Join(s.volumes, ", ")))
 		}
 	}

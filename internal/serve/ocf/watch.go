@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/serve/kernel"
+	"github.com/mortarhpc/mortar/internal/serve/unit"
 )
 
 // The watcher sees at once what a monitor of Pacemaker would see seconds
@@ -50,7 +51,7 @@ const (
 // wishFile is there while this server may have asked to be fenced: another
 // watcher takes the wish back if the one that expressed it is gone. Like the
 // attribute it does not outlive a boot.
-const wishFile = runDir + "/watch-terminate"
+const wishFile = unit.RunDir + "/watch-terminate"
 
 // The watcher tells the cluster of a change after it has seen the change for this long.
 // What comes back must stay for longer than what goes, or a loose plug would move a
@@ -94,12 +95,6 @@ func patience(attribute string, ok bool) (seen, together time.Duration) {
 	}
 	return storageLostAfter, 0
 }
-
-// Of three deaths within a minute a restart does not cure the cause.
-const (
-	mostRestarts  = 3
-	restartWindow = time.Minute
-)
 
 const (
 	// While clients reclaim their locks all others wait. An NFSv4 client that was refused
@@ -164,7 +159,7 @@ func (a attributes) update(now time.Time, seen observation) []string {
 
 // next is when a change that is pending would count.
 func (a attributes) next(now time.Time) time.Duration {
-	d := watchTick
+	d := unit.WatchTick
 	for _, l := range a {
 		if !l.since.IsZero() {
 			d = min(d, max(l.wait-now.Sub(l.since), 10*time.Millisecond))
@@ -187,10 +182,10 @@ type watcher struct {
 
 	attributes     attributes
 	known          map[*service]*watched
-	failed         limit     // by service: reported as failed
-	reclaiming     bool      // the look found clients that reclaim their locks
-	alone          time.Time // when no network had a link, last seen
-	fencingBlocked *bool     // from the fence devices; nil: not known
+	failed         unit.Limit // by service: reported as failed
+	reclaiming     bool       // the look found clients that reclaim their locks
+	alone          time.Time  // when no network had a link, last seen
+	fencingBlocked *bool      // from the fence devices; nil: not known
 }
 
 // watched is what the watcher knows of a service.
@@ -199,16 +194,16 @@ type watched struct {
 	doomed bool      // it has asked to be fenced
 	// table has what the watcher does for the service, in groups; reached is done before
 	// that, and only while its devices are in reach.
-	table   [][]*reflex
-	reached []*reflex
+	table   [][]*unit.Reflex
+	reached []*unit.Reflex
 }
 
 // watched is what the watcher knows of a service.
 func (w *watcher) watched(s *service) *watched {
 	if w.known[s] == nil {
-		unstopped := &reflex{name: "a service that could not be stopped", sees: always(func(context.Context) { w.unstopped(s) })}
+		unstopped := &unit.Reflex{Name: "a service that could not be stopped", Sees: unit.Always(func(context.Context) { w.unstopped(s) })}
 		w.known[s] = &watched{
-			table:   [][]*reflex{{w.mends(s)}, s.kind.reflexes(serviceWatch{w, s}), s.storage.reflexes(serviceWatch{w, s}), w.forgives(s), {unstopped}},
+			table:   [][]*unit.Reflex{{w.mends(s)}, s.kind.Reflexes(serviceWatch{w, s}), s.storage.Reflexes(serviceWatch{w, s}), w.forgives(s), {unstopped}},
 			reached: w.watchCache(s),
 		}
 	}
@@ -224,12 +219,12 @@ type serviceWatch struct {
 	s *service
 }
 
-func (x serviceWatch) log(format string, a ...any)          { x.w.log(format, a...) }
-func (x serviceWatch) record(format string, a ...any)       { x.w.record(format, a...) }
-func (x serviceWatch) lock() (func(), error)                { return x.w.lock(x.s.cfg.Service) }
-func (x serviceWatch) lost() bool                           { return x.w.lost(x.s) }
-func (x serviceWatch) fail(ctx context.Context, why string) { x.w.fail(ctx, x.s, why) }
-func (x serviceWatch) hurry()                               { x.w.reclaiming = true }
+func (x serviceWatch) Log(format string, a ...any)          { x.w.log(format, a...) }
+func (x serviceWatch) Record(format string, a ...any)       { x.w.record(format, a...) }
+func (x serviceWatch) Lock() (func(), error)                { return x.w.lock(x.s.cfg.Service) }
+func (x serviceWatch) Lost() bool                           { return x.w.lost(x.s) }
+func (x serviceWatch) Fail(ctx context.Context, why string) { x.w.fail(ctx, x.s, why) }
+func (x serviceWatch) Hurry()                               { x.w.reclaiming = true }
 
 // run watches until ctx ends.
 func (w *watcher) run(ctx context.Context, events <-chan struct{}) {
@@ -282,8 +277,8 @@ func (w *watcher) look(ctx context.Context) {
 	doomed := false
 	for _, s := range w.services {
 		if lost(s) {
-			if s.up() && w.k.Now().Sub(w.watched(s).gone) >= s.storage.queues()-silenceBefore {
-				s.kind.silence(ctx, w.log)
+			if s.up() && w.k.Now().Sub(w.watched(s).gone) >= s.storage.Queues()-silenceBefore {
+				s.kind.Silence(ctx, w.log)
 			}
 			// Before the attribute, for which Pacemaker would try a stop first.
 			doomed = w.giveUp(ctx, s) || doomed
@@ -317,14 +312,14 @@ func (w *watcher) look(ctx context.Context) {
 // reaches says whether a service's devices can be reached from here.
 func (w *watcher) reaches(s *service) bool {
 	known := w.watched(s)
-	if s.storage.reachable() {
+	if s.storage.Reachable() {
 		known.gone = time.Time{}
 		return true
 	}
 	if known.gone.IsZero() {
 		known.gone = w.k.Now()
 	}
-	return s.storage.queues() > 0 && s.up() && w.k.Now().Sub(known.gone) < queueLostAfter
+	return s.storage.Queues() > 0 && s.up() && w.k.Now().Sub(known.gone) < queueLostAfter
 }
 
 func number(ok bool) string {
@@ -360,14 +355,14 @@ func (w *watcher) attrd(ctx context.Context, name string, change ...string) erro
 // cutOff says whether none of the cluster's networks has a link here.
 func (w *watcher) cutOff() bool {
 	s := w.services[0]
-	rings := s.cfg.Rings[s.host]
+	rings := s.cfg.Rings[s.Node]
 	return len(rings) > 0 && !slices.ContainsFunc(rings, func(a string) bool {
 		own, err := netip.ParseAddr(a)
 		if err != nil {
 			return false
 		}
-		ifc, err := s.k.Interface(own)
-		return err == nil && s.carrier(ifc.Name)
+		ifc, err := s.K.Interface(own)
+		return err == nil && s.Carrier(ifc.Name)
 	})
 }
 
@@ -422,11 +417,11 @@ func (w *watcher) blockFencing(ctx context.Context, yes bool) {
 
 // link says whether this server's public interface has a link.
 func (w *watcher) link() bool {
-	ifc, err := w.services[0].iface()
+	ifc, err := w.services[0].Iface()
 	if err != nil {
 		return false
 	}
-	return w.services[0].carrier(ifc.Name)
+	return w.services[0].Carrier(ifc.Name)
 }
 
 // giveUp asks for this server to be fenced if it serves what it cannot reach
@@ -446,7 +441,7 @@ func (w *watcher) giveUp(ctx context.Context, s *service) bool {
 		w.log("the partner's %s is not known: %v", name, err)
 		return false
 	}
-	partner := slices.DeleteFunc(attributeOn(out, "1"), func(n string) bool { return n == s.host })
+	partner := slices.DeleteFunc(attributeOn(out, "1"), func(n string) bool { return n == s.Node })
 	if len(partner) == 0 {
 		return false // nobody can do better
 	}
@@ -499,13 +494,13 @@ func attributeOn(out, value string) []string {
 
 // fail tells Pacemaker that the service has failed here.
 func (w *watcher) fail(ctx context.Context, s *service, why string) {
-	if !w.failed.allows(s.cfg.Service, w.k.Now(), 1, 30*time.Second) {
+	if !w.failed.Allows(s.cfg.Service, w.k.Now(), 1, 30*time.Second) {
 		return
 	}
 	w.log("%s: reporting service %s as failed", why, s.cfg.Service)
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	if _, err := w.k.Run(ctx, kernel.Command{Argv: []string{"crm_resource", "--fail", "--resource", "service-" + s.cfg.Service, "--node", s.host}}); err != nil {
+	if _, err := w.k.Run(ctx, kernel.Command{Argv: []string{"crm_resource", "--fail", "--resource", "service-" + s.cfg.Service, "--node", s.Node}}); err != nil {
 		w.log("%v", err)
 	}
 }
@@ -539,7 +534,7 @@ func newWatcher(k kernel.Host, files []string, log func(string, ...any)) (*watch
 		if err != nil {
 			return nil, err
 		}
-		s.log = &steps{action: "watch", stderr: logWriter(log), now: time.Now}
+		s.Log = &unit.Steps{Action: "watch", Stderr: logWriter(log), Now: time.Now}
 		s.hold = func(context.Context) (*Config, func(), error) {
 			release, err := w.lock(cfg.Service)
 			if err != nil {

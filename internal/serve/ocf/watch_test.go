@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/mortarhpc/mortar/internal/serve/unit"
 )
 
 func TestJudgement(t *testing.T) {
@@ -110,7 +112,7 @@ func (h *fakeHost) watcher(s *service) *watcher {
 // reacts lets those rows of a service look whose names begin so.
 func (w *watcher) reacts(ctx context.Context, s *service, name string) {
 	for _, rows := range w.watched(s).table {
-		w.react(ctx, s, slices.DeleteFunc(slices.Clone(rows), func(r *reflex) bool { return !strings.HasPrefix(r.name, name) }))
+		w.react(ctx, s, slices.DeleteFunc(slices.Clone(rows), func(r *unit.Reflex) bool { return !strings.HasPrefix(r.Name, name) }))
 	}
 }
 
@@ -125,7 +127,7 @@ func TestHasPath(t *testing.T) {
 	h.files["/sys/block/nvme0n1/device/state"] = "live\n"
 	h.files["/sys/block/vdc/size"] = "1\n"
 	for dev, want := range map[string]bool{"dm-10": true, "dm-11": false, "dm-12": false, "nvme0n1": true, "vdc": true, "sdb": false} {
-		if s.hasPath(dev) != want {
+		if s.HasPath(dev) != want {
 			t.Errorf("%s: %v", dev, !want)
 		}
 	}
@@ -186,13 +188,13 @@ func TestWatcher(t *testing.T) {
 	sh.attrs["nfs2 "+attrStorage+"home"] = "0"
 	h.cabled(false)
 	look(time.Second)
-	if name, _, _ := nfsOf(s).present(); name == "" {
+	if name, _, _ := nfsOf(s).Present(); name == "" {
 		t.Error("the address is gone at once")
 	}
 	look(2 * time.Second)
 	attr(attrStorage+"home", "0")
 	attr(attrFence, "")
-	if name, _, _ := nfsOf(s).present(); name != "" {
+	if name, _, _ := nfsOf(s).Present(); name != "" {
 		t.Error("clients can still be answered with an error")
 	}
 	sh.attrs["nfs2 "+attrStorage+"home"] = "1"
@@ -241,10 +243,10 @@ func TestWatcherOfLUNs(t *testing.T) {
 		t.Errorf("both have lost the array: %v", sh.attrs)
 	}
 	present := func() bool {
-		name, _, err := nfsOf(s).present()
+		name, _, err := nfsOf(s).Present()
 		return name != "" && err == nil
 	}
-	mustState(t, s, running) // and nothing is read from the LUNs
+	mustState(t, s, unit.Running) // and nothing is read from the LUNs
 	if err := s.tryIO(ctx); err != nil || !present() {
 		t.Errorf("while I/O waits: %v, address %v", err, present())
 	}
@@ -338,32 +340,32 @@ func TestWatcherRestartsDaemons(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := h.watcher(s)
-	for i := range mostRestarts + 1 {
+	for i := range 3 + 1 {
 		w.reacts(ctx, s, "nfs")
-		if d := nfsOf(s).nfsd.dead(); len(d) != 0 {
+		if d := nfsOf(s).Nfsd.Dead(); len(d) != 0 {
 			t.Fatalf("round %d: %q dead", i, d)
 		}
-		if i == mostRestarts {
+		if i == 3 {
 			break
 		}
 		for pid, p := range h.procs {
-			if p.name == mountd {
+			if p.name == "rpc.mountd" {
 				delete(h.procs, pid)
 			}
 		}
-		if d := nfsOf(s).nfsd.dead(); !slices.Equal(d, []string{mountd}) {
+		if d := nfsOf(s).Nfsd.Dead(); !slices.Equal(d, []string{"rpc.mountd"}) {
 			t.Fatalf("round %d: dead are %q", i, d)
 		}
 		h.clock = h.clock.Add(time.Second)
 	}
 	// Enough is enough.
 	for pid, p := range h.procs {
-		if p.name == mountd {
+		if p.name == "rpc.mountd" {
 			delete(h.procs, pid)
 		}
 	}
 	w.reacts(ctx, s, "nfs")
-	if d := nfsOf(s).nfsd.dead(); !slices.Equal(d, []string{mountd}) {
+	if d := nfsOf(s).Nfsd.Dead(); !slices.Equal(d, []string{"rpc.mountd"}) {
 		t.Errorf("a fourth restart: dead are %q", d)
 	}
 	// nfsd itself is Pacemaker's to bring back.

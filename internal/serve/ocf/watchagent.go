@@ -17,6 +17,7 @@ import (
 	cmd "github.com/mortarhpc/mortar/internal/base/command"
 	"github.com/mortarhpc/mortar/internal/base/flock"
 	"github.com/mortarhpc/mortar/internal/serve/kernel"
+	"github.com/mortarhpc/mortar/internal/serve/unit"
 )
 
 // watchProcess finds the watcher of this server by its file. The watcher
@@ -30,7 +31,7 @@ type watchProcess struct {
 
 // theWatcher is the one of this server. It ends within one look, which takes
 // milliseconds unless a command or the kernel hangs.
-var theWatcher = watchProcess{file: runDir + "/watch", action: watchAction, grace: 2 * time.Second}
+var theWatcher = watchProcess{file: unit.RunDir + "/watch", action: unit.WatchAction, grace: 2 * time.Second}
 
 // WatchMain runs the agent ocf:mortar:watch as Pacemaker does.
 func WatchMain(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
@@ -260,7 +261,7 @@ func (p watchProcess) ends(ctx context.Context) bool {
 
 // is says whether a process was called as this one.
 func (p watchProcess) is(pid int) bool {
-	return called(argsOf(pid), p.action)
+	return unit.Called(argsOf(pid), p.action)
 }
 
 // argsOf are the arguments of a process, its name first; none if it is gone.
@@ -269,7 +270,7 @@ func argsOf(pid int) []string {
 	if err != nil {
 		return nil
 	}
-	return splitArgs(cmd)
+	return unit.SplitArgs(cmd)
 }
 
 // logAs logs to the host's log by a name; a host without a log is no reason not to
@@ -284,7 +285,7 @@ func logAs(name string) func(format string, a ...any) {
 
 // open makes this process the one of p, until the file is closed, and reads the services.
 func (p watchProcess) open(k kernel.Host, files []string, log func(string, ...any)) (*os.File, *watcher, error) {
-	if err := os.MkdirAll(runDir, 0o755); err != nil {
+	if err := os.MkdirAll(unit.RunDir, 0o755); err != nil {
 		return nil, nil, err
 	}
 	f, err := p.lock()
@@ -309,10 +310,10 @@ func watchMain(ctx context.Context, files []string) error {
 		return err
 	}
 	defer f.Close()
-	w.record = func(format string, a ...any) { changes(RecordedBy(w.services[0].host)+format, a...) }
+	w.record = func(format string, a ...any) { changes(RecordedBy(w.services[0].Node)+format, a...) }
 	events, err := k.Events(ctx)
 	if err != nil {
-		log("links and disks are looked at every %v only: %v", watchTick, err)
+		log("links and disks are looked at every %v only: %v", unit.WatchTick, err)
 	}
 	w.run(ctx, events)
 	return nil
@@ -350,7 +351,7 @@ func (p watchProcess) lock() (*os.File, error) {
 
 // tryLock takes the lock of a service's actions if no process has it.
 func tryLock(service string) (func(), error) {
-	return lock(atOnce(context.Background()), service)
+	return lock(unit.AtOnce(context.Background()), service)
 }
 
 // watchMetadata is what meta-data prints; it conforms to ra-api-1.dtd.

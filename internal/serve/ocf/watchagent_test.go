@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/mortarhpc/mortar/internal/serve/unit"
 )
 
 // process starts a shell script that is called as the watcher is, and gives
@@ -34,7 +36,7 @@ func process(t *testing.T, p watchProcess, script string) (cmd *exec.Cmd, held *
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd = exec.Command("/bin/sh", "ocf", watchAction)
+	cmd = exec.Command("/bin/sh", "ocf", unit.WatchAction)
 	cmd.Dir, cmd.ExtraFiles, cmd.Stdout = dir, []*os.File{held}, w
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -58,7 +60,7 @@ func process(t *testing.T, p watchProcess, script string) (cmd *exec.Cmd, held *
 }
 
 func TestStopOfTheWatcher(t *testing.T) {
-	p := watchProcess{file: filepath.Join(t.TempDir(), "watch"), action: watchAction, grace: 200 * time.Millisecond}
+	p := watchProcess{file: filepath.Join(t.TempDir(), "watch"), action: unit.WatchAction, grace: 200 * time.Millisecond}
 	if killed, err := p.stop(t.Context()); err != nil || killed {
 		t.Errorf("none runs: %v %v", killed, err)
 	}

@@ -1,0 +1,199 @@
+package mdraid
+
+import (
+	"context"
+	"maps"
+	"path"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/base/md"
+	"github.com/mortarhpc/mortar/internal/serve/kernel"
+	"github.com/mortarhpc/mortar/internal/serve/unit"
+)
+
+// A start goes without members that are not there, or do not answer, if the level of the
+// array allows it. When such a member is back, the watcher adds it again: md copies only what
+// its bitmap names. A spare that was rebuilt meanwhile would make that impossible. So a start
+// leaves the spares of such an array out, and the watcher adds them once the member is back,
+// or late for too long. A disk that an administrator, md or the watcher has taken out of its
+// array is not added: no start has missed it.
+
+const (
+	// lateEvery is how often the watcher looks for late members. Disks that come up after
+	// servers do so within youngHost, which is how long their arrays wait for them.
+	lateEvery = 5 * time.Second
+	lateWait  = unit.YoungHost
+	// lateTime bounds each command.
+	lateTime = 20 * time.Second
+)
+
+// lateArray is an array that was started without members.
+type LateArray struct {
+	UUID    string   `json:"uuid"`    // 32 hex digits
+	Numbers []int    `json:"numbers"` // of the members, in its superblocks
+	Spares  []string `json:"spares"`  // that the start has left out
+}
+
+// lateNote is a list of lateArray. It goes when the arrays stop.
+func (s *lateMembers) LateNote() unit.Note { return s.RunNote("late", ".json") }
+
+// expectLate notes which members a start goes without, and leaves spares of their arrays out.
+func (s *lateMembers) expectLate(verdicts []Verdict) error {
+	var all []LateArray
+	for i, a := range s.Cfg.Arrays {
+		v := &verdicts[i]
+		if len(v.Awaited) == 0 {
+			continue
+		}
+		v.Members = slices.DeleteFunc(slices.Clone(v.Members), func(dev string) bool { return slices.Contains(v.Spares, dev) })
+		all = append(all, LateArray{md.Hex(a.UUID), v.Awaited, v.Spares})
+	}
+	if len(all) == 0 {
+		s.LateNote().Forget()
+		return nil
+	}
+	return s.LateNote().Save(all)
+}
+
+// expected are the arrays that were started without members.
+func (s *lateMembers) expected() (all []LateArray) {
+	if err := s.LateNote().Load(&all); err != nil {
+		s.Log.Note("%v", err)
+	}
+	return all
+}
+
+// awaits says whether members of an array are still waited for before a spare is rebuilt.
+func (s *lateMembers) awaits(uuid string, now time.Time) bool {
+	return (s.LateSince.IsZero() || now.Sub(s.LateSince) < lateWait) &&
+		slices.ContainsFunc(s.expected(), func(a LateArray) bool { return md.SameUUID(a.UUID, uuid) && len(a.Numbers) > 0 })
+}
+
+// lateDue adds late members again, and spares that were left out for them.
+func (s *lateMembers) lateDue(w unit.Watch) unit.Act {
+	if len(s.expected()) == 0 {
+		s.LateSince = time.Time{}
+		return nil
+	}
+	if _, all, err := s.svc.Active(); err != nil || !all {
+		return nil
+	}
+	if s.LateSince.IsZero() {
+		s.LateSince = s.K.Now()
+	}
+	waited := s.K.Now().Sub(s.LateSince) >= lateWait
+	return func(ctx context.Context) {
+		// Disks are asked without the lock, which a stop needs. The end of the watcher ends that.
+		before := s.expected()
+		adds, left := s.lateAdds(ctx, before, waited)
+		if len(adds) == 0 && reflect.DeepEqual(left, before) {
+			return
+		}
+		unlock, err := w.Lock()
+		if err != nil {
+			return
+		}
+		defer unlock()
+		if s.svc.Mine(ctx) != nil || !reflect.DeepEqual(s.expected(), before) {
+			return
+		}
+		for _, a := range adds {
+			s.addLate(context.WithoutCancel(ctx), a, w.Record)
+		}
+		if len(left) == 0 {
+			s.LateNote().Forget()
+		} else if err := s.LateNote().Save(left); err != nil {
+			w.Log("%v", err)
+		}
+	}
+}
+
+// lateAdd is a disk to be added to an array.
+type lateAdd struct{ array, how, disk, why string }
+
+// lateAdds are the disks to be added now, and what is waited for afterwards.
+func (s *lateMembers) lateAdds(ctx context.Context, expected []LateArray, waited bool) (adds []lateAdd, left []LateArray) {
+	all, err := s.Arrays()
+	if err != nil {
+		return nil, expected
+	}
+	in, err := s.membersOf(all)
+	if err != nil {
+		return nil, expected
+	}
+	found := map[string]*md.Superblock{} // by device in the config
+	for _, m := range s.outside(ctx, in) {
+		found[m.Dev] = m.SB
+	}
+	for _, late := range expected {
+		a, ok := all[late.UUID]
+		if !ok || a.usable() != nil {
+			left = append(left, late)
+			continue
+		}
+		var numbers []int
+		for _, n := range late.Numbers {
+			dev := ""
+			for d, sb := range found {
+				if sb != nil && sb.UUID == late.UUID && int(sb.DevNumber) == n {
+					dev = d
+				}
+			}
+			switch {
+			case a.Degraded == 0:
+			case dev == "":
+				numbers = append(numbers, n)
+			default:
+				adds = append(adds, lateAdd{a.Dev, "--re-add", dev, "it was not there, or did not answer, when the array was started"})
+			}
+		}
+		late.Numbers = numbers
+		if len(numbers) == 0 || waited {
+			for _, d := range late.Spares {
+				if sb := found[d]; sb != nil && sb.UUID == late.UUID {
+					adds = append(adds, lateAdd{a.Dev, "--add", d, "a spare that the start had left out while a member was waited for"})
+				}
+			}
+			late.Spares = nil
+		}
+		if len(late.Numbers) > 0 || len(late.Spares) > 0 {
+			left = append(left, late)
+		}
+	}
+	return adds, left
+}
+
+// outside reads the superblocks of disks of the service that no array of it works with.
+func (s *lateMembers) outside(ctx context.Context, in map[string]bool) []Member {
+	var names []string
+	for _, a := range s.Cfg.Arrays {
+		for _, dev := range a.Members {
+			if real, err := s.K.Realpath(dev); err == nil && !in[path.Base(real)] && s.HasPath(path.Base(real)) {
+				names = append(names, dev)
+			}
+		}
+	}
+	read := Superblocks{}
+	s.ReadSuperblocks(ctx, names, read)
+	return slices.Collect(maps.Values(read))
+}
+
+// addLate adds a disk. A member that md does not take back stays out, as one does that was
+// thrown out; `mortar apply` adds it anew.
+//
+// Source: mdadm(8), --re-add
+func (s *lateMembers) addLate(ctx context.Context, a lateAdd, record func(string, ...any)) {
+	ctx, cancel := context.WithTimeout(ctx, lateTime)
+	defer cancel()
+	what := "add " + path.Base(a.disk) + " to array " + a.array + " again"
+	if a.how == "--add" {
+		what = "add spare " + path.Base(a.disk) + " to array " + a.array
+	}
+	if _, err := s.K.Run(ctx, kernel.Command{Argv: []string{"mdadm", "--manage", "/dev/" + a.array, a.how, a.disk}}); err != nil {
+		record("failed: %s: `mortar apply` adds it anew: %v", what, err)
+		return
+	}
+	record("%s: %s", what, a.why)
+}

@@ -1,0 +1,200 @@
+package unit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"path"
+	"sort"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/base/distro"
+	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/serve/kernel"
+)
+
+// youngHost is the uptime below which missing members are waited for: after a
+// power cut of the whole rack, disks may come up later than servers, and an
+// array started without them would have to be rebuilt, or refused.
+const (
+	YoungHost  = 3 * time.Minute
+	MemberWait = 20 * time.Second
+)
+
+// sector is the unit of sizes in sysfs, in bytes, whatever the disk's is.
+// Source: Documentation/ABI/stable/sysfs-block, size
+const Sector = 512
+
+// ioWait is less than Pacemaker grants a monitor. It is long because a volume
+// that is merely busy with a resync and clients must not move; the watcher
+// notices lost disks at once.
+const IoWait = 45 * time.Second
+
+var ErrBusy = errors.New("another start or stop of this service is under way")
+
+// atOnce has lock try once instead of waiting.
+func AtOnce(ctx context.Context) context.Context {
+	ctx, cancel := context.WithCancel(ctx)
+	cancel()
+	return ctx
+}
+
+// Host is the server as the parts of one service see it.
+type Host struct {
+	K       kernel.Host
+	Node    string            // its name
+	Self    int               // process ID
+	Service string            // its name
+	Nodes   map[string]string // the cluster's nodes, by name: public addresses
+	Log     *Steps
+}
+
+// tree lets package linux read the host.
+type Tree struct{ kernel.Host }
+
+func (t Tree) List(dir string) ([]string, error) {
+	names, err := t.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return names, err
+}
+
+// pids lists all processes.
+func (s *Host) Pids() []int {
+	names, _ := s.K.ReadDir("/proc")
+	var out []int
+	for _, n := range names {
+		if pid, err := strconv.Atoi(n); err == nil {
+			out = append(out, pid)
+		}
+	}
+	sort.Ints(out)
+	return out
+}
+
+// line is the first line of a small file, "" if it cannot be read.
+func (s *Host) Line(p string) string {
+	b, err := s.K.ReadFile(path.Clean(p))
+	if err != nil {
+		return ""
+	}
+	l, _, _ := strings.Cut(string(b), "\n")
+	return strings.TrimSpace(l)
+}
+
+// number is the number at the start of a small file, 0 if there is none.
+func (s *Host) Number(p string) int {
+	f := strings.Fields(s.Line(p))
+	if len(f) == 0 {
+		return 0
+	}
+	n, _ := strconv.Atoi(f[0])
+	return n
+}
+
+func (s *Host) Uptime() time.Duration {
+	up, ok := linux.Uptime(s.Line("/proc/uptime"))
+	if !ok {
+		return time.Hour
+	}
+	return up
+}
+
+// paths counts the working paths of a multipath map.
+func (s *Host) Paths(dev string) int {
+	n := 0
+	slaves, _ := s.K.ReadDir("/sys/block/" + dev + "/slaves")
+	for _, p := range slaves {
+		if s.HasPath(p) {
+			n++
+		}
+	}
+	return n
+}
+
+// hasPath says whether a disk, or one of the paths of a multipath map, exists
+// and runs. Source: scsi_sysfs.c, sdev_states; the state of an NVMe path is
+// "live".
+func (s *Host) HasPath(dev string) bool {
+	if !strings.HasPrefix(dev, "dm-") {
+		if _, err := s.K.ReadDir("/sys/block/" + dev); err != nil {
+			return false
+		}
+		st := s.Line("/sys/block/" + dev + "/device/state")
+		return st == "" || st == "running" || st == "live"
+	}
+	return s.Paths(dev) > 0
+}
+
+// iface is this server's interface on the public network.
+func (s *Host) Iface() (kernel.Iface, error) {
+	own, err := netip.ParseAddr(s.Nodes[s.Node])
+	if err != nil {
+		return kernel.Iface{}, Refuse(fmt.Errorf("host %s is not in the config's nodes (%s)", s.Node, strings.Join(s.NodeNames(), ", ")))
+	}
+	ifc, err := s.K.Interface(own)
+	if err != nil {
+		return kernel.Iface{}, fmt.Errorf("no interface has this node's public address %s: %w", own, err)
+	}
+	return ifc, nil
+}
+
+// nodes lists the names of the cluster's nodes.
+func (s *Host) NodeNames() []string {
+	var out []string
+	for n := range s.Nodes {
+		out = append(out, n)
+	}
+	sort.Strings(out)
+	return out
+}
+
+// heldNote says that an agent holds back what would slow down its start.
+func (s *Host) HeldNote() Note { return s.RunNote("held", "") }
+
+// distro describes the host's distribution. A service keeps running after an
+// upgrade to a release that the agent does not know yet.
+func (s *Host) Distro() distro.Distro {
+	b, _ := s.K.ReadFile("/etc/os-release")
+	return distro.Nearest(linux.ParseOSRelease(string(b)))
+}
+
+// dm finds a device of the device mapper by name.
+func (s *Host) Dm(blocks []string, want string) (dev, devno string) {
+	for _, n := range blocks {
+		if strings.HasPrefix(n, "dm-") && s.Line("/sys/block/"+n+"/dm/name") == want {
+			return n, s.Line("/sys/block/" + n + "/dev")
+		}
+	}
+	return "", ""
+}
+
+// dmNamed is the device of the device mapper with a name, which must be there.
+func (s *Host) DmNamed(name string) (dev, devno string, err error) {
+	names, err := s.K.ReadDir("/sys/block")
+	if err != nil {
+		return "", "", err
+	}
+	if dev, devno = s.Dm(names, name); dev == "" {
+		err = fmt.Errorf("%s is not there", name)
+	}
+	return dev, devno, err
+}
+
+// patience is how long to wait for the users of a file system before giving
+// up: half of the time that is left, so that giving up is still reported.
+func (s *Host) patience(ctx context.Context) time.Duration {
+	end, ok := ctx.Deadline()
+	if !ok {
+		return 30 * time.Second
+	}
+	return max(end.Sub(s.K.Now())/2, 0)
+}
+
+// carrier says whether an interface has a link.
+func (s *Host) Carrier(ifc string) bool { return s.Line("/sys/class/net/"+ifc+"/carrier") == "1" }
