@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// dmTable is how a device of the device mapper is made of parts of others.
-type DmTable []dmSegment
+// DMTable is how a device of the device mapper is made of parts of others.
+type DMTable []dmSegment
 
 // dmSegment is a range of the device, in sectors, on stripes.
 type dmSegment struct {
@@ -22,11 +22,11 @@ type dmPart struct {
 	start int64
 }
 
-// parseDMTable parses the table of a device with linear and striped segments.
+// ParseDMTable parses the table of a device with linear and striped segments.
 //
 // Source: dmsetup(8); the kernel's Documentation/admin-guide/device-mapper/linear.rst, striped.rst
-func ParseDMTable(s string) (DmTable, error) {
-	var out DmTable
+func ParseDMTable(s string) (DMTable, error) {
+	var out DMTable
 	for line := range strings.Lines(s) {
 		f := strings.Fields(line)
 		if len(f) == 0 {
@@ -72,8 +72,8 @@ func parseDMSegment(f []string) (*dmSegment, error) {
 	return seg, bad
 }
 
-// at finds the place in the device, in bytes, that is at an offset of another one.
-func (t DmTable) At(dev string, offset int64) (int64, bool) {
+// At finds the place in the device, in bytes, that is at an offset of another one.
+func (t DMTable) At(dev string, offset int64) (int64, bool) {
 	for _, s := range t {
 		n := int64(len(s.on))
 		for i, p := range s.on {

@@ -88,7 +88,7 @@ func AcceptedFile(service string) string { return unit.RunDir + "/accepted-" + s
 // doubts are what is in doubt of a service, and accepted, on this server.
 type Notes struct {
 	*unit.Host
-	// unsure: this start has started an array that was being written and lacks members.
+	// Unsure: this start has started an array that was being written and lacks members.
 	Unsure bool
 }
 
@@ -159,7 +159,7 @@ func (f FileInDoubt) String() string {
 	return cmp.Or(f.Path, f.FID, fmt.Sprintf("inode %d", f.Inode))
 }
 
-// doubted says whether a start would find an array in doubt, by what the last start that
+// Doubted says whether a start would find an array in doubt, by what the last start that
 // was refused on this server has found, and a person has not accepted: the array is as it
 // was then. Or its partner has started it since, but with members that this server lacks.
 func (s *Notes) Doubted(a ArrayInDoubt, awaited int) bool {
@@ -177,14 +177,14 @@ func (s *Notes) Doubted(a ArrayInDoubt, awaited int) bool {
 	})
 }
 
-// accepted says whether a person has accepted that these blocks are in doubt: the array
+// Accepted says whether a person has accepted that these blocks are in doubt: the array
 // is as it was then, and no other block is.
 func (s *Notes) Accepted(a ArrayInDoubt) bool {
 	d := s.Acceptance()
 	return d != nil && slices.ContainsFunc(d.Arrays, func(x ArrayInDoubt) bool { return x.covers(a) })
 }
 
-// acceptance is what a person has accepted; nil: nothing.
+// Acceptance is what a person has accepted; nil: nothing.
 func (s *Notes) Acceptance() *Doubt {
 	b, there := s.acceptedNote().Read()
 	if !there {
@@ -198,7 +198,7 @@ func (s *Notes) Acceptance() *Doubt {
 	return d
 }
 
-// mayBeTorn says whether blocks of the volume may be torn: this start has started an
+// MayBeTorn says whether blocks of the volume may be torn: this start has started an
 // array dirty and degraded, or a start before it that failed has, by what a person has
 // accepted. The partner keeps that until it serves or boots, and looks once too often.
 func (s *Notes) MayBeTorn() bool {
@@ -215,7 +215,7 @@ func (x ArrayInDoubt) covers(a ArrayInDoubt) bool {
 	})
 }
 
-// saveDoubt writes down what a start is refused for.
+// SaveDoubt writes down what a start is refused for.
 func (s *Notes) SaveDoubt(d *Doubt) error {
 	b, err := json.MarshalIndent(d, "", "  ")
 	if err != nil {
@@ -224,7 +224,7 @@ func (s *Notes) SaveDoubt(d *Doubt) error {
 	return s.doubtNote().Write(string(b) + "\n")
 }
 
-// forgetDoubt removes what was compared, was in doubt, and was accepted, once the service
+// ForgetDoubt removes what was compared, was in doubt, and was accepted, once the service
 // runs.
 func (s *Notes) ForgetDoubt() {
 	for _, n := range []unit.Note{s.doubtNote(), s.acceptedNote(), s.ComparedNote()} {
@@ -232,7 +232,7 @@ func (s *Notes) ForgetDoubt() {
 	}
 }
 
-// comparedNote says how far starts have got, a list of compared.
+// ComparedNote says how far starts have got, a list of compared.
 func (s *Notes) ComparedNote() unit.Note { return s.RunNote("compared", ".json") }
 
 // mostDoubts is how many places a message names.

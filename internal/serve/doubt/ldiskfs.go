@@ -12,7 +12,7 @@ import (
 // Whose blocks of ldiskfs are in doubt: its inodes tell, and what Lustre has stored with an
 // inode tells the file that it is an object of. The file's name is known to the MDS only.
 
-// ext4Owners reads a device beside its mount.
+// Ext4Owners reads a device beside its mount.
 func Ext4Owners(ctx context.Context, k kernel.Host, device string, blocks []int64) (*Owners, error) {
 	read := func(off int64, n int) ([]byte, error) { return k.ReadBlocks(device, off, n) }
 	found, err := ext4.OwnersOf(ctx, read, blocks)

@@ -19,8 +19,8 @@ import (
 // mostNames is how many inodes a walk looks for.
 const mostNames = 256
 
-// xfsOwners finds whose blocks of a mounted XFS are.
-func XfsOwners(ctx context.Context, s *unit.Host, mountPoint string, blocks []int64) (*Owners, error) {
+// XFSOwners finds whose blocks of a mounted XFS are.
+func XFSOwners(ctx context.Context, s *unit.Host, mountPoint string, blocks []int64) (*Owners, error) {
 	o, err := mapped(ctx, s, mountPoint, blocks)
 	if err != nil {
 		return nil, err

@@ -20,24 +20,14 @@ import (
 // locks, files, ReadBlocks, Mount and the network to make repairs, and files, Ports and Null,
 // from several goroutines, to ask daemons. Otherwise one goroutine calls everything.
 type Host interface {
-	clock
-	files
-	storage
-	network
-	processes
-	namespaces
-}
+	// The clock by which agent and watcher live.
 
-// clock is the time by which agent and watcher live.
-type clock interface {
 	Now() time.Time
 	// Sleep returns early, with an error, when ctx ends.
 	Sleep(ctx context.Context, d time.Duration) error
-}
 
-// files reads and writes files: those of the kernel (/proc, /sys) and the
-// agent's own on the volume.
-type files interface {
+	// Files: those of the kernel (/proc, /sys) and the agent's own on the volume.
+
 	// ReadFile and ReadDir (names, sorted) fail with fs.ErrNotExist if the path
 	// does not exist.
 	ReadFile(path string) ([]byte, error)
@@ -80,10 +70,9 @@ type files interface {
 	Waiting(path string) (bool, error)
 	// Own gives one file to a user.
 	Own(path string, uid, gid int) error
-}
 
-// storage reads block devices and mounts.
-type storage interface {
+	// Block devices and mounts.
+
 	// ReadBlocks reads n bytes at off with O_DIRECT: this host's page cache may
 	// be older than a disk that another host writes. off and n are multiples of
 	// 4096.
@@ -99,10 +88,9 @@ type storage interface {
 	// no discard on.
 	MountImage(image, target, fstype string, flags uintptr, data string) error
 	Unmount(target string) error
-}
 
-// network changes and probes addresses.
-type network interface {
+	// Addresses.
+
 	// Interface finds the interface that carries an address.
 	Interface(a netip.Addr) (Iface, error)
 	// Link finds an interface by its name.
@@ -122,16 +110,9 @@ type network interface {
 	Null(ctx context.Context, at netip.AddrPort, p Program) error
 	// ResetConnections ends what is left of TCP connections to a local port.
 	ResetConnections(a netip.Addr, port uint16) error
-}
 
-// Iface is a network interface.
-type Iface struct {
-	Index int
-	Name  string
-}
+	// Processes.
 
-// processes runs, watches and ends processes.
-type processes interface {
 	// Run runs a command to its end and returns its stdout. An exit code other
 	// than 0 is an error that holds stderr. Run does not wait for daemons that
 	// the command leaves behind.
@@ -142,6 +123,30 @@ type processes interface {
 	Executable(name string) (string, error)
 	Kill(pid int, sig syscall.Signal) error
 	Hostname() (string, error)
+
+	// Network namespaces.
+
+	// Namespace returns the target of /proc/PID/ns/net of a process in the
+	// network namespace; fs.ErrNotExist if no namespace has the name.
+	Namespace(name string) (id string, err error)
+	// AddNamespace makes a network namespace with an interface that is on
+	// parent's network and up.
+	AddNamespace(name, link string, parent Iface) error
+	// CopyRoutes copies parent's routes that lead over a gateway to the
+	// interface in the namespace.
+	CopyRoutes(name, link string, parent Iface) error
+	// DelNamespace removes the interface, and the namespace by its name.
+	DelNamespace(name, link string) error
+	// Within returns the same host seen from a namespace: network, Run and
+	// Start act inside the namespace, and mounts are kept there. "" returns the
+	// host itself.
+	Within(name string) Host
+}
+
+// Iface is a network interface.
+type Iface struct {
+	Index int
+	Name  string
 }
 
 // Command is a process to run, by its exact argv.
@@ -164,22 +169,3 @@ const WholeOutput = 64 << 20
 
 // Bind is a directory and the place where the process sees it.
 type Bind struct{ From, At string }
-
-// namespaces give a service a network of its own.
-type namespaces interface {
-	// Namespace returns the target of /proc/PID/ns/net of a process in the
-	// network namespace; fs.ErrNotExist if no namespace has the name.
-	Namespace(name string) (id string, err error)
-	// AddNamespace makes a network namespace with an interface that is on
-	// parent's network and up.
-	AddNamespace(name, link string, parent Iface) error
-	// CopyRoutes copies parent's routes that lead over a gateway to the
-	// interface in the namespace.
-	CopyRoutes(name, link string, parent Iface) error
-	// DelNamespace removes the interface, and the namespace by its name.
-	DelNamespace(name, link string) error
-	// Within returns the same host seen from a namespace: network, Run and
-	// Start act inside the namespace, and mounts are kept there. "" returns the
-	// host itself.
-	Within(name string) Host
-}

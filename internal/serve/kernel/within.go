@@ -178,9 +178,14 @@ type within struct {
 
 func (k *within) do(f func() error) error { return netns.Do(k.name, f) }
 
-func (k *within) ReadFile(p string) (b []byte, err error) {
-	err = k.do(func() error { b, err = os.ReadFile(p); return err })
-	return b, err
+// inside is do for what gives a value.
+func inside[T any](k *within, f func() (T, error)) (v T, err error) {
+	err = k.do(func() error { v, err = f(); return err })
+	return v, err
+}
+
+func (k *within) ReadFile(p string) ([]byte, error) {
+	return inside(k, func() ([]byte, error) { return os.ReadFile(p) })
 }
 
 func (k *within) Poke(p, data string) error {
@@ -194,19 +199,16 @@ func (k *within) Mount(source, target, fstype string, flags uintptr, data string
 func (k *within) Run(ctx context.Context, c Command) (string, error) { return run(ctx, c, k.name) }
 func (k *within) Start(c Command) error                              { return start(c, k.name) }
 
-func (k *within) Interface(a netip.Addr) (ifc Iface, err error) {
-	err = k.do(func() error { ifc, err = k.netlink.Interface(a); return err })
-	return ifc, err
+func (k *within) Interface(a netip.Addr) (Iface, error) {
+	return inside(k, func() (Iface, error) { return k.netlink.Interface(a) })
 }
 
-func (k *within) Link(name string) (ifc Iface, err error) {
-	err = k.do(func() error { ifc, err = k.netlink.Link(name); return err })
-	return ifc, err
+func (k *within) Link(name string) (Iface, error) {
+	return inside(k, func() (Iface, error) { return k.netlink.Link(name) })
 }
 
-func (k *within) Addresses() (all map[netip.Prefix]string, err error) {
-	err = k.do(func() error { all, err = k.netlink.Addresses(); return err })
-	return all, err
+func (k *within) Addresses() (map[netip.Prefix]string, error) {
+	return inside(k, func() (map[netip.Prefix]string, error) { return k.netlink.Addresses() })
 }
 
 func (k *within) AddAddress(ifc Iface, p netip.Prefix) error {
@@ -217,18 +219,16 @@ func (k *within) DelAddress(name string, p netip.Prefix) error {
 	return k.do(func() error { return k.netlink.DelAddress(name, p) })
 }
 
-func (k *within) ProbeARP(ctx context.Context, ifc Iface, a netip.Addr, wait time.Duration) (who string, err error) {
-	err = k.do(func() error { who, err = k.netlink.ProbeARP(ctx, ifc, a, wait); return err })
-	return who, err
+func (k *within) ProbeARP(ctx context.Context, ifc Iface, a netip.Addr, wait time.Duration) (string, error) {
+	return inside(k, func() (string, error) { return k.netlink.ProbeARP(ctx, ifc, a, wait) })
 }
 
 func (k *within) AnnounceARP(ifc Iface, a netip.Addr) error {
 	return k.do(func() error { return k.netlink.AnnounceARP(ifc, a) })
 }
 
-func (k *within) Ports(ctx context.Context, programs []Program) (ports []uint16, err error) {
-	err = k.do(func() error { ports, err = k.Linux.Ports(ctx, programs); return err })
-	return ports, err
+func (k *within) Ports(ctx context.Context, programs []Program) ([]uint16, error) {
+	return inside(k, func() ([]uint16, error) { return k.Linux.Ports(ctx, programs) })
 }
 
 func (k *within) Null(ctx context.Context, at netip.AddrPort, p Program) error {

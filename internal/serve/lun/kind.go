@@ -76,7 +76,7 @@ func (c *LUNStorage) Names() []string {
 	return out
 }
 
-// lunKind is the storage kind of LUNs. Their multipath maps are there on every
+// Kind is the storage kind of LUNs. Their multipath maps are there on every
 // server all the time, so a start has nothing to do but to look.
 type Kind struct {
 	*unit.Host
@@ -88,9 +88,9 @@ type Kind struct {
 
 // lunService is what the LUNs need of their service.
 type Service interface {
-	// active says whether some, and whether all, of the service's volumes are there.
+	// Active says whether some, and whether all, of the service's volumes are there.
 	Active() (some, all bool, err error)
-	// holdUdev lets udev queue events until the service is up.
+	// HoldUdev lets udev queue events until the service is up.
 	HoldUdev(ctx context.Context)
 }
 
@@ -215,7 +215,7 @@ func (s *Kind) Devices() ([]unit.Device, error) {
 	return out, nil
 }
 
-// paced measures the LUNs.
+// Paced measures the LUNs.
 func (s *Kind) Paced() func() string { return pace.Measured(s.Host, s.slowSince) }
 
 // slowSince names the one LUN that was slow since a shot, while the others were well: they
@@ -297,7 +297,7 @@ func (s *Kind) Open(context.Context) error { return nil }
 func (s *Kind) Up() bool                   { return false }
 func (s *Kind) Writable() bool             { return false }
 
-// reflexes: the array looks after its disks and spares by itself.
+// Reflexes: the array looks after its disks and spares by itself.
 func (s *Kind) Reflexes(unit.Watch) []*unit.Reflex { return nil }
 
 func (s *Kind) Free() bool         { return true }

@@ -13,14 +13,15 @@ import (
 	"github.com/mortarhpc/mortar/internal/serve/unit"
 )
 
-// errTaken says that the LUNs were taken from this server while it used them.
+// ErrTaken says that the LUNs were taken from this server while it used them.
 var ErrTaken = errors.New("the reservation of this server was taken away")
 
-// errForgot says that a LUN alone has forgotten the reservation: it is another LUN by now,
+// ErrForgot says that a LUN alone has forgotten the reservation: it is another LUN by now,
 // or its array has lost a part of its state.
 var ErrForgot = errors.New("it alone has forgotten its reservation")
 
-// reservedLUNs reserve the LUNs of a service.
+// reservedLUNs keep every server but one from writing to the LUNs of a service: SCSI-3
+// persistent reservations. docs/reservations.md has the reasons.
 type reservedLUNs struct {
 	*Kind
 	keys map[string]pr.Key // of each server
@@ -152,6 +153,8 @@ func (r *reservedLUNs) ousts(c *claim) error {
 
 func (r *reservedLUNs) strange(k pr.Key) bool { return r.cfg.Reservations[r.node(k)] == "" }
 
+// Holder is the server that the LUNs are reserved for; "" for none. Of LUNs
+// that several have it is another server than this one.
 func (r *reservedLUNs) Holder() (string, error) {
 	holder, seen := "", false
 	for _, c := range r.look() {
@@ -169,6 +172,9 @@ func (r *reservedLUNs) Holder() (string, error) {
 	return holder, nil
 }
 
+// Take reserves all LUNs for this server, whichever server of the cluster has
+// them: a partner that wakes up later can write no more. It refuses, before
+// it changes anything, if a stranger is registered.
 func (r *reservedLUNs) Take(ctx context.Context) error {
 	all := r.look()
 	for _, c := range all {
@@ -302,12 +308,14 @@ func (r *reservedLUNs) take(c *claim) error {
 // by itself, but only when a path is new to it.
 func (r *reservedLUNs) tellMultipath(ctx context.Context) {
 	for _, l := range r.cfg.LUNs {
-		if err := r.K.Start(kernel.Command{Argv: []string{"multipathd", "setprstatus", "map", l.Name}}); err != nil {
-			r.Log.Note("%v", err)
-		}
+		r.Log.NoteErr(r.K.Start(kernel.Command{Argv: []string{"multipathd", "setprstatus", "map", l.Name}}), "")
 	}
 }
 
+// Keep looks after the reservation of LUNs that are in use here, and gives
+// their holder. It reserves the LUNs of an array again if all of them have
+// forgotten it, and registers a path that is not. It fails with ErrTaken if this
+// server has lost the LUNs, and with ErrForgot if one alone has forgotten.
 func (r *reservedLUNs) Keep(ctx context.Context) (string, error) {
 	// A LUN that does not answer is no reason to move the service: its I/O waits
 	// as long as the design says. Nor is it anybody else's.
@@ -375,6 +383,7 @@ func (r *reservedLUNs) keep(c *claim) error {
 	return r.ousts(c)
 }
 
+// Give gives up what this server has; what others have stays.
 func (r *reservedLUNs) Give(context.Context) error {
 	var errs []error
 	for _, c := range r.look() {
@@ -418,7 +427,7 @@ func (s *Kind) reserveState() (unit.State, error) {
 	return unit.Running, nil
 }
 
-// marks are the registrations: a server that lives changes them when a path comes back, or
+// Marks are the registrations: a server that lives changes them when a path comes back, or
 // when its LUNs are taken.
 func (s *Kind) Marks(ctx context.Context) map[string]string {
 	all := map[string]string{}

@@ -105,12 +105,12 @@ func (t Target) label(fsname string) string {
 
 // lustreService is what targets need of their service.
 type Service interface {
-	// on is what a volume's target is on, called what messages call the volume.
+	// On is what a volume's target is on, called what messages call the volume.
 	On(volume string) (dev, devno string, err error)
 	Called(volume string) string
 }
 
-// lustreKind is the service kind of targets of Lustre. They have no address: a
+// Kind is the service kind of targets of Lustre. They have no address: a
 // client knows both servers of a target. What keeps a target from being mounted
 // by two servers is its volume group's owner or its reservation, and ldiskfs'
 // multiple mount protection (MMP).
@@ -332,7 +332,7 @@ func (s *Kind) prepare(t Target) (argv []string, registered bool, err error) {
 	return append(argv, s.VolumePath(dev), t.MountPoint), registered, nil
 }
 
-// judge reads the superblock of a target, the first 4 KiB of its device. It
+// Judge reads the superblock of a target, the first 4 KiB of its device. It
 // says why it is not the one wanted, and whether the MGS knows the target.
 //
 // Source: struct ext4_super_block in fs/ext4/ext4.h of the kernel; the labels in
@@ -393,7 +393,7 @@ func (s *Kind) Serving() bool {
 	})
 }
 
-// checkIO reads each target's superblock from its device, and has Lustre write
+// CheckIO reads each target's superblock from its device, and has Lustre write
 // to each target. Without the write, a target whose disk failed, whose journal
 // was aborted and which ldiskfs set read-only was healthy for as long as one
 // looked; with it, the next look said NOT HEALTHY (Lustre 2.17.57, Linux
@@ -426,7 +426,7 @@ func (s *Kind) CheckIO(ctx context.Context) error {
 // watchWait is less than the time between two looks of the watcher.
 const watchWait = time.Second
 
-// reflexes report targets that hang their clients without waiting for a monitor, and have the
+// Reflexes report targets that hang their clients without waiting for a monitor, and have the
 // MGS forget servers that crashed.
 func (s *Kind) Reflexes(w unit.Watch) []*unit.Reflex {
 	return []*unit.Reflex{
@@ -458,7 +458,7 @@ func (s *Kind) wellHere(ctx context.Context) bool {
 	return s.onNetwork() == nil && (err != nil || judgeHealth(said) == nil)
 }
 
-// able tells of LNet's network, which may come back while nothing is mounted.
+// Able tells of LNet's network, which may come back while nothing is mounted.
 func (s *Kind) Able() error { return s.onNetwork() }
 
 func (s *Kind) Modules() []string {
@@ -480,7 +480,7 @@ func (s *Kind) VolumeOf(name string) (string, bool) {
 	return "", false
 }
 
-// repairs finds none: a target that is not mounted is the file system itself.
+// Repairs finds none: a target that is not mounted is the file system itself.
 func (s *Kind) Repairs() []unit.Repair { return nil }
 
 func (s *Kind) Programs() []string { return []string{"mount.lustre"} }
@@ -498,7 +498,7 @@ func (s *Kind) Try(context.Context) error                                       
 func (s *Kind) Change(context.Context) error                                       { return nil }
 func (s *Kind) Mend(_ context.Context, st unit.State, f error) (unit.State, error) { return st, f }
 
-// owners reads the target's device beside its mount.
+// Owners reads the target's device beside its mount.
 func (s *Kind) Owners(ctx context.Context, blocks []int64) (*doubt.Owners, error) {
 	dev, _, err := s.svc.On(s.cfg.Targets[0].Volume)
 	if err != nil {

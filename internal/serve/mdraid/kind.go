@@ -103,15 +103,15 @@ func (c *MDStorage) Names() []string {
 
 // mdService is what the arrays need of their service.
 type Service interface {
-	// active says whether some, and whether all, of the service's volumes are there.
+	// Active says whether some, and whether all, of the service's volumes are there.
 	Active() (some, all bool, err error)
-	// mine says why nothing may be written to the service's storage from here.
+	// Mine says why nothing may be written to the service's storage from here.
 	Mine(ctx context.Context) error
-	// holdUdev lets udev queue events until the service is up.
+	// HoldUdev lets udev queue events until the service is up.
 	HoldUdev(ctx context.Context)
 }
 
-// mdKind is the storage kind of md arrays.
+// Kind is the storage kind of md arrays.
 type Kind struct {
 	*disks
 	Busy atomic.Bool // the members of an array are changed, beside the watcher's loop
@@ -160,7 +160,7 @@ func (s *Kind) Layers() []unit.Part {
 
 func (s *Kind) Programs() []string { return []string{"mdadm"} }
 
-// reflexes give groups spares and drop slow disks, one change at a time.
+// Reflexes give groups spares and drop slow disks, one change at a time.
 func (s *Kind) Reflexes(w unit.Watch) []*unit.Reflex {
 	return []*unit.Reflex{
 		{Name: "md: late members", Every: lateEvery, Beside: true, Sees: func(context.Context) unit.Act { return s.Late.lateDue(w) }},
@@ -171,10 +171,10 @@ func (s *Kind) Reflexes(w unit.Watch) []*unit.Reflex {
 	}
 }
 
-// queues: md goes on without a member that has lost its paths for some seconds.
+// Queues: md goes on without a member that has lost its paths for some seconds.
 func (s *Kind) Queues() time.Duration { return 0 }
 
-// modules are the one of the arrays' level, by a superblock.
+// Modules are the one of the arrays' level, by a superblock.
 func (s *Kind) Modules() []string {
 	sbs, _ := s.superblocksOf(context.Background(), s.Cfg.Arrays[0].Members...)
 	for _, sb := range sbs {
@@ -211,7 +211,7 @@ func (s *Kind) Up() bool {
 	return err == nil && len(s.ours(all)) > 0
 }
 
-// writable: md writes nothing to an array that is read-only, or waits for a first write
+// Writable: md writes nothing to an array that is read-only, or waits for a first write
 // (read-auto), or is not started.
 // Source: Documentation/admin-guide/md.rst of the kernel, array_state
 func (s *Kind) Writable() bool {
@@ -238,7 +238,7 @@ const readOnly = "readonly"
 // Source: Documentation/admin-guide/md.rst, sync_speed_max.
 const slowSync = "1001"
 
-// arrays lists the md arrays of this host by UUID.
+// Arrays lists the md arrays of this host by UUID.
 func (s *disks) Arrays() (map[string]mdArray, error) {
 	found, err := linux.MDArrays(unit.Tree{s.K})
 	if err != nil {
@@ -344,7 +344,7 @@ func (s *Kind) ArraysState() (unit.State, error) {
 	return unit.Running, nil
 }
 
-// startArrays looks at the superblocks of all arrays before it assembles one,
+// StartArrays looks at the superblocks of all arrays before it assembles one,
 // so that a refusal leaves everything as it was. It assembles read-only: who
 // owns the volume is not known before the arrays can be read, and until then
 // nothing may be written. startVolume opens them.
@@ -380,7 +380,7 @@ func (s *Kind) StartArrays(ctx context.Context) error {
 	return s.WholeArrays()
 }
 
-// lookAll judges the arrays, and compares the parities of those that may be torn.
+// LookAll judges the arrays, and compares the parities of those that may be torn.
 func (s *Kind) LookAll(ctx context.Context) ([]Verdict, error) {
 	verdicts, err := s.Await(ctx)
 	if err != nil {
@@ -409,7 +409,7 @@ func (s *Kind) LookAll(ctx context.Context) ([]Verdict, error) {
 	return verdicts, nil
 }
 
-// inDoubt is the error of a start whose arrays may be torn.
+// InDoubt is the error of a start whose arrays may be torn.
 type InDoubt struct {
 	doubt.Doubt
 	Why []error
@@ -439,7 +439,7 @@ func (s *Kind) stopStrays(ctx context.Context, hold func()) error {
 	return nil
 }
 
-// wholeArrays checks that all arrays are assembled with enough members.
+// WholeArrays checks that all arrays are assembled with enough members.
 func (s *Kind) WholeArrays() error {
 	all, err := s.Arrays()
 	if err != nil {
@@ -463,7 +463,7 @@ func (s *Kind) WholeArrays() error {
 	return nil
 }
 
-// open lets md write to arrays that startArrays assembled.
+// Open lets md write to arrays that startArrays assembled.
 func (s *Kind) Open(ctx context.Context) error {
 	all, err := s.Arrays()
 	if err != nil {
@@ -530,12 +530,12 @@ func (s *Kind) assemble(ctx context.Context, a Array, v Verdict) error {
 	return err
 }
 
-// superblocks are what was read of the members of all arrays of a service, by their
+// Superblocks are what was read of the members of all arrays of a service, by their
 // devices in the config. A spare may have moved to another array: each device is
 // read once, whichever array it is of.
 type Superblocks map[string]Member
 
-// await judges all arrays. On a host that has just booted it waits for
+// Await judges all arrays. On a host that has just booted it waits for
 // members that come late, once for all arrays. A member that md had thrown out is not waited
 // for: the array would not take it back.
 func (s *Kind) Await(ctx context.Context) (verdicts []Verdict, err error) {
@@ -576,7 +576,7 @@ func (s *Kind) judgeAll(ctx context.Context, read Superblocks) (verdicts []Verdi
 	return verdicts, nil
 }
 
-// judge judges an array by the superblocks of its members, and of members of the
+// Judge judges an array by the superblocks of its members, and of members of the
 // other arrays that say they are of this one.
 func (s *Kind) Judge(a Array, read Superblocks) (Verdict, error) {
 	var members []Member
@@ -609,7 +609,7 @@ func (s *disks) member(name string, read Superblocks) (m Member, real string) {
 	return read[name], real
 }
 
-// readSuperblocks reads the superblocks of devices, unless they were read before, side by side.
+// ReadSuperblocks reads the superblocks of devices, unless they were read before, side by side.
 func (s *disks) ReadSuperblocks(ctx context.Context, names []string, read Superblocks) {
 	var asked, reals []string
 	for _, name := range names {
@@ -633,7 +633,7 @@ func (s *disks) ReadSuperblocks(ctx context.Context, names []string, read Superb
 	}
 }
 
-// sound: an array in doubt is compared by a start only, which has the time. So a doubt
+// Sound: an array in doubt is compared by a start only, which has the time. So a doubt
 // counts if a start on this server has found it in the array as it is now. When the partner
 // has started the array since, without members that are missing here, or one is back, the
 // next start has to compare it.
@@ -704,7 +704,7 @@ func (s *Kind) holdSync(all map[string]mdArray) {
 	}
 }
 
-// free gives resyncs their usual speed again.
+// Free gives resyncs their usual speed again.
 func (s *Kind) Free() (ok bool) {
 	ok = true
 	if all, err := s.Arrays(); err == nil {
@@ -722,7 +722,7 @@ func (s *Kind) Free() (ok bool) {
 	return ok
 }
 
-// reachable says whether enough members of each array have a path that works.
+// Reachable says whether enough members of each array have a path that works.
 func (s *Kind) Reachable() bool {
 	all, err := s.Arrays()
 	if err != nil {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/base/md"
-	"github.com/mortarhpc/mortar/internal/serve/kernel"
 	"github.com/mortarhpc/mortar/internal/serve/unit"
 )
 
@@ -22,21 +21,21 @@ import (
 
 const (
 	// lateEvery is how often the watcher looks for late members. Disks that come up after
-	// servers do so within youngHost, which is how long their arrays wait for them.
+	// servers do so within YoungHost, which is how long their arrays wait for them.
 	lateEvery = 5 * time.Second
 	lateWait  = unit.YoungHost
 	// lateTime bounds each command.
 	lateTime = 20 * time.Second
 )
 
-// lateArray is an array that was started without members.
+// LateArray is an array that was started without members.
 type LateArray struct {
 	UUID    string   `json:"uuid"`    // 32 hex digits
 	Numbers []int    `json:"numbers"` // of the members, in its superblocks
 	Spares  []string `json:"spares"`  // that the start has left out
 }
 
-// lateNote is a list of lateArray. It goes when the arrays stop.
+// LateNote is a list of lateArray. It goes when the arrays stop.
 func (s *lateMembers) LateNote() unit.Note { return s.RunNote("late", ".json") }
 
 // expectLate notes which members a start goes without, and leaves spares of their arrays out.
@@ -59,9 +58,7 @@ func (s *lateMembers) expectLate(verdicts []Verdict) error {
 
 // expected are the arrays that were started without members.
 func (s *lateMembers) expected() (all []LateArray) {
-	if err := s.LateNote().Load(&all); err != nil {
-		s.Log.Note("%v", err)
-	}
+	s.Log.NoteErr(s.LateNote().Load(&all), "")
 	return all
 }
 
@@ -185,13 +182,11 @@ func (s *lateMembers) outside(ctx context.Context, in map[string]bool) []Member 
 //
 // Source: mdadm(8), --re-add
 func (s *lateMembers) addLate(ctx context.Context, a lateAdd, record func(string, ...any)) {
-	ctx, cancel := context.WithTimeout(ctx, lateTime)
-	defer cancel()
 	what := "add " + path.Base(a.disk) + " to array " + a.array + " again"
 	if a.how == "--add" {
 		what = "add spare " + path.Base(a.disk) + " to array " + a.array
 	}
-	if _, err := s.K.Run(ctx, kernel.Command{Argv: []string{"mdadm", "--manage", "/dev/" + a.array, a.how, a.disk}}); err != nil {
+	if err := s.run(ctx, lateTime, "mdadm", "--manage", "/dev/"+a.array, a.how, a.disk); err != nil {
 		record("failed: %s: `mortar apply` adds it anew: %v", what, err)
 		return
 	}

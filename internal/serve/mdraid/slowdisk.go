@@ -49,7 +49,7 @@ const (
 	dropTime = time.Minute
 )
 
-// paced measures the members of the arrays.
+// Paced measures the members of the arrays.
 func (s *Kind) Paced() func() string { return pace.Measured(s.Host, s.slowSince) }
 
 // slowSince names the one disk that was slow since a shot. A disk that answers nothing at
@@ -231,7 +231,7 @@ func (s *slowDisks) groupOf(all map[string]mdArray, dev string) (Array, mdArray,
 	return Array{}, mdArray{}, nil, errors.New("no array has it")
 }
 
-// named gives serial number and device of a member by the configuration. As a spare
+// Named gives serial number and device of a member by the configuration. As a spare
 // it may have been of another group of the service.
 func (s *disks) Named(dev string) (serial, device string) {
 	for _, a := range s.Cfg.Arrays {
@@ -244,7 +244,7 @@ func (s *disks) Named(dev string) (serial, device string) {
 	return "", ""
 }
 
-// absent are the serial numbers of the group's disks that no array of the service
+// Absent are the serial numbers of the group's disks that no array of the service
 // has. A spare that another group has, and a disk that the spec lists as failed, are
 // not absent.
 func (s *slowDisks) Absent(group Array, all map[string]mdArray) (out []string, err error) {
@@ -281,7 +281,7 @@ func (s *disks) membersOf(all map[string]mdArray) (map[string]bool, error) {
 	return in, nil
 }
 
-// ofThePath compares the paths of a slow disk over windows in which it was slow from
+// OfThePath compares the paths of a slow disk over windows in which it was slow from
 // begin to end.
 func (s *slowDisks) OfThePath(dev string) error {
 	paths, err := s.pathsOf(dev)
@@ -303,7 +303,7 @@ func (s *slowDisks) OfThePath(dev string) error {
 // and takes the record back if the disk is to stay.
 func (s *slowDisks) fail(w unit.Watch, rec linux.Dropped, dev string) {
 	text := fmt.Sprintf("%s of group %s: %s", rec.Serial, rec.Group, rec.Words())
-	if err := s.bounded("crm_attribute", "--node", rec.Node, "--name", rec.Attr(), "--update", rec.String(), "--lifetime", "forever"); err != nil {
+	if err := s.run(context.Background(), dropTime, "crm_attribute", "--node", rec.Node, "--name", rec.Attr(), "--update", rec.String(), "--lifetime", "forever"); err != nil {
 		w.Record("failed: drop slow disk %s: %v", text, err)
 		return
 	}
@@ -311,7 +311,7 @@ func (s *slowDisks) fail(w unit.Watch, rec linux.Dropped, dev string) {
 	switch {
 	case keep != nil:
 		w.Log("%s", stays(rec, dev, keep))
-		if err := s.bounded(rec.Forget()...); err != nil {
+		if err := s.run(context.Background(), dropTime, rec.Forget()...); err != nil {
 			w.Log("%v", err) // tidy tries again
 		}
 	case err != nil:
@@ -333,12 +333,12 @@ func (s *slowDisks) failNow(w unit.Watch, rec linux.Dropped, dev string) (keep, 
 	if keep != nil {
 		return keep, nil
 	}
-	return nil, s.bounded("mdadm", "--manage", "/dev/"+array, "--fail", dev)
+	return nil, s.run(context.Background(), dropTime, "mdadm", "--manage", "/dev/"+array, "--fail", dev)
 }
 
-// bounded runs a command of a drop.
-func (s *disks) bounded(argv ...string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), dropTime)
+// run runs a command, and ends it after limit.
+func (s *disks) run(ctx context.Context, limit time.Duration, argv ...string) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	_, err := s.K.Run(ctx, kernel.Command{Argv: argv})
 	return err
@@ -388,10 +388,7 @@ func (s *slowDisks) tidy(ctx context.Context, w unit.Watch) {
 		if i < 0 || s.Out(s.Cfg.Arrays[i], all, rec) {
 			continue
 		}
-		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-		_, err := s.K.Run(ctx, kernel.Command{Argv: rec.Forget()})
-		cancel()
-		if err != nil {
+		if err := s.run(ctx, 10*time.Second, rec.Forget()...); err != nil {
 			w.Log("%v", err)
 			continue
 		}
@@ -399,7 +396,7 @@ func (s *slowDisks) tidy(ctx context.Context, w unit.Watch) {
 	}
 }
 
-// out says whether a dropped disk is still one: the service has it by the
+// Out says whether a dropped disk is still one: the service has it by the
 // configuration, and no array of the service works with it. A group that is not here
 // tells nothing.
 func (s *slowDisks) Out(group Array, all map[string]mdArray, rec linux.Dropped) bool {

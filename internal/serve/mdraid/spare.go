@@ -11,7 +11,6 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/base/md"
-	"github.com/mortarhpc/mortar/internal/serve/kernel"
 	"github.com/mortarhpc/mortar/internal/serve/unit"
 )
 
@@ -247,7 +246,7 @@ func (s *spareMover) degraded() bool {
 	})
 }
 
-// spareDue is the move that is due now.
+// SpareDue is the move that is due now.
 func (s *spareMover) SpareDue(now time.Time) (spareMove, bool) {
 	if !s.degraded() {
 		s.lacking = nil
@@ -283,10 +282,7 @@ func (s *spareMover) moveSpare(ctx context.Context, m spareMove, record func(str
 	}
 	record("move spare %s from array %s, which is whole, to array %s, which lacks %d of %d members and has none%s", disk, m.from.name, m.to.name, m.to.Degraded, m.to.RaidDisks, where)
 	manage := func(g raidGroup, what string) error {
-		ctx, cancel := context.WithTimeout(ctx, spareTime)
-		defer cancel()
-		_, err := s.K.Run(ctx, kernel.Command{Argv: []string{"mdadm", "--manage", "/dev/" + g.Dev, what, m.disk.path}})
-		return err
+		return s.run(ctx, spareTime, "mdadm", "--manage", "/dev/"+g.Dev, what, m.disk.path)
 	}
 	if err := manage(m.from, "--remove"); err != nil {
 		record("failed: move spare %s: array %s keeps it: %v", disk, m.from.name, err)

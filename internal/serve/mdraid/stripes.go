@@ -22,7 +22,7 @@ import (
 // 180 s that it may take. The next start goes on where it ended.
 const stripesTime = time.Minute
 
-// settle looks whether a RAID 6 that was being written, and lacks one member, is
+// Settle looks whether a RAID 6 that was being written, and lacks one member, is
 // whole all the same. Only what the write-intent bitmap calls dirty can be torn.
 // There, P and Q each tell what the missing member held: where both tell the
 // same, the stripe was written whole or not at all. A stripe whose P or Q is what
@@ -101,9 +101,7 @@ func (s *stripes) compare(ctx context.Context, t *tornArray, d *doubt.ArrayInDou
 	now := compared{UUID: d.UUID, Events: d.Events, Missing: t.missing}
 	var others []compared
 	var all []compared
-	if err := s.Doubts.ComparedNote().Load(&all); err != nil {
-		s.Log.Note("%v", err)
-	}
+	s.Log.NoteErr(s.Doubts.ComparedNote().Load(&all), "")
 	for _, c := range all {
 		switch {
 		case c.UUID != now.UUID:
@@ -114,9 +112,7 @@ func (s *stripes) compare(ctx context.Context, t *tornArray, d *doubt.ArrayInDou
 	}
 	err := t.compare(ctx, &now, s.K.ReadBlocks, func() {
 		*further = true
-		if err := s.Doubts.ComparedNote().Save(append(others, now)); err != nil {
-			s.Log.Note("the next start has to compare array %s anew: %v", d.Name, err)
-		}
+		s.Log.NoteErr(s.Doubts.ComparedNote().Save(append(others, now)), "the next start has to compare array %s anew", d.Name)
 	})
 	if d.Blocks = now.Bad; errors.Is(err, context.DeadlineExceeded) {
 		d.Remaining = t.bytes(now.Next)
@@ -303,7 +299,7 @@ func (t *tornArray) compareRow(read func(string, int64, int) ([]byte, error), ro
 	return bad, err
 }
 
-// marks are the superblocks and bitmaps of the members: md changes them soon after a write to
+// Marks are the superblocks and bitmaps of the members: md changes them soon after a write to
 // an array that was at rest, and as long as other parts of it are written.
 func (s *Kind) Marks(ctx context.Context) map[string]string {
 	var names, devs []string

@@ -12,14 +12,14 @@ import (
 	"github.com/mortarhpc/mortar/internal/serve/kernel"
 )
 
-// member is one device of an array and what was found on it.
+// Member is one device of an array and what was found on it.
 type Member struct {
 	Dev string
 	SB  *md.Superblock
 	Err error // why SB is nil
 }
 
-// verdict is how an array may be started.
+// Verdict is how an array may be started.
 type Verdict struct {
 	Members []string // devices to hand to mdadm
 	Missing int      // members short of the full number
@@ -44,7 +44,7 @@ type Verdict struct {
 	Newest *md.Superblock
 }
 
-// judge decides from the superblocks of all reachable members whether an
+// Judge decides from the superblocks of all reachable members whether an
 // array may be started. It is as strict as the kernel and mdadm without
 // --force, but says why, and before anything is changed.
 func Judge(a Array, members []Member, policy string) (Verdict, error) {

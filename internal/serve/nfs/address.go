@@ -26,7 +26,7 @@ const probeWait = 200 * time.Millisecond
 
 const nfsPort = 2049
 
-// present finds the interface that has the service address.
+// Present finds the interface that has the service address.
 func (s *server) Present() (name string, as netip.Prefix, err error) {
 	if id, err := s.namespace(); err != nil || id == "" && s.cfg.Namespace != "" {
 		return "", netip.Prefix{}, err
@@ -99,9 +99,7 @@ func (s *address) startAddress(ctx context.Context) error {
 	}
 	if s.cfg.Namespace != "" {
 		// Clients on the service's own network need no route.
-		if err := s.K.CopyRoutes(s.cfg.Namespace, publicLink, own); err != nil {
-			s.Log.Note("clients on other networks may not be reached: %v", err)
-		}
+		s.Log.NoteErr(s.K.CopyRoutes(s.cfg.Namespace, publicLink, own), "clients on other networks may not be reached")
 	}
 	return s.announce(ctx, ifc)
 }
@@ -138,9 +136,7 @@ func (s *address) stopAddress(ctx context.Context) error {
 // more. A kernel without that request only makes clients wait longer, so reset
 // returns no error.
 func (s *address) reset() {
-	if err := s.In.ResetConnections(s.cfg.Prefix().Addr(), nfsPort); err != nil {
-		s.Log.Note("old connections of %s are not reset: %v", s.cfg.Prefix().Addr(), err)
-	}
+	s.Log.NoteErr(s.In.ResetConnections(s.cfg.Prefix().Addr(), nfsPort), "old connections of %s are not reset", s.cfg.Prefix().Addr())
 }
 
 // connection is an established connection of a client to nfsd or lockd.
@@ -321,9 +317,7 @@ func (s *address) notify() error {
 	if !s.cfg.NFS.serves("3") {
 		return nil
 	}
-	if err := s.Nlm.noteReclaim(); err != nil {
-		s.Log.Note("the grace period of NFSv3 locks lasts to its end: %v", err)
-	}
+	s.Log.NoteErr(s.NLM.noteReclaim(), "the grace period of NFSv3 locks lasts to its end")
 	// -P names the directory that retire filled; -v gives the name by which
 	// clients know the server. If there is no client to notify, sm-notify ends
 	// lockd's grace period at once.

@@ -50,7 +50,7 @@ func (s *server) daemons() []string {
 	return []string{nfsdcld, mountd}
 }
 
-// processesOf finds the processes of a program by its name.
+// ProcessesOf finds the processes of a program by its name.
 func (s *server) ProcessesOf(name string) []int { return s.find(name)[name] }
 
 // comm is a program's name as the kernel keeps it. Source: proc_pid_comm(5)
@@ -157,7 +157,7 @@ func (s *state) startState(ctx context.Context) error {
 	}
 	// After a crash; before lockd runs, and a client that comes back at once is
 	// written down again.
-	s.Nlm.retire()
+	s.NLM.retire()
 	// Exports of the former server are no news: they are made anew below. rpc.mountd
 	// lets no client in if it can make no lock of the table: on a full volume only now.
 	for _, name := range []string{"/etab", "/.etab.lock"} {
@@ -244,9 +244,7 @@ func (s *volume) makeRoom() {
 		return
 	}
 	// Not removed: XFS gives back the room of a removed file some time later.
-	if err := s.K.Empty(s.reserveFile()); err != nil {
-		s.Log.Note("the volume is full: %v", err)
-	}
+	s.Log.NoteErr(s.K.Empty(s.reserveFile()), "the volume is full")
 }
 
 // keepRoom keeps as much of reserve as there is, if that is least or more.
@@ -358,7 +356,7 @@ func (s *daemons) startNFSD(ctx context.Context) error {
 		// clients have reclaimed.
 		s.grace = s.lockGrace()
 		// The watcher must not take the note of an earlier start for this one's.
-		if err := s.K.Remove(s.Nlm.reclaimNote().File); err != nil {
+		if err := s.K.Remove(s.NLM.reclaimNote().File); err != nil {
 			return err
 		}
 		if s.cfg.Namespace == "" {
@@ -444,8 +442,8 @@ func (s *daemons) startNFSD(ctx context.Context) error {
 // Source: xprt_reconnect_backoff() and nfs4_set_lease_period() of the kernel.
 func (s *daemons) lockGrace() int {
 	grace := cmp.Or(s.cfg.NFS.LockGrace, s.cfg.NFS.Grace)
-	was, ok := s.Nlm.Alive()
-	if held, err := s.Nlm.toNotify(); err != nil || len(held) == 0 || !ok {
+	was, ok := s.NLM.Alive()
+	if held, err := s.NLM.toNotify(); err != nil || len(held) == 0 || !ok {
 		return grace // nobody held a lock
 	}
 	out := int(s.K.Now().Sub(was).Seconds())
@@ -611,14 +609,14 @@ func (s *daemons) stopNFSD(ctx context.Context) error {
 		return err
 	}
 	s.volume.makeRoom()
-	s.Nlm.listAtStop()
-	grace := s.Nlm.inGrace()
-	s.Nlm.retire()
+	s.NLM.listAtStop()
+	grace := s.NLM.inGrace()
+	s.NLM.retire()
 	if grace {
-		s.Nlm.keepReclaiming()
+		s.NLM.keepReclaiming()
 	}
 	if s.threads() == 0 {
-		s.Nlm.recall()
+		s.NLM.recall()
 	}
 	if err := s.stopThreads(ctx); err != nil {
 		return err
@@ -656,17 +654,13 @@ func (s *nlm) retire() {
 		}
 		for _, n := range found {
 			// A file system that refuses this does not let statd forget them either.
-			if err := s.K.Rename(dir+from+"/"+n, s.notifyFile(n)); err != nil {
-				s.Log.Note("NFSv3 locks of %s: %v", n, err)
-			}
+			s.Log.NoteErr(s.K.Rename(dir+from+"/"+n, s.notifyFile(n)), "NFSv3 locks of %s", n)
 		}
 	}
 	// The number by which clients know a reboot only ever grows.
 	if _, err := s.K.ReadFile(dir + notifyDir + "/state"); errors.Is(err, fs.ErrNotExist) {
 		if b, err := s.K.ReadFile(dir + "/state"); err == nil {
-			if err := s.K.Save(dir+notifyDir+"/state", b); err != nil {
-				s.Log.Note("NFSv3 locks: %v", err)
-			}
+			s.Log.NoteErr(s.K.Save(dir+notifyDir+"/state", b), "NFSv3 locks")
 		}
 	}
 }
@@ -680,16 +674,14 @@ func (s *nlm) recall() {
 		s.Log.Note("NFSv3 locks: %v", err)
 	}
 	for n, record := range saved {
-		if err := s.K.Save(s.notifyFile(n), []byte(record+"\n")); err != nil {
-			s.Log.Note("NFSv3 locks of %s: %v", n, err)
-		}
+		s.Log.NoteErr(s.K.Save(s.notifyFile(n), []byte(record+"\n")), "NFSv3 locks of %s", n)
 	}
 }
 
 // aliveFile says when a monitor last saw the service run, in s since 1970.
 func (s *nlm) aliveFile() string { return s.cfg.StateDir + "/mortar/alive" }
 
-// alive reads it; false: no monitor has noted it yet.
+// Alive reads it; false: no monitor has noted it yet.
 func (s *nlm) Alive() (time.Time, bool) {
 	b, err := s.K.ReadFile(s.aliveFile())
 	if err != nil {

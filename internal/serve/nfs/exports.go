@@ -246,7 +246,7 @@ func (s *exporter) startExports(ctx context.Context) error {
 	return nil
 }
 
-// unresolved is the error of exports that are not in the table because their names do not
+// Unresolved is the error of exports that are not in the table because their names do not
 // resolve, or not within nameWait. All others are.
 type Unresolved struct{ error }
 
@@ -414,9 +414,7 @@ func (s *exporter) mendExports(ctx context.Context, st unit.State, fault error) 
 	s.Log.Note("%v: changing that", fault)
 	mctx, cancel := context.WithTimeout(ctx, mendWait)
 	defer cancel()
-	if err := s.change(mctx); err != nil {
-		s.Log.Note("exports: %v", err)
-	}
+	s.Log.NoteErr(s.change(mctx), "exports")
 	if st, fault = s.svc.Check(); !unit.OnlyFaults(fault, differ) {
 		return st, fault
 	}

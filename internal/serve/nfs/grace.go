@@ -83,7 +83,7 @@ func (r reclaim) lacks(seen reclaiming) string {
 // reclaimNote is of the last start here.
 func (s *nlm) reclaimNote() unit.Note { return s.RunNote("reclaim", "") }
 
-// toReclaim reads it; without a note it has no clients.
+// ToReclaim reads it; without a note it has no clients.
 func (s *nlm) ToReclaim() (r reclaim, err error) {
 	err = s.reclaimNote().Load(&r)
 	return r, err
@@ -152,9 +152,7 @@ func (s *nlm) keepReclaiming() {
 		if slices.Contains(listed, n) {
 			continue
 		}
-		if err := s.K.Save(s.notifyFile(n), []byte(record)); err != nil {
-			s.Log.Note("NFSv3 locks of %s: %v", n, err)
-		}
+		s.Log.NoteErr(s.K.Save(s.notifyFile(n), []byte(record)), "NFSv3 locks of %s", n)
 	}
 }
 
@@ -277,7 +275,7 @@ func (s *nlm) locks() (lockList, error) {
 	return lockList{Locks: LocksOn(string(b), devno)}, nil
 }
 
-// locksOn lists POSIX locks on a device, given as major:minor, in the text of /proc/locks.
+// LocksOn lists POSIX locks on a device, given as major:minor, in the text of /proc/locks.
 // Requests that wait for a lock ("->") do not count.
 //
 // Source: proc_locks(5).
@@ -311,7 +309,7 @@ type settled struct {
 	lacks string
 }
 
-// endGrace ends lockd's grace period once every client has reclaimed its locks.
+// EndGrace ends lockd's grace period once every client has reclaimed its locks.
 func (s *nlm) EndGrace(w unit.Watch) {
 	name := s.Service
 	if w.Lost() {

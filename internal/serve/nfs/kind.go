@@ -17,7 +17,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/serve/unit"
 )
 
-// nfsKind is the service kind of an NFS export tree: an XFS file system,
+// Kind is the service kind of an NFS export tree: an XFS file system,
 // nfsd with its daemons and state, exports and the service address. nfsd and the
 // address may be in a network namespace of the service.
 type Kind struct{ *server }
@@ -34,7 +34,7 @@ type server struct {
 	state    *state
 	Nfsd     *daemons
 	exports  *exporter
-	Nlm      *nlm
+	NLM      *nlm
 	address  *address
 	Recorder *recorder
 	Asker    *asker
@@ -72,32 +72,32 @@ type (
 func New(h *unit.Host, cfg *NFSService, lv string, svc Service) *Kind {
 	s := &server{Host: h, cfg: cfg, lv: lv, svc: svc, In: h.K.Within(cfg.Namespace)}
 	s.volume, s.state, s.address = &volume{s}, &state{s}, &address{s}
-	s.Nfsd, s.exports, s.Nlm = &daemons{server: s, pids: map[string]int{}}, &exporter{server: s}, &nlm{server: s}
+	s.Nfsd, s.exports, s.NLM = &daemons{server: s, pids: map[string]int{}}, &exporter{server: s}, &nlm{server: s}
 	s.Recorder, s.Asker = &recorder{server: s}, &asker{server: s}
 	return &Kind{s}
 }
 
 // nfsService is what NFS needs of its service.
 type Service interface {
-	// on is what a volume's file system is on, called what messages call the volume.
+	// On is what a volume's file system is on, called what messages call the volume.
 	On(volume string) (dev, devno string, err error)
 	Called(volume string) string
-	// noCache refuses to mount the volume without its cache.
+	// NoCache refuses to mount the volume without its cache.
 	NoCache() error
-	// mayBeTorn says whether blocks of the volume may be torn.
+	// MayBeTorn says whether blocks of the volume may be torn.
 	MayBeTorn() bool
-	// check finds whether the service runs here.
+	// Check finds whether the service runs here.
 	Check() (unit.State, error)
-	// waits says whether I/O to the devices waits for their paths.
+	// Waits says whether I/O to the devices waits for their paths.
 	Waits() bool
-	// damagedHere says whether the watcher is about to put something back.
+	// DamagedHere says whether the watcher is about to put something back.
 	DamagedHere() bool
-	// stillOwned says why nothing may be written to the volume from here.
+	// StillOwned says why nothing may be written to the volume from here.
 	StillOwned() error
-	// freshExports holds other actions back until release is called, and reads the exports
+	// FreshExports holds other actions back until release is called, and reads the exports
 	// of the configuration again.
 	FreshExports(ctx context.Context) (exports []Export, release func(), err error)
-	// lockLists keeps other processes from writing the service's lists on the volume.
+	// LockLists keeps other processes from writing the service's lists on the volume.
 	LockLists(ctx context.Context) (release func(), err error)
 }
 
@@ -140,7 +140,7 @@ func (s *Kind) Stopping(ctx context.Context) {
 	}
 }
 
-// mend waits for the watcher to start daemons again and to make repairs, and changes exports
+// Mend waits for the watcher to start daemons again and to make repairs, and changes exports
 // in place.
 func (s *Kind) Mend(ctx context.Context, st unit.State, fault error) (unit.State, error) {
 	// A monitor that comes in between must not have the service moved.
@@ -153,14 +153,14 @@ func (s *Kind) Mend(ctx context.Context, st unit.State, fault error) (unit.State
 	return s.exports.mendExports(ctx, st, fault)
 }
 
-// keep keeps what the next start needs.
+// Keep keeps what the next start needs.
 func (s *Kind) Keep(ctx context.Context) error {
 	_ = s.Nfsd.moreThreads(ctx) // serving with fewer is better than not serving
 	if err := s.Nfsd.listenRDMA(); err != nil {
 		return err
 	}
 	s.volume.keepRoom(reserve)
-	if err := s.Nlm.keepAlive(); err != nil {
+	if err := s.NLM.keepAlive(); err != nil {
 		return fmt.Errorf("saving on the volume that the service runs: %w", err)
 	}
 	return s.Recorder.Record(ctx, true)
@@ -195,7 +195,7 @@ func (s *Kind) CheckIO(ctx context.Context) error {
 	return nil
 }
 
-// silence gives up the service address, so that clients wait.
+// Silence gives up the service address, so that clients wait.
 func (s *Kind) Silence(ctx context.Context, log func(string, ...any)) {
 	if name, _, err := s.Present(); err != nil || name == "" {
 		return
@@ -217,7 +217,7 @@ func (s *Kind) Modules() []string {
 	return want
 }
 
-// warm speaks to rpcbind, which systemd starts when that is first done.
+// Warm speaks to rpcbind, which systemd starts when that is first done.
 func (s *Kind) Warm(ctx context.Context) {
 	if s.cfg.NFS.serves("3") && s.cfg.Namespace == "" {
 		if _, err := s.K.Ports(ctx, v3Programs[:1]); err != nil {
@@ -234,7 +234,7 @@ func (s *Kind) Programs() []string {
 	return all
 }
 
-// reflexes start NFS daemons of a running service again that have died or hang, and report
+// Reflexes start NFS daemons of a running service again that have died or hang, and report
 // an nfsd that is gone or hangs.
 func (s *Kind) Reflexes(w unit.Watch) []*unit.Reflex {
 	var restarts unit.Limit
@@ -245,7 +245,7 @@ func (s *Kind) Reflexes(w unit.Watch) []*unit.Reflex {
 			}
 			return func(context.Context) { s.Asker.forgetDaemons() }
 		}},
-		{Name: "nfs: grace period", Sees: unit.Always(func(context.Context) { s.Nlm.EndGrace(w) })},
+		{Name: "nfs: grace period", Sees: unit.Always(func(context.Context) { s.NLM.EndGrace(w) })},
 		{Name: "nfs: late names", Every: namesEvery, Beside: true, Sees: func(context.Context) unit.Act { return s.exports.namesDue(w) }},
 		{Name: "nfs: dead daemons", Locked: true, Instead: true, Sees: func(context.Context) unit.Act {
 			if !s.bound() {
@@ -295,7 +295,7 @@ func (s *daemons) revive(ctx context.Context, w unit.Watch, dead []string, resta
 	}
 }
 
-// dead lists daemons of a service that do not run. All processes are only
+// Dead lists daemons of a service that do not run. All processes are only
 // looked through where one is not where it was.
 func (s *daemons) Dead() []string {
 	var missing []string
@@ -319,11 +319,11 @@ func (s *daemons) Dead() []string {
 
 func (s *Kind) VolumeOf(string) (string, bool) { return "", false }
 
-// able finds nothing: what stops NFS shows while it runs, or is the storage's.
+// Able finds nothing: what stops NFS shows while it runs, or is the storage's.
 func (s *Kind) Able() error { return nil }
 
 func (s *Kind) Owners(ctx context.Context, blocks []int64) (*doubt.Owners, error) {
-	return doubt.XfsOwners(ctx, s.Host, s.cfg.MountPoint, blocks)
+	return doubt.XFSOwners(ctx, s.Host, s.cfg.MountPoint, blocks)
 }
 
 func (s *Kind) Probe(ctx context.Context) error  { return s.address.probe(ctx) }

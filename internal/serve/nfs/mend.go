@@ -12,7 +12,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/serve/unit"
 )
 
-// repairs are in the order of the layers.
+// Repairs are in the order of the layers.
 func (s *Kind) Repairs() []unit.Repair {
 	return []unit.Repair{
 		{"the line of " + s.cfg.Prefix().Addr().String() + " in " + linux.HostsFile, "", s.unnamed, s.name},

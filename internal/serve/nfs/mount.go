@@ -14,7 +14,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/serve/unit"
 )
 
-// mounted finds what the file system is on.
+// Mounted finds what the file system is on.
 func (s *server) Mounted() (dev, devno string, err error) { return s.svc.On(s.lv) }
 
 func (s *volume) mountState() (unit.State, error) {

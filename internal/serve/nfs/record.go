@@ -35,7 +35,7 @@ func (s *server) put(l list) error {
 
 // outdated are the lists that the volume has otherwise.
 func (s *recorder) outdated(ctx context.Context) (all []list, err error) {
-	for _, look := range []func(context.Context) (*list, error){s.address.connections, s.Nlm.monitoredNow, s.Nlm.locksNow} {
+	for _, look := range []func(context.Context) (*list, error){s.address.connections, s.NLM.monitoredNow, s.NLM.locksNow} {
 		l, err := look(ctx)
 		if err != nil {
 			return nil, err
@@ -47,7 +47,7 @@ func (s *recorder) outdated(ctx context.Context) (all []list, err error) {
 	return all, nil
 }
 
-// record writes the lists that have changed, but none once a stop has begun: it lists the locks
+// Record writes the lists that have changed, but none once a stop has begun: it lists the locks
 // itself, and unmounts the volume. One process writes at a time: a monitor waits
 // for the watcher, so that it finds out if a disk never answers.
 func (s *recorder) Record(ctx context.Context, wait bool) error {
@@ -88,7 +88,7 @@ func (s *recorder) Record(ctx context.Context, wait bool) error {
 	return nil
 }
 
-// addressed says whether the service address is here; a stop takes it away first.
+// Addressed says whether the service address is here; a stop takes it away first.
 func (s *server) Addressed() bool {
 	name, _, err := s.Present()
 	return err == nil && name != ""
@@ -109,7 +109,7 @@ type recorder struct {
 // list, and no client gets one meanwhile.
 func (s *recorder) recordDue(w unit.Watch) unit.Act {
 	r := s
-	if w.Lost() || !s.Nlm.locksCount() || s.K.Now().Sub(r.At) < max(20*r.Took, unit.WatchTick) {
+	if w.Lost() || !s.NLM.locksCount() || s.K.Now().Sub(r.At) < max(20*r.Took, unit.WatchTick) {
 		return nil
 	}
 	r.At = s.K.Now()

@@ -30,7 +30,7 @@ const stateBytes = 32 << 20
 // Source: mke2fs(8)
 var MakeStateFS = []string{"mkfs.ext4", "-q", "-F", "-b", "4096", "-g", "2048", "-m", "0", "-N", "8192", "-J", "size=4", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"}
 
-// repairStateFS are the ways to repair it, in this order. e2fsck finds the copies of the
+// RepairStateFS are the ways to repair it, in this order. e2fsck finds the copies of the
 // superblock by itself only in groups of the usual size. It replays the journal with
 // either of them.
 //
@@ -42,7 +42,7 @@ const (
 	stateFS    = "ext4"
 )
 
-// stateMount is the mount of the state's own file system; nil if it is not mounted.
+// StateMount is the mount of the state's own file system; nil if it is not mounted.
 func (s *server) StateMount() (*linux.Mount, error) {
 	if s.cfg.StateImage == "" {
 		return nil, nil

@@ -168,7 +168,7 @@ func refused(err error) error {
 	return err
 }
 
-// noCache refuses to mount the volume without its cache while the volume has
+// NoCache refuses to mount the volume without its cache while the volume has
 // one.
 func (s *cacheLayer) NoCache() error {
 	if s.cfg.Cache != "" || !s.there(linux.DMName(s.cfg.VG, cache.HeaderLV)) || s.there(s.cfg.VG+".cached") {

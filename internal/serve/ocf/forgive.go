@@ -53,9 +53,7 @@ func (s *service) configured() bool {
 // start goes without it, once the storage is sound: a disk that does not answer counts as
 // missing. Should the next start be late as well, the service was on no better server.
 func (s *service) tooLate(err error) {
-	if err := s.RefusedNote().Write(err.Error() + "\n"); err != nil {
-		s.Log.Note("%v", err)
-	}
+	s.Log.NoteErr(s.RefusedNote().Write(err.Error()+"\n"), "")
 }
 
 // forgiveEvery is how often the watcher checks whether a refused service could start.

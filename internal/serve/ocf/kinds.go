@@ -18,97 +18,97 @@ import (
 // volumes of its volume group, or carry a file system or target themselves. The
 // layers above them are the same for all kinds: volume.go, cache.go.
 type storageKind interface {
-	// layers start the devices, in the order of starting. Nothing is written to
+	// Layers start the devices, in the order of starting. Nothing is written to
 	// the devices before open.
 	Layers() []unit.Part
-	// devices returns all devices of the service, present or not, in the order
+	// Devices returns all devices of the service, present or not, in the order
 	// of the config.
 	Devices() ([]unit.Device, error)
-	// open lets this server write to the devices, after the agent has checked
+	// Open lets this server write to the devices, after the agent has checked
 	// their owner.
 	Open(ctx context.Context) error
-	// up says whether this server holds the devices for the service. Devices
+	// Up says whether this server holds the devices for the service. Devices
 	// that every server has all the time are not held.
 	Up() bool
-	// writable says whether this server has opened a device, so that it writes to the disks
+	// Writable says whether this server has opened a device, so that it writes to the disks
 	// by itself. Devices that every server has all the time write nothing by themselves.
 	Writable() bool
-	// free restores the speed of a resync that open has slowed down, and says
+	// Free restores the speed of a resync that open has slowed down, and says
 	// whether that succeeded. After a success no resync is held.
 	Free() (ok bool)
-	// reachable says whether this server has paths to enough of the disks. The
+	// Reachable says whether this server has paths to enough of the disks. The
 	// watcher calls it about every 2 s.
 	Reachable() bool
-	// paced looks at the disks. The function that it returns says which disk has
+	// Paced looks at the disks. The function that it returns says which disk has
 	// answered so late since then that every server would wait for it; "": none.
 	Paced() func() string
-	// reflexes are what the watcher mends in the devices of a service that may run here.
+	// Reflexes are what the watcher mends in the devices of a service that may run here.
 	Reflexes(w unit.Watch) []*unit.Reflex
-	// sound returns the error with which the storage would refuse a start, or
+	// Sound returns the error with which the storage would refuse a start, or
 	// nil. It only reads, and waits for nothing but devices that do not answer, for
 	// kernel.AskLimit.
 	Sound(ctx context.Context) error
-	// marks are what a server changes on the shared devices while it uses them, by what
+	// Marks are what a server changes on the shared devices while it uses them, by what
 	// messages call the device; "" for a device that does not answer.
 	Marks(ctx context.Context) map[string]string
-	// queues is how long I/O waits for a device without any path before it
+	// Queues is how long I/O waits for a device without any path before it
 	// fails; 0: no longer than a few seconds.
 	Queues() time.Duration
-	// modules are the kernel modules that the layers need, for loading in
+	// Modules are the kernel modules that the layers need, for loading in
 	// advance.
 	Modules() []string
-	// programs are the programs that the layers run.
+	// Programs are the programs that the layers run.
 	Programs() []string
 }
 
 // A serviceKind serves the content of the storage.
 type serviceKind interface {
-	// layers are the layers above the storage, in the order of starting.
+	// Layers are the layers above the storage, in the order of starting.
 	Layers() []unit.Part
-	// serving says whether a file system of the service is mounted here. It
+	// Serving says whether a file system of the service is mounted here. It
 	// touches no file system.
 	Serving() bool
-	// probe refuses to start a service that seems to run elsewhere, before
+	// Probe refuses to start a service that seems to run elsewhere, before
 	// anything is changed.
 	Probe(ctx context.Context) error
 	// The agent calls started when all layers are up, and stopping before the
 	// first goes down. Their errors cost clients time, not data.
 	Started(ctx context.Context)
 	Stopping(ctx context.Context)
-	// mend repairs in place what it can of the state and fault that a check
+	// Mend repairs in place what it can of the state and fault that a check
 	// found, and returns the state and fault that remain.
 	Mend(ctx context.Context, st unit.State, fault error) (unit.State, error)
-	// keep saves what the next server needs to know of a service that runs.
+	// Keep saves what the next server needs to know of a service that runs.
 	Keep(ctx context.Context) error
-	// checkIO does I/O on the service's storage, past all caches.
+	// CheckIO does I/O on the service's storage, past all caches.
 	CheckIO(ctx context.Context) error
-	// silence keeps I/O errors of lost disks from clients. The watcher calls it
+	// Silence keeps I/O errors of lost disks from clients. The watcher calls it
 	// at each observation on a server that holds the storage and has lost its
 	// disks.
 	Silence(ctx context.Context, log func(format string, a ...any))
-	// reflexes are how the watcher restarts or reports what failed in a service that may
+	// Reflexes are how the watcher restarts or reports what failed in a service that may
 	// run here.
 	Reflexes(w unit.Watch) []*unit.Reflex
-	// repairs are what can be put back above the file system while the service runs.
+	// Repairs are what can be put back above the file system while the service runs.
 	Repairs() []unit.Repair
-	// modules are the kernel modules that the kind needs; warm starts other
+	// Modules are the kernel modules that the kind needs; warm starts other
 	// slow preparations.
 	Modules() []string
 	Warm(ctx context.Context)
-	// programs are the programs that the layers run.
+	// Programs are the programs that the layers run.
 	Programs() []string
-	// able returns the error with which the kind would refuse a start here because of
+	// Able returns the error with which the kind would refuse a start here because of
 	// something that may pass by itself, or nil. It only reads, and does not wait.
 	Able() error
-	// try checks whether this server could serve a config that is not in use.
+	// Try checks whether this server could serve a config that is not in use.
 	Try(ctx context.Context) error
-	// volumeOf is the volume that an offline tool may work on, by the kind's
+	// VolumeOf is the volume that an offline tool may work on, by the kind's
 	// name for its content.
 	VolumeOf(name string) (volume string, ok bool)
-	// owners finds whose blocks of the service's only volume are, by their offsets in
+	// Owners finds whose blocks of the service's only volume are, by their offsets in
 	// bytes, in order, while the service runs here.
 	Owners(ctx context.Context, blocks []int64) (*doubt.Owners, error)
-	// change changes a service that runs here to its config in place, as far as
+	// Change changes a service that runs here to its config in place, as far as
 	// that is possible.
 	Change(ctx context.Context) error
 }
@@ -210,7 +210,7 @@ func (s *service) FreshExports(ctx context.Context) ([]nfs.Export, func(), error
 	return fresh.Exports, release, nil
 }
 
-// stillOwned says why nothing may be written to the volume from here; nil: this server owns
+// StillOwned says why nothing may be written to the volume from here; nil: this server owns
 // its volume group.
 func (s *service) StillOwned() error {
 	if s.cfg.VG == "" {

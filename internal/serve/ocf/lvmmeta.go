@@ -19,7 +19,7 @@ type vgMeta struct {
 	SystemID string
 }
 
-// metaReader reads blocks of one device, as storage.ReadBlocks.
+// metaReader reads blocks of one device, as kernel.Host.ReadBlocks.
 type metaReader func(off int64, n int) ([]byte, error)
 
 // readVGMeta reads the metadata of the volume group a physical volume is in.

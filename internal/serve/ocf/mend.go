@@ -34,7 +34,7 @@ func (s *service) damaged() (due []unit.Repair) {
 	return due
 }
 
-// damagedHere says whether the watcher is about to put something back that the service needs.
+// DamagedHere says whether the watcher is about to put something back that the service needs.
 func (s *service) DamagedHere() bool {
 	return slices.ContainsFunc(s.damaged(), func(r unit.Repair) bool { return r.Part != "" })
 }

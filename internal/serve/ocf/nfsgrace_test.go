@@ -73,7 +73,7 @@ func (t graceTest) count(s *service, want int) {
 
 func (t graceTest) saved(s *service, want int, exact bool) {
 	t.Helper()
-	if l, err := t.nfsOf(s).Nlm.SavedLocks(); err != nil || len(l.Locks) != want || l.Exact != exact {
+	if l, err := t.nfsOf(s).NLM.SavedLocks(); err != nil || len(l.Locks) != want || l.Exact != exact {
 		t.Errorf("locks on the volume: %q, %v, want %d", t.volume["/.nfs/mortar/locks"], err, want)
 	}
 }
@@ -110,7 +110,7 @@ func testEndGraceIn(t *testing.T, testConfig func() *Config, crash bool) {
 	look := func(wait time.Duration, want string) {
 		t.Helper()
 		b.clock = b.clock.Add(wait)
-		g.nfsOf(s).Nlm.EndGrace(serviceWatch{w, s})
+		g.nfsOf(s).NLM.EndGrace(serviceWatch{w, s})
 		if got := b.files["/proc/fs/lockd/nlm_end_grace"]; got != want {
 			t.Fatalf("after %v more: %q, want %q", wait, got, want)
 		}
@@ -132,7 +132,7 @@ func testEndGraceIn(t *testing.T, testConfig func() *Config, crash bool) {
 		t.Fatal(st, err)
 	}
 	g.saved(s, 2, false) // the former locks stay during the period; for the next start they are a monitor's
-	if note, err := g.nfsOf(s).Nlm.ToReclaim(); err != nil || note.Locks.Exact == crash {
+	if note, err := g.nfsOf(s).NLM.ToReclaim(); err != nil || note.Locks.Exact == crash {
 		t.Errorf("the note: %+v %v", note, err)
 	}
 	look(20*time.Second, during) // it had two
@@ -143,7 +143,7 @@ func testEndGraceIn(t *testing.T, testConfig func() *Config, crash bool) {
 	}
 	look(time.Second, "Y\n") // written
 	said := w.listen()
-	g.nfsOf(s).Nlm.EndGrace(serviceWatch{w, s})
+	g.nfsOf(s).NLM.EndGrace(serviceWatch{w, s})
 	if len(*said) > 0 {
 		t.Errorf("said after an early end: %q", *said)
 	}
@@ -178,10 +178,10 @@ func testGraceLastsIn(t *testing.T, testConfig func() *Config) {
 	g.volume["/.nfs/sm/10.0.0.9"] = lockRecord // the client has asked for a lock
 	w := a.watcher(s)
 	said := w.listen()
-	g.nfsOf(s).Nlm.EndGrace(serviceWatch{w, s})
+	g.nfsOf(s).NLM.EndGrace(serviceWatch{w, s})
 	g.locked(a, s, after, 0)
-	g.nfsOf(s).Nlm.EndGrace(serviceWatch{w, s})
-	g.nfsOf(s).Nlm.EndGrace(serviceWatch{w, s})
+	g.nfsOf(s).NLM.EndGrace(serviceWatch{w, s})
+	g.nfsOf(s).NLM.EndGrace(serviceWatch{w, s})
 	if len(*said) != 1 || !strings.Contains((*said)[0], "lasted to its end: a lock of the former server is not held (WRITE 131 0 EOF)") {
 		t.Errorf("%q", *said)
 	}

@@ -67,7 +67,7 @@ func (s *service) ownersOf(ctx context.Context, d *doubt.Doubt) (*doubt.Owners, 
 	if err != nil {
 		return nil, err
 	}
-	var header doubt.DmTable
+	var header doubt.DMTable
 	if s.cfg.Cache != "" {
 		if header, err = s.tableOf(ctx, cache.HeaderLV); err != nil {
 			return nil, err
@@ -104,7 +104,7 @@ func (s *service) ownersOf(ctx context.Context, d *doubt.Doubt) (*doubt.Owners, 
 }
 
 // tableOf is how a volume of the volume group is made of its devices.
-func (s *volumeGroup) tableOf(ctx context.Context, volume string) (doubt.DmTable, error) {
+func (s *volumeGroup) tableOf(ctx context.Context, volume string) (doubt.DMTable, error) {
 	out, err := s.K.Run(ctx, kernel.Command{Argv: []string{"dmsetup", "table", linux.DMName(s.cfg.VG, volume)}})
 	if err != nil {
 		return nil, err

@@ -66,7 +66,7 @@ func (s *service) parts() []unit.Part {
 	return append(all, s.kind.Layers()...)
 }
 
-// check finds whether the service runs here: running only if every part
+// Check finds whether the service runs here: running only if every part
 // does, stopped only if nothing of its own is left.
 func (s *service) Check() (unit.State, error) {
 	up, down := 0, 0
@@ -201,7 +201,7 @@ func (s *service) used() (bool, error) {
 	return err == nil && (some || s.kind.Serving()), err
 }
 
-// mine says why nothing may be written to the service's storage from here; nil: this
+// Mine says why nothing may be written to the service's storage from here; nil: this
 // server owns it. One that was frozen, and counts as fenced, still has its arrays when
 // it goes on: what it writes to their disks then goes over what the other one has
 // written.
@@ -306,7 +306,7 @@ func (s *service) monitor(ctx context.Context) (unit.State, error) {
 	return unit.Running, nil
 }
 
-// waits says whether I/O to the service's devices waits for their paths: nothing
+// Waits says whether I/O to the service's devices waits for their paths: nothing
 // may be read from them now. That is no failure: the watcher sees whether another
 // server can do better.
 func (s *service) Waits() bool { return s.storage.Queues() > 0 && !s.storage.Reachable() }
@@ -327,9 +327,7 @@ func (s *service) warm(ctx context.Context) {
 		}
 	}
 	if len(argv) > 3 {
-		if err := s.K.Start(kernel.Command{Argv: argv}); err != nil {
-			s.Log.Note("modules are not loaded in advance: %v", err)
-		}
+		s.Log.NoteErr(s.K.Start(kernel.Command{Argv: argv}), "modules are not loaded in advance")
 	}
 	s.kind.Warm(ctx)
 }

@@ -464,7 +464,7 @@ func testFullVolumeIn(t *testing.T, testConfig func() *Config) {
 		sh.room = 0
 		s.K.(*fakeHost).clock = s.K.(*fakeHost).clock.Add(time.Minute)
 		monitor(s)
-		if at, ok := nfsOf(s).Nlm.Alive(); !ok || s.K.Now().Sub(at) > time.Second {
+		if at, ok := nfsOf(s).NLM.Alive(); !ok || s.K.Now().Sub(at) > time.Second {
 			t.Errorf("alive at %v, %v; it is %v", at, ok, s.K.Now())
 		}
 		if err := s.stop(context.Background()); err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/serve/kernel"
 )
 
-// holdUdev lets udev queue events instead of handling them until the service
+// HoldUdev lets udev queue events instead of handling them until the service
 // is up. Each array and volume that appears makes it run mdadm, lvm, blkid
 // and multipath several times, at the very moment the clients wait for this
 // host. Nothing in a start depends on udev: the kernel makes the devices.
@@ -34,9 +34,7 @@ func (s *volumeGroup) resumeUdev() {
 		return
 	}
 	s.storage.Free()
-	if err := s.K.Start(kernel.Command{Argv: []string{"udevadm", "control", "--start-exec-queue"}}); err != nil {
-		s.Log.Note("udev stays held: %v", err)
-	}
+	s.Log.NoteErr(s.K.Start(kernel.Command{Argv: []string{"udevadm", "control", "--start-exec-queue"}}), "udev stays held")
 }
 
 // release makes sure that nothing is held any more: of a start that is over,

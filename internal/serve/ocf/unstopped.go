@@ -23,9 +23,7 @@ const unfencedFor = 150 * time.Second
 
 // overdueIn has the watcher reset this server after a while.
 func (s *service) overdueIn(d time.Duration) {
-	if err := s.OverdueNote().Write(fmt.Sprintf("%.0f\n", (s.Uptime() + d).Seconds())); err != nil {
-		s.Log.Note("this server will not reset itself if it is not fenced: %v", err)
-	}
+	s.Log.NoteErr(s.OverdueNote().Write(fmt.Sprintf("%.0f\n", (s.Uptime()+d).Seconds())), "this server will not reset itself if it is not fenced")
 }
 
 // overdue says whether the service should have been stopped, or this server fenced,

@@ -59,7 +59,7 @@ type volumeGroup struct {
 // it. The agent refuses it: apply may have the devices on another server.
 func BuildingID(systemID string) string { return systemID + "-building" }
 
-// called is what messages call a volume of the service.
+// Called is what messages call a volume of the service.
 func (s *volumeGroup) Called(volume string) string {
 	if s.cfg.VG != "" {
 		return "volume " + s.cfg.VG + "/" + volume
@@ -84,7 +84,7 @@ func (s *volumeGroup) bare(volume string) (unit.Device, error) {
 	return unit.Device{}, err
 }
 
-// on finds what a volume's file system or target is on: the cache over the
+// On finds what a volume's file system or target is on: the cache over the
 // volume where there is one, also one that was turned off and passes everything
 // on until the service stops; else the volume. It gives the device (dm-3) and
 // its major:minor; "" if it is not there.
@@ -108,7 +108,7 @@ func (s *volumeGroup) On(volume string) (dev, devno string, err error) {
 	return dev, devno, nil
 }
 
-// active says whether some, and whether all, of the service's logical volumes
+// Active says whether some, and whether all, of the service's logical volumes
 // are there.
 func (s *volumeGroup) Active() (some, all bool, err error) {
 	if s.cfg.VG == "" {
@@ -398,9 +398,7 @@ func (s *volumeGroup) stopVolume(ctx context.Context) error {
 	}
 	// Each change of a volume group adds one to its number.
 	// Source: lvm2, lib/metadata/metadata.c, vg_write
-	if err := s.openedNote().Write(openedText(s.cfg.SystemID, m.Seqno+1)); err != nil {
-		s.Log.Note("%v", err)
-	}
+	s.Log.NoteErr(s.openedNote().Write(openedText(s.cfg.SystemID, m.Seqno+1)), "")
 	if err := s.lvm(ctx, devices, "", "vgchange", "--yes", "--quiet", "--systemid", s.cfg.SystemID, s.cfg.VG); err != nil {
 		s.Log.Note("volume group %s stays with %s: %v", s.cfg.VG, s.Node, err)
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/serve/unit"
 )
 
-// shot is what the kernel had counted at a moment.
+// Shot is what the kernel had counted at a moment.
 type Shot struct {
 	At   time.Time
 	Stat map[string]linux.DiskStat
@@ -19,7 +19,7 @@ type Shot struct {
 // answered before says nothing.
 const hungFor = 20 * time.Second
 
-// measured measures block devices until what it returns is called, which names what was slow
+// Measured measures block devices until what it returns is called, which names what was slow
 // since.
 func Measured(s *unit.Host, slowSince func(before Shot) string) func() string {
 	var mu sync.Mutex
@@ -40,7 +40,7 @@ func Measured(s *unit.Host, slowSince func(before Shot) string) func() string {
 	}
 }
 
-// shoot reads what the kernel has counted.
+// Shoot reads what the kernel has counted.
 func Shoot(s *unit.Host) (Shot, error) {
 	b, err := s.K.ReadFile("/proc/diskstats")
 	return Shot{s.K.Now(), linux.ParseDiskStats(string(b))}, err

@@ -21,12 +21,12 @@ import (
 //
 // In one window it is slow by the rule of package pace. One window says nothing.
 const (
-	// paceWindow is long enough for eight answers of a disk that answers twice a second,
-	// and a multiple of watchTick.
+	// PaceWindow is long enough for eight answers of a disk that answers twice a second,
+	// and a multiple of WatchTick.
 	PaceWindow = 2 * unit.WatchTick
-	// paceWindows are the windows that a decision is about, a minute.
+	// PaceWindows are the windows that a decision is about, a minute.
 	PaceWindows = 15
-	// slowWindows of them must be slow, with no well one after the first of these: a disk
+	// SlowWindows of them must be slow, with no well one after the first of these: a disk
 	// that repeats the read of a bad sector is slow for some seconds.
 	SlowWindows = 11
 	// alsoSlow windows make a second disk suspect: then the disks are not the cause.
@@ -43,18 +43,18 @@ const (
 	fewestPeers = 3
 )
 
-// answers are what a block device answered between two moments.
+// Answers are what a block device answered between two moments.
 type Answers struct {
 	done  int64         // requests
 	took  time.Duration // all of them together
 	bytes int64         // read and written
-	// stuck: nothing was answered, and something was asked all the time.
+	// Stuck: nothing was answered, and something was asked all the time.
 	Stuck bool
 	// open: something was asked at both moments.
 	open bool
 }
 
-// answersBetween compares the kernel's counters at two moments. A device without
+// AnswersBetween compares the kernel's counters at two moments. A device without
 // answers that was not asked has zero answers.
 func AnswersBetween(before, after map[string]linux.DiskStat) map[string]Answers {
 	out := map[string]Answers{}
@@ -81,7 +81,7 @@ func (a Answers) mean(window time.Duration) time.Duration {
 	return 0
 }
 
-// pace is how fast a disk was in a window.
+// Pace is how fast a disk was in a window.
 type Pace struct {
 	Verdict     verdictOfPace
 	Took, Peers time.Duration // of an answer
@@ -95,7 +95,7 @@ const (
 	Slow
 )
 
-// paceOf judges a member of a group by its answers and those of its peers.
+// PaceOf judges a member of a group by its answers and those of its peers.
 func PaceOf(own Answers, peers []Answers, window time.Duration) Pace {
 	p := Pace{Took: own.mean(window)}
 	var times []time.Duration
@@ -128,11 +128,11 @@ func queued(own Answers, most int64, window time.Duration) bool {
 	return own.done > 2*most && float64(own.done) >= aQueue*window.Seconds()
 }
 
-// history has the paces of the members of a service's arrays, by kernel name; the
+// History has the paces of the members of a service's arrays, by kernel name; the
 // newest is the last.
 type History map[string][]Pace
 
-// add takes in a window.
+// Add takes in a window.
 func (h History) Add(dev string, p Pace) {
 	h[dev] = append(h[dev], p)
 	h[dev] = h[dev][max(0, len(h[dev])-PaceWindows):]
@@ -152,7 +152,7 @@ func (h History) slowIn(dev string) (all, since int) {
 	return all, since
 }
 
-// suspect returns the disk that was slow for most of the last minute, with its
+// Suspect returns the disk that was slow for most of the last minute, with its
 // slowest pace, or "". The error says why that disk may not be the cause.
 func (h History) Suspect() (dev string, p Pace, err error) {
 	var also []string
@@ -183,7 +183,7 @@ func (h History) slowest(dev string) (out Pace) {
 	return out
 }
 
-// ofThePath says why not the disk but one of its paths may be slow; nil: each path
+// OfThePath says why not the disk but one of its paths may be slow; nil: each path
 // is. whole is what the disk answered over all of them while it was slow, seen what
 // each path did.
 //
@@ -213,7 +213,7 @@ func OfThePath(whole Answers, paths []string, seen map[string]Answers) error {
 	return nil
 }
 
-// mayDrop says why an array must not go on without a member; nil: it may. absent are
+// MayDrop says why an array must not go on without a member; nil: it may. absent are
 // disks of the configuration that the array does not have.
 func MayDrop(a linux.MDArray, members []linux.MDMember, dev string, absent []string) error {
 	is := func(states ...string) bool {

@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// faults collects the faults of a config.
+// Faults collects the faults of a config.
 type Faults []error
 
 func (f *Faults) Add(format string, a ...any) { *f = append(*f, fmt.Errorf(format, a...)) }
 
-// word checks a name that becomes an argument of a command.
+// Word checks a name that becomes an argument of a command.
 func (f *Faults) Word(key, v string) {
 	if v == "" {
 		f.Add("%s is empty", key)
@@ -21,7 +21,7 @@ func (f *Faults) Word(key, v string) {
 	}
 }
 
-// abs checks that a path is absolute, and says whether it is.
+// Abs checks that a path is absolute, and says whether it is.
 func (f *Faults) Abs(key, v string) bool {
 	if !path.IsAbs(v) || path.Clean(v) != v || v == "/" || strings.ContainsAny(v, " \t\r\n\"\\") {
 		f.Add("%s %q: a clean absolute path without blanks, below /, is needed", key, v)
@@ -38,7 +38,7 @@ func (f *Faults) Addresses(key string, as ...string) {
 	}
 }
 
-// plain says whether a word is there and has only letters, digits and the
+// Plain says whether a word is there and has only letters, digits and the
 // further characters: exportfs and its table have no quotes for others.
 func Plain(word, further string) bool {
 	return word != "" && strings.IndexFunc(word, func(r rune) bool {
@@ -46,5 +46,5 @@ func Plain(word, further string) bool {
 	}) < 0
 }
 
-// below says whether path p is under directory dir.
+// Below says whether path p is under directory dir.
 func Below(dir, p string) bool { return strings.HasPrefix(p, dir+"/") }

@@ -17,7 +17,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/serve/kernel"
 )
 
-// youngHost is the uptime below which missing members are waited for: after a
+// YoungHost is the uptime below which missing members are waited for: after a
 // power cut of the whole rack, disks may come up later than servers, and an
 // array started without them would have to be rebuilt, or refused.
 const (
@@ -25,18 +25,18 @@ const (
 	MemberWait = 20 * time.Second
 )
 
-// sector is the unit of sizes in sysfs, in bytes, whatever the disk's is.
+// Sector is the unit of sizes in sysfs, in bytes, whatever the disk's is.
 // Source: Documentation/ABI/stable/sysfs-block, size
 const Sector = 512
 
-// ioWait is less than Pacemaker grants a monitor. It is long because a volume
+// IoWait is less than Pacemaker grants a monitor. It is long because a volume
 // that is merely busy with a resync and clients must not move; the watcher
 // notices lost disks at once.
 const IoWait = 45 * time.Second
 
 var ErrBusy = errors.New("another start or stop of this service is under way")
 
-// atOnce has lock try once instead of waiting.
+// AtOnce has lock try once instead of waiting.
 func AtOnce(ctx context.Context) context.Context {
 	ctx, cancel := context.WithCancel(ctx)
 	cancel()
@@ -53,7 +53,7 @@ type Host struct {
 	Log     *Steps
 }
 
-// tree lets package linux read the host.
+// Tree lets package linux read the host.
 type Tree struct{ kernel.Host }
 
 func (t Tree) List(dir string) ([]string, error) {
@@ -64,7 +64,7 @@ func (t Tree) List(dir string) ([]string, error) {
 	return names, err
 }
 
-// pids lists all processes.
+// Pids lists all processes.
 func (s *Host) Pids() []int {
 	names, _ := s.K.ReadDir("/proc")
 	var out []int
@@ -77,7 +77,7 @@ func (s *Host) Pids() []int {
 	return out
 }
 
-// line is the first line of a small file, "" if it cannot be read.
+// Line is the first line of a small file, "" if it cannot be read.
 func (s *Host) Line(p string) string {
 	b, err := s.K.ReadFile(path.Clean(p))
 	if err != nil {
@@ -87,7 +87,7 @@ func (s *Host) Line(p string) string {
 	return strings.TrimSpace(l)
 }
 
-// number is the number at the start of a small file, 0 if there is none.
+// Number is the number at the start of a small file, 0 if there is none.
 func (s *Host) Number(p string) int {
 	f := strings.Fields(s.Line(p))
 	if len(f) == 0 {
@@ -105,7 +105,7 @@ func (s *Host) Uptime() time.Duration {
 	return up
 }
 
-// paths counts the working paths of a multipath map.
+// Paths counts the working paths of a multipath map.
 func (s *Host) Paths(dev string) int {
 	n := 0
 	slaves, _ := s.K.ReadDir("/sys/block/" + dev + "/slaves")
@@ -117,7 +117,7 @@ func (s *Host) Paths(dev string) int {
 	return n
 }
 
-// hasPath says whether a disk, or one of the paths of a multipath map, exists
+// HasPath says whether a disk, or one of the paths of a multipath map, exists
 // and runs. Source: scsi_sysfs.c, sdev_states; the state of an NVMe path is
 // "live".
 func (s *Host) HasPath(dev string) bool {
@@ -131,7 +131,7 @@ func (s *Host) HasPath(dev string) bool {
 	return s.Paths(dev) > 0
 }
 
-// iface is this server's interface on the public network.
+// Iface is this server's interface on the public network.
 func (s *Host) Iface() (kernel.Iface, error) {
 	own, err := netip.ParseAddr(s.Nodes[s.Node])
 	if err != nil {
@@ -154,17 +154,17 @@ func (s *Host) NodeNames() []string {
 	return out
 }
 
-// heldNote says that an agent holds back what would slow down its start.
+// HeldNote says that an agent holds back what would slow down its start.
 func (s *Host) HeldNote() Note { return s.RunNote("held", "") }
 
-// distro describes the host's distribution. A service keeps running after an
+// Distro describes the host's distribution. A service keeps running after an
 // upgrade to a release that the agent does not know yet.
 func (s *Host) Distro() distro.Distro {
 	b, _ := s.K.ReadFile("/etc/os-release")
 	return distro.Nearest(linux.ParseOSRelease(string(b)))
 }
 
-// dm finds a device of the device mapper by name.
+// Dm finds a device of the device mapper by name.
 func (s *Host) Dm(blocks []string, want string) (dev, devno string) {
 	for _, n := range blocks {
 		if strings.HasPrefix(n, "dm-") && s.Line("/sys/block/"+n+"/dm/name") == want {
@@ -174,7 +174,7 @@ func (s *Host) Dm(blocks []string, want string) (dev, devno string) {
 	return "", ""
 }
 
-// dmNamed is the device of the device mapper with a name, which must be there.
+// DmNamed is the device of the device mapper with a name, which must be there.
 func (s *Host) DmNamed(name string) (dev, devno string, err error) {
 	names, err := s.K.ReadDir("/sys/block")
 	if err != nil {
@@ -196,5 +196,5 @@ func (s *Host) patience(ctx context.Context) time.Duration {
 	return max(end.Sub(s.K.Now())/2, 0)
 }
 
-// carrier says whether an interface has a link.
+// Carrier says whether an interface has a link.
 func (s *Host) Carrier(ifc string) bool { return s.Line("/sys/class/net/"+ifc+"/carrier") == "1" }

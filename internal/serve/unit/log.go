@@ -34,7 +34,7 @@ const (
 // LogFile is the path of the log of a service's actions.
 func LogFile(service string) string { return RunDir + "/ocf-" + service + ".log" }
 
-// steps logs what an action does: one line per step on stderr, which Pacemaker
+// Steps logs what an action does: one line per step on stderr, which Pacemaker
 // logs, and one in the service's log.
 type Steps struct {
 	Action string
@@ -63,7 +63,7 @@ func (l *Steps) write(st Step) {
 	}
 }
 
-// step runs f and logs how long it took.
+// Step runs f and logs how long it took.
 func (l *Steps) Step(name string, f func() error) error {
 	t := l.Now()
 	err := f()
@@ -93,11 +93,22 @@ func (l *Steps) Found(code, subject, format string, a ...any) {
 	l.write(Step{TNS: l.Now().UnixNano(), Step: "note", Code: code, Subject: subject, Note: fmt.Sprintf(format, a...)})
 }
 
-// maxLog is the size in bytes at which openLog begins a new log; it keeps one
+// NoteErr notes an error, if it is one, with what the error is about before it; "" adds nothing.
+func (l *Steps) NoteErr(err error, about string, a ...any) {
+	switch {
+	case err == nil:
+	case about == "":
+		l.Note("%v", err)
+	default:
+		l.Note(about+": %v", append(a, err)...)
+	}
+}
+
+// maxLog is the size in bytes at which OpenLog begins a new log; it keeps one
 // former log.
 const maxLog = 1 << 20
 
-// openLog opens a service's log for appending.
+// OpenLog opens a service's log for appending.
 func OpenLog(service string) (*os.File, error) {
 	if err := os.MkdirAll(RunDir, 0o755); err != nil {
 		return nil, err

@@ -22,7 +22,7 @@ func (s *Host) Mounts() ([]linux.Mount, error) {
 	return linux.ParseMountInfo(string(b)), nil
 }
 
-// mountedAt is the uppermost mount at a path; nil for none.
+// MountedAt is the uppermost mount at a path; nil for none.
 func MountedAt(all []linux.Mount, target string) *linux.Mount {
 	if m, ok := linux.MountAt(all, target); ok {
 		return &m
@@ -30,7 +30,7 @@ func MountedAt(all []linux.Mount, target string) *linux.Mount {
 	return nil
 }
 
-// volumePath is the name the volume is mounted by, which users then see. udev
+// VolumePath is the name the volume is mounted by, which users then see. udev
 // makes it too, the same, but later.
 func (s *Host) VolumePath(dev string) string {
 	name := "/dev/mapper/" + s.Line("/sys/block/"+dev+"/dm/name")
@@ -44,7 +44,7 @@ func (s *Host) VolumePath(dev string) string {
 	return name
 }
 
-// mountOptions splits options as mount(8) does: flags of mount(2) and those
+// MountOptions splits options as mount(8) does: flags of mount(2) and those
 // the file system reads itself. What only mount(8) or systemd reads is left
 // out.
 func MountOptions(opts []string) (flags uintptr, data string) {
@@ -66,7 +66,7 @@ func MountOptions(opts []string) (flags uintptr, data string) {
 	return flags, strings.Join(rest, ",")
 }
 
-// unmount unmounts what ours finds among the mounts, until it finds nothing.
+// Unmount unmounts what ours finds among the mounts, until it finds nothing.
 // It asks the processes that still use it to end, then kills them. It spares the watcher: that
 // ends its write by itself, or waits for a disk and obeys no signal. It never unmounts lazily:
 // the file system would stay alive, and write, while the partner mounts it.
@@ -111,9 +111,7 @@ func (s *Host) Unmount(ctx context.Context, at string, ours func([]linux.Mount) 
 				continue
 			}
 			s.Log.Note("%s is busy: signal %d to process %d (%s)", at, sig, u.PID, u.Name)
-			if err := s.K.Kill(u.PID, sig); err != nil {
-				s.Log.Note("process %d: %v", u.PID, err)
-			}
+			s.Log.NoteErr(s.K.Kill(u.PID, sig), "process %d", u.PID)
 		}
 		if s.K.Sleep(ctx, 500*time.Millisecond) != nil {
 			return fmt.Errorf("%w; used by %s", last, Describe(by))
@@ -121,7 +119,7 @@ func (s *Host) Unmount(ctx context.Context, at string, ours func([]linux.Mount) 
 	}
 }
 
-// ended waits until the kernel has ended the file system on a device, which
+// Ended waits until the kernel has ended the file system on a device, which
 // fstype's directory in /sys/fs lists. A mount in another namespace keeps the
 // file system alive although it is gone from ours; and the kernel ends one, with
 // what nfsd knew of it, some time after its last process.
@@ -136,13 +134,13 @@ func (s *Host) Ended(ctx context.Context, fstype, dev, at string) error {
 	}
 }
 
-// user is a process that uses a file system.
+// User is a process that uses a file system.
 type User struct {
 	PID  int
 	Name string
 }
 
-// watches says whether a process is the watcher.
+// Watches says whether a process is the watcher.
 func (s *Host) Watches(pid int) bool {
 	b, err := s.K.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
 	return err == nil && Called(SplitArgs(b), WatchAction)
@@ -159,7 +157,7 @@ func Describe(users []User) string {
 	return strings.Join(out, ", ")
 }
 
-// users finds the processes with a working directory, root, program, open or
+// Users finds the processes with a working directory, root, program, open or
 // mapped file on a file system, as fuser -m does.
 func (s *Host) Users(devno string) []User {
 	all, err := s.Mounts()
@@ -217,15 +215,15 @@ func (s *Host) Users(devno string) []User {
 	return out
 }
 
-// watchAction is the agent calling itself, as the process that stays.
+// WatchAction is the agent calling itself, as the process that stays.
 const WatchAction = "_watch"
 
-// called says whether these are the arguments of a process that stays.
+// Called says whether these are the arguments of a process that stays.
 func Called(args []string, action string) bool {
 	return len(args) > 2 && args[1] == "ocf" && args[2] == action
 }
 
-// splitArgs splits the content of a process's file cmdline.
+// SplitArgs splits the content of a process's file cmdline.
 func SplitArgs(cmdline []byte) []string {
 	return strings.Split(strings.TrimSuffix(string(cmdline), "\x00"), "\x00")
 }

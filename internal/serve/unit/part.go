@@ -5,7 +5,7 @@ package unit
 
 import "context"
 
-// state of a part of the service on this host.
+// State of a part of the service on this host.
 type State int
 
 const (
@@ -14,28 +14,28 @@ const (
 	Broken // half there, or there and not working
 )
 
-// refusal is an error of a start that was refused before it changed what it
+// Refusal is an error of a start that was refused before it changed what it
 // speaks of: trying again here will not help without a human.
 type Refusal struct{ error }
 
 func (r *Refusal) Unwrap() error { return r.error }
 
-// refuse makes a refusal of an error.
+// Refuse makes a refusal of an error.
 func Refuse(err error) error { return &Refusal{err} }
 
-// part is one layer of the service. All functions are idempotent and cope
+// Part is one layer of the service. All functions are idempotent and cope
 // with a layer below that is half there.
 type Part struct {
 	Name  string
 	State func() (State, error)
 	Start func(context.Context) error
 	Stop  func(context.Context) error
-	// shared: may also run without this service; says nothing of whether
+	// Shared: may also run without this service; says nothing of whether
 	// the service runs.
 	Shared bool
 }
 
-// onlyFaults says whether check found faults, and each is of a kind.
+// OnlyFaults says whether check found faults, and each is of a kind.
 func OnlyFaults(err error, kind func(error) bool) bool {
 	all, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // that of errors.Join in check
 	if !ok {
@@ -49,7 +49,7 @@ func OnlyFaults(err error, kind func(error) bool) bool {
 	return true
 }
 
-// device is one of the devices of a storage kind.
+// Device is one of the devices of a storage kind.
 type Device struct {
 	Name string // in the config
 	What string // how messages call it: the kind's word and the name
@@ -57,14 +57,14 @@ type Device struct {
 	Gone error  // why it is not here
 }
 
-// repair is one thing that a service needs above its file system, and that can be put back
+// Repair is one thing that a service needs above its file system, and that can be put back
 // while all else serves on.
 type Repair struct {
 	What string // in messages
-	// part is the layer that it belongs to: all layers below must run. "": the server needs
+	// Part is the layer that it belongs to: all layers below must run. "": the server needs
 	// it whether it serves or not, and it is no reason to move a service.
 	Part string
-	// missing reads neither the volume nor the devices: they may not answer.
+	// Missing reads neither the volume nor the devices: they may not answer.
 	Missing func() bool
 	Put     func(context.Context) error
 }

@@ -10,68 +10,68 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reflex is a row of the watcher's table: what the watcher sees, how long that must last,
+// Reflex is a row of the watcher's table: what the watcher sees, how long that must last,
 // what it does, and when it may again. Kinds of storage and of services have rows of their
 // own, see reflexes.
 type Reflex struct {
 	Name string
-	// every is the least time from one look to the next; 0: the row looks whenever the
+	// Every is the least time from one look to the next; 0: the row looks whenever the
 	// watcher does.
 	Every time.Duration
-	// sees looks, in the watcher's loop, and gives what is to be done; nil: nothing. It must
+	// Sees looks, in the watcher's loop, and gives what is to be done; nil: nothing. It must
 	// not wait for a disk.
 	Sees func(context.Context) Act
-	// lasts is how long there must have been something to do.
+	// Lasts is how long there must have been something to do.
 	Lasts time.Duration
-	// again is the least time from an act to the next look.
+	// Again is the least time from an act to the next look.
 	Again time.Duration
 
-	// instead: while this row sees something, the rows below it in its group do not look.
+	// Instead: while this row sees something, the rows below it in its group do not look.
 	Instead bool
-	// locked: the row acts under the lock of the service's actions, and looks once more when
+	// Locked: the row acts under the lock of the service's actions, and looks once more when
 	// it has the lock: while the service starts or stops, its layers come and go.
 	Locked bool
-	// beside: the row acts beside the watcher's loop, one act at a time. A disk that hangs
+	// Beside: the row acts beside the watcher's loop, one act at a time. A disk that hangs
 	// must not keep the watcher from what it sees.
 	Beside bool
-	// finish: the end of the watcher does not cut an act short.
+	// Finish: the end of the watcher does not cut an act short.
 	Finish bool
-	// busy: an act goes on. Rows that share it act one at a time.
+	// Busy: an act goes on. Rows that share it act one at a time.
 	Busy *atomic.Bool
 
 	Next  time.Time // the next look is not before
 	Since time.Time // that there is something to do
 }
 
-// watch is what a row needs of the watcher, for the service that it is of.
+// Watch is what a row needs of the watcher, for the service that it is of.
 type Watch interface {
 	Log(format string, a ...any)
-	// record logs a change of the host, where the log has Mortar's changes.
+	// Record logs a change of the host, where the log has Mortar's changes.
 	Record(format string, a ...any)
-	// lock keeps the service's actions from running, or fails if one runs.
+	// Lock keeps the service's actions from running, or fails if one runs.
 	Lock() (func(), error)
-	// lost says whether the devices of the service are out of reach: what reads them would
+	// Lost says whether the devices of the service are out of reach: what reads them would
 	// hang.
 	Lost() bool
-	// fail tells Pacemaker that the service has failed here.
+	// Fail tells Pacemaker that the service has failed here.
 	Fail(ctx context.Context, why string)
-	// hurry has the watcher look again sooner: clients reclaim their locks.
+	// Hurry has the watcher look again sooner: clients reclaim their locks.
 	Hurry()
 }
 
 // action is what a reflex does.
 type Act func(context.Context)
 
-// always is what a row sees that acts at each look.
+// Always is what a row sees that acts at each look.
 func Always(do Act) func(context.Context) Act {
 	return func(context.Context) Act { return do }
 }
 
-// limit has when something was done, by what it was done to: what does not help is not done
+// Limit has when something was done, by what it was done to: what does not help is not done
 // again and again.
 type Limit map[string][]time.Time
 
-// reached says whether something was done so often within so long.
+// Reached says whether something was done so often within so long.
 func (l Limit) Reached(what string, now time.Time, most int, within time.Duration) bool {
 	if l == nil {
 		return false
@@ -80,7 +80,7 @@ func (l Limit) Reached(what string, now time.Time, most int, within time.Duratio
 	return len(l[what]) >= most
 }
 
-// count counts that something is done now.
+// Count counts that something is done now.
 func (l *Limit) Count(what string, now time.Time) {
 	if *l == nil {
 		*l = Limit{}
@@ -88,7 +88,7 @@ func (l *Limit) Count(what string, now time.Time) {
 	(*l)[what] = append((*l)[what], now)
 }
 
-// allows counts something that is done now, unless the limit is reached.
+// Allows counts something that is done now, unless the limit is reached.
 func (l *Limit) Allows(what string, now time.Time, most int, within time.Duration) bool {
 	if l.Reached(what, now, most, within) {
 		return false
@@ -97,10 +97,10 @@ func (l *Limit) Allows(what string, now time.Time, most int, within time.Duratio
 	return true
 }
 
-// lastSaid has the last message about something: the same one is not logged again.
+// LastSaid has the last message about something: the same one is not logged again.
 type LastSaid map[string]string
 
-// news says whether a message is another one than the last; "" begins anew.
+// News says whether a message is another one than the last; "" begins anew.
 func (l *LastSaid) News(about, text string) bool {
 	if *l == nil {
 		*l = LastSaid{}
@@ -110,7 +110,7 @@ func (l *LastSaid) News(about, text string) bool {
 	return text != "" && text != was
 }
 
-// sayOnce is the same for errors that say the same: texts may have the names of temporary
+// SayOnce is the same for errors that say the same: texts may have the names of temporary
 // files.
 func SayOnce(err error) string {
 	if no := unix.Errno(0); errors.As(err, &no) {

@@ -9,10 +9,10 @@ import (
 	"github.com/mortarhpc/mortar/internal/serve/kernel"
 )
 
-// runDir holds files that need not outlive a boot.
+// RunDir holds files that need not outlive a boot.
 const RunDir = "/run/mortar"
 
-// runNote is a file below runDir by which one action tells a later one, or the watcher, what
+// runNote is a file below RunDir by which one action tells a later one, or the watcher, what
 // it has done. It outlives the process and no boot. A server that is upgraded has the notes
 // of the release before: their names and content stay.
 type Note struct {
@@ -21,12 +21,12 @@ type Note struct {
 	File string
 }
 
-// runNote is a note of this service. kind begins its name, ext ends it.
+// RunNote is a note of this service. kind begins its name, ext ends it.
 func (s *Host) RunNote(kind, ext string) Note {
 	return Note{s.K, s.Log, RunDir + "/" + kind + "-" + s.Service + ext}
 }
 
-// read gives the text of the note, and whether there is one.
+// Read gives the text of the note, and whether there is one.
 func (n Note) Read() (text string, there bool) {
 	b, err := n.k.ReadFile(n.File)
 	return string(b), err == nil
@@ -39,7 +39,7 @@ func (n Note) There() bool {
 
 func (n Note) Write(text string) error { return n.k.Save(n.File, []byte(text)) }
 
-// remove removes the note if there is one.
+// Remove removes the note if there is one.
 func (n Note) Remove() error {
 	if !n.There() {
 		return nil
@@ -47,15 +47,13 @@ func (n Note) Remove() error {
 	return n.k.Remove(n.File)
 }
 
-// forget is remove. It logs an error: a note that stays does less harm than an action that
+// Forget is remove. It logs an error: a note that stays does less harm than an action that
 // fails.
 func (n Note) Forget() {
-	if err := n.Remove(); err != nil {
-		n.log.Note("%v", err)
-	}
+	n.log.NoteErr(n.Remove(), "")
 }
 
-// load reads the note's JSON into v. Without a note v stays as it is.
+// Load reads the note's JSON into v. Without a note v stays as it is.
 func (n Note) Load(v any) error {
 	b, err := n.k.ReadFile(n.File)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -70,7 +68,7 @@ func (n Note) Load(v any) error {
 	return nil
 }
 
-// save writes v as JSON.
+// Save writes v as JSON.
 func (n Note) Save(v any) error {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -79,14 +77,14 @@ func (n Note) Save(v any) error {
 	return n.k.Save(n.File, b)
 }
 
-// overdueNote has the uptime, in seconds, at which this server resets itself unless
+// OverdueNote has the uptime, in seconds, at which this server resets itself unless
 // the service has been stopped.
 func (s *Host) OverdueNote() Note { return s.RunNote("unstopped", "") }
 
-// refusedNote exists if the agent refused the last start on this server for such a
+// RefusedNote exists if the agent refused the last start on this server for such a
 // cause, or the watcher has seen that the server is not able to serve, or a start or monitor
 // took too long. Neither the note nor Pacemaker's failure outlives a boot.
 func (s *Host) RefusedNote() Note { return s.RunNote("refused", "") }
 
-// badConfigNote has the path of the config for which a start on this server was refused.
+// BadConfigNote has the path of the config for which a start on this server was refused.
 func (s *Host) BadConfigNote() Note { return s.RunNote("config", "") }
