@@ -7,14 +7,13 @@ import (
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/serve/nfs"
-	"github.com/mortarhpc/mortar/internal/serve/ocf"
 )
 
 // Exports is a file under /etc/exports.d and what is exported now. It is for
 // a single server; in an HA pair the resource agent exports.
 type Exports struct {
 	Path  string
-	Lines []ocf.Export
+	Lines []nfs.Export
 }
 
 func (e *Exports) Identity() (kind, id string) { return "exports", e.Path }
@@ -63,7 +62,7 @@ type ServiceExports struct {
 	Config    string // of the agent
 	StateDir  string
 	Namespace string `json:",omitempty"`
-	Exports   []ocf.Export
+	Exports   []nfs.Export
 }
 
 func (e *ServiceExports) Identity() (kind, id string) { return "service-exports", e.Service }

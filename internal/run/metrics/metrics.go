@@ -19,7 +19,6 @@ import (
 	"github.com/mortarhpc/mortar/internal/run/observe"
 	"github.com/mortarhpc/mortar/internal/serve/cache"
 	"github.com/mortarhpc/mortar/internal/serve/nfs"
-	"github.com/mortarhpc/mortar/internal/serve/ocf"
 )
 
 // Measure measures this server and returns its metrics for the textfile collector of
@@ -266,9 +265,9 @@ func (e *exposition) volumes(m design.Measured, h *gather.Host) {
 			e.fileSystem("mortar_volume_", h.FS[path], x, labels...)
 		}
 		if here && s.Exports != nil {
-			var want []ocf.Export
+			var want []nfs.Export
 			for _, x := range s.Exports {
-				want = append(want, ocf.Export{Dir: x.Dir, Clients: x.Clients, FSID: x.FSID, Options: x.Options})
+				want = append(want, nfs.Export{Dir: x.Dir, Clients: x.Clients, FSID: x.FSID, Options: x.Options})
 			}
 			wrong := 0
 			for _, d := range nfs.CompareExports(nfs.ParseETab(h.Files[gather.ETab(s.Namespace, s.StateDir)]), want) {

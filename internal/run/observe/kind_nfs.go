@@ -10,7 +10,6 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host/gather"
 	"github.com/mortarhpc/mortar/internal/serve/nfs"
-	"github.com/mortarhpc/mortar/internal/serve/ocf"
 )
 
 // nfsKind are exports of a file system at an address.
@@ -172,9 +171,9 @@ func (v nfsKind) serving(c *Part, svc *design.Service, s *server) {
 // exported compares the table that the server's rpc.mountd reads with the service's
 // exports and their options.
 func (v nfsKind) exported(c *Part, svc *design.Service, s *server) {
-	var want []ocf.Export
+	var want []nfs.Export
 	for _, e := range svc.Exports {
-		want = append(want, ocf.Export{Dir: e.Dir, Clients: e.Clients, FSID: e.FSID, Options: e.Options})
+		want = append(want, nfs.Export{Dir: e.Dir, Clients: e.Clients, FSID: e.FSID, Options: e.Options})
 	}
 	for _, d := range nfs.CompareExports(nfs.ParseETab(s.host.Files[gather.ETab(svc.Namespace, svc.StateDir)]), want) {
 		var code Code

@@ -122,7 +122,7 @@ func (s *Kind) find(l LUN) (dev string, gone error, err error) {
 			return n, nil, nil
 		}
 	}
-	if dev, _ := s.Dm(names, l.Name); dev != "" {
+	if dev, _ := s.DM(names, l.Name); dev != "" {
 		return "", fmt.Errorf("LUN %s: the map of that name is %q, not that of WWID %s", l.Name, s.Line("/sys/block/"+dev+"/dm/uuid"), l.WWID), nil
 	}
 	return "", fmt.Errorf("LUN %s: no multipath map has WWID %s; see that the array is on, that it presents the LUN to this server, and multipath -ll", l.Name, l.WWID), nil

@@ -125,8 +125,9 @@ func (s *cacheLayer) cacheConfig() (*cache.Config, error) {
 
 // there says whether the device mapper has a device of that name.
 func (s *volumeGroup) there(name string) bool {
-	_, _, err := s.DmNamed(name)
-	return err == nil
+	names, err := s.K.ReadDir("/sys/block")
+	dev, _ := s.DM(names, name)
+	return err == nil && dev != ""
 }
 
 func (s *cacheLayer) cacheState() (unit.State, error) {

@@ -101,9 +101,9 @@ func (s *volumeGroup) On(volume string) (dev, devno string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	dev, devno = s.Dm(names, s.cfg.VG+".cached")
+	dev, devno = s.DM(names, s.cfg.VG+".cached")
 	if dev == "" && s.cfg.Cache == "" {
-		dev, devno = s.Dm(names, linux.DMName(s.cfg.VG, volume))
+		dev, devno = s.DM(names, linux.DMName(s.cfg.VG, volume))
 	}
 	return dev, devno, nil
 }
@@ -120,7 +120,7 @@ func (s *volumeGroup) Active() (some, all bool, err error) {
 	}
 	all = true
 	for _, v := range s.volumes {
-		dev, _ := s.Dm(names, linux.DMName(s.cfg.VG, v))
+		dev, _ := s.DM(names, linux.DMName(s.cfg.VG, v))
 		some, all = some || dev != "", all && dev != ""
 	}
 	return some, all, nil
@@ -134,7 +134,7 @@ func (s *volumeGroup) volumeState() (unit.State, error) {
 	up := 0
 	var faults error
 	for _, v := range s.volumes {
-		switch dev, _ := s.Dm(names, linux.DMName(s.cfg.VG, v)); {
+		switch dev, _ := s.DM(names, linux.DMName(s.cfg.VG, v)); {
 		case dev == "":
 			faults = errors.Join(faults, fmt.Errorf("logical volume %s/%s is not active", s.cfg.VG, v))
 		case s.suspended(dev):
@@ -184,7 +184,11 @@ func (s *volumeGroup) owner() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return s.ownerOf(devices)
+	m, err := s.metaOf(devices)
+	if err != nil {
+		return "", err
+	}
+	return m.SystemID, nil
 }
 
 // openedNote has the owner and the number of the metadata that the volume group has while
@@ -204,15 +208,6 @@ func (s *volumeGroup) unfinished(m *vgMeta) bool {
 		return m.SystemID == s.cfg.SystemID
 	}
 	return text == openedText(m.SystemID, m.Seqno)
-}
-
-// ownerOf is the system ID of the volume group on all of the storage's devices.
-func (s *volumeGroup) ownerOf(devices []unit.Device) (string, error) {
-	m, err := s.metaOf(devices)
-	if err != nil {
-		return "", err
-	}
-	return m.SystemID, nil
 }
 
 // metaOf is the newest metadata of the volume group on all of the storage's devices. A
@@ -307,11 +302,11 @@ func (s *volumeGroup) startVolume(ctx context.Context) error {
 	case st != unit.Running:
 		return fmt.Errorf("logical volume %s/%s is not there although vgchange activated it", s.cfg.VG, strings.Join(s.volumes, ", "))
 	}
-	if owner, err = s.ownerOf(devices); err != nil {
+	if m, err = s.metaOf(devices); err != nil {
 		return err
 	}
-	if owner != s.Node {
-		return fmt.Errorf("volume group %s is owned by %q although this host took it", s.cfg.VG, owner)
+	if m.SystemID != s.Node {
+		return fmt.Errorf("volume group %s is owned by %q although this host took it", s.cfg.VG, m.SystemID)
 	}
 	return nil
 }

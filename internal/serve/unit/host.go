@@ -164,26 +164,14 @@ func (s *Host) Distro() distro.Distro {
 	return distro.Nearest(linux.ParseOSRelease(string(b)))
 }
 
-// Dm finds a device of the device mapper by name.
-func (s *Host) Dm(blocks []string, want string) (dev, devno string) {
+// DM finds a device of the device mapper by name.
+func (s *Host) DM(blocks []string, want string) (dev, devno string) {
 	for _, n := range blocks {
 		if strings.HasPrefix(n, "dm-") && s.Line("/sys/block/"+n+"/dm/name") == want {
 			return n, s.Line("/sys/block/" + n + "/dev")
 		}
 	}
 	return "", ""
-}
-
-// DmNamed is the device of the device mapper with a name, which must be there.
-func (s *Host) DmNamed(name string) (dev, devno string, err error) {
-	names, err := s.K.ReadDir("/sys/block")
-	if err != nil {
-		return "", "", err
-	}
-	if dev, devno = s.Dm(names, name); dev == "" {
-		err = fmt.Errorf("%s is not there", name)
-	}
-	return dev, devno, err
 }
 
 // patience is how long to wait for the users of a file system before giving
