@@ -103,10 +103,10 @@ func New(h *unit.Host, cfg *LUNStorage, group bool, svc Service) *Kind {
 }
 
 func (s *Kind) Layers() []unit.Part {
-	all := []unit.Part{{"luns", s.lunState, s.lookAtLUNs, func(context.Context) error { return nil }, true}}
+	all := []unit.Part{{Name: "luns", State: s.lunState, Start: s.lookAtLUNs, Stop: func(context.Context) error { return nil }, Shared: true}}
 	if s.Reserve != nil {
 		// After a crash they may be all that is left: a service is stopped then.
-		all = append(all, unit.Part{"reservations", s.reserveState, s.Reserve.Take, s.Reserve.Give, true})
+		all = append(all, unit.Part{Name: "reservations", State: s.reserveState, Start: s.Reserve.Take, Stop: s.Reserve.Give, Shared: true})
 	}
 	return all
 }

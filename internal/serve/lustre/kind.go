@@ -128,10 +128,10 @@ func New(h *unit.Host, cfg *LustreService, svc Service) *Kind {
 func (s *Kind) Layers() []unit.Part {
 	var all []unit.Part
 	for i, t := range s.cfg.Targets {
-		all = append(all, unit.Part{t.label(s.cfg.FSName),
-			func() (unit.State, error) { return s.targetState(t) },
-			func(ctx context.Context) error { return s.startTargets(ctx, s.cfg.Targets[i:]) },
-			func(ctx context.Context) error { return s.stopTarget(ctx, t) }, false})
+		all = append(all, unit.Part{Name: t.label(s.cfg.FSName),
+			State: func() (unit.State, error) { return s.targetState(t) },
+			Start: func(ctx context.Context) error { return s.startTargets(ctx, s.cfg.Targets[i:]) },
+			Stop:  func(ctx context.Context) error { return s.stopTarget(ctx, t) }})
 	}
 	return all
 }

@@ -155,7 +155,7 @@ func New(h *unit.Host, cfg *MDStorage, d *doubt.Notes, svc Service) *Kind {
 }
 
 func (s *Kind) Layers() []unit.Part {
-	return []unit.Part{{"arrays", s.ArraysState, s.StartArrays, s.stopArrays, false}}
+	return []unit.Part{{Name: "arrays", State: s.ArraysState, Start: s.StartArrays, Stop: s.stopArrays}}
 }
 
 func (s *Kind) Programs() []string { return []string{"mdadm"} }
@@ -240,7 +240,7 @@ const slowSync = "1001"
 
 // Arrays lists the md arrays of this host by UUID.
 func (s *disks) Arrays() (map[string]mdArray, error) {
-	found, err := linux.MDArrays(unit.Tree{s.K})
+	found, err := linux.MDArrays(unit.Tree{Host: s.K})
 	if err != nil {
 		return nil, err
 	}
@@ -270,7 +270,7 @@ func (s *disks) Arrays() (map[string]mdArray, error) {
 // inSync tells of each slot of a running array whether md takes data from its
 // member. With also, that must hold for the member's kernel name too.
 func (s *disks) inSync(a mdArray, also func(dev string) bool) []bool {
-	members, err := linux.MDMembers(unit.Tree{s.K}, a.Dev)
+	members, err := linux.MDMembers(unit.Tree{Host: s.K}, a.Dev)
 	if err != nil {
 		return make([]bool, a.RaidDisks)
 	}

@@ -180,7 +180,7 @@ func spares(from, to raidGroup) (out []spareMove) {
 
 // raidGroups are the arrays of the service that run here.
 func (s *spareMover) raidGroups() ([]raidGroup, error) {
-	all, err := linux.MDArrays(unit.Tree{s.K})
+	all, err := linux.MDArrays(unit.Tree{Host: s.K})
 	if err != nil {
 		return nil, err
 	}
@@ -203,7 +203,7 @@ func (s *spareMover) raidGroups() ([]raidGroup, error) {
 			continue
 		}
 		g := raidGroup{MDArray: all[i], name: want.Name}
-		members, err := linux.MDMembers(unit.Tree{s.K}, g.Dev)
+		members, err := linux.MDMembers(unit.Tree{Host: s.K}, g.Dev)
 		if err != nil {
 			return nil, err
 		}
@@ -240,7 +240,7 @@ func (s *spareMover) moveDue(w unit.Watch) unit.Act {
 
 // degraded says whether an array of the service lacks a member.
 func (s *spareMover) degraded() bool {
-	all, err := linux.MDArrays(unit.Tree{s.K})
+	all, err := linux.MDArrays(unit.Tree{Host: s.K})
 	return err == nil && slices.ContainsFunc(all, func(a linux.MDArray) bool {
 		return a.Degraded > 0 && slices.ContainsFunc(s.Cfg.Arrays, func(x Array) bool { return md.SameUUID(x.UUID, a.UUID) })
 	})

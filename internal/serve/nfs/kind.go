@@ -103,18 +103,18 @@ type Service interface {
 
 func (s *Kind) Layers() []unit.Part {
 	own := s.cfg.Namespace != ""
-	all := []unit.Part{{"mount", s.volume.mountState, s.volume.startMount, s.volume.stopMount, false}}
+	all := []unit.Part{{Name: "mount", State: s.volume.mountState, Start: s.volume.startMount, Stop: s.volume.stopMount}}
 	if s.cfg.StateImage != "" {
-		all = append(all, unit.Part{"state-disk", s.volume.stateDiskState, s.volume.startStateDisk, s.volume.stopStateDisk, false})
+		all = append(all, unit.Part{Name: "state-disk", State: s.volume.stateDiskState, Start: s.volume.startStateDisk, Stop: s.volume.stopStateDisk})
 	}
 	if own {
-		all = append(all, unit.Part{"namespace", s.state.namespaceState, s.state.startNamespace, s.state.stopNamespace, false})
+		all = append(all, unit.Part{Name: "namespace", State: s.state.namespaceState, Start: s.state.startNamespace, Stop: s.state.stopNamespace})
 	}
 	return append(all,
-		unit.Part{"nfs-state", s.bindState, s.state.startState, s.state.stopState, false},
-		unit.Part{"nfsd", s.Nfsd.nfsdState, s.Nfsd.startNFSD, s.Nfsd.stopNFSD, !own},
-		unit.Part{"exports", s.exports.exportState, s.exports.startExports, s.exports.stopExports, false},
-		unit.Part{"address", s.address.addressState, s.address.startAddress, s.address.stopAddress, false})
+		unit.Part{Name: "nfs-state", State: s.bindState, Start: s.state.startState, Stop: s.state.stopState},
+		unit.Part{Name: "nfsd", State: s.Nfsd.nfsdState, Start: s.Nfsd.startNFSD, Stop: s.Nfsd.stopNFSD, Shared: !own},
+		unit.Part{Name: "exports", State: s.exports.exportState, Start: s.exports.startExports, Stop: s.exports.stopExports},
+		unit.Part{Name: "address", State: s.address.addressState, Start: s.address.startAddress, Stop: s.address.stopAddress})
 }
 
 func (s *Kind) Serving() bool {

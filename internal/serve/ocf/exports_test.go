@@ -21,16 +21,16 @@ const testFSID = "5d1f7f66-63a4-4f5c-9d25-5f9d3b6f8a01"
 // and one is gone.
 func changed(c *Config) *Config {
 	c.Exports = []nfs.Export{
-		{"/srv/home/data", "10.0.0.0/24", testFSID, []string{"ro", "sync"}},
-		{"/srv/home/new", "10.0.0.0/24", "5d1f7f66-63a4-4f5c-9d25-5f9d3b6f8a02", []string{"rw", "sync"}},
+		{Dir: "/srv/home/data", Clients: "10.0.0.0/24", FSID: testFSID, Options: []string{"ro", "sync"}},
+		{Dir: "/srv/home/new", Clients: "10.0.0.0/24", FSID: "5d1f7f66-63a4-4f5c-9d25-5f9d3b6f8a02", Options: []string{"rw", "sync"}},
 	}
 	return c
 }
 
 func before(c *Config) *Config {
 	c.Exports = []nfs.Export{
-		{"/srv/home/data", "10.0.0.0/24", testFSID, []string{"rw", "sync"}},
-		{"/srv/home/old", "10.0.0.0/24", "5d1f7f66-63a4-4f5c-9d25-5f9d3b6f8a03", []string{"rw", "sync"}},
+		{Dir: "/srv/home/data", Clients: "10.0.0.0/24", FSID: testFSID, Options: []string{"rw", "sync"}},
+		{Dir: "/srv/home/old", Clients: "10.0.0.0/24", FSID: "5d1f7f66-63a4-4f5c-9d25-5f9d3b6f8a03", Options: []string{"rw", "sync"}},
 	}
 	return c
 }

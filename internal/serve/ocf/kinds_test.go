@@ -113,8 +113,8 @@ func TestConfigOfEarlierBuilds(t *testing.T) {
 	want := &Config{
 		Service: "home", MDStorage: &mdraid.MDStorage{Arrays: []mdraid.Array{{Name: "r0", UUID: "0f1e2d3c:4b5a6978:8796a5b4:c3d2e1f0", Members: []string{"/dev/mapper/d0"}, Need: 1}}, DirtyDegraded: "start"},
 		VolumeGroup: VolumeGroup{"vg-a", "data", "at-rest"}, Cache: "/etc/mortar/cache-home.json",
-		NFSService: &nfs.NFSService{"11112222-3333-4444-5555-666677778888", "/srv/home", []string{"noatime"}, "/srv/home/.nfs", "",
-			nfs.NFS{8, []string{"4.2"}, 30, 30, 30, "s", 0}, []nfs.Export{{"/srv/home", "*", "1", []string{"rw"}}}, "10.0.0.9/24", "n"},
+		NFSService: &nfs.NFSService{FSUUID: "11112222-3333-4444-5555-666677778888", MountPoint: "/srv/home", MountOpts: []string{"noatime"}, StateDir: "/srv/home/.nfs", StateImage: "",
+			NFS: nfs.NFS{Threads: 8, Versions: []string{"4.2"}, Lease: 30, Grace: 30, LockGrace: 30, Scope: "s", RDMA: 0}, Exports: []nfs.Export{{Dir: "/srv/home", Clients: "*", FSID: "1", Options: []string{"rw"}}}, Address: "10.0.0.9/24", Namespace: "n"},
 		Nodes: map[string]string{"nfs1": "10.0.0.1"}, Rings: map[string][]string{"nfs1": {"10.1.0.1"}}, Fences: []string{"10.2.0.1"},
 	}
 	if !reflect.DeepEqual(c, want) {

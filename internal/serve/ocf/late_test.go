@@ -131,7 +131,7 @@ func TestSpareWaitsForLateMember(t *testing.T) {
 	s := h.service(h.twoGroups())
 	m := s.storage.(*mdraid.Kind)
 	h.active, h.owner = true, "nfs1"
-	if err := m.Late.LateNote().Save([]mdraid.LateArray{{md.Hex(m.Cfg.Arrays[1].UUID), []int{3}, nil}}); err != nil {
+	if err := m.Late.LateNote().Save([]mdraid.LateArray{{UUID: md.Hex(m.Cfg.Arrays[1].UUID), Numbers: []int{3}, Spares: nil}}); err != nil {
 		t.Fatal(err)
 	}
 	m.Spares.SpareDue(h.clock)

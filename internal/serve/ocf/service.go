@@ -58,10 +58,10 @@ func partCode(p unit.Part, err error) error {
 func (s *service) parts() []unit.Part {
 	all := s.storage.Layers()
 	if s.cfg.VG != "" {
-		all = append(all, unit.Part{"volume", s.volumeState, s.startVolume, s.stopVolume, false})
+		all = append(all, unit.Part{Name: "volume", State: s.volumeState, Start: s.startVolume, Stop: s.stopVolume})
 	}
 	if s.cfg.Cache != "" {
-		all = append(all, unit.Part{"cache", s.cacheState, s.startCache, s.stopCache, false})
+		all = append(all, unit.Part{Name: "cache", State: s.cacheState, Start: s.startCache, Stop: s.stopCache})
 	}
 	return append(all, s.kind.Layers()...)
 }

@@ -186,7 +186,7 @@ func TestPathsWhileSlow(t *testing.T) {
 					stat[dev] = d
 				}
 			}
-			s.Slow.Shots = append(s.Slow.Shots, pace.Shot{h.clock, maps.Clone(stat)})
+			s.Slow.Shots = append(s.Slow.Shots, pace.Shot{At: h.clock, Stat: maps.Clone(stat)})
 		}
 		if err := s.Slow.OfThePath("dm-5"); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.want)
