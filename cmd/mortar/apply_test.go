@@ -196,7 +196,7 @@ func TestUnsupportedUser(t *testing.T) {
 	s.Nobody.Store(true)
 	x := newSite(t, s, nil)
 	env.Connect.LibDir = "/no-such-dir-of-mortar-tests"
-	if code, _, msg := mortar(t, "plan", x.spec); code != exitBadInput || !strings.Contains(msg, "not root's") {
+	if code, _, msg := mortar(t, "plan", x.spec); code != exitBadInput || !strings.Contains(msg, "does not get root's rights") {
 		t.Errorf("%d %s", code, msg)
 	}
 }

@@ -38,7 +38,7 @@ func demoSteps(spec, dir, drill, how string) []demoStep {
 		{"build the brick over SSH; the fence test is left out here: the drill fences a server anyway", []string{"apply", spec, "--yes", "--skip-fence-test"}, ""},
 		{"a second apply must change nothing", []string{"apply", spec, "--yes", "--skip-fence-test"}, ""},
 		{"health, from disk to client", []string{"status", spec}, ""},
-		{"break it under load, then check every acknowledged byte", []string{"drill", "run", spec, drill, "--how", how, "--seconds", "6", "--out", dir}, ""},
+		{"break it under load, then check every acknowledged byte", []string{"drill", newDrillRunCmd().Name(), spec, drill, "--how", how, "--seconds", "6", "--out", dir}, ""},
 		{"the report", []string{"report", dir}, ""},
 	}
 }

@@ -372,7 +372,7 @@ func formerDrill(args []string) []string {
 		}
 	}
 	if command == "" && len(args) > 1 && looksLikeSpec(args[0]) {
-		command = "run"
+		command = newDrillRunCmd().Name()
 	}
 	if command == "" {
 		return nil

@@ -115,7 +115,7 @@ type Row struct {
 	words string
 	// Rack is how a virtual rack does it; nil: Mortar does it itself.
 	Rack *RackCommand
-	// ByHand is why no command does it to real hardware; "": one does, or nobody has tried.
+	// ByHand is why no command does it to real hardware; "": one does, or it is untried.
 	ByHand string
 
 	// inject and heal are set for a fault that Mortar injects itself, through the
@@ -299,17 +299,23 @@ func init() {
 		{Kind: CacheApply, words: "giving SSDs back to the cache of {0}", inject: applyCache},
 		{Kind: CacheFill, words: "filling the mirror of dirty data of {0}", inject: fillCache, heal: drainCache},
 		{Kind: CacheFlush, words: "starting mortar cache {1} of {0} on {on}, whose disks take nothing", inject: startFlush, heal: endFlush},
+	}
+	Rows = append(Rows, changes()...)
+	for _, r := range Rows {
+		Kinds[r.Kind] = r
+	}
+}
 
-		// settled comes after each change: nothing may be left to apply. A change is not taken back.
+// changes are the faults that are changes of a brick. settled comes after each: nothing may be
+// left to apply. A change is not taken back.
+func changes() []Row {
+	return []Row{
 		{Kind: ChangeDisk, words: "replacing disk {0} by {1}", can: mayChange(DiskBlank), Ready: planDisk, inject: resume, heal: resume, Back: settled},
 		{Kind: ChangeServer, words: "replacing server {on}", can: mayChange(ServerNew), Ready: planServer, inject: resume, heal: resume, Back: settled},
 		{Kind: ChangeUpgrade, words: "rebooting each server", can: hasOperator, Ready: planUpgrade, inject: resume, heal: stopUpgrade, Back: settled},
 		{Kind: ChangeGrow, words: "growing the volume", can: mayGrow, Ready: planGrow, inject: resume, heal: resume, Back: settled},
 		{Kind: DiskBlank, words: "pushing blank disk {1} into the slot of {0}", Rack: rack("disk-blank"), ByHand: "a disk is swapped by hand: `mortar disk fail`, swap it in its bay, `mortar disk replace`"},
 		{Kind: ServerNew, words: "putting another machine in the place of {on}", Rack: rack("server-new"), ByHand: "a machine is put in by hand: see `mortar help server replace`"},
-	}
-	for _, r := range Rows {
-		Kinds[r.Kind] = r
 	}
 }
 

@@ -42,8 +42,8 @@ func (f *FS) FSCK(word string, repair bool) (*Plan, error) {
 		tool, what = "fsck-repair", "mend "
 	}
 	p := &Plan{What: "e2fsck of " + t.Name}
-	p.Steps = append(p.Steps, f.stop(pair, svc)...)
-	check := f.offline(svc, t, tool, what+t.Name)
+	p.Steps = append(p.Steps, stop(f, pair, svc)...)
+	check := offline(f, svc, t, tool, what+t.Name)
 	check.Action.OKCodes = []int{ocf.Damaged}
 	check.Judge = func(out resource.Output) (string, error) {
 		text := strings.TrimSpace(out.Stdout)
@@ -53,7 +53,7 @@ func (f *FS) FSCK(word string, repair bool) (*Plan, error) {
 		return text, nil
 	}
 	p.Steps = append(p.Steps, check)
-	p.Steps = append(p.Steps, f.start(pair, svc)...)
+	p.Steps = append(p.Steps, start(f, pair, svc)...)
 	if !repair {
 		for i := range p.Steps[len(p.Steps)-2:] {
 			p.Steps[len(p.Steps)-2+i].Always = true // a check without repair changes nothing
@@ -104,11 +104,11 @@ func (f *FS) everyServer(servers []string) error {
 
 // stop returns the steps in which the cluster stops a service and waits until none
 // of its targets is mounted.
-func (f *FS) stop(pair *design.Pair, svc *design.Service) []Step {
+func stop(f *FS, pair *design.Pair, svc *design.Service) []Step {
 	return f.role(pair, svc, "stop", "stopped", false, "--set-parameter", "target-role", "--parameter-value", "Stopped")
 }
 
-func (f *FS) start(pair *design.Pair, svc *design.Service) []Step {
+func start(f *FS, pair *design.Pair, svc *design.Service) []Step {
 	return f.role(pair, svc, "start", "there", true, "--delete-parameter", "target-role")
 }
 
@@ -149,7 +149,7 @@ func (f *FS) left(ctx context.Context, pair *design.Pair, svc *design.Service, u
 
 // offline is a step that runs a tool on a target of a stopped service, on the
 // target's preferred server.
-func (f *FS) offline(svc *design.Service, t design.Target, tool, title string) Step {
+func offline(f *FS, svc *design.Service, t design.Target, tool, title string) Step {
 	return command(t.Server, title, long, "/usr/local/sbin/mortar", "ocf", "--config", "/etc/mortar/service-"+svc.Name+".json", tool, label(t))
 }
 
@@ -178,15 +178,15 @@ func (f *FS) Writeconf(ctx context.Context) (*Plan, error) {
 			svc := &pair.Services[j]
 			if svc.Targets[0].Kind == "mgs" {
 				mgs = svc.Preferred
-				first = append(first, f.stop(pair, svc)...)
-				up = append(f.start(pair, svc), up...)
+				first = append(first, stop(f, pair, svc)...)
+				up = append(start(f, pair, svc), up...)
 			} else {
-				rest = append(rest, f.stop(pair, svc)...)
-				up = append(up, f.start(pair, svc)...)
+				rest = append(rest, stop(f, pair, svc)...)
+				up = append(up, start(f, pair, svc)...)
 			}
 			for _, t := range svc.Targets {
 				if t.Kind != "mgs" {
-					tools = append(tools, f.offline(svc, t, "writeconf", "write the configuration of "+t.Name+" anew"))
+					tools = append(tools, offline(f, svc, t, "writeconf", "write the configuration of "+t.Name+" anew"))
 				}
 			}
 		}

@@ -145,7 +145,7 @@ func testBitmap(events uint64, size int64, dirty ...int) []byte {
 // start judges the array as a start does.
 func (m *members) start(t *testing.T) (mdraid.Verdict, error) {
 	t.Helper()
-	s := mdraid.New(&unit.Host{K: m}, &mdraid.MDStorage{}, &doubt.Notes{Host: &unit.Host{K: m}}, nil)
+	s := mdraid.New(&unit.Host{K: m, Log: &unit.Steps{Stderr: io.Discard, Now: time.Now}}, &mdraid.MDStorage{}, &doubt.Notes{Host: &unit.Host{K: m}}, nil)
 	a := groupR0()
 	v, err := judged(s, a, mdraid.Superblocks{})
 	if err != nil {
