@@ -34,10 +34,10 @@ func TestMain(m *testing.M) {
 
 // setup gives a running server, a target that fits it and options that keep
 // the pushed binary in the test's own directory.
-func setup(t *testing.T) (*sshtest.Server, Target, Options) {
+func setup(t *testing.T, with ...func(*ssh.ServerConfig, ssh.Signer)) (*sshtest.Server, Target, Options) {
 	t.Helper()
 	t.Setenv("SSH_AUTH_SOCK", "")
-	s := sshtest.Start(t)
+	s := sshtest.Start(t, with...)
 	dir := t.TempDir()
 	return s, Target{Name: "h1", Address: "127.0.0.1", Port: s.Addr.Port, Identity: s.Identity, HostKey: s.HostKey(), SSHConfig: "none"},
 		Options{LibDir: dir + "/lib", Link: dir + "/sbin/mortar", Timeout: 20 * time.Second, AnyUser: os.Getuid() != 0}

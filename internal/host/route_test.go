@@ -95,18 +95,19 @@ func TestJump(t *testing.T) {
 // An authority's certificate is accepted for the names that its line has, and no other
 // authority's is.
 func TestHostCertificate(t *testing.T) {
-	s, target, opts := setup(t)
 	authority, _ := sshtest.NewKey(t)
 	other, _ := sshtest.NewKey(t)
-	cert := &ssh.Certificate{Key: s.Key.PublicKey(), CertType: ssh.HostCert, ValidPrincipals: []string{"127.0.0.1"}, ValidBefore: ssh.CertTimeInfinity}
-	if err := cert.SignCert(rand.Reader, authority); err != nil {
-		t.Fatal(err)
-	}
-	signer, err := ssh.NewCertSigner(cert, s.Key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Config.AddHostKey(signer)
+	_, target, opts := setup(t, func(c *ssh.ServerConfig, key ssh.Signer) {
+		cert := &ssh.Certificate{Key: key.PublicKey(), CertType: ssh.HostCert, ValidPrincipals: []string{"127.0.0.1"}, ValidBefore: ssh.CertTimeInfinity}
+		if err := cert.SignCert(rand.Reader, authority); err != nil {
+			t.Fatal(err)
+		}
+		signer, err := ssh.NewCertSigner(cert, key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.AddHostKey(signer)
+	})
 	target.HostKey = ""
 	line := func(k ssh.Signer) string {
 		return "@cert-authority 127.0.0.1,[127.0.0.1]:* " + sshtest.Authorized(k.PublicKey())
@@ -126,8 +127,7 @@ func TestHostCertificate(t *testing.T) {
 // Eight keys in the SSH agent do not keep the one out that ssh's configuration names. Without
 // a name they do, and the error says so.
 func TestNamedKeyFirst(t *testing.T) {
-	s, target, opts := setup(t)
-	s.Config.MaxAuthTries = 6
+	_, target, opts := setup(t, func(c *ssh.ServerConfig, _ ssh.Signer) { c.MaxAuthTries = 6 })
 	ring := sshagent.NewKeyring()
 	for range 8 {
 		_, priv := sshtest.NewKey(t)

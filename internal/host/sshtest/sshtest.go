@@ -29,8 +29,6 @@ type Server struct {
 	Key  ssh.Signer
 	// Identity is the file of the private key that may log in.
 	Identity string
-	// Config is the server's; keys may be added before the first login.
-	Config *ssh.ServerConfig
 	// Execs counts the commands that were started.
 	Execs atomic.Int32
 	// Nobody: commands run as uid 65534.
@@ -79,8 +77,9 @@ func WriteKey(t testing.TB, priv ed25519.PrivateKey, mode os.FileMode) string {
 	return file
 }
 
-// Start starts a server that ends with the test.
-func Start(t testing.TB) *Server {
+// Start starts a server that ends with the test. with changes its configuration before; it gets
+// the server's key.
+func Start(t testing.TB, with ...func(*ssh.ServerConfig, ssh.Signer)) *Server {
 	t.Helper()
 	key, _ := NewKey(t)
 	userKey, priv := NewKey(t)
@@ -97,7 +96,9 @@ func Start(t testing.TB) *Server {
 		return nil, errors.New("unknown user key")
 	}}
 	cfg.AddHostKey(key)
-	s.Config = cfg
+	for _, f := range with {
+		f(cfg, key)
+	}
 	go func() {
 		for {
 			c, err := ln.Accept()
