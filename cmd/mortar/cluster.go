@@ -20,7 +20,6 @@ import (
 	"github.com/mortarhpc/mortar/internal/run/observe"
 	"github.com/mortarhpc/mortar/internal/run/procedure"
 	"github.com/mortarhpc/mortar/internal/serve/doubt"
-	"github.com/mortarhpc/mortar/internal/serve/ocf"
 )
 
 // procedureFlags adds the flags of a command that carries out a procedure on a running brick.
@@ -169,7 +168,7 @@ func newConfirmDoubtCmd() *cobra.Command {
 }
 
 // printDoubt lists every block.
-func printDoubt(w io.Writer, d *ocf.Doubt) {
+func printDoubt(w io.Writer, d *doubt.Doubt) {
 	fmt.Fprintf(w, "service %s, looked at %s\n", d.Service, d.At.Format("2006-01-02 15:04:05 MST"))
 	for _, a := range d.Arrays {
 		if a.Unknown != "" {
@@ -184,7 +183,7 @@ func printDoubt(w io.Writer, d *ocf.Doubt) {
 }
 
 // printOwners lists every file that has a block in doubt.
-func printOwners(w io.Writer, d *ocf.Doubt) {
+func printOwners(w io.Writer, d *doubt.Doubt) {
 	o := d.Owners
 	if o == nil {
 		if d.Unnamed != "" {

@@ -8,13 +8,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/mortarhpc/mortar/internal/base/screen"
-	"github.com/mortarhpc/mortar/internal/serve/ocf"
+	"github.com/mortarhpc/mortar/internal/serve/doubt"
 )
 
 func TestPrintDoubt(t *testing.T) {
-	d := &ocf.Doubt{Service: "home", At: time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC),
-		Arrays: []ocf.ArrayInDoubt{{Name: "r0", Blocks: []int64{81920, 86016}}, {Name: "r1", Unknown: "it has no write-intent bitmap"}},
-		Owners: &ocf.Owners{Free: 1, Files: []ocf.FileInDoubt{{Inode: 263, Path: "/srv/home/data/a", Offsets: []int64{4096}}, {Inode: 300}}, Unsearched: "the search for names was cut short"}}
+	d := &doubt.Doubt{Service: "home", At: time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC),
+		Arrays: []doubt.ArrayInDoubt{{Name: "r0", Blocks: []int64{81920, 86016}}, {Name: "r1", Unknown: "it has no write-intent bitmap"}},
+		Owners: &doubt.Owners{Free: 1, Files: []doubt.FileInDoubt{{Inode: 263, Path: "/srv/home/data/a", Offsets: []int64{4096}}, {Inode: 300}}, Unsearched: "the search for names was cut short"}}
 	var w bytes.Buffer
 	printDoubt(&w, d)
 	printOwners(&w, d)
@@ -37,9 +37,9 @@ the list is not complete: the search for names was cut short
 // The owner of a file on the volume chooses its name. A name neither obeys the terminal nor looks
 // like the question.
 func TestPlantedNames(t *testing.T) {
-	d := &ocf.Doubt{Service: "home", At: time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC), Owners: &ocf.Owners{
+	d := &doubt.Doubt{Service: "home", At: time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC), Owners: &doubt.Owners{
 		Unsearched: "xfs_db: \x1b[2Jgone\xff",
-		Files: []ocf.FileInDoubt{
+		Files: []doubt.FileInDoubt{
 			{Inode: 1, Path: "/srv/home/\x1b]0;owned\x07"},
 			{Inode: 2, Path: "/srv/home/a\n\nNothing is in doubt. Type the service's name to go on: "},
 			{Inode: 3, Path: "/srv/home/\u202egpj.exe\u009b8m"},

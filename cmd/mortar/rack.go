@@ -17,6 +17,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/rack"
+	"github.com/mortarhpc/mortar/internal/rack/hw"
 	"github.com/mortarhpc/mortar/internal/run/cli"
 )
 
@@ -134,7 +135,7 @@ func newRackUpCmd() *cobra.Command {
 }
 
 // bootServers sets the way in which servers boot: HOW, or HOW=SERVER,SERVER for some; "" keeps it.
-func bootServers(cfg *rack.Config, boot string) error {
+func bootServers(cfg *hw.Config, boot string) error {
 	if boot == "" {
 		return nil
 	}
@@ -143,7 +144,7 @@ func bootServers(cfg *rack.Config, boot string) error {
 	for i := range cfg.Nodes {
 		n := &cfg.Nodes[i]
 		at := slices.Index(names, n.Name)
-		if n.Role == rack.RoleServer && (!some || at >= 0) {
+		if n.Role == hw.RoleServer && (!some || at >= 0) {
 			n.Boot = how
 			if some {
 				names = slices.Delete(names, at, at+1)
@@ -157,7 +158,7 @@ func bootServers(cfg *rack.Config, boot string) error {
 }
 
 // describe returns the hardware for a spec, and the rack's directory.
-func (f *rackFlags) describe(file string) (cfg rack.Config, dir string, err error) {
+func (f *rackFlags) describe(file string) (cfg hw.Config, dir string, err error) {
 	s, err := cli.ReadSpec(file)
 	if err != nil {
 		return cfg, "", err
@@ -169,7 +170,7 @@ func (f *rackFlags) describe(file string) (cfg rack.Config, dir string, err erro
 	if err != nil {
 		return cfg, "", fail(exitBadInput, err)
 	}
-	if cfg, err = rack.FromSpec(s, rackArrays(d)...); err != nil {
+	if cfg, err = hw.FromSpec(s, rackArrays(d)...); err != nil {
 		return cfg, "", rackError(err)
 	}
 	if f.scale > 1 {
@@ -184,23 +185,23 @@ func (f *rackFlags) describe(file string) (cfg rack.Config, dir string, err erro
 }
 
 // rackArrays returns the rack's arrays for those of a design.
-func rackArrays(d *design.Design) []rack.Storage {
-	var out []rack.Storage
+func rackArrays(d *design.Design) []hw.Storage {
+	var out []hw.Storage
 	for i := range d.Arrays {
 		a := &d.Arrays[i]
-		r := rack.Storage{Name: a.Name, Family: a.Family, Servers: a.Servers, Paths: d.PathsTo(a, a.Servers[0])}
+		r := hw.Storage{Name: a.Name, Family: a.Family, Servers: a.Servers, Paths: d.PathsTo(a, a.Servers[0])}
 		for _, g := range d.Groups {
 			if g.Array != a.Name {
 				continue
 			}
-			group := rack.StorageGroup{Name: g.Name, Level: g.Level, Chunk: int64(g.Chunk)}
+			group := hw.StorageGroup{Name: g.Name, Level: g.Level, Chunk: int64(g.Chunk)}
 			for _, m := range g.Members {
 				group.Serials = append(group.Serials, m.Serial)
 			}
 			r.Groups = append(r.Groups, group)
 		}
 		for _, l := range a.LUNs {
-			r.LUNs = append(r.LUNs, rack.StorageLUN{Name: l.Name, Group: l.Groups[0], Number: l.Number, Controller: l.Controller, WWN: l.WWN,
+			r.LUNs = append(r.LUNs, hw.StorageLUN{Name: l.Name, Group: l.Groups[0], Number: l.Number, Controller: l.Controller, WWN: l.WWN,
 				Bytes: int64(l.Size), Chunk: int64(l.Chunk), FullStripe: int64(l.FullStripe)})
 		}
 		out = append(out, r)

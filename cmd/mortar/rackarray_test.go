@@ -6,7 +6,7 @@ import (
 	"github.com/mortarhpc/mortar/examples"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
-	"github.com/mortarhpc/mortar/internal/rack"
+	"github.com/mortarhpc/mortar/internal/rack/hw"
 )
 
 // The rack has every array of the papers with its disks, groups, LUNs and paths, at a
@@ -41,7 +41,7 @@ func TestRackArrays(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c, err := rack.FromSpec(s, rackArrays(d)...)
+		c, err := hw.FromSpec(s, rackArrays(d)...)
 		if err != nil {
 			t.Fatalf("%s: %v", v.example, err)
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/host/resource/storage"
+	"github.com/mortarhpc/mortar/internal/serve/lustre"
 	"github.com/mortarhpc/mortar/internal/serve/ocf"
 )
 
@@ -104,9 +105,9 @@ func (b lustreKind) constraints(all *resource.Element) {
 }
 
 func (b lustreKind) agent(s *design.Service, c *ocf.Config) error {
-	c.LustreService = &ocf.LustreService{FSName: b.d.Lustre.FSName}
+	c.LustreService = &lustre.LustreService{FSName: b.d.Lustre.FSName}
 	for _, t := range s.Targets {
-		c.Targets = append(c.Targets, ocf.Target{Kind: t.Kind, Index: t.Index, Volume: t.Volume, MountPoint: t.MountPoint})
+		c.Targets = append(c.Targets, lustre.Target{Kind: t.Kind, Index: t.Index, Volume: t.Volume, MountPoint: t.MountPoint})
 		if t.Kind == "mgs" {
 			c.Servers = b.d.Lustre.ServerNIDs
 		}

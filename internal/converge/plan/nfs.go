@@ -13,6 +13,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/host/resource/storage"
 	"github.com/mortarhpc/mortar/internal/serve/cache"
+	"github.com/mortarhpc/mortar/internal/serve/nfs"
 	"github.com/mortarhpc/mortar/internal/serve/ocf"
 )
 
@@ -119,7 +120,7 @@ func (b nfsKind) server(h string) error {
 		Path: "/etc/nfs.conf.d/mortar.conf", Content: []byte(b.conf()),
 	})
 	if b.pair.HA == nil {
-		var lines []ocf.Export
+		var lines []nfs.Export
 		for _, s := range b.services() {
 			lines = append(lines, exportsOf(s)...)
 		}
@@ -196,10 +197,10 @@ func (b nfsKind) constraints(*resource.Element) {}
 
 func (b nfsKind) agent(s *design.Service, c *ocf.Config) error {
 	n := b.d.Spec.NFS
-	c.NFSService = &ocf.NFSService{
+	c.NFSService = &nfs.NFSService{
 		FSUUID: s.FSUUID, MountPoint: filepath.Clean(s.MountPoint), MountOpts: s.MountOpts, StateDir: s.StateDir, StateImage: s.StateDir + ".img",
 		Namespace: s.Namespace,
-		NFS:       ocf.NFS{Threads: n.Threads, Versions: n.Versions, Lease: n.Lease, Grace: n.Grace, Scope: s.Scope, RDMA: b.rdmaPort()},
+		NFS:       nfs.NFS{Threads: n.Threads, Versions: n.Versions, Lease: n.Lease, Grace: n.Grace, Scope: s.Scope, RDMA: b.rdmaPort()},
 		Address:   s.Address + "/" + strconv.Itoa(s.Prefix),
 		Exports:   exportsOf(s),
 	}
@@ -214,10 +215,10 @@ func (b nfsKind) agent(s *design.Service, c *ocf.Config) error {
 }
 
 // exportsOf are a service's exports in the form that exportfs takes.
-func exportsOf(s *design.Service) []ocf.Export {
-	var out []ocf.Export
+func exportsOf(s *design.Service) []nfs.Export {
+	var out []nfs.Export
 	for _, e := range s.Exports {
-		out = append(out, ocf.Export{Dir: filepath.Clean(e.Dir), Clients: e.Clients, FSID: e.FSID, Options: e.Options})
+		out = append(out, nfs.Export{Dir: filepath.Clean(e.Dir), Clients: e.Clients, FSID: e.FSID, Options: e.Options})
 	}
 	return out
 }

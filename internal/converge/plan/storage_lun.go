@@ -9,6 +9,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/host/resource/storage"
+	"github.com/mortarhpc/mortar/internal/serve/lun"
 	"github.com/mortarhpc/mortar/internal/serve/ocf"
 )
 
@@ -180,7 +181,7 @@ func (l lunStorage) claim(s *design.Service, u *storage.Unclaimed, r *storage.Re
 }
 
 func (l lunStorage) agent(s *design.Service, c *ocf.Config, r *storage.OCFConfig) {
-	c.LUNStorage = &ocf.LUNStorage{}
+	c.LUNStorage = &lun.LUNStorage{}
 	if l.pair.HA != nil {
 		c.Reservations = l.pair.HA.Reservations
 	}
@@ -188,7 +189,7 @@ func (l lunStorage) agent(s *design.Service, c *ocf.Config, r *storage.OCFConfig
 		c.QueueSeconds = design.QueueSeconds
 	}
 	for _, u := range l.of(s) {
-		c.LUNs = append(c.LUNs, ocf.LUN{Name: u.LUN, Array: u.Enclosure}) // the resource fills in WWID and size
+		c.LUNs = append(c.LUNs, lun.LUN{Name: u.LUN, Array: u.Enclosure}) // the resource fills in WWID and size
 	}
 	r.LUNs = l.of(s)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/md"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host/resource/storage"
+	"github.com/mortarhpc/mortar/internal/serve/mdraid"
 	"github.com/mortarhpc/mortar/internal/serve/ocf"
 )
 
@@ -168,9 +169,9 @@ func (m mdStorage) claim(s *design.Service, u *storage.Unclaimed, r *storage.Rel
 }
 
 func (m mdStorage) agent(s *design.Service, c *ocf.Config, r *storage.OCFConfig) {
-	c.MDStorage = &ocf.MDStorage{DropSlow: s.Storage.DropSlow}
+	c.MDStorage = &mdraid.MDStorage{DropSlow: s.Storage.DropSlow}
 	for _, g := range m.arraysOf(s) {
-		c.Arrays = append(c.Arrays, ocf.Array{Name: g.Name, UUID: g.UUID, Need: md.Fewest(g.Level, len(g.Members))})
+		c.Arrays = append(c.Arrays, mdraid.Array{Name: g.Name, UUID: g.UUID, Need: md.Fewest(g.Level, len(g.Members))})
 		r.Members = append(r.Members, refs(disksOf(g)))
 	}
 }

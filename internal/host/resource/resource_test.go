@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mortarhpc/mortar/internal/serve/ocf"
+	"github.com/mortarhpc/mortar/internal/serve/nfs"
 )
 
 func TestBuilt(t *testing.T) {
@@ -149,7 +149,7 @@ tee /sys/module/nfs/parameters/max_session_slots <<< "128\n"`)
 }
 
 func TestExportsAndServer(t *testing.T) {
-	e := &Exports{Path: "/etc/exports.d/mortar.exports", Lines: []ocf.Export{{Dir: "/srv/home/data", Clients: "10.0.0.0/16", FSID: "aaaa", Options: []string{"rw", "sync"}}}}
+	e := &Exports{Path: "/etc/exports.d/mortar.exports", Lines: []nfs.Export{{Dir: "/srv/home/data", Clients: "10.0.0.0/16", FSID: "aaaa", Options: []string{"rw", "sync"}}}}
 	sys := &Paper{Files: map[string]string{}}
 	as := diff(t, e, sys)
 	wantShow(t, as, "write /etc/exports.d/mortar.exports 0644\nexportfs -ra")
@@ -182,7 +182,7 @@ func TestExportsAndServer(t *testing.T) {
 
 func TestServiceExports(t *testing.T) {
 	const etab = "/srv/home/.mortar/nfs/etab"
-	e := &ServiceExports{Service: "home", Agent: "/m", Config: "/c.json", StateDir: "/srv/home/.mortar/nfs", Exports: []ocf.Export{
+	e := &ServiceExports{Service: "home", Agent: "/m", Config: "/c.json", StateDir: "/srv/home/.mortar/nfs", Exports: []nfs.Export{
 		{Dir: "/srv/home/data", Clients: "10.0.0.0/16", FSID: "aaaa", Options: []string{"rw", "sync"}}}}
 	const change = "/m ocf exports --config /c.json"
 	sys := &Paper{Files: map[string]string{}}

@@ -15,6 +15,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/prove/fault"
 	"github.com/mortarhpc/mortar/internal/rack"
+	"github.com/mortarhpc/mortar/internal/rack/hw"
 )
 
 func exampleDesign(t *testing.T, name string) *design.Design {
@@ -38,7 +39,7 @@ func exampleDesign(t *testing.T, name string) *design.Design {
 // nodes' start. live_test.go tests the faults that need a running node.
 func TestRack(t *testing.T) {
 	d := exampleDesign(t, "nfs-ha")
-	c, err := rack.FromSpec(d.Spec)
+	c, err := hw.FromSpec(d.Spec)
 	if err != nil {
 		t.Fatal(err)
 	}

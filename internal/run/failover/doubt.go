@@ -20,7 +20,7 @@ import (
 // Refused is what a server refused to start a service for.
 type Refused struct {
 	Node  string
-	Doubt *ocf.Doubt
+	Doubt *indoubt.Doubt
 	raw   []byte // of the server's file
 }
 
@@ -52,9 +52,9 @@ func InDoubt(ctx context.Context, d *design.Design, f observe.Facts, h Hosts, se
 // accepted them wrote it down. Of a service that ran before it is the newest such list; without
 // one p.Doubt stays nil.
 func NameDoubt(ctx context.Context, d *design.Design, f observe.Facts, h Hosts, p *Plan) {
-	var named *ocf.Doubt
+	var named *indoubt.Doubt
 	why := "no server that answers has written it down"
-	if p.Doubt != nil && !slices.ContainsFunc(p.Doubt.Arrays, func(a ocf.ArrayInDoubt) bool { return len(a.Blocks) > 0 }) {
+	if p.Doubt != nil && !slices.ContainsFunc(p.Doubt.Arrays, func(a indoubt.ArrayInDoubt) bool { return len(a.Blocks) > 0 }) {
 		why = "any block may be wrong"
 	}
 	for _, node := range d.PairOf(p.Service).Servers {
@@ -91,7 +91,7 @@ const (
 // client that answers tells them; a file that has been removed has none.
 //
 // Source: lfs-fid2path(1)
-func nameObjects(ctx context.Context, d *design.Design, h Hosts, o *ocf.Owners) {
+func nameObjects(ctx context.Context, d *design.Design, h Hosts, o *indoubt.Owners) {
 	var fids []string
 	for _, f := range o.Files {
 		if f.Path == "" && f.FID != "" && !slices.Contains(fids, f.FID) {
@@ -163,7 +163,7 @@ func readDoubt(ctx context.Context, h Hosts, node, file string) (*Refused, error
 	if err == nil {
 		text, err = h.Session(node).Read(ctx, file)
 	}
-	var d *ocf.Doubt
+	var d *indoubt.Doubt
 	if err == nil {
 		d, err = indoubt.ParseDoubt([]byte(text))
 	}

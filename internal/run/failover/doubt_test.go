@@ -15,7 +15,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/host/agent"
 	"github.com/mortarhpc/mortar/internal/host/hosttest"
 	"github.com/mortarhpc/mortar/internal/host/resource"
-	"github.com/mortarhpc/mortar/internal/serve/ocf"
+	indoubt "github.com/mortarhpc/mortar/internal/serve/doubt"
 )
 
 // keepers are servers with a file in /run/mortar: doubt-home.json, or what called says.
@@ -77,16 +77,16 @@ func TestNameDoubt(t *testing.T) {
 		return `{"service": "home", "at": "` + at + `", "arrays": [{"name": "r0", "uuid": "u", "events": 9, "blocks": [4096]}], "owners": {"files": [{"inode": 5, "path": "` + path + `"}]}}`
 	}
 	const first, second = "2026-11-26T12:00:00Z", "2026-11-27T12:00:00Z"
-	accepted := func(at string, blocks ...int64) *ocf.Doubt {
+	accepted := func(at string, blocks ...int64) *indoubt.Doubt {
 		when, err := time.Parse(time.RFC3339, at)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return &ocf.Doubt{Service: "home", At: when, Arrays: []ocf.ArrayInDoubt{{Name: "r0", Blocks: blocks}}}
+		return &indoubt.Doubt{Service: "home", At: when, Arrays: []indoubt.ArrayInDoubt{{Name: "r0", Blocks: blocks}}}
 	}
 	for _, c := range []struct {
 		name     string
-		accepted *ocf.Doubt
+		accepted *indoubt.Doubt
 		files    map[string]string
 		path     string // of the only file; "": no list
 		why      string
@@ -162,12 +162,12 @@ func testNameObjects(t *testing.T) {
 		{"no client", nil, []string{"[0x200000401:0x5:0x0]"}, []string{""}, "no client"},
 		{"no FID", nil, []string{""}, []string{""}, ""},
 	} {
-		d, o := &design.Design{}, &ocf.Owners{}
+		d, o := &design.Design{}, &indoubt.Owners{}
 		for _, name := range c.clients {
 			d.Mounts = append(d.Mounts, design.ClientMount{Client: name, Path: "/mnt/small"})
 		}
 		for _, fid := range c.fids {
-			o.Files = append(o.Files, ocf.FileInDoubt{FID: fid})
+			o.Files = append(o.Files, indoubt.FileInDoubt{FID: fid})
 		}
 		nameObjects(t.Context(), d, clients{paths: known}, o)
 		var paths []string

@@ -17,7 +17,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/run/observe"
-	"github.com/mortarhpc/mortar/internal/serve/ocf"
+	"github.com/mortarhpc/mortar/internal/serve/doubt"
 )
 
 // Plan is a list of steps to carry out in order.
@@ -32,7 +32,7 @@ type Plan struct {
 	Nothing string   `json:"nothing,omitempty"` // why there is nothing to do
 	Notes   []string `json:"notes,omitempty"`
 	// Doubt is what confirm-doubt accepts.
-	Doubt *ocf.Doubt `json:"doubt,omitempty"`
+	Doubt *doubt.Doubt `json:"doubt,omitempty"`
 }
 
 // Step is one command, a wait for a state of the cluster, or other work.
