@@ -12,6 +12,9 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/health"
 )
 
+// CRMCommand prints Pacemaker's state once, for ParseCRM.
+const CRMCommand = "crm_mon --one-shot --output-as=xml"
+
 // CRM is the XML of crm_mon(8): a cluster as one of its nodes sees it. Plans, status, metrics
 // and drills all use it.
 type CRM struct {

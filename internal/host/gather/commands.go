@@ -7,7 +7,7 @@ import (
 
 // Commands to run on a server, which are also the keys of their outputs in Host.Run.
 const (
-	CmdCRM   = "crm_mon --one-shot --output-as=xml"
+	CmdCRM   = linux.CRMCommand
 	CmdLinks = "corosync-cfgtool -s"
 	CmdWaits = "corosync-cmapctl -g runtime.votequorum.wait_for_all_status"
 	CmdDM    = "dmsetup status --target multipath"

@@ -150,7 +150,7 @@ func unitHasProcesses(sys Sys, unit string) bool {
 // clusterFacts asks crm_mon once. It returns no error for a cluster that does not
 // answer or has no coordinator yet.
 func clusterFacts(ctx context.Context, sys Sys) (*linux.CRM, error) {
-	out, err := sys.Query(ctx, "crm_mon", "--one-shot", "--output-as=xml")
+	out, err := sys.Query(ctx, strings.Fields(linux.CRMCommand)...)
 	if err != nil {
 		return nil, err
 	}

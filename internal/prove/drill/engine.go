@@ -235,9 +235,9 @@ func (e *engine) preflight(ctx context.Context) error {
 			problems = append(problems, err.Error())
 			continue
 		}
-		problems = append(problems, c.Problems(pair[0].Nodes)...)
+		problems = append(problems, fault.ClusterProblems(c, pair[0].Nodes)...)
 		for _, x := range pair {
-			r, err := c.Service(x.Service)
+			r, err := fault.ServiceIn(c, x.Service)
 			if err != nil {
 				problems = append(problems, err.Error())
 			}

@@ -45,8 +45,8 @@ func TestUnderWay(t *testing.T) {
 		"nfs1 is to be fenced":     {`pending="false" unclean="false" health="green" is_dc="false"`, `pending="false" unclean="true" health="green" is_dc="false"`},
 		"service-home is starting": {`resource_agent="ocf:mortar:service" role="Started"`, `resource_agent="ocf:mortar:service" role="Starting"`},
 	} {
-		c, err := fault.ParseCluster(crmMon("nfs1", edit...))
-		if got := c.UnderWay([]design.Service{{Name: "home"}}); err != nil || got != want {
+		c, err := linux.ParseCRM(crmMon("nfs1", edit...))
+		if got := fault.ClusterUnderWay(c, []design.Service{{Name: "home"}}); err != nil || got != want {
 			t.Errorf("%q, %v; want %q", got, err, want)
 		}
 	}
@@ -70,12 +70,12 @@ func TestParseCrmMon(t *testing.T) {
 			[]string{"failed action: home_monitor_10000 on nfs1: not running (no nfsd)"}},
 		"no fencing": {[]string{"stonith:fence_ipmilan", "ocf:pacemaker:Dummy"}, []string{"no fence device is registered"}},
 	} {
-		cl, err := fault.ParseCluster(crmMon("nfs1", c.edit...))
+		cl, err := linux.ParseCRM(crmMon("nfs1", c.edit...))
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if d := cmp.Diff(c.want, cl.Problems(nodes)); d != "" {
+		if d := cmp.Diff(c.want, fault.ClusterProblems(cl, nodes)); d != "" {
 			t.Errorf("%s:\n%s", name, d)
 		}
 	}
@@ -83,22 +83,22 @@ func TestParseCrmMon(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cl, err := fault.ParseCluster(string(real))
+	cl, err := linux.ParseCRM(string(real))
 	if err != nil || len(cl.Nodes) != 2 || len(cl.Resources)+len(cl.Cloned) != 7 {
 		t.Errorf("a real one: %+v %v", cl, err)
 	}
-	if d := cmp.Diff([]string{"service-home is starting on nfs1"}, cl.Problems(nodes)); d != "" {
+	if d := cmp.Diff([]string{"service-home is starting on nfs1"}, fault.ClusterProblems(cl, nodes)); d != "" {
 		t.Error(d)
 	}
-	cl, _ = fault.ParseCluster(crmMon("nfs2"))
-	if r, err := cl.Service("home"); err != nil || r.ID != "service-home" || !slices.Equal(r.NodeNames(), []string{"nfs2"}) {
+	cl, _ = linux.ParseCRM(crmMon("nfs2"))
+	if r, err := fault.ServiceIn(cl, "home"); err != nil || r.ID != "service-home" || !slices.Equal(r.NodeNames(), []string{"nfs2"}) {
 		t.Errorf("service: %+v %v", r, err)
 	}
-	if _, err := (fault.Cluster{CRM: &linux.CRM{}}).Service("home"); err == nil {
+	if _, err := fault.ServiceIn(&linux.CRM{}, "home"); err == nil {
 		t.Error("a cluster without the resource has a service")
 	}
 	for _, bad := range []string{"", "<", "<html/>", "crm_mon: Connection to cluster failed"} {
-		if _, err := fault.ParseCluster(bad); err == nil {
+		if _, err := linux.ParseCRM(bad); err == nil {
 			t.Errorf("%q: no error", bad)
 		}
 	}
@@ -222,7 +222,7 @@ func FuzzJournal(f *testing.F) {
 			t.Error("an event without a kind")
 		}
 		_, _ = judge.AgentEvent(line, "h")
-		_, _ = fault.ParseCluster(string(line))
+		_, _ = linux.ParseCRM(string(line))
 	})
 }
 

@@ -122,7 +122,7 @@ func (e *engine) takenOver(ctx context.Context) error {
 		if err != nil {
 			return err.Error(), nil
 		}
-		left := c.UnderWay(e.Design.PairOf(e.Service.Name).Services)
+		left := fault.ClusterUnderWay(c, e.Design.PairOf(e.Service.Name).Services)
 		waited = waited || left != ""
 		return left, nil
 	})
@@ -249,7 +249,7 @@ func (e *engine) rejoinPair(ctx context.Context, servers []string) error {
 		if err != nil {
 			return err.Error(), nil
 		}
-		problems := c.Problems(servers)
+		problems := fault.ClusterProblems(c, servers)
 		if len(problems) == 0 {
 			return "", nil
 		}

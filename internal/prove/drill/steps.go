@@ -269,7 +269,7 @@ func joinedWithout(lun, server string) *fault.Condition {
 		if err != nil {
 			return false, err.Error()
 		}
-		if problems := c.Problems([]string{v.Active, v.Passive}); len(problems) > 0 {
+		if problems := fault.ClusterProblems(c, []string{v.Active, v.Passive}); len(problems) > 0 {
 			return false, strings.Join(problems, "; ")
 		}
 		return fault.SignOf(observe.LUNWrong, "luns", lun, "hosts", server).In(v.Findings(ctx))

@@ -10,23 +10,8 @@ import (
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
-// crmMonArgv prints Pacemaker's state once.
-var crmMonArgv = []string{"crm_mon", "--one-shot", "--output-as=xml"}
-
-// Cluster is the state that crm_mon prints.
-type Cluster struct{ *linux.CRM }
-
-// ParseCluster reads the XML of crm_mon(8).
-func ParseCluster(text string) (Cluster, error) {
-	x, err := linux.ParseCRM(text)
-	return Cluster{x}, err
-}
-
-// all returns the resources, including those of clones.
-func (c Cluster) all() []linux.CRMResource { return slices.Concat(c.Resources, c.Cloned) }
-
-// Service finds the resource that runs a service.
-func (c Cluster) Service(name string) (linux.CRMResource, error) {
+// ServiceIn finds the resource that runs a service.
+func ServiceIn(c *linux.CRM, name string) (linux.CRMResource, error) {
 	id := resource.ServiceID(name)
 	if r := c.Resource(id); r != nil {
 		return *r, nil
@@ -34,9 +19,9 @@ func (c Cluster) Service(name string) (linux.CRMResource, error) {
 	return linux.CRMResource{}, fmt.Errorf("no resource %s in Pacemaker (mortar apply makes it)", id)
 }
 
-// Problems describes all differences from a healthy cluster: every node online,
+// ClusterProblems describes all differences from a healthy cluster: every node online,
 // every resource started, every fence device of a pair started, no failed action.
-func (c Cluster) Problems(nodes []string) []string {
+func ClusterProblems(c *linux.CRM, nodes []string) []string {
 	var out []string
 	for _, want := range nodes {
 		switch n := c.Node(want); {
@@ -55,7 +40,7 @@ func (c Cluster) Problems(nodes []string) []string {
 		}
 	}
 	fences := 0
-	for _, r := range c.all() {
+	for _, r := range slices.Concat(c.Resources, c.Cloned) {
 		if strings.HasPrefix(r.Agent, "stonith:") {
 			fences++
 		}
@@ -85,16 +70,16 @@ func (c Cluster) Problems(nodes []string) []string {
 	return out
 }
 
-// UnderWay says what the cluster has still to do: a server waits to be fenced, or a service
+// ClusterUnderWay says what the cluster has still to do: a server waits to be fenced, or a service
 // does not run yet; "": nothing.
-func (c Cluster) UnderWay(services []design.Service) string {
+func ClusterUnderWay(c *linux.CRM, services []design.Service) string {
 	for _, n := range c.Nodes {
 		if n.Unclean {
 			return n.Name + " is to be fenced"
 		}
 	}
 	for _, s := range services {
-		if r, err := c.Service(s.Name); err == nil && (r.Role != "Started" || len(r.Nodes) != 1) {
+		if r, err := ServiceIn(c, s.Name); err == nil && (r.Role != "Started" || len(r.Nodes) != 1) {
 			return r.ID + " is " + strings.ToLower(r.Role)
 		}
 	}

@@ -148,7 +148,7 @@ func (b *Site) Run(ctx context.Context, name, title string, cmd ...string) error
 
 // Cluster returns the cluster's state as seen by the first of servers that answers, those
 // without a fault first.
-func (b *Site) Cluster(ctx context.Context, servers []string) (c Cluster, err error) {
+func (b *Site) Cluster(ctx context.Context, servers []string) (c *linux.CRM, err error) {
 	if !b.Design.Clustered() {
 		return singleServer(ctx, b)
 	}
@@ -158,8 +158,8 @@ func (b *Site) Cluster(ctx context.Context, servers []string) (c Cluster, err er
 			continue
 		}
 		var text string
-		if text, err = b.output(ctx, s, crmMonArgv...); err == nil {
-			c, err = ParseCluster(text)
+		if text, err = b.output(ctx, s, strings.Fields(linux.CRMCommand)...); err == nil {
+			c, err = linux.ParseCRM(text)
 		}
 		if err == nil {
 			return c, nil
@@ -182,7 +182,7 @@ func (b *Site) Location(ctx context.Context, service string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := c.Service(service)
+	r, err := ServiceIn(c, service)
 	return r.NodeNames(), err
 }
 

@@ -345,9 +345,9 @@ func stopHungTimer(ctx context.Context, b *Site, server string) error {
 
 // singleServer describes a server without a cluster as a cluster of one node. A service
 // runs if its volume is mounted and nfsd has threads.
-func singleServer(ctx context.Context, b *Site) (Cluster, error) {
+func singleServer(ctx context.Context, b *Site) (*linux.CRM, error) {
 	server := b.Servers()[0]
-	c := Cluster{&linux.CRM{Nodes: []linux.CRMNode{{Name: server, Online: true}}}}
+	c := &linux.CRM{Nodes: []linux.CRMNode{{Name: server, Online: true}}}
 	if _, err := b.Read(ctx, server, "/proc/uptime"); err != nil {
 		return c, fmt.Errorf("%s: %w", server, err)
 	}

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/base/journal"
+	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/host"
 )
@@ -110,7 +111,7 @@ func (b *Backup) askHost(ctx context.Context, s *host.Session, since time.Time) 
 	b.add(at("journal.jsonl"), lines.Bytes())
 	if _, err := s.Read(ctx, "/etc/corosync/corosync.conf"); err == nil {
 		b.ask(ctx, s, at("cib.xml"), "cibadmin", "--query")
-		b.ask(ctx, s, at("crm_mon.xml"), "crm_mon", "--one-shot", "--output-as=xml")
+		b.ask(ctx, s, at("crm_mon.xml"), strings.Fields(linux.CRMCommand)...)
 		b.ask(ctx, s, at("corosync-cfgtool.txt"), "corosync-cfgtool", "-s")
 	}
 }
