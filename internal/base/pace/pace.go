@@ -6,6 +6,8 @@ package pace
 import (
 	"slices"
 	"time"
+
+	"github.com/mortarhpc/mortar/internal/base/linux"
 )
 
 // A slow device takes Times as long for an answer as the middle one of its peers, and Least.
@@ -27,4 +29,42 @@ func Slow(took time.Duration, peers []time.Duration) (usual time.Duration, slow 
 		usual = slices.Sorted(slices.Values(peers))[len(peers)/2]
 	}
 	return usual, took >= Least && took >= Times*usual
+}
+
+// Answers are what a block device answered between two moments.
+type Answers struct {
+	Done  int64         // requests
+	Took  time.Duration // all of them together
+	Bytes int64         // read and written
+	// Stuck: nothing was answered, and something was asked all the time.
+	Stuck bool
+	// Open: something was asked at both moments.
+	Open bool
+}
+
+// Between compares the kernel's counters at two moments. A device without answers that was not
+// asked has zero answers; one whose counters fell is another device, and is left out.
+func Between(before, after map[string]linux.DiskStat) map[string]Answers {
+	out := map[string]Answers{}
+	for dev, b := range after {
+		a, ok := before[dev]
+		if !ok || b.Done < a.Done || b.MS < a.MS {
+			continue
+		}
+		open := a.InFlight > 0 && b.InFlight > 0
+		out[dev] = Answers{Done: b.Done - a.Done, Took: time.Duration(b.MS-a.MS) * time.Millisecond, Bytes: b.Read + b.Written - a.Read - a.Written,
+			Stuck: open && b.Done == a.Done, Open: open}
+	}
+	return out
+}
+
+// Mean is the time of an answer; of a stuck device a lower bound.
+func (a Answers) Mean(window time.Duration) time.Duration {
+	switch {
+	case a.Stuck:
+		return window
+	case a.Done > 0:
+		return a.Took / time.Duration(a.Done)
+	}
+	return 0
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/base/netns"
+	rule "github.com/mortarhpc/mortar/internal/base/pace"
 	"github.com/mortarhpc/mortar/internal/base/pr"
 	"github.com/mortarhpc/mortar/internal/host/agent"
 	"github.com/mortarhpc/mortar/internal/host/resource"
@@ -242,15 +243,12 @@ func pace(ctx context.Context, sys resource.Sys) map[string]Pace {
 
 func paces(before, after map[string]linux.DiskStat, window time.Duration) map[string]Pace {
 	out := map[string]Pace{}
-	for dev, b := range after {
-		a, ok := before[dev]
-		done := b.Done - a.Done
+	for dev, a := range rule.Between(before, after) {
 		switch {
-		case !ok || done < 0:
-		case done > 0:
-			out[dev] = Pace{done, float64(b.MS-a.MS) / float64(done)}
-		case a.InFlight > 0 && b.InFlight > 0:
+		case a.Stuck:
 			out[dev] = Pace{0, millis(window)}
+		case a.Done > 0:
+			out[dev] = Pace{a.Done, millis(a.Took) / float64(a.Done)}
 		}
 	}
 	return out

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	rule "github.com/mortarhpc/mortar/internal/base/pace"
 	"github.com/mortarhpc/mortar/internal/serve/kernel"
 	"github.com/mortarhpc/mortar/internal/serve/pace"
 	"github.com/mortarhpc/mortar/internal/serve/unit"
@@ -226,7 +227,7 @@ func (s *Kind) slowSince(before pace.Shot) string {
 	if err != nil {
 		return ""
 	}
-	seen, window := pace.AnswersBetween(before.Stat, after.Stat), after.At.Sub(before.At)
+	seen, window := rule.Between(before.Stat, after.Stat), after.At.Sub(before.At)
 	devs := map[string]string{}
 	for _, l := range s.cfg.LUNs {
 		if dev, gone, err := s.find(l); err == nil && gone == nil {
@@ -235,7 +236,7 @@ func (s *Kind) slowSince(before pace.Shot) string {
 	}
 	var late []string
 	for name, dev := range devs {
-		var peers []pace.Answers
+		var peers []rule.Answers
 		for _, d := range devs {
 			if got, ok := seen[d]; ok && d != dev {
 				peers = append(peers, got)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/base/md"
+	rule "github.com/mortarhpc/mortar/internal/base/pace"
 	"github.com/mortarhpc/mortar/internal/serve/kernel"
 	"github.com/mortarhpc/mortar/internal/serve/pace"
 	"github.com/mortarhpc/mortar/internal/serve/unit"
@@ -61,7 +62,7 @@ func (s *Kind) slowSince(before pace.Shot) string {
 	if err != nil || aerr != nil {
 		return ""
 	}
-	seen, window := pace.AnswersBetween(before.Stat, after.Stat), after.At.Sub(before.At)
+	seen, window := rule.Between(before.Stat, after.Stat), after.At.Sub(before.At)
 	var late []string
 	for _, a := range s.ours(all) {
 		members, err := linux.MDMembers(unit.Tree{Host: s.K}, a.Dev)
@@ -87,10 +88,10 @@ func (s *Kind) slowSince(before pace.Shot) string {
 }
 
 // pacesOf judges the members of a group that are in sync.
-func pacesOf(members []linux.MDMember, seen map[string]pace.Answers, window time.Duration) map[string]pace.Pace {
+func pacesOf(members []linux.MDMember, seen map[string]rule.Answers, window time.Duration) map[string]pace.Pace {
 	out := map[string]pace.Pace{}
 	for _, m := range members {
-		var peers []pace.Answers
+		var peers []rule.Answers
 		for _, p := range members {
 			if got, ok := seen[p.Dev]; ok && p.Dev != m.Dev && p.Is("in_sync") {
 				peers = append(peers, got)
@@ -150,7 +151,7 @@ func (s *slowDisks) window(next pace.Shot, all map[string]mdArray) error {
 		return nil
 	}
 	last := d.Shots[len(d.Shots)-2]
-	seen := pace.AnswersBetween(last.Stat, next.Stat)
+	seen := rule.Between(last.Stat, next.Stat)
 	past := d.past
 	d.past = pace.History{} // without those that are no members now
 	for _, a := range s.ours(all) {
@@ -290,7 +291,7 @@ func (s *slowDisks) OfThePath(dev string) error {
 	}
 	n := len(s.Shots)
 	oldest, newest := s.Shots[n-pace.SlowWindows], s.Shots[n-1]
-	seen := pace.AnswersBetween(oldest.Stat, newest.Stat)
+	seen := rule.Between(oldest.Stat, newest.Stat)
 	return pace.OfThePath(seen[dev], paths, seen)
 }
 

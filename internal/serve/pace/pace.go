@@ -43,44 +43,6 @@ const (
 	fewestPeers = 3
 )
 
-// Answers are what a block device answered between two moments.
-type Answers struct {
-	done  int64         // requests
-	took  time.Duration // all of them together
-	bytes int64         // read and written
-	// Stuck: nothing was answered, and something was asked all the time.
-	Stuck bool
-	// open: something was asked at both moments.
-	open bool
-}
-
-// AnswersBetween compares the kernel's counters at two moments. A device without
-// answers that was not asked has zero answers.
-func AnswersBetween(before, after map[string]linux.DiskStat) map[string]Answers {
-	out := map[string]Answers{}
-	for dev, b := range after {
-		a, ok := before[dev]
-		if !ok || b.Done < a.Done || b.MS < a.MS {
-			continue // another device has the name now
-		}
-		open := a.InFlight > 0 && b.InFlight > 0
-		out[dev] = Answers{done: b.Done - a.Done, took: time.Duration(b.MS-a.MS) * time.Millisecond, bytes: b.Read + b.Written - a.Read - a.Written,
-			Stuck: open && b.Done == a.Done, open: open}
-	}
-	return out
-}
-
-// mean is the time of an answer; of a stuck device a lower bound.
-func (a Answers) mean(window time.Duration) time.Duration {
-	switch {
-	case a.Stuck:
-		return window
-	case a.done > 0:
-		return a.took / time.Duration(a.done)
-	}
-	return 0
-}
-
 // Pace is how fast a disk was in a window.
 type Pace struct {
 	Verdict     verdictOfPace
@@ -96,27 +58,27 @@ const (
 )
 
 // PaceOf judges a member of a group by its answers and those of its peers.
-func PaceOf(own Answers, peers []Answers, window time.Duration) Pace {
-	p := Pace{Took: own.mean(window)}
+func PaceOf(own rule.Answers, peers []rule.Answers, window time.Duration) Pace {
+	p := Pace{Took: own.Mean(window)}
 	var times []time.Duration
 	most := int64(0)
 	for _, a := range peers {
-		if a.done > 0 || a.Stuck {
-			times = append(times, a.mean(window))
+		if a.Done > 0 || a.Stuck {
+			times = append(times, a.Mean(window))
 		}
-		most = max(most, a.done)
+		most = max(most, a.Done)
 	}
 	var late bool
 	p.Peers, late = rule.Slow(p.Took, times)
 	switch {
 	case len(peers) < fewestPeers:
-	case !late && own.done >= wellAnswers:
+	case !late && own.Done >= wellAnswers:
 		p.Verdict = well
 	case !late:
 	case own.Stuck:
 		// Peers that were asked nothing have answered everything.
 		p.Verdict = Slow
-	case len(times) > 0 && !queued(own, most, window) && own.took >= time.Duration(slowShare*float64(window)):
+	case len(times) > 0 && !queued(own, most, window) && own.Took >= time.Duration(slowShare*float64(window)):
 		p.Verdict = Slow
 	}
 	return p
@@ -124,8 +86,8 @@ func PaceOf(own Answers, peers []Answers, window time.Duration) Pace {
 
 // queued says whether a disk may be late only because all clients want its blocks: the
 // busiest of its peers has answered most requests.
-func queued(own Answers, most int64, window time.Duration) bool {
-	return own.done > 2*most && float64(own.done) >= aQueue*window.Seconds()
+func queued(own rule.Answers, most int64, window time.Duration) bool {
+	return own.Done > 2*most && float64(own.Done) >= aQueue*window.Seconds()
 }
 
 // History has the paces of the members of a service's arrays, by kernel name; the
@@ -190,23 +152,23 @@ func (h History) slowest(dev string) (out Pace) {
 // The kernel counts a request that a path with a full queue refuses as one that it
 // has answered at once (blk_insert_cloned_request in block/blk-mq.c), so what a path
 // did is taken from its bytes.
-func OfThePath(whole Answers, paths []string, seen map[string]Answers) error {
+func OfThePath(whole rule.Answers, paths []string, seen map[string]rule.Answers) error {
 	if len(paths) < 2 {
 		return nil // its peers use the same path, and are well
 	}
 	size := int64(1) // bytes of a request
-	if whole.done > 0 {
-		size = max(size, whole.bytes/whole.done)
+	if whole.Done > 0 {
+		size = max(size, whole.Bytes/whole.Done)
 	}
 	for _, p := range paths {
 		a := seen[p]
-		if a.bytes == 0 {
-			if !a.open {
+		if a.Bytes == 0 {
+			if !a.Open {
 				return fmt.Errorf("its path %s carried nothing, so the slow part may be another path", p)
 			}
 			continue
 		}
-		if each := time.Duration(float64(a.took) * float64(size) / float64(a.bytes)); each < rule.Least {
+		if each := time.Duration(float64(a.Took) * float64(size) / float64(a.Bytes)); each < rule.Least {
 			return fmt.Errorf("over its path %s it answers within %d ms, so another path is slow", p, each.Milliseconds())
 		}
 	}

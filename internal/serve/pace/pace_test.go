@@ -6,35 +6,21 @@ import (
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
+	rule "github.com/mortarhpc/mortar/internal/base/pace"
 )
 
 const ms = time.Millisecond
 
-func TestAnswersBetween(t *testing.T) {
-	before := map[string]linux.DiskStat{"a": {Done: 10, MS: 100, Read: 1000, Written: 500}, "b": {Done: 5, MS: 50, InFlight: 1}, "c": {Done: 5, MS: 50}, "d": {Done: 9}, "e": {Done: 5, InFlight: 2}}
-	after := map[string]linux.DiskStat{"a": {Done: 14, MS: 140, Read: 1010, Written: 505, InFlight: 2}, "b": {Done: 5, MS: 50, InFlight: 4}, "c": {Done: 5, MS: 50, InFlight: 1}, "d": {Done: 1}, "e": {Done: 6, MS: 900, InFlight: 1}, "f": {Done: 3}}
-	got := AnswersBetween(before, after)
-	want := map[string]Answers{"a": {done: 4, took: 40 * ms, bytes: 15}, "b": {Stuck: true, open: true}, "c": {}, "e": {done: 1, took: 900 * ms, open: true}}
-	if len(got) != len(want) {
-		t.Errorf("got %+v", got)
-	}
-	for dev, w := range want {
-		if got[dev] != w {
-			t.Errorf("%s: %+v, want %+v", dev, got[dev], w)
-		}
-	}
-}
-
 func TestPaceOf(t *testing.T) {
-	a := func(done int64, each time.Duration) Answers {
-		return Answers{done: done, took: time.Duration(done) * each}
+	a := func(done int64, each time.Duration) rule.Answers {
+		return rule.Answers{Done: done, Took: time.Duration(done) * each}
 	}
-	idle, hangs := Answers{}, Answers{Stuck: true}
-	five := func(a Answers) []Answers { return []Answers{a, a, a, a, a} }
+	idle, hangs := rule.Answers{}, rule.Answers{Stuck: true}
+	five := func(a rule.Answers) []rule.Answers { return []rule.Answers{a, a, a, a, a} }
 	for _, c := range []struct {
 		name  string
-		own   Answers
-		peers []Answers
+		own   rule.Answers
+		peers []rule.Answers
 		want  verdictOfPace
 	}{
 		{"two operations a second, one after the other", a(10, 490*ms), five(a(14, 9*ms)), Slow},
@@ -47,7 +33,7 @@ func TestPaceOf(t *testing.T) {
 		{"20 times as slow, but fast", a(50, 40*ms), five(a(50, 2*ms)), well},
 		{"a busy processor: all are slow", a(20, 900*ms), five(a(20, 800*ms)), well},
 		{"nothing is answered by any disk", hangs, five(hangs), unjudged},
-		{"most peers hang too", a(10, 900*ms), []Answers{hangs, hangs, hangs, a(10, 9*ms), a(10, 9*ms)}, well},
+		{"most peers hang too", a(10, 900*ms), []rule.Answers{hangs, hangs, hangs, a(10, 9*ms), a(10, 9*ms)}, well},
 		{"it does nothing", idle, five(a(50, 9*ms)), unjudged},
 		{"one late answer on an idle brick", a(1, 900*ms), five(a(1, 5*ms)), unjudged},
 		{"some late answers, but too little waiting", a(3, 310*ms), five(a(3, 5*ms)), unjudged},
@@ -56,9 +42,9 @@ func TestPaceOf(t *testing.T) {
 		{"its peers are asked nothing", a(10, 900*ms), five(idle), unjudged},
 		{"two operations a second, and nearly all of the load is its own", a(8, 490*ms), five(a(1, 5*ms)), Slow},
 		{"eleven operations a second, and nearly all of the load is its own", a(44, 800*ms), five(a(1, 5*ms)), unjudged},
-		{"one peer is as slow", a(10, 900*ms), []Answers{a(10, 950*ms), a(10, 9*ms), a(10, 9*ms), a(10, 9*ms)}, Slow},
-		{"half of the peers are as slow", a(10, 900*ms), []Answers{a(10, 950*ms), a(10, 950*ms), a(10, 9*ms), a(10, 9*ms)}, well},
-		{"two peers are too few", a(10, 900*ms), []Answers{a(10, 9*ms), a(10, 9*ms)}, unjudged},
+		{"one peer is as slow", a(10, 900*ms), []rule.Answers{a(10, 950*ms), a(10, 9*ms), a(10, 9*ms), a(10, 9*ms)}, Slow},
+		{"half of the peers are as slow", a(10, 900*ms), []rule.Answers{a(10, 950*ms), a(10, 950*ms), a(10, 9*ms), a(10, 9*ms)}, well},
+		{"two peers are too few", a(10, 900*ms), []rule.Answers{a(10, 9*ms), a(10, 9*ms)}, unjudged},
 	} {
 		if got := PaceOf(c.own, c.peers, PaceWindow); got.Verdict != c.want {
 			t.Errorf("%s: %+v, want %d", c.name, got, c.want)
@@ -104,22 +90,22 @@ func TestSuspect(t *testing.T) {
 
 func TestOfThePath(t *testing.T) {
 	const kB = 1000
-	path := func(done int64, took time.Duration, bytes int64) Answers {
-		return Answers{done: done, took: took, bytes: bytes, open: true}
+	path := func(done int64, took time.Duration, bytes int64) rule.Answers {
+		return rule.Answers{Done: done, Took: took, Bytes: bytes, Open: true}
 	}
 	whole := path(60, 300*time.Second, 60*20*kB)
 	for _, c := range []struct {
 		name string
-		seen map[string]Answers // by path
+		seen map[string]rule.Answers // by path
 		want string
 	}{
-		{"both are slow", map[string]Answers{"sda": path(30, 150*time.Second, 600*kB), "sdb": path(30, 150*time.Second, 600*kB)}, ""},
-		{"both are slow, and refuse requests for their queues are full", map[string]Answers{"sda": path(9000, 150*time.Second, 600*kB), "sdb": path(7000, 150*time.Second, 600*kB)}, ""},
-		{"one is slow, one hangs", map[string]Answers{"sda": path(60, 300*time.Second, 1200*kB), "sdb": {Stuck: true, open: true}}, ""},
-		{"both hang", map[string]Answers{"sda": {Stuck: true, open: true}, "sdb": {open: true, done: 70}}, ""},
-		{"one is fast", map[string]Answers{"sda": path(3, 295*time.Second, 60*kB), "sdb": path(57, 1*time.Second, 1140*kB)}, "over its path sdb it answers within 17 ms"},
-		{"one carries nothing", map[string]Answers{"sda": path(60, 300*time.Second, 1200*kB), "sdb": {}}, "its path sdb carried nothing"},
-		{"one is gone", map[string]Answers{"sda": path(60, 300*time.Second, 1200*kB)}, "its path sdb carried nothing"},
+		{"both are slow", map[string]rule.Answers{"sda": path(30, 150*time.Second, 600*kB), "sdb": path(30, 150*time.Second, 600*kB)}, ""},
+		{"both are slow, and refuse requests for their queues are full", map[string]rule.Answers{"sda": path(9000, 150*time.Second, 600*kB), "sdb": path(7000, 150*time.Second, 600*kB)}, ""},
+		{"one is slow, one hangs", map[string]rule.Answers{"sda": path(60, 300*time.Second, 1200*kB), "sdb": {Stuck: true, Open: true}}, ""},
+		{"both hang", map[string]rule.Answers{"sda": {Stuck: true, Open: true}, "sdb": {Open: true, Done: 70}}, ""},
+		{"one is fast", map[string]rule.Answers{"sda": path(3, 295*time.Second, 60*kB), "sdb": path(57, 1*time.Second, 1140*kB)}, "over its path sdb it answers within 17 ms"},
+		{"one carries nothing", map[string]rule.Answers{"sda": path(60, 300*time.Second, 1200*kB), "sdb": {}}, "its path sdb carried nothing"},
+		{"one is gone", map[string]rule.Answers{"sda": path(60, 300*time.Second, 1200*kB)}, "its path sdb carried nothing"},
 	} {
 		err := OfThePath(whole, []string{"sda", "sdb"}, c.seen)
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
