@@ -93,7 +93,7 @@ func mismatch(t Target, addr string, got ssh.PublicKey, want []ssh.PublicKey, wh
 	}
 	return &Error{Host: t.Name, Address: addr, Err: ErrHostKey,
 		What: fmt.Sprintf("wrong host key: the host shows %s, but %s has %s", fingerprint(got), where, strings.Join(fps, " and ")),
-		Mend: "this is another host, or somebody in between, unless the host was installed anew: compare with its console, then mend the pinned key"}
+		Mend: "this is another host, or an attacker in between, unless the host was installed anew: compare with its console, then mend the pinned key"}
 }
 
 func fingerprint(k ssh.PublicKey) string { return k.Type() + " " + ssh.FingerprintSHA256(k) }

@@ -129,7 +129,7 @@ var rules = sync.OnceValue(func() []rule {
 		say(fenced, `^Requesting that (?P<by>\S+) perform '(?P<how>\w+)' action targeting (?P<node>[^\s']+) using (?P<dev>\S+)`, Fencing, "fencing", OK, "{by} is to fence {node} by {dev} ({how})"),
 		detail(fenced, `^Requesting (?:that \S+ perform '\w+' action|peer fencing \(\S+\)) targeting (?P<node>[^\s']+)`, Fencing, "fencing", ""),
 		detail(fenced, `^Delaying '\w+' action targeting (?P<node>\S+) using \S+ for `, Note, "fencing", ""),
-		say(fenced, `^No (?:peers|remaining peers) .*capable of fencing \(\S+\) (?P<node>\S+) for `, FenceFail, "fencing", Fault, "nobody is able to fence {node}"),
+		say(fenced, `^No (?:peers|remaining peers) .*capable of fencing \(\S+\) (?P<node>\S+) for `, FenceFail, "fencing", Fault, "no server is able to fence {node}"),
 		say(sched, `^Actions: (?P<what>\w+)\s+(?P<res>service-\S+)\s+\(\s*(?P<how>.*?)\s*\)`, "", "service", OK, "the cluster decides: {what} {res} ({how})"),
 		say("pacemakerd", `^(?:Shutting down Pacemaker|Shutdown complete)`, "", "cluster", OK, "Pacemaker ends"),
 		say("pacemakerd", `^Starting Pacemaker (?P<v>\S+)`, "", "cluster", OK, "Pacemaker {v} starts"),

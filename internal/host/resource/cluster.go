@@ -137,7 +137,7 @@ func notRunning(r *linux.CRMResource) string {
 	case r.Failed:
 		return r.ID + " has failed"
 	case r.Blocked:
-		return r.ID + " is blocked: Pacemaker does nothing with it until somebody acts"
+		return r.ID + " is blocked: Pacemaker does nothing with it until an administrator acts"
 	case r.Role == "Starting" && r.Node() != "":
 		return r.ID + " is still starting on " + r.Node() + " (see journalctl -u pacemaker there)"
 	}

@@ -191,7 +191,7 @@ func CompareBench(runs []*Run) (*BenchComparison, error) {
 	if !slices.ContainsFunc(c.Rows, func(row BenchRow) bool {
 		return slices.ContainsFunc(row.Changes, func(x Change) bool { return x.P != nil })
 	}) {
-		c.Notes = append(c.Notes, "without repetitions (mortar bench --repeat 3) nobody can say which differences are chance")
+		c.Notes = append(c.Notes, "without repetitions (mortar bench --repeat 3) no test tells which differences are chance")
 	}
 	c.Differences = differences(runs)
 	return c, nil

@@ -81,7 +81,7 @@ func (f *FS) PoolCreate(ctx context.Context, name string, osts []string) (*Plan,
 	case slices.ContainsFunc(all, func(p Pool) bool { return p.Name == name }):
 		return nil, refuse("`mortar lustre pool add` adds OSTs to it", "there is a pool %s already", name)
 	case len(osts) == 0:
-		return nil, refuse("name OSTs, e.g. OST0000 OST0001", "a pool without OSTs serves nobody")
+		return nil, refuse("name OSTs, e.g. OST0000 OST0001", "a pool without OSTs serves no client")
 	}
 	names, err := f.ostNames(osts)
 	if err != nil {

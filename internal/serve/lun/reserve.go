@@ -351,7 +351,7 @@ func (r *reservedLUNs) keep(c *claim) error {
 		// reservation.
 		r.Log.Note("LUN %s has no reservation: reserving it", c.Name)
 	default:
-		return fmt.Errorf("LUN %s: %w: nobody holds it", c.Name, ErrTaken)
+		return fmt.Errorf("LUN %s: %w: no server holds it", c.Name, ErrTaken)
 	}
 	if c.Holder == r.own() && c.Count(r.own()) >= len(c.paths) && len(c.Others(r.own())) == 0 {
 		return nil

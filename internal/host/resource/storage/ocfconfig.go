@@ -62,7 +62,7 @@ func (o *OCFConfig) Diff(sys resource.Look) ([]resource.Action, error) {
 			"%s: the service has %s, and the spec does not", o.Path, strings.Join(lost, ", "))
 	}
 	if known && was["reservations"] != nil && cfg["reservations"] == nil {
-		return nil, resource.Refuse("leave them on: the other server could not take LUNs over that nobody gives up. A brick for a demonstration is built without them from the start",
+		return nil, resource.Refuse("leave them on: the other server could not take LUNs over that no server gives up. A brick for a demonstration is built without them from the start",
 			"%s: the LUNs of this service are reserved, and the spec says ha.reservations: off", o.Path)
 	}
 	if known && reflect.DeepEqual(was["exports"], cfg["exports"]) {
