@@ -207,6 +207,21 @@ var bad = []struct {
 	{"a fence test that is never due", []string{"token_ms: 3000", "fence_test_days: 0"}},
 	{"unknown suite", []string{"wipe: [MA01]", "rack: {suite: sid}"}},
 	{"negative iops", []string{"wipe: [MA01]", "rack: {iops: -1}"}},
+	// What a site writes by habit.
+	{"feeds that differ in case", []string{"feeds: [A, B]", "feeds: [a, B]", "feed: B", "feed: b"}},
+	{"everybody is root by ID", []string{"clients: 10.1.0.0/16", "clients: '*'", "[rw, sync, no_subtree_check]", "[rw, all_squash, anonuid=0, anongid=00]"}},
+	{"number with a leading zero", []string{"{pdu: p2, outlet: 2}", "{pdu: p2, outlet: 010}", "threads: 256", "threads: '0256'"}},
+	{"mount options of another file system", []string{"nfs:\n", "filesystem: {mount: [noatme, data=writeback]}\nnfs:\n", "path: /mnt/home}", "path: /mnt/home, options: [cache=none, rsiz=8]}"}},
+	{"mount options that undo the design", []string{"nfs:\n", "filesystem: {mount: [ro, remount, logdev=/dev/x, loop]}\nnfs:\n", "path: /mnt/home}", "path: /mnt/home, options: [nolock, local_lock=all, remount, minorversion=0]}"}},
+	{"mount in a mount", []string{"path: /mnt/home}", "path: /mnt/home}\n      - {service: home, path: /mnt/home/v3, version: '3'}"}},
+	{"token beyond the lease", []string{"token_ms: 3000", "token_ms: 20000"}},
+	{"multicast network", []string{"cidr: 10.2.0.0/24", "cidr: 239.1.0.0/24"}},
+	{"loopback network", []string{"cidr: 10.2.0.0/24", "cidr: 127.0.0.0/24"}},
+	{"link-local network", []string{"cidr: 10.2.0.0/24", "cidr: 169.254.0.0/16"}},
+	{"server named localhost", []string{"name: s1", "name: localhost"}},
+	{"server named by a number", []string{"name: s2", "name: 12"}},
+	{"address pattern for clients", []string{"clients: 10.1.0.0/16", "clients: 10.77.1.*"}},
+	{"exported twice with other rights", []string{"ha:\n", "      - {clients: 10.1.0.0/24, options: [ro]}\nha:\n"}},
 	{"cluster of one", []string{"flavour: nfs-ha", "flavour: nfs"}},
 }
 

@@ -2,6 +2,7 @@ package spec
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -259,6 +260,10 @@ func (d *decoder) value(n ast.Node, v reflect.Value, path, key string) {
 	case v.Kind() == reflect.Int:
 		text, ok := d.scalar(n, v, key)
 		if !ok {
+			return
+		}
+		if digits := strings.TrimLeft(text, "0"); digits != text && text != "0" && re().digits.MatchString(text) {
+			d.errorf(n, "write "+key+": "+cmp.Or(digits, "0"), "%s: %s begins with a zero: YAML 1.1 and C read such a number as octal", key, text)
 			return
 		}
 		i, err := strconv.ParseInt(text, 10, 64)

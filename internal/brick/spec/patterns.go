@@ -7,7 +7,7 @@ import (
 
 // patterns are what words of a spec must look like.
 type patterns struct {
-	bmcUser, brick, brickID, client, defined, dev, file, login, fsname, host, iface, mirror, option, param, path, pool, ranges, repository, sas, serial, service, sha256, size, snmpUser, speed, word, wwn *regexp.Regexp
+	bmcUser, brick, brickID, client, defined, dev, digits, file, login, fsname, host, iface, mirror, option, param, path, pool, ranges, repository, sas, serial, service, sha256, size, snmpUser, speed, word, wwn *regexp.Regexp
 }
 
 // re compiles the patterns when the first spec is read. A process of Mortar is
@@ -23,6 +23,7 @@ var re = sync.OnceValue(func() *patterns {
 		defined: regexp.MustCompile(`^mapping key "(.*)" already defined at \[(\d+):\d+\]`),
 		// The names that the kernel gives block devices in the order in which it finds them.
 		dev:    regexp.MustCompile(`^(/dev/.*|(sd|vd|xvd|hd)[a-z]{1,3}[0-9]*|nvme[0-9]+n[0-9]+(p[0-9]+)?|dm-[0-9]+|md[0-9]+|mpath[a-z]{1,3})$`),
+		digits: regexp.MustCompile(`^[0-9]+$`),
 		file:   regexp.MustCompile(`^[A-Za-z0-9._/~@+-]+$`),
 		login:  regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]{0,31}$`), // useradd(8)
 		fsname: regexp.MustCompile(`^[A-Za-z0-9]{1,8}$`),              // mkfs.lustre(8), --fsname

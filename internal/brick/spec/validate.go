@@ -174,6 +174,9 @@ func (c *checker) networks() {
 		case p.Bits() > 30 || p.Bits() < 8:
 			c.errorf(at+".cidr", "use a prefix from /8 to /30", "a network of prefix /%d cannot be that of a brick", p.Bits())
 			return netip.Prefix{}
+		case noNetwork(p) != "":
+			c.errorf(at+".cidr", "use a network of your site, e.g. 10.20.0.0/16", "network %s %s", nw.CIDR, noNetwork(p))
+			return netip.Prefix{}
 		}
 		most := 9216
 		if nw.Link == "infiniband" {
@@ -260,6 +263,7 @@ func (c *checker) host(at, name, key string) {
 	} else {
 		c.names[strings.ToLower(name)] = at + ".name"
 	}
+	hostName(c, at+".name", name)
 	if key == "" {
 		return
 	}
@@ -321,7 +325,7 @@ func (c *checker) servers() {
 // power checks PDUs, BMCs, outlets and feeds: what fencing rests on.
 func (c *checker) power() {
 	s := c.s
-	pdus, dup := map[string]*PDU{}, false
+	pdus, dup, feeds := map[string]*PDU{}, false, map[string]string{}
 	var names []string
 	for i := range s.PDUs {
 		p := &s.PDUs[i]
@@ -332,6 +336,7 @@ func (c *checker) power() {
 		c.address(at+".address", p.Address, c.management, "management", "PDU "+p.Name)
 		c.pduAccess(at, p)
 		c.refuse(!re().word.MatchString(p.Feed), at+".feed", "name the power feed the PDU hangs on, e.g. A", "%q cannot name a power feed", p.Feed)
+		oneCase(c, at+".feed", p.Feed, feeds)
 	}
 	outlets := map[Outlet]string{}
 	for i := range s.Servers {
@@ -367,6 +372,7 @@ func (c *checker) power() {
 		for j, f := range v.Feeds {
 			fat := fmt.Sprintf("%s.feeds[%d]", at, j)
 			c.refuse(!re().word.MatchString(f), fat, "write e.g. feeds: [A, B]", "%q cannot name a power feed", f)
+			oneCase(c, fat, f, feeds)
 			c.refuse(seen[f], fat, "name each feed once", "feed %s of server %s is there twice", f, v.Name)
 			seen[f] = true
 			c.refuse(known && len(v.Outlets) > 0 && !covered[f], fat, "add the outlet of that supply", "server %s hangs on feed %s, but none of its outlets is on it: PDUs could not switch it off", v.Name, f)
@@ -542,6 +548,9 @@ func (c *checker) exports(at string, v *Service) {
 			c.errorf(eat, "remove one", "%s is exported to %s already at %s", e.Path, e.Clients, c.at(first))
 		}
 		seen[key] = eat
+		for j := range v.Exports[:i] {
+			c.refuse(e.overlaps(&v.Exports[j]), eat, "give both the same options, or write networks that do not overlap", "%s is exported to %s with other options than to %s, and clients in both would have either", e.Path, e.Clients, v.Exports[j].Clients)
+		}
 		c.exportOptions(eat, e, world)
 	}
 }
@@ -620,8 +629,10 @@ func (c *checker) exportOptions(at string, e *Export, world bool) {
 		if !c.exportOption(oat, o) {
 			continue
 		}
-		name, _, _ := strings.Cut(o, "=")
+		name, value, _ := strings.Cut(o, "=")
 		switch {
+		case (name == "anonuid" || name == "anongid") && strings.Trim(value, "0") == "" && world:
+			c.errorf(oat, "write 65534, or name the network of your nodes in clients", "%s to %s makes anybody root of the file system, as no_root_squash would", o, e.Clients)
 		case name == "async" && c.isHA():
 			c.errorf(oat, "use sync: a write-back cache or SSDs make it fast, not a promise the server cannot keep", "async in an HA brick loses acknowledged writes at failover")
 		case name == "no_root_squash" && world:
@@ -649,6 +660,10 @@ func (c *checker) exportClients(at string, e *Export) (world bool) {
 			c.errorf(at+".clients", "write "+p.Masked().String(), "%s is an address in a network, not a network", e.Clients)
 		}
 		return err == nil && p.Bits() < 8
+	}
+	if strings.ContainsAny(e.Clients, "0123456789") && strings.ContainsAny(e.Clients, "*?") && numeric(e.Clients, "*?") {
+		c.errorf(at+".clients", "write a network, e.g. "+c.public.String(), "%q matches no client: exports(5) compares patterns with host names, not with addresses", e.Clients)
+		return true
 	}
 	c.refuse(!re().client.MatchString(e.Clients), at+".clients", "write a network as 10.20.0.0/16, an address or a host name, see exports(5)", "%q names no clients", e.Clients)
 	return strings.ContainsAny(e.Clients, "*?")
@@ -730,6 +745,9 @@ func (c *checker) mount(v *Client, m *Mount, at string, used map[string]bool, pu
 	}
 	if c.systemPath(at+".path", m.Path, "a mount point") {
 		c.refuse(used[m.Path], at+".path", "mount each at a place of its own", "two mounts of client %s at %s", v.Name, m.Path)
+		for other := range used {
+			c.refuse(within(m.Path, other) || within(other, m.Path), at+".path", "mount each at a place of its own", "mounts %s and %s of client %s lie in each other: while the outer one hangs, nobody reaches the inner one", min(m.Path, other), max(m.Path, other), v.Name)
+		}
 		used[m.Path] = true
 	}
 	if !slices.Contains(versions, m.Version) {
@@ -750,6 +768,10 @@ func (c *checker) mount(v *Client, m *Mount, at string, used map[string]bool, pu
 			c.errorf(oat, "use the key version", "the NFS version is not set among the options")
 		case name == "proto" || name == TCP || name == "udp" || name == RDMA:
 			c.errorf(oat, "use the key transport", "the transport is not set among the options")
+		case name == "minorversion":
+			c.errorf(oat, "use the key version", "the NFS version is not set among the options")
+		default:
+			c.mountOption(oat, o, "NFS", "nfs(5)", nfsMount)
 		}
 	}
 }
@@ -813,6 +835,8 @@ func (c *checker) filesystem() {
 			c.errorf(at, "write one option per item, see xfs(5)", "%q is not a mount option", o)
 		case name == "sunit" || name == "swidth" || name == "norecovery" || name == "nouuid":
 			c.errorf(at, "remove it", "mount option %s would override what the file system was made with", name)
+		default:
+			c.mountOption(at, o, "XFS", "xfs(5)", xfsMount)
 		}
 	}
 }
@@ -826,7 +850,12 @@ func (c *checker) ha() {
 	if s.HA == nil {
 		s.HA = &HA{Token: 1000, Failback: "manual", FenceTestDays: 200, Reservations: "on"}
 	}
-	c.between("ha.token_ms", s.HA.Token, 500, 60000, " ms")
+	// A Linux client renews its lease at two thirds of it (kernel, fs/nfs/nfs4renewd.c). A
+	// server that freezes for less than the token goes on without a takeover and a grace period.
+	if lease := s.NFS.Lease; c.between("ha.token_ms", s.HA.Token, 500, 60000, " ms") && s.Flavour != Lustre && s.Profile != Stock && lease >= 30 && lease <= 3600 && s.HA.Token > lease*1000/3 {
+		c.errorf("ha.token_ms", fmt.Sprintf("choose at most %d ms, a third of the lease, or a longer nfs.lease (and nfs.grace)", lease*1000/3),
+			"token_ms is %d ms, and the lease %d s: a server that freezes for almost the token wakes to expired leases, and its clients lose their locks without a grace period", s.HA.Token, lease)
+	}
 	c.between("ha.fence_test_days", s.HA.FenceTestDays, 1, 3650, " days")
 	c.refuse(s.HA.Failback != "manual" && s.HA.Failback != "auto", "ha.failback", "use manual or auto", "failback is %q", s.HA.Failback)
 	switch bare := s.Flavour == Lustre || slices.ContainsFunc(s.Sets(), func(set Set) bool { return set.Storage.Volume == "device" }); {
