@@ -208,7 +208,8 @@ var bad = []struct {
 	{"unknown suite", []string{"wipe: [MA01]", "rack: {suite: sid}"}},
 	{"negative iops", []string{"wipe: [MA01]", "rack: {iops: -1}"}},
 	// What a site writes by habit.
-	{"feeds that differ in case", []string{"feeds: [A, B]", "feeds: [a, B]", "feed: B", "feed: b"}},
+	{"feeds that differ in case", []string{"feeds: [A, B]", "feeds: [a, B]"}},
+	{"PDUs on feeds that differ in case", []string{"feed: B", "feed: a", "    feeds: [A, B]\n", ""}},
 	{"everybody is root by ID", []string{"clients: 10.1.0.0/16", "clients: '*'", "[rw, sync, no_subtree_check]", "[rw, all_squash, anonuid=0, anongid=00]"}},
 	{"number with a leading zero", []string{"{pdu: p2, outlet: 2}", "{pdu: p2, outlet: 010}", "threads: 256", "threads: '0256'"}},
 	{"mount options of another file system", []string{"nfs:\n", "filesystem: {mount: [noatme, data=writeback]}\nnfs:\n", "path: /mnt/home}", "path: /mnt/home, options: [cache=none, rsiz=8]}"}},
@@ -222,6 +223,16 @@ var bad = []struct {
 	{"server named by a number", []string{"name: s2", "name: 12"}},
 	{"address pattern for clients", []string{"clients: 10.1.0.0/16", "clients: 10.77.1.*"}},
 	{"exported twice with other rights", []string{"ha:\n", "      - {clients: 10.1.0.0/24, options: [ro]}\nha:\n"}},
+	{"a switch as a bool", []string{"storage:\n", "storage:\n  drop_slow_disks: true\n"}},
+	{"numbers for a range", []string{"serial: MB12", "serial: MB[01,02,03]"}},
+	{"unclosed double quote", []string{"name: brick1", "name: \"brick1"}},
+	{"unclosed single quote", []string{"name: brick1", "name: 'brick1"}},
+	{"UTF-16", []string{"*", "\xff\xfea\x00p\x00i\x00"}},
+	{"YAML directive", []string{"apiVersion", "%YAML 1.1\n---\napiVersion"}},
+	{"typographic quotes", []string{"name: brick1", "name: “brick1”"}},
+	{"long values", []string{"name: brick1", "name: " + strings.Repeat("b", 500), "serial: MB12", "serial: " + strings.Repeat("S", 500), "memory: 256GiB", "memory: " + strings.Repeat("m", 500)}},
+	{"a long serial", []string{"serial: MB12", "serial: " + strings.Repeat("S", 500)}},
+	{"a long address", []string{"cidr: 10.2.0.0/24", "cidr: " + strings.Repeat("1", 500)}},
 	{"cluster of one", []string{"flavour: nfs-ha", "flavour: nfs"}},
 }
 

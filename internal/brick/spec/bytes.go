@@ -37,7 +37,7 @@ var units = []struct {
 func ParseBytes(s string) (Bytes, error) {
 	m := re().size.FindStringSubmatch(strings.TrimSpace(s))
 	if m == nil {
-		return 0, fmt.Errorf("%q is not a size; write a number and a unit, e.g. 4TB or 1280MiB", s)
+		return 0, fmt.Errorf("%q is not a size; write a number and a unit, e.g. 4TB or 1280MiB", shorten(s))
 	}
 	num, unit := m[1], m[2]
 	if unit == "" {

@@ -10,9 +10,11 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
+	"unicode/utf8"
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
@@ -150,13 +152,16 @@ type decoder struct {
 
 func (d *decoder) errorf(n ast.Node, mend, format string, args ...any) {
 	p := nodePos(n)
-	d.errs = append(d.errs, &Error{File: d.file, Line: p.line, Col: p.col, Msg: fmt.Sprintf(format, args...), Mend: mend})
+	d.errs = append(d.errs, &Error{File: d.file, Line: p.line, Col: p.col, Msg: fmt.Sprintf(format, brief(args)...), Mend: mend})
 }
 
 // parse turns text into the one mapping a spec consists of.
 func (d *decoder) parse(src []byte) (ast.Node, *Error) {
 	fail := func(p position, msg, mend string) (ast.Node, *Error) {
 		return nil, &Error{File: d.file, Line: p.line, Col: p.col, Msg: msg, Mend: mend}
+	}
+	if msg, mend := foreign(src); msg != "" {
+		return fail(position{1, 1}, msg, mend)
 	}
 	// A byte order mark, as some editors write it, means nothing.
 	tokens := lexer.Tokenize(string(bytes.TrimPrefix(src, []byte("\xef\xbb\xbf"))))
@@ -181,12 +186,20 @@ func (d *decoder) parse(src []byte) (ast.Node, *Error) {
 	}
 	f, err := parser.Parse(tokens, 0)
 	if err != nil {
+		// A quote that is not closed ends at the next one, lines further down.
+		for _, t := range tokens {
+			if quoted := t.Type == token.DoubleQuoteType || t.Type == token.SingleQuoteType; quoted && strings.Contains(strings.TrimSpace(t.Origin), "\n") {
+				return fail(tokenPos(t), "the quote that opens here is not closed on its line", "close it")
+			}
+		}
 		var se *yaml.SyntaxError
 		if errors.As(err, &se) && se.GetToken() != nil {
 			p, msg := tokenPos(se.GetToken()), se.GetMessage()
 			switch {
 			case strings.Contains(msg, "'\t'"):
 				return fail(p, "a tab stands where YAML takes spaces only", "indent with spaces")
+			case strings.Contains(msg, "could not find end character"):
+				return fail(p, "the quote that opens here is not closed", "close it")
 			case strings.Contains(msg, "already defined"):
 				if m := re().defined.FindStringSubmatch(msg); m != nil {
 					msg = fmt.Sprintf("key %q is there already at line %s", m[1], m[2])
@@ -210,6 +223,17 @@ func (d *decoder) parse(src []byte) (ast.Node, *Error) {
 		return docs[0], nil
 	}
 	return fail(nodePos(docs[1]), "a second YAML document starts here", "one file holds one "+d.noun+": put the second into its own file")
+}
+
+// foreign says why a file is no YAML that Mortar reads, and how to mend it; or "".
+func foreign(src []byte) (msg, mend string) {
+	switch head := src[:min(len(src), 4)]; {
+	case bytes.HasPrefix(head, []byte("\xff\xfe")) || bytes.HasPrefix(head, []byte("\xfe\xff")) || bytes.IndexByte(head, 0) >= 0:
+		return "the file is UTF-16, or no text", "save it as UTF-8, e.g. with `iconv -f UTF-16 -t UTF-8`"
+	case bytes.HasPrefix(src, []byte("%")):
+		return fmt.Sprintf("%q is a directive of YAML, which Mortar does not use", shorten(firstLine(string(src)))), "remove the line, and the line --- below it"
+	}
+	return "", ""
 }
 
 var bytesType = reflect.TypeOf(Bytes(0))
@@ -289,6 +313,10 @@ func (d *decoder) value(n ast.Node, v reflect.Value, path, key string) {
 func (d *decoder) scalar(n ast.Node, v reflect.Value, key string) (string, bool) {
 	switch n := n.(type) {
 	case *ast.StringNode:
+		if first, _ := utf8.DecodeRuneInString(n.Value); d.noun == "spec" && strings.ContainsRune("“”„‘’‚«»", first) {
+			d.errorf(n, `write " or '`, "%s begins with the typographic quote %c, which YAML takes for a letter", key, first)
+			return "", false
+		}
 		return n.Value, true
 	case *ast.LiteralNode:
 		return strings.TrimRight(n.Value.Value, "\n"), true
@@ -298,6 +326,10 @@ func (d *decoder) scalar(n ast.Node, v reflect.Value, key string) (string, bool)
 		d.errorf(n, "write a value after the colon, or remove the line", "%s has no value", key)
 		return "", false
 	case *ast.BoolNode:
+		if slices.Contains([]string{"drop_slow_disks", "reservations", "rdma"}, key) {
+			d.errorf(n, fmt.Sprintf("write %s: %s", key, map[bool]string{true: "on", false: "off"}[n.Value]), "%s is on or off, not true or false", key)
+			return "", false
+		}
 		if v.Kind() == reflect.String {
 			d.errorf(n, "put it in quotes if it is meant as text", "%s must be %s, not true or false", key, describe(v))
 			return "", false

@@ -3,6 +3,7 @@ package spec
 import (
 	"fmt"
 	"strconv"
+	"strings"
 )
 
 // maxRange bounds one range; no enclosure has that many bays.
@@ -18,8 +19,11 @@ func expandSerial(s string) ([]string, error) {
 	}
 	m := re().ranges.FindStringSubmatch(s)
 	if m == nil {
+		if strings.Contains(s, "[") && strings.Contains(s, ",") {
+			return nil, fmt.Errorf("%q lists numbers, and a range has two ends; write MA[01-03], or an entry for each disk", shorten(s))
+		}
 		if !re().serial.MatchString(s) {
-			return nil, fmt.Errorf("%q is not a serial number; write it as `lsblk -d -o NAME,SERIAL` prints it, or a range as MA[01-12]", s)
+			return nil, fmt.Errorf("%q is not a serial number; write it as `lsblk -d -o NAME,SERIAL` prints it, or a range as MA[01-12]", shorten(s))
 		}
 		return []string{s}, nil
 	}

@@ -78,7 +78,7 @@ func (c *checker) errorf(at, mend, format string, args ...any) {
 		return
 	}
 	line, col := c.s.Pos(at)
-	c.errs = append(c.errs, &Error{File: c.s.File, Line: line, Col: col, Msg: fmt.Sprintf(format, args...), Mend: mend})
+	c.errs = append(c.errs, &Error{File: c.s.File, Line: line, Col: col, Msg: fmt.Sprintf(format, brief(args)...), Mend: mend})
 }
 
 // split reports an error whose text is "what; how to mend it".
@@ -281,6 +281,16 @@ func shorten(s string) string {
 		return string(r[:40]) + "…"
 	}
 	return s
+}
+
+// brief cuts long values of a message. A value of several words is a message of its own.
+func brief(args []any) []any {
+	for i, a := range args {
+		if s, ok := a.(string); ok && len(s) > 80 && !strings.Contains(s, " ") {
+			args[i] = shorten(s)
+		}
+	}
+	return args
 }
 
 func (c *checker) servers() {
