@@ -209,7 +209,7 @@ func benchEnv(ctx context.Context, des *design.Design) (bench.Env, error) {
 	if err != nil {
 		return bench.Env{}, err
 	}
-	env := bench.Env{Design: des, Version: version, Dial: dial}
+	env := bench.Env{Design: des, Version: env.Version, Dial: dial}
 	if env.Virtual = virtualRack(ctx, des.Spec); env.Virtual {
 		env.Throttle = rackInjector(des).Throttle
 	}

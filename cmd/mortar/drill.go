@@ -215,7 +215,7 @@ func (f *drillFlags) drill(ctx context.Context, c *cli.Console, des *design.Desi
 	if err != nil {
 		return err
 	}
-	env := drill.Env{Design: des, Service: f.service, Dial: dial, Excused: excused, Version: version, Progress: drillProgress(c.Aside())}
+	env := drill.Env{Design: des, Service: f.service, Dial: dial, Excused: excused, Version: c.Version, Progress: drillProgress(c.Aside())}
 	changed := func(*design.Design) {}
 	if virtualRack(ctx, des.Spec) {
 		in := rackInjector(des)

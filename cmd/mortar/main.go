@@ -37,7 +37,7 @@ const (
 func fail(code int, err error) error { return cli.Fail(code, err) }
 
 // env is what all commands share.
-var env = &cli.Env{Version: version, Connect: host.Options{KeepAlive: 5 * time.Second, Missed: 6}, Virtual: virtualRack}
+var env = &cli.Env{Version: release.Version(version), Connect: host.Options{KeepAlive: 5 * time.Second, Missed: 6}, Virtual: virtualRack}
 
 // consoleOf is the console of a run of a command.
 func consoleOf(cmd *cobra.Command) *cli.Console {
@@ -109,9 +109,11 @@ func newRootCmd() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "mortar",
 		Short:         "Turn commodity servers and disks into HPC storage, and prove that it holds",
+		Version:       env.Version,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
+	root.SetVersionTemplate("mortar {{.Version}}\n")
 	root.AddCommand(commands()...)
 	root.AddCommand(extraCommands...)
 	root.InitDefaultCompletionCmd() // counts as a command of a group
@@ -130,13 +132,13 @@ func virtualRack(ctx context.Context, s *spec.Spec) bool {
 // rackOf returns the directory of a spec's virtual rack, if it has one.
 func rackOf(s *spec.Spec) string { return filepath.Dir(host.InventoryFile(s)) }
 
-// The linker sets version. Source: Makefile.
-var version = "unknown"
+// The linker sets version. Source: Makefile. A plain go build leaves it empty.
+var version string
 
 func newVersionCmd() *cobra.Command {
 	c := command("version", func(ctx context.Context, c *cli.Console, _ []string) error {
-		return c.Line(release.This(version), func(w io.Writer) error {
-			_, err := fmt.Fprintln(w, "mortar", version)
+		return c.Line(release.This(c.Version), func(w io.Writer) error {
+			_, err := fmt.Fprintln(w, "mortar", c.Version)
 			return err
 		})
 	})

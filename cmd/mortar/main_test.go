@@ -84,6 +84,49 @@ func TestBadUsage(t *testing.T) {
 	}
 }
 
+// mortar --version is mortar version, and a build without the linker's version has one where the
+// go command knows it.
+func TestVersion(t *testing.T) {
+	_, flag, _ := mortar(t, "--version")
+	code, word, _ := mortar(t, "version")
+	if code != 0 || flag != word || word != "mortar "+env.Version+"\n" || env.Version == "" {
+		t.Errorf("%d, %q, %q, %q", code, flag, word, env.Version)
+	}
+}
+
+// A limit that is missing or wrong is refused before a login: no host of an example exists.
+func TestQuotaSetChecksFirst(t *testing.T) {
+	for args, want := range map[string]string{
+		"user alice":                  "no limit is given; give --space, ",
+		"usr alice --space 1TiB":      `"usr" is none of `,
+		"project home --space 1TiB":   "projects are named by number",
+		"user a;b --space 1TiB":       "is no name and no number",
+		"user alice --space 1furlong": "--space: ",
+	} {
+		code, out, err := mortar(t, strings.Fields("quota set ../../examples/nfs-ha.yaml "+args)...)
+		if code != exitBadInput || out != "" || !strings.Contains(err, want) || !strings.HasSuffix(err, "nothing was changed") {
+			t.Errorf("%s: %d, %q, %q", args, code, out, err)
+		}
+	}
+}
+
+// The first argument of a command that works on a brick is SPEC in each usage.
+func TestOneWordForTheSpec(t *testing.T) {
+	specs := 0
+	every(newRootCmd(), func(c *cobra.Command) {
+		_, arguments, _ := strings.Cut(c.Use, " ")
+		first, _, _ := strings.Cut(arguments, " ")
+		if strings.Contains(c.Example, c.CommandPath()+" brick.yaml") {
+			if specs++; strings.Trim(first, "[].") != "SPEC" && c.Name() != "compare" {
+				t.Errorf("%s: the usage says %q", c.CommandPath(), first)
+			}
+		}
+	})
+	if specs < 30 {
+		t.Errorf("only %d commands have a spec in their example", specs)
+	}
+}
+
 // Every visible command has an example.
 func TestExamples(t *testing.T) {
 	var walk func(c *cobra.Command)

@@ -28,7 +28,7 @@ func init() {
 			if err != nil {
 				date = time.Now()
 			}
-			return doc.GenManTree(root, &doc.GenManHeader{Section: "1", Source: "mortar " + version, Manual: "Mortar", Date: &date}, args[0])
+			return doc.GenManTree(root, &doc.GenManHeader{Section: "1", Source: "mortar " + env.Version, Manual: "Mortar", Date: &date}, args[0])
 		},
 	})
 }

@@ -71,7 +71,7 @@ func newRackSaveCmd() *cobra.Command {
 				return fail(exitFailed, err)
 			}
 		}
-		s, err := rack.Save(ctx, r.dir, r.name, rack.SaveOptions{Spec: r.spec.Source, Base: base, Keys: keys, Version: version}, rackProgress(c.Err))
+		s, err := rack.Save(ctx, r.dir, r.name, rack.SaveOptions{Spec: r.spec.Source, Base: base, Keys: keys, Version: c.Version}, rackProgress(c.Err))
 		if err != nil {
 			return rackError(err)
 		}

@@ -61,7 +61,7 @@ func newReportBugCmd() *cobra.Command {
 			return err
 		}
 		e.Events = lines.Bytes()
-		r, err := backup.BugReport(ctx, s, e, b.Hosts.Session, plan.Secrets(s, false), plan.CorosyncKey, version, now)
+		r, err := backup.BugReport(ctx, s, e, b.Hosts.Session, plan.Secrets(s, false), plan.CorosyncKey, c.Version, now)
 		if ctx.Err() != nil {
 			return fail(exitInterrupted, errors.New("interrupted; nothing was written"))
 		}

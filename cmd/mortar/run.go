@@ -285,6 +285,9 @@ func newQuotaSetCmd(service *string) *cobra.Command {
 		if files < 0 || softFiles < 0 {
 			return cli.Refuse(errors.New("a limit of files is 0 or more"))
 		}
+		if err := w.Check(); err != nil {
+			return cli.Refuse(err)
+		}
 		return quota.Change(ctx, c, args[0], *service, w.Kind, w.Set)
 	})
 	given = quotaFlags(cmd)
@@ -377,7 +380,7 @@ func newBackupCmd() *cobra.Command {
 			return err
 		}
 		defer hosts.Close()
-		b := backup.Local(s, version, now)
+		b := backup.Local(s, c.Version, now)
 		b.Servers(ctx, d, hosts.Session)
 		if ctx.Err() != nil {
 			return fail(exitInterrupted, errors.New("interrupted; nothing was written"))

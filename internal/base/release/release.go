@@ -19,6 +19,28 @@ type Build struct {
 	Made    time.Time `json:"made,omitzero"` // the commit's time; zero: not known
 }
 
+// Version is the name of the running build: the one that the linker gave, else that of the module
+// as the go command knows it, else "unknown".
+func Version(linked string) string {
+	if linked != "" {
+		return linked
+	}
+	bi, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	return versionOf(bi)
+}
+
+// versionOf is the version that `go install MODULE@VERSION` or `go build` in a work tree records;
+// with -buildvcs=false there is none.
+func versionOf(bi *debug.BuildInfo) string {
+	if v := bi.Main.Version; v != "" && v != "(devel)" {
+		return v
+	}
+	return "unknown"
+}
+
 // This is the running build, by the name that it was given.
 func This(version string) Build {
 	b := Build{Version: version}

@@ -1,6 +1,21 @@
 package release
 
-import "testing"
+import (
+	"runtime/debug"
+	"testing"
+)
+
+// A build without the linker's version has that of its module.
+func TestVersion(t *testing.T) {
+	for module, want := range map[string]string{"": "unknown", "(devel)": "unknown", "v0.3.0": "v0.3.0", "v0.0.0-20261128155524-44237a9d0000+dirty": "v0.0.0-20261128155524-44237a9d0000+dirty"} {
+		if got := versionOf(&debug.BuildInfo{Main: debug.Module{Version: module}}); got != want {
+			t.Errorf("%q: %q, want %q", module, got, want)
+		}
+	}
+	if got := Version("0.3.0"); got != "0.3.0" {
+		t.Error(got)
+	}
+}
 
 func TestNewer(t *testing.T) {
 	parse := func(text string) Build {

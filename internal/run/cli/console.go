@@ -126,10 +126,11 @@ func Stamp(start time.Time) string {
 	return fmt.Sprintf("[%02d:%02d]", s/60, s%60)
 }
 
-// IsTerminal reports whether w is a terminal that may show colour and live progress.
+// IsTerminal reports whether w is a terminal that may show colour and live progress. A dumb one
+// (terminfo(5)) does not move its cursor.
 func IsTerminal(w io.Writer) bool {
 	s, ok := w.(*screen.Writer)
-	return ok && s.Terminal() && os.Getenv("NO_COLOR") == ""
+	return ok && s.Terminal() && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }
 
 // Painter wraps text in attributes of the terminal w; nil if w is none.

@@ -8,6 +8,7 @@ package quota
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"path"
@@ -178,14 +179,32 @@ var word = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.@-]*$`)
 
 // Set returns the action that sets the limits.
 func (w *Wanted) Set(s *design.Service) (resource.Action, error) {
+	limits, err := w.limits()
+	if err != nil {
+		return resource.Action{}, err
+	}
+	return resource.Action{
+		Title: fmt.Sprintf("set the quota of %s %s on %s", w.Kind, w.ID, s.Name),
+		Cmd:   []string{"xfs_quota", "-x", "-c", fmt.Sprintf("limit -%s %s %s", w.Kind[:1], strings.Join(limits, " "), w.ID), path.Clean(s.MountPoint)},
+	}, nil
+}
+
+// Check refuses what Set would refuse for every service, before a login.
+func (w *Wanted) Check() error {
+	_, err := w.limits()
+	return err
+}
+
+// limits are the words of xfs_quota.
+func (w *Wanted) limits() ([]string, error) {
 	if !slices.Contains(Kinds, w.Kind) {
-		return resource.Action{}, fmt.Errorf("%q is none of %s", w.Kind, strings.Join(Kinds, ", "))
+		return nil, fmt.Errorf("%q is none of %s", w.Kind, strings.Join(Kinds, ", "))
 	}
 	if !word.MatchString(w.ID) {
-		return resource.Action{}, fmt.Errorf("%q is no name and no number of a %s", w.ID, w.Kind)
+		return nil, fmt.Errorf("%q is no name and no number of a %s", w.ID, w.Kind)
 	}
 	if _, err := strconv.ParseUint(w.ID, 10, 32); w.Kind == "project" && err != nil {
-		return resource.Action{}, fmt.Errorf("project %q: projects are named by number here: the servers have no names for them", w.ID)
+		return nil, fmt.Errorf("project %q: projects are named by number here: the servers have no names for them", w.ID)
 	}
 	var limits []string
 	add := func(name string, v *int64, unit int64, suffix string) {
@@ -198,12 +217,9 @@ func (w *Wanted) Set(s *design.Service) (resource.Action, error) {
 	add("isoft", w.FilesSoft, 1, "")
 	add("ihard", w.FilesHard, 1, "")
 	if len(limits) == 0 {
-		return resource.Action{}, fmt.Errorf("no limit is given")
+		return nil, errors.New("no limit is given; give --space, --soft-space, --files or --soft-files (0 removes a limit)")
 	}
-	return resource.Action{
-		Title: fmt.Sprintf("set the quota of %s %s on %s", w.Kind, w.ID, s.Name),
-		Cmd:   []string{"xfs_quota", "-x", "-c", fmt.Sprintf("limit -%s %s %s", w.Kind[:1], strings.Join(limits, " "), w.ID), path.Clean(s.MountPoint)},
-	}, nil
+	return limits, nil
 }
 
 // Project returns the action that assigns a directory, with its present and future
