@@ -17,6 +17,13 @@ func command(name string, run func(context.Context, *cli.Console, []string) erro
 	}}
 }
 
+// local makes a command that reads files alone, and ends with an interrupt.
+func local(name string, run func(context.Context, *cli.Console, []string) error) *cobra.Command {
+	return command(name, func(ctx context.Context, c *cli.Console, args []string) error {
+		return cli.OrInterrupt(ctx, func() error { return run(ctx, c, args) })
+	})
+}
+
 // hidden makes a command that other programs run.
 func hidden(name string, run func(context.Context, *cli.Console, []string) error) *cobra.Command {
 	c := command(name, run)

@@ -29,11 +29,11 @@ import (
 func newCheckCmd() *cobra.Command {
 	var explain bool
 	var svg, profile string
-	c := command("check", func(ctx context.Context, c *cli.Console, args []string) error {
+	c := local("check", func(ctx context.Context, c *cli.Console, args []string) error {
 		if svg == "-" && c.JSON {
 			return fail(exitBadInput, errors.New("--svg - and --json both write to stdout; name a file for the drawing"))
 		}
-		d, err := cli.LoadAny(args[0], profile)
+		d, err := c.LoadInput(args[0], profile)
 		if err != nil {
 			return err
 		}
@@ -108,7 +108,7 @@ func newMountOptionsCmd() *cobra.Command {
 		client string
 		fstab  bool
 	)
-	cmd := command("mount-options", func(ctx context.Context, c *cli.Console, args []string) error {
+	cmd := local("mount-options", func(ctx context.Context, c *cli.Console, args []string) error {
 		d, err := cli.LoadAny(args[0])
 		if err != nil {
 			return err
@@ -172,7 +172,7 @@ func newForecastCmd() *cobra.Command {
 	var explain bool
 	var svg, measured string
 	var changed coefficients
-	c := command("forecast", func(ctx context.Context, c *cli.Console, args []string) error {
+	c := local("forecast", func(ctx context.Context, c *cli.Console, args []string) error {
 		d, err := cli.LoadAny(args[0])
 		if err != nil {
 			return err

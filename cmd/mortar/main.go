@@ -8,9 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -83,7 +81,7 @@ func run() int {
 	case "watch":
 		return ocfMain(os.Args[1:], ocf.WatchMain)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	ctx, stop := cli.Interruptible(context.Background())
 	defer stop()
 	root := newRootCmd()
 	root.SetOut(stdout)
@@ -96,9 +94,7 @@ func run() int {
 	if !errors.As(err, &ee) {
 		ee = &cli.Exit{Code: exitFailed, Err: err} // execute returns only cli.Exits
 	}
-	if ee.Err != nil {
-		fmt.Fprintln(stderr, "mortar:", ee.Err)
-	}
+	ee.Print(stderr, cli.WantsJSON(os.Args[1:]))
 	return ee.Code
 }
 

@@ -1,13 +1,16 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/spf13/cobra"
 )
@@ -94,6 +97,124 @@ func TestVersion(t *testing.T) {
 	}
 }
 
+// asProcess runs mortar as a process of its own.
+func asProcess(args ...string) *exec.Cmd {
+	c := exec.Command("/proc/self/exe", args...)
+	c.Env = append(os.Environ(), asMortar+"=1")
+	return c
+}
+
+// With --json each error is one line of JSON on stderr, also one of a wrong flag.
+func TestErrorsAsJSON(t *testing.T) {
+	bad := filepath.Join(t.TempDir(), "bad.yaml")
+	if err := os.WriteFile(bad, []byte("servrs: []\nid: [\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for args, places := range map[string]bool{
+		"check --json " + bad:                             true,
+		"status " + bad + " --json":                       true,
+		"apply " + bad + " --json --yes":                  true,
+		"check --json":                                    false,
+		"check --jsno --json":                             false,
+		"rack up /none --json":                            false,
+		"report /none --json":                             false,
+		"chekc --json":                                    false,
+		"quota set ../../examples/nfs.yaml user a --json": false,
+	} {
+		c := asProcess(strings.Fields(args)...)
+		var out, stderr bytes.Buffer
+		c.Stdout, c.Stderr = &out, &stderr
+		_ = c.Run()
+		var e struct {
+			Error    string `json:"error"`
+			ExitCode int    `json:"exit_code"`
+			Problems []struct {
+				File         string
+				Line, Column int
+				Text         string
+			}
+		}
+		lines := strings.Split(strings.TrimSpace(stderr.String()), "\n")
+		err := json.Unmarshal([]byte(lines[len(lines)-1]), &e)
+		if err != nil || e.Error == "" || e.ExitCode != exitBadInput || c.ProcessState.ExitCode() != exitBadInput || (len(e.Problems) > 0) != places {
+			t.Errorf("%s: %v, %+v\n%s%s", args, err, e, &out, &stderr)
+		}
+		for _, p := range e.Problems {
+			if p.File != bad || p.Line < 1 || p.Column < 1 || p.Text == "" {
+				t.Errorf("%s: %+v", args, p)
+			}
+		}
+	}
+	if out, err := asProcess("check", bad).CombinedOutput(); err == nil || !strings.HasPrefix(string(out), "mortar: "+bad+":") {
+		t.Errorf("without --json: %v, %s", err, out)
+	}
+}
+
+// check - reads a spec from standard input.
+func TestCheckStandardInput(t *testing.T) {
+	text, _, _ := runCmd(t, "init", "nfs-ha")
+	check := func(text string, args ...string) (string, error) {
+		c := asProcess(append([]string{"check", "-"}, args...)...)
+		c.Stdin = strings.NewReader(text)
+		out, err := c.CombinedOutput()
+		return string(out), err
+	}
+	if out, err := check(text); err != nil || !strings.Contains(out, "CAPACITY") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	for text, want := range map[string]string{
+		strings.Replace(text, "servers:", "servrs:", 1): "mortar: stdin:",
+		"":                                  "mortar: stdin:",
+		text + strings.Repeat("#\n", 1<<20): "mortar: stdin:1:1: the file has more than",
+	} {
+		if out, err := check(text); err == nil || !strings.HasPrefix(out, want) {
+			t.Errorf("%v, %.200s", err, out)
+		}
+	}
+}
+
+// Ctrl-C ends check, and a second one a command that does not end by itself. A FIFO without data
+// stands for a file system that hangs.
+func TestInterrupt(t *testing.T) {
+	for _, c := range []struct {
+		command string
+		again   bool
+	}{{"check", false}, {"simulate", true}} {
+		fifo := filepath.Join(t.TempDir(), "fifo")
+		if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		p := asProcess(c.command, fifo)
+		var stderr bytes.Buffer
+		p.Stderr = &stderr
+		if err := p.Start(); err != nil {
+			t.Fatal(err)
+		}
+		w := -1
+		for w < 0 { // until the command reads
+			w, _ = syscall.Open(fifo, syscall.O_WRONLY|syscall.O_NONBLOCK, 0)
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- p.Wait() }()
+		again := time.Tick(50 * time.Millisecond)
+		for n, running := 0, true; running; {
+			if n == 0 || c.again {
+				_ = p.Process.Signal(os.Interrupt) // it may have ended
+				n++
+			}
+			select {
+			case <-ended:
+				running = false
+			case <-again:
+			}
+		}
+		_ = syscall.Close(w)
+		if code := p.ProcessState.ExitCode(); code != exitInterrupted {
+			t.Errorf("%s: exit %d, %s", c.command, code, &stderr)
+		}
+	}
+}
+
 // A limit that is missing or wrong is refused before a login: no host of an example exists.
 func TestQuotaSetChecksFirst(t *testing.T) {
 	for args, want := range map[string]string{
@@ -161,9 +282,7 @@ func TestOutputObeysNothing(t *testing.T) {
 		{"status", "../../examples/nfs.yaml", "--facts", facts, "--json"},
 		{"check", "no\x1b]0;owned\x07" + planted},
 	} {
-		c := exec.Command("/proc/self/exe", args...)
-		c.Env = append(os.Environ(), asMortar+"=1")
-		out, _ := c.CombinedOutput() // with an error of each
+		out, _ := asProcess(args...).CombinedOutput() // with an error of each
 		if s := string(out); !strings.Contains(s, `\u001b]0;owned\u0007\u202e\u009b31m`) || strings.ContainsAny(s, "\x1b\x07\u202e\u009b") {
 			t.Errorf("%q prints %q", args, s)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"slices"
 	"strings"
@@ -47,11 +48,35 @@ func LoadAny(path string, profile ...string) (*design.Design, error) {
 	return load(path, design.Derive, profile)
 }
 
+// maxInput is more than a spec may have, so that package spec refuses what is longer.
+const maxInput = 1 << 20
+
+// LoadInput is LoadAny, but "-" is the standard input. Files that such a spec names are sought
+// from the working directory.
+func (c *Console) LoadInput(path string, profile ...string) (*design.Design, error) {
+	if path != "-" {
+		return LoadAny(path, profile...)
+	}
+	src, err := io.ReadAll(io.LimitReader(c.In, maxInput))
+	if err != nil {
+		return nil, Fail(BadInput, fmt.Errorf("standard input: %w", err))
+	}
+	s, err := spec.Parse("stdin", src)
+	if err != nil {
+		return nil, Fail(BadInput, err)
+	}
+	return designOf(s, design.Derive, profile)
+}
+
 func load(path string, derive func(*spec.Spec) (*design.Design, error), profile []string) (*design.Design, error) {
 	s, err := ReadSpec(path)
 	if err != nil {
 		return nil, err
 	}
+	return designOf(s, derive, profile)
+}
+
+func designOf(s *spec.Spec, derive func(*spec.Spec) (*design.Design, error), profile []string) (*design.Design, error) {
 	if err := host.Hardware(s); err != nil {
 		return nil, Fail(BadInput, err)
 	}

@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 
 	"github.com/mortarhpc/mortar/internal/brick/spec"
@@ -38,6 +39,49 @@ func (e *Exit) Error() string {
 
 // Unwrap returns what is printed; nil: nothing.
 func (e *Exit) Unwrap() error { return e.Err }
+
+// problem is a place in a file that is wrong. Source: docs/json.md.
+type problem struct {
+	File   string `json:"file"`
+	Line   int    `json:"line"`
+	Column int    `json:"column"`
+	Text   string `json:"text"`
+	Mend   string `json:"mend,omitempty"`
+}
+
+// Print writes the error for a person, or as the object that every command with --json writes.
+func (e *Exit) Print(w io.Writer, asJSON bool) {
+	if e.Err == nil {
+		return
+	}
+	if !asJSON {
+		fmt.Fprintln(w, "mortar:", e.Err)
+		return
+	}
+	line := struct {
+		Error    string    `json:"error"`
+		ExitCode int       `json:"exit_code"`
+		Problems []problem `json:"problems,omitempty"`
+	}{Error: e.Err.Error(), ExitCode: e.Code}
+	var all spec.Errors
+	var one *spec.Error
+	if !errors.As(e.Err, &all) && errors.As(e.Err, &one) {
+		all = spec.Errors{one}
+	}
+	for _, p := range all {
+		line.Problems = append(line.Problems, problem{p.File, p.Line, p.Col, p.Msg, p.Mend})
+	}
+	_ = JSONLines(w).Encode(line) // there is no place for the error of stderr
+}
+
+// WantsJSON reports whether a command line has --json. It does not ask the command, which may not
+// have understood its flags.
+func WantsJSON(args []string) bool {
+	if i := slices.Index(args, "--"); i >= 0 {
+		args = args[:i]
+	}
+	return slices.Contains(args, "--json") || slices.Contains(args, "--json=true")
+}
 
 // Fail returns an error that ends the program with code. A nil err prints nothing.
 func Fail(code int, err error) error { return &Exit{code, err} }
