@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/screen"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
+	"github.com/mortarhpc/mortar/internal/prove/drill"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 	"github.com/mortarhpc/mortar/internal/prove/versus"
 	"github.com/mortarhpc/mortar/internal/run/cli"
@@ -44,14 +46,37 @@ func demoSteps(spec, dir, drill, how string) []demoStep {
 }
 
 func newDemoCmd() *cobra.Command {
-	var dir, drill, how string
+	var dir, name, how string
 	cmd := command("demo", func(ctx context.Context, c *cli.Console, _ []string) error {
-		return runDemo(ctx, c.Out, dir, drill, how)
+		chosen, err := demoDrill(dir, name, how)
+		if err != nil {
+			return cli.Refuse(err)
+		}
+		return runDemo(ctx, c.Out, dir, name, chosen)
 	})
 	cmd.Flags().StringVar(&dir, "out", "out/demo", "directory for the spec, the run and the report")
-	cmd.Flags().StringVar(&drill, "drill", "server-crash", "drill to run")
-	cmd.Flags().StringVar(&how, "how", "freeze", "how the server crashes: freeze, panic or power")
+	cmd.Flags().StringVar(&name, "drill", "server-crash", "drill to run")
+	cmd.Flags().StringVar(&how, "how", "", "variant of the drill (default: its first)")
 	return cmd
+}
+
+// demoDrill returns the variant of the demo's drill, and refuses one that the brick cannot have.
+func demoDrill(dir, name, how string) (string, error) {
+	d, v, err := drill.Find(name, how)
+	if err != nil {
+		return "", err
+	}
+	if err := writable(dir); err != nil {
+		return "", fmt.Errorf("--out: %w", err)
+	}
+	des, err := cli.Load(filepath.Join(dir, "brick.yaml"))
+	if errors.Is(err, fs.ErrNotExist) {
+		des, err = cli.Example("nfs-ha")
+	}
+	if err != nil {
+		return "", err
+	}
+	return v.How, possibleOnRack(des, "", d, v)
 }
 
 func runDemo(ctx context.Context, w io.Writer, dir, drill, how string) error {

@@ -308,7 +308,7 @@ func (f *drillFlags) versus(ctx context.Context, c *cli.Console, file string) er
 		choices = drill.Suits(choices, des)
 	}
 	for _, c := range choices {
-		if err := drill.Possible(drill.Env{Design: des, Service: f.service, Injector: &inject.Rack{Design: des}, Operator: inject.NewOperator(des, nil)}, c.Drill, c.Variant); err != nil {
+		if err := possibleOnRack(des, f.service, c.Drill, c.Variant); err != nil {
 			return fail(exitBadInput, err)
 		}
 	}
@@ -345,6 +345,11 @@ func (f *drillFlags) versus(ctx context.Context, c *cli.Console, file string) er
 		return fail(exitFailed, nil)
 	}
 	return nil
+}
+
+// possibleOnRack refuses a drill that a brick on a virtual rack cannot have, whether it is up or not.
+func possibleOnRack(des *design.Design, service string, d drill.Drill, v drill.Variant) error {
+	return drill.Possible(drill.Env{Design: des, Service: service, Injector: &inject.Rack{Design: des}, Operator: inject.NewOperator(des, nil)}, d, v)
 }
 
 // forward returns the flags of the child command that choose the drill.

@@ -215,6 +215,41 @@ func TestInterrupt(t *testing.T) {
 	}
 }
 
+// demo refuses a wrong drill, brick or directory before it makes one.
+func TestDemoChecksFirst(t *testing.T) {
+	brick := func(text string) string {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "brick.yaml"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return dir
+	}
+	one, _, _ := runCmd(t, "init", "nfs")
+	none := filepath.Join(t.TempDir(), "none")
+	for _, c := range []struct{ dir, flags, want string }{
+		{none, "--drill server-crsh", `no drill "server-crsh"`},
+		{none, "--how frieze", `has no variant "frieze"`},
+		{"/dev/null/x", "", "--out: "},
+		{brick("servrs: []\n"), "", "servrs"},
+		{none, "--drill ssd-both", "cache"},
+		{brick(one), "--drill private-switch", "a pair of servers is needed"},
+	} {
+		code, out, err := mortar(t, append(strings.Fields("demo --out "+c.dir), strings.Fields(c.flags)...)...)
+		if code != exitBadInput || out != "" || !strings.Contains(err, c.want) {
+			t.Errorf("%s %s: %d, %q, %q", c.dir, c.flags, code, out, err)
+		}
+	}
+	if _, err := os.Stat(none); !os.IsNotExist(err) {
+		t.Errorf("%s: %v", none, err)
+	}
+	for flags, want := range map[string]string{"server-crash/": "freeze", "server-crash/power": "power"} {
+		name, how, _ := strings.Cut(flags, "/")
+		if got, err := demoDrill(none, name, how); got != want || err != nil {
+			t.Errorf("%s: %q, %v", flags, got, err)
+		}
+	}
+}
+
 // A limit that is missing or wrong is refused before a login: no host of an example exists.
 func TestQuotaSetChecksFirst(t *testing.T) {
 	for args, want := range map[string]string{

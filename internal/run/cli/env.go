@@ -68,6 +68,19 @@ func (c *Console) LoadInput(path string, profile ...string) (*design.Design, err
 	return designOf(s, design.Derive, profile)
 }
 
+// Example is the design of an example.
+func Example(name string) (*design.Design, error) {
+	src, err := fs.ReadFile(examples.FS, name+".yaml")
+	if err != nil {
+		return nil, err
+	}
+	s, err := spec.Parse(name+".yaml", src)
+	if err != nil {
+		return nil, err
+	}
+	return design.New(s)
+}
+
 func load(path string, derive func(*spec.Spec) (*design.Design, error), profile []string) (*design.Design, error) {
 	s, err := ReadSpec(path)
 	if err != nil {
