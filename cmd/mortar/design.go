@@ -11,12 +11,10 @@ import (
 	"path/filepath"
 	"strings"
 	"text/tabwriter"
-	"time"
 
 	"github.com/google/renameio/v2"
 	"github.com/spf13/cobra"
 
-	"github.com/mortarhpc/mortar/internal/base/screen"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/forecast"
 	"github.com/mortarhpc/mortar/internal/brick/paper"
@@ -329,7 +327,9 @@ func newSimulateCmd() *cobra.Command {
 		if err != nil {
 			return fail(exitBadInput, err)
 		}
-		s, err := forecast.SimulateDesign(ctx, d, h, co, forecast.Histories{Bricks: bricks, Years: years, Seed: seed}, simulateProgress)
+		s, err := forecast.SimulateDesign(ctx, d, h, co, forecast.Histories{Bricks: bricks, Years: years, Seed: seed}, func(name string, bricks int) (func(int), func()) {
+			return cli.Counting(stderr, strings.TrimSpace("simulating "+name), bricks)
+		})
 		switch {
 		case errors.Is(err, context.Canceled):
 			return fail(exitInterrupted, errors.New("interrupted"))
@@ -351,26 +351,4 @@ func newSimulateCmd() *cobra.Command {
 	c.Flags().StringVar(&svg, "svg", "", "write throughput over 1 to 1,000 bricks to this file")
 	changed.add(c)
 	return c
-}
-
-// simulateProgress prints how far a simulation is, if it takes more than two seconds.
-func simulateProgress(name string, bricks int) (progress func(done int), end func()) {
-	what := "simulating"
-	if name != "" {
-		what += " " + name
-	}
-	start, last := time.Now(), time.Now()
-	shown := false
-	return func(done int) {
-			if time.Since(start) < 2*time.Second || !cli.IsTerminal(stderr) || time.Since(last) < 200*time.Millisecond {
-				return
-			}
-			last, shown = time.Now(), true
-			left := time.Duration(float64(time.Since(start)) / float64(max(done, 1)) * float64(bricks-done))
-			fmt.Fprintf(stderr, "%s%s: %d %%, about %s left   ", screen.LineStart, what, 100*done/bricks, left.Round(time.Second))
-		}, func() {
-			if shown {
-				fmt.Fprint(stderr, screen.ClearLine)
-			}
-		}
 }

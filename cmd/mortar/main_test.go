@@ -55,6 +55,46 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
+// A shell completes what the spec and the table of drills have, and files of specs alone.
+func TestCompletesNames(t *testing.T) {
+	ha, lustre, cached := "../../examples/nfs-ha.yaml", "../../examples/lustre-rack.yaml", "../../examples/nfs-dfc.yaml"
+	dir := t.TempDir()
+	bad := filepath.Join(dir, "bad.yaml")
+	if err := os.WriteFile(bad, []byte("servrs: []\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for args, want := range map[string]string{
+		"check ":                ":8",
+		"drill run ":            ":8",
+		"drill run " + ha + " ": "server-crash\t",
+		"drill run " + ha + " server-crash --how ": "panic\t",
+		"drill versus " + ha + " path-one --how ":  "disk\t",
+		"drill all " + ha + " --service ":          "home",
+		"demo --drill ":                            "rack-power\t",
+		"demo --how ":                              "power\t",
+		"demo --drill bit-rot --how ":              "scrub\t",
+		"disk fail " + ha + " ":                    "MA01",
+		"cache remove " + cached + " x ":           "SSD02",
+		"failover " + ha + " ":                     "home",
+		"quota show " + ha + " --service ":         "home",
+		"quota set " + ha + " ":                    "project",
+		"cache mode " + ha + " ":                   "write-back",
+		"standby " + ha + " ":                      "nfs2",
+		"mount-options " + ha + " --client ":       "c1",
+		"check " + ha + " --profile ":              "stock",
+		"lustre ost drain " + lustre + " ":         "testfs-OST0001",
+		"disk fail " + bad + " ":                   ":4",
+		"init ":                                    "nfs-ha-xl",
+		"report ":                                  ":0",
+	} {
+		out, code, err := runCmd(t, "", append([]string{cobra.ShellCompRequestCmd}, strings.Split(args, " ")...)...)
+		has := slices.ContainsFunc(strings.Split(out, "\n"), func(l string) bool { return l == want || strings.HasSuffix(want, "\t") && strings.HasPrefix(l, want) })
+		if code != 0 || err != nil || !has || strings.Contains(out, "servrs") {
+			t.Errorf("%q: no %q: %d, %v\n%s", args, want, code, err, out)
+		}
+	}
+}
+
 // A wrong flag or argument gives one line in Mortar's own words.
 func TestBadUsage(t *testing.T) {
 	for args, want := range map[string]string{

@@ -76,6 +76,7 @@ func describe(root *cobra.Command) {
 			}
 			c.Long = strings.TrimRight(text+"\n"+c.Long, "\n")
 			c.Use = strings.TrimSpace(c.Use + " " + arguments)
+			complete(c, arguments)
 			if c.Args == nil && c.Runnable() {
 				c.Args = argumentsOf(arguments)
 			}

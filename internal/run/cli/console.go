@@ -120,6 +120,24 @@ func Connecting(w io.Writer, live bool) (progress func(host, what string), done 
 		}
 }
 
+// Counting shows on the terminal w how far a calculation is, if it takes more than two seconds.
+func Counting(w io.Writer, what string, total int) (progress func(done int), end func()) {
+	start, last := time.Now(), time.Now()
+	shown := false
+	return func(done int) {
+			if time.Since(start) < 2*time.Second || !IsTerminal(w) || time.Since(last) < 200*time.Millisecond {
+				return
+			}
+			last, shown = time.Now(), true
+			left := time.Duration(float64(time.Since(start)) / float64(max(done, 1)) * float64(total-done))
+			fmt.Fprintf(w, "%s%s: %d %%, about %s left   ", screen.LineStart, what, 100*done/total, left.Round(time.Second))
+		}, func() {
+			if shown {
+				fmt.Fprint(w, screen.ClearLine)
+			}
+		}
+}
+
 // Stamp formats the time since start as [minutes:seconds].
 func Stamp(start time.Time) string {
 	s := int(time.Since(start).Seconds())
