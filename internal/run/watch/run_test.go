@@ -26,8 +26,12 @@ func TestWatchTells(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	text := strings.Replace(string(src), "  user: root\n", "  user: root\n  known_hosts: known\n", 1)
 	// Port 1 of addresses of this machine refuses at once.
-	text := strings.NewReplacer("10.77.", "127.77.", "  user: root\n", "  user: root\n  port: 1\n  known_hosts: known\n").Replace(string(src))
+	const inventory = `{"hosts": [{"name": "nfs1", "address": "127.77.3.11", "port": 1}, {"name": "nfs2", "address": "127.77.3.12", "port": 1}, {"name": "c1", "address": "127.77.3.51", "port": 1}]}`
+	if err := os.MkdirAll(filepath.Join(dir, ".mortar/brick1/rack"), 0o700); err != nil {
+		t.Fatal(err)
+	}
 	program := func(name, what string) string {
 		p := filepath.Join(dir, name)
 		if err := os.WriteFile(p, []byte("#!/bin/sh\n"+what), 0o755); err != nil {
@@ -35,7 +39,7 @@ func TestWatchTells(t *testing.T) {
 		}
 		return p
 	}
-	for name, data := range map[string]string{"brick.yaml": text, "known": ""} {
+	for name, data := range map[string]string{"brick.yaml": text, "known": "", ".mortar/brick1/rack/inventory.json": inventory} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(data), 0o600); err != nil {
 			t.Fatal(err)
 		}
