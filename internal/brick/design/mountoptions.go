@@ -61,10 +61,7 @@ type MountOption struct {
 // MountLines gives the mounts of all clients in the spec, or of client unless it is
 // "". A spec without clients gives the mounts that any client would use.
 func (d *Design) MountLines(client string) ([]MountLine, error) {
-	var names []string
-	for _, c := range d.Spec.Clients {
-		names = append(names, c.Name)
-	}
+	names := d.Spec.ClientNames()
 	if client != "" && !slices.Contains(names, client) {
 		if len(names) == 0 {
 			return nil, fmt.Errorf("%s: no clients are listed: leave --client out, or list it under clients", d.Spec.File)

@@ -78,6 +78,15 @@ const (
 // Profiles lists them.
 var Profiles = []string{string(Tuned), string(Stock)}
 
+// ClientNames are the names of the clients, in the order of the file.
+func (s *Spec) ClientNames() []string {
+	var all []string
+	for _, c := range s.Clients {
+		all = append(all, c.Name)
+	}
+	return all
+}
+
 // SSH says how to reach every host.
 type SSH struct {
 	User       string `yaml:"user,omitempty" json:"user,omitempty" doc:"login name; another than root must have sudo without a password; a key of ssh that is not here is as ~/.ssh/config has it" default:"root"`

@@ -113,7 +113,7 @@ func Desired(d *design.Design, facts Facts, secrets func(file string) ([]byte, e
 	}
 	// Clients are of all pairs.
 	whole := newBuilder(d, &d.Pairs[0], facts, secrets)
-	for _, c := range clientNames(d) {
+	for _, c := range d.Spec.ClientNames() {
 		whole.host(c)
 	}
 	pairs = append(pairs, whole)
@@ -231,15 +231,6 @@ func (b *builder) cached() *design.Service {
 
 func (b *builder) add(stage, host, title string, r resource.Resource) {
 	b.steps = append(b.steps, Step{Stage: stage, Title: title, Host: host, Resource: r})
-}
-
-// clientNames are the clients that mount something, in the order of the spec.
-func clientNames(d *design.Design) []string {
-	var all []string
-	for _, c := range d.Spec.Clients {
-		all = append(all, c.Name)
-	}
-	return all
 }
 
 // settings of a kind for a role.
@@ -424,7 +415,7 @@ func (b *builder) digest(s *design.Service) string {
 
 // clients are packages and kernels of the hosts that mount something.
 func (b *builder) clients() {
-	for _, c := range clientNames(b.d) {
+	for _, c := range b.d.Spec.ClientNames() {
 		p := b.distro(c).Packages
 		b.add(StagePackages, c, "packages", &resource.Packages{Names: slices.Concat(b.kind().clientPackages(p), p.Bench)})
 		b.add(StageKernel, c, "time service", &resource.TimeService{})

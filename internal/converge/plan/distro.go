@@ -16,7 +16,7 @@ func (b *builder) distro(host string) distro.Distro { return distro.Nearest(b.fa
 // what the design needs.
 func (b *builder) distributions() error {
 	var all Refusals
-	for _, h := range append(slices.Clone(b.servers), clientNames(b.d)...) {
+	for _, h := range append(slices.Clone(b.servers), b.d.Spec.ClientNames()...) {
 		os, seen := b.facts.OS[h]
 		if !seen {
 			continue

@@ -224,7 +224,7 @@ func exportsOf(s *design.Service) []nfs.Export {
 }
 
 func (b nfsKind) served() {
-	for _, c := range clientNames(b.d) {
+	for _, c := range b.d.Spec.ClientNames() {
 		for _, svc := range b.d.Services() {
 			e := &resource.HostsEntry{
 				Address: svc.Address, Names: []string{svc.Address, svc.Scope},

@@ -31,7 +31,7 @@ var names = map[string]func(*design.Design) []string{
 		return each(osts, func(t design.Target) string { return t.Name })
 	},
 	"CLIENT": func(d *design.Design) []string {
-		return each(d.Spec.Clients, func(c spec.Client) string { return c.Name })
+		return d.Spec.ClientNames()
 	},
 }
 

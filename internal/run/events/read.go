@@ -50,11 +50,7 @@ func Read(ctx context.Context, bricks []Brick, w Window, timeout time.Duration, 
 	by := map[string]asked{}
 	var keys []string
 	for i, b := range bricks {
-		names := b.Design.Servers()
-		for _, c := range b.Design.Spec.Clients {
-			names = append(names, c.Name)
-		}
-		for _, n := range names {
+		for _, n := range append(b.Design.Servers(), b.Design.Spec.ClientNames()...) {
 			key := fmt.Sprintf("%d %s", i, n)
 			if _, twice := by[key]; !twice {
 				keys = append(keys, key)

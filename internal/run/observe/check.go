@@ -92,9 +92,7 @@ func (v *view) hosts() *Part {
 	var names []string
 	names = append(names, v.pair.Servers...)
 	if v.pair.Name == v.d.Pairs[0].Name { // clients are of all pairs, and named once
-		for _, c := range v.d.Spec.Clients {
-			names = append(names, c.Name)
-		}
+		names = append(names, v.d.Spec.ClientNames()...)
 	}
 	answering := 0
 	asked := 0
