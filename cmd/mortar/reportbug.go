@@ -4,11 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"os"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -35,19 +31,13 @@ func newReportBugCmd() *cobra.Command {
 		}
 		defer b.Hosts.Close()
 		s := b.Design.Spec
-		if out == "" {
-			out = fmt.Sprintf("%s-bug-%s.tar.gz", s.Name, now.Format("20060102-150405"))
-		}
-		if _, err := os.Lstat(out); err == nil {
-			return fail(exitBadInput, fmt.Errorf("%s is there already; name another file with --out", out))
+		if out, err = newArchive(out, s.Name+"-bug", now); err != nil {
+			return err
 		}
 		fmt.Fprintln(c.Err, "asking the hosts for their state and hardware, up to a minute")
 		b.Hosts.AskHardware(hardware.New())
 		b.Hosts.AskOutlets()
-		e := backup.Evidence{Hosts: b.Design.Servers(), Since: from}
-		for _, client := range s.Clients {
-			e.Hosts = append(e.Hosts, client.Name)
-		}
+		e := backup.Evidence{Hosts: append(b.Design.Servers(), s.ClientNames()...), Since: from}
 		if e.Status, err = b.Look(ctx).JSON(true); err != nil {
 			return err
 		}
@@ -62,25 +52,10 @@ func newReportBugCmd() *cobra.Command {
 		}
 		e.Events = lines.Bytes()
 		r, err := backup.BugReport(ctx, s, e, b.Hosts.Session, plan.Secrets(s, false), plan.CorosyncKey, c.Version, now)
-		if ctx.Err() != nil {
-			return fail(exitInterrupted, errors.New("interrupted; nothing was written"))
-		}
-		if err != nil {
+		if err != nil && ctx.Err() == nil {
 			return fail(exitBadInput, err)
 		}
-		if err := r.Save(out); err != nil {
-			return err
-		}
-		if err := c.Line(r.Manifest, func(w io.Writer) error {
-			_, err := fmt.Fprintf(w, "%s holds %d files of brick %s, without secrets; names, addresses and serial numbers are in it\n", out, len(r.Files), r.Brick)
-			return err
-		}); err != nil {
-			return err
-		}
-		if len(r.Missing) > 0 {
-			return fail(exitFailed, fmt.Errorf("not everything could be read: %s", strings.Join(r.Missing, "; ")))
-		}
-		return nil
+		return saveArchive(ctx, c, r, out, "without secrets; names, addresses and serial numbers are in it")
 	})
 	f := cmd.Flags()
 	f.StringVar(&out, "out", "", "file to write; default: BRICK-bug-DATE-TIME.tar.gz here")

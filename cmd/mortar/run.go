@@ -369,11 +369,8 @@ func newBackupCmd() *cobra.Command {
 			return err
 		}
 		now := time.Now()
-		if out == "" {
-			out = fmt.Sprintf("%s-%s.tar.gz", s.Name, now.Format("20060102-150405"))
-		}
-		if _, err := os.Lstat(out); err == nil {
-			return fail(exitBadInput, fmt.Errorf("%s is there already; name another file with --out", out))
+		if out, err = newArchive(out, s.Name, now); err != nil {
+			return err
 		}
 		d, hosts, err := c.OpenServers(args[0], timeout)
 		if err != nil {
@@ -382,27 +379,43 @@ func newBackupCmd() *cobra.Command {
 		defer hosts.Close()
 		b := backup.Local(s, c.Version, now)
 		b.Servers(ctx, d, hosts.Session)
-		if ctx.Err() != nil {
-			return fail(exitInterrupted, errors.New("interrupted; nothing was written"))
-		}
-		if err := b.Save(out); err != nil {
-			return err
-		}
-		if err := c.Line(b.Manifest, func(w io.Writer) error {
-			_, err := fmt.Fprintf(w, "%s holds %d files of brick %s, passwords among them\n", out, len(b.Files), b.Brick)
-			return err
-		}); err != nil {
-			return err
-		}
-		if len(b.Missing) > 0 {
-			return fail(exitFailed, fmt.Errorf("not everything could be read: %s", strings.Join(b.Missing, "; ")))
-		}
-		return nil
+		return saveArchive(ctx, c, b, out, "passwords among them")
 	})
 	cmd.Flags().StringVar(&out, "out", "", "file to write; default: BRICK-DATE-TIME.tar.gz here")
 	cmd.Flags().Bool("json", false, "print the list of what it holds as JSON")
 	cmd.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "how long any host may take to answer")
 	return cmd
+}
+
+// newArchive is the file of an archive of a brick: out, or one in this directory. It must not exist.
+func newArchive(out, name string, now time.Time) (string, error) {
+	if out == "" {
+		out = fmt.Sprintf("%s-%s.tar.gz", name, now.Format("20060102-150405"))
+	}
+	if _, err := os.Lstat(out); err == nil {
+		return "", fail(exitBadInput, fmt.Errorf("%s is there already; name another file with --out", out))
+	}
+	return out, nil
+}
+
+// saveArchive writes an archive, unless it was interrupted, and says what it holds and lacks.
+func saveArchive(ctx context.Context, c *cli.Console, b *backup.Backup, out, note string) error {
+	if ctx.Err() != nil {
+		return fail(exitInterrupted, errors.New("interrupted; nothing was written"))
+	}
+	if err := b.Save(out); err != nil {
+		return err
+	}
+	if err := c.Line(b.Manifest, func(w io.Writer) error {
+		_, err := fmt.Fprintf(w, "%s holds %d files of brick %s, %s\n", out, len(b.Files), b.Brick, note)
+		return err
+	}); err != nil {
+		return err
+	}
+	if len(b.Missing) > 0 {
+		return fail(exitFailed, fmt.Errorf("not everything could be read: %s", strings.Join(b.Missing, "; ")))
+	}
+	return nil
 }
 
 func newRestoreCmd() *cobra.Command {

@@ -66,15 +66,31 @@ type Manifest struct {
 }
 
 // Backup is a backup in memory.
-type Backup struct{ Manifest }
+type Backup struct {
+	Manifest
+	// hide removes secrets from all that is added; nil: a backup holds them.
+	hide func(text []byte) []byte
+}
+
+// begin starts an archive without files.
+func begin(schema string, s *spec.Spec, version string, now time.Time) *Backup {
+	return &Backup{Manifest: Manifest{Schema: schema, Brick: s.Name, Time: now.UTC().Truncate(time.Second), Version: version, Missing: []string{}}}
+}
 
 func (b *Backup) add(name string, text []byte) {
+	if b.hide != nil {
+		text = b.hide(text)
+	}
 	sum := sha256.Sum256(text)
 	b.Files = append(b.Files, File{name, hex.EncodeToString(sum[:]), text})
 }
 
 func (b *Backup) miss(format string, args ...any) {
-	b.Missing = append(b.Missing, fmt.Sprintf(format, args...))
+	what := fmt.Sprintf(format, args...)
+	if b.hide != nil {
+		what = string(b.hide([]byte(what)))
+	}
+	b.Missing = append(b.Missing, what)
 }
 
 // Text returns the content of a file; nil if the backup has no file of that name.
@@ -89,7 +105,7 @@ func (b *Backup) Text(name string) []byte {
 
 // Local starts a backup with the files on this machine.
 func Local(s *spec.Spec, version string, now time.Time) *Backup {
-	b := &Backup{Manifest{Schema: schema, Brick: s.Name, Time: now.UTC().Truncate(time.Second), Version: version, Missing: []string{}}}
+	b := begin(schema, s, version, now)
 	b.add(specName, s.Source)
 	for _, name := range filesOf(s) {
 		at, to := besideSpec(s, name), filepath.ToSlash(name)

@@ -57,29 +57,23 @@ func BugReport(ctx context.Context, s *spec.Spec, e Evidence, hosts host.ByName,
 	if err != nil {
 		return nil, err
 	}
-	b := &Backup{Manifest{Schema: reportSchema, Brick: s.Name, Time: now.UTC().Truncate(time.Second), Version: version, Missing: []string{}}}
+	b := begin(reportSchema, s, version, now)
+	b.hide = hide
 	for name, text := range map[string][]byte{specName: s.Source, "status.json": e.Status, "facts.json": e.Facts, "events.jsonl": e.Events} {
 		b.add(name, text)
 	}
 	parts := make([]Backup, len(e.Hosts))
 	var wg sync.WaitGroup
 	for i, name := range e.Hosts {
+		parts[i].hide = hide
 		wg.Go(func() { parts[i].askHost(ctx, hosts(name), e.Since) })
 	}
 	wg.Wait()
 	for _, p := range parts {
 		b.Files, b.Missing = append(b.Files, p.Files...), append(b.Missing, p.Missing...)
 	}
-	clean := &Backup{b.Manifest}
-	clean.Files = nil
 	slices.SortFunc(b.Files, func(x, y File) int { return strings.Compare(x.Path, y.Path) })
-	for _, f := range b.Files {
-		clean.add(f.Path, hide(f.text))
-	}
-	for i, m := range clean.Missing {
-		clean.Missing[i] = string(hide([]byte(m)))
-	}
-	return clean, nil
+	return b, nil
 }
 
 // askHost adds what one host says of itself.
@@ -116,9 +110,9 @@ func (b *Backup) askHost(ctx context.Context, s *host.Session, since time.Time) 
 	}
 }
 
-// namedSecret matches a secret in an attribute of the CIB, which may be in a JSON string: one
-// that a spec named before, too. Source: the parameters of fence_ipmilan(8) and fence_apc_snmp(8).
-var namedSecret = regexp.MustCompile(`(name=\\*"(?:passwd|password|community|snmp_auth_passwd|snmp_priv_passwd)\\*" +value=\\*")[^"\\]*`)
+// namedSecret is a secret in an attribute of the CIB, which may be in a JSON string: one that a
+// spec named before, too. Source: the parameters of fence_ipmilan(8) and fence_apc_snmp(8).
+const namedSecret = `(name=\\*"(?:passwd|password|community|snmp_auth_passwd|snmp_priv_passwd)\\*" +value=\\*")[^"]*?(\\*")`
 
 // newHider returns what replaces the secrets of files in a text.
 func newHider(files []string, read func(file string) ([]byte, error)) (func([]byte) []byte, error) {
@@ -138,9 +132,9 @@ func newHider(files []string, read func(file string) ([]byte, error)) (func([]by
 	for _, form := range slices.SortedFunc(maps.Keys(of), func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) }) {
 		pairs = append(pairs, form, "[secret of "+path.Base(of[form])+"]")
 	}
-	r := strings.NewReplacer(pairs...)
+	known, named := strings.NewReplacer(pairs...), regexp.MustCompile(namedSecret)
 	return func(text []byte) []byte {
-		return namedSecret.ReplaceAll([]byte(r.Replace(string(text))), []byte("${1}[secret]"))
+		return named.ReplaceAll([]byte(known.Replace(string(text))), []byte("${1}[secret]${2}"))
 	}, nil
 }
 

@@ -31,7 +31,7 @@ func TestBugReportHidesSecrets(t *testing.T) {
 		}
 		return []byte(bmc + "\n"), nil
 	}
-	cib := `<nvpair id="a" name="ip" value="10.0.0.1"/><nvpair id="b" name="passwd" value="p&lt;ss&quot;w&amp;rd\1"/><nvpair id="c" name="community" value="` + old + `"/>`
+	cib := `<nvpair id="a" name="ip" value="10.0.0.1"/><nvpair id="b" name="passwd" value="p&lt;ss&quot;w&amp;rd\1"/><nvpair id="c" name="community" value="` + old + `"/><nvpair id="d" name="password" value="rest\of it"/><nvpair id="e" name="kept" value="still here"/>`
 	play := hosttest.Play(func(_ context.Context, name, op string, params, result any) error {
 		switch op {
 		case string(agent.OpHello):
@@ -57,7 +57,7 @@ func TestBugReportHidesSecrets(t *testing.T) {
 	names := map[string]string{}
 	for _, f := range b.Files {
 		names[f.Path] = string(f.text)
-		for _, secret := range []string{bmc, `p&lt;ss`, `w&amp;rd`, `p\u003css`, pdu, old, string(key), base64.StdEncoding.EncodeToString(key)} {
+		for _, secret := range []string{bmc, `p&lt;ss`, `w&amp;rd`, `p\u003css`, pdu, old, "of it", string(key), base64.StdEncoding.EncodeToString(key)} {
 			if bytes.Contains(f.text, []byte(secret)) {
 				t.Errorf("%s holds %q: %s", f.Path, secret, f.text)
 			}
@@ -65,6 +65,7 @@ func TestBugReportHidesSecrets(t *testing.T) {
 	}
 	for name, want := range map[string]string{
 		"hosts/nfs1/cib.xml":                    `value="10.0.0.1"/>`,
+		"facts.json":                            `still here`,
 		"hosts/nfs1/etc/corosync/corosync.conf": "kept [secret of bmc",
 		"status.json":                           `"kept"`,
 		specName:                                "flavour: nfs-ha",
