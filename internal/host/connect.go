@@ -81,11 +81,8 @@ type conn struct {
 
 	client atomic.Pointer[agent.Client] // set once the agent has answered
 	ssh    *ssh.Client
-	addr   string
 	route  *route
-	// anyUser: commands run as the login's user.
-	anyUser bool
-	stop    func() // ends the keep-alive
+	stop   func() // ends the keep-alive
 }
 
 // Connect logs in, pushes the binary where that very content is not there
@@ -100,7 +97,7 @@ func Connect(ctx context.Context, t Target, opts Options) (*Session, error) {
 
 func connect(ctx context.Context, t Target, opts Options) (*conn, error) {
 	opts = opts.withDefaults()
-	r, err := routeTo(ctx, t)
+	r, err := routeTo(ctx, t, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +114,7 @@ func connect(ctx context.Context, t Target, opts Options) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &conn{name: t.Name, ssh: over, addr: addr, route: r, anyUser: opts.AnyUser}
+	h := &conn{name: t.Name, ssh: over, route: r}
 	// Until the agent answers, the connection is what ctx can end.
 	defer context.AfterFunc(ctx, func() { _ = over.Close() })()
 	h.keepAlive(opts.KeepAlive, opts.Missed, opts.Excused)
@@ -222,12 +219,12 @@ func login(ctx context.Context, t Target, r *route, timeout time.Duration) (*ssh
 		// The host has keys, but not of the pinned type.
 		return nil, &Error{Host: t.Name, Address: addr, What: fmt.Sprintf("wrong host key: it has none of the pinned type (%s)", strings.Join(slices.Compact(slices.Sorted(slices.Values(p.algos))), ", ")), Err: kindError{ErrHostKey, err},
 			Mend: "compare with the host's console, then mend the pinned key"}
-	case strings.Contains(err.Error(), "unable to authenticate"):
-		return nil, &Error{Host: t.Name, Address: addr, What: "login as " + r.user + " refused" + r.because() + "; keys offered: " + tried, Err: kindError{ErrLogin, err},
-			Mend: "put the public key into that user's authorized_keys on the host"}
-	case strings.Contains(err.Error(), "too many authentication failures"):
-		return nil, &Error{Host: t.Name, Address: addr, What: "login as " + r.user + " refused" + r.because() + "; keys offered: " + tried, Err: kindError{ErrLogin, err},
-			Mend: "name the key as ssh.identity, or in ssh's configuration with IdentitiesOnly"}
+	case strings.Contains(err.Error(), "unable to authenticate"), strings.Contains(err.Error(), "too many authentication failures"):
+		mend := "put the public key into that user's authorized_keys on the host"
+		if strings.Contains(err.Error(), "too many") {
+			mend = "name the key as ssh.identity, or in ssh's configuration with IdentitiesOnly"
+		}
+		return nil, &Error{Host: t.Name, Address: addr, What: "login as " + r.user + " refused" + r.because() + "; keys offered: " + tried, Err: kindError{ErrLogin, err}, Mend: mend}
 	}
 	if said := complaint(); said != "" {
 		return nil, &Error{Host: t.Name, Address: addr, What: "unreachable" + r.because(), Err: kindError{ErrUnreachable, errors.New(said)},
@@ -278,7 +275,7 @@ func (h *conn) start(ctx context.Context, remote, as string, size int64, timeout
 	s.Stderr = stderr
 	// exec: no shell stays behind; the path is plain (see plainPath), and a holder is hex.
 	script := fmt.Sprintf("test \"$(stat -c %%s %s 2>/dev/null)\" = %d || exit 127; exec %s %s", remote, size, remote, as)
-	if err := s.Start(h.route.shellCommand(script, h.anyUser)); err != nil {
+	if err := s.Start(h.route.shellCommand(script)); err != nil {
 		return hello, errors.Join(err, s.Close())
 	}
 	client := agent.NewClient(&behindBegin{from: stdout}, stdin)
@@ -368,7 +365,7 @@ func (h *conn) push(ctx context.Context, bin *binary, opts Options, remote strin
 		// Older ones, but for that which the link leads to.
 		"for f in " + dir + "/mortar-*; do test $f -ef " + link + " || test $f -ef " + remote + " || rm -f $f; done",
 	}, " && ")
-	if err := s.Run(h.route.shellCommand(script, h.anyUser)); err != nil {
+	if err := s.Run(h.route.shellCommand(script)); err != nil {
 		if ee := new(ssh.ExitError); errors.As(err, &ee) && ee.ExitStatus() == 77 {
 			return errNotRoot
 		}
@@ -447,7 +444,7 @@ func (h *conn) Close() {
 }
 
 func (h *conn) wrap(what string, err error, mend string) error {
-	return &Error{Host: h.name, Address: h.addr, What: what, Err: err, Mend: mend}
+	return &Error{Host: h.name, Address: h.route.addr(), What: what, Err: err, Mend: mend}
 }
 
 // plainPath refuses what a shell could read as more than a path.

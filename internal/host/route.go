@@ -28,6 +28,7 @@ type route struct {
 	identities []string // private keys, the first one first; nil: the usual ones
 	only       bool     // no other key than these
 	agent      string   // socket of the SSH agent; "": none
+	sudo       bool     // root's rights come from sudo -n
 	proxy      []string // the command whose standard input and output lead to the host; nil: TCP
 	by         string   // what of this is ssh's configuration, for messages; "" if nothing is
 }
@@ -44,14 +45,20 @@ func (r *route) because() string {
 
 // routeTo resolves a target. A host in a network namespace is a rack's: ssh's configuration is
 // not for it.
-func routeTo(ctx context.Context, t Target) (*route, error) {
+func routeTo(ctx context.Context, t Target, opts Options) (*route, error) {
 	r := &route{user: t.user(), host: t.Address, port: t.port(), agent: os.Getenv("SSH_AUTH_SOCK")}
 	r.known = []string{expandHome("~/.ssh/known_hosts")}
 	if t.NetNS == "" {
-		if err := r.obey(ctx, t); err != nil {
+		limited, cancel := context.WithTimeout(ctx, opts.Timeout) // "Match exec" may hang
+		defer cancel()
+		if err := r.obey(limited, t); err != nil {
+			if ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
 			return nil, &Error{Host: t.Name, Address: r.addr(), What: "ssh's configuration", Err: kindError{ErrLogin, err}, Mend: "`ssh -G " + t.Address + "` shows the same"}
 		}
 	}
+	r.sudo = r.user != "root" && !opts.AnyUser
 	if r.lookup == "" {
 		r.lookup = r.addr()
 	}
@@ -158,11 +165,15 @@ func sshRules(ctx context.Context, config, address string) (map[string][]string,
 		argv = append(argv, "-F", config)
 	}
 	cmd := exec.CommandContext(ctx, "ssh", append(argv, "--", address)...)
+	cmd.WaitDelay = time.Second // what "Match exec" has started may keep the pipes open
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if errors.Is(err, exec.ErrNotFound) {
 		return nil, nil
+	}
+	if ctx.Err() != nil {
+		err = ctx.Err()
 	}
 	if err != nil {
 		return nil, fmt.Errorf("ssh -G %s: %w: %s", address, err, strings.TrimSpace(stderr.String()))
@@ -235,9 +246,9 @@ func dialProxy(argv []string) (net.Conn, func() string, error) {
 }
 
 // shellCommand has root run a script of sh(1), whatever the user's login shell is.
-func (r *route) shellCommand(script string, anyUser bool) string {
+func (r *route) shellCommand(script string) string {
 	sh := "exec sh -c "
-	if r.user != "root" && !anyUser {
+	if r.sudo {
 		sh = "exec sudo -n -- sh -c "
 	}
 	return sh + "'" + strings.ReplaceAll(script, "'", `'\''`) + "'"

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/crypto/ssh"
 	sshagent "golang.org/x/crypto/ssh/agent"
@@ -51,6 +52,13 @@ func TestConfigIsObeyed(t *testing.T) {
 	// What the spec says counts more.
 	target.Port = 1
 	if _, err := Connect(t.Context(), target, opts); !errors.Is(err, ErrUnreachable) || !strings.Contains(err.Error(), "127.0.0.1:1") {
+		t.Errorf("%v", err)
+	}
+	// Its own commands have a limit.
+	configured(t, &target, `Match exec "sleep 60"`)
+	short := opts
+	short.Timeout = 200 * time.Millisecond
+	if _, err := Connect(t.Context(), target, short); !errors.Is(err, ErrLogin) || !strings.Contains(err.Error(), "ssh -G") {
 		t.Errorf("%v", err)
 	}
 	configured(t, &target, "NoSuchKeyword yes")
