@@ -33,13 +33,9 @@ func Grow(ctx context.Context, c *cli.Console, file string, added []spec.Added, 
 			return cli.Refuse(err)
 		}
 	}
-	was, err := design.New(s)
+	was, d, err := designs(s, next)
 	if err != nil {
-		return cli.Refuse(err)
-	}
-	d, err := design.New(next)
-	if err != nil {
-		return cli.Refuse(err)
+		return err
 	}
 	shown := growth(was, d)
 	if scripts != "" {
@@ -47,6 +43,17 @@ func Grow(ctx context.Context, c *cli.Console, file string, added []spec.Added, 
 	}
 	_, err = specChange{was: s, next: next, shown: shown}.run(ctx, c)
 	return err
+}
+
+// designs are those of a spec before and after a change.
+func designs(s, next *spec.Spec) (was, d *design.Design, err error) {
+	if was, err = design.New(s); err == nil {
+		d, err = design.New(next)
+	}
+	if err != nil {
+		return nil, nil, cli.Refuse(err)
+	}
+	return was, d, nil
 }
 
 // growthScripts writes what makes the last growth's LUNs on each array that grows.
@@ -143,13 +150,9 @@ func GrowTo(ctx context.Context, c *cli.Console, file, to string) error {
 	if err != nil {
 		return cli.Refuse(err)
 	}
-	was, err := design.New(s)
+	was, d, err := designs(s, next)
 	if err != nil {
-		return cli.Refuse(err)
-	}
-	d, err := design.New(next)
-	if err != nil {
-		return cli.Refuse(err)
+		return err
 	}
 	pairs, err := d.Extends(was)
 	if err != nil {
