@@ -352,7 +352,7 @@ func (v *view) Resources(p Pair) string {
 	return "one service: arrays → volume group → xfs → NFS state → nfsd → exports → service address"
 }
 
-// centre puts text in the middle of the widest that is said of a node.
+// centre pads text with blanks on both sides, to the width of the longest label of a node.
 func centre(n Node, s string) string {
 	pad := max(len(n.Name), len(n.Rings[0]), len(n.Rings[1])) + 2 - len(s)
 	return strings.Repeat(" ", pad/2) + s + strings.Repeat(" ", pad-pad/2)

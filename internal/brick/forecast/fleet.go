@@ -163,7 +163,8 @@ func (f *Fleet) Check() error {
 
 // Simulate runs every brick of the fleet through its years, one after the
 // other: memory does not grow with the fleet. The same Fleet always gives
-// the same Result. progress, unless nil, is told now and then how many bricks are done.
+// the same Result. Simulate calls progress, unless it is nil, now and
+// then with the number of bricks that are done.
 func Simulate(ctx context.Context, f Fleet, progress func(done int)) (Result, error) {
 	if err := f.Check(); err != nil {
 		return Result{}, err

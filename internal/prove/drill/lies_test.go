@@ -15,12 +15,13 @@ import (
 	"github.com/mortarhpc/mortar/internal/prove/judge"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 	"github.com/mortarhpc/mortar/internal/prove/workload"
+	"github.com/mortarhpc/mortar/test/example"
 )
 
 // The server freezes with dirty data in memory. The writers get their mark before
 // the server wakes up, not before it freezes.
 func TestFencingLies(t *testing.T) {
-	d := exampleDesign(t, "nss2-ha.yaml")
+	d := example.Design(t, "nss2-ha.yaml")
 	_, v, err := Find(fencingLiesName, "outlets")
 	if err != nil {
 		t.Fatal(err)
@@ -48,7 +49,7 @@ func TestFencingLies(t *testing.T) {
 	if !slices.Equal(got, want) || !v.Rewrite {
 		t.Errorf("steps %q, want %q; rewrite %v", got, want, v.Rewrite)
 	}
-	jbod := exampleDesign(t, "nfs-ha.yaml")
+	jbod := example.Design(t, "nfs-ha.yaml")
 	if _, err := v.Steps(fault.Scene{Design: jbod, Service: jbod.Services()[0], Active: "nfs1", Passive: "nfs2"}); err == nil {
 		t.Error("done with disks that know no reservations")
 	}

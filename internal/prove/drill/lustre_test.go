@@ -11,12 +11,13 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/mortarhpc/mortar/internal/prove/fault"
+	"github.com/mortarhpc/mortar/test/example"
 )
 
 // Each drill is offered for every service of a Lustre brick, or is refused for one of
 // these reasons.
 func TestDrillsOnLustre(t *testing.T) {
-	d := exampleDesign(t, "lustre-small.yaml")
+	d := example.Design(t, "lustre-small.yaml")
 	all, err := Choose(nil, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -51,7 +52,7 @@ func TestDrillsOnLustre(t *testing.T) {
 
 // On LUNs of arrays the same drills are offered, with the parts of an array.
 func TestDrillsOnLustreArrays(t *testing.T) {
-	d := exampleDesign(t, "lustre-brick.yaml")
+	d := example.Design(t, "lustre-brick.yaml")
 	all, err := Choose(nil, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -73,7 +74,7 @@ func TestDrillsOnLustreArrays(t *testing.T) {
 
 // A brick of NFS is not offered the drills of Lustre, and says why it refuses them.
 func TestDrillsOfLustreOnNFS(t *testing.T) {
-	d := exampleDesign(t, "nfs-ha.yaml")
+	d := example.Design(t, "nfs-ha.yaml")
 	all, err := Choose([]string{"ost-full", "lnet", "mds-and-oss"}, nil)
 	if err != nil || len(all) != 3 {
 		t.Fatal(all, err)
@@ -93,7 +94,7 @@ func TestDrillsOfLustreOnNFS(t *testing.T) {
 
 // Random schedules of a Lustre brick contain its faults, and none of NFS.
 func TestDrawOnLustre(t *testing.T) {
-	env := fault.Env{Design: exampleDesign(t, "lustre-small.yaml"), Injector: &pair{}, Operator: neverWhole{}}
+	env := fault.Env{Design: example.Design(t, "lustre-small.yaml"), Injector: &pair{}, Operator: neverWhole{}}
 	scene, err := planned(env)
 	if err != nil {
 		t.Fatal(err)
@@ -118,7 +119,7 @@ func TestDrawOnLustre(t *testing.T) {
 
 // mds-and-oss freezes the server of the service, then that of the other role.
 func TestMDSAndOSS(t *testing.T) {
-	d := exampleDesign(t, "lustre-small.yaml")
+	d := example.Design(t, "lustre-small.yaml")
 	for service, want := range map[string]string{"mdt0000": "freeze mds01, freeze oss01", "ost0000": "freeze oss01, freeze mds01"} {
 		s, err := planned(fault.Env{Design: d, Service: service})
 		if err != nil {
@@ -138,7 +139,7 @@ func TestMDSAndOSS(t *testing.T) {
 // An MGS with a LUN of its own is the first service of its brick, and none that a drill
 // is about unless it is named.
 func TestMDSAndOSSWithOwnMGS(t *testing.T) {
-	d := exampleDesign(t, "lustre-brick.yaml")
+	d := example.Design(t, "lustre-brick.yaml")
 	for service, want := range map[string]string{"": "mdt0000: mds01, oss01", "mgt": "mgt: mds02, oss01", "ost0003": "ost0003: oss02, mds01"} {
 		s, err := planned(fault.Env{Design: d, Service: service})
 		if err != nil {
@@ -151,7 +152,7 @@ func TestMDSAndOSSWithOwnMGS(t *testing.T) {
 }
 
 func TestOSTFull(t *testing.T) {
-	d := exampleDesign(t, "lustre-small.yaml")
+	d := example.Design(t, "lustre-small.yaml")
 	s := fault.Scene{Design: d, Service: d.Service("ost0001"), Active: "oss02"}
 	steps, err := ostFull(s)
 	if err != nil || steps[0].Fault.String() != "fill-ost 1 small-OST0001" || !steps[len(steps)-1].Mend {
@@ -173,7 +174,7 @@ func TestOSTFull(t *testing.T) {
 
 // On Lustre a volume is kept in use: servers see no files.
 func TestStuckUnfencedOnLustre(t *testing.T) {
-	s, err := planned(fault.Env{Design: exampleDesign(t, "lustre-small.yaml")})
+	s, err := planned(fault.Env{Design: example.Design(t, "lustre-small.yaml")})
 	if err != nil {
 		t.Fatal(err)
 	}

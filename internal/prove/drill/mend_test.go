@@ -13,13 +13,14 @@ import (
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/prove/fault"
 	"github.com/mortarhpc/mortar/internal/prove/report"
+	"github.com/mortarhpc/mortar/test/example"
 )
 
 // What the drill takes away and what the watcher says, by the design: a service with a
 // network namespace has its address there.
 func TestAddressGone(t *testing.T) {
-	for _, example := range []string{"nfs-ha.yaml", "nfs-ha-xl.yaml"} {
-		d := exampleDesign(t, example)
+	for _, file := range []string{"nfs-ha.yaml", "nfs-ha-xl.yaml"} {
+		d := example.Design(t, file)
 		all, err := Choose([]string{"address-gone"}, nil)
 		if err != nil || len(all) != 2 {
 			t.Fatal(all, err)

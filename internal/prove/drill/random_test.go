@@ -14,6 +14,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/prove/fault"
 	"github.com/mortarhpc/mortar/internal/prove/judge"
 	"github.com/mortarhpc/mortar/internal/serve/cache"
+	"github.com/mortarhpc/mortar/test/example"
 )
 
 func randomScene() fault.Scene {
@@ -111,7 +112,7 @@ func TestDraw(t *testing.T) {
 // A schedule for a brick on LUNs of an array has only faults of such a brick, and
 // no more than its array survives.
 func TestDrawOnLUNs(t *testing.T) {
-	scene, err := planned(fault.Env{Design: exampleDesign(t, "nss7.4-ha.yaml")})
+	scene, err := planned(fault.Env{Design: example.Design(t, "nss7.4-ha.yaml")})
 	if err != nil {
 		t.Fatal(err)
 	}

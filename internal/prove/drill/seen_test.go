@@ -12,6 +12,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/prove/fault"
 	"github.com/mortarhpc/mortar/internal/prove/judge"
 	"github.com/mortarhpc/mortar/internal/prove/kind"
+	"github.com/mortarhpc/mortar/test/example"
 )
 
 // Every drill in which the service stays has a condition by which the servers prove
@@ -19,7 +20,7 @@ import (
 func TestStayingIsWitnessed(t *testing.T) {
 	done := map[string]bool{}
 	for _, file := range []string{"nfs-ha.yaml", "nss7.4-ha.yaml", "nfs-dfc.yaml", "nfs-ha-xl.yaml", "lustre-small.yaml"} {
-		d := exampleDesign(t, file)
+		d := example.Design(t, file)
 		s := fault.Scene{Design: d, Service: d.Services()[0], Active: d.Pairs[0].Servers[0], Group: d.Groups[0]}
 		if d.Clustered() {
 			s.Passive = d.Pairs[0].Servers[1]

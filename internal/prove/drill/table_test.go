@@ -5,11 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mortarhpc/mortar/examples"
-	"github.com/mortarhpc/mortar/internal/brick/design"
-	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/prove/fault"
 	"github.com/mortarhpc/mortar/internal/prove/judge"
+	"github.com/mortarhpc/mortar/test/example"
 )
 
 // Each drill breaks parts that the brick has: disks of JBODs, or LUNs and parts of
@@ -40,7 +38,7 @@ func TestDrillsBreakWhatIsThere(t *testing.T) {
 		{"nfs-ha.yaml", "disk-hung", "crash", "disk-hang nfs2 MA01"},
 		{"nfs-ha.yaml", "disk-hung", "move", "disk-hang nfs2 MA01"},
 	} {
-		d := exampleDesign(t, c.example)
+		d := example.Design(t, c.example)
 		servers := d.Pairs[0].Servers
 		s := fault.Scene{Design: d, Service: d.Services()[0], Active: servers[0], Passive: servers[1], Group: d.Groups[0]}
 		for _, m := range s.Group.Members {
@@ -59,7 +57,7 @@ func TestDrillsBreakWhatIsThere(t *testing.T) {
 
 // Of a Lustre brick each pair has its own enclosures: others lose no path with their modules.
 func TestModulesOfThePair(t *testing.T) {
-	d := exampleDesign(t, "lustre-small.yaml")
+	d := example.Design(t, "lustre-small.yaml")
 	for service, want := range map[string][]string{"mdt0000": {"MA 0", "MA 1", "MB 0", "MB 1"}, "ost0000": {"OA 0", "OA 1", "OB 0", "OB 1"}} {
 		scene, err := planned(fault.Env{Design: d, Service: service})
 		if err != nil {
@@ -88,21 +86,4 @@ func TestLocalDiskSteps(t *testing.T) {
 	}) {
 		t.Error("not in the table")
 	}
-}
-
-func exampleDesign(t *testing.T, file string) *design.Design {
-	t.Helper()
-	src, err := examples.FS.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := spec.Parse(file, src)
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, err := design.New(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/host/agent"
 	"github.com/mortarhpc/mortar/internal/host/hosttest"
 	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/test/example"
 )
 
 // A disk that a drill makes hang answers again whatever happens: by the healing, once a
@@ -27,7 +28,7 @@ func TestHang(t *testing.T) {
 	} {
 		var ran []string
 		away := false
-		e := &Site{Scene: Scene{Design: example(t, c.example)}, Env: Env{Progress: func(string) {}}}
+		e := &Site{Scene: Scene{Design: example.Design(t, c.example)}, Env: Env{Progress: func(string) {}}}
 		conn := hosttest.Play(func(_ context.Context, _, op string, params, result any) error {
 			switch op {
 			case "facts":

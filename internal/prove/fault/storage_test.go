@@ -14,14 +14,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/mortarhpc/mortar/examples"
 	"github.com/mortarhpc/mortar/internal/brick/array"
 	"github.com/mortarhpc/mortar/internal/brick/design"
-	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/agent"
 	"github.com/mortarhpc/mortar/internal/host/hosttest"
 	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/test/example"
 )
 
 // insider is an Injector that sees the RAID groups of an array.
@@ -59,7 +58,7 @@ func (i *insider) CompareGroup(_ context.Context, group string, on bool) error {
 func TestParityInsideArrays(t *testing.T) { synctest.Test(t, testParityInsideArrays) }
 
 func testParityInsideArrays(t *testing.T) {
-	d := example(t, "nss7.4-ha.yaml")
+	d := example.Design(t, "nss7.4-ha.yaml")
 	first := d.Groups[0]
 	for _, c := range []struct {
 		name    string
@@ -99,7 +98,7 @@ func testParityInsideArrays(t *testing.T) {
 
 // A drill pulls a disk from a complete group, since another one may be rebuilding.
 func TestGroupOfArray(t *testing.T) {
-	d := example(t, "nss7.4-ha.yaml")
+	d := example.Design(t, "nss7.4-ha.yaml")
 	s := Scene{Design: d, Service: d.Services()[0]}
 	seen := []ArrayGroup{{Name: d.Groups[0].Name, State: "rebuilding"}, {Name: d.Groups[1].Name, State: "optimal", Members: []string{"E1N81"}}}
 	e := &Site{Env: Env{Injector: &insider{groups: seen}}}
@@ -115,7 +114,7 @@ func TestGroupOfArray(t *testing.T) {
 
 // A group inside an array lacks a disk only once that has left it, whatever its state.
 func TestWithoutDisksOfAnArray(t *testing.T) {
-	s := Scene{Design: example(t, "nss7.4-ha.yaml")}
+	s := Scene{Design: example.Design(t, "nss7.4-ha.yaml")}
 	s.Service = s.Design.Services()[0]
 	s.Group = s.Design.Groups[0]
 	for _, c := range []struct {
@@ -139,7 +138,7 @@ func TestWithoutDisksOfAnArray(t *testing.T) {
 // A server lacks paths only to LUNs of arrays that it is cabled to. A LUN that it does not
 // see lacks all.
 func TestPathsMissing(t *testing.T) {
-	d := example(t, "lustre-brick.yaml")
+	d := example.Design(t, "lustre-brick.yaml")
 	v := &Site{Scene: Scene{Design: d}}
 	a := &d.Arrays[0]
 	server, all := a.Servers[0], d.PathsTo(a, a.Servers[0])
@@ -163,7 +162,7 @@ func TestPathsMissing(t *testing.T) {
 }
 
 func TestThroughOneController(t *testing.T) {
-	d := example(t, "nss7.4-ha.yaml")
+	d := example.Design(t, "nss7.4-ha.yaml")
 	result := func(paths, owner int) array.Result {
 		r := array.Result{}
 		for _, h := range d.Servers() {
@@ -292,21 +291,4 @@ func TestWhatComparingARAIDSays(t *testing.T) {
 			t.Errorf("%+v, %v: %+v", c.p, c.err, got)
 		}
 	}
-}
-
-func example(t *testing.T, file string) *design.Design {
-	t.Helper()
-	src, err := examples.FS.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := spec.Parse(file, src)
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, err := design.New(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d
 }

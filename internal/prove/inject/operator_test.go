@@ -7,12 +7,13 @@ import (
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/host"
+	"github.com/mortarhpc/mortar/test/example"
 )
 
 // Two commands that are given at once run at once: neither waits for the other. Status
 // runs beside them.
 func TestCommandsRunAtOnce(t *testing.T) {
-	d := exampleDesign(t, "nfs-ha")
+	d := example.Design(t, "nfs-ha.yaml")
 	asked, answer := make(chan string, 10), make(chan struct{})
 	o := NewOperator(d, func(_ context.Context, name string) (*host.Session, error) {
 		asked <- name

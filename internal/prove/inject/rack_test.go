@@ -10,35 +10,17 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mortarhpc/mortar/examples"
 	"github.com/mortarhpc/mortar/internal/brick/design"
-	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/prove/fault"
 	"github.com/mortarhpc/mortar/internal/rack"
 	"github.com/mortarhpc/mortar/internal/rack/hw"
+	"github.com/mortarhpc/mortar/test/example"
 )
-
-func exampleDesign(t *testing.T, name string) *design.Design {
-	t.Helper()
-	src, err := examples.FS.ReadFile(name + ".yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := spec.Parse(name+".yaml", src)
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, err := design.New(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d
-}
 
 // The rack here is a real one with its nodes off, which remembers faults for the
 // nodes' start. live_test.go tests the faults that need a running node.
 func TestRack(t *testing.T) {
-	d := exampleDesign(t, "nfs-ha")
+	d := example.Design(t, "nfs-ha.yaml")
 	c, err := hw.FromSpec(d.Spec)
 	if err != nil {
 		t.Fatal(err)
@@ -90,7 +72,7 @@ func TestRack(t *testing.T) {
 
 // Of a PERC, Throttle limits the LUNs, since the rack has no disks of it.
 func TestThrottleLUNs(t *testing.T) {
-	d := exampleDesign(t, "nss5.5")
+	d := example.Design(t, "nss5.5.yaml")
 	var did []string
 	in := &Rack{Design: d, Fault: func(_ context.Context, kind string, targets ...string) error {
 		did = append(did, kind+" "+strings.Join(targets, " "))
@@ -113,7 +95,7 @@ func TestThrottleLUNs(t *testing.T) {
 
 // On a brick with LUNs, a server's paths lead to LUNs; the array has the disks.
 func TestRackWithArray(t *testing.T) {
-	d := exampleDesign(t, "nss7.4-ha")
+	d := example.Design(t, "nss7.4-ha.yaml")
 	var did []string
 	in := &Rack{Design: d, Fault: func(_ context.Context, kind string, targets ...string) error {
 		did = append(did, strings.Join(append([]string{kind}, targets...), " "))

@@ -44,7 +44,7 @@ func each[T any](list []T, name func(T) string) []string {
 }
 
 // Names lists what a shell may complete: the words of a spec for a word of a usage, such as
-// SERIAL. It is silent about a spec that is wrong. ok is false for a word that is no name in a spec.
+// SERIAL. A wrong spec gives an empty list. ok is false if no spec has names for the word.
 func Names(file, word string) (list []string, ok bool) {
 	of, ok := names[word]
 	if !ok {

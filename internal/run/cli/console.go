@@ -90,7 +90,8 @@ func (c *Console) End(err *error, result func(seconds float64, failed string) an
 	*err = errors.Join(*err, JSONLines(c.Out).Encode(result(time.Since(c.Start).Seconds(), failed)))
 }
 
-// Aside is where progress goes that is no part of the result: the output, unless that is for a program.
+// Aside returns the writer for progress: standard output, or standard error if a program reads
+// the output.
 func (c *Console) Aside() io.Writer {
 	if c.JSON {
 		return c.Err

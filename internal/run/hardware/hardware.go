@@ -78,7 +78,7 @@ type Asker struct {
 // New returns an Asker.
 func New() *Asker { return &Asker{probes: 1} }
 
-// NewSteady is New for one who is told of each finding: an element of
+// NewSteady returns an Asker for watch, which sends a message for each finding: an element of
 // an enclosure counts as bad after five successive answers, a minute apart, because
 // enclosures report faults that are over at the next question. Source: TrueNAS,
 // enclosure alerts

@@ -7,20 +7,19 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mortarhpc/mortar/examples"
 	"github.com/mortarhpc/mortar/internal/base/health"
 	"github.com/mortarhpc/mortar/internal/base/ipmi"
 	"github.com/mortarhpc/mortar/internal/base/ses"
 	"github.com/mortarhpc/mortar/internal/brick/design"
-	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/host/gather"
 	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/test/example"
 )
 
 // A server's partner asks its BMC. Each disk is asked once. An agent runs these
 // commands as queries.
 func TestWhoAsksHardware(t *testing.T) {
-	d := designOf(t, "nfs-ha")
+	d := example.Design(t, "nfs-ha.yaml")
 	up := seen(d)
 	argv, by := bmcCommand(d, up, "nfs1")
 	if by != "nfs2" || !slices.Contains(argv, "lanplus") {
@@ -58,7 +57,7 @@ func TestWhoAsksHardware(t *testing.T) {
 	if _, by := bmcCommand(d, up, "nfs1"); by != "" {
 		t.Errorf("%s asks, but the partner is off", by)
 	}
-	one := designOf(t, "nfs")
+	one := example.Design(t, "nfs.yaml")
 	if argv, by := bmcCommand(one, seen(one), "nfs1"); by != "nfs1" || !slices.Equal(argv, []string{"ipmitool", "-c"}) {
 		t.Errorf("a single server: %s asks by %q", by, argv)
 	}
@@ -67,7 +66,7 @@ func TestWhoAsksHardware(t *testing.T) {
 // Enclosures are found in /sys, with the disks in their slots; each is asked once, also
 // if two I/O modules show it. The answers are pages in hexadecimal.
 func TestShelves(t *testing.T) {
-	d := designOf(t, "nfs-ha")
+	d := example.Design(t, "nfs-ha.yaml")
 	up := seen(d)
 	h := gather.Host{Files: map[string]string{}, Links: map[string]string{}}
 	add := func(at, id, sg string, slots ...string) {
@@ -231,23 +230,6 @@ func TestReadDisks(t *testing.T) {
 	if h.readDisks(run, disks); !strings.Contains(h.DiskErr, "not found") && !strings.Contains(h.DiskErr, "killed") {
 		t.Errorf("%+v", h)
 	}
-}
-
-func designOf(t *testing.T, name string) *design.Design {
-	t.Helper()
-	b, err := examples.FS.ReadFile(name + ".yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := spec.Parse(name+".yaml", b)
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, err := design.New(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d
 }
 
 // seen are the disks of a design, each by two paths from every server.

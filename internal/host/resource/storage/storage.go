@@ -1,7 +1,7 @@
 // Package storage has the kinds of resource that a brick's storage is made of: disks and LUNs,
 // multipath, md arrays, volume groups, caches, file systems, mounts, targets of Lustre, and
-// what the resource agent is told of them. What every host has, and the cluster, is in
-// package resource. Like all resources these change nothing themselves.
+// the resource agent's configuration. Package resource has the kinds that every host has, and
+// those of the cluster. Like all resources these change nothing themselves.
 package storage
 
 import "github.com/mortarhpc/mortar/internal/host/resource"
