@@ -29,7 +29,7 @@ func TestFenceTestRefused(t *testing.T) {
 		{[]string{one}, "has one server and no fencing"},
 		{[]string{pair, "--node", "nfs3"}, "nfs3 is not a server of this brick; choose one of nfs1, nfs2"},
 		{[]string{pair, "--level", "3"}, "there is no level 3"},
-		{[]string{pair}, "this is real hardware and nobody can be asked here: give --confirm nfs1,nfs2"},
+		{[]string{pair}, "this is real hardware and no terminal is here to ask at: give --confirm nfs1,nfs2"},
 		{[]string{pair, "--node", "nfs2", "--json"}, "give --confirm nfs2; nothing was changed"},
 		{[]string{pair, "--node", "nfs2", "--confirm", "nfs1"}, `"nfs1" is not "nfs2"; nothing was changed`},
 		{[]string{pair, "--profile", "fast"}, `--profile "fast": give tuned or stock`},

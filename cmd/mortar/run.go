@@ -509,7 +509,7 @@ func newUnlockCmd() *cobra.Command {
 				fmt.Fprintf(w, "%s: the claim of %s is ended\n", n, &claim)
 			}
 			if err == nil && len(ended) == 0 {
-				fmt.Fprintln(w, "nobody claims the brick")
+				fmt.Fprintln(w, "no administrator claims the brick")
 			}
 			return nil
 		}))

@@ -42,7 +42,7 @@ var compressions = []struct {
 }
 
 const (
-	cpioMagic   = "070701" // or 070702, with sums that nobody looks at
+	cpioMagic   = "070701" // or 070702, with sums that the kernel ignores
 	headerBytes = 110
 	trailer     = "TRAILER!!!"
 	maxName     = 4096

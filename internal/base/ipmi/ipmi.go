@@ -82,7 +82,7 @@ func sensor(f []string, line string) Sensor {
 			return s
 		}
 		if !discrete && (len(said) == 0 || f[i-1] == "discrete") {
-			break // neither a reading nor "no reading"; or bits, of which nobody knows what they mean
+			break // neither a reading nor "no reading"; or bits whose meaning is not known
 		}
 		level, told := stateLevel(f[min(i+2, len(f)):])
 		s.Level, s.Text = max(s.Level, level), strings.Join(append(said, told...), ", ")

@@ -139,8 +139,8 @@ type verifier struct {
 	Result
 	d      *design.Design
 	wwn    map[string]map[string]string // LUN -> host -> WWN
-	silent map[string]bool              // LUNs whose geometry nobody tells
-	owners bool                         // somebody tells who owns a LUN
+	silent map[string]bool              // LUNs whose geometry the array does not tell
+	owners bool                         // the array tells which controller owns a LUN
 }
 
 func (v *verifier) add(host, lun, mend, format string, args ...any) *Finding {

@@ -406,9 +406,9 @@ func (c *checker) power() {
 		case v.BMC == nil && len(v.Outlets) == 0:
 			c.errorf(at, "add its bmc, and its outlets on two PDUs", "server %s has no fence device: %s", v.Name, why)
 		case len(v.Outlets) == 0:
-			c.errorf(at+".bmc", "add outlets on PDUs as second level", "server %s has one level of fencing, its BMC, and that dies with the server's own power feed: then nobody could prove that the server is off", v.Name)
+			c.errorf(at+".bmc", "add outlets on PDUs as second level", "server %s has one level of fencing, its BMC, and that dies with the server's own power feed: then nothing could prove that the server is off", v.Name)
 		case v.BMC == nil:
-			c.errorf(at+".outlets", "add its bmc as first level", "server %s has one level of fencing, PDU outlets, and a PDU dies with the power feed it hangs on: then nobody could prove that the server is off", v.Name)
+			c.errorf(at+".outlets", "add its bmc as first level", "server %s has one level of fencing, PDU outlets, and a PDU dies with the power feed it hangs on: then nothing could prove that the server is off", v.Name)
 		case len(covered) < 2:
 			c.errorf(at+".outlets", "connect its two supplies to PDUs on two feeds", "all outlets of server %s are on power feed %s, which its BMC needs too: one failed feed takes the server and every way to fence it", v.Name, v.Feeds[0])
 		}
@@ -756,7 +756,7 @@ func (c *checker) mount(v *Client, m *Mount, at string, used map[string]bool, pu
 	if c.systemPath(at+".path", m.Path, "a mount point") {
 		c.refuse(used[m.Path], at+".path", "mount each at a place of its own", "two mounts of client %s at %s", v.Name, m.Path)
 		for other := range used {
-			c.refuse(within(m.Path, other) || within(other, m.Path), at+".path", "mount each at a place of its own", "mounts %s and %s of client %s lie in each other: while the outer one hangs, nobody reaches the inner one", min(m.Path, other), max(m.Path, other), v.Name)
+			c.refuse(within(m.Path, other) || within(other, m.Path), at+".path", "mount each at a place of its own", "mounts %s and %s of client %s lie in each other: while the outer one hangs, no program reaches the inner one", min(m.Path, other), max(m.Path, other), v.Name)
 		}
 		used[m.Path] = true
 	}

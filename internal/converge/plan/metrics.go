@@ -32,7 +32,7 @@ func (b *builder) metrics(h string) error {
 	b.add(StageMetrics, h, "what metrics measure against", &resource.TextFile{Path: MeasuredPath, Content: append(text, '\n')})
 	b.add(StageMetrics, h, "service that writes metrics", &resource.TextFile{Path: unitPath(metricsService), Content: []byte(resource.Header + `[Unit]
 Description=Metrics of Mortar for node_exporter
-# The folder comes with prometheus-node-exporter. Without it nobody would read them.
+# The folder comes with prometheus-node-exporter. Without the exporter no program reads them.
 ConditionPathIsDirectory=` + TextfileDir + `
 
 [Service]

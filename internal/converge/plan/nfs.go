@@ -157,7 +157,7 @@ func (b nfsKind) conf() string {
 	var t strings.Builder
 	t.WriteString(resource.Header)
 	if b.pair.HA != nil {
-		t.WriteString("# The resource agent sets the same values when it starts nfsd; here they are\n# for whoever looks.\n")
+		t.WriteString("# The resource agent sets the same values when it starts nfsd; here the\n# administrator reads them.\n")
 	}
 	t.WriteString("[nfsd]\n")
 	for _, s := range b.d.SettingsOf("nfsd") {
@@ -228,7 +228,7 @@ func (b nfsKind) served() {
 		for _, svc := range b.d.Services() {
 			e := &resource.HostsEntry{
 				Address: svc.Address, Names: []string{svc.Address, svc.Scope},
-				Why: "statd looks the server's address up at the first lock of NFSv3, and where nobody answers waits ten seconds for a name",
+				Why: "statd looks the server's address up at the first lock of NFSv3, and waits ten seconds for a name where no resolver answers",
 			}
 			if b.pair.HA == nil {
 				e.Names = append(e.Names, b.servers[0])

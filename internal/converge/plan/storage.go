@@ -241,7 +241,7 @@ func (b *builder) guard(steps []Step, svc *design.Service, at string) {
 		if s != at {
 			b.storage().claim(svc, u, &storage.ReleaseStorage{})
 		}
-		guards = append(guards, Step{Stage: StageStorage, Title: "nobody else has " + owned(svc), Host: s, Resource: u})
+		guards = append(guards, Step{Stage: StageStorage, Title: "no other server has " + owned(svc), Host: s, Resource: u})
 	}
 	for i := range steps {
 		if steps[i].Stage == StageStorage {

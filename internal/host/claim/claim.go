@@ -109,7 +109,7 @@ func Change(path, holder, what string, text []byte) error {
 		s.Claim = nil
 	case "record":
 		if s.Claim == nil {
-			return errors.New("nobody claims the brick: take it first")
+			return errors.New("no administrator claims the brick: take it first")
 		}
 		s.Applied = &Applied{}
 		if err := strictjson.Decode(text, s.Applied); err != nil {

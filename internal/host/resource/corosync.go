@@ -49,7 +49,7 @@ func (c *Corosync) Text() string {
 	version: 2
 	cluster_name: %s
 	transport: knet
-	# Encrypted and authenticated: whoever can speak on a ring could have a
+	# Encrypted and authenticated: a host that can speak on a ring could have a
 	# server fenced.
 	crypto_cipher: aes256
 	crypto_hash: sha256

@@ -43,7 +43,7 @@ func (r *runner) save(finished bool) (*report.Run, error) {
 	}
 	if s.BadBytes > 0 {
 		s.Verdict = report.Wrong
-		s.Reasons = append(s.Reasons, fmt.Sprintf("%s were read back that nobody had written", report.Bytes(s.BadBytes)))
+		s.Reasons = append(s.Reasons, fmt.Sprintf("%s were read back that no client had written", report.Bytes(s.BadBytes)))
 	}
 	b.ServerMemoryBytes, b.Clients = r.memory, slices.Clone(r.clients)
 	run := &report.Run{Dir: r.opt.Dir, Bench: &b, Events: slices.Clone(r.events), Config: r.config()}

@@ -58,7 +58,7 @@ func (e *engine) config(software []report.Row) report.Config {
 	}
 	failure := "Detection, fencing and start are read from the logs of corosync, Pacemaker and the resource agent on the surviving server; first I/O and first lock from the clients' own operations. Each host's clock is corrected by its offset to the administrator's, measured over the session before the fault."
 	if !e.Design.Clustered() {
-		failure = "The brick has one server. Nobody takes over: the drill itself mends the fault, as a person would, and clients wait until then."
+		failure = "The brick has one server. No partner takes over: the drill itself mends the fault, as a person would, and clients wait until then."
 	}
 	c.Method = []string{
 		fmt.Sprintf("On every mount of every client one writer writes 16 KiB blocks with O_SYNC at random places, one writes 128 KiB blocks through the page cache and calls fsync after every fourth, %s, and one worker takes and gives back a lock twice a second. One lock on each mount is held through the whole drill while another mount keeps trying to get it.", rate),

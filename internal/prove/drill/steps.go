@@ -610,7 +610,7 @@ func dies(jobs []clientJob) error {
 		}
 	}
 	if n == 0 {
-		return fmt.Errorf("no other client mounts what %s has mounted: nobody could take its locks", jobs[0].client)
+		return fmt.Errorf("no other client mounts what %s has mounted: no client could take its locks", jobs[0].client)
 	}
 	return nil
 }

@@ -140,7 +140,7 @@ var Table = []Drill{
 		},
 	},
 	{
-		Name: "flapping", Title: "a link of the active server goes down and up ten times; nobody fences in a loop",
+		Name: "flapping", Title: "a link of the active server goes down and up ten times; no server fences in a loop",
 		Expect: judge.Expect{Where: judge.Anywhere, Fencing: judge.Nobody, Stall: none},
 		Variants: []Variant{
 			{How: "private", Title: "its private link", Steps: flap("private")},
@@ -148,7 +148,7 @@ var Table = []Drill{
 		},
 	},
 	{
-		Name: "clock-jump", Title: "the active server's clock jumps by an hour; nobody notices but status",
+		Name: "clock-jump", Title: "the active server's clock jumps by an hour; only status notices",
 		Expect: judge.Expect{Where: judge.Stays, Fencing: judge.Nobody},
 		Variants: []Variant{
 			{How: "ahead", Title: "its clock is set an hour ahead, and back", Steps: clockJump(time.Hour)},

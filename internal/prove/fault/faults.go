@@ -462,7 +462,7 @@ func healAgain(ctx context.Context, b *Site, f Fault) error {
 
 func hasOperator(b *Site, f Fault) error {
 	if b.Env.Operator == nil {
-		return fmt.Errorf("there is nobody to do %q", f.Kind)
+		return fmt.Errorf("no injector is there to do %q", f.Kind)
 	}
 	return nil
 }

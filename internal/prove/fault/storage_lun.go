@@ -55,7 +55,7 @@ func (s Scene) LUN() (design.LUN, error) {
 func arrayGroups(ctx context.Context, b *Site) ([]ArrayGroup, error) {
 	w, ok := b.Env.Injector.(ArrayWatcher)
 	if !ok {
-		return nil, errors.New("nobody here sees into the array")
+		return nil, errors.New("this machine does not see into the array")
 	}
 	return w.ArrayGroups(ctx)
 }

@@ -151,7 +151,7 @@ func (h *Hardware) linkAddress(f fault.Fault) (string, error) {
 		case a == "":
 			return "", fmt.Errorf("%s has no %s address in the spec", f.On, f.Args[0])
 		case a == s.Address:
-			return "", fmt.Errorf("the %s link of %s is the one SSH goes over: once it is down nobody could mend it", f.Args[0], f.On)
+			return "", fmt.Errorf("the %s link of %s is the one SSH goes over: once it is down no command could mend it", f.Args[0], f.On)
 		}
 		return a, nil
 	}

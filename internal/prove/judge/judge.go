@@ -368,11 +368,11 @@ func (x *Subject) fencing(c *checks, fenced map[string]int64, begin report.Event
 	case len(names) == 0 && x.Expect.Fencing == Allow:
 		c.add(true, "fencing", "no server was fenced")
 	case len(names) == 0:
-		c.add(true, "nobody fenced", "no server was fenced")
+		c.add(true, "no server fenced", "no server was fenced")
 	case x.Expect.Fencing == Allow:
 		c.add(true, "fencing", "%s was fenced, which this fault allows", all)
 	default:
-		c.add(false, "nobody fenced", "%s was fenced, which this fault does not call for", all)
+		c.add(false, "no server fenced", "%s was fenced, which this fault does not call for", all)
 	}
 }
 
@@ -454,7 +454,7 @@ func (e *Evidence) errors(c *checks) {
 		c.add(true, name, "no call of any client failed")
 	}
 	if violations == 0 && challenged == 0 {
-		c.add(false, "locks and reads right", "nobody tried to take a held lock, so nothing was proven")
+		c.add(false, "locks and reads right", "no client tried to take a held lock, so nothing was proven")
 		return
 	}
 	c.add(violations == 0, "locks and reads right", "%d times a lock was lost or given twice, or a reader saw wrong data%s; others tried %d times to take held locks", violations, violation, challenged)

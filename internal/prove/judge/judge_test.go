@@ -105,8 +105,8 @@ var judgeTable = []row{
 	{"both fenced", func(e *Evidence) { e.Events = append(e.Events, fencedAt("nfs2", e.Fault+9e9)) }, "fenced before taken over", false, "nfs1 and nfs2 were fenced, not nfs1 alone"},
 	{"may be fenced, was", func(e *Evidence) { e.Subjects[0].Expect.Fencing = Allow }, "fencing", true, "nfs1 was fenced, which this fault allows"},
 	{"may be fenced, was not", func(e *Evidence) { e.Subjects[0].Expect.Fencing = Allow; e.Events = nil }, "fencing", true, "no server was fenced"},
-	{"must not be fenced, was not", stay, "nobody fenced", true, "no server was fenced"},
-	{"must not be fenced, was", func(e *Evidence) { stay(e); e.Events = []report.Event{fencedAt("nfs2", e.Fault+1)} }, "nobody fenced", false, "nfs2 was fenced, which this fault does not call for"},
+	{"must not be fenced, was not", stay, "no server fenced", true, "no server was fenced"},
+	{"must not be fenced, was", func(e *Evidence) { stay(e); e.Events = []report.Event{fencedAt("nfs2", e.Fault+1)} }, "no server fenced", false, "nfs2 was fenced, which this fault does not call for"},
 
 	{"taken over without fencing", func(e *Evidence) { e.Subjects[0].Expect.Fencing = Allow; e.Events = slices.Delete(e.Events, 1, 2) }, "let go before taken over", false,
 		"it was started on nfs2 4.00 s after the fault, when nfs1 had neither stopped it, nor been fenced, nor booted"},

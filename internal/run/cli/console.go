@@ -173,8 +173,8 @@ func (c *Console) paint(code, text string) string {
 	return screen.Paint(code, text)
 }
 
-// errNobodyToAsk refuses a change that no terminal can confirm.
-var errNobodyToAsk = errors.New("nobody can be asked here: give --yes, or --dry-run to see what would be done; nothing was changed")
+// errNoTerminal refuses a change that no terminal can confirm.
+var errNoTerminal = errors.New("no terminal is here to ask at: give --yes, or --dry-run to see what would be done; nothing was changed")
 
 // Asks reports whether a person can be asked on r.
 func Asks(r io.Reader) bool {
@@ -185,7 +185,7 @@ func Asks(r io.Reader) bool {
 // MayAsk refuses a change that needs a written yes where no person can be asked.
 func (c *Console) MayAsk() error {
 	if !c.Yes && (c.JSON || !Asks(c.In)) {
-		return Fail(BadInput, errNobodyToAsk)
+		return Fail(BadInput, errNoTerminal)
 	}
 	return nil
 }
@@ -228,7 +228,7 @@ func (c *Console) Typed(want, given, question, why, undone string) error {
 	case want:
 		return nil
 	case "":
-		return Fail(BadInput, fmt.Errorf("%s and nobody can be asked here: give --confirm %s; %s", why, want, undone))
+		return Fail(BadInput, fmt.Errorf("%s and no terminal is here to ask at: give --confirm %s; %s", why, want, undone))
 	}
 	return Fail(BadInput, fmt.Errorf("%q is not %q; %s", given, want, undone))
 }

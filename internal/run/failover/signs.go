@@ -157,7 +157,7 @@ func (l *looker) ping(s *Signs, witness string, addresses ...string) {
 		s.Off = append(s.Off, fmt.Sprintf("%s does not answer ping from %s at %s", l.node, witness, strings.Join(silent, ", ")))
 	}
 	if len(unserved) > 0 {
-		s.Off = append(s.Off, fmt.Sprintf("nobody answers ping from %s at the service address %s", witness, strings.Join(unserved, ", ")))
+		s.Off = append(s.Off, fmt.Sprintf("no host answers ping from %s at the service address %s", witness, strings.Join(unserved, ", ")))
 	}
 }
 
@@ -171,7 +171,7 @@ func (l *looker) traces(s *Signs, partner string, pair *design.Pair) {
 	defer cancel()
 	t, err := host.Ask(ctx, l.hosts(partner), OpTraces, p)
 	if err != nil {
-		s.Unknown = append(s.Unknown, fmt.Sprintf("%s could not look whether somebody writes to the shared disks, nor ask by ARP: %v", partner, err))
+		s.Unknown = append(s.Unknown, fmt.Sprintf("%s could not look whether a server writes to the shared disks, nor ask by ARP: %v", partner, err))
 		return
 	}
 	s.add(t.Life, t.Off, t.Unknown)

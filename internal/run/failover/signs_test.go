@@ -21,7 +21,7 @@ import (
 func TestLook(t *testing.T) {
 	d := theDesign(t)
 	const silent2, silent1 = "nfs1 does not answer ping from nfs2 at 10.77.3.11, 10.77.1.11, 10.77.2.11", "nfs1 does not answer ping from c1 at 10.77.1.11"
-	const unserved2, unserved1 = "nobody answers ping from nfs2 at the service address 10.77.1.100", "nobody answers ping from c1 at the service address 10.77.1.100"
+	const unserved2, unserved1 = "no host answers ping from nfs2 at the service address 10.77.1.100", "no host answers ping from c1 at the service address 10.77.1.100"
 	const deaf = "the BMC of nfs1 does not answer nfs2: it cannot say whether the power is off"
 	bmc := func(code int) map[string]int { return map[string]int{"nfs2 fence_ipmilan": code} }
 	for _, tt := range []struct {
@@ -46,7 +46,7 @@ func TestLook(t *testing.T) {
 		{"its ping is filtered, and it writes", bmc(2), "nfs2", "", "", ocf.Traces{Life: []string{"something writes"}, Off: []string{"no ARP"}, Unknown: []string{"a disk"}},
 			Signs{Life: []string{"something writes"}, Off: []string{silent2, unserved2, silent1, unserved1, "no ARP", "the BMC of nfs1 says that its power is off"}, Unknown: []string{"a disk"}}},
 		{"the disks cannot be asked", bmc(2), "nfs2", "", "nfs2 traces", ocf.Traces{}, Signs{Off: []string{silent2, unserved2, silent1, unserved1, "the BMC of nfs1 says that its power is off"},
-			Unknown: []string{"nfs2 could not look whether somebody writes to the shared disks, nor ask by ARP: no op"}}},
+			Unknown: []string{"nfs2 could not look whether a server writes to the shared disks, nor ask by ARP: no op"}}},
 		{"nobody to ask", nil, "", "", "", ocf.Traces{}, Signs{Unknown: []string{"no other server answers that could ask for it"}}},
 		{"it answers itself", nil, "nfs1", "", "", ocf.Traces{}, Signs{Life: []string{"it answers over SSH"}, Unknown: []string{"no other server answers that could ask for it"}}},
 	} {

@@ -206,7 +206,7 @@ func (v lunStorage) reserved(up []*server) (holders map[string]string, wrong []l
 				f.Text, f.Passing = fmt.Sprintf("has %d paths of which %d are registered: the server cannot write over the others", paths, st.Count(st.Holder)), true
 				f.Mend = "the next monitor of the service registers them; if not, see `journalctl -u multipathd`"
 			default:
-				f.Text = fmt.Sprintf("is reserved for %s, not for the server that serves it: one that was wrongly taken for dead could write to it", cmp.Or(node[st.Holder], "nobody"))
+				f.Text = fmt.Sprintf("is reserved for %s, not for the server that serves it: one that was wrongly taken for dead could write to it", cmp.Or(node[st.Holder], "no server"))
 				f.Mend = "the next monitor of the service, within seconds, reserves it or resets the server; if it does not: `mortar failover`"
 			}
 			wrong = append(wrong, f)

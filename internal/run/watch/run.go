@@ -125,7 +125,7 @@ func (f *Watcher) serve(bricks []*Brick, said *printer) (*http.Server, error) {
 	}
 	said.printf("http://%s shows %d bricks\n", l.Addr(), len(bricks))
 	if !ok || !addr.IP.IsLoopback() {
-		said.printf("Whoever reaches this address can read what mortar status shows.\n")
+		said.printf("Each host that reaches this address can read what mortar status shows.\n")
 	}
 	s := &http.Server{Handler: Handler(bricks, names), ReadHeaderTimeout: 10 * time.Second, WriteTimeout: time.Minute, IdleTimeout: time.Minute}
 	go func() { _ = s.Serve(l) }() // Serve ends when Close is called

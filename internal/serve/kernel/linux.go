@@ -200,7 +200,7 @@ func attach(image *os.File) (*os.File, error) {
 			}
 			dev.Close()
 		}
-		if !errors.Is(err, unix.EBUSY) || try == 20 { // somebody else was faster
+		if !errors.Is(err, unix.EBUSY) || try == 20 { // another process was faster
 			return nil, fmt.Errorf("loop device of %s: %w", image.Name(), err)
 		}
 	}

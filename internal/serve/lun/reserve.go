@@ -416,7 +416,7 @@ func (r *reservedLUNs) give(c *claim) error {
 func (s *Kind) reserveState() (unit.State, error) {
 	switch holder, err := s.Reserve.Holder(); {
 	case err != nil:
-		return unit.Running, nil // nobody knows; Keep says the same
+		return unit.Running, nil // the holder is not known; Keep says the same
 	case holder == "" && s.Queues() > 0 && !s.Reachable():
 		// An array that was off returns LUN by LUN, without reservations. Keep makes
 		// them again when every LUN has a path.

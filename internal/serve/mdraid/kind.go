@@ -711,7 +711,7 @@ func (s *Kind) Free() (ok bool) {
 		for _, a := range s.ours(all) {
 			f := "/sys/block/" + a.Dev + "/md/sync_speed_max"
 			if !strings.HasPrefix(s.Line(f), slowSync+" ") {
-				continue // nothing to sync, or set by somebody else
+				continue // nothing to sync, or another program has set it
 			}
 			if err := s.K.Poke(f, "system\n"); err != nil {
 				s.Log.Note("array %s: its resync stays slow: %v", a.Dev, err)

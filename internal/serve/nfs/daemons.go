@@ -444,7 +444,7 @@ func (s *daemons) lockGrace() int {
 	grace := cmp.Or(s.cfg.NFS.LockGrace, s.cfg.NFS.Grace)
 	was, ok := s.NLM.Alive()
 	if held, err := s.NLM.toNotify(); err != nil || len(held) == 0 || !ok {
-		return grace // nobody held a lock
+		return grace // no client held a lock
 	}
 	out := int(s.K.Now().Sub(was).Seconds())
 	longer := min(out+lockTimeout, maxLockGrace)

@@ -57,7 +57,7 @@ type reclaim struct {
 
 // reclaiming is what the watcher sees of the reclaim during the grace period.
 type reclaiming struct {
-	answered  bool // sm-notify has nobody left to tell
+	answered  bool // sm-notify has no client left to tell
 	back      bool // each client has asked for a lock
 	locks     lockList
 	unchanged time.Duration // since a lock came or went
@@ -67,7 +67,7 @@ type reclaiming struct {
 func (r reclaim) lacks(seen reclaiming) string {
 	switch lock := seen.locks.lacks(r.Locks); {
 	case len(r.Clients) == 0:
-		return "nobody knows which clients had locks"
+		return "no record tells which clients had locks"
 	case !seen.answered:
 		return "sm-notify has reached not every client"
 	case !seen.back:

@@ -264,7 +264,7 @@ func (s *service) up() bool {
 // takenBy is the error of storage that another server owns while it is in use here.
 func (s *service) takenBy(owner, so string) error {
 	if owner == "" {
-		owner = "somebody who has left it"
+		owner = "a server that has left it"
 	}
 	what := "volume group " + s.cfg.VG
 	if s.cfg.VG == "" {

@@ -55,7 +55,7 @@ func trace(ctx context.Context, services []*service, node string) (*Traces, erro
 	for i, s := range services {
 		switch {
 		case before[i] == nil || s.up():
-			t.Unknown = append(t.Unknown, fmt.Sprintf("%s has the disks of service %s itself, and sees nobody else write to them", s.Node, s.cfg.Service))
+			t.Unknown = append(t.Unknown, fmt.Sprintf("%s has the disks of service %s itself, and sees no other server write to them", s.Node, s.cfg.Service))
 		default:
 			compareMarks(s, t, before[i], s.storage.Marks(ctx))
 		}
@@ -112,7 +112,7 @@ func compareMarks(s *service, t *Traces, before, after map[string]string) {
 		}
 	}
 	if len(before) == 0 {
-		t.Unknown = append(t.Unknown, fmt.Sprintf("nothing on the disks of service %s tells whether somebody writes to them", s.cfg.Service))
+		t.Unknown = append(t.Unknown, fmt.Sprintf("nothing on the disks of service %s tells whether a server writes to them", s.cfg.Service))
 	}
 	if missing := len(before) - same - len(changed); missing > 0 {
 		t.Unknown = append(t.Unknown, fmt.Sprintf("%d of the %d shared disks of service %s could not be read twice from %s", missing, missing+same+len(changed), s.cfg.Service, s.Node))

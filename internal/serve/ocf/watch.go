@@ -406,7 +406,7 @@ func (w *watcher) blockFencing(ctx context.Context, yes bool) {
 		}
 	}
 	if yes && done {
-		w.log("no network of the cluster has a link here: this server fences nobody")
+		w.log("no network of the cluster has a link here: this server fences no other")
 	} else if !yes && done && w.fencingBlocked != nil {
 		w.log("this server may fence again")
 	}
@@ -443,7 +443,7 @@ func (w *watcher) giveUp(ctx context.Context, s *service) bool {
 	}
 	partner := slices.DeleteFunc(attributeOn(out, "1"), func(n string) bool { return n == s.Node })
 	if len(partner) == 0 {
-		return false // nobody can do better
+		return false // no server can do better
 	}
 	w.log("the disks of service %s can be reached from %s: asking to be fenced", s.cfg.Service, strings.Join(partner, ", "))
 	if err := w.k.Save(wishFile, nil); err != nil {

@@ -682,7 +682,7 @@ func parseWipefs(s string) ([]signature, error) {
 	}
 	unread, err := health.JSON(s, &doc)
 	if err == nil && len(unread) > 0 {
-		err = errors.New(unread.String()) // nobody writes to a disk whose signatures are not known
+		err = errors.New(unread.String()) // Mortar writes to no disk whose signatures are not known
 	}
 	if err != nil {
 		return nil, fmt.Errorf("wipefs: %w", err)

@@ -40,7 +40,7 @@ func (i *Initramfs) Diff(sys resource.Look) ([]resource.Action, error) {
 	for _, image := range images {
 		kernel := between(image, d.Initrd.Images)
 		if !sys.Exists("/lib/modules/" + kernel) {
-			continue // a copy that somebody keeps, of no installed kernel
+			continue // a copy that the administrator keeps, of no installed kernel
 		}
 		lacks := i.lacks(sys, d.MDConf, image)
 		if lacks == "" {
