@@ -124,12 +124,16 @@ func (d builder) perEnclosure(set spec.Set) error {
 // failedDisks refuses a group that lacks more disks than it can lose, and failed
 // disks of an array, which looks after them itself.
 func (d builder) failedDisks(set spec.Set) error {
-	for _, g := range d.GroupsOf(set.Name) {
-		failed, spares := failedOf(g.Members), 0
-		for _, x := range d.GroupsOf(set.Name) {
-			if x.Name == g.Name || d.Flavour == spec.NFSHA || d.Flavour == spec.NFSHAXL { // whose groups share them
-				spares += len(x.Spares) - len(failedOf(x.Spares))
-			}
+	groups := d.GroupsOf(set.Name)
+	whole := func(g Group) int { return len(g.Spares) - len(failedOf(g.Spares)) }
+	shared := 0
+	for _, g := range groups {
+		shared += whole(g)
+	}
+	for _, g := range groups {
+		failed, spares := failedOf(g.Members), whole(g)
+		if d.Flavour == spec.NFSHA || d.Flavour == spec.NFSHAXL { // whose groups share them
+			spares = shared
 		}
 		if all := append(failed, failedOf(g.Spares)...); g.Array != "" && len(all) > 0 {
 			return errorAt(d.Spec, "failed", "remove it: the array replaces its disks by itself; swap the disk in its bay", "disk %s is inside of array %s", all[0].Serial, g.Array)

@@ -157,9 +157,15 @@ func (s *Storage) Backing() string {
 
 // GroupsIn gives the RAID groups of a service's storage, in order.
 func (d *Design) GroupsIn(s *Storage) []Group {
+	at := make(map[string]int, len(d.Groups))
+	for i, g := range d.Groups {
+		at[g.Name] = i
+	}
 	var out []Group
 	for _, n := range s.Groups {
-		out = append(out, only(d.Groups, func(g Group) bool { return g.Name == n })...)
+		if i, ok := at[n]; ok {
+			out = append(out, d.Groups[i])
+		}
 	}
 	return out
 }
