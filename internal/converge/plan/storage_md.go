@@ -89,8 +89,9 @@ func (m mdStorage) carries(s *design.Service, host string, first bool) {
 		}
 	}
 	var mine []storage.WantedDisk
+	disks := m.inService()
 	for i, w := range m.wanted() {
-		k := m.inService()[i]
+		k := disks[i]
 		ofNobody := k.Service == "" && k.Group == "" && !used[k.Serial]
 		if used[k.Serial] || k.Service == s.Name || ofNobody && first {
 			mine = append(mine, w)
