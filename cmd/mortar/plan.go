@@ -26,7 +26,7 @@ func newPlanCmd() *cobra.Command {
 			return drift.Run(ctx, c, args, textfile)
 		}
 		if offline {
-			return showOffline(ctx, c, args[0], profile)
+			return cli.OrInterrupt(ctx, func() error { return showOffline(ctx, c, args[0], profile) })
 		}
 		d, err := cli.Load(args[0], profile)
 		if err != nil {
