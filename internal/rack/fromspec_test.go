@@ -1,6 +1,7 @@
 package rack
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/rack/hw"
+	"github.com/mortarhpc/mortar/internal/rack/tool"
 )
 
 func parsed(t *testing.T, example string, oldNew ...string) *spec.Spec {
@@ -61,6 +63,16 @@ func TestFromSpec(t *testing.T) {
 		if got := c.EnclosureName(in); got != want {
 			t.Errorf("enclosure %s is %s, want %s", in, got, want)
 		}
+	}
+}
+
+// A rack gives its nodes addresses, so that it refuses a spec that has host names there.
+func TestFromSpecNames(t *testing.T) {
+	s := parsed(t, "nfs-ha", "address: 10.77.3.11", "address: nfs1.example.org", "address: 10.77.3.51", "address: c1.example.org")
+	_, err := hw.FromSpec(s)
+	var refused *tool.RefusedError
+	if !errors.As(err, &refused) || len(refused.Problems) != 2 || !strings.Contains(err.Error(), "a virtual rack needs an IP address, not the host name nfs1.example.org") {
+		t.Errorf("got %v", err)
 	}
 }
 

@@ -39,6 +39,38 @@ func hostName(c *checker, at, name string) {
 	}
 }
 
+// loginAddress checks the address that SSH goes to: one in network nw, or a host name,
+// which no other host has. Nothing that a takeover needs uses it.
+func loginAddress(c *checker, at, text string, nw netip.Prefix, nwName, owner string, shared ...string) {
+	low := strings.ToLower(text)
+	// The last label of a name in DNS has a letter (RFC 3696, section 2), and 10.1.0.1l is a slip.
+	dot := strings.LastIndexByte(low, '.')
+	if !re().host.MatchString(text) || len(text) > 253 || numeric(low[dot+1:], "") || dot > 0 && numeric(low[:dot], "") {
+		c.address(at, text, nw, nwName, owner, shared...)
+		return
+	}
+	hostName(c, at, text)
+	if first, dup := c.names["SSH to "+low]; dup {
+		c.errorf(at, "give each its own address", "address %s of %s is already there at %s", text, owner, c.at(first))
+		return
+	}
+	c.names["SSH to "+low] = at
+}
+
+// IPs are a server's IP addresses on the brick's networks, each once. A host name is no
+// evidence about a server: it is left out.
+func (s *Spec) IPs(server string) []string {
+	var out []string
+	for _, v := range s.Servers {
+		for _, a := range []string{v.Address, v.Public, v.Private} {
+			if _, err := netip.ParseAddr(a); v.Name == server && err == nil && !slices.Contains(out, a) {
+				out = append(out, a)
+			}
+		}
+	}
+	return out
+}
+
 // oneCase refuses a feed that differs in case only from another one: as two feeds they
 // would pass for two supplies that fail independently.
 func oneCase(c *checker, at, feed string, feeds map[string]string) {

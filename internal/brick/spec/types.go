@@ -126,7 +126,7 @@ func (n *Network) Mbits() float64 {
 // Server is a storage server.
 type Server struct {
 	Name    string   `yaml:"name" json:"name" doc:"host name"`
-	Address string   `yaml:"address" json:"address" doc:"address SSH goes to (management network)"`
+	Address string   `yaml:"address" json:"address" doc:"address SSH goes to, on the management network, or a host name"`
 	HostKey string   `yaml:"host_key,omitempty" json:"host_key,omitempty" doc:"pinned SSH host key ('ssh-ed25519 AAAA…'); default: looked up in ssh.known_hosts"`
 	Public  string   `yaml:"public" json:"public" doc:"address on the public network"`
 	Private string   `yaml:"private,omitempty" json:"private,omitempty" doc:"address on the private network"`
@@ -355,7 +355,7 @@ type HA struct {
 // Client is a host that mounts the exports.
 type Client struct {
 	Name    string  `yaml:"name" json:"name" doc:"host name"`
-	Address string  `yaml:"address" json:"address" doc:"address SSH goes to"`
+	Address string  `yaml:"address" json:"address" doc:"address SSH goes to, or a host name"`
 	HostKey string  `yaml:"host_key,omitempty" json:"host_key,omitempty" doc:"pinned SSH host key"`
 	Public  string  `yaml:"public" json:"public" doc:"address on the public network"`
 	Memory  Bytes   `yaml:"memory,omitempty" json:"memory,omitempty" doc:"memory; for the virtual rack"`

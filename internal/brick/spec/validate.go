@@ -313,9 +313,9 @@ func (c *checker) servers() {
 		if s.Networks.Management == nil {
 			// One network for both: the same address twice is the normal case.
 			c.address(at+".public", v.Public, c.public, "public", "server "+v.Name)
-			c.address(at+".address", v.Address, c.public, "public", "server "+v.Name, "server "+v.Name)
+			loginAddress(c, at+".address", v.Address, c.public, "public", "server "+v.Name, "server "+v.Name)
 		} else {
-			c.address(at+".address", v.Address, c.management, "management", "server "+v.Name)
+			loginAddress(c, at+".address", v.Address, c.management, "management", "server "+v.Name)
 			c.address(at+".public", v.Public, c.public, "public", "server "+v.Name)
 		}
 		switch {
@@ -702,7 +702,7 @@ func (c *checker) clients() {
 		if a, err := netip.ParseAddr(v.Address); err == nil && c.public.IsValid() && c.public.Contains(a) {
 			nw, nwName = c.public, "public" // compute nodes are often reached over the network they mount by
 		}
-		c.address(at+".address", v.Address, nw, nwName, "client "+v.Name, "client "+v.Name)
+		loginAddress(c, at+".address", v.Address, nw, nwName, "client "+v.Name, "client "+v.Name)
 		c.refuse(v.Memory != 0 && (v.Memory < 256*MiB || v.Memory > 64*TiB), at+".memory", "choose 256MiB to 64TiB", "client %s has %s of memory", v.Name, v.Memory)
 		if s.Flavour == Lustre {
 			c.refuse(len(v.Mounts) > 0, at+".mounts", "remove them: every client mounts the file system at lustre.mount", "clients of a Lustre file system have no NFS mounts")

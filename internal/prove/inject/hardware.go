@@ -150,6 +150,8 @@ func (h *Hardware) linkAddress(f fault.Fault) (string, error) {
 		switch {
 		case a == "":
 			return "", fmt.Errorf("%s has no %s address in the spec", f.On, f.Args[0])
+		case !slices.Contains(h.Design.Spec.IPs(f.On), s.Address):
+			return "", fmt.Errorf("SSH goes to %s by the name %s: Mortar does not know by which link; write the IP address as address of the server", f.On, s.Address)
 		case a == s.Address:
 			return "", fmt.Errorf("the %s link of %s is the one SSH goes over: once it is down no command could mend it", f.Args[0], f.On)
 		}

@@ -45,11 +45,12 @@ func TestPathsOf(t *testing.T) {
 
 func TestLinksThatMayBeCut(t *testing.T) {
 	h := &Hardware{Design: &design.Design{Spec: &spec.Spec{Servers: []spec.Server{
-		{Name: "nfs1", Address: "10.0.3.1", Public: "10.0.1.1", Private: "10.0.2.1"}, {Name: "nfs2", Address: "10.0.1.2", Public: "10.0.1.2"}}}}}
+		{Name: "nfs1", Address: "10.0.3.1", Public: "10.0.1.1", Private: "10.0.2.1"}, {Name: "nfs2", Address: "10.0.1.2", Public: "10.0.1.2"},
+		{Name: "nfs3", Address: "nfs3.example.org", Public: "10.0.1.3"}}}}}
 	for _, c := range []struct {
 		on, network string
 		ok          bool
-	}{{"nfs1", "public", true}, {"nfs1", "private", true}, {"nfs2", "public", false}, {"nfs2", "private", false}, {"nfs3", "public", false}} {
+	}{{"nfs1", "public", true}, {"nfs1", "private", true}, {"nfs2", "public", false}, {"nfs2", "private", false}, {"nfs3", "public", false}, {"nfs4", "public", false}} {
 		if err := h.Can(fault.Fault{Kind: fault.LinkDown, On: c.on, Args: []string{c.network}}); (err == nil) != c.ok {
 			t.Errorf("%s link of %s: %v", c.network, c.on, err)
 		}

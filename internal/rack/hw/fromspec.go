@@ -19,6 +19,27 @@ const (
 	clientMiB = 768
 )
 
+// namesRefused refuses host names as addresses.
+func namesRefused(s *spec.Spec) error {
+	refused := &tool.RefusedError{}
+	check := func(at, address string) {
+		if _, err := netip.ParseAddr(address); err != nil {
+			line, col := s.Pos(at + ".address")
+			refused.Problems = append(refused.Problems, fmt.Sprintf("%s:%d:%d: a virtual rack needs an IP address, not the host name %s", s.File, line, col, address))
+		}
+	}
+	for i, v := range s.Servers {
+		check(fmt.Sprintf("servers[%d]", i), v.Address)
+	}
+	for i, v := range s.Clients {
+		check(fmt.Sprintf("clients[%d]", i), v.Address)
+	}
+	if len(refused.Problems) > 0 {
+		return refused
+	}
+	return nil
+}
+
 // enclosurePrefix keeps the names of enclosures apart from those of nodes.
 const enclosurePrefix = "enc-"
 
@@ -53,13 +74,16 @@ type StorageLUN struct {
 // FromSpec returns the virtual hardware for a spec: the same servers, addresses,
 // disks by serial and WWN, BMCs, PDUs and outlets as the real hardware. A RAID array
 // has its disks, and the groups and LUNs of the design. Of a RAID card inside a server
-// (PERC) the rack has only the LUNs. FromSpec is pure. spec.Parse has checked the spec: each address of it
-// is one.
+// (PERC) the rack has only the LUNs. FromSpec is pure. spec.Parse has checked the spec's addresses.
+// FromSpec refuses a host name as an address.
 func FromSpec(s *spec.Spec, arrays ...Storage) (Config, error) {
 	c := Config{Name: s.Name, Suite: s.Rack.Suite, Mirror: s.Rack.Mirror, RDMA: s.SoftRoCE()}
 	mgmt := s.Networks.Management
 	if mgmt == nil {
 		mgmt = &s.Networks.Public
+	}
+	if err := namesRefused(s); err != nil {
+		return c, err
 	}
 	used := usedAddresses(s)
 	admin, err := freeAddress(mgmt.CIDR, used)

@@ -258,7 +258,7 @@ func (t *tester) witness(ctx context.Context, via string, l *design.FenceLevel) 
 		return nil, fmt.Errorf("%s still answers over SSH", l.Node)
 	}
 	evidence = append(evidence, "no answer over SSH")
-	addresses := t.addresses(l.Node)
+	addresses := t.d.Spec.IPs(l.Node)
 	for _, a := range addresses {
 		out, err := t.h.Session(via).Query(ctx, "ping", "-n", "-c", "1", "-W", "1", a)
 		if err != nil {
@@ -289,22 +289,6 @@ func (t *tester) alive(ctx context.Context, node string) bool {
 	defer cancel()
 	_, err := t.h.Session(node).Clock(cctx)
 	return err == nil
-}
-
-// addresses returns the addresses of a server on the brick's networks.
-func (t *tester) addresses(node string) []string {
-	var out []string
-	for _, s := range t.d.Spec.Servers {
-		if s.Name != node {
-			continue
-		}
-		for _, a := range []string{s.Address, s.Public, s.Private} {
-			if a != "" && !slices.Contains(out, a) {
-				out = append(out, a)
-			}
-		}
-	}
-	return out
 }
 
 // restore switches a node on with every level, completes the topology, ends the

@@ -90,13 +90,9 @@ func Look(ctx context.Context, d *design.Design, f observe.Facts, hosts host.ByN
 		found = append(found, part)
 		wg.Go(func() { look(part) })
 	}
-	for _, v := range d.Spec.Servers {
-		if v.Name == node {
-			ask(func(s *Signs) { l.ping(s, partner, v.Address, v.Public, v.Private) })
-			for _, c := range d.Spec.Clients {
-				ask(func(s *Signs) { l.ping(s, c.Name, v.Public) })
-			}
-		}
+	ask(func(s *Signs) { l.ping(s, partner, d.Spec.IPs(node)...) })
+	for _, c := range d.Spec.Clients {
+		ask(func(s *Signs) { l.ping(s, c.Name, d.PublicOf(node)) })
 	}
 	ask(func(s *Signs) { l.traces(s, partner, pair) })
 	for _, lv := range pair.HA.Fencing {
@@ -131,9 +127,6 @@ func (l *looker) query(host string, argv ...string) (resource.Output, error) {
 func (l *looker) ping(s *Signs, witness string, addresses ...string) {
 	var silent, unserved []string
 	for _, a := range slices.Concat(addresses, l.services) {
-		if a == "" {
-			continue
-		}
 		service := slices.Contains(l.services, a)
 		// Source: ping(8): 0 if an answer came, 1 if none did
 		out, err := l.query(witness, "ping", "-n", "-q", "-c", "2", "-W", "2", a)

@@ -277,8 +277,6 @@ func (v ha) ringNetwork(id int) string {
 			return "private"
 		case s.Public:
 			return "public"
-		case s.Address:
-			return "management"
 		}
 	}
 	return ""
