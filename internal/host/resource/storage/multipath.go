@@ -7,6 +7,7 @@ import (
 	"sort"
 	"strings"
 
+	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
@@ -52,6 +53,7 @@ func (m *Multipath) Diff(sys resource.Look) ([]resource.Action, error) {
 	if len(wwids) == 0 {
 		return nil, nil
 	}
+	refuseSite(sys)
 	sort.Strings(wwids)
 	sort.Strings(devices)
 	files := sys.Want(&resource.TextFile{Path: multipathConf, Content: []byte(m.text(wwids, luns))})
@@ -77,6 +79,54 @@ func (m *Multipath) Diff(sys resource.Look) ([]resource.Action, error) {
 		return cmds, nil
 	}
 	return resource.WithReload(sys, "multipath", files, cmds), nil
+}
+
+// refuseSite ends the comparison if multipathd works for others than the brick: a
+// configuration of the site would be lost, or undo the brick's; and without its map a
+// system disk is used by one path from the next boot on.
+func refuseSite(sys resource.Look) {
+	for _, f := range append(sys.Files("/etc/multipath/conf.d/*.conf"), multipathConf) {
+		text, _ := sys.File(f)
+		if !strings.HasPrefix(text, resource.Header) && slices.ContainsFunc(strings.Split(text, "\n"), func(l string) bool {
+			l = strings.TrimSpace(l)
+			return l != "" && l[0] != '#' && l[0] != '!' // comments of multipath.conf(5)
+		}) {
+			sys.Check(resource.Refuse("see which disks need it; if none does, move it away: Mortar then writes one for the brick's disks",
+				"%s is not Mortar's", f))
+		}
+	}
+	swaps, _ := sys.File("/proc/swaps")
+	system := append(linux.ParseMounts(swaps), sys.Mounts()...)
+	for _, m := range system {
+		switch m.Target {
+		case "/", "/boot", "/boot/efi", "/usr", "/var":
+		case "partition":
+			m.Target = "swap"
+		default:
+			continue
+		}
+		if name := mapBelow(sys, sys.Kernel(m.Source)); name != "" {
+			sys.Check(resource.Refuse("install the system on a disk that has one path, as a mirror in the server: Mortar's multipath.conf lets only the brick's disks through",
+				"%s is on the multipath map %s", m.Target, name))
+		}
+	}
+}
+
+// mapBelow is the name of a multipath map that a block device is, or lies on; or "".
+func mapBelow(sys resource.Look, dev string) string {
+	if dev == "" {
+		return ""
+	}
+	at := "/sys/class/block/" + dev
+	if strings.HasPrefix(sys.Text(at+"/dm/uuid"), "mpath-") {
+		return sys.Text(at + "/dm/name")
+	}
+	for _, s := range sys.Files(at + "/slaves/*") {
+		if name := mapBelow(sys, path.Base(s)); name != "" {
+			return name
+		}
+	}
+	return ""
 }
 
 // inMap tells whether a path device belongs to the multipath map.

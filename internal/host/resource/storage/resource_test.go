@@ -159,6 +159,35 @@ multipathd reconfigure && remove /var/lib/mortar/pending-multipath
 udevadm wait --timeout=600 /dev/mapper/35000c50000000101 /dev/mapper/35000c50000000102`)
 }
 
+// A configuration of the site, and a system disk that multipathd looks after, end in a refusal.
+func TestMultipathOfTheSite(t *testing.T) {
+	m := &Multipath{Brick: "brick1", Disks: twoRefs}
+	sys := twoPathDisks(false)
+	sys.Files["/etc/multipath.conf"] = "# comments only, as some packages ship it\n\n"
+	wantShow(t, diff(t, m, sys)[1:2], "write /etc/multipath.conf 0644")
+	sys.Files["/etc/multipath.conf"] = "defaults {\n\tfind_multipaths yes\n}\n"
+	refused(t, m, sys, "/etc/multipath.conf is not Mortar's", "move it away")
+	delete(sys.Files, "/etc/multipath.conf")
+	sys.Files["/etc/multipath/conf.d/site.conf"] = "blacklist { }\n"
+	refused(t, m, sys, "/etc/multipath/conf.d/site.conf is not Mortar's", "move it away")
+
+	// / is a logical volume on a partition of a map.
+	system := func(mounts, swaps string) *resource.Paper {
+		sys := twoPathDisks(true)
+		sys.Files["/proc/self/mounts"], sys.Files["/proc/swaps"] = mounts, "Filename\tType\n"+swaps
+		for dev, slave := range map[string]string{"dm-9": "dm-8", "dm-8": "dm-7", "dm-7": "sdx"} {
+			sys.Links["/dev/mapper/"+dev], sys.Files["/dev/"+dev] = "/dev/"+dev, ""
+			sys.Files["/sys/class/block/"+dev+"/slaves/"+slave+"/x"] = ""
+		}
+		sys.Files["/sys/class/block/dm-7/dm/uuid"], sys.Files["/sys/class/block/dm-7/dm/name"] = "mpath-3600\n", "mpatha\n"
+		return sys
+	}
+	refused(t, m, system("/dev/mapper/dm-9 / ext4 rw 0 0\n", ""), "/ is on the multipath map mpatha", "one path")
+	refused(t, m, system("/dev/vdb / ext4 rw 0 0\n", "/dev/mapper/dm-8 partition 8 0 -2\n"), "swap is on the multipath map mpatha")
+	// An old disk of the brick may still be below its mount.
+	wantShow(t, diff(t, m, system("/dev/vdb / ext4 rw 0 0\n/dev/mapper/dm-9 /srv/home xfs rw 0 0\n", ""))[1:2], "write /etc/multipath.conf 0644")
+}
+
 const groupUUID = "11111111:22222222:33333333:44444444"
 
 func TestArrayRunning(t *testing.T) {
