@@ -148,12 +148,15 @@ func (b *Brick) compare(now time.Time, s *observe.Status) []Change {
 		seen[c.Part] = true
 		f := b.open[c.Part]
 		if f == nil {
-			f = &finding{Change: c}
-			f.Time = now
+			f = &finding{Change: Change{Time: now}}
 			b.open[c.Part] = f
 		}
 		worse := f.told && c.Level > f.Level
-		c.Time, f.Change, f.missed = f.Time, c, 0
+		c.Time = f.Time
+		if worse {
+			c.Time = now
+		}
+		f.Change, f.missed = c, 0
 		f.seen++
 		if !f.told && f.seen >= confirm || worse {
 			f.told = true

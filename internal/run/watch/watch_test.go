@@ -58,7 +58,7 @@ func TestChanges(t *testing.T) {
 			t.Errorf("look %d: %q, want %q", i, got, step.want)
 		}
 	}
-	if v := b.View(); len(v.Changes) != 3 || v.Changes[0].Part != "RAID / brick1-r0" || v.Looked.Unix() != 1011 {
+	if v := b.View(); len(v.Changes) != 3 || v.Changes[0].Part != "RAID / brick1-r0" || v.Looked.Unix() != 1011 || v.Changes[0].Time.Unix() != 1003 || v.Changes[1].Time.Unix() != 1006 || v.Changes[2].Time.Unix() != 1010 {
 		t.Errorf("%+v", v)
 	}
 }

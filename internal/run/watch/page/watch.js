@@ -20,7 +20,11 @@ function bytes(n) {
   return (n < 10 && i > 0 ? n.toFixed(1) : Math.round(n)) + " " + units[i] + "/s";
 }
 
-function clock(t) { return new Date(t).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false }); }
+// clock is a time, with its date unless that is today's.
+function clock(t) {
+  const d = new Date(t), time = d.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
+  return (d.toDateString() === new Date().toDateString() ? "" : d.toLocaleDateString([], { dateStyle: "medium" }) + ", ") + time;
+}
 
 // findings are the parts that are worse than what is below them.
 function findings(parts, out) {
@@ -60,15 +64,17 @@ function brick(b) {
   const box = el("section", { class: "brick " + (b.error ? "unknown" : name) });
   box.append(el("h2", {}, b.name, level(b.error ? "unknown" : name)));
   if (b.error) box.append(el("p", {}, b.error));
-  for (const [host, why] of Object.entries(b.silent || {})) box.append(el("p", { class: "level unknown" }, host + " does not answer: " + why));
+  const found = findings(s ? s.parts : [], []).sort((x, y) => (y.level === "fault") - (x.level === "fault"));
+  for (const [host, why] of Object.entries(b.silent || {})) {
+    if (!found.some((p) => p.code === "host-silent" && p.subject === host)) box.append(el("p", { class: "level unknown" }, host + " does not answer: " + why));
+  }
   if (!s) return box;
   for (const v of s.services || []) {
     box.append(el("p", { class: "services" }, v.service + (v.address ? " (" + v.address + ")" : "") + (v.server ? " on " + v.server : " runs nowhere, or nobody knows") +
-      (v.since ? " since " + new Date(v.since).toLocaleString([], { dateStyle: "medium", timeStyle: "short", hour12: false }) : "")));
+      (v.since ? " since " + new Date(v.since).toLocaleString([], { dateStyle: "medium", timeStyle: "short", hourCycle: "h23" }) : "")));
   }
-  const found = findings(s.parts, []).sort((x, y) => (y.level === "fault") - (x.level === "fault"));
   if (found.length) {
-    box.append(el("ul", {}, ...found.map((p) => el("li", {}, level(p.level), " " + p.text, p.code ? el("code", {}, " " + p.code) : "", p.mend ? el("span", { class: "mend" }, "\u2192 " + p.mend) : ""))));
+    box.append(el("ul", {}, ...found.map((p) => el("li", {}, level(p.level), " " + (p.code ? "" : p.name + ": ") + p.text, p.code ? el("code", {}, " " + p.code) : "", p.mend ? el("span", { class: "mend" }, "\u2192 " + p.mend) : ""))));
   }
   box.append(el("div", { class: "parts" }, ...s.parts.map((p) => level(p.level, p.name))));
   const plot = throughput(b.points);
