@@ -61,6 +61,18 @@ func (c *Canvas) Text(class string, x, y float64, text string) {
 	c.Add(`<text class="%s" x="%s" y="%s">%s</text>`, class, Num(x), Num(y), html.EscapeString(text))
 }
 
+// Tick adds the text of a tick, in the middle of x where the drawing has room for it.
+func (c *Canvas) Tick(x, y float64, text string) {
+	switch half := 3.4 * float64(len([]rune(text))); {
+	case x < half:
+		c.Text("tick", x, y, text)
+	case x > c.Width-half:
+		c.Text("tick end", x, y, text)
+	default:
+		c.Text("tick mid", x, y, text)
+	}
+}
+
 // Path adds a path with a tooltip. An empty path adds nothing.
 func (c *Canvas) Path(class string, p *Path, title string) {
 	if p.b.Len() > 0 {

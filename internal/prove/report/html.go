@@ -57,16 +57,21 @@ func target(s Summary) string {
 	return t + " missed"
 }
 
-// locks is the text of when locks were back, and of its target; "" without one.
+// locks is the text of the longest stall of locks, of when locks were back, and of its
+// target; "" without any.
 func locks(s Summary) string {
+	t := ""
+	if s.LongestLockStallSeconds > 0 {
+		t = "; of locks " + Seconds(s.LongestLockStallSeconds)
+	}
 	if s.LocksTargetSeconds == nil {
-		return ""
+		return t
 	}
-	t := "target " + Seconds(*s.LocksTargetSeconds)
+	target := "target " + Seconds(*s.LocksTargetSeconds)
 	if !*s.LocksTargetMet {
-		t += " missed"
+		target += " missed"
 	}
-	return fmt.Sprintf("; all locks back %s after the start, %s", Seconds(*s.LocksBackSeconds), t)
+	return fmt.Sprintf("%s; all locks back %s after the start, %s", t, Seconds(*s.LocksBackSeconds), target)
 }
 
 // runPage is what the template sees of one run.
@@ -79,6 +84,7 @@ type runPage struct {
 	Latency   template.HTML
 	Latencies []latencyRow
 	Marks     []mark
+	Healing   []mark // after the load
 	Phases    []phase
 	Classes   []classRow
 	Log       []Event
@@ -131,6 +137,9 @@ func newRunPage(r *Run, i int) runPage {
 		Run: r, ID: fmt.Sprintf("run%d", i+1), Title: r.Summary.Drill,
 		Timeline: timelineSVG(r), Phase: phaseSVG(&r.Summary), Latency: latencySVG(&r.Timeline),
 		Latencies: latencies(&r.Timeline), Marks: marksOf(r), Phases: phasesOf(&r.Summary),
+	}
+	if _, end, ok := bounds(&r.Timeline); ok {
+		p.Marks, p.Healing = split(p.Marks, end)
 	}
 	if r.Summary.How != "" {
 		p.Title += " (" + r.Summary.How + ")"

@@ -172,6 +172,41 @@ func TestHTMLGolden(t *testing.T) {
 	}
 }
 
+// Lines of journals are marks in words, each once; details are none. What came after the load is
+// set apart, and a write before the end of the start is explained.
+func TestMarks(t *testing.T) {
+	r := synthetic()
+	r.Config.Design = json.RawMessage(`{"Pairs":[{"ha":{"nodes":[{"id":1,"name":"nfs1"},{"id":2,"name":"nfs2"}]}}]}`)
+	for _, e := range []Event{
+		{Seconds: 0.5, Host: "nfs2", Source: "corosync", Kind: EventLink, Text: "[KNET  ] host: host: 1 has no active links"},
+		{Seconds: 0.6, Host: "nfs2", Source: "corosync", Kind: EventLink, Text: "[KNET  ] host: host: 1 has no active links"},
+		{Seconds: 30, Host: "nfs1", Source: "multipathd", Kind: EventMultipath, Text: "sdb [8:16]: path added to devmap 35000c5e4e31c21ee"},
+		{Seconds: 31, Host: "nfs1", Source: "corosync", Kind: EventLink, Text: "[KNET  ] rx: host: 2 link: 0 is up"},
+	} {
+		e.NS = r.Timeline.FaultNS + int64(e.Seconds*1e9)
+		r.Events = append(r.Events, e)
+	}
+	var links, after []string
+	p := newRunPage(r, 0)
+	for _, m := range p.Marks {
+		if m.Kind == EventLink {
+			links = append(links, m.Label)
+		}
+	}
+	for _, m := range p.Healing {
+		after = append(after, fmt.Sprint(m.N, " ", m.Label))
+	}
+	if diff := cmp.Diff([][]string{{"cluster link: no ring reaches nfs1"}, {"10 cluster link: ring 0 to nfs2 is up"}}, [][]string{links, after}); diff != "" {
+		t.Error(diff)
+	}
+	s := &r.Summary
+	s.Marks.FirstIO = fp(8.1)
+	s.LongestLockStallSeconds = 18.4
+	if got := phasesOf(s)[3].Meaning; !strings.Contains(got, "100 ms before that") || locks(*s) != "; of locks 18.4 s" {
+		t.Errorf("%s%s", got, locks(*s))
+	}
+}
+
 func TestTextIsEscaped(t *testing.T) {
 	r := synthetic()
 	evil := `"><script>alert(1)</script>`

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"encoding/json"
 	"fmt"
 	"html/template"
 	"math"
@@ -8,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/base/chart"
+	"github.com/mortarhpc/mortar/internal/base/journal"
 )
 
 // drawing is a drawing of package chart as a part of a page.
@@ -26,8 +28,10 @@ type mark struct {
 }
 
 // marksOf picks the events that get a number on the timeline: the first of
-// each kind after the fault, in order of time.
+// each kind after the fault, in order of time. A line of a journal has the words of
+// package journal; its details, and a line that repeats, are in the log only.
 func marksOf(r *Run) []mark {
+	number := numbers(&r.Config)
 	labels := map[string]string{
 		EventFault: "fault injected", EventDetected: "fault detected", EventFenced: "fenced", EventStarting: "service starting",
 		EventStarted: "service started", EventStopped: "service stopped", EventFirstIO: "first write acknowledged", EventAllIO: "every writer goes on", EventFirstLock: "first lock granted", EventAllLocks: "every lock worker goes on", EventMembership: "new membership",
@@ -38,7 +42,7 @@ func marksOf(r *Run) []mark {
 	// several steps, and events of links, paths, arrays and file systems differ
 	// only in their text.
 	told := map[string]bool{EventFault: true, EventMended: true, EventLink: true, EventMultipath: true, EventRAID: true, EventFS: true}
-	seen, count := map[string]bool{}, map[string]int{}
+	seen, count, said := map[string]bool{}, map[string]int{}, map[string]bool{}
 	var out []mark
 	for _, e := range byTime(r.Events) {
 		l, ok := labels[e.Kind]
@@ -46,15 +50,51 @@ func marksOf(r *Run) []mark {
 			continue
 		}
 		if told[e.Kind] {
+			text := e.Text
+			if m, ok := journal.Means(journal.Line{Ident: e.Source, Message: e.Text, Priority: 6}, func(id string) string { return number[e.Host+" "+id] }); ok {
+				if m.Detail {
+					continue
+				}
+				text = m.Text
+			}
+			if key := e.Host + text; said[key] {
+				continue
+			} else {
+				said[key] = true
+			}
 			if count[e.Kind]++; count[e.Kind] > maxMarks {
 				continue
 			}
-			l += ": " + shorten(e.Text, 90)
+			l += ": " + shorten(text, 90)
 		} else if seen[e.Kind] {
 			continue
 		}
 		seen[e.Kind] = true
 		out = append(out, mark{N: len(out) + 1, Seconds: e.Seconds, Kind: e.Kind, Label: l, Text: e.Text, Host: e.Host})
+	}
+	return out
+}
+
+// numbers are the servers' names by a server of their cluster and their number in it.
+func numbers(c *Config) map[string]string {
+	var d struct {
+		Pairs []struct {
+			HA struct {
+				Nodes []struct {
+					ID   int
+					Name string
+				}
+			}
+		}
+	}
+	_ = json.Unmarshal(c.Design, &d) // an older run has numbers instead
+	out := map[string]string{}
+	for _, p := range d.Pairs {
+		for _, on := range p.HA.Nodes {
+			for _, n := range p.HA.Nodes {
+				out[fmt.Sprint(on.Name, " ", n.ID)] = n.Name
+			}
+		}
 	}
 	return out
 }
@@ -176,8 +216,7 @@ func timelineSVG(r *Run) template.HTML {
 	if !ok {
 		return ""
 	}
-	// Without those after the end of the load.
-	marks := slices.DeleteFunc(marksOf(r), func(m mark) bool { return m.Seconds > to })
+	marks, _ := split(marksOf(r), to)
 	return drawing(chart.Pair(func(c *chart.Canvas) string {
 		rows := chart.NewRows(c, 190, 92)
 		x := rows.Across(from, to)
@@ -193,18 +232,34 @@ func timelineSVG(r *Run) template.HTML {
 		top := 12 + laneHeight*float64(max(lanes, 1))
 		bottom := top + rows.Height(len(strips), stripHeight+stripGap)
 		rows.Time(from, to, top, bottom, "seconds after the fault")
+		for i, w := range strips {
+			base := top + rows.Height(i+1, stripHeight+stripGap) - stripGap
+			w.draw(c, x, base, &r.Timeline, from, to, float64(per*r.Timeline.BucketMS)/1000)
+		}
+		for i, m := range marks {
+			c.Line("mark "+markClass(m.Kind), x(m.Seconds), 19+laneHeight*float64(lane[i]), x(m.Seconds), bottom)
+		}
+		// Labels cover the lines that cross them.
 		rows.Y = top
 		for _, w := range strips {
-			w.draw(rows, &r.Timeline, from, to, float64(per*r.Timeline.BucketMS)/1000)
+			w.labels(rows, x, &r.Timeline)
 		}
 		for i, m := range marks {
 			mx, my := x(m.Seconds), 11+laneHeight*float64(lane[i])
-			c.Line("mark "+markClass(m.Kind), mx, my+8, mx, bottom)
 			c.Circle("dot "+markClass(m.Kind), mx, my, 8.5, fmt.Sprintf("%s, %s", m.Label, Seconds(m.Seconds)))
 			c.Text("dotlabel mid", mx, my+4, fmt.Sprint(m.N))
 		}
 		return "What each worker completed over time, with the stalls shaded and the cluster's events as numbered marks"
 	}))
+}
+
+// split parts marks into those of the load, and those after its end, while the brick heals.
+func split(marks []mark, end float64) (load, healing []mark) {
+	i := slices.IndexFunc(marks, func(m mark) bool { return m.Seconds > end })
+	if i < 0 {
+		return marks, nil
+	}
+	return marks[:i], marks[i:]
 }
 
 // lanesOf puts marks that would touch others into further lanes. It returns the number of
@@ -225,36 +280,49 @@ func lanesOf(marks []mark, x func(float64) float64) (lanes int, lane []int) {
 	return len(last), lane
 }
 
-// draw draws a strip; column is the width of a column in seconds. Each strip has its own
-// scale: on a common one, small writes would vanish beside large ones.
-func (w *row) draw(rows *chart.Rows, t *Timeline, from, to, column float64) {
-	c, x := rows.Canvas, rows.Across(from, to)
-	y := rows.Next(w.label, stripHeight)
-	base := y + stripHeight
+// draw draws a strip that stands on base; column is the width of a column in seconds. Each
+// strip has its own scale: on a common one, small writes would vanish beside large ones.
+func (w *row) draw(c *chart.Canvas, x func(float64) float64, base float64, t *Timeline, from, to, column float64) {
+	y := base - stripHeight
 	for _, st := range w.stalls {
 		if a := float64(st.StartNS-t.FaultNS) / 1e9; a+st.Seconds >= from && a <= to {
 			c.Rect("stall", x(a), y, x(a+st.Seconds)-x(a), stripHeight, fmt.Sprintf("%s: no operation completed for %s", w.label, Seconds(st.Seconds)))
 		}
 	}
+	switch peak := w.peak(); {
+	case w.held:
+		c.Rect(w.class+" held", x(from), y+stripHeight/2-3, x(to)-x(from), 6, w.label+": held")
+	case peak > 0:
+		c.Path("area "+w.class, chart.Area(scaled(w.values, stripHeight/peak), base, func(i int) float64 { return x(from + float64(i)*column) }), "")
+	}
+	c.Line("axis", x(from), base, x(to), base)
+}
+
+func (w *row) peak() float64 {
 	peak := 0.0
 	for _, v := range w.values {
 		peak = math.Max(peak, v)
 	}
-	switch {
-	case w.held:
-		c.Rect(w.class+" held", rows.Left, y+stripHeight/2-3, rows.Right-rows.Left, 6, w.label+": held")
-	case peak > 0:
-		c.Path("area "+w.class, chart.Area(scaled(w.values, stripHeight/peak), base, func(i int) float64 { return x(from + float64(i)*column) }), "")
+	return peak
+}
+
+// labels writes the next strip's name, its largest value and the length of long stalls.
+func (w *row) labels(rows *chart.Rows, x func(float64) float64, t *Timeline) {
+	y := rows.Next(w.label, stripHeight)
+	if peak := w.peak(); peak > 0 {
 		rows.Figures(y, chart.Num(round(peak, 2))+" "+w.unit)
+	}
+	middle := y + stripHeight/2 + 4
+	if w.held {
+		middle = y + 10 // above the bar
 	}
 	for _, st := range w.stalls {
 		a := float64(st.StartNS-t.FaultNS) / 1e9
 		if px := x(a+st.Seconds) - x(a); px > 42 {
-			c.Text("stalllabel mid", x(a)+px/2, y+stripHeight/2+4, Seconds(st.Seconds))
+			rows.Canvas.Text("stalllabel mid", x(a)+px/2, middle, Seconds(st.Seconds))
 		}
 	}
-	c.Line("axis", rows.Left, base, rows.Right, base)
-	rows.Y = base + stripGap
+	rows.Y = y + stripHeight + stripGap
 }
 
 func scaled(values []float64, by float64) []float64 {
@@ -291,11 +359,15 @@ type phase struct {
 func (p phase) lower() string { return strings.ToLower(p.Name[:1]) + p.Name[1:] }
 
 func phasesOf(s *Summary) []phase {
+	first := "from then until a client's write was acknowledged"
+	if io, up := s.Marks.FirstIO, s.Marks.Started; io != nil && up != nil && *io < *up {
+		first = fmt.Sprintf("a client's write was acknowledged %s before that: the service answers before the start's last steps", Seconds(*up-*io))
+	}
 	return []phase{
 		{"Detection", "p-detect", "from the fault until the cluster noticed it", s.Phases.Detect, s.Marks.Detected},
 		{"Fencing", "p-fence", "until the failed server was confirmed to be off", s.Phases.Fence, s.Marks.Fenced},
 		{"Start", "p-start", "until the service had started on the other server", s.Phases.Start, s.Marks.Started},
-		{"First I/O", "p-io", "from then until a client's write was acknowledged", s.Phases.FirstIO, s.Marks.FirstIO},
+		{"First I/O", "p-io", first, s.Phases.FirstIO, s.Marks.FirstIO},
 		{"First lock", "p-lock", "from the start until a client was granted a lock", s.Phases.FirstLock, s.Marks.FirstLock},
 	}
 }
@@ -352,13 +424,7 @@ func phaseSVG(sum *Summary) template.HTML {
 		s.Line("axis", edge, 54, s.Width-edge, 54)
 		for v := 0.0; v <= end+1e-9; v += step {
 			s.Line("axis", x(v), 54, x(v), 58)
-			anchor := "mid"
-			if v == 0 {
-				anchor = ""
-			} else if x(v) > s.Width-20 {
-				anchor = "end"
-			}
-			s.Text("tick "+anchor, x(v), 70, chart.Num(round(v, 3))+" s")
+			s.Tick(x(v), 70, chart.Num(round(v, 3))+" s")
 		}
 		return "Phases of the failover on one time axis"
 	}))
@@ -430,7 +496,7 @@ func latencySVG(t *Timeline) template.HTML {
 		x := func(ms float64) float64 { return rows.Left + (rows.Right-rows.Left)*scale.At(ms) }
 		for _, v := range scale.Ticks {
 			c.Line("grid", x(v), 2, x(v), bottom)
-			c.Text("tick mid", x(v), bottom+14, axisMillis(v))
+			c.Tick(x(v), bottom+14, axisMillis(v))
 		}
 		for _, it := range items {
 			mid := rows.Next(it.label, height) + height/2

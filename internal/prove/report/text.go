@@ -60,6 +60,9 @@ func SummaryText(w io.Writer, r *Run, bold func(string) string) error {
 		fmt.Fprint(w, targetText(*t, *s.StallTargetMet))
 	}
 	fmt.Fprint(w, s.PhasesText())
+	if s.LongestLockStallSeconds > 0 {
+		fmt.Fprintf(w, "\n  longest stall of locks %s", Seconds(s.LongestLockStallSeconds))
+	}
 	if t := s.LocksTargetSeconds; t != nil {
 		fmt.Fprintf(w, "\n  all locks back %s after the start%s", Seconds(*s.LocksBackSeconds), targetText(*t, *s.LocksTargetMet))
 	}
