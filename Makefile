@@ -23,8 +23,8 @@ bin/mortar: $(shell find cmd internal examples -name '*.go' -o -name '*.yaml' -o
 deps: ## install the Debian packages that the virtual rack and the tests need (root)
 	@scripts/deps.sh
 
-.PHONY: deps-rack deps-package
-deps-rack deps-package:
+.PHONY: deps-rack deps-package deps-pages test-pages
+deps-rack deps-package deps-pages:
 	@scripts/deps.sh $(@:deps-%=%)
 
 demo: deps-rack build ## the whole story on this machine: rack, brick, load, crash, proof, report
@@ -41,6 +41,9 @@ package: build ## the Debian package and the RPM of the administrator's machine,
 test-package: deps-package package ## lintian; the package installed, used and purged in a clean root
 	go test -tags pkg -count=1 -v ./test/pkg
 
+test-pages: deps-pages ## report and watch page in Chromium: overflow, contrast, crossed labels, errors; what it saw is in out/pages
+	go test -tags pages -count=1 ./test/pages
+
 # Lint and unit tests run beside the racks, whose machines often wait, and only get what the
 # racks leave of the processors: they are idle, and so is their session (autogroup), or each
 # session would get an equal share. Source: sched(7). What they print comes last.
@@ -51,7 +54,7 @@ test: image ## what CI runs: lint, unit tests with the race detector, a rack run
 	wait $$unit; unit=$$?; cat out/unit.log; exit $$((rack | unit))
 
 test-all: export MORTAR_TEST_KILL_EVERY ?= 20
-test-all: test test-package test-more test-array test-faults test-alerts ## all that needs no Lustre and less than an hour and a half
+test-all: test test-package test-pages test-more test-array test-faults test-alerts ## all that needs no Lustre and less than an hour and a half
 
 # Four at once, because many tests wait.
 check: deps lint ## between two edits: format, vet, staticcheck, unit tests without the race detector

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Installs Debian packages from the host's own apt sources, and only what is missing.
-# usage: deps.sh [rack|test|package]: what the virtual rack needs, also what the tests
-# need (default), also what the tests of the packages need
+# usage: deps.sh [rack|test|package|pages]: what the virtual rack needs, also what the tests
+# need (default), also what the tests of the packages need; the browser alone
 set -euo pipefail
 packages=(
   qemu-system-x86 qemu-block-extra # the nodes; LUNs of arrays (iSCSI)
@@ -23,7 +23,8 @@ case ${1:-test} in
   rack) ;;
   test) packages+=("${tests[@]}") ;;
   package) packages+=("${tests[@]}" lintian rpm) ;;
-  *) echo "deps.sh: $1: want rack, test or package" >&2; exit 2 ;;
+  pages) packages=(chromium-headless-shell) ;;
+  *) echo "deps.sh: $1: want rack, test, package or pages" >&2; exit 2 ;;
 esac
 missing=()
 for p in "${packages[@]}"; do
