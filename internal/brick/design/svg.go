@@ -268,9 +268,8 @@ func (p *picture) networks() {
 // cableColours tell the servers' storage cables apart.
 var cableColours = []string{"#34495e", "#d35400", "#16a085", "#8e44ad", "#7f8c8d", "#c2185b", "#2e86c1", "#6e2c00"}
 
-// cables draws storage cables: from each server to the controllers of its
-// array, or to each enclosure of a JBOD; and the chain of an array's
-// enclosures.
+// cables draws storage cables: two of each server, to the controllers of its array, or to
+// the I/O modules of each enclosure of a JBOD; and the chain of an array's enclosures.
 func (p *picture) cables() {
 	d := p.d
 	arrayOf := map[string]*Array{}
@@ -286,39 +285,45 @@ func (p *picture) cables() {
 		}
 		colour, lane := cableColours[n%len(cableColours)], n%5
 		n++
-		x := p.rackX(v.rack) - 16 - lane*12
-		from := v.mid() - 4
-		bottom, top := from, from
-		for _, e := range p.boxes {
-			if e.kind != "enclosure" || !p.reaches(v.name, e.enclosure) {
-				continue
+		inside := slices.ContainsFunc(d.Arrays, func(a Array) bool { return a.Family == "perc" && slices.Contains(a.Servers, v.name) })
+		for path := range 2 { // each over an HBA of its own, to a controller or I/O module of its own
+			if path == 1 && inside {
+				break
 			}
-			a := arrayOf[e.name]
-			if a != nil && a.Enclosures[0] != e.name {
-				continue
-			}
-			title := v.name + " to enclosure " + e.name
-			if a != nil && a.Family != "perc" {
-				title = fmt.Sprintf("%s to both controllers of %s, %d paths", v.name, a.Name, d.PathsTo(a, v.name))
-			}
-			ends := []int{e.y + e.h*(lane*2+2)/12}
-			if a != nil && a.Family != "perc" { // one cable to each controller
-				ends = []int{e.y + 5 + lane*4, e.y + e.h - 5 - lane*4}
-			}
-			for _, y := range ends {
-				ex := x
+			at := func(rack int) int { return p.rackX(rack) - 14 - lane*13 - path*6 }
+			x, from := at(v.rack), v.mid()-4+path*8
+			bottom, top := from, from
+			for _, e := range p.boxes {
+				if e.kind != "enclosure" || !p.reaches(v.name, e.enclosure) {
+					continue
+				}
+				a, title := arrayOf[e.name], fmt.Sprintf("%s to I/O module %d of enclosure %s", v.name, path+1, e.name)
+				switch {
+				case a == nil:
+				case a.Enclosures[0] != e.name:
+					continue
+				case inside:
+					title = v.name + " to enclosure " + e.name
+				default:
+					title = fmt.Sprintf("%s to controller %c of %s; %d paths in all", v.name, 'A'+path, a.Name, d.PathsTo(a, v.name))
+				}
+				y := e.y + 5 + lane*4
+				if path == 1 {
+					y = e.y + e.h - 5 - lane*4
+				}
+				ex := at(e.rack)
 				if e.rack != v.rack {
-					ex = p.rackX(e.rack) - 16 - lane*12
-					p.line(colour, title, 1.6, x, from, x, svgTop-14-lane*3, ex, svgTop-14-lane*3, ex, y)
+					over := svgTop - 14 - lane*6 - path*3
+					p.line(colour, title, 1.6, x, from, x, over, ex, over, ex, y)
 				} else {
 					bottom, top = max(bottom, y), min(top, y)
 				}
 				p.line(colour, title, 1.6, ex, y, p.rackX(e.rack), y)
 				p.printf(`<circle cx="%d" cy="%d" r="2.6" fill="%s"/>`+"\n", p.rackX(e.rack), y, colour)
 			}
+			p.line(colour, "storage cables of "+v.name, 1.6, p.rackX(v.rack), from, x, from)
+			p.line(colour, "storage cables of "+v.name, 1.6, x, top, x, bottom)
 		}
-		p.line(colour, "storage cables of "+v.name, 1.6, p.rackX(v.rack), from, x, from)
-		p.line(colour, "storage cables of "+v.name, 1.6, x, top, x, bottom)
 	}
 	for i := range d.Arrays {
 		a := &d.Arrays[i]

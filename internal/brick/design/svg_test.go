@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/xml"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"strings"
@@ -40,6 +41,19 @@ func TestSVG(t *testing.T) {
 		for _, k := range d.Disks {
 			if n := strings.Count(text, ": "+k.Serial+", "); n != 1 {
 				t.Errorf("%s: disk %s is there %d times", f, k.Serial, n)
+			}
+		}
+		for i := range d.Spec.Enclosures {
+			e := &d.Spec.Enclosures[i]
+			for _, s := range d.Spec.Servers {
+				if p := (&picture{d: d}); len(d.Arrays) > 0 || !p.reaches(s.Name, e) {
+					continue
+				}
+				for module := range 2 {
+					if want := fmt.Sprintf("%s to I/O module %d of enclosure %s<", s.Name, module+1, e.Name); !strings.Contains(text, want) {
+						t.Errorf("%s: no cable of %s", f, want)
+					}
+				}
 			}
 		}
 		for _, s := range d.Spec.Servers {
