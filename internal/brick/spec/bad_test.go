@@ -80,6 +80,8 @@ var bad = []struct {
 	{"name as public address", []string{"public: 10.1.0.11", "public: s1.example.org"}},
 	{"slip in an address", []string{"address: 10.3.0.11", "address: 10.3.0.1l"}},
 	{"localhost as address", []string{"address: 10.3.0.11", "address: localhost"}},
+	{"no address, no name", []string{"address: 10.3.0.11", "address: root@s1"}},
+	{"addresses swapped", []string{"address: 10.3.0.11", "address: s2", "address: 10.3.0.12", "address: S1"}},
 	{"one name for two servers", []string{"address: 10.3.0.11", "address: s1.example.org", "address: 10.3.0.12", "address: S1.example.org"}},
 	{"address outside network", []string{"private: 10.2.0.12", "private: 10.9.0.12"}},
 	{"network address", []string{"private: 10.2.0.12", "private: 10.2.0.0"}},

@@ -83,7 +83,7 @@ func (c *layout) shelfOf(e *Enclosure, at string) {
 	}
 	c.refuse(n == 0 && len(e.Disks) == 0, at+".disks", "list its disks, e.g. disks: [{serial: 'MA[01-12]', size: 4TB}]", "enclosure %s has no disks", e.Name)
 	if e.Bays == 0 && !c.s.Given(at+".bays") {
-		e.Bays = n
+		e.Bays = max(n, 1)
 	}
 	c.refuse(c.between(at+".bays", e.Bays, 1, 1024, "") && n > e.Bays, at+".bays", "mend bays or disks", "enclosure %s has %s but %d disks", e.Name, plural(e.Bays, "bay"), n)
 	c.count[set] += n - later

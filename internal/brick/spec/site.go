@@ -45,11 +45,19 @@ func loginAddress(c *checker, at, text string, nw netip.Prefix, nwName, owner st
 	low := strings.ToLower(text)
 	// The last label of a name in DNS has a letter (RFC 3696, section 2), and 10.1.0.1l is a slip.
 	dot := strings.LastIndexByte(low, '.')
+	if _, err := netip.ParseAddr(text); err != nil && !numeric(text, "") && !re().host.MatchString(text) {
+		c.errorf(at, "write an IP address, e.g. "+example(nw)+", or a host name", "%q is neither an IP address nor a host name", text)
+		return
+	}
 	if !re().host.MatchString(text) || len(text) > 253 || numeric(low[dot+1:], "") || dot > 0 && numeric(low[:dot], "") {
 		c.address(at, text, nw, nwName, owner, shared...)
 		return
 	}
 	hostName(c, at, text)
+	if other, known := c.names[low]; known && other != strings.TrimSuffix(at, "address")+"name" {
+		c.errorf(at, "write that of "+owner, "address %s of %s is the name of another host, at %s", text, owner, c.at(other))
+		return
+	}
 	if first, dup := c.names["SSH to "+low]; dup {
 		c.errorf(at, "give each its own address", "address %s of %s is already there at %s", text, owner, c.at(first))
 		return
