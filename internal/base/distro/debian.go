@@ -17,7 +17,7 @@ func debianRelease(version, suite string, fenceAgents ...string) Distro {
 		ID: "debian", Version: version, Name: "Debian " + version, Suite: suite,
 		Packages: Packages{
 			MD: []string{"mdadm"}, LVM: []string{"lvm2"}, Multipath: []string{"multipath-tools"}, XFS: []string{"xfsprogs"},
-			NFSServer:   []string{"nfs-kernel-server", "nfs-common", "rpcbind"},
+			NFSServer:   []string{"nfs-kernel-server", "nfs-common", "rpcbind", "sqlite3"},
 			NFSClient:   []string{"nfs-common", "rpcbind"},
 			RDMA:        []string{"rdma-core"},
 			Cluster:     []string{"corosync", "pacemaker", "pacemaker-cli-utils", "resource-agents"},

@@ -21,7 +21,7 @@ var rhel = []Distro{{
 	},
 	Packages: Packages{
 		MD: []string{"mdadm"}, LVM: []string{"lvm2"}, Multipath: []string{"device-mapper-multipath"}, XFS: []string{"xfsprogs"},
-		NFSServer:   []string{"nfs-utils", "rpcbind"},
+		NFSServer:   []string{"nfs-utils", "rpcbind", "sqlite"},
 		NFSClient:   []string{"nfs-utils", "rpcbind"},
 		RDMA:        []string{"rdma-core"},
 		Cluster:     []string{"corosync", "pacemaker", "pacemaker-cli", "resource-agents"},

@@ -376,6 +376,12 @@ func (s *daemons) startNFSD(ctx context.Context) error {
 				s.Log.Note("lockd's %s stays as it is: %v", p.name, err)
 			}
 		}
+		s.manyConnections("/sys/module/lockd/parameters/nlm_max_connections")
+	}
+	if s.threads() == 0 && len(s.ProcessesOf(nfsdcld)) == 0 {
+		if err := s.forgetGone(ctx); err != nil {
+			return err
+		}
 	}
 	// Side by side: they wait for the disk (nfsdcld's database) and for
 	// rpcbind more than they compute. Only nfsd depends on one, nfsdcld, and
@@ -511,7 +517,21 @@ func (s *daemons) moreThreads(ctx context.Context) error {
 	return s.Log.Step("more-threads", func() error { return s.runNFSD(ctx, s.cfg.NFS.Threads) })
 }
 
+// mostConnections is how many connections nfsd and lockd serve at once. With more, the kernel
+// closes the oldest: lockd's limit is 1024, and nfsd's 20 for each of its threads, which are
+// few while all clients come back at once. 2,000 clients with nconnect=16 have 32,000.
+// Source: svc_check_conn_limits() and nlm_max_connections of the kernel.
+const mostConnections = 65536
+
+// manyConnections raises a limit. Kernels from 6.13 on have none.
+func (s *daemons) manyConnections(file string) {
+	if err := s.K.Poke(file, strconv.Itoa(mostConnections)+"\n"); err != nil && !errors.Is(err, fs.ErrNotExist) && s.threads() == 0 {
+		s.Log.Note("%s stays as it is: %v", file, err)
+	}
+}
+
 func (s *daemons) startThreads(ctx context.Context) error {
+	s.manyConnections(s.NfsdDir() + "/max_connections")
 	// nfsdcld leaves its parent before it watches for nfsd's pipe; nfsd waits
 	// for it only a moment. It is watching once it has its inotify.
 	for try := 0; try < 250 && !s.holds(nfsdcld, "inotify"); try++ {

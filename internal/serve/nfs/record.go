@@ -10,7 +10,7 @@ import (
 )
 
 // The next start needs to know of a server that has crashed: the clients' connections, which
-// it wakes, who holds NFSv3 locks, and which locks there are. Each monitor of Pacemaker writes
+// it wakes, who holds NFSv3 locks, which locks there are, and which NFSv4 clients were gone. Each monitor of Pacemaker writes
 // lists of them to the volume, every 10 s, and the watcher does in between.
 
 // list is a list on the volume as it should be.
@@ -33,9 +33,10 @@ func (s *server) put(l list) error {
 	return err
 }
 
-// outdated are the lists that the volume has otherwise.
-func (s *recorder) outdated(ctx context.Context) (all []list, err error) {
-	for _, look := range []func(context.Context) (*list, error){s.address.connections, s.NLM.monitoredNow, s.NLM.locksNow} {
+// outdated are the lists that the volume has otherwise. A whole look is a monitor's.
+func (s *recorder) outdated(ctx context.Context, whole bool) (all []list, err error) {
+	gone := func(context.Context) (*list, error) { return s.goneNow(whole) }
+	for _, look := range []func(context.Context) (*list, error){s.address.connections, s.NLM.monitoredNow, s.NLM.locksNow, gone} {
 		l, err := look(ctx)
 		if err != nil {
 			return nil, err
@@ -67,7 +68,7 @@ func (s *recorder) Record(ctx context.Context, wait bool) error {
 		s.Log.Note("two processes may write lists to the volume: %v", err)
 	}
 	began := s.K.Now()
-	all, err := s.outdated(ctx)
+	all, err := s.outdated(ctx, wait)
 	s.Took = s.K.Now().Sub(began)
 	if err != nil || len(all) == 0 || !s.Addressed() {
 		return err

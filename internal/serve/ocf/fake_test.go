@@ -1499,6 +1499,11 @@ func (h *fakeHost) run(c kernel.Command, inside bool) (string, error) {
 			h.volume[v] = "ext4"
 		}
 		return fails("exit code 1")
+	case a[0] == "sqlite3":
+		if v, ok := h.onVolume(a[len(a)-1]); !ok || h.mounted("/srv/home") == nil || h.volume[v] != "" {
+			h.t.Errorf("%q: no database", a)
+		}
+		return "rec-0000000000000001\n", nil
 	case a[0] == "cp":
 		if h.mounted(a[3]) == nil || h.mounted("/srv/home/.nfs") != nil {
 			h.t.Errorf("%q, and it is not mounted", a)

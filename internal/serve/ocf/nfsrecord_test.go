@@ -197,3 +197,42 @@ func TestWatches(t *testing.T) {
 		}
 	}
 }
+
+// A monitor lists the clients that are gone, the watcher drops those that come back, and the
+// next start has nfsdcld forget the others.
+func TestGoneClients(t *testing.T) { flavours(t, testGoneClientsIn) }
+
+func testGoneClientsIn(t *testing.T, testConfig func() *Config) {
+	g, h, s := holding(t, testConfig(), 1)
+	const list = "/.nfs/mortar/gone"
+	client := func(id, status string) {
+		h.files[g.nfsOf(s).NfsdDir()+"/clients/"+id+"/info"] = "status: " + status + "\nseconds from last renew: 1000\nname: \"c" + id + "\"\n"
+	}
+	client("7", "courtesy")
+	client("8", "confirmed")
+	client("9", "courtesy")
+	record := func(monitor bool, want string) {
+		t.Helper()
+		if err := g.nfsOf(s).Recorder.Record(t.Context(), monitor); err != nil || g.volume[list] != want {
+			t.Errorf("%q %v, want %q", g.volume[list], err, want)
+		}
+	}
+	record(false, "") // the watcher adds none
+	record(true, "7 6337\n9 6339\n")
+	client("9", "confirmed")
+	client("8", "courtesy")
+	record(false, "7 6337\n")
+	g.volume["/.nfs/nfsdcld/main.sqlite"] = ""
+	h.crash()
+	b := g.hosts["nfs2"]
+	b.clock = h.clock
+	s = b.service(testConfig())
+	g.start(b, s)
+	if _, ok := g.volume[list]; ok {
+		t.Error("the list is left")
+	}
+	asked := slices.IndexFunc(b.changes, func(c string) bool { return strings.HasPrefix(c, "sqlite3 ") })
+	if began := slices.Index(b.changes, "nfsdcld"); asked < 0 || began < asked {
+		t.Errorf("%q", b.changes)
+	}
+}

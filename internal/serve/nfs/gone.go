@@ -1,0 +1,145 @@
+package nfs
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strconv"
+	"strings"
+
+	"github.com/mortarhpc/mortar/internal/serve/kernel"
+)
+
+// nfsd ends its grace period as soon as every client has reclaimed that nfsdcld knows. A
+// client that died keeps its state as long as no other one wants it (it is a "courtesy"
+// client), and its record, for up to a day. After a crash it would cost the whole period. Its
+// lease was over before the crash, so the server owes it nothing: RFC 8881, 8.4.3. A start
+// takes the records of such clients away before nfsd reads them.
+
+// goneAfter is how many leases a client must have been silent for. One would do by the
+// protocol. TCP sends again up to half of the time later that the network was away.
+const goneAfter = 2
+
+// goneFile, on the volume, has a line for each client that is gone: its directory below
+// nfsd's clients, and its name in hexadecimal digits.
+func (s *server) goneFile() string { return s.cfg.StateDir + "/mortar/gone" }
+
+// goneNow are the clients that are gone; nil if the volume has them already. A whole look
+// reads what nfsd says of each client. The others, by the watcher every 2 s, only see which
+// of those on the list have come back: a client that the list names would lose its locks.
+func (s *recorder) goneNow(whole bool) (*list, error) {
+	if s.threads() == 0 {
+		return nil, nil
+	}
+	was, err := s.K.ReadFile(s.goneFile())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	var look []string
+	if whole {
+		if look, err = s.K.ReadDir(s.NfsdDir() + "/clients"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+	} else {
+		for line := range strings.Lines(string(was)) {
+			id, _, _ := strings.Cut(line, " ")
+			look = append(look, id)
+		}
+	}
+	var now strings.Builder
+	for _, id := range look {
+		b, err := s.K.ReadFile(s.NfsdDir() + "/clients/" + id + "/info")
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // nfsd has removed it meanwhile
+		}
+		if err != nil {
+			return nil, err
+		}
+		if name, ok := goneClient(string(b), goneAfter*s.cfg.NFS.Lease); ok {
+			fmt.Fprintf(&now, "%s %s\n", id, hex.EncodeToString(name))
+		}
+	}
+	if now.String() == string(was) {
+		return nil, nil
+	}
+	l := &list{file: s.goneFile(), current: true}
+	if now.Len() > 0 {
+		l.text = []byte(now.String())
+	}
+	return l, nil
+}
+
+// goneClient is the name of a client whose lease is over and that has been silent for so
+// many seconds, by nfsd's file about it.
+//
+// Source: client_info_show() of the kernel; seq_escape_mem() writes bytes of the name as \xHH.
+func goneClient(info string, seconds int) (name []byte, gone bool) {
+	lapsed, silent := false, 0
+	for line := range strings.Lines(info) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
+		switch key {
+		case "status":
+			lapsed = value == "courtesy" || value == "expirable"
+		case "seconds from last renew":
+			silent, _ = strconv.Atoi(value)
+		case "name":
+			text, err := strconv.Unquote(value)
+			if err != nil {
+				return nil, false
+			}
+			name = []byte(text)
+		}
+	}
+	return name, lapsed && silent > seconds && len(name) > 0
+}
+
+// forgetGone takes the clients that were gone out of nfsdcld's database. It runs before
+// nfsdcld does. With a database that it cannot read the grace period lasts to its end.
+//
+// Source: utils/nfsdcld/sqlite.c of nfs-utils: a table "rec-EPOCH" of the clients of each
+// epoch.
+func (s *daemons) forgetGone(ctx context.Context) error {
+	b, err := s.K.ReadFile(s.goneFile())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var names []string
+	for line := range strings.Lines(string(b)) {
+		if _, name, ok := strings.Cut(strings.TrimSpace(line), " "); ok {
+			names = append(names, "X'"+name+"'")
+		}
+	}
+	if err := s.deleteClients(ctx, names); err != nil {
+		s.Log.Note("clients that were gone before keep the grace period up: %v", err)
+	} else {
+		s.Log.Note("%d clients whose lease was over before cannot reclaim", len(names))
+	}
+	// A client that comes back after this start is not gone.
+	return s.K.Remove(s.goneFile())
+}
+
+func (s *daemons) deleteClients(ctx context.Context, names []string) error {
+	db := s.cfg.StateDir + "/nfsdcld/main.sqlite"
+	if err := s.K.Access(db); err != nil {
+		return err
+	}
+	sql := func(text string) (string, error) {
+		return s.K.Run(ctx, kernel.Command{Argv: []string{"sqlite3", "-batch", "-bail", db}, Stdin: text})
+	}
+	tables, err := sql("SELECT name FROM sqlite_master WHERE type = 'table' AND name GLOB 'rec-*';\n")
+	if err != nil {
+		return err
+	}
+	var text strings.Builder
+	text.WriteString("BEGIN;\n")
+	for table := range strings.FieldsSeq(tables) {
+		fmt.Fprintf(&text, "DELETE FROM %q WHERE id IN (%s);\n", table, strings.Join(names, ", "))
+	}
+	_, err = sql(text.String() + "COMMIT;\n")
+	return err
+}
