@@ -68,7 +68,11 @@ func (s *storm) dial(from netip.Addr, port uint16, try int, patience time.Durati
 	if err := c.(*net.TCPConn).SetLinger(0); err != nil {
 		return nil, err
 	}
-	return &conn{Conn: c, r: bufio.NewReaderSize(c, 1024), xid: uint32(time.Now().UnixNano())}, nil
+	return newConn(c), nil
+}
+
+func newConn(c net.Conn) *conn {
+	return &conn{Conn: c, r: bufio.NewReaderSize(c, 1024), xid: uint32(time.Now().UnixNano())}
 }
 
 // drop closes a client's connection, if it has one.

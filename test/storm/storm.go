@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -116,11 +117,11 @@ func (s *storm) make(next func() (netip.Addr, error)) error {
 
 // files makes the files of the clients of NFSv3. nfsd's handles are the same in all versions.
 func (s *storm) files() error {
-	if err := s.again(s.probe.name, s.probe.begin); err != nil {
+	if err := s.again(context.Background(), s.probe.name, s.probe.begin); err != nil {
 		return err
 	}
 	for _, c := range append([]*client3{s.probe3}, s.v3...) {
-		err := s.again(c.name, func() error {
+		err := s.again(context.Background(), c.name, func() error {
 			open, fh, err := s.probe.openNew(c.name)
 			if err != nil {
 				return err
@@ -138,11 +139,11 @@ func (s *storm) files() error {
 
 // begin has all clients take their locks. Then each lives, or is dead: its address is gone.
 func (s *storm) begin() error {
-	var g errgroup.Group
+	g, ctx := errgroup.WithContext(context.Background())
 	g.SetLimit(atOnce)
 	start := func(name string, from netip.Addr, begin func() error, dead bool, live func()) {
 		g.Go(func() error {
-			if err := s.again(name, begin); err != nil {
+			if err := s.again(ctx, name, begin); err != nil {
 				return err
 			}
 			if dead {
@@ -162,9 +163,9 @@ func (s *storm) begin() error {
 }
 
 // again tries until it works; a server that is slow, or in its grace period, has two minutes.
-func (s *storm) again(who string, f func() error) error {
-	var err error
-	for until := time.Now().Add(2 * time.Minute); time.Now().Before(until); time.Sleep(time.Second) {
+func (s *storm) again(ctx context.Context, who string, f func() error) error {
+	err := ctx.Err()
+	for until := time.Now().Add(2 * time.Minute); ctx.Err() == nil && time.Now().Before(until); time.Sleep(time.Second) {
 		if err = f(); err == nil {
 			return nil
 		}

@@ -128,8 +128,9 @@ func (s *Kind) Serving() bool {
 }
 
 func (s *Kind) Started(ctx context.Context) {
-	_ = s.Log.Step("tickle", func() error { return s.address.tickle(ctx) })
+	// sm-notify runs in the background, and many connections take some time to wake.
 	_ = s.Log.Step("notify", s.address.notify)
+	_ = s.Log.Step("tickle", func() error { return s.address.tickle(ctx) })
 	_ = s.Nfsd.moreThreads(ctx)
 }
 

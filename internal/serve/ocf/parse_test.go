@@ -376,7 +376,7 @@ func TestStepsLog(t *testing.T) {
 			names = append(names, st.Step)
 		}
 	}
-	want := []string{"probe", "arrays", "volume", "mount", "nfs-state", "nfsd", "exports", "address", "tickle", "notify", "more-threads", "check"}
+	want := []string{"probe", "arrays", "volume", "mount", "nfs-state", "nfsd", "exports", "address", "notify", "tickle", "more-threads", "check"}
 	if !slices.Equal(names, want) {
 		t.Errorf("%q, want %q", names, want)
 	}
