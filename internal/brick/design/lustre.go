@@ -2,6 +2,7 @@ package design
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 
@@ -221,7 +222,7 @@ func (d builder) target(t *Target) {
 	}
 	ratio, inode := inodeRatio(t)
 	t.BytesPerNode = ratio
-	t.Inodes = int64(t.Size / ratio)
+	t.Inodes = min(int64(t.Size/ratio), math.MaxUint32) // mke2fs caps the number: an inode has 32 bits
 	t.Usable = t.Size - journal(t) - spec.Bytes(t.Inodes)*inode
 }
 

@@ -281,7 +281,13 @@ func (v *view) groupText(g Group) string {
 		}
 		return fmt.Sprintf("RAID %d %d+%d, chunk %s, on %s; %s", g.Level, g.Data, g.Parity, g.Chunk, strings.Join(spread, " "), safe)
 	}
-	return fmt.Sprintf("RAID %d %d+%d, chunk %s, on %s, %s; %s", g.Level, g.Data, g.Parity, g.Chunk, strings.Join(spread, " "), plural(len(g.Spares), "spare"), safe)
+	rest, load := RebuildHours(v.Design, &g)
+	work := "rebuild"
+	if g.Level == 6 {
+		work += " or scrub"
+	}
+	return fmt.Sprintf("RAID %d %d+%d, chunk %s, on %s, %s; %s; %s in %s, under load in up to %s", g.Level, g.Data, g.Parity, g.Chunk, strings.Join(spread, " "), plural(len(g.Spares), "spare"), safe,
+		work, hoursText(rest), hoursText(load))
 }
 
 // members names a group's disks, as enclosure/bay:serial.

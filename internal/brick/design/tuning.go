@@ -146,7 +146,7 @@ func (d *Design) settings(list string) []Setting {
 	return out
 }
 
-func (t tuning) NVMe() bool             { return t.Disks[0].Type == "nvme" }
+func (t tuning) NVMe() bool             { return AllNVMe(t.Design) }
 func (t tuning) MaxSectors() int        { return max(1024, int(t.RAID.Chunk/spec.KiB)) }
 func (t tuning) FullStripe() spec.Bytes { return fullStripe(t.RAID) }
 func (t tuning) StripeCache() int       { return stripeCache(t.Spec, len(t.Groups)) }
@@ -159,6 +159,11 @@ func (t tuning) StockConsensus() int    { return t.HA.TokenMS * 6 / 5 }
 func (t tuning) OverTCP() bool          { return strings.HasPrefix(t.Spec.Lustre.LNET, "tcp") }
 func (t tuning) LargeMemory() bool      { return memory(t.Spec) >= 64*spec.GiB }
 
+// AllNVMe says whether all disks are NVMe disks: what belongs to SCSI has no place there.
+func AllNVMe(d *Design) bool {
+	return !slices.ContainsFunc(d.Disks, func(k Disk) bool { return k.Type != "nvme" })
+}
+
 // ManyThreads: the servers have memory for more than one thread of parity.
 func (t tuning) ManyThreads() bool { m := memory(t.Spec); return m == 0 || m >= 16*spec.GiB }
 
@@ -169,7 +174,7 @@ func (t tuning) StripeCost() spec.Bytes {
 
 // ReadAhead is two full stripes of so many groups, KiB.
 func (t tuning) ReadAhead(groups int) int {
-	return max(4096, int(2*fullStripe(t.RAID)/spec.KiB)*max(1, groups))
+	return min(max(4096, int(2*fullStripe(t.RAID)/spec.KiB)*max(1, groups)), 32768)
 }
 
 // EveryExport says whether every export has an option.

@@ -101,7 +101,7 @@ func (c Coefficients) Set(name string, v float64, source string) error {
 		return fmt.Errorf("%s: %g is no number to calculate with", name, v)
 	case v < 0:
 		return fmt.Errorf("%s: %g is negative", name, v)
-	case v == 0 && (!strings.HasPrefix(name, "sim.") || name == "sim.rebuild_mbps"):
+	case v == 0 && (!strings.HasPrefix(name, "sim.") || strings.HasPrefix(name, "sim.rebuild_")):
 		return fmt.Errorf("%s: 0 would stop everything; give a value above 0", name)
 	case v > 1 && isShare(k.Unit):
 		return fmt.Errorf("%s: %g: a %s is at most 1", name, v, k.Unit)
@@ -137,7 +137,7 @@ func most(unit string) float64 {
 // and as short as one likes.
 func lowest(name string) float64 {
 	switch {
-	case name == "sim.rebuild_mbps":
+	case strings.HasPrefix(name, "sim.rebuild_"):
 		return 0.1 // years for a disk
 	case strings.HasPrefix(name, "sim."):
 		return 0

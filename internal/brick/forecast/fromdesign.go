@@ -304,6 +304,14 @@ func Modules(d *design.Design, c Coefficients) ([]Module, error) {
 	return out, nil
 }
 
+// rebuildRate names the coefficient of the speed of a rebuild.
+func rebuildRate(diskType string) string {
+	if !solid(diskType) {
+		return "sim.rebuild_mbps"
+	}
+	return "sim.rebuild_" + diskType + "_mbps"
+}
+
 // rates fills in failure rates and repair times, each from the coefficient sim.NAME with
 // its field's name in JSON, for disks of a size in bytes and a type.
 func (f *Fleet) rates(c Coefficients, diskBytes float64, diskType string) {
@@ -313,7 +321,7 @@ func (f *Fleet) rates(c Coefficients, diskBytes float64, diskType string) {
 			v.Field(i).SetFloat(k.Value)
 		}
 	}
-	f.RebuildHours = diskBytes / (c.Get("sim.rebuild_mbps") * 1e6) / 3600
+	f.RebuildHours = diskBytes / (c.Get(rebuildRate(diskType)) * 1e6) / 3600
 	if diskType != "nl-sas" {
 		f.LatentPerYear = c.Get("sim.latent_enterprise_per_year")
 	}

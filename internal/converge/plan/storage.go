@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/base/distro"
@@ -119,9 +120,11 @@ func (b *builder) checksOfArrays(h string) {
 			Why:     "the distribution checks all arrays, degraded ones too"})
 	}
 	var scrubs strings.Builder
+	var scrubbed []design.Group
 	for _, s := range b.services() {
 		for _, g := range b.d.GroupsIn(&s.Storage) {
 			if g.Level == 6 {
+				scrubbed = append(scrubbed, g)
 				scrubs.WriteString("/dev/md/" + g.Name + "\n")
 			}
 		}
@@ -136,7 +139,7 @@ Description=Scrub of the RAID 6 groups that this server has
 
 [Service]
 Type=oneshot
-ExecStart=/usr/bin/xargs --arg-file=` + scrubList + ` --max-args=1 ` + mortarPath + ` scrub-array
+ExecStart=/usr/bin/xargs --arg-file=` + scrubList + ` --max-args=1 --max-procs=` + strconv.Itoa(design.ScrubsAtOnce(b.d, scrubbed)) + ` ` + mortarPath + ` scrub-array
 # xargs(1): a command failed, as it does for an array that the partner has.
 SuccessExitStatus=123
 Nice=10

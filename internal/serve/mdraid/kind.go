@@ -698,10 +698,21 @@ func (s *Kind) holdSync(all map[string]mdArray) {
 		return
 	}
 	for _, a := range s.ours(all) {
-		if err := s.K.Poke("/sys/block/"+a.Dev+"/md/sync_speed_max", slowSync+"\n"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := s.limitSync(a, slowSync); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			s.Log.Note("array %s: its resync is not held back: %v", a.Dev, err)
 		}
 	}
+}
+
+// limitSync sets both limits of an array: md heeds no ceiling that is below the floor.
+//
+// Source: drivers/md/md.c, md_do_sync
+func (s *Kind) limitSync(a mdArray, value string) error {
+	var errs []error
+	for _, f := range []string{"sync_speed_min", "sync_speed_max"} {
+		errs = append(errs, s.K.Poke("/sys/block/"+a.Dev+"/md/"+f, value+"\n"))
+	}
+	return errors.Join(errs...)
 }
 
 // Free gives resyncs their usual speed again.
@@ -709,11 +720,10 @@ func (s *Kind) Free() (ok bool) {
 	ok = true
 	if all, err := s.Arrays(); err == nil {
 		for _, a := range s.ours(all) {
-			f := "/sys/block/" + a.Dev + "/md/sync_speed_max"
-			if !strings.HasPrefix(s.Line(f), slowSync+" ") {
+			if !strings.HasPrefix(s.Line("/sys/block/"+a.Dev+"/md/sync_speed_max"), slowSync+" ") {
 				continue // nothing to sync, or another program has set it
 			}
-			if err := s.K.Poke(f, "system\n"); err != nil {
+			if err := s.limitSync(a, "system"); err != nil {
 				s.Log.Note("array %s: its resync stays slow: %v", a.Dev, err)
 				ok = false
 			}

@@ -126,6 +126,7 @@ type fakeHost struct {
 	readonly bool
 	forgot   string   // program rpcbind does not know any more
 	slow     bool     // resync
+	floor    string   // of a resync, as it was written
 	held     bool     // udev
 	barred   []string // routes that lead nowhere
 	// mountd is the table of exports as rpc.mountd read it last.
@@ -548,6 +549,7 @@ func (h *fakeHost) blockTree(near func(string) bool, put func(f, text string)) {
 			speed = "1001 (local)\n"
 		}
 		put(d+"/md/sync_speed_max", speed)
+		put(d+"/md/sync_speed_min", speed)
 		for i := range 6 {
 			n := strconv.Itoa(i)
 			member := d + "/md/dev-d" + n
@@ -777,8 +779,12 @@ func (h *fakeHost) Poke(p, data string) error {
 		h.dead = true
 		return nil
 	}
-	if path.Base(p) == "sync_speed_max" {
-		h.slow = data == "1001\n"
+	switch path.Base(p) {
+	case "sync_speed_min":
+		h.floor = data
+		return nil
+	case "sync_speed_max":
+		h.slow = data == "1001\n" && h.floor == data // md heeds no ceiling below the floor
 		return nil
 	}
 	if path.Base(p) == "enable_health_write" {
