@@ -18,6 +18,9 @@ type mdStorage struct{ *builder }
 func (m mdStorage) refuse() error { return nil }
 
 func (m mdStorage) packages(p distro.Packages) []string {
+	if design.AllNVMe(m.d) {
+		return slices.Concat(p.MD, p.LVM)
+	}
 	return slices.Concat(p.MD, p.LVM, p.Multipath)
 }
 
@@ -25,6 +28,9 @@ func (m mdStorage) modules() []string {
 	level := "raid456"
 	if m.groups()[0].Level == 10 {
 		level = "raid10"
+	}
+	if design.AllNVMe(m.d) {
+		return []string{level}
 	}
 	return []string{level, "dm_multipath"}
 }
@@ -119,9 +125,11 @@ func (m mdStorage) files(h string, more []string) {
 }
 
 func (m mdStorage) devices(h string) {
-	m.add(StageMultipath, h, "multipath", &storage.Multipath{
-		Brick: m.d.Name, Disks: refs(m.disks()), Settings: m.settings("server", "multipath"),
-	})
+	if !design.AllNVMe(m.d) {
+		m.add(StageMultipath, h, "multipath", &storage.Multipath{
+			Brick: m.d.Name, Disks: refs(m.disks()), Settings: m.settings("server", "multipath"),
+		})
+	}
 	m.blockQueue(h, refs(m.disks()), uuids(m.groups()))
 }
 

@@ -3,6 +3,7 @@
 package gather
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -92,7 +93,7 @@ type FS struct {
 // DiskState is a disk and the state of each path to it.
 type DiskState struct {
 	resource.DiskFact
-	PathState map[string]PathState `json:"path_state,omitempty"` // by sdX
+	PathState map[string]PathState `json:"path_state,omitempty"` // by sdX; of NVMe with multipath of the kernel also by controller
 }
 
 // PathState is one path to a disk.
@@ -338,6 +339,9 @@ func diskStates(sys resource.Sys, disks []resource.DiskFact) []DiskState {
 				}
 			}
 			s.PathState[name] = st
+			for controller, state := range linux.NVMePaths(resource.Tree{Sys: sys}, name) {
+				s.PathState[controller] = PathState{HBA: -1, State: cmp.Or(state, "unknown")}
+			}
 		}
 		out = append(out, s)
 	}

@@ -3,6 +3,7 @@ package gather
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"path"
 	"path/filepath"
 	"slices"
@@ -71,12 +72,29 @@ func (d DiskState) Is(serial, wwn string) bool {
 	return serial == d.Serial
 }
 
+// ways name the paths to a disk: the controllers of a namespace that the kernel itself reaches
+// by several, or the devices.
+func (d DiskState) ways() (out []string) {
+	devices := map[string]bool{}
+	for _, p := range d.Paths {
+		devices[filepath.Base(p)] = true
+	}
+	for name := range d.PathState {
+		if !devices[name] {
+			out = append(out, name)
+		}
+	}
+	if len(out) > 0 {
+		return out
+	}
+	return slices.Collect(maps.Keys(devices))
+}
+
 // Divide divides the paths of a disk into working ones, sorted, and bad ones with the reason.
 // failed are the paths that multipath considers failed.
 func (d DiskState) Divide(failed map[string]string) (good []string, bad map[string]string) {
 	bad = map[string]string{}
-	for _, p := range d.Paths {
-		name := filepath.Base(p)
+	for _, name := range d.ways() {
 		switch st := d.PathState[name].State; {
 		case st != "" && st != "running" && st != "live":
 			bad[name] = st

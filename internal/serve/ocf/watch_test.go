@@ -125,8 +125,12 @@ func TestHasPath(t *testing.T) {
 	h.files["/sys/block/dm-11/slaves/sdc"] = ""
 	h.files["/sys/block/sdc/device/state"] = "transport-offline\n"
 	h.files["/sys/block/nvme0n1/device/state"] = "live\n"
+	h.files["/sys/block/nvme1n1/device/nvme1/state"] = "deleting\n" // native multipath
+	h.files["/sys/block/nvme1n1/device/nvme2/state"] = "live\n"
+	h.files["/sys/block/nvme3n1/device/nvme3/state"] = "deleting\n"
+	h.files["/sys/block/nvme3n1/device/nvme4/state"] = "connecting\n"
 	h.files["/sys/block/vdc/size"] = "1\n"
-	for dev, want := range map[string]bool{"dm-10": true, "dm-11": false, "dm-12": false, "nvme0n1": true, "vdc": true, "sdb": false} {
+	for dev, want := range map[string]bool{"dm-10": true, "dm-11": false, "dm-12": false, "nvme0n1": true, "nvme1n1": true, "nvme3n1": false, "vdc": true, "sdb": false} {
 		if s.HasPath(dev) != want {
 			t.Errorf("%s: %v", dev, !want)
 		}

@@ -119,11 +119,14 @@ func (s *Host) Paths(dev string) int {
 
 // HasPath says whether a disk, or one of the paths of a multipath map, exists
 // and runs. Source: scsi_sysfs.c, sdev_states; the state of an NVMe path is
-// "live".
+// "live", and the kernel itself joins the paths to one namespace.
 func (s *Host) HasPath(dev string) bool {
 	if !strings.HasPrefix(dev, "dm-") {
 		if _, err := s.K.ReadDir("/sys/block/" + dev); err != nil {
 			return false
+		}
+		if all := linux.NVMePaths(Tree{s.K}, dev); len(all) > 0 {
+			return linux.NVMeLive(all) > 0
 		}
 		st := s.Line("/sys/block/" + dev + "/device/state")
 		return st == "" || st == "running" || st == "live"

@@ -148,8 +148,11 @@ func (q *BlockQueue) rules(disks []found) string {
 		}
 		return strings.Join(a, ", ")
 	}
-	var naa, mpath, uuids []string
+	var naa, mpath, nvme, uuids []string
 	for _, d := range disks {
+		if strings.HasPrefix(path.Base(d.Paths[0]), "nvme") {
+			nvme = append(nvme, d.Serial)
+		}
 		if d.scsi() {
 			naa = append(naa, "naa."+strings.ToLower(d.WWN))
 			mpath = append(mpath, "mpath-"+d.mapName())
@@ -169,6 +172,7 @@ func (q *BlockQueue) rules(disks []found) string {
 		}
 	}
 	rule("sd*[!0-9]", "ATTR{device/wwid}", naa, set(q.DiskSettings, ""))
+	rule("nvme*n[0-9]|nvme*n[0-9][0-9]", "ATTRS{serial}", nvme, set(q.DiskSettings, ""))
 	rule("dm-*", "ENV{DM_UUID}", mpath, set(q.DiskSettings, "queue/scheduler"))
 	rule("md*", "ENV{MD_UUID}", uuids, set(q.ArraySettings, ""))
 	var names []string
