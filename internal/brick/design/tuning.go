@@ -121,7 +121,7 @@ type tuning struct {
 func (d *Design) rows(list string) [][]string {
 	t := tuning{Design: d, RAID: d.Spec.Storage.RAID, First: d.Services()[0], HA: d.Pairs[0].HA, Const: map[string]any{
 		"RDMAPort": RDMAPort, "bmcAnswer": bmcAnswer, "bmcTimeout": bmcTimeout, "logSU": logSU, "mmpSeconds": mmpSeconds, "monitorSpacing": monitorSpacing,
-		"queueChecks": queueChecks, "queueSeconds": QueueSeconds, "raceDelay": raceDelay, "tieDelay": tieDelay, "timeo": timeo,
+		"queueChecks": queueChecks, "queueSeconds": QueueSeconds, "raceDelay": raceDelay, "startLimit": startLimit, "tieDelay": tieDelay, "timeo": timeo,
 	}}
 	var b strings.Builder
 	if err := tuningLists().ExecuteTemplate(&b, list, t); err != nil {
@@ -157,7 +157,6 @@ func (t tuning) Connections() int       { return nconnect(t.Spec) }
 func (t tuning) Consensus() int         { return max(t.HA.TokenMS/2, 500) }
 func (t tuning) StockConsensus() int    { return t.HA.TokenMS * 6 / 5 }
 func (t tuning) OverTCP() bool          { return strings.HasPrefix(t.Spec.Lustre.LNET, "tcp") }
-func (t tuning) LargeMemory() bool      { return memory(t.Spec) >= 64*spec.GiB }
 
 // AllNVMe says whether all disks are NVMe disks: what belongs to SCSI has no place there.
 func AllNVMe(d *Design) bool {

@@ -95,7 +95,7 @@ func (d builder) fileSystem(v *spec.Service, groups []Group) *NFS {
 		MountPoint: v.Path, MountOpts: mountOptions(s),
 	}
 	out.MkfsArgs = []string{
-		"-L", out.FSLabel,
+		"-K", "-L", out.FSLabel,
 		"-m", "uuid=" + out.FSUUID,
 		"-s", "size=4096",
 		"-d", fmt.Sprintf("su=%dk,sw=%d", out.SU/spec.KiB, out.SW),

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strconv"
@@ -225,7 +226,7 @@ func (b clusterPart) fence(f design.FenceDevice) (*resource.Element, error) {
 
 func (b clusterPart) service(s *design.Service) *resource.Element {
 	id := resource.ServiceID(s.Name)
-	start, stop := b.value("pacemaker", "start-timeout", "180s"), b.value("pacemaker", "stop-timeout", "180s")
+	start, stop := cmp.Or(b.value("pacemaker", "start-limit", ""), b.value("pacemaker", "start-timeout", "180s")), b.value("pacemaker", "stop-timeout", "180s")
 	every := b.value("pacemaker", "monitor-interval", "10s")
 	deep := op(id, "monitor", "63s", "60s")
 	// Writes and reads back on the volume: storage that hangs shows here.

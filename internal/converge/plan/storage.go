@@ -351,6 +351,12 @@ func alignOf(d *design.Design, v *design.Storage) int64 {
 	return (int64(spec.MiB) + full - 1) / full * full
 }
 
+// startSeconds is how long a start of a service may take that does not get on.
+func (b *builder) startSeconds() int {
+	n, _ := strconv.Atoi(strings.TrimSuffix(b.value("pacemaker", "start-timeout", "180s"), "s"))
+	return n
+}
+
 // ocfConfig tells the resource agent what a service consists of.
 func (b *builder) ocfConfig(s *design.Service) (*storage.OCFConfig, error) {
 	v := &s.Storage
@@ -359,6 +365,9 @@ func (b *builder) ocfConfig(s *design.Service) (*storage.OCFConfig, error) {
 		if slices.Contains(b.servers, x.Name) {
 			c.Nodes[x.Name] = x.Public
 		}
+	}
+	if b.value("pacemaker", "start-limit", "") != "" {
+		c.StartSeconds = b.startSeconds()
 	}
 	if b.pair.HA != nil {
 		c.Rings = map[string][]string{}

@@ -26,7 +26,7 @@ const (
 	answerLimit = time.Minute
 	// queryLimit is what the agent grants one command, with the time that it
 	// needs to give up one that hangs in the kernel.
-	queryLimit = querySeconds*time.Second + command.GivenUp + 2*time.Second
+	queryLimit = longQuery + command.GivenUp + 2*time.Second
 	// factsQueries and diffQueries are how many commands, and no more, facts and
 	// the diff of one resource start one after the other; diffs gives a sign at
 	// each resource.

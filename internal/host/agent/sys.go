@@ -148,9 +148,13 @@ func permissions(m fs.FileMode) uint32 {
 	return p
 }
 
+// longQuery is for a command about as many disks as a brick has.
+const longQuery = 5 * time.Minute
+
 // query runs a command that only reads.
 func query(ctx context.Context, c command.Cmd) (resource.Output, error) {
-	c.Timeout = querySeconds * time.Second
+	// wipefs looks at 240 disks one after the other, each for a third of a second.
+	c.Timeout = min(time.Duration(querySeconds+len(c.Argv))*time.Second, longQuery)
 	out, err := c.Run(ctx)
 	return resource.Output(out), err
 }

@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/host/gather"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/serve/ocf"
+	"github.com/mortarhpc/mortar/internal/serve/unit"
 )
 
 // ha judges the cluster of a pair: its members, services and fencing, and their power.
@@ -300,6 +302,12 @@ func (v ha) service(p *Part, svc *design.Service) {
 	}
 	if n := v.crm.Node(svc.Preferred); n != nil && n.Standby {
 		args["standby"] = svc.Preferred
+	}
+	for _, s := range v.servers {
+		var p unit.Progress
+		if s.host != nil && json.Unmarshal([]byte(s.host.Files[unit.ProgressFile(svc.Name)]), &p) == nil {
+			args["progress"] = fmt.Sprintf("%s: %v", s.name, &p)
+		}
 	}
 	n := v.crm.Node(w.Server)
 	text, _ := fill("on {host}[ since {since}]", args)

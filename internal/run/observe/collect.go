@@ -15,6 +15,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/host/gather"
 	"github.com/mortarhpc/mortar/internal/run/hardware"
 	"github.com/mortarhpc/mortar/internal/run/raid"
+	"github.com/mortarhpc/mortar/internal/serve/unit"
 )
 
 // Facts are the answers of all hosts of a brick. They contain no secrets, so they
@@ -67,6 +68,7 @@ func requests(d *design.Design, timeout time.Duration) map[string]gather.Request
 		v.storage().request(&server)
 		for j := range v.pair.Services {
 			v.kind().request(&v.pair.Services[j], &server)
+			server.Files = append(server.Files, unit.ProgressFile(v.pair.Services[j].Name))
 		}
 	}
 	if d.Cached() != nil {

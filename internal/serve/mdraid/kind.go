@@ -16,6 +16,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/base/md"
 	"github.com/mortarhpc/mortar/internal/serve/doubt"
@@ -135,7 +137,10 @@ type disks struct {
 // The parts, each with what it alone keeps.
 type (
 	// stripes compares the parities of an array that may be torn.
-	stripes struct{ *disks }
+	stripes struct {
+		*disks
+		saving sync.Mutex
+	}
 	// spareMover moves spares from group to group.
 	spareMover struct {
 		*disks
@@ -150,7 +155,7 @@ type (
 
 func New(h *unit.Host, cfg *MDStorage, d *doubt.Notes, svc Service) *Kind {
 	s := &disks{Host: h, Cfg: cfg, Doubts: d, svc: svc}
-	s.Stripes, s.Spares, s.Late, s.Slow = &stripes{s}, &spareMover{disks: s}, &lateMembers{disks: s}, &slowDisks{disks: s}
+	s.Stripes, s.Spares, s.Late, s.Slow = &stripes{disks: s}, &spareMover{disks: s}, &lateMembers{disks: s}, &slowDisks{disks: s}
 	return &Kind{disks: s}
 }
 
@@ -344,6 +349,10 @@ func (s *Kind) ArraysState() (unit.State, error) {
 	return unit.Running, nil
 }
 
+// assembledAtOnce is how many arrays are assembled side by side: udev and mdadm's lock of its
+// map bear that many.
+const assembledAtOnce = 8
+
 // StartArrays looks at the superblocks of all arrays before it assembles one,
 // so that a refusal leaves everything as it was. It assembles read-only: who
 // owns the volume is not known before the arrays can be read, and until then
@@ -369,13 +378,26 @@ func (s *Kind) StartArrays(ctx context.Context) error {
 	if err := s.Late.expectLate(verdicts); err != nil {
 		return err
 	}
+	// mdadm waits for its disks: 24 arrays one after the other would take a minute.
+	var side errgroup.Group
+	side.SetLimit(assembledAtOnce)
 	for i, want := range s.Cfg.Arrays {
-		if err := s.assemble(ctx, want, verdicts[i]); err != nil {
-			return err
+		if verdicts[i].DirtyDegraded { // a parameter of the whole module lets md start it
+			continue
+		}
+		side.Go(func() error { return s.assemble(ctx, want, verdicts[i]) })
+	}
+	err = side.Wait()
+	for i, want := range s.Cfg.Arrays {
+		if verdicts[i].DirtyDegraded && err == nil {
+			err = s.assemble(ctx, want, verdicts[i])
 		}
 		for _, dev := range verdicts[i].Anew {
 			s.anew = append(s.anew, leftOut{want.Name, dev})
 		}
+	}
+	if err != nil {
+		return err
 	}
 	return s.WholeArrays()
 }
@@ -386,27 +408,48 @@ func (s *Kind) LookAll(ctx context.Context) ([]Verdict, error) {
 	if err != nil {
 		return nil, err
 	}
+	doubts := s.settle(ctx, verdicts)
 	doubt := &InDoubt{Doubt: doubt.Doubt{Service: s.Service, At: s.K.Now().UTC()}}
-	ctx, cancel := context.WithTimeout(ctx, stripesTime)
-	defer cancel()
-	further := false
 	for i, want := range s.Cfg.Arrays {
-		if d := s.Stripes.Settle(ctx, want, &verdicts[i], &further); d != nil {
+		if d := doubts[i]; d != nil {
 			doubt.Arrays, doubt.Why = append(doubt.Arrays, *d), append(doubt.Why, verdicts[i].Doubt)
 		}
 		for _, n := range verdicts[i].Notes {
 			s.Log.Note("array %s: %s", want.Name, n)
 		}
 	}
-	for i := range doubt.Arrays {
-		if d := &doubt.Arrays[i]; d.Remaining > 0 && !further {
-			d.Remaining, d.Unknown = 0, fmt.Sprintf("its disks are too slow: %v were not enough to compare anything", stripesTime)
-		}
-	}
 	if len(doubt.Arrays) > 0 {
 		return nil, doubt
 	}
 	return verdicts, nil
+}
+
+// settle compares the parities of all arrays that may be torn, side by side: each has its own
+// disks.
+func (s *Kind) settle(ctx context.Context, verdicts []Verdict) []*doubt.ArrayInDoubt {
+	out := make([]*doubt.ArrayInDoubt, len(verdicts))
+	if !slices.ContainsFunc(verdicts, func(v Verdict) bool { return v.Doubt != nil }) {
+		return out
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	still := time.AfterFunc(stripesTime, cancel)
+	defer still.Stop()
+	got := &Reached{Moved: func() { still.Reset(stripesTime) }}
+	_ = s.Long("comparison of parities", got.String, func() error {
+		var all sync.WaitGroup
+		for i, want := range s.Cfg.Arrays {
+			all.Go(func() { out[i] = s.Stripes.Settle(ctx, want, &verdicts[i], got) })
+		}
+		all.Wait()
+		return nil
+	})
+	for _, d := range out {
+		if d != nil && d.Remaining > 0 && got.done.Load() == 0 {
+			d.Remaining, d.Unknown = 0, fmt.Sprintf("its disks are too slow: %v were not enough to compare anything", stripesTime)
+		}
+	}
+	return out
 }
 
 // InDoubt is the error of a start whose arrays may be torn.

@@ -24,6 +24,10 @@ const (
 	// one after the other, and until the last one is gone a donor seems to be whole.
 	spareEvery = 10 * time.Second
 	spareAfter = 30 * time.Second
+	// enclosureAfter is how long the members of a whole enclosure are waited for: one that
+	// restarts (new firmware, a power cycle) is back within three minutes, and md then copies
+	// what its bitmaps name. Rebuilds of every group onto spares would take days.
+	enclosureAfter = 15 * time.Minute
 	// sparePause follows a move, also one that failed.
 	sparePause = time.Minute
 	// spareTime bounds each command of a move.
@@ -246,6 +250,40 @@ func (s *spareMover) degraded() bool {
 	})
 }
 
+// away is how many members of a group are in enclosures that are gone: no disk of the service
+// there has a path, of two at least.
+func (s *spareMover) away(uuid string) (n int) {
+	type enclosure struct {
+		disks, mine int
+		there       bool
+	}
+	all := map[string]*enclosure{}
+	for _, a := range s.Cfg.Arrays {
+		for i, dev := range a.Members {
+			if i >= len(a.Enclosures) {
+				continue
+			}
+			e := all[a.Enclosures[i]]
+			if e == nil {
+				e = &enclosure{}
+				all[a.Enclosures[i]] = e
+			}
+			real, err := s.K.Realpath(dev)
+			e.disks++
+			e.there = e.there || err == nil && s.HasPath(path.Base(real))
+			if md.SameUUID(a.UUID, uuid) {
+				e.mine++
+			}
+		}
+	}
+	for _, e := range all {
+		if !e.there && e.disks > 1 {
+			n += e.mine
+		}
+	}
+	return n
+}
+
 // SpareDue is the move that is due now.
 func (s *spareMover) SpareDue(now time.Time) (spareMove, bool) {
 	if !s.degraded() {
@@ -264,7 +302,11 @@ func (s *spareMover) SpareDue(now time.Time) (spareMove, bool) {
 		}
 		since := cmp.Or(s.lacking[g.UUID], now)
 		lacking[g.UUID] = since
-		g.due = now.Sub(since) >= spareAfter && !s.Late.awaits(g.UUID, now)
+		wait := spareAfter
+		if n := s.away(g.UUID); n > 0 && g.lacks() <= n {
+			wait = enclosureAfter
+		}
+		g.due = now.Sub(since) >= wait && !s.Late.awaits(g.UUID, now)
 	}
 	s.lacking = lacking
 	return chooseSpare(groups)

@@ -7,6 +7,7 @@ import (
 	"hash/fnv"
 	"runtime"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -18,8 +19,9 @@ import (
 	"github.com/mortarhpc/mortar/internal/serve/unit"
 )
 
-// stripesTime bounds how long a start compares the parities of all arrays: a third of the
-// 180 s that it may take. The next start goes on where it ended.
+// stripesTime is how long a comparison may stand still before the start is refused. While it
+// gets on, the start waits for it: nothing else can bring the arrays up. A start that ends
+// early leaves the rest to the next one on this server.
 const stripesTime = time.Minute
 
 // Settle looks whether a RAID 6 that was being written, and lacks one member, is
@@ -31,8 +33,8 @@ const stripesTime = time.Minute
 // It only reads. If nothing is in doubt, or a person has accepted what is, the array
 // may be started, and md, which takes the missing data from P as well, brings its
 // parities up to date; settle then takes back v.Doubt. Else it returns what is in doubt.
-// It sets further if it compares something that no start has compared before.
-func (s *stripes) Settle(ctx context.Context, a Array, v *Verdict, further *bool) *doubt.ArrayInDoubt {
+// It tells got of what no start has compared before.
+func (s *stripes) Settle(ctx context.Context, a Array, v *Verdict, got *Reached) *doubt.ArrayInDoubt {
 	if v.Doubt == nil {
 		return nil
 	}
@@ -51,7 +53,7 @@ func (s *stripes) Settle(ctx context.Context, a Array, v *Verdict, further *bool
 	d.Unknown = ""
 	t, err := s.torn(ctx, a, v)
 	if err == nil {
-		err = s.compare(ctx, t, d, further)
+		err = s.compare(ctx, t, d, got)
 	}
 	switch {
 	case d.Remaining > 0:
@@ -97,27 +99,49 @@ type compared struct {
 
 // compare compares what no start has compared yet. If time runs out, d.Remaining tells how
 // much of each disk is left.
-func (s *stripes) compare(ctx context.Context, t *tornArray, d *doubt.ArrayInDoubt, further *bool) error {
+func (s *stripes) compare(ctx context.Context, t *tornArray, d *doubt.ArrayInDoubt, got *Reached) error {
 	now := compared{UUID: d.UUID, Events: d.Events, Missing: t.missing}
-	var others []compared
-	var all []compared
-	s.Log.NoteErr(s.Doubts.ComparedNote().Load(&all), "")
-	for _, c := range all {
-		switch {
-		case c.UUID != now.UUID:
-			others = append(others, c)
-		case c.Events == now.Events && c.Missing == now.Missing:
+	notes := func() (all []compared) {
+		s.Log.NoteErr(s.Doubts.ComparedNote().Load(&all), "")
+		return all
+	}
+	for _, c := range notes() {
+		if c.UUID == now.UUID && c.Events == now.Events && c.Missing == now.Missing {
 			now = c
 		}
 	}
+	last := t.bytes(now.Next)
+	got.add(0, last)
 	err := t.compare(ctx, &now, s.K.ReadBlocks, func() {
-		*further = true
+		s.saving.Lock()
+		defer s.saving.Unlock()
+		others := slices.DeleteFunc(notes(), func(c compared) bool { return c.UUID == now.UUID })
 		s.Log.NoteErr(s.Doubts.ComparedNote().Save(append(others, now)), "the next start has to compare array %s anew", d.Name)
+		left := t.bytes(now.Next)
+		got.add(last-left, 0)
+		last = left
 	})
-	if d.Blocks = now.Bad; errors.Is(err, context.DeadlineExceeded) {
+	if d.Blocks = now.Bad; err != nil && ctx.Err() != nil {
 		d.Remaining = t.bytes(now.Next)
 	}
 	return err
+}
+
+// Reached is how far the comparison of all arrays is.
+type Reached struct {
+	done, of atomic.Int64 // bytes of a member of each array
+	Moved    func()       // called when it gets on
+}
+
+func (r *Reached) add(done, of int64) {
+	r.of.Add(of)
+	if r.done.Add(done); done > 0 {
+		r.Moved()
+	}
+}
+
+func (r *Reached) String() string {
+	return fmt.Sprintf("%d of %d MiB of a disk of each array", r.done.Load()>>20, r.of.Load()>>20)
 }
 
 // torn reads the bitmaps of all members. An error says why they tell nothing.

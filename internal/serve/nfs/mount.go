@@ -93,7 +93,9 @@ func (s *volume) startMount(ctx context.Context) error {
 		return err
 	}
 	flags, data := unit.MountOptions(s.cfg.MountOpts)
-	err = s.K.Mount(s.VolumePath(dev), s.cfg.MountPoint, "xfs", flags, data)
+	err = s.Long("mount "+s.cfg.MountPoint, s.Moved(func() []string { return []string{dev} }), func() error {
+		return s.K.Mount(s.VolumePath(dev), s.cfg.MountPoint, "xfs", flags, data)
+	})
 	switch {
 	case errors.Is(err, unix.EUCLEAN):
 		return fmt.Errorf("mount %s: the file system is damaged: see the kernel's log, then xfs_repair(8): %w", s.cfg.MountPoint, err)

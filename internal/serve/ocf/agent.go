@@ -130,7 +130,7 @@ func (a *agent) run(ctx context.Context, action string) int {
 		return ErrGeneric
 	}
 	log := s.Log
-	ctx, cancel := context.WithTimeout(ctx, a.timeout(action))
+	ctx, cancel := a.within(ctx, s, action, a.timeout(action))
 	defer cancel()
 
 	if action == "monitor" {
@@ -293,11 +293,14 @@ func (a *agent) inTime(ctx context.Context, action string) int {
 		return code
 	}
 	wait := a.timeout(action)
+	if most := time.Duration(cfg.StartSeconds) * time.Second; action == "start" && most > 0 {
+		wait = min(wait, most)
+	}
 	wait = max(wait-cmd.GivenUp, wait/2)
-	ctx, cancel := context.WithTimeout(ctx, wait)
-	defer cancel()
 	slow := func() string { return "" }
 	s, serr := a.service(action, cfg)
+	ctx, cancel := a.within(ctx, s, action, wait)
+	defer cancel()
 	if serr == nil && action == "monitor" { // givenUp asks for no other one
 		slow = s.storage.Paced()
 	}
@@ -311,6 +314,15 @@ func (a *agent) inTime(ctx context.Context, action string) int {
 		s.tooLate(fmt.Errorf("the %s took too long: %w", action, err))
 	}
 	return code
+}
+
+// within is a context for an action that may take so long. A start has more time while a long
+// piece of it gets on: Pacemaker's own limit is hours.
+func (a *agent) within(ctx context.Context, s *service, action string, limit time.Duration) (context.Context, context.CancelFunc) {
+	if action == "start" && s != nil {
+		return s.Budget(ctx, limit)
+	}
+	return context.WithTimeout(ctx, limit)
 }
 
 // givenUp gives the exit code of an action that inTime gave up. While no path to

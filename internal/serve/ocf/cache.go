@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/base/md"
 	"github.com/mortarhpc/mortar/internal/serve/cache"
 	"github.com/mortarhpc/mortar/internal/serve/unit"
 )
@@ -149,7 +151,23 @@ func (s *cacheLayer) startCache(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return refused(c.Start(ctx))
+	// bcache reads its whole index when a set is registered: minutes, of a cache of terabytes.
+	return refused(s.Long("start of the cache", s.Moved(s.ssdArrays), func() error { return c.Start(ctx) }))
+}
+
+// ssdArrays are the arrays of the cache's SSDs that are assembled (md126).
+func (s *cacheLayer) ssdArrays() (devs []string) {
+	cfg, err := s.cacheConfig()
+	if err != nil {
+		return nil
+	}
+	all, _ := linux.MDArrays(unit.Tree{Host: s.K})
+	for _, a := range all {
+		if slices.ContainsFunc(slices.Concat(cfg.DirtyUUIDs, cfg.CleanUUIDs), func(u string) bool { return md.SameUUID(u, a.UUID) }) {
+			devs = append(devs, a.Dev)
+		}
+	}
+	return devs
 }
 
 func (s *cacheLayer) stopCache(ctx context.Context) error {

@@ -61,6 +61,9 @@ type Config struct {
 	// server without a link to any of the networks from fencing.
 	Rings  map[string][]string `json:"rings,omitempty"`
 	Fences []string            `json:"fences,omitempty"`
+	// StartSeconds is how long a start may take that does not get on; 0: as long as Pacemaker
+	// grants. Pacemaker grants more, for pieces that get on (unit.Progress).
+	StartSeconds int `json:"start_seconds,omitempty"`
 	// Needs are features without which an agent must not start the service; see features.
 	Needs []string `json:"needs,omitempty"`
 }
@@ -117,6 +120,9 @@ func (c *Config) check() error {
 	c.VolumeGroup.check(&f)
 	if c.Cache != "" && c.LV == "" {
 		f.Add("cache %s: a cache is in front of one logical volume (vg, lv)", c.Cache)
+	}
+	if c.StartSeconds < 0 {
+		f.Add("start_seconds %d: 0 or more are needed", c.StartSeconds)
 	}
 	if len(c.Nodes) == 0 {
 		f.Add("nodes is empty")

@@ -156,7 +156,7 @@ func (m *members) start(t *testing.T) (mdraid.Verdict, error) {
 
 // refusedBy is the error of a start of one array.
 func refusedBy(ctx context.Context, s *mdraid.Kind, a mdraid.Array, v *mdraid.Verdict) error {
-	if d := s.Stripes.Settle(ctx, a, v, new(bool)); d != nil {
+	if d := s.Stripes.Settle(ctx, a, v, &mdraid.Reached{Moved: func() {}}); d != nil {
 		return &mdraid.InDoubt{Doubt: doubt.Doubt{Service: "home", Arrays: []doubt.ArrayInDoubt{*d}}, Why: []error{v.Doubt}}
 	}
 	return nil
@@ -260,6 +260,7 @@ func TestSettleTakesItsTime(t *testing.T) {
 // slowMembers are disks that take 3 s for each read of data, and files that are kept.
 type slowMembers struct {
 	*members
+	mu    sync.Mutex
 	files map[string][]byte
 	busy  map[string]chan struct{}
 	each  time.Duration // more than 3 s for each read
@@ -307,6 +308,8 @@ func (m *slowMembers) ReadBlocks(dev string, off int64, n int) ([]byte, error) {
 }
 
 func (m *slowMembers) ReadFile(name string) ([]byte, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	if b, ok := m.files[name]; ok {
 		return b, nil
 	}
@@ -314,8 +317,41 @@ func (m *slowMembers) ReadFile(name string) ([]byte, error) {
 }
 
 func (m *slowMembers) Save(name string, b []byte) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	m.files[name] = b
 	return nil
+}
+
+func (m *slowMembers) Remove(name string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.files, name)
+	return nil
+}
+
+// lookForAMinute is a start that ends after a minute.
+func lookForAMinute(t *testing.T, s *mdraid.Kind) error {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	_, err := s.LookAll(ctx)
+	return err
+}
+
+// A comparison that gets on is waited for, however long it takes.
+func TestSettleIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMembers(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)
+		delete(m.dev, slotDev(0))
+		slow := newSlowMembers(m)
+		begun := time.Now()
+		if _, err := slow.kind(groupR0()).LookAll(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(begun); took < 90*time.Second {
+			t.Errorf("it took %v: the test tests nothing", took)
+		}
+	})
 }
 
 // What does not fit into the time of one start is compared by the next ones, each stripe
@@ -332,7 +368,7 @@ func TestSettleGoesOn(t *testing.T) {
 			s := slow.kind(groupR0())
 			for start := 1; ; start++ {
 				begun := time.Now()
-				_, err := s.LookAll(t.Context())
+				err := lookForAMinute(t, s)
 				if took := time.Since(begun); took > 1*time.Minute+30*time.Second {
 					t.Errorf("start %d took %v", start, took)
 				}
@@ -371,7 +407,7 @@ func TestSettleGoesOn(t *testing.T) {
 				copy(m.dev[slotDev(slot)][md.SuperblockOffset:], sb.bytes())
 				copy(m.dev[slotDev(slot)][bitmapAt:], testBitmap(11, stripeRows*stripeChunk, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15))
 			}
-			if _, err := s.LookAll(t.Context()); err == nil || !strings.Contains(err.Error(), "the next start goes on") {
+			if err := lookForAMinute(t, s); err == nil || !strings.Contains(err.Error(), "the next start goes on") {
 				t.Errorf("another event: %v", err)
 			}
 		})
@@ -402,7 +438,7 @@ func TestSettleGoesOnWithAllGroups(t *testing.T) {
 		delete(slow.dev, slotDev(0)+"b")
 		s := slow.kind(groupR0(), b)
 		for start := 1; ; start++ {
-			_, err := s.LookAll(t.Context())
+			err := lookForAMinute(t, s)
 			d := (*mdraid.InDoubt)(nil)
 			if !errors.As(err, &d) || start == 9 {
 				t.Fatalf("start %d: %v", start, err)

@@ -350,6 +350,7 @@ func (a *Array) create(sys resource.Look, disks []found) (resource.Action, error
 			size = min(size, d.Size)
 			cmd = append(cmd, d.stable())
 		}
+		create.Seconds = 1800 // an SSD of 30 TB may take a minute for each TB
 		cmd[4] = strconv.FormatInt(size, 10)
 		create.Title = "zero the disks of array " + a.Name + " by unmapping them, and create it"
 		create.Cmd = append(cmd, slices.Insert(argv, 3, "--assume-clean")...)
@@ -373,11 +374,13 @@ func (a *Array) createArgs() []string {
 }
 
 // zeroAndRun is a program for sh(1) with the arguments SIZE COUNT DISK...
-// COMMAND...: zeroes COUNT disks and runs the command. It is one action, so
+// COMMAND...: zeroes COUNT disks side by side and runs the command. It is one action, so
 // that no interruption comes between: nothing on a disk would say that it holds
 // zeroes, and nothing may write to one before it is an array's.
-const zeroAndRun = `size=$1 count=$2; shift 2
-while [ $count -gt 0 ]; do fallocate --punch-hole --offset 0 --length "$size" "$1"; shift; count=$((count-1)); done
+const zeroAndRun = `size=$1 count=$2 all= bad=0; shift 2
+while [ $count -gt 0 ]; do fallocate --punch-hole --offset 0 --length "$size" "$1" & all="$all $!"; shift; count=$((count-1)); done
+for one in $all; do wait $one || bad=$?; done
+[ $bad = 0 ]
 exec "$@"`
 
 // zeroedByUnmap tells whether all disks can be zeroed by unmapping them, which

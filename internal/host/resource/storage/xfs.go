@@ -86,6 +86,10 @@ func foreign(dev string, v map[string]string) error {
 		"%s carries %s %s, which this brick has not made", dev, what, v["UUID"])
 }
 
+// mkfsSeconds bounds mkfs.xfs. A file system of 1.6 PB takes 26,000 accesses, mostly one after
+// the other: 9 minutes at 20 ms on disks that also compute their parity for the first time.
+const mkfsSeconds = 3600
+
 func (x *XFS) mkfs(again bool) []resource.Action {
 	argv := []string{"mkfs.xfs"}
 	why := ""
@@ -94,7 +98,7 @@ func (x *XFS) mkfs(again bool) []resource.Action {
 	}
 	a := resource.Action{
 		Title: "make the XFS file system on " + x.Device, Why: why,
-		Cmd: append(append(argv, x.Args...), x.Device), Seconds: 600,
+		Cmd: append(append(argv, x.Args...), x.Device), Seconds: mkfsSeconds,
 	}
 	if x.Serial != "" && !again {
 		a.Blank, a.Destroys = []string{x.Device}, []string{x.Serial}

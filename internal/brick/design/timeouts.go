@@ -1,0 +1,89 @@
+package design
+
+import (
+	"github.com/mortarhpc/mortar/internal/brick/spec"
+)
+
+// How long a start and a stop of an NFS brick's services take follows from the size of the
+// brick. docs/limits.md has the arithmetic, and where its figures are from.
+const (
+	leastStart = 180 // seconds, also of the smallest brick
+	leastStop  = 180
+	// startLimit is Pacemaker's own limit of a start, seconds. The agent gives up earlier a
+	// start that does not get on. A quota check, which the kernel makes at a mount, reads
+	// each inode: 10^9 of them at 10^5 in a second take three hours.
+	startLimit = 6 * 3600
+
+	leastDirty = 64 * spec.MiB // writers to few disks need as much to fill their stripes
+	mostDirty  = 8 * spec.GiB
+)
+
+// allocationGroups is how many mkfs.xfs makes of a large volume: none is larger than 1 TiB.
+// Source: xfsprogs, libxfs/topology.c, calc_default_ag_geometry
+func allocationGroups(volume spec.Bytes) int {
+	return max(32, int((volume+spec.TiB-1)/spec.TiB))
+}
+
+// xfs are the allocation groups and the log of the file systems of all services: one server
+// may have to start them at the same time.
+func (t tuning) xfs() (groups int, log spec.Bytes) {
+	for _, s := range t.Services() {
+		groups += allocationGroups(t.lvSize(s.Name, len(s.Storage.Growths)))
+		log += logSize(t.lvSize(s.Name, 0))
+	}
+	return groups, log
+}
+
+// cacheSize is what the SSDs of the cache hold.
+func (t tuning) cacheSize() (sum spec.Bytes) {
+	if s := t.Cached(); s != nil {
+		for _, k := range s.Storage.Cache.SSDs {
+			sum += k.Size
+		}
+	}
+	return sum
+}
+
+// StartSeconds is how long a start may take that does not get on.
+func (t tuning) StartSeconds() int {
+	ags, log := t.xfs()
+	n := 60 + len(t.Disks)/4 + ags*9/100 + int(log/spec.MiB)/5 + 60*int(t.cacheSize()/spec.TB)
+	return max(leastStart, (n+9)/10*10)
+}
+
+// StopSeconds is how long a stop may take, before its server is fenced: half of it for dirty
+// data, half for the log and the arrays.
+func (t tuning) StopSeconds() int {
+	_, log := t.xfs()
+	n := 2 * (30 + int(log/spec.MiB)/10 + len(t.Groups))
+	n = max(leastStop, (n+9)/10*10)
+	if len(t.Arrays) > 0 {
+		n += QueueSeconds
+	}
+	return n
+}
+
+// DirtyBytes is what the disks write in half of the stop, if all of it is small random writes.
+func (t tuning) DirtyBytes() spec.Bytes {
+	seconds := t.StopSeconds() / 2
+	if len(t.Arrays) > 0 {
+		seconds = (t.StopSeconds() - QueueSeconds) / 2
+	}
+	accesses, per := 200, 6 // of a hard disk that sorts its queue, each second; of a RAID 6 for a small write
+	if t.RAID.Level == 10 {
+		per = 2
+	}
+	if k := t.Disks[0].Type; k == "ssd" || k == "nvme" || t.Cached() != nil && t.Cached().Storage.Cache.Mode == "write-back" {
+		accesses = 20000
+	}
+	dirty := spec.Bytes(len(t.Disks)*accesses*seconds/per) * 4 * spec.KiB
+	if m := memory(t.Spec); m > 0 {
+		dirty = min(dirty, m/5)
+	}
+	return min(max(dirty, leastDirty), mostDirty) / spec.MiB * spec.MiB
+}
+
+func (t tuning) AllocationGroups() int { n, _ := t.xfs(); return n }
+func (t tuning) LogMiB() int           { _, log := t.xfs(); return int(log / spec.MiB) }
+func (t tuning) DirtyNumber() int64    { return int64(t.DirtyBytes()) }
+func (t tuning) DirtyEarly() int64     { return int64(t.DirtyBytes() / 8) }
