@@ -26,19 +26,19 @@ func RebuildMBps(diskType string) float64 {
 // tracks is four fifths of its outer ones.
 const restful = 4
 
-// RebuildMin is the floor of the slowest disks, KiB/s: a server has one for all.
-func (t tuning) RebuildMin() int {
+// rebuildMin is the floor of the slowest disks, KiB/s: a server has one for all.
+func rebuildMin(d *Design) int {
 	least := math.Inf(1)
-	for _, k := range t.Disks {
+	for _, k := range d.Disks {
 		least = min(least, RebuildMBps(k.Type))
 	}
 	return int(least * 1e6 / 1024)
 }
 
-// RebuildMax is a ceiling above the fastest disks, KiB/s.
-func (t tuning) RebuildMax() int {
+// rebuildMax is a ceiling above the fastest disks, KiB/s.
+func rebuildMax(d *Design) int {
 	most := 300000
-	for _, k := range t.Disks {
+	for _, k := range d.Disks {
 		if k.Type == "ssd" || k.Type == "nvme" {
 			most = 4000000
 		}

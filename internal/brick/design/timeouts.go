@@ -24,9 +24,9 @@ func allocationGroups(volume spec.Bytes) int {
 	return max(32, int((volume+spec.TiB-1)/spec.TiB))
 }
 
-// xfs are the allocation groups and the log of the file systems of all services: one server
+// xfsOf are the allocation groups and the log of the file systems of all services: one server
 // may have to start them at the same time.
-func (t tuning) xfs() (groups int, log spec.Bytes) {
+func xfsOf(t *Design) (groups int, log spec.Bytes) {
 	for _, s := range t.Services() {
 		groups += allocationGroups(t.lvSize(s.Name, len(s.Storage.Growths)))
 		log += logSize(t.lvSize(s.Name, 0))
@@ -35,7 +35,7 @@ func (t tuning) xfs() (groups int, log spec.Bytes) {
 }
 
 // cacheSize is what the SSDs of the cache hold.
-func (t tuning) cacheSize() (sum spec.Bytes) {
+func cacheSize(t *Design) (sum spec.Bytes) {
 	if s := t.Cached(); s != nil {
 		for _, k := range s.Storage.Cache.SSDs {
 			sum += k.Size
@@ -44,17 +44,17 @@ func (t tuning) cacheSize() (sum spec.Bytes) {
 	return sum
 }
 
-// StartSeconds is how long a start may take that does not get on.
-func (t tuning) StartSeconds() int {
-	ags, log := t.xfs()
-	n := 60 + len(t.Disks)/4 + ags*9/100 + int(log/spec.MiB)/5 + 60*int(t.cacheSize()/spec.TB)
+// startSeconds is how long a start may take that does not get on.
+func startSeconds(t *Design) int {
+	ags, log := xfsOf(t)
+	n := 60 + len(t.Disks)/4 + ags*9/100 + int(log/spec.MiB)/5 + 60*int(cacheSize(t)/spec.TB)
 	return max(leastStart, (n+9)/10*10)
 }
 
-// StopSeconds is how long a stop may take, before its server is fenced: half of it for dirty
+// stopSeconds is how long a stop may take, before its server is fenced: half of it for dirty
 // data, half for the log and the arrays.
-func (t tuning) StopSeconds() int {
-	_, log := t.xfs()
+func stopSeconds(t *Design) int {
+	_, log := xfsOf(t)
 	n := 2 * (30 + int(log/spec.MiB)/10 + len(t.Groups))
 	n = max(leastStop, (n+9)/10*10)
 	if len(t.Arrays) > 0 {
@@ -63,14 +63,14 @@ func (t tuning) StopSeconds() int {
 	return n
 }
 
-// DirtyBytes is what the disks write in half of the stop, if all of it is small random writes.
-func (t tuning) DirtyBytes() spec.Bytes {
-	seconds := t.StopSeconds() / 2
+// dirtyBytes is what the disks write in half of the stop, if all of it is small random writes.
+func dirtyBytes(t *Design) spec.Bytes {
+	seconds := stopSeconds(t) / 2
 	if len(t.Arrays) > 0 {
-		seconds = (t.StopSeconds() - QueueSeconds) / 2
+		seconds = (stopSeconds(t) - QueueSeconds) / 2
 	}
 	accesses, per := 200, 6 // of a hard disk that sorts its queue, each second; of a RAID 6 for a small write
-	if t.RAID.Level == 10 {
+	if t.Spec.Storage.RAID.Level == 10 {
 		per = 2
 	}
 	if k := t.Disks[0].Type; k == "ssd" || k == "nvme" || t.Cached() != nil && t.Cached().Storage.Cache.Mode == "write-back" {
@@ -83,7 +83,13 @@ func (t tuning) DirtyBytes() spec.Bytes {
 	return min(max(dirty, leastDirty), mostDirty) / spec.MiB * spec.MiB
 }
 
-func (t tuning) AllocationGroups() int { n, _ := t.xfs(); return n }
-func (t tuning) LogMiB() int           { _, log := t.xfs(); return int(log / spec.MiB) }
-func (t tuning) DirtyNumber() int64    { return int64(t.DirtyBytes()) }
-func (t tuning) DirtyEarly() int64     { return int64(t.DirtyBytes() / 8) }
+// timesOf are what tuning.tmpl shows of an NFS brick.
+func timesOf(d *Design) map[string]any {
+	if d.Lustre != nil {
+		return nil
+	}
+	groups, log := xfsOf(d)
+	dirty := int64(dirtyBytes(d))
+	return map[string]any{"groups": groups, "log": int(log / spec.MiB), "start": startSeconds(d), "startLimit": startLimit, "stop": stopSeconds(d),
+		"dirty": dirty, "dirtyEarly": dirty / 8}
+}

@@ -115,13 +115,14 @@ type tuning struct {
 	First *Service // of an NFS brick
 	HA    *HA      // nil for one server
 	Const map[string]any
+	Times map[string]any // timesOf
 }
 
 // rows are the lines of a list for a design, in fields.
 func (d *Design) rows(list string) [][]string {
-	t := tuning{Design: d, RAID: d.Spec.Storage.RAID, First: d.Services()[0], HA: d.Pairs[0].HA, Const: map[string]any{
+	t := tuning{Design: d, RAID: d.Spec.Storage.RAID, First: d.Services()[0], HA: d.Pairs[0].HA, Times: timesOf(d), Const: map[string]any{
 		"RDMAPort": RDMAPort, "bmcAnswer": bmcAnswer, "bmcTimeout": bmcTimeout, "logSU": logSU, "mmpSeconds": mmpSeconds, "monitorSpacing": monitorSpacing,
-		"queueChecks": queueChecks, "queueSeconds": QueueSeconds, "raceDelay": raceDelay, "startLimit": startLimit, "tieDelay": tieDelay, "timeo": timeo,
+		"queueChecks": queueChecks, "queueSeconds": QueueSeconds, "raceDelay": raceDelay, "rebuildMin": rebuildMin(d), "rebuildMax": rebuildMax(d), "tieDelay": tieDelay, "timeo": timeo,
 	}}
 	var b strings.Builder
 	if err := tuningLists().ExecuteTemplate(&b, list, t); err != nil {

@@ -193,7 +193,7 @@ func (b clusterPart) configuration() error {
 			at = b.servers[1]
 		}
 		b.add(service, at, "service "+s.Name, &resource.Running{
-			Name: "service " + s.Name, Resources: []string{resource.ServiceID(s.Name)}, Seconds: max(300, b.startSeconds()+120),
+			Name: "service " + s.Name, Resources: []string{resource.ServiceID(s.Name)}, Seconds: max(300, startSeconds(b.d)+120),
 		})
 	}
 	var fencing []string

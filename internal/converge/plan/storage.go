@@ -352,8 +352,8 @@ func alignOf(d *design.Design, v *design.Storage) int64 {
 }
 
 // startSeconds is how long a start of a service may take that does not get on.
-func (b *builder) startSeconds() int {
-	n, _ := strconv.Atoi(strings.TrimSuffix(b.value("pacemaker", "start-timeout", "180s"), "s"))
+func startSeconds(d *design.Design) int {
+	n, _ := strconv.Atoi(strings.TrimSuffix(d.Value("pacemaker", "start-timeout"), "s"))
 	return n
 }
 
@@ -367,7 +367,7 @@ func (b *builder) ocfConfig(s *design.Service) (*storage.OCFConfig, error) {
 		}
 	}
 	if b.value("pacemaker", "start-limit", "") != "" {
-		c.StartSeconds = b.startSeconds()
+		c.StartSeconds = startSeconds(b.d)
 	}
 	if b.pair.HA != nil {
 		c.Rings = map[string][]string{}
