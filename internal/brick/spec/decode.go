@@ -281,6 +281,13 @@ func (d *decoder) value(n ast.Node, v reflect.Value, path, key string) {
 		if text, ok := d.scalar(n, v, key); ok {
 			v.SetString(text)
 		}
+	case v.Kind() == reflect.Bool:
+		b, ok := n.(*ast.BoolNode)
+		if !ok {
+			d.errorf(n, "write "+key+": true, or remove the line", "%s must be true or false, not %s", key, kindOf(n))
+			return
+		}
+		v.SetBool(b.Value)
 	case v.Kind() == reflect.Int:
 		text, ok := d.scalar(n, v, key)
 		if !ok {

@@ -23,6 +23,7 @@ type, a broken rule: each is refused with ` + "`file:line:column`" + `, what is 
 - **Sizes** always have a unit: ` + "`4TB`" + ` is 4 x 10^12 bytes, as disks are sold; ` + "`4TiB`" + ` is 4 x 2^40 bytes. ` + "`4`" + ` and ` + "`4T`" + ` are refused.
 - **Disks** are named by serial number, as ` + "`lsblk -d -o NAME,SERIAL,WWN`" + ` prints it, in bay order; ` + "`MA[01-12]`" + ` stands for MA01 to MA12.
   Names the kernel hands out (` + "`/dev/sda`" + `, ` + "`mpatha`" + `) are refused.
+- **Clients** are named one by one, or as ranges of at most 10,000 in all: ` + "`{name: \"c[001-400]\", address: 10.3.1.1, public: 10.1.1.1}`" + ` has 400, and c400 the addresses 10.3.2.144 and 10.1.2.144. ` + "`{count: 1100}`" + ` counts so many others.
 - **Secrets** are never in the file, only the names of the files they are in, relative to the spec.
 - **Identities** (array and file system UUIDs, export fsid) follow from the brick's name, so a brick keeps them for ever. Give no two
   bricks that might ever meet the same name.
@@ -113,6 +114,8 @@ func describeType(t reflect.Type) (string, reflect.Type) {
 		return describeType(t.Elem())
 	case t.Kind() == reflect.Int:
 		return "whole number", nil
+	case t.Kind() == reflect.Bool:
+		return "true or false", nil
 	case t.Kind() == reflect.String:
 		return "text", nil
 	case t.Kind() == reflect.Slice:

@@ -27,24 +27,33 @@ func expandSerial(s string) ([]string, error) {
 		}
 		return []string{s}, nil
 	}
-	from, _ := strconv.Atoi(m[2]) // digits by the pattern, at most nine
-	to, _ := strconv.Atoi(m[3])
-	if len(m[2]) != len(m[3]) {
-		return nil, fmt.Errorf("the ends of range %q differ in length; write both with the same number of digits, as MA[01-12]", s)
+	out, err := expand(m, maxRange, "disks")
+	if err != nil {
+		return nil, err
 	}
-	if to < from {
-		return nil, fmt.Errorf("range %q runs backwards; write the smaller number first", s)
-	}
-	if to-from >= maxRange {
-		return nil, fmt.Errorf("range %q has %d disks; at most %d are possible", s, to-from+1, maxRange)
-	}
-	var out []string
-	for i := from; i <= to; i++ {
-		serial := fmt.Sprintf("%s%0*d%s", m[1], len(m[2]), i, m[4])
+	for _, serial := range out {
 		if !re().serial.MatchString(serial) {
 			return nil, fmt.Errorf("%q is not a serial number; use letters, digits and . _ : + -", serial)
 		}
-		out = append(out, serial)
+	}
+	return out, nil
+}
+
+// expand lists the names of a range, which the pattern of ranges has matched: at most so many.
+func expand(m []string, most int, what string) ([]string, error) {
+	from, _ := strconv.Atoi(m[2]) // digits by the pattern, at most nine
+	to, _ := strconv.Atoi(m[3])
+	switch {
+	case len(m[2]) != len(m[3]):
+		return nil, fmt.Errorf("the ends of range %q differ in length; write both with the same number of digits, as %s[%0*d-%s]%s", m[0], m[1], len(m[3]), from, m[3], m[4])
+	case to < from:
+		return nil, fmt.Errorf("range %q runs backwards; write the smaller number first", m[0])
+	case to-from >= most:
+		return nil, fmt.Errorf("range %q has %d %s; at most %d are possible", m[0], to-from+1, what, most)
+	}
+	out := make([]string, 0, to-from+1)
+	for i := from; i <= to; i++ {
+		out = append(out, fmt.Sprintf("%s%0*d%s", m[1], len(m[2]), i, m[4]))
 	}
 	return out, nil
 }

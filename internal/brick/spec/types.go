@@ -7,6 +7,8 @@ package spec
 
 import (
 	"cmp"
+	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -53,7 +55,7 @@ type Spec struct {
 	Services        []Service   `yaml:"services,omitempty" json:"services,omitempty" doc:"what is served: one service, two for nfs-ha-xl, none for lustre"`
 	Lustre          *Lustrefs   `yaml:"lustre,omitempty" json:"lustre,omitempty" doc:"the Lustre file system, for flavour lustre"`
 	HA              *HA         `yaml:"ha,omitempty" json:"ha,omitempty" doc:"cluster settings, for nfs-ha, nfs-ha-xl and lustre"`
-	Clients         []Client    `yaml:"clients,omitempty" json:"clients,omitempty" doc:"client hosts Mortar mounts the exports on, and loads from in bench and drill"`
+	Clients         []Client    `yaml:"clients,omitempty" json:"clients,omitempty" doc:"client hosts Mortar mounts the exports on, and loads from in bench and drill; and how many others there are"`
 	Wipe            []string    `yaml:"wipe,omitempty" json:"wipe,omitempty" doc:"serial numbers of disks that may be wiped although they carry data"`
 	Failed          []string    `yaml:"failed,omitempty" json:"failed,omitempty" doc:"serial numbers of disks that are out of service (mortar disk fail): their RAID groups do without them until mortar disk replace"`
 	Rack            Rack        `yaml:"rack,omitempty" json:"rack,omitempty" doc:"virtual rack only: what the hardware list does not say; ignored on real hardware"`
@@ -64,6 +66,7 @@ type Spec struct {
 
 	pos    positions
 	scaled bool // by Scale
+	nodes  int  // clients of the file, also those that are only counted
 }
 
 // Profile is whose values a brick is built with.
@@ -85,6 +88,33 @@ func (s *Spec) ClientNames() []string {
 		all = append(all, c.Name)
 	}
 	return all
+}
+
+// Nodes is how many clients the brick has: those of the file, one by one, in ranges or only
+// counted. KeepClients does not change it.
+func (s *Spec) Nodes() int { return max(s.nodes, len(s.Clients)) }
+
+// KeepClients returns a copy of the spec without the clients for which keep is false.
+func (s *Spec) KeepClients(keep func(Client) bool) *Spec {
+	out := *s
+	out.nodes = s.Nodes()
+	out.Clients = slices.DeleteFunc(slices.Clone(s.Clients), func(c Client) bool { return !keep(c) })
+	return &out
+}
+
+// HostPos says where in the file a key of a server or client stands; of another host: its beginning.
+func (s *Spec) HostPos(host, key string) (line, col int) {
+	for i := range s.Servers {
+		if s.Servers[i].Name == host {
+			return s.Pos(fmt.Sprintf("servers[%d].%s", i, key))
+		}
+	}
+	for i := range s.Clients {
+		if s.Clients[i].Name == host {
+			return s.Pos(s.Clients[i].at + "." + key)
+		}
+	}
+	return 1, 1
 }
 
 // SSH says how to reach every host.
@@ -273,7 +303,7 @@ type Filesystem struct {
 
 // NFSConfig holds the kernel NFS server's settings.
 type NFSConfig struct {
-	Threads   int      `yaml:"threads,omitempty" json:"threads,omitempty" doc:"nfsd threads" default:"256"`
+	Threads   int      `yaml:"threads,omitempty" json:"threads,omitempty" doc:"nfsd threads; default: two for each client, 256 at least and 1024 at most, in a sixteenth of the memory" default:"256"`
 	Versions  []string `yaml:"versions,omitempty" json:"versions,omitempty" doc:"protocol versions served" default:"3, 4.1, 4.2"`
 	Lease     int      `yaml:"lease,omitempty" json:"lease,omitempty" doc:"NFSv4 lease in seconds; 30 at least in HA" default:"30"`
 	Grace     int      `yaml:"grace,omitempty" json:"grace,omitempty" doc:"NFSv4 and NLM grace period in seconds" default:"30"`
@@ -352,14 +382,19 @@ type HA struct {
 	Reservations string `yaml:"reservations,omitempty" json:"reservations,omitempty" doc:"on or off: LUNs of MD3 and ME4 arrays are reserved for the server that serves them, so that a server that was wrongly taken for dead writes nothing; off is for demonstrations only" default:"on"`
 }
 
-// Client is a host that mounts the exports.
+// Client is a host that mounts the exports. In the file it may be a range of them, or only a
+// number; a parsed spec has each of a range, and none that is only counted.
 type Client struct {
-	Name    string  `yaml:"name" json:"name" doc:"host name"`
-	Address string  `yaml:"address" json:"address" doc:"address SSH goes to, or a host name"`
-	HostKey string  `yaml:"host_key,omitempty" json:"host_key,omitempty" doc:"pinned SSH host key"`
-	Public  string  `yaml:"public" json:"public" doc:"address on the public network"`
+	Name    string  `yaml:"name,omitempty" json:"name,omitempty" doc:"host name; or a range of like clients: c[001-400] stands for c001 … c400, and their addresses count up from the two that are given"`
+	Address string  `yaml:"address,omitempty" json:"address,omitempty" doc:"address SSH goes to, or a host name"`
+	HostKey string  `yaml:"host_key,omitempty" json:"host_key,omitempty" doc:"pinned SSH host key; of a range: the one that all of its clients have"`
+	Public  string  `yaml:"public,omitempty" json:"public,omitempty" doc:"address on the public network"`
 	Memory  Bytes   `yaml:"memory,omitempty" json:"memory,omitempty" doc:"memory; for the virtual rack"`
 	Mounts  []Mount `yaml:"mounts,omitempty" json:"mounts,omitempty" doc:"what is mounted where; default: every service by NFSv4.1 and v3"`
+	Load    bool    `yaml:"load,omitempty" json:"load,omitempty" doc:"true: drills and benchmarks load from these clients, and leave those without it alone; default: they load from all"`
+	Count   int     `yaml:"count,omitempty" json:"count,omitempty" doc:"instead of all other keys: so many nodes mount the brick on which Mortar mounts nothing; the tuning counts them"`
+
+	at string // its place in the file
 }
 
 // Mount of an export on a client.

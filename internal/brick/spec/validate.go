@@ -691,38 +691,6 @@ func mayMount(e *Export, a netip.Addr) bool {
 	return true
 }
 
-func (c *checker) clients() {
-	s := c.s
-	for i := range s.Clients {
-		v := &s.Clients[i]
-		at := fmt.Sprintf("clients[%d]", i)
-		c.host(at, v.Name, v.HostKey)
-		pub, ok := c.address(at+".public", v.Public, c.public, "public", "client "+v.Name)
-		nw, nwName := c.management, "management"
-		if a, err := netip.ParseAddr(v.Address); err == nil && c.public.IsValid() && c.public.Contains(a) {
-			nw, nwName = c.public, "public" // compute nodes are often reached over the network they mount by
-		}
-		loginAddress(c, at+".address", v.Address, nw, nwName, "client "+v.Name, "client "+v.Name)
-		c.refuse(v.Memory != 0 && (v.Memory < 256*MiB || v.Memory > 64*TiB), at+".memory", "choose 256MiB to 64TiB", "client %s has %s of memory", v.Name, v.Memory)
-		if s.Flavour == Lustre {
-			c.refuse(len(v.Mounts) > 0, at+".mounts", "remove them: every client mounts the file system at lustre.mount", "clients of a Lustre file system have no NFS mounts")
-			continue
-		}
-		used := map[string]bool{}
-		for j := range v.Mounts {
-			c.mount(v, &v.Mounts[j], fmt.Sprintf("%s.mounts[%d]", at, j), used, pub, ok)
-		}
-		if len(v.Mounts) == 0 && ok {
-			for k := range s.Services {
-				sv := &s.Services[k]
-				if len(sv.Exports) > 0 && !mayMount(&sv.Exports[0], pub) {
-					c.errorf(at+".public", "widen services.exports.clients, or give the client an address in it", "client %s (%s) may not mount %s of service %s, which is exported to %s", v.Name, pub, sv.Exports[0].Path, sv.Name, sv.Exports[0].Clients)
-				}
-			}
-		}
-	}
-}
-
 func (c *checker) mount(v *Client, m *Mount, at string, used map[string]bool, pub netip.Addr, pubOK bool) {
 	var sv *Service
 	var names []string

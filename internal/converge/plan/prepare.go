@@ -185,15 +185,5 @@ func Locate(s *spec.Spec, host, field, text string) (line, col int) {
 			}
 		}
 	}
-	for i, h := range s.Servers {
-		if h.Name == host {
-			return s.Pos(fmt.Sprintf("servers[%d].%s", i, field))
-		}
-	}
-	for i, h := range s.Clients {
-		if h.Name == host {
-			return s.Pos(fmt.Sprintf("clients[%d].%s", i, field))
-		}
-	}
-	return 1, 1
+	return s.HostPos(host, field)
 }
