@@ -34,6 +34,7 @@ func specChanges(cmd *cobra.Command) *pflag.FlagSet {
 // addAccepted adds the flags by which the user accepts what a plan refuses else.
 func addAccepted(f *pflag.FlagSet, o *change.Options) {
 	f.IntVar(&o.Onto, "onto", 0, "generation of the brick's spec whose difference to this one you accept")
+	f.StringSliceVar(&o.Limit, "limit", nil, "only these hosts: names, ranges as c[001-040], servers, clients or load")
 	f.StringSliceVar(&o.Unexport, "unexport", nil, "path of an export that the brick has and the spec lacks: its clients lose it")
 }
 

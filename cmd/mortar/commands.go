@@ -13,7 +13,8 @@ import (
 // command makes a command; help.txt has its texts.
 func command(name string, run func(context.Context, *cli.Console, []string) error) *cobra.Command {
 	return &cobra.Command{Use: name, RunE: func(cmd *cobra.Command, args []string) error {
-		return run(cmd.Context(), consoleOf(cmd), args)
+		c := consoleOf(cmd)
+		return c.Ended(run(cmd.Context(), c, args))
 	}}
 }
 

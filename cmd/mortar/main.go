@@ -44,7 +44,7 @@ func consoleOf(cmd *cobra.Command) *cli.Console {
 		return err == nil && on
 	}
 	return &cli.Console{Env: env, In: cmd.InOrStdin(), Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr(),
-		JSON: given("json"), Yes: given("yes"), DryRun: given("dry-run"), Start: time.Now()}
+		JSON: given("json"), Yes: given("yes"), DryRun: given("dry-run"), Start: time.Now(), Left: host.Errors{}}
 }
 
 // profileFlag adds --profile to a command.

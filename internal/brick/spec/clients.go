@@ -3,7 +3,9 @@ package spec
 import (
 	"fmt"
 	"net/netip"
+	"regexp"
 	"slices"
+	"strconv"
 )
 
 // MaxClients is how many clients a brick may have. With one connection each for NFSv4 and for
@@ -160,5 +162,32 @@ func (s *Spec) Select(words []string) (map[string]bool, error) {
 			}
 		}
 	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("%s: no host is named; name hosts, ranges of them such as c[001-040], %s", s.File, or(Groups))
+	}
 	return out, nil
+}
+
+// Ranges writes names, in their order, in as few words: c01, c02 and c03 as c[01-03].
+func Ranges(names []string) []string {
+	var out []string
+	number := regexp.MustCompile(`^(.*?)([0-9]{1,9})([^0-9]*)$`)
+	for i := 0; i < len(names); {
+		end := i + 1
+		m := number.FindStringSubmatch(names[i])
+		if m != nil {
+			at, _ := strconv.Atoi(m[2])
+			for end < len(names) && names[end] == fmt.Sprintf("%s%0*d%s", m[1], len(m[2]), at+end-i, m[3]) && len(names[end]) == len(names[i]) {
+				end++
+			}
+			if end > i+1 {
+				out = append(out, fmt.Sprintf("%s[%s-%0*d]%s", m[1], m[2], len(m[2]), at+end-i-1, m[3]))
+				i = end
+				continue
+			}
+		}
+		out = append(out, names[i])
+		i = end
+	}
+	return out
 }

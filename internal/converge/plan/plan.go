@@ -59,6 +59,8 @@ type Plan struct {
 	// DigestKey is the key of the digests by which secrets are shown; see
 	// DigestKey. Without, a secret is shown as "(secret)".
 	DigestKey []byte
+	// Left are the clients that do not answer, with the errors. The plan has no step of them.
+	Left host.Errors
 }
 
 // Pending are the steps that would change something.
@@ -70,6 +72,15 @@ func (p *Plan) Pending() []Planned {
 		}
 	}
 	return all
+}
+
+// Hosts is how many hosts have steps.
+func (p *Plan) Hosts() int {
+	on := map[string]bool{}
+	for _, s := range p.Steps {
+		on[s.Host] = true
+	}
+	return len(on)
 }
 
 // HostRefusal is a change that may not be made on a host.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"unicode"
@@ -13,6 +14,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/host"
+	"github.com/mortarhpc/mortar/internal/host/agent"
 	"github.com/mortarhpc/mortar/internal/host/claim"
 )
 
@@ -46,31 +48,83 @@ type PrepareOptions struct {
 	AllowDowngrade bool
 	// Only keeps the steps for which it is true; nil: all.
 	Only func(Step) bool
+	// Limit has the hosts whose steps the plan has; nil: all. The servers are asked anyway.
+	Limit map[string]bool
 }
 
 // Prepare does everything that comes before the first change: it reaches every
 // host, observes and compares. An error means that nothing was changed; it is a
-// host.ErrUnreachable if a host does not answer.
+// host.ErrUnreachable if a server does not answer. A client that does not is left out.
 func Prepare(ctx context.Context, d *design.Design, o PrepareOptions) (*Prepared, error) {
 	targets, err := host.Inventory(d.Spec)
 	if err != nil {
 		return nil, err
 	}
 	o.Connect.Progress = o.Progress
-	hosts, err := host.ConnectAll(ctx, targets, o.Connect)
-	if err != nil {
-		return nil, err
+	return prepare(ctx, d, slices.Sorted(maps.Keys(targets)), func(ctx context.Context, name string) (*host.Session, error) {
+		return host.Connect(ctx, targets[name], o.Connect)
+	}, o)
+}
+
+// prepare is Prepare for hosts that dial connects to.
+func prepare(ctx context.Context, d *design.Design, names []string, dial host.Dial, o PrepareOptions) (*Prepared, error) {
+	names = slices.DeleteFunc(names, func(n string) bool {
+		return o.Limit != nil && !o.Limit[n] && !slices.Contains(d.Servers(), n)
+	})
+	hosts, failed := host.All(ctx, names, dial)
+	p, left := &Prepared{Hosts: hosts}, leftOut{d, hosts, host.Errors{}}
+	err := cmp.Or(ctx.Err(), left.leave(failed.Join()))
+	if err == nil {
+		p.Plan, p.Applied, err = compare(ctx, d, hosts, o, left)
 	}
-	p := &Prepared{Hosts: hosts}
-	if p.Plan, p.Applied, err = compare(ctx, d, hosts, o); err != nil {
+	if err != nil {
 		p.Close()
 		return nil, err
 	}
+	p.Plan.Left = left.why
 	return p, nil
 }
 
+// leftOut are the clients that a plan leaves out, because they do not answer.
+type leftOut struct {
+	d     *design.Design
+	hosts map[string]*host.Session
+	why   host.Errors
+}
+
+// leave takes the clients that do not answer out of the hosts, and out of an error of several
+// hosts. What remains is a reason not to go on.
+func (l leftOut) leave(err error) error {
+	var several host.Errors
+	if !errors.As(err, &several) {
+		return err
+	}
+	for n, why := range several {
+		if !IsClient(l.d, n) || !away(why) {
+			continue
+		}
+		if s := l.hosts[n]; s != nil {
+			s.Close()
+		}
+		l.why[n] = why
+		delete(l.hosts, n)
+		delete(several, n)
+	}
+	return several.Join()
+}
+
+// away tells whether a host does not answer: it is off, it has gone meanwhile, or something
+// hangs on it.
+func away(err error) bool {
+	var silent *agent.SilentError
+	return errors.Is(err, host.ErrUnreachable) || errors.Is(err, agent.ErrLost) || errors.As(err, &silent)
+}
+
+// IsClient tells whether a host is none of the servers.
+func IsClient(d *design.Design, name string) bool { return !slices.Contains(d.Servers(), name) }
+
 // compare makes the plan of what the hosts lack, and returns the spec applied before.
-func compare(ctx context.Context, d *design.Design, hosts map[string]*host.Session, o PrepareOptions) (_ *Plan, applied *claim.Applied, _ error) {
+func compare(ctx context.Context, d *design.Design, hosts map[string]*host.Session, o PrepareOptions, left leftOut) (_ *Plan, applied *claim.Applied, _ error) {
 	binaries := map[string]string{}
 	for _, v := range d.Spec.Servers {
 		hello, err := hosts[v.Name].Hello(ctx)
@@ -88,7 +142,7 @@ func compare(ctx context.Context, d *design.Design, hosts map[string]*host.Sessi
 	var facts Facts
 	for try := 0; ; try++ {
 		facts, err = Observe(ctx, hosts)
-		if err == nil {
+		if err = left.leave(err); err == nil {
 			facts.SCSI, err = seeLUNs(ctx, d, hosts)
 		}
 		if err == nil {
@@ -114,15 +168,20 @@ func compare(ctx context.Context, d *design.Design, hosts map[string]*host.Sessi
 	}
 	o.Progress("", "comparing")
 	steps = append(binaryLinks(d, facts, binaries, o), steps...)
-	if o.Only != nil {
-		steps = slices.DeleteFunc(steps, func(s Step) bool { return !o.Only(s) })
+	steps = slices.DeleteFunc(steps, func(s Step) bool {
+		return o.Only != nil && !o.Only(s) || o.Limit != nil && !o.Limit[s.Host]
+	})
+	for {
+		steps = slices.DeleteFunc(steps, func(s Step) bool { return IsClient(d, s.Host) && hosts[s.Host] == nil })
+		p, err := Build(ctx, steps, hosts)
+		if err == nil {
+			p.DigestKey, err = DigestKey(d.Spec, o.Keep)
+			return p, applied, err
+		}
+		if err = left.leave(err); err != nil { // those that are left once more: an answer is a whole plan's
+			return nil, nil, err
+		}
 	}
-	p, err := Build(ctx, steps, hosts)
-	if err != nil {
-		return nil, nil, err
-	}
-	p.DigestKey, err = DigestKey(d.Spec, o.Keep)
-	return p, applied, err
 }
 
 // Located gives errors of hosts and refusals their place in the spec.

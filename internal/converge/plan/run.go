@@ -50,6 +50,9 @@ type ApplyOptions struct {
 	// AfterAction is called with the number of actions done so far, after
 	// each; may be nil. Tests end the program in it.
 	AfterAction func(n int)
+	// Spared tells whether a host that goes away holds up no other; nil: none. Its other steps
+	// are left out.
+	Spared func(host string) bool
 }
 
 // Result of an apply, also of one that failed.
@@ -58,6 +61,8 @@ type Result struct {
 	Unchanged int     `json:"unchanged"` // steps that were as wanted already
 	Actions   int     `json:"actions"`   // commands run and files written
 	Seconds   float64 `json:"seconds"`
+	// Left are spared hosts that went away.
+	Left host.Errors `json:"-"`
 }
 
 // Failure is what halted an apply, or kept a plan from being made.
@@ -95,7 +100,7 @@ const maxRounds = 4
 // under way on other hosts are finished, no other is begun. What was done
 // stays done, so that the next Apply goes on where this one ended.
 func (p *Plan) Apply(ctx context.Context, hosts map[string]*host.Session, opts ApplyOptions) (Result, error) {
-	e := &engine{hosts: hosts, opts: opts}
+	e := &engine{hosts: hosts, opts: opts, left: host.Errors{}}
 	start := time.Now()
 	var err error
 	for _, stage := range p.stages() {
@@ -106,7 +111,7 @@ func (p *Plan) Apply(ctx context.Context, hosts map[string]*host.Session, opts A
 	}
 	return Result{
 		Changed: int(e.changed.Load()), Unchanged: int(e.unchanged.Load()), Actions: int(e.actions.Load()),
-		Seconds: time.Since(start).Seconds(),
+		Seconds: time.Since(start).Seconds(), Left: e.left,
 	}, err
 }
 
@@ -140,7 +145,8 @@ type engine struct {
 
 	changed, unchanged, actions atomic.Int64
 	halted                      atomic.Bool
-	mu                          sync.Mutex // one event, and one AfterAction, at a time
+	left                        host.Errors // between two stages
+	mu                          sync.Mutex  // one event, and one AfterAction, at a time
 }
 
 func (e *engine) emit(ev Event) {
@@ -155,9 +161,10 @@ func (e *engine) emit(ev Event) {
 var errHalted = errors.New("halted: another host failed")
 
 func (e *engine) stage(ctx context.Context, st *stage) error {
-	_, failed := host.All(ctx, st.hosts, func(ctx context.Context, name string) (struct{}, error) {
+	names := slices.DeleteFunc(slices.Clone(st.hosts), func(n string) bool { return e.left[n] != nil })
+	_, failed := host.All(ctx, names, func(ctx context.Context, name string) (struct{}, error) {
 		err := e.host(ctx, name, st.byHost[name])
-		if err != nil {
+		if err != nil && !e.spares(name, err) {
 			e.halted.Store(true)
 		}
 		if errors.Is(err, errHalted) {
@@ -165,6 +172,12 @@ func (e *engine) stage(ctx context.Context, st *stage) error {
 		}
 		return struct{}{}, err
 	})
+	for n, err := range failed {
+		if e.spares(n, err) {
+			e.left[n] = err
+			delete(failed, n)
+		}
+	}
 	if err := cmp.Or(ctx.Err(), failed.Join()); err != nil {
 		return err
 	}
@@ -172,6 +185,11 @@ func (e *engine) stage(ctx context.Context, st *stage) error {
 		return errHalted
 	}
 	return nil
+}
+
+// spares tells whether a host's error holds up no other host.
+func (e *engine) spares(name string, err error) bool {
+	return e.opts.Spared != nil && e.opts.Spared(name) && away(err)
 }
 
 // host runs the steps of one stage on one host.

@@ -7,6 +7,8 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -31,8 +33,9 @@ func Quote(argv []string) string {
 // Doc is a plan as JSON shows it; see docs/json.md.
 type Doc struct {
 	Hosts   []HostDoc `json:"hosts"`
-	Pending int       `json:"pending"` // steps that would change something
-	Steps   int       `json:"steps"`   // all steps
+	Pending int       `json:"pending"`            // steps that would change something
+	Steps   int       `json:"steps"`              // all steps
+	LeftOut []string  `json:"left_out,omitempty"` // clients that do not answer
 }
 
 // HostDoc is what would change on one host.
@@ -75,7 +78,7 @@ type FileDoc struct {
 
 // Doc makes the plan presentable: host by host, in order, nothing secret in it.
 func (p *Plan) Doc() Doc {
-	d := Doc{Hosts: []HostDoc{}, Steps: len(p.Steps)}
+	d := Doc{Hosts: []HostDoc{}, Steps: len(p.Steps), LeftOut: slices.Sorted(maps.Keys(p.Left))}
 	index := map[string]int{}
 	for _, s := range p.Steps {
 		if _, ok := index[s.Host]; !ok {

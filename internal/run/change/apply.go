@@ -10,6 +10,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -33,6 +35,20 @@ type Options struct {
 	Onto int
 	// Unexport are exports that may go.
 	Unexport []string
+	// Limit names the hosts that are compared and changed: hosts, ranges and groups; nil: all.
+	Limit []string
+}
+
+// limit lists the hosts of Limit; nil: all.
+func (o *Options) limit(d *design.Design) (map[string]bool, error) {
+	if o.Limit == nil {
+		return nil, nil
+	}
+	hosts, err := d.Spec.Select(o.Limit)
+	if err != nil {
+		return nil, cli.Fail(cli.BadInput, fmt.Errorf("--limit: %w", err))
+	}
+	return hosts, nil
 }
 
 // preparing returns how to make the plan of an apply. With keep, Prepare stores a cluster key
@@ -48,8 +64,14 @@ func (o *Options) preparing(c *cli.Console, keep bool, progress func(host, what 
 
 // Show shows what an apply would change, and returns the number of resources.
 func Show(ctx context.Context, c *cli.Console, d *design.Design, o Options) (pending int, err error) {
+	limit, err := o.limit(d)
+	if err != nil {
+		return 0, err
+	}
 	progress, done := cli.Connecting(c.Err, !c.JSON && cli.IsTerminal(c.Err))
-	p, err := plan.Prepare(ctx, d, o.preparing(c, false, progress))
+	how := o.preparing(c, false, progress)
+	how.Limit = limit
+	p, err := plan.Prepare(ctx, d, how)
 	done()
 	if err != nil {
 		return 0, cli.Refused(ctx, d.Spec, err)
@@ -60,6 +82,7 @@ func Show(ctx context.Context, c *cli.Console, d *design.Design, o Options) (pen
 	} else {
 		err = p.Plan.Show(c.Out, cli.Painter(c.Out))
 	}
+	c.LeaveOut(p.Plan.Left)
 	return len(p.Plan.Pending()), err
 }
 
@@ -71,7 +94,9 @@ type applied struct {
 	// Prepared names the server that mortar server replace has prepared for its cables. The
 	// command must run once more after cabling.
 	Prepared string `json:"prepared,omitempty"`
-	Error    string `json:"error,omitempty"`
+	// LeftOut lists clients that do not answer.
+	LeftOut []string `json:"left_out,omitempty"`
+	Error   string   `json:"error,omitempty"`
 }
 
 // Apply shows the plan of a brick, asks, carries it out, and proves the fencing that is not
@@ -82,10 +107,21 @@ func Apply(ctx context.Context, c *cli.Console, d *design.Design, o Options) (er
 		if done.Seconds, done.Error = seconds, failed; failed == "" {
 			done.Prepared = o.Prepare
 		}
+		done.LeftOut = slices.Sorted(maps.Keys(c.Left))
 		return done
 	})
 	if err := c.MayAsk(); err != nil {
 		return err
+	}
+	limit, err := o.limit(d)
+	if err != nil {
+		return err
+	}
+	for _, pair := range d.Pairs {
+		others := slices.DeleteFunc(slices.Clone(pair.Servers), func(s string) bool { return limit[s] })
+		if len(others) > 0 && len(others) < len(pair.Servers) {
+			return cli.Refuse(fmt.Errorf("--limit: %s change together, as their cluster does: name all of them or none", strings.Join(pair.Servers, " and ")))
+		}
 	}
 	release, err := c.Claim(ctx, d.Spec)
 	if err != nil {
@@ -97,7 +133,9 @@ func Apply(ctx context.Context, c *cli.Console, d *design.Design, o Options) (er
 	p, err := pr.Prepare(ctx, func() (*plan.Prepared, error) {
 		progress, progressDone := cli.Connecting(c.Out, live)
 		defer progressDone()
-		return plan.Prepare(ctx, d, o.preparing(c, true, progress))
+		how := o.preparing(c, true, progress)
+		how.Limit = limit
+		return plan.Prepare(ctx, d, how)
 	})
 	var resume *failover.ResumeFailed
 	switch {
@@ -108,14 +146,15 @@ func Apply(ctx context.Context, c *cli.Console, d *design.Design, o Options) (er
 	}
 	defer p.Close()
 	defer pr.Close()
-	pending := p.Plan.Pending()
+	c.LeaveOut(p.Plan.Left)
+	pending, hosts, whole := p.Plan.Pending(), p.Plan.Hosts(), limit == nil
 	if n := len(pending); n == 0 {
-		if err := p.Record(ctx, d.Spec, true); err != nil {
+		if err := p.Record(ctx, d.Spec, whole); err != nil {
 			return err
 		}
 		done.Unchanged = len(p.Plan.Steps)
-		c.Printf("Nothing to change: %d resources on %d hosts are as wanted (%.1f s).\n", done.Unchanged, len(p.Hosts), time.Since(c.Start).Seconds())
-		return prove(ctx, c, pr, p, o, &done)
+		c.Printf("Nothing to change: %d resources on %d hosts are as wanted (%.1f s).\n", done.Unchanged, hosts, time.Since(c.Start).Seconds())
+		return prove(ctx, c, pr, p, o, limit, &done)
 	} else if !c.Yes {
 		if err := p.Plan.Show(c.Out, cli.Painter(c.Out)); err != nil {
 			return err
@@ -123,11 +162,11 @@ func Apply(ctx context.Context, c *cli.Console, d *design.Design, o Options) (er
 		if d.Clustered() && !o.SkipFenceTest {
 			fmt.Fprintln(c.Out, "\nThen, unless they are proven: a fence test of each server's levels of fencing, which powers it off and on.")
 		}
-		if err := c.Confirm(ctx, question(n, len(p.Hosts))); err != nil {
+		if err := c.Confirm(ctx, question(n, hosts)); err != nil {
 			return err
 		}
 	} else {
-		c.Say("%d of %d resources to change on %d hosts (mortar plan shows them)", n, len(p.Plan.Steps), len(p.Hosts))
+		c.Say("%d of %d resources to change on %d hosts (mortar plan shows them)", n, len(p.Plan.Steps), hosts)
 	}
 	if err := p.Record(ctx, d.Spec, false); err != nil {
 		return err
@@ -135,18 +174,20 @@ func Apply(ctx context.Context, c *cli.Console, d *design.Design, o Options) (er
 	if err := pr.Forget(ctx, pending); err != nil {
 		return err
 	}
-	done.Result, err = p.Plan.Apply(ctx, p.Hosts, plan.ApplyOptions{MayDestroy: d.Spec.Wipe, OnEvent: applying(c, live)})
+	done.Result, err = p.Plan.Apply(ctx, p.Hosts, plan.ApplyOptions{MayDestroy: d.Spec.Wipe, OnEvent: applying(c, live),
+		Spared: func(name string) bool { return plan.IsClient(d, name) }})
+	c.LeaveOut(done.Left)
 	if err != nil {
 		if ctx.Err() != nil {
 			return cli.Fail(cli.Interrupted, errors.New("interrupted; run apply again to go on"))
 		}
 		return cli.Fail(cli.Failed, fmt.Errorf("%w\nHalted. Mend the cause and run apply again: it goes on from here", err))
 	}
-	if err := p.Record(ctx, d.Spec, true); err != nil {
+	if err := p.Record(ctx, d.Spec, whole); err != nil {
 		return err
 	}
 	c.Printf("Done: %d changed, %d unchanged (%.1f s).\n", done.Changed, done.Unchanged, time.Since(c.Start).Seconds())
-	return prove(ctx, c, pr, p, o, &done)
+	return prove(ctx, c, pr, p, o, limit, &done)
 }
 
 func question(changes, hosts int) string {
@@ -183,10 +224,10 @@ func applying(c *cli.Console, live bool) func(plan.Event) {
 	}
 }
 
-// prove tests, at the end of an apply, the levels of fencing that are not proven.
-func prove(ctx context.Context, c *cli.Console, pr *failover.Prover, p *plan.Prepared, o Options, done *applied) error {
+// prove tests, at the end of an apply to the servers, the levels of fencing that are not proven.
+func prove(ctx context.Context, c *cli.Console, pr *failover.Prover, p *plan.Prepared, o Options, limit map[string]bool, done *applied) error {
 	d := pr.Design
-	if o.Prepare != "" {
+	if o.Prepare != "" || limit != nil && !slices.ContainsFunc(d.Servers(), func(s string) bool { return limit[s] }) {
 		return nil
 	}
 	levels, err := pr.Unproven(ctx, p.Hosts)

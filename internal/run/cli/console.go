@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -15,6 +17,8 @@ import (
 	"golang.org/x/term"
 
 	"github.com/mortarhpc/mortar/internal/base/screen"
+	"github.com/mortarhpc/mortar/internal/brick/spec"
+	"github.com/mortarhpc/mortar/internal/host"
 )
 
 // Console is what a command says to the person or program that runs it, and asks. JSON, Yes and
@@ -25,6 +29,27 @@ type Console struct {
 	Out, Err          io.Writer
 	JSON, Yes, DryRun bool
 	Start             time.Time
+	// Left are clients that a plan or an apply has left out.
+	Left host.Errors
+}
+
+// LeaveOut tells which clients a plan or an apply leaves out, and why.
+func (c *Console) LeaveOut(left host.Errors) {
+	for _, n := range slices.Sorted(maps.Keys(left)) {
+		if c.Left[n] == nil {
+			c.Printf("Left out: %v\n", left[n])
+		}
+		c.Left[n] = left[n]
+	}
+}
+
+// Ended is the error of a command that has ended with err: without one, that it left clients out.
+func (c *Console) Ended(err error) error {
+	if err != nil || len(c.Left) == 0 {
+		return err
+	}
+	names := spec.Ranges(slices.Sorted(maps.Keys(c.Left)))
+	return Fail(LeftOut, fmt.Errorf("left out %s: no answer; everything else is as told above. Run it again once they are up", strings.Join(names, ", ")))
 }
 
 // JSONLines writes one JSON value a line, as docs/json.md has them.

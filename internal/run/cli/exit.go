@@ -21,6 +21,7 @@ const (
 	Failed      = 1   // an action failed, or a verdict is "fail"
 	BadInput    = 2   // refused; nothing was changed
 	Pending     = 3   // plan --detailed-exitcode: changes are pending
+	LeftOut     = 4   // done, but for clients that do not answer
 	Interrupted = 130 // Ctrl-C
 )
 

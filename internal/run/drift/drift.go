@@ -7,6 +7,8 @@ package drift
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,8 +21,9 @@ import (
 type Drift struct {
 	Spec      string   `json:"spec,omitempty"`
 	Brick     string   `json:"brick"`
-	Resources int      `json:"resources"` // number of resources compared
-	Pending   []string `json:"pending"`   // resources that differ
+	Resources int      `json:"resources"`          // number of resources compared
+	Pending   []string `json:"pending"`            // resources that differ
+	LeftOut   []string `json:"left_out,omitempty"` // clients that do not answer
 	Error     string   `json:"error,omitempty"`
 }
 
@@ -32,7 +35,7 @@ func Of(ctx context.Context, d *design.Design, o plan.PrepareOptions) (Drift, er
 		return r, err
 	}
 	defer p.Close()
-	r.Resources = len(p.Plan.Steps)
+	r.Resources, r.LeftOut = len(p.Plan.Steps), slices.Sorted(maps.Keys(p.Plan.Left))
 	for _, x := range p.Plan.Pending() {
 		r.Pending = append(r.Pending, x.Host+": "+x.Title)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/renameio/v2"
 
+	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/converge/plan"
 	"github.com/mortarhpc/mortar/internal/run/cli"
 )
@@ -45,6 +46,8 @@ func Run(ctx context.Context, c *cli.Console, files []string, textfile string) e
 		return cli.Fail(cli.BadInput, nil)
 	case slices.ContainsFunc(all, func(r Drift) bool { return len(r.Pending) > 0 }):
 		return cli.Fail(cli.Pending, nil)
+	case slices.ContainsFunc(all, func(r Drift) bool { return len(r.LeftOut) > 0 }):
+		return cli.Fail(cli.LeftOut, nil)
 	}
 	return nil
 }
@@ -75,6 +78,9 @@ func (r Drift) text(w io.Writer) error {
 		for _, p := range r.Pending {
 			fmt.Fprintf(w, "  %s\n", p)
 		}
+	}
+	if len(r.LeftOut) > 0 {
+		fmt.Fprintf(w, "  no answer: %s\n", strings.Join(spec.Ranges(r.LeftOut), ", "))
 	}
 	return nil
 }
