@@ -21,7 +21,7 @@ import (
 // machine, then with a cord without power, a hot inlet and a slow fan.
 func TestSensors(t *testing.T) {
 	r := &rack{dir: t.TempDir(), cfg: &hw.Config{}}
-	n := &hw.Node{Name: "nfs1", BMC: &hw.BMC{Address: netip.MustParseAddr("127.62.3.1"), User: "admin"}, Feeds: []hw.Feed{{PDU: "pdu-a", Outlet: 1}, {PDU: "pdu-b", Outlet: 1}}}
+	n := &hw.Node{Name: "nfs1", BMC: &hw.BMC{Address: netip.MustParseAddr("127.62.3.1"), User: "mortar", Privilege: "operator"}, Feeds: []hw.Feed{{PDU: "pdu-a", Outlet: 1}, {PDU: "pdu-b", Outlet: 1}}}
 	run := tool.RunDir(r.dir)
 	if err := os.MkdirAll(filepath.Join(run, "state"), 0o700); err != nil {
 		t.Fatal(err)
@@ -51,7 +51,7 @@ func TestSensors(t *testing.T) {
 		t.Helper()
 		var got []ipmi.Sensor
 		for range 50 {
-			out, _ := exec.Command("ipmitool", "-I", "lanplus", "-H", n.BMC.Address.String(), "-U", "admin", "-f", filepath.Join(run, "password"), "-C", "3", "-c", "sdr", "elist").Output()
+			out, _ := exec.Command("ipmitool", "-I", "lanplus", "-H", n.BMC.Address.String(), "-U", "mortar", "-f", filepath.Join(run, "password"), "-C", "3", "-L", "operator", "-c", "sdr", "elist").Output()
 			if got = ipmi.Sensors(string(out)); reflect.DeepEqual(got, want) {
 				return
 			}

@@ -48,7 +48,7 @@ func (d builder) cluster(servers []spec.Server) *HA {
 			ID: "fence-" + v.Name + "-bmc", Agent: "fence_ipmilan",
 			Params: map[string]string{
 				"ip": v.BMC.Address, "username": v.BMC.User, "lanplus": "1",
-				"cipher": strconv.Itoa(v.BMC.Cipher),
+				"cipher": strconv.Itoa(v.BMC.Cipher), "privlvl": v.BMC.Privilege,
 				// onoff: off, seen to be off, on. A power cycle is over before anybody
 				// could see that the server was off.
 				"method": "onoff", "power_wait": "0",

@@ -109,6 +109,7 @@ var bad = []struct {
 	{"outlet without feed", []string{"feeds: [A, B]", "feeds: [A]"}},
 	{"duplicate PDU", []string{"name: p2", "name: p1"}},
 	{"secret in the spec", []string{"password_file: secrets/bmc-s1", "password_file: 'my secret!'"}},
+	{"a privilege that switches nothing", []string{"      password_file: secrets/bmc-s1\n", "      password_file: secrets/bmc-s1\n      privilege: user\n"}},
 	{"IPMI cipher 0", []string{"      password_file: secrets/bmc-s1\n", "      password_file: secrets/bmc-s1\n      cipher: 0\n"}},
 	{"a journal of an earlier version", []string{"  raid:\n    level: 6", "  journal: {ssds: [{serial: 'J[1-2]', size: 400GB}]}\n  raid:\n    level: 6"}},
 	// Disks.

@@ -194,6 +194,7 @@ type BMC struct {
 	User         string `yaml:"user" json:"user" doc:"IPMI user with operator or administrator rights"`
 	PasswordFile string `yaml:"password_file" json:"password_file" doc:"file with the password, relative to the spec; mode 0600"`
 	Cipher       int    `yaml:"cipher,omitempty" json:"cipher,omitempty" doc:"IPMI cipher suite" default:"3"`
+	Privilege    string `yaml:"privilege,omitempty" json:"privilege,omitempty" doc:"rights that the session asks for: operator, which may switch the power, or administrator, for a BMC that wants more" default:"operator"`
 }
 
 // PDU is a switched power distribution unit with the APC MIB.

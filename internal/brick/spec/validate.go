@@ -359,6 +359,7 @@ func (c *checker) power() {
 			c.secretFile(at+".bmc.password_file", b.PasswordFile)
 			c.between(at+".bmc.cipher", b.Cipher, 0, 17, "")
 			c.refuse(b.Cipher == 0, at+".bmc.cipher", "use 3, or 17 where the BMC has it", "cipher suite 0 lets anybody switch the server off without a password")
+			c.refuse(b.Privilege != "operator" && b.Privilege != "administrator", at+".bmc.privilege", "use operator or administrator", "%q is no privilege that may switch a server off", b.Privilege)
 		}
 		covered := map[string]bool{} // feeds with an outlet
 		known := true

@@ -180,11 +180,16 @@ func PowerStatus(f design.FenceDevice) []string {
 		return nil
 	}
 	argv := []string{f.Agent, "--ip=" + f.Params["ip"], "--username=" + f.Params["username"],
-		"--password-script=" + SecretPath(f) + ".sh", "--cipher=" + f.Params["cipher"], "--action=status"}
+		"--password-script=" + SecretPath(f) + ".sh", "--cipher=" + f.Params["cipher"], "--privlvl=" + f.Params["privlvl"], "--action=status"}
 	if f.Params["lanplus"] == "1" {
 		argv = append(argv, "--lanplus")
 	}
 	return argv
+}
+
+// IPMIAccess are the options of ipmitool(1) that reach a BMC from a server.
+func IPMIAccess(f *design.FenceDevice) []string {
+	return []string{"-H", f.Params["ip"], "-U", f.Params["username"], "-f", SecretPath(*f), "-C", f.Params["cipher"], "-L", f.Params["privlvl"]}
 }
 
 // FenceParams are all parameters of a fence device, with what reads the

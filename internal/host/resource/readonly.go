@@ -30,12 +30,12 @@ var forms = slices.Concat([][]string{
 	{"dmsetup", "status", "--target", "multipath"},
 	{"dmsetup", "table", "<device>"},
 	// A fence agent reboots without --action.
-	{"fence_ipmilan", "--ip=<address>", "--username=<user>", "--password-script=<path>", "--cipher=<number>", "--action=status", "[", "--lanplus", "]"},
+	{"fence_ipmilan", "--ip=<address>", "--username=<user>", "--password-script=<path>", "--cipher=<number>", "--privlvl=<name>", "--action=status", "[", "--lanplus", "]"},
 	{"/usr/bin/env", "SNMPCONFPATH=<path>", "/usr/bin/snmpget", "-Oqv", "<address>:161", "<oid>..."},
 	{"ip", "-json", "address", "show", "[", "up", "]"},
 	{"ip", "[", "-n", "<name>", "]", "-o", "addr", "show", "to", "<address>"},
 	{"ipmitool", "lan", "print"},
-	{"ipmitool", "-I", "lanplus", "-N", "2", "-R", "1", "-H", "<address>", "-U", "<user>", "-f", "<path>", "-C", "<number>", "chassis", "power", "status"},
+	{"ipmitool", "-I", "lanplus", "-N", "2", "-R", "1", "-H", "<address>", "-U", "<user>", "-f", "<path>", "-C", "<number>", "-L", "<name>", "chassis", "power", "status"},
 	{"journalctl", "--no-pager", "--output", "cat", "--identifier", "pacemaker-fenced", "--since", "@<time>"},
 	{"journalctl", "--output=json", "--output-fields=MESSAGE", "--since=<text>", "--lines=2000", "--grep=<text>"},
 	journal.Argv(nil, "-b", "-f", "-n", "<number>", "[", "-t", "<name>", "]..."),
@@ -88,7 +88,7 @@ var forms = slices.Concat([][]string{
 // bmcForms ask the sensors and the log of a BMC: of this host, or over the network.
 func bmcForms() (out [][]string) {
 	for _, q := range [][]string{{"sdr", "elist"}, {"sel", "info"}, {"sel", "elist", "last", "1"}} {
-		out = append(out, slices.Concat([]string{"ipmitool", "-c", "[", "-I", "lanplus", "-H", "<address>", "-U", "<user>", "-f", "<path>", "-C", "<number>", "]"}, q))
+		out = append(out, slices.Concat([]string{"ipmitool", "-c", "[", "-I", "lanplus", "-H", "<address>", "-U", "<user>", "-f", "<path>", "-C", "<number>", "-L", "<name>", "]"}, q))
 	}
 	return out
 }

@@ -473,7 +473,7 @@ func (h *Hardware) ipmi(ctx context.Context, target, power string) error {
 		return err
 	}
 	a := resource.Action{Title: "switch " + target + " " + power + " by its BMC", Cmd: []string{
-		"ipmitool", "-I", "lanplus", "-C", fmt.Sprint(b.Cipher), "-H", b.Address, "-U", b.User, "-E", "chassis", "power", power}}
+		"ipmitool", "-I", "lanplus", "-C", fmt.Sprint(b.Cipher), "-L", b.Privilege, "-H", b.Address, "-U", b.User, "-E", "chassis", "power", power}}
 	return host.Gate{}.Do(ctx, target, a, func(ctx context.Context) error {
 		cmd := exec.CommandContext(ctx, a.Cmd[0], a.Cmd[1:]...)
 		cmd.Env = append(os.Environ(), "IPMI_PASSWORD="+strings.TrimRight(string(password), "\r\n"))

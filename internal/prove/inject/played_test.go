@@ -245,7 +245,7 @@ func TestHardware(t *testing.T) {
 		name, bmc := fmt.Sprintf("nfs%d", n), fmt.Sprintf("10.0.4.%d", n)
 		m.all[name] = &machine{down: map[string]bool{}, gone: map[string]bool{}, chassis: filepath.Join(dir, bmc)}
 		d.Spec.Servers = append(d.Spec.Servers, spec.Server{Name: name, Address: fmt.Sprintf("10.0.3.%d", n), Public: fmt.Sprintf("10.0.1.%d", n), Private: fmt.Sprintf("10.0.2.%d", n),
-			BMC: &spec.BMC{Address: bmc, User: "admin", PasswordFile: "pw", Cipher: 17}})
+			BMC: &spec.BMC{Address: bmc, User: "admin", PasswordFile: "pw", Cipher: 17, Privilege: "operator"}})
 		p.Servers = append(p.Servers, name)
 	}
 	d.Pairs = []design.Pair{p}

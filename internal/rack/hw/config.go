@@ -143,6 +143,8 @@ type Disk struct {
 type BMC struct {
 	Address netip.Addr `json:"address"`
 	User    string     `json:"user"`
+	// Privilege is that of the user: operator or administrator; "" is administrator.
+	Privilege string `json:"privilege,omitempty"`
 	// PasswordFile holds the password, at most 16 characters (the limit of every
 	// IPMI tool). Up creates a missing file with a random password, mode 0600.
 	PasswordFile string `json:"password_file"`

@@ -130,7 +130,7 @@ func FromSpec(s *spec.Spec, arrays ...Storage) (Config, error) {
 		n := Node{Name: v.Name, Role: RoleServer, MemoryMiB: cmp.Or(int(v.Memory>>20), serverMiB)}
 		n.addNICs(s, mgmt, v.Public, v.Private, v.Address)
 		if b := v.BMC; b != nil {
-			n.BMC = &BMC{Address: netip.MustParseAddr(b.Address), User: b.User, PasswordFile: secret(b.PasswordFile)}
+			n.BMC = &BMC{Address: netip.MustParseAddr(b.Address), User: b.User, Privilege: b.Privilege, PasswordFile: secret(b.PasswordFile)}
 		}
 		for _, o := range v.Outlets {
 			n.Feeds = append(n.Feeds, Feed(o))

@@ -9,11 +9,15 @@ import (
 )
 
 // BMCConfig is ipmi_sim's configuration of a node's BMC: one LAN channel,
-// one administrator, and our own binary as the chassis. The chassis' command
+// one user with the rights of the spec, and our own binary as the chassis. The chassis' command
 // line is relative to the run directory, so that nothing in it needs quoting.
 //
 // Source: ipmi_lan(5) and ipmi_sim of OpenIPMI.
 func BMCConfig(n *hw.Node, password string) string {
+	privilege := "admin" // also of a rack that an older Mortar made
+	if n.BMC.Privilege == "operator" {
+		privilege = "operator"
+	}
 	return fmt.Sprintf(`name "bmc-%[1]s"
 set_working_mc 0x20
   startlan 1
@@ -28,8 +32,8 @@ set_working_mc 0x20
   chassis_control "./mortar rack _chassis .. %[1]s"
   startnow false
   user 1 false "" "" user 10 none md2 md5 straight
-  user 2 true "%[3]s" "%[4]s" admin 10 none md2 md5 straight
-`, n.Name, n.BMC.Address, n.BMC.User, password, bmcGUID(n.BMC.Address))
+  user 2 true "%[3]s" "%[4]s" %[6]s 10 none md2 md5 straight
+`, n.Name, n.BMC.Address, n.BMC.User, password, bmcGUID(n.BMC.Address), privilege)
 }
 
 // bmcGUID is an identifier for a BMC: unique in the rack as its address is.

@@ -49,8 +49,7 @@ func (t *tester) power(ctx context.Context, via, node string) (chassis, error) {
 	}
 	// One try of 2 s and one retry find a dead BMC soon. Callers that need an
 	// answer ask again.
-	argv := []string{"ipmitool", "-I", "lanplus", "-N", "2", "-R", "1", "-H", b.Params["ip"], "-U", b.Params["username"],
-		"-f", plan.SecretPath(*b), "-C", b.Params["cipher"], "chassis", "power", "status"}
+	argv := slices.Concat([]string{"ipmitool", "-I", "lanplus", "-N", "2", "-R", "1"}, plan.IPMIAccess(b), []string{"chassis", "power", "status"})
 	out, err := t.h.Session(via).Query(ctx, argv...)
 	if err != nil {
 		return chassis{}, fmt.Errorf("%s: %w", via, err)

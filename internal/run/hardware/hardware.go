@@ -199,7 +199,7 @@ func bmcCommand(d *design.Design, up Disks, node string) (argv []string, by stri
 	for _, l := range d.Levels(node) {
 		for i := range l.Devices {
 			if b := &l.Devices[i]; b.Agent == "fence_ipmilan" {
-				return append(argv, "-I", "lanplus", "-H", b.Params["ip"], "-U", b.Params["username"], "-f", plan.SecretPath(*b), "-C", b.Params["cipher"]), by
+				return slices.Concat(argv, []string{"-I", "lanplus"}, plan.IPMIAccess(b)), by
 			}
 		}
 	}
