@@ -45,7 +45,7 @@ func (d builder) cluster(servers []spec.Server) *HA {
 	pdus := pduDevices(s, servers)
 	for i, v := range servers {
 		bmc := FenceDevice{
-			ID: "fence-" + v.Name + "-bmc", Agent: "fence_ipmilan",
+			ID: v.BMCDevice(), Agent: "fence_ipmilan",
 			Params: map[string]string{
 				"ip": v.BMC.Address, "username": v.BMC.User, "lanplus": "1",
 				"cipher": strconv.Itoa(v.BMC.Cipher), "privlvl": v.BMC.Privilege,
@@ -68,7 +68,7 @@ func (d builder) cluster(servers []spec.Server) *HA {
 			bmc.Params["pcmk_delay_base"] = v.Name + ":" + tieDelay
 		}
 		second := FenceLevel{Node: v.Name, Level: 2}
-		for _, id := range outletDevices(v) {
+		for _, id := range v.OutletDevices() {
 			second.Devices = append(second.Devices, pdus[id])
 		}
 		ha.Fencing = append(ha.Fencing, FenceLevel{Node: v.Name, Level: 1, Devices: []FenceDevice{bmc}}, second)
@@ -82,22 +82,6 @@ func (d *Design) Reservable() bool {
 	return len(d.Arrays) > 0 && d.Spec.Profile != spec.Stock
 }
 
-// outletDevices names the device of each outlet of a server. A PDU is one
-// device for all servers. A second outlet of a server on the same PDU is on
-// a device of its own: fence_apc_snmp switches only the first of several.
-func outletDevices(v spec.Server) []string {
-	var ids []string
-	used := map[string]int{}
-	for _, o := range v.Outlets {
-		id := "fence-pdu-" + strings.TrimPrefix(o.PDU, "pdu-")
-		if used[id]++; used[id] > 1 {
-			id += fmt.Sprintf("-%d", used[id])
-		}
-		ids = append(ids, id)
-	}
-	return ids
-}
-
 // pduDevices are the devices of the PDUs by ID, each with the outlets of all
 // servers.
 func pduDevices(s *spec.Spec, servers []spec.Server) map[string]FenceDevice {
@@ -107,7 +91,7 @@ func pduDevices(s *spec.Spec, servers []spec.Server) map[string]FenceDevice {
 	}
 	out := map[string]FenceDevice{}
 	for _, v := range servers {
-		for i, id := range outletDevices(v) {
+		for i, id := range v.OutletDevices() {
 			o := v.Outlets[i]
 			p := pdus[o.PDU]
 			f, ok := out[id]

@@ -110,6 +110,9 @@ var bad = []struct {
 	{"duplicate PDU", []string{"name: p2", "name: p1"}},
 	{"secret in the spec", []string{"password_file: secrets/bmc-s1", "password_file: 'my secret!'"}},
 	{"a privilege that switches nothing", []string{"      password_file: secrets/bmc-s1\n", "      password_file: secrets/bmc-s1\n      privilege: user\n"}},
+	{"two PDUs, one device", []string{"name: p2, address", "name: pdu-p1, address", "pdu: p2, outlet: 1", "pdu: pdu-p1, outlet: 1", "pdu: p2, outlet: 2", "pdu: pdu-p1, outlet: 2"}},
+	{"a PDU named like a part of another", []string{"name: p2, address", "name: p1-params, address", "pdu: p2, outlet: 1", "pdu: p1-params, outlet: 1", "pdu: p2, outlet: 2", "pdu: p1-params, outlet: 2"}},
+	{"a server named like a PDU's device", []string{"name: s2\n", "name: pdu-p1\n"}},
 	{"IPMI cipher 0", []string{"      password_file: secrets/bmc-s1\n", "      password_file: secrets/bmc-s1\n      cipher: 0\n"}},
 	{"a journal of an earlier version", []string{"  raid:\n    level: 6", "  journal: {ssds: [{serial: 'J[1-2]', size: 400GB}]}\n  raid:\n    level: 6"}},
 	// Disks.

@@ -50,6 +50,9 @@ func validate(s *Spec) Errors {
 	c.disks()
 	c.filesystem()
 	c.ha()
+	if c.isHA() {
+		collisions(c)
+	}
 	c.rack()
 	if s.Networks.Management == nil {
 		m := s.Networks.Public
