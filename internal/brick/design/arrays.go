@@ -7,34 +7,6 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 )
 
-// diskBytes is what a disk sold as size has: makers agreed on the number of
-// sectors for each size, a little more than the name says.
-// Source: IDEMA LBA1-03, 512-byte sectors.
-func diskBytes(size spec.Bytes) spec.Bytes {
-	if size < 160*spec.GB || size%spec.GB != 0 {
-		return size
-	}
-	return (97_696_368 + 1_953_504*(size/spec.GB-50)) * 512
-}
-
-// arrayBytes is what an array of a family uses of a disk for data.
-//
-// PERC keeps 512 MiB for its configuration and rounds down to whole GiB
-// (coercion): of a 3 TB disk it uses 2,794 GiB, which is where the 111,760 GB of
-// 40 such disks come from that omreport prints. MD3200 keeps 512 MiB for its
-// database. For ME4 nothing is published: a thousandth is left to it.
-// Sources: seed NFS+DFC, A.4; Dell PowerVault MD3200 Owner's Manual.
-func arrayBytes(family string, size spec.Bytes) spec.Bytes {
-	b := diskBytes(size)
-	switch family {
-	case "perc":
-		return (b - 512*spec.MiB) / spec.GiB * spec.GiB
-	case "md3":
-		return b - 512*spec.MiB
-	}
-	return b - b/1000
-}
-
 // mgtSize is room for the configuration of a Lustre file system, which is
 // some megabytes. Source: Lustre Operations Manual, 5.1.
 const mgtSize = 10 * spec.GiB
@@ -92,6 +64,7 @@ func (d builder) arrays() {
 func (d builder) lunsOn(a *Array, set spec.Set, ost *int) {
 	s := d.Spec
 	r := set.Storage.RAID
+	m, _ := spec.ModelOf(a.Model)
 	groups := only(d.GroupsOf(set.Name), func(g Group) bool { return g.Array == a.Name })
 	per := 1
 	if r.Level == 60 {
@@ -115,7 +88,7 @@ func (d builder) lunsOn(a *Array, set spec.Set, ost *int) {
 		}
 		for _, x := range groups[i : i+per] {
 			l.Groups = append(l.Groups, x.Name)
-			l.Size += spec.Bytes(x.Data) * arrayBytes(a.Family, x.Members[0].Size)
+			l.Size += spec.Bytes(x.Data) * m.OfDisk(x.Members[0].Size)
 		}
 		switch role {
 		case "mds":

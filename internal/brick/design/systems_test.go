@@ -132,22 +132,6 @@ func TestLustreFigures(t *testing.T) {
 	}
 }
 
-// What PERC makes of a disk follows from the number of sectors the disk has.
-func TestDiskBytes(t *testing.T) {
-	if got := diskBytes(3 * spec.TB); got != 3_000_592_982_016 {
-		t.Errorf("3 TB disk: %d", got)
-	}
-	if got := diskBytes(2 * spec.TB); got != 2_000_398_934_016 {
-		t.Errorf("2 TB disk: %d", got)
-	}
-	if got := arrayBytes("perc", 3*spec.TB); got != 2794*spec.GiB {
-		t.Errorf("PERC: %d", got)
-	}
-	if got := diskBytes(136 * spec.GB); got != 136*spec.GB {
-		t.Errorf("odd size: %d", got)
-	}
-}
-
 // The Lustre brick: each group over all five enclosures with at most two
 // disks in each; the numbers of the paper in mkfs; half of the OSTs on each
 // server; either server can mount each target.
