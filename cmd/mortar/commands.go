@@ -46,7 +46,7 @@ func commands() []*cobra.Command {
 		newDiscoverCmd(),
 		newCheckCmd(),
 		group("array", newArrayScriptCmd(), newArrayVerifyCmd()),
-		group("rack", append(rackParts(), newRackUpCmd(), newRackDownCmd(), newRackStatusCmd(), newRackSSHCmd(), newRackFaultCmd(),
+		group("rack", append(rackParts(), newRackUpCmd(), newRackDownCmd(), newRackStatusCmd(), newRackSSHCmd(), newRackArrayCmd(), newRackFaultCmd(),
 			newRackImageCmd(), newRackSaveCmd(), newRackRestoreCmd(), newRackSavedCmd(), newRackForgetCmd())...),
 		newForecastCmd(),
 		newSimulateCmd(),

@@ -14,9 +14,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mortarhpc/mortar/internal/brick/array"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/rack"
+	"github.com/mortarhpc/mortar/internal/rack/configure"
 	"github.com/mortarhpc/mortar/internal/rack/hw"
 	"github.com/mortarhpc/mortar/internal/run/cli"
 )
@@ -25,6 +27,7 @@ import (
 type rackFlags struct {
 	dir   string
 	scale int64 // rack up: a disk has 1/scale of its size
+	empty bool  // rack up: leave the arrays as they come from their makers
 }
 
 func (f *rackFlags) add(cmd *cobra.Command) {
@@ -128,6 +131,7 @@ func newRackUpCmd() *cobra.Command {
 	cmd.Flags().StringVar(&boot, "boot", "", "distribution, or distribution=SERVER,...: these servers boot Debian's kernel and initial RAM disk by GRUB from a system disk (default: the rack's fast way)")
 	cmd.Flags().StringVar(&memory, "memory", "", "memory of every node, e.g. 1280MiB, instead of the spec's")
 	cmd.Flags().StringVar(&scale, "scale", "1/1", "size of the disks against the spec's, e.g. 1/1000; memory is then what the rack's nodes need, and all else as in the spec")
+	cmd.Flags().BoolVar(&f.empty, "empty-arrays", false, "leave RAID arrays without groups and LUNs (mortar rack array configures them)")
 	cmd.Flags().BoolVar(&sparse, "sparse", false, "allow disks that could not be filled, for want of room on this machine")
 	cmd.Flags().Bool("json", false, "print the inventory as JSON")
 	cmd.Flags().Bool("dry-run", false, "show the commands and files, and do nothing")
@@ -166,11 +170,16 @@ func (f *rackFlags) describe(file string) (cfg hw.Config, dir string, err error)
 	if err := s.Scale(f.scale); err != nil {
 		return cfg, "", fail(exitBadInput, err)
 	}
+	hw.GiveSASPorts(s)
 	d, err := design.Derive(s)
 	if err != nil {
 		return cfg, "", fail(exitBadInput, err)
 	}
-	if cfg, err = hw.FromSpec(s, rackArrays(d)...); err != nil {
+	arrays, err := rackArrays(d, f.empty)
+	if err != nil {
+		return cfg, "", fail(exitBadInput, err)
+	}
+	if cfg, err = hw.FromSpec(s, arrays...); err != nil {
 		return cfg, "", rackError(err)
 	}
 	if f.scale > 1 {
@@ -184,29 +193,51 @@ func (f *rackFlags) describe(file string) (cfg hw.Config, dir string, err error)
 	return cfg, dir, err
 }
 
-// rackArrays returns the rack's arrays for those of a design.
-func rackArrays(d *design.Design) []hw.Storage {
+// rackArrays returns the rack's arrays for those of a design, configured by the scripts
+// that mortar array script prints. A RAID card has its LUNs in any case.
+func rackArrays(d *design.Design, empty bool) ([]hw.Storage, error) {
 	var out []hw.Storage
 	for i := range d.Arrays {
 		a := &d.Arrays[i]
-		r := hw.Storage{Name: a.Name, Family: a.Family, Servers: a.Servers, Paths: d.PathsTo(a, a.Servers[0])}
-		for _, g := range d.Groups {
-			if g.Array != a.Name {
-				continue
+		var scripts []string
+		if !empty || a.Family == "perc" {
+			text, err := array.Script(d, a.Name, "", 0)
+			if err != nil {
+				return nil, err
 			}
-			group := hw.StorageGroup{Name: g.Name, Level: g.Level, Chunk: int64(g.Chunk)}
-			for _, m := range g.Members {
-				group.Serials = append(group.Serials, m.Serial)
-			}
-			r.Groups = append(r.Groups, group)
+			scripts = append(scripts, text)
 		}
-		for _, l := range a.LUNs {
-			r.LUNs = append(r.LUNs, hw.StorageLUN{Name: l.Name, Group: l.Groups[0], Number: l.Number, Controller: l.Controller, WWN: l.WWN,
-				Bytes: int64(l.Size), Chunk: int64(l.Chunk), FullStripe: int64(l.FullStripe)})
+		made, _, err := configure.Array(context.Background(), d.Spec, hw.Storage{Name: a.Name, Servers: a.Servers, Paths: d.PathsTo(a, a.Servers[0])}, scripts...)
+		if err != nil {
+			return nil, err
 		}
-		out = append(out, r)
+		out = append(out, made)
 	}
-	return out
+	return out, nil
+}
+
+func newRackArrayCmd() *cobra.Command {
+	var f rackFlags
+	cmd := command("array", func(ctx context.Context, c *cli.Console, args []string) error {
+		dir, err := f.find(args[0])
+		if err != nil {
+			return err
+		}
+		d, err := cli.LoadAny(args[0])
+		if err != nil {
+			return err
+		}
+		hw.GiveSASPorts(d.Spec)
+		script, err := io.ReadAll(c.In)
+		if err != nil {
+			return err
+		}
+		said, err := rack.Configure(ctx, dir, d.Spec, args[1], string(script))
+		_, printed := io.WriteString(c.Out, said)
+		return errors.Join(rackError(err), printed)
+	})
+	f.add(cmd)
+	return cmd
 }
 
 // parseScale parses 1/1000 as 1000.

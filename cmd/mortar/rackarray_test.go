@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/mortarhpc/mortar/examples"
@@ -9,8 +10,8 @@ import (
 	"github.com/mortarhpc/mortar/internal/rack/hw"
 )
 
-// The rack has every array of the papers with its disks, groups, LUNs and paths, at a
-// thousandth of their size. A PERC is its LUNs alone.
+// The scripts make every array of the papers as designed: disks, groups, spares, LUNs and
+// paths, at a thousandth of their size. A PERC is its LUNs alone.
 func TestRackArrays(t *testing.T) {
 	for _, v := range []struct {
 		example                                   string
@@ -41,9 +42,26 @@ func TestRackArrays(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c, err := hw.FromSpec(s, rackArrays(d)...)
+		made, err := rackArrays(d, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := hw.FromSpec(s, made...)
 		if err != nil {
 			t.Fatalf("%s: %v", v.example, err)
+		}
+		for i, a := range d.Arrays {
+			for k, l := range a.LUNs {
+				if m := made[i].LUNs[k]; m.Name != l.Name || m.Number != l.Number || m.Controller != l.Controller || m.Bytes != int64(l.Size) ||
+					m.Chunk != int64(l.Chunk) || m.FullStripe != int64(l.FullStripe) || m.WWN != l.WWN || m.Servers != nil {
+					t.Errorf("%s: made %+v, designed %+v", v.example, m, l)
+				}
+			}
+			for k := range a.Spares {
+				if !slices.Contains(made[i].Spares, a.Spares[k].Serial) {
+					t.Errorf("%s: no spare %s", v.example, a.Spares[k].Serial)
+				}
+			}
 		}
 		arrays, luns := 0, 0
 		for _, e := range c.Enclosures {

@@ -6,12 +6,15 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/rack/array"
+	"github.com/mortarhpc/mortar/internal/rack/configure"
 	"github.com/mortarhpc/mortar/internal/rack/hw"
 	"github.com/mortarhpc/mortar/internal/rack/qemu"
 	"github.com/mortarhpc/mortar/internal/rack/tool"
@@ -159,6 +162,56 @@ func exchange(conn net.Conn, mark, line string) (out string, code int, err error
 			return string(got), 0, err
 		}
 	}
+}
+
+// Configure executes a script on an array of the rack in dir, in the language of the array's
+// tools, and returns what the tool printed. The groups and LUNs are there at once: running
+// servers see the LUNs. A script that the array refuses changes nothing.
+func Configure(ctx context.Context, dir string, s *spec.Spec, name, script string) (string, error) {
+	r, err := openRack(dir)
+	if err != nil {
+		return "", err
+	}
+	e, err := r.cfg.Enclosure(r.cfg.EnclosureName(name))
+	switch {
+	case err != nil:
+		return "", err
+	case e.Array == nil:
+		return "", tool.Refuse("%s has no array of its own in the rack: of a RAID card inside a server it has the LUNs, which rack up makes", name)
+	case tool.Running(r.dir, e.Name) == nil:
+		return "", tool.Refuse("array %s is off: mortar rack fault array-on %s", name, name)
+	}
+	now, said, err := configure.Array(ctx, s, hw.Storage{Name: name, Servers: e.Servers, Paths: e.Paths}, append(slices.Clone(e.Array.Scripts), script)...)
+	if err != nil {
+		return said, tool.Refuse("%v. Nothing was changed", err)
+	}
+	groups, luns := len(e.Array.Groups), len(e.Disks)
+	return said, withPower(ctx, r, func(h *hw.Hardware) error {
+		before := present(r, h)
+		if err := r.cfg.SetArray(s, now); err != nil {
+			return err
+		}
+		for _, line := range array.Configuration(r.cfg, e, groups, luns) {
+			if _, err := arrayCommand(ctx, r, e, `configure "`+line+`"`); err != nil {
+				return err
+			}
+		}
+		if err := tool.SaveJSON(filepath.Join(r.dir, "config.json"), r.cfg); err != nil {
+			return err
+		}
+		inv, err := LoadInventory(r.dir)
+		if err != nil {
+			return err
+		}
+		inv.WWNs = r.cfg.WWNs
+		if err := tool.SaveJSON(inventoryFile(r.dir), inv); err != nil {
+			return err
+		}
+		if err := steer(ctx, r, e, h); err != nil {
+			return err
+		}
+		return replug(ctx, r, before, present(r, h), true)
+	})
 }
 
 // slotChange pulls a disk of an array, or pushes it in. The array then gives a spare

@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"net"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/mortarhpc/mortar/internal/rack/array"
+	"github.com/mortarhpc/mortar/internal/rack/configure"
 	"github.com/mortarhpc/mortar/internal/rack/hw"
 	"github.com/mortarhpc/mortar/internal/rack/nodeimage"
 	"github.com/mortarhpc/mortar/internal/rack/qemu"
@@ -24,7 +26,7 @@ func arrayConfig(t *testing.T, wwns ...string) hw.Config {
 	if err := s.Scale(1000); err != nil {
 		t.Fatal(err)
 	}
-	a := hw.Storage{Name: "nss7", Family: "me4", Servers: []string{"nss1", "nss2"}, Paths: 4}
+	a := hw.Storage{Name: "nss7", Family: "me4", Servers: []string{"nss1", "nss2"}, Paths: 4, Spares: []string{"E1N81", "E1N82", "E1N83", "E1N84"}}
 	for g := range 8 {
 		name := fmt.Sprintf("nss7-r%d", g)
 		group := hw.StorageGroup{Name: name, Level: 6, Chunk: 128 << 10}
@@ -235,5 +237,68 @@ func TestGroupsOf(t *testing.T) {
 		if diff := cmp.Diff(want[i], got[i]); diff != "" {
 			t.Errorf("group %d: %s", i, diff)
 		}
+	}
+}
+
+// A script that is executed on an array in use adds lines to its firmware: new groups and
+// LUNs, which servers that the LUN is mapped to see.
+func TestConfiguredArray(t *testing.T) {
+	s := parsed(t, "nss7.4-ha")
+	cabled := hw.Storage{Name: "nss7", Servers: []string{"nss1", "nss2"}, Paths: 4}
+	at := func(scripts ...string) hw.Storage {
+		t.Helper()
+		a, _, err := configure.Array(t.Context(), s, cabled, scripts...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	c, err := hw.FromSpec(s, at())
+	if err != nil || !c.ArraysEmpty() || len(c.Arrays()[0].Disks) != 0 || len(c.Arrays()[0].Array.Disks) != 84 {
+		t.Fatalf("%v %+v", err, c.Arrays())
+	}
+	empty := c
+	empty.Enclosures = slices.Clone(c.Enclosures)
+	const one = `set initiator id 500605b000010000 nickname a
+set initiator id 500605b000020000 nickname b
+create host initiators a nss1
+create host initiators b nss2
+create host-group hosts nss1,nss2 both
+add disk-group type linear disks 0.0-9 level raid6 chunk-size 128k assigned-to b one
+create volume vdisk one size 10GiB v1
+create volume vdisk one size 20GiB v2
+map volume lun 5 initiator both.*.* v1
+map volume lun 4 initiator nss2.* v2
+add spares 0.83
+`
+	const two = "add disk-group type linear disks 0.10-19 level raid6 two\ncreate volume vdisk two size 1GiB v3\nmap volume lun 6 initiator both.*.* v3\n"
+	if err := c.SetArray(s, at(one)); err != nil {
+		t.Fatal(err)
+	}
+	e := c.Arrays()[0]
+	first := c.SharedDisks()[0].BlockID()
+	if err := c.SetArray(s, at(one, two)); err != nil {
+		t.Fatal(err)
+	}
+	if c.ArraysEmpty() || !c.SameButArrays(&empty) || len(e.Array.Scripts) != 2 || c.SharedDisks()[0].BlockID() != first || len(c.WWNs["nss7"]) != 3 || c.WWNs["nss7"][0] != e.Disks[1].WWN {
+		t.Errorf("%+v %+v", c.WWNs, e)
+	}
+	if e.Disks[1].LUN.Offset != 10<<30 || e.Disks[1].LUN.Controller != 1 {
+		t.Errorf("%+v", e.Disks[1].LUN)
+	}
+	if a, b := len(paths(t, &c, "nss1", &hw.Hardware{})), len(paths(t, &c, "nss2", &hw.Hardware{})); a != 8 || b != 12 {
+		t.Errorf("%d and %d paths, want 8 and 12", a, b)
+	}
+	more := strings.Join(array.Configuration(&c, e, 1, 2), "\n")
+	for _, want := range []string{"group 1 6 10 512 ", " 10 11 12 13 14 15 16 17 18 19\n", "sparelist='0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 83' grouplist='0 1'\n", "lun 2 1 0 2097152\n", "map 1 2 6 iqn"} {
+		if !strings.Contains(more, want) {
+			t.Errorf("no %q in\n%s", want, more)
+		}
+	}
+	if strings.ContainsAny(more, "\"$`\\") || strings.Contains(more, "group 0") || strings.Contains(more, "lun 1 ") {
+		t.Errorf("%s", more)
+	}
+	if whole := array.Firmware(&c, e); !strings.Contains(whole, "map 0 1 4 iqn.2026-11.rack:nss2.hba0.lun4 iqn.2026-11.rack:nss2.hba1.lun4\n") {
+		t.Errorf("LUN 4 is mapped otherwise:\n%s", whole)
 	}
 }

@@ -97,6 +97,13 @@ func serveManagement(r *rack, e *hw.Enclosure, controller int, password string) 
 
 // me4 returns the state of an array as objects of an ME4.
 func me4(ctx context.Context, r *rack, e *hw.Enclosure) (array.ME4Objects, error) {
+	now, err := openRack(r.dir) // a script may have configured the array since
+	if err != nil {
+		return nil, err
+	}
+	if e, err = now.cfg.Enclosure(e.Name); err != nil {
+		return nil, err
+	}
 	h, err := loadHardware(r.dir)
 	if err != nil {
 		return nil, err

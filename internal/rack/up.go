@@ -96,8 +96,10 @@ func Up(ctx context.Context, cfg hw.Config, dir string, fn tool.Progress) (*Inve
 			if err := Down(ctx, dir, DownOptions{}); err != nil {
 				return nil, fmt.Errorf("removing what is left of an unfinished rack: %w", err)
 			}
+		case cfg.ArraysEmpty() && old.SameButArrays(&cfg):
+			cfg, keep = *old, true // the arrays keep what is on them
 		case !reflect.DeepEqual(*old, cfg):
-			return nil, tool.Refuse("the rack in %s was built with other hardware: mortar rack down first (its virtual disks go with it)", dir)
+			return nil, tool.Refuse("the rack in %s was built with other hardware, or its arrays are configured otherwise: mortar rack down first (its virtual disks go with it)", dir)
 		default:
 			keep = true
 		}

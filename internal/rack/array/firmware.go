@@ -14,8 +14,9 @@ import (
 //   - /rw/groupN holds the slots of group N. The firmware creates a group only if
 //     that file is missing. --assume-clean is right: the disks are blank, and the
 //     parity of zeroes is zero.
-//   - heal removes missing disks from their groups, gives a disk in no group to each
-//     group that lacks one, and records the members of each group.
+//   - heal removes missing disks from their groups, gives each group that lacks one a
+//     disk that is in none, and records the members of each group. sparelist has the slots
+//     of disks that are spares, or were members; another disk has not been configured.
 //   - With access type 1 (implicit) an array moves its LUNs by itself, as these
 //     arrays do. With explicit, Linux promotes its own group and LIO demotes none.
 //   - The default of nonop_delay_msecs is 100: ten operations a second.
@@ -40,7 +41,7 @@ members() { # of group: noted
   l=; for s in $slotlist; do dev $s && [ -e /sys/block/${d##*/}/holders/md$1 ] && l="$l $s"; done
   echo $l > /rw/group$1.new && $b mv /rw/group$1.new /rw/group$1
 }
-spare() { for s in $slotlist; do dev $s && { set -- /sys/block/${d##*/}/holders/*; [ -e $1 ] || return 0; }; done; return 1; }
+spare() { for s in $sparelist; do dev $s && { set -- /sys/block/${d##*/}/holders/*; [ -e $1 ] || return 0; }; done; return 1; }
 heal() {
   for m in $grouplist; do
     r /sbin/mdadm /dev/md$m --fail detached --remove detached --quiet
@@ -115,6 +116,9 @@ map() { # controller index number initiators
   $b ln -s $core/iblock_$i/lun$i $p/lun/lun_$n/lun$i; echo c$c > $p/lun/lun_$n/alua_tg_pt_gp
   for m in $m; do $b ln -s $p/lun/lun_$n $m/lun; done
 }
+configure() { # line: done now, and at each boot
+  eval "$1" && echo "$1" >> /rw/more
+}
 core=/sys/kernel/config/target/core
 $b mkdir -p /lib /var /sbin /rw/target/pr
 $b ln -s /bin/busybox /sbin/modprobe; $b ln -s /ro/lib/modules /lib/modules; $b ln -s /rw/target /var/target
@@ -160,49 +164,79 @@ func Firmware(c *hw.Config, e *hw.Enclosure) string {
 	for i := range hw.Controllers {
 		say("$b ip addr add %s/24 dev eth0", hw.ArrayNet(index, hw.LinkPortal+i))
 	}
-	slots := map[string]int{}
-	all := make([]string, len(a.Disks))
-	for i, d := range a.Disks {
-		slots[d.Name], all[i] = i, fmt.Sprint(i)
+	all := make([]int, len(a.Disks))
+	for i := range all {
+		all[i] = i
 	}
-	groups := map[string]int{}
-	var numbers []string
-	for i, g := range a.Groups {
-		groups[g.Name] = i
-		numbers = append(numbers, fmt.Sprint(i))
-	}
-	say("slotlist='%s' grouplist='%s'", strings.Join(all, " "), strings.Join(numbers, " "))
+	say("slotlist='%s'", numbers(all))
 	say("vendor=%s product=%s revision=%s transition=%d", a.Vendor, a.Product, a.Revision, transitionMS)
-	for i, g := range a.Groups {
-		members := ""
-		for _, m := range g.Members {
-			members += fmt.Sprintf(" %d", slots[m])
-		}
-		say("group %d %d %d %d %d%s || fail 'group %s'", i, g.Level, len(g.Members), g.Chunk>>10, g.MemberBytes>>10, members, g.Name)
-	}
-	for i, d := range e.Disks {
-		say("lun %d %d %d %d || fail 'LUN %s'", i, groups[d.LUN.Group], d.LUN.Offset/hw.SectorBytes, d.Bytes/hw.SectorBytes, d.Name)
-		// The WWN is of type NAA 6: six digits of the company, 25 of the serial number.
-		say("expose %d %s %s", i, d.WWN[7:], d.WWN[1:7])
-	}
 	say("target=/sys/kernel/config/target/iscsi/%s", hw.TargetName(c, e))
 	for ctl := range hw.Controllers {
 		say("portal %d %s", ctl, hw.ArrayNet(index, hw.LinkPortal+ctl))
-		for i, d := range e.Disks {
-			names := ""
-			for _, n := range c.Nodes {
-				if hw.IsServer(&n) && e.CabledTo(n.Name) {
-					for hba := range hw.HBAs {
-						names += " " + hw.InitiatorName(n.Name, hba, d.LUN.Number)
-					}
-				}
-			}
-			say("map %d %d %d%s", ctl, i, d.LUN.Number, names)
-		}
 	}
+	for _, line := range Configuration(c, e, 0, 0) {
+		if what, _, _ := strings.Cut(line, " "); what == "group" || what == "lun" {
+			line += " || fail " + what
+		}
+		say("%s", line)
+	}
+	// What has been configured since.
+	say("[ ! -e /rw/more ] || . /rw/more || fail configuration")
 	for ctl := range hw.Controllers {
 		say("echo 1 > $target/tpgt_%d/enable || fail 'controller %d'", ctl+1, ctl)
 	}
 	b.WriteString(arrayServe)
 	return b.String()
 }
+
+// Configuration has the lines that make the groups and LUNs of an array after the first
+// ones, which are there. None has a double quote or a dollar.
+func Configuration(c *hw.Config, e *hw.Enclosure, groups, luns int) []string {
+	a := e.Array
+	var out []string
+	say := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
+	slots := map[string]int{}
+	for i, d := range a.Disks {
+		slots[d.Name] = i
+	}
+	at := map[string]int{}
+	for i, g := range a.Groups {
+		at[g.Name] = i
+	}
+	all := make([]int, len(a.Groups))
+	for i, g := range a.Groups {
+		all[i] = i
+		if i < groups {
+			continue
+		}
+		members := make([]int, len(g.Members))
+		for k, m := range g.Members {
+			members[k] = slots[m]
+		}
+		say("group %d %d %d %d %d %s", i, g.Level, len(g.Members), g.Chunk>>10, g.MemberBytes>>10, numbers(members))
+	}
+	say("sparelist='%s' grouplist='%s'", numbers(a.Assigned()), numbers(all))
+	for i, d := range e.Disks {
+		if i < luns {
+			continue
+		}
+		say("lun %d %d %d %d", i, at[d.LUN.Group], d.LUN.Offset/hw.SectorBytes, d.Bytes/hw.SectorBytes)
+		// The WWN is of type NAA 6: six digits of the company, 25 of the serial number.
+		say("expose %d %s %s", i, d.WWN[7:], d.WWN[1:7])
+		names := ""
+		for _, n := range c.Nodes {
+			if hw.IsServer(&n) && e.MappedTo(d.LUN, n.Name) {
+				for hba := range hw.HBAs {
+					names += " " + hw.InitiatorName(n.Name, hba, d.LUN.Number)
+				}
+			}
+		}
+		for ctl := range hw.Controllers {
+			say("map %d %d %d%s", ctl, i, d.LUN.Number, names)
+		}
+	}
+	return out
+}
+
+// numbers joins numbers by blanks.
+func numbers(all []int) string { return strings.Trim(fmt.Sprint(all), "[]") }

@@ -144,13 +144,16 @@ func ME4(e *hw.Enclosure, h *hw.Hardware, said string) ME4Objects {
 		}
 		out["disk-groups"] = append(out["disk-groups"], k)
 	}
+	assigned := e.Array.Assigned()
 	for i, d := range e.Array.Disks {
-		if h.DisksOut[d.Name] {
+		usage := "AVAIL"
+		switch {
+		case h.DisksOut[d.Name]:
 			continue
-		}
-		usage := "GLOBAL SP"
-		if group[d.Serial] != "" {
+		case group[d.Serial] != "":
 			usage = "LINEAR POOL"
+		case slices.Contains(assigned, i):
+			usage = "GLOBAL SP"
 		}
 		out["drives"] = append(out["drives"], map[string]any{"object-name": "drive", "location": slotName(e, i), "serial-number": d.Serial, "usage": usage,
 			"disk-group": group[d.Serial], "status": "Up", "health": "OK", "health-reason": ""})

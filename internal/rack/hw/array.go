@@ -3,6 +3,7 @@ package hw
 import (
 	"fmt"
 	"net/netip"
+	"reflect"
 	"slices"
 	"time"
 )
@@ -15,9 +16,13 @@ type Array struct {
 	Vendor   string `json:"vendor"`
 	Product  string `json:"product"`
 	Revision string `json:"revision"`
-	// Disks in their slots. A disk in no group is a global spare.
+	// Disks in their slots.
 	Disks  []Disk      `json:"disks"`
 	Groups []RAIDGroup `json:"groups"`
+	// Spares are names of disks, for every group.
+	Spares []string `json:"spares,omitempty"`
+	// Scripts are what configured the array, in order; none: it is empty.
+	Scripts []string `json:"scripts,omitempty"`
 	// Management is the array's management interface; nil: none.
 	Management *Management `json:"management,omitempty"`
 }
@@ -43,6 +48,8 @@ type LUNPlace struct {
 	Offset int64 `json:"offset"`
 	// Controller is the preferred owner: 0 or 1.
 	Controller int `json:"controller"`
+	// Servers that the LUN is mapped to; empty: all that are cabled to the array.
+	Servers []string `json:"servers,omitempty"`
 }
 
 const (
@@ -121,6 +128,22 @@ func (g *RAIDGroup) Survives() int {
 	return 2
 }
 
+// MappedTo reports whether a server sees a LUN.
+func (e *Enclosure) MappedTo(l *LUNPlace, server string) bool {
+	return e.CabledTo(server) && (len(l.Servers) == 0 || slices.Contains(l.Servers, server))
+}
+
+// Assigned lists the slots of an array's disks that are spares, or members of a group.
+func (a *Array) Assigned() []int {
+	var out []int
+	for i, d := range a.Disks {
+		if slices.Contains(a.Spares, d.Name) || slices.ContainsFunc(a.Groups, func(g RAIDGroup) bool { return slices.Contains(g.Members, d.Name) }) {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
 // Management is an array's management interface: the HTTPS API of an ME4, at an address
 // for each controller. It is read-only.
 //
@@ -132,4 +155,26 @@ type Management struct {
 	User      string       `json:"user"`
 	// PasswordFile holds the password of User.
 	PasswordFile string `json:"password_file"`
+}
+
+// ArraysEmpty reports whether the rack has arrays, and none has been configured.
+func (c *Config) ArraysEmpty() bool {
+	return len(c.Arrays()) > 0 && !slices.ContainsFunc(c.Arrays(), func(e *Enclosure) bool { return len(e.Array.Scripts) > 0 })
+}
+
+// SameButArrays reports whether two racks differ at most in what is configured on their
+// arrays.
+func (c *Config) SameButArrays(o *Config) bool {
+	blank := func(c *Config) Config {
+		out := *c
+		out.WWNs, out.Enclosures = nil, slices.Clone(c.Enclosures)
+		for i := range out.Enclosures {
+			if e := &out.Enclosures[i]; e.Array != nil {
+				a := Array{Vendor: e.Array.Vendor, Product: e.Array.Product, Revision: e.Array.Revision, Disks: e.Array.Disks, Management: e.Array.Management}
+				e.Disks, e.Array = nil, &a
+			}
+		}
+		return out
+	}
+	return reflect.DeepEqual(blank(c), blank(o))
 }

@@ -5,8 +5,10 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/brick/spec"
@@ -43,15 +45,18 @@ func namesRefused(s *spec.Spec) error {
 // enclosurePrefix keeps the names of enclosures apart from those of nodes.
 const enclosurePrefix = "enc-"
 
-// Storage is a RAID array in the design: the groups and LUNs to make from its disks,
-// which the spec lists.
+// Storage is a RAID array: its cables, and what has been configured on its disks, which
+// the spec lists. Package configure makes groups, spares and LUNs of the array's scripts.
 type Storage struct {
 	Name    string
 	Family  string   // me4, md3 or perc
 	Servers []string // servers cabled to the array
 	Paths   int      // paths from each server
 	Groups  []StorageGroup
+	Spares  []string // serial numbers
 	LUNs    []StorageLUN
+	// Scripts are what configured the array, in order.
+	Scripts []string
 }
 
 // StorageGroup is a RAID group, its disks by serial number in RAID order.
@@ -67,8 +72,11 @@ type StorageLUN struct {
 	Name, Group        string
 	Number, Controller int
 	WWN                string // empty: derived from the name
-	// In bytes. Chunk and FullStripe are the geometry that a LUN of a PERC reports.
-	Bytes, Chunk, FullStripe int64
+	// In bytes. Offset is the LUN's place in its group. Chunk and FullStripe are the
+	// geometry that a LUN of a PERC reports.
+	Bytes, Offset, Chunk, FullStripe int64
+	// Servers that see the LUN; empty: all that are cabled to the array.
+	Servers []string
 }
 
 // FromSpec returns the virtual hardware for a spec: the same servers, addresses,
@@ -251,6 +259,7 @@ func (c *Config) addArray(s *spec.Spec, a Storage) error {
 		e.Array = box
 	}
 	used := map[string]int64{} // of each group
+	wwns := map[int]string{}   // by number
 	for _, l := range a.LUNs {
 		disk := Disk{
 			Name: strings.ToLower(l.Name), WWN: strings.ToLower(l.WWN), Vendor: who.vendor, Product: who.product,
@@ -266,20 +275,40 @@ func (c *Config) addArray(s *spec.Spec, a Storage) error {
 		}
 		disk.Serial = disk.WWN
 		if e.Array != nil {
-			disk.LUN = &LUNPlace{Number: l.Number, Group: l.Group, Offset: used[l.Group], Controller: l.Controller}
-			used[l.Group] += disk.Bytes
+			disk.LUN = &LUNPlace{Number: l.Number, Group: l.Group, Offset: l.Offset / 512 * 512, Controller: l.Controller, Servers: l.Servers}
+			used[l.Group] = max(used[l.Group], disk.LUN.Offset+disk.Bytes)
 		}
 		e.Disks = append(e.Disks, disk)
+		wwns[l.Number] = disk.WWN
+	}
+	for _, n := range slices.Sorted(maps.Keys(wwns)) {
 		if c.WWNs == nil {
 			c.WWNs = map[string][]string{}
 		}
-		c.WWNs[a.Name] = append(c.WWNs[a.Name], disk.WWN)
+		c.WWNs[a.Name] = append(c.WWNs[a.Name], wwns[n])
 	}
 	for i := range e.groups() {
 		e.Array.Groups[i].fit(used[e.Array.Groups[i].Name])
 	}
 	c.Enclosures = append(c.Enclosures, e)
 	return nil
+}
+
+// SetArray replaces what is configured on an array. Its disks and cables stay.
+func (c *Config) SetArray(s *spec.Spec, a Storage) error {
+	old, err := c.Enclosure(c.EnclosureName(a.Name))
+	if err != nil {
+		return err
+	}
+	one := Config{Name: c.Name}
+	if err := one.addArray(s, a); err != nil {
+		return err
+	}
+	now := one.Enclosures[0]
+	now.Array.Management = old.Array.Management
+	*old = now
+	SetValue(&c.WWNs, a.Name, one.WWNs[a.Name])
+	return c.Check()
 }
 
 // addManagement adds the management interface of arrays for which the spec has a
@@ -324,6 +353,10 @@ func arrayFrom(s *spec.Spec, a Storage) (*Array, error) {
 		}
 		box.Groups = append(box.Groups, group)
 	}
+	for _, serial := range a.Spares {
+		box.Spares = append(box.Spares, named[serial])
+	}
+	box.Scripts = a.Scripts
 	return box, nil
 }
 
@@ -386,6 +419,18 @@ func (n *Node) addNICs(s *spec.Spec, mgmt *spec.Network, public, private, addres
 	}
 	if mgmt.CIDR != s.Networks.Public.CIDR {
 		add("management", mgmt.CIDR, address)
+	}
+}
+
+// GiveSASPorts gives the servers of a spec that has none the SAS addresses of their HBAs
+// in the rack, by which arrays know servers.
+func GiveSASPorts(s *spec.Spec) {
+	for i := range s.Servers {
+		if v := &s.Servers[i]; len(v.SASPorts) == 0 {
+			for port := range 2 * HBAs {
+				v.SASPorts = append(v.SASPorts, "500605b"+Hashed(fmt.Sprintf("mortar port %s %d", v.Name, port))[:9])
+			}
+		}
 	}
 }
 

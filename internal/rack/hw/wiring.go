@@ -111,8 +111,8 @@ const (
 type SharedDisk struct {
 	Disk
 	Enclosure string
-	Index     int
-	Servers   []string // cabled to it; empty: all
+	Index     int      // stays when an array gets more LUNs
+	Servers   []string // that see it; empty: all
 	Paths     int
 	Target    int        // first of its targets on an HBA
 	Array     *Enclosure // the array of a LUN; nil for a disk
@@ -125,10 +125,13 @@ func (c *Config) SharedDisks() []SharedDisk {
 	target := 1
 	for i := range c.Enclosures {
 		e := &c.Enclosures[i]
-		for _, d := range e.Disks {
-			s := SharedDisk{Disk: d, Enclosure: e.Name, Index: len(out), Servers: e.Servers, Paths: e.paths(), Target: target}
+		for k, d := range e.Disks {
+			s := SharedDisk{Disk: d, Enclosure: e.Name, Index: 1000*i + k, Servers: e.Servers, Paths: e.paths(), Target: target}
 			if e.Array != nil {
 				s.Array, s.Portal = e, c.ArrayIndex(e.Name)
+				if len(d.LUN.Servers) > 0 {
+					s.Servers = d.LUN.Servers
+				}
 			} else {
 				target += e.targets()
 			}

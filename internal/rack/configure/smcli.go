@@ -1,0 +1,335 @@
+package configure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/mortarhpc/mortar/internal/brick/spec"
+)
+
+// The script language of SMcli. As SMcli does, smcli checks the syntax of the whole script
+// before it executes the first command, and ends at the first command that fails.
+//
+// Sources: Dell PowerVault Modular Disk Storage Arrays CLI Guide, "About the Script
+// Commands"; for its successor and for the rules of names NetApp's SANtricity CLI reference
+// (docs.netapp.com/us-en/e-series-cli): create volumegroup, create volume, create hostgroup,
+// create mapping volume; seed Lustre brick, Appendix B, for volumeGroupUserLabel.
+
+// smcliForms has the commands, in lower case, with the type of each parameter; ! is one
+// that must be there. A word in brackets is an object: [NAME].
+var smcliForms = map[string]string{
+	"set storagearray": "userlabel:label mediascanrate:1-30 cacheblocksize:4|8|16|32 cacheflushstart:0-100 cacheflushstop:0-100",
+	"create hostgroup": "userlabel:label!",
+	"create host":      "userlabel:label! hosttype:0-31 hostgroup:label",
+	"create hostport":  "host:label! userlabel:label! identifier:sas! interfacetype:sas",
+	"create virtualdisk": "physicaldisks:disks diskgroup:label raidlevel:0|1|5|6 userlabel:label! volumegroupuserlabel:label capacity:size owner:0|1 " +
+		"segmentsize:8|16|32|64|128|256|512 dssPreallocate:bool securitytype:none|capable|enabled cachereadprefetch:bool",
+	"set virtualdisk []": "cacheflushmodifier:immediate|.25|.5|.75|1|1.5|2|5|10|20|60|120|300|1200|3600|infinite cachewithoutbatteryenabled:bool mirrorenabled:bool readcacheenabled:bool " +
+		"writecacheenabled:bool mediascanenabled:bool consistencycheckenabled:bool cachereadprefetch:bool modificationpriority:highest|high|medium|low|lowest " +
+		"prereadredundancycheck:bool logicalunitnumber:0-255 hostgroup:label host:label owner:0|1",
+	"set physicaldisk []": "hotspare:bool!",
+}
+
+var smcliTypes = map[string]*regexp.Regexp{
+	"label": regexp.MustCompile(`^[\w-]{1,30}$`), // letters, digits, hyphens, underscores; at most 30
+	"bool":  regexp.MustCompile(`(?i)^(true|false)$`),
+	"sas":   regexp.MustCompile(`^[0-9a-fA-F]{16}$`),
+	"size":  regexp.MustCompile(`(?i)^\d+ ?(bytes|kb|mb|gb|tb)?$`),
+	"disks": regexp.MustCompile(`^\d+,\d+( \d+,\d+)*$`),
+}
+
+var smcliToken = regexp.MustCompile(`//[^\n]*|\s+|"[^"\n]*"|[\w.,-]+|[=()\[\];]`)
+
+// statement is one command of a script.
+type statement struct {
+	line   int
+	verb   string            // its words in lower case, "[]" for an object
+	object string            // in the brackets
+	values map[string]string // by parameter in lower case
+	text   string            // of show
+}
+
+// smcli executes a script.
+func (b *box) smcli(_ context.Context, text string) error {
+	all, err := parseSMcli(text)
+	if err != nil {
+		return fmt.Errorf("syntax check: %w; nothing was executed", err)
+	}
+	for _, s := range all {
+		if err := b.smcliCommand(s); err != nil {
+			return fmt.Errorf("line %d, %s: %w", s.line, s.verb, err)
+		}
+	}
+	b.print("Script execution complete.\n\nSMcli completed successfully.")
+	return nil
+}
+
+func parseSMcli(text string) ([]statement, error) {
+	var all []statement
+	line := 1
+	var tokens []string
+	begin := 0
+	for at := 0; at < len(text); {
+		m := smcliToken.FindStringIndex(text[at:])
+		if m == nil || m[0] != 0 {
+			return nil, fmt.Errorf("line %d: %.20q is no word of the language", line, text[at:])
+		}
+		t := text[at : at+m[1]]
+		at += m[1]
+		switch {
+		case t == ";":
+			s, err := newStatement(tokens)
+			if err != nil {
+				return nil, fmt.Errorf("line %d: %w", begin, err)
+			}
+			s.line = begin
+			all, tokens = append(all, s), nil
+		case strings.TrimSpace(t) != "" && !strings.HasPrefix(t, "//"):
+			if tokens == nil {
+				begin = line
+			}
+			tokens = append(tokens, t)
+		}
+		line += strings.Count(t, "\n")
+	}
+	if tokens != nil {
+		return nil, fmt.Errorf("line %d: the command does not end with a semicolon", begin)
+	}
+	return all, nil
+}
+
+// newStatement checks a command by its form.
+func newStatement(t []string) (statement, error) {
+	s := statement{values: map[string]string{}}
+	if len(t) > 1 && strings.EqualFold(t[0], "show") {
+		s.verb, s.text = "show", strings.Join(t[1:], " ")
+		return s, nil
+	}
+	var words []string
+	for len(t) > 0 && (len(t) < 2 || t[1] != "=") {
+		if n := slices.Index(t, "]"); t[0] == "[" && n > 0 {
+			s.object = strings.Trim(strings.Join(t[1:n], " "), `"`)
+			words, t = append(words, "[]"), t[n+1:]
+			continue
+		}
+		words, t = append(words, strings.ToLower(t[0])), t[1:]
+	}
+	s.verb = strings.Join(words, " ")
+	form, known := smcliForms[s.verb]
+	if !known {
+		return s, fmt.Errorf("%q is no command that is known here", s.verb)
+	}
+	if err := s.parameters(t); err != nil {
+		return s, err
+	}
+	for p := range strings.FieldsSeq(strings.ToLower(form)) {
+		key, kind, _ := strings.Cut(p, ":")
+		kind, must := strings.CutSuffix(kind, "!")
+		v, given := s.values[key]
+		switch {
+		case must && !given:
+			return s, fmt.Errorf("%s has no %s", s.verb, key)
+		case given && !smcliValue(kind, v):
+			return s, fmt.Errorf("%s=%s: want %s", key, v, kind)
+		}
+	}
+	for key := range s.values {
+		if !strings.Contains(" "+strings.ToLower(form), " "+key+":") {
+			return s, fmt.Errorf("%s has no parameter %s", s.verb, key)
+		}
+	}
+	return s, nil
+}
+
+// parameters reads KEY=VALUE, where a value is a word, a text in quotes, a list in
+// parentheses, or a number with a unit.
+func (s *statement) parameters(t []string) error {
+	for len(t) > 0 {
+		if len(t) < 3 || t[1] != "=" {
+			return fmt.Errorf("%q is no parameter", t[0])
+		}
+		key, v := strings.ToLower(t[0]), t[2]
+		if _, twice := s.values[key]; twice {
+			return fmt.Errorf("%s is given twice", key)
+		}
+		n := 3
+		switch {
+		case v == "(":
+			end := slices.Index(t, ")")
+			if end < 0 {
+				return fmt.Errorf("%s: the list does not end", key)
+			}
+			v, n = strings.Join(t[3:end], " "), end+1
+		case len(t) > 3 && (len(t) < 5 || t[4] != "="):
+			v, n = v+" "+t[3], 4
+		}
+		s.values[key], t = strings.Trim(v, `"`), t[n:]
+	}
+	return nil
+}
+
+var between = regexp.MustCompile(`^(\d+)-(\d+)$`)
+
+func smcliValue(kind, v string) bool {
+	if re := smcliTypes[kind]; re != nil && !(kind == "sas" && strings.EqualFold(v, "sas")) {
+		return re.MatchString(v)
+	}
+	if m := between.FindStringSubmatch(kind); m != nil {
+		n, err := strconv.Atoi(v)
+		return err == nil && n >= number(m[1]) && n <= number(m[2])
+	}
+	return slices.Contains(strings.Split(kind, "|"), strings.ToLower(v))
+}
+
+// number of digits that an expression has matched.
+func number(digits string) int {
+	n, _ := strconv.Atoi(digits) // of a length that fits, or 0
+	return n
+}
+
+func (b *box) smcliCommand(s statement) error {
+	v := s.values
+	switch s.verb {
+	case "show":
+		return b.smcliShow(s.text)
+	case "set storagearray":
+		if v["userlabel"] != "" {
+			b.system = v["userlabel"]
+		}
+		if v["cacheflushstop"] != "" && v["cacheflushstart"] != "" && number(v["cacheflushstop"]) > number(v["cacheflushstart"]) {
+			return errors.New("cacheFlushStop is above cacheFlushStart")
+		}
+	case "create hostgroup":
+		if b.hostGroups[v["userlabel"]] != nil || b.hosts[v["userlabel"]] != nil {
+			return fmt.Errorf("the name %q is in use", v["userlabel"])
+		}
+		b.hostGroups[v["userlabel"]] = []string{}
+	case "create host":
+		if g := v["hostgroup"]; g != "" {
+			if b.hostGroups[g] == nil {
+				return fmt.Errorf("there is no host group %q", g)
+			}
+			b.hostGroups[g] = append(b.hostGroups[g], v["userlabel"])
+		}
+		return b.addHost(v["userlabel"], nil)
+	case "create hostport":
+		if b.hosts[v["host"]] == nil {
+			return fmt.Errorf("there is no host %q", v["host"])
+		}
+		return b.addPort(v["host"], strings.ToLower(v["identifier"]))
+	case "create virtualdisk":
+		return b.createVirtualDisk(v)
+	case "set virtualdisk []":
+		return b.setVirtualDisk(s.object, v)
+	case "set physicaldisk []":
+		if !smcliTypes["disks"].MatchString(s.object) {
+			return fmt.Errorf("%q is no disk", s.object)
+		}
+		return b.addSpares(smcliDisks(s.object))
+	}
+	return nil
+}
+
+func smcliDisks(list string) []place {
+	var out []place
+	for f := range strings.FieldsSeq(list) {
+		e, slot, _ := strings.Cut(f, ",")
+		out = append(out, place{number(e), number(slot)})
+	}
+	return out
+}
+
+func (b *box) createVirtualDisk(v map[string]string) error {
+	chunk := 128 * spec.KiB
+	if v["segmentsize"] != "" {
+		chunk = spec.Bytes(number(v["segmentsize"])) * spec.KiB
+	}
+	size := spec.Bytes(0)
+	if v["capacity"] != "" {
+		var err error
+		if size, err = smcliSize(v["capacity"]); err != nil {
+			return err
+		}
+	}
+	g := b.groupNamed(v["diskgroup"])
+	switch {
+	case (v["physicaldisks"] == "") == (v["diskgroup"] == ""):
+		return errors.New("it names physicalDisks or a diskGroup")
+	case v["diskgroup"] != "" && g == nil:
+		return fmt.Errorf("there is no disk group %q", v["diskgroup"])
+	case g != nil && g.chunk != chunk:
+		return fmt.Errorf("in the rack all virtual disks of a disk group have one segment size, and %s has %s", g.name, g.chunk)
+	case g == nil:
+		if v["raidlevel"] == "" {
+			return errors.New("it names no raidLevel")
+		}
+		disks, err := b.take(smcliDisks(v["physicaldisks"]))
+		if err != nil {
+			return err
+		}
+		name := v["volumegroupuserlabel"]
+		if name == "" {
+			name = strconv.Itoa(len(b.groups))
+		}
+		level := number(v["raidlevel"])
+		if level == 1 {
+			level = 10 // as the manual has it: RAID 1 of more than two disks is RAID 10
+		}
+		if g, err = b.addGroup(group{name: name, level: level, chunk: chunk, disks: disks}); err != nil {
+			return err
+		}
+	}
+	return b.addVolume(g, v["userlabel"], size, number(v["owner"]))
+}
+
+// smcliSize reads a capacity. Its units are powers of 1024.
+func smcliSize(text string) (spec.Bytes, error) {
+	digits := strings.TrimRight(text, " abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+	n, err := strconv.ParseInt(digits, 10, 64)
+	unit := map[string]spec.Bytes{"": 1, "bytes": 1, "kb": spec.KiB, "mb": spec.MiB, "gb": spec.GiB, "tb": spec.TiB}[strings.ToLower(strings.TrimSpace(text[len(digits):]))]
+	return spec.Bytes(n) * unit, err
+}
+
+func (b *box) setVirtualDisk(name string, v map[string]string) error {
+	vol := b.volume(name)
+	if vol == nil {
+		return fmt.Errorf("there is no virtual disk %q", name)
+	}
+	if v["owner"] != "" {
+		vol.controller = number(v["owner"])
+	}
+	if v["logicalunitnumber"] == "" {
+		return nil
+	}
+	hosts := []string{v["host"]}
+	if g := v["hostgroup"]; g != "" {
+		hosts = b.hostGroups[g]
+	}
+	if len(hosts) == 0 || b.hosts[hosts[0]] == nil {
+		return fmt.Errorf("there is no host or host group %q", v["host"]+v["hostgroup"])
+	}
+	return b.export(vol, number(v["logicalunitnumber"]), hosts)
+}
+
+// smcliShow answers the show commands of the script.
+func (b *box) smcliShow(what string) error {
+	if strings.HasPrefix(what, `"`) {
+		b.print("%s", strings.Trim(what, `"`))
+		return nil
+	}
+	switch strings.ToLower(what) {
+	case "allvirtualdisks", "allvirtualdisks summary":
+		b.print("STANDARD VIRTUAL DISKS------------------------------\n\nNumber of standard virtual disks: %d\n", len(b.volumes))
+		for _, v := range b.volumes {
+			b.print("  %-30s %14d bytes  RAID %-2d  group %-20s owner %d  LUN %d", v.name, v.size, v.group.level, v.group.name, v.controller, v.number)
+		}
+	default:
+		return fmt.Errorf("show %s is not known here", what)
+	}
+	return nil
+}
