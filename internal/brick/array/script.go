@@ -17,10 +17,10 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 )
 
-// Tools are the tools a script can be for, by family of the array; the first
-// is the default.
-func Tools(family string) []string {
-	return map[string][]string{"md3": {"SMcli"}, "me4": {"me4"}, "perc": {"perccli", "omconfig"}}[family]
+// Tools are the tools a script can be for; the first is the default.
+func Tools(a *design.Array) []string {
+	m, _ := spec.ModelOf(a.Model) // Parse has refused others
+	return m.Tools
 }
 
 // Script is the configuration of one array, for one of its tools ("": the
@@ -39,14 +39,14 @@ func Script(d *design.Design, name, tool string, growth int) (string, error) {
 		return "", fmt.Errorf("there is no array %q; the arrays are: %s", name, strings.Join(names, ", "))
 	}
 	a := &d.Arrays[i]
-	tools := Tools(a.Family)
+	tools := Tools(a)
 	if tool == "" {
 		tool = tools[0]
 	}
 	if !slices.Contains(tools, tool) {
 		return "", fmt.Errorf("array %s (%s) is configured with %s, not with %s", a.Name, a.Model, strings.Join(tools, " or "), tool)
 	}
-	w := &script{Array: a, Brick: d.Name, Growth: growth, Hosts: label(strings.Join(a.Servers, "_")), d: d}
+	w := &script{Array: a, Brick: d.Name, Growth: growth, Hosts: label(strings.Join(a.Servers, "_")), Tool: tool, d: d}
 	if growth > 0 {
 		w.Array = added(a, growth)
 		if len(w.LUNs) == 0 {
@@ -60,7 +60,11 @@ func Script(d *design.Design, name, tool string, growth int) (string, error) {
 		}
 	}
 	var b strings.Builder
-	err := scripts().ExecuteTemplate(&b, tool+".tmpl", w)
+	file, shared := map[string]string{"me5": "me4", "perccli2": "perccli"}[tool]
+	if !shared {
+		file = tool
+	}
+	err := scripts().ExecuteTemplate(&b, file+".tmpl", w)
 	return b.String(), err
 }
 
@@ -71,6 +75,7 @@ var files embed.FS
 var scripts = sync.OnceValue(func() *template.Template {
 	return template.Must(template.New("").Funcs(template.FuncMap{
 		"label":    label,
+		"one":      func(k design.Disk) []design.Disk { return []design.Disk{k} },
 		"percName": percName,
 		"kib":      func(b spec.Bytes) int64 { return int64(b / spec.KiB) },
 		"gib":      func(b spec.Bytes) int64 { return int64(b / spec.GiB) },
@@ -91,6 +96,7 @@ type script struct {
 	Brick  string
 	Growth int    // 0: all of the array
 	Hosts  string // name of both servers together
+	Tool   string
 	d      *design.Design
 }
 
@@ -100,6 +106,31 @@ func (w *script) State() string {
 		return fmt.Sprintf("Growth %d, for an array that is in use: it adds groups and LUNs, and changes none that exist.", w.Growth)
 	}
 	return "For an array that has nothing on it: groups that exist are not removed."
+}
+
+// NotRun says what of the script stands on public text alone.
+func (w *script) NotRun() []string {
+	m, _ := spec.ModelOf(w.Model)
+	return m.NotRun
+}
+
+// Drives joins the disks of an E-Series by blanks. The tray with the controllers has number
+// 99, the others count from 0; a tray of 60 disks has drawers of 12, which count from 1.
+func (w *script) Drives(disks []design.Disk) string {
+	var out []string
+	for _, k := range disks {
+		tray := slices.Index(w.Enclosures, k.Enclosure) - 1
+		if tray < 0 {
+			tray = 99
+		}
+		i := slices.IndexFunc(w.d.Spec.Enclosures, func(e spec.Enclosure) bool { return e.Name == k.Enclosure })
+		if slot := k.Bay - 1; w.d.Spec.Enclosures[i].Bays == spec.DrawerTray {
+			out = append(out, fmt.Sprintf("%d,%d,%d", tray, 1+slot/spec.DrawerSlots, slot%spec.DrawerSlots))
+		} else {
+			out = append(out, fmt.Sprintf("%d,%d", tray, slot))
+		}
+	}
+	return strings.Join(out, " ")
 }
 
 // Disk is a disk by the place of its enclosure in the array's chain, and its slot; both
@@ -179,6 +210,14 @@ func (w *script) CacheBlock() int {
 		return 4
 	}
 	return 32
+}
+
+// Program is the name of perccli's binary.
+func (w *script) Program() string {
+	if w.Tool == "perccli" {
+		return "perccli64"
+	}
+	return w.Tool
 }
 
 // Chip is how a PERC's own tools name its model.

@@ -87,15 +87,18 @@ const tolerance = 100 // a hundredth
 var products = map[string][]string{
 	"md3":  {"MD32", "MD36", "MD34", "MD38"},
 	"me4":  {"ME4"},
+	"me5":  {"ME5"},
 	"perc": {"PERC"},
+	// multipath-tools, libmultipath/hwtable.c: NETAPP INF-01-00
+	"eseries": {"INF-01-00"},
 }
 
 // controllerNames are what a family calls its controllers.
-var controllerNames = map[string][]string{"md3": {"0", "1"}, "me4": {"A", "B"}, "perc": {"0"}}
+var controllerNames = map[string][]string{"md3": {"0", "1"}, "me4": {"A", "B"}, "me5": {"A", "B"}, "eseries": {"A", "B"}, "perc": {"0"}}
 
 // tellsWWNs is how a family's management tells the WWNs of its LUNs.
 var tellsWWNs = map[string]string{
-	"md3": "`SMcli … -c 'show allVirtualDisks;'`", "me4": "`show volumes details`", "perc": "`perccli64 /cALL/vALL show all`",
+	"md3": "`SMcli … -c 'show allVirtualDisks;'`", "me4": "`show volumes details`", "me5": "`show volumes details`", "eseries": "`SMcli … -c 'show allVolumes;'`", "perc": "`perccli64 /cALL/vALL show all`",
 }
 
 func ofFamily(family string, k *linux.SCSIDisk) bool {

@@ -117,7 +117,7 @@ func (d builder) lunsOn(a *Array, set spec.Set, ost *int) {
 		switch a.Family {
 		case "perc":
 			l.Controller = 0 // there is one, and it counts in whole GiB of each disk
-		case "me4":
+		case "me4", "me5":
 			l.Size = l.Size / spec.GiB * spec.GiB // its volumes are made in whole GiB
 		default:
 			l.Size = l.Size / l.FullStripe * l.FullStripe

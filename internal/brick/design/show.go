@@ -310,6 +310,12 @@ func (v *view) members(g Group) string {
 	return b.String()
 }
 
+// NotRun says what of a model stands on public text alone.
+func (v *view) NotRun(a Array) []string {
+	m, _ := spec.ModelOf(a.Model) // Parse has refused others
+	return m.NotRun
+}
+
 func (v *view) Paths(a Array) int { return v.PathsTo(&a, a.Servers[0]) }
 
 // Pair gives the pair of a name.

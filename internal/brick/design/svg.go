@@ -64,7 +64,7 @@ func unitsOf(model string, bays int) int {
 		return 1
 	case "R710", "R720", "R740":
 		return 2
-	case "ME4084", "ME484":
+	case "ME4084", "ME5084", "ME484":
 		return 5
 	}
 	switch {

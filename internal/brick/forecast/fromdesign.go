@@ -68,8 +68,14 @@ func FromDesign(d *design.Design) (Hardware, error) {
 		case m.Family == "md3":
 			h.RAID, sas = "md3200-hpt", 6
 			h.assume("hw.raid", "the spec does not say whether the High Performance Tier is on; in NSS4-HA it was")
-		case m.Family == "perc":
+		case m.Family == "perc" && len(m.NotRun) == 0:
 			h.RAID, sas = "h810", 6
+		case m.Family == "perc":
+			h.RAID = "h810"
+			h.assume("hw.raid", "nothing is published of a "+m.Name+": the processor of an H810 stands in, on links of 12 Gbit/s")
+		case m.Family == "me5":
+			h.RAID = "me4084"
+			h.assume("hw.raid", "nothing is published of an ME5: the controllers of an ME4084 stand in")
 		default:
 			h.RAID = strings.ToLower(m.Name)
 		}

@@ -60,11 +60,11 @@ func (c *checker) hardware() {
 	}
 }
 
-// management4 checks what the management of an ME4 is asked with.
+// management4 checks what the management of an ME4 or ME5 is asked with.
 func (c *layout) management4(at string, a *Array, family string) {
 	for _, k := range []struct{ key, value string }{{"user", a.User}, {"password_file", a.PasswordFile}, {"certificates", strings.Join(a.Certificates, "")}} {
-		if k.value != "" && family != "me4" {
-			c.errorf(at+"."+k.key, "remove it", "only an ME4 is asked with a %s", strings.ReplaceAll(k.key, "_", " "))
+		if k.value != "" && family != "me4" && family != "me5" {
+			c.errorf(at+"."+k.key, "remove it", "only an ME4 or ME5 is asked with a %s", strings.ReplaceAll(k.key, "_", " "))
 			return
 		}
 	}
@@ -170,7 +170,7 @@ func (c *layout) refuseInside(at string, m ArrayModel) bool {
 
 // Article puts "a" or "an" before the name of an array model.
 func Article(model string) string {
-	if strings.HasPrefix(model, "M") {
+	if strings.HasPrefix(model, "M") || strings.HasPrefix(model, "E") {
 		return "an " + model
 	}
 	return "a " + model

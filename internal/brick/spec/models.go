@@ -9,31 +9,82 @@ import (
 // ask for it.
 type ArrayModel struct {
 	Name      string
-	Family    string  // md3, perc or me4: which tool configures it
-	Bays      int     // in the enclosure with the controllers; 0: a card in a server
-	Shelves   int     // enclosures it drives, its own included
-	Expansion string  // model of the other enclosures
-	Levels    []int   // RAID levels
-	Chunks    []Bytes // chunk sizes
-	Widest    int     // disks in a RAID 6 group or span
-	Spans     int     // spans of RAID 60; 0: none
+	Family    string   // md3, perc, me4, me5 or eseries: one language, and one way to be asked
+	Tools     []string // that configure it; the first is the default
+	Bays      int      // in the enclosure with the controllers; 0: a card in a server
+	Shelves   int      // enclosures it drives, its own included
+	Expansion string   // model of the other enclosures
+	Levels    []int    // RAID levels
+	Chunks    []Bytes  // chunk sizes
+	Widest    int      // disks in a RAID 6 group or span
+	Spans     int      // spans of RAID 60; 0: none
+	// NotRun names what stands on public text alone, for a model with which no brick has
+	// run, on a virtual rack neither. Empty: one has.
+	NotRun []string
 }
 
-// arrayModels are the models of the source papers.
+// Public text on the models that have not run.
+var (
+	// Dell's ME5 Administrator's Guide has pages on linear volumes and on their groups, as
+	// that of the ME4 has; its CLI guide was not at hand. Numbers of enclosures are the ME4's.
+	notRunME5 = []string{
+		"linear disk groups are in Dell's ME5 Series Administrator's Guide (Linear volumes; Creating volumes), and the CLI's words for them are those of the ME4 guide, but for create volume pool",
+		"a system has linear or virtual groups, never both: remove a virtual pool first",
+		"what it keeps of a disk is not published: a thousandth is left to it",
+	}
+	// storcli2's words are those that github.com/scality/raidmgmt sends to a MegaRAID 9660
+	// and recorded of it; perccli2 is the same program.
+	notRunPERC11 = []string{"the words of perccli64 are those of a PERC H810", "what it keeps of a disk is not published: what an H810 keeps is left to it"}
+	notRunPERC12 = []string{
+		"perccli2 is storcli2, whose words were taken from another project's recordings of a MegaRAID 9660: add vd has the level without type=, and no direct",
+		"what it keeps of a disk is not published: what an H810 keeps is left to it",
+	}
+	// docs.netapp.com/us-en/e-series-cli: create volumegroup, create volume, create mapping,
+	// create host, create hostport, set volume, set drive.
+	notRunESeries = []string{
+		"the commands are those of NetApp's SANtricity CLI reference; host type 28 is Linux DM-MP by NetApp's Ansible collection",
+		"tray 99 is the controller's and the others count from 0, as they come from the maker; compare with show storageArray profile",
+		"status does not ask it: SMcli takes the password among its arguments, where each user of the machine reads it",
+	}
+)
+
+// arrayModels are the models of the source papers, and those made today.
 // Sources: Dell PowerVault MD3200 and MD3220 Owner's Manual; PERC H810 User's
 // Guide; Dell EMC PowerVault ME4 Series Administrator's Guide, RAID levels
 // and linear disk groups.
 var arrayModels = []ArrayModel{
-	{Name: "MD3200", Family: "md3", Bays: 12, Shelves: 8, Expansion: "MD1200", Levels: []int{6, 10}, Chunks: powers(8*KiB, 512*KiB), Widest: 30},
-	{Name: "MD3220", Family: "md3", Bays: 24, Shelves: 8, Expansion: "MD1220", Levels: []int{6, 10}, Chunks: powers(8*KiB, 512*KiB), Widest: 30},
-	{Name: "PERC-H810", Family: "perc", Shelves: 8, Expansion: "MD1200", Levels: []int{6, 10, 60}, Chunks: powers(64*KiB, 1*MiB), Widest: 32, Spans: 8},
-	{Name: "ME4084", Family: "me4", Bays: 84, Shelves: 4, Expansion: "ME484", Levels: []int{6, 10}, Chunks: powers(64*KiB, 512*KiB), Widest: 16},
+	{Name: "MD3200", Family: "md3", Bays: 12, Shelves: 8, Expansion: "MD1200", Levels: []int{6, 10}, Chunks: powers(8*KiB, 512*KiB), Widest: 30, Tools: []string{"SMcli"}},
+	{Name: "MD3220", Family: "md3", Bays: 24, Shelves: 8, Expansion: "MD1220", Levels: []int{6, 10}, Chunks: powers(8*KiB, 512*KiB), Widest: 30, Tools: []string{"SMcli"}},
+	{Name: "PERC-H810", Family: "perc", Shelves: 8, Expansion: "MD1200", Levels: []int{6, 10, 60}, Chunks: powers(64*KiB, 1*MiB), Widest: 32, Spans: 8, Tools: []string{"perccli", "omconfig"}},
+	{Name: "ME4084", Family: "me4", Bays: 84, Shelves: 4, Expansion: "ME484", Levels: []int{6, 10}, Chunks: powers(64*KiB, 512*KiB), Widest: 16, Tools: []string{"me4"}},
+	me5("ME5012", 12, 10, "ME412"),
+	me5("ME5024", 24, 10, "ME424"),
+	me5("ME5084", 84, 4, "ME484"),
+	{Name: "PERC-H755", Family: "perc", Shelves: 2, Levels: []int{6, 10, 60}, Chunks: powers(64*KiB, 1*MiB), Widest: 32, Spans: 8, Tools: []string{"perccli"}, NotRun: notRunPERC11},
+	{Name: "PERC-H965i", Family: "perc", Shelves: 2, Levels: []int{6, 10, 60}, Chunks: powers(64*KiB, 256*KiB), Widest: 32, Spans: 8, Tools: []string{"perccli2"}, NotRun: notRunPERC12},
+	{Name: "PERC-H965e", Family: "perc", Shelves: 8, Levels: []int{6, 10, 60}, Chunks: powers(64*KiB, 256*KiB), Widest: 32, Spans: 8, Tools: []string{"perccli2"}, NotRun: notRunPERC12},
+	eSeries("E2812", 12, "DE212C"),
+	eSeries("E2824", 24, "DE224C"),
+	eSeries("E2860", 60, "DE460C"),
+	eSeries("E5760", 60, "DE460C"),
+	eSeries("E4012", 12, "DE212C"),
+	eSeries("E4060", 60, "DE460C"),
 }
 
-// diskBytes is what a disk sold as size has: makers agreed on the number of
+func me5(name string, bays, shelves int, expansion string) ArrayModel {
+	return ArrayModel{Name: name, Family: "me5", Bays: bays, Shelves: shelves, Expansion: expansion, Levels: []int{6, 10},
+		Chunks: powers(64*KiB, 512*KiB), Widest: 16, Tools: []string{"me5"}, NotRun: notRunME5}
+}
+
+func eSeries(name string, bays int, expansion string) ArrayModel {
+	return ArrayModel{Name: name, Family: "eseries", Bays: bays, Shelves: 4, Expansion: expansion, Levels: []int{6, 10},
+		Chunks: powers(32*KiB, 512*KiB), Widest: 30, Tools: []string{"SANtricity"}, NotRun: notRunESeries}
+}
+
+// DiskBytes is what a disk sold as size has: makers agreed on the number of
 // sectors for each size, a little more than the name says.
 // Source: IDEMA LBA1-03, 512-byte sectors.
-func diskBytes(size Bytes) Bytes {
+func DiskBytes(size Bytes) Bytes {
 	if size < 160*GB || size%GB != 0 {
 		return size
 	}
@@ -45,18 +96,24 @@ func diskBytes(size Bytes) Bytes {
 // PERC keeps 512 MiB for its configuration and rounds down to whole GiB
 // (coercion): of a 3 TB disk it uses 2,794 GiB, which is where the 111,760 GB of
 // 40 such disks come from that omreport prints. MD3200 keeps 512 MiB for its
-// database. For ME4 nothing is published: a thousandth is left to it.
+// database, and so does its successor, the E-Series. For ME4 nothing is published: a thousandth is left to it.
 // Sources: seed NFS+DFC, A.4; Dell PowerVault MD3200 Owner's Manual.
 func (m ArrayModel) OfDisk(size Bytes) Bytes {
-	b := diskBytes(size)
+	b := DiskBytes(size)
 	switch m.Family {
 	case "perc":
 		return (b - 512*MiB) / GiB * GiB
-	case "md3":
+	case "md3", "eseries":
 		return b - 512*MiB
 	}
 	return b - b/1000
 }
+
+// A tray of an E-Series with 60 bays has drawers.
+const (
+	DrawerTray  = 60
+	DrawerSlots = 12
+)
 
 func powers(from, to Bytes) []Bytes {
 	var out []Bytes

@@ -250,7 +250,7 @@ type DiskList struct {
 // enclosures that name it is the one with its controllers.
 type Array struct {
 	Name       string   `yaml:"name" json:"name" doc:"name of the array: letters, digits, dashes"`
-	Model      string   `yaml:"model" json:"model" doc:"MD3200, MD3220, PERC-H810 or ME4084"`
+	Model      string   `yaml:"model" json:"model" doc:"MD3200, MD3220, ME4084, ME5012, ME5024, ME5084, E2812, E2824, E2860, E5760, E4012, E4060, PERC-H810, PERC-H755, PERC-H965i or PERC-H965e"`
 	Management []string `yaml:"management,omitempty" json:"management,omitempty" doc:"addresses of its controllers, for mortar array script and mortar status"`
 	// User and what follows are for an ME4, whose management asks for them.
 	User         string   `yaml:"user,omitempty" json:"user,omitempty" doc:"ME4: user of its management that may only look (role monitor), for mortar status"`
@@ -271,7 +271,7 @@ type Cache struct {
 // Storage says what is made of the disks.
 type Storage struct {
 	Kind  string `yaml:"kind,omitempty" json:"kind,omitempty" doc:"jbod (md RAID on shared disks) or array (LUNs of a RAID array)" default:"jbod"`
-	Model string `yaml:"model,omitempty" json:"model,omitempty" doc:"array model, for kind array: MD3200, MD3220, PERC-H810, ME4084"`
+	Model string `yaml:"model,omitempty" json:"model,omitempty" doc:"array model, for kind array: see arrays.model"`
 	// Volume is what lies between LUNs and file system.
 	Volume string `yaml:"volume,omitempty" json:"volume,omitempty" doc:"lvm (striped over the groups or LUNs), or device: the file system directly on the one LUN" default:"lvm"`
 	RAID   RAID   `yaml:"raid" json:"raid" doc:"geometry"`

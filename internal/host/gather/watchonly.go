@@ -54,7 +54,7 @@ func watchedCommand(argv []string) bool {
 	switch {
 	case len(argv) == 4 && slices.Equal(argv[:3], []string{"/usr/local/sbin/mortar", "host-cache", "stats"}):
 		return path.Dir(argv[3]) == path.Dir(cache.ConfigPath("x")) && path.Clean(argv[3]) == argv[3]
-	case len(argv) > 0 && argv[0] == "SMcli", len(argv) == 6 && argv[1] == "/cALL": // perccli and similar tools, see package raid
+	case len(argv) > 0 && argv[0] == "SMcli", len(argv) > 1 && argv[1] == "/cALL": // perccli and similar tools, see package raid
 		return resource.ReadOnly(argv) == nil
 	}
 	return false

@@ -98,6 +98,9 @@ func raidForms() (out [][]string) {
 	for _, p := range []string{"perccli64", "storcli64", "/opt/MegaRAID/perccli/perccli64", "/opt/MegaRAID/storcli/storcli64"} {
 		out = append(out, []string{p, "/cALL", "show", "all", "J", "nolog"})
 	}
+	for _, p := range []string{"perccli2", "/opt/MegaRAID/perccli2/perccli2"} {
+		out = append(out, []string{p, "/cALL", "show", "all", "J"})
+	}
 	return out
 }
 

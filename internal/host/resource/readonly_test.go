@@ -190,6 +190,9 @@ func queries() [][]string {
 	for _, p := range []string{"storcli64", "/opt/MegaRAID/perccli/perccli64", "/opt/MegaRAID/storcli/storcli64"} {
 		out = append(out, []string{p, "/cALL", "show", "all", "J", "nolog"})
 	}
+	for _, p := range []string{"perccli2", "/opt/MegaRAID/perccli2/perccli2"} {
+		out = append(out, []string{p, "/cALL", "show", "all", "J"})
+	}
 	for _, columns := range []string{"pv_name,vg_name", "pv_name,vg_name,vg_systemid"} {
 		out = append(out, append([]string{"lvm", "pvs", "--foreign", "--reportformat", "json", "-o", columns}, LVMArgs("", []string{"/dev/md/r0", "/dev/mapper/a-b"})...))
 	}

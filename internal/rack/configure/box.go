@@ -18,6 +18,7 @@ type box struct {
 	model      spec.ArrayModel
 	controller int               // number of a RAID card in its server
 	shelves    []shelf           // in the order of the chain
+	bays       []int             // of each shelf
 	servers    []string          // that are cabled to the array
 	ports      map[string]string // server by SAS address of an HBA port
 	wwns       []string          // by number of the LUN
@@ -72,7 +73,7 @@ func Array(ctx context.Context, s *spec.Spec, cabled hw.Storage, scripts ...stri
 	if err != nil {
 		return cabled, "", err
 	}
-	run := map[string]func(context.Context, string) error{"md3": b.smcli, "me4": b.me4, "perc": b.shell}[b.model.Family]
+	run := map[string]func(context.Context, string) error{"md3": b.smcli, "eseries": b.smcli, "me4": b.me4, "me5": b.me4, "perc": b.shell}[b.model.Family]
 	if run == nil {
 		return cabled, "", fmt.Errorf("array %s: the rack knows no array of family %q", b.name, b.model.Family)
 	}
@@ -115,7 +116,7 @@ func newBox(s *spec.Spec, cabled hw.Storage) (*box, error) {
 				one = append(one, &disk{serial: serial, size: l.Size})
 			}
 		}
-		b.shelves = append(b.shelves, one)
+		b.shelves, b.bays = append(b.shelves, one), append(b.bays, e.Bays)
 	}
 	return b, nil
 }
@@ -145,10 +146,11 @@ func (b *box) take(places []place) ([]*disk, error) {
 // disks that the level allows.
 func (b *box) addGroup(g group) (*group, error) {
 	least, most := 4, b.model.Widest
-	if g.level == 10 && b.model.Family != "me4" {
+	me := b.model.Tools[0] == "me4" || b.model.Tools[0] == "me5"
+	if g.level == 10 && !me {
 		most = 0 // as many as there are
 	}
-	if b.model.Family == "md3" && g.level == 6 {
+	if b.rounds() && g.level == 6 {
 		least = 5
 	}
 	n := len(g.disks)
@@ -157,7 +159,7 @@ func (b *box) addGroup(g group) (*group, error) {
 		return nil, fmt.Errorf("the name %q is in use", g.name)
 	case !slices.Contains(b.model.Levels, g.level):
 		return nil, fmt.Errorf("RAID level %d is none that %s has in the rack", g.level, spec.Article(b.model.Name))
-	case !slices.Contains(b.model.Chunks, g.chunk):
+	case g.chunk != 0 && !slices.Contains(b.model.Chunks, g.chunk):
 		return nil, fmt.Errorf("%s is no chunk (segment, strip) size of %s", g.chunk, spec.Article(b.model.Name))
 	case g.level == 10 && n%2 != 0:
 		return nil, fmt.Errorf("RAID 10 needs an even number of disks, not %d", n)
@@ -181,6 +183,9 @@ func (b *box) addGroup(g group) (*group, error) {
 	return &g, nil
 }
 
+// rounds reports whether the array makes its volumes of whole stripes.
+func (b *box) rounds() bool { return b.model.Family == "md3" || b.model.Family == "eseries" }
+
 // stripe is the data of a full stripe of a group, or of one of its spans.
 func (g *group) stripe() spec.Bytes {
 	n := len(g.disks)
@@ -198,7 +203,10 @@ func (g *group) stripe() spec.Bytes {
 // addVolume makes a volume on a group; size 0: of all that the group has left.
 func (b *box) addVolume(g *group, name string, size spec.Bytes, controller int) error {
 	left := g.size - g.used
-	if b.model.Family == "md3" {
+	if !slices.Contains(b.model.Chunks, g.chunk) {
+		return fmt.Errorf("%s is no chunk (segment) size of %s", g.chunk, spec.Article(b.model.Name))
+	}
+	if b.rounds() {
 		left = left / g.stripe() * g.stripe()
 	}
 	if size == 0 {

@@ -30,13 +30,13 @@ func printed(t *testing.T, name string, oldNew ...string) string {
 	return text
 }
 
-func example(t *testing.T, name string) *spec.Spec {
+func example(t *testing.T, name string, oldNew ...string) *spec.Spec {
 	t.Helper()
 	src, err := os.ReadFile(filepath.Join("..", "..", "..", "examples", name+".yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := spec.Parse("brick.yaml", src)
+	s, err := spec.Parse("brick.yaml", []byte(strings.NewReplacer(oldNew...).Replace(string(src))))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,12 +47,18 @@ func example(t *testing.T, name string) *spec.Spec {
 var arrays = map[string]struct {
 	example string
 	cabled  hw.Storage
+	oldNew  []string // changes of the example, as in the tests of package brick/array
 }{
-	"nss7.4-ha-nss7":         {"nss7.4-ha", hw.Storage{Name: "nss7", Servers: []string{"nss1", "nss2"}, Paths: 4}},
-	"lustre-brick-md3220":    {"lustre-brick", hw.Storage{Name: "md3220", Servers: []string{"mds01", "mds02"}, Paths: 4}},
-	"nss2-ha-nss2":           {"nss2-ha", hw.Storage{Name: "nss2", Servers: []string{"nss1", "nss2"}, Paths: 2}},
-	"nss5.5-perc2":           {"nss5.5", hw.Storage{Name: "perc2", Servers: []string{"nss1"}, Paths: 1}},
-	"nfs-dfc-perc1-omconfig": {"nfs-dfc", hw.Storage{Name: "perc1", Servers: []string{"nss1"}, Paths: 1}},
+	"nss7.4-ha-nss7":      {"nss7.4-ha", hw.Storage{Name: "nss7", Servers: []string{"nss1", "nss2"}, Paths: 4}, nil},
+	"lustre-brick-md3220": {"lustre-brick", hw.Storage{Name: "md3220", Servers: []string{"mds01", "mds02"}, Paths: 4}, nil},
+	"nss2-ha-nss2":        {"nss2-ha", hw.Storage{Name: "nss2", Servers: []string{"nss1", "nss2"}, Paths: 2}, nil},
+	"nss5.5-perc2":        {"nss5.5", hw.Storage{Name: "perc2", Servers: []string{"nss1"}, Paths: 1}, nil},
+	"me5084-nss7":         {"nss7.4-ha", hw.Storage{Name: "nss7", Servers: []string{"nss1", "nss2"}, Paths: 4}, []string{"model: ME4084", "model: ME5084"}},
+	"h965e-perc2":         {"nss5.5", hw.Storage{Name: "perc2", Servers: []string{"nss1"}, Paths: 1}, []string{"PERC-H810", "PERC-H965e", "chunk: 512KiB", "chunk: 256KiB"}},
+	"e5760-nss7": {"nss7.4-ha", hw.Storage{Name: "nss7", Servers: []string{"nss1", "nss2"}, Paths: 4}, []string{"model: ME4084", "model: E5760",
+		", user: monitor, password_file: secrets/array-nss7", "", `{name: E1, bays: 84, model: ME4084, disks: [{serial: "E1N[01-84]"`,
+		`{name: E1, bays: 60, disks: [{serial: "E1N[01-60]"`, "data: 8, spares: 4", "data: 8, spares: 10"}},
+	"nfs-dfc-perc1-omconfig": {"nfs-dfc", hw.Storage{Name: "perc1", Servers: []string{"nss1"}, Paths: 1}, nil},
 }
 
 func run(t *testing.T, name string, scripts ...string) (hw.Storage, string, error) {
@@ -61,7 +67,7 @@ func run(t *testing.T, name string, scripts ...string) (hw.Storage, string, erro
 	if !known {
 		t.Fatal(name)
 	}
-	return Array(context.Background(), example(t, a.example), a.cabled, scripts...)
+	return Array(context.Background(), example(t, a.example, a.oldNew...), a.cabled, scripts...)
 }
 
 // Each language refuses what its manual says, and says where.
@@ -113,6 +119,17 @@ func TestRefused(t *testing.T) {
 		{"nss5.5-perc2", "name=nss5-lun1", "name=a-name-of-sixteen", "at most 15"},
 		{"nss5.5-perc2", "grep -q H810", "grep -q H730", "controller 2 is no PERC-H810, for which this script is: nothing was changed"},
 		{"nss5.5-perc2", "EID of enclosure E3}\"", "EID of enclosure E3}", "nterminated"},
+
+		{"me5084-nss7", "create volume pool nss7-r0", "create volume pool a", `disk group "a" was not found`},
+		{"h965e-perc2", "add vd r60", "add vd type=raid60", "the level is the first word"},
+		{"h965e-perc2", "wb ra", "wb ra direct", `syntax error at "direct"`},
+		{"h965e-perc2", "perccli2 /c2 show", "perccli64 /c2 show", "no controller found"},
+		{"e5760-nss7", "drives=(99,1,0", "drives=(99,6,0", "there is no disk in slot 60 of enclosure 0"},
+		{"e5760-nss7", "drives=(99,1,0", "drives=(99,0", "there is no disk"},
+		{"e5760-nss7", "drives=(99,1,0", "drives=(0,1,0", "of enclosure 1"},
+		{"e5760-nss7", "owner=a", "owner=0", "owner=0: want a|b"},
+		{"e5760-nss7", `mapping volume="nss7-lun1"`, `mapping volume="nss7-lun9"`, `there is no virtual disk "nss7-lun9"`},
+		{"e5760-nss7", "create volumeGroup", "create diskGroup", "is no command"},
 
 		{"nfs-dfc-perc1-omconfig", "pdisk=0:0:0,", "pdisk=0:0:12,", "there is no disk in slot 12"},
 		{"nfs-dfc-perc1-omconfig", "pdisk=0:0:0,0:1:0", "pdisk=0:0:0,0:0:0", "listed twice"},
@@ -184,7 +201,7 @@ func TestShell(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cancel(errors.New("enough"))
 	a := arrays["nss5.5-perc2"]
-	if _, _, err := Array(ctx, example(t, a.example), a.cabled, "perccli64 /c2 show"); err == nil {
+	if _, _, err := Array(ctx, example(t, a.example, a.oldNew...), a.cabled, "perccli64 /c2 show"); err == nil {
 		t.Error("it ran after its time")
 	}
 	if _, said, err := run(t, "nss5.5-perc2", "i=0; while [ $i -lt 60 ]; do perccli64 /c2 show | grep -q Product; echo line $i of the script; i=$((i+1)); done"); err != nil || strings.Count(said, "\n") != 60 {

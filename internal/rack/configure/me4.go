@@ -19,7 +19,8 @@ import (
 // Sources: Dell EMC PowerVault ME4 Series Storage System CLI Reference Guide: add
 // disk-group, add spares, create volume, set volume-cache-parameters, set initiator, create
 // host, create host-group, map volume, command syntax (disks, sizes, names, initiators,
-// hosts); Administrator's Guide, tables 3 and 4 (numbers of disks); python-me4storage.
+// hosts); Administrator's Guide, tables 3 and 4 (numbers of disks); python-me4storage. For an
+// ME5 see spec.ArrayModel.
 
 var (
 	me4Name    = regexp.MustCompile(`^[^",<\\ ]{1,32}$`)

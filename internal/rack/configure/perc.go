@@ -19,6 +19,9 @@ import (
 // A RAID card is configured by a shell script that calls the card's tool. sh runs it here,
 // with functions in place of the tools, which ask the box.
 //
+// perccli2 is for cards from PERC 12 on: its add vd begins with the level, and knows no
+// direct (github.com/scality/raidmgmt, which sends it to a MegaRAID 9660).
+//
 // Sources: PERC CLI Reference Guide, "Virtual drive commands" (perccli64 is Broadcom's
 // StorCLI, whose reference has the same words); Dell OpenManage Server Administrator CLI
 // Guide, "omconfig storage controller action=createvdisk"; seed NFS+DFC, A.4.
@@ -27,6 +30,7 @@ import (
 // line after their number, and gets the exit code and the length of the answer.
 const shellTools = `ask() { printf '%s\n' "$#" "$@" >&3; read -r ask_rc ask_n <&4; ask_out=$(head -c "$ask_n" <&4); printf '%s\n' "$ask_out"; return "$ask_rc"; }
 perccli64() { ask perccli64 "$@"; }
+perccli2() { ask perccli2 "$@"; }
 omreport() { ask omreport "$@"; }
 omconfig() { ask omconfig "$@"; }
 `
@@ -102,8 +106,11 @@ func line(r *bufio.Reader) string {
 
 // tool is a command of a RAID card's tool, and its answer.
 func (b *box) tool(argv []string) (string, error) {
-	if argv[0] == "perccli64" {
+	switch strings.TrimSuffix(argv[0], "64") {
+	case b.model.Tools[0]: // perccli or perccli2: neither finds a card of the other generation
 		return b.perccli(argv[1:])
+	case "perccli", "perccli2":
+		return "", errors.New("no controller found")
 	}
 	return b.openManage(argv)
 }
@@ -163,6 +170,16 @@ func (b *box) percPlace(enclosure, slot string) (place, error) {
 // addVD is `add vd`. Its words that are no KEY=VALUE are cache policies.
 func (b *box) addVD(words []string) error {
 	v := map[string]string{}
+	second := b.model.Tools[0] == "perccli2"
+	policies := []string{"wb", "awb", "wt", "ra", "nora", "direct", "cached"}
+	if second {
+		policies = policies[:5]
+		if len(words) > 0 && strings.HasPrefix(words[0], "r") && !strings.Contains(words[0], "=") {
+			words = append([]string{"type=raid" + strings.TrimPrefix(strings.TrimPrefix(words[0], "raid"), "r")}, words[1:]...)
+		} else {
+			return errors.New("syntax error: the level is the first word: r6, r10 or r60")
+		}
+	}
 	for _, w := range words {
 		key, value, ok := strings.Cut(w, "=")
 		if _, twice := v[key]; twice {
@@ -172,7 +189,7 @@ func (b *box) addVD(words []string) error {
 			if !slices.Contains([]string{"type", "size", "name", "drives", "pdperarray", "pdcache", "strip"}, key) {
 				return fmt.Errorf("syntax error at %q", w)
 			}
-		} else if !slices.Contains([]string{"wb", "awb", "wt", "ra", "nora", "direct", "cached"}, w) {
+		} else if !slices.Contains(policies, w) {
 			return fmt.Errorf("syntax error at %q", w)
 		}
 	}

@@ -35,12 +35,29 @@ var smcliForms = map[string]string{
 	"set physicaldisk []": "hotspare:bool!",
 }
 
+// santricityForms are those of an E-Series.
+var santricityForms = map[string]string{
+	"set storagearray": smcliForms["set storagearray"],
+	"create hostgroup": smcliForms["create hostgroup"],
+	"create host":      smcliForms["create host"],
+	"create hostport":  smcliForms["create hostport"],
+	"create volumegroup": "drives:disks! raidlevel:0|1|3|5|6! userlabel:label! drivemediatype:hdd|ssd|unknown|allmedia drivetype:sas|nvme4k traylossprotect:bool " +
+		"drawerlossprotect:bool securitytype:none|capable|enabled dataassurance:none|enabled",
+	"create volume": "volumegroup:label! userlabel:label! freecapacityarea:0-255 capacity:size owner:a|b mapping:none|default cachereadprefetch:bool " +
+		"segmentsize:8|16|32|64|128|256|512 dsspreallocate:bool securitytype:none|capable|enabled dataassurance:none|enabled",
+	"set volume []": "cacheflushmodifier:immediate|.25|.5|.75|1|1.5|2|5|10|20|60|120|300|1200|3600|infinite cachewithoutbatteryenabled:bool mirrorcacheenabled:bool " +
+		"readcacheenabled:bool writecacheenabled:bool mediascanenabled:bool redundancycheckenabled:bool cachereadprefetch:bool " +
+		"modificationpriority:highest|high|medium|low|lowest prereadredundancycheck:bool owner:a|b",
+	"create mapping": "volume:label! host:label hostgroup:label logicalunitnumber:0-255!",
+	"set drive []":   "hotspare:bool!",
+}
+
 var smcliTypes = map[string]*regexp.Regexp{
 	"label": regexp.MustCompile(`^[\w-]{1,30}$`), // letters, digits, hyphens, underscores; at most 30
 	"bool":  regexp.MustCompile(`(?i)^(true|false)$`),
 	"sas":   regexp.MustCompile(`^[0-9a-fA-F]{16}$`),
 	"size":  regexp.MustCompile(`(?i)^\d+ ?(bytes|kb|mb|gb|tb)?$`),
-	"disks": regexp.MustCompile(`^\d+,\d+( \d+,\d+)*$`),
+	"disks": regexp.MustCompile(`^\d+,\d+(,\d+)?( \d+,\d+(,\d+)?)*$`),
 }
 
 var smcliToken = regexp.MustCompile(`//[^\n]*|\s+|"[^"\n]*"|[\w.,-]+|[=()\[\];]`)
@@ -56,7 +73,11 @@ type statement struct {
 
 // smcli executes a script.
 func (b *box) smcli(_ context.Context, text string) error {
-	all, err := parseSMcli(text)
+	forms := smcliForms
+	if b.model.Family == "eseries" {
+		forms = santricityForms
+	}
+	all, err := parseSMcli(text, forms)
 	if err != nil {
 		return fmt.Errorf("syntax check: %w; nothing was executed", err)
 	}
@@ -69,7 +90,7 @@ func (b *box) smcli(_ context.Context, text string) error {
 	return nil
 }
 
-func parseSMcli(text string) ([]statement, error) {
+func parseSMcli(text string, forms map[string]string) ([]statement, error) {
 	var all []statement
 	line := 1
 	var tokens []string
@@ -83,7 +104,7 @@ func parseSMcli(text string) ([]statement, error) {
 		at += m[1]
 		switch {
 		case t == ";":
-			s, err := newStatement(tokens)
+			s, err := newStatement(tokens, forms)
 			if err != nil {
 				return nil, fmt.Errorf("line %d: %w", begin, err)
 			}
@@ -104,7 +125,7 @@ func parseSMcli(text string) ([]statement, error) {
 }
 
 // newStatement checks a command by its form.
-func newStatement(t []string) (statement, error) {
+func newStatement(t []string, forms map[string]string) (statement, error) {
 	s := statement{values: map[string]string{}}
 	if len(t) > 1 && strings.EqualFold(t[0], "show") {
 		s.verb, s.text = "show", strings.Join(t[1:], " ")
@@ -120,7 +141,7 @@ func newStatement(t []string) (statement, error) {
 		words, t = append(words, strings.ToLower(t[0])), t[1:]
 	}
 	s.verb = strings.Join(words, " ")
-	form, known := smcliForms[s.verb]
+	form, known := forms[s.verb]
 	if !known {
 		return s, fmt.Errorf("%q is no command that is known here", s.verb)
 	}
@@ -224,24 +245,66 @@ func (b *box) smcliCommand(s statement) error {
 		return b.addPort(v["host"], strings.ToLower(v["identifier"]))
 	case "create virtualdisk":
 		return b.createVirtualDisk(v)
-	case "set virtualdisk []":
+	case "create volumegroup":
+		_, err := b.createGroup(v["drives"], v["userlabel"], v["raidlevel"], 0)
+		return err
+	case "create volume":
+		return b.createVirtualDisk(map[string]string{"diskgroup": v["volumegroup"], "userlabel": v["userlabel"], "capacity": v["capacity"],
+			"segmentsize": v["segmentsize"], "owner": controllerOf(v["owner"])})
+	case "create mapping":
+		return b.setVirtualDisk(v["volume"], v)
+	case "set virtualdisk []", "set volume []":
+		v["owner"] = controllerOf(v["owner"])
 		return b.setVirtualDisk(s.object, v)
-	case "set physicaldisk []":
+	case "set physicaldisk []", "set drive []":
 		if !smcliTypes["disks"].MatchString(s.object) {
 			return fmt.Errorf("%q is no disk", s.object)
 		}
-		return b.addSpares(smcliDisks(s.object))
+		return b.addSpares(b.smcliDisks(s.object))
 	}
 	return nil
 }
 
-func smcliDisks(list string) []place {
+// controllerOf is the number of a controller: E-Series have a and b.
+func controllerOf(name string) string {
+	return strings.NewReplacer("a", "0", "b", "1").Replace(strings.ToLower(name))
+}
+
+// smcliDisks reads a list of disks: enclosure and slot. In an E-Series the enclosures of the
+// controllers is tray 99, and a tray of 60 disks has drawers between tray and slot.
+func (b *box) smcliDisks(list string) []place {
 	var out []place
 	for f := range strings.FieldsSeq(list) {
-		e, slot, _ := strings.Cut(f, ",")
-		out = append(out, place{number(e), number(slot)})
+		n := strings.Split(f, ",")
+		at := place{number(n[0]), number(n[len(n)-1])}
+		if b.model.Family == "eseries" {
+			if at.shelf++; at.shelf == 100 {
+				at.shelf = 0
+			}
+			drawers := at.shelf < len(b.shelves) && b.bays[at.shelf] == spec.DrawerTray
+			switch {
+			case drawers != (len(n) == 3) || drawers && at.slot >= spec.DrawerSlots:
+				at.slot = -1 // there is no such place
+			case drawers:
+				at.slot += (number(n[1]) - 1) * spec.DrawerSlots
+			}
+		}
+		out = append(out, at)
 	}
 	return out
+}
+
+// createGroup makes a group of disks that a command lists.
+func (b *box) createGroup(list, name, level string, chunk spec.Bytes) (*group, error) {
+	disks, err := b.take(b.smcliDisks(list))
+	if err != nil {
+		return nil, err
+	}
+	n := number(level)
+	if n == 1 {
+		n = 10 // as the manual has it: RAID 1 of more than two disks is RAID 10
+	}
+	return b.addGroup(group{name: name, level: n, chunk: chunk, disks: disks})
 }
 
 func (b *box) createVirtualDisk(v map[string]string) error {
@@ -262,25 +325,20 @@ func (b *box) createVirtualDisk(v map[string]string) error {
 		return errors.New("it names physicalDisks or a diskGroup")
 	case v["diskgroup"] != "" && g == nil:
 		return fmt.Errorf("there is no disk group %q", v["diskgroup"])
+	case g != nil && g.chunk == 0: // a group of an E-Series gets its first volume
+		g.chunk = chunk
 	case g != nil && g.chunk != chunk:
 		return fmt.Errorf("in the rack all virtual disks of a disk group have one segment size, and %s has %s", g.name, g.chunk)
 	case g == nil:
 		if v["raidlevel"] == "" {
 			return errors.New("it names no raidLevel")
 		}
-		disks, err := b.take(smcliDisks(v["physicaldisks"]))
-		if err != nil {
-			return err
-		}
 		name := v["volumegroupuserlabel"]
 		if name == "" {
 			name = strconv.Itoa(len(b.groups))
 		}
-		level := number(v["raidlevel"])
-		if level == 1 {
-			level = 10 // as the manual has it: RAID 1 of more than two disks is RAID 10
-		}
-		if g, err = b.addGroup(group{name: name, level: level, chunk: chunk, disks: disks}); err != nil {
+		var err error
+		if g, err = b.createGroup(v["physicaldisks"], name, v["raidlevel"], chunk); err != nil {
 			return err
 		}
 	}
@@ -323,8 +381,8 @@ func (b *box) smcliShow(what string) error {
 		return nil
 	}
 	switch strings.ToLower(what) {
-	case "allvirtualdisks", "allvirtualdisks summary":
-		b.print("STANDARD VIRTUAL DISKS------------------------------\n\nNumber of standard virtual disks: %d\n", len(b.volumes))
+	case "allvirtualdisks", "allvirtualdisks summary", "allvolumes", "allvolumes summary":
+		b.print("STANDARD VOLUMES (VIRTUAL DISKS): %d\n", len(b.volumes))
 		for _, v := range b.volumes {
 			b.print("  %-30s %14d bytes  RAID %-2d  group %-20s owner %d  LUN %d", v.name, v.size, v.group.level, v.group.name, v.controller, v.number)
 		}

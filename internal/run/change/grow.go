@@ -87,7 +87,7 @@ func WriteScripts(w io.Writer, d *design.Design, dir, tool string, names []strin
 		ext := tool
 		for _, a := range d.Arrays {
 			if a.Name == n && ext == "" {
-				ext = array.Tools(a.Family)[0]
+				ext = array.Tools(&a)[0]
 			}
 		}
 		file := filepath.Join(dir, n+"."+strings.ToLower(ext))

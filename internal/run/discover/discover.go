@@ -166,7 +166,7 @@ func noLUNs(disks []storage.DiskHardware) error {
 // Source: multipath-tools, libmultipath/hwtable.c
 var lunMakes = map[string]string{
 	"DELL MD32xx": "an MD3200 or MD3220", "DELL MD32xxi": "an MD3200i", "DELL MD36xxi": "an MD3600i", "DELL MD36xxf": "an MD3600f", "DELL MD34xx": "an MD3400", "DELL MD38xxf": "an MD3800f",
-	"DellEMC ME4": "an ME4", "DellEMC ME5": "an ME5", "DELL PERC": "a PERC",
+	"DellEMC ME4": "an ME4", "DellEMC ME5": "an ME5", "NETAPP INF-01-00": "a NetApp E-Series", "DELL PERC": "a PERC",
 }
 
 func product(d storage.DiskHardware) string {

@@ -57,7 +57,7 @@ func (c *Collector) startArrays(ctx context.Context, reqs map[string]gather.Requ
 func toolsFor(a *design.Array) [][]string {
 	switch a.Family {
 	case "perc":
-		return raid.PERC()
+		return raid.PERC(a.Model)
 	case "md3":
 		return [][]string{raid.SMcli(a.Management)}
 	}

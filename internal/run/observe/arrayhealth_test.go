@@ -47,7 +47,7 @@ func TestArrayHealthOnServer(t *testing.T) {
 	gone := gather.RunResult{Output: resource.Output{Code: -1}, Err: `exec: "perccli64": executable file not found in $PATH`}
 	ask := func(last gather.RunResult) string {
 		h := &gather.Host{Hostname: "nss1", Run: map[string]gather.RunResult{}}
-		for i, argv := range raid.PERC() {
+		for i, argv := range raid.PERC("PERC-H810") {
 			h.Run[strings.Join(argv, " ")] = gone
 			if i == 2 {
 				h.Run[strings.Join(argv, " ")] = last

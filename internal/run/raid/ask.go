@@ -21,10 +21,12 @@ const smcliTime = 60 * time.Second
 // of the spec.
 func Ask(ctx context.Context, a *design.Array, s *spec.Array, secret func(file string) ([]byte, error), dial Dial) Answer {
 	switch a.Family {
-	case "me4":
+	case "me4", "me5":
 		return askME4(ctx, s, secret, dial)
 	case "md3":
 		return askMD3(ctx, s)
+	case "eseries":
+		return Answer{NotAsked: "SMcli takes its password among its arguments, where each user of the machine reads it", Mend: "look at SANtricity System Manager"}
 	}
 	return Answer{NotAsked: "it is asked on its server"}
 }

@@ -11,18 +11,28 @@ import (
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/base/health"
+	"github.com/mortarhpc/mortar/internal/brick/spec"
 )
 
 // percTools are the paths of the tool in Dell's and Broadcom's packages; both print
 // the same.
 var percTools = []string{"/opt/MegaRAID/perccli/perccli64", "perccli64", "/opt/MegaRAID/storcli/storcli64", "storcli64"}
 
-// PERC returns the commands that ask the controllers of a server. Use the first one
-// that is installed.
+// percTools2 are those of PERC 12, which neither of percTools finds.
+var percTools2 = []string{"/opt/MegaRAID/perccli2/perccli2", "perccli2"}
+
+// PERC returns the commands that ask the controllers of a server of a model. Use the first
+// one that is installed.
 //
 // Source: PERC CLI Reference Guide; J prints JSON, nolog writes no log file.
-func PERC() [][]string {
+func PERC(model string) [][]string {
 	var out [][]string
+	if m, _ := spec.ModelOf(model); slices.Contains(m.Tools, "perccli2") {
+		for _, t := range percTools2 {
+			out = append(out, []string{t, "/cALL", "show", "all", "J"})
+		}
+		return out
+	}
 	for _, t := range percTools {
 		out = append(out, []string{t, "/cALL", "show", "all", "J", "nolog"})
 	}
@@ -42,13 +52,15 @@ type percReply struct {
 
 type percController struct {
 	Basics struct {
-		Model string `json:"Model"`
+		Model   string `json:"Model"`
+		Product string `json:"Product Name"` // of perccli2
 	} `json:"Basics"`
 	Status struct {
 		Controller    string `json:"Controller Status"`
 		BBU           string `json:"BBU Status"` // a number, or "NA"
 		Uncorrectable int    `json:"Memory Uncorrectable Errors"`
 		Preserved     string `json:"Any Offline VD Cache Preserved"`
+		Preserved2    string `json:"Preserved Cache Present"`
 	} `json:"Status"`
 	Virtual []struct {
 		ID     string `json:"DG/VD"`
@@ -57,18 +69,28 @@ type percController struct {
 		Access string `json:"Access"`
 		Cache  string `json:"Cache"`
 		Name   string `json:"Name"`
+		// perccli2 has the policy as configured, and what is in effect.
+		Default string `json:"DefaultCache"`
+		Current string `json:"CurrentCache"`
 	} `json:"VD LIST"`
 	Physical []percDisk `json:"PD LIST"`
 	// Drives are the disks of a controller without RAID, by "Drive /c0/e23/s0".
 	Drives  map[string]json.RawMessage `json:"Physical Device Information"`
 	Battery []percBattery              `json:"BBU_Info"`
 	Vault   []percBattery              `json:"Cachevault_Info"`
+	Energy  []struct {
+		Model string `json:"SubType"`
+		State string `json:"Status"`
+		Temp  int    `json:"Temperature(C)"`
+	} `json:"Energy Pack Info"`
 }
 
 type percDisk struct {
 	Place string `json:"EID:Slt"`
 	State string `json:"State"`
 	Group string `json:"DG"`
+	// Status is perccli2's: whether the disk is well, beside what it is used for.
+	Status string `json:"Status"`
 }
 
 type percBattery struct {
@@ -132,6 +154,39 @@ var percDisks = map[string]state{
 	"Offln": {"offline", health.Fault}, "UBad": {"bad", health.Fault}, "Failed": {"has failed", health.Fault}, "Msng": {"missing", health.Fault},
 }
 
+// percStatus has what perccli2 adds to a state. Other words than those that were seen are
+// unknown.
+//
+// Source: github.com/scality/raidmgmt, recordings of storcli2 on a MegaRAID 9660; legend of
+// storcli2 in check_mk's tests.
+var percStatus = map[string]state{"": {}, "Online": {}, "Good": {}, "Offline": {"offline", health.Fault}, "Failed": {"has failed", health.Fault},
+	"Missing": {"missing", health.Fault}, "Bad": {"bad", health.Fault}, "Rebuild": {"being rebuilt", health.Warning}}
+
+// percSuffix has the ends of perccli2's states: UConfShld, GHSDgrd.
+var percSuffix = []struct {
+	end string
+	state
+}{
+	{"Shld", state{"shielded: the controller examines it", health.Warning}}, {"Sntz", state{"being erased", health.Warning}},
+	{"Dgrd", state{"degraded", health.Fault}}, {"Unsp", state{"not supported by the controller", health.Warning}}, {"Unusbl", state{"unusable", health.Fault}},
+}
+
+// health is the worse of a disk's state and status.
+func (k *percDisk) health() state {
+	s, t := stateOf(percDisks, k.State), stateOf(percStatus, k.Status)
+	if s.level == health.Unknown {
+		for _, x := range percSuffix {
+			if strings.HasSuffix(k.State, x.end) {
+				s = x.state
+			}
+		}
+	}
+	if t.level > s.level {
+		return t
+	}
+	return s
+}
+
 // foreign is the group of a disk with a RAID configuration of another controller.
 const foreign = "F"
 
@@ -154,12 +209,13 @@ var percVirtual = map[string]state{
 var percAccess = map[string]state{"RW": {}, "": {}, "RO": {"read-only", health.Fault}, "B": {"blocked", health.Fault}, "Blkd": {"blocked", health.Fault}}
 
 func (c *percController) health(number int) *Health {
-	h := &Health{How: fmt.Sprintf("perccli, controller %d (%s)", number, c.Basics.Model), Levels: map[string]int{}}
-	h.add("controller", strconv.Itoa(number), health.Grade(percControllers, c.Status.Controller), "controller %d (%s): %s", number, c.Basics.Model, strings.ToLower(cmp.Or(c.Status.Controller, "in no state")))
+	model := cmp.Or(c.Basics.Model, c.Basics.Product)
+	h := &Health{How: fmt.Sprintf("perccli, controller %d (%s)", number, model), Levels: map[string]int{}}
+	h.add("controller", strconv.Itoa(number), health.Grade(percControllers, c.Status.Controller), "controller %d (%s): %s", number, model, strings.ToLower(cmp.Or(c.Status.Controller, "in no state")))
 	if n := c.Status.Uncorrectable; n > 0 {
 		h.add("cache", "memory", health.Warning, "the memory of controller %d has had %d errors that it could not correct", number, n).Mend = "replace the controller or its memory if the count grows"
 	}
-	if c.Status.Preserved == "Yes" {
+	if c.Status.Preserved == "Yes" || c.Status.Preserved2 == "Yes" {
 		h.add("cache", "preserved", health.Warning, "controller %d keeps data in its cache for a virtual disk that is offline", number).Mend = "bring the disks of that virtual disk back before anything else"
 	}
 	battery := len(c.Virtual) == 0 || c.battery(h, number) // without RAID there is no cache of writes
@@ -171,12 +227,15 @@ func (c *percController) health(number int) *Health {
 		if a := stateOf(percAccess, v.Access); a.level != health.OK {
 			h.add("LUN", name, a.level, "the access to virtual disk %s is %s", name, a.text)
 		}
-		cachePolicy(h, name, v.Cache, battery)
+		if v.Default != "" && strings.Contains(v.Default, "WB") != strings.Contains(v.Current, "WB") {
+			battery = false // the controller says itself what is in effect
+		}
+		cachePolicy(h, name, cmp.Or(v.Cache, v.Default), battery)
 	}
 	all := c.disks(h)
 	spares, disks := 0, len(all)
 	for _, k := range all {
-		s := stateOf(percDisks, k.State)
+		s := k.health()
 		if k.State == "GHS" || k.State == "DHS" {
 			spares++
 		}
@@ -236,6 +295,9 @@ var percBatteries = map[string]health.Level{"Optimal": health.OK, "Charging": he
 // Source: prometheus-community textfile collector, issue 27.
 func (c *percController) battery(h *Health, number int) bool {
 	all := append(c.Battery, c.Vault...)
+	for _, e := range c.Energy {
+		all = append(all, percBattery{e.Model, e.State, fmt.Sprintf("%dC", e.Temp)})
+	}
 	if len(all) == 0 {
 		h.add("cache", "battery", health.Warning, "controller %d has no battery and no CacheVault: writes wait for the disks", number)
 		return false
