@@ -42,13 +42,13 @@ func (d device) Preempt(own, victim Key) error {
 func (d device) in(action byte) ([]byte, error) {
 	b := make([]byte, inLength)
 	n, err := d.repeat(in(action, len(b)), b, false)
-	return b[:n], err
+	return b[:n], unable(err)
 }
 
 func (d device) out(action, kind byte, key, other Key) error {
 	block, list := out(action, kind, key, other)
 	_, err := d.repeat(block, list, true)
-	return err
+	return unable(err)
 }
 
 // notReady is how long a command is repeated while the LUN is not ready. A switch

@@ -1,6 +1,6 @@
-// Package pr speaks SCSI-3 persistent reservations with one path to a LUN: who is
-// registered, who holds the reservation, and the commands that change that. It
-// knows neither services nor multipath maps, and decides nothing.
+// Package pr speaks SCSI-3 persistent reservations with a LUN or a disk: who is
+// registered, who holds the reservation, and the commands that change that over one path
+// (Path) or over all (Claim). It knows neither services nor multipath maps.
 //
 // Source: T10 SPC-4 (r37), 5.13, 6.15 and 6.16.
 package pr
@@ -98,9 +98,9 @@ var (
 	ErrPath     = sg.ErrPath
 )
 
-// Mend says how a person takes the keys of a host away that uses a LUN no more.
+// Mend says how a person takes the keys of a host away that uses a LUN or a disk no more.
 func Mend(dev string) string {
-	return fmt.Sprintf("If that host uses the LUN no more, take its keys away: `sg_persist --out --register-ignore --param-sark=0x1 %[1]s`, then `sg_persist --out --clear --param-rk=0x1 %[1]s`", dev)
+	return fmt.Sprintf("If that machine uses it no more, take its keys away: `sg_persist --out --register-ignore --param-sark=0x1 %[1]s`, then `sg_persist --out --clear --param-rk=0x1 %[1]s`", dev)
 }
 
 // Path is one path to a LUN. A command fails with ErrConflict, ErrPath, or with

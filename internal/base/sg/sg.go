@@ -40,7 +40,7 @@ func (a Answer) Error() string {
 		return fmt.Sprintf("%s: the path failed (host status %#x)", a.Device, a.HostStatus)
 	}
 	said := fmt.Sprintf("%s: status %#02x, sense %x/%02x/%02x", a.Device, a.Status, a.Sense, a.ASC, a.ASCQ)
-	if a.Sense == senseIllegal {
+	if a.Illegal() {
 		said += ": it does not know this command"
 	}
 	return said
@@ -63,6 +63,9 @@ const (
 // Attention says that the path has missed something, and that the command is to be
 // sent again.
 func (a Answer) Attention() bool { return a.Status == checkCondition && a.Sense == senseAttention }
+
+// Illegal says that the LUN does not know the command.
+func (a Answer) Illegal() bool { return a.Status == checkCondition && a.Sense == senseIllegal }
 
 // Busy reports whether the LUN may accept the same command later.
 func (a Answer) Busy() bool {

@@ -17,6 +17,7 @@ import (
 
 	cmd "github.com/mortarhpc/mortar/internal/base/command"
 	"github.com/mortarhpc/mortar/internal/base/flock"
+	"github.com/mortarhpc/mortar/internal/base/pr"
 )
 
 // A disk may hang: it answers neither data nor an error. A thread that reads it cannot be
@@ -39,12 +40,13 @@ var ErrSilent = errors.New("it does not answer")
 func SilentFor(limit time.Duration) error { return fmt.Errorf("%w within %v", ErrSilent, limit) }
 
 // Question is a range of a device to read. Off and N are multiples of 4096. Or it is a file to
-// be written and read back.
+// be written and read back, or what to do about the reservation of a device.
 type Question struct {
-	Dev   string `json:"dev"`
-	Off   int64  `json:"off"`
-	N     int    `json:"n"`
-	Write bool   `json:"write,omitempty"`
+	Dev   string    `json:"dev"`
+	Off   int64     `json:"off"`
+	N     int       `json:"n"`
+	Write bool      `json:"write,omitempty"`
+	Order *pr.Order `json:"order,omitempty"` // its answer is a pr.Done, in JSON
 }
 
 // Answer is what a device has answered.
@@ -93,7 +95,7 @@ func (*Linux) Ask(ctx context.Context, limit time.Duration, all []Question) []An
 	}
 	size := 0
 	for _, q := range all {
-		size += 2*q.N + 1<<10 // base64 takes four bytes for three
+		size += 2*q.N + 1<<12 // base64 takes four bytes for three
 	}
 	limited, cancel := context.WithTimeoutCause(ctx, limit, SilentFor(limit))
 	defer cancel()
@@ -161,7 +163,10 @@ func askOne(ctx context.Context, q Question) ([]byte, error) {
 			return nil, err
 		}
 	}
-	if q.Write {
+	switch {
+	case q.Order != nil:
+		return json.Marshal(q.Order.Carry(pr.Device))
+	case q.Write:
 		return nil, writeRead(q.Dev)
 	}
 	return (&Linux{}).ReadBlocks(q.Dev, q.Off, q.N)

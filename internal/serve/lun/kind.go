@@ -11,6 +11,7 @@ import (
 	"time"
 
 	rule "github.com/mortarhpc/mortar/internal/base/pace"
+	"github.com/mortarhpc/mortar/internal/base/pr"
 	"github.com/mortarhpc/mortar/internal/serve/kernel"
 	"github.com/mortarhpc/mortar/internal/serve/pace"
 	"github.com/mortarhpc/mortar/internal/serve/unit"
@@ -19,10 +20,6 @@ import (
 // LUNStorage are LUNs of RAID arrays, each by its multipath map.
 type LUNStorage struct {
 	LUNs []LUN `json:"luns"`
-	// Reservations has the key of each node, with which LUNs are reserved for the
-	// server that has the service; empty: they are not. Those without a volume
-	// group need it.
-	Reservations map[string]string `json:"reservations,omitempty"`
 	// QueueSeconds is how long multipath lets I/O wait for a LUN without any path.
 	QueueSeconds int `json:"queue_seconds,omitempty"`
 }
@@ -42,7 +39,7 @@ type LUN struct {
 // beside says whether two LUNs are known to be of one array.
 func (l LUN) beside(o LUN) bool { return l.Array != "" && l.Array == o.Array }
 
-func (c *LUNStorage) Check(group bool, nodes map[string]string, f *unit.Faults) {
+func (c *LUNStorage) Check(f *unit.Faults) {
 	if len(c.LUNs) == 0 {
 		f.Add("luns is empty")
 	}
@@ -66,7 +63,6 @@ func (c *LUNStorage) Check(group bool, nodes map[string]string, f *unit.Faults) 
 			}
 		}
 	}
-	c.checkReservations(group, nodes, f)
 }
 
 func (c *LUNStorage) Names() []string {
@@ -95,10 +91,11 @@ type Service interface {
 	HoldUdev(ctx context.Context)
 }
 
-func New(h *unit.Host, cfg *LUNStorage, group bool, svc Service) *Kind {
+// New is the kind; keys are those by which servers reserve the LUNs, empty: they do not.
+func New(h *unit.Host, cfg *LUNStorage, group bool, keys pr.Servers, svc Service) *Kind {
 	l := &Kind{Host: h, cfg: cfg, group: group, svc: svc}
-	if len(cfg.Reservations) > 0 {
-		l.Reserve = newReservedLUNs(l)
+	if len(keys) > 0 {
+		l.Reserve = &reservedLUNs{Kind: l, keys: keys}
 	}
 	return l
 }

@@ -60,7 +60,7 @@ func TestPacedNamesTheSlowLUN(t *testing.T) {
 		for i := range 4 {
 			cfg.LUNs = append(cfg.LUNs, LUN{Name: fmt.Sprintf("a-lun%d", i), WWID: fmt.Sprintf("w%d", i)})
 		}
-		s := New(&unit.Host{K: h, Service: "home"}, cfg, true, nil)
+		s := New(&unit.Host{K: h, Service: "home"}, cfg, true, nil, nil)
 		h.count(0, 0, 0, 0, 0)
 		slow := s.Paced()
 		h.clock = h.clock.Add(16 * time.Second)

@@ -118,7 +118,8 @@ type Kind struct {
 	*disks
 	Busy atomic.Bool // the members of an array are changed, beside the watcher's loop
 	// anew are the members that this start has left out, until open gives them back.
-	anew []leftOut
+	anew    []leftOut
+	Reserve *reservedDisks // nil: the disks are not reserved
 }
 
 // disks are the arrays and their members, as the parts of the kind see them.
@@ -160,7 +161,11 @@ func New(h *unit.Host, cfg *MDStorage, d *doubt.Notes, svc Service) *Kind {
 }
 
 func (s *Kind) Layers() []unit.Part {
-	return []unit.Part{{Name: "arrays", State: s.ArraysState, Start: s.StartArrays, Stop: s.stopArrays}}
+	arrays := unit.Part{Name: "arrays", State: s.ArraysState, Start: s.StartArrays, Stop: s.stopArrays}
+	if s.Reserve == nil {
+		return []unit.Part{arrays}
+	}
+	return []unit.Part{s.Reserve.part(), arrays}
 }
 
 func (s *Kind) Programs() []string { return []string{"mdadm"} }
@@ -588,6 +593,9 @@ func (s *Kind) Await(ctx context.Context) (verdicts []Verdict, err error) {
 	}
 	read := Superblocks{}
 	for {
+		if err = s.Reserve.beforeJudging(ctx, read); err != nil {
+			return nil, err
+		}
 		verdicts, err = s.judgeAll(ctx, read)
 		late := func(v Verdict) bool { return len(v.Awaited) > v.Silent }
 		if err == nil && !slices.ContainsFunc(verdicts, late) {

@@ -46,6 +46,10 @@ type Config struct {
 	*mdraid.MDStorage
 	*lun.LUNStorage
 	VolumeGroup
+	// Reservations has the key of each node, with which LUNs and disks are reserved for the
+	// server that has the service; empty: they are not. LUNs without a volume group need
+	// it.
+	Reservations map[string]string `json:"reservations,omitempty"`
 	// Cache is the config file of the volume's cache (package cache); "" for
 	// none.
 	Cache string `json:"cache,omitempty"`
@@ -117,6 +121,7 @@ func (c *Config) check() error {
 			f.Add("without a volume group each of %s carries one of %q", strings.Join(have, ", "), want)
 		}
 	}
+	c.checkReservations(&f)
 	c.VolumeGroup.check(&f)
 	if c.Cache != "" && c.LV == "" {
 		f.Add("cache %s: a cache is in front of one logical volume (vg, lv)", c.Cache)

@@ -58,6 +58,14 @@ func withDisks(c *Config, _ *shared) {
 	c.VolumeGroup = VolumeGroup{VG: "vg-a", SystemID: "at-rest"}
 }
 
+func withReservedDisks(c *Config, sh *shared) {
+	withDisks(c, sh)
+	c.Reservations, sh.reserved = fakeKeys, true
+	for _, h := range sh.hosts {
+		h.cabled(true)
+	}
+}
+
 func withLUNs(c *Config, sh *shared) {
 	clear(sh.disks)
 	c.LUNStorage = &lun.LUNStorage{}
@@ -89,7 +97,7 @@ func cached(put func(*Config, *shared)) func(*Config, *shared) {
 
 func ownedBy(sh *shared, by string) { sh.owner = by }
 func heldBy(sh *shared, by string) {
-	for _, l := range sh.luns {
+	for _, l := range sh.reservable() {
 		l.take(by)
 	}
 }
@@ -135,6 +143,7 @@ const (
 	onLUNs     = 2
 	onBareLUNs = 4
 	onReserved = 5
+	onResDisks = 6
 )
 
 var storageSpecimens = []storageSpecimen{
@@ -146,6 +155,7 @@ var storageSpecimens = []storageSpecimen{
 	{"bare LUNs", withBareLUNs, lunMissing, lunForeign, lunWrong, lunLate,
 		lunStranger, lunBroken, heldBy, func(sh *shared) string { return "at-rest" + holder(sh) }},
 	{"reserved LUNs", withReservedLUNs, lunMissing, lunForeign, lunWrong, lunLate, lunStranger, lunBroken, heldBy, vgOwner},
+	{"reserved disks", withReservedDisks, mdMissing, mdForeign, mdWrong, diskLate, lunStranger, mdBroken, heldBy, vgOwner},
 }
 
 // withNFS serves an export tree from the storage.
@@ -509,7 +519,7 @@ func startFailsAt(t *testing.T, on storageSpecimen, serve serviceSpecimen, i int
 	ctx := t.Context()
 	h.failAt = i
 	err := s.start(ctx)
-	costsTime := slices.ContainsFunc([]string{"tickle_tcp", "start sm-notify", "save /run/mortar/reclaim-", "nlm_", "4.2 256", "udev", "held-", "sync_speed_m", "link /dev/mapper", "routes", "reserve /", "setprstatus"},
+	costsTime := slices.ContainsFunc([]string{"tickle_tcp", "start sm-notify", "save /run/mortar/reclaim-", "nlm_", "4.2 256", "udev", "held-", "sync_speed_m", "link /dev/mapper", "routes", "reserve /", "setprstatus", "register /dev/d"},
 		func(x string) bool { return strings.Contains(what, x) })
 	if err == nil && !costsTime {
 		t.Fatalf("the start did not notice that %q failed", what)

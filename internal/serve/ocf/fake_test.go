@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -65,6 +66,8 @@ type fakeDisk struct {
 	gone       bool // not connected
 	recovering bool
 	without    int // of slots counted from 1: md has thrown that member out
+	res        fakeLUN
+	unable     bool // it knows no reservations
 }
 
 // fakeLUN is a LUN of an array, whose map is dm-20, dm-21 …
@@ -195,6 +198,9 @@ func (h *fakeHost) boot() {
 	h.procs = map[int]*fakeProc{1: {name: "systemd"}}
 	h.nextPID = 1000
 	h.dead = false
+	if h.reserved {
+		h.cabled(true)
+	}
 	h.clock = time.Unix(1_700_000_000, 0)
 }
 
@@ -304,6 +310,15 @@ func (l *fakeLUN) take(host string) {
 	l.generation += 2
 }
 
+// reservable are the LUNs, or the disks in their order.
+func (sh *shared) reservable() []*fakeLUN {
+	all := slices.Clone(sh.luns)
+	for _, name := range slices.Sorted(maps.Keys(sh.disks)) {
+		all = append(all, &sh.disks[name].res)
+	}
+	return all
+}
+
 // by is the host that holds the reservation.
 func (l *fakeLUN) by() string {
 	host, _, _ := strings.Cut(l.holder, " ")
@@ -318,8 +333,20 @@ type fakePath struct {
 }
 
 func (h *fakeHost) Path(dev string) pr.Path {
+	if name, ok := strings.CutPrefix(dev, "/dev/d"); ok {
+		d := h.disks["/dev/mapper/d"+name]
+		if d.unable {
+			return unablePath{}
+		}
+		return &fakePath{h, &d.res, h.name + " " + dev}
+	}
 	return &fakePath{h, h.luns[dev[len("/dev/sd")]-'0'], h.name + " " + dev}
 }
+
+// unablePath is a path to a disk that knows no reservations.
+type unablePath struct{ pr.Path }
+
+func (unablePath) Read() (pr.State, error) { return pr.State{}, pr.ErrUnable }
 
 func (p *fakePath) alter(what string) error {
 	p.mu.Lock()
@@ -908,16 +935,19 @@ func (h *fakeHost) Mkdir(p string, _ uint32, _, _ int) error {
 
 func (h *fakeHost) Own(p string, _, _ int) error { return nil }
 
-// touched are the changes but for the notes of a refused start.
+// touched are the changes but for the notes of a refused start, and reservations of disks, which
+// a stop gives up.
 func (h *fakeHost) touched() []string {
 	return slices.DeleteFunc(slices.Clone(h.changes), func(c string) bool {
-		return c == "save /run/mortar/refused-home" || c == "save "+doubt.DoubtFile("home")
+		_, of, _ := strings.Cut(c, " ")
+		return strings.HasPrefix(of, "/dev/d") || of == "/run/mortar/reserved-home" ||
+			c == "save /run/mortar/refused-home" || c == "save "+doubt.DoubtFile("home")
 	})
 }
 
 func (h *fakeHost) Ask(_ context.Context, limit time.Duration, all []kernel.Question) []kernel.Answer {
 	silent := false
-	out := asked(all, func(dev string, off int64, n int) ([]byte, error) {
+	out := asked(all, h.Path, func(dev string, off int64, n int) ([]byte, error) {
 		if h.hung[dev] {
 			silent = true
 			return nil, kernel.SilentFor(limit)
@@ -931,8 +961,17 @@ func (h *fakeHost) Ask(_ context.Context, limit time.Duration, all []kernel.Ques
 }
 
 // asked answers questions by a function.
-func asked(all []kernel.Question, read func(dev string, off int64, n int) ([]byte, error)) (out []kernel.Answer) {
+func asked(all []kernel.Question, path func(string) pr.Path, read func(dev string, off int64, n int) ([]byte, error)) (out []kernel.Answer) {
 	for i, q := range all {
+		if q.Order != nil {
+			_, err := read(q.Dev, 0, 4096)
+			a := kernel.Answer{Number: i, Err: err}
+			if err == nil {
+				a.Data, _ = json.Marshal(q.Order.Carry(path))
+			}
+			out = append(out, a)
+			continue
+		}
 		if q.Write {
 			out = append(out, kernel.Answer{Number: i})
 			continue
@@ -1128,6 +1167,14 @@ func (h *fakeHost) mayWrite() {
 	for _, l := range h.luns {
 		if (len(h.lvs) == 0 || h.reserved) && l.by() != h.name {
 			h.t.Errorf("%s mounts LUNs that are reserved for %q", h.name, l.by())
+		}
+	}
+	left := 0
+	for name, d := range h.disks {
+		if h.reserved && !d.gone && d.res.by() != h.name {
+			if left++; left > 2 { // more than RAID 6 can lose
+				h.t.Errorf("%s mounts disks, and %s is reserved for %q", h.name, name, d.res.by())
+			}
 		}
 	}
 	if len(h.lvs) > 0 && h.owner != h.name {
@@ -1757,7 +1804,7 @@ func (h *fakeHost) left() string {
 	m := h.mounted("/srv/home")
 	add(m != nil && m.Dev == number253(h.fs), "mount")
 	add(h.cached, "cache")
-	for _, l := range h.luns {
+	for _, l := range h.luns { // a disk that does not obey may keep its own
 		for path := range l.keys {
 			add(strings.HasPrefix(path, h.name+" "), "registration")
 		}

@@ -135,7 +135,7 @@ type kinds[T any] struct {
 var storageKinds = kinds[storageKind]{"storage", []kind[storageKind]{
 	{"arrays", func(c *Config) bool { return c.MDStorage != nil }, checkArrays,
 		func(c *Config) []string { return c.MDStorage.Names() },
-		func(s *service) storageKind { return mdraid.New(s.Host, s.cfg.MDStorage, s.doubts, s) }},
+		arraysOf},
 	{"luns", func(c *Config) bool { return c.LUNStorage != nil }, checkLUNs,
 		func(c *Config) []string { return c.LUNStorage.Names() }, lunsOf},
 }}
@@ -156,10 +156,24 @@ func checkArrays(c *Config, f *unit.Faults) {
 	}
 }
 
-func checkLUNs(c *Config, f *unit.Faults) { c.LUNStorage.Check(c.VG != "", c.Nodes, f) }
+func arraysOf(s *service) storageKind {
+	k := mdraid.New(s.Host, s.cfg.MDStorage, s.doubts, s)
+	if keys := s.cfg.keys(); len(keys) > 0 {
+		k.ReserveWith(keys)
+		s.reserve = k.Reserve
+	}
+	return k
+}
+
+func checkLUNs(c *Config, f *unit.Faults) {
+	c.LUNStorage.Check(f)
+	if c.VG == "" && len(c.Reservations) == 0 {
+		f.Add("luns without a volume group need \"reservations\": nothing else keeps the partner from writing to them")
+	}
+}
 
 func lunsOf(s *service) storageKind {
-	l := lun.New(s.Host, s.cfg.LUNStorage, s.cfg.VG != "", s)
+	l := lun.New(s.Host, s.cfg.LUNStorage, s.cfg.VG != "", s.cfg.keys(), s)
 	if l.Reserve != nil {
 		s.reserve = l.Reserve
 	}

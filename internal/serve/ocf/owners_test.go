@@ -36,7 +36,7 @@ func (h *tornHost) ReadDir(string) ([]string, error)           { return nil, nil
 func (h *tornHost) Save(p string, b []byte) error              { h.files[p] = string(b); return nil }
 func (h *tornHost) Sleep(context.Context, time.Duration) error { return nil }
 func (h *tornHost) Ask(_ context.Context, _ time.Duration, all []kernel.Question) []kernel.Answer {
-	return asked(all, h.ReadBlocks)
+	return asked(all, nil, h.ReadBlocks)
 }
 func (h *tornHost) Run(_ context.Context, c kernel.Command) (string, error) {
 	h.ran = append(h.ran, strings.Join(c.Argv, " "))

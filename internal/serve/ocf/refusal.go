@@ -4,6 +4,7 @@ import (
 	"errors"
 	"regexp"
 
+	"github.com/mortarhpc/mortar/internal/base/pr"
 	"github.com/mortarhpc/mortar/internal/serve/lun"
 	"github.com/mortarhpc/mortar/internal/serve/mdraid"
 )
@@ -41,7 +42,7 @@ var Codes = map[Code][2]string{
 	"exports":      {"a file system is not exported as configured, or an export was refused", "`mortar apply`"},
 	"arrays":       {"md arrays lack too many members, or do not assemble", "connect the disks; see `mortar status`"},
 	"luns":         {"LUNs are missing, or have no path", "see what the array says, and its paths"},
-	"reservations": {"LUNs could not be reserved, or are reserved for another server", "see `mortar status`, and [reservations](reservations.md)"},
+	"reservations": {"LUNs or disks could not be reserved, or another machine uses one", "see `mortar status`, and [reservations](reservations.md)"},
 	"volume":       {"the logical volume is not active, is under construction, or another server owns it", "`mortar apply`"},
 	"cache":        {"the cache is not up, or its SSDs lack data that is nowhere else", "connect the SSDs; see [cache](cache.md)"},
 	"mount":        {"the file system is not mounted, is another one, or is mounted elsewhere", "see the kernel's log"},
@@ -77,7 +78,7 @@ func codeOf(err error) Code {
 		return Comparing
 	case errors.As(err, &d):
 		return InDoubt
-	case errors.Is(err, lun.ErrTaken), errors.Is(err, lun.ErrForgot):
+	case errors.Is(err, pr.ErrTaken), errors.Is(err, lun.ErrForgot):
 		return Taken
 	case errors.As(err, &c):
 		return c.code

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mortarhpc/mortar/internal/base/pr"
 	"github.com/mortarhpc/mortar/internal/serve/doubt"
-	"github.com/mortarhpc/mortar/internal/serve/lun"
 	"github.com/mortarhpc/mortar/internal/serve/mdraid"
 	"github.com/mortarhpc/mortar/internal/serve/unit"
 )
@@ -20,7 +20,7 @@ func TestReasonsHaveCodes(t *testing.T) {
 	for want, err := range map[Code]error{
 		failed:    errors.New("x"),
 		Late:      fmt.Errorf("more: %w", giveCode("nfsd", giveCode(Late, context.DeadlineExceeded))),
-		Taken:     giveCode("reservations", fmt.Errorf("LUN a: %w", lun.ErrTaken)),
+		Taken:     giveCode("reservations", fmt.Errorf("LUN a: %w", pr.ErrTaken)),
 		InDoubt:   giveCode("arrays", errors.Join(&mdraid.InDoubt{Doubt: doubt.Doubt{Arrays: []doubt.ArrayInDoubt{{Name: "a"}}}}, errors.New("not saved"))),
 		Comparing: giveCode("arrays", &mdraid.InDoubt{Doubt: doubt.Doubt{Arrays: []doubt.ArrayInDoubt{{Name: "a", Remaining: 4096}}}}),
 		"mount":   errors.Join(giveCode("mount", errors.New("mount is stopped")), giveCode("nfsd", errors.New("nfsd is stopped"))),

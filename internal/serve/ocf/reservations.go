@@ -1,13 +1,22 @@
 package ocf
 
-import "context"
+import (
+	"context"
+	"slices"
 
-// reservations keep every server but one from writing to the storage, see package lun.
+	"github.com/mortarhpc/mortar/internal/base/pr"
+	"github.com/mortarhpc/mortar/internal/serve/unit"
+)
+
+// reservations keep every server but one from writing to the storage, see base/pr.
 type reservations interface {
 	// Keep looks after the reservation of storage that is in use here, and gives its holder.
 	Keep(ctx context.Context) (holder string, err error)
 	// Give gives up what this server has; what others have stays.
 	Give(ctx context.Context) error
+	// Glance says whether a device that this server has reserved seems to be another
+	// server's. It asks one device, and may wait for that.
+	Glance() bool
 }
 
 // noReservations is what storage has whose devices know none.
@@ -15,3 +24,50 @@ type noReservations struct{}
 
 func (noReservations) Keep(context.Context) (string, error) { return "", nil }
 func (noReservations) Give(context.Context) error           { return nil }
+func (noReservations) Glance() bool                         { return false }
+
+// keys are those of Reservations, which check has read.
+func (c *Config) keys() pr.Servers {
+	all, _ := pr.ParseServers(c.Reservations)
+	return all
+}
+
+func (c *Config) checkReservations(f *unit.Faults) {
+	var seen []string
+	for n, text := range c.Reservations {
+		if _, err := pr.ParseKey(text); err != nil {
+			f.Add("reservations.%s: %w", n, err)
+		}
+		if _, ok := c.Nodes[n]; !ok || slices.Contains(seen, text) {
+			f.Add("reservations.%s %s: each of nodes needs a key of its own", n, text)
+		}
+		seen = append(seen, text)
+	}
+	if len(c.Reservations) > 0 && len(c.Reservations) != len(c.Nodes) {
+		f.Add("reservations has %d keys: each of nodes needs a key of its own", len(c.Reservations))
+	}
+}
+
+// taken resets a server whose devices the partner has taken, as soon as it runs again: a
+// reservation stops writes, and no answer to a client out of the page cache. A monitor sees the
+// same, up to 10 s later.
+func (w *watcher) taken(s *service) *unit.Reflex {
+	return &unit.Reflex{Name: "reservations", Every: unit.WatchTick, Beside: true, Sees: func(context.Context) unit.Act {
+		if w.lost(s) || !s.up() {
+			return nil
+		}
+		return func(ctx context.Context) {
+			if !s.reserve.Glance() {
+				return
+			}
+			unlock, err := w.lock(s.cfg.Service)
+			if err != nil {
+				return // the start or stop sees it
+			}
+			defer unlock()
+			if by, err := s.owned(ctx); s.lost(by, err) {
+				w.log("%v", s.resetServer(by, err))
+			}
+		}
+	}}
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/mortarhpc/mortar/internal/base/pr"
 	"github.com/mortarhpc/mortar/internal/serve/doubt"
 	"github.com/mortarhpc/mortar/internal/serve/kernel"
 	"github.com/mortarhpc/mortar/internal/serve/lun"
@@ -228,7 +229,7 @@ func (s *service) Mine(ctx context.Context) error {
 func (s *service) lost(owner string, err error) bool {
 	taken := s.cfg.Nodes[owner] != "" && owner != s.Node
 	givenBack := s.cfg.SystemID != "" && owner == s.cfg.SystemID
-	return taken || givenBack || errors.Is(err, lun.ErrTaken) || errors.Is(err, lun.ErrForgot)
+	return taken || givenBack || errors.Is(err, pr.ErrTaken) || errors.Is(err, lun.ErrForgot)
 }
 
 // resetServer stops this server at once. The other one took the volume because this

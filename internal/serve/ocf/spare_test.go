@@ -197,5 +197,5 @@ func (c counting) ReadBlocks(dev string, off int64, n int) ([]byte, error) {
 }
 
 func (c counting) Ask(_ context.Context, _ time.Duration, all []kernel.Question) []kernel.Answer {
-	return asked(all, c.ReadBlocks)
+	return asked(all, c.Path, c.ReadBlocks)
 }

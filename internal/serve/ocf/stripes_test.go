@@ -60,7 +60,7 @@ func (m *members) ReadBlocks(dev string, off int64, n int) ([]byte, error) {
 }
 
 func (m *members) Ask(_ context.Context, _ time.Duration, all []kernel.Question) []kernel.Answer {
-	return asked(all, m.ReadBlocks)
+	return asked(all, nil, m.ReadBlocks)
 }
 
 func (m *members) ReadFile(name string) ([]byte, error) {

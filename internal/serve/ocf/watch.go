@@ -203,7 +203,7 @@ func (w *watcher) watched(s *service) *watched {
 	if w.known[s] == nil {
 		unstopped := &unit.Reflex{Name: "a service that could not be stopped", Sees: unit.Always(func(context.Context) { w.unstopped(s) })}
 		w.known[s] = &watched{
-			table:   [][]*unit.Reflex{{w.mends(s)}, s.kind.Reflexes(serviceWatch{w, s}), s.storage.Reflexes(serviceWatch{w, s}), w.forgives(s), {unstopped}},
+			table:   [][]*unit.Reflex{{w.taken(s)}, {w.mends(s)}, s.kind.Reflexes(serviceWatch{w, s}), s.storage.Reflexes(serviceWatch{w, s}), w.forgives(s), {unstopped}},
 			reached: w.watchCache(s),
 		}
 	}
