@@ -3,10 +3,14 @@ package rack
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net"
 	"os"
+	"os/signal"
 	"path/filepath"
+	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/rack/hw"
@@ -87,6 +91,8 @@ func (r *rack) startDisks(ctx context.Context, name string) error {
 }
 
 // ServeDisks is the hidden command that serves disks of the rack in dir until it is killed.
+// Servers reach those inside them, and SSDs, by NBD, and shared disks by iSCSI, for their
+// reservations. The rack itself reaches all by NBD.
 func ServeDisks(ctx context.Context, dir, process string) error {
 	r, err := openChild(dir)
 	if err != nil {
@@ -98,6 +104,11 @@ func ServeDisks(ctx context.Context, dir, process string) error {
 			return err
 		}
 	}
+	if process == hw.Shelves {
+		if err := r.serveDrives(ctx, disks); err != nil {
+			return err
+		}
+	}
 	// A relative path, since a socket's path must be shorter than 108 bytes; spawn
 	// starts this process in the run directory.
 	l, err := net.Listen("unix", qemu.NBDSocket(process))
@@ -105,4 +116,79 @@ func ServeDisks(ctx context.Context, dir, process string) error {
 		return err
 	}
 	return vdisk.Serve(ctx, l, disks)
+}
+
+// serveDrives serves the shared disks as SCSI devices, over all of their paths.
+func (r *rack) serveDrives(ctx context.Context, disks map[string]*vdisk.Disk) error {
+	drives := map[string]*vdisk.Drive{}
+	type port struct {
+		*vdisk.Drive
+		path int
+	}
+	ports := map[string]port{}
+	for _, d := range r.cfg.SharedDisks() {
+		if d.Array != nil {
+			continue
+		}
+		v := &vdisk.Drive{Disk: disks[d.BlockID()]}
+		drives[d.BlockID()] = v
+		for path := range d.Paths {
+			ports[hw.DriveName(d, path)] = port{v, path}
+		}
+	}
+	l, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(hw.DrivePortal))
+	if err = errors.Join(err, setDrives(r.dir, drives)); err != nil {
+		return err
+	}
+	context.AfterFunc(ctx, func() { l.Close() })
+	again := make(chan os.Signal, 1)
+	signal.Notify(again, syscall.SIGHUP) // see changeHardware
+	set := func() {
+		if err := setDrives(r.dir, drives); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+	}
+	go func() {
+		for range again {
+			set()
+		}
+	}()
+	go func() {
+		err := vdisk.ServeISCSI(l, func(name string) (*vdisk.Drive, int) {
+			set() // another disk may be in the slot
+			return ports[name].Drive, ports[name].path
+		})
+		if ctx.Err() == nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+	}()
+	return nil
+}
+
+// setDrives tells the drives what they are and how fast, and those that are out of their slots
+// that they are without power.
+func setDrives(dir string, drives map[string]*vdisk.Drive) error {
+	r, err := openRack(dir)
+	if err != nil {
+		return err
+	}
+	h, err := loadHardware(r.dir)
+	if err != nil {
+		return err
+	}
+	for _, d := range r.cfg.SharedDisks() {
+		v := drives[d.BlockID()]
+		if v == nil {
+			continue
+		}
+		wwn, err := strconv.ParseUint(d.WWN, 16, 64)
+		if err != nil {
+			return err
+		}
+		v.Set(vdisk.Make{Serial: d.Serial, Vendor: d.Vendor, Product: d.Product, WWN: wwn, SSD: d.SSD, Chunk: d.Chunk, FullStripe: d.FullStripe}, vdisk.Speed(h.Speed(d.Disk)))
+		if h.DisksOut[d.Name] {
+			v.Forget()
+		}
+	}
+	return nil
 }

@@ -548,8 +548,6 @@ func throttleFault(ctx context.Context, t *targets, _ bool) error {
 	} else {
 		d := t.shared(0)
 		want(d.Array == nil, "%s is a LUN: lun-slow makes it slow, and throttle a disk of its array", a[0])
-		object = d.ThrottleID()
-		reaches = func(n *hw.Node) bool { return hw.IsServer(n) && d.CabledTo(n.Name) }
 	}
 	// QEMU keeps a limit that the command omits, so reset these two.
 	value := qemu.Props{"iops-read": 0, "iops-write": 0}
@@ -561,6 +559,9 @@ func throttleFault(ctx context.Context, t *targets, _ bool) error {
 	return changeHardware(ctx, r, func(h *hw.Hardware) {
 		hw.SetValue(&h.Speeds, a[0], s)
 	}, func(h *hw.Hardware) error {
+		if object == "" { // the process that serves the disk bounds it
+			return nil
+		}
 		if inside != nil {
 			if tool.Running(r.dir, inside.Name) == nil {
 				return nil

@@ -115,6 +115,17 @@ func InitiatorName(server string, hba, lun int) string {
 	return fmt.Sprintf("iqn.2026-11.rack:%s.hba%d.lun%d", server, hba, lun)
 }
 
+// DrivePortal is where the process Shelves serves the disks, inside the rack's network namespace.
+var DrivePortal = netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), ISCSIPort)
+
+// DriveName is the iSCSI name of a port of a disk in an enclosure, ServerName that of the HBA
+// of a server that reaches it; see vdisk.
+func DriveName(d SharedDisk, path int) string { return "iqn.2026-11.rack:" + d.PathID(path) }
+
+func ServerName(server string, hba int) string {
+	return fmt.Sprintf("iqn.2026-11.rack:%s.hba%d", server, hba)
+}
+
 // ArrayIndex is an array's place among the arrays.
 func (c *Config) ArrayIndex(name string) int {
 	return slices.IndexFunc(c.Arrays(), func(e *Enclosure) bool { return e.Name == name })

@@ -176,8 +176,6 @@ func (d SharedDisk) Module(path int) int { return (path + path/HBAs) % HBAs }
 
 func (d SharedDisk) BlockID() string { return "sd" + strconv.Itoa(d.Index) }
 
-func (d SharedDisk) ThrottleID() string { return "limit-sd" + strconv.Itoa(d.Index) }
-
 func (d SharedDisk) PathID(path int) string { return fmt.Sprintf("path%d-sd%d", path, d.Index) }
 
 func (d SharedDisk) SessionID(path int) string { return "session-" + d.PathID(path) }

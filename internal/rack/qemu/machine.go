@@ -56,18 +56,11 @@ func SlotDevice(i int, d hw.Disk) Props {
 
 // plug adds the disk at the end of a path to a server, unplug removes it.
 func PlugPath(q *Client, c *hw.Config, n *hw.Node, d hw.SharedDisk, path int) error {
-	p, err := PathDevice(d, path)
-	if err != nil {
-		return err
-	}
-	if d.Array != nil {
-		return q.plugLUN(PathBlock(d, c, n.Name, path), p)
-	}
-	return q.Plug(p)
+	return q.plugLUN(PathBlock(d, c, n.Name, path), PathDevice(d, path))
 }
 
 func UnplugPath(q *Client, d hw.SharedDisk, path int) error {
-	if err := q.Unplug(d.PathID(path)); err != nil || d.Array == nil {
+	if err := q.Unplug(d.PathID(path)); err != nil {
 		return err
 	}
 	return q.dropSession(d.SessionID(path))
@@ -101,50 +94,27 @@ func SystemDevice(d hw.SystemDisk) Props {
 	return p
 }
 
-// PathBlock is the session of a path to a LUN.
+// PathBlock is the session of a path to a LUN, or to a disk that a process of the rack serves.
 func PathBlock(d hw.SharedDisk, c *hw.Config, server string, path int) Props {
+	if d.Array == nil {
+		return Props{"driver": "iscsi", "node-name": d.SessionID(path), "transport": "tcp", "portal": hw.DrivePortal.String(),
+			"target": hw.DriveName(d, path), "lun": 0, "initiator-name": hw.ServerName(server, d.HBA(path)), "cache": Props{"direct": true}}
+	}
 	return Props{"driver": "iscsi", "node-name": d.SessionID(path), "transport": "tcp",
 		"portal": fmt.Sprintf("%s:%d", hw.ArrayNet(d.Portal, hw.LinkHost), hw.ISCSIPort+d.Module(path)),
 		"target": hw.TargetName(c, d.Array), "lun": d.LUN.Number, "initiator-name": hw.InitiatorName(server, d.HBA(path), d.LUN.Number),
 		"cache": Props{"direct": true}}
 }
 
-// PathDevice is the disk at the end of one path.
-func PathDevice(d hw.SharedDisk, path int) (Props, error) {
+// PathDevice is the disk at the end of one path. The server gets the LUN's or the disk's own
+// answers, including errors, unchanged.
+func PathDevice(d hw.SharedDisk, path int) Props {
+	p := Props{"driver": "scsi-block", "id": d.PathID(path), "bus": fmt.Sprintf("hba%d.0", d.HBA(path)),
+		"scsi-id": d.Target + path/hw.HBAs, "drive": d.SessionID(path), "share-rw": true, "rerror": "report", "werror": "report"}
 	if d.Array != nil {
-		// The server gets the LUN's own answers, including errors, unchanged.
-		return Props{"driver": "scsi-block", "id": d.PathID(path), "bus": fmt.Sprintf("hba%d.0", d.HBA(path)),
-			"scsi-id": d.Target + path/hw.HBAs, "lun": d.LUN.Number, "drive": d.SessionID(path), "share-rw": true,
-			"rerror": "report", "werror": "report"}, nil
+		p["lun"] = d.LUN.Number
 	}
-	wwn, err := strconv.ParseUint(d.WWN, 16, 64)
-	if err != nil {
-		return nil, err
-	}
-	p := Props{
-		"driver": "scsi-hd", "id": d.PathID(path), "bus": fmt.Sprintf("hba%d.0", d.HBA(path)),
-		"scsi-id": d.Target + path/hw.HBAs, "drive": d.BlockID(), "share-rw": true,
-		"serial": d.Serial, "wwn": wwn,
-		// Each path ends in a port of its own, as on a SAS disk.
-		"port_wwn": wwn ^ uint64(path+1)<<48, "port_index": path,
-		"rotation_rate": 7200,
-	}
-	if d.SSD {
-		p["rotation_rate"] = 1
-	}
-	if d.Vendor != "" {
-		p["vendor"] = d.Vendor
-	}
-	if d.Product != "" {
-		p["product"] = d.Product
-	}
-	if d.Chunk != 0 {
-		p["min_io_size"] = d.Chunk
-	}
-	if d.FullStripe != 0 {
-		p["opt_io_size"] = d.FullStripe
-	}
-	return p, nil
+	return p
 }
 
 // machine builds the command line of a virtual machine.
@@ -357,16 +327,11 @@ func NodeArgs(c *hw.Config, dir string, index int, img *nodeimage.Image, accel s
 			if !d.CabledTo(n.Name) || d.Array != nil {
 				continue
 			}
-			m.served(d.BlockID(), hw.Shelves, state.Speed(d.Disk))
 			for h := range d.Paths {
-				if state.PathGone(n.Name, d, h) {
-					continue
+				if !state.PathGone(n.Name, d, h) {
+					m.add("-blockdev", PathBlock(d, c, n.Name, h))
+					m.add("-device", PathDevice(d, h))
 				}
-				p, e := PathDevice(d, h)
-				if e != nil {
-					return nil, e
-				}
-				m.add("-device", p)
 			}
 		}
 		ports := 0

@@ -165,6 +165,18 @@ func Stop(dir, name string) error {
 	return nil
 }
 
+// Hangup has a process that runs read its files again.
+func Hangup(dir, name string) error {
+	p := Running(dir, name)
+	if p == nil {
+		return nil
+	}
+	if err := syscall.Kill(p.pid, syscall.SIGHUP); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return err
+	}
+	return nil
+}
+
 // Spawn starts a program of the rack inside its network namespace, in a session of
 // its own, with the run directory as working directory and its output in the log of
 // that name. It closes the channel when the program has ended.
