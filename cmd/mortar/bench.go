@@ -19,15 +19,14 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/prove/bench"
 	"github.com/mortarhpc/mortar/internal/prove/report"
-	"github.com/mortarhpc/mortar/internal/prove/workload"
 	"github.com/mortarhpc/mortar/internal/run/cli"
 )
 
 type benchFlags struct {
-	suite, scale, clients, engine, cold, nfs, out, confirm, print string
-	tests                                                         []string
-	repeat, seconds                                               int
-	profile, againstStock                                         bool
+	suite, scale, clients, cold, nfs, out, confirm, print string
+	tests                                                 []string
+	repeat, seconds                                       int
+	profile, againstStock                                 bool
 }
 
 func newBenchCmd() *cobra.Command {
@@ -57,7 +56,6 @@ func newBenchCmd() *cobra.Command {
 	fl.StringVar(&f.scale, "scale", "1", "factor on every size of the suite, e.g. 1/256")
 	fl.StringVar(&f.clients, "clients", "", "how many clients (threads, spread over the client hosts), e.g. 1,2,4,8; default: the suite's")
 	fl.StringSliceVar(&f.tests, "tests", nil, "only these tests of the suite, e.g. sequential,random")
-	fl.StringVar(&f.engine, "engine", string(workload.EngineFio), "what makes the load: "+workload.BenchEngineNames()+" (apply installs fio; the others must be on the clients)")
 	fl.IntVar(&f.repeat, "repeat", 0, "how often each test is done; default: as the suite says. 3 or more tell differences from chance")
 	fl.IntVar(&f.seconds, "seconds", 0, "end each phase after so many seconds, done or not; default: as the suite says")
 	fl.StringVar(&f.cold, "cold", "", "how caches are emptied: restart, drop or none; default: as the suite says")
@@ -91,7 +89,7 @@ func printSuite(w io.Writer, name string, args []string) error {
 
 // options checks the combination of flags.
 func (f *benchFlags) options() (bench.Options, error) {
-	opt := bench.Options{Dir: f.out, Tests: f.tests, Repeat: f.repeat, Cold: f.cold, Engine: workload.BenchEngine(f.engine), NFSVersion: f.nfs, Profile: f.profile}
+	opt := bench.Options{Dir: f.out, Tests: f.tests, Repeat: f.repeat, Cold: f.cold, NFSVersion: f.nfs, Profile: f.profile}
 	bad := func(format string, a ...any) (bench.Options, error) {
 		return opt, fail(exitBadInput, fmt.Errorf(format, a...))
 	}
@@ -117,9 +115,6 @@ func (f *benchFlags) options() (bench.Options, error) {
 			}
 			opt.Threads = append(opt.Threads, n)
 		}
-	}
-	if err := opt.Engine.Check(); err != nil {
-		return bad("--%w", err)
 	}
 	switch f.cold {
 	case "", bench.ColdRestart, bench.ColdDrop, bench.ColdNone:
@@ -245,7 +240,7 @@ func benchOutcome(ctx context.Context, c *cli.Console, r *report.Run, err error)
 // printBench prints the result for a person.
 func printBench(w io.Writer, r *report.Run) error {
 	b := r.Bench
-	fmt.Fprintf(w, "\n%s on brick %s, engine %s: %s\n", b.Suite, b.Brick, b.Engine, bold(strings.ToUpper(b.Verdict)))
+	fmt.Fprintf(w, "\n%s on brick %s: %s\n", b.Suite, b.Brick, bold(strings.ToUpper(b.Verdict)))
 	for _, reason := range b.Reasons {
 		fmt.Fprintf(w, "  %s\n", reason)
 	}
@@ -385,7 +380,7 @@ func benchAgainstStock(ctx context.Context, c *cli.Console, specFile string, f b
 
 // forward returns the flags of the child command that choose what it measures.
 func (f *benchFlags) forward() []string {
-	out := []string{"--scale", f.scale, "--engine", f.engine}
+	out := []string{"--scale", f.scale}
 	for _, x := range [][2]string{{"--suite", f.suite}, {"--clients", f.clients}, {"--cold", f.cold}, {"--nfs", f.nfs}, {"--tests", strings.Join(f.tests, ",")}} {
 		if x[1] != "" {
 			out = append(out, x[0], x[1])

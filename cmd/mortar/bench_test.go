@@ -57,7 +57,6 @@ func TestBenchRefusals(t *testing.T) {
 		"--scale: \"x\" is no scale":                                        {f, "--scale", "x"},
 		"--clients \"1,,2\": give numbers":                                  {f, "--clients", "1,,2"},
 		"--clients \"2,2\": 2 is there twice":                               {f, "--clients", "2,2"},
-		"--engine \"dd\": use fio, iozone":                                  {f, "--engine", "dd"},
 		"--nfs \"5\": no client mounts by it; those of the spec mount by 3": {exampleSpec(t, "nss7.4-ha.yaml"), "--nfs", "5", "--dry-run"},
 		"--cold \"yes\": use restart, drop or none":                         {f, "--cold", "yes"},
 		"--repeat 101: give 1 to 100":                                       {f, "--repeat", "101"},

@@ -18,7 +18,7 @@ import (
 func (r *runner) job(s *Set, p setPhase, l lane, regions []workload.BenchRegion) workload.BenchJob {
 	t := s.Test
 	j := workload.BenchJob{
-		RunID: l.runID, Set: s.Name, ClientIndex: l.index, Clients: l.of, Dir: l.dir, Phase: p.op, Engine: r.opt.Engine,
+		RunID: l.runID, Set: s.Name, ClientIndex: l.index, Clients: l.of, Dir: l.dir, Phase: p.op,
 		Threads: s.PerLane, Regions: regions,
 	}
 	if l.device != "" {
@@ -124,7 +124,7 @@ func (r *runner) phase(ctx context.Context, s *Set, p setPhase, use []lane, regi
 			}
 		}()
 	}
-	start, err := r.startTogether(ctx, use, runs, base, p.op.Metadata() && r.suite.Cold != ColdNone && r.opt.Engine == workload.EngineFio)
+	start, err := r.startTogether(ctx, use, runs, base, p.op.Metadata() && r.suite.Cold != ColdNone)
 	out := make([]share, len(use))
 	if err != nil {
 		for i, l := range use {

@@ -17,6 +17,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/prove/kind"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 	"github.com/mortarhpc/mortar/internal/prove/testbed"
+	"github.com/mortarhpc/mortar/internal/prove/workload"
 )
 
 // prepare connects to every host, finds the servers of the services, checks the
@@ -70,7 +71,7 @@ func (r *runner) prepare(ctx context.Context) error {
 		return err
 	}
 	all := append(slices.Clone(r.active()), r.clients...)
-	// The hosts' versions go before those of the engine on each client.
+	// The hosts' versions go before those of fio on each client.
 	r.software = append(testbed.Versions(ctx, all, r.host), r.software...)
 	return nil
 }
@@ -192,7 +193,7 @@ func (r *runner) makeDirs(ctx context.Context) error {
 		}
 		r.dirs = append(r.dirs, dir)
 	}
-	free := int64(-1)
+	free, old := int64(-1), false
 	var others []string
 	for _, l := range r.lanes {
 		f, err := r.prepared(ctx, l)
@@ -211,12 +212,15 @@ func (r *runner) makeDirs(ctx context.Context) error {
 		if free < 0 || f.FreeBytes < free {
 			free = f.FreeBytes
 		}
-		if v, ok := f.Engines[string(r.opt.Engine)]; !ok {
+		if f.Fio == "" {
 			r.cleanup(ctx)
-			return &Unfit{[]string{fmt.Sprintf("%s is not installed on client %s: %s", r.opt.Engine, l.client, r.opt.Engine.Install())}}
-		} else if v != "" {
-			r.software = append(r.software, report.Row{Name: string(r.opt.Engine) + " on " + l.client, Value: v})
+			return &Unfit{[]string{fmt.Sprintf("fio is not installed on client %s: %s", l.client, workload.FioInstall)}}
 		}
+		old = old || !workload.DoesDirectories(f.Fio)
+		r.software = append(r.software, report.Row{Name: "fio on " + l.client, Value: f.Fio})
+	}
+	if old {
+		r.leaveDirectories()
 	}
 	// Services share the load; the smallest volume must hold its part.
 	need := int64(0)

@@ -39,7 +39,7 @@ func TestBuiltinSuites(t *testing.T) {
 			}
 			for i := range s.Tests {
 				for _, p := range s.Tests[i].phases() {
-					if title, unit := s.Tests[i].title(p); title == "" || unit == "" || s.Tests[i].method(p, workload.EngineFio) == "" {
+					if title, unit := s.Tests[i].title(p); title == "" || unit == "" || s.Tests[i].method(p) == "" {
 						t.Errorf("%s %s %s: no title, unit or method", n, s.Tests[i].Name, p)
 					}
 				}
@@ -173,7 +173,6 @@ func TestScaledPaper(t *testing.T) {
 		{Options{Scale: 1.0 / 256}, 64, 512, 10, []int{}},
 		{Options{Scale: 1.0 / 256, Threads: []int{1, 32}}, 1, 32, 10, []int{}},
 		{Options{Scale: 1.0 / 256, Seconds: 60}, 1, 8, 60, []int{16, 32, 64, 128, 256, 512}},
-		{Options{Scale: 1.0 / 256, Engine: "iozone"}, 1, 8, 0, []int{16, 32, 64, 128, 256, 512}},
 	} {
 		p, err := Plan(load(t, "paper", spec.NFSHA), c.opt, 1280<<20, c.mounts)
 		if err != nil {

@@ -18,7 +18,7 @@ func (r *runner) save(finished bool) (*report.Run, error) {
 	d := r.env.Design
 	b.BenchSummary = report.BenchSummary{
 		Schema: report.Schema, Kind: report.KindBench, Verdict: report.Complete, Reasons: slices.Clone(r.reasons),
-		Suite: r.suite.Name, Engine: string(r.opt.Engine), Tuning: tuning(d.Spec.Profile), Scale: r.opt.Scale,
+		Suite: r.suite.Name, Engine: "fio", Tuning: tuning(d.Spec.Profile), Scale: r.opt.Scale,
 		Peaks: b.PeakList(), Bottleneck: Bottleneck(b.Layers),
 		Started: r.began.UTC().Truncate(time.Millisecond), DurationSeconds: float64(time.Since(r.began).Milliseconds()) / 1e3,
 		Brick: d.Name, Flavour: string(d.Flavour), Virtual: r.env.Virtual, SpecSHA256: d.SHA256, MortarVersion: r.env.Version, RunID: r.runID, System: r.system(),
@@ -61,9 +61,8 @@ func (r *runner) config() report.Config {
 		}
 	}
 	c.Hardware = append(c.Hardware, report.Row{Name: "memory of what serves, as found", Value: report.Bytes(r.memory)})
-	engine := string(r.opt.Engine) + " makes the load, started by the agents"
 	c.Method = []string{
-		fmt.Sprintf("Suite %q (%s)%s. %s; each thread count is spread evenly over as many clients as it can be.", r.suite.Name, r.suite.Title, sourceOf(r.suite), engine),
+		fmt.Sprintf("Suite %q (%s)%s. fio makes the load, started by the agents; each thread count is spread evenly over as many clients as it can be.", r.suite.Name, r.suite.Title, sourceOf(r.suite)),
 		"All threads begin at one agreed moment, fio's with their files set up; each client's clock is corrected by its offset to the administrator's.",
 		"The headline figure is over the common window: from the moment the last thread began until the first was done (its stonewall). Writes that are flushed in the end count evenly over the thread's time with flush and close. Beside it stands everything over the whole time, from the first start to the last end.",
 		coldTexts[r.suite.Cold],
@@ -72,7 +71,7 @@ func (r *runner) config() report.Config {
 		t := &r.suite.Tests[i]
 		text := t.Title + ":"
 		for _, p := range t.phases() {
-			text += " " + t.method(p, r.opt.Engine)
+			text += " " + t.method(p)
 		}
 		switch source := strings.TrimSuffix(t.Source, "."); {
 		case strings.HasPrefix(source, "not "):

@@ -42,16 +42,15 @@ type Env struct {
 
 // Options of a run.
 type Options struct {
-	Dir        string               // directory to write the run to
-	Scale      float64              // factor on the suite's sizes; 0: 1
-	Threads    []int                // replaces the suite's thread counts; nil: the suite's
-	Tests      []string             // of the suite, in its order; nil: all
-	Repeat     int                  // replaces the suite's; 0: the suite's
-	Cold       string               // replaces the suite's; "": the suite's
-	Seconds    int                  // upper limit of each phase's duration; 0: the suite's
-	Engine     workload.BenchEngine // "": fio
-	NFSVersion string               // selects the mount of a client by its version; "": its first mount
-	Profile    bool                 // measure every layer below NFS too
+	Dir        string   // directory to write the run to
+	Scale      float64  // factor on the suite's sizes; 0: 1
+	Threads    []int    // replaces the suite's thread counts; nil: the suite's
+	Tests      []string // of the suite, in its order; nil: all
+	Repeat     int      // replaces the suite's; 0: the suite's
+	Cold       string   // replaces the suite's; "": the suite's
+	Seconds    int      // upper limit of each phase's duration; 0: the suite's
+	NFSVersion string   // selects the mount of a client by its version; "": its first mount
+	Profile    bool     // measure every layer below NFS too
 }
 
 // Progress is the present state of a run.
@@ -130,9 +129,6 @@ func Run(ctx context.Context, env Env, suite *Suite, opt Options) (*report.Run, 
 	if opt.Scale == 0 {
 		opt.Scale = 1
 	}
-	if opt.Engine == "" {
-		opt.Engine = workload.EngineFio
-	}
 	cold, err := ColdOf(env.Design, suite, opt.Cold)
 	if err != nil {
 		return nil, err
@@ -145,13 +141,6 @@ func Run(ctx context.Context, env Env, suite *Suite, opt Options) (*report.Run, 
 	r := &runner{suite: &s, opt: opt, facts: map[string]workload.BenchFacts{}}
 	r.env, r.began, r.often = env, time.Now(), map[string]*often{}
 	defer r.hosts.Close()
-	left, err := r.engineTests()
-	if err != nil {
-		return nil, err
-	}
-	if left != "" {
-		r.reasons = append(r.reasons, left)
-	}
 	if err := r.prepare(ctx); err != nil {
 		return nil, err
 	}
@@ -208,7 +197,7 @@ func (o *Options) of(suite *Suite) (Suite, error) {
 		switch {
 		case o.Seconds > 0 && (t.Seconds == 0 || t.Seconds > o.Seconds):
 			t.Seconds = o.Seconds
-		case o.Seconds == 0 && t.Seconds == 0 && o.Scale > 0 && o.Scale < 1 && o.Engine.EndsByTime():
+		case o.Seconds == 0 && t.Seconds == 0 && o.Scale > 0 && o.Scale < 1:
 			t.Seconds = s.ScaledSeconds
 		}
 	}
@@ -249,39 +238,21 @@ func (s *Suite) orderKept() {
 	})
 }
 
-// engineTests removes the tests that the engine cannot do, and returns a text
-// that names them.
-func (r *runner) engineTests() (left string, err error) {
-	can := func(t *Test) bool {
-		return !slices.ContainsFunc(t.phases(), func(p workload.BenchPhase) bool {
-			j := workload.BenchJob{Engine: r.opt.Engine, Phase: p, Layout: workload.BenchLayout(t.Layout), Shared: t.shared(), Limit: int64(t.Reread)}
-			return j.Able() != nil
-		})
-	}
-	if e := r.opt.Engine; !e.EndsByTime() {
-		if i := slices.IndexFunc(r.suite.Tests, func(t Test) bool { return can(&t) && t.Seconds > 0 }); i >= 0 {
-			return "", &Unfit{[]string{fmt.Sprintf("%s cannot end a phase after a time, and test %s of suite %s ends its after %d s: use a suite without (paper; --print-suite prints one to change)",
-				e, r.suite.Tests[i].Name, r.suite.Name, r.suite.Tests[i].Seconds)}}
-		}
-	}
-	var kept []Test
+// leaveDirectories removes the tests with directories if a client's fio is too old
+// for them.
+func (r *runner) leaveDirectories() {
 	var out []string
-	for i := range r.suite.Tests {
-		if t := &r.suite.Tests[i]; can(t) {
-			kept = append(kept, *t)
-		} else {
+	r.suite.Tests = slices.DeleteFunc(r.suite.Tests, func(t Test) bool {
+		left := t.phases()[0].Directories()
+		if left {
 			out = append(out, t.Name)
 		}
-	}
-	if len(kept) == 0 && len(out) > 0 {
-		return "", &Unfit{[]string{fmt.Sprintf("engine %s has no load for test %s", r.opt.Engine, strings.Join(out, ", "))}}
-	}
-	r.suite.Tests = kept
+		return left
+	})
 	r.suite.orderKept()
 	if len(out) > 0 {
-		left = fmt.Sprintf("left out, because %s has no load for it: %s", r.opt.Engine, strings.Join(out, ", "))
+		r.note("", "left out, because they need fio 3.37 (Debian 13) on each client: %s", strings.Join(out, ", "))
 	}
-	return left, nil
 }
 
 func (r *site) say(p Progress) {
@@ -658,7 +629,7 @@ func (r *runner) record(s *Set, p setPhase, use []lane, shares []share, io []rep
 	i := slices.IndexFunc(r.bench.Phases, func(x report.BenchPhase) bool { return x.Name == name })
 	if i < 0 {
 		i = len(r.bench.Phases)
-		ph := report.BenchPhase{Name: name, Test: t.Name, Op: string(p.op), Title: title, Unit: unit, RecordBytes: s.RecordBytes, Method: t.method(p.op, r.opt.Engine), Window: "exact", Points: []report.BenchPoint{}}
+		ph := report.BenchPhase{Name: name, Test: t.Name, Op: string(p.op), Title: title, Unit: unit, RecordBytes: s.RecordBytes, Method: t.method(p.op), Window: "exact", Points: []report.BenchPoint{}}
 		switch {
 		case evenly:
 			ph.Window = "even"

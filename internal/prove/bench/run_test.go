@@ -284,27 +284,26 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// The report names the version of a foreign engine, and says that it verified
-// nothing.
-func TestForeignEngine(t *testing.T) {
+// With a fio that is too old for directories on one client, the run leaves them out and says so.
+func TestOldFio(t *testing.T) {
 	b := newBrick(t)
 	b.change = func(op string, answer any) {
 		if f, ok := answer.(*workload.BenchFacts); ok && op == "bench.prepare" {
-			f.Engines = map[string]string{"ior": "IOR-4.1"}
+			f.Fio = "fio-3.36"
 		}
 	}
-	// ior is not installed here: Run measures nothing.
-	r, _ := Run(context.Background(), Env{Design: b.design(), Dial: b.dial, Version: "test"}, suiteOf(t, testSuite), Options{Dir: t.TempDir(), Engine: "ior", Tests: []string{"sequential"}})
-	if r == nil {
-		t.Fatal("no run")
+	suite := suiteOf(t, testSuite+"  - {name: directories, phases: [md-mkdir, md-dirstat, md-rmdir], threads: [1], dirs: [2], items: 5}\n")
+	r, err := Run(context.Background(), Env{Design: b.design(), Dial: b.dial, Version: "test"}, suite, Options{Dir: t.TempDir(), Cold: ColdNone, Repeat: 1, Tests: []string{"metadata", "directories"}})
+	if err != nil {
+		t.Fatal(err)
 	}
 	for _, c := range []string{"c1", "c2"} {
-		if !slices.Contains(r.Config.Software, report.Row{Name: "ior on " + c, Value: "IOR-4.1"}) {
+		if !slices.Contains(r.Config.Software, report.Row{Name: "fio on " + c, Value: "fio-3.36"}) {
 			t.Errorf("%s: %+v", c, r.Config.Software)
 		}
 	}
-	if m := strings.Join(r.Config.Method, " "); strings.Contains(m, "each block is checked") || !strings.Contains(m, "not checked, as ior reads it") {
-		t.Error(m)
+	if !strings.Contains(strings.Join(r.Config.Caveats, " "), "fio 3.37 (Debian 13) on each client: directories") || len(r.Bench.Phases) != 3 {
+		t.Errorf("%q, %+v", r.Config.Caveats, r.Bench.Phases)
 	}
 }
 
@@ -643,11 +642,12 @@ func TestUnfit(t *testing.T) {
 		{"too large to lay out, though ended by time", "use --scale 1/", func(_ *brick, o *Options) {
 			o.Tests, o.Threads, o.Scale, o.Seconds = []string{"random"}, []int{4000000}, 1000, 5
 		}},
-		{"engine", "no load for", func(_ *brick, o *Options) { o.Engine = "mdtest"; o.Tests = []string{"random"} }},
-		{"engine without time", "cannot end a phase after a time", func(_ *brick, o *Options) {
-			o.Engine = "iozone"
-			o.Tests = []string{"random"}
-			o.Seconds = 5
+		{"no fio", "fio is not installed on client c1", func(b *brick, _ *Options) {
+			b.change = func(op string, answer any) {
+				if f, ok := answer.(*workload.BenchFacts); ok && op == "bench.prepare" {
+					f.Fio = ""
+				}
+			}
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -290,6 +290,7 @@ func (t *Test) title(p workload.BenchPhase) (title, unit string) {
 	verb := map[workload.BenchPhase]string{
 		workload.SeqWrite: "write", workload.SeqRead: "read", workload.RandWrite: "write", workload.RandRead: "read",
 		workload.MDCreate: "create", workload.Find: "find", workload.MDStat: "stat", workload.MDRead: "read", workload.MDRemove: "remove",
+		workload.MDMkdir: "mkdir", workload.MDDirStat: "stat", workload.MDRmdir: "rmdir",
 	}[p]
 	if (p == workload.SeqWrite || p == workload.SeqRead) && t.Record >= 32<<10 {
 		unit = "MiB/s"
@@ -299,19 +300,18 @@ func (t *Test) title(p workload.BenchPhase) (title, unit string) {
 
 // whose describes the files that a metadata phase works on; times is the phase's
 // multiple of ReadShift.
-func (t *Test) whose(times int) string {
+func (t *Test) whose(times int) string { return "the files of " + t.client(times) }
+
+func (t *Test) client(times int) string {
 	if t.ReadShift == 0 {
-		return "its files"
+		return "its own"
 	}
-	return fmt.Sprintf("the files of the client %d further on", times*t.ReadShift)
+	return fmt.Sprintf("the client %d further on", times*t.ReadShift)
 }
 
 // method describes a phase in a sentence.
-func (t *Test) method(p workload.BenchPhase, engine workload.BenchEngine) string {
-	compared := "; each block is checked: it has its place and a checksum"
-	if !engine.Verifies() {
-		compared = "; what is read is not checked, as " + string(engine) + " reads it"
-	}
+func (t *Test) method(p workload.BenchPhase) string {
+	const compared = "; each block is checked: it has its place and a checksum"
 	where := map[string]string{string(workload.OwnFile): "a file of its own", string(workload.Segmented): "its own part of one file", string(workload.Strided): "every N-th record of one file (N: all threads)"}[t.Layout]
 	record := report.Bytes(int64(t.Record))
 	reads := "what it wrote"
@@ -345,11 +345,13 @@ func (t *Test) method(p workload.BenchPhase, engine workload.BenchEngine) string
 		if t.shared() {
 			return "Each thread creates files in one directory that all share, and " + body + "."
 		}
-		where := "a directory of its own"
-		if engine != workload.EngineFio {
-			where = "directories of its own"
-		}
-		return "Each thread creates files in " + where + " and " + body + "."
+		return "Each thread creates files in a directory of its own and " + body + "."
+	case workload.MDMkdir:
+		return "Each thread makes directories in one of its own."
+	case workload.MDDirStat:
+		return "Each thread stats each of the directories of " + t.client(1) + " once, in random order."
+	case workload.MDRmdir:
+		return "Each thread removes the directories of " + t.client(3) + "."
 	case workload.Find:
 		return fmt.Sprintf("All threads together look at every entry of everything the run has made, stat those with 01 in their names and count those of %d bytes; how many there must be is known. An operation is an entry that is no directory.", t.ItemBytes)
 	case workload.MDStat:

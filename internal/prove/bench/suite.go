@@ -42,7 +42,7 @@ type Test struct {
 	Name    string   `yaml:"name" json:"name" doc:"name of the test, unique in the suite"`
 	Title   string   `yaml:"title,omitempty" json:"title,omitempty" doc:"what the figures are called; default: the name"`
 	Source  string   `yaml:"source,omitempty" json:"source,omitempty" doc:"where it is from, e.g. a section of a paper or the command it repeats"`
-	Phases  []string `yaml:"phases" json:"phases" doc:"in order: seq-write, seq-read, rand-write, rand-read; or md-create, find, md-stat, md-read, md-remove"`
+	Phases  []string `yaml:"phases" json:"phases" doc:"in order: seq-write, seq-read, rand-write, rand-read; or md-create, find, md-stat, md-read, md-remove; or md-mkdir, md-dirstat, md-rmdir"`
 	Threads []int    `yaml:"threads" json:"threads" doc:"thread counts over all clients together, e.g. [1, 2, 4, 8]"`
 	Seconds int      `yaml:"seconds,omitempty" json:"seconds,omitempty" doc:"end each phase after so long, done or not; 0: when it is done" default:"0"`
 
@@ -299,8 +299,15 @@ func (t *Test) checkPhases(at func(string) string, bad faults) bool {
 		switch {
 		case p.Metadata():
 			metadata++
-			if p != workload.MDCreate && !slices.Contains(before, string(workload.MDCreate)) {
-				bad(here, "put md-create before it", "phase %s has no files to work on", p)
+			maker := workload.MDCreate
+			if p.Directories() {
+				maker = workload.MDMkdir
+			}
+			if p != maker && !slices.Contains(before, string(maker)) {
+				bad(here, "put "+string(maker)+" before it", "phase %s has nothing to work on", p)
+			}
+			if k > 0 && p.Directories() != workload.BenchPhase(t.Phases[0]).Directories() {
+				bad(here, "make two tests of it", "files and directories are of two tests")
 			}
 		case p == workload.SeqWrite && k > 0:
 			bad(here, "put it first, or make a test of its own", "phase seq-write makes the files, the phases before it would have none")
@@ -313,8 +320,8 @@ func (t *Test) checkPhases(at func(string) string, bad faults) bool {
 	case metadata > 0 && metadata < n:
 		bad(at("phases"), "make two tests of it", "metadata phases and others share no files")
 		return false
-	case t.has(workload.MDRemove) && t.Phases[n-1] != string(workload.MDRemove):
-		bad(at("phases"), "put it last", "after md-remove there are no files left")
+	case t.has(workload.MDRemove) && t.Phases[n-1] != string(workload.MDRemove), t.has(workload.MDRmdir) && t.Phases[n-1] != string(workload.MDRmdir):
+		bad(at("phases"), "put it last", "after md-remove and md-rmdir there is nothing left")
 	}
 	return true
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 )
 
 // BenchPhase is what the threads of a benchmark phase do.
@@ -21,6 +22,10 @@ const (
 	MDStat    BenchPhase = "md-stat"    // each thread stats each file once, in random order (mdtest -T -R)
 	MDRead    BenchPhase = "md-read"    // each thread opens, reads whole and closes each file, in the order of names (mdtest -E -e)
 	MDRemove  BenchPhase = "md-remove"  // each thread unlinks the files
+	// Directories instead of files (mdtest without -F); fio does them from 3.37 on.
+	MDMkdir   BenchPhase = "md-mkdir"
+	MDDirStat BenchPhase = "md-dirstat" // in random order
+	MDRmdir   BenchPhase = "md-rmdir"
 	// Find walks all sets in the run's directory. An operation is one entry
 	// that is no directory. Find stats the entries with 01 in their names for
 	// their size and age (io500's find).
@@ -28,17 +33,23 @@ const (
 )
 
 // BenchPhases lists every phase, each after those whose files it needs.
-var BenchPhases = []BenchPhase{SeqWrite, SeqRead, RandRead, RandWrite, MDCreate, Find, MDStat, MDRead, MDRemove}
+var BenchPhases = []BenchPhase{SeqWrite, SeqRead, RandRead, RandWrite, MDCreate, Find, MDStat, MDRead, MDRemove, MDMkdir, MDDirStat, MDRmdir}
 
 // Metadata reports whether the phase works on trees of files and so counts
 // operations. The other phases count bytes too.
 func (p BenchPhase) Metadata() bool {
-	return p == MDCreate || p == Find || p == MDStat || p == MDRead || p == MDRemove
+	return p == Find || strings.HasPrefix(string(p), "md-")
 }
+
+// Directories reports whether the phase works on directories.
+func (p BenchPhase) Directories() bool { return p == MDMkdir || p == MDDirStat || p == MDRmdir }
+
+// Makes reports whether the phase makes what the other phases of a set need.
+func (p BenchPhase) Makes() bool { return p == SeqWrite || p == MDCreate || p == MDMkdir }
 
 // Writes reports whether the phase needs a writable file system.
 func (p BenchPhase) Writes() bool {
-	return p == SeqWrite || p == RandWrite || p == MDCreate || p == MDRemove
+	return p.Makes() || p == RandWrite || p == MDRemove || p == MDRmdir
 }
 
 // BenchLayout is how the regions of a data set lie in files.
@@ -67,14 +78,13 @@ var BenchLayouts = []BenchLayout{OwnFile, Segmented, Strided}
 // Threads + thread. Files are <Dir>/<RunID>/<Set>/...; a job touches nothing
 // else in Dir, and OpBenchCleanup removes only these.
 type BenchJob struct {
-	RunID       string      `json:"run_id"`        // letters, digits, '.', '_', '-'; the same on every client and in every phase of a run
-	Set         string      `json:"set,omitempty"` // name of the data set or tree; default "data" or "tree". Phases with the same RunID and Set share files
-	ClientIndex int         `json:"client_index"`  // 0 ... Clients-1
-	Clients     int         `json:"clients"`       // how many clients run this phase
-	Dir         string      `json:"dir"`           // absolute: the directory under test
-	Phase       BenchPhase  `json:"phase"`
-	Engine      BenchEngine `json:"engine,omitempty"` // default fio
-	Threads     int         `json:"threads"`          // on this client; the same on every client
+	RunID       string     `json:"run_id"`        // letters, digits, '.', '_', '-'; the same on every client and in every phase of a run
+	Set         string     `json:"set,omitempty"` // name of the data set or tree; default "data" or "tree". Phases with the same RunID and Set share files
+	ClientIndex int        `json:"client_index"`  // 0 ... Clients-1
+	Clients     int        `json:"clients"`       // how many clients run this phase
+	Dir         string     `json:"dir"`           // absolute: the directory under test
+	Phase       BenchPhase `json:"phase"`
+	Threads     int        `json:"threads"` // on this client; the same on every client
 
 	Layout      BenchLayout `json:"layout,omitempty"`       // default own
 	FileBytes   int64       `json:"file_bytes,omitempty"`   // per thread: the size of its region; a multiple of RecordBytes
@@ -114,7 +124,7 @@ type BenchJob struct {
 type BenchRegion struct {
 	Rank  int   `json:"rank"`
 	Bytes int64 `json:"bytes,omitempty"` // written from the region's start on
-	Files int64 `json:"files,omitempty"` // created, numbered from 0 on
+	Files int64 `json:"files,omitempty"` // created files or directories, numbered from 0 on
 }
 
 // BenchProgress is the event that OpBench emits every ProgressSeconds.
@@ -149,13 +159,13 @@ type BenchResult struct {
 
 	Ops        int64         `json:"ops"` // sums over the threads
 	Bytes      int64         `json:"bytes"`
-	Histogram  string        `json:"histogram,omitempty"` // of operation times from issue to completion: HdrHistogram V2 compressed, base64; unit: nanoseconds. Only fio reports it
+	Histogram  string        `json:"histogram,omitempty"` // of operation times from issue to completion: HdrHistogram V2 compressed, base64; unit: nanoseconds. find reports none
 	Timeline   BenchTimeline `json:"timeline"`
 	Threads    []BenchThread `json:"threads"`
 	CPUSeconds float64       `json:"cpu_seconds"` // of the programs, user and system, from start to end
 
 	Verified *BenchVerify  `json:"verified,omitempty"` // reading: absent if nothing was checked
-	Regions  []BenchRegion `json:"regions,omitempty"`  // seq-write, md-create: what this client's ranks have now
+	Regions  []BenchRegion `json:"regions,omitempty"`  // of a phase that Makes: what this client's ranks have now
 	Notes    []string      `json:"notes,omitempty"`    // caveats for the reader of the figures
 }
 
@@ -227,14 +237,14 @@ type BenchParams struct {
 
 // BenchFacts is the answer of OpBenchPrepare.
 type BenchFacts struct {
-	CPUs         int               `json:"cpus"`
-	MemBytes     int64             `json:"mem_bytes"`
-	FSType       string            `json:"fs_type"`
-	Source       string            `json:"source"`
-	MountOptions string            `json:"mount_options"`
-	FreeBytes    int64             `json:"free_bytes"`
-	Engines      map[string]string `json:"engines"` // engine -> version, those installed
-	Others       []string          `json:"others"`  // directories of other runs, which are under way or were killed
+	CPUs         int      `json:"cpus"`
+	MemBytes     int64    `json:"mem_bytes"`
+	FSType       string   `json:"fs_type"`
+	Source       string   `json:"source"`
+	MountOptions string   `json:"mount_options"`
+	FreeBytes    int64    `json:"free_bytes"`
+	Fio          string   `json:"fio"`    // its version, e.g. fio-3.39; "": it is not installed
+	Others       []string `json:"others"` // directories of other runs, which are under way or were killed
 }
 
 // BenchStartParams are the parameters of OpBenchStart.
@@ -260,19 +270,21 @@ func MergeRegions(known, news []BenchRegion) []BenchRegion {
 // fill sets defaults. It refuses what could touch files that are not the run's, or
 // write to a device; sizes come from the coordinator, which has checked the suite.
 func (j *BenchJob) fill() error {
-	j.Engine, j.Layout = cmp.Or(j.Engine, EngineFio), cmp.Or(j.Layout, OwnFile)
+	j.Layout = cmp.Or(j.Layout, OwnFile)
 	j.Set = cmp.Or(j.Set, map[bool]string{false: "data", true: "tree"}[j.Phase.Metadata()])
 	j.Clients, j.Threads, j.RegionThreads = cmp.Or(j.Clients, 1), cmp.Or(j.Threads, 1), cmp.Or(j.RegionThreads, 1)
 	j.GiveUpSeconds, j.BucketSeconds, j.ProgressSeconds = cmp.Or(j.GiveUpSeconds, 180), cmp.Or(j.BucketSeconds, 1), cmp.Or(j.ProgressSeconds, 0.5)
 	switch {
 	case !isName(j.RunID) || !isName(j.Set):
 		return fmt.Errorf("run_id %q, set %q: use letters, digits, '.', '_' and '-'", j.RunID, j.Set)
-	case j.Device != "" && (j.Phase != SeqRead && j.Phase != RandRead || j.Engine != EngineFio):
-		return fmt.Errorf("phase %s by %s on device %s: only seq-read and rand-read of fio may touch a device", j.Phase, j.Engine, j.Device)
+	case !slices.Contains(BenchPhases, j.Phase) || !slices.Contains(BenchLayouts, j.Layout):
+		return fmt.Errorf("there is no phase %q with layout %q", j.Phase, j.Layout)
+	case j.Device != "" && j.Phase != SeqRead && j.Phase != RandRead:
+		return fmt.Errorf("phase %s on device %s: only seq-read and rand-read may touch a device", j.Phase, j.Device)
 	case !filepath.IsAbs(cmp.Or(j.Device, j.Dir)):
 		return fmt.Errorf("%q is not an absolute path", cmp.Or(j.Device, j.Dir))
 	case !j.Phase.Metadata() && (j.RecordBytes <= 0 || j.FileBytes%j.RecordBytes != 0 || j.FileBytes == 0 && j.Device == ""):
 		return fmt.Errorf("file_bytes %d is not a multiple of record_bytes %d", j.FileBytes, j.RecordBytes)
 	}
-	return j.Able()
+	return nil
 }

@@ -2,30 +2,64 @@ package workload
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"math"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/zeebo/xxh3"
 	"golang.org/x/sys/unix"
 )
 
-// fio is the engine fio, with find(1) for the one phase that fio has no load for.
-// Each thread is a process of its own: one that fails or hangs costs its own
-// figures.
-// Source: fio(1) of fio 3.33
-var fio = engine{
-	name: EngineFio, pack: "fio", phases: BenchPhases, layouts: BenchLayouts, endsByTime: true, perThread: true, version: "--version",
-	command: fioCommand, parse: parseFio,
+// work is the part of a phase that one thread does: a process of its own. It runs
+// in a directory of its own, in which it may write files: reportFile, or the log
+// of latencies.
+type work struct {
+	thread int    // on this client
+	rank   int    // of that thread
+	owner  int    // the rank whose files it uses
+	dir    string // of the set
+	bytes  int64  // that the owner has in the set, or is to write
+	files  int64  // likewise
 }
 
+// reportFile is the name of a program's report. A program that writes none is
+// read from its standard output.
+const reportFile = "report"
+
+// output is what a program has left.
+type output struct {
+	report []byte
+	said   string // standard error
+	log    []byte // of latencies
+}
+
+// outcome is what a program reports of its phase.
+type outcome struct {
+	ops, bytes int64
+	seconds    float64
+	bins       []bin // latencies; nil: find does not tell
+	spells     []spell
+	err        error
+	verified   *BenchVerify
+}
+
+// The load is fio's, with find(1) for the one phase that fio has no load for.
+// Each thread is a process of its own: one that fails or hangs costs its own
+// figures. apply installs fio.
+// Source: fio(1) of fio 3.33, and of 3.39 for directories
 const (
+	fio = "fio"
+	// FioInstall tells how fio comes to a client.
+	FioInstall = "mortar apply installs it, or apt-get install fio"
 	// gateFile is a FIFO in the directory of a fio process. Its job opens the
 	// FIFO once its files are set up, and begins when the writer closes it.
 	gateFile = "gate"
@@ -77,8 +111,9 @@ func fioCommand(j *BenchJob, w work) []string {
 // no data; a size of 1 makes each file one operation.
 func fioFiles(j *BenchJob, w work) []string {
 	order, size := "sequential", int64(1)
-	engine := map[BenchPhase]string{MDCreate: "filecreate", MDStat: "filestat", MDRemove: "filedelete", MDRead: "psync"}[j.Phase]
-	if j.Phase == MDStat {
+	engine := map[BenchPhase]string{MDCreate: "filecreate", MDStat: "filestat", MDRemove: "filedelete", MDRead: "psync",
+		MDMkdir: "dircreate", MDDirStat: "dirstat", MDRmdir: "dirdelete"}[j.Phase]
+	if j.Phase == MDStat || j.Phase == MDDirStat {
 		order = "random"
 	}
 	var contents []string
@@ -186,10 +221,10 @@ type fioSide struct {
 	} `json:"clat_ns"`
 }
 
-// parseFio reads --output-format=json+, the log of latencies, and the messages
+// parse reads --output-format=json+, the log of latencies, and the messages
 // about blocks that are not what was written. Latencies are those of completion,
 // which for the engine psync are the times of the system calls.
-func parseFio(j *BenchJob, w work, out output) (*outcome, error) {
+func parse(j *BenchJob, w work, out output) (*outcome, error) {
 	if j.Phase == Find {
 		return parseFind(j, w, out)
 	}
@@ -212,7 +247,7 @@ func parseFio(j *BenchJob, w work, out output) (*outcome, error) {
 	}
 	// fio counts a record when it issues it, so that of one that failed counts,
 	// too; a latency has what was completed.
-	t := threadOutcome{seconds: float64(max(side.Runtime, 1)) / 1e3}
+	t := &outcome{seconds: float64(max(side.Runtime, 1)) / 1e3}
 	for ns, n := range side.Clat.Bins {
 		v, err := strconv.ParseInt(ns, 10, 64)
 		if err != nil || v < 0 || n < 0 || n > math.MaxInt64/2-t.ops {
@@ -230,16 +265,14 @@ func parseFio(j *BenchJob, w work, out output) (*outcome, error) {
 	if t.spells, err = fioSpells(out.log, t); err != nil {
 		return nil, err
 	}
-	res := &outcome{}
 	if data := !j.Phase.Writes() && !j.Phase.Metadata() && j.Device == ""; data || j.Phase == MDRead && j.ItemBytes >= leastVerified {
-		res.verified = fioVerified(j, t.bytes, out.said)
+		t.verified = fioVerified(j, t.bytes, out.said)
 	}
 	// EILSEQ means that a block was wrong: the findings tell which.
-	if e := unix.Errno(r.Jobs[0].Error); e != 0 && (e != unix.EILSEQ || res.verified == nil || res.verified.BadBytes == 0) {
+	if e := unix.Errno(r.Jobs[0].Error); e != 0 && (e != unix.EILSEQ || t.verified == nil || t.verified.BadBytes == 0) {
 		t.err = fmt.Errorf("fio: %s: %w", lastLines(out.said, 1), e)
 	}
-	res.threads = []threadOutcome{t}
-	return res, nil
+	return t, nil
 }
 
 // fioSpells reads the log of --write_hist_log: a line for each interval with the
@@ -247,7 +280,7 @@ func parseFio(j *BenchJob, w work, out output) (*outcome, error) {
 // completed in each of fio's latency bins. Bytes in no line ended after the
 // last one.
 // Source: fio(1), log_hist_msec; plat_idx_to_val in stat.c of fio
-func fioSpells(log []byte, t threadOutcome) ([]spell, error) {
+func fioSpells(log []byte, t *outcome) ([]spell, error) {
 	left := map[int64]int64{}
 	for _, b := range t.bins {
 		left[b.ns] += b.n
@@ -350,7 +383,7 @@ func findCommand(j *BenchJob, w work) []string {
 // among the names of the rank's files.
 func parseFind(j *BenchJob, w work, out output) (*outcome, error) {
 	found := int64(bytes.Count(out.report, []byte("+")))
-	t := threadOutcome{ops: int64(bytes.Count(out.report, []byte(".")))}
+	t := &outcome{ops: int64(bytes.Count(out.report, []byte(".")))}
 	if found+t.ops != int64(len(out.report)) || t.ops == 0 {
 		return nil, fmt.Errorf("it printed other than '.' and '+': %.80q", out.report)
 	}
@@ -360,12 +393,12 @@ func parseFind(j *BenchJob, w work, out output) (*outcome, error) {
 			want++
 		}
 	}
-	v := &BenchVerify{Bytes: found * j.ItemBytes, Findings: []string{}}
+	t.verified = &BenchVerify{Bytes: found * j.ItemBytes, Findings: []string{}}
 	if found != want {
-		v.BadBytes = max(j.ItemBytes, 1)
-		v.Findings = []string{fmt.Sprintf("%s: %d files of %d bytes with %s in their names were found, and %d were made", w.dir, found, j.ItemBytes, findPattern, want)}
+		t.verified.BadBytes = max(j.ItemBytes, 1)
+		t.verified.Findings = []string{fmt.Sprintf("%s: %d files of %d bytes with %s in their names were found, and %d were made", w.dir, found, j.ItemBytes, findPattern, want)}
 	}
-	return &outcome{threads: []threadOutcome{t}, verified: v}, nil
+	return t, nil
 }
 
 // deviceBytes is the size of a block device.
@@ -376,4 +409,20 @@ func deviceBytes(path string) (int64, error) {
 	}
 	defer f.Close()
 	return f.Seek(0, 2)
+}
+
+// fioVersion is the version that fio prints, "" if it is not installed.
+func fioVersion(ctx context.Context) string {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	out, _ := exec.CommandContext(ctx, fio, "--version").Output()
+	return strings.TrimSpace(string(out))
+}
+
+// DoesDirectories reports whether a version of fio, as fio prints it, has the
+// engines dircreate, dirstat and dirdelete. Source: commit a7a817a2 of fio
+func DoesDirectories(version string) bool {
+	var major, minor int
+	_, err := fmt.Sscanf(version, "fio-%d.%d", &major, &minor)
+	return err == nil && (major > 3 || major == 3 && minor >= 37)
 }

@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -39,7 +38,6 @@ func Bench(ctx context.Context, job BenchJob, start <-chan int64, stop <-chan st
 // benchRun is one phase under way.
 type benchRun struct {
 	job      BenchJob
-	engine   *engine
 	clock    *clock
 	tmp      string // has a directory for each program
 	programs []*program
@@ -47,29 +45,18 @@ type benchRun struct {
 }
 
 func newBenchRun(ctx context.Context, job BenchJob) (*benchRun, error) {
-	r := &benchRun{job: job, engine: engineOf(job.Engine), clock: newClock()}
-	absent := func(err error) error {
-		return fmt.Errorf("engine %s is not installed on this host (%s): %w", job.Engine, job.Engine.Install(), err)
+	r := &benchRun{job: job, clock: newClock()}
+	if _, err := exec.LookPath(fio); err != nil {
+		return nil, fmt.Errorf("%w (%s)", err, FioInstall)
 	}
-	if _, err := exec.LookPath(string(job.Engine)); err != nil {
-		return nil, absent(err)
-	}
-	var prefix []string
-	if r.engine.mpi && job.Threads > 1 {
-		mpirun, err := exec.LookPath("mpirun")
-		if err != nil {
-			return nil, fmt.Errorf("engine %s needs mpirun for more than one thread: %w", job.Engine, err)
-		}
-		prefix = []string{mpirun, "-np", strconv.Itoa(job.Threads)}
-	}
-	works, err := r.engine.works(&job)
+	works, err := job.works()
 	if err != nil {
 		return nil, err
 	}
 	if job.Device == "" {
 		var trees []string
 		for _, w := range works {
-			if r.engine.perThread && job.Phase == MDCreate && !job.Shared {
+			if job.Phase.Metadata() && job.Phase.Makes() && !job.Shared {
 				trees = append(trees, treeDir(&job, w))
 			}
 		}
@@ -82,16 +69,9 @@ func newBenchRun(ctx context.Context, job BenchJob) (*benchRun, error) {
 		return nil, err
 	}
 	for i, w := range works {
-		argv := r.engine.command(&job, w)
-		exe, err := exec.LookPath(argv[0])
-		if err != nil {
-			os.RemoveAll(r.tmp)
-			return nil, absent(err)
-		}
-		argv[0] = exe
-		p := &program{work: w, argv: append(prefix[:len(prefix):len(prefix)], argv...), dir: filepath.Join(r.tmp, strconv.Itoa(i)), giveUp: time.Duration(job.GiveUpSeconds * 1e9)}
+		p := &program{work: w, argv: fioCommand(&job, w), dir: filepath.Join(r.tmp, strconv.Itoa(i)), giveUp: time.Duration(job.GiveUpSeconds * 1e9)}
 		err = os.Mkdir(p.dir, 0o700)
-		if p.gated = filepath.Base(exe) == string(EngineFio); err == nil && p.gated {
+		if p.gated = p.argv[0] == fio; err == nil && p.gated {
 			err = unix.Mkfifo(filepath.Join(p.dir, gateFile), 0o600)
 		}
 		if err != nil {
@@ -106,23 +86,20 @@ func newBenchRun(ctx context.Context, job BenchJob) (*benchRun, error) {
 // shifts says on whose files a phase works: those of the client this many times
 // ReadShift further on. So no client has the files of a phase in its cache.
 // Source: mdtest.c of IOR 4.1 (stat_name, read_name, rm_name)
-var shifts = map[BenchPhase]int{SeqRead: 1, RandRead: 1, MDStat: 1, MDRead: 2, MDRemove: 3}
+var shifts = map[BenchPhase]int{SeqRead: 1, RandRead: 1, MDStat: 1, MDRead: 2, MDRemove: 3, MDDirStat: 1, MDRmdir: 3}
 
 // works shares a phase out among processes.
-func (e *engine) works(j *BenchJob) ([]work, error) {
+func (j *BenchJob) works() ([]work, error) {
 	dir := filepath.Join(j.Dir, j.RunID, j.Set)
 	shift := shifts[j.Phase] * j.ReadShift
 	mod := func(n, of int) int { return (n%of + of) % of }
-	if !e.perThread {
-		return []work{{rank: j.ClientIndex * j.Threads, owner: mod(j.ClientIndex+shift, j.Clients), dir: dir}}, nil
-	}
 	var out []work
 	for n := range j.Threads {
 		w := work{thread: n, rank: j.ClientIndex*j.Threads + n, dir: dir, bytes: j.FileBytes, files: int64(j.Branch) * int64(j.Items)}
 		w.owner = mod(w.rank+shift*j.Threads, j.Clients*j.Threads)
 		known := false
 		for _, r := range j.Regions {
-			if r.Rank == w.owner && j.Phase != SeqWrite && j.Phase != MDCreate {
+			if r.Rank == w.owner && !j.Phase.Makes() {
 				w.bytes, w.files, known = r.Bytes, r.Files, true
 			}
 		}
@@ -219,12 +196,8 @@ func (r *benchRun) progress(state string) BenchProgress {
 		if !j.Phase.Metadata() {
 			t.Bytes = x.moved(j.Phase.Writes())
 			t.Ops = t.Bytes / j.RecordBytes
-			bytes := x.work.bytes
-			if !r.engine.perThread {
-				bytes = j.FileBytes * int64(j.Threads)
-			}
-			p.TotalBytes += bytes
-			p.TotalOps += bytes / j.RecordBytes
+			p.TotalBytes += x.work.bytes
+			p.TotalOps += x.work.bytes / j.RecordBytes
 		}
 		p.Bytes, p.Ops = p.Bytes+t.Bytes, p.Ops+t.Ops
 		p.Threads = append(p.Threads, t)
@@ -237,44 +210,39 @@ const stallSeconds = 0.5
 
 // result joins what the programs report.
 func (r *benchRun) result(by string) *BenchResult {
-	j, e := &r.job, r.engine
+	j := &r.job
 	if r.startNs == 0 {
 		r.startNs = r.clock.now() // stopped before the start
 	}
 	res := &BenchResult{
-		Set: j.Set, Phase: j.Phase, Command: r.programs[0].argv, StartNs: r.startNs, EndNs: r.startNs, StoppedBy: by, Notes: slices.Clone(e.notes),
+		Set: j.Set, Phase: j.Phase, Command: r.programs[0].argv, StartNs: r.startNs, EndNs: r.startNs, StoppedBy: by,
 	}
-	if !e.perThread {
-		res.Notes = append(res.Notes, fmt.Sprintf("%s has not verified the data and gives no timeline", j.Engine))
-	}
-	if j.Phase == MDRead || j.Phase == MDCreate && j.ItemBytes > 0 && e.perThread {
+	if j.Phase == MDRead || j.Phase == MDCreate && j.ItemBytes > 0 {
 		res.Notes = append(res.Notes, "latencies are those of reading or writing a file's contents; opening, closing and syncing it is in the rate alone")
 	}
 	all := benchHistogram(3)
 	var spells [][]spell
 	for _, p := range r.programs {
-		got := p.outcome(e, j, by != "")
+		t := p.outcome(j, by != "")
 		res.CPUSeconds += p.cpu
-		res.Verified = res.Verified.plus(got.verified)
-		for _, t := range got.threads {
-			th := BenchThread{Rank: p.work.rank, StartNs: r.startNs, EndNs: r.startNs + int64(t.seconds*1e9), Ops: t.ops, Bytes: t.bytes}
-			h := benchHistogram(3)
-			record(h, t.bins)
-			all.Merge(h)
-			if longest := seconds(h.Max()); longest > stallSeconds {
-				th.StallSeconds = longest
-			}
-			if t.err != nil {
-				th.Fault, th.Error = benchFault(t.err), explain(t.err)
-			}
-			res.Ops, res.Bytes, res.EndNs = res.Ops+th.Ops, res.Bytes+th.Bytes, max(res.EndNs, th.EndNs)
-			res.Threads, spells = append(res.Threads, th), append(spells, t.spells)
-			switch j.Phase {
-			case SeqWrite:
-				res.Regions = append(res.Regions, BenchRegion{Rank: th.Rank, Bytes: th.Bytes})
-			case MDCreate:
-				res.Regions = append(res.Regions, BenchRegion{Rank: th.Rank, Files: th.Ops})
-			}
+		res.Verified = res.Verified.plus(t.verified)
+		th := BenchThread{Rank: p.work.rank, StartNs: r.startNs, EndNs: r.startNs + int64(t.seconds*1e9), Ops: t.ops, Bytes: t.bytes}
+		h := benchHistogram(3)
+		record(h, t.bins)
+		all.Merge(h)
+		if longest := seconds(h.Max()); longest > stallSeconds {
+			th.StallSeconds = longest
+		}
+		if t.err != nil {
+			th.Fault, th.Error = benchFault(t.err), explain(t.err)
+		}
+		res.Ops, res.Bytes, res.EndNs = res.Ops+th.Ops, res.Bytes+th.Bytes, max(res.EndNs, th.EndNs)
+		res.Threads, spells = append(res.Threads, th), append(spells, t.spells)
+		switch j.Phase {
+		case SeqWrite:
+			res.Regions = append(res.Regions, BenchRegion{Rank: th.Rank, Bytes: th.Bytes})
+		case MDCreate, MDMkdir:
+			res.Regions = append(res.Regions, BenchRegion{Rank: th.Rank, Files: th.Ops})
 		}
 	}
 	res.Histogram = encodeHistogram(all)
@@ -306,7 +274,7 @@ func (v *BenchVerify) plus(o *BenchVerify) *BenchVerify {
 // SIGKILL.
 const hurry = 10 * time.Second
 
-// program is a process of an engine.
+// program is the process of a thread.
 type program struct {
 	work   work
 	argv   []string
@@ -356,10 +324,7 @@ func (p *program) run(ready func(), begin, ended <-chan struct{}) {
 	var began time.Time
 	cmd := exec.Command(p.argv[0], p.argv[1:]...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = p.dir, &p.out, &p.errOut
-	// Without these settings mpirun refuses to run as root, or more processes
-	// than cores.
-	cmd.Env = append(os.Environ(), "LC_ALL=C", "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
-		"OMPI_MCA_rmaps_base_oversubscribe=1", "PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe")
+	cmd.Env = append(os.Environ(), "LC_ALL=C")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if p.err = cmd.Start(); p.err != nil {
 		either()
@@ -489,7 +454,7 @@ func groupCPU(pgid int) int64 {
 
 // outcome reads what the program has left. stopped means that it was told to
 // end.
-func (p *program) outcome(e *engine, j *BenchJob, stopped bool) *outcome {
+func (p *program) outcome(j *BenchJob, stopped bool) *outcome {
 	var out output
 	if !p.left {
 		var err error
@@ -501,41 +466,33 @@ func (p *program) outcome(e *engine, j *BenchJob, stopped bool) *outcome {
 	if log, _ := filepath.Glob(filepath.Join(p.dir, latencyLog+"_*.log")); len(log) == 1 {
 		out.log, _ = os.ReadFile(log[0])
 	}
-	got, err := e.read(j, p.work, out)
+	t, err := read(j, p.work, out)
 	if err != nil {
 		// What the kernel has counted is all that is known.
-		t := threadOutcome{bytes: p.io.Load(), seconds: p.took.Seconds(), err: p.failure(err)}
+		t = &outcome{bytes: p.io.Load(), seconds: p.took.Seconds(), err: p.failure(err)}
 		if !j.Phase.Metadata() {
 			t.ops = t.bytes / j.RecordBytes
 		}
-		return &outcome{threads: []threadOutcome{t}}
+		return t
 	}
-	for i := range got.threads {
-		t := &got.threads[i]
-		if t.seconds == 0 {
-			t.seconds = p.took.Seconds() // find tells no time
-		}
-		if p.err != nil && !stopped && t.err == nil {
-			t.err = p.failure(nil)
-		}
+	if t.seconds == 0 {
+		t.seconds = p.took.Seconds() // find tells no time
 	}
-	return got
+	if p.err != nil && !stopped && t.err == nil {
+		t.err = p.failure(nil)
+	}
+	return t
 }
 
 var errHung = errors.New("a server or device that does not answer?")
 
 // read parses the program's output, and refuses impossible figures.
-func (e *engine) read(j *BenchJob, w work, out output) (*outcome, error) {
-	r, err := e.parse(j, w, out)
-	if err != nil {
-		return nil, err
+func read(j *BenchJob, w work, out output) (*outcome, error) {
+	t, err := parse(j, w, out)
+	if err == nil && (t.ops < 0 || t.bytes < 0 || !(t.seconds >= 0) || t.seconds > 1e9) {
+		return nil, fmt.Errorf("%d operations, %d bytes in %g s cannot be", t.ops, t.bytes, t.seconds)
 	}
-	for _, t := range r.threads {
-		if t.ops < 0 || t.bytes < 0 || !(t.seconds >= 0) || t.seconds > 1e9 {
-			return nil, fmt.Errorf("%d operations, %d bytes in %g s cannot be", t.ops, t.bytes, t.seconds)
-		}
-	}
-	return r, nil
+	return t, err
 }
 
 // failure is the error of a program that failed, with the error number that its

@@ -15,8 +15,7 @@ func TestBenchJobRefused(t *testing.T) {
 	}{
 		{func(j *BenchJob) { j.RunID = "../x" }, "run_id"},
 		{func(j *BenchJob) { j.Set = "a/b" }, "set"},
-		{func(j *BenchJob) { j.Phase, j.RecordBytes = "write", 1<<20 }, "cannot do phase"},
-		{func(j *BenchJob) { j.Engine = "dd" }, "engine"},
+		{func(j *BenchJob) { j.Phase, j.RecordBytes = "write", 1<<20 }, "there is no phase"},
 		{func(j *BenchJob) { j.Dir = "d" }, "absolute"},
 		{func(j *BenchJob) { j.RecordBytes = 0 }, "record_bytes"},
 		{func(j *BenchJob) { j.FileBytes = 0 }, "file_bytes"},
@@ -33,7 +32,7 @@ func TestBenchJobRefused(t *testing.T) {
 	if err := good.fill(); err != nil {
 		t.Fatal(err)
 	}
-	if good.Set != "data" || good.Engine != EngineFio || good.Layout != OwnFile {
+	if good.Set != "data" || good.Layout != OwnFile {
 		t.Errorf("defaults: %+v", good)
 	}
 }

@@ -7,7 +7,7 @@
 // a drill. It knows nothing of servers, clusters or faults.
 //
 // The package also runs the phases of benchmarks (BenchJob): sequential, random
-// and metadata, by fio, iozone, mdtest or IOR. It starts the programs, has fio's
+// and metadata, by fio. It starts a process for each thread, has all of them
 // begin at one moment, and reads what they report.
 //
 // Every worker makes its system calls in a goroutine of its own and keeps its
