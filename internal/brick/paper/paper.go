@@ -26,6 +26,8 @@ type System struct {
 	Source string // the document that has the figures
 	// RandomFile is what each client has in the random tests; 0: the paper has none.
 	RandomFile spec.Bytes `yaml:"random_file"`
+	// Total is what all clients together have in the sequential tests; 0: the paper has none.
+	Total spec.Bytes `yaml:"sequential_total"`
 	// Raw and Usable are what the paper says of the capacity; 0: nothing.
 	Raw, Usable spec.Bytes
 	// Figures are in the paper's order.

@@ -194,6 +194,9 @@ func (o *Options) of(suite *Suite) (Suite, error) {
 	}
 	for i := range s.Tests {
 		t := &s.Tests[i]
+		if o.Repeat > 0 {
+			t.Repeat = 0
+		}
 		switch {
 		case o.Seconds > 0 && (t.Seconds == 0 || t.Seconds > o.Seconds):
 			t.Seconds = o.Seconds

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -74,7 +75,11 @@ func Sets(s *Suite, z Sizing) []Set {
 	for ti := range s.Tests {
 		t := &s.Tests[ti]
 		threads, _ := s.counts(t, z)
-		for rep := 1; rep <= s.Repeat; rep++ {
+		times := s.Repeat
+		if t.Repeat > 0 && scale >= 1 {
+			times = t.Repeat
+		}
+		for rep := 1; rep <= times; rep++ {
 			for _, n := range threads {
 				// Data and random orders follow from the name. Each repetition has
 				// its own name, so data left by an earlier one is an error.
@@ -292,8 +297,11 @@ func (t *Test) title(p workload.BenchPhase) (title, unit string) {
 		workload.MDCreate: "create", workload.Find: "find", workload.MDStat: "stat", workload.MDRead: "read", workload.MDRemove: "remove",
 		workload.MDMkdir: "mkdir", workload.MDDirStat: "stat", workload.MDRmdir: "rmdir",
 	}[p]
-	if (p == workload.SeqWrite || p == workload.SeqRead) && t.Record >= 32<<10 {
-		unit = "MiB/s"
+	if p == workload.SeqWrite || p == workload.SeqRead {
+		if t.Record >= 32<<10 {
+			unit = "MiB/s"
+		}
+		unit = cmp.Or(t.Unit, unit)
 	}
 	return t.Title + ": " + verb, unit
 }

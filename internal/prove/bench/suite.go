@@ -44,14 +44,16 @@ type Test struct {
 	Source  string   `yaml:"source,omitempty" json:"source,omitempty" doc:"where it is from, e.g. a section of a paper or the command it repeats"`
 	Phases  []string `yaml:"phases" json:"phases" doc:"in order: seq-write, seq-read, rand-write, rand-read; or md-create, find, md-stat, md-read, md-remove; or md-mkdir, md-dirstat, md-rmdir"`
 	Threads []int    `yaml:"threads" json:"threads" doc:"thread counts over all clients together, e.g. [1, 2, 4, 8]"`
+	Repeat  int      `yaml:"repeat,omitempty" json:"repeat,omitempty" doc:"how often the test is done at full scale, as mdtest -i; --repeat overrides it; default: the suite's" default:"0"`
+	Unit    string   `yaml:"unit,omitempty" json:"unit,omitempty" doc:"of sequential phases: MiB/s or ops/s; default: ops/s for records below 32KiB"`
 	Seconds int      `yaml:"seconds,omitempty" json:"seconds,omitempty" doc:"end each phase after so long, done or not; 0: when it is done" default:"0"`
 
 	Layout string     `yaml:"layout,omitempty" json:"layout,omitempty" doc:"own (a file for each thread, N-to-N), segmented or strided (one file for all, N-to-1)" default:"own"`
 	Record spec.Bytes `yaml:"record,omitempty" json:"record,omitempty" doc:"size of one call; a multiple of 4KiB where a phase is random or io is direct; default: 1MiB, and 4KiB where a phase is random"`
 	Total  spec.Bytes `yaml:"total,omitempty" json:"total,omitempty" doc:"data of all threads together; default: twice the memory of the servers that serve"`
 	File   spec.Bytes `yaml:"file,omitempty" json:"file,omitempty" doc:"data of one thread, in place of total"`
-	// FileOf is "" or paper, for the random tests of suite paper: NSS4-HA has 2 GiB, the later papers 4.
-	FileOf    string `yaml:"file_of,omitempty" json:"file_of,omitempty" doc:"paper: data of one thread as the paper of the brick's system has it in its random tests, and file where no paper describes the brick"`
+	// FileOf is "" or paper, for suite paper: random files are 2 GiB in NSS4-HA and 4 in later papers, streams 256 GiB and 2 TiB in all.
+	FileOf    string `yaml:"file_of,omitempty" json:"file_of,omitempty" doc:"paper: as much data as the paper of the brick's system has, of one thread in random tests and of all threads together in the others; file or total where no paper describes the brick"`
 	ReadShift int    `yaml:"read_shift,omitempty" json:"read_shift,omitempty" doc:"read (stat, remove) what the client so many further on wrote, so that no client's cache helps (IOR -C: 1; mdtest -N: 1)" default:"0"`
 	Reread    int    `yaml:"reread,omitempty" json:"reread,omitempty" doc:"rand-read: read so many records of each thread once, unmeasured, and measure reading these a second time; 0: each record, once" default:"0"`
 	IO        string `yaml:"io,omitempty" json:"io,omitempty" doc:"buffered or direct (O_DIRECT); default: direct where a phase is random, else buffered"`
@@ -100,14 +102,18 @@ func builtin(name string, flavour spec.Flavour) (string, bool) {
 // on returns a suite with the sizes that the paper of the brick's system has.
 func (s *Suite) on(d *design.Design) *Suite {
 	y, ok := paper.Of(d.Spec)
-	if !ok || y.RandomFile == 0 {
+	if !ok {
 		return s
 	}
 	out := *s
 	out.Tests = slices.Clone(s.Tests)
 	for i := range out.Tests {
-		if t := &out.Tests[i]; t.FileOf == "paper" {
-			t.File = y.RandomFile
+		switch t := &out.Tests[i]; {
+		case t.FileOf != "paper":
+		case t.random():
+			t.File = cmp.Or(y.RandomFile, t.File)
+		default:
+			t.Total = cmp.Or(y.Total, t.Total)
 		}
 	}
 	return &out
@@ -262,6 +268,12 @@ func (t *Test) check(at func(string) string, bad faults) {
 	}
 	if t.Seconds < 0 || t.Seconds > 86400 {
 		bad(at("seconds"), "use 0 to 86400", "seconds: %d", t.Seconds)
+	}
+	if t.Repeat < 0 || t.Repeat > 100 {
+		bad(at("repeat"), "use 0 to 100", "repeat: %d", t.Repeat)
+	}
+	if t.Unit != "" {
+		bad.oneOf(at("unit"), "unit", t.Unit, "MiB/s", "ops/s")
 	}
 	bad.least(at("disk_iops"), "disk_iops", t.DiskIOPS, 0)
 	if t.Reread < 0 || t.Reread > 0 && !t.has(workload.RandRead) {
