@@ -80,8 +80,8 @@ RUN ?= TestBrick
 test-rack: deps build ## a whole rack run: a brick on disks (RUN=TestArrayBrick: on a RAID array)
 	$(RACK_TEST) -run '^($(RUN))$$' ./test/rack
 
-test-more: deps build ## TestBrick with a cache; a brick in use: its hardware, exports that change, all levels of fencing
-	$(RACK_TEST) -run 'Test(BrickWithCache|InUse)$$' ./test/rack
+test-more: deps build ## TestBrick with a cache; a brick in use: its hardware, exports that change, all levels of fencing; an async export, whose loss a drill finds
+	$(RACK_TEST) -run 'Test(BrickWithCache|InUse|Async)$$' ./test/rack
 
 SUITE ?= trixie
 test-boot: deps build ## TestBrickWithCache, whose fenced server boots as Debian does (SUITE=bookworm: Debian 12)
