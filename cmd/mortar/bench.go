@@ -26,7 +26,7 @@ type benchFlags struct {
 	suite, scale, clients, cold, nfs, out, confirm, print string
 	tests                                                 []string
 	repeat, seconds                                       int
-	profile, againstStock                                 bool
+	profile, survey, raw, againstStock                    bool
 }
 
 func newBenchCmd() *cobra.Command {
@@ -40,7 +40,7 @@ func newBenchCmd() *cobra.Command {
 			return printSuite(c.Out, f.print, args)
 		}
 		// A profile alone chooses no suite.
-		if f.profile && !cmd.Flags().Changed("suite") {
+		if (f.profile || f.raw) && !cmd.Flags().Changed("suite") {
 			f.suite = ""
 		}
 		return runBench(ctx, c, args[0], f)
@@ -61,6 +61,8 @@ func newBenchCmd() *cobra.Command {
 	fl.StringVar(&f.cold, "cold", "", "how caches are emptied: restart, drop or none; default: as the suite says")
 	fl.StringVar(&f.nfs, "nfs", "", "NFS version of the mounts to use, e.g. 3 or 4.1; default: each client's first mount")
 	fl.BoolVar(&f.profile, "profile", false, "measure every layer from disks to clients, and name the bottleneck; with --suite both")
+	fl.BoolVar(&f.survey, "survey", false, "with --profile or --raw: the Lustre paper's grids, up to 16 regions, objects or clients and 64 threads")
+	fl.BoolVar(&f.raw, "raw", false, "before apply: write and read the bare LUNs or disks; refused if one carries anything")
 	fl.BoolVar(&f.againstStock, "against-stock", false, "build the brick twice on virtual racks, profile stock and profile tuned, run the suite on both and compare them")
 	fl.StringVar(&f.out, "out", "", "directory the run is written to (default out/bench-SUITE)")
 	fl.StringVar(&f.confirm, "confirm", "", "name of the brick, to confirm that its service may be restarted on real hardware")
@@ -89,7 +91,7 @@ func printSuite(w io.Writer, name string, args []string) error {
 
 // options checks the combination of flags.
 func (f *benchFlags) options() (bench.Options, error) {
-	opt := bench.Options{Dir: f.out, Tests: f.tests, Repeat: f.repeat, Cold: f.cold, NFSVersion: f.nfs, Profile: f.profile}
+	opt := bench.Options{Dir: f.out, Tests: f.tests, Repeat: f.repeat, Cold: f.cold, NFSVersion: f.nfs, Profile: f.profile, Survey: f.survey}
 	bad := func(format string, a ...any) (bench.Options, error) {
 		return opt, fail(exitBadInput, fmt.Errorf(format, a...))
 	}
@@ -137,7 +139,10 @@ func mountVersions(d *design.Design) string {
 func runBench(ctx context.Context, c *cli.Console, specFile string, f benchFlags) error {
 	if f.out == "" {
 		name := f.suite
-		if name == "" {
+		switch {
+		case f.raw:
+			name = bench.SuiteRaw
+		case name == "":
 			name = "profile"
 		}
 		f.out = filepath.Join("out", "bench-"+strings.TrimSuffix(filepath.Base(name), filepath.Ext(name)))
@@ -163,7 +168,12 @@ func runBench(ctx context.Context, c *cli.Console, specFile string, f benchFlags
 			return fail(exitBadInput, err)
 		}
 	}
-	if c.DryRun {
+	switch {
+	case f.raw && (f.profile || f.suite != "" || c.DryRun):
+		return fail(exitBadInput, errors.New("--raw is of a brick that is not built: leave --suite, --profile and --dry-run out"))
+	case f.survey && !f.raw && !f.profile:
+		return fail(exitBadInput, errors.New("--survey needs --profile or --raw"))
+	case c.DryRun:
 		return showSets(c, des, suite, opt)
 	}
 	if err := writable(f.out); err != nil {
@@ -178,8 +188,11 @@ func runBench(ctx context.Context, c *cli.Console, specFile string, f benchFlags
 	if err != nil {
 		return fail(exitBadInput, err)
 	}
-	if !env.Virtual && cold == bench.ColdRestart {
+	if !env.Virtual && (f.raw || cold == bench.ColdRestart) {
 		warning := fmt.Sprintf("To empty caches the benchmark stops and starts the service of brick %q before each phase: all of its clients will stall (--cold drop leaves it alone).", des.Name)
+		if f.raw {
+			warning = fmt.Sprintf("This writes to every LUN or disk of data of brick %q that carries nothing.", des.Name)
+		}
 		if err := c.ConfirmBrick(warning, "nothing was changed", des.Name, f.confirm); err != nil {
 			return err
 		}
@@ -191,7 +204,11 @@ func runBench(ctx context.Context, c *cli.Console, specFile string, f benchFlags
 	defer release()
 	live := cli.IsTerminal(progress)
 	env.Progress = benchProgress(progress, time.Now(), live)
-	r, err := bench.Run(ctx, env, suite, opt)
+	run := bench.Run
+	if f.raw {
+		run = bench.Raw
+	}
+	r, err := run(ctx, env, suite, opt)
 	if live {
 		fmt.Fprint(progress, screen.ClearLine)
 	}
@@ -275,7 +292,7 @@ func showSets(c *cli.Console, des *design.Design, suite *bench.Suite, opt bench.
 		if s.Seconds > 0 {
 			all += fmt.Sprintf(", at most %d s", s.Seconds)
 		}
-		fmt.Fprintf(tw, "%s\t%d\t%d\t%s\t%s\t%d\t%s\t\n", s.Test, s.Threads, s.Lanes, each, all, planned.Repeat, strings.Join(s.Phases, " "))
+		fmt.Fprintf(tw, "%s\t%d\t%d\t%s\t%s\t%d\t%s\t\n", s.Test, s.Threads, s.Lanes, each, all, s.Repeat, strings.Join(s.Phases, " "))
 	}
 	if err := tw.Flush(); err != nil {
 		return err

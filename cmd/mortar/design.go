@@ -263,7 +263,7 @@ func figuresOf(dir string) ([]forecast.Measured, error) {
 		if pattern == "" || best == nil {
 			continue
 		}
-		out = append(out, forecast.Measured{Pattern: pattern, Test: p.Test, Threads: best.Threads, Value: report.Decimal(best.Value(), p.Unit)})
+		out = append(out, forecast.Measured{Pattern: pattern, Test: p.Test, Threads: best.Threads, Value: p.Decimal(best.Value())})
 	}
 	return out, nil
 }

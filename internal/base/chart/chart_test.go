@@ -4,6 +4,7 @@ import (
 	"encoding/xml"
 	"errors"
 	"io"
+	"math"
 	"strings"
 	"testing"
 )
@@ -107,5 +108,22 @@ func TestRows(t *testing.T) {
 		if x(-9) != r.Left || x(20) != r.Right || x(7.5) != (r.Left+r.Right)/2 {
 			t.Errorf("%g: %g %g %g", width, x(-9), x(7.5), x(20))
 		}
+	}
+}
+
+// A heat map has each value as text and in its tooltip, and nothing where there is none.
+func TestHeat(t *testing.T) {
+	h := Heat{Title: "grid", XTitle: "threads", YTitle: "regions", Xs: []string{"1", "2"}, Ys: []string{"1", "2"}, Cells: [][]float64{{10, 20}, {math.NaN(), 5}}, Value: Num}
+	got := h.Pair()
+	if n := strings.Count(got, `class="heat"`); n != 6 { // three cells, for two widths
+		t.Errorf("%d cells: %s", n, got)
+	}
+	for _, want := range []string{"<title>1 × 2: 20</title>", "fill-opacity:0.54", ">regions<", ">threads<"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in %s", want, got)
+		}
+	}
+	if h.Cells = [][]float64{{0, math.NaN()}}; h.Pair() != "" {
+		t.Error("a map without values is drawn")
 	}
 }

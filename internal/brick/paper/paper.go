@@ -107,9 +107,20 @@ type Figure struct {
 	Record  int
 	Clients int    // that reach it; 0: not said
 	Says    string // what else the text says of the curve
+	// Modes are the peaks of curves with the cache in another mode than the example's: none or
+	// write-through.
+	Modes map[string]float64
 	// Example is why a brick as in the example should deliver something else;
 	// "": it should deliver this.
 	Example string
+}
+
+// In is the figure's curve for a mode of the cache.
+func (f Figure) In(mode string) Figure {
+	if p, ok := f.Modes[mode]; ok {
+		f.Peak, f.Clients, f.Says, f.Example = p, 0, "", ""
+	}
+	return f
 }
 
 // Number is the figure's value as its paper prints it.

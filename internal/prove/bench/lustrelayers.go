@@ -46,8 +46,8 @@ func (r *profiler) probeOSTs(ctx context.Context, l *report.Layer, osts []*ost) 
 	defer func() { err = errors.Join(err, r.dropEcho(ctx, osts)) }()
 	write := report.LayerValue{Load: loadWrite, Unit: "MiB/s"}
 	read := report.LayerValue{Load: loadRead, Unit: "MiB/s"}
-	grids := [][2]int{{1, 1}, {1, 4}, {4, 1}, {4, 4}}
-	const most = 4 // objects
+	grids := r.opt.survey([][2]int{{1, 1}, {1, 4}, {4, 1}, {4, 4}}, []int{2, 4, 8, 16}, 2)
+	most := grids[len(grids)-1][0] // objects
 	if err := eachOST(osts, func(o *ost) error { return r.addEcho(ctx, o, most) }); err != nil {
 		return err
 	}
@@ -196,22 +196,39 @@ func (r *profiler) probeLNet(ctx context.Context, l *report.Layer) (err error) {
 	}
 	t := selfTest{r: r, console: r.clients[0], session: strconv.Itoa(int(time.Now().UnixNano()%30000) + 1), servers: len(servers)}
 	defer func() { err = errors.Join(err, t.end(ctx)) }()
-	if err := t.begin(ctx, nidsOf(nids, servers), nidsOf(nids, r.clients)); err != nil {
+	if err := t.begin(ctx, nidsOf(nids, servers)); err != nil {
 		return err
 	}
-	for _, write := range []bool{false, true} {
-		v := report.LayerValue{Load: map[bool]string{false: loadRead, true: loadWrite}[write], Unit: "MiB/s"}
-		for _, at := range []int{1, 8} {
-			rate, err := t.measure(ctx, write, at)
-			if err != nil {
-				return err
-			}
-			addPoint(&v, 1, at, rate, float64(probeSeconds), report.Plural(at, "record")+" at a time from each client")
+	counts, at := []int{len(r.clients)}, []int{1, 8}
+	if r.opt.Survey {
+		counts, at = nil, []int{1, 2, 4, 8, 16, 32}
+		for n := 1; n < min(len(r.clients), 16); n *= 2 {
+			counts = append(counts, n)
 		}
-		l.Results = append(l.Results, v)
+		counts = append(counts, min(len(r.clients), 16))
 	}
+	read := report.LayerValue{Load: loadRead, Unit: "MiB/s"}
+	write := report.LayerValue{Load: loadWrite, Unit: "MiB/s"}
+	for _, n := range counts {
+		if _, err := t.lst(ctx, "LNet's self-test", append([]string{"add_group", clientsOf(n)}, nidsOf(nids, r.clients[:n])...)...); err != nil {
+			return err
+		}
+		for _, v := range []*report.LayerValue{&read, &write} {
+			for _, a := range at {
+				rate, err := t.measure(ctx, v == &write, n, a)
+				if err != nil {
+					return err
+				}
+				addPoint(v, n, a, rate, float64(probeSeconds), report.Plural(a, "record")+" at a time from each of "+report.Plural(n, "client"))
+			}
+		}
+	}
+	l.Results = append(l.Results, read, write)
 	return nil
 }
+
+// clientsOf is lst's name of the group of the first n clients.
+func clientsOf(n int) string { return fmt.Sprintf("clients%d", n) }
 
 func nidsOf(nids map[string]string, hosts []string) []string {
 	var out []string
@@ -233,11 +250,10 @@ func (t *selfTest) lst(ctx context.Context, title string, args ...string) (strin
 	return out.Stdout, err
 }
 
-func (t *selfTest) begin(ctx context.Context, servers, clients []string) error {
+func (t *selfTest) begin(ctx context.Context, servers []string) error {
 	for _, args := range [][]string{
 		{"new_session", "--timeout", "300", "mortar"},
 		append([]string{"add_group", "servers"}, servers...),
-		append([]string{"add_group", "clients"}, clients...),
 	} {
 		if _, err := t.lst(ctx, "LNet's self-test", args...); err != nil {
 			return err
@@ -246,13 +262,13 @@ func (t *selfTest) begin(ctx context.Context, servers, clients []string) error {
 	return nil
 }
 
-// measure gives the rate of all servers together, MiB/s.
-func (t *selfTest) measure(ctx context.Context, write bool, concurrency int) (float64, error) {
+// measure gives the rate of all servers together with the first n clients, MiB/s.
+func (t *selfTest) measure(ctx context.Context, write bool, n, concurrency int) (float64, error) {
 	op := map[bool]string{false: "read", true: "write"}[write]
-	batch := fmt.Sprintf("%s%d", op, concurrency)
+	batch := fmt.Sprintf("%s%dx%d", op, n, concurrency)
 	for _, args := range [][]string{
 		{"add_batch", batch},
-		{"add_test", "--batch", batch, "--concurrency", strconv.Itoa(concurrency), "--from", "clients", "--to", "servers", "brw", op, "size=1M"},
+		{"add_test", "--batch", batch, "--concurrency", strconv.Itoa(concurrency), "--from", clientsOf(n), "--to", "servers", "brw", op, "size=1M"},
 		strings.Fields("run " + batch), // a command of lst
 	} {
 		if _, err := t.lst(ctx, "LNet's self-test", args...); err != nil {

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -9,6 +10,7 @@ import (
 	"math"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -67,6 +69,9 @@ func (r *profiler) profile(ctx context.Context) {
 		r.say(Progress{State: "profile: " + s.title, Left: r.left(0, 0)})
 		began := time.Now()
 		l := report.Layer{Name: s.name, Title: s.title, Results: []report.LayerValue{}}
+		if r.env.Design.Flavour == spec.Lustre {
+			l.Source = sources[s.name]
+		}
 		if err := s.run(ctx, &l); err != nil {
 			if ctx.Err() != nil {
 				return
@@ -92,6 +97,27 @@ func (r *profiler) profile(ctx context.Context) {
 			r.note("", "%v", err)
 		}
 	}
+}
+
+// survey is the grid of one of the Lustre paper's surveys: each of xs with up to 64 threads in all. It is the
+// quick grid unless the survey was asked for.
+func (o *Options) survey(quick [][2]int, xs []int, least int) [][2]int {
+	if !o.Survey {
+		return quick
+	}
+	var out [][2]int
+	for _, x := range xs {
+		for n := max(x, least); n <= 64; n *= 2 {
+			out = append(out, [2]int{x, n / x})
+		}
+	}
+	return out
+}
+
+// sources are the tools and figures of the Lustre paper that a layer repeats.
+var sources = map[string]string{
+	"volume": "as sgpdd-survey; the Lustre paper has the reads in figures 12 and 14", "osts": "as obdfilter-survey, the Lustre paper's figures 15 and 16",
+	"lnet": "as LNet's self-test, the Lustre paper's figures 17 and 18",
 }
 
 // layer is one that a profile measures.
@@ -120,10 +146,14 @@ func (r *profiler) layers(ctx context.Context) []layer {
 	known := []layer{
 		{"filesystem", "XFS, on " + strings.Join(r.active(), " and "), "volume", r.probeLocal},
 		{"osts", report.Plural(len(osts), "OST"), "volume", func(ctx context.Context, l *report.Layer) error { return r.probeOSTs(ctx, l, osts) }},
+		{"verbs", "network, RDMA", "", r.probeVerbs},
 		{"network", "network, TCP", "", r.probeNetwork},
 		{"lnet", "LNet", "network", r.probeLNet},
 	}
 	name, between := kind.Of(r.env.Design).Layers()
+	if s := r.env.Design.Spec; s.NFS.RDMA() || s.Networks.Public.Link == "infiniband" && !r.env.Virtual {
+		between = append(slices.Clone(between), "verbs")
+	}
 	title, below := kindTitles[name], between[0]
 	for _, l := range known {
 		if slices.Contains(between, l.name) {
@@ -199,7 +229,11 @@ func (r *profiler) readDevices(ctx context.Context, l *report.Layer, devices []d
 	}
 	for _, p := range []probe{readProbe, randomProbe} {
 		v := report.LayerValue{Load: p.load, Unit: p.unit}
-		for _, g := range p.grids {
+		grids := p.grids
+		if p.op == workload.SeqRead {
+			grids = r.opt.survey(grids, []int{1, 2, 4, 8, 16}, 1)
+		}
+		for _, g := range grids {
 			t := r.probeTest(p)
 			n := g[0] * g[1]
 			s := &Set{Test: t, Name: "device", Threads: n * len(use), Lanes: len(use), PerLane: n, RegionThreads: g[1], RecordBytes: int64(t.Record)}
@@ -348,6 +382,70 @@ func (r *profiler) probeMounts(ctx context.Context, l *report.Layer, clients int
 	return r.fileProbes(ctx, l, use, func() error { return r.dropServer(ctx) })
 }
 
+// serving is the server of the first service with data, and its address on the clients' network.
+func (r *profiler) serving() (name, address string) {
+	name = r.serves[r.dataService().Name]
+	for _, s := range r.env.Design.Spec.Servers {
+		if s.Name == name {
+			address = s.Public
+		}
+	}
+	return name, address
+}
+
+// probeVerbs measures RDMA between a server and all clients at once, with perftest.
+// Source: ib_write_bw(1), ib_read_bw(1)
+func (r *profiler) probeVerbs(ctx context.Context, l *report.Layer) error {
+	for _, tool := range []string{"ib_read_bw", "ib_write_bw"} {
+		v := report.LayerValue{Load: map[string]string{"ib_read_bw": loadRead, "ib_write_bw": loadWrite}[tool], Unit: "MiB/s"}
+		got, failed := host.All(ctx, r.clients, func(ctx context.Context, c string) (float64, error) { return r.verbs(ctx, tool, c) })
+		if err := failed.Join(); err != nil {
+			return fmt.Errorf("%w (both ends need perftest: apt-get install perftest)", err)
+		}
+		sum := 0.0
+		for _, rate := range got {
+			sum += rate
+		}
+		addPoint(&v, len(r.clients), 1, sum, float64(probeSeconds), tool+" of "+report.Plural(len(r.clients), "client"))
+		l.Results = append(l.Results, v)
+	}
+	return nil
+}
+
+// verbs is the rate between one client and the server, MiB/s.
+func (r *profiler) verbs(ctx context.Context, tool, client string) (float64, error) {
+	server, address := r.serving()
+	port := strconv.Itoa(18515 + slices.Index(r.clients, client))
+	a := resource.Action{Title: "measure RDMA", Cmd: []string{tool, "-R", "-D", strconv.Itoa(probeSeconds), "-p", port, "--output=bandwidth"}, Seconds: probeSeconds + 60, Beside: "perftest " + port}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := r.host(server).Run(ctx, a)
+		ended <- err
+	}()
+	a.Cmd = append(slices.Clone(a.Cmd), address)
+	var last error
+	for range 10 { // until the server listens
+		select {
+		case err := <-ended:
+			return 0, fmt.Errorf("%s: %w", server, cmp.Or(err, last, errors.New("it measured nothing")))
+		case <-time.After(time.Second):
+		}
+		out, err := r.host(client).Run(ctx, a)
+		if err != nil {
+			last = fmt.Errorf("%s: %w", client, err)
+			continue
+		}
+		fields := strings.Fields(out.Stdout)
+		if len(fields) == 0 {
+			return 0, fmt.Errorf("%s: %s printed no rate", client, tool)
+		}
+		return strconv.ParseFloat(fields[len(fields)-1], 64)
+	}
+	return 0, last
+}
+
 // probeNetwork measures TCP between the servers' public addresses and all
 // clients at once.
 func (r *profiler) probeNetwork(ctx context.Context, l *report.Layer) error {
@@ -358,13 +456,7 @@ func (r *profiler) probeNetwork(ctx context.Context, l *report.Layer) error {
 	tok := hex.EncodeToString(secret[:])
 	sctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	server := r.serves[r.dataService().Name]
-	address := ""
-	for _, s := range r.env.Design.Spec.Servers {
-		if s.Name == server {
-			address = s.Public
-		}
-	}
+	server, address := r.serving()
 	port, ended := make(chan int, 1), make(chan error, 1)
 	go func() {
 		_, err := host.Watch(sctx, r.host(server), netprobe.OpServe, netprobe.ServeParams{Address: address, Token: tok, Seconds: 600}, func(e netprobe.ServeEvent) { port <- e.Port })

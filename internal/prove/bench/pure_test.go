@@ -181,8 +181,15 @@ func TestScaledPaper(t *testing.T) {
 		most, phases, cold := 0, 0, 0
 		for _, s := range p.Sets {
 			most = max(most, s.Threads)
-			phases += len(s.Phases)
-			cold += len(s.Phases) - 1
+			times := 1
+			if c.opt.Scale == 1 && (s.Test == "metadata" || s.Test == "directories") {
+				times = 6
+			}
+			if s.Repeat != times {
+				t.Errorf("%+v: %s is done %d times", c.opt, s.Test, s.Repeat)
+			}
+			phases += times * len(s.Phases)
+			cold += times * (len(s.Phases) - 1)
 			if s.Phases[0] == string(workload.RandWrite) {
 				cold++ // after the files were laid out
 			}
@@ -217,9 +224,9 @@ func TestBadSuites(t *testing.T) {
 		"s.yaml:5:34: there is no phase \"write\"":           head + "  - {name: a, phases: [seq-read, write], threads: [1]}\n",
 		"phase seq-write makes the files":                    head + "  - {name: a, phases: [seq-read, seq-write], threads: [1]}\n",
 		"phase seq-write is there twice":                     head + "  - {name: a, phases: [seq-write, seq-write], threads: [1]}\n",
-		"phase md-stat has no files to work on":              head + "  - {name: a, phases: [md-stat], threads: [1]}\n",
+		"phase md-stat has nothing to work on":               head + "  - {name: a, phases: [md-stat], threads: [1]}\n",
 		"metadata phases and others share no files":          head + "  - {name: a, phases: [md-create, seq-read], threads: [1]}\n",
-		"after md-remove there are no files left":            head + "  - {name: a, phases: [md-create, md-remove, md-stat], threads: [1]}\n",
+		"after md-remove and md-rmdir there is nothing left": head + "  - {name: a, phases: [md-create, md-remove, md-stat], threads: [1]}\n",
 		"scaled_threads: -1; use 0 or more":                  "apiVersion: mortar/v1\nkind: suite\nname: x\nscaled_threads: -1\ntests: [{name: x, phases: [seq-write], threads: [1]}]\n",
 		"scaled_seconds: 90000; use 0 to 86400":              "apiVersion: mortar/v1\nkind: suite\nname: x\nscaled_seconds: 90000\ntests: [{name: x, phases: [seq-write], threads: [1]}]\n",
 		"threads: 0; use 1 to 4096":                          head + "  - {name: a, phases: [seq-write], threads: [0]}\n",

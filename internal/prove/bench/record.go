@@ -24,6 +24,10 @@ func (r *runner) save(finished bool) (*report.Run, error) {
 		Brick: d.Name, Flavour: string(d.Flavour), Virtual: r.env.Virtual, SpecSHA256: d.SHA256, MortarVersion: r.env.Version, RunID: r.runID, System: r.system(),
 	}
 	s := &b.BenchSummary
+	s.Cache = "none"
+	if c := d.Spec.Cache; c != nil {
+		s.Cache = string(c.Mode)
+	}
 	if r.suite.Name == "io500" {
 		s.Score = Score(b.Phases)
 	}

@@ -51,6 +51,7 @@ type Options struct {
 	Seconds    int      // upper limit of each phase's duration; 0: the suite's
 	NFSVersion string   // selects the mount of a client by its version; "": its first mount
 	Profile    bool     // measure every layer below NFS too
+	Survey     bool     // with the grids of the Lustre paper's surveys
 }
 
 // Progress is the present state of a run.

@@ -403,6 +403,7 @@ type PlannedSet struct {
 	Items      int      `json:"items"` // files in each directory
 	Files      int64    `json:"files"`
 	Seconds    int      `json:"limit_seconds"` // of each phase; 0: none
+	Repeat     int      `json:"repeat"`
 }
 
 // PlanOf is Plan for the memory and the mounts of a brick's spec.
@@ -452,9 +453,11 @@ func Plan(suite *Suite, opt Options, memory int64, mounts int) (Planned, error) 
 			}
 		}
 		if x.Repeat > 1 {
+			i := slices.IndexFunc(p.Sets, func(o PlannedSet) bool { return o.Test == x.Test.Name && o.Threads == x.Threads })
+			p.Sets[i].Repeat = x.Repeat
 			continue
 		}
-		p.Sets = append(p.Sets, PlannedSet{Test: x.Test.Name, Threads: x.Threads, Lanes: x.Lanes, Phases: x.Test.Phases, FileBytes: x.FileBytes, TotalBytes: x.TotalBytes, Dirs: x.Dirs, Items: x.Items, Files: x.Files, Seconds: x.Test.Seconds})
+		p.Sets = append(p.Sets, PlannedSet{Test: x.Test.Name, Threads: x.Threads, Lanes: x.Lanes, Phases: x.Test.Phases, FileBytes: x.FileBytes, TotalBytes: x.TotalBytes, Dirs: x.Dirs, Items: x.Items, Files: x.Files, Seconds: x.Test.Seconds, Repeat: 1})
 	}
 	if endless {
 		p.MostSeconds = 0

@@ -63,6 +63,8 @@ type BenchSummary struct {
 	// System is the example whose paper has the figures that suite paper
 	// measures; absent for other suites and other bricks.
 	System string `json:"system,omitempty"`
+	// Cache is the mode of the SSDs in front of the volumes: write-back, write-through or none.
+	Cache string `json:"cache,omitempty"`
 }
 
 // Peak is the best point of a phase: the median of its repetitions.
@@ -243,7 +245,8 @@ type Layer struct {
 	Name    string       `json:"name"` // disks, raid, volume, file system, network, nfs-one, nfs-many
 	Title   string       `json:"title"`
 	Results []LayerValue `json:"results"`
-	Error   string       `json:"error,omitempty"` // why it could not be measured
+	Source  string       `json:"source,omitempty"` // the paper's tool and figures for the same
+	Error   string       `json:"error,omitempty"`  // why it could not be measured
 }
 
 // LayerValue is a layer's figures for one kind of load.
@@ -258,8 +261,8 @@ type LayerValue struct {
 	Grid  []LayerPoint `json:"grid"`
 }
 
-// LayerPoint is one measurement: X is the number of regions, streams or threads;
-// Y the number of threads or concurrent requests in each.
+// LayerPoint is one measurement: X is the number of regions, objects, streams, clients or
+// threads; Y the number of threads or concurrent requests in each.
 type LayerPoint struct {
 	X       int     `json:"x"`
 	Y       int     `json:"y"`

@@ -1,10 +1,12 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"math"
 	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -50,9 +52,9 @@ type BenchRow struct {
 	Peaks   []*Peak   `json:"peaks"`
 	Changes []Change  `json:"changes"`
 	Points  []BenchAt `json:"points"`
-	// Paper is the peak that the paper of the runs' system has, in Unit; 0: none. PaperPercent is by how much
-	// the peak of each run is above it, null without one.
-	Paper        float64       `json:"paper,omitempty"`
+	// Paper is the peak that the paper of the runs' system has for each run, with the cache in the run's mode, in
+	// Unit; 0: none. PaperPercent is by how much the peak of the run is above it, null without one.
+	Paper        []float64     `json:"paper,omitempty"`
 	PaperPercent []*float64    `json:"paper_percent,omitempty"`
 	phases       []*BenchPhase // of each run, for the plots; nil: the run has none
 }
@@ -145,6 +147,7 @@ func CompareBench(runs []*Run) (*BenchComparison, error) {
 		}
 		c.Runs = append(c.Runs, l)
 	}
+	runs = withLayers(runs)
 	first := runs[0].Bench
 	for i, r := range runs[1:] {
 		b, label := r.Bench, c.Runs[i+1].Label
@@ -185,7 +188,7 @@ func CompareBench(runs []*Run) (*BenchComparison, error) {
 	}
 	for _, n := range names {
 		row := rowOf(n, runs)
-		row.besidePaper(c.System)
+		row.besidePaper(c.System, runs)
 		c.Rows = append(c.Rows, row)
 	}
 	if !slices.ContainsFunc(c.Rows, func(row BenchRow) bool {
@@ -197,8 +200,35 @@ func CompareBench(runs []*Run) (*BenchComparison, error) {
 	return c, nil
 }
 
+// withLayers gives copies of runs that have the layers of profiles as phases: the best of each number of
+// threads.
+func withLayers(runs []*Run) []*Run {
+	out := make([]*Run, len(runs))
+	for i, r := range runs {
+		run, b := *r, *r.Bench
+		b.Phases = slices.Clone(b.Phases)
+		for _, l := range b.Layers {
+			for _, v := range l.Results {
+				ph := BenchPhase{Name: l.Name + "/" + v.Load, Test: l.Name, Op: v.Load, Title: l.Title + ", " + v.Load, Unit: v.Unit}
+				for _, p := range v.Grid {
+					n := p.X * p.Y
+					k := slices.IndexFunc(ph.Points, func(o BenchPoint) bool { return o.Threads == n })
+					if k < 0 {
+						k, ph.Points = len(ph.Points), append(ph.Points, BenchPoint{Threads: n, Runs: []BenchRun{{}}})
+					}
+					ph.Points[k].Runs[0].Value = max(ph.Points[k].Runs[0].Value, p.Value)
+				}
+				b.Phases = append(b.Phases, ph)
+			}
+		}
+		run.Bench = &b
+		out[i] = &run
+	}
+	return out
+}
+
 // besidePaper adds what the paper of a system has of the row's phase.
-func (row *BenchRow) besidePaper(system string) {
+func (row *BenchRow) besidePaper(system string, runs []*Run) {
 	y, ok := paper.Find(system)
 	if !ok {
 		return
@@ -208,13 +238,12 @@ func (row *BenchRow) besidePaper(system string) {
 	if !ok || f.Peak <= 0 {
 		return
 	}
-	row.Paper = f.Value() / Decimal(1, row.Unit)
-	for _, p := range row.Peaks {
-		v := 0.0
+	for n, p := range row.Peaks {
+		v, published := 0.0, f.In(runs[n].Bench.Cache).Value()/row.phases[i].Decimal(1)
 		if p != nil {
 			v = p.Value
 		}
-		row.PaperPercent = append(row.PaperPercent, paper.Percent(row.Paper, v))
+		row.Paper, row.PaperPercent = append(row.Paper, published), append(row.PaperPercent, paper.Percent(published, v))
 	}
 }
 
@@ -226,12 +255,20 @@ func (row BenchRow) AgainstPaper(run int) string {
 	return paper.PercentText(row.PaperPercent[run])
 }
 
-// PaperText is the paper's peak for people.
+// PaperText is the paper's peak for people; of each run where they differ.
 func (row BenchRow) PaperText() string {
-	if row.Paper == 0 {
-		return "–"
+	var out []string
+	for i, p := range row.Paper {
+		if i > 0 && p == row.Paper[0] {
+			continue
+		}
+		text := "–"
+		if p > 0 {
+			text = Rate(p, row.Unit)
+		}
+		out = append(out, text)
 	}
-	return Rate(row.Paper, row.Unit)
+	return cmp.Or(strings.Join(out, "; "), "–")
 }
 
 func rowOf(name string, runs []*Run) BenchRow {

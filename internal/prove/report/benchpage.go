@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"math"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -90,17 +92,11 @@ type layerPage struct {
 	Grids []gridPage
 }
 
+// gridPage is the measurements of a layer for one load: a map of all, and curves over the
+// threads if there are enough.
 type gridPage struct {
-	Title, XName string
-	Load         string
-	YName        string
-	Ys           []int
-	Rows         []gridRow
-}
-
-type gridRow struct {
-	X     int
-	Cells []string
+	Title, Source string
+	Heat, Lines   template.HTML
 }
 
 // verbOf is the last word of a phase's title: write, read, create …
@@ -271,31 +267,57 @@ func layerPages(layers []Layer) []layerPage {
 	return out
 }
 
+// gridOf draws a layer's grid. Of regions and objects it counts all threads, as the surveys of
+// the Lustre paper do.
 func gridOf(l Layer, v LayerValue) gridPage {
-	x, y := "threads", "at a time"
+	x, y, all := "threads", "requests at a time", false
 	switch l.Name {
 	case "disks", "raid", "volume":
-		x, y = "regions", "threads in each"
+		x, y, all = "regions of each device", "threads on each device", true
+	case "osts":
+		x, y, all = "objects on each OST", "threads on each OST", true
 	case "network":
-		x, y = "streams", "writes at a time"
+		x, y = "streams from each client", "records at a time"
+	case "lnet":
+		x, y = "clients", "records at a time from each"
 	}
-	g := gridPage{Title: l.Title + ", " + v.Unit, Load: v.Load, XName: x, YName: y}
-	var xs []int
-	cells := map[[2]int]string{}
+	var xs, ys []int
+	cells := map[[2]int]float64{}
 	for _, p := range v.Grid {
-		xs, g.Ys = addSorted(xs, p.X), addSorted(g.Ys, p.Y)
-		cells[[2]int{p.X, p.Y}] = figure(p.Value)
-	}
-	for _, x := range xs {
-		row := gridRow{X: x}
-		for _, y := range g.Ys {
-			c, ok := cells[[2]int{x, y}]
-			if !ok {
-				c = "–"
-			}
-			row.Cells = append(row.Cells, c)
+		n := p.Y
+		if all {
+			n *= p.X
 		}
-		g.Rows = append(g.Rows, row)
+		xs, ys = addSorted(xs, p.X), addSorted(ys, n)
+		cells[[2]int{p.X, n}] = p.Value
+	}
+	g := gridPage{Title: l.Title + ", " + v.Load, Source: l.Source}
+	h := chart.Heat{Title: g.Title, XTitle: y, YTitle: v.Unit + "; upwards: " + x, Value: figure}
+	for _, n := range ys {
+		h.Xs = append(h.Xs, strconv.Itoa(n))
+	}
+	lines := threadsPlot(g.Title, v.Unit)
+	lines.XTitle, lines.XUnit = y, y
+	for i, x := range xs {
+		row, se := []float64{}, chart.Series{Name: fmt.Sprintf("%d", x), Style: i}
+		for _, n := range ys {
+			value, ok := cells[[2]int{x, n}]
+			if !ok {
+				row = append(row, math.NaN())
+				continue
+			}
+			row = append(row, value)
+			se.Points = append(se.Points, chart.Point{X: float64(n), Y: value})
+		}
+		h.Ys, h.Cells = append(h.Ys, strconv.Itoa(x)), append(h.Cells, row)
+		lines.Series = append(lines.Series, se)
+	}
+	if len(xs) > 0 {
+		lines.Series[0].Name += " " + x
+	}
+	g.Heat = drawing(h.Pair())
+	if len(xs) > 1 && len(ys) > 3 {
+		g.Lines = drawing(lines.Pair())
 	}
 	return g
 }
@@ -382,8 +404,10 @@ func benchHTML(w io.Writer, runs []*Run, c *BenchComparison) error {
 				}
 			}
 			plot := threadsPlot(row.Title, row.Unit, curves...)
-			if row.Paper > 0 {
-				plot.Levels = []chart.Level{{Name: "paper " + paper.Thousands(row.Paper), Style: len(c.Runs), Value: row.Paper}}
+			for i, p := range row.Paper {
+				if p > 0 && slices.Index(row.Paper, p) == i {
+					plot.Levels = append(plot.Levels, chart.Level{Name: "paper’s " + c.Runs[i].Label + " " + paper.Thousands(p), Style: i, Value: p})
+				}
 			}
 			cp.Charts = append(cp.Charts, comparedChart{row.Title, drawing(plot.Pair())})
 		}

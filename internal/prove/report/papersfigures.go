@@ -38,10 +38,13 @@ func (c papersCurve) PercentText() string {
 	return paper.PercentText(paper.Percent(c.Peak, c.Here.Value))
 }
 
-// Decimal is a rate of a benchmark in MB/s, or in operations a second.
-func Decimal(v float64, unit string) float64 {
-	if unit == "MiB/s" {
+// Decimal is a rate of the phase in MB/s if it is a stream, else in operations a second.
+func (p *BenchPhase) Decimal(v float64) float64 {
+	switch {
+	case p.Unit == "MiB/s":
 		return v * (1 << 20) / 1e6
+	case strings.HasPrefix(p.Op, "seq-"):
+		return v * float64(p.RecordBytes) / 1e6
 	}
 	return v
 }
@@ -56,7 +59,7 @@ func papersFiguresOf(b *Bench) *papersFigures {
 	p := &papersFigures{System: y}
 	for i := 0; i < len(y.Figures); {
 		n := 1
-		for i+n < len(y.Figures) && y.Figures[i+n].Where == y.Figures[i].Where && y.Figures[i+n].Test == y.Figures[i].Test {
+		for i+n < len(y.Figures) && oneFigure(y.Figures[i], y.Figures[i+n]) {
 			n++
 		}
 		p.Drawn = append(p.Drawn, b.papersFigure(y.Figures[i:i+n]))
@@ -65,19 +68,30 @@ func papersFiguresOf(b *Bench) *papersFigures {
 	return p
 }
 
+// oneFigure reports whether two curves are in one figure: the phases of a test, or a phase with blocks of
+// several sizes.
+func oneFigure(a, b paper.Figure) bool {
+	return a.Where == b.Where && (a.Test == b.Test || a.Phase == b.Phase && a.Record > 0)
+}
+
 // papersFigure draws the measured curves of one figure, in the paper's unit, with the paper's peaks.
 func (b *Bench) papersFigure(curves []paper.Figure) papersFigure {
 	f := papersFigure{Where: curves[0].Where, Title: "not measured"}
 	c := threadsPlot("", curves[0].Unit)
 	for i, g := range curves {
+		g = g.In(b.Cache)
 		row := papersCurve{Figure: g}
 		if ph := b.phase(g.Test, g.Phase); ph != nil {
-			se := seriesOf(ph, verbOf(ph.Title), i)
+			name := verbOf(ph.Title)
+			if curves[0].Test != curves[len(curves)-1].Test {
+				name += " of " + Bytes(int64(g.Record))
+			}
+			se := seriesOf(ph, name, i)
 			for k := range se.Points {
 				p := &se.Points[k]
-				p.Y = g.Of(Decimal(p.Y, ph.Unit))
+				p.Y = g.Of(ph.Decimal(p.Y))
 				for d := range p.Dots {
-					p.Dots[d] = g.Of(Decimal(p.Dots[d], ph.Unit))
+					p.Dots[d] = g.Of(ph.Decimal(p.Dots[d]))
 				}
 			}
 			c.Series = append(c.Series, se)
@@ -89,7 +103,7 @@ func (b *Bench) papersFigure(curves []paper.Figure) papersFigure {
 				f.Title = ph.Title
 			}
 			if best := ph.best(); best != nil {
-				row.Here = &Peak{Title: ph.Title, Unit: g.Unit, Threads: best.Threads, Value: g.Of(Decimal(best.Value, ph.Unit))}
+				row.Here = &Peak{Title: ph.Title, Unit: g.Unit, Threads: best.Threads, Value: g.Of(ph.Decimal(best.Value))}
 			}
 		}
 		f.Curves = append(f.Curves, row)

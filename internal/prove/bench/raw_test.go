@@ -1,0 +1,64 @@
+package bench
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// fio writes zeroes within the device, and its rate is read. A report of an error has no rate.
+func TestRawCell(t *testing.T) {
+	seconds := probeSeconds
+	probeSeconds = 1
+	t.Cleanup(func() { probeSeconds = seconds })
+	dir := t.TempDir()
+	var devices []string
+	for _, name := range []string{"a", "b:c"} {
+		f := filepath.Join(dir, name)
+		if err := os.WriteFile(f, make([]byte, 100<<20), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		devices = append(devices, f)
+	}
+	for _, g := range [][2]int{{1, 1}, {2, 4}, {16, 1}} {
+		for _, write := range []bool{true, false} {
+			argv := rawCommand(devices, g, write)
+			out, err := exec.CommandContext(t.Context(), argv[0], argv[1:]...).Output()
+			if err != nil {
+				t.Fatalf("%q: %v", argv, err)
+			}
+			if rate, err := rawRate(string(out), write); err != nil || rate <= 0 {
+				t.Errorf("%v, write %v: %v, %v", g, write, rate, err)
+			}
+		}
+	}
+	for _, f := range devices {
+		b, err := os.ReadFile(f)
+		if err != nil || len(b) != 100<<20 {
+			t.Fatalf("%s: %d bytes, %v", f, len(b), err)
+		}
+		for i, x := range b {
+			if x != 0 {
+				t.Fatalf("%s: byte %d is %d", f, i, x)
+			}
+		}
+	}
+	for _, text := range []string{"", `{"jobs":[]}`, `{"jobs":[{"error":28,"write":{"bw_bytes":5}}]}`, "fio: no such file"} {
+		if rate, err := rawRate(text, true); err == nil {
+			t.Errorf("%q: %v", text, rate)
+		}
+	}
+}
+
+// The survey has the paper's cells: 1 to 16 regions, and as many to 64 threads.
+func TestSurvey(t *testing.T) {
+	quick := [][2]int{{1, 1}}
+	if got := (&Options{}).survey(quick, []int{1, 2}, 1); len(got) != 1 {
+		t.Error(got)
+	}
+	got := (&Options{Survey: true}).survey(quick, []int{1, 2, 4, 8, 16}, 1)
+	if first, last := got[0], got[len(got)-1]; len(got) != 7+6+5+4+3 || first != [2]int{1, 1} || last != [2]int{16, 4} {
+		t.Errorf("%d: %v", len(got), got)
+	}
+}
