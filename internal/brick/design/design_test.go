@@ -280,7 +280,7 @@ func TestMdData(t *testing.T) {
 
 func TestPure(t *testing.T) {
 	a, b := example(t, "nfs-ha"), example(t, "nfs-ha")
-	if diff := cmp.Diff(a, b, cmpopts.IgnoreUnexported(spec.Spec{})); diff != "" {
+	if diff := cmp.Diff(a, b, cmpopts.IgnoreUnexported(spec.Spec{}, spec.Client{})); diff != "" {
 		t.Error(diff)
 	}
 }
