@@ -76,11 +76,9 @@ func (d builder) cluster(servers []spec.Server) *HA {
 	return ha
 }
 
-// Reservable says whether LUNs can be reserved for a server: those of arrays, if
-// it is Mortar's agent that has them.
-func (d *Design) Reservable() bool {
-	return len(d.Arrays) > 0 && d.Spec.Profile != spec.Stock
-}
+// Reservable says whether LUNs and disks can be reserved for a server: if it is Mortar's agent
+// that has them.
+func (d *Design) Reservable() bool { return d.Spec.Profile != spec.Stock }
 
 // pduDevices are the devices of the PDUs by ID, each with the outlets of all
 // servers.

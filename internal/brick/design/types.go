@@ -274,7 +274,7 @@ type HA struct {
 	// FenceTestDays is how old a proof of fencing may be, in days; 0 (of a design
 	// made before there was a limit): any age.
 	FenceTestDays int `json:"fence_test_days,omitempty"`
-	// Reservations has the key of each server by which the LUNs of a service are
+	// Reservations has the key of each server by which the LUNs or disks of a service are
 	// reserved for the one that serves it (pr.KeyOf); empty: they are not.
 	Reservations map[string]string `json:"reservations,omitempty"`
 }

@@ -380,7 +380,7 @@ type HA struct {
 	Failback      string `yaml:"failback,omitempty" json:"failback,omitempty" doc:"manual or auto" default:"manual"`
 	FenceTestDays int    `yaml:"fence_test_days,omitempty" json:"fence_test_days,omitempty" doc:"days after which status asks for another fence test" default:"200"`
 	// Reservations is on or off.
-	Reservations string `yaml:"reservations,omitempty" json:"reservations,omitempty" doc:"on or off: LUNs of MD3 and ME4 arrays are reserved for the server that serves them, so that a server that was wrongly taken for dead writes nothing; off is for demonstrations only" default:"on"`
+	Reservations string `yaml:"reservations,omitempty" json:"reservations,omitempty" doc:"on or off: shared disks, and LUNs of MD3 and ME4 arrays, are reserved for the server that serves them, so that a server that was wrongly taken for dead writes nothing; off is for disks that claim to know reservations and do not heed them, and for demonstrations" default:"on"`
 }
 
 // Client is a host that mounts the exports. In the file it may be a range of them, or only a

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"encoding/json"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -50,6 +51,18 @@ type storageKind interface {
 	// agent tells the resource agent.
 	agent(s *design.Service, c *ocf.Config, r *storage.OCFConfig)
 }
+
+// reservations has the keys with which the servers of the pair reserve its LUNs or disks; nil if
+// they do not.
+func (b *builder) reservations() map[string]string {
+	if b.pair.HA == nil {
+		return nil
+	}
+	return b.pair.HA.Reservations
+}
+
+// keys are those of all servers of the pair.
+func (b *builder) keys() []string { return slices.Sorted(maps.Values(b.reservations())) }
 
 // storage is the kind of storage of the pair.
 func (b *builder) storage() storageKind {

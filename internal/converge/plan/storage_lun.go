@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"maps"
 	"slices"
 
 	"github.com/mortarhpc/mortar/internal/base/distro"
@@ -132,25 +131,9 @@ func (l lunStorage) files(h string, more []string) {
 
 func (l lunStorage) devices(h string) {
 	if !l.direct() {
-		l.add(StageMultipath, h, "multipath", &storage.Multipath{Brick: l.d.Name, Disks: l.luns(), Settings: l.settings("server", "multipath"), Reservation: l.key(h)})
+		l.add(StageMultipath, h, "multipath", &storage.Multipath{Brick: l.d.Name, Disks: l.luns(), Settings: l.settings("server", "multipath"), Reservation: l.reservations()[h]})
 	}
 	l.blockQueue(h, l.luns(), nil)
-}
-
-// key is what a server reserves LUNs with; "" if it does not.
-func (l lunStorage) key(h string) string {
-	if l.pair.HA == nil {
-		return ""
-	}
-	return l.pair.HA.Reservations[h]
-}
-
-// keys are those of all servers of the pair.
-func (l lunStorage) keys() []string {
-	if l.pair.HA == nil {
-		return nil
-	}
-	return slices.Sorted(maps.Values(l.pair.HA.Reservations))
 }
 
 func (l lunStorage) there(s *design.Service, host string) bool {
@@ -182,9 +165,7 @@ func (l lunStorage) claim(s *design.Service, u *storage.Unclaimed, r *storage.Re
 
 func (l lunStorage) agent(s *design.Service, c *ocf.Config, r *storage.OCFConfig) {
 	c.LUNStorage = &lun.LUNStorage{}
-	if l.pair.HA != nil {
-		c.Reservations = l.pair.HA.Reservations
-	}
+	c.Reservations = l.reservations()
 	if l.value("multipath", "no_path_retry", "") != "" {
 		c.QueueSeconds = design.QueueSeconds
 	}

@@ -85,6 +85,9 @@ func (m mdStorage) inService() []design.Disk {
 
 func (m mdStorage) checks(host string) {
 	m.add(StageHosts, host, "disks of "+host, &storage.Disks{Host: host, List: m.wanted(), Arrays: uuids(m.groups())})
+	if m.reservations() != nil {
+		m.add(StageHosts, host, "who else has disks of "+host, &storage.Reservations{Host: host, LUNs: refs(m.inService()), Keys: m.keys()})
+	}
 }
 
 func (m mdStorage) carries(s *design.Service, host string, first bool) {
@@ -127,7 +130,7 @@ func (m mdStorage) files(h string, more []string) {
 func (m mdStorage) devices(h string) {
 	if !design.AllNVMe(m.d) {
 		m.add(StageMultipath, h, "multipath", &storage.Multipath{
-			Brick: m.d.Name, Disks: refs(m.disks()), Settings: m.settings("server", "multipath"),
+			Brick: m.d.Name, Disks: refs(m.disks()), Settings: m.settings("server", "multipath"), Reservation: m.reservations()[h],
 		})
 	}
 	m.blockQueue(h, refs(m.disks()), uuids(m.groups()))
@@ -179,6 +182,7 @@ func (m mdStorage) claim(s *design.Service, u *storage.Unclaimed, r *storage.Rel
 
 func (m mdStorage) agent(s *design.Service, c *ocf.Config, r *storage.OCFConfig) {
 	c.MDStorage = &mdraid.MDStorage{DropSlow: s.Storage.DropSlow}
+	c.Reservations = m.reservations()
 	for _, g := range m.arraysOf(s) {
 		c.Arrays = append(c.Arrays, mdraid.Array{Name: g.Name, UUID: g.UUID, Need: md.Fewest(g.Level, len(g.Members))})
 		r.Members = append(r.Members, refs(disksOf(g)))

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/prove/fault"
 	"github.com/mortarhpc/mortar/internal/prove/judge"
@@ -49,9 +50,16 @@ func TestFencingLies(t *testing.T) {
 	if !slices.Equal(got, want) || !v.Rewrite {
 		t.Errorf("steps %q, want %q; rewrite %v", got, want, v.Rewrite)
 	}
-	jbod := example.Design(t, "nfs-ha.yaml")
-	if _, err := v.Steps(fault.Scene{Design: jbod, Service: jbod.Services()[0], Active: "nfs1", Passive: "nfs2"}); err == nil {
-		t.Error("done with disks that know no reservations")
+	for name, active := range map[string]string{"nfs-ha.yaml": "nfs1", "nfs-ha-xl.yaml": "nfs1", "lustre-small.yaml": "oss1"} {
+		jbod := example.Design(t, name)
+		scene := fault.Scene{Design: jbod, Service: jbod.Services()[0], Active: active, Passive: "other"}
+		if steps, err := v.Steps(scene); err != nil || len(steps) != len(want) {
+			t.Errorf("%s: %d steps, %v", name, len(steps), err)
+		}
+		jbod.Spec.Profile = spec.Stock
+		if _, err := v.Steps(scene); err == nil {
+			t.Errorf("%s: done without reservations", name)
+		}
 	}
 }
 

@@ -461,11 +461,11 @@ const inMemory = 4 << 20
 // freezes with data in memory that clients have sent and not committed. The
 // clients send that data to the partner again and overwrite it. Then the server
 // wakes up and writes its old data to the same blocks. Only the reservations of
-// the LUNs can refuse these writes.
+// the LUNs or disks can refuse these writes.
 func fencingLies(lies ...fault.Kind) func(fault.Scene) ([]Step, error) {
 	return func(s fault.Scene) ([]Step, error) {
 		if !s.Design.Reservable() {
-			return nil, fmt.Errorf("the disks of service %s know no reservations: a fence device that lies about a server that lives costs data, and no drill can show otherwise", s.Service.Name)
+			return nil, fmt.Errorf("the storage of service %s is not reserved: a fence device that lies about a server that lives costs data, and no drill can show otherwise", s.Service.Name)
 		}
 		var steps []Step
 		for _, k := range lies {
@@ -518,7 +518,7 @@ func servedBy(server string) *fault.Condition {
 	})
 }
 
-// refusedTo waits until the kernel of a server reports that a LUN refused a write.
+// refusedTo waits until the kernel of a server reports that a LUN or disk refused a write.
 // Otherwise the server wrote nothing, and the drill proves nothing.
 func refusedTo(server string) *fault.Condition {
 	return fault.Logged("writes of the server that woke up are refused", 30*time.Second, func(_ *fault.Site, e report.Event) bool {

@@ -218,7 +218,7 @@ var Table = []Drill{
 		Variants: []Variant{{How: "freeze", Title: "its BMC dies, then it stops executing", Steps: bmcDead}},
 	},
 	{
-		Name: fencingLiesName, has: (*design.Design).Reservable, Title: "the active server freezes, its fence device says that it is off, and it wakes up when its partner serves: what it still has in memory must not reach the LUNs",
+		Name: fencingLiesName, has: (*design.Design).Reservable, Title: "the active server freezes, its fence device says that it is off, and it wakes up when its partner serves: what it still has in memory must not reach the disks",
 		Expect: judge.Expect{Where: judge.Moves, Fencing: judge.Victim, Stall: 15, Wakes: true},
 		Variants: []Variant{
 			{How: "bmc", Title: "its BMC switches something else", Rewrite: true, Steps: fencingLies(fault.BMCLies)},

@@ -161,7 +161,7 @@ func (m *Multipath) text(wwids []string, luns []found) string {
 	var b strings.Builder
 	b.WriteString(resource.Header)
 	if len(luns) == 0 {
-		confSection(&b, "defaults", merged(m.Settings, fixed))
+		confSection(&b, "defaults", merged(m.Settings, append(slices.Clone(fixed), m.reservation()...)))
 	} else {
 		confSection(&b, "defaults", slices.Concat(fixedLUNs, m.reservation()))
 		b.WriteString("# These win over multipath's own table of arrays.\n")
@@ -196,7 +196,7 @@ func (m *Multipath) reservation() []resource.Setting {
 	if m.Reservation == "" {
 		return nil
 	}
-	return []resource.Setting{{Name: "reservation_key", Value: m.Reservation, Reason: "a path that comes back to a LUN that this server has reserved is registered before it is used: it could not write otherwise"}}
+	return []resource.Setting{{Name: "reservation_key", Value: m.Reservation, Reason: "a path that comes back to what this server has reserved is registered before it is used: it could not write otherwise"}}
 }
 
 // merged are settings and those of others that they do not have, by name.

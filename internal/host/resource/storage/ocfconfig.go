@@ -62,8 +62,8 @@ func (o *OCFConfig) Diff(sys resource.Look) ([]resource.Action, error) {
 			"%s: the service has %s, and the spec does not", o.Path, strings.Join(lost, ", "))
 	}
 	if known && was["reservations"] != nil && cfg["reservations"] == nil {
-		return nil, resource.Refuse("leave them on: the other server could not take LUNs over that no server gives up. A brick for a demonstration is built without them from the start",
-			"%s: the LUNs of this service are reserved, and the spec says ha.reservations: off", o.Path)
+		return nil, resource.Refuse("leave them on: the other server could not take over what no server gives up. A brick for a demonstration is built without them from the start",
+			"%s: the storage of this service is reserved, and the spec says ha.reservations: off", o.Path)
 	}
 	if known && reflect.DeepEqual(was["exports"], cfg["exports"]) {
 		return as, nil

@@ -1,16 +1,19 @@
 package storage
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/mortarhpc/mortar/internal/base/pr"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
-// Reservations are the LUNs of a brick on a server: no other host has registered
-// with one, or reserved it. A host that has uses the LUN, whatever is on it.
+// Reservations are the LUNs, or the disks, of a brick on a server: no other host has registered
+// with one, or reserved it. A host that has uses it, whatever is on it. A disk that knows no
+// reservations, or does not answer, is no reason to refuse: the resource agent goes without.
 type Reservations struct {
 	Host string
 	LUNs []DiskRef
@@ -36,15 +39,23 @@ func (r *Reservations) Diff(sys resource.Look) ([]resource.Action, error) {
 	return nil, nil
 }
 
+// diskTime is how long a disk may take to answer: that of serve/kernel, AskLimit.
+const diskTime = 10 * time.Second
+
 func (r *Reservations) mine(sys resource.Look, f found, own []pr.Key) error {
 	var errs []error
+	ctx, cancel := sys.Ctx, func() {}
+	if f.Ref.LUN == "" {
+		ctx, cancel = context.WithTimeout(ctx, diskTime)
+	}
+	defer cancel()
 	for _, p := range f.Paths {
-		st, err := sys.Reservation(sys.Ctx, p)
+		st, err := sys.Reservation(ctx, p)
 		if errors.Is(err, pr.ErrPath) {
 			errs = append(errs, err)
 			continue
 		}
-		if err != nil && len(own) == 0 {
+		if err != nil && (len(own) == 0 || f.Ref.LUN == "") {
 			return nil // there can be none
 		}
 		if err != nil {
@@ -58,8 +69,11 @@ func (r *Reservations) mine(sys resource.Look, f found, own []pr.Key) error {
 			return nil
 		}
 		slices.Sort(keys)
-		return resource.Refuse("see that the array presents it to the servers of this brick only. "+pr.Mend("/dev/"+strings.TrimPrefix(p, "/dev/")),
-			"%s: another host uses it: the reservation keys %s are registered, of no server of this brick", f.Ref, strings.Join(keys, ", "))
+		return resource.Refuse("see that only the servers of this brick reach it. "+pr.Mend("/dev/"+strings.TrimPrefix(p, "/dev/")),
+			"%s: another machine uses it: the reservation keys %s are registered, of no server of this brick", f.Ref, strings.Join(keys, ", "))
+	}
+	if f.Ref.LUN == "" {
+		return nil // it may hang
 	}
 	return errors.Join(errs...)
 }
