@@ -193,7 +193,7 @@ func Configure(ctx context.Context, dir string, s *spec.Spec, name, script strin
 		}
 		for _, line := range array.Configuration(r.cfg, e, groups, luns) {
 			if _, err := arrayCommand(ctx, r, e, `configure "`+line+`"`); err != nil {
-				return err
+				return fmt.Errorf("%w\nThe array is configured in part: mortar rack down, then up, gives another one", err)
 			}
 		}
 		if err := tool.SaveJSON(filepath.Join(r.dir, "config.json"), r.cfg); err != nil {

@@ -44,7 +44,12 @@ func ServeFabric(ctx context.Context, dir, name string) error {
 			failed <- array.ServePort(l, net.JoinHostPort(hw.ArrayNet(index, hw.LinkPortal+c).String(), strconv.Itoa(hw.ISCSIPort)))
 		}()
 	}
-	if m := r.cfg.Arrays()[index].Array.Management; m != nil {
+	m := r.cfg.Arrays()[index].Array.Management
+	if m != nil && m.SMcli {
+		for c := range m.Addresses {
+			go func() { failed <- serveSMcli(ctx, r, r.cfg.Arrays()[index], c) }()
+		}
+	} else if m != nil {
 		password, err := tool.EnsureSecret(m.PasswordFile)
 		if err != nil {
 			return err

@@ -97,20 +97,47 @@ func serveManagement(r *rack, e *hw.Enclosure, controller int, password string) 
 
 // me4 returns the state of an array as objects of an ME4.
 func me4(ctx context.Context, r *rack, e *hw.Enclosure) (array.ME4Objects, error) {
-	now, err := openRack(r.dir) // a script may have configured the array since
-	if err != nil {
-		return nil, err
-	}
-	if e, err = now.cfg.Enclosure(e.Name); err != nil {
-		return nil, err
-	}
-	h, err := loadHardware(r.dir)
-	if err != nil {
-		return nil, err
-	}
-	said, err := arrayCommand(ctx, r, e, "state")
+	e, h, said, err := arrayNow(ctx, r, e)
 	if err != nil {
 		return nil, err
 	}
 	return array.ME4(e, h, said), nil
+}
+
+// arrayNow returns an array as it is configured now, the hardware, and the output of the
+// firmware's function state.
+func arrayNow(ctx context.Context, r *rack, e *hw.Enclosure) (*hw.Enclosure, *hw.Hardware, string, error) {
+	now, err := openRack(r.dir) // a script may have configured the array since
+	if err != nil {
+		return nil, nil, "", err
+	}
+	if e, err = now.cfg.Enclosure(e.Name); err != nil {
+		return nil, nil, "", err
+	}
+	h, err := loadHardware(r.dir)
+	if err != nil {
+		return nil, nil, "", err
+	}
+	said, err := arrayCommand(ctx, r, e, "state")
+	return e, h, said, err
+}
+
+// serveSMcli answers the program SMcli of the rack's servers, at one controller.
+func serveSMcli(ctx context.Context, r *rack, e *hw.Enclosure, controller int) error {
+	l, err := net.Listen("tcp", net.JoinHostPort(e.Array.Management.Addresses[controller].String(), strconv.Itoa(array.SMcliPort)))
+	if err != nil {
+		return err
+	}
+	return array.ServeSMcli(array.AliveListener{Listener: l, Alive: func() bool {
+		h, err := loadHardware(r.dir)
+		return err == nil && !h.ModulesOut[hw.ModuleKey(e.Name, controller)]
+	}}, func(command string) string {
+		ctx, cancel := context.WithTimeout(ctx, hw.ArrayTime)
+		defer cancel()
+		e, h, said, err := arrayNow(ctx, r, e)
+		if err != nil {
+			return "The storage array does not answer: " + err.Error() + "\n"
+		}
+		return array.SMcli(e, h, said, command)
+	})
 }

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -16,6 +18,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/health"
 	"github.com/mortarhpc/mortar/internal/rack/array"
+	"github.com/mortarhpc/mortar/internal/rack/configure"
 	"github.com/mortarhpc/mortar/internal/rack/hw"
 	"github.com/mortarhpc/mortar/internal/run/raid"
 )
@@ -109,4 +112,82 @@ func TestManagement(t *testing.T) {
 		}
 		s.Close()
 	}
+}
+
+// The program SMcli of a rack's servers asks an MD3 as Dell's does: the first controller that
+// answers. mortar status reads the answers.
+func TestSMcli(t *testing.T) {
+	s := parsed(t, "nss2-ha")
+	made, _, err := configure.Array(t.Context(), s, hw.Storage{Name: "nss2", Servers: []string{"nss1", "nss2"}, Paths: 2}, nss2Script(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := hw.FromSpec(s, made)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := c.Arrays()[0]
+	if m := e.Array.Management; m == nil || !m.SMcli || len(m.Addresses) != 2 || slices.Contains(c.SecretFiles(), &m.PasswordFile) {
+		t.Fatalf("%+v", m)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	var h hw.Hardware
+	said := stateOf(&c)
+	go func() {
+		_ = array.ServeSMcli(l, func(command string) string { return array.SMcli(e, &h, said, command) })
+	}()
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := strings.ReplaceAll(array.SMcliProgram, fmt.Sprint(array.SMcliPort), port)
+	ask := func(words ...string) (string, error) {
+		out, err := exec.Command("bash", append([]string{"-c", program, "SMcli"}, words...)...).CombinedOutput()
+		return string(out), err
+	}
+	for _, x := range []struct {
+		h    hw.Hardware
+		said string
+		want []string // items
+	}{
+		{hw.Hardware{}, stateOf(&c), []string{"the array says that it is optimal"}},
+		{hw.Hardware{}, stateOf(&c, "group 1 clean 0 idle none", "group 1 clean 1 recover 3 / 10"), []string{"the array mends itself"}},
+		{hw.Hardware{DisksOut: map[string]bool{e.Array.Disks[0].Name: true}, ModulesOut: map[string]bool{hw.ModuleKey(e.Name, 1): true}}, stateOf(&c, "group 1 clean 0 idle none", "group 1 clean 1 idle none"),
+			[]string{"the array reports: Offline RAID Controller Module", "the array reports: Degraded Virtual Disk", "the array reports: Removed Physical Disk"}},
+	} {
+		h, said = x.h, x.said
+		argv := raid.SMcli([]string{"127.0.0.2", "127.0.0.1"}) // nothing answers at the first
+		out, err := ask(argv[1:]...)
+		answer := raid.FromSMcli(out, "", "nss1")
+		if err != nil || answer.Health == nil {
+			t.Fatalf("%v %s %+v", err, out, answer)
+		}
+		var got []string
+		for _, i := range answer.Health.Items {
+			got = append(got, i.Text)
+		}
+		if !slices.Equal(got, x.want) {
+			t.Errorf("%q, want %q\n%s", got, x.want, out)
+		}
+	}
+	if out, err := ask("127.0.0.2", "-c", "show storageArray healthStatus;"); err == nil || !strings.Contains(out, "No controller") {
+		t.Errorf("%v %s", err, out)
+	}
+	if out, _ := ask("127.0.0.1", "-c", "delete everything;"); !strings.Contains(out, "SMcli failed") {
+		t.Error(out)
+	}
+}
+
+// nss2Script is the printed script of nss2-ha.
+func nss2Script(t *testing.T) string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join("..", "brick", "array", "testdata", "nss2-ha-nss2.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
 }

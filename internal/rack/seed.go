@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/renameio/v2"
 
+	"github.com/mortarhpc/mortar/internal/rack/array"
 	"github.com/mortarhpc/mortar/internal/rack/hw"
 	"github.com/mortarhpc/mortar/internal/rack/tool"
 )
@@ -182,7 +183,7 @@ func ensureSeeds(ctx context.Context, r *rack, base string) error {
 		if err := ensureArrayState(ctx, r, e); err != nil {
 			return err
 		}
-		if m := e.Array.Management; m != nil {
+		if m := e.Array.Management; m != nil && !m.SMcli {
 			if inv.Certificates[m.Array], err = certificates(r, e); err != nil {
 				return err
 			}
@@ -242,13 +243,17 @@ type seedFile struct {
 // identity returns the files that tell a node from others.
 func identity(r *rack, n *hw.Node, adminKey string) ([]seedFile, error) {
 	hostKey, err := os.ReadFile(hostKeyFile(r.dir, n.Name))
-	return []seedFile{
+	files := []seedFile{
 		{"/etc/hostname", n.Name + "\n", 0o644},
 		{"/etc/machine-id", machineID(r.cfg, n) + "\n", 0o444},
 		{"/etc/hosts", hostsFile(r.cfg), 0o644},
 		{"/etc/ssh/ssh_host_ed25519_key", string(hostKey), 0o600},
 		{"/root/.ssh/authorized_keys", adminKey + "\n", 0o600},
-	}, err
+	}
+	if hw.IsServer(n) && slices.ContainsFunc(r.cfg.Arrays(), func(e *hw.Enclosure) bool { return e.Array.Management != nil && e.Array.Management.SMcli }) {
+		files = append(files, seedFile{"/usr/local/bin/SMcli", array.SMcliProgram, 0o755})
+	}
+	return files, err
 }
 
 // seededExt4 makes an ext4 file system of fsBytes with files, in a file of size bytes

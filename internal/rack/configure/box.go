@@ -307,7 +307,7 @@ func (b *box) storage(cabled hw.Storage) hw.Storage {
 		}
 	}
 	for _, g := range b.groups {
-		k := hw.StorageGroup{Name: g.name, Level: g.level, Chunk: int64(g.chunk)}
+		k := hw.StorageGroup{Name: g.name, Level: g.level, Chunk: int64(g.chunk), Bytes: int64(g.size)}
 		for _, d := range g.disks {
 			k.Serials = append(k.Serials, d.serial)
 		}

@@ -155,15 +155,17 @@ func (a *Array) Assigned() []int {
 	return out
 }
 
-// Management is an array's management interface: the HTTPS API of an ME4, at an address
-// for each controller. It is read-only.
+// Management is an array's management interface, at an address for each controller: the
+// HTTPS API of an ME4, or what an MD3 answers to SMcli. It is read-only.
 //
 // Source: Dell EMC PowerVault ME4 Series Storage System CLI Reference Guide, "API
 // basetype properties"; package raid has the client.
 type Management struct {
 	Array     string       `json:"array"` // its name in the brick
 	Addresses []netip.Addr `json:"addresses"`
-	User      string       `json:"user"`
+	// SMcli: the program of that name on the rack's servers asks the array, without a user.
+	SMcli bool   `json:"smcli,omitempty"`
+	User  string `json:"user"`
 	// PasswordFile holds the password of User.
 	PasswordFile string `json:"password_file"`
 }

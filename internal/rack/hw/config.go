@@ -361,7 +361,7 @@ func (c *Config) SecretFiles() []*string {
 		}
 	}
 	for _, e := range c.Arrays() {
-		if m := e.Array.Management; m != nil {
+		if m := e.Array.Management; m != nil && !m.SMcli {
 			out = append(out, &m.PasswordFile)
 		}
 	}

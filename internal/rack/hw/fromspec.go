@@ -49,7 +49,7 @@ const enclosurePrefix = "enc-"
 // the spec lists. Package configure makes groups, spares and LUNs of the array's scripts.
 type Storage struct {
 	Name    string
-	Family  string   // me4, md3 or perc
+	Family  string   // of its model: see spec.ArrayModel
 	Servers []string // servers cabled to the array
 	Paths   int      // paths from each server
 	Groups  []StorageGroup
@@ -64,6 +64,7 @@ type StorageGroup struct {
 	Name    string
 	Level   int
 	Chunk   int64 // bytes
+	Bytes   int64 // for LUNs; 0: what the LUNs have
 	Serials []string
 }
 
@@ -236,9 +237,11 @@ func (c *Config) addSSDs(s *spec.Spec) error {
 //
 // Sources: multipath.conf(5) hwtable; the WWNs of arrays in the field.
 var inquiry = map[string]struct{ vendor, product, revision, company string }{
-	"md3":  {"DELL", "MD32xx", "0784", "90b11c"},
-	"me4":  {"DellEMC", "ME4", "G280", "00c0ff"},
-	"perc": {"DELL", "PERC", "", ""},
+	"md3":     {"DELL", "MD32xx", "0784", "90b11c"},
+	"me4":     {"DellEMC", "ME4", "G280", "00c0ff"},
+	"me5":     {"DellEMC", "ME5", "0001", "00c0ff"},
+	"perc":    {"DELL", "PERC", "", ""},
+	"eseries": {"NETAPP", "INF-01-00", "0872", "00a098"},
 }
 
 // addArray adds an array as an enclosure.
@@ -288,7 +291,7 @@ func (c *Config) addArray(s *spec.Spec, a Storage) error {
 		c.WWNs[a.Name] = append(c.WWNs[a.Name], wwns[n])
 	}
 	for i := range e.groups() {
-		e.Array.Groups[i].fit(used[e.Array.Groups[i].Name])
+		e.Array.Groups[i].fit(max(used[e.Array.Groups[i].Name], a.Groups[i].Bytes))
 	}
 	c.Enclosures = append(c.Enclosures, e)
 	return nil
@@ -311,15 +314,23 @@ func (c *Config) SetArray(s *spec.Spec, a Storage) error {
 	return c.Check()
 }
 
-// addManagement adds the management interface of arrays for which the spec has a
-// user. An MD3 has none: its protocol is undocumented.
+// addManagement adds the management interface of an MD3, and of an ME4 for which the spec
+// has a user.
 func (c *Config) addManagement(s *spec.Spec, secret func(string) string) {
 	for _, a := range s.Arrays {
 		e, err := c.Enclosure(enclosurePrefix + strings.ToLower(a.Name))
-		if a.PasswordFile == "" || err != nil || e.Array == nil {
+		if err != nil || e.Array == nil || len(a.Management) == 0 {
 			continue
 		}
-		m := &Management{Array: a.Name, User: a.User, PasswordFile: secret(a.PasswordFile)}
+		m := &Management{Array: a.Name, User: a.User}
+		switch model, _ := spec.ModelOf(a.Model); {
+		case model.Family == "md3":
+			m.SMcli = true
+		case a.PasswordFile == "":
+			continue
+		default:
+			m.PasswordFile = secret(a.PasswordFile)
+		}
 		for _, text := range a.Management {
 			m.Addresses = append(m.Addresses, netip.MustParseAddr(text))
 		}
@@ -340,7 +351,7 @@ func arrayFrom(s *spec.Spec, a Storage) (*Array, error) {
 			return nil, err
 		}
 		for _, k := range disks {
-			k.Bytes += metadataBytes
+			k.Bytes = int64(spec.DiskBytes(spec.Bytes(k.Bytes))) + metadataBytes
 			k.WWN = ""
 			named[k.Serial] = k.Name
 			box.Disks = append(box.Disks, k)
@@ -368,7 +379,7 @@ func (e *Enclosure) groups() []RAIDGroup {
 	return e.Array.Groups
 }
 
-// fit sets a group's size to that of its LUNs.
+// fit sets a group's size by that of what is on it.
 func (g *RAIDGroup) fit(bytes int64) {
 	stripe := int64(g.data()) * g.Chunk
 	g.MemberBytes = (bytes + stripe - 1) / stripe * g.Chunk
