@@ -182,6 +182,44 @@ func TestSMcli(t *testing.T) {
 	}
 }
 
+// perccli on a rack's server tells what the scripts made of its cards, and mortar status
+// reads it.
+func TestPerccli(t *testing.T) {
+	s := parsed(t, "nss5.5")
+	var cards []string
+	for _, name := range []string{"perc1", "perc2"} {
+		b, err := os.ReadFile(filepath.Join("..", "brick", "array", "testdata", "nss5.5-perc2.txt"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		script := string(b)
+		if name == "perc1" {
+			script = strings.NewReplacer("/c2", "/c1", "lun1", "lun0").Replace(script)
+		}
+		made, _, err := configure.Array(t.Context(), s, hw.Storage{Name: name, Servers: []string{"nss1"}, Paths: 1}, script)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cards = append(cards, made.Card)
+	}
+	out, err := exec.Command("bash", append([]string{"-c", array.Perccli("/cALL show all J nolog", cards)}, raid.PERC("PERC-H810")[1]...)...).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := raid.ParsePERC(string(out), 2)
+	if err != nil || *h.Disks != 24 || *h.Spares != 0 || h.Levels["nss5-lun1"] != 60 || len(h.Unread) != 0 {
+		t.Fatalf("%v %+v\n%s", err, h, out)
+	}
+	for _, i := range h.Items {
+		if i.Level != health.OK {
+			t.Errorf("%+v", i)
+		}
+	}
+	if out, err := exec.Command("bash", "-c", array.Perccli("/cALL show all J", cards), "perccli2", "/c1", "delete").CombinedOutput(); err == nil {
+		t.Errorf("%s", out)
+	}
+}
+
 // nss2Script is the printed script of nss2-ha.
 func nss2Script(t *testing.T) string {
 	t.Helper()

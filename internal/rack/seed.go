@@ -253,6 +253,16 @@ func identity(r *rack, n *hw.Node, adminKey string) ([]seedFile, error) {
 	if hw.IsServer(n) && slices.ContainsFunc(r.cfg.Arrays(), func(e *hw.Enclosure) bool { return e.Array.Management != nil && e.Array.Management.SMcli }) {
 		files = append(files, seedFile{"/usr/local/bin/SMcli", array.SMcliProgram, 0o755})
 	}
+	var cards []string
+	for _, e := range r.cfg.Enclosures {
+		if e.Card != "" && hw.IsServer(n) && e.CabledTo(n.Name) {
+			cards = append(cards, e.Card)
+		}
+	}
+	if len(cards) > 0 {
+		files = append(files, seedFile{"/usr/local/bin/perccli64", array.Perccli("/cALL show all J nolog", cards), 0o755},
+			seedFile{"/usr/local/bin/perccli2", array.Perccli("/cALL show all J", cards), 0o755})
+	}
 	return files, err
 }
 

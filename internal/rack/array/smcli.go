@@ -46,6 +46,12 @@ echo 'No controller of the storage array answers.' >&2
 exit 1
 `
 
+// Perccli is the tool of a server's RAID cards, which answers one command.
+func Perccli(command string, cards []string) string {
+	return "#!/bin/bash\n[ \"$*\" = '" + command + "' ] || { echo 'perccli of the virtual rack answers " + command + " only' >&2; exit 1; }\ncat << 'END'\n" +
+		`{"Controllers":[` + strings.Join(cards, ",") + "]}\nEND\n"
+}
+
 // ServeSMcli answers commands, one for each connection, until the listener fails.
 func ServeSMcli(l net.Listener, answer func(command string) string) error {
 	for {

@@ -59,6 +59,7 @@ type volume struct {
 	controller int
 	number     int      // of the LUN; -1: mapped to no host
 	servers    []string // that see it
+	cache      string   // policy of a RAID card, as perccli shows it
 }
 
 // place is a disk's place: the number of its enclosure in the chain, and of its slot,
@@ -312,6 +313,9 @@ func (b *box) storage(cabled hw.Storage) hw.Storage {
 			k.Serials = append(k.Serials, d.serial)
 		}
 		out.Groups = append(out.Groups, k)
+	}
+	if b.model.Family == "perc" {
+		out.Card = b.card()
 	}
 	used := map[*group]spec.Bytes{}
 	for _, v := range b.volumes {

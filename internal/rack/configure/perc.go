@@ -3,6 +3,7 @@ package configure
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -218,12 +219,21 @@ func (b *box) addVD(words []string) error {
 	if v["strip"] != "" {
 		strip = number(v["strip"])
 	}
-	return b.virtualDrive(number(level), number(v["pdperarray"]), strip, v["name"], places)
+	cache := "NR"
+	if _, ahead := v["ra"]; ahead {
+		cache = "R"
+	}
+	for word, letters := range map[string]string{"wb": "WB", "awb": "AWB", "wt": "WT"} {
+		if _, given := v[word]; given {
+			cache += letters
+		}
+	}
+	return b.virtualDrive(number(level), number(v["pdperarray"]), strip, v["name"], cache+"D", places)
 }
 
 // virtualDrive makes a virtual drive of all of its drives. per is the number of drives of
-// a span, strip the strip size in KiB.
-func (b *box) virtualDrive(level, per, strip int, name string, places []place) error {
+// a span, strip the strip size in KiB, cache the policy as perccli shows it: RWBD.
+func (b *box) virtualDrive(level, per, strip int, name, cache string, places []place) error {
 	if !percName.MatchString(name) {
 		return fmt.Errorf("%q is no name: at most 15 letters, digits, hyphens and underscores", name)
 	}
@@ -248,6 +258,7 @@ func (b *box) virtualDrive(level, per, strip int, name string, places []place) e
 		return err
 	}
 	v := b.volumes[len(b.volumes)-1]
+	v.cache = cache
 	v.number, v.servers = len(b.volumes)-1, b.servers // its server sees each virtual drive
 	return nil
 }
@@ -267,6 +278,59 @@ func (b *box) percVolumes() string {
 	}
 	return out
 }
+
+// card is what `show all J` prints of the card, as status asks it. Nothing of it changes
+// later: the rack has no disks of a card.
+func (b *box) card() string {
+	type object = map[string]any
+	second := b.model.Tools[0] == "perccli2"
+	data := object{"Basics": object{"Model": b.chip()}, "Status": object{"Controller Status": "Optimal", "BBU Status": 0, "Memory Uncorrectable Errors": 0},
+		"BBU_Info": []object{{"Model": "BBU", "State": "Optimal", "Temp": "30C"}}}
+	if second {
+		data = object{"Basics": object{"Product Name": b.chip()}, "Status": object{"Controller Status": "Optimal", "Preserved Cache Present": "No"},
+			"Energy Pack Info": []object{{"Type": "Supercap", "SubType": "FBU", "Temperature(C)": 30, "Status": "Optimal"}}}
+	}
+	var virtual, physical []object
+	for i, v := range b.volumes {
+		k := object{"DG/VD": fmt.Sprintf("%d/%d", i, i), "TYPE": fmt.Sprintf("RAID%d", v.group.level), "State": "Optl", "Access": "RW", "Name": v.name}
+		if second {
+			policy := strings.TrimSuffix(v.cache, "D")
+			k["DefaultCache"], k["CurrentCache"] = policy, policy
+		} else {
+			k["Cache"] = v.cache
+		}
+		virtual = append(virtual, k)
+	}
+	for i, s := range b.shelves {
+		for slot, d := range s {
+			k := object{"EID:Slt": fmt.Sprintf("%d:%d", eid(i), slot), "State": "UGood", "DG": "-"}
+			if second {
+				k["State"], k["Status"] = "UConf", "Good"
+			}
+			for n, g := range b.groups {
+				if slices.Contains(g.disks, d) {
+					k["State"], k["DG"] = "Onln", n
+					if second {
+						k["State"], k["Status"] = "Conf", "Online"
+					}
+				}
+			}
+			if d.spare {
+				k["State"] = "GHS"
+			}
+			physical = append(physical, k)
+		}
+	}
+	data["VD LIST"], data["PD LIST"] = virtual, physical
+	text, err := json.Marshal(object{"Command Status": object{"Controller": b.controller, "Status": "Success", "Description": "None"}, "Response Data": data})
+	if err != nil {
+		panic(err) // maps of strings and numbers always have JSON
+	}
+	return string(text)
+}
+
+// omCache has perccli's letters for the policies of omconfig.
+var omCache = map[string]string{"ra": "R", "nra": "NR", "ara": "R", "wb": "WB", "wt": "WT", "fwb": "AWB"}
 
 var (
 	omDisk = regexp.MustCompile(`^0:(\d+):(\d+)$`)
@@ -324,5 +388,5 @@ func (b *box) openManage(argv []string) (string, error) {
 	if level == 10 && per == 0 {
 		per = 2
 	}
-	return "Command successful!", b.virtualDrive(level, per, number(strings.TrimSuffix(v["stripesize"], "kb")), v["name"], places)
+	return "Command successful!", b.virtualDrive(level, per, number(strings.TrimSuffix(v["stripesize"], "kb")), v["name"], omCache[v["readpolicy"]]+omCache[v["writepolicy"]]+"D", places)
 }

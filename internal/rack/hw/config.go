@@ -106,6 +106,8 @@ type Enclosure struct {
 	// both modules, with 1 only the first HBA is cabled.
 	Paths int    `json:"paths,omitempty"`
 	Disks []Disk `json:"disks"`
+	// Card is what perccli prints of a RAID card whose virtual disks the Disks are.
+	Card string `json:"card,omitempty"`
 	// Array makes the Disks LUNs of a RAID array.
 	Array *Array `json:"array,omitempty"`
 }

@@ -57,6 +57,8 @@ type Storage struct {
 	LUNs    []StorageLUN
 	// Scripts are what configured the array, in order.
 	Scripts []string
+	// Card is what a RAID card's tool prints of it, as JSON.
+	Card string
 }
 
 // StorageGroup is a RAID group, its disks by serial number in RAID order.
@@ -250,7 +252,7 @@ func (c *Config) addArray(s *spec.Spec, a Storage) error {
 	if !ok {
 		return tool.Refuse("array %s: the rack knows no array of family %q", a.Name, a.Family)
 	}
-	e := Enclosure{Name: enclosurePrefix + strings.ToLower(a.Name), Servers: a.Servers, Paths: a.Paths}
+	e := Enclosure{Name: enclosurePrefix + strings.ToLower(a.Name), Servers: a.Servers, Paths: a.Paths, Card: a.Card}
 	digits := 16
 	if a.Family != "perc" {
 		digits = 32
