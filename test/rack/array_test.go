@@ -5,7 +5,9 @@ package rack_test
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -82,6 +84,15 @@ func (a *arrayRack) status() arrayStatus {
 	return s
 }
 
+// configured has the rack's array execute a script, which ends with a code.
+func configured(t *testing.T, spec, array, script string, want int) {
+	t.Helper()
+	out, code := mortarTo(t, func(cmd *exec.Cmd) io.Writer { cmd.Stdin = strings.NewReader(script); return io.Discard }, "rack", "array", spec, array)
+	if code != want {
+		t.Errorf("rack array: exit %d, want %d\n%s", code, want, out)
+	}
+}
+
 const (
 	// lun0 sets $p to a server's paths to LUN 0 in order of target ports: sdX sdY …
 	lun0 = `p=; for d in /sys/block/sd*; do [ "$(cat $d/device/wwid)" = naa.WWN ] && p="$p ${d##*/}"; done; `
@@ -120,7 +131,15 @@ func TestArray(t *testing.T) {
 		}
 		leftovers(t, dir)
 	})
-	must(t, "rack", "up", a.spec, "--scale", "1/1000")
+	must(t, "rack", "up", a.spec, "--scale", "1/1000", "--empty-arrays")
+	if out, code := mortar(t, "array", "verify", a.spec); code != 1 || !strings.Contains(out, "0 of 16 LUNs found") {
+		t.Errorf("array verify of an empty array: exit %d\n%s", code, out)
+	}
+	script := must(t, "array", "script", a.spec, "nss7")
+	configured(t, a.spec, "nss7", strings.Replace(script, "disks 0.0,", "disks 0.84,", 1), 2)
+	configured(t, a.spec, "nss7", script, 0)
+	configured(t, a.spec, "nss7", script, 2) // what it makes is there
+	must(t, "array", "verify", a.spec)
 	s := a.status()
 	if len(s.Arrays) != 1 || len(s.Arrays[0].Groups) != 8 || len(s.Arrays[0].LUNs) != 8 {
 		t.Fatalf("%+v", s)

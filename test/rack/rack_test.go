@@ -423,6 +423,7 @@ type rackBrick struct {
 	// hardware is the spec that describes the rack, if it has more than the brick; "": the
 	// brick's.
 	hardware string
+	empty    bool // mortar rack up --empty-arrays: up configures them
 	// up runs once the rack is up, before the first apply; it may be nil.
 	up func(spec string)
 }
@@ -448,6 +449,9 @@ func deploy(t *testing.T, b rackBrick) (spec string) {
 	}
 	if b.lustre != "" {
 		up = append(up, "--lustre", b.lustre)
+	}
+	if b.empty {
+		up = append(up, "--empty-arrays")
 	}
 	if b.boot != "" {
 		up = append(up, "--boot", b.boot)
