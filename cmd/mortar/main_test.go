@@ -86,6 +86,18 @@ func TestCompletesNames(t *testing.T) {
 		"disk fail " + bad + " ":                   ":4",
 		"init ":                                    "nfs-ha-xl",
 		"report ":                                  ":0",
+		"drill all " + ha + " --only ":             "path-one\t",
+		"drill versus " + ha + " --only path-one,": "path-one,server-crash-panic\t",
+		"drill all " + ha + " --skip ":             "server-crash-power\t",
+		"rack ssh " + ha + " ":                     "c1",
+		"rack fault " + ha + " ":                   "link-down\t",
+		"rack fault " + ha + " path-out ":          "nfs1",
+		"rack fault " + ha + " path-out nfs1 ":     "MA01",
+		"rack fault " + ha + " link-down c1 ":      "private",
+		"rack fault " + ha + " feed-off ":          "pdu-a",
+		"rack fault " + ha + " paths-out nfs1 ":    "A",
+		"rack fault " + ha + " freeze nfs1 ":       ":0",
+		"rack fault " + ha + " nothing ":           ":0",
 	} {
 		out, code, err := runCmd(t, "", append([]string{cobra.ShellCompRequestCmd}, strings.Split(args, " ")...)...)
 		has := slices.ContainsFunc(strings.Split(out, "\n"), func(l string) bool { return l == want || strings.HasSuffix(want, "\t") && strings.HasPrefix(l, want) })

@@ -39,6 +39,29 @@ func (k FaultKind) String() string { return fmt.Sprintf("%s %s", k.Name, k.Args)
 // Faults lists every kind of fault.
 func Faults() []FaultKind { return slices.Clone(faultKinds) }
 
+// FaultWords are the kinds of faults, each with a tab and its help.
+func FaultWords() []string {
+	out := make([]string, len(faultKinds))
+	for i, k := range faultKinds {
+		out[i] = k.Name + "\t" + k.Help
+	}
+	return out
+}
+
+// FaultWord is the word for what follows a kind and some of its targets, such as DISK; HOST
+// stands for a node. Without a kind it is KIND.
+func FaultWord(args []string) string {
+	if len(args) == 0 {
+		return "KIND"
+	}
+	i := slices.IndexFunc(faultKinds, func(k FaultKind) bool { return k.Name == args[0] })
+	if i < 0 {
+		return ""
+	}
+	targets := append(strings.Fields(strings.ReplaceAll(faultKinds[i].Args, "NODE", "HOST")), make([]string, len(args))...)
+	return strings.Trim(targets[len(args)-1], "[]")
+}
+
 var faultKinds = []FaultKind{
 	{"freeze", "NODE", "stop the processor: the node neither answers nor dies", machineFault("stop"), false},
 	{"unfreeze", "NODE", "let a frozen node run on", machineFault("cont"), false},

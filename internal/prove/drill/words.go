@@ -20,3 +20,15 @@ func Hows(name string) (out []string) {
 	}
 	return out
 }
+
+// ChoiceWords are the names that --only takes: of drills, and of their variants, each with a
+// tab and its title.
+func ChoiceWords() []string {
+	out := Words()
+	for _, d := range Table {
+		for _, v := range d.Variants {
+			out = append(out, Choice{d, v}.Name()+"\t"+v.Title)
+		}
+	}
+	return out
+}

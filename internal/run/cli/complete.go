@@ -12,14 +12,17 @@ var names = map[string]func(*design.Design) []string{
 	"SERVICE": func(d *design.Design) []string {
 		return each(d.Services(), func(s *design.Service) string { return s.Name })
 	},
-	"SERIAL": func(d *design.Design) []string {
-		all := slices.Clone(d.Disks)
-		for _, s := range d.Services() {
-			if s.Storage.Cache != nil {
-				all = append(all, s.Storage.Cache.SSDs...)
-			}
-		}
-		return each(all, func(x design.Disk) string { return x.Serial })
+	"SERIAL": serials,
+	"DISK":   serials, "LUN": func(d *design.Design) []string {
+		return each(d.LUNs(), func(l design.LUN) string { return l.Name })
+	},
+	"HOST":    func(d *design.Design) []string { return slices.Concat(d.Servers(), d.Spec.ClientNames()) },
+	"NETWORK": func(*design.Design) []string { return []string{"public", "private", "management"} },
+	"PDU": func(d *design.Design) []string {
+		return each(d.Spec.PDUs, func(p spec.PDU) string { return p.Name })
+	},
+	"ENCLOSURE": func(d *design.Design) []string {
+		return each(d.Spec.Enclosures, func(e spec.Enclosure) string { return e.Name })
 	},
 	"NODE":   (*design.Design).Servers,
 	"SERVER": (*design.Design).Servers,
@@ -33,6 +36,16 @@ var names = map[string]func(*design.Design) []string{
 	"CLIENT": func(d *design.Design) []string {
 		return d.Spec.ClientNames()
 	},
+}
+
+func serials(d *design.Design) []string {
+	all := slices.Clone(d.Disks)
+	for _, s := range d.Services() {
+		if s.Storage.Cache != nil {
+			all = append(all, s.Storage.Cache.SSDs...)
+		}
+	}
+	return each(all, func(x design.Disk) string { return x.Serial })
 }
 
 func each[T any](list []T, name func(T) string) []string {
