@@ -123,9 +123,13 @@ func (f *Watcher) serve(bricks []*Brick, said *printer) (*http.Server, error) {
 	if own, err := os.Hostname(); err == nil {
 		names = append(names, own)
 	}
-	said.printf("http://%s shows %d bricks\n", l.Addr(), len(bricks))
+	shown := make([]string, len(bricks))
+	for i, b := range bricks {
+		shown[i] = b.Name
+	}
+	said.printf("http://%s shows %s\n", l.Addr(), strings.Join(shown, ", "))
 	if !ok || !addr.IP.IsLoopback() {
-		said.printf("Each host that reaches this address can read what mortar status shows.\n")
+		said.printf("Every host that reaches this address can read what mortar status shows.\n")
 	}
 	s := &http.Server{Handler: Handler(bricks, names), ReadHeaderTimeout: 10 * time.Second, WriteTimeout: time.Minute, IdleTimeout: time.Minute}
 	go func() { _ = s.Serve(l) }() // Serve ends when Close is called
