@@ -155,7 +155,7 @@ func runBench(ctx context.Context, c *cli.Console, specFile string, f benchFlags
 	if c.DryRun {
 		load = cli.LoadAny
 	}
-	des, err := load(specFile)
+	des, err := cli.ForLoad(load(specFile))
 	if err != nil {
 		return err
 	}
@@ -365,7 +365,7 @@ func benchAgainstStock(ctx context.Context, c *cli.Console, specFile string, f b
 	if err != nil {
 		return err
 	}
-	des, err := cli.Load(specFile)
+	des, err := cli.ForLoad(cli.Load(specFile))
 	if err != nil {
 		return err
 	}

@@ -31,10 +31,15 @@ func specChanges(cmd *cobra.Command) *pflag.FlagSet {
 	return changeFlags(cmd, "only show the change of the spec and the plan")
 }
 
+// limitFlag adds --limit to a command.
+func limitFlag(f *pflag.FlagSet, limit *[]string) {
+	f.StringSliceVar(limit, "limit", nil, "only these hosts: names, ranges such as c[001-040], servers, clients, load")
+}
+
 // addAccepted adds the flags by which the user accepts what a plan refuses else.
 func addAccepted(f *pflag.FlagSet, o *change.Options) {
 	f.IntVar(&o.Onto, "onto", 0, "generation of the brick's spec whose difference to this one you accept")
-	f.StringSliceVar(&o.Limit, "limit", nil, "only these hosts: names, ranges as c[001-040], servers, clients or load")
+	limitFlag(f, &o.Limit)
 	f.StringSliceVar(&o.Unexport, "unexport", nil, "path of an export that the brick has and the spec lacks: its clients lose it")
 }
 

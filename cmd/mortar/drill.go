@@ -46,7 +46,7 @@ func newDrillRunCmd() *cobra.Command {
 		if err != nil {
 			return fail(exitBadInput, err)
 		}
-		des, err := cli.Load(args[0])
+		des, err := cli.ForLoad(cli.Load(args[0]))
 		if err != nil {
 			return err
 		}
@@ -79,7 +79,7 @@ func newDrillAllCmd() *cobra.Command {
 		if err != nil {
 			return fail(exitBadInput, err)
 		}
-		des, err := cli.Load(args[0])
+		des, err := cli.ForLoad(cli.Load(args[0]))
 		if err != nil {
 			return err
 		}
@@ -115,7 +115,7 @@ func newDrillRandomCmd() *cobra.Command {
 				return err
 			}
 		}
-		des, err := cli.Load(args[0])
+		des, err := cli.ForLoad(cli.Load(args[0]))
 		if err != nil {
 			return err
 		}
@@ -299,7 +299,7 @@ func (f *drillFlags) versus(ctx context.Context, c *cli.Console, file string) er
 	if err != nil {
 		return fail(exitBadInput, err)
 	}
-	des, err := cli.Load(file)
+	des, err := cli.ForLoad(cli.Load(file))
 	if err != nil {
 		return err
 	}
@@ -479,10 +479,14 @@ func (c *drillCommands) run(ctx context.Context, name string, args ...string) (*
 	root.SetErr(io.Discard)
 	err := execute(cli.Claimed(ctx), root, append(append(strings.Fields(name), c.file), args...))
 	var ee *cli.Exit
-	if errors.As(err, &ee) && ee.Code == exitPending {
+	switch {
+	case !errors.As(err, &ee):
+	case ee.Code == exitPending:
 		err = fmt.Errorf("it would change %s", pendingOf(out.Bytes()))
+	case ee.Code == cli.LeftOut:
+		err = nil // a drill waits for its own clients itself
 	}
-	d, bad := cli.Load(c.file)
+	d, bad := cli.ForLoad(cli.Load(c.file))
 	if bad != nil {
 		return nil, errors.Join(err, bad)
 	}

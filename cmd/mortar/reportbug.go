@@ -25,7 +25,7 @@ func newReportBugCmd() *cobra.Command {
 		if err != nil {
 			return fail(exitBadInput, err)
 		}
-		b, err := c.Observe(args[0], "", timeout)
+		b, err := c.Observe(args[0], "", timeout, nil)
 		if err != nil {
 			return err
 		}

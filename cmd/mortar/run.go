@@ -40,6 +40,7 @@ type statusFlags struct {
 	watch, all, hardware bool
 	interval, timeout    time.Duration
 	facts, save, profile string
+	limit                []string
 }
 
 func newStatusCmd() *cobra.Command {
@@ -49,6 +50,7 @@ func newStatusCmd() *cobra.Command {
 	f.Bool("json", false, "print JSON; of several bricks, or with --watch, one line each")
 	f.BoolVar(&o.watch, "watch", false, "go on until interrupted")
 	profileFlag(cmd, &o.profile)
+	limitFlag(f, &o.limit)
 	f.BoolVar(&o.all, "all", false, "show every part, also what lies below a part that is ok")
 	f.BoolVar(&o.hardware, "hardware", false, "also ask BMCs and enclosures for sensors and events, and disks for SMART data")
 	f.DurationVar(&o.interval, "interval", 5*time.Second, "pause between two looks, with --watch")
@@ -69,7 +71,7 @@ func (o *statusFlags) run(ctx context.Context, c *cli.Console, args []string) er
 	}
 	if o.facts != "" {
 		d, err := cli.Load(args[0], o.profile)
-		if err != nil {
+		if d, err = cli.Limited(o.limit, d, err); err != nil {
 			return err
 		}
 		f, err := readFacts(o.facts)
@@ -80,7 +82,7 @@ func (o *statusFlags) run(ctx context.Context, c *cli.Console, args []string) er
 	}
 	var bricks []*cli.Brick
 	for _, file := range args {
-		b, err := c.Observe(file, o.profile, o.timeout)
+		b, err := c.Observe(file, o.profile, o.timeout, o.limit)
 		if err != nil {
 			return err
 		}

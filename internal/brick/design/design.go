@@ -197,6 +197,16 @@ func exportOptions(given []string) []string {
 	return out
 }
 
+// KeepClients returns the design without the clients for which keep is false. What follows from
+// the number of clients stays.
+func KeepClients(d *Design, keep func(spec.Client) bool) *Design {
+	out := *d
+	out.Spec = d.Spec.KeepClients(keep)
+	names := out.Spec.ClientNames()
+	out.Mounts = only(d.Mounts, func(m ClientMount) bool { return slices.Contains(names, m.Client) })
+	return &out
+}
+
 // HostMTU is the MTU of the interface that has a host's address on a network.
 type HostMTU struct {
 	Network string // public, private or management

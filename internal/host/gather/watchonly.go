@@ -43,6 +43,7 @@ func (r Request) MayWatch() error {
 var watchedFile = regexp.MustCompile(`^(/proc/(mdstat|diskstats|uptime|meminfo|vmstat|pressure/memory|self/mounts|self/mountstats|fs/nfsd/[a-z0-9_]+)` +
 	`|/sys/(block|fs/lustre|fs/ext4|class/watchdog)/[][A-Za-z0-9_.*/-]+` +
 	`|/dev/md/\*` +
+	`|/sys/module/nfs/parameters/nfs4_unique_id|/sys/fs/nfs/net/nfs_client/identifier` +
 	`|/etc/os-release` +
 	`|/run/[A-Za-z0-9_./-]+/nfsd/[a-z0-9_]+` +
 	`|/([A-Za-z0-9_.-]+/)+etab)$`)

@@ -276,7 +276,7 @@ func StatusLines(ctx context.Context, b *Site) (out []report.StatusLine) {
 	return out
 }
 
-// Whole waits until `mortar status` finds no fault and no array is rebuilding.
+// Whole waits until `mortar status` finds no fault, each client answers and no array is rebuilding.
 func (b *Site) Whole(ctx context.Context, what string, limit time.Duration) error {
 	if b.Env.Operator == nil {
 		return nil
@@ -295,7 +295,7 @@ func (b *Site) Whole(ctx context.Context, what string, limit time.Duration) erro
 		}
 		var wrong []string
 		s.Each(func(p *observe.Part) {
-			if p.Level == observe.Fault || p.Progress != nil {
+			if p.Level == observe.Fault || p.Code == observe.ClientSilent || p.Progress != nil {
 				wrong = append(wrong, p.Text)
 			}
 		})

@@ -39,18 +39,6 @@ type Options struct {
 	Limit []string
 }
 
-// limit lists the hosts of Limit; nil: all.
-func (o *Options) limit(d *design.Design) (map[string]bool, error) {
-	if o.Limit == nil {
-		return nil, nil
-	}
-	hosts, err := d.Spec.Select(o.Limit)
-	if err != nil {
-		return nil, cli.Fail(cli.BadInput, fmt.Errorf("--limit: %w", err))
-	}
-	return hosts, nil
-}
-
 // preparing returns how to make the plan of an apply. With keep, Prepare stores a cluster key
 // that it has to make.
 func (o *Options) preparing(c *cli.Console, keep bool, progress func(host, what string)) plan.PrepareOptions {
@@ -64,7 +52,7 @@ func (o *Options) preparing(c *cli.Console, keep bool, progress func(host, what 
 
 // Show shows what an apply would change, and returns the number of resources.
 func Show(ctx context.Context, c *cli.Console, d *design.Design, o Options) (pending int, err error) {
-	limit, err := o.limit(d)
+	limit, err := cli.Limit(d, o.Limit)
 	if err != nil {
 		return 0, err
 	}
@@ -113,7 +101,7 @@ func Apply(ctx context.Context, c *cli.Console, d *design.Design, o Options) (er
 	if err := c.MayAsk(); err != nil {
 		return err
 	}
-	limit, err := o.limit(d)
+	limit, err := cli.Limit(d, o.Limit)
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -20,10 +21,36 @@ type Brick struct {
 	Facts  observe.Facts // the last observation
 }
 
-// Observe connects to the hosts of a brick. Its RAID arrays are asked from this machine.
-func (e *Env) Observe(file, profile string, timeout time.Duration) (*Brick, error) {
-	d, err := Load(file, profile)
+// Limit lists the hosts that --limit names; nil: all.
+func Limit(d *design.Design, limit []string) (map[string]bool, error) {
+	if limit == nil {
+		return nil, nil
+	}
+	hosts, err := d.Spec.Select(limit)
 	if err != nil {
+		return nil, Fail(BadInput, fmt.Errorf("--limit: %w", err))
+	}
+	return hosts, nil
+}
+
+// Limited restricts a design that was loaded to the clients of a limit; nil: all. The servers
+// stay, since what a brick is shows on all of them.
+func Limited(limit []string, d *design.Design, err error) (*design.Design, error) {
+	if err != nil || limit == nil {
+		return d, err
+	}
+	hosts, err := Limit(d, limit)
+	if err != nil {
+		return nil, err
+	}
+	return design.KeepClients(d, func(c spec.Client) bool { return hosts[c.Name] }), nil
+}
+
+// Observe connects to the hosts of a brick, or of its clients to those of a limit. Its RAID
+// arrays are asked from this machine.
+func (e *Env) Observe(file, profile string, timeout time.Duration, limit []string) (*Brick, error) {
+	d, err := Load(file, profile)
+	if d, err = Limited(limit, d, err); err != nil {
 		return nil, err
 	}
 	dial, err := host.ManagementDial(d.Spec)

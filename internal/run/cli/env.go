@@ -43,6 +43,16 @@ func Load(path string, profile ...string) (*design.Design, error) {
 	return load(path, design.New, profile)
 }
 
+// ForLoad restricts a design that was loaded to the clients that drills and benchmarks use: those
+// with the key load, or all if none has it.
+func ForLoad(d *design.Design, err error) (*design.Design, error) {
+	loads := func(c spec.Client) bool { return c.Load }
+	if err != nil || !slices.ContainsFunc(d.Spec.Clients, loads) {
+		return d, err
+	}
+	return design.KeepClients(d, loads), nil
+}
+
 // LoadAny is Load for a brick that this version may not be able to build.
 func LoadAny(path string, profile ...string) (*design.Design, error) {
 	return load(path, design.Derive, profile)

@@ -107,7 +107,11 @@ func (v *view) hosts() *Part {
 			if says, ok := strings.CutPrefix(oneLine(a.Err), n+" "); ok { // it names the host itself
 				f = with{"host": n, "says": says}
 			}
-			p.find(n, HostSilent, f)
+			if v.byName[n] == nil {
+				p.find(n, ClientSilent, f)
+			} else {
+				p.find(n, HostSilent, f)
+			}
 			continue
 		}
 		answering++

@@ -2,6 +2,7 @@ package observe
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -12,14 +13,14 @@ import (
 // clients checks that every mount exists, is as designed, and answers.
 func (v nfsKind) clients() *Part {
 	p := &Part{Name: "client"}
-	good := 0
+	good, silent := 0, 0
 	for _, cl := range v.d.Spec.Clients {
 		a, asked := v.facts.Hosts[cl.Name]
 		if !asked {
 			continue
 		}
 		if a.Host == nil {
-			p.find(cl.Name, "host-unknown", with{"host": cl.Name})
+			silent++ // named among the hosts
 			continue
 		}
 		c := p.add(cl.Name, "")
@@ -83,8 +84,47 @@ func (v nfsKind) clients() *Part {
 			c.Text += fmt.Sprintf(" answer, within %s", ms2(slowest))
 		}
 	}
+	v.namesakes(p)
 	p.Text = fmt.Sprintf("%d of %d mounts answer", good, len(v.d.Mounts))
+	if silent > 0 {
+		p.Text += fmt.Sprintf("; %d of %d clients do not", silent, len(v.d.Spec.Clients))
+	}
 	return p
+}
+
+// These files of a client have the text by which it tells itself from others of its name.
+const (
+	uniqueID = "/sys/module/nfs/parameters/nfs4_unique_id"
+	netnsID  = "/sys/fs/nfs/net/nfs_client/identifier"
+)
+
+// namesakes finds clients that a server takes for one: those with the same text and host name.
+//
+// Source: RFC 8881 2.4; the kernel's fs/nfs/nfs4proc.c, nfs4_init_uniform_client_string, and
+// Documentation/filesystems/nfs/client-identifier.rst.
+func (v nfsKind) namesakes(p *Part) {
+	by := map[string][]string{}
+	for _, m := range v.d.Mounts {
+		h := v.facts.Hosts[m.Client].Host
+		if h == nil || !strings.HasPrefix(m.Version, "4") {
+			continue
+		}
+		name := h.Hostname
+		for _, file := range []string{netnsID, uniqueID} { // the first that is set
+			if id := strings.TrimSpace(h.Files[file]); id != "" && id != "(null)" {
+				name = id + "/" + name
+				break
+			}
+		}
+		if h.Hostname != "" && !slices.Contains(by[name], m.Client) {
+			by[name] = append(by[name], m.Client)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(by)) {
+		if hosts := by[name]; len(hosts) > 1 {
+			p.find("name "+name, "client-name-twice", with{"host": hosts[0], "hosts": spec.Ranges(hosts), "name": name})
+		}
+	}
 }
 
 func optionOr(m linux.Mount, name, or string) string {

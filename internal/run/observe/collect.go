@@ -83,7 +83,7 @@ func requests(d *design.Design, timeout time.Duration) map[string]gather.Request
 		out[s.Name] = server
 	}
 	for _, c := range d.Spec.Clients {
-		r := gather.Request{Files: []string{"/proc/self/mounts", "/proc/self/mountstats", "/etc/os-release", "/proc/uptime"}, TimeoutMS: cmdMS, FSTimeoutMS: fsMS}
+		r := gather.Request{Files: []string{"/proc/self/mounts", "/proc/self/mountstats", "/etc/os-release", "/proc/uptime", uniqueID, netnsID}, TimeoutMS: cmdMS, FSTimeoutMS: fsMS}
 		for _, m := range d.Mounts {
 			if m.Client == c.Name {
 				r.FS = append(r.FS, m.Path)

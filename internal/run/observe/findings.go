@@ -12,6 +12,7 @@ const (
 	FeedLost             Code = "feed-lost"
 	Full                 Code = "full"
 	HostSilent           Code = "host-silent"
+	ClientSilent         Code = "client-silent"
 	InStandby            Code = "standby"
 	LUNDead              Code = "lun-dead"
 	LUNSlow              Code = "lun-slow"
@@ -51,6 +52,7 @@ var findings = map[Code]kindOfFinding{
 
 	// hosts
 	HostSilent:            {"host", Fault, "{host}[ does not answer: {error}][ {says}]", ""},
+	ClientSilent:          {"host", Warning, "{host}[ does not answer: {error}][ {says}]", "a client that is off harms no other; plan and apply leave it out"},
 	"host-unknown":        {"host", Unknown, "{host} does not answer", ""},
 	ClockSkewed:           {"host", Warning, "clock of {host} is {by} {how} that of {reference}", "see why the host's time service does not follow its servers (`chronyc sources`); `mortar apply` starts one where none runs"},
 	"releases-differ":     {"host", Warning, "{other} runs {others}, and {host} {release}: a takeover between the two is not what was proven", "upgrade the older one as well"},
@@ -170,14 +172,15 @@ var findings = map[Code]kindOfFinding{
 	"osts-uneven":      {"target", Warning, "{target} is {used%.0f} % full and {other} {less%.0f} %: new files go to the emptier ones", "`mortar lustre ost drain {spec} {ost}` moves its files, then `mortar lustre ost fill {spec} {ost}` uses it again"},
 
 	// clients
-	"mount-missing":  {"host", Fault, "{mount} is not mounted on {host}", "`mortar apply`, or `mortar mount-options` for the line in fstab"},
-	"mount-hangs":    {"host", Fault, "{mount} on {host} hangs: the server did not answer within {within}", "nothing on the client: a hard mount goes on as soon as the service answers"},
-	"mount-error":    {"host", Fault, "{mount} on {host} gives an error: {error}", "if it is stale, the export lost its identity (fsid): mount again, and look at the export"},
-	"mount-source":   {"host", Warning, "{mount} on {host} is mounted from {source}, not from {want}", ""},
-	"mount-soft":     {"host", Fault, "{mount} on {host} is mounted soft: a failover longer than its timeout gives programs I/O errors, and data may be lost", "mount it with hard"},
-	"mount-version":  {"host", Warning, "{mount} on {host} uses NFSv{version}, not v{want}", ""},
-	"mount-protocol": {"host", Warning, "{mount} on {host} goes over {protocol}, which the spec does not say", ""},
-	"mount-slow":     {"host", Warning, "{mount} on {host} took {took} to answer", ""},
+	"client-name-twice": {"host", Fault, "{hosts} have one NFSv4 client name, {name}: the server takes each for a restart of the other, and throws its locks and open files away", "give each host a name of its own (hostnamectl), or a value of its own to nfs.nfs4_unique_id (modprobe.d), and mount again"},
+	"mount-missing":     {"host", Fault, "{mount} is not mounted on {host}", "`mortar apply`, or `mortar mount-options` for the line in fstab"},
+	"mount-hangs":       {"host", Fault, "{mount} on {host} hangs: the server did not answer within {within}", "nothing on the client: a hard mount goes on as soon as the service answers"},
+	"mount-error":       {"host", Fault, "{mount} on {host} gives an error: {error}", "if it is stale, the export lost its identity (fsid): mount again, and look at the export"},
+	"mount-source":      {"host", Warning, "{mount} on {host} is mounted from {source}, not from {want}", ""},
+	"mount-soft":        {"host", Fault, "{mount} on {host} is mounted soft: a failover longer than its timeout gives programs I/O errors, and data may be lost", "mount it with hard"},
+	"mount-version":     {"host", Warning, "{mount} on {host} uses NFSv{version}, not v{want}", ""},
+	"mount-protocol":    {"host", Warning, "{mount} on {host} goes over {protocol}, which the spec does not say", ""},
+	"mount-slow":        {"host", Warning, "{mount} on {host} took {took} to answer", ""},
 
 	// hardware
 	"pdu-unread":            {"pdu", Unknown, "the load of {pdu} was not read: {error}", "see that SNMP of the PDU gives {objects}"},

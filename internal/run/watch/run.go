@@ -44,7 +44,7 @@ func (f *Watcher) Run(ctx context.Context, c *cli.Console, files []string) error
 	said := &printer{w: c.Out}
 	var bricks []*Brick
 	for _, file := range files {
-		b, err := c.Observe(file, "", f.Timeout)
+		b, err := c.Observe(file, "", f.Timeout, nil)
 		if err != nil {
 			return err
 		}
