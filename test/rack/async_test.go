@@ -18,7 +18,7 @@ func TestAsync(t *testing.T) {
 		return strings.Replace(text, "options: [rw, sync,", "options: [rw, async,", 1)
 	}})
 	run := filepath.Join(filepath.Dir(spec), "run")
-	_, code := mortar(t, "drill", "run", spec, "server-crash", "--how", "power", "--seconds", "8", "--after", "3", "--out", run)
+	_, code := mortar(t, "drill", "run", spec, "server-crash", "--how", "power", "--seconds", "45", "--after", "3", "--out", run)
 	b, err := os.ReadFile(filepath.Join(run, "summary.json"))
 	if err != nil {
 		t.Fatal(err)

@@ -39,7 +39,7 @@ func (h Heat) Pair() string {
 				}
 				cell, text := left+float64(x)*w, h.Value(v)
 				c.element("rect", "heat", `style="fill-opacity:`+Num(0.04+0.5*v/top)+`" x="`+Num(cell)+`" y="`+Num(at)+`" width="`+Num(w-2)+`" height="`+Num(height-2)+`"`, h.Ys[y]+" × "+h.Xs[x]+": "+text)
-				c.Text("tick mid", cell+w/2-1, at+17, text)
+				c.Text("rowlabel mid", cell+w/2-1, at+17, text)
 			}
 		}
 		under := above + float64(len(h.Cells))*height
