@@ -48,7 +48,7 @@ func TestDisksAreReserved(t *testing.T) {
 			if (err == nil) != (c.refuse == "") || err != nil && !strings.Contains(err.Error(), c.refuse) {
 				t.Fatal(err)
 			}
-			if at := slices.IndexFunc(h.changes, func(c string) bool { return strings.HasPrefix(c, "mdadm") }); err == nil && slices.ContainsFunc(h.changes[at:], func(c string) bool { return strings.HasPrefix(c, "reserve /") }) {
+			if at := slices.IndexFunc(h.changes, func(c string) bool { return strings.HasPrefix(c, "mdadm") }); err == nil && slices.ContainsFunc(h.changes[at:], func(c string) bool { return strings.HasPrefix(c, "reserve /dev") }) {
 				t.Errorf("%q", h.changes)
 			}
 			if err != nil {
