@@ -39,13 +39,14 @@ func (r Request) MayWatch() error {
 }
 
 // watchedFile matches the patterns of files and links in requests: the kernel's
-// state of storage, mounts and NFS, and the list of exports.
+// state of storage, mounts and NFS, the list of exports, and how far a start is.
 var watchedFile = regexp.MustCompile(`^(/proc/(mdstat|diskstats|uptime|meminfo|vmstat|pressure/memory|self/mounts|self/mountstats|fs/nfsd/[a-z0-9_]+)` +
 	`|/sys/(block|fs/lustre|fs/ext4|class/watchdog)/[][A-Za-z0-9_.*/-]+` +
 	`|/dev/md/\*` +
 	`|/sys/module/nfs/parameters/nfs4_unique_id|/sys/fs/nfs/net/nfs_client/identifier` +
 	`|/etc/os-release` +
 	`|/run/[A-Za-z0-9_./-]+/nfsd/[a-z0-9_]+` +
+	`|/run/mortar/progress-[A-Za-z0-9_.-]+\.json` +
 	`|/([A-Za-z0-9_.-]+/)+etab)$`)
 
 func watchedCommand(argv []string) bool {

@@ -68,7 +68,9 @@ func requests(d *design.Design, timeout time.Duration) map[string]gather.Request
 		v.storage().request(&server)
 		for j := range v.pair.Services {
 			v.kind().request(&v.pair.Services[j], &server)
-			server.Files = append(server.Files, unit.ProgressFile(v.pair.Services[j].Name))
+			if v.pair.HA != nil {
+				server.Files = append(server.Files, unit.ProgressFile(v.pair.Services[j].Name))
+			}
 		}
 	}
 	if d.Cached() != nil {
