@@ -305,8 +305,8 @@ func (v ha) service(p *Part, svc *design.Service) {
 	}
 	for _, s := range v.servers {
 		var p unit.Progress
-		if s.host != nil && json.Unmarshal([]byte(s.host.Files[unit.ProgressFile(svc.Name)]), &p) == nil {
-			args["progress"] = fmt.Sprintf("%s: %v", s.name, &p)
+		if s.name == w.Server && s.host != nil && json.Unmarshal([]byte(s.host.Files[unit.ProgressFile(svc.Name)]), &p) == nil {
+			args["progress"] = &p
 		}
 	}
 	n := v.crm.Node(w.Server)

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -427,6 +428,9 @@ func TestPending(t *testing.T) {
 	}
 }
 
+// serviceRole is the role of service home in the answer of crm_mon.
+var serviceRole = regexp.MustCompile(`(<resource id="(?:service-)?home"[^>]*role=")Started`)
+
 func TestJudge(t *testing.T) {
 	d := theDesign(t)
 	g := d.Groups[0]
@@ -632,6 +636,14 @@ func TestJudge(t *testing.T) {
 		{"the partner's cluster is slow", func(f Facts) {
 			f.Hosts["nfs2"].Host.Run[gather.CmdCRM] = gather.RunResult{Err: "context deadline exceeded"}
 		}, append([]string{"fault: the cluster on nfs2 did not answer in time"}, both...)},
+		{"a long start", func(f Facts) {
+			for _, node := range []string{"nfs1", "nfs2"} {
+				r := f.Hosts[node].Host.Run[gather.CmdCRM]
+				r.Stdout = serviceRole.ReplaceAllString(r.Stdout, "${1}Starting")
+				f.Hosts[node].Host.Run[gather.CmdCRM] = r
+			}
+			f.Hosts["nfs1"].Host.Files["/run/mortar/progress-home.json"] = `{"what":"mount /srv/home","began":"2026-11-21T20:00:00Z","moved":"2026-11-21T20:00:40Z","far":"3200 KiB read, 128 KiB written"}`
+		}, append([]string{"warning: service home is starting on nfs1: mount /srv/home, 40 s, 3200 KiB read, 128 KiB written"}, both...)},
 		{"monitor failed and recovered", func(f Facts) {
 			move(d, f, "nfs1", "nfs2")
 			cluster(t, f, "monitor-failed")

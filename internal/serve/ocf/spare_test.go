@@ -151,6 +151,46 @@ func TestSpareWaits(t *testing.T) {
 	}
 }
 
+// The members of an enclosure that restarts are waited for. One disk that is gone is not, nor
+// one more than the enclosure had.
+func TestSpareWaitsForEnclosure(t *testing.T) {
+	for name, c := range map[string]struct {
+		there    []string // disks of enclosure C that have a path
+		degraded string
+		want     time.Duration
+	}{
+		"the enclosure is gone":              {nil, "1", 15 * time.Minute},
+		"its other disk is there":            {[]string{"C5"}, "1", 30 * time.Second},
+		"a disk of another one is gone, too": {nil, "2", 30 * time.Second},
+	} {
+		h := newShared(t).hosts["nfs1"]
+		cfg := h.twoGroups()
+		cfg.Arrays[1].Members = append(cfg.Arrays[1].Members, "/dev/C4")
+		cfg.Arrays[1].Enclosures = append(cfg.Arrays[1].Enclosures, "C")
+		cfg.Arrays[0].Members = append(cfg.Arrays[0].Members, "/dev/C5") // a spare that is lent, say
+		cfg.Arrays[0].Enclosures = append(cfg.Arrays[0].Enclosures, "C")
+		for _, dev := range c.there {
+			h.files["/dev/"+dev], h.files["/sys/block/"+dev+"/size"] = "", "20\n"
+		}
+		h.files["/sys/block/md2/md/degraded"] = c.degraded + "\n"
+		if c.degraded == "2" {
+			delete(h.files, "/sys/block/md2/md/dev-B3/slot")
+			delete(h.files, "/sys/block/md2/md/dev-B3/state")
+		}
+		m := h.service(cfg).storage.(*mdraid.Kind)
+		begun := h.clock
+		for {
+			if _, ok := m.Spares.SpareDue(h.clock); ok || h.clock.Sub(begun) > time.Hour {
+				break
+			}
+			h.clock = h.clock.Add(10 * time.Second)
+		}
+		if took := h.clock.Sub(begun); took != c.want {
+			t.Errorf("%s: a spare moves after %v, want %v", name, took, c.want)
+		}
+	}
+}
+
 // A start finds a spare that has moved to another array of the service, and reads
 // each disk once.
 func TestStartFindsMovedSpare(t *testing.T) {
