@@ -46,13 +46,17 @@ type asked struct {
 // the plan are refusals.
 func clusterCmd(name string, plan func(context.Context, *asked) (*procedure.Plan, error)) *cobra.Command {
 	var wait, timeout time.Duration
-	cmd := command(name, func(ctx context.Context, c *cli.Console, args []string) error {
+	var cmd *cobra.Command
+	cmd = command(name, func(ctx context.Context, c *cli.Console, args []string) error {
 		if wait <= 0 || timeout <= 0 {
 			return fail(exitBadInput, errors.New("--wait and --timeout must be above 0"))
 		}
 		d, err := cli.Load(args[0])
 		if err != nil {
 			return err
+		}
+		if !cmd.Flags().Changed("wait") {
+			wait = design.MoveTime(d)
 		}
 		a := &asked{Console: c, d: d, args: args[1:]}
 		if d.Clustered() { // the plan refuses a single server without asking a host
@@ -74,7 +78,7 @@ func clusterCmd(name string, plan func(context.Context, *asked) (*procedure.Plan
 		}
 		return procedure.Carry{Wait: wait, After: a.after}.Out(ctx, c, a.hosts, p)
 	})
-	procedureFlags(cmd, &timeout).DurationVar(&wait, "wait", 5*time.Minute, "how long to wait until it is done")
+	procedureFlags(cmd, &timeout).DurationVar(&wait, "wait", 5*time.Minute, "how long to wait until it is done; by default longer for a large brick")
 	return cmd
 }
 

@@ -1,6 +1,10 @@
 package design
 
 import (
+	"strconv"
+	"strings"
+	"time"
+
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 )
 
@@ -92,4 +96,15 @@ func timesOf(d *Design) map[string]any {
 	dirty := int64(dirtyBytes(d))
 	return map[string]any{"groups": groups, "log": int(log / spec.MiB), "start": startSeconds(d), "startLimit": startLimit, "stop": stopSeconds(d),
 		"dirty": dirty, "dirtyEarly": dirty / 8}
+}
+
+// MoveTime is how long commands wait until a service has moved to the other server: a stop and
+// a start at their longest, but for a start that gets on longer.
+func MoveTime(d *Design) time.Duration {
+	sum := time.Minute
+	for _, name := range []string{"start-timeout", "stop-timeout"} {
+		n, _ := strconv.Atoi(strings.TrimSuffix(d.Value("pacemaker", name), "s"))
+		sum += time.Duration(n) * time.Second
+	}
+	return max(5*time.Minute, sum)
 }

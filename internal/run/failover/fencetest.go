@@ -319,7 +319,7 @@ func (t *tester) node(ctx context.Context, f observe.Facts, node string, levels 
 }
 
 func (t *tester) moving() procedure.Options {
-	return procedure.Options{Wait: 5 * time.Minute, Poll: 2 * t.o.Poll, Glance: t.o.Poll / 2}
+	return procedure.Options{Wait: design.MoveTime(t.d), Poll: 2 * t.o.Poll, Glance: t.o.Poll / 2}
 }
 
 // hello asks a server for its boot and version. It waits at most 20 s.

@@ -268,7 +268,7 @@ func (u *Upgrade) say(server, step, text string) {
 }
 
 func (u *Upgrade) moving(server, step string) procedure.Options {
-	return procedure.Options{Wait: 5 * time.Minute, Poll: 3 * time.Second, Glance: 500 * time.Millisecond, On: func(e procedure.Event) {
+	return procedure.Options{Wait: design.MoveTime(u.d), Poll: 3 * time.Second, Glance: 500 * time.Millisecond, On: func(e procedure.Event) {
 		if e.State == "failed" {
 			u.say(server, step, e.Title+": "+e.Detail)
 		}
