@@ -26,7 +26,7 @@ type benchFlags struct {
 	suite, scale, clients, cold, nfs, out, confirm, print string
 	tests                                                 []string
 	repeat, seconds                                       int
-	profile, survey, raw, againstStock                    bool
+	profile, survey, againstStock                         bool
 }
 
 func newBenchCmd() *cobra.Command {
@@ -40,7 +40,7 @@ func newBenchCmd() *cobra.Command {
 			return printSuite(c.Out, f.print, args)
 		}
 		// A profile alone chooses no suite.
-		if (f.profile || f.raw) && !cmd.Flags().Changed("suite") {
+		if f.profile && !cmd.Flags().Changed("suite") {
 			f.suite = ""
 		}
 		return runBench(ctx, c, args[0], f)
@@ -52,7 +52,7 @@ func newBenchCmd() *cobra.Command {
 		return errors.New("give the spec: mortar bench SPEC [--suite quick|paper|io500|cache|FILE]")
 	}
 	fl := cmd.Flags()
-	fl.StringVar(&f.suite, "suite", "quick", "quick, paper, io500, cache, or a file")
+	fl.StringVar(&f.suite, "suite", "quick", "quick, paper, io500, cache, raw, or a file")
 	fl.StringVar(&f.scale, "scale", "1", "factor on every size of the suite, e.g. 1/256")
 	fl.StringVar(&f.clients, "clients", "", "how many clients (threads, spread over the client hosts), e.g. 1,2,4,8; default: the suite's")
 	fl.StringSliceVar(&f.tests, "tests", nil, "only these tests of the suite, e.g. sequential,random")
@@ -61,8 +61,7 @@ func newBenchCmd() *cobra.Command {
 	fl.StringVar(&f.cold, "cold", "", "how caches are emptied: restart, drop or none; default: as the suite says")
 	fl.StringVar(&f.nfs, "nfs", "", "NFS version of the mounts to use, e.g. 3 or 4.1; default: each client's first mount")
 	fl.BoolVar(&f.profile, "profile", false, "measure every layer from disks to clients, and name the bottleneck; with --suite both")
-	fl.BoolVar(&f.survey, "survey", false, "with --profile or --raw: the Lustre paper's grids, up to 16 regions, objects or clients and 64 threads")
-	fl.BoolVar(&f.raw, "raw", false, "before apply: write and read the bare LUNs or disks; refused if one carries anything")
+	fl.BoolVar(&f.survey, "survey", false, "with --profile or --suite raw: the Lustre paper's grids, up to 16 regions, objects or clients and 64 threads")
 	fl.BoolVar(&f.againstStock, "against-stock", false, "build the brick twice on virtual racks, profile stock and profile tuned, run the suite on both and compare them")
 	fl.StringVar(&f.out, "out", "", "directory the run is written to (default out/bench-SUITE)")
 	fl.StringVar(&f.confirm, "confirm", "", "name of the brick, to confirm that its service may be restarted on real hardware")
@@ -118,6 +117,9 @@ func (f *benchFlags) options() (bench.Options, error) {
 			opt.Threads = append(opt.Threads, n)
 		}
 	}
+	if f.survey && !f.profile && f.suite != bench.SuiteRaw {
+		return bad("--survey needs --profile or --suite raw")
+	}
 	switch f.cold {
 	case "", bench.ColdRestart, bench.ColdDrop, bench.ColdNone:
 	default:
@@ -139,10 +141,7 @@ func mountVersions(d *design.Design) string {
 func runBench(ctx context.Context, c *cli.Console, specFile string, f benchFlags) error {
 	if f.out == "" {
 		name := f.suite
-		switch {
-		case f.raw:
-			name = bench.SuiteRaw
-		case name == "":
+		if name == "" {
 			name = "profile"
 		}
 		f.out = filepath.Join("out", "bench-"+strings.TrimSuffix(filepath.Base(name), filepath.Ext(name)))
@@ -168,12 +167,7 @@ func runBench(ctx context.Context, c *cli.Console, specFile string, f benchFlags
 			return fail(exitBadInput, err)
 		}
 	}
-	switch {
-	case f.raw && (f.profile || f.suite != "" || c.DryRun):
-		return fail(exitBadInput, errors.New("--raw is of a brick that is not built: leave --suite, --profile and --dry-run out"))
-	case f.survey && !f.raw && !f.profile:
-		return fail(exitBadInput, errors.New("--survey needs --profile or --raw"))
-	case c.DryRun:
+	if c.DryRun {
 		return showSets(c, des, suite, opt)
 	}
 	if err := writable(f.out); err != nil {
@@ -188,12 +182,8 @@ func runBench(ctx context.Context, c *cli.Console, specFile string, f benchFlags
 	if err != nil {
 		return fail(exitBadInput, err)
 	}
-	if !env.Virtual && (f.raw || cold == bench.ColdRestart) {
-		warning := fmt.Sprintf("To empty caches the benchmark stops and starts the service of brick %q before each phase: all of its clients will stall (--cold drop leaves it alone).", des.Name)
-		if f.raw {
-			warning = fmt.Sprintf("This writes to every LUN or disk of data of brick %q that carries nothing.", des.Name)
-		}
-		if err := c.ConfirmBrick(warning, "nothing was changed", des.Name, f.confirm); err != nil {
+	if w := suite.Warning(des.Name, cold); w != "" && !env.Virtual {
+		if err := c.ConfirmBrick(w, "nothing was changed", des.Name, f.confirm); err != nil {
 			return err
 		}
 	}
@@ -204,11 +194,7 @@ func runBench(ctx context.Context, c *cli.Console, specFile string, f benchFlags
 	defer release()
 	live := cli.IsTerminal(progress)
 	env.Progress = benchProgress(progress, time.Now(), live)
-	run := bench.Run
-	if f.raw {
-		run = bench.Raw
-	}
-	r, err := run(ctx, env, suite, opt)
+	r, err := bench.Run(ctx, env, suite, opt)
 	if live {
 		fmt.Fprint(progress, screen.ClearLine)
 	}

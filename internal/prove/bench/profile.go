@@ -68,10 +68,7 @@ func (r *profiler) profile(ctx context.Context) {
 		r.step++
 		r.say(Progress{State: "profile: " + s.title, Left: r.left(0, 0)})
 		began := time.Now()
-		l := report.Layer{Name: s.name, Title: s.title, Results: []report.LayerValue{}}
-		if r.env.Design.Flavour == spec.Lustre {
-			l.Source = sources[s.name]
-		}
+		l := report.Layer{Name: s.name, Title: s.title, Results: []report.LayerValue{}, Source: sources[s.name]}
 		if err := s.run(ctx, &l); err != nil {
 			if ctx.Err() != nil {
 				return

@@ -19,19 +19,19 @@ import (
 	"github.com/mortarhpc/mortar/internal/prove/workload"
 )
 
-// SuiteRaw is the suite of runs of Raw.
+// SuiteRaw is the name of the suite that Run carries out before apply.
 const SuiteRaw = "raw"
 
 // bare is the disks or LUNs of the services of a server, before they carry anything.
 type bare struct{ devices, serials []string }
 
-// Raw writes the bare LUNs or disks of a brick that is not built, all at once, and reads them, as sgpdd-survey
+// raw writes the bare LUNs or disks of a brick that is not built, all at once, and reads them, as sgpdd-survey
 // does. It writes zeroes, so that they carry nothing afterwards. The agent looks right before each write, and
 // refuses a device that carries anything.
 // Source: High Performance, Open Source, Dell Lustre Storage System, section 10.2
-func Raw(ctx context.Context, env Env, _ *Suite, opt Options) (*report.Run, error) {
+func raw(ctx context.Context, env Env, suite *Suite, opt Options) (*report.Run, error) {
 	opt.Scale = 1
-	r := &profiler{&runner{suite: &Suite{Name: SuiteRaw, Title: "Bare devices", Cold: ColdNone, Repeat: 1}, opt: opt}}
+	r := &profiler{&runner{suite: suite, opt: opt}}
 	r.env, r.began, r.often, r.serves = env, time.Now(), map[string]*often{}, map[string]string{}
 	r.runID = fmt.Sprintf("raw-%s-%s", r.began.UTC().Format("20060102T150405"), uuid.NewString()[:8])
 	r.bench.Phases, r.bench.Layers = []report.BenchPhase{}, []report.Layer{}
@@ -150,7 +150,7 @@ func rawCommand(devices []string, g [2]int, write bool) []string {
 	}
 	for i, d := range devices {
 		for n := range g[0] {
-			// In per cent of the device; what is left is more than the threads' increments.
+			// In per cent of the device: one per cent stays free for the threads' increments.
 			argv = append(argv, fmt.Sprintf("--name=d%d.%d", i, n), "--filename="+strings.ReplaceAll(d, ":", `\:`),
 				fmt.Sprintf("--offset=%d%%", 100*n/g[0]), fmt.Sprintf("--size=%d%%", 100/g[0]-1))
 		}

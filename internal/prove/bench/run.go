@@ -127,6 +127,9 @@ const cleanTime = 10 * time.Minute
 // type *Unfit means that nothing was measured or changed. With any other error
 // the run may still be returned; its verdict is partial.
 func Run(ctx context.Context, env Env, suite *Suite, opt Options) (*report.Run, error) {
+	if suite.Name == SuiteRaw {
+		return raw(ctx, env, suite, opt)
+	}
 	if opt.Scale == 0 {
 		opt.Scale = 1
 	}

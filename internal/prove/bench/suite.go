@@ -134,11 +134,25 @@ func Source(name string, flavour spec.Flavour) (file string, src []byte, err err
 
 // Load reads a built-in suite by name, or a suite from a file.
 func Load(name string, flavour spec.Flavour) (*Suite, error) {
+	if name == SuiteRaw {
+		return &Suite{Name: SuiteRaw, Title: "Bare devices", Cold: ColdNone, Repeat: 1}, nil
+	}
 	file, src, err := Source(name, flavour)
 	if err != nil {
 		return nil, err
 	}
 	return Parse(file, src)
+}
+
+// Warning is what a person confirms on real hardware before a suite runs; "": nothing.
+func (s *Suite) Warning(brick, cold string) string {
+	switch {
+	case s.Name == SuiteRaw:
+		return fmt.Sprintf("This writes to every LUN or disk of data of brick %q that carries nothing.", brick)
+	case cold == ColdRestart:
+		return fmt.Sprintf("To empty caches the benchmark stops and starts the service of brick %q before each phase: all of its clients will stall (--cold drop leaves it alone).", brick)
+	}
+	return ""
 }
 
 var nameRE = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]{0,39}$`)

@@ -1,12 +1,10 @@
 package report
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"math"
 	"slices"
-	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -247,28 +245,32 @@ func (row *BenchRow) besidePaper(system string, runs []*Run) {
 	}
 }
 
+// modes reports whether the paper has another peak for some run than for the first.
+func (row BenchRow) modes() bool {
+	return slices.ContainsFunc(row.Paper, func(p float64) bool { return p != row.Paper[0] })
+}
+
 // AgainstPaper is by how much the peak of a run is above the paper's, for people.
 func (row BenchRow) AgainstPaper(run int) string {
 	if run >= len(row.PaperPercent) {
 		return paper.PercentText(nil)
 	}
-	return paper.PercentText(row.PaperPercent[run])
+	text := paper.PercentText(row.PaperPercent[run])
+	if row.modes() && row.Paper[run] > 0 {
+		text += " of " + Rate(row.Paper[run], row.Unit)
+	}
+	return text
 }
 
-// PaperText is the paper's peak for people; of each run where they differ.
+// PaperText is the paper's peak for people.
 func (row BenchRow) PaperText() string {
-	var out []string
-	for i, p := range row.Paper {
-		if i > 0 && p == row.Paper[0] {
-			continue
-		}
-		text := "–"
-		if p > 0 {
-			text = Rate(p, row.Unit)
-		}
-		out = append(out, text)
+	switch {
+	case row.modes():
+		return "for each mode"
+	case len(row.Paper) == 0 || row.Paper[0] == 0:
+		return "–"
 	}
-	return cmp.Or(strings.Join(out, "; "), "–")
+	return Rate(row.Paper[0], row.Unit)
 }
 
 func rowOf(name string, runs []*Run) BenchRow {

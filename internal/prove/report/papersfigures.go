@@ -71,7 +71,10 @@ func papersFiguresOf(b *Bench) *papersFigures {
 // oneFigure reports whether two curves are in one figure: the phases of a test, or a phase with blocks of
 // several sizes.
 func oneFigure(a, b paper.Figure) bool {
-	return a.Where == b.Where && (a.Test == b.Test || a.Phase == b.Phase && a.Record > 0)
+	if a.Record > 0 {
+		return a.Where == b.Where && a.Phase == b.Phase
+	}
+	return a.Where == b.Where && a.Test == b.Test
 }
 
 // papersFigure draws the measured curves of one figure, in the paper's unit, with the paper's peaks.
@@ -83,10 +86,10 @@ func (b *Bench) papersFigure(curves []paper.Figure) papersFigure {
 		row := papersCurve{Figure: g}
 		if ph := b.phase(g.Test, g.Phase); ph != nil {
 			name := verbOf(ph.Title)
-			if curves[0].Test != curves[len(curves)-1].Test {
-				name += " of " + Bytes(int64(g.Record))
-			}
 			se := seriesOf(ph, name, i)
+			if g.Record > 0 {
+				se.Name = Bytes(int64(g.Record))
+			}
 			for k := range se.Points {
 				p := &se.Points[k]
 				p.Y = g.Of(ph.Decimal(p.Y))
@@ -99,7 +102,10 @@ func (b *Bench) papersFigure(curves []paper.Figure) papersFigure {
 				c.Levels = append(c.Levels, chart.Level{Name: "paper’s " + verbOf(ph.Title) + " " + paper.Thousands(g.Peak), Style: i, Value: g.Peak})
 			}
 			f.Title = testTitle(ph.Title)
-			if len(curves) == 1 {
+			switch {
+			case g.Record > 0:
+				f.Title = "blocks of several sizes, " + name
+			case len(curves) == 1:
 				f.Title = ph.Title
 			}
 			if best := ph.best(); best != nil {
@@ -132,7 +138,11 @@ func (b *Bench) find(is func(BenchPhase) bool) *BenchPhase {
 
 // Verb is the text of a curve's phase.
 func (c papersCurve) Verb() string {
-	return strings.NewReplacer("seq-", "sequential ", "rand-", "random ", "md-", "file ").Replace(c.Phase)
+	verb := strings.NewReplacer("seq-", "sequential ", "rand-", "random ", "md-", "file ").Replace(c.Phase)
+	if c.Record > 0 {
+		verb += ", " + Bytes(int64(c.Record))
+	}
+	return verb
 }
 
 // draws reports whether a test's curves are among the figures.
