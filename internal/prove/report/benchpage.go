@@ -313,7 +313,7 @@ func gridOf(l Layer, v LayerValue) gridPage {
 		lines.Series = append(lines.Series, se)
 	}
 	if len(xs) > 0 {
-		lines.Series[0].Name += " " + x
+		lines.Series[0].Name = x + ": " + lines.Series[0].Name
 	}
 	g.Heat = drawing(h.Pair())
 	if len(xs) > 1 && len(ys) > 3 {
