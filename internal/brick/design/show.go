@@ -384,18 +384,23 @@ func fenceText(f FenceDevice, node string) string {
 }
 
 // sharedMount is a mount that several clients have.
-type sharedMount struct{ Source, Path, Options, Clients string }
+type sharedMount struct {
+	Source, Path, Options string
+	names                 []string
+}
+
+func (m sharedMount) Clients() string { return strings.Join(spec.Ranges(m.names), " ") }
 
 // SharedMounts are the mounts; clients with the same one share it.
 func (v *view) SharedMounts() []sharedMount {
 	var out []sharedMount
 	for _, m := range v.Mounts {
-		x := sharedMount{m.Source, m.Path, strings.Join(m.Options, ","), m.Client}
+		x := sharedMount{m.Source, m.Path, strings.Join(m.Options, ","), []string{m.Client}}
 		i := slices.IndexFunc(out, func(o sharedMount) bool { return o.Source == x.Source && o.Path == x.Path && o.Options == x.Options })
 		if i < 0 {
 			out = append(out, x)
 		} else {
-			out[i].Clients += " " + m.Client
+			out[i].names = append(out[i].names, m.Client)
 		}
 	}
 	return out

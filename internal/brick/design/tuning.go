@@ -48,9 +48,39 @@ const lockGrace = 30
 // timeo is in tenths of a second, as in nfs(5).
 const timeo = "150"
 
-// nconnect is the number of TCP connections of a client: one fills a slow
-// link, a fast one needs several cores' worth.
+// nconnect is the number of TCP connections of a client: what its link needs, as far as nfsd
+// keeps those of all clients.
 func nconnect(s *spec.Spec) int {
+	n := linkConnections(s)
+	for n > 1 && connections(s, n) > keptConnections(s) {
+		n /= 2
+	}
+	return n
+}
+
+// connections are those of all clients to one nfsd: NFSv4 and NFSv3 have n each.
+func connections(s *spec.Spec, n int) int { return 2 * n * s.Nodes() }
+
+// keptConnections is how many connections nfsd keeps; it closes the oldest of more.
+//
+// Source: svc_check_conn_limits in the kernel's net/sunrpc/svc_xprt.c. From Linux 6.14 on it
+// counts only those that have sent no valid request.
+func keptConnections(s *spec.Spec) int { return 20 * (s.NFS.Threads + 3) }
+
+// sessionSlots is how many requests a client may have in flight: 128, or so many that those of
+// all clients are 32 for each of 1,024 threads; 16 requests of 1 MiB still fill 10 Gb/s if each
+// takes 13 ms.
+func sessionSlots(s *spec.Spec) int {
+	n := 128
+	for n > 16 && n*s.Nodes() > 32*1024 {
+		n /= 2
+	}
+	return n
+}
+
+// linkConnections is the number of TCP connections for a client's link: one fills a slow one, a
+// fast one needs several cores' worth.
+func linkConnections(s *spec.Spec) int {
 	gbit := 10.0
 	if m := s.Networks.Public.Mbits(); m > 0 {
 		gbit = m / 1000
@@ -155,9 +185,16 @@ func (t tuning) LogSize() spec.Bytes    { return logSize(t.lvSize(t.First.Name, 
 func (t tuning) FirstGroups() int       { return len(first(t.GroupsIn(&t.First.Storage))) }
 func (t tuning) LockGrace() int         { return min(t.Spec.NFS.Grace, lockGrace) }
 func (t tuning) Connections() int       { return nconnect(t.Spec) }
-func (t tuning) Consensus() int         { return max(t.HA.TokenMS/2, 500) }
-func (t tuning) StockConsensus() int    { return t.HA.TokenMS * 6 / 5 }
-func (t tuning) OverTCP() bool          { return strings.HasPrefix(t.Spec.Lustre.LNET, "tcp") }
+func (t tuning) LinkConnections() int   { return linkConnections(t.Spec) }
+func (t tuning) AllConnections() int    { return connections(t.Spec, nconnect(t.Spec)) }
+func (t tuning) KeptConnections() int   { return keptConnections(t.Spec) }
+func (t tuning) Slots() int             { return sessionSlots(t.Spec) }
+
+// Crowded: there are so many clients that their number decides on values.
+func (t tuning) Crowded() bool       { return t.Spec.Nodes() > 64 }
+func (t tuning) Consensus() int      { return max(t.HA.TokenMS/2, 500) }
+func (t tuning) StockConsensus() int { return t.HA.TokenMS * 6 / 5 }
+func (t tuning) OverTCP() bool       { return strings.HasPrefix(t.Spec.Lustre.LNET, "tcp") }
 
 // AllNVMe says whether all disks are NVMe disks: what belongs to SCSI has no place there.
 func AllNVMe(d *Design) bool {

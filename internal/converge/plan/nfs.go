@@ -204,6 +204,9 @@ func (b nfsKind) agent(s *design.Service, c *ocf.Config) error {
 		Address:   s.Address + "/" + strconv.Itoa(s.Prefix),
 		Exports:   exportsOf(s),
 	}
+	if n := b.d.Spec.Nodes(); n > nfs.FewClients {
+		c.NFS.Clients = n
+	}
 	if v := b.value("nfsd", "lock grace", ""); v != "" {
 		g, err := strconv.Atoi(v)
 		if err != nil {

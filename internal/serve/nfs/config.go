@@ -40,6 +40,8 @@ type NFS struct {
 	// LockGrace is lockd's grace period in s; 0: as long as nfsd's.
 	LockGrace int    `json:"lock_grace,omitempty"`
 	Scope     string `json:"scope"` // server scope and statd name, equal on both nodes
+	// Clients is how many the brick has; 0: few.
+	Clients int `json:"clients,omitempty"`
 	// RDMA is the port on which nfsd serves RDMA besides TCP; 0: none.
 	RDMA int `json:"rdma,omitempty"`
 }
