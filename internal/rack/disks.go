@@ -105,7 +105,7 @@ func ServeDisks(ctx context.Context, dir, process string) error {
 		}
 	}
 	if process == hw.Shelves {
-		if err := r.serveDrives(ctx, disks); err != nil {
+		if err := serveDrives(ctx, r, disks); err != nil {
 			return err
 		}
 	}
@@ -119,7 +119,7 @@ func ServeDisks(ctx context.Context, dir, process string) error {
 }
 
 // serveDrives serves the shared disks as SCSI devices, over all of their paths.
-func (r *rack) serveDrives(ctx context.Context, disks map[string]*vdisk.Disk) error {
+func serveDrives(ctx context.Context, r *rack, disks map[string]*vdisk.Disk) error {
 	drives := map[string]*vdisk.Drive{}
 	type port struct {
 		*vdisk.Drive

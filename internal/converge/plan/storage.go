@@ -54,15 +54,15 @@ type storageKind interface {
 
 // reservations has the keys with which the servers of the pair reserve its LUNs or disks; nil if
 // they do not.
-func (b *builder) reservations() map[string]string {
-	if b.pair.HA == nil {
+func reservations(p *design.Pair) map[string]string {
+	if p.HA == nil {
 		return nil
 	}
-	return b.pair.HA.Reservations
+	return p.HA.Reservations
 }
 
 // keys are those of all servers of the pair.
-func (b *builder) keys() []string { return slices.Sorted(maps.Values(b.reservations())) }
+func keys(p *design.Pair) []string { return slices.Sorted(maps.Values(reservations(p))) }
 
 // storage is the kind of storage of the pair.
 func (b *builder) storage() storageKind {

@@ -114,7 +114,7 @@ func (l lunStorage) checks(host string) {
 	}
 	l.add(StageHosts, host, "LUNs of "+host, &storage.Disks{Host: host, List: all})
 	if !l.direct() {
-		l.add(StageHosts, host, "who else has LUNs of "+host, &storage.Reservations{Host: host, LUNs: l.luns(), Keys: l.keys()})
+		l.add(StageHosts, host, "who else has LUNs of "+host, &storage.Reservations{Host: host, LUNs: l.luns(), Keys: keys(l.pair)})
 	}
 }
 
@@ -131,7 +131,7 @@ func (l lunStorage) files(h string, more []string) {
 
 func (l lunStorage) devices(h string) {
 	if !l.direct() {
-		l.add(StageMultipath, h, "multipath", &storage.Multipath{Brick: l.d.Name, Disks: l.luns(), Settings: l.settings("server", "multipath"), Reservation: l.reservations()[h]})
+		l.add(StageMultipath, h, "multipath", &storage.Multipath{Brick: l.d.Name, Disks: l.luns(), Settings: l.settings("server", "multipath"), Reservation: reservations(l.pair)[h]})
 	}
 	l.blockQueue(h, l.luns(), nil)
 }
@@ -165,7 +165,7 @@ func (l lunStorage) claim(s *design.Service, u *storage.Unclaimed, r *storage.Re
 
 func (l lunStorage) agent(s *design.Service, c *ocf.Config, r *storage.OCFConfig) {
 	c.LUNStorage = &lun.LUNStorage{}
-	c.Reservations = l.reservations()
+	c.Reservations = reservations(l.pair)
 	if l.value("multipath", "no_path_retry", "") != "" {
 		c.QueueSeconds = design.QueueSeconds
 	}

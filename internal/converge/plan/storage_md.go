@@ -85,8 +85,8 @@ func (m mdStorage) inService() []design.Disk {
 
 func (m mdStorage) checks(host string) {
 	m.add(StageHosts, host, "disks of "+host, &storage.Disks{Host: host, List: m.wanted(), Arrays: uuids(m.groups())})
-	if m.reservations() != nil {
-		m.add(StageHosts, host, "who else has disks of "+host, &storage.Reservations{Host: host, LUNs: refs(m.inService()), Keys: m.keys()})
+	if reservations(m.pair) != nil {
+		m.add(StageHosts, host, "who else has disks of "+host, &storage.Reservations{Host: host, LUNs: refs(m.inService()), Keys: keys(m.pair)})
 	}
 }
 
@@ -130,7 +130,7 @@ func (m mdStorage) files(h string, more []string) {
 func (m mdStorage) devices(h string) {
 	if !design.AllNVMe(m.d) {
 		m.add(StageMultipath, h, "multipath", &storage.Multipath{
-			Brick: m.d.Name, Disks: refs(m.disks()), Settings: m.settings("server", "multipath"), Reservation: m.reservations()[h],
+			Brick: m.d.Name, Disks: refs(m.disks()), Settings: m.settings("server", "multipath"), Reservation: reservations(m.pair)[h],
 		})
 	}
 	m.blockQueue(h, refs(m.disks()), uuids(m.groups()))
@@ -160,6 +160,9 @@ func (m mdStorage) build(s *design.Service, p place) (pvs, _ []string) {
 	}
 	for _, g := range groups {
 		a := arrayOf(m.d, g, p.alone())
+		if key := reservations(m.pair)[p.host]; key != "" {
+			a.Heed = []string{mortarPath, "ocf", ocf.HeedAction, key}
+		}
 		if g.Growth > 0 && p.managed {
 			a.Grow = &storage.Growing{VG: s.Storage.VG, LV: s.Storage.LV, PVs: pvs}
 		}
@@ -182,7 +185,7 @@ func (m mdStorage) claim(s *design.Service, u *storage.Unclaimed, r *storage.Rel
 
 func (m mdStorage) agent(s *design.Service, c *ocf.Config, r *storage.OCFConfig) {
 	c.MDStorage = &mdraid.MDStorage{DropSlow: s.Storage.DropSlow}
-	c.Reservations = m.reservations()
+	c.Reservations = reservations(m.pair)
 	for _, g := range m.arraysOf(s) {
 		c.Arrays = append(c.Arrays, mdraid.Array{Name: g.Name, UUID: g.UUID, Need: md.Fewest(g.Level, len(g.Members))})
 		r.Members = append(r.Members, refs(disksOf(g)))

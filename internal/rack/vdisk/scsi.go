@@ -58,6 +58,11 @@ func (d *Drive) Forget() {
 	d.keys, d.attention, d.holder, d.generation = nil, nil, "", 0
 }
 
+// burst is how long a drive is ahead of its bound at most, as QEMU's throttle.
+//
+// Source: QEMU, util/throttle.c, throttle_compute_wait
+const burst = time.Second / 10
+
 // delay is how long a command of n bytes waits for the drive.
 func (d *Drive) delay(n int, write bool) time.Duration {
 	d.slow.Lock()
@@ -80,8 +85,9 @@ func (d *Drive) delay(n int, write bool) time.Duration {
 	if d.due.Before(now) {
 		d.due = now
 	}
+	wait := d.due.Sub(now) - burst
 	d.due = d.due.Add(cost)
-	return d.due.Sub(now)
+	return wait
 }
 
 const block = 512 // bytes of a logical block

@@ -50,11 +50,8 @@ func (r *reservedLUNs) readClaim(c *claim) {
 	if c.Err = errors.Join(err, gone); c.Err != nil {
 		return
 	}
-	slaves, _ := r.K.ReadDir("/sys/block/" + dev + "/slaves")
-	for _, p := range slaves {
-		if r.HasPath(p) {
-			c.Claim.Paths = append(c.Claim.Paths, r.K.Path("/dev/"+p))
-		}
+	for _, p := range r.PathsOf(dev) {
+		c.Claim.Paths = append(c.Claim.Paths, r.K.Path(p))
 	}
 	_ = c.Read()
 }

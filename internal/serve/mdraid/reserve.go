@@ -63,7 +63,7 @@ func (r *reservedDisks) order(ctx context.Context, do string, names []string, ne
 		if err != nil {
 			continue
 		}
-		o := &pr.Order{Do: do, What: "disk " + path.Base(name), Device: name, Node: r.Node, Servers: r.keys, Never: never, Paths: r.pathsOf(real)}
+		o := &pr.Order{Do: do, What: "disk " + path.Base(name), Device: name, Node: r.Node, Servers: r.keys, Never: never, Paths: r.PathsOf(path.Base(real))}
 		if len(o.Paths) > 0 {
 			all = append(all, kernel.Question{Dev: real, Order: o})
 			out = append(out, asked{Claim: o.Claim(r.K.Path), name: name})
@@ -80,20 +80,6 @@ func (r *reservedDisks) order(ctx context.Context, do string, names []string, ne
 		out[i].State = done.State
 		if out[i].err == nil {
 			out[i].err = done.Err()
-		}
-	}
-	return out
-}
-
-// pathsOf are the paths of a disk that work, of its multipath map or the disk itself.
-func (r *reservedDisks) pathsOf(dev string) (out []string) {
-	names := []string{path.Base(dev)}
-	if strings.HasPrefix(names[0], "dm-") {
-		names, _ = r.K.ReadDir("/sys/block/" + names[0] + "/slaves")
-	}
-	for _, p := range names {
-		if r.HasPath(p) {
-			out = append(out, "/dev/"+p)
 		}
 	}
 	return out
@@ -134,8 +120,8 @@ func (r *reservedDisks) take(ctx context.Context) error {
 	return unit.Refuse(errors.Join(strange...))
 }
 
-// beforeJudging reserves disks that have come since the start began. What is left out counts as
-// a member that does not answer.
+// beforeJudging reserves disks that have come since the start began. A disk that is left out
+// counts as a member that does not answer.
 func (r *reservedDisks) beforeJudging(ctx context.Context, read Superblocks) error {
 	if r == nil || r.seen == nil {
 		return nil // no start
@@ -241,6 +227,6 @@ func (r *reservedDisks) Glance() bool {
 	if err != nil {
 		return false
 	}
-	c := pr.Order{Node: r.Node, Servers: r.keys, Paths: r.pathsOf(real)}.Claim(r.K.Path)
+	c := pr.Order{Node: r.Node, Servers: r.keys, Paths: r.PathsOf(path.Base(real))}.Claim(r.K.Path)
 	return c.Read() == nil && c.Count(c.Own()) == 0 && !c.Blank()
 }

@@ -53,6 +53,9 @@ func Main(ctx context.Context, args []string, getenv func(string) string, stdout
 	if len(args) == 2 && args[0] == childAction {
 		return a.run(ctx, args[1])
 	}
+	if len(args) > 1 && args[0] == HeedAction {
+		return a.heed(args[1], args[2:])
+	}
 	if len(args) > 1 && staying[args[0]] != nil {
 		if err := staying[args[0]](ctx, args[1:]); err != nil {
 			fmt.Fprintln(stderr, err)

@@ -2,9 +2,13 @@ package ocf
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"path"
 	"slices"
 
 	"github.com/mortarhpc/mortar/internal/base/pr"
+	"github.com/mortarhpc/mortar/internal/serve/kernel"
 	"github.com/mortarhpc/mortar/internal/serve/unit"
 )
 
@@ -70,4 +74,37 @@ func (w *watcher) taken(s *service) *unit.Reflex {
 			}
 		}
 	}}
+}
+
+// HeedAction has the agent show, with a key, that disks that carry nothing heed reservations. A
+// disk that knows none, or has one path here, is used as it is.
+const HeedAction = "_heed"
+
+func (a *agent) heed(text string, devices []string) int {
+	key, err := pr.ParseKey(text)
+	h := &unit.Host{K: kernel.New()}
+	for _, dev := range devices {
+		if err != nil {
+			break
+		}
+		var paths []string
+		if real, rerr := h.K.Realpath(dev); rerr == nil {
+			paths = h.PathsOf(path.Base(real))
+		}
+		if len(paths) < 2 {
+			fmt.Fprintf(a.stderr, "%s has %d paths: whether it heeds reservations is not shown\n", dev, len(paths))
+			continue
+		}
+		switch herr := pr.Heeds(key, paths[0], paths[1]); {
+		case errors.Is(herr, pr.ErrHeedless):
+			err = fmt.Errorf("%s: %w. See its firmware or interposer; without it, or with `ha.reservations: off`, apply goes on", dev, herr)
+		case herr != nil:
+			fmt.Fprintf(a.stderr, "%s is not reserved: %v\n", dev, herr)
+		}
+	}
+	if err != nil {
+		a.reason(err)
+		return ErrGeneric
+	}
+	return Success
 }

@@ -117,6 +117,20 @@ func (s *Host) Paths(dev string) int {
 	return n
 }
 
+// PathsOf are the devices of the paths that work, of a multipath map or of a disk itself.
+func (s *Host) PathsOf(dev string) (out []string) {
+	names := []string{dev}
+	if strings.HasPrefix(dev, "dm-") {
+		names, _ = s.K.ReadDir("/sys/block/" + dev + "/slaves")
+	}
+	for _, p := range names {
+		if s.HasPath(p) {
+			out = append(out, "/dev/"+p)
+		}
+	}
+	return out
+}
+
 // HasPath says whether a disk, or one of the paths of a multipath map, exists
 // and runs. Source: scsi_sysfs.c, sdev_states; the state of an NVMe path is
 // "live", and the kernel itself joins the paths to one namespace.

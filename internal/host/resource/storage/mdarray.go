@@ -33,6 +33,9 @@ type Array struct {
 	// Grow is the volume that this array makes larger while a cluster serves it on this
 	// host: then Diff creates the array, also without Assemble.
 	Grow *Growing `json:",omitempty"`
+	// Heed is the begin of a command that shows, before the array is created, that its disks
+	// heed reservations; their devices follow.
+	Heed []string `json:",omitempty"`
 }
 
 // Growing is a volume that is to grow; PVs are all physical volumes that its group
@@ -293,6 +296,13 @@ func (a *Array) diffStopped(sys resource.Look, disks arrayDisks, as []resource.A
 			argv = append(argv, d.stable())
 		}
 		as = append(as, resource.Action{Title: "remove what is left of a creation of array " + a.Name + " that was cut short", Cmd: argv})
+	}
+	if a.Heed != nil {
+		as = append(as, resource.Action{
+			Title: "see that the disks of array " + a.Name + " heed reservations", Seconds: 300, Blank: create.Blank,
+			Why: "a block that was read is written back over a path that a reservation keeps out, and must be refused",
+			Cmd: append(slices.Clone(a.Heed), create.Blank...),
+		})
 	}
 	return append(as, create, a.wait()), nil
 }
