@@ -57,7 +57,7 @@ func (c *Config) checkReservations(f *unit.Faults) {
 // same, up to 10 s later.
 func (w *watcher) taken(s *service) *unit.Reflex {
 	return &unit.Reflex{Name: "reservations", Every: unit.WatchTick, Beside: true, Sees: func(context.Context) unit.Act {
-		if w.lost(s) || !s.up() {
+		if _, none := s.reserve.(noReservations); none || w.lost(s) || !s.up() {
 			return nil
 		}
 		return func(ctx context.Context) {
