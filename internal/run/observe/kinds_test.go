@@ -140,7 +140,7 @@ func TestReservations(t *testing.T) {
 		"an old path":      {active, "nss1", 5, "reserved for nss1"},
 		"a path without":   {active, "nss1", 3, "warning: nss1: LUN nss7-lun0 has 4 paths of which 3 are registered"},
 		"the partner's":    {active, "nss2", 4, "fault: nss1: LUN nss7-lun0 is reserved for nss2, not for the server that serves it"},
-		"nobody's":         {active, "", 0, "fault: nss1: LUN nss7-lun0 is reserved for nobody"},
+		"nobody's":         {active, "", 0, "fault: nss1: LUN nss7-lun0 is reserved for no server"},
 		"a stranger's":     {active, "stranger", 1, "fault: nss1: LUN nss7-lun0 is used by another host: reservation key 0x0000000000000bad"},
 		"stopped":          {"", "", 0, "8 LUNs, each by 4 paths"},
 		"stopped, crashed": {"", "nss2", 4, "reserved for nss2"},

@@ -211,7 +211,7 @@ func TestSavedLocks(t *testing.T) {
 	g.count(s, 4)
 	g.locked(a, s, after, 4096)
 	g.count(s, 4096)
-	g.locked(a, s, after, 4096+1)
+	g.locked(a, s, after, 40_000+1)
 	if st, err := s.monitor(t.Context()); st != unit.Running || err != nil {
 		t.Fatal(st, err)
 	}

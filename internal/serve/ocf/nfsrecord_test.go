@@ -88,7 +88,7 @@ func TestRecordsOnlyItsOwn(t *testing.T) {
 // With too many locks there is no list, and looking for one is not repeated.
 func TestRecordTooMany(t *testing.T) {
 	g, h, s := holding(t, testConfig(), 1)
-	g.locked(h, s, after, 4096+1)
+	g.locked(h, s, after, 40_000+1)
 	if err := g.nfsOf(s).Recorder.Record(t.Context(), false); err != nil {
 		t.Fatal(err)
 	}

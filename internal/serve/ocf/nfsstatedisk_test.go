@@ -42,7 +42,7 @@ func wantChanges(t *testing.T, h *fakeHost, want ...string) {
 	}
 }
 
-const mkfs = "mkfs.ext4 -q -F -b 4096 -g 2048 -m 0 -N 8192 -J size=4 -E nodiscard,lazy_itable_init=0,lazy_journal_init=0 " + stateImage + ".new"
+const mkfs = "mkfs.ext4 -q -F -b 4096 -g 2048 -m 0 -i 4096 -J size=4 -E nodiscard,lazy_itable_init=0,lazy_journal_init=0 " + stateImage + ".new"
 
 // The first start makes the state's file system; the next ones mount it.
 func TestStateDiskOfANewService(t *testing.T) {
