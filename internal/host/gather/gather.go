@@ -5,6 +5,7 @@ package gather
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -42,7 +43,8 @@ type Request struct {
 	Pace bool `json:"pace,omitempty"`
 	SCSI bool `json:"scsi,omitempty"` // paths of SCSI disks, and the states of their port groups
 	CIB  bool `json:"cib,omitempty"`
-	// Reservations are WWNs of LUNs whose reservations to read, with SCSI.
+	// Reservations are WWNs of LUNs, and serial numbers of disks, whose reservations to read,
+	// with SCSI.
 	Reservations []string `json:"reservations,omitempty"`
 	// Outlets whose state to ask PDUs for.
 	Outlets []OutletAsk `json:"outlets,omitempty"`
@@ -67,8 +69,10 @@ type Host struct {
 	Strays    []Stray              `json:"strays,omitempty"` // with Disks
 	Pace      map[string]Pace      `json:"pace,omitempty"`   // of each block device that was busy, by sdX or dm-N
 	SCSI      []linux.SCSIDisk     `json:"scsi,omitempty"`
-	// Reservations of the LUNs that answer, by WWN in lower case.
+	// Reservations of the LUNs and disks that answer, by WWN in lower case. Unreservable are
+	// the WWNs of those that know none.
 	Reservations map[string]pr.State `json:"reservations,omitempty"`
+	Unreservable []string            `json:"unreservable,omitempty"`
 	CIB          *linux.CIB          `json:"cib,omitempty"`
 	Outlets      []Outlet            `json:"outlets,omitempty"`
 }
@@ -192,7 +196,7 @@ func gather(ctx context.Context, sys agent.HostSys, pool *statfsPool, r Request)
 		}
 		if r.SCSI {
 			h.SCSI, _ = sys.SCSIOf(ctx, disks)
-			h.Reservations = reservations(ctx, sys, h.SCSI, r.Reservations, timeout)
+			h.Reservations, h.Unreservable = reservations(ctx, sys, h.SCSI, r.Reservations, timeout)
 		}
 	}
 	if r.CIB {
@@ -348,24 +352,40 @@ func diskStates(sys resource.Sys, disks []resource.DiskFact) []DiskState {
 	return out
 }
 
-// reservations reads the reservations of LUNs concurrently, each over the first path
+// reservations reads the reservations of LUNs and disks concurrently, each over the first path
 // that answers. The result is by WWN in lower case.
-func reservations(ctx context.Context, sys resource.Sys, disks []linux.SCSIDisk, wwns []string, timeout time.Duration) map[string]pr.State {
+func reservations(ctx context.Context, sys resource.Sys, disks []linux.SCSIDisk, names []string, timeout time.Duration) (all map[string]pr.State, unable []string) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	return each(disks, func(d linux.SCSIDisk) (string, pr.State, bool) {
-		if slices.ContainsFunc(wwns, func(w string) bool { return strings.EqualFold(w, d.WWN) }) {
-			for _, p := range d.Paths {
-				if !p.Usable() {
-					continue
-				}
-				if st, err := sys.Reservation(ctx, p.Name); err == nil {
-					return strings.ToLower(d.WWN), st, true
-				}
+	wanted := map[string]bool{}
+	for _, n := range names {
+		wanted[strings.ToLower(n)] = true
+	}
+	var mu sync.Mutex
+	all = each(disks, func(d linux.SCSIDisk) (string, pr.State, bool) {
+		wwn := strings.ToLower(d.WWN)
+		if !wanted[wwn] && !wanted[strings.ToLower(strings.TrimSpace(d.Serial))] {
+			return "", pr.State{}, false
+		}
+		for _, p := range d.Paths {
+			if !p.Usable() {
+				continue
+			}
+			st, err := sys.Reservation(ctx, p.Name)
+			if err == nil {
+				return wwn, st, true
+			}
+			if errors.Is(err, pr.ErrUnable) {
+				mu.Lock()
+				defer mu.Unlock()
+				unable = append(unable, wwn)
+				break
 			}
 		}
 		return "", pr.State{}, false
 	})
+	slices.Sort(unable)
+	return all, unable
 }
 
 // each calls do for all things at once. do returns the key and the value of a result, and

@@ -16,10 +16,19 @@ import (
 // mdStorage are md arrays of disks, each seen by several paths.
 type mdStorage struct{ *view }
 
-func (v mdStorage) request(r *gather.Request) { r.Pace = true }
+func (v mdStorage) request(r *gather.Request) {
+	r.Pace = true
+	if v.pair.HA == nil || len(v.pair.HA.Reservations) == 0 {
+		return
+	}
+	r.SCSI = true
+	for _, x := range v.d.DisksOf(v.pair) {
+		r.Reservations = append(r.Reservations, x.Serial)
+	}
+}
 
 func (v mdStorage) parts() []*Part {
-	return []*Part{v.disksPart(), v.paths(), v.raid()}
+	return slices.Concat([]*Part{v.disksPart(), v.paths()}, v.reserved(), []*Part{v.raid()})
 }
 
 // disksPart checks that at least one server sees each disk of the design. paths
