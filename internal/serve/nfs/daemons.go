@@ -350,11 +350,18 @@ func (s *daemons) startNFSD(ctx context.Context) error {
 	}
 	n := s.cfg.NFS
 	v3 := n.serves("3")
+	s.grace = 0
+	if s.threads() == 0 && len(s.ProcessesOf(nfsdcld)) == 0 {
+		if err := s.forgetGone(ctx); err != nil {
+			return err
+		}
+		s.grace = s.prepareCLD(ctx)
+	}
 	if v3 {
 		// rpc.nfsd sets lockd's period to nfsd's when it starts the first
 		// threads, so a longer one must be both's. nfsd ends its own when all
 		// clients have reclaimed.
-		s.grace = s.lockGrace()
+		s.grace = min(max(s.grace, s.lockGrace()), maxLockGrace)
 		// The watcher must not take the note of an earlier start for this one's.
 		if err := s.K.Remove(s.NLM.reclaimNote().File); err != nil {
 			return err
@@ -364,24 +371,7 @@ func (s *daemons) startNFSD(ctx context.Context) error {
 				return fmt.Errorf("rpcbind does not run (no %s): NFSv3 needs it", rpcbindSocket)
 			}
 		}
-		// Before lockd starts, which reads it once. As long as lockd is in
-		// grace the kernel refuses new NFSv4 locks too. It makes the period a
-		// multiple of nlm_timeout. Source: lockd's module parameters,
-		// get_lockd_grace_period() and locks_in_grace() of the kernel.
-		for _, p := range []struct {
-			name  string
-			value int
-		}{{"nlm_timeout", lockTimeout}, {"nlm_grace_period", s.grace}} {
-			if err := s.K.Poke("/proc/sys/fs/nfs/"+p.name, strconv.Itoa(p.value)+"\n"); err != nil && s.threads() == 0 {
-				s.Log.Note("lockd's %s stays as it is: %v", p.name, err)
-			}
-		}
-		s.manyConnections("/sys/module/lockd/parameters/nlm_max_connections")
-	}
-	if s.threads() == 0 && len(s.ProcessesOf(nfsdcld)) == 0 {
-		if err := s.forgetGone(ctx); err != nil {
-			return err
-		}
+		s.tuneLockd()
 	}
 	// Side by side: they wait for the disk (nfsdcld's database) and for
 	// rpcbind more than they compute. Only nfsd depends on one, nfsdcld, and
@@ -438,6 +428,21 @@ func (s *daemons) startNFSD(ctx context.Context) error {
 	}
 	_, err := s.nfsdState()
 	return err
+}
+
+// tuneLockd sets what lockd reads once, when it starts. As long as lockd is in grace the kernel
+// refuses new NFSv4 locks too. It makes the period a multiple of nlm_timeout.
+// Source: lockd's module parameters, get_lockd_grace_period() and locks_in_grace() of the kernel.
+func (s *daemons) tuneLockd() {
+	for _, p := range []struct {
+		name  string
+		value int
+	}{{"nlm_timeout", lockTimeout}, {"nlm_grace_period", s.grace}} {
+		if err := s.K.Poke("/proc/sys/fs/nfs/"+p.name, strconv.Itoa(p.value)+"\n"); err != nil && s.threads() == 0 {
+			s.Log.Note("lockd's %s stays as it is: %v", p.name, err)
+		}
+	}
+	s.manyConnections("/sys/module/lockd/parameters/nlm_max_connections")
 }
 
 // lockGrace is the grace period for NFSv3 locks in s. A client reclaims when

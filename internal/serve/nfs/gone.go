@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/mortarhpc/mortar/internal/serve/kernel"
 )
@@ -124,22 +125,72 @@ func (s *daemons) forgetGone(ctx context.Context) error {
 }
 
 func (s *daemons) deleteClients(ctx context.Context, names []string) error {
-	db := s.cfg.StateDir + "/nfsdcld/main.sqlite"
-	if err := s.K.Access(db); err != nil {
-		return err
-	}
-	sql := func(text string) (string, error) {
-		return s.K.Run(ctx, kernel.Command{Argv: []string{"sqlite3", "-batch", "-bail", db}, Stdin: text})
-	}
-	tables, err := sql("SELECT name FROM sqlite_master WHERE type = 'table' AND name GLOB 'rec-*';\n")
+	tables, err := s.cldTables(ctx)
 	if err != nil {
 		return err
 	}
 	var text strings.Builder
 	text.WriteString("BEGIN;\n")
-	for table := range strings.FieldsSeq(tables) {
+	for _, table := range tables {
 		fmt.Fprintf(&text, "DELETE FROM %q WHERE id IN (%s);\n", table, strings.Join(names, ", "))
 	}
-	_, err = sql(text.String() + "COMMIT;\n")
+	_, err = s.cldSQL(ctx, text.String()+"COMMIT;\n")
 	return err
+}
+
+// cldTables are the tables of clients of nfsdcld's database.
+func (s *daemons) cldTables(ctx context.Context) ([]string, error) {
+	out, err := s.cldSQL(ctx, "SELECT name FROM sqlite_master WHERE type = 'table' AND name GLOB 'rec-*';\n")
+	return strings.Fields(out), err
+}
+
+// cldSQL runs SQL in nfsdcld's database, while nfsdcld does not run.
+func (s *daemons) cldSQL(ctx context.Context, text string) (string, error) {
+	db := s.cfg.StateDir + "/nfsdcld/main.sqlite"
+	if err := s.K.Access(db); err != nil {
+		return "", err
+	}
+	return s.K.Run(ctx, kernel.Command{Argv: []string{"sqlite3", "-batch", "-bail", db}, Stdin: text})
+}
+
+// reclaimTime is how long one client's reclaim may hold the others up. nfsdcld and rpc.statd
+// write each down by itself, and wait for the disks. On a rack 2,000 clients took 45 ms each,
+// and nfsd's period of 30 s, which it doubles while clients reclaim, ended before: the others
+// lost their locks.
+const reclaimTime = 100 * time.Millisecond
+
+// prepareCLD readies nfsdcld's database, and finds how long in s all clients may need to reclaim.
+// With a write-ahead log SQLite waits for the disks once for each client and not three times;
+// a database keeps that mode.
+//
+// Source: https://www.sqlite.org/wal.html
+func (s *daemons) prepareCLD(ctx context.Context) (seconds int) {
+	if err := s.K.Access(s.cfg.StateDir + "/nfsdcld/main.sqlite"); errors.Is(err, fs.ErrNotExist) {
+		return 0 // nfsdcld makes it
+	}
+	tables, err := s.cldTables(ctx)
+	var text strings.Builder
+	text.WriteString("PRAGMA journal_mode = WAL;\n")
+	for _, table := range tables {
+		fmt.Fprintf(&text, "SELECT count(*) FROM %q;\n", table)
+	}
+	out := ""
+	if err == nil {
+		out, err = s.cldSQL(ctx, text.String())
+	}
+	if err != nil {
+		s.Log.Note("how many NFSv4 clients may reclaim is not known: %v", err)
+		return 0
+	}
+	held, err := s.NLM.toNotify()
+	if err != nil {
+		s.Log.Note("how many NFSv3 clients may reclaim is not known: %v", err)
+	}
+	n := len(held)
+	for f := range strings.FieldsSeq(out) {
+		if k, err := strconv.Atoi(f); err == nil { // else the mode
+			n += k
+		}
+	}
+	return min(int(time.Duration(n)*reclaimTime/time.Second), maxLockGrace)
 }

@@ -1,6 +1,7 @@
 package nfs
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -78,8 +79,7 @@ func TestForgetGone(t *testing.T) {
 	list()
 	forget() // no database
 	// Source: sqlite_maindb_init_v4 of utils/nfsdcld/sqlite.c.
-	sql(`PRAGMA journal_mode = WAL;
-CREATE TABLE parameters (key TEXT PRIMARY KEY, value TEXT);
+	sql(`CREATE TABLE parameters (key TEXT PRIMARY KEY, value TEXT);
 CREATE TABLE grace (current INTEGER , recovery INTEGER);
 CREATE TABLE "rec-0000000000000001" (id BLOB PRIMARY KEY, principal BLOB);
 CREATE TABLE "rec-000000000000000a" (id BLOB PRIMARY KEY, principal BLOB);
@@ -87,6 +87,20 @@ INSERT INTO "rec-0000000000000001" VALUES (CAST('dead''' AS BLOB), NULL), (CAST(
 INSERT INTO "rec-000000000000000a" VALUES (CAST('dead''' AS BLOB), NULL), (X'00ff', NULL), (CAST('alive' AS BLOB), X'01');`)
 	list()
 	forget()
+	for i := range 399 {
+		sql(fmt.Sprintf(`INSERT INTO "rec-000000000000000a" VALUES (CAST('c%d' AS BLOB), NULL);`, i))
+	}
+	if err := os.MkdirAll(dir+notifyDir+"/sm.bak/10.0.0.9", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	// 399 and the one that is alive, in two epochs, and one of NFSv3.
+	if got := s.Nfsd.prepareCLD(t.Context()); got != 40 {
+		t.Errorf("a grace period of %d s", got)
+	}
+	if got := sql("PRAGMA journal_mode;"); got != "wal\n" {
+		t.Error(got)
+	}
+	sql(`DELETE FROM "rec-000000000000000a" WHERE hex(id) LIKE '63%';`)
 	if got := sql(`SELECT hex(id) FROM "rec-0000000000000001"; SELECT hex(id), hex(principal) FROM "rec-000000000000000a";`); got != "616C697665\n616C697665|01\n" {
 		t.Errorf("left: %q", got)
 	}
