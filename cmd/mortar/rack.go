@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 
@@ -75,7 +73,7 @@ func newRackUpCmd() *cobra.Command {
 	var mirror, suite, accel, memory, boot, lustre, scale string
 	var sparse bool
 	cmd := command("up", func(ctx context.Context, c *cli.Console, args []string) (err error) {
-		if f.scale, err = parseScale(scale); err != nil {
+		if f.scale, err = hw.ParseScale(scale); err != nil {
 			return fail(exitBadInput, err)
 		}
 		cfg, dir, err := f.describe(args[0])
@@ -88,8 +86,8 @@ func newRackUpCmd() *cobra.Command {
 				return err
 			}
 		}
-		if err := bootServers(&cfg, boot); err != nil {
-			return err
+		if err := cfg.SetBoot(boot); err != nil {
+			return rackError(err)
 		}
 		cfg.Sparse = cfg.Sparse || sparse
 		if memory != "" {
@@ -136,29 +134,6 @@ func newRackUpCmd() *cobra.Command {
 	cmd.Flags().Bool("json", false, "print the inventory as JSON")
 	cmd.Flags().Bool("dry-run", false, "show the commands and files, and do nothing")
 	return cmd
-}
-
-// bootServers sets the way in which servers boot: HOW, or HOW=SERVER,SERVER for some; "" keeps it.
-func bootServers(cfg *hw.Config, boot string) error {
-	if boot == "" {
-		return nil
-	}
-	how, list, some := strings.Cut(boot, "=")
-	names := strings.Split(list, ",")
-	for i := range cfg.Nodes {
-		n := &cfg.Nodes[i]
-		at := slices.Index(names, n.Name)
-		if n.Role == hw.RoleServer && (!some || at >= 0) {
-			n.Boot = how
-			if some {
-				names = slices.Delete(names, at, at+1)
-			}
-		}
-	}
-	if some && len(names) > 0 {
-		return badUsage(fmt.Sprintf("--boot %s: the brick has no server %q", boot, names[0]))
-	}
-	return nil
 }
 
 // describe returns the hardware for a spec, and the rack's directory.
@@ -240,16 +215,6 @@ func newRackArrayCmd() *cobra.Command {
 	return cmd
 }
 
-// parseScale parses 1/1000 as 1000.
-func parseScale(text string) (int64, error) {
-	by, ok := strings.CutPrefix(text, "1/")
-	n, err := strconv.ParseInt(by, 10, 64)
-	if !ok || err != nil {
-		return 0, fmt.Errorf("--scale %q: want 1/N, e.g. 1/1000", text)
-	}
-	return n, nil
-}
-
 // rackProgress prints each step of an operation when it ends.
 func rackProgress(w io.Writer) rack.Progress {
 	return func(e rack.Event) {
@@ -273,8 +238,8 @@ func newRackImageCmd() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if err := bootServers(&cfg, boot); err != nil {
-			return err
+		if err := cfg.SetBoot(boot); err != nil {
+			return rackError(err)
 		}
 		return rackError(rack.BuildImage(ctx, cfg, dir, rackProgress(c.Err)))
 	})

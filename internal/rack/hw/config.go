@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/base/distro"
@@ -274,6 +275,39 @@ func (c *Config) Check() error {
 }
 
 func (n *Node) Distribution() bool { return n.Boot == BootDistribution }
+
+// SetBoot sets the way in which servers boot: HOW, or HOW=SERVER,SERVER for some; "" keeps it.
+func (c *Config) SetBoot(boot string) error {
+	if boot == "" {
+		return nil
+	}
+	how, list, some := strings.Cut(boot, "=")
+	names := strings.Split(list, ",")
+	for i := range c.Nodes {
+		n := &c.Nodes[i]
+		at := slices.Index(names, n.Name)
+		if n.Role == RoleServer && (!some || at >= 0) {
+			n.Boot = how
+			if some {
+				names = slices.Delete(names, at, at+1)
+			}
+		}
+	}
+	if some && len(names) > 0 {
+		return tool.Refuse("--boot %s: the brick has no server %q", boot, names[0])
+	}
+	return nil
+}
+
+// ParseScale reads 1/1000 as 1000.
+func ParseScale(text string) (int64, error) {
+	by, ok := strings.CutPrefix(text, "1/")
+	n, err := strconv.ParseInt(by, 10, 64)
+	if !ok || err != nil {
+		return 0, fmt.Errorf("--scale %q: want 1/N, e.g. 1/1000", text)
+	}
+	return n, nil
+}
 
 // Distribution reports whether any node of the rack boots the distribution's way.
 func (c *Config) Distribution() bool {

@@ -84,7 +84,7 @@ type StorageLUN struct {
 
 // FromSpec returns the virtual hardware for a spec: the same servers, addresses,
 // disks by serial and WWN, BMCs, PDUs and outlets as the real hardware. A RAID array
-// has its disks, and the groups and LUNs of the design. Of a RAID card inside a server
+// has its disks, and what has been configured on them. Of a RAID card inside a server
 // (PERC) the rack has only the LUNs. FromSpec is pure. spec.Parse has checked the spec's addresses.
 // FromSpec refuses a host name as an address.
 func FromSpec(s *spec.Spec, arrays ...Storage) (Config, error) {

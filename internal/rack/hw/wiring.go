@@ -122,18 +122,20 @@ type SharedDisk struct {
 // SharedDisks lists the disks of all enclosures.
 func (c *Config) SharedDisks() []SharedDisk {
 	var out []SharedDisk
-	target := 1
+	target, plain := 1, 0
 	for i := range c.Enclosures {
 		e := &c.Enclosures[i]
 		for k, d := range e.Disks {
-			s := SharedDisk{Disk: d, Enclosure: e.Name, Index: 1000*i + k, Servers: e.Servers, Paths: e.paths(), Target: target}
+			s := SharedDisk{Disk: d, Enclosure: e.Name, Index: plain, Servers: e.Servers, Paths: e.paths(), Target: target}
 			if e.Array != nil {
 				s.Array, s.Portal = e, c.ArrayIndex(e.Name)
+				s.Index = 1000*(1+i) + k // apart from those of disks
 				if len(d.LUN.Servers) > 0 {
 					s.Servers = d.LUN.Servers
 				}
 			} else {
 				target += e.targets()
+				plain++
 			}
 			out = append(out, s)
 		}
