@@ -138,7 +138,7 @@ func TestNodeArgs(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := strings.Join(args, "\n")
-	for id, want := range map[string]bool{"path0-sd0": false, "path1-sd0": false, "path0-sd1000": false, "path1-sd1000": true, "nvme0": false,
+	for id, want := range map[string]bool{"path0-sd0": false, "path1-sd0": false, "path0-sd1": false, "path1-sd1": true, "nvme0": false,
 		"system0-dev": false, "sysslot0": true, "system1-dev": true} {
 		if got := strings.Contains(all, `"id":"`+id+`"`); got != want {
 			t.Errorf("device %s: there is %v, want %v", id, got, want)
