@@ -194,7 +194,6 @@ func (t tuning) Slots() int             { return sessionSlots(t.Spec) }
 func (t tuning) Crowded() bool       { return t.Spec.Nodes() > 64 }
 func (t tuning) Consensus() int      { return max(t.HA.TokenMS/2, 500) }
 func (t tuning) StockConsensus() int { return t.HA.TokenMS * 6 / 5 }
-func (t tuning) OverTCP() bool       { return strings.HasPrefix(t.Spec.Lustre.LNET, "tcp") }
 
 // AllNVMe says whether all disks are NVMe disks: what belongs to SCSI has no place there.
 func AllNVMe(d *Design) bool {
