@@ -43,8 +43,8 @@ func TestShownWithoutHosts(t *testing.T) {
 		if code, out, stderr := mortar(t, "plan", "--offline", file); code != 0 || !strings.Contains(out, "resources to change") {
 			t.Errorf("plan --offline %s: %d %s", name, code, stderr)
 		}
-		if code, out, stderr := mortar(t, "mount-options", file); code != 0 || !strings.Contains(out, "mount -t ") {
-			t.Errorf("mount-options %s: %d %s%s", name, code, out, stderr)
+		if code, out, stderr := mortar(t, "client-config", file); code != 0 || !strings.Contains(out, "mount -t ") {
+			t.Errorf("client-config %s: %d %s%s", name, code, out, stderr)
 		}
 		var doc struct{ Pending int }
 		if code, out, stderr := mortar(t, "plan", "--offline", "--json", file); code != 0 || json.Unmarshal([]byte(out), &doc) != nil || doc.Pending == 0 {

@@ -56,7 +56,7 @@ func commands() []*cobra.Command {
 		newStatusCmd(),
 		newWatchCmd(),
 		newEventsCmd(),
-		newMountOptionsCmd(),
+		newClientConfigCmd(),
 		group("disk", newDiskLocateCmd(), newDiskFailCmd(), newDiskReplaceCmd()),
 		newGrowCmd(),
 		newQuotaCmd(),

@@ -80,7 +80,7 @@ func TestCompletesNames(t *testing.T) {
 		"quota set " + ha + " ":                    "project",
 		"cache mode " + ha + " ":                   "write-back",
 		"standby " + ha + " ":                      "nfs2",
-		"mount-options " + ha + " --client ":       "c1",
+		"client-config " + ha + " --client ":       "c1",
 		"check " + ha + " --profile ":              "stock",
 		"lustre ost drain " + lustre + " ":         "testfs-OST0001",
 		"disk fail " + bad + " ":                   ":4",

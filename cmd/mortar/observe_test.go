@@ -29,7 +29,7 @@ func specFile(t *testing.T, flavour string, replace ...string) string {
 
 func TestMountOptions(t *testing.T) {
 	file := specFile(t, "nfs-ha")
-	out, code, err := runCmd(t, "mount-options", file, "--json")
+	out, code, err := runCmd(t, "client-config", file, "--json")
 	if err != nil || code != 0 {
 		t.Fatal(err, code)
 	}
@@ -59,7 +59,7 @@ func TestMountOptions(t *testing.T) {
 		}
 	}
 
-	text, _, err := runCmd(t, "mount-options", file, "--fstab", "--client", "c1")
+	text, _, err := runCmd(t, "client-config", file, "--format", "fstab", "--client", "c1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,13 +70,13 @@ func TestMountOptions(t *testing.T) {
 		}
 	}
 
-	if _, code, err := runCmd(t, "mount-options", file, "--client", "c9"); code != exitBadInput || err == nil || !strings.Contains(err.Error(), "choose one of c1") {
+	if _, code, err := runCmd(t, "client-config", file, "--client", "c9"); code != exitBadInput || err == nil || !strings.Contains(err.Error(), "choose one of c1") {
 		t.Errorf("%d, %v", code, err)
 	}
 
 	// The spec sets options of its own and lists no clients.
 	file = specFile(t, "nfs-ha", "    memory: 768MiB\n", "    memory: 768MiB\n    mounts:\n      - {service: home, path: /homes, options: [actimeo=30]}\n")
-	text, code, err = runCmd(t, "mount-options", file)
+	text, code, err = runCmd(t, "client-config", file)
 	if err != nil || code != 0 || !strings.Contains(text, " /homes\n") || !strings.Contains(text, "actimeo=30") {
 		t.Errorf("%v, %d\n%s", err, code, text)
 	}
@@ -93,7 +93,7 @@ func TestMountOptions(t *testing.T) {
 	if err := os.WriteFile(whole, []byte(before+"\nrack:"+after), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	text, code, err = runCmd(t, "mount-options", whole)
+	text, code, err = runCmd(t, "client-config", whole)
 	if err != nil || code != 0 || !strings.Contains(text, "# any client\n") || strings.Count(text, "mount -t nfs") != 2 {
 		t.Errorf("%v, %d\n%s", err, code, text)
 	}

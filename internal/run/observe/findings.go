@@ -176,7 +176,7 @@ var findings = map[Code]kindOfFinding{
 
 	// clients
 	"client-name-twice": {"host", Fault, "{hosts} have one NFSv4 client name, {name}: the server takes each for a restart of the other, and throws its locks and open files away", "give each host a name of its own (hostnamectl), or a value of its own to nfs.nfs4_unique_id (modprobe.d), and mount again"},
-	"mount-missing":     {"host", Fault, "{mount} is not mounted on {host}", "`mortar apply`, or `mortar mount-options` for the line in fstab"},
+	"mount-missing":     {"host", Fault, "{mount} is not mounted on {host}", "`mortar apply`, or `mortar client-config` for the line in fstab"},
 	"mount-hangs":       {"host", Fault, "{mount} on {host} hangs: the server did not answer within {within}", "nothing on the client: a hard mount goes on as soon as the service answers"},
 	"mount-error":       {"host", Fault, "{mount} on {host} gives an error: {error}", "if it is stale, the export lost its identity (fsid): mount again, and look at the export"},
 	"mount-source":      {"host", Warning, "{mount} on {host} is mounted from {source}, not from {want}", ""},

@@ -1,0 +1,98 @@
+package clientconfig
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/goccy/go-yaml"
+
+	"github.com/mortarhpc/mortar/examples"
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/brick/spec"
+)
+
+func exampleOf(t *testing.T, name string) *design.Design {
+	t.Helper()
+	b, err := examples.FS.ReadFile(name + ".yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := spec.Parse("brick.yaml", b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := design.Derive(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// Each format has the files that an apply would write on a client, and no other content of them.
+func TestTrees(t *testing.T) {
+	for name, must := range map[string][]string{
+		"nfs-ha":       {"/etc/modprobe.d/mortar.conf", "/etc/sysctl.d/90-mortar.conf", "/etc/nfs.conf.d/mortar-readahead.conf", "/etc/modules-load.d/mortar.conf"},
+		"nvme-ha":      {"/etc/modprobe.d/mortar.conf", "/etc/sysctl.d/90-mortar.conf"},
+		"lustre-small": {"/etc/modprobe.d/mortar.conf"},
+	} {
+		d := exampleOf(t, name)
+		for format, root := range map[string]string{"dir": "root", "warewulf": "rootfs", "ansible": "files"} {
+			tree, err := Tree(t.Context(), d, "", format)
+			if err != nil {
+				t.Fatalf("%s, %s: %v", name, format, err)
+			}
+			for _, p := range must {
+				if !strings.HasPrefix(tree[root+p], "# Written by mortar apply") {
+					t.Errorf("%s, %s: %s is %q, of %v", name, format, p, tree[root+p], slices.Sorted(maps.Keys(tree)))
+				}
+			}
+			lines := tree[map[string]string{"dir": "fstab", "warewulf": "rootfs/etc/fstab.ww", "ansible": "tasks/main.yml"}[format]]
+			docs, err := d.MountLines(d.Spec.Clients[0].Name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range docs {
+				if !strings.Contains(lines, m.Fstab+"\n") {
+					t.Errorf("%s, %s: no line %q in\n%s", name, format, m.Fstab, lines)
+				}
+			}
+			if tree["README"] == "" || strings.Contains(tree["README"], "fio") || strings.Contains(tree["README"], "<no value>") {
+				t.Errorf("%s, %s: README\n%s", name, format, tree["README"])
+			}
+			if format == "ansible" {
+				var tasks []map[string]any
+				if err := yaml.Unmarshal([]byte(lines), &tasks); err != nil || len(tasks) < 6 {
+					t.Errorf("%s: %d tasks: %v\n%s", name, len(tasks), err, lines)
+				}
+			}
+		}
+	}
+}
+
+// A tree is for one client of the spec or for any; a directory with something in it stays.
+func TestWrite(t *testing.T) {
+	d := exampleOf(t, "nfs-ha")
+	tree, err := Tree(t.Context(), d, "c1", "dir")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "new")
+	if err := Write(dir, tree); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := os.ReadFile(filepath.Join(dir, "hosts")); err != nil || string(b) != "10.77.1.100 10.77.1.100 brick1-home\n" {
+		t.Errorf("%q, %v", b, err)
+	}
+	if err := Write(dir, tree); err == nil || !strings.Contains(err.Error(), "is not empty") {
+		t.Errorf("written twice: %v", err)
+	}
+	for want, ask := range map[string][2]string{"no client c9": {"c9", "dir"}, `--format "tar"`: {"", "tar"}} {
+		if _, err := Tree(t.Context(), d, ask[0], ask[1]); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v", ask, err)
+		}
+	}
+}
