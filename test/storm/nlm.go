@@ -20,6 +20,7 @@ type client3 struct {
 	tries int
 	fh    []byte
 	held  bool
+	back  bool // it has reclaimed its lock
 	// notified is written to when the server's sm-notify has told the client.
 	notified chan struct{}
 }

@@ -60,8 +60,18 @@ func TestAgainstKnfsd(t *testing.T) {
 	}
 }
 
+// getport is what sm-notify of Debian 13 sent on a rack.
+const getport = "6b0c5eca0000000000000002000186a0000000020000000300000000000000000000000000000000000186b8000000010000001100000000"
+
 // sm-notify asks for a port, and then gives its notice.
 func TestNotified(t *testing.T) {
+	recorded, err := hex.DecodeString(getport)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if answer, notify, err := notified(recorded); err != nil || notify || hex.EncodeToString(answer) != "6b0c5eca0000000100000000000000000000000000000000"+"0000006f" {
+		t.Errorf("%x %v %v", answer, notify, err)
+	}
 	for _, c := range []struct {
 		what                     string
 		program, version, number uint32

@@ -528,7 +528,8 @@ func (s *daemons) moreThreads(ctx context.Context) error {
 // Source: svc_check_conn_limits() and nlm_max_connections of the kernel.
 const mostConnections = 65536
 
-// manyConnections raises a limit. Kernels from 6.13 on have none.
+// manyConnections raises a limit. Linux 6.12 has both; newer kernels count only connections
+// that have shown no valid credentials, and have no such file.
 func (s *daemons) manyConnections(file string) {
 	if err := s.K.Poke(file, strconv.Itoa(mostConnections)+"\n"); err != nil && !errors.Is(err, fs.ErrNotExist) && s.threads() == 0 {
 		s.Log.Note("%s stays as it is: %v", file, err)
