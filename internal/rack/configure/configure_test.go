@@ -88,7 +88,7 @@ func TestRefused(t *testing.T) {
 		{"nss7.4-ha-nss7", "nickname nss1P1", "nickname nss1P0", "the nickname nss1P0 is in use"},
 		{"nss7.4-ha-nss7", "id 500605b000010000", "id 500605b00001000", "16 hexadecimal digits"},
 		{"nss7.4-ha-nss7", "set system name nss7", "set system nmae nss7", `the parameter "nmae" is not allowed`},
-		{"nss7.4-ha-nss7", "set system name nss7", "sett system name nss7", "The command was not recognized."},
+		{"nss7.4-ha-nss7", "set system name nss7", "sett system name nss7", "the command was not recognized"},
 		{"nss7.4-ha-nss7", "create host-group hosts nss1,nss2 ", "create host-group hosts nss1,nss3 ", "host nss3 was not found"},
 
 		{"nss2-ha-nss2", "physicalDisks=(0,0", "physicalDisks=(0,12", "there is no disk in slot 12 of enclosure 0"},

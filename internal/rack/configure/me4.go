@@ -23,11 +23,11 @@ import (
 // ME5 see spec.ArrayModel.
 
 var (
-	me4Name    = regexp.MustCompile(`^[^",<\\ ]{1,32}$`)
-	me4Disk    = regexp.MustCompile(`^(\d+)\.(\d+)(?:-(\d+))?$`)
-	me4Size    = regexp.MustCompile(`^(\d+)(B|KB|MB|GB|TB|KiB|MiB|GiB|TiB)?$`)
-	me4SAS     = regexp.MustCompile(`^[0-9a-fA-F]{16}$`)
-	me4Refused = errors.New("The command was not recognized.") //nolint:staticcheck // the array's words
+	me4Name         = regexp.MustCompile(`^[^",<\\ ]{1,32}$`)
+	me4Disk         = regexp.MustCompile(`^(\d+)\.(\d+)(?:-(\d+))?$`)
+	me4Size         = regexp.MustCompile(`^(\d+)(B|KB|MB|GB|TB|KiB|MiB|GiB|TiB)?$`)
+	me4SAS          = regexp.MustCompile(`^[0-9a-fA-F]{16}$`)
+	errUnrecognized = errors.New("the command was not recognized")
 )
 
 // me4Forms has the commands with the values of each keyword; - is any, and NAME the name
@@ -67,12 +67,12 @@ func (b *box) me4(_ context.Context, text string) error {
 func (b *box) me4Line(line string) error {
 	w := strings.Fields(line)
 	if len(w) < 2 {
-		return me4Refused
+		return errUnrecognized
 	}
 	verb := w[0] + " " + w[1]
 	form, known := me4Forms[verb]
 	if !known {
-		return me4Refused
+		return errUnrecognized
 	}
 	if verb == "show volumes" {
 		b.me4Volumes()
