@@ -142,7 +142,7 @@ func serveDrives(ctx context.Context, r *rack, disks map[string]*vdisk.Disk) err
 	}
 	context.AfterFunc(ctx, func() { l.Close() })
 	again := make(chan os.Signal, 1)
-	signal.Notify(again, syscall.SIGHUP) // see changeHardware
+	signal.Notify(again, syscall.SIGUSR1) // see changeHardware; SIGHUP ends a command
 	set := func() {
 		if err := setDrives(r.dir, drives); err != nil {
 			fmt.Fprintln(os.Stderr, err)

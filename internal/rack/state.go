@@ -79,7 +79,7 @@ func changeHardware(ctx context.Context, r *rack, change func(h *hw.Hardware), m
 			return err
 		}
 		// It knows which disks are out of their slots, and how slow each is.
-		if err := tool.Hangup(r.dir, hw.Shelves); err != nil {
+		if err := tool.Reread(r.dir, hw.Shelves); err != nil {
 			return err
 		}
 		return makeSo(h)

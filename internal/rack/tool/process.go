@@ -165,13 +165,13 @@ func Stop(dir, name string) error {
 	return nil
 }
 
-// Hangup has a process that runs read its files again.
-func Hangup(dir, name string) error {
+// Reread has a process that runs read its files again.
+func Reread(dir, name string) error {
 	p := Running(dir, name)
 	if p == nil {
 		return nil
 	}
-	if err := syscall.Kill(p.pid, syscall.SIGHUP); err != nil && !errors.Is(err, syscall.ESRCH) {
+	if err := syscall.Kill(p.pid, syscall.SIGUSR1); err != nil && !errors.Is(err, syscall.ESRCH) {
 		return err
 	}
 	return nil

@@ -519,7 +519,7 @@ func startFailsAt(t *testing.T, on storageSpecimen, serve serviceSpecimen, i int
 	ctx := t.Context()
 	h.failAt = i
 	err := s.start(ctx)
-	costsTime := slices.ContainsFunc([]string{"tickle_tcp", "start sm-notify", "save /run/mortar/reclaim-", "nlm_", "4.2 256", "udev", "held-", "sync_speed_m", "link /dev/mapper", "routes", "reserve /", "setprstatus", "register /dev/d"},
+	costsTime := slices.ContainsFunc([]string{"tickle_tcp", "start sm-notify", "save /run/mortar/reclaim-", "nlm_", "4.2 256", "udev", "held-", "sync_speed_m", "link /dev/mapper", "routes", "reserve /", "setprstatus", "register /dev/d", "sqlite3"},
 		func(x string) bool { return strings.Contains(what, x) })
 	if err == nil && !costsTime {
 		t.Fatalf("the start did not notice that %q failed", what)
