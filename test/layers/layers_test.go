@@ -169,6 +169,7 @@ var mayAsk = map[string]string{
 	"prove/kind/kind.go":                 "chooses the kind of service of a brick",
 	"prove/fault/storage.go":             "chooses the kind of storage of a drill's service",
 	"run/change/grow.go":                 "shows the spares of new md groups; an array has its own",
+	"run/clientconfig/clientconfig.go":   "names the packages that come first; plan plans for either kind",
 	"run/lustre/lustre.go":               "refuses a brick without Lustre",
 	"run/observe/kinds.go":               "chooses both",
 	"run/quota/run.go":                   "refuses Lustre, whose clients set quotas",
