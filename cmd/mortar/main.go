@@ -20,6 +20,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/rack"
 	"github.com/mortarhpc/mortar/internal/run/cli"
+	"github.com/mortarhpc/mortar/internal/serve/fence"
 	"github.com/mortarhpc/mortar/internal/serve/ocf"
 )
 
@@ -80,6 +81,11 @@ func run() int {
 		return ocfMain(os.Args[1:], ocf.Main)
 	case "watch":
 		return ocfMain(os.Args[1:], ocf.WatchMain)
+	}
+	if len(os.Args) > 1 && os.Args[1] == fence.Word {
+		return ocfMain(os.Args[2:], func(ctx context.Context, args []string, _ func(string) string, out, errs io.Writer) int {
+			return fence.Main(ctx, args, os.Stdin, out, errs)
+		})
 	}
 	ctx, stop := cli.Interruptible(context.Background())
 	defer stop()

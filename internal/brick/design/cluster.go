@@ -62,18 +62,59 @@ func (d builder) cluster(servers []spec.Server) *HA {
 			SecretParam: "password_script", SecretFile: v.BMC.PasswordFile,
 			Feeds: v.Feeds,
 		}
-		if len(s.Services) != 1 && i == 0 {
-			// Written as a map: a plain value works, but Pacemaker 3.0 logs an
-			// error for it at each fencing.
-			bmc.Params["pcmk_delay_base"] = v.Name + ":" + tieDelay
-		}
-		second := FenceLevel{Node: v.Name, Level: 2}
+		second := FenceLevel{Node: v.Name, Level: 2, Index: 2}
 		for _, id := range v.OutletDevices() {
 			second.Devices = append(second.Devices, pdus[id])
 		}
-		ha.Fencing = append(ha.Fencing, FenceLevel{Node: v.Name, Level: 1, Devices: []FenceDevice{bmc}}, second)
+		mine := []FenceLevel{{Node: v.Name, Level: 1, Index: 1, Devices: []FenceDevice{bmc}}, second}
+		first := &mine[0]
+		if s.Profile != spec.Stock {
+			ha.Hedge = append(ha.Hedge, hedge(v, mine))
+			first = &ha.Hedge[len(ha.Hedge)-1]
+		}
+		if len(s.Services) != 1 && i == 0 {
+			// Written as a map: a plain value works, but Pacemaker 3.0 logs an
+			// error for it at each fencing.
+			first.Devices[0].Params["pcmk_delay_base"] = v.Name + ":" + tieDelay
+		}
+		ha.Fencing = append(ha.Fencing, mine...)
 	}
 	return ha
+}
+
+// HedgeAgent is Mortar's own fence agent.
+const HedgeAgent = "fence_mortar"
+
+// hedgeTimeout is how long Pacemaker lets HedgeAgent run. The agent ends its
+// action after 30 s by itself.
+const hedgeTimeout = "40s"
+
+// hedge is the level before those of a server: one device that uses them all, and does not
+// wait for one that is late. They stay in the topology behind it: they are proven alone,
+// they fence if the hedge cannot run, and a cluster is converted by one more level.
+func hedge(v spec.Server, levels []FenceLevel) FenceLevel {
+	var all []string
+	for i := range levels {
+		levels[i].Index++
+		var ids []string
+		for _, f := range levels[i].Devices {
+			id := f.ID
+			if o := f.Outlet(v.Name); o != "" {
+				id += "=" + o
+			}
+			ids = append(ids, id)
+		}
+		all = append(all, strings.Join(ids, ","))
+	}
+	return FenceLevel{Node: v.Name, Index: 1, Devices: []FenceDevice{{
+		ID: v.HedgeDevice(), Agent: HedgeAgent, Feeds: v.Feeds,
+		Params: map[string]string{
+			"server": v.Name, "levels": strings.Join(all, ";"),
+			"pcmk_reboot_timeout": hedgeTimeout, "pcmk_off_timeout": hedgeTimeout, "pcmk_on_timeout": hedgeTimeout,
+			"pcmk_reboot_retries": "1", "pcmk_off_retries": "1",
+			"pcmk_host_list": v.Name, "pcmk_host_check": "static-list",
+		},
+	}}}
 }
 
 // Reservable says whether LUNs and disks can be reserved for a server: if it is Mortar's agent

@@ -41,11 +41,18 @@ func (l *FenceLevel) IDs() []string {
 }
 
 // Levels are those of one node, in order.
-func (h *HA) Levels(node string) []*FenceLevel {
+func (h *HA) Levels(node string) []*FenceLevel { return of(node, h.Fencing) }
+
+// Topology are the levels of one node as the cluster has them: the hedge first.
+func (h *HA) Topology(node string) []*FenceLevel {
+	return append(of(node, h.Hedge), h.Levels(node)...)
+}
+
+func of(node string, levels []FenceLevel) []*FenceLevel {
 	var out []*FenceLevel
-	for i := range h.Fencing {
-		if h.Fencing[i].Node == node {
-			out = append(out, &h.Fencing[i])
+	for i := range levels {
+		if levels[i].Node == node {
+			out = append(out, &levels[i])
 		}
 	}
 	return out

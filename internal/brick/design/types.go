@@ -271,6 +271,9 @@ type HA struct {
 	TokenMS  int          `json:"token_ms"`
 	Failback string       `json:"failback"`
 	Fencing  []FenceLevel `json:"fencing"`
+	// Hedge is what the cluster uses before Fencing, for each node: a device that runs
+	// those of Fencing without waiting in line. Profile stock has none.
+	Hedge []FenceLevel `json:"hedge,omitempty"`
 	// FenceTestDays is how old a proof of fencing may be, in days; 0 (of a design
 	// made before there was a limit): any age.
 	FenceTestDays int `json:"fence_test_days,omitempty"`
@@ -286,11 +289,12 @@ type Node struct {
 	Rings []string `json:"rings"`
 }
 
-// FenceLevel is a level (1 first) of fencing for one node: all its devices
-// must succeed together.
+// FenceLevel is a level (1 first; 0 is the hedge) of fencing for one node: all its
+// devices must succeed together. Index is its place in the cluster's topology.
 type FenceLevel struct {
 	Node    string        `json:"node"`
 	Level   int           `json:"level"`
+	Index   int           `json:"index"`
 	Devices []FenceDevice `json:"devices"`
 }
 

@@ -46,7 +46,7 @@ func (b clusterPart) membership() error {
 				})
 				continue
 			}
-			if f.SecretParam == "community" {
+			if f.SecretParam == "community" || f.SecretFile == "" {
 				continue
 			}
 			secret, err := secretLine(f.SecretFile, b.secrets)
@@ -139,10 +139,18 @@ func (b clusterPart) snmpConfig(f design.FenceDevice) ([]byte, error) {
 	return []byte(lines.String()), nil
 }
 
+// topology are the levels of all nodes of a cluster.
+func topology(h *design.HA) (all []*design.FenceLevel) {
+	for _, n := range h.Nodes {
+		all = append(all, h.Topology(n.Name)...)
+	}
+	return all
+}
+
 // fenceDevices are all of a pair's, once.
 func fenceDevices(p *design.Pair) []design.FenceDevice {
 	var out []design.FenceDevice
-	for _, l := range p.HA.Fencing {
+	for _, l := range topology(p.HA) {
 		for _, f := range l.Devices {
 			if !slices.ContainsFunc(out, func(o design.FenceDevice) bool { return o.ID == f.ID }) {
 				out = append(out, f)

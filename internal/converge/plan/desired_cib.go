@@ -19,7 +19,7 @@ func (b clusterPart) cib() (*resource.Element, error) {
 	el := resource.El
 	resources := el("resources")
 	constraints := el("constraints")
-	topology := el("fencing-topology")
+	levels := el("fencing-topology")
 
 	for _, s := range b.services() {
 		r := b.service(s)
@@ -39,7 +39,7 @@ func (b clusterPart) cib() (*resource.Element, error) {
 		resources.Add(b.watch())
 	}
 	made := map[string]bool{}
-	for _, l := range b.pair.HA.Fencing {
+	for _, l := range topology(b.pair.HA) {
 		for _, f := range l.Devices {
 			if made[f.ID] {
 				continue // a PDU, in the levels of both servers
@@ -78,7 +78,7 @@ func (b clusterPart) cib() (*resource.Element, error) {
 				constraints.Add(el("rsc_order", "id", "order-"+f.ID+"-"+id, "first", id, "then", f.ID, "kind", "Optional"))
 			}
 		}
-		topology.Add(FencingLevel(&l))
+		levels.Add(FencingLevel(l))
 	}
 	options := map[string]string{
 		"stonith-enabled":  b.value("pacemaker", "stonith-enabled", "true"),
@@ -110,7 +110,7 @@ func (b clusterPart) cib() (*resource.Element, error) {
 		el("crm_config").Add(props),
 		resources,
 		constraints,
-		topology,
+		levels,
 		el("rsc_defaults").Add(defaults),
 	), nil
 }
@@ -207,7 +207,7 @@ func FenceParams(f design.FenceDevice, read func(file string) ([]byte, error)) (
 			return nil, err
 		}
 		params[f.SecretParam] = s
-	default:
+	case f.SecretFile != "":
 		params["password_script"] = SecretPath(f) + ".sh"
 	}
 	return params, nil
@@ -260,6 +260,6 @@ func (b clusterPart) service(s *design.Service) *resource.Element {
 
 // FencingLevel is a level in the cluster's fencing topology.
 func FencingLevel(l *design.FenceLevel) *resource.Element {
-	return resource.El("fencing-level", "id", "fencing-"+l.Node+"-"+strconv.Itoa(l.Level),
-		"target", l.Node, "index", strconv.Itoa(l.Level), "devices", strings.Join(l.IDs(), ","))
+	return resource.El("fencing-level", "id", "fencing-"+l.Node+"-"+strconv.Itoa(l.Index),
+		"target", l.Node, "index", strconv.Itoa(l.Index), "devices", strings.Join(l.IDs(), ","))
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/host/resource/storage"
 	"github.com/mortarhpc/mortar/internal/serve/cache"
+	"github.com/mortarhpc/mortar/internal/serve/fence"
 	"github.com/mortarhpc/mortar/internal/serve/ocf"
 )
 
@@ -388,7 +389,7 @@ func (b *builder) ocfConfig(s *design.Service) (*storage.OCFConfig, error) {
 			c.Rings[n.Name] = n.Rings
 		}
 		for _, f := range fenceDevices(b.pair) {
-			if !slices.Contains(c.Fences, f.Params["ip"]) {
+			if f.Params["ip"] != "" && !slices.Contains(c.Fences, f.Params["ip"]) {
 				c.Fences = append(c.Fences, f.Params["ip"])
 			}
 		}
@@ -409,9 +410,19 @@ func (b *builder) ocfConfig(s *design.Service) (*storage.OCFConfig, error) {
 	return r, err
 }
 
-// agents are the resource agents on a server, and what they are told of each
+// fenceAgentPath is where Pacemaker finds Mortar's fence agent.
+// Source: Pacemaker's lib/fencing/st_rhcs.c, PCMK__FENCE_BINDIR
+const fenceAgentPath = "/usr/sbin/" + fence.Name
+
+// agents are the fence agent and the resource agents on a server, and what they are told of each
 // service; then is what follows for a service.
 func (b *builder) agents(stage, h string, then func(*design.Service)) error {
+	if b.pair.HA != nil && len(b.pair.HA.Hedge) > 0 {
+		b.add(stage, h, "fence agent", &resource.TextFile{
+			Path: fenceAgentPath, Mode: 0o755, Content: []byte("#!/bin/sh\n" + resource.Header + "exec " + mortarPath + " " + fence.Word + " \"$@\"\n"),
+			Why: "an older mortar, after a downgrade, fails here; behind a link of that name it would print its help and count as a success",
+		})
+	}
 	dir := b.distro(h).OCF + "/mortar"
 	b.add(stage, h, "resource agent", &resource.Directory{Path: dir})
 	for _, agent := range []string{"service", "watch"} {

@@ -75,21 +75,7 @@ const fenceCIB = `<cib><configuration><resources>
 <nvpair id="a" name="community" value="hunter2"/><nvpair id="b" name="ip" value="10.77.3.31"/></instance_attributes></primitive>
 </resources></configuration></cib>`
 
-func TestFenceParams(t *testing.T) {
-	name, params, err := fenceParams([]byte(fenceCIB), "fence-pdu-a")
-	if diff := cmp.Diff(map[string]string{"community": "hunter2", "ip": "10.77.3.31"}, params); err != nil || name != "fence_apc_snmp" || diff != "" {
-		t.Error(name, err, diff)
-	}
-	for _, id := range []string{"fence-pdu-b", "service-home"} {
-		if _, _, err := fenceParams([]byte(fenceCIB), id); err == nil {
-			t.Errorf("%s is a fence device", id)
-		}
-	}
-	// The output of fence_apc_snmp 4.16 for a dead PDU.
-	text := fenceError(resource.Output{Code: 1, Stderr: "2026-11-22 18:11:58,882 ERROR: Returned 1: Timeout: No Response from 10.77.3.39:161 (hunter2)\n\n\n2026-11-22 18:11:58,914 ERROR: Please use '-h' for usage\n"}, params)
-	if text != "Returned 1: Timeout: No Response from 10.77.3.39:161 (…)" {
-		t.Errorf("%q", text)
-	}
+func TestOutletsOfNoDevice(t *testing.T) {
 	// For a device that the cluster does not know, the answer is an error and no
 	// program runs.
 	got := askOutlets(t.Context(), tree{linux.CIBFile: fenceCIB}, []OutletAsk{{"fence-pdu-b", "1"}}, time.Minute)

@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/host/agent"
 	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/serve/fence"
 )
 
 // OutletAsk names an outlet: the fence device that switches it, and the outlet's
@@ -54,7 +54,11 @@ func askOutlets(ctx context.Context, sys resource.Sys, asks []OutletAsk, timeout
 }
 
 func outletOn(ctx context.Context, cib []byte, a OutletAsk) (bool, error) {
-	name, params, err := fenceParams(cib, a.Device)
+	c, err := linux.ParseCIB(cib)
+	if err != nil {
+		return false, fmt.Errorf("%s: %w", linux.CIBFile, err)
+	}
+	name, params, err := fence.Params(c, a.Device)
 	if err != nil {
 		return false, err
 	}
@@ -68,45 +72,5 @@ func outletOn(ctx context.Context, cib []byte, a OutletAsk) (bool, error) {
 	case out.Code == 0 || out.Code == 2:
 		return out.Code == 0, nil
 	}
-	return false, errors.New(fenceError(out, params))
-}
-
-// fenceParams finds a fence device in the cluster's configuration.
-func fenceParams(cib []byte, id string) (name string, params map[string]string, err error) {
-	c, err := linux.ParseCIB(cib)
-	if err != nil {
-		return "", nil, fmt.Errorf("%s: %w", linux.CIBFile, err)
-	}
-	for _, p := range c.Primitives {
-		if p.ID != id || p.Class != "stonith" {
-			continue
-		}
-		params = map[string]string{}
-		for _, a := range p.Params {
-			params[a.Name] = a.Value
-		}
-		return p.Type, params, nil
-	}
-	return "", nil, fmt.Errorf("fence device %s is not in the cluster's configuration", id)
-}
-
-// fenceError is the first error that a fence agent reports, without parameters that
-// may be secret.
-func fenceError(out resource.Output, params map[string]string) string {
-	text := strings.Join(strings.Fields(out.Stderr), " ")
-	for line := range strings.Lines(out.Stderr) {
-		if _, said, ok := strings.Cut(line, "ERROR: "); ok {
-			text = strings.TrimSpace(said)
-			break
-		}
-	}
-	for _, secret := range []string{"community", "password", "passwd", "snmp_priv_passwd"} {
-		if v := params[secret]; v != "" {
-			text = strings.ReplaceAll(text, v, "…")
-		}
-	}
-	if text == "" {
-		text = fmt.Sprintf("exit code %d", out.Code)
-	}
-	return text
+	return false, errors.New(fence.Said(out.Stderr, out.Code, params))
 }

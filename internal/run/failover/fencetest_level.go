@@ -112,7 +112,7 @@ func devices(l *design.FenceLevel) string {
 // only leaves one level of a node in the cluster's topology, so that no other
 // level fences the node.
 func (t *tester) only(ctx context.Context, via string, l *design.FenceLevel) error {
-	return t.topology(ctx, via, l.Node, func(o *design.FenceLevel) bool { return o.Level == l.Level })
+	return t.topology(ctx, via, l.Node, func(o *design.FenceLevel) bool { return o.Index == l.Index })
 }
 
 // topology changes the cluster's topology so that it has exactly the wanted levels
@@ -124,16 +124,16 @@ func (t *tester) topology(ctx context.Context, via, node string, wanted func(*de
 	}
 	// Add levels first, so that the node always has one.
 	for _, put := range []bool{true, false} {
-		for _, l := range t.d.Levels(node) {
+		for _, l := range t.d.PairWith(node).HA.Topology(node) {
 			if wanted(l) != put || observe.HasLevel(c, l) == put {
 				continue
 			}
-			what, how := "put level %d of %s into the topology", []string{"cibadmin", "--modify", "--allow-create"}
+			what, how := "put level %d (%s) of %s into the topology", []string{"cibadmin", "--modify", "--allow-create"}
 			if !put {
-				what, how = "take level %d of %s out of the topology", []string{"cibadmin", "--delete"}
+				what, how = "take level %d (%s) of %s out of the topology", []string{"cibadmin", "--delete"}
 			}
 			how = append(how, "--scope", "fencing-topology", "--xml-text", plan.FencingLevel(l).String())
-			if err := t.do(ctx, via, fmt.Sprintf(what, l.Level, l.Node), how...); err != nil {
+			if err := t.do(ctx, via, fmt.Sprintf(what, l.Index, strings.Join(l.IDs(), " + "), l.Node), how...); err != nil {
 				return err
 			}
 		}
@@ -158,7 +158,7 @@ func (t *tester) fence(ctx context.Context, via string, l *design.FenceLevel) (s
 		}
 		// The fencer learns of a new topology some moments after cibadmin
 		// returns. Try again if it used another level.
-		if again > 0 || !usedOther(t.journal(ctx, via, now), t.d.Levels(l.Node), l) {
+		if again > 0 || !usedOther(t.journal(ctx, via, now), t.d.PairWith(l.Node).HA.Topology(l.Node), l) {
 			return took, nil
 		}
 	}

@@ -55,8 +55,10 @@ func newPair(t *testing.T, d *design.Design) *pair {
 		attrs: map[string]map[string]string{"nfs1": {}, "nfs2": {}}, boot: map[string]int{}, serves: "nfs1"}
 	for _, n := range d.Pairs[0].HA.Nodes {
 		p.chassis[n.Name] = true
-		for _, l := range d.Levels(n.Name) {
-			p.levels[levelID(l)] = true
+		for _, l := range d.Pairs[0].HA.Topology(n.Name) {
+			if p.levels[levelID(l)] = true; l.Level == 0 {
+				continue
+			}
 			for _, id := range l.IDs() {
 				p.outlets[n.Name+" "+id] = true
 			}
@@ -65,7 +67,7 @@ func newPair(t *testing.T, d *design.Design) *pair {
 	return p
 }
 
-func levelID(l *design.FenceLevel) string { return fmt.Sprintf("fencing-%s-%d", l.Node, l.Level) }
+func levelID(l *design.FenceLevel) string { return fmt.Sprintf("fencing-%s-%d", l.Node, l.Index) }
 
 // fed reports whether a node has power.
 func (p *pair) fed(node string) bool {
@@ -155,9 +157,11 @@ func (p *pair) query(argv []string) resource.Output {
 			b.WriteString("</instance_attributes></node>")
 		}
 		b.WriteString("</nodes><fencing-topology>")
-		for _, l := range all(p.d) {
-			if p.levels[levelID(l)] {
-				b.WriteString(plan.FencingLevel(l).String())
+		for _, n := range []string{"nfs1", "nfs2"} {
+			for _, l := range p.d.Pairs[0].HA.Topology(n) {
+				if p.levels[levelID(l)] {
+					b.WriteString(plan.FencingLevel(l).String())
+				}
 			}
 		}
 		b.WriteString("</fencing-topology></configuration></cib>")
@@ -218,7 +222,7 @@ func (p *pair) run(host string, argv []string) error {
 			p.t.Errorf("%s fences itself", node)
 		}
 		p.fencer = "info: of no interest\n"
-		for _, l := range p.d.Levels(node) {
+		for _, l := range p.d.Pairs[0].HA.Topology(node) {
 			if !p.levels[levelID(l)] && !(p.late && l.Level == 1) {
 				continue
 			}
@@ -238,8 +242,23 @@ func (p *pair) run(host string, argv []string) error {
 	return nil
 }
 
-// level switches a node with one level; false if a device failed.
+// level switches a node with one level; false if a device failed. The hedge does what all
+// levels together do: off by the first that can, on by all.
 func (p *pair) level(l *design.FenceLevel, on bool) bool {
+	if all := p.d.Levels(l.Node); l.Level == 0 {
+		if on {
+			slices.Reverse(all)
+		}
+		whole := on
+		for _, l := range all {
+			if ok := p.level(l, on); ok && !on {
+				return true
+			} else if !ok {
+				whole = false
+			}
+		}
+		return whole
+	}
 	was := p.up(l.Node)
 	for _, f := range l.Devices {
 		switch {
@@ -367,15 +386,17 @@ func TestProveFencing(t *testing.T) {
 	// The passive server's part, in full.
 	wantLog := []string{
 		"nfs1: crm_attribute --node nfs2 --name mortar-fence-test --update fenced --lifetime forever",
-		"nfs1: cibadmin --delete --scope fencing-topology --xml-text fencing-nfs2-2",
+		"nfs1: cibadmin --delete --scope fencing-topology --xml-text fencing-nfs2-1",
+		"nfs1: cibadmin --delete --scope fencing-topology --xml-text fencing-nfs2-3",
 		"nfs1: stonith_admin --fence nfs2 --timeout 90",
 		"nfs1: crm_attribute --node nfs2 --name mortar-fence-proven-1 --update",
-		"nfs1: cibadmin --modify --allow-create --scope fencing-topology --xml-text fencing-nfs2-2",
-		"nfs1: cibadmin --delete --scope fencing-topology --xml-text fencing-nfs2-1",
+		"nfs1: cibadmin --modify --allow-create --scope fencing-topology --xml-text fencing-nfs2-3",
+		"nfs1: cibadmin --delete --scope fencing-topology --xml-text fencing-nfs2-2",
 		"nfs1: stonith_admin --fence nfs2 --timeout 90",
 		"nfs1: crm_attribute --node nfs2 --name mortar-fence-proven-2 --update",
 		"nfs1: stonith_admin --unfence nfs2 --timeout 90",
 		"nfs1: cibadmin --modify --allow-create --scope fencing-topology --xml-text fencing-nfs2-1",
+		"nfs1: cibadmin --modify --allow-create --scope fencing-topology --xml-text fencing-nfs2-2",
 		"nfs1: crm_attribute --node nfs2 --name mortar-fence-test --delete --lifetime forever",
 	}
 	for i, l := range p.log[:len(wantLog)] {
@@ -501,7 +522,7 @@ func TestKilledProof(t *testing.T) {
 	}
 }
 
-// A test that is killed after every nine commands, as in test/rack, still
+// A test that is killed after every twelve commands (an undo takes eight) still
 // completes.
 func TestKilledProofAgainAndAgain(t *testing.T) {
 	p := newPair(t, theDesign(t))
@@ -509,7 +530,7 @@ func TestKilledProofAgainAndAgain(t *testing.T) {
 		if kills > 10 {
 			t.Fatalf("no progress: %q", p.log[len(p.log)-18:])
 		}
-		p.killAt = p.acted + 9
+		p.killAt = p.acted + 12
 		_, err := p.tryRun(quick)
 		if err == nil {
 			break

@@ -6,9 +6,9 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/converge/plan"
-	"github.com/mortarhpc/mortar/internal/host/agent"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/run/observe"
+	"github.com/mortarhpc/mortar/internal/serve/fence"
 )
 
 // OutletsOn plans to switch on the outlets of a server that an interrupted fencing
@@ -66,7 +66,7 @@ func switchOn(o observe.SupplyOutlet, what string, secret func(file string) ([]b
 		return Step{}, err
 	}
 	params["port"] = o.Port
-	stdin, err := agent.FenceInput("on", params)
+	stdin, err := fence.Input("on", params)
 	return Step{Title: "switch " + what + " on", Action: &resource.Action{Title: "switch " + what + " on", Cmd: []string{o.Device.Agent}, Stdin: stdin, Secret: true,
 		Why: "the agent reads its parameters, and the secret, from its input"}}, err
 }

@@ -367,7 +367,7 @@ func (v ha) fencing() *Part {
 				}
 				good = good && f.Level != Fault
 			}
-			if v.cib != nil && !HasLevel(v.cib, l) {
+			if v.cib != nil && !slices.ContainsFunc(v.cib.Levels, func(has linux.CIBLevel) bool { return isLevel(has, l) }) {
 				c.find(fmt.Sprintf("level %d", l.Level), "fencing-level-missing", with{"level": l.Level, "host": n.Name, "devices": l.IDs()})
 				good = false
 			}
@@ -380,10 +380,31 @@ func (v ha) fencing() *Part {
 		} else {
 			c.find("levels", "fencing-impossible", with{"host": n.Name})
 		}
+		v.hedge(c, n.Name)
 		v.history(c, n.Name)
 	}
 	p.Text = fmt.Sprintf("%d of %d servers can be fenced", ready, len(v.pair.HA.Nodes))
 	return p
+}
+
+// hedge warns if the device that does not wait for a dead one is not used: the levels behind
+// it fence all the same, one after the other.
+func (v ha) hedge(c *Part, node string) {
+	for _, l := range v.pair.HA.Topology(node) {
+		if l.Level > 0 {
+			continue
+		}
+		if v.cib != nil && !HasLevel(v.cib, l) {
+			c.find("hedge", "fencing-waits", with{"host": node, "devices": l.IDs()})
+			continue
+		}
+		for _, f := range v.devices(l) {
+			if f.Level == Fault { // of one that is only stopped, the devices of the levels tell
+				f.Level = Warning
+				c.Parts = append(c.Parts, f)
+			}
+		}
+	}
 }
 
 // devices judges the fence devices of a level; those that are ok are left out.
@@ -398,14 +419,18 @@ func (v ha) devices(l *design.FenceLevel) (out []*Part) {
 
 // HasLevel reports whether the topology has a level as designed.
 func HasLevel(c *linux.CIB, want *design.FenceLevel) bool {
-	return slices.ContainsFunc(c.Levels, func(l linux.CIBLevel) bool {
-		have := strings.Split(l.Devices, ",")
-		for i := range have {
-			have[i] = strings.TrimSpace(have[i])
-		}
-		slices.Sort(have)
-		return l.Target == want.Node && l.Index == want.Level && slices.Equal(have, slices.Sorted(slices.Values(want.IDs())))
-	})
+	return slices.ContainsFunc(c.Levels, func(l linux.CIBLevel) bool { return l.Index == want.Index && isLevel(l, want) })
+}
+
+// isLevel reports whether a level has the devices of the design, in any place: before apply has
+// put the hedge there, the levels of an older version are one place further up.
+func isLevel(l linux.CIBLevel, want *design.FenceLevel) bool {
+	have := strings.Split(l.Devices, ",")
+	for i := range have {
+		have[i] = strings.TrimSpace(have[i])
+	}
+	slices.Sort(have)
+	return l.Target == want.Node && slices.Equal(have, slices.Sorted(slices.Values(want.IDs())))
 }
 
 // device judges one fence device; nil if it is ok.

@@ -263,6 +263,7 @@ var findings = map[Code]kindOfFinding{
 	// fencing
 	"fencing-unknown":         {"", Unknown, "the cluster cannot be asked", ""},
 	"fencing-off":             {"", Fault, "fencing is switched off: a failover can destroy data", "`crm_attribute --type crm_config --name stonith-enabled --update true`"},
+	"fencing-waits":           {"host", Warning, "{host} is fenced by one level after the other: {devices}, which waits for none, is not in the cluster's configuration", "`mortar apply`"},
 	"fencing-level-missing":   {"host", Fault, "level {level} of fencing {host} ({devices}) is not in the cluster's configuration", "`mortar apply`"},
 	"fencing-impossible":      {"host", Fault, "{host} cannot be fenced: no level of it works; a failure of {host} would stop its service", "mend the devices named here first of all"},
 	"fencing-now":             {"host", Warning, "{host} is being fenced", ""},

@@ -18,8 +18,9 @@ import (
 // the service starts. A reset costs no more than the fencing that failed.
 
 // unfencedFor is how long the cluster has to fence this server after a stop has
-// failed: each of two levels may take stonith-timeout (60 s).
-const unfencedFor = 150 * time.Second
+// failed: Mortar's fence agent may take 40 s, a BMC after it 12 s, and each of two PDUs
+// stonith-timeout (60 s).
+const unfencedFor = 190 * time.Second
 
 // overdueIn has the watcher reset this server after a while.
 func (s *service) overdueIn(d time.Duration) {
