@@ -2,6 +2,7 @@ package design
 
 import (
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 
@@ -44,29 +45,7 @@ func (d builder) cluster(servers []spec.Server) *HA {
 	}
 	pdus := pduDevices(s, servers)
 	for i, v := range servers {
-		bmc := FenceDevice{
-			ID: v.BMCDevice(), Agent: "fence_ipmilan",
-			Params: map[string]string{
-				"ip": v.BMC.Address, "username": v.BMC.User, "lanplus": "1",
-				"cipher": strconv.Itoa(v.BMC.Cipher), "privlvl": v.BMC.Privilege,
-				// onoff: off, seen to be off, on. A power cycle is over before anybody
-				// could see that the server was off.
-				"method": "onoff", "power_wait": "0",
-				// Without disable_timeout=0 the agent heeds no timeout when Pacemaker calls it.
-				"power_timeout": bmcAnswer, "disable_timeout": "0",
-				// ipmitool asks a BMC that is dead for 20 s, Pacemaker calls the agent
-				// twice, and meanwhile clients wait for the second level.
-				"pcmk_reboot_timeout": bmcTimeout, "pcmk_reboot_retries": "1",
-				"pcmk_host_list": v.Name, "pcmk_host_check": "static-list",
-			},
-			SecretParam: "password_script", SecretFile: v.BMC.PasswordFile,
-			Feeds: v.Feeds,
-		}
-		second := FenceLevel{Node: v.Name, Level: 2, Index: 2}
-		for _, id := range v.OutletDevices() {
-			second.Devices = append(second.Devices, pdus[id])
-		}
-		mine := []FenceLevel{{Node: v.Name, Level: 1, Index: 1, Devices: []FenceDevice{bmc}}, second}
+		mine := levels(v, pdus)
 		first := &mine[0]
 		if s.Profile != spec.Stock {
 			ha.Hedge = append(ha.Hedge, hedge(v, mine))
@@ -80,6 +59,61 @@ func (d builder) cluster(servers []spec.Server) *HA {
 		ha.Fencing = append(ha.Fencing, mine...)
 	}
 	return ha
+}
+
+// levels are those of a server: its BMC, each agent that switches the whole server, and at
+// last all that switch a feed.
+func levels(v spec.Server, pdus map[string]FenceDevice) (all []FenceLevel) {
+	add := func(devices ...FenceDevice) {
+		n := len(all) + 1
+		all = append(all, FenceLevel{Node: v.Name, Level: n, Index: n, Devices: devices})
+	}
+	if v.BMC != nil {
+		add(bmcDevice(v))
+	}
+	var outlets []FenceDevice
+	for _, id := range v.OutletDevices() {
+		outlets = append(outlets, pdus[id])
+	}
+	for i, id := range v.AgentDevices() {
+		e := v.Fencing[i]
+		f := FenceDevice{ID: id, Agent: e.Agent, Params: maps.Clone(e.Options), Secrets: e.Secrets, Feeds: v.Feeds}
+		if f.Params == nil {
+			f.Params = map[string]string{}
+		}
+		// The spec names the plug, if there is one: Pacemaker gives none.
+		// Source: pacemaker-fenced(7)
+		f.Params["pcmk_host_list"], f.Params["pcmk_host_check"], f.Params["pcmk_host_argument"] = v.Name, "static-list", "none"
+		if e.Feed == "" {
+			add(f)
+			continue
+		}
+		f.Feeds = []string{e.Feed}
+		outlets = append(outlets, f)
+	}
+	add(outlets...)
+	return all
+}
+
+func bmcDevice(v spec.Server) FenceDevice {
+	return FenceDevice{
+		ID: v.BMCDevice(), Agent: "fence_ipmilan",
+		Params: map[string]string{
+			"ip": v.BMC.Address, "username": v.BMC.User, "lanplus": "1",
+			"cipher": strconv.Itoa(v.BMC.Cipher), "privlvl": v.BMC.Privilege,
+			// onoff: off, seen to be off, on. A power cycle is over before anybody
+			// could see that the server was off.
+			"method": "onoff", "power_wait": "0",
+			// Without disable_timeout=0 the agent heeds no timeout when Pacemaker calls it.
+			"power_timeout": bmcAnswer, "disable_timeout": "0",
+			// ipmitool asks a BMC that is dead for 20 s, Pacemaker calls the agent
+			// twice, and meanwhile clients wait for the second level.
+			"pcmk_reboot_timeout": bmcTimeout, "pcmk_reboot_retries": "1",
+			"pcmk_host_list": v.Name, "pcmk_host_check": "static-list",
+		},
+		SecretParam: "password_script", SecretFile: v.BMC.PasswordFile,
+		Feeds: v.Feeds,
+	}
 }
 
 // HedgeAgent is Mortar's own fence agent.
@@ -156,6 +190,9 @@ func pduDevices(s *spec.Spec, servers []spec.Server) map[string]FenceDevice {
 	}
 	return out
 }
+
+// BMC says whether the device is the bmc of the spec, which Mortar asks by itself too.
+func (f *FenceDevice) BMC() bool { return f.Agent == "fence_ipmilan" && f.SecretFile != "" }
 
 // Outlet is the outlet of a PDU that a device switches for a server; "" for a
 // device that switches none.

@@ -372,8 +372,10 @@ func centre(n Node, s string) string {
 
 func fenceText(f FenceDevice, node string) string {
 	s := ""
-	if f.Agent == "fence_ipmilan" {
+	if f.BMC() {
 		s = "BMC " + f.Params["ip"] + ", off and on, runs on feed " + strings.Join(f.Feeds, " or ")
+	} else if f.Outlet(node) == "" {
+		s = f.Agent + " " + f.Params["ip"] + ", on feed " + strings.Join(f.Feeds, " or ")
 	} else {
 		s = "PDU " + f.Params["ip"] + " outlet " + f.Outlet(node) + ", on feed " + strings.Join(f.Feeds, " or ")
 	}

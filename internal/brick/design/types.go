@@ -307,6 +307,8 @@ type FenceDevice struct {
 	// the file (on the administrator's machine, as in the spec) it is in.
 	SecretParam string `json:"secret_param,omitempty"`
 	SecretFile  string `json:"secret_file,omitempty"`
+	// Secrets are the files of further secrets, by the agent's parameters.
+	Secrets map[string]string `json:"secrets,omitempty"`
 	// SNMP is the user of SNMPv3 in place of a secret; nil for others.
 	SNMP  *spec.SNMP `json:"snmp,omitempty"`
 	Feeds []string   `json:"feeds"` // power feeds the device depends on: all of them for a PDU, any one for a BMC

@@ -113,6 +113,12 @@ var bad = []struct {
 	{"two PDUs, one device", []string{"name: p2, address", "name: pdu-p1, address", "pdu: p2, outlet: 1", "pdu: pdu-p1, outlet: 1", "pdu: p2, outlet: 2", "pdu: pdu-p1, outlet: 2"}},
 	{"a PDU named like a part of another", []string{"name: p2, address", "name: p1-params, address", "pdu: p2, outlet: 1", "pdu: p1-params, outlet: 1", "pdu: p2, outlet: 2", "pdu: p1-params, outlet: 2"}},
 	{"a server named like a PDU's device", []string{"name: s2\n", "name: pdu-p1\n"}},
+	{"a fence agent that cuts no power", []string{"    bmc:\n      address: 10.3.0.22\n      user: admin\n      password_file: secrets/bmc-s2\n", "    fencing: [{agent: fence_scsi}]\n"}},
+	{"no fence agent", []string{"    bmc:\n      address: 10.3.0.22\n      user: admin\n      password_file: secrets/bmc-s2\n", "    fencing: [{agent: redfish}]\n"}},
+	{"a fence agent's password", []string{"    bmc:\n      address: 10.3.0.22\n      user: admin\n      password_file: secrets/bmc-s2\n", "    fencing: [{agent: fence_redfish, options: {ip: 10.3.0.22, password: x}}]\n"}},
+	{"a fence agent's program", []string{"    bmc:\n      address: 10.3.0.22\n      user: admin\n      password_file: secrets/bmc-s2\n", "    fencing: [{agent: fence_redfish, options: {password_script: /tmp/x, pcmk_host_list: s1, method: cycle}}]\n"}},
+	{"a fence agent's options as a list", []string{"    bmc:\n      address: 10.3.0.22\n      user: admin\n      password_file: secrets/bmc-s2\n", "    fencing: [{agent: fence_redfish, options: [ip]}]\n"}},
+	{"fence agents of one feed alone", []string{"    bmc:\n      address: 10.3.0.22\n      user: admin\n      password_file: secrets/bmc-s2\n", "    fencing: [{agent: fence_eaton_snmp, options: {ip: 10.3.0.41}, feed: A}]\n"}},
 	{"IPMI cipher 0", []string{"      password_file: secrets/bmc-s1\n", "      password_file: secrets/bmc-s1\n      cipher: 0\n"}},
 	{"a journal of an earlier version", []string{"  raid:\n    level: 6", "  journal: {ssds: [{serial: 'J[1-2]', size: 400GB}]}\n  raid:\n    level: 6"}},
 	// Disks.

@@ -66,6 +66,9 @@ func collisions(c *checker) {
 		at := fmt.Sprintf("servers[%d].name", i)
 		add(v.HedgeDevice(), "server "+v.Name, at)
 		add(v.BMCDevice(), "server "+v.Name, at)
+		for _, id := range v.AgentDevices() {
+			add(id, "server "+v.Name, at)
+		}
 		for j, id := range v.OutletDevices() {
 			if name := v.Outlets[j].PDU; pdus[name] != "" {
 				add(id, "PDU "+name, pdus[name])

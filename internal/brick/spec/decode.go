@@ -277,6 +277,8 @@ func (d *decoder) value(n ast.Node, v reflect.Value, path, key string) {
 		d.mapping(n, v, path, key)
 	case v.Kind() == reflect.Slice:
 		d.sequence(n, v, path, key)
+	case v.Kind() == reflect.Map:
+		d.words(n, v, path, key)
 	case v.Kind() == reflect.String:
 		if text, ok := d.scalar(n, v, key); ok {
 			v.SetString(text)
@@ -344,6 +346,31 @@ func (d *decoder) scalar(n ast.Node, v reflect.Value, key string) (string, bool)
 	}
 	d.errorf(n, "write one value", "%s must be %s, not %s", key, describe(v), kindOf(n))
 	return "", false
+}
+
+// words reads a mapping of the user's own keys to text.
+func (d *decoder) words(n ast.Node, v reflect.Value, path, key string) {
+	var pairs []*ast.MappingValueNode
+	switch m := n.(type) {
+	case *ast.MappingNode:
+		pairs = m.Values
+	case *ast.MappingValueNode:
+		pairs = []*ast.MappingValueNode{m}
+	default:
+		d.errorf(n, "write e.g. "+key+": {name: value}", "%s must be a mapping (name: value), not %s", key, kindOf(n))
+	}
+	out := map[string]string{}
+	for _, p := range pairs {
+		name, ok := keyName(p.Key)
+		if !ok {
+			d.errorf(p.Key, "", "a key must be a plain word")
+			continue
+		}
+		text := reflect.New(reflect.TypeFor[string]()).Elem()
+		d.value(p.Value, text, join(path, name), name)
+		out[name] = text.String()
+	}
+	v.Set(reflect.ValueOf(out))
 }
 
 func (d *decoder) sequence(n ast.Node, v reflect.Value, path, key string) {

@@ -38,8 +38,8 @@ const referenceRules = `## Rules
 A file that breaks one of these is refused:
 
 - Names, addresses, serial numbers, WWNs and PDU outlets are there once. Every address is in its network.
-- HA has two servers, a private network besides the public one, and for each server two levels of fencing: its BMC, then its outlets
-  on PDUs of at least two power feeds, covering every feed of the server.
+- HA has two servers, a private network besides the public one, and for each server two levels of fencing: its BMC (or an entry of fencing
+  without a feed), then its outlets on PDUs (or entries with a feed) of at least two power feeds, covering every feed of the server.
 - HA exports are ` + "`sync`" + `. ` + "`no_root_squash`" + ` is granted to networks by name, never to everybody. The root of a volume is not exported.
 - A lease in HA is 30 s or longer; the grace period is not shorter than the lease.
 - Every disk has a use: groups times width plus spares is the number of disks. Disks of one service, or
@@ -118,6 +118,8 @@ func describeType(t reflect.Type) (string, reflect.Type) {
 		return "true or false", nil
 	case t.Kind() == reflect.String:
 		return "text", nil
+	case t.Kind() == reflect.Map:
+		return "mapping of names to text", nil
 	case t.Kind() == reflect.Slice:
 		if t.Elem().Kind() == reflect.String {
 			return "list of text", nil

@@ -164,9 +164,11 @@ type Server struct {
 	Feeds   []string `yaml:"feeds,omitempty" json:"feeds,omitempty" doc:"power feeds of the server's supplies, e.g. [A, B]"`
 	BMC     *BMC     `yaml:"bmc,omitempty" json:"bmc,omitempty" doc:"baseboard management controller: first level of fencing"`
 	Outlets []Outlet `yaml:"outlets,omitempty" json:"outlets,omitempty" doc:"PDU outlets that power the server: second level of fencing, switched together"`
-	Model   string   `yaml:"model,omitempty" json:"model,omitempty" doc:"model, e.g. R620; for the picture"`
-	CPU     *CPU     `yaml:"cpu,omitempty" json:"cpu,omitempty" doc:"processors; for the forecast"`
-	PCI     []Card   `yaml:"pci,omitempty" json:"pci,omitempty" doc:"cards and the slots they are in; for placement advice and forecast"`
+	// Fencing has what BMC and Outlets do not describe.
+	Fencing []FenceAgent `yaml:"fencing,omitempty" json:"fencing,omitempty" doc:"devices that switch the server by other agents of fence-agents, in place of bmc or outlets or besides: a level for each without a feed, those with a feed are of the outlets' level"`
+	Model   string       `yaml:"model,omitempty" json:"model,omitempty" doc:"model, e.g. R620; for the picture"`
+	CPU     *CPU         `yaml:"cpu,omitempty" json:"cpu,omitempty" doc:"processors; for the forecast"`
+	PCI     []Card       `yaml:"pci,omitempty" json:"pci,omitempty" doc:"cards and the slots they are in; for placement advice and forecast"`
 	// SASPorts are only needed where an array knows hosts by them.
 	SASPorts []string `yaml:"sas_ports,omitempty" json:"sas_ports,omitempty" doc:"SAS addresses of the HBA ports (16 hex digits, /sys/class/sas_phy/*/sas_address); for mortar array script"`
 }

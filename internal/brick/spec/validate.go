@@ -382,6 +382,7 @@ func (c *checker) power() {
 			outlets[o] = v.Name
 			covered[pdus[o.PDU].Feed] = true
 		}
+		fenceAgents(c, at, v, feeds, covered)
 		seen := map[string]bool{}
 		for j, f := range v.Feeds {
 			fat := fmt.Sprintf("%s.feeds[%d]", at, j)
@@ -389,7 +390,7 @@ func (c *checker) power() {
 			oneCase(c, fat, f, feeds)
 			c.refuse(seen[f], fat, "name each feed once", "feed %s of server %s is there twice", f, v.Name)
 			seen[f] = true
-			c.refuse(known && len(v.Outlets) > 0 && !covered[f], fat, "add the outlet of that supply", "server %s hangs on feed %s, but none of its outlets is on it: PDUs could not switch it off", v.Name, f)
+			c.refuse(known && len(covered) > 0 && !covered[f], fat, "add the outlet of that supply", "server %s hangs on feed %s, but none of its outlets is on it: PDUs could not switch it off", v.Name, f)
 		}
 		if known && len(v.Feeds) > 0 {
 			for f := range covered {
@@ -407,11 +408,11 @@ func (c *checker) power() {
 		}
 		const why = "a service may only start on one server after the other is surely off"
 		switch {
-		case v.BMC == nil && len(v.Outlets) == 0:
+		case !v.Controlled() && len(covered) == 0:
 			c.errorf(at, "add its bmc, and its outlets on two PDUs", "server %s has no fence device: %s", v.Name, why)
-		case len(v.Outlets) == 0:
+		case len(covered) == 0:
 			c.errorf(at+".bmc", "add outlets on PDUs as second level", "server %s has one level of fencing, its BMC, and that dies with the server's own power feed: then nothing could prove that the server is off", v.Name)
-		case v.BMC == nil:
+		case !v.Controlled():
 			c.errorf(at+".outlets", "add its bmc as first level", "server %s has one level of fencing, PDU outlets, and a PDU dies with the power feed it hangs on: then nothing could prove that the server is off", v.Name)
 		case len(covered) < 2:
 			c.errorf(at+".outlets", "connect its two supplies to PDUs on two feeds", "all outlets of server %s are on power feed %s, which its BMC needs too: one failed feed takes the server and every way to fence it", v.Name, v.Feeds[0])

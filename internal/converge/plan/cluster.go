@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strconv"
@@ -49,18 +50,12 @@ func (b clusterPart) membership() error {
 			if f.SecretParam == "community" || f.SecretFile == "" {
 				continue
 			}
-			secret, err := secretLine(f.SecretFile, b.secrets)
-			if err != nil {
+			if err := b.secretScript(h, f.ID, SecretPath(f), f.SecretFile); err != nil {
 				return err
 			}
-			b.add(StageMembership, h, "secret of "+f.ID, &resource.TextFile{
-				Path: SecretPath(f), Content: append([]byte(secret), '\n'), Secret: true,
-				Why: "given to the fence agent by a script, so that it is in no argument and not in the CIB",
-			})
-			b.add(StageMembership, h, "script for the secret of "+f.ID, &resource.TextFile{
-				Path: SecretPath(f) + ".sh", Mode: 0o700,
-				Content: []byte("#!/bin/sh\n" + resource.Header + "exec cat " + SecretPath(f) + "\n"),
-			})
+		}
+		if err := b.fenceAgents(h); err != nil {
+			return err
 		}
 		b.add(StageMembership, h, "order of stopping", &resource.TextFile{
 			Path: "/etc/systemd/system/resource-agents-deps.target.d/mortar.conf",
@@ -103,6 +98,76 @@ func SecretPath(f design.FenceDevice) string {
 		return secretsDir + "/" + f.ID + "/snmp.conf"
 	}
 	return secretsDir + "/" + f.ID
+}
+
+// scripted tells whether agents take a secret from a script that prints it; other secrets are in
+// the CIB, whose files are readable by the cluster's own user only.
+// Source: fence-agents, lib/fencing.py, password_script, snmp_priv_passwd_script
+func scripted(name string) bool {
+	return slices.Contains([]string{"password", "passwd", "snmp_priv_passwd"}, name)
+}
+
+// secretPathOf is where one of several secrets of a fence device is kept. No ID of a
+// device has a dot in this place.
+func secretPathOf(f design.FenceDevice, name string) string { return SecretPath(f) + "." + name }
+
+// secretScript writes a secret and the script that gives it to a fence agent.
+func (b clusterPart) secretScript(h, id, path, file string) error {
+	secret, err := secretLine(file, b.secrets)
+	if err != nil {
+		return err
+	}
+	b.add(StageMembership, h, "secret of "+id, &resource.TextFile{
+		Path: path, Content: append([]byte(secret), '\n'), Secret: true,
+		Why: "given to the fence agent by a script, so that it is in no argument and not in the CIB",
+	})
+	b.add(StageMembership, h, "script for the secret of "+id, &resource.TextFile{
+		Path: path + ".sh", Mode: 0o700,
+		Content: []byte("#!/bin/sh\n" + resource.Header + "exec cat " + path + "\n"),
+	})
+	return nil
+}
+
+// fenceAgents prepares a server for the agents that the spec names: their secrets, and whether
+// they have the options.
+func (b clusterPart) fenceAgents(h string) error {
+	for _, f := range fenceDevices(b.pair) {
+		if f.Params["pcmk_host_argument"] == "" {
+			continue // Mortar knows its options
+		}
+		a := &resource.FenceAgent{Agent: f.Agent}
+		for name := range f.Params {
+			if !strings.HasPrefix(name, "pcmk_") {
+				a.Options = append(a.Options, name)
+			}
+		}
+		for _, name := range slices.Sorted(maps.Keys(f.Secrets)) {
+			a.Options = append(a.Options, name)
+			if !scripted(name) {
+				continue
+			}
+			a.Options = append(a.Options, name+"_script")
+			if err := b.secretScript(h, f.ID, secretPathOf(f, name), f.Secrets[name]); err != nil {
+				return err
+			}
+		}
+		slices.Sort(a.Options)
+		b.add(StageMembership, h, "options of "+f.ID, a)
+	}
+	return nil
+}
+
+// secretParams are the parameters of fence devices in the CIB that are never shown.
+func secretParams(p *design.Pair) []string {
+	out := []string{"community"}
+	for _, f := range fenceDevices(p) {
+		for _, name := range slices.Sorted(maps.Keys(f.Secrets)) {
+			if !scripted(name) && !slices.Contains(out, name) {
+				out = append(out, name)
+			}
+		}
+	}
+	return out
 }
 
 // snmpCommands are the parameters by which the fence agent calls net-snmp's
@@ -184,7 +249,7 @@ func (b clusterPart) configuration() error {
 		cluster, service = stageOSSCluster+b.pair.Name, stageOSSService+b.pair.Name
 	}
 	b.add(cluster, at, "cluster configuration", &resource.CIB{
-		Configuration: cib.String(), Owned: []string{"service-", "fence-", "fencing-", "locate-", "order-", "mortar-"}, Secret: []string{"community"},
+		Configuration: cib.String(), Owned: []string{"service-", "fence-", "fencing-", "locate-", "order-", "mortar-"}, Secret: secretParams(b.pair),
 	})
 	if len(b.services()) > 0 && !b.stock() {
 		var ids []string

@@ -176,7 +176,7 @@ func op(id, name, interval, timeout string) *resource.Element {
 //
 // Source: fence_ipmilan(8)
 func PowerStatus(f design.FenceDevice) []string {
-	if f.Agent != "fence_ipmilan" {
+	if !f.BMC() {
 		return nil
 	}
 	argv := []string{f.Agent, "--ip=" + f.Params["ip"], "--username=" + f.Params["username"],
@@ -209,6 +209,17 @@ func FenceParams(f design.FenceDevice, read func(file string) ([]byte, error)) (
 		params[f.SecretParam] = s
 	case f.SecretFile != "":
 		params["password_script"] = SecretPath(f) + ".sh"
+	}
+	for name, file := range f.Secrets {
+		if scripted(name) {
+			params[name+"_script"] = secretPathOf(f, name) + ".sh"
+			continue
+		}
+		s, err := secretLine(file, read)
+		if err != nil {
+			return nil, err
+		}
+		params[name] = s
 	}
 	return params, nil
 }

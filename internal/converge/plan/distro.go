@@ -3,8 +3,10 @@ package plan
 import (
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/mortarhpc/mortar/internal/base/distro"
+	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
@@ -29,13 +31,29 @@ func (b *builder) distributions() error {
 	return all.orNil()
 }
 
+// fencePackages are known and those of the agents that the spec names, where each agent has a
+// package of its own. Other names of fence_ipmilan are in its package.
+func (b *builder) fencePackages(known []string) []string {
+	out := slices.Clone(known)
+	for _, f := range fenceDevices(b.pair) {
+		name := "fence-agents-" + strings.ReplaceAll(strings.TrimPrefix(f.Agent, "fence_"), "_", "-")
+		if slices.Contains([]string{"fence_idrac", "fence_ilo3", "fence_ilo4", "fence_ilo5", "fence_imm", "fence_ipmilanplus"}, f.Agent) {
+			name = "fence-agents-ipmilan"
+		}
+		if f.Agent != design.HedgeAgent && len(known) > 1 && !slices.Contains(out, name) {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
 // serverPackages are those of a server, in the order of installation.
 func (b *builder) serverPackages(host string) *resource.Packages {
 	d := b.distro(host).Packages
 	p := &resource.Packages{Names: slices.Concat(b.storage().packages(d), b.kind().serverPackages(d), d.Bench)}
 	if b.pair.HA != nil {
 		p.Names = slices.Concat(p.Names, d.Cluster, d.FenceTest)
-		p.Fence = d.FenceAgents
+		p.Fence = b.fencePackages(d.FenceAgents)
 	}
 	if b.cached() != nil {
 		for _, more := range slices.Concat(d.Cache, d.MD) { // its mirrors are md arrays

@@ -62,7 +62,9 @@ func outletOn(ctx context.Context, cib []byte, a OutletAsk) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	params["port"] = a.Port
+	if a.Port != "" { // else the device has one, or switches the whole server
+		params["port"] = a.Port
+	}
 	out, err := agent.FenceStatus(ctx, name, params)
 	switch {
 	case ctx.Err() != nil:

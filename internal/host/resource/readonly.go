@@ -31,6 +31,7 @@ var forms = slices.Concat([][]string{
 	{"dmsetup", "table", "<device>"},
 	// A fence agent reboots without --action.
 	{"fence_ipmilan", "--ip=<address>", "--username=<user>", "--password-script=<path>", "--cipher=<number>", "--privlvl=<name>", "--action=status", "[", "--lanplus", "]"},
+	{"<fence>", "-o", "metadata"},
 	{"/usr/bin/env", "SNMPCONFPATH=<path>", "/usr/bin/snmpget", "-Oqv", "<address>:161", "<oid>..."},
 	{"ip", "-json", "address", "show", "[", "up", "]"},
 	{"ip", "[", "-n", "<name>", "]", "-o", "addr", "show", "to", "<address>"},
@@ -143,6 +144,7 @@ var classes = map[string]string{
 	"columns":   `[a-z]+(?:,[a-z]+)*`,
 	"device":    device,
 	"devices":   device + `(?:,` + device + `)*`,
+	"fence":     `fence_[a-z0-9_]+`,
 	"fid":       `\[[0-9A-Fa-fx:]+\]`,
 	"name":      `[A-Za-z0-9][A-Za-z0-9_.+-]*`,
 	"number":    `[0-9]+`,

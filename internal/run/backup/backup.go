@@ -20,6 +20,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -181,6 +182,9 @@ func secretsOf(s *spec.Spec) []string {
 	for _, v := range s.Servers {
 		if v.BMC != nil {
 			out = append(out, v.BMC.PasswordFile)
+		}
+		for _, f := range v.Fencing {
+			out = slices.AppendSeq(out, maps.Values(f.Secrets))
 		}
 	}
 	for _, p := range s.PDUs {

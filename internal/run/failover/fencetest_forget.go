@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/converge/plan"
@@ -22,7 +23,7 @@ func TouchedLevels(d *design.Design, pending []plan.Planned) []*design.FenceLeve
 		return slices.ContainsFunc(pending, func(s plan.Planned) bool {
 			switch r := s.Resource.(type) {
 			case *resource.TextFile:
-				return r.Path == plan.SecretPath(f)
+				return r.Path == plan.SecretPath(f) || len(f.Secrets) > 0 && strings.HasPrefix(r.Path, plan.SecretPath(f)+".")
 			case *resource.CIB:
 				// A CIB patch contains each changed device as a whole.
 				return slices.ContainsFunc(s.Actions, func(a resource.Action) bool {

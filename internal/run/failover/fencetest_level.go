@@ -11,15 +11,16 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/converge/plan"
+	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/agent"
+	"github.com/mortarhpc/mortar/internal/host/gather"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/run/observe"
 )
 
 const (
-	ipmiAgent = "fence_ipmilan"
-	powerOn   = "on"
-	powerOff  = "off"
+	powerOn  = "on"
+	powerOff = "off"
 	// noAnswer: the BMC has no power either, or cannot be reached.
 	noAnswer = "no answer"
 )
@@ -32,7 +33,7 @@ type chassis struct{ state, said string }
 func (t *tester) bmc(node string) *design.FenceDevice {
 	for _, l := range t.d.Levels(node) {
 		for i := range l.Devices {
-			if l.Devices[i].Agent == ipmiAgent {
+			if l.Devices[i].BMC() {
 				return &l.Devices[i]
 			}
 		}
@@ -45,7 +46,7 @@ func (t *tester) bmc(node string) *design.FenceDevice {
 func (t *tester) power(ctx context.Context, via, node string) (chassis, error) {
 	b := t.bmc(node)
 	if b == nil {
-		return chassis{}, fmt.Errorf("%s has no BMC in the design: nothing could witness its fencing", node)
+		return t.asked(ctx, via, t.d.Levels(node)[0].Devices[0].ID)
 	}
 	// One try of 2 s and one retry find a dead BMC soon. Callers that need an
 	// answer ask again.
@@ -56,6 +57,27 @@ func (t *tester) power(ctx context.Context, via, node string) (chassis, error) {
 	}
 	return chassisOf(out), nil
 }
+
+// asked is the power of a server without an IPMI controller, as the agent of a fence device reports it.
+func (t *tester) asked(ctx context.Context, via, device string) (chassis, error) {
+	h, err := host.Ask(ctx, t.h.Session(via), gather.Op, gather.Request{Outlets: []gather.OutletAsk{{Device: device}}, TimeoutMS: int(askedTime.Milliseconds())})
+	if err != nil {
+		return chassis{}, fmt.Errorf("%s: %w", via, err)
+	}
+	for _, o := range h.Outlets {
+		switch {
+		case o.Err != "":
+			return chassis{noAnswer, o.Err}, nil
+		case o.On:
+			return chassis{powerOn, device + " says on"}, nil
+		}
+		return chassis{powerOff, device + " says off"}, nil
+	}
+	return chassis{noAnswer, "nothing is known of " + device}, nil
+}
+
+// askedTime bounds the question to a fence agent.
+const askedTime = 15 * time.Second
 
 // chassisOf reads the output of ipmitool(1): "Chassis Power is on", or off.
 func chassisOf(out resource.Output) chassis {
@@ -226,8 +248,8 @@ func fencerSaid(log string, l *design.FenceLevel) string {
 // and that the level's devices killed it.
 func (t *tester) witness(ctx context.Context, via string, l *design.FenceLevel) (evidence []string, err error) {
 	want := noAnswer // PDUs cut both feeds, so the BMC dies with its server
-	if slices.ContainsFunc(l.Devices, func(f design.FenceDevice) bool { return f.Agent == ipmiAgent }) {
-		want = powerOff
+	if all := t.d.Levels(l.Node); l.Level < all[len(all)-1].Level {
+		want = powerOff // what switches the whole server leaves its controller alive
 	}
 	var p chassis
 	err = t.wait(ctx, t.o.Dark, func(ctx context.Context) (string, error) {

@@ -30,7 +30,7 @@ func ChosenLevels(d *design.Design, node string, level int) ([]*design.FenceLeve
 		}
 	}
 	if len(out) == 0 {
-		return nil, fmt.Errorf("there is no level %d of fencing; the levels are 1 and 2", level)
+		return nil, fmt.Errorf("there is no level %d of fencing; see `mortar check`", level)
 	}
 	return out, nil
 }

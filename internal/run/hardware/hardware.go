@@ -198,7 +198,7 @@ func bmcCommand(d *design.Design, up Disks, node string) (argv []string, by stri
 	}
 	for _, l := range d.Levels(node) {
 		for i := range l.Devices {
-			if b := &l.Devices[i]; b.Agent == "fence_ipmilan" {
+			if b := &l.Devices[i]; b.BMC() {
 				return slices.Concat(argv, []string{"-I", "lanplus"}, plan.IPMIAccess(b)), by
 			}
 		}

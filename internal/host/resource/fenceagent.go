@@ -1,0 +1,65 @@
+package resource
+
+import (
+	"encoding/xml"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// FenceAgent is an agent of fence-agents that a host must have, with what it must be able
+// to do. The agent's own metadata say what that is.
+type FenceAgent struct {
+	Agent   string
+	Options []string // names of options
+}
+
+func (f *FenceAgent) Identity() (kind, id string) {
+	return "fence-agent", f.Agent + " with " + strings.Join(f.Options, ", ")
+}
+
+// Diff refuses an option that the agent does not know, and an agent that cannot tell whether
+// the power is off. While the agent is not installed, the action is the same question.
+//
+// Source: fence-agents, doc/FenceAgentAPI.md
+func (f *FenceAgent) Diff(sys Look) ([]Action, error) {
+	argv := []string{f.Agent, "-o", "metadata"}
+	if _, there := sys.Info("/usr/sbin/" + f.Agent); !there {
+		return []Action{{Title: "ask " + f.Agent + " for its options", Cmd: argv, Why: "the options of the spec are compared with them"}}, nil
+	}
+	out, err := sys.Query(sys.Ctx, argv...)
+	sys.Check(err)
+	return nil, f.compare(out.Stdout)
+}
+
+func (f *FenceAgent) compare(text string) error {
+	var m struct {
+		Parameters []struct {
+			Name string `xml:"name,attr"`
+		} `xml:"parameters>parameter"`
+		Actions []struct {
+			Name string `xml:"name,attr"`
+		} `xml:"actions>action"`
+	}
+	if err := xml.Unmarshal([]byte(text), &m); err != nil || len(m.Parameters) == 0 {
+		return Refuse("run it by hand on that host: `"+f.Agent+" -o metadata`", "%s does not say which options it has: %v", f.Agent, err)
+	}
+	var names, actions []string
+	for _, p := range m.Parameters {
+		names = append(names, p.Name)
+	}
+	for _, a := range m.Actions {
+		actions = append(actions, a.Name)
+	}
+	for _, o := range f.Options {
+		if !slices.Contains(names, o) {
+			return Refuse("use one of those: "+strings.Join(names, ", "), "%s has no option %q", f.Agent, o)
+		}
+	}
+	for _, a := range []string{"on", "off", "status"} {
+		if !slices.Contains(actions, a) {
+			return Refuse("use an agent that switches power and tells its state", "%s", fmt.Sprintf("%s has no action %s: it could not confirm that a server is off", f.Agent, a))
+		}
+	}
+	return nil
+}
