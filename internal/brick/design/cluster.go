@@ -46,15 +46,18 @@ func (d builder) cluster(servers []spec.Server) *HA {
 	pdus := pduDevices(s, servers)
 	for i, v := range servers {
 		mine := levels(v, pdus)
-		first := &mine[0]
+		first := []map[string]string{mine[0].Devices[0].Params} // the hedge may fail on both servers
 		if s.Profile != spec.Stock {
-			ha.Hedge = append(ha.Hedge, hedge(v, mine))
-			first = &ha.Hedge[len(ha.Hedge)-1]
+			h := hedge(v, mine)
+			ha.Hedge = append(ha.Hedge, h)
+			first = append(first, h.Devices[0].Params)
 		}
 		if len(s.Services) != 1 && i == 0 {
-			// Written as a map: a plain value works, but Pacemaker 3.0 logs an
-			// error for it at each fencing.
-			first.Devices[0].Params["pcmk_delay_base"] = v.Name + ":" + tieDelay
+			for _, params := range first {
+				// Written as a map: a plain value works, but Pacemaker 3.0 logs an
+				// error for it at each fencing.
+				params["pcmk_delay_base"] = v.Name + ":" + tieDelay
+			}
 		}
 		ha.Fencing = append(ha.Fencing, mine...)
 	}

@@ -33,9 +33,9 @@ func (b *builder) distributions() error {
 
 // fencePackages are known and those of the agents that the spec names, where each agent has a
 // package of its own. Other names of fence_ipmilan are in its package.
-func (b *builder) fencePackages(known []string) []string {
+func fencePackages(p *design.Pair, known []string) []string {
 	out := slices.Clone(known)
-	for _, f := range fenceDevices(b.pair) {
+	for _, f := range fenceDevices(p) {
 		name := "fence-agents-" + strings.ReplaceAll(strings.TrimPrefix(f.Agent, "fence_"), "_", "-")
 		if slices.Contains([]string{"fence_idrac", "fence_ilo3", "fence_ilo4", "fence_ilo5", "fence_imm", "fence_ipmilanplus"}, f.Agent) {
 			name = "fence-agents-ipmilan"
@@ -53,7 +53,7 @@ func (b *builder) serverPackages(host string) *resource.Packages {
 	p := &resource.Packages{Names: slices.Concat(b.storage().packages(d), b.kind().serverPackages(d), d.Bench)}
 	if b.pair.HA != nil {
 		p.Names = slices.Concat(p.Names, d.Cluster, d.FenceTest)
-		p.Fence = b.fencePackages(d.FenceAgents)
+		p.Fence = fencePackages(b.pair, d.FenceAgents)
 	}
 	if b.cached() != nil {
 		for _, more := range slices.Concat(d.Cache, d.MD) { // its mirrors are md arrays

@@ -64,16 +64,15 @@ func (t *tester) asked(ctx context.Context, via, device string) (chassis, error)
 	if err != nil {
 		return chassis{}, fmt.Errorf("%s: %w", via, err)
 	}
-	for _, o := range h.Outlets {
-		switch {
-		case o.Err != "":
-			return chassis{noAnswer, o.Err}, nil
-		case o.On:
-			return chassis{powerOn, device + " says on"}, nil
-		}
-		return chassis{powerOff, device + " says off"}, nil
+	switch {
+	case len(h.Outlets) != 1:
+		return chassis{noAnswer, "nothing is known of " + device}, nil
+	case h.Outlets[0].Err != "":
+		return chassis{noAnswer, h.Outlets[0].Err}, nil
+	case h.Outlets[0].On:
+		return chassis{powerOn, device + " says on"}, nil
 	}
-	return chassis{noAnswer, "nothing is known of " + device}, nil
+	return chassis{powerOff, device + " says off"}, nil
 }
 
 // askedTime bounds the question to a fence agent.
