@@ -90,7 +90,10 @@ func TestManyClients(t *testing.T) {
 			t.Errorf("%d clients: %d threads, want %d", n, got, want)
 		}
 	}
-	s.Servers[0].Memory = 8 * GiB
+	for i := range s.Servers {
+		s.Servers[i].Memory = 8 * GiB
+	}
+	s.nodes, s.NFS.Threads = MaxClients, 256
 	if got := s.defaultThreads(); got != 512 {
 		t.Errorf("8 GiB: %d threads", got)
 	}
