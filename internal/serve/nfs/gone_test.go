@@ -1,7 +1,6 @@
 package nfs
 
 import (
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -87,9 +86,8 @@ INSERT INTO "rec-0000000000000001" VALUES (CAST('dead''' AS BLOB), NULL), (CAST(
 INSERT INTO "rec-000000000000000a" VALUES (CAST('dead''' AS BLOB), NULL), (X'00ff', NULL), (CAST('alive' AS BLOB), X'01');`)
 	list()
 	forget()
-	for i := range 399 {
-		sql(fmt.Sprintf(`INSERT INTO "rec-000000000000000a" VALUES (CAST('c%d' AS BLOB), NULL);`, i))
-	}
+	sql(`WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i < 399)
+INSERT INTO "rec-000000000000000a" SELECT CAST('c' || i AS BLOB), NULL FROM n;`)
 	if err := os.MkdirAll(dir+notifyDir+"/sm.bak/10.0.0.9", 0o755); err != nil {
 		t.Fatal(err)
 	}
