@@ -8,6 +8,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/mortarhpc/mortar/internal/base/pr"
 	"github.com/mortarhpc/mortar/internal/serve/kernel"
@@ -29,6 +30,9 @@ type reservedDisks struct {
 
 // ReserveWith has the disks reserved with the keys of the servers.
 func (s *Kind) ReserveWith(keys pr.Servers) { s.Reserve = &reservedDisks{disks: s.disks, keys: keys} }
+
+// readLimit is how long a monitor waits for disks: the next one asks again.
+const readLimit = 3 * time.Second
 
 // part reserves before the first superblock is read, and gives up after the arrays have stopped.
 // Keep looks after the reservation meanwhile.
@@ -57,6 +61,10 @@ type asked struct {
 // order has all disks do something that have a path. never are those that this server has not
 // reserved yet.
 func (r *reservedDisks) order(ctx context.Context, do string, names []string, never bool) (out []asked) {
+	limit := kernel.AskLimit
+	if do == pr.DoRead {
+		limit = readLimit
+	}
 	var all []kernel.Question
 	for _, name := range names {
 		real, err := r.K.Realpath(name)
@@ -69,7 +77,7 @@ func (r *reservedDisks) order(ctx context.Context, do string, names []string, ne
 			out = append(out, asked{Claim: o.Claim(r.K.Path), name: name})
 		}
 	}
-	for i, a := range r.K.Ask(ctx, kernel.AskLimit, all) {
+	for i, a := range r.K.Ask(ctx, limit, all) {
 		done := pr.Done{}
 		if out[i].err = a.Err; a.Err == nil {
 			out[i].err = json.Unmarshal(a.Data, &done)
