@@ -97,6 +97,7 @@ func wall(t *testing.T) page {
 			{Name: "hosts", Level: observe.Fault, Parts: []*observe.Part{
 				{Name: "nfs1", Level: observe.Fault, Code: observe.HostSilent, Subject: "nfs1", Text: silent},
 				{Name: "nfs2", Level: observe.OK, Text: "answers"}}},
+			{Name: "path", Level: observe.Unknown, Parts: []*observe.Part{{Name: "nfs1", Level: observe.Unknown, Code: "host-unknown", Subject: "nfs1", Text: "nfs1 does not answer"}}},
 			{Name: "RAID", Level: observe.Unknown, Parts: []*observe.Part{{Name: "brick1-home-r0", Level: observe.Unknown, Text: "no server answers"}}},
 			{Name: "cluster", Level: observe.Warning, Parts: []*observe.Part{{Name: "membership", Level: observe.Warning, Text: "nfs1 is out of the cluster: no partner is left to take over", Mend: "bring it up again; it joins by itself"}}},
 		}}
@@ -114,8 +115,11 @@ func wall(t *testing.T) page {
 		}, nil),
 	}
 	for _, b := range bricks {
-		ctx, stop := context.WithTimeout(t.Context(), 200*time.Millisecond)
-		b.Run(ctx, 10*time.Millisecond)
+		ctx, stop := context.WithCancel(t.Context())
+		go b.Run(ctx, 10*time.Millisecond)
+		for v := b.View(); len(v.Points) < 20 && v.Error == ""; v = b.View() {
+			time.Sleep(10 * time.Millisecond)
+		}
 		stop()
 	}
 	s := httptest.NewServer(watch.Handler(bricks, nil))
@@ -131,7 +135,7 @@ func TestWall(t *testing.T) {
 	var text string
 	b.eval(`(() => { const c = document.querySelector(".brick").cloneNode(true); c.querySelector("details").remove(); return c.innerText; })()`, &text)
 	now, came, _ := strings.Cut(text, "What came and went")
-	if n := strings.Count(now, "nfs1 (10.77.3.11:22)"); n != 1 || !strings.Contains(now, "c1 does not answer") || !strings.Contains(now, "brick1-home-r0: no server answers") {
+	if n := strings.Count(now, "nfs1 (10.77.3.11:22)"); n != 1 || strings.Contains(now, "nfs1 does not") || !strings.Contains(now, "c1 does not answer") || !strings.Contains(now, "brick1-home-r0: no server answers") {
 		t.Error(now)
 	}
 	if today := time.Now().Format("15:04"); !strings.Contains(came, today[:2]) || strings.Contains(came, "00:00:00") {

@@ -64,9 +64,12 @@ function brick(b) {
   const box = el("section", { class: "brick " + (b.error ? "unknown" : name) });
   box.append(el("h2", {}, b.name, level(b.error ? "unknown" : name)));
   if (b.error) box.append(el("p", {}, b.error));
-  const found = findings(s ? s.parts : [], []).sort((x, y) => (y.level === "fault") - (x.level === "fault"));
+  const all = findings(s ? s.parts : [], []), order = ["fault", "warning", "unknown"];
+  const silent = new Set(all.filter((p) => p.code === "host-silent").map((p) => p.subject));
+  // Other parts say that they could not ask a silent host: it is named once.
+  const found = all.filter((p) => p.code !== "host-unknown" || !silent.has(p.subject)).sort((x, y) => order.indexOf(x.level) - order.indexOf(y.level));
   for (const [host, why] of Object.entries(b.silent || {})) {
-    if (!found.some((p) => p.code === "host-silent" && p.subject === host)) box.append(el("p", { class: "level unknown" }, host + " does not answer: " + why));
+    if (!silent.has(host)) box.append(el("p", { class: "level unknown" }, host + " does not answer: " + why));
   }
   if (!s) return box;
   for (const v of s.services || []) {
@@ -74,7 +77,7 @@ function brick(b) {
       (v.since ? " since " + new Date(v.since).toLocaleString([], { dateStyle: "medium", timeStyle: "short", hourCycle: "h23" }) : "")));
   }
   if (found.length) {
-    box.append(el("ul", {}, ...found.map((p) => el("li", {}, level(p.level), " " + (p.code ? "" : p.name + ": ") + p.text, p.code ? el("code", {}, " " + p.code) : "", p.mend ? el("span", { class: "mend" }, "\u2192 " + p.mend) : ""))));
+    box.append(el("ul", {}, ...found.map((p) => el("li", {}, level(p.level), " " + (p.text.includes(p.name) ? "" : p.name + ": ") + p.text, p.code ? el("code", {}, " " + p.code) : "", p.mend ? el("span", { class: "mend" }, "\u2192 " + p.mend) : ""))));
   }
   box.append(el("div", { class: "parts" }, ...s.parts.map((p) => level(p.level, p.name))));
   const plot = throughput(b.points);
@@ -83,9 +86,9 @@ function brick(b) {
     box.append(el("h3", {}, "What came and went"), el("ul", {}, ...b.changes.slice(-12).reverse().map((c) =>
       el("li", {}, el("time", { datetime: c.time }, clock(c.time)), c.ended ? level("ok", "over") : level(c.level), " " + c.text))));
   }
-  const all = el("details", opened.has(b.name) ? { open: "" } : {}, el("summary", {}, "Everything"), tree(s.parts));
-  all.addEventListener("toggle", () => all.open ? opened.add(b.name) : opened.delete(b.name));
-  box.append(all);
+  const tail = el("details", opened.has(b.name) ? { open: "" } : {}, el("summary", {}, "Everything"), tree(s.parts));
+  tail.addEventListener("toggle", () => tail.open ? opened.add(b.name) : opened.delete(b.name));
+  box.append(tail);
   return box;
 }
 
