@@ -17,7 +17,6 @@ import (
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/run/cli"
 	"github.com/mortarhpc/mortar/internal/run/disk"
-	"github.com/mortarhpc/mortar/internal/run/observe"
 )
 
 // specChange is a change of a spec, which is applied. Both specs have the sizes of their files,
@@ -119,12 +118,12 @@ func Cache(ctx context.Context, c *cli.Console, file string, change func(*spec.C
 }
 
 // cachePeer asks the servers of a brick for the state of its cache.
-func cachePeer(c *cli.Console, d *design.Design, timeout time.Duration) (*observe.CachePeer, error) {
+func cachePeer(c *cli.Console, d *design.Design, timeout time.Duration) (*CachePeer, error) {
 	hosts, err := c.Collector(d, timeout, d.Servers()...)
 	if err != nil {
 		return nil, err
 	}
-	p, err := observe.NewCachePeer(d, hosts)
+	p, err := NewCachePeer(d, hosts)
 	if err != nil {
 		return nil, cli.Fail(cli.BadInput, err)
 	}

@@ -1,4 +1,4 @@
-package observe
+package change
 
 import (
 	"context"
@@ -9,19 +9,20 @@ import (
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/run/observe"
 	"github.com/mortarhpc/mortar/internal/serve/cache"
 )
 
 // CachePeer asks the servers about the cache, over the sessions of a Collector.
 type CachePeer struct {
 	service string // service with the cache
-	all     *Collector
+	all     *observe.Collector
 	names   []string
 }
 
 // NewCachePeer returns a CachePeer for the brick of a Collector; its Close closes
 // both. It is an error if the brick has no cache.
-func NewCachePeer(d *design.Design, c *Collector) (*CachePeer, error) {
+func NewCachePeer(d *design.Design, c *observe.Collector) (*CachePeer, error) {
 	s := d.Cached()
 	if s == nil {
 		return nil, errors.New("the brick has no cache: the spec has no key cache")

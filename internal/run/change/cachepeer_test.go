@@ -1,4 +1,4 @@
-package observe
+package change
 
 import (
 	"context"
@@ -13,10 +13,12 @@ import (
 	"github.com/mortarhpc/mortar/internal/host/agent"
 	"github.com/mortarhpc/mortar/internal/host/hosttest"
 	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/run/observe"
+	"github.com/mortarhpc/mortar/test/example"
 )
 
 func TestCachePeer(t *testing.T) {
-	d := theDesign(t)
+	d := example.Design(t, "nfs-ha.yaml")
 	dial := func(_ context.Context, name string) (*host.Session, error) {
 		if name == "nfs3" {
 			return nil, errors.New("no route to host")
@@ -30,11 +32,11 @@ func TestCachePeer(t *testing.T) {
 			return hosttest.Answer(result, out)
 		}).Session(name), nil
 	}
-	if _, err := NewCachePeer(d, NewCollector(d, dial, time.Second, d.Servers()...)); err == nil || !strings.Contains(err.Error(), "no cache") {
+	if _, err := NewCachePeer(d, observe.NewCollector(d, dial, time.Second, d.Servers()...)); err == nil || !strings.Contains(err.Error(), "no cache") {
 		t.Errorf("a brick without a cache: %v", err)
 	}
 	d.Services()[0].Storage.Cache = &design.Cache{}
-	p, err := NewCachePeer(d, NewCollector(d, dial, time.Second, d.Servers()...))
+	p, err := NewCachePeer(d, observe.NewCollector(d, dial, time.Second, d.Servers()...))
 	if err != nil {
 		t.Fatal(err)
 	}
