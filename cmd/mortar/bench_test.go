@@ -62,7 +62,7 @@ func TestBenchRefusals(t *testing.T) {
 		"--repeat 101: give 1 to 100":                                       {f, "--repeat", "101"},
 		"has no test \"x\"; it has sequential":                              {f, "--tests", "x", "--dry-run"},
 		"no suite \"none\"; use quick, paper, io500":                        {"--print-suite", "none"},
-		"this is real hardware and no terminal is here to ask":                       {f, "--suite", "paper"},
+		"this is real hardware and no terminal is here to ask":              {f, "--suite", "paper"},
 		"\"wrong\" is not \"brick1\"":                                       {f, "--suite", "paper", "--confirm", "wrong"},
 	} {
 		out, err := benchCmd(t, args...)
