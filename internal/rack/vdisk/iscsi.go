@@ -61,7 +61,7 @@ func ServeISCSI(l net.Listener, find Find) error {
 		go func() {
 			defer conn.Close()
 			s := &session{conn: conn, in: bufio.NewReaderSize(conn, 1<<17), out: bufio.NewWriterSize(conn, 1<<17), most: 8192, tasks: map[uint32]*task{}}
-			if err := s.serve(find); err != nil && !errors.Is(err, io.EOF) {
+			if err := s.serve(find); !errors.Is(err, io.EOF) {
 				fmt.Fprintln(os.Stderr, "iSCSI:", s.nexus, err)
 			}
 		}()
