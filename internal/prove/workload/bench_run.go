@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -325,7 +326,11 @@ func (p *program) run(ready func(), begin, ended <-chan struct{}) {
 	cmd := exec.Command(p.argv[0], p.argv[1:]...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = p.dir, &p.out, &p.errOut
 	cmd.Env = append(os.Environ(), "LC_ALL=C")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	// A tool ends with this process, also if that is killed: one that has no end of its own
+	// would fill the volume. The kernel sends the signal when the thread ends that started it.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if p.err = cmd.Start(); p.err != nil {
 		either()
 		return
