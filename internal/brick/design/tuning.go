@@ -152,6 +152,8 @@ type tuning struct {
 func (d *Design) rows(list string) [][]string {
 	t := tuning{Design: d, RAID: d.Spec.Storage.RAID, First: d.Services()[0], HA: d.Pairs[0].HA, Times: timesOf(d), Const: map[string]any{
 		"RDMAPort": RDMAPort, "bmcAnswer": bmcAnswer, "bmcTimeout": bmcTimeout, "logSU": logSU, "mmpSeconds": mmpSeconds, "monitorSpacing": monitorSpacing,
+		"crowded":     d.Spec.Nodes() > 64, // so many clients that their number decides on values
+		"connections": connections(d.Spec, nconnect(d.Spec)), "keptConnections": keptConnections(d.Spec), "linkConnections": linkConnections(d.Spec), "slots": sessionSlots(d.Spec),
 		"queueChecks": queueChecks, "queueSeconds": QueueSeconds, "raceDelay": raceDelay, "rebuildMin": rebuildMin(d), "rebuildMax": rebuildMax(d), "tieDelay": tieDelay, "timeo": timeo,
 	}}
 	var b strings.Builder
@@ -185,13 +187,7 @@ func (t tuning) LogSize() spec.Bytes    { return logSize(t.lvSize(t.First.Name, 
 func (t tuning) FirstGroups() int       { return len(first(t.GroupsIn(&t.First.Storage))) }
 func (t tuning) LockGrace() int         { return min(t.Spec.NFS.Grace, lockGrace) }
 func (t tuning) Connections() int       { return nconnect(t.Spec) }
-func (t tuning) LinkConnections() int   { return linkConnections(t.Spec) }
-func (t tuning) AllConnections() int    { return connections(t.Spec, nconnect(t.Spec)) }
-func (t tuning) KeptConnections() int   { return keptConnections(t.Spec) }
-func (t tuning) Slots() int             { return sessionSlots(t.Spec) }
 
-// Crowded: there are so many clients that their number decides on values.
-func (t tuning) Crowded() bool       { return t.Spec.Nodes() > 64 }
 func (t tuning) Consensus() int      { return max(t.HA.TokenMS/2, 500) }
 func (t tuning) StockConsensus() int { return t.HA.TokenMS * 6 / 5 }
 

@@ -105,11 +105,8 @@ func Apply(ctx context.Context, c *cli.Console, d *design.Design, o Options) (er
 	if err != nil {
 		return err
 	}
-	for _, pair := range d.Pairs {
-		others := slices.DeleteFunc(slices.Clone(pair.Servers), func(s string) bool { return limit[s] })
-		if len(others) > 0 && len(others) < len(pair.Servers) {
-			return cli.Refuse(fmt.Errorf("--limit: %s change together, as their cluster does: name all of them or none", strings.Join(pair.Servers, " and ")))
-		}
+	if err := wholePairs(d, limit); err != nil {
+		return err
 	}
 	release, err := c.Claim(ctx, d.Spec)
 	if err != nil {
@@ -176,6 +173,17 @@ func Apply(ctx context.Context, c *cli.Console, d *design.Design, o Options) (er
 	}
 	c.Printf("Done: %d changed, %d unchanged (%.1f s).\n", done.Changed, done.Unchanged, time.Since(c.Start).Seconds())
 	return prove(ctx, c, pr, p, o, limit, &done)
+}
+
+// wholePairs refuses a limit that has a server without its partner.
+func wholePairs(d *design.Design, limit map[string]bool) error {
+	for _, pair := range d.Pairs {
+		others := slices.DeleteFunc(slices.Clone(pair.Servers), func(s string) bool { return limit[s] })
+		if len(others) > 0 && len(others) < len(pair.Servers) {
+			return cli.Refuse(fmt.Errorf("--limit: %s change together, as their cluster does: name all of them or none", strings.Join(pair.Servers, " and ")))
+		}
+	}
+	return nil
 }
 
 func question(changes, hosts int) string {

@@ -38,7 +38,6 @@ const node = "any-client"
 // config is what a client needs.
 type config struct {
 	Brick                  string
-	Lustre                 bool
 	Files                  map[string]string // by path on the client
 	Mounts                 []design.MountLine
 	Hosts, Packages, Units []string
@@ -67,7 +66,7 @@ func of(ctx context.Context, d *design.Design, client string) (*config, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &config{Brick: d.Name, Lustre: d.Lustre != nil, Mounts: mounts, Files: map[string]string{}}
+	c := &config{Brick: d.Name, Mounts: mounts, Files: map[string]string{}}
 	for _, s := range p.Steps {
 		if s.Host != name {
 			continue
