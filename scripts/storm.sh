@@ -19,7 +19,7 @@ down() {
   "$mortar" rack down brick.yaml
 }
 trap down EXIT
-node() { local n=$1; shift; timeout 60 "$mortar" rack ssh brick.yaml "$n" -- "$@" < /dev/null; }
+node() { local n=$1; shift; timeout 120 "$mortar" rack ssh brick.yaml "$n" -- "$@" < /dev/null; }
 seen='uname -r; cat /proc/fs/nfsd/threads; grep -E "MemTotal|MemAvailable|^Slab" /proc/meminfo; grep TCP: /proc/net/sockstat; echo "neighbours $(ip neigh | wc -l)"; echo "clients of NFSv4 $(ls /proc/fs/nfsd/clients | wc -l)"; wc -lc /var/lib/nfs/mortar/*; nstat -az TcpExtListenDrops; uptime'
 
 "$mortar" rack up brick.yaml
@@ -34,20 +34,20 @@ active=nfs1 other=nfs2
 for round in "$@"; do
   read -r n nfs3 busy dead dead3 <<< "$round"
   to=$n-dead$dead-$dead3
-  ip netns exec $ns bash -c 'ulimit -n 65536; exec "$0" "$@"' "$storm" -server 10.88.1.100 -export /srv/home/data \
+  ip netns exec $ns "$storm" -server 10.88.1.100 -export /srv/home/data \
     -interface storm0 -first 10.88.16.0 -clients "$n" -nlm "$nfs3" -busy "$busy" -dead "$dead" -dead-nlm "$dead3" -settle "${settle}s" > "$to.json" 2> "$to.log" &
   clients=$!
   until grep -q ' ready$' "$to.log"; do
     kill -0 $clients 2>/dev/null || { cat "$to.log"; exit 1; }
     sleep 1
   done
-  node $active "$seen" > "$to.before"
+  node $active "$seen" > "$to.before" || true
   "$mortar" rack fault brick.yaml panic $active
   code=0; wait $clients || code=$?
   clients=
   echo "== $round, code $code"; cat "$to.json"
-  node $other "$seen" > "$to.after"
-  node $other "dmesg | tail -60; journalctl -b --no-pager -t mortar-watch | tail -60; cat /run/mortar/ocf-home.log" > "$to.server"
+  node $other "$seen" > "$to.after" || true
+  node $other "dmesg | tail -60; journalctl -b --no-pager -t mortar-watch | tail -60; cat /run/mortar/ocf-home.log" > "$to.server" || true
   node $other "rm -f /srv/home/data/storm*"
   [ "$round" = "${!#}" ] && break
   until node $other crm_mon -1 2>/dev/null | grep -q 'Online: .*nfs1.*nfs2'; do sleep 3; done

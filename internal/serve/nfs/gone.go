@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -24,7 +25,7 @@ import (
 const goneAfter = 2
 
 // goneFile, on the volume, has a line for each client that is gone: its directory below
-// nfsd's clients, and its name in hexadecimal digits.
+// nfsd's clients, its name in hexadecimal digits, and the inodes that it has locked.
 func (s *server) goneFile() string { return s.cfg.StateDir + "/mortar/gone" }
 
 // goneNow are the clients that are gone; nil if the volume has them already. A whole look
@@ -51,7 +52,8 @@ func (s *recorder) goneNow(whole bool) (*list, error) {
 	}
 	var now strings.Builder
 	for _, id := range look {
-		b, err := s.K.ReadFile(s.NfsdDir() + "/clients/" + id + "/info")
+		dir := s.NfsdDir() + "/clients/" + id
+		b, err := s.K.ReadFile(dir + "/info")
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // nfsd has removed it meanwhile
 		}
@@ -59,7 +61,11 @@ func (s *recorder) goneNow(whole bool) (*list, error) {
 			return nil, err
 		}
 		if name, ok := goneClient(string(b), goneAfter*s.cfg.NFS.Lease); ok {
-			fmt.Fprintf(&now, "%s %s\n", id, hex.EncodeToString(name))
+			b, err := s.K.ReadFile(dir + "/states")
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return nil, err
+			}
+			fmt.Fprintln(&now, strings.Join(append([]string{id, hex.EncodeToString(name)}, lockedInodes(string(b))...), " "))
 		}
 	}
 	if now.String() == string(was) {
@@ -96,6 +102,21 @@ func goneClient(info string, seconds int) (name []byte, gone bool) {
 	return name, lapsed && silent > seconds && len(name) > 0
 }
 
+// lockedInodes are the inodes that a client has locked, by nfsd's file about its state.
+//
+// Source: nfs4_show_lock() and nfs4_show_superblock() of the kernel.
+func lockedInodes(states string) (all []string) {
+	for line := range strings.Lines(states) {
+		_, at, ok := strings.Cut(line, "superblock: \"")
+		at, _, end := strings.Cut(at, "\"")
+		if f := strings.Split(at, ":"); ok && end && len(f) == 3 && strings.Contains(line, "type: lock,") {
+			all = append(all, f[2])
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
 // forgetGone takes the clients that were gone out of nfsdcld's database. It runs before
 // nfsdcld does. With a database that it cannot read the grace period lasts to its end.
 //
@@ -109,16 +130,17 @@ func (s *daemons) forgetGone(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var names []string
+	var names, inodes []string
 	for line := range strings.Lines(string(b)) {
-		if _, name, ok := strings.Cut(strings.TrimSpace(line), " "); ok {
-			names = append(names, "X'"+name+"'")
+		if f := strings.Fields(line); len(f) > 1 {
+			names, inodes = append(names, "X'"+f[1]+"'"), append(inodes, f[2:]...)
 		}
 	}
 	if err := s.deleteClients(ctx, names); err != nil {
 		s.Log.Note("clients that were gone before keep the grace period up: %v", err)
 	} else {
 		s.Log.Note("%d clients whose lease was over before cannot reclaim", len(names))
+		s.Log.NoteErr(s.NLM.unlist(inodes), "the locks of clients that were gone are waited for")
 	}
 	// A client that comes back after this start is not gone.
 	return s.K.Remove(s.goneFile())

@@ -61,7 +61,7 @@ func TestForgetGone(t *testing.T) {
 	}
 	list := func() {
 		t.Helper()
-		if err := os.WriteFile(s.goneFile(), []byte("7 6465616427\n9 00ff\n"), 0o600); err != nil {
+		if err := os.WriteFile(s.goneFile(), []byte("7 6465616427 131 140\n9 00ff\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}

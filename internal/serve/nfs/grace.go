@@ -206,6 +206,22 @@ func (s *nlm) SavedLocks() (l lockList, err error) {
 	return l, nil
 }
 
+// unlist takes the locks of some inodes off the volume's list: no client will reclaim them.
+func (s *nlm) unlist(inodes []string) error {
+	l, err := s.SavedLocks()
+	if errors.Is(err, fs.ErrNotExist) || len(inodes) == 0 {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	l.Locks = slices.DeleteFunc(l.Locks, func(lock string) bool {
+		f := strings.Fields(lock)
+		return len(f) > 1 && slices.Contains(inodes, f[1])
+	})
+	return s.writeLocks(l)
+}
+
 // locksNow are the locks that clients hold; nil if the volume has them already. During the
 // grace period the former ones stay: clients have not reclaimed everything yet. Only a start
 // that has NFSv3 clients to tell reads the list.
