@@ -206,7 +206,8 @@ func (s *nlm) SavedLocks() (l lockList, err error) {
 	return l, nil
 }
 
-// unlist takes the locks of some inodes off the volume's list: no client will reclaim them.
+// unlist takes the locks of some inodes off the volume's list: no client will reclaim them. An
+// inode with several locks stays, because another client may have one of them.
 func (s *nlm) unlist(inodes []string) error {
 	l, err := s.SavedLocks()
 	if errors.Is(err, fs.ErrNotExist) || len(inodes) == 0 {
@@ -215,9 +216,13 @@ func (s *nlm) unlist(inodes []string) error {
 	if err != nil {
 		return err
 	}
+	locks := map[string]int{}
+	inode := func(lock string) string { return append(strings.Fields(lock), "", "")[1] }
+	for _, lock := range l.Locks {
+		locks[inode(lock)]++
+	}
 	l.Locks = slices.DeleteFunc(l.Locks, func(lock string) bool {
-		f := strings.Fields(lock)
-		return len(f) > 1 && slices.Contains(inodes, f[1])
+		return locks[inode(lock)] == 1 && slices.Contains(inodes, inode(lock))
 	})
 	return s.writeLocks(l)
 }

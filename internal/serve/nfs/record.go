@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/serve/unit"
@@ -35,8 +36,7 @@ func (s *server) put(l list) error {
 
 // outdated are the lists that the volume has otherwise. A whole look is a monitor's.
 func (s *recorder) outdated(ctx context.Context, whole bool) (all []list, err error) {
-	gone := func(context.Context) (*list, error) { return s.goneNow(whole) }
-	for _, look := range []func(context.Context) (*list, error){s.address.connections, s.NLM.monitoredNow, s.NLM.locksNow, gone} {
+	for _, look := range []func(context.Context) (*list, error){s.address.connections, s.NLM.monitoredNow, s.NLM.locksNow} {
 		l, err := look(ctx)
 		if err != nil {
 			return nil, err
@@ -45,7 +45,13 @@ func (s *recorder) outdated(ctx context.Context, whole bool) (all []list, err er
 			all = append(all, *l)
 		}
 	}
-	return all, nil
+	// Looked at last and written first, so that no file that another client has locked by now
+	// counts as locked by one that is gone.
+	l, err := s.goneNow(whole)
+	if l != nil {
+		all = slices.Insert(all, 0, *l)
+	}
+	return all, err
 }
 
 // Record writes the lists that have changed, but none once a stop has begun: it lists the locks
