@@ -201,8 +201,8 @@ func (s *daemons) prepareCLD(ctx context.Context) (seconds int) {
 		out, err = s.cldSQL(ctx, text.String())
 	}
 	if err != nil {
-		s.Log.Note("how many NFSv4 clients may reclaim is not known: %v", err)
-		return 0
+		s.Log.Note("how many NFSv4 clients may reclaim is not known, so all have the longest time: %v", err)
+		return maxLockGrace
 	}
 	held, err := s.NLM.toNotify()
 	if err != nil {
