@@ -49,7 +49,7 @@ func (c *Console) Ended(err error) error {
 		return err
 	}
 	names := spec.Ranges(slices.Sorted(maps.Keys(c.Left)))
-	return Fail(LeftOut, fmt.Errorf("left out %s: no answer; everything else is as told above. Run it again once they are up", strings.Join(names, ", ")))
+	return Fail(LeftOut, fmt.Errorf("left out for want of an answer: %s; run it again once they are up", strings.Join(names, ", ")))
 }
 
 // JSONLines writes one JSON value a line, as docs/json.md has them.
