@@ -116,8 +116,8 @@ map() { # controller index number initiators
   $b ln -s $core/iblock_$i/lun$i $p/lun/lun_$n/lun$i; echo c$c > $p/lun/lun_$n/alua_tg_pt_gp
   for m in $m; do $b ln -s $p/lun/lun_$n $m/lun; done
 }
-configure() { # line: done now, and at each boot
-  eval "$1" && echo "$1" >> /rw/more
+configure() { # line: done now, and at each boot; the power may be cut right after
+  eval "$1" && echo "$1" >> /rw/more && $b sync
 }
 core=/sys/kernel/config/target/core
 $b mkdir -p /lib /var /sbin /rw/target/pr
