@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"strconv"
 	"syscall"
 	"time"
 
@@ -127,7 +126,7 @@ func serveDrives(ctx context.Context, r *rack, disks map[string]*vdisk.Disk) err
 	}
 	ports := map[string]port{}
 	for _, d := range r.cfg.SharedDisks() {
-		if d.Array != nil {
+		if d.Array != nil || !d.Session() {
 			continue
 		}
 		v := &vdisk.Drive{Disk: disks[d.BlockID()]}
@@ -181,11 +180,7 @@ func setDrives(dir string, drives map[string]*vdisk.Drive) error {
 		if v == nil {
 			continue
 		}
-		wwn, err := strconv.ParseUint(d.WWN, 16, 64)
-		if err != nil {
-			return err
-		}
-		v.Set(vdisk.Make{Serial: d.Serial, Vendor: d.Vendor, Product: d.Product, WWN: wwn, SSD: d.SSD, Chunk: d.Chunk, FullStripe: d.FullStripe}, vdisk.Speed(h.Speed(d.Disk)))
+		v.Set(vdisk.Make{Serial: d.Serial, Vendor: d.Vendor, Product: d.Product, WWN: d.Number(), SSD: d.SSD}, vdisk.Speed(h.Speed(d.Disk)))
 		if h.DisksOut[d.Name] {
 			v.Forget()
 		}

@@ -571,6 +571,9 @@ func throttleFault(ctx context.Context, t *targets, _ bool) error {
 	} else {
 		d := t.shared(0)
 		want(d.Array == nil, "%s is a LUN: lun-slow makes it slow, and throttle a disk of its array", a[0])
+		if !d.Session() {
+			object = d.ThrottleID()
+		}
 	}
 	// QEMU keeps a limit that the command omits, so reset these two.
 	value := qemu.Props{"iops-read": 0, "iops-write": 0}

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"reflect"
 	"slices"
+	"strconv"
 	"time"
 )
 
@@ -117,6 +118,12 @@ func InitiatorName(server string, hba, lun int) string {
 
 // DrivePortal is where the process Shelves serves the disks, inside the rack's network namespace.
 var DrivePortal = netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), ISCSIPort)
+
+// Number is a disk's WWN as a number; 0 for one that is not hexadecimal, as FromSpec makes none.
+func (d Disk) Number() uint64 {
+	n, _ := strconv.ParseUint(d.WWN, 16, 64)
+	return n
+}
 
 // DriveName is the iSCSI name of a port of a disk in an enclosure, ServerName that of the HBA
 // of a server that reaches it; see vdisk.

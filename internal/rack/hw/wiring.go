@@ -178,6 +178,15 @@ func (d SharedDisk) Module(path int) int { return (path + path/HBAs) % HBAs }
 
 func (d SharedDisk) BlockID() string { return "sd" + strconv.Itoa(d.Index) }
 
+// Session says whether a server reaches the disk over iSCSI sessions of QEMU. QEMU cuts the
+// full stripe that a device of such a session reports down to 4 MiB. So a LUN of a controller
+// inside a server, which no other server reaches, is a disk of QEMU's own.
+//
+// Source: QEMU, hw/scsi/scsi-generic.c, scsi_handle_inquiry_reply
+func (d SharedDisk) Session() bool { return d.Array != nil || d.FullStripe == 0 }
+
+func (d SharedDisk) ThrottleID() string { return "limit-sd" + strconv.Itoa(d.Index) }
+
 func (d SharedDisk) PathID(path int) string { return fmt.Sprintf("path%d-sd%d", path, d.Index) }
 
 func (d SharedDisk) SessionID(path int) string { return "session-" + d.PathID(path) }

@@ -56,11 +56,14 @@ func SlotDevice(i int, d hw.Disk) Props {
 
 // plug adds the disk at the end of a path to a server, unplug removes it.
 func PlugPath(q *Client, c *hw.Config, n *hw.Node, d hw.SharedDisk, path int) error {
+	if !d.Session() {
+		return q.Plug(PathDevice(d, path))
+	}
 	return q.plugLUN(PathBlock(d, c, n.Name, path), PathDevice(d, path))
 }
 
 func UnplugPath(q *Client, d hw.SharedDisk, path int) error {
-	if err := q.Unplug(d.PathID(path)); err != nil {
+	if err := q.Unplug(d.PathID(path)); err != nil || !d.Session() {
 		return err
 	}
 	return q.dropSession(d.SessionID(path))
@@ -114,6 +117,14 @@ func PathDevice(d hw.SharedDisk, path int) Props {
 	if d.Array != nil {
 		p["lun"] = d.LUN.Number
 	}
+	if d.Session() {
+		return p
+	}
+	p["driver"], p["drive"], p["serial"], p["wwn"] = "scsi-hd", d.BlockID(), d.Serial, d.Number()
+	p["vendor"], p["product"] = d.Vendor, d.Product
+	p["rotation_rate"], p["min_io_size"], p["opt_io_size"] = 7200, d.Chunk, d.FullStripe
+	delete(p, "rerror")
+	delete(p, "werror")
 	return p
 }
 
@@ -327,11 +338,17 @@ func NodeArgs(c *hw.Config, dir string, index int, img *nodeimage.Image, accel s
 			if !d.CabledTo(n.Name) || d.Array != nil {
 				continue
 			}
+			if !d.Session() {
+				m.served(d.BlockID(), hw.Shelves, state.Speed(d.Disk))
+			}
 			for h := range d.Paths {
-				if !state.PathGone(n.Name, d, h) {
-					m.add("-blockdev", PathBlock(d, c, n.Name, h))
-					m.add("-device", PathDevice(d, h))
+				if state.PathGone(n.Name, d, h) {
+					continue
 				}
+				if d.Session() {
+					m.add("-blockdev", PathBlock(d, c, n.Name, h))
+				}
+				m.add("-device", PathDevice(d, h))
 			}
 		}
 		ports := 0

@@ -33,7 +33,6 @@ type Make struct {
 	Serial, Vendor, Product string
 	WWN                     uint64
 	SSD                     bool
-	Chunk, FullStripe       int64 // bytes; 0: it does not say
 }
 
 // Speed bounds a drive; 0 is unbounded. Writes bounds writes, and IOPS then reads only.
@@ -334,8 +333,10 @@ func (d *Drive) inquiry(c *command) ([]byte, sense) {
 		p = append(p, 0x61, 0x94, 0, 4, 0, 0, 0, byte(c.port))
 	case 0xb0:
 		p = make([]byte, 60)
-		be.PutUint16(p[2:], uint16(d.Chunk/block))
-		be.PutUint32(p[8:], uint32(d.FullStripe/block))
+		// An optimal transfer of one block, which Linux ignores as one below a page. For none,
+		// QEMU would write 4 MiB: md and LVM would align to that.
+		// Source: QEMU, hw/scsi/scsi-generic.c; Linux, drivers/scsi/sd.c, sd_validate_opt_xfer_size
+		be.PutUint32(p[8:], 1)
 		be.PutUint32(p[16:], 1<<21) // blocks of an UNMAP
 		be.PutUint32(p[20:], 255)   // its ranges
 		be.PutUint64(p[32:], 1<<21) // blocks of a WRITE SAME
