@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/mortarhpc/mortar/internal/base/health"
@@ -137,8 +138,13 @@ func TestSMcli(t *testing.T) {
 	defer l.Close()
 	var h hw.Hardware
 	said := stateOf(&c)
+	var mu sync.Mutex // of both
 	go func() {
-		_ = array.ServeSMcli(l, func(command string) string { return array.SMcli(e, &h, said, command) })
+		_ = array.ServeSMcli(l, func(command string) string {
+			mu.Lock()
+			defer mu.Unlock()
+			return array.SMcli(e, &h, said, command)
+		})
 	}()
 	_, port, err := net.SplitHostPort(l.Addr().String())
 	if err != nil {
@@ -159,7 +165,9 @@ func TestSMcli(t *testing.T) {
 		{hw.Hardware{DisksOut: map[string]bool{e.Array.Disks[0].Name: true}, ModulesOut: map[string]bool{hw.ModuleKey(e.Name, 1): true}}, stateOf(&c, "group 1 clean 0 idle none", "group 1 clean 1 idle none"),
 			[]string{"the array reports: Offline RAID Controller Module", "the array reports: Degraded Virtual Disk", "the array reports: Removed Physical Disk"}},
 	} {
+		mu.Lock()
 		h, said = x.h, x.said
+		mu.Unlock()
 		argv := raid.SMcli([]string{"127.0.0.2", "127.0.0.1"}) // nothing answers at the first
 		out, err := ask(argv[1:]...)
 		answer := raid.FromSMcli(out, "", "nss1")

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -71,6 +72,7 @@ type answer struct {
 // bench is a server's fence devices, by ID and action; without an answer a device is dead.
 type bench struct {
 	answers map[string]answer
+	mu      sync.Mutex
 	calls   []string // "1.0 fence-pdu-a off", and "… cut off" of one that was killed
 	begun   time.Time
 	powered map[string]string // the last confirmed action of each device
@@ -96,12 +98,16 @@ func (b *bench) use(ctx context.Context, d device, action string) (int, error) {
 		id += "=" + p
 	}
 	note := func(what string) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
 		b.calls = append(b.calls, fmt.Sprintf("%.0f %s %s%s", time.Since(b.begun).Seconds(), id, action, what))
 	}
 	select {
 	case <-time.After(a.after):
 		if note(""); a.err == nil {
+			b.mu.Lock()
 			b.powered[d.id] = action
+			b.mu.Unlock()
 		}
 		return 0, a.err
 	case <-ctx.Done():
