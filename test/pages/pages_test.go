@@ -127,8 +127,8 @@ func wall(t *testing.T) page {
 	return page{"watch", s.URL, `document.querySelector(".brick")`}
 }
 
-// TestWall: the page of `mortar watch` names a silent host once, and the part of which it knows
-// nothing; what began on another day has its date.
+// TestWall opens the page of `mortar watch`. The page names each silent host once, names the part
+// that no server answers for, and dates a finding that began on another day.
 func TestWall(t *testing.T) {
 	p, b := wall(t), start(t)
 	b.open(p.url, views[0], p.ready)

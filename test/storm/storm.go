@@ -224,8 +224,8 @@ func (c *client4) live(busy bool) {
 	}
 }
 
-// live is a client's life once it has its lock: it uses its connection to nfsd, and reclaims
-// when it is told to.
+// live runs a client that has its lock until the storm ends. The client pings nfsd over its
+// connection, and reclaims the lock when rpc.statd sends SM_NOTIFY.
 func (c *client3) live() {
 	next := time.After(rand.N(c.s.renewal()))
 	failures := 0

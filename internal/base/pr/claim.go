@@ -13,7 +13,7 @@ import (
 // ErrTaken says that a LUN was taken from this server while it used it.
 var ErrTaken = errors.New("the reservation of this server was taken away")
 
-// ErrStrange says that a host that is no server of the cluster uses a LUN.
+// ErrStrange reports that a host outside the cluster has registered a key with a LUN or a disk.
 var ErrStrange = errors.New("another machine uses it")
 
 // ErrUnable says that a LUN, or a disk, knows no persistent reservations.

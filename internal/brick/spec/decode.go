@@ -350,13 +350,8 @@ func (d *decoder) scalar(n ast.Node, v reflect.Value, key string) (string, bool)
 
 // words reads a mapping of the user's own keys to text.
 func (d *decoder) words(n ast.Node, v reflect.Value, path, key string) {
-	var pairs []*ast.MappingValueNode
-	switch m := n.(type) {
-	case *ast.MappingNode:
-		pairs = m.Values
-	case *ast.MappingValueNode:
-		pairs = []*ast.MappingValueNode{m}
-	default:
+	pairs, ok := pairsOf(n)
+	if !ok {
 		d.errorf(n, "write e.g. "+key+": {name: value}", "%s must be a mapping (name: value), not %s", key, kindOf(n))
 	}
 	out := map[string]string{}
@@ -406,15 +401,20 @@ var removedKeys = map[string][2]string{
 	},
 }
 
-func (d *decoder) mapping(n ast.Node, v reflect.Value, path, key string) {
-	var pairs []*ast.MappingValueNode
+// pairsOf lists the keys and values of a mapping; ok is false for any other node.
+func pairsOf(n ast.Node) (pairs []*ast.MappingValueNode, ok bool) {
 	switch m := n.(type) {
 	case *ast.MappingNode:
-		pairs = m.Values
+		return m.Values, true
 	case *ast.MappingValueNode:
-		pairs = []*ast.MappingValueNode{m}
-	case *ast.NullNode:
-	default:
+		return []*ast.MappingValueNode{m}, true
+	}
+	return nil, false
+}
+
+func (d *decoder) mapping(n ast.Node, v reflect.Value, path, key string) {
+	pairs, ok := pairsOf(n)
+	if _, null := n.(*ast.NullNode); !ok && !null {
 		what := key
 		if what == "" {
 			what = "a " + d.noun

@@ -414,8 +414,8 @@ func (b *builder) ocfConfig(s *design.Service) (*storage.OCFConfig, error) {
 // Source: Pacemaker's lib/fencing/st_rhcs.c, PCMK__FENCE_BINDIR
 const fenceAgentPath = "/usr/sbin/" + fence.Name
 
-// agents are the fence agent and the resource agents on a server, and what they are told of each
-// service; then is what follows for a service.
+// agents installs the fence agent and the resource agents on a server, and writes the
+// configuration of each service; then adds the steps that follow for a service.
 func (b *builder) agents(stage, h string, then func(*design.Service)) error {
 	if b.pair.HA != nil && len(b.pair.HA.Hedge) > 0 {
 		b.add(stage, h, "fence agent", &resource.TextFile{
