@@ -6,8 +6,9 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"time"
+
+	"github.com/mortarhpc/mortar/internal/rack/tool"
 )
 
 // The host ports of an array: QEMU's iSCSI client connects to them, and they connect
@@ -24,17 +25,12 @@ import (
 var fabricISID = [6]byte{0x80, 'r', 'a', 'c', 0, 1}
 
 func ServePort(l net.Listener, portal string) error {
-	for {
-		conn, err := l.Accept()
-		if err != nil {
-			return err
+	return tool.ServeConns(l, func(conn net.Conn) error {
+		if err := carry(conn, portal); err != nil {
+			return fmt.Errorf("%s %w", portal, err)
 		}
-		go func() {
-			if err := carry(conn, portal); err != nil {
-				fmt.Fprintln(os.Stderr, portal, err)
-			}
-		}()
-	}
+		return nil
+	})
 }
 
 // carry connects an initiator with a controller's portal.

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"strings"
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/rack/hw"
+	"github.com/mortarhpc/mortar/internal/rack/tool"
 )
 
 // The rack's servers have a program SMcli, which sends the command behind -c to the first
@@ -54,25 +54,19 @@ func Perccli(command string, cards []string) string {
 
 // ServeSMcli answers commands, one for each connection, until the listener fails.
 func ServeSMcli(l net.Listener, answer func(command string) string) error {
-	for {
-		conn, err := l.Accept()
-		if err != nil {
-			return err
+	return tool.ServeConns(l, func(conn net.Conn) error {
+		err := conn.SetDeadline(time.Now().Add(2 * hw.ArrayTime))
+		if err == nil {
+			var line string
+			if line, err = bufio.NewReader(io.LimitReader(conn, 1<<16)).ReadString('\n'); err == nil {
+				_, err = io.WriteString(conn, answer(strings.TrimSpace(line)))
+			}
 		}
-		go func() {
-			defer conn.Close()
-			err := conn.SetDeadline(time.Now().Add(2 * hw.ArrayTime))
-			if err == nil {
-				var line string
-				if line, err = bufio.NewReader(io.LimitReader(conn, 1<<16)).ReadString('\n'); err == nil {
-					_, err = io.WriteString(conn, answer(strings.TrimSpace(line)))
-				}
-			}
-			if err != nil && !errors.Is(err, io.EOF) {
-				fmt.Fprintln(os.Stderr, "SMcli:", err)
-			}
-		}()
-	}
+		if err != nil && !errors.Is(err, io.EOF) {
+			return fmt.Errorf("SMcli: %w", err)
+		}
+		return nil
+	})
 }
 
 // SMcli answers a command of SMcli from the firmware's output.

@@ -7,10 +7,11 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/mortarhpc/mortar/internal/rack/tool"
 )
 
 // The target's half of iSCSI, as far as QEMU's client (libiscsi) uses it: one connection for a
@@ -53,19 +54,13 @@ type Find func(target string) (d *Drive, port int)
 
 // ServeISCSI serves drives until the listener is closed.
 func ServeISCSI(l net.Listener, find Find) error {
-	for {
-		conn, err := l.Accept()
-		if err != nil {
-			return err
+	return tool.ServeConns(l, func(conn net.Conn) error {
+		s := &session{conn: conn, in: bufio.NewReaderSize(conn, 1<<17), out: bufio.NewWriterSize(conn, 1<<17), most: 8192, tasks: map[uint32]*task{}}
+		if err := s.serve(find); !errors.Is(err, io.EOF) {
+			return fmt.Errorf("iSCSI: %s %w", s.nexus, err)
 		}
-		go func() {
-			defer conn.Close()
-			s := &session{conn: conn, in: bufio.NewReaderSize(conn, 1<<17), out: bufio.NewWriterSize(conn, 1<<17), most: 8192, tasks: map[uint32]*task{}}
-			if err := s.serve(find); !errors.Is(err, io.EOF) {
-				fmt.Fprintln(os.Stderr, "iSCSI:", s.nexus, err)
-			}
-		}()
-	}
+		return nil
+	})
 }
 
 type session struct {

@@ -3,13 +3,14 @@ package vdisk
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"os"
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/mortarhpc/mortar/internal/rack/tool"
 )
 
 // Disks have a write cache that a flush empties, and that loses its content with their
@@ -164,21 +165,13 @@ func (d *Disk) writeBack(left int) error {
 // Serve serves disks by name to all clients.
 func Serve(ctx context.Context, l net.Listener, disks map[string]*Disk) error {
 	defer context.AfterFunc(ctx, func() { l.Close() })()
-	for {
-		conn, err := l.Accept()
-		if err != nil {
-			return errors.Join(ctx.Err(), err)
-		}
-		go func() {
-			err := serveNBD(conn, func(name string) export {
-				if d := disks[name]; d != nil {
-					return d
-				}
-				return nil
-			})
-			if err != nil {
-				fmt.Fprintln(os.Stderr, err)
+	err := tool.ServeConns(l, func(conn net.Conn) error {
+		return serveNBD(conn, func(name string) export {
+			if d := disks[name]; d != nil {
+				return d
 			}
-		}()
-	}
+			return nil
+		})
+	})
+	return errors.Join(ctx.Err(), err)
 }
