@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -394,16 +393,11 @@ func closeAll(clients map[string]*qemu.Client) {
 
 // flushDisks empties the caches of all disks into their images.
 func (r *rack) flushDisks(ctx context.Context) error {
-	processes := []string{hw.Shelves}
-	for i := range r.cfg.Nodes {
-		processes = append(processes, hw.InsideName(r.cfg.Nodes[i].Name))
-	}
-	for _, process := range processes {
+	for _, process := range r.diskProcesses() {
 		if tool.Running(r.dir, process) == nil {
 			continue
 		}
-		disks := slices.Sorted(maps.Keys(r.imagesOf(process)))
-		if err := r.qemuIO(ctx, process, disks, "flush"); err != nil {
+		if err := r.order(ctx, process, "flush"); err != nil {
 			return fmt.Errorf("flush of the disks' caches: %w", err)
 		}
 	}

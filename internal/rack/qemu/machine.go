@@ -3,6 +3,7 @@ package qemu
 import (
 	"encoding/json"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strconv"
 
@@ -100,8 +101,7 @@ func SystemDevice(d hw.SystemDisk) Props {
 // PathBlock is the session of a path to a LUN, or to a disk that a process of the rack serves.
 func PathBlock(d hw.SharedDisk, c *hw.Config, server string, path int) Props {
 	if d.Array == nil {
-		return Props{"driver": "iscsi", "node-name": d.SessionID(path), "transport": "tcp", "portal": hw.DrivePortal.String(),
-			"target": hw.DriveName(d, path), "lun": 0, "initiator-name": hw.ServerName(server, d.HBA(path)), "cache": Props{"direct": true}}
+		return session(d.SessionID(path), c.Portal(hw.Shelves), hw.DriveName(d, path), hw.ServerName(server, d.HBA(path)))
 	}
 	return Props{"driver": "iscsi", "node-name": d.SessionID(path), "transport": "tcp",
 		"portal": fmt.Sprintf("%s:%d", hw.ArrayNet(d.Portal, hw.LinkHost), hw.ISCSIPort+d.Module(path)),
@@ -159,13 +159,17 @@ func (m *machine) add(option string, p Props) {
 // disk adds a disk image under a block node's name.
 func (m *machine) disk(id, file string, s hw.Speed) { m.blocks(s, blockNodes(id, file)) }
 
-// served adds a disk that a process of the rack serves: see hw.Disk.
-func (m *machine) served(id, process string, s hw.Speed) {
-	m.blocks(s, []Props{
-		{"driver": "nbd", "node-name": "nbd-" + id, "export": id, "discard": "unmap",
-			"server": Props{"type": "unix", "path": NBDSocket(process)}},
-		throttled(id, "nbd-"+id),
-	})
+// session is a session with a disk that a process of the rack serves.
+func session(node string, portal netip.AddrPort, target, initiator string) Props {
+	return Props{"driver": "iscsi", "node-name": node, "transport": "tcp", "portal": portal.String(), "target": target, "lun": 0,
+		"initiator-name": initiator, "cache": Props{"direct": true}}
+}
+
+// served adds a disk that a process of the rack serves, and that is one of QEMU's own.
+func (m *machine) served(c *hw.Config, id, process, node string) {
+	p := session(id, c.Portal(process), hw.DiskTarget(id), hw.ServerName(node, 0))
+	p["discard"] = "unmap"
+	m.add("-blockdev", p)
 }
 
 // blocks adds the layers of a disk. The last layer has the disk's name and limit.
@@ -307,7 +311,7 @@ func NodeArgs(c *hw.Config, dir string, index int, img *nodeimage.Image, accel s
 	}
 	for _, d := range hw.SystemDisksOf(dir, n) {
 		if hw.IsServer(n) {
-			m.served(d.BlockID(), hw.InsideName(n.Name), hw.Speed{})
+			m.served(c, d.BlockID(), hw.InsideName(n.Name), n.Name)
 		} else {
 			m.disk(d.BlockID(), d.Image, hw.Speed{})
 		}
@@ -339,7 +343,7 @@ func NodeArgs(c *hw.Config, dir string, index int, img *nodeimage.Image, accel s
 				continue
 			}
 			if !d.Session() {
-				m.served(d.BlockID(), hw.Shelves, state.Speed(d.Disk))
+				m.served(c, d.BlockID(), hw.Shelves, n.Name)
 			}
 			for h := range d.Paths {
 				if state.PathGone(n.Name, d, h) {
@@ -356,7 +360,7 @@ func NodeArgs(c *hw.Config, dir string, index int, img *nodeimage.Image, accel s
 			if !d.In(n) {
 				continue
 			}
-			m.served(hw.SSDID(i), d.Shelf(), state.Speed(d))
+			m.served(c, hw.SSDID(i), d.Shelf(), n.Name)
 			m.add("-device", ssdPort(i, ports))
 			ports++
 			if !state.DisksOut[d.Name] {
@@ -367,6 +371,3 @@ func NodeArgs(c *hw.Config, dir string, index int, img *nodeimage.Image, accel s
 	}
 	return m.args, m.err
 }
-
-// NBDSocket is the socket of a process that serves disks, in the run directory.
-func NBDSocket(process string) string { return process + ".nbd" }
