@@ -173,7 +173,7 @@ func Save(ctx context.Context, dir, name string, opt SaveOptions, fn tool.Progre
 			}
 		}
 		began := time.Now()
-		err := s.save(ctx, r, h, work, p)
+		err := s.save(ctx, r, work, p)
 		s.StoppedSeconds = time.Since(began).Seconds()
 		return err
 	})
@@ -252,7 +252,7 @@ func (r *rack) memoryMiB(machine string) int {
 }
 
 // save does Save's work between the stop and the start of the machines.
-func (s *saved) save(ctx context.Context, r *rack, h *hw.Hardware, work string, p *tool.Steps) (err error) {
+func (s *saved) save(ctx context.Context, r *rack, work string, p *tool.Steps) (err error) {
 	clients, err := r.dialMachines(ctx, s.Machines)
 	defer closeAll(clients)
 	if err != nil {

@@ -156,8 +156,23 @@ func (m *machine) add(option string, p Props) {
 	m.args = append(m.args, option, string(text))
 }
 
-// disk adds a disk image under a block node's name.
-func (m *machine) disk(id, file string, s hw.Speed) { m.blocks(s, blockNodes(id, file)) }
+// disk adds a disk image: the file, and a throttle over it under the name that devices use.
+//
+// Flushes end in the host's page cache (no-flush). The rack cuts the power of nodes,
+// never of the host, so QEMU's writes survive every fault of the rack, and a node's
+// flush need not wait for the host's disk. hw.Disk serves the disks whose cache
+// can be lost.
+func (m *machine) disk(id, file string, s hw.Speed) {
+	m.add("-object", Props{"qom-type": "throttle-group", "id": "limit-" + id, "limits": Limits(s)})
+	for _, layer := range []Props{
+		{"driver": "file", "node-name": "file-" + id, "filename": file, "locking": "off",
+			"discard": "unmap", "cache": Props{"direct": false, "no-flush": true}},
+		{"driver": "raw", "node-name": "raw-" + id, "file": "file-" + id, "discard": "unmap"},
+		{"driver": "throttle", "node-name": id, "throttle-group": "limit-" + id, "file": "raw-" + id, "discard": "unmap"},
+	} {
+		m.add("-blockdev", layer)
+	}
+}
 
 // session is a session with a disk that a process of the rack serves.
 func session(node string, portal netip.AddrPort, target, initiator string) Props {
@@ -170,14 +185,6 @@ func (m *machine) served(c *hw.Config, id, process, node string) {
 	p := session(id, c.Portal(process), hw.DiskTarget(id), hw.ServerName(node, 0))
 	p["discard"] = "unmap"
 	m.add("-blockdev", p)
-}
-
-// blocks adds the layers of a disk. The last layer has the disk's name and limit.
-func (m *machine) blocks(s hw.Speed, layers []Props) {
-	m.add("-object", Props{"qom-type": "throttle-group", "id": layers[len(layers)-1]["throttle-group"], "limits": Limits(s)})
-	for _, b := range layers {
-		m.add("-blockdev", b)
-	}
 }
 
 // root adds the image's read-only root.
@@ -211,27 +218,6 @@ func Limits(s hw.Speed) Props {
 		return Props{"iops-total": 0, "iops-read": s.IOPS, "iops-write": s.Writes, "bps-total": s.BytesPerSecond}
 	}
 	return Props{"iops-total": s.IOPS, "bps-total": s.BytesPerSecond}
-}
-
-// blockNodes are the layers of a disk image: the file, and a throttle over
-// it under the name that devices use.
-//
-// Flushes end in the host's page cache (no-flush). The rack cuts the power of nodes,
-// never of the host, so QEMU's writes survive every fault of the rack, and a node's
-// flush need not wait for the host's disk. hw.Disk serves the disks whose cache
-// can be lost.
-func blockNodes(id, file string) []Props {
-	return []Props{
-		{"driver": "file", "node-name": "file-" + id, "filename": file, "locking": "off",
-			"discard": "unmap", "cache": Props{"direct": false, "no-flush": true}},
-		{"driver": "raw", "node-name": "raw-" + id, "file": "file-" + id, "discard": "unmap"},
-		throttled(id, "raw-"+id),
-	}
-}
-
-// throttled is the layer that bounds a disk's speed, on top of the layer over.
-func throttled(id, over string) Props {
-	return Props{"driver": "throttle", "node-name": id, "throttle-group": "limit-" + id, "file": over, "discard": "unmap"}
 }
 
 // AccelArgs are the options that choose the processor. An emulated machine has one: more
