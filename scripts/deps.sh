@@ -4,8 +4,8 @@
 # need (default), also what the tests of the packages need; the browser alone
 set -euo pipefail
 packages=(
-  qemu-system-x86 qemu-block-extra # the nodes; LUNs of arrays (iSCSI)
-  qemu-utils                    # a client of the rack's disks
+  qemu-system-x86 qemu-block-extra # the nodes; their disks (iSCSI)
+  qemu-utils                    # tests: a client of the rack's disks
   mmdebstrap erofs-utils cpio zstd xz-utils busybox-static e2fsprogs # the node image
   iproute2 openssh-client       # networks of the rack; `mortar rack ssh`
   openipmi                      # virtual BMCs

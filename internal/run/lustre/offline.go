@@ -43,7 +43,7 @@ func (f *FS) FSCK(word string, repair bool) (*Plan, error) {
 	}
 	p := &Plan{What: "e2fsck of " + t.Name}
 	p.Steps = append(p.Steps, stop(f, pair, svc)...)
-	check := offline(f, svc, t, tool, what+t.Name)
+	check := offline(svc, t, tool, what+t.Name)
 	check.Action.OKCodes = []int{ocf.Damaged}
 	check.Judge = func(out resource.Output) (string, error) {
 		text := strings.TrimSpace(out.Stdout)
@@ -149,7 +149,7 @@ func (f *FS) left(ctx context.Context, pair *design.Pair, svc *design.Service, u
 
 // offline is a step that runs a tool on a target of a stopped service, on the
 // target's preferred server.
-func offline(f *FS, svc *design.Service, t design.Target, tool, title string) Step {
+func offline(svc *design.Service, t design.Target, tool, title string) Step {
 	return command(t.Server, title, long, "/usr/local/sbin/mortar", "ocf", "--config", "/etc/mortar/service-"+svc.Name+".json", tool, label(t))
 }
 
@@ -186,7 +186,7 @@ func (f *FS) Writeconf(ctx context.Context) (*Plan, error) {
 			}
 			for _, t := range svc.Targets {
 				if t.Kind != "mgs" {
-					tools = append(tools, offline(f, svc, t, "writeconf", "write the configuration of "+t.Name+" anew"))
+					tools = append(tools, offline(svc, t, "writeconf", "write the configuration of "+t.Name+" anew"))
 				}
 			}
 		}
