@@ -42,14 +42,12 @@ type Report struct {
 	LostBytes         int64           `json:"lost_bytes"`         // the other acknowledged bytes
 	InDoubtBytes      int64           `json:"in_doubt_bytes"`     // bytes of blocks with an undecided write (allowed either way)
 	BadBytes          int64           `json:"bad_bytes"`          // wrong bytes in blocks never acknowledged, so nothing is lost
-	ReadBytes         int64           `json:"read_bytes"`         // bytes read from the file system
 	Seconds           float64         `json:"seconds"`            // wall time of the verification
 	ByClass           map[Class]int64 `json:"by_class"`           // bytes per class
 	Files             []FileReport    `json:"files"`
-	Extents           []Extent        `json:"extents"`           // findings and in-doubt ranges, capped
-	ExtentsOmitted    int64           `json:"extents_omitted"`   // number of extents beyond the cap
-	Errors            []string        `json:"errors,omitempty"`  // why files could not be verified at all
-	LedgerTailBytes   int64           `json:"ledger_tail_bytes"` // bytes of half-written last ledger records, ignored
+	Extents           []Extent        `json:"extents"`          // findings and in-doubt ranges, capped
+	ExtentsOmitted    int64           `json:"extents_omitted"`  // number of extents beyond the cap
+	Errors            []string        `json:"errors,omitempty"` // why files could not be verified at all
 }
 
 // FileReport is the part of one file.
@@ -106,8 +104,6 @@ func (r *Report) Merge(o *Report) {
 	r.LostBytes += o.LostBytes
 	r.InDoubtBytes += o.InDoubtBytes
 	r.BadBytes += o.BadBytes
-	r.ReadBytes += o.ReadBytes
-	r.LedgerTailBytes += o.LedgerTailBytes
 	if r.ByClass == nil {
 		r.ByClass = map[Class]int64{}
 	}

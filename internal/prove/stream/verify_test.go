@@ -37,7 +37,7 @@ func newBrick(t testing.TB, run string, id uint32) *brick {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := CreateLedger(filepath.Join(dir, "w.ledger"), LedgerHeader{Run: run, Worker: "w", Stream: id, Writer: id, Dir: dir, File: "data"}, fakeNow())
+	l, err := CreateLedger(filepath.Join(dir, "w.ledger"), LedgerHeader{Run: run, Worker: "w", Stream: id, Dir: dir, File: "data"}, fakeNow())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -214,12 +214,6 @@ type VerifyParams struct {
 	BeforeNs int64             `json:"before_ns,omitempty"` // wall clock of this client: see stream.Options
 }
 
-// VerifyResult is what verify.run answers.
-type VerifyResult struct {
-	Pass bool `json:"pass"`
-	stream.Report
-}
-
 // isName reports whether s can be part of a file's name: letters, digits and
 // '_', except at the start also '.' and '-'; at most 100 bytes.
 func isName(s string) bool {

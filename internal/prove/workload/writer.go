@@ -25,7 +25,6 @@ type writer struct {
 	stream stream.Stream
 	ledger *stream.Ledger
 	path   string
-	fresh  bool          // the ledger is new, so the file must not exist
 	marks  *atomic.Int64 // of the run
 
 	begun   int64  // the mark whose window pos is in
@@ -48,7 +47,7 @@ func (w *writer) run() error {
 }
 
 func (w *writer) loop() error {
-	if err := w.open(w.fresh); err != nil {
+	if err := w.open(true); err != nil {
 		return err
 	}
 	buf := linux.Aligned(int(w.cfg.BlockBytes))
@@ -162,8 +161,8 @@ func (w *writer) recover(wait *backoff, cause error) error {
 	return w.open(false)
 }
 
-// open opens the file and retries until the run stops. It creates the file only
-// for a new ledger: an empty new file would hide that the old file was lost.
+// open opens the file and retries until the run stops. It creates the file only at the
+// begin: an empty new file would hide that the old file was lost.
 func (w *writer) open(create bool) error {
 	flags := unix.O_RDWR
 	if w.cfg.Mode == OSync {
