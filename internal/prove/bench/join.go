@@ -198,7 +198,6 @@ func latency(b workload.Bins) (*report.Latency, string) {
 	if h.TotalCount() == 0 {
 		return nil, ""
 	}
-	q := func(p float64) float64 { return float64(h.ValueAtQuantile(p)) / 1e6 }
 	enc, _ := h.Encode(hdrhistogram.V2CompressedEncodingCookieBase) // it cannot fail in memory
-	return &report.Latency{Count: h.TotalCount(), P50: q(50), P90: q(90), P99: q(99), P999: q(99.9), Max: float64(h.Max()) / 1e6}, string(enc)
+	return report.LatencyOf(h, 1e6), string(enc)
 }

@@ -71,7 +71,7 @@ func Verify(ctx context.Context, r io.ReaderAt, size int64, x *Index, opt Option
 	for _, c := range results {
 		rep.Merge(c.report())
 	}
-	rep.Files = []FileReport{{Worker: x.Header.Worker, Path: opt.Path, SizeBytes: size, BeforeBytes: rep.AcknowledgedBeforeBytes}}
+	rep.Files = []FileReport{{Worker: x.Header.Worker, Path: opt.Path, SizeBytes: size, BeforeBytes: rep.AcknowledgedBeforeFaultBytes}}
 	rep.Cap(opt.MaxExtents)
 	return rep, nil
 }
@@ -192,9 +192,9 @@ func (c *collector) add(v *verifier, block uint64, e Expect, f Finding, errText 
 		c.VerifiedBytes += BlockSize
 	}
 	if v.x.Settled(block, v.opt.BeforeNs) {
-		c.AcknowledgedBeforeBytes += BlockSize
+		c.AcknowledgedBeforeFaultBytes += BlockSize
 		if !f.Lost {
-			c.VerifiedBeforeBytes += BlockSize
+			c.VerifiedBeforeFaultBytes += BlockSize
 		}
 	}
 	if e.Issued > e.Acked && !f.Bad {

@@ -518,17 +518,17 @@ func TestBefore(t *testing.T) {
 	b.issue(5, 1)
 	b.write(8, 3) // after
 	rep := b.verify(Options{BeforeNs: fault})
-	if rep.AcknowledgedBeforeBytes != 4*BlockSize || rep.VerifiedBeforeBytes != 4*BlockSize || !rep.Pass() {
-		t.Errorf("%d of %d bytes, pass %v", rep.VerifiedBeforeBytes, rep.AcknowledgedBeforeBytes, rep.Pass())
+	if rep.AcknowledgedBeforeFaultBytes != 4*BlockSize || rep.VerifiedBeforeFaultBytes != 4*BlockSize || !rep.Pass() {
+		t.Errorf("%d of %d bytes, pass %v", rep.VerifiedBeforeFaultBytes, rep.AcknowledgedBeforeFaultBytes, rep.Pass())
 	}
 	b.put(2, make([]byte, BlockSize))
 	b.put(9, make([]byte, BlockSize))
 	rep = b.verify(Options{BeforeNs: fault})
-	if rep.AcknowledgedBeforeBytes != 4*BlockSize || rep.VerifiedBeforeBytes != 3*BlockSize || rep.LostBytes != 2*BlockSize {
-		t.Errorf("%d of %d bytes, %d lost", rep.VerifiedBeforeBytes, rep.AcknowledgedBeforeBytes, rep.LostBytes)
+	if rep.AcknowledgedBeforeFaultBytes != 4*BlockSize || rep.VerifiedBeforeFaultBytes != 3*BlockSize || rep.LostBytes != 2*BlockSize {
+		t.Errorf("%d of %d bytes, %d lost", rep.VerifiedBeforeFaultBytes, rep.AcknowledgedBeforeFaultBytes, rep.LostBytes)
 	}
-	if rep = b.verify(Options{}); rep.AcknowledgedBeforeBytes != 0 {
-		t.Errorf("no moment: %d", rep.AcknowledgedBeforeBytes)
+	if rep = b.verify(Options{}); rep.AcknowledgedBeforeFaultBytes != 0 {
+		t.Errorf("no moment: %d", rep.AcknowledgedBeforeFaultBytes)
 	}
 	// The ledger on disk has the times.
 	x, err := ReadLedger(b.l.f.Name())

@@ -256,7 +256,7 @@ func (r *run) progress() Progress {
 func (r *run) result(by string) *Result {
 	t := r.clock.now()
 	res := &Result{
-		RunID: r.job.RunID, Client: r.job.Client, Ledger: r.job.LedgerDir, StartNs: r.clock.wall, EndNs: t, StoppedBy: by,
+		RunID: r.job.RunID, Ledger: r.job.LedgerDir, StoppedBy: by,
 		Stalls: []Stall{}, Errors: []OpError{}, Stuck: []string{},
 	}
 	for _, m := range r.members {

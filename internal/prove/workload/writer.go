@@ -69,7 +69,7 @@ func (w *writer) loop() error {
 			if lerr := w.ledger.Doubt(seq, errnoNumber(err)); lerr != nil {
 				return lerr
 			}
-			w.fail(err, sp.off, sp.n)
+			w.fail(err)
 			w.redo = append(w.redo, sp)
 			if err := w.recover(&wait, err); err != nil {
 				return err
@@ -132,7 +132,7 @@ func (w *writer) sync(wait *backoff) error {
 	}
 	w.begin("fsync")
 	if err := fsync(w.fd); err != nil {
-		w.fail(err, w.pending[0].off, bytes)
+		w.fail(err)
 		return w.recover(wait, err)
 	}
 	if err := w.ledger.Synced(w.last); err != nil {
