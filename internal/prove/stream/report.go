@@ -90,7 +90,7 @@ type Extent struct {
 	FromPath    string   `json:"from_path,omitempty"`    // misplaced: the file of that stream, where known
 	FromOffset  int64    `json:"from_offset,omitempty"`  // misplaced: where the first block belongs
 	Run         string   `json:"run,omitempty"`          // foreign: the other run
-	FlippedBits int64    `json:"flipped_bits,omitempty"` // corrupt, torn: bits that differ from what was written
+	FlippedBits int64    `json:"flipped_bits,omitempty"` // corrupt, torn: bits that differ from what was written, in the sectors that tell their generation
 	Sectors     []Sector `json:"sectors,omitempty"`      // torn, corrupt: the first block's sectors
 	Error       string   `json:"error,omitempty"`        // unreadable: why
 }
