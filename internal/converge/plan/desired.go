@@ -264,7 +264,7 @@ func ref(k design.Disk) storage.DiskRef {
 }
 
 func refs(ks []design.Disk) []storage.DiskRef {
-	var out []storage.DiskRef
+	out := make([]storage.DiskRef, 0, len(ks))
 	for _, k := range ks {
 		out = append(out, ref(k))
 	}

@@ -189,7 +189,10 @@ func gather(ctx context.Context, sys agent.HostSys, pool *statfsPool, r Request)
 		h.Processes = processes(sys, r.Processes, r.Namespaces)
 	}
 	if r.Disks || r.SCSI {
-		disks, _ := sys.Disks(ctx) // disks that cannot be read are missing
+		var disks []resource.DiskFact
+		if l, err := sys.Disks(ctx); err == nil { // disks that cannot be read are missing
+			disks = l.All
+		}
 		if r.Disks {
 			h.Disks = diskStates(sys, disks)
 			h.Strays = strays(sys)

@@ -108,7 +108,7 @@ func (r tree) ReadFile(p string) ([]byte, error) {
 func (tree) Stat(string) (resource.FileInfo, error)                { return resource.FileInfo{}, os.ErrNotExist }
 func (tree) Readlink(string) (string, error)                       { return "", os.ErrNotExist }
 func (tree) Reservation(context.Context, string) (pr.State, error) { return pr.State{}, nil }
-func (tree) Disks(context.Context) ([]resource.DiskFact, error)    { return nil, nil }
+func (tree) Disks(context.Context) (*resource.DiskList, error)     { return &resource.DiskList{}, nil }
 func (tree) Query(context.Context, ...string) (resource.Output, error) {
 	return resource.Output{}, os.ErrNotExist
 }

@@ -175,7 +175,7 @@ func observeDisks(sys resource.Look) []DiskHardware {
 	ms := sys.Mounts()
 	var all []DiskHardware
 	var fs []found
-	for _, f := range facts {
+	for _, f := range facts.All {
 		if len(f.Paths) == 0 {
 			continue
 		}
