@@ -342,7 +342,7 @@ func (h *Report) readDisks(run map[string]gather.RunResult, disks map[string]str
 		// smartctl's exit code is a bit mask that includes warnings.
 		report, err := smart.Parse(r.Stdout)
 		if err != nil {
-			report.Unread.Add(cmp.Or(strings.TrimSpace(r.Err+" "+r.Stderr), err.Error()))
+			report.NoAnswer = cmp.Or(oneLine(r.Err+" "+r.Stderr), err.Error())
 		}
 		if r.Err != "" {
 			failed++

@@ -221,7 +221,7 @@ func TestReadDisks(t *testing.T) {
 	set("sdc", "", "not done after 1m0s, killed")
 	var h Report
 	h.readDisks(run, disks)
-	if h.DiskErr != "" || len(h.Disks) != 3 || h.Disks["S1"].Temperature != 30 || len(h.Disks["S2"].Unread) != 1 || !strings.Contains(h.Disks["S3"].Unread.String(), "killed") {
+	if h.DiskErr != "" || len(h.Disks) != 3 || h.Disks["S1"].Temperature != 30 || !strings.Contains(h.Disks["S2"].NoAnswer, "no JSON") || !strings.Contains(h.Disks["S3"].NoAnswer, "killed") {
 		t.Errorf("%+v", h)
 	}
 	set("sda", "", "smartctl: not found")
