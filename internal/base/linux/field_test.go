@@ -43,6 +43,21 @@ func saidCRM(text string) string {
 	return out + c.Unread.String()
 }
 
+func saidCIB(text string) string {
+	c, err := ParseCIB([]byte(text))
+	if err != nil {
+		return "error: " + err.Error()
+	}
+	out := ""
+	for _, n := range c.Nodes {
+		out += "node " + n.Name + "\n"
+	}
+	for _, p := range c.Primitives {
+		out += "primitive " + p.ID + " " + p.Agent() + "\n"
+	}
+	return out
+}
+
 func saidParams(text string) string {
 	out := ""
 	all := ParseParams(text)
@@ -62,19 +77,20 @@ func saidMDStat(text string) string {
 
 func TestField(t *testing.T) {
 	field.Check(t, "crm", *update, saidCRM)
+	field.Check(t, "cib", *update, saidCIB)
 	field.Check(t, "params", *update, saidParams)
 	field.Check(t, "mdstat", *update, saidMDStat)
 }
 
-// primitives counts the elements resource below resources, wherever they are.
-func primitives(text string) (n int) {
-	d := xml.NewDecoder(strings.NewReader(health.Body(text, "<pacemaker-result")))
+// primitives counts the elements of a name below resources, wherever they are.
+func primitives(text, name string) (n int) {
+	d := xml.NewDecoder(strings.NewReader(text))
 	var path []string
 	for {
 		token, err := d.Token()
 		switch e := token.(type) {
 		case xml.StartElement:
-			if e.Name.Local == "resource" && len(path) > 1 && path[1] == "resources" && !slices.Contains(path, "resource") {
+			if e.Name.Local == name && len(path) > 1 && slices.Contains(path[:min(3, len(path))], "resources") && !slices.Contains(path, name) {
 				n++
 			}
 			path = append(path, e.Name.Local)
@@ -89,7 +105,7 @@ func primitives(text string) (n int) {
 
 // Text before the data changes nothing, and no primitive, parameter or array is left out.
 func FuzzField(f *testing.F) {
-	for _, name := range []string{"crm", "params", "mdstat"} {
+	for _, name := range []string{"crm", "cib", "params", "mdstat"} {
 		for _, c := range field.Cases(f, name) {
 			f.Add(c.Input)
 		}
@@ -101,8 +117,13 @@ func FuzzField(f *testing.F) {
 			}
 		}
 		if c, err := ParseCRM(text); err == nil {
-			if have, want := len(c.Resources)+len(c.Cloned), primitives(text); have != want {
+			if have, want := len(c.Resources)+len(c.Cloned), primitives(health.Body(text, "<pacemaker-result"), "resource"); have != want {
 				t.Errorf("%d primitives of %d", have, want)
+			}
+		}
+		if c, err := ParseCIB([]byte(text)); err == nil && strings.HasPrefix(text, "<cib") {
+			if have, want := len(c.Primitives), primitives(text, "primitive"); have != want {
+				t.Errorf("%d primitives of the CIB's %d", have, want)
 			}
 		}
 		for line := range strings.Lines(text) {
