@@ -84,6 +84,12 @@ func TestField(t *testing.T) {
 
 // primitives counts the elements of a name below resources, wherever they are.
 func primitives(text, name string) (n int) {
+	text = strings.Map(func(r rune) rune {
+		if r < ' ' && !strings.ContainsRune("\n\t\r", r) || r == 0xfffe || r == 0xffff {
+			return '?'
+		}
+		return r
+	}, strings.ToValidUTF8(crmBad.ReplaceAllString(text, "?"), "?"))
 	d := xml.NewDecoder(strings.NewReader(text))
 	var path []string
 	for {
