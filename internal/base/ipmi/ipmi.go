@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -229,17 +230,17 @@ func LastEvent(text string) (e Event, ok bool) {
 		return Event{}, false
 	}
 	e.Text = strings.TrimSpace(strings.Join(f[1:3], " ")) + ": " + strings.Join(f[3:], ", ")
-	e.Level = health.Unknown
-	for i := 5; i < len(f); i++ {
-		if f[i] != "Asserted" && f[i] != "Deasserted" {
-			continue
-		}
-		state := strings.Join(f[4:i], ", ")
-		e.Level = State(state)
-		if f[i] == "Deasserted" {
-			e.Level = over(state)
-		}
-		break
+	// Old versions of ipmitool print no direction for some events.
+	end := slices.IndexFunc(f, func(w string) bool { return w == "Asserted" || w == "Deasserted" })
+	switch {
+	case len(f) < 5:
+		e.Level = health.Unknown
+	case end > 4 && f[end] == "Deasserted":
+		e.Level = over(strings.Join(f[4:end], ", "))
+	case end > 4:
+		e.Level = State(strings.Join(f[4:end], ", "))
+	default:
+		e.Level = State(strings.Join(f[4:], ", "))
 	}
 	return e, true
 }

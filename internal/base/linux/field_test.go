@@ -58,6 +58,27 @@ func saidCIB(text string) string {
 	return out
 }
 
+func saidRings(text string) string {
+	links, unread := ParseRings(text)
+	out := ""
+	for _, l := range links {
+		out += fmt.Sprintf("link %d at %q\n", l.ID, l.Addr)
+		for _, id := range slices.Sorted(maps.Keys(l.Peers)) {
+			out += fmt.Sprintf("  %d %s\n", id, l.Peers[id])
+		}
+	}
+	return out + unread.String()
+}
+
+func saidMultipath(text string) string {
+	all, unread := ParseMultipath(text)
+	out := ""
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		out += fmt.Sprintf("%s %v\n", name, all[name])
+	}
+	return out + unread.String()
+}
+
 func saidParams(text string) string {
 	out := ""
 	all := ParseParams(text)
@@ -78,6 +99,8 @@ func saidMDStat(text string) string {
 func TestField(t *testing.T) {
 	field.Check(t, "crm", *update, saidCRM)
 	field.Check(t, "cib", *update, saidCIB)
+	field.Check(t, "rings", *update, saidRings)
+	field.Check(t, "multipath", *update, saidMultipath)
 	field.Check(t, "params", *update, saidParams)
 	field.Check(t, "mdstat", *update, saidMDStat)
 }
@@ -111,13 +134,13 @@ func primitives(text, name string) (n int) {
 
 // Text before the data changes nothing, and no primitive, parameter or array is left out.
 func FuzzField(f *testing.F) {
-	for _, name := range []string{"crm", "cib", "params", "mdstat"} {
+	for _, name := range []string{"crm", "cib", "rings", "multipath", "params", "mdstat"} {
 		for _, c := range field.Cases(f, name) {
 			f.Add(c.Input)
 		}
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		for name, said := range map[string]func(string) string{"crm": saidCRM, "params": saidParams, "mdstat": saidMDStat} {
+		for name, said := range map[string]func(string) string{"crm": saidCRM, "rings": saidRings, "multipath": saidMultipath, "params": saidParams, "mdstat": saidMDStat} {
 			if d := cmp.Diff(said(text), said(field.Banner+text)); d != "" && !strings.HasPrefix(said(text), "error") {
 				t.Errorf("%s under a banner: %s", name, d)
 			}
