@@ -16,6 +16,7 @@ tests=(
   ipmitool snmp                 # clients of BMCs and PDUs
   mdadm lvm2 xfsprogs multipath-tools util-linux # superblocks the tests plant and read
   fio                           # a load engine that the tests run
+  fence-agents                  # agents that a test runs against a service of its own
   sg3-utils                     # sg_ses, with which a test compares
   sqlite3                       # changes a database of nfsdcld
   gcc libc6-dev                 # the race detector

@@ -119,6 +119,13 @@ var bad = []struct {
 	{"a fence agent's program", []string{"    bmc:\n      address: 10.3.0.22\n      user: admin\n      password_file: secrets/bmc-s2\n", "    fencing: [{agent: fence_redfish, options: {password_script: /tmp/x, pcmk_host_list: s1, method: cycle}}]\n"}},
 	{"a fence agent's options as a list", []string{"    bmc:\n      address: 10.3.0.22\n      user: admin\n      password_file: secrets/bmc-s2\n", "    fencing: [{agent: fence_redfish, options: [ip]}]\n"}},
 	{"fence agents of one feed alone", []string{"    bmc:\n      address: 10.3.0.22\n      user: admin\n      password_file: secrets/bmc-s2\n", "    fencing: [{agent: fence_eaton_snmp, options: {ip: 10.3.0.41}, feed: A}]\n"}},
+	{"a fence agent that knows by the network alone", []string{"    bmc:\n      address: 10.3.0.22\n      user: admin\n      password_file: secrets/bmc-s2\n", "    fencing: [{agent: fence_crosslink}]\n"}},
+	{"a fence agent's other secrets", []string{"    bmc:\n      address: 10.3.0.22\n      user: admin\n      password_file: secrets/bmc-s2\n", "    fencing: [{agent: fence_ipmilan, options: {ip: 10.3.0.22, hexadecimal_kg: '31', privlvl: operator}}, {agent: fence_pve, options: {apikey: x, key_file: /root/x}}]\n"}},
+	{"a server that counts as off when it is missing", []string{"    bmc:\n      address: 10.3.0.22\n      user: admin\n      password_file: secrets/bmc-s2\n", "    fencing: [{agent: fence_virsh, options: {ip: 10.3.0.22, missing_as_off: '1'}}]\n"}},
+	{"an agent named like the BMC", []string{"      password_file: secrets/bmc-s1\n", "      password_file: secrets/bmc-s1\n    fencing: [{agent: fence_bmc}]\n"}},
+	{"an agent named like a part of the server's device", []string{"      password_file: secrets/bmc-s1\n", "      password_file: secrets/bmc-s1\n    fencing: [{agent: fence_params}]\n"}},
+	{"one fence device for both servers", []string{"      password_file: secrets/bmc-s1\n", "      password_file: secrets/bmc-s1\n    fencing: [{agent: fence_redfish, options: {ip: 10.3.0.23}}]\n", "    bmc:\n      address: 10.3.0.22\n      user: admin\n      password_file: secrets/bmc-s2\n", "    fencing: [{agent: fence_redfish, options: {ip: 10.3.0.23}}]\n"}},
+	{"a server named like an agent of another", []string{"      password_file: secrets/bmc-s1\n", "      password_file: secrets/bmc-s1\n    fencing: [{agent: fence_redfish, options: {ip: 10.3.0.23}}]\n", "name: s2\n", "name: s1-redfish\n"}},
 	{"IPMI cipher 0", []string{"      password_file: secrets/bmc-s1\n", "      password_file: secrets/bmc-s1\n      cipher: 0\n"}},
 	{"a journal of an earlier version", []string{"  raid:\n    level: 6", "  journal: {ssds: [{serial: 'J[1-2]', size: 400GB}]}\n  raid:\n    level: 6"}},
 	// Disks.

@@ -132,6 +132,7 @@ var findings = map[Code]kindOfFinding{
 	"ssd-failing":     {"ssd", Warning, "SSD {ssd} predicts its failure: {warning}", "replace it: mortar cache add the new one, then mortar cache remove {ssd}"},
 	"ssd-warns":       {"ssd", Warning, "SSD {ssd} warns: {warning}", "look at the server's cooling, and at `smartctl --all` of the SSD"},
 	"ssd-worn":        {"ssd", Warning, "SSD {ssd} has {left} % of its life left", "order another one"},
+	"ssd-silent":      {"ssd", Unknown, "the health of SSD {ssd} cannot be read: {why}", "{mend}"},
 	"ssd-unread":      {"ssd", Unknown, "SMART data of SSD {ssd}: {records}", "see `smartctl --all` of the SSD"},
 
 	// NFS
@@ -203,6 +204,7 @@ var findings = map[Code]kindOfFinding{
 	"disk-defects":          {"disk", Warning, "disk {disk} has lost or doubtful data: {defects}", "`mortar scrub` reads all of it; if the count grows, {replace}"},
 	"disk-worn":             {"disk", Warning, "disk {disk} has {left} % of its life left", "order another one"},
 	"disk-nearly-tripped":   {"disk", Warning, "disk {disk} is at {celsius} °C; at {trip} °C it protects itself and fails requests", "look at the enclosure's fans"},
+	"disk-silent":           {"disk", Unknown, "the health of disk {disk} cannot be read: {why}", "{mend}"},
 	"disk-unread":           {"disk", Unknown, "SMART data of disk {disk}: {records}", "see `smartctl --all` of the disk"},
 	"enclosures-unknown":    {"enclosures", Unknown, "no enclosure services of {enclosures}: nothing is known of power supplies, fans and temperatures there", ""},
 	"enclosure-unread":      {"enclosure", Unknown, "{enclosure} was not read: {error}", "see that sg3-utils is installed on {host}"},
