@@ -17,6 +17,7 @@ tests=(
   mdadm lvm2 xfsprogs multipath-tools util-linux # superblocks the tests plant and read
   fio                           # a load engine that the tests run
   sg3-utils                     # sg_ses, with which a test compares
+  nftables                      # a firewall that a test opens, in a network namespace
   sqlite3                       # changes a database of nfsdcld
   gcc libc6-dev                 # the race detector
 )

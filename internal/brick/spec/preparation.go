@@ -33,7 +33,7 @@ func preparation(c *checker) {
 
 // chainForm is a chain of nftables as `nft list chain` takes it. Only these families see packets
 // to the host. Source: nft(8).
-var chainForm = regexp.MustCompile(`^(inet|ip|ip6) [A-Za-z][A-Za-z0-9_./\\-]{0,62} [A-Za-z][A-Za-z0-9_./\\-]{0,62}$`)
+var chainForm = regexp.MustCompile(`^(inet|ip) [A-Za-z][A-Za-z0-9_./\\-]{0,62} [A-Za-z][A-Za-z0-9_./\\-]{0,62}$`)
 
 // firewall refuses chains that nft would not take.
 func firewall(c *checker) {
