@@ -268,6 +268,17 @@ var bad = []struct {
 	{"a long serial", []string{"serial: MB12", "serial: " + strings.Repeat("S", 500)}},
 	{"a long address", []string{"cidr: 10.2.0.0/24", "cidr: " + strings.Repeat("1", 500)}},
 	{"cluster of one", []string{"flavour: nfs-ha", "flavour: nfs"}},
+	// Preparation of servers, and their firewalls.
+	{"logical processor true", []string{"wipe: [MA01]", "wipe: [MA01]\npreparation: {logical_processor: true}"}},
+	{"preparation, each key", []string{"wipe: [MA01]", "wipe: [MA01]\npreparation: {logical_processor: no-ht, sub_numa: '2', flow_control: rx, power_profile: performace, pool_mode: numa, swap: 1MiB, mirror_spares: 9}"}},
+	{"preparation, unknown key", []string{"wipe: [MA01]", "wipe: [MA01]\npreparation: {swaps: 4GiB}"}},
+	{"firewall without kind", []string{"wipe: [MA01]", "wipe: [MA01]\nfirewall: {chains: [inet filter input]}"}},
+	{"firewall of old", []string{"wipe: [MA01]", "wipe: [MA01]\nfirewall: {kind: iptables}"}},
+	{"firewall, near one", []string{"wipe: [MA01]", "wipe: [MA01]\nfirewall: {kind: firewald}"}},
+	{"firewall, chains", []string{"wipe: [MA01]", "wipe: [MA01]\nfirewall: {kind: nftables, chains: [input, inet filter input, inet filter input, netdev filter ingress, 'inet filter input; flush ruleset']}"}},
+	{"firewall, no chains", []string{"wipe: [MA01]", "wipe: [MA01]\nfirewall: {kind: nftables, chains: []}"}},
+	{"firewalld with chains", []string{"wipe: [MA01]", "wipe: [MA01]\nfirewall: {kind: firewalld, chains: [inet filter input]}"}},
+	{"firewall of profile stock", []string{"wipe: [MA01]", "wipe: [MA01]\nfirewall: {kind: nftables}\nprofile: stock"}},
 }
 
 func edit(t *testing.T, base string, edits []string) string {

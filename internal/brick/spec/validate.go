@@ -50,6 +50,8 @@ func validate(s *Spec) Errors {
 	c.disks()
 	c.filesystem()
 	c.ha()
+	preparation(c)
+	firewall(c)
 	if c.isHA() {
 		collisions(c)
 	}

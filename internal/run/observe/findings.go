@@ -72,6 +72,9 @@ var findings = map[Code]kindOfFinding{
 	"system-errors":       {"host", Warning, "the file system on {device} of {host}[ ({dirs})] has met {errors} errors", "look at its disk (`smartctl -a`) and at the kernel's log; e2fsck(8) mends the file system, and sets the number back"},
 	"memory-short":        {"host", Warning, "{host} is short of memory: {free} MiB of {memory} MiB are available", "see what takes it (`ps -e -o rss,comm --sort=-rss | head`); a server of a brick runs nothing else"},
 	"memory-waited-for":   {"host", Warning, "{host} is short of memory: for {stalled%.0f} % of the last five minutes all its processes waited for some", "see what takes it (`ps -e -o rss,comm --sort=-rss | head`); a server of a brick runs nothing else"},
+	"host-differs":        {"host", Warning, "{what} of {host} is {have}, not {want}: {why} ({source})", "{mend}"},
+	"host-untold":         {"host", Unknown, "{host} does not tell {what}, which is to be {want}: {why}", ""},
+	"version-bad":         {"host", Warning, "{what} {have} of {host} is known to harm: {why} ({source})", "{mend}"},
 	"memory-killed":       {"host", Warning, "the kernel of {host} has killed {processes} processes for want of memory since it started", "`journalctl -k -g oom` names them; the count starts again when the server does"},
 
 	// disks, paths, RAID groups
