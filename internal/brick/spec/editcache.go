@@ -99,24 +99,26 @@ func (c *Cache) at(serial string) int {
 	return slices.IndexFunc(c.SSDs, func(l DiskList) bool { return strings.EqualFold(l.Serial, serial) })
 }
 
-// AddCommand is the command that gives a brick this cache anew.
-func (c *Cache) AddCommand(file string) (string, error) {
+// AddArgs are the arguments of mortar cache add, behind the spec, that give a brick this cache
+// anew; nil if it takes several commands.
+func (c *Cache) AddArgs() []string {
 	ssds, err := c.Single()
 	if err != nil || len(ssds) == 0 {
-		return "", err
+		return nil // Parse has refused it
 	}
-	text, l := "mortar cache add "+file, ssds[0]
+	l := ssds[0]
+	var args []string
 	for _, x := range ssds {
-		text += " " + x.Serial
 		if x.Size != l.Size || x.Server != l.Server || x.Type != l.Type {
-			return "", nil // several commands
+			return nil
 		}
+		args = append(args, x.Serial)
 	}
-	text += fmt.Sprintf(" --size %s --type %s --mode %s", l.Size, l.Type, c.Mode)
+	args = append(args, "--size", l.Size.String(), "--type", l.Type, "--mode", c.Mode)
 	if l.Server != "" {
-		text += " --server " + l.Server
+		args = append(args, "--server", l.Server)
 	}
-	return text, nil
+	return args
 }
 
 // Add adds SSDs like one; each is listed on its own (see Single).

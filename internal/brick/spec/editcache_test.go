@@ -117,8 +117,12 @@ func TestFirstCache(t *testing.T) {
 	if _, want, err = add("write-back", "S1", "S2"); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := want.AddCommand("x.yaml"); err != nil || got != "mortar cache add x.yaml S1 S2 --size 1.6TB --type nvme --mode write-back" {
-		t.Errorf("%q, %v", got, err)
+	if got := strings.Join(want.AddArgs(), " "); got != "S1 S2 --size 1600GB --type nvme --mode write-back" {
+		t.Errorf("%q", got)
+	}
+	want.SSDs[1].Size = 800 * GB
+	if got := want.AddArgs(); got != nil {
+		t.Errorf("two sizes: %q", got)
 	}
 	for mode, say := range map[string]string{"write-back": "write-back needs two SSDs", "write-around": "write-around"} {
 		if _, _, err := add(mode, "S1"); err == nil || !strings.Contains(err.Error(), say) {

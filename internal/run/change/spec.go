@@ -125,8 +125,8 @@ func setCache(ctx context.Context, c *cli.Console, s *spec.Spec, change func(*sp
 			return err
 		}
 		block = strings.ReplaceAll(strings.Trim(string(text), "\n"), "\n", "\n  ")
-	} else if again, err := s.Cache.AddCommand(s.File); err == nil && again != "" {
-		block += "\n  to take it up again: " + again
+	} else if args := s.Cache.AddArgs(); args != nil {
+		block += "\n  to take it up again: mortar cache add " + strings.Join(append([]string{s.File}, args...), " ")
 	}
 	_, err = specChange{was: s, next: next, shown: fmt.Sprintf("%s, key cache:\n  %s", s.File, block), during: func(ctx context.Context) { watchFlush(ctx, c, old) }}.run(ctx, c)
 	return err
