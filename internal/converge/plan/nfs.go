@@ -73,12 +73,20 @@ func (b nfsKind) content(s *design.Service, p place, serials []string) {
 	v := &s.Storage
 	dev := v.Mounted()
 	fs := &storage.XFS{Device: dev, UUID: s.FSUUID, Args: s.MkfsArgs}
+	bare := cachePart{b.builder}.bare(s, p.host)
+	if bare {
+		fs.Device = v.Backing() // the same blocks, and it is there now
+	}
 	if v.VG == "" {
 		fs.Serial = serials[0]
 	}
-	b.add(StageStorage, p.host, "file system on "+dev, fs)
+	b.add(StageStorage, p.host, "file system on "+fs.Device, fs)
 	if !p.running {
-		b.add(StageStorage, p.host, "mount "+s.MountPoint, b.mount(s, dev))
+		m := b.mount(s, dev)
+		if bare {
+			m.Until = v.Backing() // CacheFront mounts it
+		}
+		b.add(StageStorage, p.host, "mount "+s.MountPoint, m)
 	}
 	if b.pair.HA != nil {
 		b.add(StageStorage, p.host, "directory for the NFS state", &resource.Directory{Path: path.Dir(s.StateDir), Mode: 0o711})

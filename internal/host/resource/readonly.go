@@ -112,7 +112,7 @@ func raidForms() (out [][]string) {
 
 // lvmForms have no other configuration than that of lvmArgs: --config can name programs.
 func lvmForms() (out [][]string) {
-	for _, q := range [][]string{{"pvs", "pv_name,vg_name"}, {"pvs", "pv_name,vg_name,vg_systemid"}, {"vgs", "vg_name,vg_missing_pv_count"}, {"vgs", "vg_name,vg_systemid"}, {"lvs", "lv_name,vg_name"}} {
+	for _, q := range [][]string{{"pvs", "pv_name,vg_name"}, {"pvs", "pv_name,vg_name,vg_systemid"}, {"vgs", "vg_name,vg_missing_pv_count"}, {"vgs", "vg_name,vg_free_count"}, {"vgs", "vg_name,vg_systemid"}, {"lvs", "lv_name,vg_name"}} {
 		args := LVMArgs("<name>", []string{"<devices>"})
 		out = append(out, slices.Concat([]string{"lvm", q[0], "--foreign", "--reportformat", "json", "-o", q[1], "["}, args[:2], []string{"]"}, args[2:]))
 	}

@@ -124,6 +124,7 @@ var findings = map[Code]kindOfFinding{
 	"volume-twice":    {"volume", Fault, "{volume} is active on {hosts} at once: writing from both destroys it", mendTwice},
 	"cache-unknown":   {"cache", Unknown, "the cache of {cache} is up on no server that answers; {hosts} may have it", ""},
 	"cache-missing":   {"cache", Fault, "the cache of {cache} is not up on any server", mendMissing},
+	"cache-past":      {"service", Warning, "{size} of {service} go past the cache until the service starts the next time", "mortar failover {service} at a quiet moment (a single server: reboot it), then mortar apply"},
 	"cache-broken":    {"host", Fault, "{error}", ""},
 	"ssd-writes-none": {"", Warning, "no SSD takes writes: they go at the disks' speed", "mortar apply, once the SSDs are there"},
 	CacheDegraded:     {"", Warning, "dirty data is on {in_sync} of {members} SSDs ({ssds}): {dirty} would be lost with it", "replace the SSD and run mortar apply; until then: mortar cache remove it, with --mode write-through"},

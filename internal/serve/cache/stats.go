@@ -19,6 +19,9 @@ type Stats struct {
 	Mode   string `json:"mode"`
 	Up     bool   `json:"up"`
 	Error  string `json:"error,omitempty"`
+	// Uncached is the part of the volume that goes past the cache until the service starts
+	// the next time.
+	Uncached int64 `json:"uncached,omitempty"`
 
 	// Reads of file data from SSDs, and from the disks. A request to both is a
 	// miss. Source: admin-guide/bcache.rst, stats_total
@@ -124,6 +127,7 @@ func (s *Stack) Read(ctx context.Context, life bool) Stats {
 	if err != nil {
 		st.Error = err.Error()
 	}
+	st.Uncached = s.uncached(up)
 	if s.label == nil {
 		return st
 	}
