@@ -76,6 +76,9 @@ func (b nfsKind) content(s *design.Service, p place, serials []string) {
 	if v.VG == "" {
 		fs.Serial = serials[0]
 	}
+	if b.pair.HA == nil {
+		fs.At = s.MountPoint
+	}
 	b.add(StageStorage, p.host, "file system on "+dev, fs)
 	if !p.running {
 		b.add(StageStorage, p.host, "mount "+s.MountPoint, b.mount(s, dev))
