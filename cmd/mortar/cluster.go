@@ -19,6 +19,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/run/failover"
 	"github.com/mortarhpc/mortar/internal/run/observe"
 	"github.com/mortarhpc/mortar/internal/run/procedure"
+	"github.com/mortarhpc/mortar/internal/run/repair"
 	"github.com/mortarhpc/mortar/internal/serve/doubt"
 )
 
@@ -168,6 +169,26 @@ func newConfirmDoubtCmd() *cobra.Command {
 			"a person has to see the list", "nothing was confirmed")
 	})
 	cmd.Flags().StringVar(&given, "confirm", "", "name of the service, without a terminal to ask on")
+	return cmd
+}
+
+func newRepairCmd() *cobra.Command {
+	var o repair.Options
+	var timeout time.Duration
+	cmd := command("repair", func(ctx context.Context, c *cli.Console, args []string) error {
+		o.Service = first(args[1:])
+		return withHosts(ctx, c, args[0], timeout, c.DryRun, func(d *design.Design, hosts *observe.Collector) error {
+			return repair.Run(ctx, c, d, hosts, o)
+		})
+	})
+	f := procedureFlags(cmd, &timeout)
+	f.Bool("yes", false, "do not ask; --zero-log needs --confirm too")
+	f.StringVar(&o.On, "on", "", "server that works on the volume; default: the preferred one, if it can")
+	f.BoolVar(&o.Stop, "stop", false, "stop a service that runs, and look at its file system")
+	f.BoolVar(&o.NoDump, "no-dump", false, "mend without a dump of the metadata")
+	f.BoolVar(&o.ZeroLog, "zero-log", false, "throw the log away if no mount replays it: the last changes are lost")
+	f.StringVar(&o.Confirm, "confirm", "", "name of the service, for --zero-log without a terminal to ask on")
+	f.DurationVar(&o.Wait, "wait", time.Hour, "how long to wait for the cluster to stop or start the service")
 	return cmd
 }
 

@@ -65,6 +65,7 @@ func commands() []*cobra.Command {
 		moveCmd("failback", failover.Failback),
 		newConfirmOffCmd(),
 		newConfirmDoubtCmd(),
+		newRepairCmd(),
 		newOutletsOnCmd(),
 		group("lustre",
 			group("pool", newPoolListCmd(), poolCmd("create", (*lustre.FS).PoolCreate), poolCmd("add", (*lustre.FS).PoolAdd),

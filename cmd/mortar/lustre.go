@@ -9,11 +9,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 	"github.com/mortarhpc/mortar/internal/run/cli"
 	"github.com/mortarhpc/mortar/internal/run/lustre"
+	"github.com/mortarhpc/mortar/internal/run/observe"
 	"github.com/mortarhpc/mortar/internal/run/procedure"
 )
 
@@ -39,9 +41,9 @@ func lustreCmd(name string, make func(ctx context.Context, fs *lustre.FS, args [
 	return cmd
 }
 
-// withLustre connects to the file system of a spec, and keeps apply out meanwhile.
-func withLustre(ctx context.Context, c *cli.Console, file string, timeout time.Duration, dryRun bool, use func(procedure.Hosts, *lustre.FS) error) error {
-	d, hosts, err := c.Open(file, timeout)
+// withHosts connects to the brick of a spec, and keeps apply out meanwhile.
+func withHosts(ctx context.Context, c *cli.Console, file string, timeout time.Duration, dryRun bool, use func(*design.Design, *observe.Collector) error) error {
+	d, hosts, err := c.OpenServers(file, timeout)
 	if err != nil {
 		return err
 	}
@@ -52,14 +54,21 @@ func withLustre(ctx context.Context, c *cli.Console, file string, timeout time.D
 		return err
 	}
 	defer release()
-	fs, err := lustre.Open(ctx, d, hosts.Session)
-	switch {
-	case ctx.Err() != nil:
-		return fail(exitInterrupted, nil)
-	case err != nil:
-		return fail(exitBadInput, err)
+	if err = use(d, hosts); ctx.Err() != nil {
+		return fail(exitInterrupted, err)
 	}
-	return use(hosts, fs)
+	return err
+}
+
+// withLustre connects to the file system of a spec, and keeps apply out meanwhile.
+func withLustre(ctx context.Context, c *cli.Console, file string, timeout time.Duration, dryRun bool, use func(procedure.Hosts, *lustre.FS) error) error {
+	return withHosts(ctx, c, file, timeout, dryRun, func(d *design.Design, hosts *observe.Collector) error {
+		fs, err := lustre.Open(ctx, d, hosts.Session)
+		if err != nil {
+			return fail(exitBadInput, err)
+		}
+		return use(hosts, fs)
+	})
 }
 
 // poolCmd makes a command that changes a pool.

@@ -80,6 +80,9 @@ func (b nfsKind) content(s *design.Service, p place, serials []string) {
 	if v.VG == "" {
 		fs.Serial = serials[0]
 	}
+	if b.pair.HA == nil {
+		fs.At = s.MountPoint
+	}
 	b.add(StageStorage, p.host, "file system on "+fs.Device, fs)
 	if !p.running {
 		m := b.mount(s, dev)

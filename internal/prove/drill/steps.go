@@ -999,6 +999,17 @@ func probeSpace(ctx context.Context, b *fault.Site, ost string) (said []string, 
 	return said, room
 }
 
+// fsDamage damages the file system of the service, and mends it once status has named the remedy.
+func fsDamage(what string) func(fault.Scene) ([]Step, error) {
+	return func(s fault.Scene) ([]Step, error) {
+		args := []string{what, s.Service.Name}
+		return []Step{
+			{Fault: fault.Fault{Kind: fault.DamageFS, Args: args}, Look: true, Until: fault.Shows(3*time.Minute, fault.SignOf(observe.ServiceDamaged, "service", s.Service.Name))},
+			{Fault: fault.Fault{Kind: fault.RepairFS, Args: args}},
+		}, nil
+	}
+}
+
 // fullMoved moves the service while its file system is full.
 func fullMoved(s fault.Scene) ([]Step, error) {
 	steps, err := fullFS(s)

@@ -82,6 +82,15 @@ var Table = []Drill{
 		Variants: []Variant{{How: "scrub", Title: "bytes of one disk are overwritten beneath the RAID, then mortar scrub --repair runs", Append: true, Steps: bitRot}},
 	},
 	{
+		Name: "fs-damage", has: func(d *design.Design) bool { return !onLustre(d) }, Title: "the file system is damaged, and XFS does not mount it: the service starts nowhere, status names mortar repair, which mends it",
+		// The stop, a start that fails on both servers, the repair and a start.
+		Expect: judge.Expect{Where: judge.Anywhere, Fencing: judge.Nobody, Stall: none, Within: 15 * time.Minute},
+		Variants: []Variant{
+			{How: "headers", Title: "the headers of the first allocation group are overwritten while the service is stopped", Append: true, Steps: fsDamage(fault.AGHeaders)},
+			{How: "superblock", Title: "the first superblock is overwritten while the service is stopped; no dump of the metadata can be made", Append: true, Steps: fsDamage(fault.Superblock)},
+		},
+	},
+	{
 		Name: "full-fs", Title: "the file system is full: clients are told so, and go on once there is room",
 		Expect: judge.Expect{Where: judge.Stays, Fencing: judge.Nobody, Stall: none, Tolerate: []string{"ENOSPC"}},
 		Variants: []Variant{

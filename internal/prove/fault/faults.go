@@ -84,6 +84,8 @@ const (
 // Kinds of changes that an administrator makes while the brick serves. Mortar makes
 // them itself, by its own commands, and has the Injector do what takes a hand.
 const (
+	DamageFS      Kind = "damage-fs"      // blocks of an XFS are overwritten; what, service
+	RepairFS      Kind = "repair-fs"      // mortar repair; what was damaged, service
 	ChangeDisk    Kind = "change-disk"    // a disk is replaced; serial, serial of the new one
 	ChangeServer  Kind = "change-server"  // a new machine takes a server's place
 	ChangeUpgrade Kind = "change-upgrade" // every server is rebooted, one at a time
@@ -296,6 +298,8 @@ func init() {
 		{Kind: FillFS, words: "filling {0} on {on}", inject: fillFS, heal: emptyFS},
 		{Kind: HoldFS, words: "keeping {0} on {on} in use", inject: holdFS, heal: letGoFS},
 		{Kind: BitRot, words: "overwriting bytes of one disk beneath the RAID", can: mayRot, inject: spoilDisk}, // the scrub mends the data, or the drill fails
+		{Kind: DamageFS, words: "overwriting {0} of the file system of {1}", can: mayDamage, inject: damageFS, heal: repairFS},
+		{Kind: RepairFS, words: "mortar repair of {1}, whose {0} was overwritten", can: hasOperator, inject: repairFS},
 		{Kind: FillOST, words: "filling OST {0}", can: hasLustre, inject: fillOST, heal: emptyOST},
 		{Kind: CacheApply, words: "giving SSDs back to the cache of {0}", inject: applyCache},
 		{Kind: CacheFill, words: "filling the mirror of dirty data of {0}", inject: fillCache, heal: drainCache},

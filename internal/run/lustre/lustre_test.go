@@ -55,7 +55,7 @@ func (p *played) play(_ context.Context, host, op string, params, result any) er
 		var out resource.Output
 		for part, code := range p.code {
 			if strings.Contains(c, part) {
-				out.Code = code
+				out.Code, out.Stdout = code, "device /dev/mapper/vg-lv\n"
 			}
 		}
 		return hosttest.Answer(result, out)
@@ -197,7 +197,7 @@ func TestPlans(t *testing.T) {
 			[]string{"mds01 lctl lfsck_start -M small-MDT0000 -A -t namespace,layout -r --dryrun=on", "mds01: wait until it has checked everything"}, ""},
 		"fsck": {nil, func(f *FS) (*Plan, error) { return f.FSCK("ost0001", true) }, []string{
 			"oss01 crm_resource --resource service-ost0001 --meta --set-parameter target-role --parameter-value Stopped", "oss01: wait until it is stopped",
-			"oss02 /usr/local/sbin/mortar ocf --config /etc/mortar/service-ost0001.json fsck-repair small-OST0001",
+			"oss02 /usr/local/sbin/mortar ocf --config /etc/mortar/service-ost0001.json on-volume small-OST0001 -- e2fsck -f -y {}",
 			"oss01 crm_resource --resource service-ost0001 --meta --delete-parameter target-role", "oss01: wait until it is there"}, ""},
 		"fsck of nothing":       {nil, func(f *FS) (*Plan, error) { return f.FSCK("OST0007", false) }, nil, `"OST0007" is no target of small; choose one of MGT, MDT0000, OST0000, OST0001`},
 		"fsck without a server": {map[string]string{"oss01 lctl dl": "-"}, func(f *FS) (*Plan, error) { return f.FSCK("OST0001", false) }, nil, "oss01 does not answer"},
@@ -211,9 +211,9 @@ func TestPlans(t *testing.T) {
 				"mds01 crm_resource --resource service-mdt0000 --meta --set-parameter target-role --parameter-value Stopped", "mds01: wait until it is stopped",
 				"oss01 crm_resource --resource service-ost0000 --meta --set-parameter target-role --parameter-value Stopped", "oss01: wait until it is stopped",
 				"oss01 crm_resource --resource service-ost0001 --meta --set-parameter target-role --parameter-value Stopped", "oss01: wait until it is stopped",
-				"mds01 /usr/local/sbin/mortar ocf --config /etc/mortar/service-mdt0000.json writeconf small-MDT0000",
-				"oss01 /usr/local/sbin/mortar ocf --config /etc/mortar/service-ost0000.json writeconf small-OST0000",
-				"oss02 /usr/local/sbin/mortar ocf --config /etc/mortar/service-ost0001.json writeconf small-OST0001",
+				"mds01 /usr/local/sbin/mortar ocf --config /etc/mortar/service-mdt0000.json on-volume small-MDT0000 -- tunefs.lustre --writeconf {}",
+				"oss01 /usr/local/sbin/mortar ocf --config /etc/mortar/service-ost0000.json on-volume small-OST0000 -- tunefs.lustre --writeconf {}",
+				"oss02 /usr/local/sbin/mortar ocf --config /etc/mortar/service-ost0001.json on-volume small-OST0001 -- tunefs.lustre --writeconf {}",
 				"mds01 crm_resource --resource service-mdt0000 --meta --delete-parameter target-role", "mds01: wait until it is there",
 				"oss01 crm_resource --resource service-ost0000 --meta --delete-parameter target-role", "oss01: wait until it is there",
 				"oss01 crm_resource --resource service-ost0001 --meta --delete-parameter target-role", "oss01: wait until it is there",
@@ -335,7 +335,7 @@ func TestFSCKOfADamagedTarget(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		hosts.code = map[string]int{"fsck-": 100}
+		hosts.code = map[string]int{"e2fsck": 4}
 		dl := hosts.answers["oss02 lctl dl"]
 		hosts.onRun = func(c, _ string) error {
 			switch {
@@ -352,6 +352,28 @@ func TestFSCKOfADamagedTarget(t *testing.T) {
 		if started := hosts.answers["oss02 lctl dl"] != ""; started == repair {
 			t.Errorf("repair %v: started %v; ran %q", repair, started, hosts.ran)
 		}
+	}
+}
+
+// An agent of an earlier release ends with the code of wrong arguments, which is one of e2fsck's.
+func TestFSCKByAnOlderAgent(t *testing.T) {
+	f, hosts := open(t, nil)
+	p, err := f.FSCK("OST0001", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dl := hosts.answers["oss02 lctl dl"]
+	hosts.onRun = func(c, _ string) error {
+		switch {
+		case strings.Contains(c, "Stopped"):
+			hosts.answers["oss02 lctl dl"] = ""
+		case strings.Contains(c, "--delete-parameter"):
+			hosts.answers["oss02 lctl dl"] = dl
+		}
+		return nil
+	}
+	if err := carryOut(f, p); err == nil || !strings.Contains(err.Error(), "of an earlier release") {
+		t.Error(err)
 	}
 }
 

@@ -37,17 +37,20 @@ func (f *FS) FSCK(word string, repair bool) (*Plan, error) {
 	if err := f.everyServer(pair.Servers); err != nil {
 		return nil, err
 	}
-	tool, what := "fsck-look", "look at "
+	how, what := "-n", "look at "
 	if repair {
-		tool, what = "fsck-repair", "mend "
+		how, what = "-y", "mend "
 	}
 	p := &Plan{What: "e2fsck of " + t.Name}
 	p.Steps = append(p.Steps, stop(f, pair, svc)...)
-	check := offline(svc, t, tool, what+t.Name)
-	check.Action.OKCodes = []int{ocf.Damaged}
+	check := offline(svc, t, what+t.Name, "e2fsck", "-f", how, "{}")
+	check.Action.OKCodes = []int{1, 2, 3, 4, 5, 6, 7} // e2fsck(8): 8 and above are failures
 	check.Judge = func(out resource.Output) (string, error) {
-		text := strings.TrimSpace(out.Stdout)
-		if out.Code == ocf.Damaged {
+		text, err := ocf.Said(out.Stdout)
+		if text = strings.TrimSpace(text); err != nil {
+			return "", err
+		}
+		if out.Code&4 != 0 {
 			return "", fmt.Errorf("%s is damaged:\n%s", t.Name, text)
 		}
 		return text, nil
@@ -149,8 +152,8 @@ func (f *FS) left(ctx context.Context, pair *design.Pair, svc *design.Service, u
 
 // offline is a step that runs a tool on a target of a stopped service, on the
 // target's preferred server.
-func offline(svc *design.Service, t design.Target, tool, title string) Step {
-	return command(t.Server, title, long, "/usr/local/sbin/mortar", "ocf", "--config", "/etc/mortar/service-"+svc.Name+".json", tool, label(t))
+func offline(svc *design.Service, t design.Target, title string, tool ...string) Step {
+	return command(t.Server, title, long, append([]string{resource.MortarCommand}, ocf.Offline(svc.Name, ocf.OnVolume, label(t), "", tool...)...)...)
 }
 
 // Writeconf plans to regenerate the configuration of all targets, which is needed
@@ -186,7 +189,7 @@ func (f *FS) Writeconf(ctx context.Context) (*Plan, error) {
 			}
 			for _, t := range svc.Targets {
 				if t.Kind != "mgs" {
-					tools = append(tools, offline(svc, t, "writeconf", "write the configuration of "+t.Name+" anew"))
+					tools = append(tools, offline(svc, t, "write the configuration of "+t.Name+" anew", "tunefs.lustre", "--writeconf", "{}"))
 				}
 			}
 		}

@@ -97,6 +97,8 @@ func (v ha) cluster() *Part {
 				code = "service-compares"
 			case ocf.InDoubt:
 				code = ServiceInDoubt
+			case ocf.Damaged:
+				code = ServiceDamaged
 			}
 		}
 		if m.Barred(f.Resource(), f.Node) {

@@ -22,6 +22,7 @@ const (
 	PDUSilent            Code = "pdu-silent"
 	QuorumWaits          Code = "quorum-waits"
 	ServiceAwaitsFencing Code = "service-awaits-fencing"
+	ServiceDamaged       Code = "service-damaged"
 	ServiceInDoubt       Code = "service-in-doubt"
 	SSDMissing           Code = "ssd-missing"
 	SystemArrayDegraded  Code = "system-array-degraded"
@@ -253,6 +254,7 @@ var findings = map[Code]kindOfFinding{
 	"action-failed":         {"resource", Warning, "{task} of {resource} failed on {host}[ at {time}]: {failure}[; it cannot run on {barred} until that is cleaned up]", "when the cause is mended: `crm_resource --cleanup --resource {resource}`"},
 	"service-compares":      {"resource", Warning, "{task} of {resource} failed on {host}[ at {time}]: {failure}[; it cannot run on {barred} until that is cleaned up]", "wait: Pacemaker tries again by itself, and the next start goes on with the comparison"},
 	ServiceInDoubt:          {"resource", Warning, "{task} of {resource} failed on {host}[ at {time}]: {failure}[; it cannot run on {barred} until that is cleaned up]", "connect the missing disk if it was there when the server died; else `mortar confirm-doubt {spec} {service}` lists what is in doubt and asks"},
+	ServiceDamaged:          {"resource", Fault, "{task} of {resource} failed on {host}[ at {time}]: {failure}[; it cannot run on {barred} until that is cleaned up]", "`mortar repair {spec} {service}` keeps it stopped, looks at the volume, and asks before it mends the volume"},
 	"agent-missing":         {"resource", Fault, "{resource} cannot run on {host}: its agent was not there when the cluster looked, and it does not look again by itself", "`mortar apply` has it look again"},
 	"move-leftover":         {"resource", Warning, "a left-over constraint of a move ({constraint}) ties {resource}: score {score} for {host}", "`crm_resource --resource {resource} --clear`"},
 	"service-undefined":     {"service", Fault, "the cluster does not know service {service}", "`mortar apply`"},

@@ -38,6 +38,9 @@ func (v nfsKind) fileSystems() *Part {
 		vol := &v.pair.Services[i]
 		s := v.only(p, vol.MountPoint, "fs", func(s *server) bool { _, ok := s.mountOf(vol); return ok })
 		if s == nil {
+			if last := p.Parts[len(p.Parts)-1]; v.pair.HA == nil && last.Code == "fs-missing" {
+				last.Mend = fmt.Sprintf("`mortar apply` mounts it; if XFS does not take it, `mortar repair SPEC %s` looks at it", vol.Name)
+			}
 			continue
 		}
 		m, _ := s.mountOf(vol)

@@ -222,6 +222,17 @@ func (r *reservedDisks) Give(ctx context.Context) error {
 	return r.reservedNote().Remove()
 }
 
+// Holder is a server of the cluster that has a disk reserved, another one than this if one has;
+// "" for none.
+func (r *reservedDisks) Holder() (holder string, _ error) {
+	for _, a := range r.order(context.Background(), pr.DoRead, r.members(), false) {
+		if by := a.By(); a.err == nil && r.keys[by] != 0 && (holder == "" || by != r.Node) {
+			holder = by
+		}
+	}
+	return holder, nil
+}
+
 // Glance says whether one of the disks that this server had reserved, each time another one, is
 // another server's. It asks the disk itself, and may wait for it.
 func (r *reservedDisks) Glance() bool {

@@ -318,7 +318,7 @@ func (s *daemons) Dead() []string {
 	})
 }
 
-func (s *Kind) VolumeOf(string) (string, bool) { return "", false }
+func (s *Kind) VolumeOf(name string) (string, bool) { return s.lv, name == s.cfg.MountPoint }
 
 // Able finds nothing: what stops NFS shows while it runs, or is the storage's.
 func (s *Kind) Able() error { return nil }

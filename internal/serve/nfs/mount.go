@@ -51,6 +51,11 @@ func (s *server) writable(m *linux.Mount) (unit.State, error) {
 	return unit.Running, nil
 }
 
+// Damaged is the error of a volume that XFS does not mount because of what is on it.
+type Damaged struct{ error }
+
+func (d *Damaged) Unwrap() error { return d.error }
+
 func (s *volume) startMount(ctx context.Context) error {
 	st, err := s.mountState()
 	if err != nil || st == unit.Running {
@@ -84,7 +89,7 @@ func (s *volume) startMount(ctx context.Context) error {
 	}
 	// Source: struct xfs_dsb, xfs_format.h: magic at 0, UUID at 32.
 	if string(sb[:4]) != "XFSB" {
-		return unit.Refuse(fmt.Errorf("no XFS on %s", s.svc.Called(s.lv)))
+		return unit.Refuse(&Damaged{fmt.Errorf("no XFS superblock on %s", s.svc.Called(s.lv))})
 	}
 	if got := hex.EncodeToString(sb[32:48]); got != md.Hex(s.cfg.FSUUID) {
 		return unit.Refuse(fmt.Errorf("the file system on %s has UUID %s, not %s", s.svc.Called(s.lv), got, md.Hex(s.cfg.FSUUID)))
@@ -97,8 +102,10 @@ func (s *volume) startMount(ctx context.Context) error {
 		return s.K.Mount(s.VolumePath(dev), s.cfg.MountPoint, "xfs", flags, data)
 	})
 	switch {
-	case errors.Is(err, unix.EUCLEAN):
-		return fmt.Errorf("mount %s: the file system is damaged: see the kernel's log, then xfs_repair(8): %w", s.cfg.MountPoint, err)
+	// EUCLEAN is the kernel's EFSCORRUPTED, EBADMSG its EFSBADCRC.
+	// Source: Linux, fs/xfs/xfs_linux.h
+	case errors.Is(err, unix.EUCLEAN), errors.Is(err, unix.EBADMSG):
+		return &Damaged{fmt.Errorf("mount %s: the file system is damaged: %w", s.cfg.MountPoint, err)}
 	case err != nil:
 		return fmt.Errorf("mount %s: %w (the kernel's log may say why)", s.cfg.MountPoint, err)
 	}

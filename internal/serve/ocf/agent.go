@@ -7,11 +7,9 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	cmd "github.com/mortarhpc/mortar/internal/base/command"
@@ -32,10 +30,6 @@ const (
 	ErrConfigured  = 6 // not possible on any node
 	NotRunning     = 7
 )
-
-// Damaged is the exit code of an offline check that did not repair all damage
-// of a target.
-const Damaged = 100
 
 const usage = "usage: service {start|stop|monitor|status|validate-all|meta-data}"
 
@@ -63,8 +57,8 @@ func Main(ctx context.Context, args []string, getenv func(string) string, stdout
 		}
 		return Success
 	}
-	if len(args) == 2 && offlineTools[args[0]] != nil {
-		return a.offline(ctx, args[0], args[1], stdout)
+	if len(args) > 1 && (args[0] == OnVolume || args[0] == TryMount) {
+		return a.offline(ctx, args[0], args[1], args[2:], stdout)
 	}
 	if len(args) != 1 {
 		fmt.Fprintln(stderr, usage)
@@ -208,45 +202,6 @@ func (a *agent) service(action string, cfg *Config) (*service, error) {
 		return fresh, release, nil
 	}
 	return s, nil
-}
-
-// offline runs a tool on a target that no server has mounted, and prints the
-// tool's output to stdout.
-func (a *agent) offline(ctx context.Context, action, target string, stdout io.Writer) int {
-	cfg, code, err := a.config(action)
-	if err != nil {
-		a.reason(err)
-		return code
-	}
-	damaged := false
-	s, err := a.service(action, cfg)
-	if err == nil {
-		var unlock func()
-		if unlock, err = lock(ctx, cfg.Service); err == nil {
-			defer unlock()
-			err = s.offline(ctx, target, offlineTools[action], func(argv []string) error {
-				c := exec.Command(argv[0], argv[1:]...)
-				c.Stdout, c.Stderr = stdout, a.stderr
-				c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C must not kill the tool
-				err := c.Run()
-				if c.ProcessState != nil && strings.HasPrefix(action, "fsck") {
-					damaged = c.ProcessState.ExitCode()&4 != 0
-					if c.ProcessState.ExitCode()&^7 == 0 { // e2fsck(8): 8 and above are failures
-						return nil
-					}
-				}
-				return err
-			})
-		}
-	}
-	if err != nil {
-		a.reason(err)
-		return ErrGeneric
-	}
-	if damaged {
-		return Damaged
-	}
-	return Success
 }
 
 // configure writes a configuration if exportfs accepts its exports.
@@ -559,6 +514,14 @@ func lockFile(service string) string { return unit.RunDir + "/ocf-" + service + 
 // or an administrator started them. The kernel drops the lock when the process
 // ends.
 func lock(ctx context.Context, service string) (func(), error) {
+	f, err := lockedFile(ctx, service)
+	if err != nil {
+		return nil, err
+	}
+	return func() { f.Close() }, nil
+}
+
+func lockedFile(ctx context.Context, service string) (*os.File, error) {
 	if err := os.MkdirAll(unit.RunDir, 0o755); err != nil {
 		return nil, err
 	}
@@ -568,7 +531,7 @@ func lock(ctx context.Context, service string) (func(), error) {
 	}
 	err = flock.Wait(ctx, f)
 	if err == nil {
-		return func() { f.Close() }, nil
+		return f, nil
 	}
 	f.Close()
 	if ctx.Err() != nil {

@@ -598,46 +598,6 @@ func TestTargetIsJudged(t *testing.T) {
 	}
 }
 
-// A tool gets a target whose service is stopped everywhere, and storage is down after it.
-func TestOfflineTool(t *testing.T) {
-	sh, c := brick(t, storageSpecimens[onDisks], serviceSpecimens[2])
-	h := sh.hosts["nfs1"]
-	var ran []string
-	try := func(s *service, target string) error {
-		return s.offline(t.Context(), target, offlineTools["writeconf"], func(argv []string) error {
-			ran = append(ran, strings.Join(argv, " "))
-			return nil
-		})
-	}
-	other := sh.hosts["nfs2"].service(c)
-	if err := other.start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	for want, s := range map[string]*service{"is not stopped here": other, `is of "nfs2"`: h.service(c)} {
-		if err := try(s, "testfs-MDT0000"); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want %q", err, want)
-		}
-	}
-	if err := other.stop(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := try(h.service(c), "testfs-OST0000"); err == nil || !strings.Contains(err.Error(), "has no target") {
-		t.Error(err)
-	}
-	if len(ran) > 0 {
-		t.Errorf("ran %q", ran)
-	}
-	if err := try(h.service(c), "testfs-MDT0000"); err != nil {
-		t.Fatal(err)
-	}
-	if !slices.Equal(ran, []string{"tunefs.lustre --writeconf /dev/mapper/vg--a-mdt0000"}) || len(h.left()) > 0 {
-		t.Errorf("ran %q, left %q", ran, h.left())
-	}
-	if err := other.start(t.Context()); err != nil {
-		t.Error("not startable after it:", err)
-	}
-}
-
 // After a crash each mount waits for MMP: targets that have registered are
 // mounted beside each other, one that has not waits for the MGS.
 func TestTargetsAreMountedTogether(t *testing.T) {

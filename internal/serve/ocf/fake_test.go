@@ -142,6 +142,8 @@ type fakeHost struct {
 	woken  int    // how often an idle one was woken
 	queued string // pipe of rpc_pipefs with a message
 	slept  func() // is called while somebody sleeps
+	damage error  // of a mount of XFS
+	blank  bool   // there is no superblock of XFS
 }
 
 type fakeProc struct {
@@ -1007,6 +1009,9 @@ func (h *fakeHost) ReadBlocks(dev string, off int64, n int) ([]byte, error) {
 		}
 		return b, nil
 	}
+	if name == h.fs && h.there(name) && h.blank {
+		return b, nil
+	}
 	if name == h.fs && h.there(name) {
 		copy(b, "XFSB")
 		raw, _ := hex.DecodeString(h.fsUUID)
@@ -1144,6 +1149,9 @@ func (h *fakeHost) Mount(source, target, fstype string, flags uintptr, data stri
 	case fstype == "xfs":
 		if !h.there(h.fs) || h.mapper(source) != h.fs {
 			return fs.ErrNotExist
+		}
+		if h.damage != nil {
+			return h.damage
 		}
 		h.mayWrite()
 		for _, o := range h.hosts {

@@ -2,34 +2,159 @@ package ocf
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"os"
+	"os/exec"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/mortarhpc/mortar/internal/serve/unit"
 )
 
-// offlineTools work on a target of Lustre that is not mounted, by the word of
-// the action. None is killed: a killed e2fsck leaves a mark in the target's MMP
-// block, and the target cannot be mounted any more.
+// Actions on the volume of a service that every server has stopped. The agent brings the storage
+// up as a start does, does not mount the volume, and takes the storage down again.
 //
-// Source: e2fsck(8); tunefs.lustre(8)
-var offlineTools = map[string]func(dev string) []string{
-	"fsck-look":   func(dev string) []string { return []string{"e2fsck", "-f", "-n", dev} },
-	"fsck-repair": func(dev string) []string { return []string{"e2fsck", "-f", "-y", dev} },
-	"writeconf":   func(dev string) []string { return []string{"tunefs.lustre", "--writeconf", dev} },
+//	on-volume NAME [off=SERVER] COMMAND...   runs a command; {} in it stands for the volume's device
+//	try-mount NAME [off=SERVER]              mounts an XFS as the service does, and unmounts it
+//
+// NAME is the mount point of an XFS, or the label of a target of Lustre. The caller knows that
+// SERVER, which owns the volume group, is off.
+const (
+	OnVolume = "on-volume"
+	TryMount = "try-mount"
+)
+
+// NotTried is the exit code of OnVolume and TryMount if the agent could not bring the storage up
+// or take it down. All other codes are those of the command; 1 says that the mount failed.
+const NotTried = 125
+
+// Offline are the arguments of mortar for an action. off is the server that is off, or "".
+func Offline(service, action, name, off string, tool ...string) []string {
+	argv := []string{"ocf", "--config", ConfigPath(service), action, name}
+	if off != "" {
+		argv = append(argv, "off="+off)
+	}
+	if len(tool) > 0 {
+		argv = append(append(argv, "--"), tool...)
+	}
+	return argv
 }
 
-// offline brings the storage of a stopped service up on this server, has tool
-// work on one of its targets, and takes the storage down again. run gives the
-// tool's error, which comes first.
-func (s *service) offline(ctx context.Context, target string, tool func(dev string) []string, run func(argv []string) error) (err error) {
-	volume, ok := s.kind.VolumeOf(target)
-	if !ok || s.cfg.VG == "" {
-		return unit.Refuse(fmt.Errorf("service %s has no target %s on a volume group", s.cfg.Service, target))
+// deviceLine begins what OnVolume prints: the device, and after that what the command prints.
+const deviceLine = "device "
+
+// Said is what the command of an OnVolume printed to stdout; an error if no command ran. An agent
+// of a release before OnVolume ends with a code that may be one of the command's.
+func Said(stdout string) (string, error) {
+	first, rest, _ := strings.Cut(stdout, "\n")
+	if !strings.HasPrefix(first, deviceLine) {
+		return "", errors.New("mortar on this server is of an earlier release: run `mortar apply`")
 	}
-	if st, err := s.Check(); err != nil || st != unit.Stopped {
-		return unit.Refuse(fmt.Errorf("service %s is not stopped here (%v): a target that is mounted is not touched", s.cfg.Service, err))
+	return rest, nil
+}
+
+// offline carries out an action on the volume of a stopped service.
+func (a *agent) offline(ctx context.Context, action, name string, args []string, stdout io.Writer) int {
+	cfg, code, err := a.config(action)
+	if err != nil {
+		a.reason(err)
+		return max(code, NotTried)
+	}
+	off := ""
+	if len(args) > 0 && strings.HasPrefix(args[0], "off=") {
+		off, args = strings.TrimPrefix(args[0], "off="), args[1:]
+	}
+	s, err := a.service(action, cfg)
+	if err == nil {
+		var held *os.File
+		if held, err = lockedFile(ctx, cfg.Service); err == nil {
+			defer held.Close()
+			do := func(dev string) error {
+				fmt.Fprintf(stdout, "%s%s\n", deviceLine, dev)
+				code, err = runTool(filled(args, dev), held, stdout, a.stderr)
+				return err
+			}
+			if action == TryMount {
+				do = func(string) error {
+					if err := s.mountOnce(ctx); err != nil {
+						a.reason(err)
+						code = ErrGeneric
+					}
+					return nil
+				}
+			}
+			err = s.offline(ctx, name, off, do)
+		}
+	}
+	if err != nil {
+		a.reason(err)
+		return NotTried
+	}
+	return code
+}
+
+// filled is a command with the device in the places of {}.
+func filled(args []string, dev string) []string {
+	argv := slices.Clone(args)
+	for i, w := range argv {
+		if w == "{}" || strings.HasSuffix(w, "={}") {
+			argv[i] = strings.TrimSuffix(w, "{}") + dev
+		}
+	}
+	return argv
+}
+
+// runTool runs a command to its end and gives its exit code. No signal of this process reaches
+// the command: a killed e2fsck leaves a mark in the target's MMP block, and the target cannot be
+// mounted any more. If this process is killed, the command keeps the service's lock until it ends.
+//
+// Source: e2fsck(8)
+func runTool(argv []string, lock *os.File, stdout, stderr io.Writer) (code int, err error) {
+	if len(argv) == 0 {
+		return 0, errors.New("no command is given")
+	}
+	c := exec.Command(argv[0], argv[1:]...)
+	c.Stdout, c.Stderr = stdout, stderr
+	c.ExtraFiles = []*os.File{lock}
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	err = c.Run()
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.Exited() {
+		return exit.ExitCode(), nil
+	}
+	if err != nil {
+		err = fmt.Errorf("%s: %w", strings.Join(argv, " "), err)
+	}
+	return 0, err
+}
+
+// mountOnce mounts the file system, which replays its log, and unmounts it.
+func (s *service) mountOnce(ctx context.Context) error {
+	mount := s.kind.Layers()[0]
+	err := mount.Start(ctx)
+	if serr := mount.Stop(context.WithoutCancel(ctx)); err == nil {
+		err = serr
+	}
+	return err
+}
+
+// offline brings the storage of a stopped service up on this server, has do work on one of its
+// volumes, and takes the storage down again. The error of do comes first.
+func (s *service) offline(ctx context.Context, name, off string, do func(dev string) error) (err error) {
+	volume, ok := s.kind.VolumeOf(name)
+	if !ok {
+		return unit.Refuse(fmt.Errorf("service %s has no %s", s.cfg.Service, name))
+	}
+	// Storage that is up is what an action left that was killed.
+	if st, err := s.Check(); st == unit.Running || s.kind.Serving() {
+		return unit.Refuse(fmt.Errorf("service %s is not stopped here (%v): a volume that is mounted is not touched", s.cfg.Service, err))
+	}
+	// A start would take the storage from the other server, which Pacemaker has fenced by then.
+	others := func(by string) bool { return by != "" && by != s.cfg.SystemID && by != s.Node && by != off }
+	if by, err := s.reserve.Holder(); err != nil || others(by) {
+		return unit.Refuse(fmt.Errorf("the storage of service %s is reserved for %q (%v): stop the service there", s.cfg.Service, by, err))
 	}
 	defer s.resumeUdev()
 	parts := s.parts()
@@ -43,8 +168,7 @@ func (s *service) offline(ctx context.Context, target string, tool func(dev stri
 	}()
 	for _, p := range parts {
 		if p.Name == "volume" {
-			// start would take it from the other server, which Pacemaker has fenced by then.
-			if owner, err := s.owner(); err != nil || owner != "" && owner != s.cfg.SystemID && owner != s.Node {
+			if owner, err := s.owner(); err != nil || others(owner) {
 				return unit.Refuse(fmt.Errorf("volume group %s is of %q (%v): stop the service there", s.cfg.VG, owner, err))
 			}
 		}
@@ -56,8 +180,5 @@ func (s *service) offline(ctx context.Context, target string, tool func(dev stri
 	if err != nil || dev == "" {
 		return fmt.Errorf("%s is not active: %w", s.Called(volume), err)
 	}
-	if err := run(tool(s.VolumePath(dev))); err != nil {
-		return fmt.Errorf("%s: %w", strings.Join(tool(s.VolumePath(dev)), " "), err)
-	}
-	return nil
+	return do(s.VolumePath(dev))
 }

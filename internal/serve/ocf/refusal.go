@@ -7,6 +7,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/pr"
 	"github.com/mortarhpc/mortar/internal/serve/lun"
 	"github.com/mortarhpc/mortar/internal/serve/mdraid"
+	"github.com/mortarhpc/mortar/internal/serve/nfs"
 )
 
 // Code says in a word why an action was refused or failed. The reason that Pacemaker keeps
@@ -24,6 +25,7 @@ const (
 	Taken     Code = "taken"
 	InDoubt   Code = "in-doubt"
 	Comparing Code = "comparing"
+	Damaged   Code = "damaged"
 	failed    Code = "failed"
 )
 
@@ -35,6 +37,7 @@ var Codes = map[Code][2]string{
 	Late:           {"the action took longer than Pacemaker grants", "see what held it up: `mortar status`, and the kernel's log"},
 	Taken:          {"another server has the storage that is in use here", "this server resets itself; see why fencing did not end it"},
 	InDoubt:        {"a crash has left blocks in doubt, and a person is asked", "`mortar confirm-doubt`"},
+	Damaged:        {"XFS does not mount the volume, because what is on it is damaged", "`mortar repair`"},
 	Comparing:      {"the parities of an array are still compared", "wait: each start goes on"},
 	failed:         {"something else", "the text says it"},
 	"probe":        {"the start was refused before it began: the service seems to run elsewhere, or cannot run here", "the text says it"},
@@ -74,6 +77,8 @@ func giveCode(code Code, err error) error {
 func codeOf(err error) Code {
 	c, d := (*coded)(nil), (*mdraid.InDoubt)(nil)
 	switch {
+	case errors.As(err, new(*nfs.Damaged)):
+		return Damaged
 	case errors.As(err, &d) && d.Remaining() > 0:
 		return Comparing
 	case errors.As(err, &d):

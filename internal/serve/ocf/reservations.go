@@ -18,6 +18,9 @@ type reservations interface {
 	Keep(ctx context.Context) (holder string, err error)
 	// Give gives up what this server has; what others have stays.
 	Give(ctx context.Context) error
+	// Holder is the server that the storage is reserved for; "" for none, or no server of the
+	// cluster.
+	Holder() (string, error)
 	// Glance says whether a device that this server has reserved seems to be another
 	// server's. It asks one device, and may wait for that.
 	Glance() bool
@@ -28,6 +31,7 @@ type noReservations struct{}
 
 func (noReservations) Keep(context.Context) (string, error) { return "", nil }
 func (noReservations) Give(context.Context) error           { return nil }
+func (noReservations) Holder() (string, error)              { return "", nil }
 func (noReservations) Glance() bool                         { return false }
 
 // keys are those of Reservations, which check has read.

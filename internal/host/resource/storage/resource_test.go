@@ -528,3 +528,25 @@ func TestDisksOfAnArrayThatIsBeingAssembled(t *testing.T) {
 	addArray(other, "md127", "99999999-2222-2222-3333-333344444444", "clean", "dm-0", "dm-1")
 	refused(t, d, other, "in use by md array md127")
 }
+
+// A volume of a single server that fstab mounts had a file system: its superblock is lost, and no
+// mkfs may end the rest.
+func TestXFSThatHasLostItsSuperblock(t *testing.T) {
+	for name, c := range map[string]struct {
+		fstab, at string
+		refused   bool
+	}{
+		"mounted at boot": {"/dev/vg/data /srv/home xfs defaults 0 0\n", "/srv/home", true},
+		"never made":      {"/dev/vda1 / ext4 defaults 0 1\n#/dev/vg/data /srv/home xfs defaults 0 0\n", "/srv/home", false},
+		"of a pair":       {"/dev/vg/data /srv/home xfs defaults 0 0\n", "", false},
+	} {
+		sys := &resource.Paper{Files: map[string]string{"/proc/self/mounts": "", "/etc/fstab": c.fstab, "/dev/dm-3": ""}, Links: map[string]string{"/dev/vg/data": "/dev/dm-3"},
+			Outputs: map[string]resource.Output{"blkid --probe --output export /dev/vg/data": {Code: 2}}}
+		x := &XFS{Device: "/dev/vg/data", UUID: "u", At: c.at}
+		if c.refused {
+			refused(t, x, sys, "/dev/vg/data carries nothing", "mortar repair")
+		} else if as := diff(t, x, sys); len(as) != 1 || as[0].Cmd[0] != "mkfs.xfs" {
+			t.Errorf("%s: %s", name, show(as))
+		}
+	}
+}

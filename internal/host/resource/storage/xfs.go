@@ -2,8 +2,11 @@ package storage
 
 import (
 	"fmt"
+	"path"
+	"slices"
 	"strings"
 
+	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/base/md"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
@@ -13,6 +16,9 @@ type XFS struct {
 	Device string
 	UUID   string
 	Args   []string // of mkfs.xfs, without the device
+	// At is where fstab mounts it, on a server that has the storage for itself: fstab has that
+	// only once the file system was made. "" on one of a pair.
+	At string `json:",omitempty"`
 	// Serial is what a person types to have a LUN wiped that carries the file
 	// system without a volume group; it must be blank. "" for a volume.
 	Serial string `json:",omitempty"`
@@ -34,6 +40,12 @@ func (x *XFS) Diff(sys resource.Look) ([]resource.Action, error) {
 		}
 	}
 	v := probe(sys, x.Device)
+	if v == nil && x.At != "" {
+		if fstab, _ := sys.File("/etc/fstab"); slices.ContainsFunc(linux.ParseMounts(fstab), func(m linux.Mount) bool { return path.Clean(m.Target) == path.Clean(x.At) }) {
+			return nil, resource.Refuse("`mortar repair` looks for the file system; if the volume is new, take the line of "+x.At+" out of /etc/fstab",
+				"%s carries nothing, and /etc/fstab mounts %s: the file system that was there has lost its superblock", x.Device, x.At)
+		}
+	}
 	if v == nil {
 		return x.mkfs(false), nil
 	}
