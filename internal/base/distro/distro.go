@@ -18,6 +18,9 @@ type Distro struct {
 	Version string // VERSION_ID of os-release(5), up to the first dot
 	Name    string // for people
 	Suite   string // name of the release in the distribution's archive
+	// NotRun names what is known to be missing or untried. Mortar refuses hosts
+	// of such a release before it changes them. Empty: it has been run.
+	NotRun []string
 
 	Packages Packages
 	Manager  Manager
@@ -37,6 +40,10 @@ type Distro struct {
 	TimeUnit string
 	// BcacheRules replaces the rules of udev that come with bcache-tools.
 	BcacheRules string
+
+	// Lacks has a reason for each field above that is empty, or of which the
+	// distribution needs nothing.
+	Lacks map[string]string
 }
 
 // Packages are names of packages, by what a host needs them for.
@@ -70,7 +77,8 @@ func (p Packages) OtherKernel(name, release string) bool {
 
 // Manager is how packages are listed and installed. Commands are exact argv.
 type Manager struct {
-	Status    string // file that lists all packages
+	Status    string   // file that lists all packages, or
+	Query     []string // the command that does
 	Installed func(list string) map[string]bool
 	// CutOff matches files that are there if the host lost power in the middle
 	// of an installation; Mend finishes that.
@@ -125,8 +133,11 @@ type Initrd struct {
 	Rebuild  func(kernel string) []string
 }
 
-// All returns every value.
-func All() []Distro { return slices.Clone(debian) }
+// all releases that there is a value for.
+var all = slices.Concat(debian, rhel)
+
+// All returns every value, also those that have not been run.
+func All() []Distro { return slices.Clone(all) }
 
 // Default is the release that a plan is made for without a host.
 func Default() Distro { return debian[len(debian)-1] }
@@ -135,11 +146,14 @@ func Default() Distro { return debian[len(debian)-1] }
 // runs …", why there is none that may be used.
 func Of(os linux.OSRelease) (Distro, error) {
 	major, _, _ := strings.Cut(os.Version, ".")
-	i := slices.IndexFunc(debian, func(d Distro) bool { return d.ID == os.ID && d.Version == major })
-	if i < 0 {
-		return Distro{}, &Unsupported{os}
+	i := slices.IndexFunc(all, func(d Distro) bool { return d.ID == os.ID && d.Version == major })
+	switch {
+	case i < 0:
+		return Distro{}, &Unsupported{os, ""}
+	case len(all[i].NotRun) > 0:
+		return Distro{}, &Unsupported{os, all[i].Name}
 	}
-	return debian[i], nil
+	return all[i], nil
 }
 
 // Nearest is the value for a host that a brick runs on already: it never
@@ -153,7 +167,10 @@ func Nearest(os linux.OSRelease) Distro {
 }
 
 // Unsupported says that no value may be used for a host.
-type Unsupported struct{ OS linux.OSRelease }
+type Unsupported struct {
+	OS     linux.OSRelease
+	NotRun string // name of the value that has not been run, if there is one
+}
 
 func (u *Unsupported) Error() string {
 	name := u.OS.Name
@@ -163,17 +180,22 @@ func (u *Unsupported) Error() string {
 	if name == "" {
 		name = "a system without a readable /etc/os-release"
 	}
+	if u.NotRun != "" {
+		return "runs " + name + ": mortar has not been run on " + u.NotRun + " yet, and changes nothing there"
+	}
 	return "runs " + name + ", which is not supported"
 }
 
 // Mend says how to go on.
 func (u *Unsupported) Mend() string { return "install " + Supported() }
 
-// Supported names the releases.
+// Supported names the releases that have been run.
 func Supported() string {
 	var names []string
-	for _, d := range debian {
-		names = append(names, d.Name)
+	for _, d := range all {
+		if len(d.NotRun) == 0 {
+			names = append(names, d.Name)
+		}
 	}
 	return strings.Join(names, " or ")
 }
@@ -182,17 +204,19 @@ func Supported() string {
 // first.
 func Suites() []string {
 	var names []string
-	for _, d := range slices.Backward(debian) {
-		names = append(names, d.Suite)
+	for _, d := range slices.Backward(all) {
+		if len(d.NotRun) == 0 && d.Suite != "" {
+			names = append(names, d.Suite)
+		}
 	}
 	return names
 }
 
 // OfSuite finds a release by its name in the archive.
 func OfSuite(suite string) (Distro, bool) {
-	i := slices.IndexFunc(debian, func(d Distro) bool { return d.Suite == suite })
+	i := slices.IndexFunc(all, func(d Distro) bool { return d.Suite == suite && suite != "" })
 	if i < 0 {
 		return Distro{}, false
 	}
-	return debian[i], true
+	return all[i], true
 }

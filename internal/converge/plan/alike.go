@@ -74,7 +74,7 @@ func softwareOf(ctx context.Context, h asker, d distro.Distro) (Software, error)
 			missing = append(missing, p)
 		}
 	}
-	if len(missing) == 0 {
+	if len(missing) == 0 || len(d.Manager.Candidate) == 0 {
 		return s, nil
 	}
 	// A server whose lists of packages are empty cannot say; its distribution is compared.

@@ -20,7 +20,11 @@ func Background() (files, links []string) {
 		}
 		files = append(files, bg.CheckCron, bg.Upgrader, bg.UpgradeConf, bg.Restarter, bg.RestartConf)
 	}
-	slices.Sort(files)
-	slices.Sort(links)
-	return slices.Compact(files), slices.Compact(links)
+	return distinct(files), distinct(links)
+}
+
+// distinct sorts words and drops the empty ones.
+func distinct(words []string) []string {
+	slices.Sort(words)
+	return slices.DeleteFunc(slices.Compact(words), func(w string) bool { return w == "" })
 }

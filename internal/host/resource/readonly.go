@@ -10,6 +10,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/distro"
 	"github.com/mortarhpc/mortar/internal/base/journal"
+	"github.com/mortarhpc/mortar/internal/base/linux"
 )
 
 // forms are the commands that a query may run, each argument in full: programs take
@@ -33,6 +34,7 @@ var forms = slices.Concat([][]string{
 	{"fence_ipmilan", "--ip=<address>", "--username=<user>", "--password-script=<path>", "--cipher=<number>", "--privlvl=<name>", "--action=status", "[", "--lanplus", "]"},
 	{"<fence>", "-o", "metadata"},
 	{"/usr/bin/env", "SNMPCONFPATH=<path>", "/usr/bin/snmpget", "-Oqv", "<address>:161", "<oid>..."},
+	{"firewall-cmd", "--policy=<name>", "--list-rich-rules"},
 	{"ip", "-json", "address", "show", "[", "up", "]"},
 	{"ip", "[", "-n", "<name>", "]", "-o", "addr", "show", "to", "<address>"},
 	{"ipmitool", "lan", "print"},
@@ -64,17 +66,20 @@ var forms = slices.Concat([][]string{
 	{MortarCommand, "host-cache", "stats", "[", "--smart=<bool>", "]", "<path>"},
 	{MortarCommand, "ocf", "validate-all", "--config", "<path>"},
 	{MortarCommand, "version", "--json"},
+	linux.NFTCommand,
 	{"pgrep", "-x", "<name>"},
 	{"pgrep", "--runstates", "T", "-x", "<name>"},
 	{"ping", "-n", "-c", "1", "-W", "1", "<address>"},
 	{"ping", "-n", "-q", "-c", "2", "-W", "2", "<address>"},
 	{"readlink", "-e", "<path>"},
+	linux.RPCCommand,
 	{"sfdisk", "--json", "<device>"},
 	{"sg_ses", "--readonly", "--page=<page>", "-HHH", "<device>"},
 	{"smartctl", "--json", "--all", "<device>"},
 	{"SMcli", "<address>...", "-S", "-c", "show storageArray healthStatus;"},
 	{"systemctl", "is-active", "<unit>..."},
 	{"systemctl", "is-enabled", "<unit>"},
+	{"systemctl", "show", "--property=NeedDaemonReload", "--value", "<unit>"},
 	{"systemctl", "show", "--property=Id,Names,LoadState,ActiveState,UnitFileState,Job", "<unit>..."},
 	{"tail", "-n", "0", "-F", "<path>"},
 	{"tail", "-n", "+1", "-F", "<path>"},
@@ -118,7 +123,13 @@ func lvmForms() (out [][]string) {
 func packageForms() (out [][]string) {
 	for _, d := range distro.All() {
 		m := d.Manager
-		out = append(out, m.Pending, m.Held, slices.Concat(m.Versions, []string{"<package>..."}), slices.Concat(m.Candidate, []string{"<package>..."}))
+		out = append(out, m.Pending, m.Held, slices.Concat(m.Versions, []string{"<package>..."}))
+		if len(m.Query) > 0 {
+			out = append(out, m.Query)
+		}
+		if len(m.Candidate) > 0 {
+			out = append(out, slices.Concat(m.Candidate, []string{"<package>..."}))
+		}
 	}
 	return out
 }

@@ -7,9 +7,6 @@ import (
 	"github.com/mortarhpc/mortar/internal/serve/nfs"
 )
 
-// osRelease has a host on paper be Debian 13.
-const osRelease = "ID=debian\nVERSION_ID=\"13\"\n"
-
 func TestBuilt(t *testing.T) {
 	sys := &Paper{Files: map[string]string{}}
 	b := &Built{VG: "brick1_home", Digest: "abc"}

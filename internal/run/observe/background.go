@@ -24,7 +24,7 @@ func (v *view) background(c *Part, s *server) {
 				c.find("checks", "checks-by-itself", with{"host": s.name, "what": t})
 			}
 		}
-		if strings.Contains(files[bg.CheckCron], bg.CheckProgram) {
+		if strings.Contains(files[bg.CheckCron], bg.CheckProgram) && bg.CheckCron != "" {
 			c.find("checks", "checks-by-itself", with{"host": s.name, "what": "cron", "file": bg.CheckCron})
 		}
 	}

@@ -118,6 +118,9 @@ func judgeCache(p *Part, k *design.Cache, server string, st cache.Stats) {
 		if len(l.Unread) > 0 {
 			p.find(l.Serial, "ssd-unread", with{"ssd": l.Serial, "records": l.Unread.String()})
 		}
+		if l.NoAnswer != "" {
+			p.find(l.Serial, "ssd-silent", with{"ssd": l.Serial, "why": l.NoAnswer, "mend": smartMend(l.NoAnswer)})
+		}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
@@ -437,20 +438,28 @@ func (s *change) partition(ctx context.Context, serials []string) error {
 			return &Refusal{fmt.Sprintf("%s all have the serial %s: which of them is meant cannot be told", strings.Join(devs, ", "), name)}
 		}
 	}
+	there := s.ssds()
 	for _, serial := range serials {
-		d := s.ssds()[serial]
+		d := there[serial]
 		if d == "" {
 			return fmt.Errorf("SSD %s is not there", serial)
 		}
-		s.say("partition SSD "+serial, 0, 0)
 		if err := s.locked(ctx, func() error { return s.unused(serial, d) }); err != nil {
 			return err
 		}
-		// Discard the SSD's content. An SSD without support for that keeps old data
-		// below the new superblocks, which is harmless. It may take minutes: without the
-		// lock.
-		_, _ = s.sys.Run(ctx, "", "blkdiscard", "--force", "/dev/"+d)
-		if err := s.locked(ctx, func() error { return s.divide(ctx, serial, d) }); err != nil {
+	}
+	// Discard the content of all SSDs side by side, because each may take minutes: without the
+	// lock. An SSD without support for that keeps old data below the new superblocks, which is
+	// harmless.
+	s.say("discard SSDs "+strings.Join(serials, " "), 0, 0)
+	var discards sync.WaitGroup
+	for _, serial := range serials {
+		discards.Go(func() { _, _ = s.sys.Run(ctx, "", "blkdiscard", "--force", "/dev/"+there[serial]) })
+	}
+	discards.Wait()
+	for _, serial := range serials {
+		s.say("partition SSD "+serial, 0, 0)
+		if err := s.locked(ctx, func() error { return s.divide(ctx, serial, there[serial]) }); err != nil {
 			return err
 		}
 	}

@@ -65,8 +65,10 @@ type Life struct {
 	Failing bool `json:"failure_predicted"`
 	// Warning is why it predicts its failure, or what else the SSD warns of.
 	Warning string `json:"warning,omitempty"`
-	// Unread is what smartctl or the SSD said that is not understood.
-	Unread health.Unread `json:"unread,omitempty"`
+	// NoAnswer is why the SSD's health cannot be read; Unread is what smartctl or the SSD said
+	// that is not understood.
+	NoAnswer string        `json:"no_answer,omitempty"`
+	Unread   health.Unread `json:"unread,omitempty"`
 }
 
 func (s *host) io(devs ...string) (all linux.BlockIO) {
@@ -182,9 +184,9 @@ func (s *Stack) Read(ctx context.Context, life bool) Stats {
 				out, _ := s.sys.Run(ctx, "", "smartctl", "--json", "--all", "/dev/"+d)
 				r, err := smart.Parse(out)
 				if err != nil {
-					r.Unread.Add(err.Error())
+					r.NoAnswer = err.Error()
 				}
-				l.Left, l.Failing, l.Warning, l.Unread = r.Left, r.Failing, r.Why, r.Unread
+				l.Left, l.Failing, l.Warning, l.Unread, l.NoAnswer = r.Left, r.Failing, r.Why, r.Unread, r.NoAnswer
 				switch {
 				case r.Failing:
 				case r.Hot:
