@@ -50,10 +50,10 @@ func (r *rack) imagesOf(process string) map[string]string {
 }
 
 // diskProcesses are the names of all processes that may serve disks.
-func (r *rack) diskProcesses() []string {
+func diskProcesses(c *hw.Config) []string {
 	out := []string{hw.Shelves}
-	for i := range r.cfg.Nodes {
-		out = append(out, hw.InsideName(r.cfg.Nodes[i].Name))
+	for _, n := range c.Nodes {
+		out = append(out, hw.InsideName(n.Name))
 	}
 	return out
 }
@@ -143,7 +143,7 @@ func ServeDisks(ctx context.Context, dir, process string) error {
 			set()
 		}
 	}()
-	portal, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(r.cfg.Portal(process)))
+	portal, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(hw.Portal(r.cfg, process)))
 	if err != nil {
 		return err
 	}

@@ -89,10 +89,15 @@ func serveManagement(r *rack, e *hw.Enclosure, controller int, password string) 
 		TLSConfig:         &tls.Config{Certificates: []tls.Certificate{cert}},
 		Handler:           &array.ManagementAPI{User: m.User, Password: password, Ask: func(ctx context.Context) (array.ME4Objects, error) { return me4(ctx, r, e) }},
 	}
-	return s.ServeTLS(array.AliveListener{Listener: l, Alive: func() bool {
+	return s.ServeTLS(alive(l, r, e, controller), "", "")
+}
+
+// alive is the listener of a controller: nobody reaches it while the controller is out.
+func alive(l net.Listener, r *rack, e *hw.Enclosure, controller int) net.Listener {
+	return array.AliveListener{Listener: l, Alive: func() bool {
 		h, err := loadHardware(r.dir)
 		return err == nil && !h.ModulesOut[hw.ModuleKey(e.Name, controller)]
-	}}, "", "")
+	}}
 }
 
 // me4 returns the state of an array as objects of an ME4.
@@ -128,10 +133,7 @@ func serveSMcli(ctx context.Context, r *rack, e *hw.Enclosure, controller int) e
 	if err != nil {
 		return err
 	}
-	return array.ServeSMcli(array.AliveListener{Listener: l, Alive: func() bool {
-		h, err := loadHardware(r.dir)
-		return err == nil && !h.ModulesOut[hw.ModuleKey(e.Name, controller)]
-	}}, func(command string) string {
+	return array.ServeSMcli(alive(l, r, e, controller), func(command string) string {
 		ctx, cancel := context.WithTimeout(ctx, hw.ArrayTime)
 		defer cancel()
 		e, h, said, err := arrayNow(ctx, r, e)

@@ -48,7 +48,7 @@ func ensurePDU(ctx context.Context, r *rack, p *hw.PDU, h *hw.Hardware) error {
 	}
 	var secrets []string
 	for _, file := range p.Secrets() {
-		s, err := tool.EnsureSecret(file)
+		s, err := tool.EnsureSecret(*file)
 		if err != nil {
 			return err
 		}

@@ -393,7 +393,7 @@ func closeAll(clients map[string]*qemu.Client) {
 
 // flushDisks empties the caches of all disks into their images.
 func (r *rack) flushDisks(ctx context.Context) error {
-	for _, process := range r.diskProcesses() {
+	for _, process := range diskProcesses(r.cfg) {
 		if tool.Running(r.dir, process) == nil {
 			continue
 		}

@@ -79,7 +79,7 @@ func changeHardware(ctx context.Context, r *rack, change func(h *hw.Hardware), m
 			return err
 		}
 		// They know which disks are out of their slots, and how slow each is.
-		for _, process := range r.diskProcesses() {
+		for _, process := range diskProcesses(r.cfg) {
 			if err := tool.Reread(r.dir, process); err != nil {
 				return err
 			}

@@ -117,7 +117,7 @@ func InitiatorName(server string, hba, lun int) string {
 }
 
 // Portal is where a process serves its disks, inside the rack's network namespace.
-func (c *Config) Portal(process string) netip.AddrPort {
+func Portal(c *Config, process string) netip.AddrPort {
 	n := slices.IndexFunc(c.Nodes, func(n Node) bool { return InsideName(n.Name) == process })
 	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(ISCSIPort+1+n))
 }

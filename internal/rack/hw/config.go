@@ -174,12 +174,12 @@ type SNMP struct {
 	PrivacyFile string `json:"privacy_file"`
 }
 
-// Secrets returns the files with a PDU's secrets.
-func (p *PDU) Secrets() []string {
+// Secrets are the fields of a PDU that name files with its secrets.
+func (p *PDU) Secrets() []*string {
 	if p.SNMP != nil {
-		return []string{p.SNMP.AuthFile, p.SNMP.PrivacyFile}
+		return []*string{&p.SNMP.AuthFile, &p.SNMP.PrivacyFile}
 	}
-	return []string{p.CommunityFile}
+	return []*string{&p.CommunityFile}
 }
 
 // Feed is one power cord: a node's supply plugged into a PDU's outlet.
@@ -389,12 +389,7 @@ func (c *Config) SecretFiles() []*string {
 		}
 	}
 	for i := range c.PDUs {
-		p := &c.PDUs[i]
-		if p.SNMP != nil {
-			out = append(out, &p.SNMP.AuthFile, &p.SNMP.PrivacyFile)
-		} else {
-			out = append(out, &p.CommunityFile)
-		}
+		out = append(out, c.PDUs[i].Secrets()...)
 	}
 	for _, e := range c.Arrays() {
 		if m := e.Array.Management; m != nil && !m.SMcli {

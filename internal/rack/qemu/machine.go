@@ -101,7 +101,7 @@ func SystemDevice(d hw.SystemDisk) Props {
 // PathBlock is the session of a path to a LUN, or to a disk that a process of the rack serves.
 func PathBlock(d hw.SharedDisk, c *hw.Config, server string, path int) Props {
 	if d.Array == nil {
-		return session(d.SessionID(path), c.Portal(hw.Shelves), hw.DriveName(d, path), hw.ServerName(server, d.HBA(path)))
+		return session(d.SessionID(path), hw.Portal(c, hw.Shelves), hw.DriveName(d, path), hw.ServerName(server, d.HBA(path)))
 	}
 	return Props{"driver": "iscsi", "node-name": d.SessionID(path), "transport": "tcp",
 		"portal": fmt.Sprintf("%s:%d", hw.ArrayNet(d.Portal, hw.LinkHost), hw.ISCSIPort+d.Module(path)),
@@ -182,7 +182,7 @@ func session(node string, portal netip.AddrPort, target, initiator string) Props
 
 // served adds a disk that a process of the rack serves, and that is one of QEMU's own.
 func (m *machine) served(c *hw.Config, id, process, node string) {
-	p := session(id, c.Portal(process), hw.DiskTarget(id), hw.ServerName(node, 0))
+	p := session(id, hw.Portal(c, process), hw.DiskTarget(id), hw.ServerName(node, 0))
 	p["discard"] = "unmap"
 	m.add("-blockdev", p)
 }

@@ -56,7 +56,11 @@ type Find func(target string) (d *Drive, port int)
 func ServeISCSI(l net.Listener, find Find) error {
 	return tool.ServeConns(l, func(conn net.Conn) error {
 		s := &session{conn: conn, in: bufio.NewReaderSize(conn, 1<<17), out: bufio.NewWriterSize(conn, 1<<17), most: 8192, tasks: map[uint32]*task{}}
-		if err := s.serve(find); !errors.Is(err, io.EOF) {
+		err := s.serve(find)
+		s.mu.Lock()
+		s.abort() // the initiator sends them anew: a late one would overwrite what came since
+		s.mu.Unlock()
+		if !errors.Is(err, io.EOF) {
 			return fmt.Errorf("iSCSI: %s %w", s.nexus, err)
 		}
 		return nil
@@ -261,24 +265,25 @@ func (s *session) take(p *pdu) error {
 		}
 		return s.more(t)
 	case opTask:
-		abort := func(t *task) {
+		if t := s.tasks[p.word(20)]; p.head[1]&0x7f != 1 { // not ABORT TASK
+			s.abort()
+		} else if t != nil {
 			t.aborted = true
 			delete(s.tasks, t.tag)
-		}
-		if p.head[1]&0x7f == 1 { // ABORT TASK
-			if t := s.tasks[p.word(20)]; t != nil {
-				abort(t)
-			}
-		} else {
-			for _, t := range s.tasks {
-				abort(t)
-			}
 		}
 		return s.send(opTaskDone, final, tag, true, nil, func(h []byte) { clear(h[20:24]) })
 	case opLogout:
 		return errors.Join(s.send(opLeft, final, tag, true, nil, func(h []byte) { clear(h[20:24]) }), io.EOF)
 	}
 	return fmt.Errorf("opcode %#x", p.op())
+}
+
+// abort ends all commands that have not begun. The caller holds mu.
+func (s *session) abort() {
+	for _, t := range s.tasks {
+		t.aborted = true
+	}
+	clear(s.tasks)
 }
 
 // more asks for more data of a command, or starts it if all are there. The caller holds mu.

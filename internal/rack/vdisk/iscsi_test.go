@@ -56,6 +56,22 @@ func TestISCSI(t *testing.T) {
 	if took := time.Since(begin); took < 1500*time.Millisecond {
 		t.Errorf("8 reads took %v", took)
 	}
+	// What a connection that ends has not begun is not done.
+	d.Set(d.Make, Speed{Writes: 1})
+	io("aio_write -P 7 4M 4k", "aio_write -P 7 5M 4k", "aio_write -P 7 6M 4k", "aio_write -P 7 7M 4k", "sleep 300", "sigraise 9")
+	time.Sleep(4 * time.Second)
+	d.Set(d.Make, Speed{})
+	done := 0
+	for at := int64(4); at < 8; at++ {
+		b := make([]byte, 1)
+		if _, err := d.ReadAt(b, at<<20); err != nil {
+			t.Fatal(err)
+		}
+		done += int(b[0]) / 7
+	}
+	if done == 4 { // the fourth has its turn after three seconds
+		t.Error("all writes are done")
+	}
 	// A server whose reservation was taken away writes nothing.
 	d.Set(d.Make, Speed{})
 	reserveOut(d, "other", 6, 0, 0, 0xb)

@@ -9,11 +9,11 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"syscall"
 	"time"
 	"unsafe"
 
 	rtnl "github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
 
@@ -106,38 +106,27 @@ var arpLengths = map[uint16]int{unix.ARPHRD_ETHER: 6, unix.ARPHRD_INFINIBAND: 20
 // address of InfiniBand has the partition's key in it.
 // Source: rtnetlink(7), struct ifinfomsg; RFC 4391, section 4.
 func arpLinkOf(ifc Iface) (arpLink, error) {
-	rib, err := syscall.NetlinkRIB(unix.RTM_GETLINK, unix.AF_UNSPEC)
-	if err != nil {
-		return arpLink{}, fmt.Errorf("interface %s: %w", ifc.Name, os.NewSyscallError("RTM_GETLINK", err))
+	ask := nl.NewNetlinkRequest(unix.RTM_GETLINK, 0)
+	which := nl.NewIfInfomsg(unix.AF_UNSPEC)
+	which.Index = int32(ifc.Index)
+	ask.AddData(which)
+	answers, err := ask.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWLINK)
+	if errors.Is(err, unix.ENODEV) || err == nil && len(answers) == 0 {
+		return arpLink{}, fmt.Errorf("interface %s is gone", ifc.Name)
 	}
-	all, err := syscall.ParseNetlinkMessage(rib)
 	if err != nil {
 		return arpLink{}, fmt.Errorf("interface %s: %w", ifc.Name, err)
 	}
-	for i := range all {
-		m := &all[i]
-		if m.Header.Type != unix.RTM_NEWLINK || len(m.Data) < unix.SizeofIfInfomsg || int(binary.NativeEndian.Uint32(m.Data[4:])) != ifc.Index {
-			continue
-		}
-		l := arpLink{index: ifc.Index, hatype: binary.NativeEndian.Uint16(m.Data[2:])}
-		attrs, err := syscall.ParseNetlinkRouteAttr(m)
-		if err != nil {
-			return arpLink{}, fmt.Errorf("interface %s: %w", ifc.Name, err)
-		}
-		for _, a := range attrs {
-			switch a.Attr.Type {
-			case unix.IFLA_ADDRESS:
-				l.addr = a.Value
-			case unix.IFLA_BROADCAST:
-				l.broadcast = a.Value
-			}
-		}
-		if n := arpLengths[l.hatype]; n == 0 || len(l.addr) != n || len(l.broadcast) != n {
-			return arpLink{}, fmt.Errorf("interface %s is neither Ethernet nor InfiniBand (hardware type %d, addresses of %d bytes): the service address cannot be on it", ifc.Name, l.hatype, len(l.addr))
-		}
-		return l, nil
+	is := nl.DeserializeIfInfomsg(answers[0])
+	attrs, err := nl.ParseRouteAttrAsMap(answers[0][is.Len():])
+	if err != nil {
+		return arpLink{}, fmt.Errorf("interface %s: %w", ifc.Name, err)
 	}
-	return arpLink{}, fmt.Errorf("interface %s is gone", ifc.Name)
+	l := arpLink{index: ifc.Index, hatype: is.Type, addr: attrs[unix.IFLA_ADDRESS].Value, broadcast: attrs[unix.IFLA_BROADCAST].Value}
+	if n := arpLengths[l.hatype]; n == 0 || len(l.addr) != n || len(l.broadcast) != n {
+		return arpLink{}, fmt.Errorf("interface %s is neither Ethernet nor InfiniBand (hardware type %d, addresses of %d bytes): the service address cannot be on it", ifc.Name, l.hatype, len(l.addr))
+	}
+	return l, nil
 }
 
 // packet makes an ARP packet about IPv4 addresses from this interface. Source:

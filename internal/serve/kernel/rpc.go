@@ -37,10 +37,7 @@ func portsOf(ctx context.Context, addr string, programs []Program) ([]uint16, er
 		}
 		return nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return ports, nil
+	return ports, err
 }
 
 // connected calls call with a connection, for CallLimit at most.
