@@ -222,37 +222,30 @@ func pick(s *Suite, names []string) error {
 			return &Unfit{[]string{fmt.Sprintf("suite %s has no test %q; it has %s", s.Name, n, strings.Join(have, ", "))}}
 		}
 	}
-	var kept []Test
-	for _, t := range s.Tests {
-		if slices.Contains(names, t.Name) {
-			kept = append(kept, t)
-		}
-	}
-	s.Tests = kept
-	s.orderKept()
+	s.keep(func(t *Test) bool { return slices.Contains(names, t.Name) })
 	return nil
 }
 
-// orderKept removes the phases of dropped tests from the order.
-func (s *Suite) orderKept() {
+// keep leaves the other tests out, and their phases of the order. It returns the names of those.
+func (s *Suite) keep(kept func(*Test) bool) (left []string) {
+	s.Tests = slices.DeleteFunc(s.Tests, func(t Test) bool {
+		if kept(&t) {
+			return false
+		}
+		left = append(left, t.Name)
+		return true
+	})
 	s.Order = slices.DeleteFunc(slices.Clone(s.Order), func(step string) bool {
 		test, _, _ := strings.Cut(step, "/")
-		return !slices.ContainsFunc(s.Tests, func(t Test) bool { return t.Name == test })
+		return slices.Contains(left, test)
 	})
+	return left
 }
 
 // leaveDirectories removes the tests with directories if a client's fio is too old
 // for them.
 func (r *runner) leaveDirectories() {
-	var out []string
-	r.suite.Tests = slices.DeleteFunc(r.suite.Tests, func(t Test) bool {
-		left := t.phases()[0].Directories()
-		if left {
-			out = append(out, t.Name)
-		}
-		return left
-	})
-	r.suite.orderKept()
+	out := r.suite.keep(func(t *Test) bool { return !t.phases()[0].Directories() })
 	if len(out) > 0 {
 		r.note("", "left out, because they need fio 3.37 (Debian 13) on each client: %s", strings.Join(out, ", "))
 	}

@@ -288,87 +288,72 @@ func ParseScale(s string) (float64, error) {
 	return f, nil
 }
 
+// phaseWords have the verb of each phase, and its method: {where} are a thread's records, {whose}
+// those that it reads, {record} their size, {how} is past the client's cache, {body} what is written
+// to a new file, {in} where it is, and {1} to {3} are whose files the phase works on, at so many
+// times ReadShift.
+var phaseWords = map[workload.BenchPhase][2]string{
+	workload.SeqWrite:  {"write", "Each thread writes {where} from start to end in records of {record}{how}; fsync is inside the timing."},
+	workload.SeqRead:   {"read", "Each thread reads {whose} from start to end in records of {record}{how}{compared}."},
+	workload.RandWrite: {"write", "Each thread writes each record of {record} of {where} once, in random order{how}."},
+	workload.RandRead:  {"read", "Each thread reads each record of {record} of {whose} once, in random order{how}{compared}."},
+	workload.MDCreate:  {"create", "Each thread creates files in {in}, and {body}."},
+	workload.MDMkdir:   {"mkdir", "Each thread makes directories in one of its own."},
+	workload.MDDirStat: {"stat", "Each thread stats each of the directories of {1} once, in random order."},
+	workload.MDRmdir:   {"rmdir", "Each thread removes the directories of {3}."},
+	workload.Find:      {"find", "All threads together look at every entry of everything the run has made, stat those with 01 in their names and count those of {bytes} bytes; how many there must be is known. An operation is an entry that is no directory."},
+	workload.MDStat:    {"stat", "Each thread stats each of the files of {1} once, in random order."},
+	workload.MDRead:    {"read", "Each thread opens each of the files of {2}, reads its {bytes} bytes{compared}, and closes it."},
+	workload.MDRemove:  {"remove", "Each thread removes the files of {3}."},
+}
+
+// rereads is the method of a second read.
+const rereads = "Each thread reads {reread} records of {record} of {whose}, at random{how}; all of them were read once before, unmeasured, and caches emptied since{compared}."
+
 // title returns the title of a phase, and the unit of its figures.
 func (t *Test) title(p workload.BenchPhase) (title, unit string) {
 	unit = "ops/s"
-	verb := map[workload.BenchPhase]string{
-		workload.SeqWrite: "write", workload.SeqRead: "read", workload.RandWrite: "write", workload.RandRead: "read",
-		workload.MDCreate: "create", workload.Find: "find", workload.MDStat: "stat", workload.MDRead: "read", workload.MDRemove: "remove",
-		workload.MDMkdir: "mkdir", workload.MDDirStat: "stat", workload.MDRmdir: "rmdir",
-	}[p]
 	if p == workload.SeqWrite || p == workload.SeqRead {
 		if t.Record >= 32<<10 {
 			unit = "MiB/s"
 		}
 		unit = cmp.Or(t.Unit, unit)
 	}
-	return t.Title + ": " + verb, unit
-}
-
-// whose describes the files that a metadata phase works on; times is the phase's
-// multiple of ReadShift.
-func (t *Test) whose(times int) string { return "the files of " + t.client(times) }
-
-func (t *Test) client(times int) string {
-	if t.ReadShift == 0 {
-		return "its own"
-	}
-	return fmt.Sprintf("the client %d further on", times*t.ReadShift)
+	return t.Title + ": " + phaseWords[p][0], unit
 }
 
 // method describes a phase in a sentence.
 func (t *Test) method(p workload.BenchPhase) string {
-	const compared = "; each block is checked: it has its place and a checksum"
 	where := map[string]string{string(workload.OwnFile): "a file of its own", string(workload.Segmented): "its own part of one file", string(workload.Strided): "every N-th record of one file (N: all threads)"}[t.Layout]
-	record := report.Bytes(int64(t.Record))
-	reads := "what it wrote"
-	if t.ReadShift > 0 {
-		reads = fmt.Sprintf("what the client %d further on wrote", t.ReadShift)
+	in, whose, how, body := "a directory of its own", "what it wrote", "", "leaves them empty"
+	if t.shared() {
+		in = "one directory that all share"
 	}
-	how := ""
+	if t.ReadShift > 0 {
+		whose = fmt.Sprintf("what the client %d further on wrote", t.ReadShift)
+	}
 	if t.IO == "direct" {
 		how = ", past the client's cache (O_DIRECT)"
 	}
-	switch p {
-	case workload.SeqWrite:
-		return fmt.Sprintf("Each thread writes %s from start to end in records of %s%s; fsync is inside the timing.", where, record, how)
-	case workload.SeqRead:
-		return fmt.Sprintf("Each thread reads %s from start to end in records of %s%s%s.", reads, record, how, compared)
-	case workload.RandWrite:
-		return fmt.Sprintf("Each thread writes each record of %s of %s once, in random order%s.", record, where, how)
-	case workload.RandRead:
-		if t.Reread > 0 {
-			return fmt.Sprintf("Each thread reads %d records of %s of %s, at random%s; all of them were read once before, unmeasured, and caches emptied since%s.", t.Reread, record, reads, how, compared)
+	if t.ItemBytes > 0 {
+		if body = "writes " + report.Bytes(int64(t.ItemBytes)) + " to each"; t.ItemSync == "fsync" {
+			body += " and syncs it"
 		}
-		return fmt.Sprintf("Each thread reads each record of %s of %s once, in random order%s%s.", record, reads, how, compared)
-	case workload.MDCreate:
-		body := "leaves them empty"
-		if t.ItemBytes > 0 {
-			body = "writes " + report.Bytes(int64(t.ItemBytes)) + " to each"
-			if t.ItemSync == "fsync" {
-				body += " and syncs it"
-			}
-		}
-		if t.shared() {
-			return "Each thread creates files in one directory that all share, and " + body + "."
-		}
-		return "Each thread creates files in a directory of its own and " + body + "."
-	case workload.MDMkdir:
-		return "Each thread makes directories in one of its own."
-	case workload.MDDirStat:
-		return "Each thread stats each of the directories of " + t.client(1) + " once, in random order."
-	case workload.MDRmdir:
-		return "Each thread removes the directories of " + t.client(3) + "."
-	case workload.Find:
-		return fmt.Sprintf("All threads together look at every entry of everything the run has made, stat those with 01 in their names and count those of %d bytes; how many there must be is known. An operation is an entry that is no directory.", t.ItemBytes)
-	case workload.MDStat:
-		return "Each thread stats each of " + t.whose(1) + " once, in random order."
-	case workload.MDRead:
-		return fmt.Sprintf("Each thread opens each of %s, reads its %d bytes%s, and closes it.", t.whose(2), t.ItemBytes, compared)
-	case workload.MDRemove:
-		return "Each thread removes " + t.whose(3) + "."
 	}
-	return ""
+	words := []string{"{where}", where, "{whose}", whose, "{record}", report.Bytes(int64(t.Record)), "{how}", how, "{body}", body, "{in}", in, "{bytes}", fmt.Sprint(int64(t.ItemBytes)),
+		"{reread}", strconv.Itoa(t.Reread), "{compared}", "; each block is checked: it has its place and a checksum"}
+	for times := 1; times <= 3; times++ {
+		of := "its own"
+		if t.ReadShift > 0 {
+			of = fmt.Sprintf("the client %d further on", times*t.ReadShift)
+		}
+		words = append(words, fmt.Sprintf("{%d}", times), of)
+	}
+	text := phaseWords[p][1]
+	if p == workload.RandRead && t.Reread > 0 {
+		text = rereads
+	}
+	return strings.NewReplacer(words...).Replace(text)
 }
 
 // Planned is the plan of a run.
