@@ -29,13 +29,13 @@ func even(p workload.BenchPhase, direct bool) bool {
 
 // threads returns what the share's threads did, on the administrator's clock; bytes: they
 // count bytes, not operations.
-func (s *share) threads(bytes bool) (out []thread) {
+func (s *share) threads(lane int, bytes bool) (out []thread) {
 	if s.result == nil {
 		return nil
 	}
 	for _, w := range s.result.Threads {
 		t := thread{
-			rank: w.Rank, start: w.StartNs - s.offset, end: w.EndNs - s.offset, amount: w.Ops, ops: w.Ops, bytes: w.Bytes, stalled: w.StallSeconds,
+			lane: lane, rank: w.Rank, start: w.StartNs - s.offset, end: w.EndNs - s.offset, amount: w.Ops, ops: w.Ops, bytes: w.Bytes, stalled: w.StallSeconds,
 			origin: s.result.StartNs - s.offset, bucket: int64(s.result.BucketSeconds * 1e9), buckets: w.TimelineOps,
 		}
 		if w.Fault != "" {
@@ -61,13 +61,11 @@ func join(shares []share, p workload.BenchPhase, unit string, evenly bool) repor
 	var (
 		ts  []thread
 		all = workload.Bins{}
-		of  = make([]int, len(shares)) // where each share's threads begin
 		out = report.BenchRun{Errors: []string{}, Notes: []string{}, Clients: []report.BenchClient{}, Threads: []report.BenchThread{}}
 	)
 	for i := range shares {
 		s := &shares[i]
-		of[i] = len(ts)
-		ts = append(ts, s.threads(bytes)...)
+		ts = append(ts, s.threads(i, bytes)...)
 		r := s.result
 		if r == nil {
 			continue
@@ -103,14 +101,13 @@ func join(shares []share, p workload.BenchPhase, unit string, evenly bool) repor
 			}
 			out.Errors = append(out.Errors, fmt.Sprintf("%s: %v", s.client, s.err))
 		}
-		end := len(ts)
-		if i+1 < len(of) {
-			end = of[i+1]
-		}
-		for n, t := range ts[of[i]:end] {
+		for n, t := range ts {
+			if t.lane != i {
+				continue
+			}
 			c.Threads++
 			if w.to > w.from {
-				c.Value += w.perThread[of[i]+n] / seconds(w.to-w.from) / scale
+				c.Value += w.perThread[n] / seconds(w.to-w.from) / scale
 			} else if w.end > w.start {
 				c.Value += float64(t.amount) / seconds(w.end-w.start) / scale
 			}
