@@ -186,17 +186,13 @@ func (f *drillFlags) choice(cmd *cobra.Command) {
 
 // check validates the numbers of the flags.
 func (f *drillFlags) check() error {
-	switch {
-	case f.seconds < 1 || f.seconds > 3600:
-		return badUsage(fmt.Sprintf("--seconds %g: give 1 to 3600", f.seconds))
-	case f.after < 1 || f.after > 3600:
-		return badUsage(fmt.Sprintf("--after %g: give 1 to 3600", f.after))
-	case f.within != 0 && f.within < 1 || f.within > 86400:
-		return badUsage(fmt.Sprintf("--within %g: give 1 to 86400", f.within))
-	case f.rate < 0:
-		return badUsage(fmt.Sprintf("--rate %g: give 0 or more", f.rate))
-	case f.repeat < 1 || f.repeat > 1000:
-		return badUsage(fmt.Sprintf("--repeat %d: give 1 to 1000", f.repeat))
+	for _, x := range []struct {
+		flag           string
+		v, least, most float64
+	}{{"seconds", f.seconds, 1, 3600}, {"after", f.after, 1, 3600}, {"within", cmp.Or(f.within, 1), 1, 86400}, {"rate", f.rate, 0, 1e9}, {"repeat", float64(f.repeat), 1, 1000}} {
+		if !(x.v >= x.least && x.v <= x.most) {
+			return badUsage(fmt.Sprintf("--%s %g: give %g to %g", x.flag, x.v, x.least, x.most))
+		}
 	}
 	return nil
 }

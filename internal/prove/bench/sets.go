@@ -29,19 +29,21 @@ type Sizing struct {
 
 // Set is one data set or tree: one repetition of a test at one thread count.
 type Set struct {
-	Test    *Test
-	Name    string // of the set's directory
-	Threads int
-	Repeat  int // from 1
+	Test    *Test  `json:"-"`
+	Name    string `json:"-"` // of the set's directory
+	Threads int    `json:"threads"`
+	Repeat  int    `json:"repeat"` // from 1
 	// Lanes that the threads run on, and threads per lane: as many lanes as
 	// divide the threads evenly.
-	Lanes, PerLane int
+	Lanes   int `json:"mounts"`
+	PerLane int `json:"-"`
 
-	FileBytes   int64 // of one thread's region
-	RecordBytes int64
-	TotalBytes  int64
-	Dirs, Items int // metadata: of each thread
-	Files       int64
+	FileBytes   int64 `json:"file_bytes"` // of one thread's region
+	RecordBytes int64 `json:"-"`
+	TotalBytes  int64 `json:"total_bytes"`
+	Dirs        int   `json:"dirs"`  // metadata: of each thread
+	Items       int   `json:"items"` // files in each
+	Files       int64 `json:"files"`
 }
 
 // setPhase is a phase of a set. The first phase of a set may lay out the files
@@ -375,19 +377,12 @@ type Planned struct {
 	Memory int64 `json:"-"`
 }
 
-// PlannedSet is a test at one thread count.
+// PlannedSet is a test at one thread count; Repeat is how often it is done.
 type PlannedSet struct {
-	Test       string   `json:"test"`
-	Threads    int      `json:"threads"`
-	Lanes      int      `json:"mounts"` // mounts that the threads are spread over
-	Phases     []string `json:"phases"`
-	FileBytes  int64    `json:"file_bytes"`
-	TotalBytes int64    `json:"total_bytes"`
-	Dirs       int      `json:"dirs"`  // of each thread
-	Items      int      `json:"items"` // files in each directory
-	Files      int64    `json:"files"`
-	Seconds    int      `json:"limit_seconds"` // of each phase; 0: none
-	Repeat     int      `json:"repeat"`
+	Set
+	Name    string   `json:"test"`
+	Phases  []string `json:"phases"`
+	Seconds int      `json:"limit_seconds"` // of each phase; 0: none
 }
 
 // PlanOf is Plan for the memory and the mounts of a brick's spec.
@@ -437,11 +432,11 @@ func Plan(suite *Suite, opt Options, memory int64, mounts int) (Planned, error) 
 			}
 		}
 		if x.Repeat > 1 {
-			i := slices.IndexFunc(p.Sets, func(o PlannedSet) bool { return o.Test == x.Test.Name && o.Threads == x.Threads })
+			i := slices.IndexFunc(p.Sets, func(o PlannedSet) bool { return o.Test == x.Test && o.Threads == x.Threads })
 			p.Sets[i].Repeat = x.Repeat
 			continue
 		}
-		p.Sets = append(p.Sets, PlannedSet{Test: x.Test.Name, Threads: x.Threads, Lanes: x.Lanes, Phases: x.Test.Phases, FileBytes: x.FileBytes, TotalBytes: x.TotalBytes, Dirs: x.Dirs, Items: x.Items, Files: x.Files, Seconds: x.Test.Seconds, Repeat: 1})
+		p.Sets = append(p.Sets, PlannedSet{x, x.Test.Name, x.Test.Phases, x.Test.Seconds})
 	}
 	if endless {
 		p.MostSeconds = 0
