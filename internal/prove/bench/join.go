@@ -60,7 +60,6 @@ func join(shares []share, p workload.BenchPhase, unit string, evenly bool) repor
 	}
 	var (
 		ts  []thread
-		all = workload.Bins{}
 		out = report.BenchRun{Errors: []string{}, Notes: []string{}, Clients: []report.BenchClient{}, Threads: []report.BenchThread{}}
 	)
 	for i := range shares {
@@ -85,7 +84,6 @@ func join(shares []share, p workload.BenchPhase, unit string, evenly bool) repor
 	out.StartNS, out.Value, out.WholeValue = w.start, w.windowedRate/scale, w.wholeRate/scale
 	out.WindowSeconds, out.WholeSeconds = seconds(w.to-w.from), seconds(w.end-w.start)
 	out.StonewallSeconds, out.StonewallShare = seconds(w.stonewall-w.start), w.wallShare
-	told := map[string]workload.Bins{} // by client
 	for i := range shares {
 		s := &shares[i]
 		// Two services on one client are two lanes and one client.
@@ -120,14 +118,7 @@ func join(shares []share, p workload.BenchPhase, unit string, evenly bool) repor
 			})
 		}
 		if s.result != nil {
-			if told[s.client] == nil {
-				told[s.client] = workload.Bins{}
-			}
-			for _, b := range s.result.Buckets {
-				all.Add(b)
-				told[s.client].Add(b)
-			}
-			c.Latency, _ = latency(told[s.client])
+			c.Latency, _ = latency(binsOf(shares, s.client))
 			c.CPUSeconds += s.result.CPUSeconds
 			for _, n := range s.result.Notes {
 				out.Notes = append(out.Notes, s.client+": "+n)
@@ -137,8 +128,21 @@ func join(shares []share, p workload.BenchPhase, unit string, evenly bool) repor
 	for _, c := range out.Clients {
 		out.Ops, out.Bytes = out.Ops+c.Ops, out.Bytes+c.Bytes
 	}
-	out.Latency, out.Histogram = latency(all)
+	out.Latency, out.Histogram = latency(binsOf(shares, ""))
 	out.Timeline = joinTimelines(shares)
+	return out
+}
+
+// binsOf are the operations of a client; "": of all.
+func binsOf(shares []share, client string) workload.Bins {
+	out := workload.Bins{}
+	for i := range shares {
+		if r := shares[i].result; r != nil && (client == "" || client == shares[i].client) {
+			for _, b := range r.Buckets {
+				out.Add(b)
+			}
+		}
+	}
 	return out
 }
 
