@@ -278,7 +278,7 @@ func showSets(c *cli.Console, des *design.Design, suite *bench.Suite, opt bench.
 		if s.Seconds > 0 {
 			all += fmt.Sprintf(", at most %d s", s.Seconds)
 		}
-		fmt.Fprintf(tw, "%s\t%d\t%d\t%s\t%s\t%d\t%s\t\n", s.Test, s.Threads, s.Lanes, each, all, s.Repeat, strings.Join(s.Phases, " "))
+		fmt.Fprintf(tw, "%s\t%d\t%d\t%s\t%s\t%d\t%s\t\n", s.Name, s.Threads, s.Lanes, each, all, s.Repeat, strings.Join(s.Phases, " "))
 	}
 	if err := tw.Flush(); err != nil {
 		return err

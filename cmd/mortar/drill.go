@@ -24,6 +24,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/converge/plan"
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/prove/drill"
+	"github.com/mortarhpc/mortar/internal/prove/fault"
 	"github.com/mortarhpc/mortar/internal/prove/inject"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 	"github.com/mortarhpc/mortar/internal/prove/versus"
@@ -51,7 +52,7 @@ func newDrillRunCmd() *cobra.Command {
 			return err
 		}
 		name := drill.Choice{Drill: d, Variant: v}.Name()
-		return f.drill(ctx, c, des, name, name, "", func(ctx context.Context, env drill.Env, opt drill.Options) error {
+		return f.drill(ctx, c, des, name, name, "", func(ctx context.Context, env fault.Env, opt drill.Options) error {
 			r, err := drill.Run(ctx, env, d, v, opt)
 			if err != nil {
 				return drillFailed(ctx, err, "interrupted; nothing is left broken")
@@ -86,7 +87,7 @@ func newDrillAllCmd() *cobra.Command {
 		if len(f.only) == 0 {
 			choices = drill.Suits(choices, des)
 		}
-		return f.drill(ctx, c, des, "drills", fmt.Sprintf("all (%d drills)", len(choices)), "", func(ctx context.Context, env drill.Env, opt drill.Options) error {
+		return f.drill(ctx, c, des, "drills", fmt.Sprintf("all (%d drills)", len(choices)), "", func(ctx context.Context, env fault.Env, opt drill.Options) error {
 			opt.Thorough = true
 			entries, runs, err := drill.All(ctx, env, choices, f.repeat, f.out, opt)
 			// A drill that the brick cannot have is no failure.
@@ -119,7 +120,7 @@ func newDrillRandomCmd() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return f.drill(ctx, c, des, "random", fmt.Sprintf("%d schedules of random faults", count), from, func(ctx context.Context, env drill.Env, opt drill.Options) error {
+		return f.drill(ctx, c, des, "random", fmt.Sprintf("%d schedules of random faults", count), from, func(ctx context.Context, env fault.Env, opt drill.Options) error {
 			opt.Thorough = true
 			entries, runs, smallest, err := drill.Random(ctx, env, seed, count, f.out, opt)
 			return f.table(ctx, c, entries, runs, smallest, err, report.Pass)
@@ -185,24 +186,20 @@ func (f *drillFlags) choice(cmd *cobra.Command) {
 
 // check validates the numbers of the flags.
 func (f *drillFlags) check() error {
-	switch {
-	case f.seconds < 1 || f.seconds > 3600:
-		return badUsage(fmt.Sprintf("--seconds %g: give 1 to 3600", f.seconds))
-	case f.after < 1 || f.after > 3600:
-		return badUsage(fmt.Sprintf("--after %g: give 1 to 3600", f.after))
-	case f.within != 0 && f.within < 1 || f.within > 86400:
-		return badUsage(fmt.Sprintf("--within %g: give 1 to 86400", f.within))
-	case f.rate < 0:
-		return badUsage(fmt.Sprintf("--rate %g: give 0 or more", f.rate))
-	case f.repeat < 1 || f.repeat > 1000:
-		return badUsage(fmt.Sprintf("--repeat %d: give 1 to 1000", f.repeat))
+	for _, x := range []struct {
+		flag           string
+		v, least, most float64
+	}{{"seconds", f.seconds, 1, 3600}, {"after", f.after, 1, 3600}, {"within", cmp.Or(f.within, 1), 1, 86400}, {"rate", f.rate, 0, 1e9}, {"repeat", float64(f.repeat), 1, 1000}} {
+		if !(x.v >= x.least && x.v <= x.most) {
+			return badUsage(fmt.Sprintf("--%s %g: give %g to %g", x.flag, x.v, x.least, x.most))
+		}
 	}
 	return nil
 }
 
 // drill connects a drill to its brick, and calls do. name is that of the directory below out,
 // what is done stands in the question, and from is a saved rack that env.Restore restores.
-func (f *drillFlags) drill(ctx context.Context, c *cli.Console, des *design.Design, name, what, from string, do func(context.Context, drill.Env, drill.Options) error) error {
+func (f *drillFlags) drill(ctx context.Context, c *cli.Console, des *design.Design, name, what, from string, do func(context.Context, fault.Env, drill.Options) error) error {
 	if f.out == "" {
 		f.out = filepath.Join("out", name)
 	}
@@ -215,7 +212,7 @@ func (f *drillFlags) drill(ctx context.Context, c *cli.Console, des *design.Desi
 	if err != nil {
 		return err
 	}
-	env := drill.Env{Design: des, Service: f.service, Dial: dial, Excused: excused, Version: c.Version, Progress: drillProgress(c.Aside())}
+	env := fault.Env{Design: des, Service: f.service, Dial: dial, Excused: excused, Version: c.Version, Progress: drillProgress(c.Aside())}
 	changed := func(*design.Design) {}
 	if virtualRack(ctx, des.Spec) {
 		in := rackInjector(des)
@@ -251,8 +248,8 @@ func (f *drillFlags) drill(ctx context.Context, c *cli.Console, des *design.Desi
 
 // drillFailed gives the error of a drill its exit code; whole is what an interrupt leaves.
 func drillFailed(ctx context.Context, err error, whole string) error {
-	var unhealthy *drill.Unhealthy
-	var refused *drill.Refused
+	var unhealthy *fault.Unhealthy
+	var refused *fault.Refused
 	switch {
 	case errors.As(err, &unhealthy), errors.As(err, &refused):
 		return fail(exitBadInput, err)
@@ -349,7 +346,7 @@ func (f *drillFlags) versus(ctx context.Context, c *cli.Console, file string) er
 
 // possibleOnRack refuses a drill that a brick on a virtual rack cannot have, whether it is up or not.
 func possibleOnRack(des *design.Design, service string, d drill.Drill, v drill.Variant) error {
-	return drill.Possible(drill.Env{Design: des, Service: service, Injector: &inject.Rack{Design: des}, Operator: inject.NewOperator(des, nil)}, d, v)
+	return drill.Possible(fault.Env{Design: des, Service: service, Injector: &inject.Rack{Design: des}, Operator: inject.NewOperator(des, nil)}, d, v)
 }
 
 // forward returns the flags of the child command that choose the drill.
@@ -448,7 +445,7 @@ type drillCommands struct {
 	changed func(*design.Design)
 }
 
-// run runs a command on the spec: name and args are those of drill.Operator.Command.
+// run runs a command on the spec: name and args are those of fault.Operator.Command.
 func (c *drillCommands) run(ctx context.Context, name string, args ...string) (*design.Design, error) {
 	var out bytes.Buffer
 	root := newRootCmd()

@@ -11,6 +11,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/prove/drill"
+	"github.com/mortarhpc/mortar/internal/prove/fault"
 	"github.com/mortarhpc/mortar/internal/prove/inject"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 )
@@ -98,7 +99,7 @@ func TestRackCanDoEveryDrill(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	env := drill.Env{Design: d, Injector: &inject.Rack{Design: d}, Operator: inject.NewOperator(d, nil)}
+	env := fault.Env{Design: d, Injector: &inject.Rack{Design: d}, Operator: inject.NewOperator(d, nil)}
 	all, err := drill.Choose(nil, nil)
 	if err != nil {
 		t.Fatal(err)

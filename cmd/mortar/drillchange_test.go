@@ -8,6 +8,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/converge/plan"
 	"github.com/mortarhpc/mortar/internal/prove/drill"
+	"github.com/mortarhpc/mortar/internal/prove/fault"
 	"github.com/mortarhpc/mortar/internal/prove/inject"
 	"github.com/mortarhpc/mortar/internal/rack"
 	"github.com/mortarhpc/mortar/internal/run/cli"
@@ -59,11 +60,11 @@ func TestChangesByHand(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = drill.Possible(drill.Env{Design: d, Injector: &inject.Hardware{Design: d}, Operator: op}, dr, v)
+		err = drill.Possible(fault.Env{Design: d, Injector: &inject.Hardware{Design: d}, Operator: op}, dr, v)
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s on hardware: %v, want %q", name, err, want)
 		}
-		if err := drill.Possible(drill.Env{Design: d, Injector: &inject.Rack{Design: d}, Operator: op}, dr, v); err != nil {
+		if err := drill.Possible(fault.Env{Design: d, Injector: &inject.Rack{Design: d}, Operator: op}, dr, v); err != nil {
 			t.Errorf("%s on a rack: %v", name, err)
 		}
 	}
@@ -80,7 +81,7 @@ func TestUnusedDisks(t *testing.T) {
 	}
 	in := &inject.Rack{Design: d, Disks: func(context.Context) ([][]string, error) { return disksIn(st), nil }}
 	got, err := in.UnusedDisks(t.Context())
-	if err != nil || len(got) != 2 || got[0] != (drill.UnusedDisk{Enclosure: "A", Serial: "MA04"}) || got[1] != (drill.UnusedDisk{Enclosure: "B", Serial: "MB04"}) {
+	if err != nil || len(got) != 2 || got[0] != (fault.UnusedDisk{Enclosure: "A", Serial: "MA04"}) || got[1] != (fault.UnusedDisk{Enclosure: "B", Serial: "MB04"}) {
 		t.Errorf("%v, %v", got, err)
 	}
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
-	"github.com/mortarhpc/mortar/internal/prove/drill"
+	"github.com/mortarhpc/mortar/internal/prove/fault"
 	"github.com/mortarhpc/mortar/internal/prove/inject"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 	"github.com/mortarhpc/mortar/internal/rack"
@@ -85,14 +85,14 @@ func rackInjector(d *design.Design) *inject.Rack {
 			}
 			return disksIn(st), nil
 		},
-		Groups: func(ctx context.Context) (out []drill.ArrayGroup, err error) {
+		Groups: func(ctx context.Context) (out []fault.ArrayGroup, err error) {
 			st, err := rack.Status(ctx, dir)
 			if err != nil {
 				return nil, err
 			}
 			for _, a := range st.Arrays {
 				for _, g := range a.Groups {
-					out = append(out, drill.ArrayGroup{Name: g.Name, State: g.State, Members: g.Members,
+					out = append(out, fault.ArrayGroup{Name: g.Name, State: g.State, Members: g.Members,
 						Comparing: g.Comparing, Percent: g.Percent, Mismatches: g.Mismatches})
 				}
 			}

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"text/template"
 	"unicode/utf8"
+
+	"github.com/mortarhpc/mortar/internal/brick/paper"
 )
 
 // number formats a figure for people: four digits at most, thousands apart.
@@ -23,11 +25,7 @@ func number(v float64) string {
 	case math.Abs(v) < 99.95:
 		return strconv.FormatFloat(math.Round(v*10)/10, 'f', -1, 64)
 	}
-	s := strconv.FormatFloat(math.Round(v), 'f', 0, 64)
-	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
+	return paper.Thousands(v)
 }
 
 func percent(share float64) string {

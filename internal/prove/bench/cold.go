@@ -36,7 +36,7 @@ var coldTexts = map[string]string{
 // ColdOf returns how caches are emptied on a brick: as the user asked, "" for as the
 // suite has it. The servers of a brick that is not restarted drop their page caches.
 func ColdOf(d *design.Design, suite *Suite, asked string) (string, error) {
-	if kind.Of(d).Restarts() {
+	if kind.Of(d).Is().Restarts {
 		return cmp.Or(asked, suite.Cold), nil
 	}
 	if asked == ColdRestart {

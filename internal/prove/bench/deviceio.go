@@ -56,7 +56,7 @@ func (r *runner) sample(ctx context.Context, use []lane) func() []report.BenchIO
 			close(m.stopped)
 			<-m.ended
 			if m.err != nil {
-				r.noteOften(fmt.Sprintf("%s: what the devices of %s did was not seen: %v", m.io.Server, m.io.Service, m.err))
+				r.note(m.io.Server, "what the devices of %s did was not seen: %v", m.io.Service, m.err)
 			}
 			if len(m.io.Times) > 1 {
 				out = append(out, m.io)

@@ -29,13 +29,13 @@ func even(p workload.BenchPhase, direct bool) bool {
 
 // threads returns what the share's threads did, on the administrator's clock; bytes: they
 // count bytes, not operations.
-func (s *share) threads(bytes bool) (out []thread) {
+func (s *share) threads(lane int, bytes bool) (out []thread) {
 	if s.result == nil {
 		return nil
 	}
 	for _, w := range s.result.Threads {
 		t := thread{
-			rank: w.Rank, start: w.StartNs - s.offset, end: w.EndNs - s.offset, amount: w.Ops, ops: w.Ops, bytes: w.Bytes, stalled: w.StallSeconds,
+			lane: lane, rank: w.Rank, start: w.StartNs - s.offset, end: w.EndNs - s.offset, amount: w.Ops, ops: w.Ops, bytes: w.Bytes, stalled: w.StallSeconds,
 			origin: s.result.StartNs - s.offset, bucket: int64(s.result.BucketSeconds * 1e9), buckets: w.TimelineOps,
 		}
 		if w.Fault != "" {
@@ -60,14 +60,11 @@ func join(shares []share, p workload.BenchPhase, unit string, evenly bool) repor
 	}
 	var (
 		ts  []thread
-		all = workload.Bins{}
-		of  = make([]int, len(shares)) // where each share's threads begin
 		out = report.BenchRun{Errors: []string{}, Notes: []string{}, Clients: []report.BenchClient{}, Threads: []report.BenchThread{}}
 	)
 	for i := range shares {
 		s := &shares[i]
-		of[i] = len(ts)
-		ts = append(ts, s.threads(bytes)...)
+		ts = append(ts, s.threads(i, bytes)...)
 		r := s.result
 		if r == nil {
 			continue
@@ -87,7 +84,6 @@ func join(shares []share, p workload.BenchPhase, unit string, evenly bool) repor
 	out.StartNS, out.Value, out.WholeValue = w.start, w.windowedRate/scale, w.wholeRate/scale
 	out.WindowSeconds, out.WholeSeconds = seconds(w.to-w.from), seconds(w.end-w.start)
 	out.StonewallSeconds, out.StonewallShare = seconds(w.stonewall-w.start), w.wallShare
-	told := map[string]workload.Bins{} // by client
 	for i := range shares {
 		s := &shares[i]
 		// Two services on one client are two lanes and one client.
@@ -103,14 +99,13 @@ func join(shares []share, p workload.BenchPhase, unit string, evenly bool) repor
 			}
 			out.Errors = append(out.Errors, fmt.Sprintf("%s: %v", s.client, s.err))
 		}
-		end := len(ts)
-		if i+1 < len(of) {
-			end = of[i+1]
-		}
-		for n, t := range ts[of[i]:end] {
+		for n, t := range ts {
+			if t.lane != i {
+				continue
+			}
 			c.Threads++
 			if w.to > w.from {
-				c.Value += w.perThread[of[i]+n] / seconds(w.to-w.from) / scale
+				c.Value += w.perThread[n] / seconds(w.to-w.from) / scale
 			} else if w.end > w.start {
 				c.Value += float64(t.amount) / seconds(w.end-w.start) / scale
 			}
@@ -123,14 +118,7 @@ func join(shares []share, p workload.BenchPhase, unit string, evenly bool) repor
 			})
 		}
 		if s.result != nil {
-			if told[s.client] == nil {
-				told[s.client] = workload.Bins{}
-			}
-			for _, b := range s.result.Buckets {
-				all.Add(b)
-				told[s.client].Add(b)
-			}
-			c.Latency, _ = latency(told[s.client])
+			c.Latency, _ = latency(binsOf(shares, s.client))
 			c.CPUSeconds += s.result.CPUSeconds
 			for _, n := range s.result.Notes {
 				out.Notes = append(out.Notes, s.client+": "+n)
@@ -140,8 +128,21 @@ func join(shares []share, p workload.BenchPhase, unit string, evenly bool) repor
 	for _, c := range out.Clients {
 		out.Ops, out.Bytes = out.Ops+c.Ops, out.Bytes+c.Bytes
 	}
-	out.Latency, out.Histogram = latency(all)
+	out.Latency, out.Histogram = latency(binsOf(shares, ""))
 	out.Timeline = joinTimelines(shares)
+	return out
+}
+
+// binsOf are the operations of a client; "": of all.
+func binsOf(shares []share, client string) workload.Bins {
+	out := workload.Bins{}
+	for i := range shares {
+		if r := shares[i].result; r != nil && (client == "" || client == shares[i].client) {
+			for _, b := range r.Buckets {
+				out.Add(b)
+			}
+		}
+	}
 	return out
 }
 

@@ -137,7 +137,8 @@ func (r *profiler) layers(ctx context.Context) []layer {
 		{"network", "network, TCP", "", r.probeNetwork},
 		{"lnet", "LNet", "network", r.probeLNet},
 	}
-	name, between := kind.Of(r.env.Design).Layers()
+	is := kind.Of(r.env.Design).Is()
+	name, between := is.Mount, is.Between
 	if s := r.env.Design.Spec; s.NFS.RDMA() || s.Networks.Public.Link == "infiniband" && !r.env.Virtual {
 		between = append(slices.Clone(between), "verbs")
 	}

@@ -66,7 +66,7 @@ func TestRandomFiles(t *testing.T) {
 		}
 		n := 0
 		for _, x := range p.Sets {
-			if x.Test != "random" {
+			if x.Name != "random" {
 				continue
 			}
 			if n++; x.FileBytes != int64(y.RandomFile) {
@@ -181,11 +181,11 @@ func TestScaledPaper(t *testing.T) {
 		for _, s := range p.Sets {
 			most = max(most, s.Threads)
 			times := 1
-			if c.opt.Scale == 1 && (s.Test == "metadata" || s.Test == "directories") {
+			if c.opt.Scale == 1 && (s.Name == "metadata" || s.Name == "directories") {
 				times = 6
 			}
 			if s.Repeat != times {
-				t.Errorf("%+v: %s is done %d times", c.opt, s.Test, s.Repeat)
+				t.Errorf("%+v: %s is done %d times", c.opt, s.Name, s.Repeat)
 			}
 			phases += times * len(s.Phases)
 			cold += times * (len(s.Phases) - 1)
@@ -193,7 +193,7 @@ func TestScaledPaper(t *testing.T) {
 				cold++ // after the files were laid out
 			}
 			if s.Seconds != c.seconds {
-				t.Errorf("%+v: %s ends after %d s", c.opt, s.Test, s.Seconds)
+				t.Errorf("%+v: %s ends after %d s", c.opt, s.Name, s.Seconds)
 			}
 		}
 		if d := cmp.Diff(c.left, p.LeftOut); d != "" || most != c.most || p.Measurements != phases || p.ColdTimes != cold || p.MostSeconds != phases*c.seconds {

@@ -34,7 +34,7 @@ type devices struct{ paths, serials []string }
 func raw(ctx context.Context, env Env, suite *Suite, opt Options) (*report.Run, error) {
 	opt.Scale = 1
 	r := &profiler{&runner{suite: suite, opt: opt}}
-	r.env, r.began, r.often, r.serves = env, time.Now(), map[string]*often{}, map[string]string{}
+	r.env, r.began, r.serves = env, time.Now(), map[string]string{}
 	r.runID = fmt.Sprintf("raw-%s-%s", r.began.UTC().Format("20060102T150405"), uuid.NewString()[:8])
 	r.bench.Phases, r.bench.Layers = []report.BenchPhase{}, []report.Layer{}
 	defer r.hosts.Close()

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -96,7 +95,6 @@ type site struct {
 
 	events      []report.Event
 	notes       []string
-	often       map[string]*often // by text without figures
 	coldSeconds float64
 	steps, step int
 }
@@ -141,7 +139,7 @@ func Run(ctx context.Context, env Env, suite *Suite, opt Options) (*report.Run, 
 		return nil, err
 	}
 	r := &runner{suite: &s, opt: opt, facts: map[string]workload.BenchFacts{}}
-	r.env, r.began, r.often = env, time.Now(), map[string]*often{}
+	r.env, r.began = env, time.Now()
 	defer r.hosts.Close()
 	if err := r.prepare(ctx); err != nil {
 		return nil, err
@@ -224,37 +222,30 @@ func pick(s *Suite, names []string) error {
 			return &Unfit{[]string{fmt.Sprintf("suite %s has no test %q; it has %s", s.Name, n, strings.Join(have, ", "))}}
 		}
 	}
-	var kept []Test
-	for _, t := range s.Tests {
-		if slices.Contains(names, t.Name) {
-			kept = append(kept, t)
-		}
-	}
-	s.Tests = kept
-	s.orderKept()
+	s.keep(func(t *Test) bool { return slices.Contains(names, t.Name) })
 	return nil
 }
 
-// orderKept removes the phases of dropped tests from the order.
-func (s *Suite) orderKept() {
+// keep leaves the other tests out, and their phases of the order. It returns the names of those.
+func (s *Suite) keep(kept func(*Test) bool) (left []string) {
+	s.Tests = slices.DeleteFunc(s.Tests, func(t Test) bool {
+		if kept(&t) {
+			return false
+		}
+		left = append(left, t.Name)
+		return true
+	})
 	s.Order = slices.DeleteFunc(slices.Clone(s.Order), func(step string) bool {
 		test, _, _ := strings.Cut(step, "/")
-		return !slices.ContainsFunc(s.Tests, func(t Test) bool { return t.Name == test })
+		return slices.Contains(left, test)
 	})
+	return left
 }
 
 // leaveDirectories removes the tests with directories if a client's fio is too old
 // for them.
 func (r *runner) leaveDirectories() {
-	var out []string
-	r.suite.Tests = slices.DeleteFunc(r.suite.Tests, func(t Test) bool {
-		left := t.phases()[0].Directories()
-		if left {
-			out = append(out, t.Name)
-		}
-		return left
-	})
-	r.suite.orderKept()
+	out := r.suite.keep(func(t *Test) bool { return !t.phases()[0].Directories() })
 	if len(out) > 0 {
 		r.note("", "left out, because they need fio 3.37 (Debian 13) on each client: %s", strings.Join(out, ", "))
 	}
@@ -283,31 +274,6 @@ func (r *site) note(host, format string, args ...any) {
 	now := time.Now()
 	r.events = append(r.events, report.Event{NS: now.UnixNano(), Seconds: now.Sub(r.began).Seconds(), Host: host, Source: "bench", Kind: report.EventNote, Text: text})
 	r.say(Progress{Note: text})
-}
-
-// often is a note that many measurements repeat with other figures.
-type often struct {
-	text  string
-	at    int // among the notes
-	times int
-}
-
-var figures = regexp.MustCompile(`[0-9.]+`)
-
-// noteOften notes a text. Of texts that differ only in their figures it keeps
-// the first, with their number; each measurement has its own text in its run.
-func (r *site) noteOften(text string) {
-	host, what, _ := strings.Cut(text, ": ")
-	key := host + ": " + figures.ReplaceAllString(what, "#")
-	if o := r.often[key]; o != nil {
-		o.times++
-		r.notes[o.at] = fmt.Sprintf("%s (the first of %d measurements with such a note; each has its own in bench.json)", o.text, o.times)
-		return
-	}
-	n := len(r.notes)
-	if r.note("", "%s", text); len(r.notes) > n {
-		r.often[key] = &often{text, n, 1}
-	}
 }
 
 func (r *site) host(name string) *host.Session { return r.hosts.Session(name) }
@@ -618,7 +584,7 @@ func (r *runner) record(s *Set, p setPhase, use []lane, shares []share, io []rep
 		return nil
 	}
 	for _, n := range run.Notes {
-		r.noteOften(n)
+		r.note("", "%s", n)
 	}
 	name := t.Name + "/" + string(p.op)
 	i := slices.IndexFunc(r.bench.Phases, func(x report.BenchPhase) bool { return x.Name == name })

@@ -553,24 +553,6 @@ func TestRunDirectoryGone(t *testing.T) {
 	}
 }
 
-// Of notes that differ only in their figures, the first is reported.
-func TestNoteOften(t *testing.T) {
-	r := &site{often: map[string]*often{}}
-	r.note("c1", "1 of 2 threads ran out of space")
-	for _, n := range []string{"c1: verifying took 12 % of the time", "c1: verifying took 8.5 % of the time", "c1: late", "c2: verifying took 9 % of the time", "c1: verifying took 12 % of the time"} {
-		r.noteOften(n)
-	}
-	r.note("c1", "2 of 2 threads ran out of space")
-	want := []string{
-		"c1: 1 of 2 threads ran out of space",
-		"c1: verifying took 12 % of the time (the first of 3 measurements with such a note; each has its own in bench.json)",
-		"c1: late", "c2: verifying took 9 % of the time", "c1: 2 of 2 threads ran out of space",
-	}
-	if !slices.Equal(r.notes, want) {
-		t.Errorf("%q", r.notes)
-	}
-}
-
 // The cluster fences a server whose service does not stop, in the middle of
 // crm_resource --restart on that server, which has disabled the service by then.
 // Run must enable the service, which starts on the other server, mount the

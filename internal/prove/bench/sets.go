@@ -29,19 +29,21 @@ type Sizing struct {
 
 // Set is one data set or tree: one repetition of a test at one thread count.
 type Set struct {
-	Test    *Test
-	Name    string // of the set's directory
-	Threads int
-	Repeat  int // from 1
+	Test    *Test  `json:"-"`
+	Name    string `json:"-"` // of the set's directory
+	Threads int    `json:"threads"`
+	Repeat  int    `json:"repeat"` // from 1
 	// Lanes that the threads run on, and threads per lane: as many lanes as
 	// divide the threads evenly.
-	Lanes, PerLane int
+	Lanes   int `json:"mounts"`
+	PerLane int `json:"-"`
 
-	FileBytes   int64 // of one thread's region
-	RecordBytes int64
-	TotalBytes  int64
-	Dirs, Items int // metadata: of each thread
-	Files       int64
+	FileBytes   int64 `json:"file_bytes"` // of one thread's region
+	RecordBytes int64 `json:"-"`
+	TotalBytes  int64 `json:"total_bytes"`
+	Dirs        int   `json:"dirs"`  // metadata: of each thread
+	Items       int   `json:"items"` // files in each
+	Files       int64 `json:"files"`
 }
 
 // setPhase is a phase of a set. The first phase of a set may lay out the files
@@ -288,87 +290,72 @@ func ParseScale(s string) (float64, error) {
 	return f, nil
 }
 
+// phaseWords have the verb of each phase, and its method: {where} are a thread's records, {whose}
+// those that it reads, {record} their size, {how} is past the client's cache, {body} what is written
+// to a new file, {in} where it is, and {1} to {3} are whose files the phase works on, at so many
+// times ReadShift.
+var phaseWords = map[workload.BenchPhase][2]string{
+	workload.SeqWrite:  {"write", "Each thread writes {where} from start to end in records of {record}{how}; fsync is inside the timing."},
+	workload.SeqRead:   {"read", "Each thread reads {whose} from start to end in records of {record}{how}{compared}."},
+	workload.RandWrite: {"write", "Each thread writes each record of {record} of {where} once, in random order{how}."},
+	workload.RandRead:  {"read", "Each thread reads each record of {record} of {whose} once, in random order{how}{compared}."},
+	workload.MDCreate:  {"create", "Each thread creates files in {in}, and {body}."},
+	workload.MDMkdir:   {"mkdir", "Each thread makes directories in one of its own."},
+	workload.MDDirStat: {"stat", "Each thread stats each of the directories of {1} once, in random order."},
+	workload.MDRmdir:   {"rmdir", "Each thread removes the directories of {3}."},
+	workload.Find:      {"find", "All threads together look at every entry of everything the run has made, stat those with 01 in their names and count those of {bytes} bytes; how many there must be is known. An operation is an entry that is no directory."},
+	workload.MDStat:    {"stat", "Each thread stats each of the files of {1} once, in random order."},
+	workload.MDRead:    {"read", "Each thread opens each of the files of {2}, reads its {bytes} bytes{compared}, and closes it."},
+	workload.MDRemove:  {"remove", "Each thread removes the files of {3}."},
+}
+
+// rereads is the method of a second read.
+const rereads = "Each thread reads {reread} records of {record} of {whose}, at random{how}; all of them were read once before, unmeasured, and caches emptied since{compared}."
+
 // title returns the title of a phase, and the unit of its figures.
 func (t *Test) title(p workload.BenchPhase) (title, unit string) {
 	unit = "ops/s"
-	verb := map[workload.BenchPhase]string{
-		workload.SeqWrite: "write", workload.SeqRead: "read", workload.RandWrite: "write", workload.RandRead: "read",
-		workload.MDCreate: "create", workload.Find: "find", workload.MDStat: "stat", workload.MDRead: "read", workload.MDRemove: "remove",
-		workload.MDMkdir: "mkdir", workload.MDDirStat: "stat", workload.MDRmdir: "rmdir",
-	}[p]
 	if p == workload.SeqWrite || p == workload.SeqRead {
 		if t.Record >= 32<<10 {
 			unit = "MiB/s"
 		}
 		unit = cmp.Or(t.Unit, unit)
 	}
-	return t.Title + ": " + verb, unit
-}
-
-// whose describes the files that a metadata phase works on; times is the phase's
-// multiple of ReadShift.
-func (t *Test) whose(times int) string { return "the files of " + t.client(times) }
-
-func (t *Test) client(times int) string {
-	if t.ReadShift == 0 {
-		return "its own"
-	}
-	return fmt.Sprintf("the client %d further on", times*t.ReadShift)
+	return t.Title + ": " + phaseWords[p][0], unit
 }
 
 // method describes a phase in a sentence.
 func (t *Test) method(p workload.BenchPhase) string {
-	const compared = "; each block is checked: it has its place and a checksum"
 	where := map[string]string{string(workload.OwnFile): "a file of its own", string(workload.Segmented): "its own part of one file", string(workload.Strided): "every N-th record of one file (N: all threads)"}[t.Layout]
-	record := report.Bytes(int64(t.Record))
-	reads := "what it wrote"
-	if t.ReadShift > 0 {
-		reads = fmt.Sprintf("what the client %d further on wrote", t.ReadShift)
+	in, whose, how, body := "a directory of its own", "what it wrote", "", "leaves them empty"
+	if t.shared() {
+		in = "one directory that all share"
 	}
-	how := ""
+	if t.ReadShift > 0 {
+		whose = fmt.Sprintf("what the client %d further on wrote", t.ReadShift)
+	}
 	if t.IO == "direct" {
 		how = ", past the client's cache (O_DIRECT)"
 	}
-	switch p {
-	case workload.SeqWrite:
-		return fmt.Sprintf("Each thread writes %s from start to end in records of %s%s; fsync is inside the timing.", where, record, how)
-	case workload.SeqRead:
-		return fmt.Sprintf("Each thread reads %s from start to end in records of %s%s%s.", reads, record, how, compared)
-	case workload.RandWrite:
-		return fmt.Sprintf("Each thread writes each record of %s of %s once, in random order%s.", record, where, how)
-	case workload.RandRead:
-		if t.Reread > 0 {
-			return fmt.Sprintf("Each thread reads %d records of %s of %s, at random%s; all of them were read once before, unmeasured, and caches emptied since%s.", t.Reread, record, reads, how, compared)
+	if t.ItemBytes > 0 {
+		if body = "writes " + report.Bytes(int64(t.ItemBytes)) + " to each"; t.ItemSync == "fsync" {
+			body += " and syncs it"
 		}
-		return fmt.Sprintf("Each thread reads each record of %s of %s once, in random order%s%s.", record, reads, how, compared)
-	case workload.MDCreate:
-		body := "leaves them empty"
-		if t.ItemBytes > 0 {
-			body = "writes " + report.Bytes(int64(t.ItemBytes)) + " to each"
-			if t.ItemSync == "fsync" {
-				body += " and syncs it"
-			}
-		}
-		if t.shared() {
-			return "Each thread creates files in one directory that all share, and " + body + "."
-		}
-		return "Each thread creates files in a directory of its own and " + body + "."
-	case workload.MDMkdir:
-		return "Each thread makes directories in one of its own."
-	case workload.MDDirStat:
-		return "Each thread stats each of the directories of " + t.client(1) + " once, in random order."
-	case workload.MDRmdir:
-		return "Each thread removes the directories of " + t.client(3) + "."
-	case workload.Find:
-		return fmt.Sprintf("All threads together look at every entry of everything the run has made, stat those with 01 in their names and count those of %d bytes; how many there must be is known. An operation is an entry that is no directory.", t.ItemBytes)
-	case workload.MDStat:
-		return "Each thread stats each of " + t.whose(1) + " once, in random order."
-	case workload.MDRead:
-		return fmt.Sprintf("Each thread opens each of %s, reads its %d bytes%s, and closes it.", t.whose(2), t.ItemBytes, compared)
-	case workload.MDRemove:
-		return "Each thread removes " + t.whose(3) + "."
 	}
-	return ""
+	words := []string{"{where}", where, "{whose}", whose, "{record}", report.Bytes(int64(t.Record)), "{how}", how, "{body}", body, "{in}", in, "{bytes}", fmt.Sprint(int64(t.ItemBytes)),
+		"{reread}", strconv.Itoa(t.Reread), "{compared}", "; each block is checked: it has its place and a checksum"}
+	for times := 1; times <= 3; times++ {
+		of := "its own"
+		if t.ReadShift > 0 {
+			of = fmt.Sprintf("the client %d further on", times*t.ReadShift)
+		}
+		words = append(words, fmt.Sprintf("{%d}", times), of)
+	}
+	text := phaseWords[p][1]
+	if p == workload.RandRead && t.Reread > 0 {
+		text = rereads
+	}
+	return strings.NewReplacer(words...).Replace(text)
 }
 
 // Planned is the plan of a run.
@@ -390,19 +377,12 @@ type Planned struct {
 	Memory int64 `json:"-"`
 }
 
-// PlannedSet is a test at one thread count.
+// PlannedSet is a test at one thread count; Repeat is how often it is done.
 type PlannedSet struct {
-	Test       string   `json:"test"`
-	Threads    int      `json:"threads"`
-	Lanes      int      `json:"mounts"` // mounts that the threads are spread over
-	Phases     []string `json:"phases"`
-	FileBytes  int64    `json:"file_bytes"`
-	TotalBytes int64    `json:"total_bytes"`
-	Dirs       int      `json:"dirs"`  // of each thread
-	Items      int      `json:"items"` // files in each directory
-	Files      int64    `json:"files"`
-	Seconds    int      `json:"limit_seconds"` // of each phase; 0: none
-	Repeat     int      `json:"repeat"`
+	Set
+	Name    string   `json:"test"`
+	Phases  []string `json:"phases"`
+	Seconds int      `json:"limit_seconds"` // of each phase; 0: none
 }
 
 // PlanOf is Plan for the memory and the mounts of a brick's spec.
@@ -452,11 +432,11 @@ func Plan(suite *Suite, opt Options, memory int64, mounts int) (Planned, error) 
 			}
 		}
 		if x.Repeat > 1 {
-			i := slices.IndexFunc(p.Sets, func(o PlannedSet) bool { return o.Test == x.Test.Name && o.Threads == x.Threads })
+			i := slices.IndexFunc(p.Sets, func(o PlannedSet) bool { return o.Test == x.Test && o.Threads == x.Threads })
 			p.Sets[i].Repeat = x.Repeat
 			continue
 		}
-		p.Sets = append(p.Sets, PlannedSet{Test: x.Test.Name, Threads: x.Threads, Lanes: x.Lanes, Phases: x.Test.Phases, FileBytes: x.FileBytes, TotalBytes: x.TotalBytes, Dirs: x.Dirs, Items: x.Items, Files: x.Files, Seconds: x.Test.Seconds, Repeat: 1})
+		p.Sets = append(p.Sets, PlannedSet{x, x.Test.Name, x.Test.Phases, x.Test.Seconds})
 	}
 	if endless {
 		p.MostSeconds = 0

@@ -10,7 +10,6 @@ import (
 	"path"
 	"regexp"
 	"slices"
-	"sort"
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
@@ -178,12 +177,8 @@ func Parse(file string, src []byte) (*Suite, error) {
 	if !nameRE.MatchString(s.Name) {
 		bad("name", "use letters, digits and dashes, at most 40", "name: %q", s.Name)
 	}
-	if s.Repeat < 1 || s.Repeat > 100 {
-		bad("repeat", "use 1 to 100", "repeat: %d", s.Repeat)
-	}
-	if s.ScaledSeconds < 0 || s.ScaledSeconds > 86400 {
-		bad("scaled_seconds", "use 0 to 86400", "scaled_seconds: %d", s.ScaledSeconds)
-	}
+	bad.within("repeat", "repeat", s.Repeat, 1, 100)
+	bad.within("scaled_seconds", "scaled_seconds", s.ScaledSeconds, 0, 86400)
 	bad.least("scaled_threads", "scaled_threads", s.ScaledThreads, 0)
 	s.Title = cmp.Or(s.Title, s.Name)
 	if len(s.Tests) == 0 {
@@ -205,9 +200,7 @@ func Parse(file string, src []byte) (*Suite, error) {
 	}
 	s.checkOrder(bad)
 	if len(errs) > 0 {
-		sort.SliceStable(errs, func(a, b int) bool {
-			return errs[a].Line < errs[b].Line || errs[a].Line == errs[b].Line && errs[a].Col < errs[b].Col
-		})
+		slices.SortStableFunc(errs, func(a, b *spec.Error) int { return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Col, b.Col)) })
 		return nil, errs
 	}
 	return s, nil
@@ -261,6 +254,13 @@ func (bad faults) least(at, key string, n, least int) {
 	}
 }
 
+// within reports a number that is not between two.
+func (bad faults) within(at, key string, n, least, most int) {
+	if n < least || n > most {
+		bad(at, fmt.Sprintf("use %d to %d", least, most), "%s: %d", key, n)
+	}
+}
+
 // check reports mistakes in a test and sets defaults that depend on other keys.
 func (t *Test) check(at func(string) string, bad faults) {
 	if t.FileOf != "" {
@@ -273,19 +273,13 @@ func (t *Test) check(at func(string) string, bad faults) {
 		bad(at("threads"), "e.g. [1, 2, 4, 8]", "no thread count is given")
 	}
 	for k, n := range t.Threads {
-		switch {
-		case n < 1 || n > maxThreads:
-			bad(at(fmt.Sprintf("threads[%d]", k)), fmt.Sprintf("use 1 to %d", maxThreads), "threads: %d", n)
-		case slices.Contains(t.Threads[:k], n):
-			bad(at(fmt.Sprintf("threads[%d]", k)), "remove one", "thread count %d is there twice", n)
+		here := at(fmt.Sprintf("threads[%d]", k))
+		if bad.within(here, "threads", n, 1, maxThreads); slices.Contains(t.Threads[:k], n) {
+			bad(here, "remove one", "thread count %d is there twice", n)
 		}
 	}
-	if t.Seconds < 0 || t.Seconds > 86400 {
-		bad(at("seconds"), "use 0 to 86400", "seconds: %d", t.Seconds)
-	}
-	if t.Repeat < 0 || t.Repeat > 100 {
-		bad(at("repeat"), "use 0 to 100", "repeat: %d", t.Repeat)
-	}
+	bad.within(at("seconds"), "seconds", t.Seconds, 0, 86400)
+	bad.within(at("repeat"), "repeat", t.Repeat, 0, 100)
 	if t.Unit != "" {
 		bad.oneOf(at("unit"), "unit", t.Unit, "MiB/s", "ops/s")
 	}
@@ -312,11 +306,7 @@ func (t *Test) checkPhases(at func(string) string, bad faults) bool {
 	for k, name := range t.Phases {
 		p, before, here := workload.BenchPhase(name), t.Phases[:k], at(fmt.Sprintf("phases[%d]", k))
 		if !slices.Contains(workload.BenchPhases, p) {
-			var known []string
-			for _, p := range workload.BenchPhases {
-				known = append(known, string(p))
-			}
-			bad(here, "use "+strings.Join(known, ", "), "there is no phase %q", name)
+			bad(here, "use "+strings.Trim(strings.ReplaceAll(fmt.Sprint(workload.BenchPhases), " ", ", "), "[]"), "there is no phase %q", name)
 			return false
 		}
 		if slices.Contains(before, name) {

@@ -6,6 +6,7 @@ import (
 
 // thread is what one thread did, on the administrator's clock.
 type thread struct {
+	lane       int   // index of its share
 	rank       int   // among the threads of all clients
 	start, end int64 // begin of the first record; end of the last, or of the flush and close if the timing includes them
 	amount     int64 // bytes or operations, depending on the phase

@@ -16,17 +16,6 @@ import (
 	"github.com/mortarhpc/mortar/internal/prove/judge"
 )
 
-// What cmd/mortar gives a drill, and what it gets from one.
-type (
-	Env        = fault.Env
-	Operator   = fault.Operator
-	Injector   = fault.Injector
-	ArrayGroup = fault.ArrayGroup
-	UnusedDisk = fault.UnusedDisk
-	Unhealthy  = fault.Unhealthy
-	Refused    = fault.Refused
-)
-
 // Drill is one entry of the table: what it breaks and what must then happen.
 type Drill struct {
 	Name     string

@@ -88,7 +88,7 @@ func runOn(ctx context.Context, env *fault.Env, d Drill, v Variant, opt Options)
 // among those that it is about if the drill has to do with both.
 func (e *engine) meet() error {
 	leads := []*design.Service{e.Service}
-	if e.variant.Second || e.variant.ClientDies && kind.Of(e.Design).NamesApart() {
+	if e.variant.Second || e.variant.ClientDies && kind.Of(e.Design).Is().NamesApart {
 		s, err := opposite(e.Design, e.Service)
 		if err != nil {
 			return err
@@ -150,7 +150,7 @@ func (e *engine) run(ctx context.Context) (_ *report.Run, err error) {
 	}
 	// From here on there are changes to undo.
 	ev := &e.evidence
-	ev.Subjects, ev.Evicts = e.subjects, kind.Of(e.Design).Evicts()
+	ev.Subjects, ev.Evicts = e.subjects, kind.Of(e.Design).Is().Evicts
 	if e.variant.ClientDies {
 		ev.Dead, ev.DeadAddress = jobs[0].client, e.Design.PublicOf(jobs[0].client)
 	}
@@ -264,7 +264,7 @@ func (e *engine) preflight(ctx context.Context) error {
 		return err
 	}
 	for _, want := range e.Design.Mounts {
-		if m, ok := linux.MountAt(found[want.Client], want.Path); !ok || !kind.For(want).Mounted(m.Type) || m.Source != want.Source {
+		if m, ok := linux.MountAt(found[want.Client], want.Path); !ok || !strings.HasPrefix(m.Type, kind.For(want).Is().FSType) || m.Source != want.Source {
 			problems = append(problems, fmt.Sprintf("%s is not mounted on %s of client %s (mortar apply mounts it)", want.Source, want.Path, want.Client))
 		}
 	}
@@ -475,7 +475,7 @@ func tested(env fault.Env) (*design.Service, error) {
 // opposite returns the first service of the first pair whose role is another one: the
 // first OST for an MDS, the MDS for an OST.
 func opposite(d *design.Design, s *design.Service) (*design.Service, error) {
-	if !kind.Of(d).NamesApart() {
+	if !kind.Of(d).Is().NamesApart {
 		return nil, fault.ErrNoLustre
 	}
 	role := d.PairOf(s.Name).Role

@@ -75,7 +75,7 @@ func jobs(d *design.Design, service, runID, base string, rate float64) ([]client
 			workload.Writer{Name: add(m.Client + "-osync"), Dir: dir, Pattern: workload.Random, Mode: workload.OSync, BlockBytes: 16 << 10, FileBytes: 16 << 20, ZoneBytes: zoneBytes, OpsPerSecond: rate},
 			workload.Writer{Name: add(m.Client + "-fsync"), Dir: dir, Pattern: workload.Seq, Mode: workload.Fsync, FsyncEvery: 4, BlockBytes: 128 << 10, FileBytes: 32 << 20, OpsPerSecond: rate},
 		)
-		if kind.For(m).NamesApart() {
+		if kind.For(m).Is().NamesApart {
 			j.job.Names = append(j.job.Names, workload.Names{Name: add(m.Client + "-names"), Dir: dir, OpsPerSecond: namesRate})
 		}
 		j.job.Locks = append(j.job.Locks, workload.Lock{Name: add(m.Client + "-lock"), Dir: dir, Role: workload.Probe, IntervalSeconds: 0.5})

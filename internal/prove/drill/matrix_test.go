@@ -92,7 +92,7 @@ func testAll(t *testing.T) {
 		t.Error(d)
 	}
 	read, readRuns, err := report.LoadEntries(dir)
-	if err != nil || len(read) != 2 || len(readRuns) != 1 || read[1].Dir == "" {
+	if err != nil || len(read) != 2 || len(readRuns) != 2 || read[1].Dir == "" {
 		t.Errorf("what was written: %d entries, %d runs, %v", len(read), len(readRuns), err)
 	}
 	if _, err := report.Load(filepath.Join(dir, e.Dir)); err != nil {

@@ -19,7 +19,7 @@ func (e *engine) report(runID string, began time.Time, software []report.Row) *r
 	if e.expect.Stall >= 0 && e.Env.Virtual { // the targets apply to a virtual rack only
 		targets.Stall = new(stallTarget(e.expect, e.Design.Flavour))
 	}
-	if kind.Of(e.Design).Graces() && e.expect.Where == judge.Moves && e.expect.Stall >= 0 && !e.variant.ClientDies {
+	if kind.Of(e.Design).Is().Graces && e.expect.Where == judge.Moves && e.expect.Stall >= 0 && !e.variant.ClientDies {
 		targets.Locks = new(locksTarget)
 	}
 	seed, schedule := e.variant.drawn()

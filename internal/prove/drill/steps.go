@@ -886,7 +886,7 @@ func kill(daemon string) func(fault.Scene) ([]Step, error) {
 		st := Step{Fault: fault.Fault{Kind: fault.Kill, On: s.Active, Args: []string{daemon}}}
 		cluster := slices.Contains(fault.OfCluster, daemon)
 		switch {
-		case !cluster && !slices.Contains(kind.Of(s.Design).Daemons(), daemon):
+		case !cluster && !slices.Contains(kind.Of(s.Design).Is().Daemons, daemon):
 			return nil, fmt.Errorf("service %s has no %s", s.Service.Name, daemon)
 		case cluster:
 			// The server may lose its membership and be fenced. So the drill
@@ -909,7 +909,7 @@ func kill(daemon string) func(fault.Scene) ([]Step, error) {
 // hang stops a daemon by a signal and waits until another process has taken its place.
 func hang(daemon string) func(fault.Scene) ([]Step, error) {
 	return func(s fault.Scene) ([]Step, error) {
-		if !slices.Contains(kind.Of(s.Design).Daemons(), daemon) {
+		if !slices.Contains(kind.Of(s.Design).Is().Daemons, daemon) {
 			return nil, fmt.Errorf("service %s has no %s", s.Service.Name, daemon)
 		}
 		return []Step{{Fault: fault.Fault{Kind: fault.Hang, On: s.Active, Args: []string{daemon}}, Until: &fault.Condition{What: "daemon replaced", Limit: time.Minute, Look: func(ctx context.Context, v *fault.Site) (bool, string) {

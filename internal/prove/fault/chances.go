@@ -30,7 +30,7 @@ func words(ws ...string) func(Scene) [][]string {
 
 // killable are the daemons of the kind of service, and those of the cluster.
 func killable(s Scene) (out [][]string) {
-	for _, name := range append(slices.Clone(kind.Of(s.Design).Daemons()), OfCluster...) {
+	for _, name := range append(slices.Clone(kind.Of(s.Design).Is().Daemons), OfCluster...) {
 		out = append(out, []string{name})
 	}
 	return out

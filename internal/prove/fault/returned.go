@@ -230,7 +230,7 @@ func Unmounted(ctx context.Context, b *Site, client string) (missing []string, e
 		return nil, err
 	}
 	for _, want := range b.Design.Mounts {
-		if m, ok := linux.MountAt(ms, want.Path); want.Client == client && (!ok || !kind.For(want).Mounted(m.Type)) {
+		if m, ok := linux.MountAt(ms, want.Path); want.Client == client && (!ok || !strings.HasPrefix(m.Type, kind.For(want).Is().FSType)) {
 			missing = append(missing, want.Path)
 		}
 	}

@@ -36,7 +36,7 @@ func mayKill(b *Site, f Fault) error {
 	if _, ok := daemons[f.Args[0]]; !ok {
 		return fmt.Errorf("%s is not among the daemons that are killed", f.Args[0])
 	}
-	if !slices.Contains(OfCluster, f.Args[0]) && !slices.Contains(kind.Of(b.Design).Daemons(), f.Args[0]) {
+	if !slices.Contains(OfCluster, f.Args[0]) && !slices.Contains(kind.Of(b.Design).Is().Daemons, f.Args[0]) {
 		return fmt.Errorf("this brick has no %s", f.Args[0])
 	}
 	return nil

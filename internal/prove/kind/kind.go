@@ -17,13 +17,12 @@ import (
 
 // Kind is a kind of service as its clients see it.
 type Kind interface {
+	// Is returns what does not depend on a brick or a mount.
+	Is() Traits
 	// Label names the protocol of a mount in one word: v4.1, lustre. Name is the
 	// same in the usual spelling: NFSv4.1, Lustre.
 	Label(m design.ClientMount) string
 	Name(m design.ClientMount) string
-	// Mounted reports whether a mount of this file system type (third field of
-	// /proc/self/mounts) is of the kind.
-	Mounted(fstype string) bool
 	// Uses reports whether I/O on a client's mount needs the service of this name.
 	Uses(m design.ClientMount, service string) bool
 	// Volumes returns what clients mount, each once, by the name that their mounts
@@ -36,8 +35,6 @@ type Kind interface {
 	// Spread returns the actions on a client that have each file of a directory wait
 	// for every server of its data.
 	Spread(dir string) []resource.Action
-	// Daemons returns the daemons of a server that a drill may kill.
-	Daemons() []string
 	// Files is the directory on a server that holds the service's files, "" if
 	// servers see no files.
 	Files(s *design.Service) string
@@ -47,34 +44,34 @@ type Kind interface {
 	// ReadBack is the command that mounts the same files at another directory,
 	// with a cache of its own.
 	ReadBack(m design.ClientMount, at string) []string
-	// NamesApart reports whether one server holds the names of files and others
-	// hold their data. Then a writer of data does not notice that the server of
-	// names fails.
-	NamesApart() bool
 	// AsksForLocks reports whether the client asks the server for every lock. A
 	// client with a delegation would lock without asking.
 	AsksForLocks(m design.ClientMount) bool
 	// FreesLocks reports whether the server gives up the locks of a client that died
 	// before it is back.
 	FreesLocks(m design.ClientMount) bool
-	// Graces reports whether a server that takes over grants no new lock until the clients
-	// have reclaimed theirs, or a grace period is over.
-	Graces() bool
-	// Evicts reports whether a server evicts a client that died, and logs it.
-	Evicts() bool
 	// LNet is the network of LNet that servers and clients use, as lnetctl names it; "" if
 	// the kind has no LNet.
 	LNet(d *design.Design) string
-	// Restarts reports whether a benchmark may restart the services to empty caches.
-	Restarts() bool
 	// HoldsData reports whether a service has the data of files.
 	HoldsData(s *design.Service) bool
-	// Layers names what clients mount, in a word, and the layers of a profile between
-	// the logical volumes and the mounts, the one that mounts are compared with first.
-	Layers() (mount string, between []string)
 	// Restart returns the actions that stop a single server's services and start
 	// them again with empty caches. The caller runs again even if stop fails.
 	Restart(services []*design.Service) (stop, again []resource.Action)
+}
+
+// Traits are the same for every brick of a kind.
+type Traits struct {
+	FSType     string   // begin of the file system type of its mounts (third field of /proc/self/mounts)
+	Daemons    []string // of a server, which a drill may kill
+	NamesApart bool     // one server holds the names of files and others their data: a writer of data does not notice that the server of names fails
+	Graces     bool     // a server that takes over grants no new lock until the clients have reclaimed theirs, or a grace period is over
+	Evicts     bool     // a server evicts a client that died, and logs it
+	Restarts   bool     // a benchmark may restart the services to empty caches
+	// Mount is what clients mount, in a word. Between are the layers of a profile between the
+	// logical volumes and the mounts, the one that mounts are compared with first.
+	Mount   string
+	Between []string
 }
 
 // Of returns the kind of a brick's services, which are all of one kind.
@@ -96,10 +93,12 @@ func For(m design.ClientMount) Kind {
 // nfs are exports by kernel nfsd.
 type nfs struct{}
 
+func (nfs) Is() Traits {
+	return Traits{FSType: "nfs", Daemons: []string{"nfsd", "rpc.mountd", "rpc.statd", "nfsdcld"}, Graces: true, Restarts: true, Mount: "nfs", Between: []string{"filesystem", "network"}}
+}
+
 func (nfs) Label(m design.ClientMount) string { return "v" + m.Version }
 func (nfs) Name(m design.ClientMount) string  { return "NFSv" + m.Version }
-
-func (nfs) Mounted(fstype string) bool { return strings.HasPrefix(fstype, "nfs") }
 
 func (nfs) Uses(m design.ClientMount, service string) bool { return m.Service == service }
 
@@ -123,17 +122,7 @@ func (nfs) Volumes(d *design.Design) []string {
 	return out
 }
 
-func (nfs) Restarts() bool { return true }
-
-func (nfs) Graces() bool { return true }
-
 func (nfs) HoldsData(*design.Service) bool { return true }
-
-func (nfs) Layers() (mount string, between []string) {
-	return "nfs", []string{"filesystem", "network"}
-}
-
-func (nfs) Daemons() []string { return []string{"nfsd", "rpc.mountd", "rpc.statd", "nfsdcld"} }
 
 func (nfs) Address(s *design.Service) string { return s.Address + "/" + strconv.Itoa(s.Prefix) }
 
@@ -156,11 +145,7 @@ func (nfs) AsksForLocks(m design.ClientMount) bool { return strings.HasPrefix(m.
 // Source: RFC 8881, 8.4.2.4; sm-notify(8)
 func (nfs) FreesLocks(m design.ClientMount) bool { return !strings.HasPrefix(m.Version, "3") }
 
-func (nfs) Evicts() bool { return false }
-
 func (nfs) LNet(*design.Design) string { return "" }
-
-func (nfs) NamesApart() bool { return false }
 
 func (nfs) Restart(services []*design.Service) (stop, again []resource.Action) {
 	stop = append(stop, command("stop the NFS server", "systemctl", "stop", "nfs-server.service"))
@@ -174,10 +159,15 @@ func (nfs) Restart(services []*design.Service) (stop, again []resource.Action) {
 // no single server is restarted.
 type lustre struct{}
 
+// Is: the MDS has the names, and a writer that has its file open needs only OSTs. Lustre has
+// only kernel threads. Clients replay their locks in the recovery. Targets are in several
+// clusters, and each waits for MMP when it starts.
+func (lustre) Is() Traits {
+	return Traits{FSType: "lustre", NamesApart: true, Evicts: true, Mount: "lustre", Between: []string{"osts", "network", "lnet"}}
+}
+
 func (lustre) Label(design.ClientMount) string { return "lustre" }
 func (lustre) Name(design.ClientMount) string  { return "Lustre" }
-
-func (lustre) Mounted(fstype string) bool { return fstype == "lustre" }
 
 // Uses: files have stripes on all OSTs, and the MDS has their names.
 func (lustre) Uses(design.ClientMount, string) bool { return true }
@@ -195,23 +185,10 @@ func (lustre) Spread(dir string) []resource.Action {
 // Volumes: one file system, whatever targets it has.
 func (lustre) Volumes(d *design.Design) []string { return []string{d.Lustre.FSName} }
 
-// Restarts: targets are in several clusters, and each waits for MMP when it starts.
-func (lustre) Restarts() bool { return false }
-
 // HoldsData: those with an OST do.
 func (lustre) HoldsData(s *design.Service) bool {
 	return slices.ContainsFunc(s.Targets, func(t design.Target) bool { return t.Kind == "ost" })
 }
-
-func (lustre) Layers() (mount string, between []string) {
-	return "lustre", []string{"osts", "network", "lnet"}
-}
-
-// Graces: clients replay their locks in the recovery.
-func (lustre) Graces() bool { return false }
-
-// Daemons: Lustre has only kernel threads.
-func (lustre) Daemons() []string { return nil }
 
 // Address: a client knows both servers of a target.
 func (lustre) Address(*design.Service) string { return "" }
@@ -230,15 +207,10 @@ func (lustre) AsksForLocks(design.ClientMount) bool { return true }
 // FreesLocks: the MDS evicts the client.
 func (lustre) FreesLocks(design.ClientMount) bool { return true }
 
-func (lustre) Evicts() bool { return true }
-
 func (lustre) LNet(d *design.Design) string {
 	network, _, _ := strings.Cut(d.Lustre.LNET, "(")
 	return network
 }
-
-// NamesApart: the MDS has the names. A writer that has its file open needs only OSTs.
-func (lustre) NamesApart() bool { return true }
 
 func (lustre) Restart([]*design.Service) (stop, again []resource.Action) { return nil, nil }
 

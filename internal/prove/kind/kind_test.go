@@ -34,13 +34,13 @@ func TestKinds(t *testing.T) {
 		if got := k.Label(m); got != want.label {
 			t.Errorf("%s: %s", example, got)
 		}
-		if got := k.LNet(d); got != want.lnet || k.Evicts() != (want.lnet != "") {
+		if got := k.LNet(d); got != want.lnet || k.Is().Evicts != (want.lnet != "") {
 			t.Errorf("%s: network %q of LNet", example, got)
 		}
 		if got := k.Name(m); got != want.name {
 			t.Errorf("%s: %s", example, got)
 		}
-		if !k.Mounted(want.fstype) || k.Mounted(want.foreign) || k.Mounted("xfs") {
+		if !strings.HasPrefix(want.fstype, k.Is().FSType) || strings.HasPrefix(want.foreign, k.Is().FSType) {
 			t.Errorf("%s: mounts of another type, or not its own", example)
 		}
 		for _, s := range d.Services() {

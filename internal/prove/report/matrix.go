@@ -105,27 +105,24 @@ func SaveEntries(dir string, es []Entry) error {
 	return writeFile(filepath.Join(dir, SummaryFile), b)
 }
 
-// LoadEntries reads a matrix's list, and the run of each entry that has one.
-func LoadEntries(dir string) ([]Entry, []*Run, error) {
+// LoadEntries reads a matrix's list, and every run of each entry.
+func LoadEntries(dir string) (es []Entry, runs []*Run, err error) {
 	file := filepath.Join(dir, SummaryFile)
 	b, err := os.ReadFile(file)
 	if err != nil {
 		return nil, nil, err
 	}
-	var es []Entry
 	if err := json.Unmarshal(b, &es); err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", file, err)
 	}
-	var runs []*Run
 	for _, e := range es {
-		if e.Dir == "" {
-			continue
+		for _, d := range e.Dirs {
+			r, err := Load(filepath.Join(dir, d))
+			if err != nil {
+				return nil, nil, err
+			}
+			runs = append(runs, r)
 		}
-		r, err := Load(filepath.Join(dir, e.Dir))
-		if err != nil {
-			return nil, nil, err
-		}
-		runs = append(runs, r)
 	}
 	return es, runs, nil
 }

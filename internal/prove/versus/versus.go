@@ -113,22 +113,13 @@ func withProfile(src []byte, p spec.Profile) []byte {
 }
 
 // DrillRuns loads the runs of all drills in the directories that Run returned.
-func DrillRuns(dirs map[spec.Profile]string) ([]*report.Run, error) {
-	var runs []*report.Run
+func DrillRuns(dirs map[spec.Profile]string) (all []*report.Run, err error) {
 	for _, p := range profiles {
-		entries, _, err := report.LoadEntries(dirs[p])
+		_, runs, err := report.LoadEntries(dirs[p])
 		if err != nil {
 			return nil, err
 		}
-		for _, e := range entries {
-			for _, d := range e.Dirs {
-				r, err := report.Load(filepath.Join(dirs[p], d))
-				if err != nil {
-					return nil, err
-				}
-				runs = append(runs, r)
-			}
-		}
+		all = append(all, runs...)
 	}
-	return runs, nil
+	return all, nil
 }

@@ -4,10 +4,10 @@ import (
 	"cmp"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/prove/report"
-	"github.com/mortarhpc/mortar/internal/prove/stream"
 )
 
 // Job is one load on one client: the parameters of load.run.
@@ -215,75 +215,39 @@ func DefaultLedgerDir(runID string) string { return filepath.Join("/var/lib/mort
 // Workers counts the workers of a job.
 func (j *Job) Workers() int { return len(j.Writers) + len(j.Locks) + len(j.Names) }
 
-// fill sets defaults and returns the first mistake as an error.
+// fill sets defaults, and refuses names and directories that would lead to files that are not the
+// run's.
 func (j *Job) fill() error {
 	if !isName(j.RunID) {
 		return fmt.Errorf("run_id %q: use letters, digits, '.', '_' and '-'", j.RunID)
 	}
 	j.LedgerDir = cmp.Or(j.LedgerDir, DefaultLedgerDir(j.RunID))
 	j.StallSeconds, j.StuckSeconds, j.ProgressSeconds = cmp.Or(j.StallSeconds, 0.5), cmp.Or(j.StuckSeconds, 10), cmp.Or(j.ProgressSeconds, 1)
-	if j.Workers() == 0 {
-		return fmt.Errorf("run %s has no workers", j.RunID)
-	}
-	seen := map[string]bool{}
-	name := func(n, dir string) error {
-		switch {
-		case !isName(n):
-			return fmt.Errorf("worker name %q: use letters, digits, '.', '_' and '-'", n)
-		case seen[n]:
-			return fmt.Errorf("two workers are named %q", n)
+	var err error
+	check := func(dir string, names ...string) {
+		switch i := slices.IndexFunc(names, func(n string) bool { return !isName(n) }); {
+		case err != nil:
+		case i >= 0:
+			err = fmt.Errorf("worker or file %q: use letters, digits, '.', '_' and '-'", names[i])
 		case !filepath.IsAbs(dir):
-			return fmt.Errorf("worker %s: dir %q is not an absolute path", n, dir)
+			err = fmt.Errorf("worker %s: dir %q is not an absolute path", names[0], dir)
 		}
-		seen[n] = true
-		return nil
 	}
 	for i := range j.Writers {
 		w := &j.Writers[i]
-		if err := name(w.Name, w.Dir); err != nil {
-			return err
+		w.Pattern, w.Mode, w.FsyncEvery, w.BlockBytes = cmp.Or(w.Pattern, Seq), cmp.Or(w.Mode, OSync), cmp.Or(w.FsyncEvery, 16), cmp.Or(w.BlockBytes, 64<<10)
+		if w.Pattern != Append {
+			w.FileBytes = cmp.Or(w.FileBytes, 64<<20)
 		}
-		if err := w.fill(); err != nil {
-			return fmt.Errorf("writer %s: %w", w.Name, err)
-		}
+		check(w.Dir, w.Name)
 	}
 	for i := range j.Locks {
 		l := &j.Locks[i]
-		if err := name(l.Name, l.Dir); err != nil {
-			return err
-		}
 		l.File, l.IntervalSeconds = cmp.Or(l.File, l.Name), cmp.Or(l.IntervalSeconds, 0.5)
-		if !isName(l.File) {
-			return fmt.Errorf("lock %s: file %q: use letters, digits, '.', '_' and '-'", l.Name, l.File)
-		}
-		if l.Role != Hold && asking[l.Role] == "" {
-			return fmt.Errorf("lock %s: role %q: use hold, probe, challenge or take", l.Name, l.Role)
-		}
+		check(l.Dir, l.Name, l.File)
 	}
 	for _, n := range j.Names {
-		if err := name(n.Name, n.Dir); err != nil {
-			return err
-		}
+		check(n.Dir, n.Name)
 	}
-	return nil
-}
-
-func (w *Writer) fill() error {
-	w.Pattern, w.Mode, w.FsyncEvery, w.BlockBytes = cmp.Or(w.Pattern, Seq), cmp.Or(w.Mode, OSync), cmp.Or(w.FsyncEvery, 16), cmp.Or(w.BlockBytes, 64<<10)
-	if w.Pattern != Append {
-		w.FileBytes = cmp.Or(w.FileBytes, 64<<20)
-	}
-	switch {
-	case w.Pattern != Seq && w.Pattern != Random && w.Pattern != Append:
-		return fmt.Errorf("pattern %q: use seq, random or append", w.Pattern)
-	case w.Mode != OSync && w.Mode != Fsync:
-		return fmt.Errorf("mode %q: use osync or fsync", w.Mode)
-	case w.BlockBytes <= 0 || w.BlockBytes%stream.BlockSize != 0 || w.BlockBytes > 64<<20:
-		return fmt.Errorf("block_bytes %d: use a multiple of %d up to 64 MiB", w.BlockBytes, stream.BlockSize)
-	case w.FileBytes < 0 || w.FileBytes%w.BlockBytes != 0:
-		return fmt.Errorf("file_size_bytes %d is not a multiple of block_bytes %d", w.FileBytes, w.BlockBytes)
-	case w.ZoneBytes < 0 || w.ZoneBytes%w.BlockBytes != 0 || w.ZoneBytes > w.FileBytes:
-		return fmt.Errorf("zone_bytes %d: use a multiple of block_bytes %d, up to file_size_bytes", w.ZoneBytes, w.BlockBytes)
-	}
-	return nil
+	return err
 }
