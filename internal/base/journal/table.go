@@ -148,6 +148,7 @@ var rules = sync.OnceValue(func() []rule {
 		say(kernel, `\bmd/raid\S*:(?P<md>\w+): Disk failure on (?P<dev>[^\s,]+)`, RAID, "md", Fault, "array {md}: {dev} failed"),
 		say(kernel, `\bmd/raid\S*:(?P<md>\w+): Operation continuing on (?P<n>\d+) devices`, RAID, "md", Warning, "array {md} goes on with {n} disks"),
 		say(kernel, `\bmd/raid\S*:(?P<md>\w+): Cannot continue`, RAID, "md", Fault, "array {md} has lost more disks than it can bear"),
+		say(kernel, `\bmd/raid\S*:(?P<md>\w+): read error corrected \((?P<n>\d+) sectors at \d+ on (?P<dev>[^\s)]+)`, RAID, "md", Warning, "array {md}: {n} sectors of {dev} could not be read, and were written anew"),
 		say(kernel, `\bmd/raid\S*:(?P<md>\w+): .*not clean`, RAID, "md", Warning, "array {md} was not stopped cleanly: its parity is being checked"),
 		say(kernel, `\bmd/raid\S*: ?(?:Disk failure|Operation continuing|Cannot continue|.*not clean)`, RAID, "md", Fault, ""),
 		say(kernel, `^md: (?:recovery|recover) of RAID array (?P<md>\w+)`, RAID, "md", Warning, "array {md}: a rebuild begins"),
@@ -205,7 +206,7 @@ var rules = sync.OnceValue(func() []rule {
 // storageLines are the kernel's lines about what a brick is made of. Warnings of
 // other parts, such as those of firmware at each boot, tell nothing of it.
 var storageLines = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^(?:md\b|md/|XFS\b|nfsd?\b|NFSD\b|RPC\b|rpcrdma|svcrdma|device-mapper|dm-|sd \d|scsi\b|blk_|Buffer I/O|I/O error|nvme\b|mpt[23]sas|mpi3mr|megaraid|bcache|EDAC|mce\b|Lustre|LNet|LDISKFS|NETDEV WATCHDOG|Kernel panic|BUG\b|Oops|watchdog)`)
+	return regexp.MustCompile(`^(?:md\b|md/|XFS\b|nfsd?\b|NFSD\b|RPC\b|rpcrdma|svcrdma|device-mapper|dm-|sd \d|scsi\b|blk_|Buffer I/O|I/O error|nvme\b|mpt[23]sas|mpi3mr|megaraid|ata\d|bcache|EDAC|mce\b|Lustre|LNet|LDISKFS|NETDEV WATCHDOG|Kernel panic|BUG\b|Oops|watchdog)`)
 })
 
 // cacheLines are the kernel's lines about a cache and its SSDs. The kernel's command line, which

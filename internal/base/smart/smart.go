@@ -13,6 +13,8 @@ import (
 // Report is the health that a disk reports.
 type Report struct {
 	Serial string
+	// Model is what the maker calls the disk.
+	Model string `json:",omitempty"`
 	// Left is the remaining life of an SSD in percent; -1 if the disk does not report it.
 	Left int
 	// Temperature in degrees Celsius, and the one at which the disk protects itself;
@@ -48,6 +50,8 @@ type document struct {
 		} `json:"messages"`
 	} `json:"smartctl"`
 	Serial  string `json:"serial_number"`
+	Model   string `json:"model_name"`
+	SCSI    string `json:"scsi_model_name"`
 	Support struct {
 		Enabled *bool `json:"enabled"`
 	} `json:"smart_support"`
@@ -177,6 +181,7 @@ func Parse(text string) (Report, error) {
 	if err != nil {
 		return r, fmt.Errorf("output of smartctl: %w", err)
 	}
+	r.Model = strings.Join(strings.Fields(cmp.Or(doc.Model, doc.SCSI)), " ")
 	r.Serial, r.Temperature, r.Trip, r.Unread = doc.Serial, doc.Temperature.Current, doc.Temperature.Trip, unread
 	for name, e := range doc.Environment {
 		if doc.Temperature.Current == 0 && strings.HasPrefix(name, "temperature") {

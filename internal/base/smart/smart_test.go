@@ -20,8 +20,8 @@ func TestParse(t *testing.T) {
 			Report{Serial: "S1", Left: 3, Temperature: 71, Failing: true, Why: "spare space is below its threshold, reliability is degraded", Defects: []string{"2 media errors"}},
 		},
 		"a SAS disk with grown defects": {
-			`{"serial_number":"S2","smart_status":{"passed":true},"temperature":{"current":31,"drive_trip":60},"scsi_grown_defect_list":4,"scsi_error_counter_log":{"read":{"total_uncorrected_errors":1},"write":{"total_uncorrected_errors":0}}}`,
-			Report{Serial: "S2", Left: -1, Temperature: 31, Trip: 60, Remapped: 4, Defects: []string{"1 uncorrected read errors"}},
+			`{"serial_number":"S2","model_name":"MAKER  X8000","smart_status":{"passed":true},"temperature":{"current":31,"drive_trip":60},"scsi_grown_defect_list":4,"scsi_error_counter_log":{"read":{"total_uncorrected_errors":1},"write":{"total_uncorrected_errors":0}}}`,
+			Report{Serial: "S2", Model: "MAKER X8000", Left: -1, Temperature: 31, Trip: 60, Remapped: 4, Defects: []string{"1 uncorrected read errors"}},
 		},
 		"a SATA disk": {
 			`{"serial_number":"S3","smart_status":{"passed":true},"temperature":{"current":38},"ata_smart_attributes":{"table":[{"id":5,"name":"Reallocated_Sector_Ct","raw":{"value":8}},{"id":197,"name":"Current_Pending_Sector","raw":{"value":3}},{"id":9,"name":"Power_On_Hours","raw":{"value":1234}}]}}`,

@@ -7,6 +7,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 
+	"github.com/mortarhpc/mortar/internal/base/health"
 	"github.com/mortarhpc/mortar/internal/base/linux"
 )
 
@@ -174,7 +175,7 @@ func parseLNet(s string) ([]lnetwork, error) {
 			} `yaml:"local NI(s)"`
 		} `yaml:"net"`
 	}
-	if err := yaml.Unmarshal([]byte(s), &doc); err != nil {
+	if err := yaml.Unmarshal([]byte(health.Body(s, "net:\n")), &doc); err != nil {
 		return nil, fmt.Errorf("lnetctl net show: %w", err)
 	}
 	var out []lnetwork

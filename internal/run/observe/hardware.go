@@ -132,7 +132,9 @@ func (v *view) smart(c *Part, h hardware.Report) {
 		}
 		wrong := func(code Code, args with) {
 			args["disk"], args["replace"] = v.disk(serial), v.replace(serial)
-			p.find(serial, code, args)
+			if c := p.find(serial, code, args); r.Model != "" {
+				c.Text += "; the disk is a " + r.Model
+			}
 		}
 		switch {
 		case r.Failing:
@@ -256,7 +258,10 @@ func (v *view) shelf(p *Part, server string, x *hardware.Shelf, name string) {
 		}
 		c.find(e.Kind+" "+e.Name, "enclosure-part", args).Level = level
 	}
-	c.Text = fmt.Sprintf("%d power supplies, %d fans, %d slots by %s", count["power supply"], count["fan"], count["slot"], server)
+	if maker := strings.TrimSpace(x.Report.Vendor + " " + x.Report.Product); name != "" && maker != "" {
+		c.Text = maker + ": "
+	}
+	c.Text += fmt.Sprintf("%d power supplies, %d fans, %d slots by %s", count["power supply"], count["fan"], count["slot"], server)
 	if hottest > 0 {
 		c.Text += fmt.Sprintf(", %d °C at most", hottest)
 	}

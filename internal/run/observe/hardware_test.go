@@ -37,8 +37,10 @@ func TestHardware(t *testing.T) {
 		"a full event log": {func(h *hardware.Report) { h.Log.Used = 97 }, "warning: event log of nfs1's BMC is full (3 entries, 97 % full)"},
 		"a dead BMC":       {func(h *hardware.Report) { h.BMCErr = "no session" }, "unknown: BMC of nfs1 was not read: no session"},
 		"no smartctl":      {func(h *hardware.Report) { h.DiskErr = "not found" }, "unknown: SMART data was not read: not found"},
-		"a failing disk": {func(h *hardware.Report) { h.Disks[first] = smart.Report{Left: -1, Failing: true, Why: "x"} },
-			"fault: disk " + first + " (enclosure A bay 1) predicts its failure: x"},
+		"a failing disk": {func(h *hardware.Report) {
+			h.Disks[first] = smart.Report{Model: "MAKER X8000", Left: -1, Failing: true, Why: "x"}
+		},
+			"fault: disk " + first + " (enclosure A bay 1) predicts its failure: x; the disk is a MAKER X8000"},
 		"defects": {func(h *hardware.Report) {
 			h.Disks[first] = smart.Report{Left: -1, Defects: []string{"3 pending sectors"}}
 		},

@@ -9,8 +9,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -217,7 +219,9 @@ type me4Reply struct {
 	Controllers []struct {
 		ID       string `json:"controller-id"`
 		Status   string `json:"status"`
+		State    *int   `json:"status-numeric"`
 		Health   string `json:"health"`
+		Grade    *int   `json:"health-numeric"`
 		Reason   string `json:"health-reason"`
 		Advice   string `json:"health-recommendation"`
 		Failed   string `json:"failed-over"`
@@ -233,6 +237,7 @@ type me4Reply struct {
 		Job      string `json:"current-job"`
 		Progress string `json:"current-job-completion"`
 		Health   string `json:"health"`
+		Grade    *int   `json:"health-numeric"`
 		Reason   string `json:"health-reason"`
 		Advice   string `json:"health-recommendation"`
 	} `json:"disk-groups"`
@@ -241,6 +246,7 @@ type me4Reply struct {
 		Serial string `json:"serial-number"`
 		Usage  string `json:"usage"`
 		Health string `json:"health"`
+		Grade  *int   `json:"health-numeric"`
 		Reason string `json:"health-reason"`
 		Advice string `json:"health-recommendation"`
 	} `json:"drives"`
@@ -257,6 +263,27 @@ func (r *me4Reply) said() string {
 // me4Health has an array's own words for health. N/A is for parts that are absent on
 // purpose.
 var me4Health = map[string]health.Level{"OK": health.OK, "N/A": health.OK, "": health.OK, "Degraded": health.Warning, "Fault": health.Fault}
+
+// me4Grades are the numbers of me4Health, and me4States those of a controller's states. The words
+// are in the language of the user who asks.
+//
+// Source: ME4 CLI Reference Guide, API basetype properties; hp_msa_fan of Checkmk's tests
+var (
+	me4Grades = map[int]health.Level{0: health.OK, 1: health.Warning, 2: health.Fault, 3: health.Unknown, 4: health.OK}
+	me4States = map[int]string{0: "Operational", 1: "Down", 2: "Not Installed"}
+)
+
+// me4Grade is the level of a word for health, or of its number where the word is another language's.
+func me4Grade(word string, number *int) health.Level {
+	l, known := me4Health[word]
+	if !known && number != nil {
+		l, known = me4Grades[*number]
+	}
+	if !known {
+		return health.Unknown
+	}
+	return l
+}
 
 // me4Usage has the uses of disks.
 //
@@ -285,8 +312,12 @@ var me4Group = map[string]struct {
 func (r *me4Reply) health() *Health {
 	h := &Health{Levels: map[string]int{}, Unread: r.unread}
 	for _, c := range r.Controllers {
-		level := health.Grade(me4Health, c.Health)
-		switch c.Status {
+		level := me4Grade(c.Health, c.Grade)
+		state := c.Status
+		if c.State != nil && !slices.Contains(slices.Collect(maps.Values(me4States)), state) {
+			state = cmp.Or(me4States[*c.State], state)
+		}
+		switch state {
 		case "Operational":
 		case "Down", "Not Installed":
 			level = health.Fault
@@ -311,7 +342,7 @@ func (r *me4Reply) health() *Health {
 		if !known {
 			s.text, s.level = "in state "+cmp.Or(g.Status, "(none)")+", which is not known here", health.Unknown
 		}
-		if l := health.Grade(me4Health, g.Health); l != health.Warning { // degraded: the status says how far
+		if l := me4Grade(g.Health, g.Grade); l != health.Warning { // degraded: the status says how far
 			s.level = max(s.level, l)
 		}
 		h.Levels[g.Name] = levelOf(g.Level)
@@ -325,7 +356,7 @@ func (r *me4Reply) health() *Health {
 	}
 	spares, disks := 0, len(r.Drives)
 	for _, k := range r.Drives {
-		level := max(health.Grade(me4Health, k.Health), health.Grade(me4Usage, k.Usage))
+		level := max(me4Grade(k.Health, k.Grade), health.Grade(me4Usage, k.Usage))
 		if k.Usage == "GLOBAL SP" || k.Usage == "DEDICATED SP" {
 			spares++
 		}

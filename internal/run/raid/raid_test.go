@@ -16,6 +16,7 @@ import (
 	"net/http/httptest"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -289,6 +290,16 @@ func TestField(t *testing.T) {
 		}
 		return fmt.Sprintf("%d disks, %d spares\n%s%s", *h.Disks, *h.Spares, said(h), h.Unread)
 	})
+	field.Check(t, "me4", *update, func(text string) string {
+		var r me4Reply
+		unread, err := health.JSON(text, &r)
+		if err != nil {
+			return "error: " + err.Error()
+		}
+		r.unread = unread
+		h := r.health()
+		return fmt.Sprintf("%d disks, %d spares\n%s%s", *h.Disks, *h.Spares, said(h), h.Unread)
+	})
 	field.Check(t, "smcli", *update, func(text string) string {
 		h := ParseSMcli(text)
 		if h == nil {
@@ -301,6 +312,12 @@ func TestField(t *testing.T) {
 // An ME4's words that are in no manual, and one odd record.
 func TestME4Odd(t *testing.T) {
 	s := me4Server(t, "look", "secret", func(show map[string][]map[string]any) {
+		for _, parts := range show { // without the numbers beside the words
+			for _, p := range parts {
+				delete(p, "status-numeric")
+				delete(p, "health-numeric")
+			}
+		}
 		show["controllers"][0]["status"] = "Dreaming"
 		show["controllers"][1]["health"] = "Glowing"
 		show["disk-groups"][0]["status"] = "ODD"
@@ -329,7 +346,7 @@ unknown disk disk S3 in slot 0.3 is 7 (linear pool)
 func FuzzAnswers(f *testing.F) {
 	f.Add(perc("0", "Optl", "RWBD", "Optimal", "Onln"), "Warped")
 	f.Add("Storage array health status = optimal.\n", "")
-	for _, name := range []string{"perc", "smcli"} {
+	for _, name := range []string{"perc", "smcli", "me4"} {
 		for _, c := range field.Cases(f, name) {
 			f.Add(c.Input, "Dgrd")
 		}
@@ -342,9 +359,20 @@ func FuzzAnswers(f *testing.F) {
 		if again, errAgain := ParsePERC(field.Banner+text, 0); (errAgain == nil) != (err == nil) || err == nil && !reflect.DeepEqual(h, again) {
 			t.Errorf("under a banner %+v, %v; else %+v, %v", again, errAgain, h, err)
 		}
-		var r me4Reply
+		var r, again me4Reply
 		if _, err := health.JSON(text, &r); err == nil {
-			r.health()
+			h := r.health()
+			if _, err := health.JSON(field.Banner+text, &again); err != nil || !reflect.DeepEqual(h, again.health()) {
+				t.Errorf("under a banner %+v, %v; else %+v", again, err, h)
+			}
+			if len(h.Items) < len(r.Controllers)+len(r.Groups) || *h.Disks != len(r.Drives) {
+				t.Errorf("%+v lacks parts of %+v", h, r)
+			}
+		}
+		odd := me4Reply{}
+		_, err = health.JSON(`{"drives":[{"location":"0.1","health":`+strconv.Quote(word)+`,"usage":"VIRTUAL POOL"}]}`, &odd)
+		if _, known := me4Health[word]; err == nil && !known && len(odd.Drives) > 0 && odd.Drives[0].Health == word && len(odd.health().Items) == 0 {
+			t.Errorf("a disk whose health is %q is good", word)
 		}
 		for _, c := range []percController{
 			{Physical: []percDisk{{Place: "1:1", State: word}}}, {Physical: []percDisk{{Place: "1:1", State: "Onln", Group: word}}},
