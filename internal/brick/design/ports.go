@@ -21,17 +21,8 @@ const (
 	corosyncPort = 5405
 )
 
-// FixedPort is where a program of NFSv3 is. RPC is its number and its protocol.
-type FixedPort struct {
-	Name, RPC string
-	Port      int
-}
-
-// FixedPorts are those of NFSv3. Source of the numbers of programs: rpc(5).
-var FixedPorts = []FixedPort{
-	{"rpc.mountd", "100005 tcp", mountdPort}, {"rpc.statd", "100024 tcp", statdPort}, {"rpc.statd (UDP)", "100024 udp", statdPort},
-	{"lockd", "100021 tcp", lockdPort}, {"lockd (UDP)", "100021 udp", lockdPort},
-}
+// FixedPorts are those of NFSv3, by the number of the program. Source: rpc(5).
+var FixedPorts = map[string]int{"100005": mountdPort, "100024": statdPort, "100021": lockdPort}
 
 // Opening is what a host lets in, so that the brick works.
 type Opening struct {
@@ -107,23 +98,11 @@ func Openings(d *Design, host string) []Opening {
 	return out
 }
 
-// widest are networks and addresses, sorted, without those within another one. None: the world.
+// widest are networks and addresses, sorted, each once. None: the world.
 func widest(all []string) []string {
-	prefix := func(s string) netip.Prefix {
-		if p, err := netip.ParsePrefix(s); err == nil {
-			return p
-		}
-		a, _ := netip.ParseAddr(s)
-		return netip.PrefixFrom(a, 32)
-	}
 	slices.Sort(all)
-	all = slices.Compact(all)
-	if slices.ContainsFunc(all, func(s string) bool { return prefix(s).Bits() == 0 }) {
+	if slices.ContainsFunc(all, func(s string) bool { return strings.HasSuffix(s, "/0") }) {
 		return nil
 	}
-	return slices.DeleteFunc(slices.Clone(all), func(s string) bool {
-		return slices.ContainsFunc(all, func(o string) bool {
-			return o != s && prefix(o).Bits() < prefix(s).Bits() && prefix(o).Contains(prefix(s).Addr())
-		})
-	})
+	return slices.Compact(all)
 }

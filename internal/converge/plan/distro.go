@@ -7,6 +7,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/distro"
 	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/converge/prepared"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
@@ -50,7 +51,7 @@ func fencePackages(p *design.Pair, known []string) []string {
 // serverPackages are those of a server, in the order of installation.
 func (b *builder) serverPackages(host string) *resource.Packages {
 	d := b.distro(host).Packages
-	p := &resource.Packages{Names: slices.Concat(b.storage().packages(d), b.kind().serverPackages(d), d.Bench, b.firewallPackages(host))}
+	p := &resource.Packages{Names: slices.Concat(b.storage().packages(d), b.kind().serverPackages(d), d.Bench, prepared.Firewall(b.d, host).Packages())}
 	if b.pair.HA != nil {
 		p.Names = slices.Concat(p.Names, d.Cluster, d.FenceTest)
 		p.Fence = fencePackages(b.pair, d.FenceAgents)

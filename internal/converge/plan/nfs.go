@@ -140,13 +140,7 @@ func (b nfsKind) server(h string) error {
 			{Name: "nfs-server.service", Enabled: true, Active: true},
 		}})
 		b.add(StageNFS, h, "exports", &resource.Exports{Path: "/etc/exports.d/mortar.exports", Lines: lines})
-		server := &resource.NFSServer{Threads: n.Threads, Versions: n.Versions, Lease: n.Lease, Grace: n.Grace, RDMA: b.rdmaPort(), Ports: map[string]int{}}
-		if b.d.Spec.Firewall != nil {
-			for _, p := range design.FixedPorts {
-				server.Ports[p.RPC] = p.Port
-			}
-		}
-		b.add(StageNFS, h, "NFS server", server)
+		b.add(StageNFS, h, "NFS server", &resource.NFSServer{Threads: n.Threads, Versions: n.Versions, Lease: n.Lease, Grace: n.Grace, RDMA: b.rdmaPort()})
 		return nil
 	}
 	b.add(StageNFS, h, "NFS units", &resource.Units{Name: "nfs", List: []resource.Unit{

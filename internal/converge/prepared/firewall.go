@@ -1,8 +1,9 @@
 package prepared
 
 import (
-	"fmt"
+	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
@@ -73,12 +74,11 @@ func (f facts) ports() (out []Finding) {
 		return nil
 	}
 	have := linux.ParseRPC(f.Run[strings.Join(linux.RPCCommand, " ")].Stdout)
-	for _, p := range design.FixedPorts {
-		for _, at := range have[p.RPC] {
-			if at != p.Port {
-				out = append(out, Finding{Differs, "the port of " + p.Name, fmt.Sprint(at), fmt.Sprint(p.Port), "it was started before the port was fixed, and the firewall does not let clients in there", nftSource,
-					"move the service away and back (`mortar failover`)", len(f.d.PairWith(f.server.Name).Servers) == 1})
-			}
+	for _, program := range slices.Sorted(maps.Keys(have)) {
+		want, fixed := design.FixedPorts[program]
+		if at := strings.Join(have[program], " and "); fixed && at != strconv.Itoa(want) {
+			out = append(out, Finding{Differs, "the port of RPC program " + program, at, strconv.Itoa(want), "it was started before the port was fixed, and the firewall does not let clients in there", nftSource,
+				"move the service away (`mortar failover {spec}`); on a single server `systemctl restart rpc-statd nfs-server`", false})
 		}
 	}
 	return out

@@ -16,7 +16,7 @@ type known struct {
 }
 
 // knownBad are versions that public sources call bad. The rows of Enterprise Linux 6 and 7 are
-// the papers' own: whoever compares with those systems meets them.
+// the papers' own.
 var knownBad = []known{
 	{"kernel", "", "6.1.64", "6.1.66", "ext4 writes direct I/O to wrong places: files of the server's own system are damaged", "https://bugs.debian.org/1057843"},
 	{"kernel", "", "6.3", "6.3.5", "XFS damages its metadata", "kernel.org, ChangeLog-6.3.5: xfs: fix livelock in delayed allocation at ENOSPC"},

@@ -24,11 +24,11 @@ import (
 // Kind of a finding.
 type Kind string
 
-// Kinds of findings.
+// Kinds of findings, which are codes of status (package observe).
 const (
-	Differs Kind = "differs" // the host has another value than the spec wants
-	Untold  Kind = "untold"  // the host does not tell
-	Bad     Kind = "bad"     // a version that is known to harm
+	Differs Kind = "host-differs" // the host has another value than the spec wants
+	Untold  Kind = "host-untold"  // the host does not tell
+	Bad     Kind = "version-bad"  // it is known to harm
 )
 
 // Finding is what is not as it should be on a host.
@@ -238,11 +238,12 @@ func serverOf(d *design.Design, name string) *spec.Server {
 	return &spec.Server{}
 }
 
-// Asked says whether a host has answered a Request.
-func Asked(h *gather.Host) bool { return h != nil && h.Files[kernelFile] != "" }
-
-// Judge compares a server's answer with the spec.
+// Judge compares a server's answer with the spec; without an answer to a Request there is nothing
+// to compare.
 func Judge(d *design.Design, server string, h *gather.Host) []Finding {
+	if h.Files[kernelFile] == "" {
+		return nil
+	}
 	f := facts{Host: h, d: d, server: serverOf(d, server), slots: linux.PCICards(h.Files)}
 	isVM := slices.ContainsFunc(slices.Collect(maps.Keys(h.Files)), func(p string) bool { ok, _ := path.Match(virtual, p); return ok })
 	var out []Finding

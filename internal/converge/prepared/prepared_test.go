@@ -42,7 +42,7 @@ func host(files map[string]string) *gather.Host {
 func said(all []Finding) string {
 	var b strings.Builder
 	for _, f := range all {
-		b.WriteString(string(f.Kind) + " " + f.What + ": " + f.Have + " / " + f.Want + "\n")
+		b.WriteString(map[Kind]string{Differs: "differs", Untold: "untold", Bad: "bad"}[f.Kind] + " " + f.What + ": " + f.Have + " / " + f.Want + "\n")
 	}
 	return b.String()
 }
@@ -173,10 +173,10 @@ func TestFirewall(t *testing.T) {
 	d := brick(t, "nfs-ha", "firewall: {kind: nftables}")
 	h := host(nil)
 	h.Run["nft -j list ruleset"] = gather.RunResult{Output: resource.Output{Stdout: string(rules)}}
-	h.Run["rpcinfo -p"] = gather.RunResult{Output: resource.Output{Stdout: "   program vers proto   port  service\n    100000    4   tcp    111  portmapper\n    100005    3   tcp  20048  mountd\n    100005    3   udp  51000  mountd\n    100021    4   tcp  41233  nlockmgr\n    100021    3   tcp  41233  nlockmgr\n"}}
+	h.Run["rpcinfo -p"] = gather.RunResult{Output: resource.Output{Stdout: "   program vers proto   port  service\n    100000    4   tcp    111  portmapper\n    100005    3   tcp  20048  mountd\n    100005    3   udp  20048  mountd\n    100021    4   tcp  41233  nlockmgr\n    100021    3   tcp  41233  nlockmgr\n"}}
 	if diff := cmp.Diff(`differs its firewall: shut / open for the brick
 differs chain ip site input: one that drops / one that lets the brick in
-differs the port of lockd: 41233 / 32767
+differs the port of RPC program 100021: 41233 / 32767
 `, said(Judge(d, "nfs1", h))); diff != "" {
 		t.Error(diff)
 	}

@@ -48,6 +48,9 @@ func (f *Firewall) Diff(sys Look) ([]Action, error) {
 	return as, nil
 }
 
+// Packages are those of the firewall, which have its name in all distributions.
+func (f *Firewall) Packages() []string { return strings.Fields(f.Kind) }
+
 func (f *Firewall) own() string    { return "mortar-" + f.Brick }
 func (f *Firewall) script() string { return "/etc/mortar/firewall-" + f.Brick + ".nft" }
 

@@ -101,7 +101,7 @@ func TestFirewallNFTables(t *testing.T) {
 			t.Fatal(err, out.Stderr)
 		}
 	}
-	f := &Firewall{Brick: "brick-1", Kind: "nftables", Chains: []string{"inet filter input"}, Doors: []Door{{"NFS", "tcp", []int{111, 2049}, []string{"127.0.0.2/31", "10.1.0.0/16"}}}}
+	f := &Firewall{Brick: "brick-1", Kind: "nftables", Chains: []string{"inet filter input"}, Doors: []Door{{"NFS", "tcp", []int{111, 2049}, []string{"127.0.0.2/31", "10.1.0.0/16", "10.0.0.0/8"}}}}
 	refused(t, f, h, "no chain inet filter input", "firewall.chains")
 
 	load(siteRules)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/distro"
 	"github.com/mortarhpc/mortar/internal/base/journal"
+	"github.com/mortarhpc/mortar/internal/base/linux"
 )
 
 // attacks are commands that a list by prefixes, or by some of the arguments, would let pass.
@@ -25,6 +26,8 @@ var attacks = [][]string{
 	slices.Concat(journal.Argv(nil, "-n", "1", "--until=@1"), []string{"--rotate"}),
 	slices.Concat(journal.Argv(nil, "-n", "1", "--until=@1"), []string{"--", "--rotate"}),
 	journal.Argv([]string{"--rotate"}, "-n", "1", "--until=@1"),
+	{"nft", "-j", "list", "ruleset", "-f", "/x"},
+	{"firewall-cmd", "--policy=x", "--list-rich-rules", "--remove-rich-rule=x"},
 	{"ip", "-js", "-bat", "/x", "link", "show"},
 	{"ip", "netns", "show", "exec", "x", "reboot"},
 	{"dmsetup", "table", "--showkeys"},
@@ -128,6 +131,10 @@ func queries() [][]string {
 		fields("fence_ipmilan --ip=10.0.0.1 --username=mortar --password-script=/etc/mortar/fence/nfs1.sh --cipher=17 --privlvl=operator --action=status"),
 		fields("fence_redfish -o metadata"),
 		fields("/usr/bin/env SNMPCONFPATH=/etc/mortar/fence /usr/bin/snmpget -Oqv 10.0.0.9:161 1.3.6.1.4.1 1.3.6.1.4.2"),
+		fields("firewall-cmd --policy=m-brick1 --list-rich-rules"),
+		linux.NFTCommand,
+		linux.RPCCommand,
+		fields("systemctl show --property=NeedDaemonReload --value nftables.service"),
 		fields("ip -json address show"),
 		fields("ip -json address show up"),
 		fields("ip -o addr show to 10.0.0.1"),

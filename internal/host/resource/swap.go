@@ -77,7 +77,7 @@ func (s *Swap) room(sys Look, need int64) error {
 	if !installed {
 		return nil
 	}
-	const left = 2 << 30                                             // for the system itself: logs, packages, Pacemaker's configuration
+	const left = 1 << 30                                             // for the system itself: logs, packages, Pacemaker's configuration
 	_, number, _ := strings.Cut(strings.TrimSpace(out.Stdout), "\n") // below a heading
 	if avail, err := strconv.ParseInt(strings.TrimSpace(number), 10, 64); err == nil && avail < need+left {
 		return Refuse("make room there, make swap on a partition, or write a smaller preparation.swap", "%s needs %s, and /var/lib has %s free, of which %s stay for the system", SwapFile, gib(need), gib(avail), gib(left))

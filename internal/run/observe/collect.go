@@ -106,8 +106,9 @@ type Collector struct {
 	only    []string
 	outlets bool
 	traffic bool
-	below   bool // the servers' preparation
-	arrays  func(context.Context, *design.Array) raid.Answer
+	// Below has Collect also ask how servers are set up below the brick.
+	Below  bool
+	arrays func(context.Context, *design.Array) raid.Answer
 	// hardware asks, with AskHardware.
 	hardware *hardware.Asker
 }
@@ -161,17 +162,14 @@ func (c *Collector) Collect(ctx context.Context) Facts {
 // with the secret that it fences with. A single server asks its own.
 func (c *Collector) AskHardware(a *hardware.Asker) { c.hardware = a }
 
-// AskPreparation makes Collect also ask how servers are set up below the brick.
-func (c *Collector) AskPreparation() { c.below = true }
-
 func (c *Collector) collect(ctx context.Context) Facts {
 	f := Facts{Time: time.Now()}
 	reqs := requests(c.d, c.timeout)
 	if c.traffic {
 		countTraffic(c.d, reqs)
 	}
-	if c.below {
-		for _, s := range c.d.Servers() {
+	for _, s := range c.d.Servers() {
+		if c.Below {
 			reqs[s] = reqs[s].With(prepared.Request(c.d, s))
 		}
 	}
