@@ -78,3 +78,68 @@ func TestOrderOfGrowth(t *testing.T) {
 		t.Errorf("%+v", l)
 	}
 }
+
+// A brick in use gets a cache. Its header and its label are there before an agent is told of the
+// cache, and no SSD has data before both agents know it: a takeover at any moment finds what its
+// config says. Where no agent is, the file system moves onto the layers at once.
+func TestOrderOfALateCache(t *testing.T) {
+	for _, x := range []struct {
+		file, host string
+		managed    bool
+	}{{"nfs-ha.yaml", "nfs2", true}, {"nfs.yaml", "nfs1", false}} {
+		text, err := os.ReadFile("../../../examples/" + x.file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := spec.Parse("x.yaml", text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, _, err = s.ChangeCache(func(c *spec.Cache) (*spec.Cache, error) {
+			return c, c.Add(spec.DiskList{Size: 400 * spec.GB, Type: "nvme"}, "S1")
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := designOf(t, s.Source)
+		svc := d.Services()[0]
+		v := &svc.Storage
+		f := resource.HostFacts{Mapped: []string{linux.DMName(v.VG, v.LV)}}
+		if x.managed {
+			f.Cluster = clusterOf(true, linux.CRMResource{ID: resource.ServiceID(svc.Name), Role: "Started", Nodes: onNode(x.host)})
+		}
+		hosts := map[string]resource.HostFacts{}
+		for _, h := range d.Servers() {
+			hosts[h] = f
+		}
+		steps, err := Desired(d, Facts{Hosts: hosts}, testSecrets)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := func(kind, id, host string) int {
+			i := slices.IndexFunc(steps, func(s Step) bool { return s.Kind() == kind && s.ID() == id && s.Host == host })
+			if i < 0 {
+				t.Fatalf("%s: no %s %s on %s", x.file, kind, id, host)
+			}
+			return i
+		}
+		vol := v.VG + "/" + v.LV
+		header, front, ssds := at("logical-volume", v.VG+"/"+v.Cache.Header, x.host), at("cache-front", vol, x.host), at("cache", vol, x.host)
+		if l := steps[header].Resource.(*storage.LogicalVolume); header > front || front > ssds || l.Late != 2 || l.Before != v.LV || l.SystemID != "" {
+			t.Errorf("%s: header %d, layers %d, SSDs %d: %+v", x.file, header, front, ssds, l)
+		}
+		at("xfs", v.Backing(), x.host) // not one that is to be made on a device that is not there yet
+		c := steps[front].Resource.(*storage.CacheFront)
+		if x.managed {
+			for _, h := range d.Servers() {
+				if agent := at("ocf-config", ocf.ConfigPath(svc.Name), h); front > agent || agent > ssds || !c.Managed || c.Stop != nil {
+					t.Errorf("layers %d, agent of %s %d, SSDs %d: %+v", front, h, agent, ssds, c)
+				}
+			}
+			continue
+		}
+		if m := steps[at("mount", svc.MountPoint, x.host)].Resource.(*storage.MountPoint); c.Managed || len(c.Stop) != 1 || m.Until != v.Backing() || m.Source != v.Mounted() {
+			t.Errorf("%+v, %+v", c, m)
+		}
+	}
+}

@@ -20,7 +20,7 @@ import (
 //
 // That each only reads: the manual pages of the programs.
 var forms = slices.Concat([][]string{
-	{"blkid", "--probe", "--output", "export", "<device>"},
+	{"blkid", "--probe", "--output", "export", "[", "--offset", "<number>", "--size", "<number>", "]", "<device>"},
 	{"cibadmin", "--query"},
 	{"corosync-cfgtool", "-s"},
 	{"corosync-cmapctl", "-g", "runtime.votequorum.wait_for_all_status"},

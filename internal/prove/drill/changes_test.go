@@ -82,6 +82,10 @@ func (b *bench) Command(_ context.Context, name string, args ...string) (*design
 	return b.d, err
 }
 
+func (b *bench) Move(_ context.Context, service, to string) error {
+	return b.note("move %s to %s", service, to)
+}
+
 func (b *bench) Standby(_ context.Context, node string, on bool) error {
 	return b.note("standby %s %v", node, on)
 }
@@ -178,6 +182,38 @@ func TestChanges(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The cache is given back as it was, below the service that runs, or below one that was started
+// without it. One that takes several commands is refused before it is turned off.
+func TestChangesOfTheCache(t *testing.T) {
+	const off, add = "mortar cache off --yes --json", "mortar cache add S1 S2 --size 400GB --type nvme --mode write-back --yes --json"
+	cached := func(second string) *design.Design {
+		return haDesign(t, "filesystem:\n", "cache:\n  mode: write-back\n  ssds: [{serial: S1, size: 400GB, type: nvme}, {serial: S2, size: "+second+", type: nvme}]\nfilesystem:\n")
+	}
+	for how, want := range map[string][]string{
+		fault.CacheKept: {off, add},
+		fault.CacheGone: {off, "move home to nfs2", add, "move home to nfs1", "mortar apply --skip-fence-test --yes --json"},
+	} {
+		b := newBench(t)
+		b.d = cached("400GB")
+		e := &fault.Site{Scene: fault.Scene{Design: b.d, Service: b.d.Services()[0], Active: "nfs1", Passive: "nfs2"}, Env: fault.Env{Design: b.d, Operator: b, Injector: b, Progress: func(string) {}},
+			Watch: fault.NewWatcher(func(string) {}, nil)}
+		f := fault.Fault{Kind: fault.ChangeCache, Args: []string{how}}
+		if err := fault.Kinds[f.Kind].Ready(t.Context(), e, f); err != nil || !slices.Contains(b.did, "mortar cache off --dry-run --json") {
+			t.Fatalf("%s: %v, %q", how, err, b.did)
+		}
+		b.did = nil
+		if err := e.InjectorOf(f).Inject(t.Context(), f); err != nil || !slices.Equal(b.did, want) {
+			t.Errorf("%s: %v\n%s", how, err, strings.Join(b.did, "\n"))
+		}
+	}
+	b := newBench(t)
+	b.d = cached("800GB")
+	var refused *fault.Refused
+	if _, _, err := b.change("change-cache"); !errors.As(err, &refused) || !strings.Contains(err.Error(), "one mortar cache add does not give them back") || len(b.did) > 0 {
+		t.Errorf("%v, %q", err, b.did)
 	}
 }
 

@@ -363,6 +363,9 @@ func (s *Stack) Prepare(ctx context.Context) error {
 		if err := s.readLabel(); err != nil || s.label != nil {
 			return err
 		}
+		if state, err := s.dirtyState(); err == nil && state == stateDirty {
+			return &Refusal{fmt.Sprintf("volume %s/%s has no label of a cache, and bcache's superblock says that data is on SSDs alone", s.cfg.VG, s.cfg.LV)}
+		}
 		if err := s.modules(ctx); err != nil {
 			return err
 		}

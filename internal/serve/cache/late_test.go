@@ -82,7 +82,12 @@ func TestPrepareLeavesALabel(t *testing.T) {
 			b[40] ^= 1
 		}
 	}
-	if err := h.command(WriteBack).Prepare(t.Context()); err == nil || h.superblocks != nil {
-		t.Errorf("the label is damaged: %v, %q", err, h.superblocks)
+	for _, what := range []string{"the label is damaged", "the label is gone"} {
+		if err := h.command(WriteBack).Prepare(t.Context()); err == nil || h.superblocks != nil {
+			t.Errorf("%s: %v, %q", what, err, h.superblocks)
+		}
+		for _, off := range labelOffsets {
+			delete(h.flushBrick.blocks, off)
+		}
 	}
 }

@@ -1,11 +1,13 @@
 package storage
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
@@ -66,7 +68,8 @@ func (c *CacheSSDs) diff(sys resource.Look) ([]resource.Action, error) {
 
 // foreign describes what an SSD carries that is not this cache's, "" for
 // nothing: the partition table must have our partitions only, and those
-// nothing but members of our arrays.
+// nothing but members of our arrays. The kernel need not know the partitions:
+// the other server may have made them.
 func (c *CacheSSDs) foreign(sys resource.Look, f found, sigs []signature) string {
 	if len(sigs) == 0 {
 		return ""
@@ -78,50 +81,47 @@ func (c *CacheSSDs) foreign(sys resource.Look, f found, sigs []signature) string
 		all = append(all, s.describe(c.Arrays))
 	}
 	text := strings.Join(all, " and ")
-	parts := partitions(sys, kernelNames(sys, f))
-	if !gpt || len(parts) == 0 {
+	if !gpt {
 		return text
 	}
-	names := partitionNames(sys, f.Device)
-	if len(names) == 0 || slices.ContainsFunc(names, func(n string) bool { return !strings.HasPrefix(n, "mortar-") }) {
+	parts, sector := partitionTable(sys, f.Device)
+	if len(parts) == 0 || slices.ContainsFunc(parts, func(p partition) bool { return !strings.HasPrefix(p.Name, "mortar-") }) {
 		return text
 	}
-	var fs []found
 	for _, p := range parts {
-		fs = append(fs, found{DiskFact: resource.DiskFact{Device: "/dev/" + p}})
-	}
-	for _, s := range slices.Concat(signatures(sys, fs)...) {
-		if s.Type != "linux_raid_member" || !hasUUID(c.Arrays, s.UUID) {
-			return s.describe(c.Arrays)
+		v := probe(sys, f.Device, "--offset", strconv.FormatInt(p.Start*sector, 10), "--size", strconv.FormatInt(p.Size*sector, 10))
+		if v != nil && (v["TYPE"] != "linux_raid_member" || !hasUUID(c.Arrays, v["UUID"])) {
+			return signature{Type: cmp.Or(v["TYPE"], v["PTTYPE"]), UUID: v["UUID"]}.describe(c.Arrays)
 		}
 	}
 	return ""
 }
 
-// partitionNames reads the names in a disk's partition table; none if that
-// cannot be read. The kernel knows them only of tables it has read itself, not
-// of partitions that partx and sfdisk have told it of.
+// partition is one of a disk's partition table; start and size are in its sectors.
+type partition struct {
+	Name        string
+	Start, Size int64
+}
+
+// partitionTable reads a disk's partition table, and the bytes of a sector; none if it
+// cannot be read. The kernel knows names only of tables it has read itself, not of
+// partitions that partx and sfdisk have told it of.
 // Source: sfdisk(8), --json; block/partitions/core.c, part_uevent
-func partitionNames(sys resource.Look, device string) []string {
+func partitionTable(sys resource.Look, device string) ([]partition, int64) {
 	out, installed := sys.Command("sfdisk", "--json", device)
 	if !installed || out.Code != 0 {
-		return nil
+		return nil, 0
 	}
 	var t struct {
 		Table struct {
-			Partitions []struct {
-				Name string `json:"name"`
-			} `json:"partitions"`
+			SectorSize int64
+			Partitions []partition
 		} `json:"partitiontable"`
 	}
 	if err := json.Unmarshal([]byte(out.Stdout), &t); err != nil {
 		sys.Check(fmt.Errorf("sfdisk --json %s: %w", device, err))
 	}
-	var names []string
-	for _, p := range t.Table.Partitions {
-		names = append(names, p.Name)
-	}
-	return names
+	return t.Table.Partitions, cmp.Or(t.Table.SectorSize, 512)
 }
 
 // partitions of disks, by kernel name.

@@ -10,7 +10,8 @@ import (
 
 // An SSD that carries nothing but this cache is known by the names in its
 // partition table and by the arrays in its partitions, whether or not its
-// cache is up. The kernel tells no names of partitions that it was told of.
+// cache is up. The kernel tells no names of partitions that it was told of, and has none that
+// the other server has made.
 func TestCacheSSDsOfThisBrick(t *testing.T) {
 	const ours, others = "c1ea0001-0000-0000-0000-000000000000", "0be50000-0000-0000-0000-000000000000"
 	gpt := `{"device":"nvme1n1","offset":"0x200","type":"gpt"},{"device":"nvme1n1","offset":"0x3ffffe00","type":"gpt"},{"device":"nvme1n1","offset":"0x1fe","type":"PMBR"}`
@@ -18,7 +19,7 @@ func TestCacheSSDsOfThisBrick(t *testing.T) {
 		return resource.Output{Stdout: `{"partitiontable":{"label":"gpt","device":"/dev/nvme1n1","unit":"sectors","partitions":[{"node":"/dev/nvme1n1p1","start":2048,"size":1949696,"type":"A19D880F-05FC-4D3B-A006-743F0F84911E","name":"` + name + `"}]}}`}
 	}
 	member := func(uuid string) resource.Output {
-		return resource.Output{Stdout: `{"signatures":[{"device":"nvme1n1p1","offset":"0x1000","type":"linux_raid_member","uuid":"` + uuid + `"}]}`}
+		return resource.Output{Stdout: "DEVNAME=/dev/nvme1n1\nUUID=" + uuid + "\nTYPE=linux_raid_member\n"}
 	}
 	for _, c := range []struct {
 		what   string
@@ -27,21 +28,21 @@ func TestCacheSSDsOfThisBrick(t *testing.T) {
 		want   string // in the refusal; "": none
 	}{
 		{"its own", table("mortar-clean"), member(ours), ""},
-		{"its own, made and never filled", table("mortar-clean"), resource.Output{Stdout: ""}, ""},
+		{"its own, made and never filled", table("mortar-clean"), resource.Output{Code: 2}, ""},
+		{"a file system in a partition of that name", table("mortar-clean"), resource.Output{Stdout: "DEVNAME=/dev/nvme1n1\nTYPE=xfs\n"}, "xfs"},
 		{"another's partition", table("data"), member(ours), "a partition table (gpt)"},
 		{"another's array in a partition of that name", table("mortar-clean"), member(others), "not made by this brick"},
 		{"a table that cannot be read", resource.Output{Code: 1, Stderr: "failed"}, member(ours), "a partition table (gpt)"},
 	} {
 		sys := &resource.Paper{
 			Files: map[string]string{
-				"/sys/class/block/nvme1n1/nvme1n1p1/partition": "1\n", "/sys/class/block/nvme1n1p1/uevent": "PARTN=1\n",
-				"/proc/mdstat": "Personalities :\nunused devices: <none>\n", "/proc/self/mounts": "", "/dev/nvme1n1": "", "/dev/nvme1n1p1": "", "/proc/swaps": "Filename Type Size Used Priority\n",
+				"/proc/mdstat": "Personalities :\nunused devices: <none>\n", "/proc/self/mounts": "", "/dev/nvme1n1": "", "/proc/swaps": "Filename Type Size Used Priority\n",
 			},
 			Drives: []resource.DiskFact{{Device: "/dev/nvme1n1", Serial: "KS01", Size: 1 << 30}},
 			Outputs: map[string]resource.Output{
-				"wipefs --no-act --json /dev/nvme1n1":   {Stdout: `{"signatures":[` + gpt + `]}`},
-				"wipefs --no-act --json /dev/nvme1n1p1": c.inside,
-				"sfdisk --json /dev/nvme1n1":            c.table,
+				"wipefs --no-act --json /dev/nvme1n1":                                          {Stdout: `{"signatures":[` + gpt + `]}`},
+				"blkid --probe --output export --offset 1048576 --size 998244352 /dev/nvme1n1": c.inside,
+				"sfdisk --json /dev/nvme1n1":                                                   c.table,
 			},
 		}
 		r := &CacheSSDs{Host: "nfs1", List: []WantedDisk{{DiskRef: DiskRef{Serial: "KS01"}}}, Arrays: []string{ours}, Check: true}

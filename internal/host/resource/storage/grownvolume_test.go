@@ -75,9 +75,10 @@ func TestGrowthLeavesRoomForACache(t *testing.T) {
 		Header: "cacheheader", HeaderBytes: []int64{20 << 20}}
 	sys := &resource.Paper{Files: map[string]string{"/proc/self/mounts": "", "/sys/block/dm-3/dm/name": "b_home-data\n", "/dev/b_home/data": "", "/dev/md/r0": ""}, Outputs: map[string]resource.Output{}}
 	const args = "--devices /dev/md/r0,/dev/md/r1 "
+	const zero = "blkdiscard --zeroout /dev/b_home/cacheheader"
 	grow := "lvm vgextend --yes " + args + "b_home /dev/md/r1\n"
 	extend := "lvm lvextend --yes --extents +100%PVS --stripes 1 " + args + "b_home/data /dev/md/r1"
-	wantShow(t, diff(t, g, sys), grow+"lvm lvcreate --yes --wipesignatures y --name cacheheader --size 20971520b --stripes 1 "+args+"b_home /dev/md/r1\n"+extend)
+	wantShow(t, diff(t, g, sys), grow+"lvm lvcreate --yes --wipesignatures y --name cacheheader --size 20971520b --stripes 1 "+args+"b_home /dev/md/r1\n"+zero+"\n"+extend)
 	sys.Files["/sys/block/dm-4/dm/name"], sys.Files["/dev/b_home/cacheheader"] = "b_home-cacheheader\n", ""
 	wantShow(t, diff(t, g, sys), grow+extend)
 }
@@ -94,7 +95,8 @@ func TestLateHeader(t *testing.T) {
 		}
 		sys.Outputs["lvm lvs"] = resource.Output{Stdout: `{"report":[{"lv":[` + strings.Join(rows, ",") + `]}]}`}
 	}
-	const first = "lvm lvcreate --yes --wipesignatures y --name cacheheader --size 20971520b --devices /dev/md/r0 b_home"
+	const zero = "\nblkdiscard --zeroout /dev/b_home/cacheheader"
+	const first = "lvm lvcreate --yes --wipesignatures y --name cacheheader --size 20971520b --devices /dev/md/r0 b_home" + zero
 	lvs()
 	wantShow(t, diff(t, l, sys), first)
 	lvs("data")
@@ -103,7 +105,7 @@ func TestLateHeader(t *testing.T) {
 	for free, want := range map[string]string{"1": "needed, 1 are free", "2": ""} {
 		sys.Outputs["lvm vgs"] = resource.Output{Stdout: `{"report":[{"vg":[{"vg_name":"b_home","vg_free_count":"` + free + `"}]}]}`}
 		if want == "" {
-			wantShow(t, diff(t, l, sys), "lvm lvcreate --yes --wipesignatures y --name cacheheader --extents 2 --devices /dev/md/r0 b_home")
+			wantShow(t, diff(t, l, sys), "lvm lvcreate --yes --wipesignatures y --name cacheheader --extents 2 --devices /dev/md/r0 b_home"+zero)
 			continue
 		}
 		if _, err := resource.Diff(t.Context(), sys, l); err == nil || !strings.Contains(err.Error(), want) {

@@ -199,6 +199,9 @@ func (l *LogicalVolume) Diff(sys resource.Look) ([]resource.Action, error) {
 	}
 	create = append(append(create, resource.LVMArgs(l.SystemID, l.PVs)...), l.VG)
 	made := []resource.Action{{Title: "create logical volume " + id, Cmd: create}}
+	if l.Before != "" {
+		made = append(made, zeroed(l.VG, l.Name))
+	}
 	if len(withLater(sys, nil, l.PVs)) < len(l.PVs) {
 		return made, nil
 	}
@@ -232,7 +235,13 @@ func (l *LogicalVolume) late(sys resource.Look, devices []string) ([]resource.Ac
 		}
 	}
 	return []resource.Action{{Title: "create logical volume " + l.VG + "/" + l.Name, Cmd: append(append([]string{"lvm", "lvcreate", "--yes", "--wipesignatures", "y", "--name", l.Name,
-		"--extents", strconv.Itoa(l.Late)}, args...), l.VG)}}, nil
+		"--extents", strconv.Itoa(l.Late)}, args...), l.VG)}, zeroed(l.VG, l.Name)}, nil
+}
+
+// zeroed clears the header of a cache: LUNs that are used again may have the label of another
+// brick there.
+func zeroed(vg, name string) resource.Action {
+	return resource.Action{Title: "zero logical volume " + vg + "/" + name, Cmd: []string{"blkdiscard", "--zeroout", "/dev/" + vg + "/" + name}, Seconds: 300}
 }
 
 // lvmReport runs a reporting command of LVM over devices; without LVM there is nothing.
@@ -329,7 +338,7 @@ func (g *GrownVolume) Diff(sys resource.Look) ([]resource.Action, error) {
 				a.Title, a.Why, header = "create logical volume "+g.VG+"/"+g.Header, "a cache needs it, which may be added later", false
 				a.Cmd = slices.Concat([]string{"lvm", "lvcreate", "--yes", "--wipesignatures", "y", "--name", g.Header, "--size", strconv.FormatInt(g.HeaderBytes[i], 10) + "b"},
 					g.striped(len(pvs)), resource.LVMArgs(g.SystemID, g.PVs), []string{g.VG}, pvs)
-				as = append(as, a)
+				as = append(as, a, zeroed(g.VG, g.Header))
 			}
 			as = append(as, g.extend(i, pvs))
 		}

@@ -61,9 +61,9 @@ func (x *XFS) Diff(sys resource.Look) ([]resource.Action, error) {
 	return nil, nil
 }
 
-// probe asks blkid what a device carries; nil for nothing.
-func probe(sys resource.Look, dev string) map[string]string {
-	out, installed := sys.Command("blkid", "--probe", "--output", "export", dev)
+// probe asks blkid what a device carries, or a part of it (blkid's options); nil for nothing.
+func probe(sys resource.Look, dev string, part ...string) map[string]string {
+	out, installed := sys.Command(append(append([]string{"blkid", "--probe", "--output", "export"}, part...), dev)...)
 	if !installed {
 		sys.Check(fmt.Errorf("blkid is missing (package util-linux)"))
 	}
