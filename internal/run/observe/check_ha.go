@@ -315,6 +315,7 @@ func (v ha) service(p *Part, svc *design.Service) {
 		{r.Blocked, "service-blocked"},
 		{len(r.Nodes) > 1, "service-twice"},
 		{w.Server == "" && len(v.unseen()) > 0, "service-awaits-quorum"},
+		{w.Server == "" && !r.Managed, "service-left-alone"},
 		{w.Server == "", "service-stopped"},
 		{r.Failed, "service-failed"},
 		{r.Role != "Started", "service-changing"},
