@@ -9,7 +9,7 @@ export CGO_ENABLED := 0
 export GOFLAGS := -trimpath
 
 .DEFAULT_GOAL := help
-.PHONY: help build package check test-package deps demo demo-down test test-all test-unit test-rack test-more test-boot test-array test-lustre test-faults test-alerts years drills drills-xl changes systems storm lint fuzz bench takeover takeover-cluster clean
+.PHONY: help build package check test-package deps demo demo-down test test-all test-unit test-rack test-more test-boot test-array test-lustre test-faults test-alerts years drills drills-xl changes systems storm size lint fuzz bench takeover takeover-cluster clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -102,6 +102,10 @@ test-alerts: deps build ## a broken path becomes an alert: node_exporter on a ra
 storm: deps build ## 100, 500 and 2,000 NFS clients find their server crashed, on a rack, into out/storm (half an hour)
 	go build -o bin/storm ./test/storm
 	scripts/storm.sh bin/mortar bin/storm
+
+size: deps build ## 6, 24, 84 and 240 disks on racks: seconds of each step, into out/size (hours)
+	scripts/size.sh bin/mortar
+	go run ./test/size -in out/size -svg out/size/size.svg
 
 years: deps build ## a brick's years under load: discover, apply, Prometheus, a disk, growth, upgrades, another server; into out/years (half an hour)
 	$(RACK_TEST) -run TestYears ./test/rack

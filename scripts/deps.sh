@@ -4,8 +4,8 @@
 # need (default), also what the tests of the packages need; the browser alone
 set -euo pipefail
 packages=(
-  qemu-system-x86 qemu-block-extra # the nodes; LUNs of arrays (iSCSI)
-  qemu-utils                    # a client of the rack's disks
+  qemu-system-x86 qemu-block-extra # the nodes; their disks (iSCSI)
+  qemu-utils                    # tests: a client of the rack's disks
   mmdebstrap erofs-utils cpio zstd xz-utils busybox-static e2fsprogs # the node image
   iproute2 openssh-client       # networks of the rack; `mortar rack ssh`
   openipmi                      # virtual BMCs
@@ -16,7 +16,9 @@ tests=(
   ipmitool snmp                 # clients of BMCs and PDUs
   mdadm lvm2 xfsprogs multipath-tools util-linux # superblocks the tests plant and read
   fio                           # a load engine that the tests run
+  fence-agents                  # agents that a test runs against a service of its own
   sg3-utils                     # sg_ses, with which a test compares
+  nftables                      # a firewall that a test opens, in a network namespace
   sqlite3                       # changes a database of nfsdcld
   gcc libc6-dev                 # the race detector
 )

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -206,13 +207,14 @@ func newCacheModeCmd() *cobra.Command {
 }
 
 func newCacheAddCmd() *cobra.Command {
-	var size, kind, server string
+	var size, kind, server, mode string
 	cmd := command("add", func(ctx context.Context, c *cli.Console, args []string) error {
 		bytes, err := spec.ParseBytes(size)
 		if err != nil {
 			return cli.Refuse(fmt.Errorf("--size: %w", err))
 		}
-		return change.Cache(ctx, c, args[0], func(k *spec.Cache) (*spec.Cache, error) {
+		return change.AddCache(ctx, c, args[0], func(k *spec.Cache) (*spec.Cache, error) {
+			k.Mode = cmp.Or(mode, k.Mode)
 			return k, k.Add(spec.DiskList{Size: bytes, Type: kind, Server: server}, args[1:]...)
 		})
 	})
@@ -220,6 +222,7 @@ func newCacheAddCmd() *cobra.Command {
 	f.StringVar(&size, "size", "", "size of each, as sold, e.g. 1.6TB")
 	f.StringVar(&kind, "type", "nvme", "nvme or ssd")
 	f.StringVar(&server, "server", "", "the server they are inside of; default: every server reaches them")
+	f.StringVar(&mode, "mode", "", "write-back or write-through; default: as it is, write-through for a new cache")
 	_ = cmd.MarkFlagRequired("size")
 	return cmd
 }
@@ -228,9 +231,7 @@ func newCacheRemoveCmd() *cobra.Command {
 	var mode string
 	cmd := command("remove", func(ctx context.Context, c *cli.Console, args []string) error {
 		return change.Cache(ctx, c, args[0], func(k *spec.Cache) (*spec.Cache, error) {
-			if mode != "" {
-				k.Mode = mode
-			}
+			k.Mode = cmp.Or(mode, k.Mode)
 			return k, k.Remove(args[1:]...)
 		})
 	})

@@ -120,6 +120,8 @@ func newHostCacheCmd() *cobra.Command {
 	add("stop", func(ctx context.Context, _ io.Writer, s *cache.Stack, _ []string) error {
 		return s.Locked(ctx, func() error { return s.Stop(ctx) })
 	})
+	add("prepare", func(ctx context.Context, _ io.Writer, s *cache.Stack, _ []string) error { return s.Prepare(ctx) })
+	add("extend", func(ctx context.Context, _ io.Writer, s *cache.Stack, _ []string) error { return s.Extend(ctx) })
 	add("apply", func(ctx context.Context, w io.Writer, s *cache.Stack, _ []string) error {
 		return s.Apply(ctx, progressLines(w))
 	})

@@ -255,7 +255,7 @@ func newRackDownCmd() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return rackError(rack.Down(ctx, dir, rack.DownOptions{KeepDisks: keep}))
+		return rackError(rack.Down(ctx, dir, keep))
 	})
 	f.add(cmd)
 	cmd.Flags().BoolVar(&keep, "keep-disks", false, "only switch everything off: the next up powers the same machines on")

@@ -75,25 +75,24 @@ func newRackSaveCmd() *cobra.Command {
 		if err != nil {
 			return rackError(err)
 		}
-		if c.JSON {
-			return cli.PrintJSON(c.Out, s)
-		}
-		fmt.Fprintf(c.Out, "saved as %s: %d MiB in %s; the machines stood still for %.1f s\n", s.Name, s.Bytes>>20, s.Dir, s.StoppedSeconds)
-		printSavedNotes(c.Out, s)
-		return nil
+		return showSaved(c, s, fmt.Sprintf("saved as %s: %d MiB in %s; the machines stood still for %.1f s", s.Name, s.Bytes>>20, s.Dir, s.StoppedSeconds))
 	})
 	f.add(cmd)
 	cmd.Flags().Bool("json", false, "print JSON")
 	return cmd
 }
 
-func printSavedNotes(w io.Writer, s *rack.SavedRack) {
-	if len(s.Off) > 0 {
-		fmt.Fprintf(w, "switched off: %s\n", strings.Join(s.Off, " "))
-	}
-	if len(s.ClocksUnset) > 0 {
-		fmt.Fprintf(w, "clocks not set, no ssh server answers: %s\n", strings.Join(s.ClocksUnset, " "))
-	}
+func showSaved(c *cli.Console, s *rack.SavedRack, what string) error {
+	return c.Show(s, func(w io.Writer) error {
+		fmt.Fprintln(w, what)
+		if len(s.Off) > 0 {
+			fmt.Fprintf(w, "switched off: %s\n", strings.Join(s.Off, " "))
+		}
+		if len(s.ClocksUnset) > 0 {
+			fmt.Fprintf(w, "clocks not set, no ssh server answers: %s\n", strings.Join(s.ClocksUnset, " "))
+		}
+		return nil
+	})
 }
 
 func newRackRestoreCmd() *cobra.Command {
@@ -113,22 +112,16 @@ func newRackRestoreCmd() *cobra.Command {
 			if err := rack.CheckSaved(ctx, r.spec.Name, r.dir, r.name, opt); err != nil {
 				return rackError(err)
 			}
-			if c.JSON {
-				return cli.PrintJSON(c.Out, map[string]any{"name": r.name, "brick": r.spec.Name, "fits": true})
-			}
-			fmt.Fprintf(c.Out, "saved rack %s of %s fits; restore takes the rack in %s down, if one is there\n", r.name, r.spec.Name, r.dir)
-			return nil
+			return c.Show(map[string]any{"name": r.name, "brick": r.spec.Name, "fits": true}, func(w io.Writer) error {
+				_, err := fmt.Fprintf(w, "saved rack %s of %s fits; restore takes the rack in %s down, if one is there\n", r.name, r.spec.Name, r.dir)
+				return err
+			})
 		}
 		s, err := rack.Restore(ctx, r.spec.Name, r.dir, r.name, opt, rackProgress(c.Err))
 		if err != nil {
 			return rackError(err)
 		}
-		if c.JSON {
-			return cli.PrintJSON(c.Out, s)
-		}
-		fmt.Fprintf(c.Out, "restored %s, saved %s\n", s.Name, s.Time.Local().Format(time.DateTime))
-		printSavedNotes(c.Out, s)
-		return nil
+		return showSaved(c, s, fmt.Sprintf("restored %s, saved %s", s.Name, s.Time.Local().Format(time.DateTime)))
 	})
 	f.add(cmd)
 	cmd.Flags().Bool("json", false, "print JSON")

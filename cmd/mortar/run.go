@@ -88,6 +88,7 @@ func (o *statusFlags) run(ctx context.Context, c *cli.Console, args []string) er
 		}
 		defer b.Hosts.Close()
 		b.Hosts.AskOutlets()
+		b.Hosts.AskPreparation()
 		if o.hardware {
 			b.Hosts.AskHardware(hardware.New())
 		}

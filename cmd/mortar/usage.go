@@ -19,12 +19,6 @@ import (
 // execute runs the program. A wrong argument ends with exitBadInput and one line that says how
 // to mend it. An error without an exit code is a failure, such as a full disk behind stdout.
 func execute(ctx context.Context, root *cobra.Command, args []string) error {
-	if len(args) > 0 && args[0] == "drill" {
-		if now := formerDrill(args[1:]); now != nil {
-			args = append([]string{"drill"}, now...)
-			fmt.Fprintf(root.ErrOrStderr(), "mortar: write this as mortar %s; this release still takes the former spelling\n", strings.Join(args, " "))
-		}
-	}
 	if err := unknownCommand(root, args); err != nil {
 		return fail(exitBadInput, err)
 	}
@@ -154,17 +148,21 @@ func unknownCommand(root *cobra.Command, args []string) error {
 	if !group.HasSubCommands() || group.Runnable() && group != root || len(rest) == 0 || strings.HasPrefix(rest[0], "-") {
 		return nil
 	}
-	var names []string
-	for _, c := range group.Commands() {
-		if c.IsAvailableCommand() {
-			names = append(names, c.Name())
-		}
-	}
+	names := commandsOf(group)
 	mend := "use " + strings.Join(names, ", ")
 	if near := spec.Nearest(rest[0], names); near != "" {
 		mend = fmt.Sprintf("did you mean %q?", group.CommandPath()+" "+near)
 	}
 	return fmt.Errorf("unknown command %q for %q; %s", rest[0], group.CommandPath(), mend)
+}
+
+func commandsOf(group *cobra.Command) (names []string) {
+	for _, c := range group.Commands() {
+		if c.IsAvailableCommand() {
+			names = append(names, c.Name())
+		}
+	}
+	return names
 }
 
 // flagError describes what is wrong with a flag.
@@ -179,6 +177,9 @@ func flagError(c *cobra.Command, err error) error {
 			return fmt.Errorf("%s has no flag -%s; %s", c.CommandPath(), name, helpOf(c))
 		}
 		mend := helpOf(c)
+		if c.HasParent() && c.HasSubCommands() {
+			mend = "use " + strings.Join(commandsOf(c), ", ")
+		}
 		var flags []string
 		c.Flags().VisitAll(func(f *pflag.Flag) {
 			if !f.Hidden {

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -165,21 +166,9 @@ func ReadTargets(file string) (map[string]Target, error) {
 
 // over is a target as an entry of an inventory file has it.
 func (e InventoryEntry) over(t Target, file string) Target {
-	overlay(&t.Address, e.Address)
-	overlay(&t.User, e.User)
-	overlay(&t.Identity, beside(file, e.IdentityFile))
-	overlay(&t.HostKey, e.HostKey)
-	overlay(&t.NetNS, e.NetNS)
-	if e.Port != 0 {
-		t.Port = e.Port
-	}
+	t.Address, t.Port, t.User = cmp.Or(e.Address, t.Address), cmp.Or(e.Port, t.Port), cmp.Or(e.User, t.User)
+	t.Identity, t.HostKey, t.NetNS = cmp.Or(beside(file, e.IdentityFile), t.Identity), cmp.Or(e.HostKey, t.HostKey), cmp.Or(e.NetNS, t.NetNS)
 	return t
-}
-
-func overlay(to *string, from string) {
-	if from != "" {
-		*to = from
-	}
 }
 
 // beside resolves a path that is relative to the file it is written in.

@@ -1,14 +1,17 @@
 package rack
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -18,10 +21,10 @@ import (
 	"github.com/mortarhpc/mortar/internal/rack/vdisk"
 )
 
-// diskTime bounds the work of qemuIO, which takes seconds at most.
+// diskTime bounds an order to a process, which takes seconds at most.
 const diskTime = time.Minute
 
-// imagesOf returns the image files that a process serves, by the export's name.
+// imagesOf returns the image files that a process serves, by the name of the disk.
 func (r *rack) imagesOf(process string) map[string]string {
 	out := map[string]string{}
 	for _, d := range r.cfg.SharedDisks() {
@@ -46,22 +49,37 @@ func (r *rack) imagesOf(process string) map[string]string {
 	return out
 }
 
-// qemuIO runs commands of qemu-io(1) on each of some disks that a process serves: on the
-// disk with its cache. qemu-io then closes the disk, which flushes it.
-func (r *rack) qemuIO(ctx context.Context, process string, disks []string, commands ...string) error {
-	// A relative path, as in ServeDisks.
-	argv := []string{"env", "--chdir=" + tool.RunDir(r.dir), "qemu-io"}
-	for _, d := range disks {
-		argv = append(argv, "-c", "open -o driver=nbd,export="+d+",server.type=unix,server.path="+qemu.NBDSocket(process))
-		for _, c := range commands {
-			argv = append(argv, "-c", c)
-		}
-		argv = append(argv, "-c", "close")
+// diskProcesses are the names of all processes that may serve disks.
+func (r *rack) diskProcesses() []string {
+	out := []string{hw.Shelves}
+	for i := range r.cfg.Nodes {
+		out = append(out, hw.InsideName(r.cfg.Nodes[i].Name))
 	}
+	return out
+}
+
+// order gives an order to a process that serves disks: see obey.
+func (r *rack) order(ctx context.Context, process, order string) error {
 	ctx, cancel := context.WithTimeout(ctx, diskTime)
 	defer cancel()
-	return tool.Run(ctx, argv...)
+	conn, err := qemu.DialSocket(ctx, tool.RunDir(r.dir), disksSocket(process))
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })()
+	fmt.Fprintln(conn, order)
+	said, err := io.ReadAll(conn)
+	if err == nil && string(said) != obeyed {
+		err = fmt.Errorf("%s: %s: %q", process, order, said)
+	}
+	return err
 }
+
+const obeyed = "done"
+
+// disksSocket is the socket of a process that serves disks, in the run directory.
+func disksSocket(process string) string { return process + ".sock" }
 
 // powerShelves switches the shared disks on or off. Off they lose their unwritten data.
 func (r *rack) powerShelves(ctx context.Context, h *hw.Hardware) error {
@@ -76,12 +94,12 @@ func (r *rack) startDisks(ctx context.Context, name string) error {
 	if tool.Running(r.dir, name) != nil || len(r.imagesOf(name)) == 0 {
 		return nil
 	}
-	socket := filepath.Join(tool.RunDir(r.dir), qemu.NBDSocket(name))
+	socket := filepath.Join(tool.RunDir(r.dir), disksSocket(name))
 	if err := os.Remove(socket); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return tool.StartDaemon(ctx, r.dir, r.cfg.Netns(), name, func() bool {
-		conn, err := qemu.DialSocket(ctx, tool.RunDir(r.dir), qemu.NBDSocket(name))
+		conn, err := qemu.DialSocket(ctx, tool.RunDir(r.dir), disksSocket(name))
 		if err == nil {
 			conn.Close()
 		}
@@ -89,79 +107,93 @@ func (r *rack) startDisks(ctx context.Context, name string) error {
 	}, tool.SelfBinary(r.dir), "rack", "_disks", r.dir, name, tool.PidFile(r.dir, name))
 }
 
-// ServeDisks is the hidden command that serves disks of the rack in dir until it is killed.
-// Servers reach those inside them, and SSDs, by NBD, and shared disks by iSCSI, for their
-// reservations. The rack itself reaches all by NBD.
+// ServeDisks is the hidden command that serves disks of the rack in dir over iSCSI until it is
+// killed.
 func ServeDisks(ctx context.Context, dir, process string) error {
 	r, err := openChild(dir)
 	if err != nil {
 		return err
 	}
-	disks := map[string]*vdisk.Disk{}
+	drives, targets := map[string]*vdisk.Drive{}, map[string]port{}
 	for name, image := range r.imagesOf(process) {
-		if disks[name], err = vdisk.Open(image); err != nil {
+		d, err := vdisk.Open(image)
+		if err != nil {
 			return err
 		}
+		drives[name] = &vdisk.Drive{Disk: d}
+		targets[hw.DiskTarget(name)] = port{drives[name], 0}
 	}
-	if process == hw.Shelves {
-		if err := serveDrives(ctx, r, disks); err != nil {
-			return err
-		}
-	}
-	// A relative path, since a socket's path must be shorter than 108 bytes; spawn
-	// starts this process in the run directory.
-	l, err := net.Listen("unix", qemu.NBDSocket(process))
-	if err != nil {
-		return err
-	}
-	return vdisk.Serve(ctx, l, disks)
-}
-
-// serveDrives serves the shared disks as SCSI devices, over all of their paths.
-func serveDrives(ctx context.Context, r *rack, disks map[string]*vdisk.Disk) error {
-	drives := map[string]*vdisk.Drive{}
-	type port struct {
-		*vdisk.Drive
-		path int
-	}
-	ports := map[string]port{}
 	for _, d := range r.cfg.SharedDisks() {
-		if d.Array != nil || !d.Session() {
-			continue
-		}
-		v := &vdisk.Drive{Disk: disks[d.BlockID()]}
-		drives[d.BlockID()] = v
 		for path := range d.Paths {
-			ports[hw.DriveName(d, path)] = port{v, path}
+			targets[hw.DriveName(d, path)] = port{drives[d.BlockID()], path}
 		}
 	}
-	l, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(hw.DrivePortal))
-	if err = errors.Join(err, setDrives(r.dir, drives)); err != nil {
+	if err := setDrives(r.dir, drives); err != nil {
 		return err
 	}
-	context.AfterFunc(ctx, func() { l.Close() })
-	again := make(chan os.Signal, 1)
-	signal.Notify(again, syscall.SIGUSR1) // see changeHardware; SIGHUP ends a command
 	set := func() {
 		if err := setDrives(r.dir, drives); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 		}
 	}
+	again := make(chan os.Signal, 1)
+	signal.Notify(again, syscall.SIGUSR1) // see changeHardware; SIGHUP ends a command
 	go func() {
 		for range again {
 			set()
 		}
 	}()
+	portal, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(r.cfg.Portal(process)))
+	if err != nil {
+		return err
+	}
+	// A relative path, since a socket's path must be shorter than 108 bytes; spawn
+	// starts this process in the run directory. Whoever finds it finds the portal, too.
+	orders, err := net.Listen("unix", disksSocket(process))
+	if err != nil {
+		return err
+	}
+	defer context.AfterFunc(ctx, func() { portal.Close() })()
 	go func() {
-		err := vdisk.ServeISCSI(l, func(name string) (*vdisk.Drive, int) {
-			set() // another disk may be in the slot
-			return ports[name].Drive, ports[name].path
-		})
-		if ctx.Err() == nil {
-			fmt.Fprintln(os.Stderr, err)
-		}
+		_ = tool.ServeConns(orders, func(conn net.Conn) error { return obey(conn, drives) })
 	}()
-	return nil
+	err = vdisk.ServeISCSI(portal, func(name string) (*vdisk.Drive, int) {
+		set() // another disk may be in the slot
+		return targets[name].Drive, targets[name].path
+	})
+	return errors.Join(ctx.Err(), err)
+}
+
+// port is a port of a drive.
+type port struct {
+	*vdisk.Drive
+	path int
+}
+
+// obey carries an order out: flush empties the caches of all disks into their images, and zero
+// with the name of a disk takes all its data.
+func obey(conn net.Conn, drives map[string]*vdisk.Drive) error {
+	line, err := bufio.NewReader(conn).ReadString('\n')
+	if err != nil {
+		return nil // only looks whether the process is there
+	}
+	word, name, _ := strings.Cut(strings.TrimSpace(line), " ")
+	switch d := drives[name]; {
+	case word == "flush":
+		for _, d := range drives {
+			err = errors.Join(err, d.Flush())
+		}
+	case word == "zero" && d != nil:
+		err = d.Zero(0, d.Size())
+	default:
+		err = fmt.Errorf("order %q", line)
+	}
+	if err != nil {
+		_, err = fmt.Fprint(conn, err)
+		return err
+	}
+	_, err = fmt.Fprint(conn, obeyed)
+	return err
 }
 
 // setDrives tells the drives what they are and how fast, and those that are out of their slots
@@ -175,15 +207,21 @@ func setDrives(dir string, drives map[string]*vdisk.Drive) error {
 	if err != nil {
 		return err
 	}
-	for _, d := range r.cfg.SharedDisks() {
-		v := drives[d.BlockID()]
+	set := func(id string, d hw.Disk, ssd bool) {
+		v := drives[id]
 		if v == nil {
-			continue
+			return
 		}
-		v.Set(vdisk.Make{Serial: d.Serial, Vendor: d.Vendor, Product: d.Product, WWN: d.Number(), SSD: d.SSD}, vdisk.Speed(h.Speed(d.Disk)))
+		v.Set(vdisk.Make{Serial: d.Serial, Vendor: d.Vendor, Product: d.Product, WWN: d.Number(), SSD: ssd}, vdisk.Speed(h.Speed(d)))
 		if h.DisksOut[d.Name] {
 			v.Forget()
 		}
+	}
+	for _, d := range r.cfg.SharedDisks() {
+		set(d.BlockID(), d.Disk, d.SSD)
+	}
+	for i, d := range r.cfg.SSDs {
+		set(hw.SSDID(i), d, true)
 	}
 	return nil
 }

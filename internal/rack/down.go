@@ -12,17 +12,11 @@ import (
 	"github.com/mortarhpc/mortar/internal/rack/tool"
 )
 
-// DownOptions are the options of Down.
-type DownOptions struct {
-	// KeepDisks keeps the disk images, the nodes' own state and the keys, so that
-	// the next Up powers the same machines on.
-	KeepDisks bool
-}
-
 // Down removes the rack in dir: every process, the network namespace, and the
 // directory's content. It finds them by the rack's unique directory and name, so it
-// works after an incomplete or killed Up. A second Down is no error.
-func Down(ctx context.Context, dir string, opt DownOptions) error {
+// works after an incomplete or killed Up. A second Down is no error. keepDisks keeps the disk
+// images, the nodes' own state and the keys, so that the next Up powers the same machines on.
+func Down(ctx context.Context, dir string, keepDisks bool) error {
 	dir, err := tool.AbsDir(dir)
 	if err != nil {
 		return err
@@ -52,7 +46,7 @@ func Down(ctx context.Context, dir string, opt DownOptions) error {
 	if err := os.RemoveAll(tool.RunDir(dir)); err != nil {
 		return err
 	}
-	if opt.KeepDisks {
+	if keepDisks {
 		return nil
 	}
 	// Remove only files of a rack: the directory belongs to the user.

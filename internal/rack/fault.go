@@ -416,12 +416,7 @@ func zero(ctx context.Context, r *rack, d *hw.SharedDisk) error {
 	if tool.Running(r.dir, hw.Shelves) == nil {
 		return tool.Refuse("the shared disks have no power: give it back first (feed-on)")
 	}
-	var commands []string
-	const most = 1 << 30 // qemu-io refuses more at once
-	for at := int64(0); at < d.Bytes; at += most {
-		commands = append(commands, fmt.Sprintf("write -z %d %d", at, min(most, d.Bytes-at)))
-	}
-	if err := r.qemuIO(ctx, hw.Shelves, []string{d.BlockID()}, commands...); err != nil {
+	if err := r.order(ctx, hw.Shelves, "zero "+d.BlockID()); err != nil {
 		return fmt.Errorf("zeroes for disk %s: %w", d.Name, err)
 	}
 	info, err := os.Stat(hw.DiskImage(r.dir, d.Name))
@@ -560,41 +555,23 @@ func throttleFault(ctx context.Context, t *targets, _ bool) error {
 		}
 		*to = n
 	}
-	object := ""
-	reaches := hw.IsServer
-	var inside *hw.Enclosure
-	if i := slices.IndexFunc(r.cfg.SSDs, func(d hw.Disk) bool { return d.Name == a[0] }); i >= 0 {
-		object = "limit-" + hw.SSDID(i)
-		reaches = func(n *hw.Node) bool { return hw.IsServer(n) && r.cfg.SSDs[i].In(n) }
-	} else if e, i, ok := r.cfg.Slot(a[0]); ok {
-		inside, object = e, "limit-"+qemu.SlotID(i)
-	} else {
-		d := t.shared(0)
-		want(d.Array == nil, "%s is a LUN: lun-slow makes it slow, and throttle a disk of its array", a[0])
-		if !d.Session() {
-			object = d.ThrottleID()
-		}
-	}
-	// QEMU keeps a limit that the command omits, so reset these two.
-	value := qemu.Props{"iops-read": 0, "iops-write": 0}
-	maps.Copy(value, qemu.Limits(s))
-	limit := func(q *qemu.Client) error {
-		_, err := q.Call("qom-set", qemu.Props{"path": "/objects/" + object, "property": "limits", "value": value})
-		return err
+	inside, slot, ok := r.cfg.Slot(a[0])
+	if !ok && !slices.ContainsFunc(r.cfg.SSDs, func(d hw.Disk) bool { return d.Name == a[0] }) {
+		want(t.shared(0).Array == nil, "%s is a LUN: lun-slow makes it slow, and throttle a disk of its array", a[0])
 	}
 	return changeHardware(ctx, r, func(h *hw.Hardware) {
 		hw.SetValue(&h.Speeds, a[0], s)
 	}, func(h *hw.Hardware) error {
-		if object == "" { // the process that serves the disk bounds it
+		if !ok || tool.Running(r.dir, inside.Name) == nil { // the process that serves any other disk bounds it
 			return nil
 		}
-		if inside != nil {
-			if tool.Running(r.dir, inside.Name) == nil {
-				return nil
-			}
-			return r.withQMP(ctx, inside.Name, limit)
-		}
-		return eachRunning(ctx, r, reaches, func(_ *hw.Node, q *qemu.Client) error { return limit(q) })
+		return r.withQMP(ctx, inside.Name, func(q *qemu.Client) error {
+			// QEMU keeps a limit that the command omits, so reset these two.
+			value := qemu.Props{"iops-read": 0, "iops-write": 0}
+			maps.Copy(value, qemu.Limits(s))
+			_, err := q.Call("qom-set", qemu.Props{"path": "/objects/limit-" + qemu.SlotID(slot), "property": "limits", "value": value})
+			return err
+		})
 	})
 }
 

@@ -26,7 +26,6 @@ import (
 // hostTools are the programs that a rack needs, with their Debian packages.
 var hostTools = []struct{ tool, pkg string }{
 	{"qemu-system-x86_64", "qemu-system-x86"},
-	{"qemu-io", "qemu-utils"},
 	{"mmdebstrap", "mmdebstrap"},
 	{"mkfs.erofs", "erofs-utils"},
 	{"mkfs.ext4", "e2fsprogs"},
@@ -67,8 +66,9 @@ func checkHost(c *hw.Config, dir string, spec nodeimage.Spec) error {
 	if bb := tool.Path("busybox"); bb != "busybox" && !isStatic(bb) {
 		missing = append(missing, "busybox-static")
 	}
-	if m := iscsiModule(); len(c.Arrays()) > 0 && m != "" {
-		missing = append(missing, m)
+	// QEMU's iSCSI client.
+	if found, err := filepath.Glob("/usr/lib/*/qemu/block-iscsi.so"); err != nil || len(found) == 0 {
+		missing = append(missing, "qemu-block-extra")
 	}
 	if len(missing) > 0 {
 		bad = append(bad, "the rack needs programs that are not installed: apt-get install "+strings.Join(missing, " "))
@@ -151,14 +151,6 @@ func checkHost(c *hw.Config, dir string, spec nodeimage.Spec) error {
 func availableMemory() (int64, error) {
 	meminfo, err := os.ReadFile("/proc/meminfo")
 	return linux.Memory(string(meminfo), "MemAvailable"), err
-}
-
-// iscsiModule is the package of QEMU's iSCSI client, if it is not installed.
-func iscsiModule() string {
-	if found, err := filepath.Glob("/usr/lib/*/qemu/block-iscsi.so"); err == nil && len(found) > 0 {
-		return ""
-	}
-	return "qemu-block-extra"
 }
 
 // stateFilesOf lists the files of the nodes' own layers with their full sizes.

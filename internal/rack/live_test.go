@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	os.Exit(racktest.Main(m, func(rack string) error { return Down(context.Background(), rack, DownOptions{}) }))
+	os.Exit(racktest.Main(m, func(rack string) error { return Down(context.Background(), rack, false) }))
 }
 
 // liveConfig is two servers that share two enclosures of two disks, and an
@@ -176,7 +176,7 @@ func TestRack(t *testing.T) {
 				t.Logf("console of %s:\n%s", n.Name, tool.Tail(filepath.Join(tool.RunDir(dir), tool.ConsoleFile(n.Name)), 30))
 			}
 		}
-		if err := Down(ctx, dir, DownOptions{}); err != nil {
+		if err := Down(ctx, dir, false); err != nil {
 			t.Error(err)
 		}
 		nothingLeft(t, dir, cfg.Netns())
@@ -475,7 +475,7 @@ func TestRack(t *testing.T) {
 	})
 
 	l.run("down and up with the disks kept", func(l *liveRack) {
-		if err := Down(ctx, dir, DownOptions{KeepDisks: true}); err != nil {
+		if err := Down(ctx, dir, true); err != nil {
 			l.t.Fatal(err)
 		}
 		nothingLeft(l.t, l.dir, cfg.Netns())
@@ -509,13 +509,13 @@ func TestKilledUp(t *testing.T) {
 			continue // the next up must cope
 		}
 		for range 2 {
-			if err := Down(context.Background(), dir, DownOptions{}); err != nil {
+			if err := Down(context.Background(), dir, false); err != nil {
 				t.Fatal(err)
 			}
 		}
 		nothingLeft(t, dir, cfg.Netns())
 	}
-	if err := Down(context.Background(), dir, DownOptions{}); err != nil {
+	if err := Down(context.Background(), dir, false); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())

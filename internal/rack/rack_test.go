@@ -430,7 +430,7 @@ func TestCorrupt(t *testing.T) {
 func TestDownOfNothing(t *testing.T) {
 	dir := t.TempDir()
 	for range 2 {
-		if err := Down(context.Background(), filepath.Join(dir, "none"), DownOptions{}); err != nil {
+		if err := Down(context.Background(), filepath.Join(dir, "none"), false); err != nil {
 			t.Error(err)
 		}
 	}
@@ -445,7 +445,7 @@ func TestDownOfNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if err := Down(context.Background(), dir, DownOptions{}); err != nil {
+		if err := Down(context.Background(), dir, false); err != nil {
 			t.Error(err)
 		}
 	}

@@ -305,7 +305,7 @@ func Restore(ctx context.Context, brick, dir, name string, opt RestoreOptions, f
 		return nil, err
 	}
 	defer free()
-	if err := p.Step("down", dir, func() error { return Down(ctx, dir, DownOptions{}) }); err != nil {
+	if err := p.Step("down", dir, func() error { return Down(ctx, dir, false) }); err != nil {
 		return nil, err
 	}
 	if err := os.MkdirAll(tool.RunDir(dir), 0o700); err != nil {
@@ -321,7 +321,7 @@ func Restore(ctx context.Context, brick, dir, name string, opt RestoreOptions, f
 	if err != nil {
 		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 		defer cancel()
-		return nil, errors.Join(err, Down(clean, dir, DownOptions{}))
+		return nil, errors.Join(err, Down(clean, dir, false))
 	}
 	out := s.describe(from, cfg)
 	err = p.Step("clocks", "the machines stood still", func() error {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -174,7 +173,7 @@ func Save(ctx context.Context, dir, name string, opt SaveOptions, fn tool.Progre
 			}
 		}
 		began := time.Now()
-		err := s.save(ctx, r, h, work, p)
+		err := s.save(ctx, r, work, p)
 		s.StoppedSeconds = time.Since(began).Seconds()
 		return err
 	})
@@ -253,7 +252,7 @@ func (r *rack) memoryMiB(machine string) int {
 }
 
 // save does Save's work between the stop and the start of the machines.
-func (s *saved) save(ctx context.Context, r *rack, h *hw.Hardware, work string, p *tool.Steps) (err error) {
+func (s *saved) save(ctx context.Context, r *rack, work string, p *tool.Steps) (err error) {
 	clients, err := r.dialMachines(ctx, s.Machines)
 	defer closeAll(clients)
 	if err != nil {
@@ -394,16 +393,11 @@ func closeAll(clients map[string]*qemu.Client) {
 
 // flushDisks empties the caches of all disks into their images.
 func (r *rack) flushDisks(ctx context.Context) error {
-	processes := []string{hw.Shelves}
-	for i := range r.cfg.Nodes {
-		processes = append(processes, hw.InsideName(r.cfg.Nodes[i].Name))
-	}
-	for _, process := range processes {
+	for _, process := range r.diskProcesses() {
 		if tool.Running(r.dir, process) == nil {
 			continue
 		}
-		disks := slices.Sorted(maps.Keys(r.imagesOf(process)))
-		if err := r.qemuIO(ctx, process, disks, "flush"); err != nil {
+		if err := r.order(ctx, process, "flush"); err != nil {
 			return fmt.Errorf("flush of the disks' caches: %w", err)
 		}
 	}

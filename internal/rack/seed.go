@@ -209,9 +209,6 @@ func ensureStateImage(ctx context.Context, r *rack, n *hw.Node, adminKey string)
 	if there, err := allThere(disks); there || err != nil {
 		return err
 	}
-	if old := filepath.Join(filepath.Dir(img), "state.ext4"); old != img && tool.Exists(old) {
-		return tool.Refuse("the rack in %s was built by another version of mortar: mortar rack down first (its virtual disks go with it)", r.dir)
-	}
 	files, err := identity(r, n, adminKey)
 	if err != nil {
 		return err

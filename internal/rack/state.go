@@ -78,9 +78,11 @@ func changeHardware(ctx context.Context, r *rack, change func(h *hw.Hardware), m
 		if err := tool.SaveJSON(filepath.Join(r.dir, "hardware.json"), h); err != nil {
 			return err
 		}
-		// It knows which disks are out of their slots, and how slow each is.
-		if err := tool.Reread(r.dir, hw.Shelves); err != nil {
-			return err
+		// They know which disks are out of their slots, and how slow each is.
+		for _, process := range r.diskProcesses() {
+			if err := tool.Reread(r.dir, process); err != nil {
+				return err
+			}
 		}
 		return makeSo(h)
 	})

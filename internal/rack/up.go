@@ -93,7 +93,7 @@ func Up(ctx context.Context, cfg hw.Config, dir string, fn tool.Progress) (*Inve
 		st, err := loadState(dir)
 		switch {
 		case err != nil || st.Phase != phaseUp:
-			if err := Down(ctx, dir, DownOptions{}); err != nil {
+			if err := Down(ctx, dir, false); err != nil {
 				return nil, fmt.Errorf("removing what is left of an unfinished rack: %w", err)
 			}
 		case cfg.ArraysEmpty() && old.SameButArrays(&cfg):
@@ -138,7 +138,7 @@ func Up(ctx context.Context, cfg hw.Config, dir string, fn tool.Progress) (*Inve
 		defer cancel()
 		var refused *tool.RefusedError
 		if !keep || !errors.As(err, &refused) {
-			err = errors.Join(err, Down(clean, dir, DownOptions{KeepDisks: keep}))
+			err = errors.Join(err, Down(clean, dir, keep))
 		}
 		return nil, err
 	}

@@ -8,13 +8,12 @@ import (
 	"testing"
 
 	"github.com/mortarhpc/mortar/internal/rack/hw"
-	"github.com/mortarhpc/mortar/internal/rack/qemu"
 	"github.com/mortarhpc/mortar/internal/rack/tool"
 	"github.com/mortarhpc/mortar/internal/rack/vdisk"
 )
 
-// qemuIO works on a disk with its cache, and leaves nothing in the cache.
-func TestQEMUIO(t *testing.T) {
+// An order works on a disk with its cache, and leaves nothing in the cache.
+func TestOrders(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "disk.raw")
 	if err := tool.MakeSparse(file, 164352); err != nil {
 		t.Fatal(err)
@@ -27,19 +26,18 @@ func TestQEMUIO(t *testing.T) {
 	if err := os.Mkdir(tool.RunDir(r.dir), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	l, err := net.Listen("unix", filepath.Join(tool.RunDir(r.dir), qemu.NBDSocket(hw.Shelves)))
+	l, err := net.Listen("unix", filepath.Join(tool.RunDir(r.dir), disksSocket(hw.Shelves)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	go func() { _ = vdisk.Serve(t.Context(), l, map[string]*vdisk.Disk{"sd0": d, "sd1": d}) }()
-	want := make([]byte, d.Size())
-	for i := range want {
-		want[i] = 7
-	}
+	go func() {
+		_ = tool.ServeConns(l, func(c net.Conn) error { return obey(c, map[string]*vdisk.Drive{"sd0": {Disk: d}}) })
+	}()
+	want := bytes.Repeat([]byte{7}, int(d.Size()))
 	if _, err := d.WriteAt(want, 0); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.qemuIO(t.Context(), hw.Shelves, []string{"sd0", "sd1"}, "flush"); err != nil {
+	if err := r.order(t.Context(), hw.Shelves, "flush"); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := os.ReadFile(file); err != nil || !bytes.Equal(got, want) {
@@ -48,15 +46,15 @@ func TestQEMUIO(t *testing.T) {
 	if _, err := d.WriteAt(want, 0); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.qemuIO(t.Context(), hw.Shelves, []string{"sd0"}, "write -z 0 80k", "write -z 80k 82432"); err != nil {
+	if err := r.order(t.Context(), hw.Shelves, "zero sd0"); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := os.ReadFile(file); err != nil || !bytes.Equal(got, make([]byte, len(want))) || allocated(file) > 0 {
 		t.Errorf("%d bytes on disk, %v", allocated(file), err)
 	}
-	for _, bad := range [][]string{{"sd9"}, {"sd0", "sd9", "sd1"}} {
-		if err := r.qemuIO(t.Context(), hw.Shelves, bad, "flush"); err == nil {
-			t.Errorf("%v: no error for a disk that is not there", bad)
+	for _, bad := range []string{"zero sd9", "zero", "format"} {
+		if err := r.order(t.Context(), hw.Shelves, bad); err == nil {
+			t.Errorf("%s: no error", bad)
 		}
 	}
 }

@@ -3,7 +3,10 @@
 package ipmi
 
 import (
+	"cmp"
+	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -32,6 +35,8 @@ var (
 	number = regexp.MustCompile(`^[0-9A-Fa-f]{2}h$`)
 	// reading is a value with its unit behind an entity, as old versions of ipmitool print it.
 	reading = regexp.MustCompile(`^[-+]?[0-9.]+ [A-Za-z%][A-Za-z% ]*$`)
+	// entity is a part of the server, and which of them.
+	entity = regexp.MustCompile(`^\d+\.\d+$`)
 	// figure matches a field that holds a number, such as an entity or a limit, and no state.
 	figure = regexp.MustCompile(`^(?:0x[0-9A-Fa-f]+|[0-9.+-]*)$`)
 )
@@ -44,6 +49,7 @@ var (
 // Source: ipmitool, lib/ipmi_sdr.c, ipmi_sdr_print_sensor_fc and print_csv_discrete
 func Sensors(text string) []Sensor {
 	var out []Sensor
+	var parts []string
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
 		f := strings.Split(line, ",")
@@ -53,12 +59,45 @@ func Sensors(text string) []Sensor {
 		for i := range f {
 			f[i] = strings.TrimSpace(f[i])
 		}
-		out = append(out, sensor(f, line))
+		s, part := sensor(f, line)
+		out, parts = append(out, s), append(parts, part)
 	}
+	apart(out, parts)
 	return out
 }
 
-func sensor(f []string, line string) Sensor {
+// entities are a BMC's words for parts of a server. Source: IPMI 2.0, table 43-13
+var entities = map[string]string{"3": "processor", "4": "disk", "7": "system board", "8": "memory module", "9": "processor module", "10": "power supply",
+	"11": "add-in card", "15": "drive backplane", "19": "power unit", "20": "power module", "23": "chassis", "26": "drive bay", "29": "fan", "30": "cooling unit",
+	"32": "memory device", "55": "air inlet"}
+
+// apart tells sensors of one name apart, by the part that each belongs to, such as 10.2, or by
+// their order. Dell calls those of all power supplies Status.
+func apart(all []Sensor, parts []string) {
+	same := map[string][]int{}
+	taken := map[string]bool{}
+	for i, s := range all {
+		same[s.Name], taken[s.Name] = append(same[s.Name], i), true
+	}
+	for name, at := range same {
+		if len(at) < 2 {
+			continue
+		}
+		for n, i := range at {
+			unique := name
+			if id, number, ok := strings.Cut(parts[i], "."); ok {
+				unique = fmt.Sprintf("%s (%s %s)", name, cmp.Or(entities[id], "entity "+id), number)
+			}
+			for k := n + 1; taken[unique] && (n > 0 || unique != name); k++ {
+				unique = fmt.Sprintf("%s (%d)", name, k)
+			}
+			all[i].Name, taken[unique] = unique, true
+		}
+	}
+}
+
+// sensor reads the fields of a line. part is the entity of the sensor; "" if the line has none.
+func sensor(f []string, line string) (s Sensor, part string) {
 	for i := 2; i < len(f); i++ {
 		level, known := thresholds[f[i]]
 		if !known {
@@ -69,6 +108,9 @@ func sensor(f []string, line string) Sensor {
 			break // no room for a name before value and unit
 		}
 		s := Sensor{Level: level, Silent: f[i] == "ns"}
+		if i+1 < len(f) && entity.MatchString(f[i+1]) {
+			part = f[i+1]
+		}
 		var said []string
 		if discrete {
 			s.Name = strings.Join(f[:i-1], ", ")
@@ -79,16 +121,16 @@ func sensor(f []string, line string) Sensor {
 			}
 		}
 		if s.Silent {
-			return s
+			return s, part
 		}
 		if !discrete && (len(said) == 0 || f[i-1] == "discrete") {
 			break // neither a reading nor "no reading"; or bits whose meaning is not known
 		}
 		level, told := stateLevel(f[min(i+2, len(f)):])
 		s.Level, s.Text = max(s.Level, level), strings.Join(append(said, told...), ", ")
-		return s
+		return s, part
 	}
-	return Sensor{Name: f[0], Level: health.Unknown, Text: line}
+	return Sensor{Name: f[0], Level: health.Unknown, Text: line}, ""
 }
 
 // stateLevel is the worst level of the fields behind an entity, and those that are states.
@@ -188,17 +230,17 @@ func LastEvent(text string) (e Event, ok bool) {
 		return Event{}, false
 	}
 	e.Text = strings.TrimSpace(strings.Join(f[1:3], " ")) + ": " + strings.Join(f[3:], ", ")
-	e.Level = health.Unknown
-	for i := 5; i < len(f); i++ {
-		if f[i] != "Asserted" && f[i] != "Deasserted" {
-			continue
-		}
-		state := strings.Join(f[4:i], ", ")
-		e.Level = State(state)
-		if f[i] == "Deasserted" {
-			e.Level = over(state)
-		}
-		break
+	// Old versions of ipmitool print no direction for some events.
+	end := slices.IndexFunc(f, func(w string) bool { return w == "Asserted" || w == "Deasserted" })
+	switch {
+	case len(f) < 5:
+		e.Level = health.Unknown
+	case end > 4 && f[end] == "Deasserted":
+		e.Level = over(strings.Join(f[4:end], ", "))
+	case end > 4:
+		e.Level = State(strings.Join(f[4:end], ", "))
+	default:
+		e.Level = State(strings.Join(f[4:], ", "))
 	}
 	return e, true
 }

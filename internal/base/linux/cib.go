@@ -17,11 +17,23 @@ type CIB struct {
 	Levels      []CIBLevel    `xml:"configuration>fencing-topology>fencing-level" json:"levels,omitempty"`
 	Constraints []CIBLocation `xml:"configuration>constraints>rsc_location" json:"constraints,omitempty"`
 	Nodes       []CIBNode     `xml:"configuration>nodes>node" json:"nodes,omitempty"`
-	// Primitives has those of groups and clones too.
-	Primitives    []CIBPrimitive `xml:"configuration>resources>primitive" json:"-"`
-	Grouped       []CIBPrimitive `xml:"configuration>resources>group>primitive" json:"-"`
-	Cloned        []CIBPrimitive `xml:"configuration>resources>clone>primitive" json:"-"`
-	ClonedGrouped []CIBPrimitive `xml:"configuration>resources>clone>group>primitive" json:"-"`
+	// Primitives has those of groups, clones and bundles too.
+	Primitives []CIBPrimitive `xml:"-" json:"-"`
+	Holding    cibHolder      `xml:"configuration>resources" json:"-"`
+}
+
+// cibHolder is the element resources, or what holds primitives in it, however deep.
+type cibHolder struct {
+	Primitives []CIBPrimitive `xml:"primitive"`
+	Inner      []cibHolder    `xml:",any"`
+}
+
+func (h cibHolder) all() []CIBPrimitive {
+	out := h.Primitives
+	for _, i := range h.Inner {
+		out = append(out, i.all()...)
+	}
+	return out
 }
 
 // CIBNode is a node with its permanent attributes.
@@ -71,7 +83,7 @@ func ParseCIB(text []byte) (*CIB, error) {
 	if err := xml.Unmarshal(text, &c); err != nil {
 		return nil, fmt.Errorf("CIB: %w", err)
 	}
-	c.Primitives = slices.Concat(c.Primitives, c.Grouped, c.Cloned, c.ClonedGrouped)
+	c.Primitives, c.Holding = c.Holding.all(), cibHolder{}
 	return &c, nil
 }
 

@@ -17,8 +17,8 @@ type Ring struct {
 
 // RingStates are corosync's words for a peer on a link. Corosync 3.0 has two of them.
 var RingStates = map[string]string{"connected": "connected", "disconnected": "disconnected", "localhost": "localhost",
-	"link enabled:1\tlink connected:1": "connected", "link enabled:1\tlink connected:0": "disconnected", "link enabled:0\tlink connected:0": "disconnected",
-	"link enabled:0\tlink connected:1": "connected"}
+	"link enabled:1 link connected:1": "connected", "link enabled:1 link connected:0": "disconnected", "link enabled:0 link connected:0": "disconnected",
+	"link enabled:0 link connected:1": "connected"}
 
 // ParseRings reads `corosync-cfgtool -s`. Lines before the first link are a banner; those
 // of a link that are not understood are unread. Source: corosync-cfgtool(8)
@@ -43,16 +43,17 @@ func ParseRings(text string) (links []Ring, unread health.Unread) {
 		}
 		l := &links[len(links)-1]
 		key, value, _ := strings.Cut(line, "=")
-		node, state, ok := strings.Cut(strings.TrimPrefix(line, "nodeid"), ":")
-		if strings.TrimSpace(node) == "" { // "nodeid:  2:", and "nodeid  2:" of corosync 3.0
+		// "nodeid:  2:", "nodeid  2:" and "node 2:" of corosync 3.0
+		node, state, ok := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(line, "node"), "id"), ":")
+		if strings.TrimSpace(node) == "" {
 			node, state, ok = strings.Cut(state, ":")
 		}
 		id, err := strconv.Atoi(strings.TrimSpace(node))
-		state = strings.TrimSpace(state)
+		state = strings.Join(strings.Fields(state), " ")
 		switch known := RingStates[state]; {
 		case strings.TrimSpace(key) == "addr":
 			l.Addr = strings.TrimSpace(value)
-		case !strings.HasPrefix(line, "nodeid") || !ok || err != nil:
+		case !strings.HasPrefix(line, "node") || !ok || err != nil:
 			unread.Add(line)
 		case known == "":
 			l.Peers[id] = state

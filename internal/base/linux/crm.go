@@ -313,6 +313,8 @@ var (
 		"online": true, "standby": true, "standby_onfail": true, "maintenance": true, "pending": true, "unclean": true, "shutdown": true,
 		"active": true, "blocked": true, "managed": true, "failed": true}
 	crmNumbers = map[string]bool{"fail-count": true, "call": true, "rc": true, "code": true}
+	// crmCounts are elements whose attributes of those names are counts, which CRM does not have.
+	crmCounts = map[string]bool{"resources_configured": true, "nodes_configured": true}
 )
 
 // crmTokens are the tokens of crm_mon's XML without attributes that have another form
@@ -326,7 +328,7 @@ type crmTokens struct {
 func (t crmTokens) Token() (xml.Token, error) {
 	token, err := t.Decoder.Token()
 	e, begins := token.(xml.StartElement)
-	if err != nil || !begins {
+	if err != nil || !begins || crmCounts[e.Name.Local] {
 		return token, err
 	}
 	e.Attr = slices.Clone(e.Attr)

@@ -43,6 +43,42 @@ func saidCRM(text string) string {
 	return out + c.Unread.String()
 }
 
+func saidCIB(text string) string {
+	c, err := ParseCIB([]byte(text))
+	if err != nil {
+		return "error: " + err.Error()
+	}
+	out := ""
+	for _, n := range c.Nodes {
+		out += "node " + n.Name + "\n"
+	}
+	for _, p := range c.Primitives {
+		out += "primitive " + p.ID + " " + p.Agent() + "\n"
+	}
+	return out
+}
+
+func saidRings(text string) string {
+	links, unread := ParseRings(text)
+	out := ""
+	for _, l := range links {
+		out += fmt.Sprintf("link %d at %q\n", l.ID, l.Addr)
+		for _, id := range slices.Sorted(maps.Keys(l.Peers)) {
+			out += fmt.Sprintf("  %d %s\n", id, l.Peers[id])
+		}
+	}
+	return out + unread.String()
+}
+
+func saidMultipath(text string) string {
+	all, unread := ParseMultipath(text)
+	out := ""
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		out += fmt.Sprintf("%s %v\n", name, all[name])
+	}
+	return out + unread.String()
+}
+
 func saidParams(text string) string {
 	out := ""
 	all := ParseParams(text)
@@ -62,19 +98,28 @@ func saidMDStat(text string) string {
 
 func TestField(t *testing.T) {
 	field.Check(t, "crm", *update, saidCRM)
+	field.Check(t, "cib", *update, saidCIB)
+	field.Check(t, "rings", *update, saidRings)
+	field.Check(t, "multipath", *update, saidMultipath)
 	field.Check(t, "params", *update, saidParams)
 	field.Check(t, "mdstat", *update, saidMDStat)
 }
 
-// primitives counts the elements resource below resources, wherever they are.
-func primitives(text string) (n int) {
-	d := xml.NewDecoder(strings.NewReader(health.Body(text, "<pacemaker-result")))
+// primitives counts the elements of a name below resources, wherever they are.
+func primitives(text, name string) (n int) {
+	text = strings.Map(func(r rune) rune {
+		if r < ' ' && !strings.ContainsRune("\n\t\r", r) || r == 0xfffe || r == 0xffff {
+			return '?'
+		}
+		return r
+	}, strings.ToValidUTF8(crmBad.ReplaceAllString(text, "?"), "?"))
+	d := xml.NewDecoder(strings.NewReader(text))
 	var path []string
 	for {
 		token, err := d.Token()
 		switch e := token.(type) {
 		case xml.StartElement:
-			if e.Name.Local == "resource" && len(path) > 1 && path[1] == "resources" && !slices.Contains(path, "resource") {
+			if e.Name.Local == name && len(path) > 1 && slices.Contains(path[:min(3, len(path))], "resources") && !slices.Contains(path, name) {
 				n++
 			}
 			path = append(path, e.Name.Local)
@@ -89,20 +134,25 @@ func primitives(text string) (n int) {
 
 // Text before the data changes nothing, and no primitive, parameter or array is left out.
 func FuzzField(f *testing.F) {
-	for _, name := range []string{"crm", "params", "mdstat"} {
+	for _, name := range []string{"crm", "cib", "rings", "multipath", "params", "mdstat"} {
 		for _, c := range field.Cases(f, name) {
 			f.Add(c.Input)
 		}
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		for name, said := range map[string]func(string) string{"crm": saidCRM, "params": saidParams, "mdstat": saidMDStat} {
+		for name, said := range map[string]func(string) string{"crm": saidCRM, "rings": saidRings, "multipath": saidMultipath, "params": saidParams, "mdstat": saidMDStat} {
 			if d := cmp.Diff(said(text), said(field.Banner+text)); d != "" && !strings.HasPrefix(said(text), "error") {
 				t.Errorf("%s under a banner: %s", name, d)
 			}
 		}
 		if c, err := ParseCRM(text); err == nil {
-			if have, want := len(c.Resources)+len(c.Cloned), primitives(text); have != want {
+			if have, want := len(c.Resources)+len(c.Cloned), primitives(health.Body(text, "<pacemaker-result"), "resource"); have != want {
 				t.Errorf("%d primitives of %d", have, want)
+			}
+		}
+		if c, err := ParseCIB([]byte(text)); err == nil && strings.HasPrefix(text, "<cib") {
+			if have, want := len(c.Primitives), primitives(text, "primitive"); have != want {
+				t.Errorf("%d primitives of the CIB's %d", have, want)
 			}
 		}
 		for line := range strings.Lines(text) {

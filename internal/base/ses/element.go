@@ -3,6 +3,7 @@ package ses
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/base/health"
@@ -87,6 +88,9 @@ func element(t elementType, n int, names []string, s [4]byte) Element {
 	e.Name = fmt.Sprintf("%s %d", e.Kind, n)
 	if n <= len(names) && names[n-1] != "" {
 		e.Name = names[n-1]
+		if slices.Contains(slices.Delete(slices.Clone(names), n-1, n), e.Name) {
+			e.Name += fmt.Sprintf(" (%d)", n) // several are called so
+		}
 	}
 	var said []string
 	if reading := e.read(t.code, s); reading != "" {

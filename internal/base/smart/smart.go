@@ -31,8 +31,9 @@ type Report struct {
 	Remapped int64
 	// Defects are counts of lost or doubtful data, in words. A healthy disk has none.
 	Defects []string
-	// Unread is what the disk or smartctl said that is not understood, or why there is
-	// no answer.
+	// NoAnswer is why the disk's health cannot be read, in smartctl's words.
+	NoAnswer string `json:",omitempty"`
+	// Unread is what the disk or smartctl said that is not understood.
 	Unread health.Unread `json:",omitempty"`
 }
 
@@ -62,6 +63,10 @@ type document struct {
 		Current int `json:"current"`
 		Trip    int `json:"drive_trip"`
 	} `json:"temperature"`
+	// Environment has further temperatures of a SAS disk, by names like temperature_1.
+	Environment map[string]struct {
+		Current int `json:"current"`
+	} `json:"scsi_environmental_reports"`
 	NVMe *struct {
 		Critical    int   `json:"critical_warning"`
 		Used        *int  `json:"percentage_used"`
@@ -159,9 +164,12 @@ const (
 // ascqHot are the qualifiers of ascWarning for a temperature that is too high.
 var ascqHot = map[int]bool{0x01: true, 0x0a: true, 0x0c: true}
 
+// SwitchedOff is the NoAnswer of a disk whose SMART is switched off.
+const SwitchedOff = "SMART is switched off"
+
 // Parse reads the output of `smartctl --json --all DEVICE`. A disk that reports
-// nothing about its health gives a Report without findings. An answer that says why there
-// is none is an error.
+// nothing about its health gives a Report without findings, or with the NoAnswer that
+// smartctl gives. What is no JSON is an error.
 func Parse(text string) (Report, error) {
 	r := Report{Left: -1}
 	var doc document
@@ -170,6 +178,11 @@ func Parse(text string) (Report, error) {
 		return r, fmt.Errorf("output of smartctl: %w", err)
 	}
 	r.Serial, r.Temperature, r.Trip, r.Unread = doc.Serial, doc.Temperature.Current, doc.Temperature.Trip, unread
+	for name, e := range doc.Environment {
+		if doc.Temperature.Current == 0 && strings.HasPrefix(name, "temperature") {
+			r.Temperature = max(r.Temperature, e.Current)
+		}
+	}
 	r.messages(&doc)
 	var why []string
 	if n := doc.NVMe; n != nil {
@@ -206,19 +219,27 @@ func Parse(text string) (Report, error) {
 	return r, nil
 }
 
-// messages keeps the errors that smartctl met.
+// messages keeps the errors that smartctl met. If the disk has told nothing of its health,
+// they are why.
 func (r *Report) messages(doc *document) {
+	told := doc.Status.Passed != nil || doc.NVMe != nil || len(doc.ATA.Table) > 0 || len(doc.Errors) > 0 || r.Temperature > 0
+	var said []string
 	for _, m := range doc.Smartctl.Messages {
 		if m.Severity == "error" {
-			r.Unread.Add(m.Text)
+			said = append(said, strings.Join(strings.Fields(m.Text), " "))
 		}
 	}
 	const notOpened = 1 | 2 // bits of the exit code: bad arguments, a device that does not open
-	if doc.Smartctl.Exit&notOpened != 0 && len(r.Unread) == 0 {
-		r.Unread.Add(fmt.Sprintf("smartctl ended with code %d", doc.Smartctl.Exit))
+	if doc.Smartctl.Exit&notOpened != 0 && len(said) == 0 {
+		said = append(said, fmt.Sprintf("smartctl ended with code %d", doc.Smartctl.Exit))
 	}
 	if on := doc.Support.Enabled; on != nil && !*on {
-		r.Unread.Add("SMART is switched off")
+		r.NoAnswer = SwitchedOff
+	} else if !told {
+		r.NoAnswer, said = strings.Join(said, "; "), nil
+	}
+	for _, s := range said {
+		r.Unread.Add(s)
 	}
 }
 

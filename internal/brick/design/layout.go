@@ -215,7 +215,8 @@ func (d builder) layOutSet(set spec.Set, array string, growth, groups, spares in
 		if array == "" {
 			group.UUID = mdUUID(stableUUID(s, "md", name))
 		}
-		for _, i := range alternate(enclosures, dealt[g]) {
+		mine := only(enclosures, func(e string) bool { return dealt[g][e] != nil })
+		for _, i := range alternate(mine, dealt[g]) {
 			d.Disks[i].Group = name
 			group.Members = append(group.Members, d.Disks[i])
 		}

@@ -161,7 +161,7 @@ func (d *Design) GroupsIn(s *Storage) []Group {
 	for i, g := range d.Groups {
 		at[g.Name] = i
 	}
-	var out []Group
+	out := make([]Group, 0, len(s.Groups))
 	for _, n := range s.Groups {
 		if i, ok := at[n]; ok {
 			out = append(out, d.Groups[i])

@@ -151,7 +151,7 @@ type tuning struct {
 // rows are the lines of a list for a design, in fields.
 func (d *Design) rows(list string) [][]string {
 	t := tuning{Design: d, RAID: d.Spec.Storage.RAID, First: d.Services()[0], HA: d.Pairs[0].HA, Times: timesOf(d), Const: map[string]any{
-		"RDMAPort": RDMAPort, "bmcAnswer": bmcAnswer, "bmcTimeout": bmcTimeout, "logSU": logSU, "mmpSeconds": mmpSeconds, "monitorSpacing": monitorSpacing,
+		"RDMAPort": RDMAPort, "mountdPort": mountdPort, "statdPort": statdPort, "statdOut": statdOut, "lockdPort": lockdPort, "bmcAnswer": bmcAnswer, "bmcTimeout": bmcTimeout, "logSU": logSU, "mmpSeconds": mmpSeconds, "monitorSpacing": monitorSpacing,
 		"crowded":     d.Spec.Nodes() > 64, // so many clients that their number decides on values
 		"connections": connections(d.Spec, nconnect(d.Spec)), "keptConnections": keptConnections(d.Spec), "linkConnections": linkConnections(d.Spec), "slots": sessionSlots(d.Spec),
 		"queueChecks": queueChecks, "queueSeconds": QueueSeconds, "raceDelay": raceDelay, "rebuildMin": rebuildMin(d), "rebuildMax": rebuildMax(d), "tieDelay": tieDelay, "timeo": timeo,
@@ -190,6 +190,16 @@ func (t tuning) Connections() int       { return nconnect(t.Spec) }
 
 func (t tuning) Consensus() int      { return max(t.HA.TokenMS/2, 500) }
 func (t tuning) StockConsensus() int { return t.HA.TokenMS * 6 / 5 }
+
+// Version3 says whether NFSv3 is served.
+func (t tuning) Version3() bool { return slices.Contains(t.Spec.NFS.Versions, "3") }
+
+func (t tuning) PoolMode() string {
+	if t.Spec.Preparation == nil {
+		return ""
+	}
+	return t.Spec.Preparation.PoolMode
+}
 
 // AllNVMe says whether all disks are NVMe disks: what belongs to SCSI has no place there.
 func AllNVMe(d *Design) bool {

@@ -343,7 +343,7 @@ type ClientMount struct {
 //	corosync   totem/quorum key of corosync.conf(5)
 //	pacemaker  cluster property, resource default or operation
 //	nfs        mount option of the client
-//	nfs.conf   section.key of nfs.conf(5) on the client
+//	nfs.conf   section.key of nfs.conf(5)
 type Setting struct {
 	Role   string `json:"role"` // server, client or both
 	Kind   string `json:"kind"`

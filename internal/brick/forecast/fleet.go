@@ -1,6 +1,7 @@
 package forecast
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 )
 
 // Fleet describes a number of like bricks. All durations are in hours, all
@@ -280,7 +282,7 @@ type brick struct {
 	src    *rand.PCG
 	now    float64
 	end    float64
-	heap   []event
+	events []event
 	lambda float64 // per disk and hour, of this brick
 
 	failed  []int    // per group: disks failed and not yet rebuilt
@@ -312,42 +314,13 @@ func newBrick(f *Fleet) *brick {
 
 func (b *brick) exp(ratePerHour float64) float64 { return b.rng.ExpFloat64() / ratePerHour }
 
-// push and pop keep the heap by time.
+// push keeps the events by time, the next one last: there are some dozens of them.
 func (b *brick) push(e event) {
 	if e.at > b.end {
 		return
 	}
-	b.heap = append(b.heap, e)
-	for i := len(b.heap) - 1; i > 0; {
-		p := (i - 1) / 2
-		if b.heap[p].at <= b.heap[i].at {
-			break
-		}
-		b.heap[p], b.heap[i] = b.heap[i], b.heap[p]
-		i = p
-	}
-}
-
-func (b *brick) pop() event {
-	e := b.heap[0]
-	last := len(b.heap) - 1
-	b.heap[0] = b.heap[last]
-	b.heap = b.heap[:last]
-	for i := 0; ; {
-		c := 2*i + 1
-		if c >= last {
-			break
-		}
-		if c+1 < last && b.heap[c+1].at < b.heap[c].at {
-			c++
-		}
-		if b.heap[i].at <= b.heap[c].at {
-			break
-		}
-		b.heap[i], b.heap[c] = b.heap[c], b.heap[i]
-		i = c
-	}
-	return e
+	i, _ := slices.BinarySearchFunc(b.events, e.at, func(o event, at float64) int { return cmp.Compare(at, o.at) })
+	b.events = slices.Insert(b.events, i, e)
 }
 
 // schedule draws the next event of a kind that happens at a yearly rate.
@@ -370,7 +343,7 @@ func (b *brick) scheduleDisk(g int) {
 func (b *brick) run(index uint64, r *Result) {
 	f := b.f
 	b.src.Seed(f.Seed, index)
-	b.now, b.heap, b.spares, b.encl, b.noCtrl, b.srv, b.losses, b.active = 0, b.heap[:0], f.Spares, 0, 0, 0, 0, 0
+	b.now, b.events, b.spares, b.encl, b.noCtrl, b.srv, b.losses, b.active = 0, b.events[:0], f.Spares, 0, 0, 0, 0, 0
 	b.srvDown = [2]bool{}
 	b.down = [causes]float64{}
 	clear(b.failed)
@@ -395,8 +368,9 @@ func (b *brick) run(index uint64, r *Result) {
 		b.schedule(evSrvFail, s, f.ServerAFR)
 	}
 	b.schedule(evPower, 0, f.PowerPerYear)
-	for len(b.heap) > 0 {
-		e := b.pop()
+	for n := len(b.events); n > 0; n = len(b.events) {
+		e := b.events[n-1]
+		b.events = b.events[:n-1]
 		switch {
 		case e.kind == evDiskFail && e.gen != b.draw[e.index]:
 			continue // drawn for another number of disks

@@ -1,10 +1,10 @@
 package forecast
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
-	"sort"
 )
 
 // Pattern is a kind of load, as the benchmarks of the papers define them: one
@@ -128,28 +128,15 @@ func (m model) line() Line {
 	case SeqWrite, SeqRead:
 		l.Stages = m.sequential()
 		per, proto := m.perClient()
-		cap, at := least(l.Stages)
-		for n := 1; n <= m.h.Clients; n++ {
-			v := math.Min(float64(n)*per, cap)
-			l.Curve = append(l.Curve, Point{n, v})
-			if v > l.Peak*(1+1e-9) {
-				l.Peak, l.Clients = v, n
-			}
-		}
+		cap := l.bound()
+		l.curve(m.h.Clients, func(n int) float64 { return math.Min(float64(n)*per, cap) })
 		proto.Limit = float64(m.h.Clients) * per
-		l.Stages = append(l.Stages, proto)
-		l.Bottleneck, l.Why = at.Name, at.Formula
-		if proto.Limit < cap {
-			l.Bottleneck, l.Why = proto.Name, proto.Formula
-		}
+		l.below(proto, cap)
 	case RandomWrite, RandomRead:
-		for n := 1; n <= m.h.Clients; n++ {
+		l.curve(m.h.Clients, func(n int) float64 {
 			v, _, _ := m.random(n)
-			l.Curve = append(l.Curve, Point{n, v})
-			if v > l.Peak*(1+1e-9) {
-				l.Peak, l.Clients = v, n
-			}
-		}
+			return v
+		})
 		_, l.Stages, l.Bottleneck = m.random(l.Clients)
 		for _, s := range l.Stages {
 			if s.Name == l.Bottleneck {
@@ -158,36 +145,47 @@ func (m model) line() Line {
 		}
 	default:
 		l.Stages = m.metadata()
-		cap, at := least(l.Stages)
-		l.Peak, l.Bottleneck, l.Why = cap, at.Name, at.Formula
+		l.Peak = l.bound()
 		if m.h.Protocol == "nfs" { // of an MDS no latency is published
+			cap, ms := l.Peak, m.get("nfs.latency_ms")
 			l.Peak = 0
-			for n := 1; n <= m.h.Threads; n++ {
-				v := math.Min(float64(n)*1000/m.get("nfs.latency_ms"), cap)
-				l.Curve = append(l.Curve, Point{n, v})
-				if v > l.Peak*(1+1e-9) {
-					l.Peak, l.Clients = v, n
-				}
-			}
-			proto := Stage{Name: "protocol", Limit: float64(m.h.Threads) * 1000 / m.get("nfs.latency_ms"), Uses: []string{"nfs.latency_ms"}, InSeries: true,
-				Formula: fmt.Sprintf("%d threads with one request each, %g ms a request", m.h.Threads, m.get("nfs.latency_ms"))}
-			l.Stages = append(l.Stages, proto)
-			if proto.Limit < cap {
-				l.Bottleneck, l.Why = proto.Name, proto.Formula
-			}
+			l.curve(m.h.Threads, func(n int) float64 { return math.Min(float64(n)*1000/ms, cap) })
+			l.below(Stage{Name: "protocol", Limit: float64(m.h.Threads) * 1000 / ms, Uses: []string{"nfs.latency_ms"}, InSeries: true,
+				Formula: fmt.Sprintf("%d threads with one request each, %g ms a request", m.h.Threads, ms)}, cap)
 		}
 	}
 	return l
 }
 
-// least is the narrowest stage; the first of equals.
-func least(s []Stage) (float64, Stage) {
-	best := s[0]
-	for _, x := range s {
-		if x.Limit < best.Limit {
-			best = x
+// bound makes the narrowest stage, the first of equals, the bottleneck, and returns its limit.
+func (l *Line) bound() float64 {
+	limit, at := least(l.Stages)
+	l.Bottleneck, l.Why = at.Name, at.Formula
+	return limit
+}
+
+// below adds the last stage, which is the bottleneck if it carries less than the others do.
+func (l *Line) below(last Stage, others float64) {
+	l.Stages = append(l.Stages, last)
+	if last.Limit < others {
+		l.Bottleneck, l.Why = last.Name, last.Formula
+	}
+}
+
+// curve has what 1 to most clients get, and the fewest that reach the peak.
+func (l *Line) curve(most int, get func(n int) float64) {
+	for n := 1; n <= most; n++ {
+		v := get(n)
+		l.Curve = append(l.Curve, Point{n, v})
+		if v > l.Peak*(1+1e-9) {
+			l.Peak, l.Clients = v, n
 		}
 	}
+}
+
+// least is the narrowest stage; the first of equals.
+func least(s []Stage) (float64, Stage) {
+	best := slices.MinFunc(s, func(a, b Stage) int { return cmp.Compare(a.Limit, b.Limit) })
 	return best.Limit, best
 }
 
@@ -526,12 +524,7 @@ func (m model) buys(peak float64) []Buy {
 		list = append(list, change{"metadata server", func(h *Hardware) { h.MDS++ }})
 	} else {
 		// Another NFS brick is another file system: it doubles everything, and says nothing.
-		for i := range list {
-			if list[i].part == "brick" {
-				list = append(list[:i], list[i+1:]...)
-				break
-			}
-		}
+		list = slices.DeleteFunc(list, func(c change) bool { return c.part == "brick" })
 	}
 	var out []Buy
 	for _, c := range list {
@@ -540,6 +533,6 @@ func (m model) buys(peak float64) []Buy {
 		v := model{&x, m.c, m.p}.line().Peak
 		out = append(out, Buy{c.part, v, v/peak - 1})
 	}
-	sort.SliceStable(out, func(i, j int) bool { return out[i].Gain > out[j].Gain })
+	slices.SortStableFunc(out, func(a, b Buy) int { return cmp.Compare(b.Gain, a.Gain) })
 	return out
 }

@@ -119,6 +119,13 @@ var bad = []struct {
 	{"a fence agent's program", []string{"    bmc:\n      address: 10.3.0.22\n      user: admin\n      password_file: secrets/bmc-s2\n", "    fencing: [{agent: fence_redfish, options: {password_script: /tmp/x, pcmk_host_list: s1, method: cycle}}]\n"}},
 	{"a fence agent's options as a list", []string{"    bmc:\n      address: 10.3.0.22\n      user: admin\n      password_file: secrets/bmc-s2\n", "    fencing: [{agent: fence_redfish, options: [ip]}]\n"}},
 	{"fence agents of one feed alone", []string{"    bmc:\n      address: 10.3.0.22\n      user: admin\n      password_file: secrets/bmc-s2\n", "    fencing: [{agent: fence_eaton_snmp, options: {ip: 10.3.0.41}, feed: A}]\n"}},
+	{"a fence agent that knows by the network alone", []string{"    bmc:\n      address: 10.3.0.22\n      user: admin\n      password_file: secrets/bmc-s2\n", "    fencing: [{agent: fence_crosslink}]\n"}},
+	{"a fence agent's other secrets", []string{"    bmc:\n      address: 10.3.0.22\n      user: admin\n      password_file: secrets/bmc-s2\n", "    fencing: [{agent: fence_ipmilan, options: {ip: 10.3.0.22, hexadecimal_kg: '31', privlvl: operator}}, {agent: fence_pve, options: {apikey: x, key_file: /root/x}}]\n"}},
+	{"a server that counts as off when it is missing", []string{"    bmc:\n      address: 10.3.0.22\n      user: admin\n      password_file: secrets/bmc-s2\n", "    fencing: [{agent: fence_virsh, options: {ip: 10.3.0.22, missing_as_off: '1'}}]\n"}},
+	{"an agent named like the BMC", []string{"      password_file: secrets/bmc-s1\n", "      password_file: secrets/bmc-s1\n    fencing: [{agent: fence_bmc}]\n"}},
+	{"an agent named like a part of the server's device", []string{"      password_file: secrets/bmc-s1\n", "      password_file: secrets/bmc-s1\n    fencing: [{agent: fence_params}]\n"}},
+	{"one fence device for both servers", []string{"      password_file: secrets/bmc-s1\n", "      password_file: secrets/bmc-s1\n    fencing: [{agent: fence_redfish, options: {ip: 10.3.0.23}}]\n", "    bmc:\n      address: 10.3.0.22\n      user: admin\n      password_file: secrets/bmc-s2\n", "    fencing: [{agent: fence_redfish, options: {ip: 10.3.0.23}}]\n"}},
+	{"a server named like an agent of another", []string{"      password_file: secrets/bmc-s1\n", "      password_file: secrets/bmc-s1\n    fencing: [{agent: fence_redfish, options: {ip: 10.3.0.23}}]\n", "name: s2\n", "name: s1-redfish\n"}},
 	{"IPMI cipher 0", []string{"      password_file: secrets/bmc-s1\n", "      password_file: secrets/bmc-s1\n      cipher: 0\n"}},
 	{"a journal of an earlier version", []string{"  raid:\n    level: 6", "  journal: {ssds: [{serial: 'J[1-2]', size: 400GB}]}\n  raid:\n    level: 6"}},
 	// Disks.
@@ -261,6 +268,17 @@ var bad = []struct {
 	{"a long serial", []string{"serial: MB12", "serial: " + strings.Repeat("S", 500)}},
 	{"a long address", []string{"cidr: 10.2.0.0/24", "cidr: " + strings.Repeat("1", 500)}},
 	{"cluster of one", []string{"flavour: nfs-ha", "flavour: nfs"}},
+	// Preparation of servers, and their firewalls.
+	{"logical processor true", []string{"wipe: [MA01]", "wipe: [MA01]\npreparation: {logical_processor: true}"}},
+	{"preparation, each key", []string{"wipe: [MA01]", "wipe: [MA01]\npreparation: {logical_processor: no-ht, sub_numa: '2', flow_control: rx, power_profile: performace, pool_mode: numa, swap: 1MiB, mirror_spares: 9}"}},
+	{"preparation, unknown key", []string{"wipe: [MA01]", "wipe: [MA01]\npreparation: {swaps: 4GiB}"}},
+	{"firewall without kind", []string{"wipe: [MA01]", "wipe: [MA01]\nfirewall: {chains: [inet filter input]}"}},
+	{"firewall of old", []string{"wipe: [MA01]", "wipe: [MA01]\nfirewall: {kind: iptables}"}},
+	{"firewall, near one", []string{"wipe: [MA01]", "wipe: [MA01]\nfirewall: {kind: firewald}"}},
+	{"firewall, chains", []string{"wipe: [MA01]", "wipe: [MA01]\nfirewall: {kind: nftables, chains: [input, inet filter input, inet filter input, netdev filter ingress, 'inet filter input; flush ruleset']}"}},
+	{"firewall, no chains", []string{"wipe: [MA01]", "wipe: [MA01]\nfirewall: {kind: nftables, chains: []}"}},
+	{"firewalld with chains", []string{"wipe: [MA01]", "wipe: [MA01]\nfirewall: {kind: firewalld, chains: [inet filter input]}"}},
+	{"firewall of profile stock", []string{"wipe: [MA01]", "wipe: [MA01]\nfirewall: {kind: nftables}\nprofile: stock"}},
 }
 
 func edit(t *testing.T, base string, edits []string) string {

@@ -3,6 +3,7 @@ package spec
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -47,7 +48,7 @@ func collisions(c *checker) {
 				short, long = long, short
 			}
 			rest, within := strings.CutPrefix(long, short)
-			if x.what != what && within && (rest == "" || parts.MatchString(rest)) {
+			if within && (rest == "" || parts.MatchString(rest)) {
 				c.errorf(at, "give one of them another name", "%s would have the resource %s, and %s (%s) the resource %s: their names in the cluster collide", what, id, x.what, c.at(x.at), x.id)
 				return
 			}
@@ -70,8 +71,9 @@ func collisions(c *checker) {
 			add(id, "server "+v.Name, at)
 		}
 		for j, id := range v.OutletDevices() {
-			if name := v.Outlets[j].PDU; pdus[name] != "" {
-				add(id, "PDU "+name, pdus[name])
+			t := taken{id, "PDU " + v.Outlets[j].PDU, pdus[v.Outlets[j].PDU]}
+			if t.at != "" && !slices.Contains(all, t) { // a PDU is one device for all servers
+				add(t.id, t.what, t.at)
 			}
 		}
 	}

@@ -333,8 +333,6 @@ func (c *layout) diskGrowth(l *DiskList, at string, ofSSDs bool) {
 		c.errorf(at, "build another brick", "a LUN of RAID 60 takes in no more spans")
 	case c.s.Storage.Kind == "array" && c.s.Storage.Volume == "device":
 		c.errorf(at, "build another brick, with storage.volume lvm", "a file system directly on its LUN takes in no other LUN")
-	case c.s.Cache != nil:
-		c.errorf(at, "take the cache away (mortar cache remove), or build another brick beside it", "a volume that grows takes no cache in this version")
 	}
 }
 

@@ -71,9 +71,13 @@ func cacheText(c *Cache) string {
 
 // ChangeCache gives the spec as a change of its cache makes it, with the text in
 // Source, and its new cache; nil: none. The rules of the spec say what may not
-// be; their lines are those of a spec that is not on disk. s stays as it is.
+// be; their lines are those of a spec that is not on disk. s stays as it is. A brick without
+// a cache begins with one that has no SSD.
 func (s *Spec) ChangeCache(change func(*Cache) (*Cache, error)) (next *Spec, want *Cache, err error) {
-	c := *s.Cache
+	c := Cache{Mode: "write-through", Bypass: MiB} // the defaults of the keys
+	if s.Cache != nil {
+		c = *s.Cache
+	}
 	if c.SSDs, err = c.Single(); err == nil {
 		want, err = change(&c)
 	}
@@ -93,6 +97,28 @@ func (s *Spec) ChangeCache(change func(*Cache) (*Cache, error)) (next *Spec, wan
 // at is the place of an SSD in the cache; negative: it is not in it.
 func (c *Cache) at(serial string) int {
 	return slices.IndexFunc(c.SSDs, func(l DiskList) bool { return strings.EqualFold(l.Serial, serial) })
+}
+
+// AddArgs are the arguments of mortar cache add, behind the spec, that give a brick this cache
+// anew; nil if it takes several commands.
+func (c *Cache) AddArgs() []string {
+	ssds, err := c.Single()
+	if err != nil || len(ssds) == 0 {
+		return nil // Parse has refused it
+	}
+	l := ssds[0]
+	var args []string
+	for _, x := range ssds {
+		if x.Size != l.Size || x.Server != l.Server || x.Type != l.Type {
+			return nil
+		}
+		args = append(args, x.Serial)
+	}
+	args = append(args, "--size", l.Size.String(), "--type", l.Type, "--mode", c.Mode)
+	if l.Server != "" {
+		args = append(args, "--server", l.Server)
+	}
+	return args
 }
 
 // Add adds SSDs like one; each is listed on its own (see Single).

@@ -87,3 +87,49 @@ func TestChangeCache(t *testing.T) {
 		}
 	}
 }
+
+// A brick without a cache gets one from its first SSDs on, with the keys' defaults, and refuses
+// what a cache refuses. The command that gives it back after a time without it is one line.
+func TestFirstCache(t *testing.T) {
+	src, err := examples.FS.ReadFile("nfs-ha.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := Parse("x.yaml", src)
+	if err != nil {
+		t.Fatal(err)
+	}
+	add := func(mode string, serials ...string) (*Spec, *Cache, error) {
+		return s.ChangeCache(func(c *Cache) (*Cache, error) {
+			if mode != "" {
+				c.Mode = mode
+			}
+			return c, c.Add(DiskList{Size: 1600 * GB, Type: "nvme"}, serials...)
+		})
+	}
+	next, want, err := add("", "S1")
+	if err != nil || next.Cache == nil || next.Cache.Mode != "write-through" || next.Cache.Bypass != MiB || len(want.SSDs) != 1 || s.Cache != nil {
+		t.Fatalf("%+v, %v", want, err)
+	}
+	if !strings.HasPrefix(string(next.Source), string(src)) {
+		t.Error("other lines of the spec changed")
+	}
+	if _, want, err = add("write-back", "S1", "S2"); err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(want.AddArgs(), " "); got != "S1 S2 --size 1600GB --type nvme --mode write-back" {
+		t.Errorf("%q", got)
+	}
+	want.SSDs[1].Size = 800 * GB
+	if got := want.AddArgs(); got != nil {
+		t.Errorf("two sizes: %q", got)
+	}
+	for mode, say := range map[string]string{"write-back": "write-back needs two SSDs", "write-around": "write-around"} {
+		if _, _, err := add(mode, "S1"); err == nil || !strings.Contains(err.Error(), say) {
+			t.Errorf("%s: %v, want %q", mode, err, say)
+		}
+	}
+	if _, _, err := s.ChangeCache(func(c *Cache) (*Cache, error) { return c, c.Remove("S1") }); err == nil || !strings.Contains(err.Error(), "SSD S1 is not in the cache") {
+		t.Error(err)
+	}
+}

@@ -54,6 +54,10 @@ func (s *Spec) Scale(by int64) error {
 	if s.Cache != nil {
 		shrink(s.Cache.SSDs, leastSSD)
 	}
+	if p := s.Preparation; p != nil { // a node has no room for the swap of real volumes
+		small := *p
+		small.Swap, s.Preparation = 0, &small
+	}
 	server := scaledServer
 	if s.Flavour == Lustre {
 		server = scaledLustre

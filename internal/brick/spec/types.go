@@ -42,23 +42,25 @@ type Spec struct {
 	Profile    Profile `yaml:"profile,omitempty" json:"profile,omitempty" doc:"tuned, or stock: the same brick with the values of the distribution and of ClusterLabs, to compare with; what else the file says of tuning (nfs.threads, lease, grace, ha.token_ms, filesystem.mount) is not used then" default:"tuned"`
 	SSH        SSH     `yaml:"ssh,omitempty" json:"ssh,omitempty" doc:"how the administrator's machine reaches the hosts"`
 	// PasswordCommand prints the secret of a file that is not there.
-	PasswordCommand []string    `yaml:"password_command,omitempty" json:"password_command,omitempty" doc:"program and arguments that print a secret whose file (password_file, community_file, auth_file, privacy_file) does not exist, e.g. [pass, show, hpc/{}]: {} becomes the file's name; it runs on the administrator's machine, without a shell"`
-	Networks        Networks    `yaml:"networks" json:"networks" doc:"the networks of the brick"`
-	Servers         []Server    `yaml:"servers" json:"servers" doc:"the storage servers"`
-	PDUs            []PDU       `yaml:"pdus,omitempty" json:"pdus,omitempty" doc:"switched power distribution units, for the second level of fencing"`
-	Arrays          []Array     `yaml:"arrays,omitempty" json:"arrays,omitempty" doc:"RAID arrays and controllers, for kind: array; default: one of storage.model for each service or module"`
-	Enclosures      []Enclosure `yaml:"enclosures" json:"enclosures" doc:"disk enclosures (JBODs), or the shelves of an array, with their disks"`
-	Storage         Storage     `yaml:"storage,omitempty" json:"storage,omitempty" doc:"what is made of the disks; required, but for lustre, where each module has its own"`
-	Cache           *Cache      `yaml:"cache,omitempty" json:"cache,omitempty" doc:"SSDs in front of the volume"`
-	Filesystem      Filesystem  `yaml:"filesystem,omitempty" json:"filesystem,omitempty" doc:"the file system on each volume"`
-	NFS             NFSConfig   `yaml:"nfs,omitempty" json:"nfs,omitempty" doc:"kernel NFS server settings"`
-	Services        []Service   `yaml:"services,omitempty" json:"services,omitempty" doc:"what is served: one service, two for nfs-ha-xl, none for lustre"`
-	Lustre          *Lustrefs   `yaml:"lustre,omitempty" json:"lustre,omitempty" doc:"the Lustre file system, for flavour lustre"`
-	HA              *HA         `yaml:"ha,omitempty" json:"ha,omitempty" doc:"cluster settings, for nfs-ha, nfs-ha-xl and lustre"`
-	Clients         []Client    `yaml:"clients,omitempty" json:"clients,omitempty" doc:"client hosts Mortar mounts the exports on, and loads from in bench and drill; and how many others there are"`
-	Wipe            []string    `yaml:"wipe,omitempty" json:"wipe,omitempty" doc:"serial numbers of disks that may be wiped although they carry data"`
-	Failed          []string    `yaml:"failed,omitempty" json:"failed,omitempty" doc:"serial numbers of disks that are out of service (mortar disk fail): their RAID groups do without them until mortar disk replace"`
-	Rack            Rack        `yaml:"rack,omitempty" json:"rack,omitempty" doc:"virtual rack only: what the hardware list does not say; ignored on real hardware"`
+	PasswordCommand []string     `yaml:"password_command,omitempty" json:"password_command,omitempty" doc:"program and arguments that print a secret whose file (password_file, community_file, auth_file, privacy_file) does not exist, e.g. [pass, show, hpc/{}]: {} becomes the file's name; it runs on the administrator's machine, without a shell"`
+	Networks        Networks     `yaml:"networks" json:"networks" doc:"the networks of the brick"`
+	Servers         []Server     `yaml:"servers" json:"servers" doc:"the storage servers"`
+	PDUs            []PDU        `yaml:"pdus,omitempty" json:"pdus,omitempty" doc:"switched power distribution units, for the second level of fencing"`
+	Arrays          []Array      `yaml:"arrays,omitempty" json:"arrays,omitempty" doc:"RAID arrays and controllers, for kind: array; default: one of storage.model for each service or module"`
+	Enclosures      []Enclosure  `yaml:"enclosures" json:"enclosures" doc:"disk enclosures (JBODs), or the shelves of an array, with their disks"`
+	Storage         Storage      `yaml:"storage,omitempty" json:"storage,omitempty" doc:"what is made of the disks; required, but for lustre, where each module has its own"`
+	Cache           *Cache       `yaml:"cache,omitempty" json:"cache,omitempty" doc:"SSDs in front of the volume"`
+	Filesystem      Filesystem   `yaml:"filesystem,omitempty" json:"filesystem,omitempty" doc:"the file system on each volume"`
+	NFS             NFSConfig    `yaml:"nfs,omitempty" json:"nfs,omitempty" doc:"kernel NFS server settings"`
+	Services        []Service    `yaml:"services,omitempty" json:"services,omitempty" doc:"what is served: one service, two for nfs-ha-xl, none for lustre"`
+	Lustre          *Lustrefs    `yaml:"lustre,omitempty" json:"lustre,omitempty" doc:"the Lustre file system, for flavour lustre"`
+	HA              *HA          `yaml:"ha,omitempty" json:"ha,omitempty" doc:"cluster settings, for nfs-ha, nfs-ha-xl and lustre"`
+	Preparation     *Preparation `yaml:"preparation,omitempty" json:"preparation,omitempty" doc:"how each server is set up below the brick: plan and status compare it, and say what differs"`
+	Firewall        *Firewall    `yaml:"firewall,omitempty" json:"firewall,omitempty" doc:"apply opens the brick's ports in the firewall of its hosts; default: it leaves firewalls alone"`
+	Clients         []Client     `yaml:"clients,omitempty" json:"clients,omitempty" doc:"client hosts Mortar mounts the exports on, and loads from in bench and drill; and how many others there are"`
+	Wipe            []string     `yaml:"wipe,omitempty" json:"wipe,omitempty" doc:"serial numbers of disks that may be wiped although they carry data"`
+	Failed          []string     `yaml:"failed,omitempty" json:"failed,omitempty" doc:"serial numbers of disks that are out of service (mortar disk fail): their RAID groups do without them until mortar disk replace"`
+	Rack            Rack         `yaml:"rack,omitempty" json:"rack,omitempty" doc:"virtual rack only: what the hardware list does not say; ignored on real hardware"`
 
 	// File is the path the spec was read from; Source its bytes.
 	File   string `yaml:"-" json:"file"`
@@ -374,6 +376,24 @@ type Module struct {
 type OSTPool struct {
 	Name string   `yaml:"name" json:"name" doc:"name of the pool: at most 15 letters, digits, - and _"`
 	OSTs []string `yaml:"osts" json:"osts" doc:"indices and ranges, e.g. [0-5, 8]"`
+}
+
+// Preparation is how a server is set up below the brick. A key that is not there is not looked at.
+type Preparation struct {
+	LogicalProcessor string `yaml:"logical_processor,omitempty" json:"logical_processor,omitempty" doc:"on or off: two threads on each core (BIOS: Logical Processor, Hyper-Threading)"`
+	SubNUMA          string `yaml:"sub_numa,omitempty" json:"sub_numa,omitempty" doc:"on or off: several NUMA nodes in a processor (BIOS: Sub-NUMA Cluster, NPS)"`
+	PowerProfile     string `yaml:"power_profile,omitempty" json:"power_profile,omitempty" doc:"performance, powersave, schedutil or ondemand: the governor of the processors' clock (BIOS: System Profile)"`
+	FlowControl      string `yaml:"flow_control,omitempty" json:"flow_control,omitempty" doc:"on or off: pause frames of the interface on the public network, sent and heeded"`
+	PoolMode         string `yaml:"pool_mode,omitempty" json:"pool_mode,omitempty" doc:"global, percpu, pernode or auto: how nfsd's threads are divided among processors (sunrpc.pool_mode); apply sets it for the next load of the module"`
+	Swap             Bytes  `yaml:"swap,omitempty" json:"swap,omitempty" doc:"swap at least, for an xfs_repair that needs more than memory; apply makes a file of what is missing"`
+	MirrorSpares     int    `yaml:"mirror_spares,omitempty" json:"mirror_spares,omitempty" doc:"hot spares, at least, of the md RAID 1 that the server's own system is on" default:"0"`
+}
+
+// Firewall is how the brick's ports are opened on its hosts.
+type Firewall struct {
+	Kind    string   `yaml:"kind" json:"kind" doc:"nftables or firewalld"`
+	Chains  []string `yaml:"chains,omitempty" json:"chains,omitempty" doc:"nftables: the site's chains that drop packets to the host, each as family, table and chain; apply puts one jump to a chain of the brick's own into each" default:"inet filter input"`
+	Clients bool     `yaml:"clients,omitempty" json:"clients,omitempty" doc:"true: also on the clients, where the servers' NFSv3 callbacks arrive"`
 }
 
 // HA holds cluster settings. Times are in milliseconds where they say so.

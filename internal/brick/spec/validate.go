@@ -50,6 +50,8 @@ func validate(s *Spec) Errors {
 	c.disks()
 	c.filesystem()
 	c.ha()
+	preparation(c)
+	firewall(c)
 	if c.isHA() {
 		collisions(c)
 	}
@@ -351,7 +353,7 @@ func (c *checker) power() {
 		c.refuse(!re().word.MatchString(p.Feed), at+".feed", "name the power feed the PDU hangs on, e.g. A", "%q cannot name a power feed", p.Feed)
 		oneCase(c, at+".feed", p.Feed, feeds)
 	}
-	outlets := map[Outlet]string{}
+	outlets, devices := map[Outlet]string{}, map[string]string{} // by what they switch: the server
 	for i := range s.Servers {
 		v := &s.Servers[i]
 		at := fmt.Sprintf("servers[%d]", i)
@@ -382,7 +384,7 @@ func (c *checker) power() {
 			outlets[o] = v.Name
 			covered[pdus[o.PDU].Feed] = true
 		}
-		fenceAgents(c, at, v, feeds, covered)
+		fenceAgents(c, at, v, feeds, covered, devices)
 		seen := map[string]bool{}
 		for j, f := range v.Feeds {
 			fat := fmt.Sprintf("%s.feeds[%d]", at, j)

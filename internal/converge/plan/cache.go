@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/host/resource/storage"
@@ -128,17 +129,39 @@ func ignoreSSDs(c *design.Cache) string {
 	return t
 }
 
-// header makes room for bcache's superblocks and the label, before the
-// volume takes all that is left of its group. align is where a full stripe
-// of a physical volume may begin.
-func (b cachePart) header(v *design.Storage, host, id string, pvs []string, align int64, activate bool) {
-	if v.Cache == nil {
+// headerOf is the header of a service's volume, "" if it can have no cache.
+func (b cachePart) headerOf(s *design.Service) string {
+	if !b.kind().caches() || b.stock() || len(b.d.Services()) > 1 || s.Storage.VG == "" {
+		return ""
+	}
+	return cache.HeaderLV
+}
+
+// header makes room for bcache's superblocks and the label, before the volume takes all that is
+// left of its group, with a cache or without: one may be added later. align is where a full
+// stripe of a physical volume may begin.
+func (b cachePart) header(s *design.Service, p place, id string, first, later []string, align int64) {
+	v := &s.Storage
+	if b.headerOf(s) == "" {
 		return
 	}
-	b.add(StageStorage, host, "logical volume "+v.VG+"/"+v.Cache.Header, &storage.LogicalVolume{
-		VG: v.VG, Name: v.Cache.Header, PVs: pvs, SystemID: id, Stripes: v.Stripes, StripeSize: int64(v.StripeSize),
-		Size: headerSize(align, int64(v.ExtentSize), v.Stripes), Activate: activate,
-	})
+	lv := &storage.LogicalVolume{
+		VG: v.VG, Name: cache.HeaderLV, PVs: first, Later: later, SystemID: id, Stripes: v.Stripes, StripeSize: int64(v.StripeSize),
+		Size: headerSize(align, int64(v.ExtentSize), v.Stripes), Activate: !p.managed, Before: v.LV,
+	}
+	if p.managed {
+		lv.SystemID = "" // the server that serves it owns it
+	}
+	if v.Cache != nil {
+		lv.Late = int(headerSize(0, int64(v.ExtentSize), 1) / int64(v.ExtentSize))
+	}
+	b.add(StageStorage, p.host, "logical volume "+v.VG+"/"+cache.HeaderLV, lv)
+}
+
+// bare: a service's volume is there on a server, without the cache that the spec gives it.
+func (b cachePart) bare(s *design.Service, host string) bool {
+	v, mapped := &s.Storage, b.facts.Hosts[host].Mapped
+	return v.Cache != nil && slices.Contains(mapped, linux.DMName(v.VG, v.LV)) && !slices.Contains(mapped, (&cache.Config{VG: v.VG}).Mounted())
 }
 
 // headerSize is at least what the header needs, and so much that the volume
@@ -152,12 +175,21 @@ func headerSize(align, extent int64, stripes int) int64 {
 	return (cache.HeaderBytes + step - 1) / step * step
 }
 
-// device puts the SSDs in front of a volume.
-func (b cachePart) device(s *design.Service, host string) {
-	v := &s.Storage
-	b.add(StageStorage, host, "cache of "+v.VG+"/"+v.LV, &storage.Cache{
-		Path: cache.ConfigPath(s.Name), VG: v.VG, LV: v.LV, Header: v.Cache.Header, Device: v.Cache.Device, Config: b.cacheConf,
-	})
+// device puts the layers of bcache, and the SSDs, in front of a volume. Of a volume in use the
+// SSDs come last: before they have data, the agents of both servers know the cache, so that a
+// takeover at any moment brings it up.
+func (b cachePart) device(s *design.Service, p place) {
+	v, host, stage := &s.Storage, p.host, StageStorage
+	c := storage.Cache{Path: cache.ConfigPath(s.Name), VG: v.VG, LV: v.LV, Header: v.Cache.Header, Device: v.Cache.Device, Config: b.cacheConf}
+	if p.managed || b.bare(s, host) {
+		front := &storage.CacheFront{Cache: c, Managed: p.managed, Options: s.MountOpts}
+		if b.pair.HA == nil {
+			front.Stop = []string{"nfs-server.service"}
+		}
+		b.add(stage, host, "layers in front of "+v.VG+"/"+v.LV, front)
+		stage = StageGrowth
+	}
+	b.add(stage, host, "cache of "+v.VG+"/"+v.LV, &c)
 	if b.pair.HA == nil {
 		b.add(StageStorage, host, "cache at boot", &resource.Units{Name: "cache", List: []resource.Unit{
 			{Name: cacheUnit(s.Name), Active: true, Why: "stops the cache at shutdown; the mount starts it at boot"},

@@ -17,6 +17,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/agent"
+	"github.com/mortarhpc/mortar/internal/host/gather"
 	"github.com/mortarhpc/mortar/internal/host/hosttest"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
@@ -71,6 +72,8 @@ func (f *crowdHosts) play(_ context.Context, name, op string, params, result any
 			}
 		}
 		return hosttest.Answer(result, all)
+	case string(gather.Op):
+		return hosttest.Answer(result, gather.Host{})
 	case "run":
 		f.done[name] = true
 		return hosttest.Answer(result, resource.Output{})

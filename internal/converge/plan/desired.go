@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/converge/prepared"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/host/resource/storage"
 )
@@ -264,7 +265,7 @@ func ref(k design.Disk) storage.DiskRef {
 }
 
 func refs(ks []design.Disk) []storage.DiskRef {
-	var out []storage.DiskRef
+	out := make([]storage.DiskRef, 0, len(ks))
 	for _, k := range ks {
 		out = append(out, ref(k))
 	}
@@ -417,8 +418,9 @@ func (b *builder) digest(s *design.Service) string {
 func (b *builder) clients() {
 	for _, c := range b.d.Spec.ClientNames() {
 		p := b.distro(c).Packages
-		b.add(StagePackages, c, "packages", &resource.Packages{Names: slices.Concat(b.kind().clientPackages(p), p.Bench)})
+		b.add(StagePackages, c, "packages", &resource.Packages{Names: slices.Concat(b.kind().clientPackages(p), p.Bench, b.firewallPackages(c))})
 		b.add(StageKernel, c, "time service", &resource.TimeService{})
+		b.firewall(c)
 		b.kind().client(c)
 	}
 }
@@ -440,6 +442,24 @@ func (b *builder) kernel(h string) {
 	b.add(StageKernel, h, "time service", &resource.TimeService{})
 	b.sysctl(h, "server")
 	b.storageFiles(h)
+	b.firewall(h)
+	if p := b.d.Spec.Preparation; p != nil && p.Swap > 0 {
+		b.add(StageKernel, h, "swap", &resource.Swap{Bytes: int64(p.Swap)})
+	}
+}
+
+// firewall opens the brick's ports on a host, or closes them again.
+func (b *builder) firewall(h string) {
+	b.add(StageKernel, h, "firewall", prepared.Firewall(b.d, h))
+}
+
+// firewallPackages are those of the firewall that is asked for, which has the same name in all
+// distributions.
+func (b *builder) firewallPackages(h string) []string {
+	if f := prepared.Firewall(b.d, h); f.Kind != "" {
+		return []string{f.Kind}
+	}
+	return nil
 }
 
 func (b *builder) sysctl(h, role string) {

@@ -50,7 +50,7 @@ func fencePackages(p *design.Pair, known []string) []string {
 // serverPackages are those of a server, in the order of installation.
 func (b *builder) serverPackages(host string) *resource.Packages {
 	d := b.distro(host).Packages
-	p := &resource.Packages{Names: slices.Concat(b.storage().packages(d), b.kind().serverPackages(d), d.Bench)}
+	p := &resource.Packages{Names: slices.Concat(b.storage().packages(d), b.kind().serverPackages(d), d.Bench, b.firewallPackages(host))}
 	if b.pair.HA != nil {
 		p.Names = slices.Concat(p.Names, d.Cluster, d.FenceTest)
 		p.Fence = fencePackages(b.pair, d.FenceAgents)

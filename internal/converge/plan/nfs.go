@@ -47,9 +47,9 @@ func (b nfsKind) modules() []string {
 func (b nfsKind) caches() bool { return true }
 
 func (b nfsKind) client(h string) {
-	if ra := b.d.Value("nfs.conf", "nfsrahead.default"); ra != "" {
-		b.add(StageKernel, h, "NFS read-ahead", &resource.TextFile{
-			Path: "/etc/nfs.conf.d/mortar-readahead.conf", Content: []byte(resource.Header + "[nfsrahead]\ndefault=" + ra + "\n"),
+	if text := b.confOf("client"); text != "" {
+		b.add(StageKernel, h, "NFS client configuration", &resource.TextFile{
+			Path: "/etc/nfs.conf.d/mortar-readahead.conf", Content: []byte(resource.Header + text),
 		})
 	}
 	// Loaded while the servers are being built, not while a mount waits.
@@ -73,15 +73,23 @@ func (b nfsKind) content(s *design.Service, p place, serials []string) {
 	v := &s.Storage
 	dev := v.Mounted()
 	fs := &storage.XFS{Device: dev, UUID: s.FSUUID, Args: s.MkfsArgs}
+	bare := cachePart{b.builder}.bare(s, p.host)
+	if bare {
+		fs.Device = v.Backing() // the same blocks, and it is there now
+	}
 	if v.VG == "" {
 		fs.Serial = serials[0]
 	}
 	if b.pair.HA == nil {
 		fs.At = s.MountPoint
 	}
-	b.add(StageStorage, p.host, "file system on "+dev, fs)
+	b.add(StageStorage, p.host, "file system on "+fs.Device, fs)
 	if !p.running {
-		b.add(StageStorage, p.host, "mount "+s.MountPoint, b.mount(s, dev))
+		m := b.mount(s, dev)
+		if bare {
+			m.Until = v.Backing() // CacheFront mounts it
+		}
+		b.add(StageStorage, p.host, "mount "+s.MountPoint, m)
 	}
 	if b.pair.HA != nil {
 		b.add(StageStorage, p.host, "directory for the NFS state", &resource.Directory{Path: path.Dir(s.StateDir), Mode: 0o711})
@@ -132,7 +140,13 @@ func (b nfsKind) server(h string) error {
 			{Name: "nfs-server.service", Enabled: true, Active: true},
 		}})
 		b.add(StageNFS, h, "exports", &resource.Exports{Path: "/etc/exports.d/mortar.exports", Lines: lines})
-		b.add(StageNFS, h, "NFS server", &resource.NFSServer{Threads: n.Threads, Versions: n.Versions, Lease: n.Lease, Grace: n.Grace, RDMA: b.rdmaPort()})
+		server := &resource.NFSServer{Threads: n.Threads, Versions: n.Versions, Lease: n.Lease, Grace: n.Grace, RDMA: b.rdmaPort(), Ports: map[string]int{}}
+		if b.d.Spec.Firewall != nil {
+			for _, p := range design.FixedPorts {
+				server.Ports[p.RPC] = p.Port
+			}
+		}
+		b.add(StageNFS, h, "NFS server", server)
 		return nil
 	}
 	b.add(StageNFS, h, "NFS units", &resource.Units{Name: "nfs", List: []resource.Unit{
@@ -185,6 +199,22 @@ func (b nfsKind) conf() string {
 		return "n"
 	}
 	fmt.Fprintf(&t, "vers3=%s\nvers4=%s\nvers4.0=%s\nvers4.1=%s\nvers4.2=%s\n", yes("3"), yes("4"), yes("4.0"), yes("4.1"), yes("4.2"))
+	return t.String() + b.confOf("server")
+}
+
+// confOf are the settings of the design for nfs.conf(5) on the hosts of a role, section by
+// section.
+func (b nfsKind) confOf(role string) string {
+	var t strings.Builder
+	last := ""
+	for _, s := range b.settings(role, "nfs.conf") {
+		section, key, _ := strings.Cut(s.Name, ".")
+		if section != last {
+			fmt.Fprintf(&t, "[%s]\n", section)
+			last = section
+		}
+		fmt.Fprintf(&t, "%s%s=%s\n", resource.Comment(s.Reason), key, s.Value)
+	}
 	return t.String()
 }
 

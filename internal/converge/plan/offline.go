@@ -34,12 +34,13 @@ func Offline(ctx context.Context, d *design.Design) (*Plan, error) {
 		steps = slices.DeleteFunc(steps, func(s Step) bool { return s.Kind() == "lustre-packages" })
 	}
 	p := &Plan{Steps: make([]Planned, len(steps))}
-	hosts := map[string]*resource.Paper{}
+	hosts := map[string]resource.Sys{}
 	for i, s := range steps {
 		h := hosts[s.Host]
 		if h == nil {
-			h = blank(s.Host, d)
-			h.Files["/proc/sys/kernel/osrelease"] = cmp.Or(lustre.newestKernel(), distro.KernelRelease) + "\n"
+			paper := blank(s.Host, d)
+			paper.Files["/proc/sys/kernel/osrelease"] = cmp.Or(lustre.newestKernel(), distro.KernelRelease) + "\n"
+			h = &resource.Once{Sys: paper}
 			hosts[s.Host] = h
 		}
 		actions, err := resource.Diff(ctx, h, s.Resource)

@@ -2,7 +2,9 @@ package plan
 
 import (
 	"bytes"
+	"fmt"
 	"io/fs"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -205,5 +207,41 @@ func TestOfflinePlansStayTheSame(t *testing.T) {
 	for _, name := range []string{"nfs-ha", "lustre-small"} {
 		_, _, text := offline(t, name+".yaml")
 		golden(t, "plan-"+name+".txt", text)
+	}
+}
+
+// A plan's memory grows with the number of disks, not with its square: four times the disks
+// take four times the memory, and half as much again.
+func TestOfflineGrowsWithDisks(t *testing.T) {
+	memory := func(enclosures int) float64 {
+		var disks strings.Builder
+		for i := range enclosures {
+			fmt.Fprintf(&disks, "  - name: E%d\n    disks: [{serial: \"E%dN[01-84]\", size: 24TB, type: nl-sas}]\n", i, i)
+		}
+		src, err := fs.ReadFile(examples.FS, "nfs-ha.yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		head, rest, _ := strings.Cut(string(src), "enclosures:\n")
+		_, rest, _ = strings.Cut(rest, "\nstorage:\n")
+		s, err := spec.Parse("brick.yaml", []byte(head+"enclosures:\n"+disks.String()+"storage:\n"+strings.NewReplacer("data: 2 #", "data: 10 #", "spares: 2", "spares: 0").Replace(rest)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := design.Derive(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		if _, err := Offline(t.Context(), d); err != nil {
+			t.Fatal(err)
+		}
+		runtime.ReadMemStats(&after)
+		return float64(after.TotalAlloc - before.TotalAlloc)
+	}
+	few, many := memory(6), memory(24)
+	if many > 6*few {
+		t.Errorf("a plan of 504 disks takes %.0f MB, one of 2,016 %.0f MB", few/1e6, many/1e6)
 	}
 }

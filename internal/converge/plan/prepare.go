@@ -175,7 +175,9 @@ func compare(ctx context.Context, d *design.Design, hosts map[string]*host.Sessi
 		steps = slices.DeleteFunc(steps, func(s Step) bool { return IsClient(d, s.Host) && hosts[s.Host] == nil })
 		p, err := Build(ctx, steps, hosts)
 		if err == nil {
-			p.DigestKey, err = DigestKey(d.Spec, o.Keep)
+			if p.Notes, err = seeNotes(ctx, d, hosts); err == nil {
+				p.DigestKey, err = DigestKey(d.Spec, o.Keep)
+			}
 			return p, applied, err
 		}
 		if err = left.leave(err); err != nil { // those that are left once more: an answer is a whole plan's

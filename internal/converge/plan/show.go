@@ -14,6 +14,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/diff"
 
+	"github.com/mortarhpc/mortar/internal/converge/prepared"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
@@ -36,6 +37,8 @@ type Doc struct {
 	Pending int       `json:"pending"`            // steps that would change something
 	Steps   int       `json:"steps"`              // all steps
 	LeftOut []string  `json:"left_out,omitempty"` // clients that do not answer
+	// Notes are what no step mends, by server.
+	Notes map[string][]prepared.Finding `json:"notes,omitempty"`
 }
 
 // HostDoc is what would change on one host.
@@ -78,7 +81,7 @@ type FileDoc struct {
 
 // Doc makes the plan presentable: host by host, in order, nothing secret in it.
 func (p *Plan) Doc() Doc {
-	d := Doc{Hosts: []HostDoc{}, Steps: len(p.Steps), LeftOut: slices.Sorted(maps.Keys(p.Left))}
+	d := Doc{Hosts: []HostDoc{}, Steps: len(p.Steps), LeftOut: slices.Sorted(maps.Keys(p.Left)), Notes: p.Notes}
 	index := map[string]int{}
 	for _, s := range p.Steps {
 		if _, ok := index[s.Host]; !ok {
@@ -191,6 +194,11 @@ func (p *Plan) Show(w io.Writer, paint Paint) error {
 			for _, a := range c.Actions {
 				showAction(&b, a, paint)
 			}
+		}
+	}
+	for _, h := range slices.Sorted(maps.Keys(p.Notes)) {
+		for _, f := range p.Notes[h] {
+			fmt.Fprintf(&b, "%s %s: %s\n", paint(warnMark, "!"), paint(hostMark, h), f)
 		}
 	}
 	if d.Pending == 0 {

@@ -313,12 +313,17 @@ func (b *builder) growths(s *design.Service, p place, id string, pvs []string, a
 	if s.NFS != nil {
 		g.MountPoint = filepath.Clean(s.MountPoint)
 	}
+	if v.Cache != nil {
+		g.Cache = cache.ConfigPath(s.Name)
+	}
+	g.Header = cachePart{b}.headerOf(s)
 	for _, names := range v.Growths {
 		var of []string
 		for _, n := range names {
 			of = append(of, b.storage().pv(n))
 		}
 		g.Growths = append(g.Growths, of)
+		g.HeaderBytes = append(g.HeaderBytes, headerSize(align, int64(v.ExtentSize), len(of)))
 	}
 	b.add(stage, p.host, "growth of "+v.VG+"/"+v.LV, g)
 }
@@ -339,7 +344,7 @@ func (b *builder) volumes(s *design.Service, p place, pvs, serials []string) {
 	b.add(StageStorage, p.host, "volume group "+v.VG, &storage.VolumeGroup{
 		Name: v.VG, LV: all[len(all)-1].name, PVs: first, Later: pvs[len(first):], Serials: serials, SystemID: id, RestID: rest, Align: align, ExtentSize: int64(v.ExtentSize),
 	})
-	cachePart{b}.header(v, p.host, id, pvs, align, !p.managed)
+	cachePart{b}.header(s, p, id, first, pvs[len(first):], align)
 	for _, lv := range all {
 		b.add(StageStorage, p.host, "logical volume "+v.VG+"/"+lv.name, &storage.LogicalVolume{
 			VG: v.VG, Name: lv.name, PVs: first, Later: pvs[len(first):], SystemID: id, Stripes: v.Stripes, StripeSize: int64(v.StripeSize), Size: lv.size, Activate: !p.managed,
@@ -348,7 +353,7 @@ func (b *builder) volumes(s *design.Service, p place, pvs, serials []string) {
 	b.growths(s, p, id, pvs, align)
 	switch {
 	case v.Cache != nil:
-		cachePart{b}.device(s, p.host)
+		cachePart{b}.device(s, p)
 	case b.kind().caches():
 		b.add(StageStorage, p.host, "no cache of "+v.VG+"/"+v.LV, &storage.NoCache{Path: cache.ConfigPath(s.Name)})
 	}

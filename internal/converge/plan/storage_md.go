@@ -71,8 +71,9 @@ func (m mdStorage) wanted() []storage.WantedDisk {
 			}
 		}
 	}
-	var out []storage.WantedDisk
-	for _, k := range m.inService() {
+	disks := m.inService()
+	out := make([]storage.WantedDisk, 0, len(disks))
+	for _, k := range disks {
 		out = append(out, storage.WantedDisk{DiskRef: ref(k), Group: group[k.Serial], Set: set[k.Serial], Wipe: slices.Contains(m.d.Spec.Wipe, k.Serial)})
 	}
 	return out
@@ -158,8 +159,9 @@ func (m mdStorage) build(s *design.Service, p place) (pvs, _ []string) {
 	for _, g := range groups {
 		pvs = append(pvs, pvOf(g.Name))
 	}
-	for _, g := range groups {
-		a := arrayOf(m.d, g, p.alone())
+	arrays := arraysOf(groups, p.alone())
+	for i, g := range groups {
+		a := arrays[i]
 		if key := reservations(m.pair)[p.host]; key != "" {
 			a.Heed = []string{mortarPath, "ocf", ocf.HeedAction, key}
 		}
@@ -195,17 +197,27 @@ func (m mdStorage) agent(s *design.Service, c *ocf.Config, r *storage.OCFConfig)
 // ArrayOf is the md array of a RAID group, to be compared where it runs: its diff adds
 // disks of the group that it does not have.
 func ArrayOf(d *design.Design, g design.Group) *storage.Array {
-	return arrayOf(d, g, false)
+	groups := []design.Group{g}
+	if s := d.On(g.Name); s != nil {
+		groups = d.GroupsIn(&s.Storage)
+	}
+	i := slices.IndexFunc(groups, func(x design.Group) bool { return x.Name == g.Name })
+	return arraysOf(groups, false)[i]
 }
 
-func arrayOf(d *design.Design, g design.Group, assemble bool) *storage.Array {
-	a := &storage.Array{
-		Name: g.Name, UUID: g.UUID, Level: g.Level, Chunk: int64(g.Chunk),
-		Members: refs(g.Members), Spares: refs(g.Spares), Assemble: assemble,
+// arraysOf are the md arrays of the groups of one service. They share one list of all their
+// disks: with a list for each, a plan of 100,000 disks takes 17 GB.
+func arraysOf(groups []design.Group, assemble bool) (out []*storage.Array) {
+	var pool []storage.DiskRef
+	for _, g := range groups {
+		pool = append(pool, refs(disksOf(g))...)
 	}
-	for _, p := range d.Peers(&g) {
-		a.Peers = append(a.Peers, p.UUID)
-		a.Others = append(a.Others, refs(disksOf(p))...)
+	peers := uuids(groups)
+	for _, g := range groups {
+		out = append(out, &storage.Array{
+			Name: g.Name, UUID: g.UUID, Level: g.Level, Chunk: int64(g.Chunk),
+			Members: refs(g.Members), Spares: refs(g.Spares), Assemble: assemble, Peers: peers, Pool: pool,
+		})
 	}
-	return a
+	return out
 }

@@ -124,7 +124,10 @@ func (c *Client) Close() { c.Fail(errors.New("closed")) }
 func (c *Client) read(r io.Reader) {
 	br := bufio.NewReaderSize(r, 64<<10)
 	for {
-		line, err := readLine(br)
+		line, overlong, err := readLine(br)
+		if err == nil && overlong {
+			err = fmt.Errorf("answer longer than %d bytes", MaxLine)
+		}
 		if err != nil {
 			c.Fail(err)
 			return
@@ -146,18 +149,18 @@ func (c *Client) read(r io.Reader) {
 	}
 }
 
-func readLine(br *bufio.Reader) ([]byte, error) {
-	var line []byte
+// readLine reads a line with its end. It drops one that is longer than MaxLine.
+func readLine(br *bufio.Reader) (line []byte, overlong bool, err error) {
 	for {
 		part, err := br.ReadSlice('\n')
-		line = append(line, part...)
-		if len(line) > MaxLine+1 {
-			return nil, fmt.Errorf("answer longer than %d bytes", MaxLine)
+		if overlong = overlong || len(line)+len(part) > MaxLine; overlong {
+			line = nil
+		} else {
+			line = append(line, part...)
 		}
-		if errors.Is(err, bufio.ErrBufferFull) {
-			continue
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return line, overlong, err
 		}
-		return line, err
 	}
 }
 

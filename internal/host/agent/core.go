@@ -109,12 +109,13 @@ func NewCore(sys HostSys, kinds []resource.Resource, holder string) Mux {
 	OpTime.Answer(m, func(context.Context, None) (TimeResult, error) { return TimeResult{time.Now().UnixNano()}, nil })
 	OpDiffs.Answer(m, func(ctx context.Context, p DiffsParams, emit func(DiffsEvent)) (DiffsResult, error) {
 		var all DiffsResult
+		once := &resource.Once{Sys: sys}
 		for i, w := range p.Resources {
 			if err := ctx.Err(); err != nil {
 				return all, err
 			}
 			emit(DiffsEvent{i})
-			all.Results = append(all.Results, diff(ctx, sys, kinds, w))
+			all.Results = append(all.Results, diff(ctx, once, kinds, w))
 		}
 		return all, nil
 	})

@@ -48,7 +48,7 @@ func (h HostSys) Reservation(ctx context.Context, path string) (pr.State, error)
 // disk and the multipath map over them being one. Two devices are one disk only
 // if a world-wide identifier or a map says so, never by their serial alone: two
 // namespaces of an NVMe drive have one serial. No command is run.
-func (h HostSys) Disks(ctx context.Context) ([]resource.DiskFact, error) {
+func (h HostSys) Disks(ctx context.Context) (*resource.DiskList, error) {
 	names, err := h.Glob("/sys/block/*")
 	if err != nil {
 		return nil, err
@@ -89,7 +89,7 @@ func (h HostSys) Disks(ctx context.Context) ([]resource.DiskFact, error) {
 		f.Device = h.diskDevice(*f, maps)
 		facts = append(facts, *f)
 	}
-	return facts, nil
+	return resource.ListDisks(facts), nil
 }
 
 // multipathMaps gives the device of the multipath map over each path.

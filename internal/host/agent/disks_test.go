@@ -132,7 +132,7 @@ func TestDisks(t *testing.T) {
 		{Serial: "same", Device: "/dev/vdc", Paths: []string{"vdc"}},
 		{Serial: "same", Device: "/dev/vdd", Paths: []string{"vdd"}},
 	}
-	if d := cmp.Diff(want, got); d != "" {
+	if d := cmp.Diff(want, got.All); d != "" {
 		t.Error(d)
 	}
 }
@@ -143,7 +143,7 @@ func TestDisksOfThisMachine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, d := range disks {
+	for _, d := range disks.All {
 		if d.Device == "" || d.Size < 0 || len(d.Paths) == 0 {
 			t.Errorf("%+v", d)
 		}

@@ -4,12 +4,12 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"runtime/debug"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/base/release"
 	"github.com/mortarhpc/mortar/internal/host/claim"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
@@ -37,7 +37,7 @@ type Facts struct {
 
 // Hello reads who this host is.
 func (h HostSys) Hello() (Hello, error) {
-	release, err := h.ReadFile("/etc/os-release")
+	osRelease, err := h.ReadFile("/etc/os-release")
 	if err != nil {
 		return Hello{}, fmt.Errorf("os-release: %w", err)
 	}
@@ -51,29 +51,12 @@ func (h HostSys) Hello() (Hello, error) {
 		return Hello{}, fmt.Errorf("executable: %w", err)
 	}
 	return Hello{
-		Protocol: Protocol, Version: version(), Binary: exe,
+		Protocol: Protocol, Version: release.Version(""), Binary: exe,
 		Hostname: unix.ByteSliceToString(u.Nodename[:]), Kernel: unix.ByteSliceToString(u.Release[:]),
-		OSRelease: linux.ParseOSRelease(string(release)),
+		OSRelease: linux.ParseOSRelease(string(osRelease)),
 		UID:       os.Geteuid(), BootID: h.line("/proc/sys/kernel/random/boot_id"),
 		NowNS: time.Now().UnixNano(), MemBytes: linux.Memory(string(meminfo), "MemTotal"),
 	}, nil
-}
-
-// version is what the build recorded: a tag, or the revision.
-func version() string {
-	bi, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	if v := bi.Main.Version; v != "" && v != "(devel)" {
-		return v
-	}
-	for _, s := range bi.Settings {
-		if s.Key == "vcs.revision" && len(s.Value) >= 12 {
-			return s.Value[:12]
-		}
-	}
-	return "devel"
 }
 
 // Facts reads the host.

@@ -19,7 +19,7 @@ func (h HostSys) SCSI(ctx context.Context) ([]linux.SCSIDisk, error) {
 	if err != nil {
 		return nil, err
 	}
-	return h.SCSIOf(ctx, disks)
+	return h.SCSIOf(ctx, disks.All)
 }
 
 // SCSIOf is SCSI for disks that are listed already.

@@ -254,36 +254,22 @@ func ToError(err error) *Error {
 	return &Error{Message: err.Error()}
 }
 
-// readLines sends the lines of r to out, without their ends; empty lines are
-// skipped. An overlong line is dropped whole and reported.
+// readLines sends the lines of r to out; empty lines are skipped, and overlong ones reported.
 func readLines(ctx context.Context, r io.Reader, out chan<- []byte, overlong func()) error {
 	br := bufio.NewReaderSize(r, 64<<10)
-	var line []byte
-	dropping := false
 	for {
-		part, err := br.ReadSlice('\n')
+		line, long, err := readLine(br)
 		switch {
-		case dropping:
-		case len(line)+len(part) > MaxLine:
-			dropping, line = true, nil
-			overlong()
-		default:
-			line = append(line, part...)
-		}
-		if errors.Is(err, bufio.ErrBufferFull) {
-			continue
-		}
-		if err != nil {
+		case err != nil:
 			return err // a last line without its end is no request
-		}
-		complete := !dropping && len(line) > 1
-		if complete {
+		case long:
+			overlong()
+		case len(line) > 1:
 			select {
 			case out <- line:
 			case <-ctx.Done():
 				return context.Cause(ctx)
 			}
 		}
-		dropping, line = false, nil
 	}
 }

@@ -41,6 +41,8 @@ type Request struct {
 	Disks      bool     `json:"disks,omitempty"`
 	// Pace measures for a second how fast disks answer.
 	Pace bool `json:"pace,omitempty"`
+	// NICs asks interfaces for their drivers, firmware and flow control, with NetLinks.
+	NICs bool `json:"nics,omitempty"`
 	SCSI bool `json:"scsi,omitempty"` // paths of SCSI disks, and the states of their port groups
 	CIB  bool `json:"cib,omitempty"`
 	// Reservations are WWNs of LUNs, and serial numbers of disks, whose reservations to read,
@@ -51,6 +53,12 @@ type Request struct {
 	// Bounds of each command and of each statfs, in milliseconds.
 	TimeoutMS   int `json:"timeout_ms,omitempty"`
 	FSTimeoutMS int `json:"fs_timeout_ms,omitempty"`
+}
+
+// With returns the request with the files, commands and interfaces of another one.
+func (r Request) With(o Request) Request {
+	r.Files, r.Run, r.NICs = slices.Concat(r.Files, o.Files), slices.Concat(r.Run, o.Run), r.NICs || o.NICs
+	return r
 }
 
 // Host is a host's answer to a Request.
@@ -144,6 +152,11 @@ func gather(ctx context.Context, sys agent.HostSys, pool *statfsPool, r Request)
 	_, offset := now.Zone()
 	h := &Host{NowNS: now.UnixNano(), UTCOffset: offset, Addresses: addresses(), NetLinks: links()}
 	h.Hostname, _ = os.Hostname()
+	if r.NICs {
+		for i := range h.NetLinks {
+			h.NetLinks[i].askDriver()
+		}
+	}
 
 	// Run slow parts concurrently.
 	var wg sync.WaitGroup
@@ -189,7 +202,10 @@ func gather(ctx context.Context, sys agent.HostSys, pool *statfsPool, r Request)
 		h.Processes = processes(sys, r.Processes, r.Namespaces)
 	}
 	if r.Disks || r.SCSI {
-		disks, _ := sys.Disks(ctx) // disks that cannot be read are missing
+		var disks []resource.DiskFact
+		if l, err := sys.Disks(ctx); err == nil { // disks that cannot be read are missing
+			disks = l.All
+		}
 		if r.Disks {
 			h.Disks = diskStates(sys, disks)
 			h.Strays = strays(sys)

@@ -31,12 +31,17 @@ func TestGather(t *testing.T) {
 	h := gather(t.Context(), agent.HostSys{}, pool, Request{
 		Files: []string{"/proc/self/mounts", "/proc/sys/kernel/ostyp?", "/does/not/exist"}, Links: []string{"/proc/self/exe"},
 		Run: [][]string{{"readlink", "-e", dir}, {"no-such-command-here"}, {"tail", "-n", "0", "-F", "/dev/null"}}, FS: []string{"/", "/does/not/exist"},
-		Processes: []string{name, "no-such-process"}, Disks: true, CIB: true, TimeoutMS: 500})
+		Processes: []string{name, "no-such-process"}, Disks: true, CIB: true, NICs: true, TimeoutMS: 500})
 	if h.Files["/proc/sys/kernel/ostype"] != "Linux\n" || h.Files["/proc/self/mounts"] == "" {
 		t.Errorf("files: %q", h.Files)
 	}
 	if _, ok := h.Files["/does/not/exist"]; ok {
 		t.Error("a file that is not there was read")
+	}
+	for _, l := range h.NetLinks {
+		if l.Driver == "" {
+			t.Errorf("%s: no driver: %+v", l.Name, l)
+		}
 	}
 	if exe, _ := os.Executable(); h.Links["/proc/self/exe"] != exe {
 		t.Errorf("links: %q, want %s", h.Links, exe)
@@ -108,7 +113,7 @@ func (r tree) ReadFile(p string) ([]byte, error) {
 func (tree) Stat(string) (resource.FileInfo, error)                { return resource.FileInfo{}, os.ErrNotExist }
 func (tree) Readlink(string) (string, error)                       { return "", os.ErrNotExist }
 func (tree) Reservation(context.Context, string) (pr.State, error) { return pr.State{}, nil }
-func (tree) Disks(context.Context) ([]resource.DiskFact, error)    { return nil, nil }
+func (tree) Disks(context.Context) (*resource.DiskList, error)     { return &resource.DiskList{}, nil }
 func (tree) Query(context.Context, ...string) (resource.Output, error) {
 	return resource.Output{}, os.ErrNotExist
 }

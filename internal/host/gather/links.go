@@ -6,6 +6,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/mortarhpc/mortar/internal/base/netns"
 )
@@ -42,6 +45,11 @@ type Link struct {
 	// Errors are frames that were damaged or lost on the wire since the host has
 	// started.
 	Errors int64 `json:"errors,omitempty"`
+	// With NICs: the driver, the firmware of the card, and whether the interface sends and heeds
+	// pause frames (on, off, rx, tx). "": the driver does not tell.
+	Driver   string `json:"driver,omitempty"`
+	Firmware string `json:"firmware,omitempty"`
+	Pause    string `json:"pause,omitempty"`
 }
 
 // Has reports whether an interface has an address.
@@ -101,4 +109,26 @@ func netNumber(name, file string) int64 {
 		return -1
 	}
 	return n
+}
+
+// askDriver asks the driver of an interface. Source: kernel, include/uapi/linux/ethtool.h
+func (l *Link) askDriver() {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return
+	}
+	defer unix.Close(fd)
+	if v, err := unix.IoctlGetEthtoolDrvinfo(fd, l.Name); err == nil {
+		l.Driver, l.Firmware = unix.ByteSliceToString(v.Driver[:]), unix.ByteSliceToString(v.Fw_version[:])
+	}
+	pause := struct{ cmd, autoneg, rx, tx uint32 }{cmd: unix.ETHTOOL_GPAUSEPARAM}
+	ask := struct {
+		name [unix.IFNAMSIZ]byte
+		data unsafe.Pointer
+		_    [unix.IFNAMSIZ]byte // the kernel's union is longer than a pointer
+	}{data: unsafe.Pointer(&pause)}
+	copy(ask.name[:unix.IFNAMSIZ-1], l.Name)
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&ask))); errno == 0 {
+		l.Pause = map[[2]bool]string{{true, true}: "on", {false, false}: "off", {true, false}: "rx", {false, true}: "tx"}[[2]bool{pause.rx != 0, pause.tx != 0}]
+	}
 }

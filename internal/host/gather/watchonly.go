@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mortarhpc/mortar/internal/base/distro"
+	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/serve/cache"
 )
@@ -41,19 +43,27 @@ func (r Request) MayWatch() error {
 // watchedFile matches the patterns of files and links in requests: the kernel's
 // state of storage, mounts and NFS, the list of exports, and how far a start is.
 var watchedFile = regexp.MustCompile(`^(/proc/(mdstat|diskstats|uptime|meminfo|vmstat|pressure/memory|self/mounts|self/mountstats|fs/nfsd/[a-z0-9_]+)` +
-	`|/sys/(block|fs/lustre|fs/ext4|class/watchdog)/[][A-Za-z0-9_.*/-]+` +
+	`|/proc/swaps|/proc/sys/kernel/(osrelease|version)` +
+	`|/sys/(block|fs/lustre|fs/ext4|class/watchdog|class/scsi_host|class/nvme|bus/pci|bus/virtio|devices/system)/[][A-Za-z0-9_.*/-]+` +
 	`|/dev/md/\*` +
-	`|/sys/module/nfs/parameters/nfs4_unique_id|/sys/fs/nfs/net/nfs_client/identifier` +
+	`|/sys/module/(nfs/parameters/nfs4_unique_id|sunrpc/parameters/pool_mode|mpt3sas/version|megaraid_sas/version)|/sys/fs/nfs/net/nfs_client/identifier` +
 	`|/etc/os-release` +
 	`|/run/[A-Za-z0-9_./-]+/nfsd/[a-z0-9_]+` +
 	`|/run/mortar/progress-[A-Za-z0-9_.-]+\.json` +
 	`|/([A-Za-z0-9_.-]+/)+etab)$`)
 
 func watchedCommand(argv []string) bool {
-	if slices.Contains([]string{CmdCRM, CmdLinks, CmdWaits, CmdDM, CmdTargets}, strings.Join(argv, " ")) {
+	if slices.Contains([]string{CmdCRM, CmdLinks, CmdWaits, CmdDM, CmdTargets, strings.Join(linux.NFTCommand, " "), strings.Join(linux.RPCCommand, " ")}, strings.Join(argv, " ")) {
 		return true
 	}
+	for _, d := range distro.All() {
+		if slices.Equal(argv, slices.Concat(d.Manager.Versions, d.Packages.Report)) {
+			return true
+		}
+	}
 	switch {
+	case len(argv) == 3 && argv[0] == "firewall-cmd":
+		return resource.ReadOnly(argv) == nil
 	case len(argv) == 4 && slices.Equal(argv[:3], []string{"/usr/local/sbin/mortar", "host-cache", "stats"}):
 		return path.Dir(argv[3]) == path.Dir(cache.ConfigPath("x")) && path.Clean(argv[3]) == argv[3]
 	case len(argv) > 0 && argv[0] == "SMcli", len(argv) > 1 && argv[1] == "/cALL": // perccli and similar tools, see package raid

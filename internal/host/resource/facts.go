@@ -41,6 +41,55 @@ func (f HostFacts) Manages(id string) *linux.CRMResource {
 	return cmp.Or(f.Cluster.Resource(id), (&linux.CRM{Resources: f.Configured}).Resource(id))
 }
 
+// DiskList are the disks of a host. It finds them by what a spec names them by.
+type DiskList struct {
+	All         []DiskFact
+	serial, wwn map[string][]*DiskFact
+}
+
+// ListDisks makes the list of some disks.
+func ListDisks(all []DiskFact) *DiskList {
+	l := &DiskList{All: all, serial: make(map[string][]*DiskFact, len(all)), wwn: make(map[string][]*DiskFact, len(all))}
+	add := func(index map[string][]*DiskFact, name string, f *DiskFact) {
+		if name = diskKey(name); name != "" {
+			index[name] = append(index[name], f)
+		}
+	}
+	for i := range all {
+		add(l.serial, all[i].Serial, &all[i])
+		add(l.wwn, all[i].WWN, &all[i])
+	}
+	return l
+}
+
+// diskKey is a serial or a WWN as disks are found by it: padding and case do not count.
+func diskKey(s string) string { return strings.ToLower(strings.TrimSpace(s)) }
+
+// Serial gives the disks with a serial; none for "".
+func (l *DiskList) Serial(s string) []*DiskFact { return l.serial[diskKey(s)] }
+
+// WWN gives the disks with a WWN; none for "".
+func (l *DiskList) WWN(w string) []*DiskFact { return l.wwn[diskKey(w)] }
+
+// Once is a host whose disks are listed once for the comparison of many resources: a list
+// reads six files for each path, and each array of a brick asks for it.
+type Once struct {
+	Sys
+	disks *DiskList
+}
+
+// Disks is the list of the first call that succeeded.
+func (o *Once) Disks(ctx context.Context) (*DiskList, error) {
+	if o.disks != nil {
+		return o.disks, nil
+	}
+	l, err := o.Sys.Disks(ctx)
+	if err == nil {
+		o.disks = l
+	}
+	return l, err
+}
+
 // PartOf says whether a device is a disk or a partition of it: sda and sda2 of
 // sda, nvme0n1p2 of nvme0n1.
 func PartOf(dev, disk string) bool {
@@ -76,10 +125,11 @@ func DiskOf(disks []DiskFact, kernel, mapName string) (DiskFact, bool) {
 // command, and that only where Pacemaker runs.
 func ObserveFacts(ctx context.Context, sys Sys) (HostFacts, error) {
 	var f HostFacts
-	var err error
-	if f.Disks, err = sys.Disks(ctx); err != nil {
+	disks, err := sys.Disks(ctx)
+	if err != nil {
 		return f, fmt.Errorf("disks: %w", err)
 	}
+	f.Disks = disks.All
 	if f.Arrays, err = linux.MDArrays(Tree{sys}); err != nil {
 		return f, fmt.Errorf("md arrays: %w", err)
 	}

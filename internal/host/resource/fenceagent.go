@@ -35,7 +35,10 @@ func (f *FenceAgent) Diff(sys Look) ([]Action, error) {
 func (f *FenceAgent) compare(text string) error {
 	var m struct {
 		Parameters []struct {
-			Name string `xml:"name,attr"`
+			Name    string `xml:"name,attr"`
+			Content struct {
+				Default string `xml:"default,attr"`
+			} `xml:"content"`
 		} `xml:"parameters>parameter"`
 		Actions []struct {
 			Name string `xml:"name,attr"`
@@ -47,6 +50,9 @@ func (f *FenceAgent) compare(text string) error {
 	var names, actions []string
 	for _, p := range m.Parameters {
 		names = append(names, p.Name)
+		if p.Name == "method" && p.Content.Default == "cycle" && !slices.Contains(f.Options, p.Name) {
+			return Refuse("write options: {method: onoff}", "%s would switch the power off and on at once: nothing would show that the server is off", f.Agent)
+		}
 	}
 	for _, a := range m.Actions {
 		actions = append(actions, a.Name)
@@ -56,7 +62,8 @@ func (f *FenceAgent) compare(text string) error {
 			return Refuse("use one of those: "+strings.Join(names, ", "), "%s has no option %q", f.Agent, o)
 		}
 	}
-	for _, a := range []string{"on", "off", "status"} {
+	// Agents of storage and network switches have no reboot.
+	for _, a := range []string{"on", "off", "reboot", "status"} {
 		if !slices.Contains(actions, a) {
 			return Refuse("use an agent that switches power and tells its state", "%s", fmt.Sprintf("%s has no action %s: it could not confirm that a server is off", f.Agent, a))
 		}

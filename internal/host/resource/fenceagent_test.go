@@ -19,9 +19,12 @@ func TestFenceAgent(t *testing.T) {
 		return b.String() + `</actions></resource-agent>`
 	}
 	for _, tt := range []struct{ options, text, want string }{
-		{"ip password_script", of("action ip password password_script", "on off status monitor"), ""},
-		{"ip system_uri", of("action ip systems_uri", "on off status"), `has no option "system_uri"; use one of those: action, ip, systems_uri`},
-		{"ip", of("ip", "on off monitor"), "has no action status"},
+		{"ip password_script", of("action ip password password_script", "on off reboot status monitor"), ""},
+		{"ip system_uri", of("action ip systems_uri", "on off reboot status"), `has no option "system_uri"; use one of those: action, ip, systems_uri`},
+		{"ip", of("ip", "on off reboot monitor"), "has no action status"},
+		{"ip", of("ip", "on off status monitor"), "has no action reboot"},
+		{"ip", strings.Replace(of("ip method", "on off reboot status"), `name="method" unique="0"><content type="string"/>`, `name="method"><content type="select" default="cycle"/>`, 1), "at once"},
+		{"ip method", strings.Replace(of("ip method", "on off reboot status"), `name="method" unique="0"><content type="string"/>`, `name="method"><content type="select" default="cycle"/>`, 1), ""},
 		{"ip", "Traceback", "does not say which options it has"},
 		{"ip", "", "does not say which options it has"},
 	} {

@@ -2,10 +2,12 @@ package resource
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/serve/nfs"
 )
 
@@ -97,6 +99,8 @@ type NFSServer struct {
 	Lease    int // seconds
 	Grace    int // seconds
 	RDMA     int `json:",omitempty"` // port, 0: none
+	// Ports are where the firewall lets clients in, by number and protocol of a program of RPC.
+	Ports map[string]int `json:",omitempty"`
 }
 
 func (n *NFSServer) Identity() (kind, id string) { return "nfs-server", "nfsd" }
@@ -125,12 +129,25 @@ func (n *NFSServer) Diff(sys Look) ([]Action, error) {
 	if threads != "" && threads != "0" && n.RDMA > 0 && !nfs.ListensRDMA(sys.Text("/proc/fs/nfsd/portlist"), n.RDMA) {
 		why = append(why, fmt.Sprintf("no listener for RDMA on port %d", n.RDMA))
 	}
+	restart := []string{"systemctl", "restart"}
+	if len(n.Ports) > 0 && threads != "" && threads != "0" {
+		out, _ := sys.Command(linux.RPCCommand...)
+		have := linux.ParseRPC(out.Stdout)
+		for _, program := range slices.Sorted(maps.Keys(n.Ports)) {
+			if want := n.Ports[program]; slices.ContainsFunc(have[program], func(p int) bool { return p != want }) {
+				why = append(why, fmt.Sprintf("RPC program %s is at port %d, not %d", program, have[program][0], want))
+				if !slices.Contains(restart, "rpc-statd.service") {
+					restart = append(restart, "rpc-statd.service")
+				}
+			}
+		}
+	}
 	if len(why) == 0 {
 		return nil, nil
 	}
 	return []Action{{
 		Title: "restart nfs-server", Why: strings.Join(why, "; "),
-		Cmd: []string{"systemctl", "restart", "nfs-server.service"}, Seconds: 180,
+		Cmd: append(restart, "nfs-server.service"), Seconds: 180,
 	}}, nil
 }
 

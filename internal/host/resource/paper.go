@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"maps"
 	"os/exec"
 	"path"
@@ -65,7 +66,7 @@ func (f *Paper) Stat(p string) (FileInfo, error) {
 		}
 		st.Size = int64(len(c))
 	} else if !ok {
-		if !slices.ContainsFunc(slices.Collect(maps.Keys(f.Files)), func(k string) bool { return strings.HasPrefix(k, r+"/") }) {
+		if !f.above(r + "/") {
 			return st, &fs.PathError{Op: "stat", Path: p, Err: fs.ErrNotExist}
 		}
 		st = FileInfo{Mode: 0o755, IsDir: true}
@@ -74,10 +75,30 @@ func (f *Paper) Stat(p string) (FileInfo, error) {
 	return st, nil
 }
 
+// above tells whether a file is below a directory.
+func (f *Paper) above(dir string) bool {
+	for k := range f.Files {
+		if strings.HasPrefix(k, dir) {
+			return true
+		}
+	}
+	return false
+}
+
 // Glob matches files, links, and the directories above them.
 func (f *Paper) Glob(pattern string) ([]string, error) {
 	found := map[string]bool{}
-	for _, k := range slices.AppendSeq(slices.Collect(maps.Keys(f.Files)), maps.Keys(f.Links)) {
+	constant := pattern[:strings.IndexAny(pattern+"*", "*?[")]
+	constant = constant[:strings.LastIndex(constant, "/")+1]
+	var below []string // most patterns match nothing
+	for _, of := range []iter.Seq[string]{maps.Keys(f.Files), maps.Keys(f.Links)} {
+		for k := range of {
+			if strings.HasPrefix(k, constant) {
+				below = append(below, k)
+			}
+		}
+	}
+	for _, k := range below {
 		for p := k; p != "/" && p != "."; p = path.Dir(p) {
 			if ok, err := path.Match(pattern, p); err != nil {
 				return nil, err
@@ -144,4 +165,4 @@ func (f *Paper) Reservation(_ context.Context, path string) (pr.State, error) {
 }
 
 // Disks are Drives.
-func (f *Paper) Disks(context.Context) ([]DiskFact, error) { return f.Drives, nil }
+func (f *Paper) Disks(context.Context) (*DiskList, error) { return ListDisks(f.Drives), nil }

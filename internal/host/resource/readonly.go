@@ -10,6 +10,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/distro"
 	"github.com/mortarhpc/mortar/internal/base/journal"
+	"github.com/mortarhpc/mortar/internal/base/linux"
 )
 
 // forms are the commands that a query may run, each argument in full: programs take
@@ -33,6 +34,7 @@ var forms = slices.Concat([][]string{
 	{"fence_ipmilan", "--ip=<address>", "--username=<user>", "--password-script=<path>", "--cipher=<number>", "--privlvl=<name>", "--action=status", "[", "--lanplus", "]"},
 	{"<fence>", "-o", "metadata"},
 	{"/usr/bin/env", "SNMPCONFPATH=<path>", "/usr/bin/snmpget", "-Oqv", "<address>:161", "<oid>..."},
+	{"firewall-cmd", "--policy=<name>", "--list-rich-rules"},
 	{"ip", "-json", "address", "show", "[", "up", "]"},
 	{"ip", "[", "-n", "<name>", "]", "-o", "addr", "show", "to", "<address>"},
 	{"ipmitool", "lan", "print"},
@@ -64,17 +66,20 @@ var forms = slices.Concat([][]string{
 	{MortarCommand, "host-cache", "stats", "[", "--smart=<bool>", "]", "<path>"},
 	{MortarCommand, "ocf", "validate-all", "--config", "<path>"},
 	{MortarCommand, "version", "--json"},
+	linux.NFTCommand,
 	{"pgrep", "-x", "<name>"},
 	{"pgrep", "--runstates", "T", "-x", "<name>"},
 	{"ping", "-n", "-c", "1", "-W", "1", "<address>"},
 	{"ping", "-n", "-q", "-c", "2", "-W", "2", "<address>"},
 	{"readlink", "-e", "<path>"},
+	linux.RPCCommand,
 	{"sfdisk", "--json", "<device>"},
 	{"sg_ses", "--readonly", "--page=<page>", "-HHH", "<device>"},
 	{"smartctl", "--json", "--all", "<device>"},
 	{"SMcli", "<address>...", "-S", "-c", "show storageArray healthStatus;"},
 	{"systemctl", "is-active", "<unit>..."},
 	{"systemctl", "is-enabled", "<unit>"},
+	{"systemctl", "show", "--property=NeedDaemonReload", "--value", "<unit>"},
 	{"systemctl", "show", "--property=Id,Names,LoadState,ActiveState,UnitFileState,Job", "<unit>..."},
 	{"tail", "-n", "0", "-F", "<path>"},
 	{"tail", "-n", "+1", "-F", "<path>"},
@@ -107,7 +112,7 @@ func raidForms() (out [][]string) {
 
 // lvmForms have no other configuration than that of lvmArgs: --config can name programs.
 func lvmForms() (out [][]string) {
-	for _, q := range [][]string{{"pvs", "pv_name,vg_name"}, {"pvs", "pv_name,vg_name,vg_systemid"}, {"vgs", "vg_name,vg_missing_pv_count"}, {"vgs", "vg_name,vg_systemid"}, {"lvs", "lv_name,vg_name"}} {
+	for _, q := range [][]string{{"pvs", "pv_name,vg_name"}, {"pvs", "pv_name,vg_name,vg_systemid"}, {"vgs", "vg_name,vg_missing_pv_count"}, {"vgs", "vg_name,vg_free_count"}, {"vgs", "vg_name,vg_systemid"}, {"lvs", "lv_name,vg_name"}} {
 		args := LVMArgs("<name>", []string{"<devices>"})
 		out = append(out, slices.Concat([]string{"lvm", q[0], "--foreign", "--reportformat", "json", "-o", q[1], "["}, args[:2], []string{"]"}, args[2:]))
 	}

@@ -197,7 +197,7 @@ func queries() [][]string {
 	for _, columns := range []string{"pv_name,vg_name", "pv_name,vg_name,vg_systemid"} {
 		out = append(out, append([]string{"lvm", "pvs", "--foreign", "--reportformat", "json", "-o", columns}, LVMArgs("", []string{"/dev/md/r0", "/dev/mapper/a-b"})...))
 	}
-	for _, columns := range []string{"vg_name,vg_missing_pv_count", "vg_name,vg_systemid"} {
+	for _, columns := range []string{"vg_name,vg_missing_pv_count", "vg_name,vg_free_count", "vg_name,vg_systemid"} {
 		out = append(out, append([]string{"lvm", "vgs", "--foreign", "--reportformat", "json", "-o", columns}, LVMArgs("mortar-apply", []string{"/dev/md/r0"})...))
 	}
 	out = append(out, append([]string{"lvm", "lvs", "--foreign", "--reportformat", "json", "-o", "lv_name,vg_name"}, LVMArgs("a", []string{"/dev/md/r0"})...))

@@ -12,7 +12,7 @@ import (
 var Kinds = []Resource{
 	&Host{}, &Packages{}, &TextFile{}, &Directory{}, &HostsEntry{}, &Binary{}, &AgentWorks{}, &Symlink{}, &Units{}, &Sysctl{},
 	&TimeService{}, &Watchdog{}, &Modules{}, &LNet{}, &LustrePackages{}, &LustreParam{}, &LustrePool{}, &LustreStriping{}, &Built{},
-	&Exports{}, &ServiceExports{}, &NFSServer{}, &FenceAgent{}, &Corosync{}, &Cluster{}, &CIB{}, &Everywhere{}, &Running{},
+	&Exports{}, &ServiceExports{}, &NFSServer{}, &FenceAgent{}, &Corosync{}, &Cluster{}, &CIB{}, &Everywhere{}, &Running{}, &Firewall{}, &Swap{},
 }
 
 // Decode makes a resource of what travelled to the host: its kind, one of kinds, and its

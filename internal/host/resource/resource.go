@@ -34,7 +34,7 @@ type Sys interface {
 	// whose paths match one of the patterns, by path.
 	Initrd(ctx context.Context, image string, patterns []string) (map[string]string, error)
 	// Disks lists the disks of the host, multipath maps resolved.
-	Disks(ctx context.Context) ([]DiskFact, error)
+	Disks(ctx context.Context) (*DiskList, error)
 	// Reservation asks a LUN over one path, sdX, who may write to it. It fails with
 	// pr.ErrPath if the path does not answer.
 	Reservation(ctx context.Context, path string) (pr.State, error)

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"path"
 	"strings"
+
+	"github.com/mortarhpc/mortar/internal/serve/nfs"
 )
 
 // Setting is one kernel value with the reason for it.
@@ -93,12 +95,25 @@ func (m *Modules) Diff(sys Look) ([]Action, error) {
 		if err != nil || st.Mode&0o200 == 0 {
 			continue // not loaded, or fixed until it is loaded again
 		}
+		if o.Name == "sunrpc.pool_mode" && nfsdRuns(sys) {
+			continue // EBUSY: status says that it waits for the next load
+		}
 		got := sys.Text(p)
 		if got != o.Value && !sameBool(got, o.Value) {
 			as = append(as, Action{Title: "set " + o.Name + "=" + o.Value, Why: o.Reason, Cmd: []string{"tee", p}, Stdin: []byte(o.Value + "\n")})
 		}
 	}
 	return as, nil
+}
+
+// nfsdRuns says whether an nfsd has threads, the host's or that of a service with a namespace.
+func nfsdRuns(sys Look) bool {
+	for _, f := range append(sys.Files(nfs.NFSDDir("*")+"/threads"), nfs.NFSDDir("")+"/threads") {
+		if t := sys.Text(f); t != "" && t != "0" {
+			return true
+		}
+	}
+	return false
 }
 
 func sameBool(a, b string) bool {

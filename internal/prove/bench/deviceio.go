@@ -43,7 +43,7 @@ func (r *runner) sample(ctx context.Context, use []lane) func() []report.BenchIO
 	var all []*sampler
 	for _, s := range r.env.Design.Services() {
 		server := r.serves[s.Name]
-		if r.host(server) == nil || !slices.ContainsFunc(use, func(l lane) bool { return l.service == s.Name && l.device == "" }) {
+		if r.host(server) == nil || !slices.ContainsFunc(use, func(l lane) bool { return l.service == s.Name }) {
 			continue
 		}
 		m := &sampler{session: r.host(server), offset: r.hosts.Clock(server).Offset, stopped: make(chan struct{}), ended: make(chan struct{})}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
@@ -11,15 +12,12 @@ import (
 	"github.com/mortarhpc/mortar/internal/prove/workload"
 )
 
-// share is one lane's part of a phase: its result, or its last progress if it
-// vanished.
+// share is one lane's part of a phase: its result, nil if it vanished.
 type share struct {
-	client   string
-	offset   int64 // client's clock minus administrator's, ns
-	result   *workload.BenchResult
-	progress workload.BenchProgress
-	start    int64 // agreed, administrator's clock
-	err      error
+	client string
+	offset int64 // client's clock minus administrator's, ns
+	result *workload.BenchResult
+	err    error
 }
 
 // even reports whether a window counts a phase's work as spread evenly over its
@@ -31,26 +29,14 @@ func even(p workload.BenchPhase, direct bool) bool {
 
 // threads returns what the share's threads did, on the administrator's clock; bytes: they
 // count bytes, not operations.
-func (s *share) threads(bytes, evenly bool) []thread {
-	var out []thread
+func (s *share) threads(bytes bool) (out []thread) {
 	if s.result == nil {
-		// The client vanished: its last progress is all there is.
-		for _, w := range s.progress.Threads {
-			t := thread{rank: w.Thread, start: s.start, end: max(s.progress.TNs-s.offset, s.start), amount: w.Ops, faulty: true, ops: w.Ops, bytes: w.Bytes, fault: s.err.Error()}
-			switch {
-			case evenly:
-				t.amount = 0 // the client vanished before the flush, so its records may not have reached the brick
-			case bytes:
-				t.amount = w.Bytes
-			}
-			out = append(out, t)
-		}
-		return out
+		return nil
 	}
 	for _, w := range s.result.Threads {
 		t := thread{
 			rank: w.Rank, start: w.StartNs - s.offset, end: w.EndNs - s.offset, amount: w.Ops, ops: w.Ops, bytes: w.Bytes, stalled: w.StallSeconds,
-			origin: s.result.Timeline.StartNs - s.offset, bucket: int64(s.result.Timeline.BucketSeconds * 1e9), buckets: w.TimelineOps,
+			origin: s.result.StartNs - s.offset, bucket: int64(s.result.BucketSeconds * 1e9), buckets: w.TimelineOps,
 		}
 		if w.Fault != "" {
 			t.faulty, t.fault, t.text = true, w.Fault+": "+w.Error, w.Error
@@ -73,21 +59,20 @@ func join(shares []share, p workload.BenchPhase, unit string, evenly bool) repor
 		scale = 1 << 20
 	}
 	var (
-		ts    []thread
-		hists []string
-		of    = make([]int, len(shares)) // where each share's threads begin
-		out   = report.BenchRun{Errors: []string{}, Notes: []string{}, Clients: []report.BenchClient{}, Threads: []report.BenchThread{}}
+		ts  []thread
+		all = workload.Bins{}
+		of  = make([]int, len(shares)) // where each share's threads begin
+		out = report.BenchRun{Errors: []string{}, Notes: []string{}, Clients: []report.BenchClient{}, Threads: []report.BenchThread{}}
 	)
 	for i := range shares {
 		s := &shares[i]
 		of[i] = len(ts)
-		ts = append(ts, s.threads(bytes, evenly)...)
+		ts = append(ts, s.threads(bytes)...)
 		r := s.result
 		if r == nil {
 			continue
 		}
 		out.Limited = out.Limited || r.StoppedBy == "duration"
-		hists = append(hists, r.Histogram)
 		if v := r.Verified; v != nil {
 			out.VerifiedBytes, out.BadBytes = out.VerifiedBytes+v.Bytes-v.BadBytes, out.BadBytes+v.BadBytes
 			for _, f := range v.Findings {
@@ -102,9 +87,7 @@ func join(shares []share, p workload.BenchPhase, unit string, evenly bool) repor
 	out.StartNS, out.Value, out.WholeValue = w.start, w.windowedRate/scale, w.wholeRate/scale
 	out.WindowSeconds, out.WholeSeconds = seconds(w.to-w.from), seconds(w.end-w.start)
 	out.StonewallSeconds, out.StonewallShare = seconds(w.stonewall-w.start), w.wallShare
-	out.Latency, out.Histogram = latency(merged(hists))
-
-	told := map[string][]string{} // histograms by client
+	told := map[string]workload.Bins{} // by client
 	for i := range shares {
 		s := &shares[i]
 		// Two services on one client are two lanes and one client.
@@ -140,8 +123,14 @@ func join(shares []share, p workload.BenchPhase, unit string, evenly bool) repor
 			})
 		}
 		if s.result != nil {
-			told[s.client] = append(told[s.client], s.result.Histogram)
-			c.Latency, _ = latency(merged(told[s.client]))
+			if told[s.client] == nil {
+				told[s.client] = workload.Bins{}
+			}
+			for _, b := range s.result.Buckets {
+				all.Add(b)
+				told[s.client].Add(b)
+			}
+			c.Latency, _ = latency(told[s.client])
 			c.CPUSeconds += s.result.CPUSeconds
 			for _, n := range s.result.Notes {
 				out.Notes = append(out.Notes, s.client+": "+n)
@@ -151,6 +140,7 @@ func join(shares []share, p workload.BenchPhase, unit string, evenly bool) repor
 	for _, c := range out.Clients {
 		out.Ops, out.Bytes = out.Ops+c.Ops, out.Bytes+c.Bytes
 	}
+	out.Latency, out.Histogram = latency(all)
 	out.Timeline = joinTimelines(shares)
 	return out
 }
@@ -161,72 +151,53 @@ func seconds(ns int64) float64 { return float64(ns) / 1e9 }
 func joinTimelines(shares []share) report.BenchTimeline {
 	out := report.BenchTimeline{Ops: []int64{}, Bytes: []int64{}, P50: []float64{}, P99: []float64{}, Max: []float64{}}
 	for i := range shares {
-		if r := shares[i].result; r != nil && len(r.Timeline.Buckets) > 0 {
-			if at := r.Timeline.StartNs - shares[i].offset; out.StartNS == 0 || at < out.StartNS {
+		if r := shares[i].result; r != nil && len(r.Buckets) > 0 {
+			if at := r.StartNs - shares[i].offset; out.StartNS == 0 || at < out.StartNS {
 				out.StartNS = at
 			}
-			out.BucketSeconds = math.Max(out.BucketSeconds, r.Timeline.BucketSeconds)
+			out.BucketSeconds = math.Max(out.BucketSeconds, r.BucketSeconds)
 		}
 	}
 	if out.BucketSeconds <= 0 {
 		return out
 	}
-	var hists [][]string // of each joined bucket
+	var joined []workload.Bins
 	for i := range shares {
 		r := shares[i].result
 		if r == nil {
 			continue
 		}
-		for k, b := range r.Timeline.Buckets {
+		for k, b := range r.Buckets {
 			// A bucket goes into the joined bucket that its middle lies in.
-			at := float64(r.Timeline.StartNs-shares[i].offset-out.StartNS)/1e9 + (float64(k)+0.5)*r.Timeline.BucketSeconds
+			at := float64(r.StartNs-shares[i].offset-out.StartNS)/1e9 + (float64(k)+0.5)*r.BucketSeconds
 			n := max(int(at/out.BucketSeconds), 0)
-			for len(out.Ops) <= n {
-				out.Ops, out.Bytes, hists = append(out.Ops, 0), append(out.Bytes, 0), append(hists, nil)
+			for len(joined) <= n {
+				out.Bytes, joined = append(out.Bytes, 0), append(joined, workload.Bins{})
 			}
-			out.Ops[n], out.Bytes[n] = out.Ops[n]+b.Ops, out.Bytes[n]+b.Bytes
-			hists[n] = append(hists[n], b.Histogram)
+			out.Bytes[n] += b.Ops() * (r.Bytes / max(r.Ops, 1))
+			joined[n].Add(b)
 		}
 	}
-	for _, encoded := range hists {
-		l, _ := latency(merged(encoded))
+	for _, b := range joined {
+		l, _ := latency(b)
 		if l == nil {
 			l = &report.Latency{}
 		}
-		out.P50, out.P99, out.Max = append(out.P50, l.P50), append(out.P99, l.P99), append(out.Max, l.Max)
+		out.Ops, out.P50, out.P99, out.Max = append(out.Ops, b.Ops()), append(out.P50, l.P50), append(out.P99, l.P99), append(out.Max, l.Max)
 	}
 	return out
 }
 
-// merged sums encoded histograms of nanoseconds up; nil if none has an operation.
-func merged(encoded []string) *hdrhistogram.Histogram {
-	var sum *hdrhistogram.Histogram
-	for _, e := range encoded {
-		if e == "" {
-			continue // the engine does not report latencies
-		}
-		x, err := hdrhistogram.Decode([]byte(e))
-		switch {
-		case err != nil || x.TotalCount() == 0:
-		case sum == nil:
-			sum = x
-		default:
-			sum.Merge(x)
-		}
+// latency computes percentiles of operations, and encodes their histogram of nanoseconds; nil
+// and "" without one.
+func latency(b workload.Bins) (*report.Latency, string) {
+	h := hdrhistogram.New(64, int64(time.Hour), 3)
+	for ns, n := range b {
+		_ = h.RecordValues(min(ns, h.HighestTrackableValue()), n) // it is within the bounds
 	}
-	return sum
-}
-
-// latency computes percentiles of a histogram of nanoseconds, and encodes it; nil and ""
-// without one.
-func latency(h *hdrhistogram.Histogram) (*report.Latency, string) {
-	if h == nil {
+	if h.TotalCount() == 0 {
 		return nil, ""
 	}
-	q := func(p float64) float64 { return float64(h.ValueAtQuantile(p)) / 1e6 }
-	enc, err := h.Encode(hdrhistogram.V2CompressedEncodingCookieBase)
-	if err != nil {
-		enc = nil
-	}
-	return &report.Latency{Count: h.TotalCount(), P50: q(50), P90: q(90), P99: q(99), P999: q(99.9), Max: float64(h.Max()) / 1e6}, string(enc)
+	enc, _ := h.Encode(hdrhistogram.V2CompressedEncodingCookieBase) // it cannot fail in memory
+	return report.LatencyOf(h, 1e6), string(enc)
 }

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
@@ -44,11 +44,13 @@ func (r *profiler) osts() []*ost {
 // Source: High Performance, Open Source, Dell Lustre Storage System, section 10.3
 func (r *profiler) probeOSTs(ctx context.Context, l *report.Layer, osts []*ost) (err error) {
 	defer func() { err = errors.Join(err, r.dropEcho(ctx, osts)) }()
-	write := report.LayerValue{Load: loadWrite, Unit: "MiB/s"}
-	read := report.LayerValue{Load: loadRead, Unit: "MiB/s"}
-	grids := r.opt.survey([][2]int{{1, 1}, {1, 4}, {4, 1}, {4, 4}}, []int{2, 4, 8, 16}, 2)
+	loads := []string{loadWrite, loadRead}
+	for _, load := range loads {
+		addLoad(l, load)
+	}
+	grids := r.opt.survey(quickGrid, []int{2, 4, 8, 16}, 2)
 	most := grids[len(grids)-1][0] // objects
-	if err := eachOST(osts, func(o *ost) error { return r.addEcho(ctx, o, most) }); err != nil {
+	if _, err := eachOST(ctx, osts, func(ctx context.Context, o *ost) (float64, error) { return 0, r.addEcho(ctx, o, most) }); err != nil {
 		return err
 	}
 	// The slowest OST says how much is written in the time of a probe.
@@ -59,37 +61,36 @@ func (r *profiler) probeOSTs(ctx context.Context, l *report.Layer, osts []*ost) 
 	for _, g := range grids {
 		n := g[0] * g[1]
 		count := min(max(int(trial/float64(len(osts)))*probeSeconds/n, 4), 4096)
-		for _, v := range []*report.LayerValue{&write, &read} {
-			if v == &read {
+		for i, load := range loads {
+			if load == loadRead {
 				if err := r.dropServer(ctx); err != nil {
 					return err
 				}
 			}
 			began := time.Now()
-			sum, err := r.brw(ctx, osts, v == &write, g, count)
+			sum, err := r.brw(ctx, osts, load == loadWrite, g, count)
 			if err != nil {
 				return err
 			}
-			addPoint(v, g[0], g[1], sum, time.Since(began).Seconds(), report.Plural(g[0], "object")+" on each OST, "+report.Plural(g[1], "thread")+" on each object")
+			addPoint(&l.Results[i], g[0], g[1], sum, time.Since(began).Seconds(), report.Plural(g[0], "object")+" on each OST, "+report.Plural(g[1], "thread")+" on each object")
 		}
 	}
-	l.Results = append(l.Results, read, write)
 	return nil
 }
 
-// eachOST calls f for all OSTs at once.
-func eachOST(osts []*ost, f func(*ost) error) error {
-	errs := make([]error, len(osts))
-	var wg sync.WaitGroup
-	for i, o := range osts {
-		wg.Go(func() {
-			if err := f(o); err != nil {
-				errs[i] = fmt.Errorf("%s on %s: %w", o.name, o.server, err)
-			}
-		})
+// eachOST calls f for all OSTs at once, and sums their rates up.
+func eachOST(ctx context.Context, osts []*ost, f func(context.Context, *ost) (float64, error)) (float64, error) {
+	by := map[string]*ost{}
+	for _, o := range osts {
+		by[o.name] = o
 	}
-	wg.Wait()
-	return errors.Join(errs...)
+	return summed(ctx, slices.Sorted(maps.Keys(by)), func(ctx context.Context, name string) (float64, error) {
+		rate, err := f(ctx, by[name])
+		if err != nil {
+			err = fmt.Errorf("%s on %s: %w", name, by[name].server, err)
+		}
+		return rate, err
+	})
 }
 
 // lctl runs a command of lctl(8) on the OST's server.
@@ -128,31 +129,25 @@ func (r *profiler) brw(ctx context.Context, osts []*ost, write bool, grid [2]int
 	if write {
 		mode = "wx"
 	}
-	var mu sync.Mutex
-	sum := 0.0
-	err := eachOST(osts, func(o *ost) error {
+	return eachOST(ctx, osts, func(ctx context.Context, o *ost) (float64, error) {
 		text, err := r.lctl(ctx, o, "I/O on objects", "--threads", strconv.Itoa(grid[0]*grid[1]), "q", o.device(), "test_brw", strconv.Itoa(count), mode, "q", "256",
 			strconv.Itoa(grid[1])+"t"+o.objects[0], "p256")
 		if err != nil {
-			return err
+			return 0, err
 		}
 		rate, ok := linux.ParseBRW(text)
 		if !ok {
-			return fmt.Errorf("lctl test_brw gave no rate: %s", strings.TrimSpace(text))
+			return 0, fmt.Errorf("lctl test_brw gave no rate: %s", strings.TrimSpace(text))
 		}
-		mu.Lock()
-		defer mu.Unlock()
-		sum += rate
-		return nil
+		return rate, nil
 	})
-	return sum, err
 }
 
 // dropEcho removes objects and echo clients, also of a run that was interrupted.
 func (r *profiler) dropEcho(ctx context.Context, osts []*ost) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTime)
 	defer cancel()
-	return eachOST(osts, func(o *ost) error {
+	_, err := eachOST(ctx, osts, func(ctx context.Context, o *ost) (float64, error) {
 		var errs []error
 		if len(o.objects) > 0 {
 			_, err := r.lctl(ctx, o, "remove objects", "--device", o.device(), "destroy", o.objects[0], strconv.Itoa(len(o.objects)))
@@ -163,8 +158,9 @@ func (r *profiler) dropEcho(ctx context.Context, osts []*ost) error {
 				errs = append(errs, err)
 			}
 		}
-		return errors.Join(errs...)
+		return 0, errors.Join(errs...)
 	})
+	return err
 }
 
 // probeLNet has LNet's self-test send records of 1 MiB between all clients and the
@@ -177,27 +173,26 @@ func (r *profiler) probeLNet(ctx context.Context, l *report.Layer) (err error) {
 			servers = append(servers, r.serves[s.Name])
 		}
 	}
-	nids := map[string]string{}
-	var mu sync.Mutex
-	err = host.Each(ctx, append(append([]string{}, servers...), r.clients...), func(ctx context.Context, name string) error {
+	nids, failed := host.All(ctx, slices.Concat(servers, r.clients), func(ctx context.Context, name string) (string, error) {
 		if err := r.do(ctx, name, "load LNet's self-test", "modprobe", "lnet_selftest"); err != nil {
-			return err
+			return "", fmt.Errorf("%s: %w", name, err)
 		}
 		out, err := r.host(name).Run(ctx, resource.Action{Title: "list the NIDs", Cmd: []string{"lctl", "list_nids"}, Seconds: 60})
-		mu.Lock()
-		defer mu.Unlock()
-		if nids[name], _, _ = strings.Cut(strings.TrimSpace(out.Stdout), "\n"); err == nil && nids[name] == "" {
-			err = errors.New("it has no NID")
+		nid, _, _ := strings.Cut(strings.TrimSpace(out.Stdout), "\n")
+		if err == nil && nid == "" {
+			err = fmt.Errorf("%s has no NID", name)
 		}
-		return err
+		return nid, err
 	})
-	if err != nil {
+	if err := failed.Join(); err != nil {
 		return err
 	}
 	t := selfTest{r: r, console: r.clients[0], session: strconv.Itoa(int(time.Now().UnixNano()%30000) + 1), servers: len(servers)}
 	defer func() { err = errors.Join(err, t.end(ctx)) }()
-	if err := t.begin(ctx, nidsOf(nids, servers)); err != nil {
-		return err
+	for _, args := range [][]string{{"new_session", "--timeout", "300", "mortar"}, append([]string{"add_group", "servers"}, nidsOf(nids, servers)...)} {
+		if _, err := t.lst(ctx, "LNet's self-test", args...); err != nil {
+			return err
+		}
 	}
 	counts, at := []int{len(r.clients)}, []int{1, 8}
 	if r.opt.Survey {
@@ -207,23 +202,24 @@ func (r *profiler) probeLNet(ctx context.Context, l *report.Layer) (err error) {
 		}
 		counts = append(counts, min(len(r.clients), 16))
 	}
-	read := report.LayerValue{Load: loadRead, Unit: "MiB/s"}
-	write := report.LayerValue{Load: loadWrite, Unit: "MiB/s"}
+	loads := []string{loadRead, loadWrite}
+	for _, load := range loads {
+		addLoad(l, load)
+	}
 	for _, n := range counts {
 		if _, err := t.lst(ctx, "LNet's self-test", append([]string{"add_group", clientsOf(n)}, nidsOf(nids, r.clients[:n])...)...); err != nil {
 			return err
 		}
-		for _, v := range []*report.LayerValue{&read, &write} {
+		for i, load := range loads {
 			for _, a := range at {
-				rate, err := t.measure(ctx, v == &write, n, a)
+				rate, err := t.measure(ctx, load == loadWrite, n, a)
 				if err != nil {
 					return err
 				}
-				addPoint(v, n, a, rate, float64(probeSeconds), report.Plural(a, "record")+" at a time from each of "+report.Plural(n, "client"))
+				addPoint(&l.Results[i], n, a, rate, float64(probeSeconds), report.Plural(a, "record")+" at a time from each of "+report.Plural(n, "client"))
 			}
 		}
 	}
-	l.Results = append(l.Results, read, write)
 	return nil
 }
 
@@ -248,18 +244,6 @@ type selfTest struct {
 func (t *selfTest) lst(ctx context.Context, title string, args ...string) (string, error) {
 	out, err := t.r.host(t.console).Run(ctx, resource.Action{Title: title, Cmd: append([]string{"env", "LST_SESSION=" + t.session, "lst"}, args...), Seconds: 120})
 	return out.Stdout, err
-}
-
-func (t *selfTest) begin(ctx context.Context, servers []string) error {
-	for _, args := range [][]string{
-		{"new_session", "--timeout", "300", "mortar"},
-		append([]string{"add_group", "servers"}, servers...),
-	} {
-		if _, err := t.lst(ctx, "LNet's self-test", args...); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // measure gives the rate of all servers together with the first n clients, MiB/s.

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/host"
@@ -20,9 +20,6 @@ func (r *runner) job(s *Set, p setPhase, l lane, regions []workload.BenchRegion)
 	j := workload.BenchJob{
 		RunID: l.runID, Set: s.Name, ClientIndex: l.index, Clients: l.of, Dir: l.dir, Phase: p.op,
 		Threads: s.PerLane, Regions: regions,
-	}
-	if l.device != "" {
-		j.Device, j.Dir, j.RegionThreads = l.device, "", s.RegionThreads
 	}
 	if p.measured && t.Seconds > 0 {
 		j.DurationSeconds = float64(t.Seconds)
@@ -61,28 +58,28 @@ func (r *runner) job(s *Set, p setPhase, l lane, regions []workload.BenchRegion)
 	if !p.op.Writes() {
 		j.ReadShift = t.ReadShift
 		// Without a restart the client may still have pages in its cache.
-		j.DropCache = r.suite.Cold != ColdNone && l.device == ""
+		j.DropCache = r.suite.Cold != ColdNone
 	}
 	return j
 }
 
 // laneRun is one lane's OpBench under way.
 type laneRun struct {
-	mu       sync.Mutex
-	progress workload.BenchProgress
+	progress atomic.Pointer[workload.BenchProgress]
 	result   *workload.BenchResult
 	err      error
-	done     chan struct{}
+	done     chan struct{} // closed once there are a result and an error
 }
 
-func (l *laneRun) look() (workload.BenchProgress, bool, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (l *laneRun) look() (pr workload.BenchProgress, ended bool) {
+	if p := l.progress.Load(); p != nil {
+		pr = *p
+	}
 	select {
 	case <-l.done:
-		return l.progress, true, l.err
+		return pr, true
 	default:
-		return l.progress, false, nil
+		return pr, false
 	}
 }
 
@@ -112,24 +109,17 @@ func (r *runner) phase(ctx context.Context, s *Set, p setPhase, use []lane, regi
 			defer close(lr.done)
 			// Not the caller's context: an interrupt stops the phase with OpBenchStop,
 			// so that its measurements are kept.
-			res, err := host.Watch(context.WithoutCancel(ctx), h, workload.OpBench, job, func(pr workload.BenchProgress) {
-				lr.mu.Lock()
-				defer lr.mu.Unlock()
-				lr.progress = pr
-			})
-			lr.mu.Lock()
-			defer lr.mu.Unlock()
-			if lr.err = err; err == nil {
-				lr.result = res
-			}
+			lr.result, lr.err = host.Watch(context.WithoutCancel(ctx), h, workload.OpBench, job, func(pr workload.BenchProgress) { lr.progress.Store(&pr) })
 		}()
 	}
-	start, err := r.startTogether(ctx, use, runs, base, p.op.Metadata() && r.suite.Cold != ColdNone)
+	err := r.startTogether(ctx, use, runs, base, p.op.Metadata() && r.suite.Cold != ColdNone)
 	out := make([]share, len(use))
 	if err != nil {
 		for i, l := range use {
-			_, _, lerr := runs[i].look()
-			out[i] = share{client: l.client, err: lerr}
+			out[i].client = l.client
+			if _, ended := runs[i].look(); ended {
+				out[i].err = runs[i].err
+			}
 		}
 		r.stopAll(use)
 		waitAll(runs, time.Minute)
@@ -141,12 +131,11 @@ func (r *runner) phase(ctx context.Context, s *Set, p setPhase, use []lane, regi
 	r.follow(ctx, s, p, use, runs, base)
 
 	for i, l := range use {
-		pr, ended, err := runs[i].look()
-		out[i] = share{client: l.client, offset: r.hosts.Clock(l.client).Offset, progress: pr, start: start, err: err}
-		switch {
-		case !ended:
-			out[i].err = errors.New("the phase did not end after a stop")
-		case err == nil:
+		out[i] = share{client: l.client, offset: r.hosts.Clock(l.client).Offset, err: errors.New("the phase did not end after a stop")}
+		if _, ended := runs[i].look(); !ended {
+			continue
+		}
+		if out[i].err = runs[i].err; out[i].err == nil {
 			out[i].result = runs[i].result
 		}
 	}
@@ -154,21 +143,18 @@ func (r *runner) phase(ctx context.Context, s *Set, p setPhase, use []lane, regi
 }
 
 // startTogether waits until every lane is ready and sends all of them the same
-// start. It returns that start. forget has the clients forget the names and
-// attributes that fio has looked at to set up its files.
-func (r *runner) startTogether(ctx context.Context, use []lane, runs []*laneRun, base Progress, forget bool) (int64, error) {
+// start. forget has the clients forget the names and attributes that fio has looked at to
+// set up its files.
+func (r *runner) startTogether(ctx context.Context, use []lane, runs []*laneRun, base Progress, forget bool) error {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	told := time.Now()
 	for ready := false; !ready; {
 		ready = true
 		for i, lr := range runs {
-			pr, ended, err := lr.look()
+			pr, ended := lr.look()
 			if ended {
-				if err == nil {
-					err = endedEarly(lr.result)
-				}
-				return 0, fmt.Errorf("%s: %w", use[i].client, err)
+				return fmt.Errorf("%s: %w", use[i].client, cmp.Or(lr.err, endedEarly(lr.result)))
 			}
 			ready = ready && pr.State == "waiting"
 		}
@@ -184,7 +170,7 @@ func (r *runner) startTogether(ctx context.Context, use []lane, runs []*laneRun,
 		}
 		select {
 		case <-ctx.Done():
-			return 0, ctx.Err()
+			return ctx.Err()
 		case <-tick.C:
 		}
 	}
@@ -193,31 +179,32 @@ func (r *runner) startTogether(ctx context.Context, use []lane, runs []*laneRun,
 			return r.do(ctx, client, "drop names and attributes from the client's cache", "sysctl", "-q", "-w", "vm.drop_caches=2")
 		})
 		if err != nil {
-			return 0, err
+			return err
 		}
 	}
 	start := time.Now().Add(startLead).UnixNano()
-	return start, eachLane(ctx, use, func(ctx context.Context, l lane) error {
+	return eachLane(ctx, use, func(ctx context.Context, l lane) error {
 		_, err := host.Ask(ctx, r.host(l.client), workload.OpBenchStart, workload.BenchStartParams{RunID: l.runID, StartNs: start + r.hosts.Clock(l.client).Offset})
 		return err
 	})
 }
 
-// eachLane runs f for all lanes concurrently. A server has several lanes of one profile: one
-// for each of its devices.
+// eachLane runs f for all lanes concurrently. A client has a lane for each service.
 func eachLane(ctx context.Context, use []lane, f func(context.Context, lane) error) error {
 	by := map[string]lane{}
 	for _, l := range use {
-		by[l.client+" "+cmp.Or(l.device, "service "+l.service)] = l
+		by[l.client+" service "+l.service] = l
 	}
 	return host.Each(ctx, slices.Sorted(maps.Keys(by)), func(ctx context.Context, key string) error { return f(ctx, by[key]) })
 }
 
 // endedEarly returns why a lane ended before its start.
 func endedEarly(res *workload.BenchResult) error {
-	for _, t := range res.Threads {
-		if t.Fault != "" {
-			return fmt.Errorf("%s: %s", t.Fault, t.Error)
+	if res != nil {
+		for _, t := range res.Threads {
+			if t.Fault != "" {
+				return fmt.Errorf("%s: %s", t.Fault, t.Error)
+			}
 		}
 	}
 	return errors.New("the phase ended before its start")
@@ -258,19 +245,19 @@ func (r *runner) follow(ctx context.Context, s *Set, p setPhase, use []lane, run
 		close(over)
 	}()
 	began, last, lastAt, rate := time.Now(), 0.0, time.Now(), 0.0
+	one := float64(max(s.RecordBytes, 1)) // in bytes, of the unit
+	if base.Unit == "MiB/s" {
+		one = 1 << 20
+	}
 	stopped := false
 	for {
 		open, amount, total := 0, 0.0, 0.0
 		for _, lr := range runs {
-			pr, ended, _ := lr.look()
+			pr, ended := lr.look()
 			if !ended {
 				open++
 			}
-			if base.Unit == "MiB/s" {
-				amount, total = amount+float64(pr.Bytes)/(1<<20), total+float64(pr.TotalBytes)/(1<<20)
-			} else {
-				amount, total = amount+float64(pr.Ops), total+float64(pr.TotalOps)
-			}
+			amount, total = amount+float64(pr.Bytes)/one, total+float64(pr.TotalBytes)/one
 		}
 		if open == 0 {
 			return

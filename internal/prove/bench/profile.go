@@ -42,19 +42,8 @@ var networkSeconds = float64(probeSeconds)
 // profiler measures the layers of a brick in a run.
 type profiler struct{ *runner }
 
-// probe is one kind of load of a profile.
-type probe struct {
-	load  string
-	op    workload.BenchPhase
-	unit  string
-	grids [][2]int // on a device: regions, and threads in each
-}
-
-var (
-	readProbe = probe{loadRead, workload.SeqRead, "MiB/s", [][2]int{{1, 1}, {1, 4}, {4, 1}, {4, 4}}}
-	// One region: the place of a random record does not matter.
-	randomProbe = probe{loadRandom, workload.RandRead, "ops/s", [][2]int{{1, 1}, {1, 8}, {1, 32}}}
-)
+// quickGrid are the cells of a layer without a survey: regions or objects, and threads in each.
+var quickGrid = [][2]int{{1, 1}, {1, 4}, {4, 1}, {4, 4}}
 
 // profile measures every layer bottom up. It notes a layer that it cannot
 // measure and goes on with the others.
@@ -77,6 +66,7 @@ func (r *profiler) profile(ctx context.Context) {
 			r.note("", "%s could not be profiled: %v", s.title, err)
 		}
 		r.stepSeconds = append(r.stepSeconds, time.Since(began).Seconds())
+		l.Results = slices.DeleteFunc(l.Results, func(v report.LayerValue) bool { return len(v.Grid) == 0 }) // of what has failed
 		for i := range l.Results {
 			v := &l.Results[i]
 			if v.Below = s.below; v.Below == "" {
@@ -127,8 +117,8 @@ type layer struct {
 // layers lists the layers of a brick, from the bottom to the clients.
 func (r *profiler) layers(ctx context.Context) []layer {
 	disks, groups, volumes := r.devices(ctx)
-	read := func(devices []device) func(context.Context, *report.Layer) error {
-		return func(ctx context.Context, l *report.Layer) error { return r.readDevices(ctx, l, devices) }
+	read := func(all []device) func(context.Context, *report.Layer) error {
+		return func(ctx context.Context, l *report.Layer) error { return r.readDevices(ctx, l, all) }
 	}
 	out := []layer{
 		{"disks", report.Plural(len(disks), "raw disk"), "", read(disks)},
@@ -213,53 +203,24 @@ func (r *profiler) devices(ctx context.Context) (disks, groups, volumes []device
 	return disks, groups, volumes
 }
 
-// readDevices measures reads of devices, which may be in use: it opens them
-// read-only and with O_DIRECT. Regions are equal parts of a device; the threads
-// of a region take turns with its records.
-func (r *profiler) readDevices(ctx context.Context, l *report.Layer, devices []device) error {
-	if len(devices) == 0 {
+// readDevices measures reads of devices, which may be in use: fio opens them read-only and with O_DIRECT.
+func (r *profiler) readDevices(ctx context.Context, l *report.Layer, all []device) error {
+	if len(all) == 0 {
 		return errors.New("there is none")
 	}
-	var use []lane
-	for i, d := range devices {
-		use = append(use, lane{client: d.server, device: d.path, runID: fmt.Sprintf("%s-dev%d", r.runID, i), of: 1})
+	by := map[string]devices{}
+	for _, d := range all {
+		by[d.server] = devices{paths: append(by[d.server].paths, d.path)}
 	}
-	for _, p := range []probe{readProbe, randomProbe} {
-		v := report.LayerValue{Load: p.load, Unit: p.unit}
-		grids := p.grids
-		if p.op == workload.SeqRead {
-			grids = r.opt.survey(grids, []int{1, 2, 4, 8, 16}, 1)
-		}
-		for _, g := range grids {
-			t := r.probeTest(p)
-			n := g[0] * g[1]
-			s := &Set{Test: t, Name: "device", Threads: n * len(use), Lanes: len(use), PerLane: n, RegionThreads: g[1], RecordBytes: int64(t.Record)}
-			got, err := r.probed(ctx, s, p, use, nil)
-			if err != nil {
-				return err
-			}
-			addPoint(&v, g[0], g[1], got.Value, got.WholeSeconds, report.Plural(g[0], "region")+" of each device, "+report.Plural(g[1], "thread")+" in each")
-		}
-		l.Results = append(l.Results, v)
+	if err := r.onDevices(ctx, l, loadRead, by); err != nil {
+		return err
 	}
-	return nil
+	return r.onDevices(ctx, l, loadRandom, by)
 }
 
-// probeTest is the test behind a probe.
-func (r *profiler) probeTest(p probe) *Test {
-	t := &Test{Name: "profile", Title: "Profile: " + p.load, Phases: []string{string(p.op)}, Seconds: probeSeconds, Layout: string(workload.OwnFile), Record: spec.MiB, IO: "direct"}
-	if p.unit == "ops/s" {
-		t.Record = 4 * spec.KiB
-	}
-	if p.op == workload.SeqWrite {
-		t.IO = "buffered"
-	}
-	return t
-}
-
-// probed carries out one measurement.
-func (r *profiler) probed(ctx context.Context, s *Set, p probe, use []lane, regions map[string][]workload.BenchRegion) (*report.BenchRun, error) {
-	shares, err := r.phase(ctx, s, setPhase{op: p.op, measured: true}, use, regions)
+// probed carries out one measurement on files.
+func (r *profiler) probed(ctx context.Context, s *Set, op workload.BenchPhase, unit string, use []lane, regions map[string][]workload.BenchRegion) (*report.BenchRun, error) {
+	shares, err := r.phase(ctx, s, setPhase{op: op, measured: true}, use, regions)
 	for i := range shares {
 		switch x := &shares[i]; {
 		case x.err != nil:
@@ -271,19 +232,27 @@ func (r *profiler) probed(ctx context.Context, s *Set, p probe, use []lane, regi
 					break
 				}
 			}
-			if regions != nil {
-				regions[use[i].service] = workload.MergeRegions(regions[use[i].service], x.result.Regions)
-			}
+			regions[use[i].service] = workload.MergeRegions(regions[use[i].service], x.result.Regions)
 		}
 	}
-	if err == nil {
-		err = ctx.Err()
-	}
-	if err != nil {
+	if err = cmp.Or(err, ctx.Err()); err != nil {
 		return nil, err
 	}
-	run := join(shares, p.op, p.unit, even(p.op, s.Test.IO == "direct"))
+	run := join(shares, op, unit, even(op, s.Test.IO == "direct"))
 	return &run, nil
+}
+
+// addLoad adds a kind of load to a layer.
+func addLoad(l *report.Layer, load string) *report.LayerValue {
+	l.Results = append(l.Results, report.LayerValue{Load: load, Unit: unitOf(load)})
+	return &l.Results[len(l.Results)-1]
+}
+
+func unitOf(load string) string {
+	if load == loadRandom {
+		return "ops/s"
+	}
+	return "MiB/s"
 }
 
 // addPoint adds a measurement, whose parameters are x and y, to a layer's figures.
@@ -292,6 +261,15 @@ func addPoint(v *report.LayerValue, x, y int, value, seconds float64, at string)
 	if value > v.Best {
 		v.Best, v.At = value, at
 	}
+}
+
+// summed has every host measure at once, and sums their rates up.
+func summed(ctx context.Context, hosts []string, rate func(ctx context.Context, host string) (float64, error)) (sum float64, err error) {
+	got, failed := host.All(ctx, hosts, rate)
+	for _, v := range got {
+		sum += v
+	}
+	return sum, failed.Join()
 }
 
 // fileProbes measures writes of files on lanes, then reads with cold caches, at
@@ -312,36 +290,40 @@ func (r *profiler) fileProbes(ctx context.Context, l *report.Layer, use []lane, 
 			r.note("", "files of the profile may be left: %v", err)
 		}
 	}()
-	write := report.LayerValue{Load: loadWrite, Unit: "MiB/s"}
-	read := report.LayerValue{Load: loadRead, Unit: "MiB/s"}
-	random := report.LayerValue{Load: loadRandom, Unit: "ops/s"}
+	loads := []string{loadWrite, loadRead, loadRandom}
+	for _, load := range loads {
+		addLoad(l, load)
+	}
 	for _, n := range []int{1, 4} {
 		// Enough data for probeSeconds, if the volume has the space.
 		total := min(2*r.memory, free/4)
 		per := max(total/int64(n*len(use))>>20<<20, 4<<20)
 		regions := map[string][]workload.BenchRegion{}
-		for _, p := range []struct {
-			probe
-			v *report.LayerValue
-		}{{probe{loadWrite, workload.SeqWrite, "MiB/s", nil}, &write}, {readProbe, &read}, {randomProbe, &random}} {
-			if p.op != workload.SeqWrite && before != nil {
+		for i, load := range loads {
+			op := []workload.BenchPhase{workload.SeqWrite, workload.SeqRead, workload.RandRead}[i]
+			t := &Test{Name: "profile", Title: "Profile: " + load, Phases: []string{string(op)}, Seconds: probeSeconds, Layout: string(workload.OwnFile), Record: spec.MiB, IO: "direct"}
+			switch {
+			case load == loadWrite:
+				t.IO = "buffered"
+			case load == loadRandom:
+				t.Record = 4 * spec.KiB
+			}
+			if load != loadWrite && before != nil {
 				if err := before(); err != nil {
 					return err
 				}
 			}
-			t := r.probeTest(p.probe)
 			s := &Set{Test: t, Name: fmt.Sprintf("profile.%d", n), Threads: n * len(use), Lanes: len(use), PerLane: n, RecordBytes: int64(t.Record), FileBytes: per}
-			got, err := r.probed(ctx, s, p.probe, use, regions)
+			got, err := r.probed(ctx, s, op, unitOf(load), use, regions)
 			if err != nil {
 				return err
 			}
-			addPoint(p.v, n*len(use), 1, got.Value, got.WholeSeconds, report.Plural(n*len(use), "thread"))
+			addPoint(&l.Results[i], n*len(use), 1, got.Value, got.WholeSeconds, report.Plural(n*len(use), "thread"))
 		}
 		if err := r.removeSet(ctx, use, fmt.Sprintf("profile.%d", n)); err != nil {
 			return err
 		}
 	}
-	l.Results = append(l.Results, read, write, random)
 	return nil
 }
 
@@ -394,17 +376,12 @@ func (r *profiler) serving() (name, address string) {
 // Source: ib_write_bw(1), ib_read_bw(1)
 func (r *profiler) probeVerbs(ctx context.Context, l *report.Layer) error {
 	for _, tool := range []string{"ib_read_bw", "ib_write_bw"} {
-		v := report.LayerValue{Load: map[string]string{"ib_read_bw": loadRead, "ib_write_bw": loadWrite}[tool], Unit: "MiB/s"}
-		got, failed := host.All(ctx, r.clients, func(ctx context.Context, c string) (float64, error) { return r.verbs(ctx, tool, c) })
-		if err := failed.Join(); err != nil {
+		v := addLoad(l, map[string]string{"ib_read_bw": loadRead, "ib_write_bw": loadWrite}[tool])
+		sum, err := summed(ctx, r.clients, func(ctx context.Context, c string) (float64, error) { return r.verbs(ctx, tool, c) })
+		if err != nil {
 			return fmt.Errorf("%w (both ends need perftest: apt-get install perftest)", err)
 		}
-		sum := 0.0
-		for _, rate := range got {
-			sum += rate
-		}
-		addPoint(&v, len(r.clients), 1, sum, float64(probeSeconds), tool+" of "+report.Plural(len(r.clients), "client"))
-		l.Results = append(l.Results, v)
+		addPoint(v, len(r.clients), 1, sum, float64(probeSeconds), tool+" of "+report.Plural(len(r.clients), "client"))
 	}
 	return nil
 }
@@ -468,28 +445,23 @@ func (r *profiler) probeNetwork(ctx context.Context, l *report.Layer) error {
 		return fmt.Errorf("%s: it does not listen", server)
 	}
 	for _, write := range []bool{false, true} {
-		v := report.LayerValue{Load: map[bool]string{false: loadRead, true: loadWrite}[write], Unit: "MiB/s"}
+		v := addLoad(l, map[bool]string{false: loadRead, true: loadWrite}[write])
 		for _, streams := range []int{1, 4} {
 			for _, conc := range []int{1, 8} {
 				p := netprobe.RunParams{Address: address, Port: at, Token: tok, Streams: streams, Concurrency: conc, Write: write, Seconds: networkSeconds}
-				got, failed := host.All(ctx, r.clients, func(ctx context.Context, c string) (*netprobe.RunResult, error) {
+				sum, err := summed(ctx, r.clients, func(ctx context.Context, c string) (float64, error) {
 					res, err := host.Ask(ctx, r.host(c), netprobe.OpRun, p)
 					if err != nil {
-						return nil, fmt.Errorf("%s: %w", c, err)
+						return 0, fmt.Errorf("%s: %w", c, err)
 					}
-					return res, nil
+					return float64(res.Bytes) / (1 << 20) / res.Seconds, nil
 				})
-				if err := failed.Join(); err != nil {
+				if err != nil {
 					return err
 				}
-				sum := 0.0
-				for _, c := range r.clients {
-					sum += float64(got[c].Bytes) / (1 << 20) / got[c].Seconds
-				}
-				addPoint(&v, streams, conc, sum, networkSeconds, report.Plural(streams, "stream")+" from each client, "+report.Plural(conc, "record")+" at a time in each")
+				addPoint(v, streams, conc, sum, networkSeconds, report.Plural(streams, "stream")+" from each client, "+report.Plural(conc, "record")+" at a time in each")
 			}
 		}
-		l.Results = append(l.Results, v)
 	}
 	return nil
 }

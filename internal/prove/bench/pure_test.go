@@ -11,7 +11,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/HdrHistogram/hdrhistogram-go"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
@@ -354,30 +353,16 @@ func FuzzWindow(f *testing.F) {
 	})
 }
 
-func hist(t *testing.T, ms ...int64) string {
-	t.Helper()
-	h := hdrhistogram.New(1, 600e9, 3)
-	for _, v := range ms {
-		if err := h.RecordValue(v * 1e6); err != nil {
-			t.Fatal(err)
-		}
-	}
-	b, err := h.Encode(hdrhistogram.V2CompressedEncodingCookieBase)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(b)
-}
-
 func TestJoin(t *testing.T) {
 	const t0 = int64(1_795_000_000e9)
 	lane := func(client string, offset, took int64, ms ...int64) share {
-		h := hist(t, ms...)
-		n := int64(len(ms))
+		n, bins := int64(len(ms)), workload.Bins{}
+		for _, v := range ms {
+			bins[v*1e6]++
+		}
 		return share{client: client, offset: offset, result: &workload.BenchResult{
 			StartNs: t0 + offset, EndNs: t0 + offset + 2e9, StoppedBy: "done", Ops: n, Bytes: n << 20,
-			Histogram: h,
-			Timeline:  workload.BenchTimeline{StartNs: t0 + offset, BucketSeconds: 1, Buckets: []workload.BenchTimeBucket{{Ops: n, Bytes: n << 20, Histogram: h}}},
+			BucketSeconds: 1, Buckets: []workload.Bins{bins},
 			Threads: []workload.BenchThread{{StartNs: t0 + offset, EndNs: t0 + offset + took, Ops: n, Bytes: n << 20,
 				TimelineOps: []int64{n}}},
 			Verified: &workload.BenchVerify{Bytes: n << 20},
@@ -401,18 +386,10 @@ func TestJoin(t *testing.T) {
 	if r := join([]share{lane("c1", 0, 2e9, 1, 1, 1, 1)}, workload.SeqWrite, "MiB/s", true); math.Abs(r.Value-2) > 1e-9 {
 		t.Errorf("with the flush: %g", r.Value)
 	}
-	// Of a client that vanishes the last progress counts; the other client's
-	// figures stay.
-	gone := share{client: "c2", start: t0, err: errors.New("connection lost"), progress: workload.BenchProgress{TNs: t0 + 5e8, Threads: []workload.BenchThreadProgress{{Ops: 2, Bytes: 2 << 20}}}}
-	r = join([]share{lane("c1", 0, 1e9, 1, 1, 1, 1), gone}, workload.SeqRead, "MiB/s", false)
-	if r.Ops != 6 || r.WindowSeconds != 1 || math.Abs(r.Value-6) > 1e-9 || r.Clients[1].Error == "" || r.Threads[1].Error == "" || len(r.Errors) != 1 {
+	// A client that vanishes has no figures; those of the other client stay.
+	r = join([]share{lane("c1", 0, 1e9, 1, 1, 1, 1), {client: "c2", err: errors.New("connection lost")}}, workload.SeqRead, "MiB/s", false)
+	if r.Ops != 4 || r.WindowSeconds != 1 || math.Abs(r.Value-4) > 1e-9 || r.Clients[1].Error == "" || len(r.Threads) != 1 || len(r.Errors) != 1 {
 		t.Errorf("%+v", r)
-	}
-	// Of writes that end in a flush, the progress of a vanished client does not
-	// count.
-	r = join([]share{lane("c1", 0, 2e9, 1, 1, 1, 1), gone}, workload.SeqWrite, "MiB/s", true)
-	if math.Abs(r.Value-2) > 1e-9 || math.Abs(r.WholeValue-2) > 1e-9 || r.Threads[1].Bytes != 2<<20 {
-		t.Errorf("unflushed: %+v", r)
 	}
 }
 
@@ -549,12 +526,11 @@ func TestOptionsOf(t *testing.T) {
 	}
 }
 
-// Each device of a server is a lane of its own.
+// Each service of a client is a lane of its own.
 func TestEachLane(t *testing.T) {
 	var mu sync.Mutex
 	seen := map[string]int{}
 	err := eachLane(context.Background(), []lane{
-		{client: "nfs1", device: "/dev/sda", runID: "r-dev0"}, {client: "nfs1", device: "/dev/sdb", runID: "r-dev1"},
 		{client: "c1", service: "home", runID: "r-home"}, {client: "c1", service: "scratch", runID: "r-scratch"},
 	}, func(_ context.Context, l lane) error {
 		mu.Lock()
@@ -562,7 +538,7 @@ func TestEachLane(t *testing.T) {
 		seen[l.runID]++
 		return nil
 	})
-	if err != nil || len(seen) != 4 {
+	if err != nil || len(seen) != 2 {
 		t.Errorf("%v %v", err, seen)
 	}
 }

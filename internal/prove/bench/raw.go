@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -22,8 +23,9 @@ import (
 // SuiteRaw is the name of the suite that Run carries out before apply.
 const SuiteRaw = "raw"
 
-// bare is the disks or LUNs of the services of a server, before they carry anything.
-type bare struct{ devices, serials []string }
+// devices are disks, LUNs, arrays or volumes on a server; serials are those of disks and LUNs
+// that carry nothing yet.
+type devices struct{ paths, serials []string }
 
 // raw writes the bare LUNs or disks of a brick that is not built, all at once, and reads them, as sgpdd-survey
 // does. It writes zeroes, so that they carry nothing afterwards. The agent looks right before each write, and
@@ -53,30 +55,34 @@ func raw(ctx context.Context, env Env, suite *Suite, opt Options) (*report.Run, 
 		return nil, &Unfit{[]string{err.Error()}}
 	}
 	n := 0
-	for _, b := range all {
-		n += len(b.devices)
+	for _, d := range all {
+		n += len(d.paths)
 	}
 	if n == 0 {
 		return nil, &Unfit{[]string{"the spec names no disk or LUN of data"}}
 	}
 	r.software = testbed.Versions(ctx, r.servers, r.host)
 	l := report.Layer{Name: "disks", Title: report.Plural(n, "bare device"), Source: "as sgpdd-survey, the Lustre paper's figures 11 to 14"}
-	if err := r.rawGrid(ctx, &l, all); err != nil {
-		if len(l.Results[0].Grid) == 0 {
-			return nil, &Unfit{[]string{err.Error()}} // the first write was refused
+	r.steps = 2 * len(r.opt.survey(quickGrid, []int{1, 2, 4, 8, 16}, 1))
+	for _, load := range []string{loadWrite, loadRead} {
+		if err := r.onDevices(ctx, &l, load, all); err != nil {
+			if len(l.Results[0].Grid) == 0 {
+				return nil, &Unfit{[]string{err.Error()}} // the first write was refused
+			}
+			l.Error = err.Error()
+			r.reasons = append(r.reasons, l.Error)
+			break
 		}
-		l.Error = err.Error()
-		r.reasons = append(r.reasons, l.Error)
 	}
 	r.bench.Layers = append(r.bench.Layers, l)
 	return r.save(true)
 }
 
 // bare finds the devices that the brick's data will be on.
-func (r *profiler) bare(ctx context.Context, server string) (b bare, err error) {
+func (r *profiler) bare(ctx context.Context, server string) (d devices, err error) {
 	facts, err := r.host(server).Facts(ctx)
 	if err != nil {
-		return b, err
+		return d, err
 	}
 	for _, s := range r.env.Design.Services() {
 		if r.serves[s.Name] != server {
@@ -87,66 +93,74 @@ func (r *profiler) bare(ctx context.Context, server string) (b bare, err error) 
 				return want != "" && (strings.EqualFold(f.Serial, want) || strings.EqualFold(f.WWN, want))
 			})
 			if i < 0 {
-				return b, fmt.Errorf("%s sees no disk or LUN %q (of an array: mortar array script configures it)", server, want)
+				return d, fmt.Errorf("%s sees no disk or LUN %q (of an array: mortar array script configures it)", server, want)
 			}
-			b.devices, b.serials = append(b.devices, facts.Disks[i].Device), append(b.serials, want)
+			d.paths, d.serials = append(d.paths, facts.Disks[i].Device), append(d.serials, want)
 		}
 	}
-	return b, nil
+	return d, nil
 }
 
-// rawGrid measures writes, then reads, of each cell of the grid on all servers at once.
-func (r *profiler) rawGrid(ctx context.Context, l *report.Layer, all map[string]bare) error {
-	grid := r.opt.survey(readProbe.grids, []int{1, 2, 4, 8, 16}, 1)
-	r.steps = 2 * len(grid)
-	for _, write := range []bool{true, false} {
-		l.Results = append(l.Results, report.LayerValue{Load: map[bool]string{false: loadRead, true: loadWrite}[write], Unit: "MiB/s"})
-		v := &l.Results[len(l.Results)-1]
-		for _, g := range grid {
+// onDevices measures a load in each cell of its grid, on the devices of all servers at once.
+// Devices may be in use if they are read.
+func (r *profiler) onDevices(ctx context.Context, l *report.Layer, load string, all map[string]devices) error {
+	grid := r.opt.survey(quickGrid, []int{1, 2, 4, 8, 16}, 1)
+	if load == loadRandom {
+		// One region: the place of a random record does not matter.
+		grid = [][2]int{{1, 1}, {1, 8}, {1, 32}}
+	}
+	v := addLoad(l, load)
+	for _, g := range grid {
+		at := report.Plural(g[0], "region") + " of each device, " + report.Plural(g[1], "thread") + " in each"
+		if r.suite.Name == SuiteRaw { // a layer of a profile is one step
 			r.step++
-			at := report.Plural(g[0], "region") + " of each device, " + report.Plural(g[1], "thread") + " in each"
-			r.say(Progress{State: "bare devices, " + v.Load + ": " + at, Left: r.left(0, 0)})
-			began := time.Now()
-			rates, failed := host.All(ctx, r.servers, func(ctx context.Context, server string) (float64, error) {
-				return r.rawCell(ctx, server, all[server], g, write)
-			})
-			if err := failed.Join(); err != nil {
-				return err
-			}
-			sum := 0.0
-			for _, rate := range rates {
-				sum += rate
-			}
-			r.stepSeconds = append(r.stepSeconds, time.Since(began).Seconds())
-			addPoint(v, g[0], g[1], sum, float64(probeSeconds), at)
+			r.say(Progress{State: "bare devices, " + load + ": " + at, Left: r.left(0, 0)})
 		}
+		began := time.Now()
+		sum, err := summed(ctx, slices.Sorted(maps.Keys(all)), func(ctx context.Context, server string) (float64, error) {
+			return r.onServer(ctx, server, all[server], g, load)
+		})
+		if err != nil {
+			return err
+		}
+		if r.suite.Name == SuiteRaw {
+			r.stepSeconds = append(r.stepSeconds, time.Since(began).Seconds())
+		}
+		addPoint(v, g[0], g[1], sum, float64(probeSeconds), at)
 	}
 	return nil
 }
 
-// rawCell has fio write or read regions × threads on all devices of a server, MiB/s.
-func (r *profiler) rawCell(ctx context.Context, server string, b bare, g [2]int, write bool) (float64, error) {
-	a := resource.Action{Title: "read bare devices", Cmd: rawCommand(b.devices, g, write), Seconds: probeSeconds + 120}
-	if write {
-		a.Title, a.Destroys, a.Blank = "write zeroes to bare devices", b.serials, b.devices
+// onServer has fio make regions × threads of a load on all devices of a server, and returns its rate.
+func (r *profiler) onServer(ctx context.Context, server string, d devices, g [2]int, load string) (float64, error) {
+	a := resource.Action{Title: "read devices", Cmd: deviceCommand(d.paths, g, load), Seconds: probeSeconds + 120}
+	if load == loadWrite {
+		a.Title, a.Destroys, a.Blank = "write zeroes to bare devices", d.serials, d.paths
 	}
 	out, err := r.host(server).Run(ctx, a)
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w (fio: %s)", server, err, workload.FioInstall)
 	}
-	return rawRate(out.Stdout, write)
+	return deviceRate(out.Stdout, load)
 }
 
-// rawCommand is fio's for one cell: the threads of a region take turns with its records of 1 MiB.
-func rawCommand(devices []string, g [2]int, write bool) []string {
-	rw := map[bool]string{false: "read", true: "write"}[write]
-	if g[1] > 1 {
+// deviceCommand is fio's for one cell: the threads of a region take turns with its records of 1 MiB, or read 4 KiB
+// at random in it.
+func deviceCommand(devices []string, g [2]int, load string) []string {
+	rw := map[string]string{loadRead: "read", loadWrite: "write", loadRandom: "randread"}[load]
+	size := "1m"
+	if load == loadRandom {
+		size = "4k"
+	} else if g[1] > 1 {
 		rw += fmt.Sprintf(":%dm", g[1]-1)
 	}
-	argv := []string{"fio", "--output-format=json", "--thread=1", "--group_reporting=1", "--ioengine=psync", "--direct=1", "--zero_buffers=1", "--bs=1m", "--rw=" + rw,
+	argv := []string{"fio", "--output-format=json", "--thread=1", "--group_reporting=1", "--ioengine=psync", "--direct=1", "--zero_buffers=1", "--bs=" + size, "--rw=" + rw,
 		fmt.Sprintf("--runtime=%d", probeSeconds), fmt.Sprintf("--numjobs=%d", g[1]), "--offset_increment=1m"}
-	if !write {
+	if load != loadWrite {
 		argv = append(argv, "--readonly")
+	}
+	if load == loadRandom {
+		argv = append(argv, "--norandommap") // a map of a large disk takes the server's memory
 	}
 	for i, d := range devices {
 		for n := range g[0] {
@@ -158,10 +172,11 @@ func rawCommand(devices []string, g [2]int, write bool) []string {
 	return argv
 }
 
-// rawRate reads fio's report: the rate of all jobs together, MiB/s.
-func rawRate(text string, write bool) (float64, error) {
+// deviceRate reads fio's report: the rate of all jobs together, MiB/s or operations a second.
+func deviceRate(text, load string) (float64, error) {
 	type side struct {
 		Bytes float64 `json:"bw_bytes"` // a second
+		IOPS  float64
 	}
 	var out struct {
 		Jobs []struct {
@@ -180,14 +195,10 @@ func rawRate(text string, write bool) (float64, error) {
 		if j.Error != 0 {
 			return 0, fmt.Errorf("fio ended with error %d", j.Error)
 		}
-		if write {
-			sum += j.Write.Bytes
-		} else {
-			sum += j.Read.Bytes
-		}
+		sum += map[string]float64{loadRead: j.Read.Bytes / (1 << 20), loadWrite: j.Write.Bytes / (1 << 20), loadRandom: j.Read.IOPS}[load]
 	}
 	if sum <= 0 {
 		return 0, errors.New("fio moved nothing")
 	}
-	return sum / (1 << 20), nil
+	return sum, nil
 }

@@ -22,14 +22,14 @@ func TestRawCell(t *testing.T) {
 		devices = append(devices, f)
 	}
 	for _, g := range [][2]int{{1, 1}, {2, 4}, {16, 1}} {
-		for _, write := range []bool{true, false} {
-			argv := rawCommand(devices, g, write)
+		for _, load := range []string{loadWrite, loadRead, loadRandom} {
+			argv := deviceCommand(devices, g, load)
 			out, err := exec.CommandContext(t.Context(), argv[0], argv[1:]...).Output()
 			if err != nil {
 				t.Fatalf("%q: %v", argv, err)
 			}
-			if rate, err := rawRate(string(out), write); err != nil || rate <= 0 {
-				t.Errorf("%v, write %v: %v, %v", g, write, rate, err)
+			if rate, err := deviceRate(string(out), load); err != nil || rate <= 0 {
+				t.Errorf("%v, %s: %v, %v", g, load, rate, err)
 			}
 		}
 	}
@@ -45,7 +45,7 @@ func TestRawCell(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"", `{"jobs":[]}`, `{"jobs":[{"error":28,"write":{"bw_bytes":5}}]}`, "fio: no such file"} {
-		if rate, err := rawRate(text, true); err == nil {
+		if rate, err := deviceRate(text, loadWrite); err == nil {
 			t.Errorf("%q: %v", text, rate)
 		}
 	}

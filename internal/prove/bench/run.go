@@ -77,7 +77,6 @@ type lane struct {
 	runID   string // each service has a run of its own, so that one client can load both
 	index   int    // among the used lanes of its service
 	of      int    // number of the used lanes of its service
-	device  string // instead of dir: a block device to read
 }
 
 // site is the brick under test as a run has it: hosts, mounts and caches, and what is to
@@ -115,7 +114,6 @@ type runner struct {
 	bench       report.Bench
 	reasons     []string
 	software    []report.Row
-	full        bool // the last phase ran out of space
 	stepSeconds []float64
 }
 
@@ -433,19 +431,10 @@ func (r *runner) round(ctx context.Context, rd round) (failed []error) {
 		cctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTime)
 		defer cancel()
 		r.say(Progress{State: "removing files"})
-		full := r.full
-		r.full = false
 		for _, s := range rd.sets {
 			st := states[s]
-			free := int64(-1)
-			if full && len(st.use) > 0 {
-				free = r.free(cctx, st.use[0])
-			}
 			if err := r.removeSet(cctx, st.use, s.Name); err != nil && st.err == nil {
 				fail(s, err)
-			}
-			if free >= 0 {
-				r.awaitSpace(ctx, st, free)
 			}
 		}
 	}()
@@ -560,7 +549,7 @@ func (r *runner) after(use []lane, shares []share, pt *report.BenchPoint) error 
 		s := &shares[i]
 		switch {
 		case errors.Is(s.err, agent.ErrLost):
-			r.note(use[i].client, "vanished: %v; the run keeps its last figures, and its threads do not bound the common window", s.err)
+			r.note(use[i].client, "vanished: %v; the figures are those of the other clients", s.err)
 			stop = append(stop, fmt.Sprintf("client %s vanished", use[i].client))
 			continue
 		case s.err != nil:
@@ -585,7 +574,6 @@ func (r *runner) after(use []lane, shares []share, pt *report.BenchPoint) error 
 			if text == "" {
 				text = "failed"
 			}
-			r.full = r.full || fault == workload.FaultNoSpace
 			r.note(use[i].client, "%d of %s %s", n, report.Plural(len(s.result.Threads), "thread"), text)
 			stop = append(stop, fmt.Sprintf("%s of client %s %s", report.Plural(n, "thread"), use[i].client, text))
 		}
@@ -689,41 +677,6 @@ func (r *site) removeSet(ctx context.Context, use []lane, set string) error {
 		return nil
 	}
 	return errors.Join(errs...)
-}
-
-// spaceTime bounds the wait for the space of removed files. A variable for
-// tests.
-var spaceTime = time.Minute
-
-// awaitSpace waits until the space of a removed set that filled the volume is
-// free again. Servers free space some time after a client's unlink returns, and
-// the next set would run out of space too. free is the free space before the
-// removal.
-func (r *site) awaitSpace(ctx context.Context, st *setState, free int64) {
-	l, written := st.use[0], int64(0)
-	for _, x := range st.regions[l.service] {
-		written += x.Bytes
-	}
-	now := int64(0)
-	err := host.Wait{Limit: spaceTime, Poll: time.Second}.Until(ctx, func(context.Context) (string, error) {
-		if now = r.free(ctx, l); now < 0 || now >= free+written/10*9 {
-			return "", nil
-		}
-		r.say(Progress{State: "waiting for the space of the removed files"})
-		return report.Bytes(now) + " free", nil
-	})
-	if errors.Is(err, host.ErrNotDone) {
-		r.note(l.client, "%s of files were removed, but only %s more are free after %s: the next tests may run out of space too", report.Bytes(written), report.Bytes(max(now-free, 0)), report.Seconds(spaceTime.Seconds()))
-	}
-}
-
-// free is the free space of a lane's volume in bytes; -1 if unknown.
-func (r *site) free(ctx context.Context, l lane) int64 {
-	f, err := r.prepared(ctx, l)
-	if err != nil {
-		return -1
-	}
-	return f.FreeBytes
 }
 
 // prepared calls OpBenchPrepare on a lane's client: it makes the run's directory

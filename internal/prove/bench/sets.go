@@ -36,7 +36,6 @@ type Set struct {
 	// Lanes that the threads run on, and threads per lane: as many lanes as
 	// divide the threads evenly.
 	Lanes, PerLane int
-	RegionThreads  int // threads per region of a device; 0: 1
 
 	FileBytes   int64 // of one thread's region
 	RecordBytes int64

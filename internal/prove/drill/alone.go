@@ -26,7 +26,7 @@ var alone = map[string]func(fault.Scene) ([]Step, error){
 	"service-kill-nfsd": restarted("nfsd"), "service-kill-mountd": restarted("rpc.mountd"), "service-kill-statd": restarted("rpc.statd"), "service-kill-nfsdcld": restarted("nfsdcld"),
 	"public-link-cable":   mended(Part{Kind: fault.LinkDown, On: fault.OnActive, Args: []string{"public"}}),
 	"server-crash-freeze": mended(Part{Kind: fault.Freeze, On: fault.OnActive}), "server-crash-panic": mended(Part{Kind: fault.Panic, On: fault.OnActive}), "server-crash-power": mended(Part{Kind: fault.PowerOff, On: fault.OnActive}),
-	"change-disk-replace": nil, "change-grow-disks": nil,
+	"change-disk-replace": nil, "change-grow-disks": nil, "change-cache-kept": nil,
 	"ssd-missing-freeze": ssdThen(false, mended(Part{Kind: fault.PowerOff, On: fault.OnActive})), "ssd-missing-returned": ssdThen(true, mended(Part{Kind: fault.PowerOff, On: fault.OnActive})),
 }
 

@@ -386,7 +386,7 @@ func (e *engine) stopLoad(ctx context.Context) (out []judge.Load) {
 			switch {
 			case r.dead: // the ledgers on its disk are left
 				out = append(out, judge.Load{Client: r.client, Offset: r.offset, Mounts: r.mounts,
-					Result: workload.Result{RunID: r.job.RunID, Client: r.client, Ledger: cmp.Or(r.job.LedgerDir, workload.DefaultLedgerDir(r.job.RunID))}})
+					Result: workload.Result{RunID: r.job.RunID, Ledger: cmp.Or(r.job.LedgerDir, workload.DefaultLedgerDir(r.job.RunID))}})
 			case len(r.result.Workers) > 0:
 				out = append(out, judge.Load{Client: r.client, Offset: e.Hosts.Clock(r.client).Offset, Result: r.result, Mounts: r.mounts})
 			}

@@ -326,7 +326,7 @@ func (e *engine) verify(ctx context.Context) (report.Verify, map[string]stream.R
 		if err != nil {
 			return stream.Report{}, err
 		}
-		return res.Report, nil
+		return *res, nil
 	})
 	v := judge.VerifyReport(reports)
 	v.Method = "After the brick was whole again, each client mounted the export anew (a mount of its own cache, the other protocol version where it has both) and read with O_DIRECT every block it has in its ledger. The server had dropped its caches."

@@ -316,6 +316,16 @@ var Table = []Drill{
 		Variants: []Variant{{How: "disks", Title: "mortar grow --disks", Steps: single(Part{Kind: fault.ChangeGrow})}},
 	},
 	{
+		Name: "change-cache", has: cached(""), Title: "the cache is turned off, as for bulk writes, and taken up again",
+		Lasting: "the cache is cold",
+		Expect:  judge.Expect{Where: judge.Stays, Fencing: judge.Nobody, Stall: moveStall, Disks: true},
+		Variants: []Variant{
+			{How: fault.CacheKept, Title: "mortar cache off, mortar cache add: the service runs all the time", Steps: single(Part{Kind: fault.ChangeCache, Args: []string{fault.CacheKept}})},
+			{How: fault.CacheGone, Title: "mortar cache off, a move, mortar cache add, the move back, mortar apply", Steps: single(Part{Kind: fault.ChangeCache, Args: []string{fault.CacheGone}}),
+				Expect: &judge.Expect{Where: judge.Returns, Fencing: judge.Nobody, Stall: moveStall}},
+		},
+	},
+	{
 		Name: "controller-failover", has: onArrays, Title: "an array's controller hands its LUNs to the other one: all paths stay, and multipath goes on over those that are optimized now",
 		Expect:   judge.Expect{Where: judge.Stays, Fencing: judge.Nobody, Stall: 5, Disks: true},
 		Variants: []Variant{{How: "command", Title: "the LUNs of one controller are moved to the other one, and back", Steps: lunFault(fault.Fault{Kind: fault.ControllerFailover}, pathHold, pathHold, controllerOf)}},

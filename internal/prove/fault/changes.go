@@ -257,6 +257,34 @@ func planGrow(ctx context.Context, b *Site, _ Fault) error {
 	return nil
 }
 
+// How the cache of ChangeCache is taken up again: below a service that ran all the time, or
+// below one that was started without it.
+const (
+	CacheKept = "kept"
+	CacheGone = "gone"
+)
+
+func planCache(ctx context.Context, b *Site, f Fault) error {
+	if b.Design.Spec.Cache == nil {
+		return &Refused{"the brick has no cache"}
+	}
+	args := b.Design.Spec.Cache.AddArgs()
+	if args == nil {
+		return &Refused{"the SSDs of the cache differ in size, type or server: one mortar cache add does not give them back"}
+	}
+	if err := dryRun(ctx, b, "cache off"); err != nil {
+		return err
+	}
+	move := func(to string) task {
+		return task{"mortar failover " + b.Service.Name + " --to " + to, func(ctx context.Context) error { return b.Env.Operator.Move(ctx, b.Service.Name, to) }}
+	}
+	b.tasks = []task{command(b, "cache off"), command(b, "cache add", args...)}
+	if f.Args[0] == CacheGone {
+		b.tasks = []task{b.tasks[0], move(b.Passive), b.tasks[1], move(b.Active), command(b, "apply", "--skip-fence-test")}
+	}
+	return nil
+}
+
 // settleLimit bounds the wait until a plan is empty: clients and the cluster may still
 // be busy with what the change did.
 const settleLimit = 3 * time.Minute

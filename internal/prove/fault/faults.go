@@ -90,6 +90,7 @@ const (
 	ChangeServer  Kind = "change-server"  // a new machine takes a server's place
 	ChangeUpgrade Kind = "change-upgrade" // every server is rebooted, one at a time
 	ChangeGrow    Kind = "change-grow"    // the volume gets the disks that the brick does not use
+	ChangeCache   Kind = "change-cache"   // the cache is turned off and added again; CacheKept or CacheGone
 
 	// What takes a hand in a change. A change cannot be taken back, so these have no
 	// mending either.
@@ -318,6 +319,7 @@ func changes() []Row {
 		{Kind: ChangeServer, words: "replacing server {on}", can: mayChange(ServerNew), Ready: planServer, inject: resume, heal: resume, Back: settled},
 		{Kind: ChangeUpgrade, words: "rebooting each server", can: hasOperator, Ready: planUpgrade, inject: resume, heal: stopUpgrade, Back: settled},
 		{Kind: ChangeGrow, words: "growing the volume", can: mayGrow, Ready: planGrow, inject: resume, heal: resume, Back: settled},
+		{Kind: ChangeCache, words: "turning the cache off, and taking it up again", can: hasOperator, Ready: planCache, inject: resume, heal: resume, Back: settled},
 		{Kind: DiskBlank, words: "pushing blank disk {1} into the slot of {0}", Rack: rack("disk-blank"), ByHand: "a disk is swapped by hand: `mortar disk fail`, swap it in its bay, `mortar disk replace`"},
 		{Kind: ServerNew, words: "putting another machine in the place of {on}", Rack: rack("server-new"), ByHand: "a machine is put in by hand: see `mortar help server replace`"},
 	}

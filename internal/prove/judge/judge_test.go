@@ -269,7 +269,7 @@ func TestDoubleMount(t *testing.T) {
 func evidenceOf() *Evidence {
 	const s = int64(1e9)
 	fault := 100 * s
-	ok := stream.Report{AcknowledgedBytes: 1 << 20, VerifiedBytes: 1 << 20, AcknowledgedBeforeBytes: 1 << 19, VerifiedBeforeBytes: 1 << 19, ByClass: map[stream.Class]int64{stream.OK: 1 << 20}}
+	ok := stream.Report{Totals: stream.Totals{AcknowledgedBytes: 1 << 20, VerifiedBytes: 1 << 20, AcknowledgedBeforeFaultBytes: 1 << 19, VerifiedBeforeFaultBytes: 1 << 19}, ByClass: map[stream.Class]int64{stream.OK: 1 << 20}}
 	worker := func(name, kind string) workload.WorkerResult {
 		ops := make([]int64, 300)
 		for i := range ops {
@@ -379,7 +379,7 @@ func TestStallOfNames(t *testing.T) {
 	writer.Completions, writer.Timeline.Ops = nil, slices.Repeat([]int64{1}, 300)
 	names.Worker, names.Kind = "lustre-c1-names", "names"
 	l.Result.Workers = append(l.Result.Workers, names)
-	l.Result.Stalls = []workload.Stall{{Worker: names.Worker, StartNs: 100*s + 7, Seconds: 8, Op: "mkdir"}}
+	l.Result.Stalls = []workload.Stall{{Worker: names.Worker, StartNs: 100*s + 7, Seconds: 8}}
 	got, io := marks(e)
 	if got.FirstIO == nil || *got.FirstIO != 8 || io["c1"] != e.Fault+8*s {
 		t.Errorf("%+v %v", got, io)

@@ -69,7 +69,7 @@ func timeline(ls []Load, faultNS int64) report.Timeline {
 					rw.Stalls = append(rw.Stalls, report.Stall{StartNS: s.StartNs - l.Offset, Seconds: s.Seconds, Open: s.Open})
 				}
 			}
-			rw.Latency, rw.FsyncLatency = latency(&w.Latency), latency(w.FsyncLatency)
+			rw.Latency, rw.FsyncLatency = w.Latency, w.FsyncLatency
 			for _, e := range l.Result.Errors {
 				if e.Worker == w.Worker {
 					rw.Errors = append(rw.Errors, fmt.Sprintf("%s: %s", e.Op, e.Error))
@@ -79,14 +79,6 @@ func timeline(ls []Load, faultNS int64) report.Timeline {
 		}
 	}
 	return t
-}
-
-// latency is that of a worker in milliseconds; nil if it was not measured.
-func latency(l *workload.Latency) *report.Latency {
-	if l == nil || l.Count == 0 {
-		return nil
-	}
-	return &report.Latency{Count: l.Count, P50: l.P50 * 1e3, P90: l.P90 * 1e3, P99: l.P99 * 1e3, P999: l.P999 * 1e3, Max: l.Max * 1e3}
 }
 
 // rebucket moves counts into the common buckets.
@@ -236,12 +228,7 @@ func VerifyReport(rs map[string]stream.Report) report.Verify {
 	v := report.Verify{Classes: map[string]report.Class{}}
 	for _, client := range slices.Sorted(maps.Keys(rs)) {
 		r := rs[client]
-		v.AcknowledgedBeforeFaultBytes += r.AcknowledgedBeforeBytes
-		v.VerifiedBeforeFaultBytes += r.VerifiedBeforeBytes
-		v.AcknowledgedBytes += r.AcknowledgedBytes
-		v.VerifiedBytes += r.VerifiedBytes
-		v.LostBytes += r.LostBytes
-		v.InDoubtBytes += r.InDoubtBytes
+		v.Totals.Add(r.Totals)
 		v.BadBytes += r.BadBytes
 		v.Seconds = max(v.Seconds, r.Seconds)
 		v.Omitted += int(r.ExtentsOmitted)

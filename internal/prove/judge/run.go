@@ -73,8 +73,7 @@ func Run(e *Evidence, targets Targets, every bool) *report.Run {
 	r := &report.Run{Timeline: timeline(e.Loads, e.Fault), Verify: v, Events: e.Events}
 	r.Summary = report.Summary{
 		Checks: Judge(e), Marks: m, Phases: report.PhasesOf(m), Verdict: report.Pass, Service: x.Service, Target: x.Active,
-		AcknowledgedBeforeFaultBytes: v.AcknowledgedBeforeFaultBytes, VerifiedBeforeFaultBytes: v.VerifiedBeforeFaultBytes,
-		AcknowledgedBytes: v.AcknowledgedBytes, VerifiedBytes: v.VerifiedBytes, LostBytes: v.LostBytes, InDoubtBytes: v.InDoubtBytes,
+		Totals: v.Totals,
 	}
 	s := &r.Summary
 	if x.Moved() || x.Expect.Where == Moves {

@@ -301,8 +301,8 @@ func (p *BenchPoint) Value() float64 {
 	return Median(p.Values())
 }
 
-// at is the point of a thread count, nil if there is no measurement.
-func (p *BenchPhase) at(threads int) *BenchPoint {
+// At is the point of a thread count, nil if there is no measurement.
+func (p *BenchPhase) At(threads int) *BenchPoint {
 	for i := range p.Points {
 		if p.Points[i].Threads == threads && len(p.Points[i].Runs) > 0 {
 			return &p.Points[i]

@@ -305,7 +305,7 @@ func rowOf(name string, runs []*Run) BenchRow {
 			var found *BenchPoint
 			var v *float64
 			if ph != nil {
-				found = ph.at(n)
+				found = ph.At(n)
 			}
 			if found != nil {
 				x := found.Value()

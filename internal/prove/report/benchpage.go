@@ -33,6 +33,8 @@ var benchFuncs = template.FuncMap{
 	"scale":   ScaleText,
 	"lines":   func(s string) []string { return strings.FieldsFunc(s, func(r rune) bool { return r == '\n' }) },
 	"percent": percent,
+	"figure":  figure,
+	"plural":  Plural,
 }
 
 // percent formats a share.
@@ -41,49 +43,68 @@ func percent(share float64) string { return fmt.Sprintf("%.0f %%", 100*share) }
 // benchRunPage is what the template sees of one benchmark.
 type benchRunPage struct {
 	*Run
-	ID      string
-	Title   string
-	Tiles   []Peak
-	Summary []summaryRow
-	Paper   *papersFigures
-	Tests   []testPage
-	Layers  []layerPage
-}
-
-type summaryRow struct {
-	Title, Unit string
-	Threads     int
-	Run         *BenchRun
+	ID     string
+	Title  string
+	Tiles  []Peak
+	Paper  *papersFigures
+	Tests  []testPage
+	Layers []layerPage
 }
 
 // testPage is a test of the suite: phases that share files and a figure.
 type testPage struct {
-	Title     string
-	Charts    []template.HTML
-	Phases    []phaseHead
-	Rows      []testRow
-	Latency   template.HTML
-	Strips    template.HTML
-	IO        bool // the strips show the I/O of devices
-	PerClient []clientRow
-	Failed    []string
-	Errors    []string
+	Title   string
+	Charts  []template.HTML
+	Phases  []*BenchPhase
+	Counts  []int // of threads
+	Latency template.HTML
+	Strips  template.HTML
+	IO      bool // the strips show the I/O of devices
 }
 
-type phaseHead struct{ Title, Verb, Unit, Method string }
-
-type testRow struct {
-	Threads, Hosts int
-	Each           string
-	Cells          []testCell
+// On is how many hosts ran so many threads, and Each what a thread had.
+func (t *testPage) On(threads int) (hosts int) {
+	for _, ph := range t.Phases {
+		if pt := ph.At(threads); pt != nil {
+			hosts = pt.Hosts
+		}
+	}
+	return hosts
 }
 
-type testCell struct{ Value, P99 string }
+func (t *testPage) Each(threads int) (each string) {
+	limited := ""
+	for _, ph := range t.Phases {
+		if pt := ph.At(threads); pt != nil {
+			each = Bytes(pt.FileBytes)
+			if pt.Files > 0 {
+				each = Count(pt.Files/int64(threads)) + " files"
+			}
+			if pt.Median().Limited {
+				limited = "up to "
+			}
+		}
+	}
+	return limited + each
+}
 
-type clientRow struct {
-	Verb, Unit string
-	Threads    int
-	Client     BenchClient
+// Shared reports whether several clients had a part in a phase.
+func (t *testPage) Shared() bool {
+	return slices.ContainsFunc(t.Phases, func(ph *BenchPhase) bool {
+		return slices.ContainsFunc(ph.Points, func(pt BenchPoint) bool { return len(pt.Runs) > 0 && len(pt.Runs[0].Clients) > 1 })
+	})
+}
+
+// Errors are those of every repetition.
+func (t *testPage) Errors() (out []string) {
+	for _, ph := range t.Phases {
+		for _, pt := range ph.Points {
+			for _, run := range pt.Runs {
+				out = append(out, run.Errors...)
+			}
+		}
+	}
+	return out
 }
 
 type layerPage struct {
@@ -99,8 +120,8 @@ type gridPage struct {
 	Heat, Lines   template.HTML
 }
 
-// verbOf is the last word of a phase's title: write, read, create …
-func verbOf(title string) string { return title[strings.LastIndex(title, " ")+1:] }
+// Verb is the last word of a phase's title: write, read, create …
+func (p *BenchPhase) Verb() string { return p.Title[strings.LastIndex(p.Title, " ")+1:] }
 
 // testTitle is a phase's title without the last word.
 func testTitle(title string) string {
@@ -126,9 +147,6 @@ func newBenchPage(r *Run, i int) benchRunPage {
 		if !slices.Contains(tests, ph.Test) {
 			tests = append(tests, ph.Test)
 		}
-		if best := ph.Peak(); best != nil {
-			p.Summary = append(p.Summary, summaryRow{Title: ph.Title, Unit: ph.Unit, Threads: best.Threads, Run: best.Median()})
-		}
 	}
 	for _, t := range tests {
 		var phases []*BenchPhase
@@ -148,13 +166,11 @@ func newBenchPage(r *Run, i int) benchRunPage {
 }
 
 func newTestPage(phases []*BenchPhase) testPage {
-	t := testPage{Title: testTitle(phases[0].Title)}
-	var counts []int
+	t := testPage{Title: testTitle(phases[0].Title), Phases: phases}
 	metadata := phases[0].RecordBytes == 0
 	var curves []chart.Series
 	for i, ph := range phases {
-		verb := verbOf(ph.Title)
-		t.Phases = append(t.Phases, phaseHead{ph.Title, verb, ph.Unit, ph.Method})
+		verb := ph.Verb()
 		se := seriesOf(ph, verb, i)
 		if metadata && len(phases) > 1 {
 			// A chart for each phase, as in the papers: stat is ten times as fast
@@ -164,21 +180,10 @@ func newTestPage(phases []*BenchPhase) testPage {
 			curves = append(curves, se)
 		}
 		for _, pt := range ph.Points {
-			counts = addSorted(counts, pt.Threads)
-			if pt.Failed != "" {
-				t.Failed = append(t.Failed, fmt.Sprintf("%s at %s: %s", verb, Plural(pt.Threads, "client"), pt.Failed))
-			}
-			for _, run := range pt.Runs {
-				t.Errors = append(t.Errors, run.Errors...)
-			}
-			if m := pt.Median(); m != nil && len(m.Clients) > 1 {
-				for _, c := range m.Clients {
-					t.PerClient = append(t.PerClient, clientRow{verb, ph.Unit, pt.Threads, c})
-				}
-			}
+			t.Counts = addSorted(t.Counts, pt.Threads)
 		}
 	}
-	if len(counts) == 1 {
+	if len(t.Counts) == 1 {
 		// With one thread count there is no curve; the table has the figures.
 		t.Charts, curves = nil, nil
 	}
@@ -187,40 +192,17 @@ func newTestPage(phases []*BenchPhase) testPage {
 	}
 	var lat []chart.Series
 	for i, ph := range phases {
-		verb := verbOf(ph.Title)
+		verb := ph.Verb()
 		lat = append(lat, latencySeries(ph, verb+" p50", 2*i, func(l *Latency) float64 { return l.P50 }),
 			latencySeries(ph, verb+" p99", 2*i+1, func(l *Latency) float64 { return l.P99 }))
 	}
 	lat = slices.DeleteFunc(lat, func(s chart.Series) bool { return len(s.Points) == 0 })
-	if len(counts) == 1 {
+	if len(t.Counts) == 1 {
 		lat = nil
 	}
 	plot := threadsPlot(t.Title+": latency", "latency of an operation (logarithmic)", lat...)
 	plot.LogY, plot.Value = true, axisMillis
 	t.Latency = drawing(plot.Pair())
-	for _, n := range counts {
-		row, limited := testRow{Threads: n}, false
-		for _, ph := range phases {
-			cell := testCell{"–", "–"}
-			if pt := ph.at(n); pt != nil {
-				m := pt.Median()
-				row.Hosts, row.Each = pt.Hosts, Bytes(pt.FileBytes)
-				if pt.Files > 0 {
-					row.Each = Count(pt.Files/int64(n)) + " files"
-				}
-				limited = limited || m.Limited
-				cell.Value = figure(m.Value)
-				if m.Latency != nil {
-					cell.P99 = millis(m.Latency.P99)
-				}
-			}
-			row.Cells = append(row.Cells, cell)
-		}
-		if limited {
-			row.Each = "up to " + row.Each
-		}
-		t.Rows = append(t.Rows, row)
-	}
 	var rows []stripRow
 	for _, ph := range phases {
 		show := []*BenchPoint{}
@@ -232,7 +214,7 @@ func newTestPage(phases []*BenchPhase) testPage {
 		}
 		for _, pt := range show {
 			if m := pt.Median(); m != nil {
-				rows = append(rows, stripRow{label: verbOf(ph.Title) + ", " + Plural(pt.Threads, "client"), unit: ph.Unit, run: m})
+				rows = append(rows, stripRow{label: ph.Verb() + ", " + Plural(pt.Threads, "client"), unit: ph.Unit, run: m})
 			}
 		}
 	}
@@ -398,7 +380,7 @@ func benchHTML(w io.Writer, runs []*Run, c *BenchComparison) error {
 				if ph != nil {
 					se := seriesOf(ph, c.Runs[i].Label+" "+names[i], i)
 					for k := range se.Points {
-						se.Points[k].Y = ph.at(int(se.Points[k].X)).Value()
+						se.Points[k].Y = ph.At(int(se.Points[k].X)).Value()
 					}
 					curves = append(curves, se)
 				}

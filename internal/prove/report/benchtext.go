@@ -47,7 +47,7 @@ func BenchText(w io.Writer, b *Bench) error {
 		fmt.Fprintf(tw, "  %s\t%s\t", ph.Title, ph.Unit)
 		for _, n := range counts {
 			cell := "–"
-			if pt := ph.at(n); pt != nil {
+			if pt := ph.At(n); pt != nil {
 				cell = figure(pt.Median().Value)
 			}
 			fmt.Fprintf(tw, "%s\t", cell)

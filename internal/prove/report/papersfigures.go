@@ -85,7 +85,7 @@ func (b *Bench) papersFigure(curves []paper.Figure) papersFigure {
 		g = g.In(b.Cache)
 		row := papersCurve{Figure: g}
 		if ph := b.phase(g.Test, g.Phase); ph != nil {
-			name := verbOf(ph.Title)
+			name := ph.Verb()
 			se := seriesOf(ph, name, i)
 			if g.Record > 0 {
 				se.Name = Bytes(int64(g.Record))
@@ -99,7 +99,7 @@ func (b *Bench) papersFigure(curves []paper.Figure) papersFigure {
 			}
 			c.Series = append(c.Series, se)
 			if g.Peak > 0 {
-				c.Levels = append(c.Levels, chart.Level{Name: "paper’s " + verbOf(ph.Title) + " " + paper.Thousands(g.Peak), Style: i, Value: g.Peak})
+				c.Levels = append(c.Levels, chart.Level{Name: "paper’s " + ph.Verb() + " " + paper.Thousands(g.Peak), Style: i, Value: g.Peak})
 			}
 			f.Title = testTitle(ph.Title)
 			switch {

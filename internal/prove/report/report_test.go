@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/mortarhpc/mortar/internal/prove/stream"
 )
 
 var update = flag.Bool("update", false, "rewrite golden files")
@@ -33,7 +35,7 @@ func synthetic() *Run {
 			{"service moved", true, "nfs runs on nfs2"},
 			{"never mounted twice", true, "58 looks at both servers' mounts"},
 		},
-		AcknowledgedBytes: 432537600, VerifiedBytes: 432537600, InDoubtBytes: 8192,
+		Totals: stream.Totals{AcknowledgedBytes: 432537600, VerifiedBytes: 432537600, InDoubtBytes: 8192},
 		Clients: []Client{
 			{Name: "c1", LongestStallSeconds: 9.47, FirstIO: fp(8.64), Operations: 4210, AcknowledgedBytes: 216268800, VerifiedBytes: 216268800, Workers: 6},
 		},
@@ -90,7 +92,7 @@ func synthetic() *Run {
 	} {
 		r.Events = append(r.Events, Event{NS: fault + int64(e.sec*1e9), Seconds: e.sec, Host: e.host, Source: e.src, Kind: e.k, Text: e.tx})
 	}
-	r.Verify = Verify{AcknowledgedBytes: 432537600, VerifiedBytes: 432537600, AcknowledgedBeforeFaultBytes: 1 << 20, VerifiedBeforeFaultBytes: 1 << 20, InDoubtBytes: 8192, Seconds: 11,
+	r.Verify = Verify{Totals: stream.Totals{AcknowledgedBytes: 432537600, VerifiedBytes: 432537600, AcknowledgedBeforeFaultBytes: 1 << 20, VerifiedBeforeFaultBytes: 1 << 20, InDoubtBytes: 8192}, Seconds: 11,
 		Method:  "Read back with O_DIRECT from a fresh NFSv4.1 mount.",
 		Classes: map[string]Class{"ok": {9, 432537600}, "in-doubt": {2, 8192}, "stale": {}},
 		Extents: []Extent{{"c1", "v4-osync.dat", 40960, 4096, "in-doubt", "generation 7 (acknowledged 6)"}}}

@@ -9,7 +9,10 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/HdrHistogram/hdrhistogram-go"
+
 	"github.com/mortarhpc/mortar/internal/base/journal"
+	"github.com/mortarhpc/mortar/internal/prove/stream"
 )
 
 // Schema is the version of every file of a run.
@@ -60,17 +63,8 @@ type Summary struct {
 	Phases             Phases   `json:"phases"`
 	Marks              Marks    `json:"marks"`
 
-	AcknowledgedBytes int64 `json:"acknowledged_bytes"`
-	VerifiedBytes     int64 `json:"verified_bytes"`
-	LostBytes         int64 `json:"lost_bytes"`
-	InDoubtBytes      int64 `json:"in_doubt_bytes"`
-	// AcknowledgedBeforeFaultBytes were acknowledged before the fault and not
-	// written since. VerifiedBeforeFaultBytes is how many of these the drill read
-	// back.
-	AcknowledgedBeforeFaultBytes int64 `json:"acknowledged_before_fault_bytes"`
-	VerifiedBeforeFaultBytes     int64 `json:"verified_before_fault_bytes"`
-	// WrittenBytes counts every acknowledged write; AcknowledgedBytes counts each
-	// place in a file once, even after several writes.
+	stream.Totals
+	// WrittenBytes counts every acknowledged write.
 	WrittenBytes int64 `json:"written_bytes"`
 
 	Clients []Client `json:"clients"`
@@ -205,7 +199,7 @@ type Stall struct {
 	Open    bool    `json:"open,omitempty"` // had not ended when the load stopped
 }
 
-// Latency of a worker's operations, in milliseconds.
+// Latency of a worker's operations from issue to completion, in milliseconds.
 type Latency struct {
 	Count int64   `json:"count"`
 	P50   float64 `json:"p50_ms"`
@@ -213,6 +207,16 @@ type Latency struct {
 	P99   float64 `json:"p99_ms"`
 	P999  float64 `json:"p999_ms"`
 	Max   float64 `json:"max_ms"`
+}
+
+// LatencyOf computes the percentiles of a histogram that has so many units in a millisecond; nil
+// without an operation.
+func LatencyOf(h *hdrhistogram.Histogram, ms float64) *Latency {
+	if h == nil || h.TotalCount() == 0 {
+		return nil
+	}
+	q := func(p float64) float64 { return float64(h.ValueAtQuantile(p)) / ms }
+	return &Latency{Count: h.TotalCount(), P50: q(50), P90: q(90), P99: q(99), P999: q(99.9), Max: float64(h.Max()) / ms}
 }
 
 // Kinds of events on the timeline: those of journals, and those that only a drill
@@ -260,15 +264,8 @@ type Event struct {
 
 // Verify is verify.json: the result of reading all data back.
 type Verify struct {
-	Schema            string `json:"schema"`
-	AcknowledgedBytes int64  `json:"acknowledged_bytes"`
-	VerifiedBytes     int64  `json:"verified_bytes"`
-	LostBytes         int64  `json:"lost_bytes"`
-	InDoubtBytes      int64  `json:"in_doubt_bytes"`
-
-	AcknowledgedBeforeFaultBytes int64 `json:"acknowledged_before_fault_bytes"` // and not written since
-	VerifiedBeforeFaultBytes     int64 `json:"verified_before_fault_bytes"`
-
+	Schema string `json:"schema"`
+	stream.Totals
 	BadBytes int64            `json:"bad_bytes"` // wrong, but never acknowledged
 	Errors   []string         `json:"errors"`    // why files could not be read at all
 	Method   string           `json:"method"`    // how the data was read

@@ -86,24 +86,13 @@ func absent(c Class, e Expect) Finding {
 	return Finding{Class: Unwritten}
 }
 
-// maxCandidates bounds the undecided generations to try on a sector without a
-// valid tag.
-const maxCandidates = 64
-
-// A sector of random data differs from the expected one in 2048 of 4096 bits,
-// with a standard deviation of 32. With fewer differences than maxFlipped it is
-// the expected sector, damaged.
-const maxFlipped = SectorSize * 8 / 8
-
 // damage is a block of which Decode understands nothing as a whole.
 type damage struct {
 	s       *Stream
 	b       []byte
 	block   uint64
 	sectors []Sector
-	unknown []int    // sectors without a valid tag
-	seen    []uint32 // generations to try on those
-	strayed *Stream  // the stream of the misplaced sectors
+	strayed *Stream // the stream of the misplaced sectors
 	foreign *Header
 	want    [BlockSize]byte
 }
@@ -121,41 +110,20 @@ func (s *Stream) damaged(b []byte, block uint64, e Expect, others []Stream) Find
 			d.tagged(i, others)
 		}
 	}
-	d.try(e.Acked)
-	for g := e.Issued; g > e.Acked && e.Issued-g < maxCandidates; g-- {
-		d.try(g)
-	}
-	d.guess()
 	return d.finding(e)
 }
 
 func (d *damage) sector(i int) []byte { return d.b[i*SectorSize : (i+1)*SectorSize] }
 
-// expect is the block as it is in a generation, without its header.
-func (d *damage) expect(gen uint32) []byte {
+// found records that a sector is of this block, and in how many bits it differs from that,
+// without the header.
+func (d *damage) found(i int, gen uint32) {
 	generate(d.want[:], d.s.seed(d.block, gen), d.block, gen)
-	return d.want[:]
-}
-
-// flipped counts the bits in which a sector, without the header, differs from that of a block.
-func (d *damage) flipped(i int, want []byte) int {
-	from := i * SectorSize
+	from, to := i*SectorSize, (i+1)*SectorSize
 	if i == 0 {
 		from = headerSize
 	}
-	return differing(d.b[from:(i+1)*SectorSize], want[from:(i+1)*SectorSize])
-}
-
-func (d *damage) try(gen uint32) {
-	if gen > 0 && !slices.Contains(d.seen, gen) {
-		d.seen = append(d.seen, gen)
-	}
-}
-
-// found records that a sector is of this block.
-func (d *damage) found(i int, gen uint32) {
-	d.sectors[i] = Sector{State: "data", Generation: gen, FlippedBits: d.flipped(i, d.expect(gen))}
-	d.try(gen)
+	d.sectors[i] = Sector{State: "data", Generation: gen, FlippedBits: differing(d.b[from:to], d.want[from:to])}
 }
 
 // header reads the first sector, which says itself what it is.
@@ -166,7 +134,7 @@ func (d *damage) header() {
 		return
 	}
 	if err != nil {
-		d.unknown = append(d.unknown, 0)
+		d.sectors[0].State = "garbage"
 		return
 	}
 	d.sectors[0] = Sector{State: "other", Generation: h.Generation, FromBlock: h.Block}
@@ -190,33 +158,12 @@ func (d *damage) tagged(i int, others []Stream) {
 	if check != tagCheck(d.s.seed(uint64(low), gen), i) {
 		k := slices.IndexFunc(others, func(o Stream) bool { return check == tagCheck(o.seed(uint64(low), gen), i) })
 		if k < 0 {
-			d.unknown = append(d.unknown, i)
+			d.sectors[i].State = "garbage"
 			return
 		}
 		of = &others[k]
 	}
 	d.sectors[i], d.strayed = Sector{State: "other", Generation: gen, FromBlock: uint64(low)}, of
-}
-
-// guess gives each unknown sector the generation that it is most like, if it is like any.
-func (d *damage) guess() {
-	for _, g := range d.seen {
-		want := d.expect(g)
-		for _, i := range d.unknown {
-			got := &d.sectors[i]
-			if n := d.flipped(i, want); n <= maxFlipped && (got.State == "" || n < got.FlippedBits) {
-				*got = Sector{State: "data", Generation: g, FlippedBits: n}
-			}
-		}
-	}
-	for _, i := range d.unknown {
-		switch got := &d.sectors[i]; {
-		case got.State == "":
-			got.State = "garbage"
-		case i == 0:
-			got.FlippedBits += d.s.headerFlips(d.b, d.expect(got.Generation), d.block, got.Generation)
-		}
-	}
 }
 
 // finding sums the sectors up.
@@ -256,51 +203,14 @@ func (d *damage) finding(e Expect) Finding {
 		f.Class = Torn
 	default:
 		f.Class = Corrupt
-		// Every sector may be right and only the payload checksum in the header
-		// wrong, while the header's own checksum is valid.
-		f.Flipped = max(f.Flipped, 1)
-		if count["garbage"] > 0 && data == 0 {
-			f.Flipped = 0 // the flipped bits cannot be counted
+		if count["garbage"] == 0 {
+			// Every sector may be right and only the payload checksum in the header
+			// wrong, while the header's own checksum is valid.
+			f.Flipped = max(f.Flipped, 1)
 		}
 		f.Bad, f.Lost = true, e.Acked > 0
 	}
 	return f
-}
-
-// headerFlips counts the flipped bits of a damaged header whose block and
-// generation are known. want is the block as generated. Sequence and writer are
-// unknown, so headerFlips tries to flip each of their bits: it finds one flipped
-// bit exactly, and counts several as one.
-func (s *Stream) headerFlips(got, want []byte, block uint64, gen uint32) int {
-	var ref [headerSize]byte
-	copy(ref[:], magic)
-	ref[7] = Version
-	copy(ref[8:24], s.Run[:])
-	binary.LittleEndian.PutUint32(ref[24:], s.ID)
-	copy(ref[28:32], got[28:32])
-	binary.LittleEndian.PutUint64(ref[32:], block)
-	binary.LittleEndian.PutUint32(ref[40:], gen)
-	copy(ref[48:56], got[48:56])
-	binary.LittleEndian.PutUint64(ref[56:], xxh3.Hash(want[headerSize:BlockSize]))
-	n := differing(got[:68], ref[:68])
-	crc := binary.LittleEndian.Uint32(got[68:])
-	if crc32.Checksum(ref[:68], castagnoli) == crc {
-		return n
-	}
-	for _, field := range [][2]int{{28, 32}, {48, 56}} {
-		for bit := field[0] * 8; bit < field[1]*8; bit++ {
-			ref[bit/8] ^= 1 << (bit % 8)
-			match := crc32.Checksum(ref[:68], castagnoli) == crc
-			ref[bit/8] ^= 1 << (bit % 8)
-			if match {
-				return n + 1
-			}
-		}
-	}
-	if k := bits.OnesCount32(crc32.Checksum(ref[:68], castagnoli) ^ crc); k <= 2 {
-		return n + k // in the checksum itself
-	}
-	return n + 1
 }
 
 func differing(a, b []byte) int {

@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"bufio"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -42,20 +43,17 @@ const (
 	kindSync                    // an fsync begun after every write up to that sequence has succeeded
 	kindDoubt                   // the write failed or was short
 	kindSyncErr                 // an fsync failed: a later fsync does not acknowledge the writes before it
-	kindResume                  // the writer died and a new one continues: writes under way stay undecided
 )
 
 // LedgerHeader names the run and the worker of a ledger.
 type LedgerHeader struct {
-	Format    int    `json:"format"`
-	Run       string `json:"run"`
-	Client    string `json:"client,omitempty"`
-	Worker    string `json:"worker"`
-	Stream    uint32 `json:"stream"`
-	Writer    uint32 `json:"writer"`
-	Dir       string `json:"dir"`  // the mount or directory under test
-	File      string `json:"file"` // the data file, relative to Dir
-	CreatedNs int64  `json:"created_ns"`
+	Format int    `json:"format"`
+	Run    string `json:"run"`
+	Client string `json:"client,omitempty"`
+	Worker string `json:"worker"`
+	Stream uint32 `json:"stream"`
+	Dir    string `json:"dir"`  // the mount or directory under test
+	File   string `json:"file"` // the data file, relative to Dir
 }
 
 // ErrLedger marks a file that is no ledger, or a ledger with damage before its
@@ -69,8 +67,7 @@ type page struct {
 
 // Index is a ledger in memory: it holds what the ledger allows of every block.
 type Index struct {
-	Header    LedgerHeader
-	TailBytes int64 // size of a half-written last record, which is ignored
+	Header LedgerHeader
 
 	pages     []*page
 	pending   []write // issued and not yet decided
@@ -196,7 +193,7 @@ func (x *Index) apply(k kind, w write) error {
 		if _, ok := x.drop(w.seq); !ok {
 			return fmt.Errorf("write %d failed but was not under way", w.seq)
 		}
-	case kindSyncErr, kindResume:
+	case kindSyncErr:
 		x.pending = x.pending[:0]
 	default:
 		return fmt.Errorf("unknown record kind %d", k)
@@ -235,8 +232,9 @@ func decodeRecord(b []byte, crc uint32) (kind, write, bool) {
 // and an incomplete acknowledgement only leaves its write undecided. Any other
 // damage is ErrLedger.
 func ParseLedger(r io.Reader) (*Index, error) {
+	in := bufio.NewReaderSize(r, 1<<17)
 	var fixed [12]byte
-	if _, err := io.ReadFull(r, fixed[:]); err != nil || string(fixed[:8]) != ledgerMagic {
+	if _, err := io.ReadFull(in, fixed[:]); err != nil || string(fixed[:8]) != ledgerMagic {
 		return nil, fmt.Errorf("%w: it does not begin like a ledger", ErrLedger)
 	}
 	n := binary.LittleEndian.Uint32(fixed[8:])
@@ -244,7 +242,7 @@ func ParseLedger(r io.Reader) (*Index, error) {
 		return nil, fmt.Errorf("%w: its header is said to have %d bytes", ErrLedger, n)
 	}
 	head := make([]byte, n+4)
-	if _, err := io.ReadFull(r, head); err != nil {
+	if _, err := io.ReadFull(in, head); err != nil {
 		return nil, fmt.Errorf("%w: its header is cut short", ErrLedger)
 	}
 	x := &Index{crc: crc32.Update(crc32.Checksum(fixed[:], castagnoli), castagnoli, head[:n])}
@@ -258,40 +256,27 @@ func ParseLedger(r io.Reader) (*Index, error) {
 		return nil, fmt.Errorf("%w: its format is %d, this program reads %d", ErrLedger, x.Header.Format, ledgerFormat)
 	}
 	x.size = int64(len(fixed) + len(head))
-	buf := make([]byte, recordSize*2048)
-	bad := int64(-1) // offset of a record with a wrong checksum, allowed only if it is the last
-	for {
-		got, err := io.ReadFull(r, buf)
-		if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
+	var rec [recordSize]byte
+	for bad := false; ; { // bad: a record with a wrong checksum, allowed only if it is the last
+		_, err := io.ReadFull(in, rec[:])
+		switch {
+		case err == io.EOF:
+			return x, nil
+		case err != nil && err != io.ErrUnexpectedEOF:
 			return nil, err
-		}
-		end := err != nil
-		for rec := buf[:got]; len(rec) > 0; {
-			if bad >= 0 {
-				return nil, fmt.Errorf("%w: the record at byte %d does not match its checksum", ErrLedger, bad)
-			}
-			if len(rec) < recordSize {
-				x.TailBytes = int64(len(rec))
-				break
-			}
-			k, w, ok := decodeRecord(rec, x.crc)
-			if !ok {
-				bad = x.size
-				rec = rec[recordSize:]
-				continue
-			}
-			if err := x.apply(k, w); err != nil {
-				return nil, fmt.Errorf("%w: the record at byte %d: %w", ErrLedger, x.size, err)
-			}
-			x.size += recordSize
-			rec = rec[recordSize:]
-		}
-		if end {
-			if bad >= 0 {
-				x.TailBytes += recordSize
-			}
+		case bad:
+			return nil, fmt.Errorf("%w: the record at byte %d does not match its checksum", ErrLedger, x.size)
+		case err != nil:
 			return x, nil
 		}
+		k, w, ok := decodeRecord(rec[:], x.crc)
+		if bad = !ok; bad {
+			continue
+		}
+		if err := x.apply(k, w); err != nil {
+			return nil, fmt.Errorf("%w: the record at byte %d: %w", ErrLedger, x.size, err)
+		}
+		x.size += recordSize
 	}
 }
 
@@ -343,31 +328,6 @@ func CreateLedger(path string, h LedgerHeader, now func() int64) (*Ledger, error
 		return nil, err
 	}
 	return &Ledger{f: f, now: now, x: &Index{Header: h, crc: crc, size: int64(len(b))}}, nil
-}
-
-// OpenLedger continues a ledger whose writer died.
-func OpenLedger(path string, now func() int64) (*Ledger, error) {
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		return nil, err
-	}
-	x, err := ParseLedger(f)
-	if err != nil {
-		f.Close()
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	l := &Ledger{f: f, now: now, x: x}
-	if err = f.Truncate(x.size); err == nil {
-		_, err = f.Seek(x.size, io.SeekStart)
-	}
-	if err == nil {
-		err = l.put(kindResume, write{}, 0)
-	}
-	if err != nil {
-		f.Close()
-		return nil, err
-	}
-	return l, nil
 }
 
 // Durable has each record on the disk before the writer goes on, so that the ledger

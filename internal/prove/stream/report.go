@@ -28,28 +28,39 @@ const (
 	Unreadable Class = "unreadable" // the read failed
 )
 
-// Report is the verdict on one or more files.
-//
-// acknowledged_bytes = verified_bytes + lost_bytes always holds.
-type Report struct {
-	// Bytes acknowledged before Options.BeforeNs and not written since: only
-	// these bytes prove that data from before that moment survived.
-	AcknowledgedBeforeBytes int64 `json:"acknowledged_before_bytes"`
-	VerifiedBeforeBytes     int64 `json:"verified_before_bytes"`
+// Totals are sums of bytes. AcknowledgedBytes = VerifiedBytes + LostBytes always holds.
+type Totals struct {
+	AcknowledgedBytes int64 `json:"acknowledged_bytes"` // of blocks with an acknowledged write; each place counts once, even after several writes
+	VerifiedBytes     int64 `json:"verified_bytes"`     // acknowledged bytes read back as acknowledged or as a later issued write
+	LostBytes         int64 `json:"lost_bytes"`         // the other acknowledged bytes
+	InDoubtBytes      int64 `json:"in_doubt_bytes"`     // of blocks with an undecided write (allowed either way)
+	// Bytes acknowledged before Options.BeforeNs, in a drill before the fault, and not written
+	// since: only these prove that data from before that moment survived. The second are those of
+	// them that were read back.
+	AcknowledgedBeforeFaultBytes int64 `json:"acknowledged_before_fault_bytes"`
+	VerifiedBeforeFaultBytes     int64 `json:"verified_before_fault_bytes"`
+}
 
-	AcknowledgedBytes int64           `json:"acknowledged_bytes"` // bytes of blocks with an acknowledged write
-	VerifiedBytes     int64           `json:"verified_bytes"`     // acknowledged bytes read back as acknowledged or as a later issued write
-	LostBytes         int64           `json:"lost_bytes"`         // the other acknowledged bytes
-	InDoubtBytes      int64           `json:"in_doubt_bytes"`     // bytes of blocks with an undecided write (allowed either way)
-	BadBytes          int64           `json:"bad_bytes"`          // wrong bytes in blocks never acknowledged, so nothing is lost
-	ReadBytes         int64           `json:"read_bytes"`         // bytes read from the file system
-	Seconds           float64         `json:"seconds"`            // wall time of the verification
-	ByClass           map[Class]int64 `json:"by_class"`           // bytes per class
-	Files             []FileReport    `json:"files"`
-	Extents           []Extent        `json:"extents"`           // findings and in-doubt ranges, capped
-	ExtentsOmitted    int64           `json:"extents_omitted"`   // number of extents beyond the cap
-	Errors            []string        `json:"errors,omitempty"`  // why files could not be verified at all
-	LedgerTailBytes   int64           `json:"ledger_tail_bytes"` // bytes of half-written last ledger records, ignored
+// Add adds other sums.
+func (t *Totals) Add(o Totals) {
+	t.AcknowledgedBytes += o.AcknowledgedBytes
+	t.VerifiedBytes += o.VerifiedBytes
+	t.LostBytes += o.LostBytes
+	t.InDoubtBytes += o.InDoubtBytes
+	t.AcknowledgedBeforeFaultBytes += o.AcknowledgedBeforeFaultBytes
+	t.VerifiedBeforeFaultBytes += o.VerifiedBeforeFaultBytes
+}
+
+// Report is the verdict on one or more files.
+type Report struct {
+	Totals
+	BadBytes       int64           `json:"bad_bytes"` // wrong bytes in blocks never acknowledged, so nothing is lost
+	Seconds        float64         `json:"seconds"`   // wall time of the verification
+	ByClass        map[Class]int64 `json:"by_class"`  // bytes per class
+	Files          []FileReport    `json:"files"`
+	Extents        []Extent        `json:"extents"`          // findings and in-doubt ranges, capped
+	ExtentsOmitted int64           `json:"extents_omitted"`  // number of extents beyond the cap
+	Errors         []string        `json:"errors,omitempty"` // why files could not be verified at all
 }
 
 // FileReport is the part of one file.
@@ -57,7 +68,7 @@ type FileReport struct {
 	Worker      string `json:"worker"`
 	Path        string `json:"path"`
 	SizeBytes   int64  `json:"size_bytes"`                // as found
-	BeforeBytes int64  `json:"acknowledged_before_bytes"` // as Report.AcknowledgedBeforeBytes
+	BeforeBytes int64  `json:"acknowledged_before_bytes"` // as Totals.AcknowledgedBeforeFaultBytes
 }
 
 // Extent is a run of neighbouring blocks with the same finding. Generations
@@ -79,7 +90,7 @@ type Extent struct {
 	FromPath    string   `json:"from_path,omitempty"`    // misplaced: the file of that stream, where known
 	FromOffset  int64    `json:"from_offset,omitempty"`  // misplaced: where the first block belongs
 	Run         string   `json:"run,omitempty"`          // foreign: the other run
-	FlippedBits int64    `json:"flipped_bits,omitempty"` // corrupt, torn: bits that differ from what was written
+	FlippedBits int64    `json:"flipped_bits,omitempty"` // corrupt, torn: bits that differ from what was written, in the sectors that tell their generation
 	Sectors     []Sector `json:"sectors,omitempty"`      // torn, corrupt: the first block's sectors
 	Error       string   `json:"error,omitempty"`        // unreadable: why
 }
@@ -99,15 +110,8 @@ func (r *Report) Pass() bool {
 
 // Merge adds another report: of the file's next blocks, or of another file.
 func (r *Report) Merge(o *Report) {
-	r.AcknowledgedBeforeBytes += o.AcknowledgedBeforeBytes
-	r.VerifiedBeforeBytes += o.VerifiedBeforeBytes
-	r.AcknowledgedBytes += o.AcknowledgedBytes
-	r.VerifiedBytes += o.VerifiedBytes
-	r.LostBytes += o.LostBytes
-	r.InDoubtBytes += o.InDoubtBytes
+	r.Totals.Add(o.Totals)
 	r.BadBytes += o.BadBytes
-	r.ReadBytes += o.ReadBytes
-	r.LedgerTailBytes += o.LedgerTailBytes
 	if r.ByClass == nil {
 		r.ByClass = map[Class]int64{}
 	}

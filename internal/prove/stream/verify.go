@@ -67,11 +67,11 @@ func Verify(ctx context.Context, r io.ReaderAt, size int64, x *Index, opt Option
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	rep := &Report{LedgerTailBytes: x.TailBytes}
+	rep := &Report{}
 	for _, c := range results {
 		rep.Merge(c.report())
 	}
-	rep.Files = []FileReport{{Worker: x.Header.Worker, Path: opt.Path, SizeBytes: size, BeforeBytes: rep.AcknowledgedBeforeBytes}}
+	rep.Files = []FileReport{{Worker: x.Header.Worker, Path: opt.Path, SizeBytes: size, BeforeBytes: rep.AcknowledgedBeforeFaultBytes}}
 	rep.Cap(opt.MaxExtents)
 	return rep, nil
 }
@@ -90,7 +90,6 @@ func (v *verifier) chunk(buf []byte, first, n uint64) *collector {
 	c := &collector{Report: Report{ByClass: map[Class]int64{}}}
 	off := int64(first) * BlockSize
 	got, err := v.read(buf[:n*BlockSize], off)
-	c.ReadBytes += int64(got)
 	if err != nil {
 		v.single(c, buf, first, n, got/BlockSize)
 		return c
@@ -105,7 +104,7 @@ func (v *verifier) blocks(c *collector, buf []byte, first, n uint64, got int) {
 		e := v.x.Expect(first + i)
 		lo := int(i) * BlockSize
 		if lo+BlockSize > got {
-			c.add(v, first+i, e, v.tail(buf, lo, got, first+i, e), "")
+			c.add(v, first+i, e, v.tail(buf, lo, got, e), "")
 			continue
 		}
 		b := buf[lo : lo+BlockSize]
@@ -117,7 +116,7 @@ func (v *verifier) blocks(c *collector, buf []byte, first, n uint64, got int) {
 }
 
 // tail is the finding for a block that lies, wholly or in part, past the end.
-func (v *verifier) tail(buf []byte, lo, got int, block uint64, e Expect) Finding {
+func (v *verifier) tail(buf []byte, lo, got int, e Expect) Finding {
 	if lo >= got || e.Issued > 0 {
 		return absent(Short, e)
 	}
@@ -136,7 +135,6 @@ func (v *verifier) single(c *collector, buf []byte, first, n uint64, done int) {
 	for i := uint64(done); i < n; i++ {
 		off := int64(first+i) * BlockSize
 		got, err := v.read(buf[:BlockSize], off)
-		c.ReadBytes += int64(got)
 		if err != nil {
 			e := v.x.Expect(first + i)
 			c.add(v, first+i, e, Finding{Class: Unreadable, Lost: e.Acked > 0, Bad: true}, err.Error())
@@ -194,9 +192,9 @@ func (c *collector) add(v *verifier, block uint64, e Expect, f Finding, errText 
 		c.VerifiedBytes += BlockSize
 	}
 	if v.x.Settled(block, v.opt.BeforeNs) {
-		c.AcknowledgedBeforeBytes += BlockSize
+		c.AcknowledgedBeforeFaultBytes += BlockSize
 		if !f.Lost {
-			c.VerifiedBeforeBytes += BlockSize
+			c.VerifiedBeforeFaultBytes += BlockSize
 		}
 	}
 	if e.Issued > e.Acked && !f.Bad {

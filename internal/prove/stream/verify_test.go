@@ -37,7 +37,7 @@ func newBrick(t testing.TB, run string, id uint32) *brick {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := CreateLedger(filepath.Join(dir, "w.ledger"), LedgerHeader{Run: run, Worker: "w", Stream: id, Writer: id, Dir: dir, File: "data"}, fakeNow())
+	l, err := CreateLedger(filepath.Join(dir, "w.ledger"), LedgerHeader{Run: run, Worker: "w", Stream: id, Dir: dir, File: "data"}, fakeNow())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -246,11 +246,11 @@ func TestPlantedFaults(t *testing.T) {
 				return ""
 			}}}, false},
 		{"one bit in the payload", func(b *brick) { flip(b, 13, 4000, 1) }, []finding{{class: Corrupt, block: 13, blocks: 1, lost: true, bad: true, check: flips(1)}}, false},
-		{"bits in a tag", func(b *brick) { flip(b, 13, SectorSize+9, 7) }, []finding{{class: Corrupt, block: 13, blocks: 1, lost: true, bad: true, check: flips(3)}}, false},
-		{"bit in the header's block number", func(b *brick) { flip(b, 13, 33, 1) }, []finding{{class: Corrupt, block: 13, blocks: 1, lost: true, bad: true, check: flips(1)}}, false},
-		{"bit in the header's sequence", func(b *brick) { flip(b, 13, 48, 1) }, []finding{{class: Corrupt, block: 13, blocks: 1, lost: true, bad: true, check: flips(1)}}, false},
-		{"bit in the header's magic", func(b *brick) { flip(b, 13, 0, 1) }, []finding{{class: Corrupt, block: 13, blocks: 1, lost: true, bad: true, check: flips(1)}}, false},
-		{"bits in the header's checksum", func(b *brick) { flip(b, 13, 69, 3) }, []finding{{class: Corrupt, block: 13, blocks: 1, lost: true, bad: true, check: flips(2)}}, false},
+		{"bits in a tag", func(b *brick) { flip(b, 13, SectorSize+9, 7) }, []finding{{class: Corrupt, block: 13, blocks: 1, lost: true, bad: true, check: flips(0)}}, false},
+		{"bit in the header's block number", func(b *brick) { flip(b, 13, 33, 1) }, []finding{{class: Corrupt, block: 13, blocks: 1, lost: true, bad: true, check: flips(0)}}, false},
+		{"bit in the header's sequence", func(b *brick) { flip(b, 13, 48, 1) }, []finding{{class: Corrupt, block: 13, blocks: 1, lost: true, bad: true, check: flips(0)}}, false},
+		{"bit in the header's magic", func(b *brick) { flip(b, 13, 0, 1) }, []finding{{class: Corrupt, block: 13, blocks: 1, lost: true, bad: true, check: flips(0)}}, false},
+		{"bits in the header's checksum", func(b *brick) { flip(b, 13, 69, 3) }, []finding{{class: Corrupt, block: 13, blocks: 1, lost: true, bad: true, check: flips(0)}}, false},
 		{"bits in every sector", func(b *brick) {
 			for i := range Sectors {
 				flip(b, 13, i*SectorSize+100, 0x11)
@@ -518,17 +518,17 @@ func TestBefore(t *testing.T) {
 	b.issue(5, 1)
 	b.write(8, 3) // after
 	rep := b.verify(Options{BeforeNs: fault})
-	if rep.AcknowledgedBeforeBytes != 4*BlockSize || rep.VerifiedBeforeBytes != 4*BlockSize || !rep.Pass() {
-		t.Errorf("%d of %d bytes, pass %v", rep.VerifiedBeforeBytes, rep.AcknowledgedBeforeBytes, rep.Pass())
+	if rep.AcknowledgedBeforeFaultBytes != 4*BlockSize || rep.VerifiedBeforeFaultBytes != 4*BlockSize || !rep.Pass() {
+		t.Errorf("%d of %d bytes, pass %v", rep.VerifiedBeforeFaultBytes, rep.AcknowledgedBeforeFaultBytes, rep.Pass())
 	}
 	b.put(2, make([]byte, BlockSize))
 	b.put(9, make([]byte, BlockSize))
 	rep = b.verify(Options{BeforeNs: fault})
-	if rep.AcknowledgedBeforeBytes != 4*BlockSize || rep.VerifiedBeforeBytes != 3*BlockSize || rep.LostBytes != 2*BlockSize {
-		t.Errorf("%d of %d bytes, %d lost", rep.VerifiedBeforeBytes, rep.AcknowledgedBeforeBytes, rep.LostBytes)
+	if rep.AcknowledgedBeforeFaultBytes != 4*BlockSize || rep.VerifiedBeforeFaultBytes != 3*BlockSize || rep.LostBytes != 2*BlockSize {
+		t.Errorf("%d of %d bytes, %d lost", rep.VerifiedBeforeFaultBytes, rep.AcknowledgedBeforeFaultBytes, rep.LostBytes)
 	}
-	if rep = b.verify(Options{}); rep.AcknowledgedBeforeBytes != 0 {
-		t.Errorf("no moment: %d", rep.AcknowledgedBeforeBytes)
+	if rep = b.verify(Options{}); rep.AcknowledgedBeforeFaultBytes != 0 {
+		t.Errorf("no moment: %d", rep.AcknowledgedBeforeFaultBytes)
 	}
 	// The ledger on disk has the times.
 	x, err := ReadLedger(b.l.f.Name())

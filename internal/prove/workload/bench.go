@@ -101,13 +101,6 @@ type BenchJob struct {
 	Shared    bool  `json:"shared,omitempty"`     // one directory holds the files of all threads, Branch times Items of each thread (mdtest without -u)
 	ItemSync  bool  `json:"item_sync,omitempty"`  // fsync each new file after ItemBytes (mdtest -y, which does nothing without -w)
 
-	// Device, instead of Dir, is a block device to read from with O_DIRECT, in
-	// equal parts (sgpdd's regions). Device phases never write or verify.
-	// RegionThreads (default 1) threads take turns with the records of one part,
-	// so there are Threads/RegionThreads parts.
-	Device        string `json:"device,omitempty"`
-	RegionThreads int    `json:"region_threads,omitempty"`
-
 	DurationSeconds float64 `json:"duration_seconds,omitempty"` // end after this time, finished or not; 0: end when all work is done
 	GiveUpSeconds   float64 `json:"give_up_seconds,omitempty"`  // a program that uses no CPU for so long is ended, and its threads reported as stuck; default 180
 	BucketSeconds   float64 `json:"bucket_seconds,omitempty"`   // timeline resolution; default 1
@@ -129,40 +122,26 @@ type BenchRegion struct {
 
 // BenchProgress is the event that OpBench emits every ProgressSeconds.
 type BenchProgress struct {
-	TNs        int64                 `json:"t_ns"`      // wall clock of this client
-	State      string                `json:"state"`     // preparing, waiting (for OpBenchStart, or its moment), running
-	Ops        int64                 `json:"ops"`       // all threads so far; 0 in metadata phases
-	Bytes      int64                 `json:"bytes"`     // moved by read(2) and write(2)
-	TotalOps   int64                 `json:"total_ops"` // planned, all threads of this client; 0: unknown
-	TotalBytes int64                 `json:"total_bytes"`
-	Threads    []BenchThreadProgress `json:"threads"`
-}
-
-// BenchThreadProgress is one thread's part of a BenchProgress. If the client
-// vanishes, the last one is all that remains of the thread's figures.
-type BenchThreadProgress struct {
-	Thread int   `json:"thread"`
-	Ops    int64 `json:"ops"`
-	Bytes  int64 `json:"bytes"`
+	State      string `json:"state"`       // preparing, waiting (for OpBenchStart, or its moment), running
+	Bytes      int64  `json:"bytes"`       // moved by read(2) and write(2), all threads so far; 0 in metadata phases
+	TotalBytes int64  `json:"total_bytes"` // planned, all threads of this client; 0: unknown
 }
 
 // BenchResult is the answer of OpBench. Failures of threads are part of the
 // result; the op itself fails only if the job could not begin.
 type BenchResult struct {
-	Set     string     `json:"set"`
-	Phase   BenchPhase `json:"phase"`
-	Command []string   `json:"command,omitempty"` // of the first thread
-
 	StartNs   int64  `json:"start_ns"`   // when the threads began
 	EndNs     int64  `json:"end_ns"`     // when the last thread had done its last operation, and its flush
 	StoppedBy string `json:"stopped_by"` // done, duration, stop, cancelled
 
 	Ops        int64         `json:"ops"` // sums over the threads
 	Bytes      int64         `json:"bytes"`
-	Histogram  string        `json:"histogram,omitempty"` // of operation times from issue to completion: HdrHistogram V2 compressed, base64; unit: nanoseconds. find reports none
-	Timeline   BenchTimeline `json:"timeline"`
 	Threads    []BenchThread `json:"threads"`
 	CPUSeconds float64       `json:"cpu_seconds"` // of the programs, user and system, from start to end
+	// Buckets are the operations that completed in the BucketSeconds from StartNs +
+	// i*BucketSeconds on. Empty ones are kept, so that a stall is visible. find reports none.
+	BucketSeconds float64 `json:"bucket_seconds"`
+	Buckets       []Bins  `json:"buckets"`
 
 	Verified *BenchVerify  `json:"verified,omitempty"` // reading: absent if nothing was checked
 	Regions  []BenchRegion `json:"regions,omitempty"`  // of a phase that Makes: what this client's ranks have now
@@ -187,27 +166,28 @@ type BenchThread struct {
 	EndNs        int64   `json:"end_ns"`                  // of the last operation, and of the flush after writing
 	Ops          int64   `json:"ops"`                     // records, or files created, statted, read, removed
 	Bytes        int64   `json:"bytes"`                   // moved by the operations
-	TimelineOps  []int64 `json:"timeline_ops"`            // per bucket of the result's Timeline
+	TimelineOps  []int64 `json:"timeline_ops"`            // per bucket of the result
 	StallSeconds float64 `json:"stall_seconds,omitempty"` // the longest operation, if it took longer than half a second
 	Fault        string  `json:"fault,omitempty"`         // why the thread ended early: one of the Fault constants
 	Error        string  `json:"error,omitempty"`         // in words, with a remedy
 }
 
-// BenchTimeline is throughput and latency over time: bucket i covers
-// BucketSeconds from StartNs + i*BucketSeconds on. An operation counts in the
-// bucket in which it completed. Empty buckets are kept, so that a stall is
-// visible.
-type BenchTimeline struct {
-	StartNs       int64             `json:"start_ns"`
-	BucketSeconds float64           `json:"bucket_seconds"`
-	Buckets       []BenchTimeBucket `json:"buckets"`
+// Bins are how many operations took so long from issue to completion, by ns.
+type Bins map[int64]int64
+
+// Ops is the number of all operations.
+func (b Bins) Ops() (n int64) {
+	for _, k := range b {
+		n += k
+	}
+	return n
 }
 
-// BenchTimeBucket is one bucket, over all threads of a client.
-type BenchTimeBucket struct {
-	Ops       int64  `json:"ops"`
-	Bytes     int64  `json:"bytes"`
-	Histogram string `json:"histogram,omitempty"` // as in BenchResult
+// Add adds other operations.
+func (b Bins) Add(o Bins) {
+	for ns, n := range o {
+		b[ns] += n
+	}
 }
 
 // BenchVerify is the result of checking the data read: each block tells its place
@@ -267,23 +247,20 @@ func MergeRegions(known, news []BenchRegion) []BenchRegion {
 	return out
 }
 
-// fill sets defaults. It refuses what could touch files that are not the run's, or
-// write to a device; sizes come from the coordinator, which has checked the suite.
+// fill sets defaults. It refuses what could touch files that are not the run's; sizes come from the coordinator, which has checked the suite.
 func (j *BenchJob) fill() error {
 	j.Layout = cmp.Or(j.Layout, OwnFile)
 	j.Set = cmp.Or(j.Set, map[bool]string{false: "data", true: "tree"}[j.Phase.Metadata()])
-	j.Clients, j.Threads, j.RegionThreads = cmp.Or(j.Clients, 1), cmp.Or(j.Threads, 1), cmp.Or(j.RegionThreads, 1)
+	j.Clients, j.Threads = cmp.Or(j.Clients, 1), cmp.Or(j.Threads, 1)
 	j.GiveUpSeconds, j.BucketSeconds, j.ProgressSeconds = cmp.Or(j.GiveUpSeconds, 180), cmp.Or(j.BucketSeconds, 1), cmp.Or(j.ProgressSeconds, 0.5)
 	switch {
 	case !isName(j.RunID) || !isName(j.Set):
 		return fmt.Errorf("run_id %q, set %q: use letters, digits, '.', '_' and '-'", j.RunID, j.Set)
 	case !slices.Contains(BenchPhases, j.Phase) || !slices.Contains(BenchLayouts, j.Layout):
 		return fmt.Errorf("there is no phase %q with layout %q", j.Phase, j.Layout)
-	case j.Device != "" && j.Phase != SeqRead && j.Phase != RandRead:
-		return fmt.Errorf("phase %s on device %s: only seq-read and rand-read may touch a device", j.Phase, j.Device)
-	case !filepath.IsAbs(cmp.Or(j.Device, j.Dir)):
-		return fmt.Errorf("%q is not an absolute path", cmp.Or(j.Device, j.Dir))
-	case !j.Phase.Metadata() && (j.RecordBytes <= 0 || j.FileBytes%j.RecordBytes != 0 || j.FileBytes == 0 && j.Device == ""):
+	case !filepath.IsAbs(j.Dir):
+		return fmt.Errorf("%q is not an absolute path", j.Dir)
+	case !j.Phase.Metadata() && (j.RecordBytes <= 0 || j.FileBytes%j.RecordBytes != 0 || j.FileBytes == 0):
 		return fmt.Errorf("file_bytes %d is not a multiple of record_bytes %d", j.FileBytes, j.RecordBytes)
 	}
 	return nil

@@ -5,8 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -23,12 +23,11 @@ import (
 // in a directory of its own, in which it may write files: reportFile, or the log
 // of latencies.
 type work struct {
-	thread int    // on this client
-	rank   int    // of that thread
-	owner  int    // the rank whose files it uses
-	dir    string // of the set
-	bytes  int64  // that the owner has in the set, or is to write
-	files  int64  // likewise
+	rank  int    // of that thread
+	owner int    // the rank whose files it uses
+	dir   string // of the set
+	bytes int64  // that the owner has in the set, or is to write
+	files int64  // likewise
 }
 
 // reportFile is the name of a program's report. A program that writes none is
@@ -46,8 +45,7 @@ type output struct {
 type outcome struct {
 	ops, bytes int64
 	seconds    float64
-	bins       []bin // latencies; nil: find does not tell
-	spells     []spell
+	spells     []spell // none of find
 	err        error
 	verified   *BenchVerify
 }
@@ -158,12 +156,6 @@ func fioRecords(j *BenchJob, w work) []string {
 	records := w.bytes / j.RecordBytes
 	among := int64(1) // of how many records one is this thread's
 	switch {
-	case j.Device != "":
-		file, direct = j.Device, true
-		among = int64(j.RegionThreads)
-		parts, turn := int64(j.Threads)/among, among*j.RecordBytes
-		each := w.bytes / parts / turn * turn
-		records, offset = each/turn, int64(w.thread)/among*each+int64(w.thread)%among*j.RecordBytes
 	case j.Layout == Segmented:
 		offset = int64(w.owner) * j.FileBytes
 	case j.Layout == Strided:
@@ -179,9 +171,6 @@ func fioRecords(j *BenchJob, w work) []string {
 	argv := []string{
 		"--ioengine=psync", "--rw=" + rw, fmt.Sprintf("--bs=%d", j.RecordBytes), "--filename=" + escapeFio(file),
 		fmt.Sprintf("--offset=%d", offset), fmt.Sprintf("--size=%d", ((records-1)*among+1)*j.RecordBytes), fmt.Sprintf("--io_size=%d", bytes), "--direct=" + bit(direct),
-	}
-	if j.Device != "" {
-		return append(argv, "--readonly")
 	}
 	argv = append(argv, fioVerify...)
 	if j.RecordBytes%verifyBytes == 0 {
@@ -213,11 +202,10 @@ type fioReport struct {
 }
 
 type fioSide struct {
-	IOBytes  int64 `json:"io_bytes"`
 	TotalIOs int64 `json:"total_ios"`
 	Runtime  int64 `json:"runtime"` // ms
 	Clat     struct {
-		Bins map[string]int64 `json:"bins"` // ns -> count
+		Bins Bins `json:"bins"`
 	} `json:"clat_ns"`
 }
 
@@ -249,11 +237,10 @@ func parse(j *BenchJob, w work, out output) (*outcome, error) {
 	// too; a latency has what was completed.
 	t := &outcome{seconds: float64(max(side.Runtime, 1)) / 1e3}
 	for ns, n := range side.Clat.Bins {
-		v, err := strconv.ParseInt(ns, 10, 64)
-		if err != nil || v < 0 || n < 0 || n > math.MaxInt64/2-t.ops {
-			return nil, fmt.Errorf("latency bin %q: %d", ns, n)
+		if ns < 0 || n < 0 || n > math.MaxInt64/2-t.ops {
+			return nil, fmt.Errorf("latency bin %d: %d", ns, n)
 		}
-		t.bins, t.ops = append(t.bins, bin{v, n}), t.ops+n
+		t.ops += n
 	}
 	switch {
 	case !j.Phase.Metadata():
@@ -262,10 +249,10 @@ func parse(j *BenchJob, w work, out output) (*outcome, error) {
 		t.bytes = t.ops * j.ItemBytes
 	}
 	var err error
-	if t.spells, err = fioSpells(out.log, t); err != nil {
+	if t.spells, err = fioSpells(out.log, t, side.Clat.Bins); err != nil {
 		return nil, err
 	}
-	if data := !j.Phase.Writes() && !j.Phase.Metadata() && j.Device == ""; data || j.Phase == MDRead && j.ItemBytes >= leastVerified {
+	if data := !j.Phase.Writes() && !j.Phase.Metadata(); data || j.Phase == MDRead && j.ItemBytes >= leastVerified {
 		t.verified = fioVerified(j, t.bytes, out.said)
 	}
 	// EILSEQ means that a block was wrong: the findings tell which.
@@ -280,20 +267,16 @@ func parse(j *BenchJob, w work, out output) (*outcome, error) {
 // completed in each of fio's latency bins. Bytes in no line ended after the
 // last one.
 // Source: fio(1), log_hist_msec; plat_idx_to_val in stat.c of fio
-func fioSpells(log []byte, t *outcome) ([]spell, error) {
-	left := map[int64]int64{}
-	for _, b := range t.bins {
-		left[b.ns] += b.n
-	}
+func fioSpells(log []byte, t *outcome, all Bins) ([]spell, error) {
+	left, rest := maps.Clone(all), t.ops
 	var out []spell
-	rest := t.ops
 	for line := range strings.Lines(string(log)) {
 		f := strings.Split(strings.TrimSpace(line), ",")
 		ms, err := strconv.ParseInt(f[0], 10, 64)
 		if err != nil || len(f) < 4 || len(f) > 2048 || ms < 0 || ms > 1e12 {
 			return nil, fmt.Errorf("line of latencies %.40q", line)
 		}
-		s := spell{at: ms * 1e6}
+		s := spell{ms * 1e6, Bins{}}
 		for i, x := range f[3:] {
 			if x = strings.TrimSpace(x); x == "0" {
 				continue
@@ -303,24 +286,14 @@ func fioSpells(log []byte, t *outcome) ([]spell, error) {
 				return nil, fmt.Errorf("line of latencies %.40q: %q operations, of %d that are left", line, x, rest)
 			}
 			rest -= n
-			s.ops += n
-			s.bins = append(s.bins, bin{fioBin(i), n})
+			s.bins[fioBin(i)] = n
+			left[fioBin(i)] -= n
 		}
 		out = append(out, s)
 	}
 	if rest > 0 {
-		last := spell{at: int64(t.seconds * 1e9), ops: rest}
-		for _, s := range out {
-			for _, b := range s.bins {
-				left[b.ns] -= b.n
-			}
-		}
-		for ns, n := range left {
-			if n > 0 {
-				last.bins = append(last.bins, bin{ns, n})
-			}
-		}
-		out = append(out, last)
+		maps.DeleteFunc(left, func(_, n int64) bool { return n <= 0 })
+		out = append(out, spell{int64(t.seconds * 1e9), left})
 	}
 	return out, nil
 }
@@ -399,16 +372,6 @@ func parseFind(j *BenchJob, w work, out output) (*outcome, error) {
 		t.verified.Findings = []string{fmt.Sprintf("%s: %d files of %d bytes with %s in their names were found, and %d were made", w.dir, found, j.ItemBytes, findPattern, want)}
 	}
 	return t, nil
-}
-
-// deviceBytes is the size of a block device.
-func deviceBytes(path string) (int64, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return 0, err
-	}
-	defer f.Close()
-	return f.Seek(0, 2)
 }
 
 // fioVersion is the version that fio prints, "" if it is not installed.

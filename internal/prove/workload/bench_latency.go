@@ -4,29 +4,9 @@ import (
 	"errors"
 	"io/fs"
 	"slices"
-	"time"
 
-	"github.com/HdrHistogram/hdrhistogram-go"
 	"golang.org/x/sys/unix"
 )
-
-// benchHistogram keeps latencies from 64 ns to an hour. The phase keeps three
-// significant digits, each bucket of the timeline two.
-func benchHistogram(digits int) *hdrhistogram.Histogram {
-	return hdrhistogram.New(64, int64(time.Hour), digits)
-}
-
-// encodeHistogram returns "" for a histogram without operations.
-func encodeHistogram(h *hdrhistogram.Histogram) string {
-	if h.TotalCount() == 0 {
-		return ""
-	}
-	b, err := h.Encode(hdrhistogram.V2CompressedEncodingCookieBase)
-	if err != nil {
-		return ""
-	}
-	return string(b)
-}
 
 // maxTimeline bounds the buckets of a timeline, since a result travels as one
 // line of JSON. A longer phase gets wider buckets.
@@ -35,17 +15,7 @@ const maxTimeline = 3600
 // spell is what one thread completed between the spell before it and at.
 type spell struct {
 	at   int64 // ns since the thread's start
-	ops  int64
-	bins []bin
-}
-
-// bin is a number of operations that took about so long.
-type bin struct{ ns, n int64 }
-
-func record(h *hdrhistogram.Histogram, bins []bin) {
-	for _, b := range bins {
-		_ = h.RecordValues(min(b.ns, h.HighestTrackableValue()), b.n)
-	}
+	bins Bins
 }
 
 // fillTimeline puts spells, a list for each of the result's threads, into
@@ -57,28 +27,19 @@ func (res *BenchResult) fillTimeline(job *BenchJob, spells [][]spell) {
 		width *= 2
 	}
 	n := int((long + width - 1) / width)
-	buckets := make([]BenchTimeBucket, n)
-	latencies := make([][]bin, n)
+	res.BucketSeconds, res.Buckets = seconds(width), make([]Bins, n)
+	for i := range res.Buckets {
+		res.Buckets[i] = Bins{}
+	}
 	for i := range res.Threads {
 		t := &res.Threads[i]
 		t.TimelineOps = make([]int64, n)
 		for _, s := range spells[i] {
 			b := min(int(max(s.at-1, 0)/width), n-1) // a spell that ends with a bucket counts in it
-			latencies[b] = append(latencies[b], s.bins...)
-			t.TimelineOps[b] += s.ops
-			buckets[b].Ops += s.ops
-			if !job.Phase.Metadata() {
-				buckets[b].Bytes += s.ops * job.RecordBytes
-			}
+			t.TimelineOps[b] += s.bins.Ops()
+			res.Buckets[b].Add(s.bins)
 		}
 	}
-	h := benchHistogram(2)
-	for b := range buckets {
-		h.Reset()
-		record(h, latencies[b])
-		buckets[b].Histogram = encodeHistogram(h)
-	}
-	res.Timeline = BenchTimeline{StartNs: res.StartNs, BucketSeconds: seconds(width), Buckets: buckets}
 }
 
 // benchFault returns the Fault constant of an error.

@@ -54,17 +54,15 @@ func newBenchRun(ctx context.Context, job BenchJob) (*benchRun, error) {
 	if err != nil {
 		return nil, err
 	}
-	if job.Device == "" {
-		var trees []string
-		for _, w := range works {
-			if job.Phase.Metadata() && job.Phase.Makes() && !job.Shared {
-				trees = append(trees, treeDir(&job, w))
-			}
+	var trees []string
+	for _, w := range works {
+		if job.Phase.Metadata() && job.Phase.Makes() && !job.Shared {
+			trees = append(trees, treeDir(&job, w))
 		}
-		// A call on a file system may hang.
-		if _, err := patiently(ctx, func() (struct{}, error) { return struct{}{}, setDir(&job, works[0].dir, trees) }); err != nil {
-			return nil, errors.New(explain(err))
-		}
+	}
+	// A call on a file system may hang.
+	if _, err := patiently(ctx, func() (struct{}, error) { return struct{}{}, setDir(&job, works[0].dir, trees) }); err != nil {
+		return nil, errors.New(explain(err))
 	}
 	if r.tmp, err = os.MkdirTemp("", "mortar-bench-"); err != nil {
 		return nil, err
@@ -96,7 +94,7 @@ func (j *BenchJob) works() ([]work, error) {
 	mod := func(n, of int) int { return (n%of + of) % of }
 	var out []work
 	for n := range j.Threads {
-		w := work{thread: n, rank: j.ClientIndex*j.Threads + n, dir: dir, bytes: j.FileBytes, files: int64(j.Branch) * int64(j.Items)}
+		w := work{rank: j.ClientIndex*j.Threads + n, dir: dir, bytes: j.FileBytes, files: int64(j.Branch) * int64(j.Items)}
 		w.owner = mod(w.rank+shift*j.Threads, j.Clients*j.Threads)
 		known := false
 		for _, r := range j.Regions {
@@ -105,14 +103,6 @@ func (j *BenchJob) works() ([]work, error) {
 			}
 		}
 		switch {
-		case j.Device != "":
-			size, err := deviceBytes(j.Device)
-			if err != nil {
-				return nil, err
-			}
-			if w.bytes = size; size/int64(j.Threads)/j.RecordBytes == 0 {
-				return nil, fmt.Errorf("%s: its %d bytes are too few for %d threads", j.Device, size, j.Threads)
-			}
 		case j.Phase == Find:
 		case j.Phase.Metadata() && w.files == 0, !j.Phase.Metadata() && (w.bytes < j.RecordBytes || !known && !j.Phase.Writes()):
 			return nil, fmt.Errorf("nothing that phase %s could use was written to the region of rank %d of set %s", j.Phase, w.owner, j.Set)
@@ -190,18 +180,13 @@ func closedAfter(wg *sync.WaitGroup) <-chan struct{} {
 }
 
 func (r *benchRun) progress(state string) BenchProgress {
-	j := &r.job
-	p := BenchProgress{TNs: r.clock.now(), State: state}
+	p := BenchProgress{State: state}
+	if r.job.Phase.Metadata() {
+		return p
+	}
 	for _, x := range r.programs {
-		t := BenchThreadProgress{Thread: x.work.rank}
-		if !j.Phase.Metadata() {
-			t.Bytes = x.moved(j.Phase.Writes())
-			t.Ops = t.Bytes / j.RecordBytes
-			p.TotalBytes += x.work.bytes
-			p.TotalOps += x.work.bytes / j.RecordBytes
-		}
-		p.Bytes, p.Ops = p.Bytes+t.Bytes, p.Ops+t.Ops
-		p.Threads = append(p.Threads, t)
+		p.Bytes += x.moved(r.job.Phase.Writes())
+		p.TotalBytes += x.work.bytes
 	}
 	return p
 }
@@ -215,24 +200,22 @@ func (r *benchRun) result(by string) *BenchResult {
 	if r.startNs == 0 {
 		r.startNs = r.clock.now() // stopped before the start
 	}
-	res := &BenchResult{
-		Set: j.Set, Phase: j.Phase, Command: r.programs[0].argv, StartNs: r.startNs, EndNs: r.startNs, StoppedBy: by,
-	}
+	res := &BenchResult{StartNs: r.startNs, EndNs: r.startNs, StoppedBy: by}
 	if j.Phase == MDRead || j.Phase == MDCreate && j.ItemBytes > 0 {
 		res.Notes = append(res.Notes, "latencies are those of reading or writing a file's contents; opening, closing and syncing it is in the rate alone")
 	}
-	all := benchHistogram(3)
 	var spells [][]spell
 	for _, p := range r.programs {
 		t := p.outcome(j, by != "")
 		res.CPUSeconds += p.cpu
 		res.Verified = res.Verified.plus(t.verified)
 		th := BenchThread{Rank: p.work.rank, StartNs: r.startNs, EndNs: r.startNs + int64(t.seconds*1e9), Ops: t.ops, Bytes: t.bytes}
-		h := benchHistogram(3)
-		record(h, t.bins)
-		all.Merge(h)
-		if longest := seconds(h.Max()); longest > stallSeconds {
-			th.StallSeconds = longest
+		for _, s := range t.spells {
+			for ns := range s.bins {
+				if seconds(ns) > stallSeconds {
+					th.StallSeconds = max(th.StallSeconds, seconds(ns))
+				}
+			}
 		}
 		if t.err != nil {
 			th.Fault, th.Error = benchFault(t.err), explain(t.err)
@@ -246,9 +229,7 @@ func (r *benchRun) result(by string) *BenchResult {
 			res.Regions = append(res.Regions, BenchRegion{Rank: th.Rank, Files: th.Ops})
 		}
 	}
-	res.Histogram = encodeHistogram(all)
-	res.Timeline = BenchTimeline{StartNs: res.StartNs, BucketSeconds: j.BucketSeconds, Buckets: []BenchTimeBucket{}}
-	if res.Histogram != "" {
+	if j.Phase != Find {
 		res.fillTimeline(j, spells)
 	}
 	if by == "" {

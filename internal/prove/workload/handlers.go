@@ -31,8 +31,8 @@ const (
 	OpLoadResult agent.Op[StopParams, *Result] = "load.result"
 	// OpLoadClean removes the run's lock files, the data files that its ledgers
 	// name, and the ledgers.
-	OpLoadClean agent.Op[StopParams, agent.None]      = "load.clean"
-	OpVerify    agent.Op[VerifyParams, *VerifyResult] = "verify.run"
+	OpLoadClean agent.Op[StopParams, agent.None]       = "load.clean"
+	OpVerify    agent.Op[VerifyParams, *stream.Report] = "verify.run"
 )
 
 // The agent's ops for benchmarks; see [BenchJob].

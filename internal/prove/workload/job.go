@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/mortarhpc/mortar/internal/prove/report"
 	"github.com/mortarhpc/mortar/internal/prove/stream"
 )
 
@@ -106,10 +107,7 @@ type WorkerProgress struct {
 // <ledger dir>/result.json, for load.result after a broken connection.
 type Result struct {
 	RunID     string `json:"run_id"`
-	Client    string `json:"client,omitempty"`
-	Ledger    string `json:"ledger"` // the directory: the parameter of verify.run
-	StartNs   int64  `json:"start_ns"`
-	EndNs     int64  `json:"end_ns"`
+	Ledger    string `json:"ledger"`     // the directory: the parameter of verify.run
 	StoppedBy string `json:"stopped_by"` // stop, cancelled, workers
 
 	Workers           []WorkerResult `json:"workers"`
@@ -123,21 +121,21 @@ type Result struct {
 
 // WorkerResult is one worker's part of a Result.
 type WorkerResult struct {
-	Worker     string  `json:"worker"`
-	Kind       string  `json:"kind"`             // writer, names, lock-hold, lock-probe, lock-challenge, lock-take
-	Mode       string  `json:"mode,omitempty"`   // writers: pattern/mode
-	Failed     string  `json:"failed,omitempty"` // why the worker ended early
-	Ops        int64   `json:"ops"`              // completed writes, fsyncs, lock and unlock calls
-	AckedBytes int64   `json:"acked_bytes"`
-	Errors     int64   `json:"errors"`
-	Reopens    int64   `json:"reopens"`
-	Violations int64   `json:"violations"`
-	Stuck      bool    `json:"stuck"`
-	LastOpNs   int64   `json:"last_op_ns"`
-	Latency    Latency `json:"latency"`
+	Worker     string          `json:"worker"`
+	Kind       string          `json:"kind"`             // writer, names, lock-hold, lock-probe, lock-challenge, lock-take
+	Mode       string          `json:"mode,omitempty"`   // writers: pattern/mode
+	Failed     string          `json:"failed,omitempty"` // why the worker ended early
+	Ops        int64           `json:"ops"`              // completed writes, fsyncs, lock and unlock calls
+	AckedBytes int64           `json:"acked_bytes"`
+	Errors     int64           `json:"errors"`
+	Reopens    int64           `json:"reopens"`
+	Violations int64           `json:"violations"`
+	Stuck      bool            `json:"stuck"`
+	LastOpNs   int64           `json:"last_op_ns"`
+	Latency    *report.Latency `json:"latency,omitempty"`
 	// FsyncLatency is separate because an fsync carries many writes.
-	FsyncLatency *Latency `json:"fsync_latency,omitempty"`
-	Timeline     Timeline `json:"timeline"`
+	FsyncLatency *report.Latency `json:"fsync_latency,omitempty"`
+	Timeline     Timeline        `json:"timeline"`
 	// Completions are the operations that ended a stall or followed errors,
 	// and every operation of a lock worker. The drill finds the first I/O and
 	// the first lock after a failover here.
@@ -152,17 +150,6 @@ type Completion struct {
 	Op       string `json:"op"`
 	IssuedNs int64  `json:"issued_ns"`
 	DoneNs   int64  `json:"done_ns"`
-}
-
-// Latency is a distribution of operation times, in seconds, from issue to
-// completion (pacing not included).
-type Latency struct {
-	Count int64   `json:"count"`
-	P50   float64 `json:"p50_seconds"`
-	P90   float64 `json:"p90_seconds"`
-	P99   float64 `json:"p99_seconds"`
-	P999  float64 `json:"p999_seconds"`
-	Max   float64 `json:"max_seconds"`
 }
 
 // Timeline counts completed operations and acknowledged bytes in buckets from
@@ -181,7 +168,6 @@ type Stall struct {
 	Worker  string  `json:"worker"`
 	StartNs int64   `json:"start_ns"`
 	Seconds float64 `json:"seconds"`
-	Op      string  `json:"op"`             // what hung
 	Open    bool    `json:"open,omitempty"` // still hanging at the end
 }
 
@@ -192,8 +178,6 @@ type OpError struct {
 	Op     string `json:"op"`
 	Errno  string `json:"errno,omitempty"` // symbolic: EIO, ESTALE, ...
 	Error  string `json:"error"`
-	Offset int64  `json:"offset"` // the range left in doubt, if any
-	Bytes  int64  `json:"bytes"`
 }
 
 // MaxErrors is how many errors and stalls of one worker are kept in full; all
@@ -212,12 +196,6 @@ type VerifyParams struct {
 	Ledger   string            `json:"ledger"`              // a ledger file, or a directory of them
 	Dirs     map[string]string `json:"dirs,omitempty"`      // directory as written -> directory to read from (another mount)
 	BeforeNs int64             `json:"before_ns,omitempty"` // wall clock of this client: see stream.Options
-}
-
-// VerifyResult is what verify.run answers.
-type VerifyResult struct {
-	Pass bool `json:"pass"`
-	stream.Report
 }
 
 // isName reports whether s can be part of a file's name: letters, digits and

@@ -57,7 +57,7 @@ func (l *locker) open() error {
 		if !l.cfg.Role.owner() && errors.Is(err, unix.ENOENT) {
 			l.done() // the holder has not begun yet
 		} else {
-			l.fail(err, 0, 0)
+			l.fail(err)
 			if first && hopeless(err) {
 				return err
 			}
@@ -122,7 +122,7 @@ func (l *locker) hold(held bool) error {
 			l.begin("lock")
 			if err := l.try(unix.F_WRLCK); err != nil {
 				// The server may still keep the lock of a holder that has just died.
-				l.fail(err, 0, 0)
+				l.fail(err)
 				if denied(err) {
 					if !wait.wait(l.stop) {
 						return errStopped
@@ -140,8 +140,8 @@ func (l *locker) hold(held bool) error {
 		// NFSv4 answers EIO for I/O under a lock that was lost.
 		l.begin("hold")
 		if err := l.mark(heldMark); err != nil {
-			l.fail(err, 0, 0)
-			l.violation("hold", "the lock or the file under it was lost: "+err.Error(), 0, 0)
+			l.fail(err)
+			l.violation("hold", "the lock or the file under it was lost: "+err.Error())
 			held = false
 			if err := l.reopen(&wait); err != nil {
 				return err
@@ -160,7 +160,7 @@ func (l *locker) hold(held bool) error {
 		err = l.try(unix.F_UNLCK)
 	}
 	if err != nil {
-		l.fail(err, 0, 0)
+		l.fail(err)
 		return nil
 	}
 	l.succeed(0)
@@ -205,7 +205,7 @@ func (l *locker) run() error {
 				continue
 			}
 		}
-		l.fail(err, 0, 0)
+		l.fail(err)
 		if denied(err) {
 			if !wait.wait(l.stop) {
 				return errStopped
@@ -224,6 +224,6 @@ func (l *locker) challenged() {
 	var b [16]byte
 	n, err := again(func() (int, error) { return unix.Pread(l.fd, b[:], 0) })
 	if err == nil && strings.HasPrefix(string(b[:n]), heldMark) {
-		l.violation("challenge", fmt.Sprintf("got the lock on %s that another client holds", l.path), 0, 0)
+		l.violation("challenge", fmt.Sprintf("got the lock on %s that another client holds", l.path))
 	}
 }

@@ -33,7 +33,7 @@ func (n *namer) run() error {
 			err = nil
 		}
 		if err != nil {
-			n.fail(err, 0, 0)
+			n.fail(err)
 			if !wait.wait(n.stop) {
 				return errStopped
 			}

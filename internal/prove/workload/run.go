@@ -129,12 +129,10 @@ func prepare(job Job, marks *atomic.Int64) (_ *run, err error) {
 		rel := filepath.Join(job.RunID, cfg.Name+".data")
 		w.path = filepath.Join(cfg.Dir, rel)
 		w.res.Mode = string(cfg.Pattern) + "/" + string(cfg.Mode)
-		h := stream.LedgerHeader{
-			Run: job.RunID, Client: job.Client, Worker: cfg.Name, Stream: id, Writer: id, Dir: cfg.Dir, File: rel, CreatedNs: r.clock.now(),
-		}
-		w.ledger, w.fresh, err = openLedger(filepath.Join(job.LedgerDir, cfg.Name+ledgerSuffix), h, r.clock.now)
+		h := stream.LedgerHeader{Run: job.RunID, Client: job.Client, Worker: cfg.Name, Stream: id, Dir: cfg.Dir, File: rel}
+		w.ledger, err = stream.CreateLedger(filepath.Join(job.LedgerDir, cfg.Name+ledgerSuffix), h, r.clock.now)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%w: use another run id, or load.clean", err)
 		}
 		ledgers = append(ledgers, w.ledger)
 		if job.Durable {
@@ -143,9 +141,6 @@ func prepare(job Job, marks *atomic.Int64) (_ *run, err error) {
 			}
 		}
 		w.stream = w.ledger.Index().Stream()
-		if cfg.Pattern == Append {
-			w.pos = int64(w.ledger.Index().Blocks()) * stream.BlockSize
-		}
 		w.rng = rand.New(rand.NewPCG(seed.Sum64(), uint64(id)))
 		r.add(w.worker, w.run)
 	}
@@ -184,26 +179,6 @@ func (r *run) worker(name, kind string) *worker {
 
 func (r *run) add(w *worker, f func() error) {
 	r.members = append(r.members, &member{w: w, run: f, done: make(chan struct{})})
-}
-
-// openLedger creates a ledger, or continues the existing one if it belongs to
-// the same worker. fresh means that the data file may not exist yet.
-func openLedger(path string, h stream.LedgerHeader, now func() int64) (l *stream.Ledger, fresh bool, err error) {
-	l, err = stream.CreateLedger(path, h, now)
-	if !errors.Is(err, os.ErrExist) {
-		return l, true, err
-	}
-	l, err = stream.OpenLedger(path, now)
-	if err != nil {
-		return nil, false, err
-	}
-	x := l.Index()
-	if o := x.Header; o.Run != h.Run || o.Client != h.Client || o.Worker != h.Worker || o.Stream != h.Stream || o.Dir != h.Dir || o.File != h.File {
-		l.Close()
-		return nil, false, fmt.Errorf("%s is the ledger of run %s, worker %s, stream %d in %s: use another run id, or load.clean", path, o.Run, o.Worker, o.Stream, o.Dir)
-	}
-	// Without a block issued, the file may not exist.
-	return l, x.Blocks() == 0, nil
 }
 
 func (r *run) drive(ctx context.Context, stop <-chan struct{}, progress func(Progress)) (*Result, error) {
@@ -281,7 +256,7 @@ func (r *run) progress() Progress {
 func (r *run) result(by string) *Result {
 	t := r.clock.now()
 	res := &Result{
-		RunID: r.job.RunID, Client: r.job.Client, Ledger: r.job.LedgerDir, StartNs: r.clock.wall, EndNs: t, StoppedBy: by,
+		RunID: r.job.RunID, Ledger: r.job.LedgerDir, StoppedBy: by,
 		Stalls: []Stall{}, Errors: []OpError{}, Stuck: []string{},
 	}
 	for _, m := range r.members {

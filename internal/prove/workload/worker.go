@@ -11,6 +11,8 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 	"golang.org/x/sys/unix"
+
+	"github.com/mortarhpc/mortar/internal/prove/report"
 )
 
 // clock gives wall time that never jumps: the wall clock is read once, and
@@ -47,9 +49,8 @@ type worker struct {
 	op      string // under way; "": idle
 	issued  int64  // when op began
 	waiting int64  // when the first operation since the last success began; 0: no operation is owed
-	waitOp  string
-	failed  bool // errors since the last success
-	hasLock bool // role take: it has the lock
+	failed  bool   // errors since the last success
+	hasLock bool   // role take: it has the lock
 	lastErr string
 }
 
@@ -64,7 +65,7 @@ func (w *worker) begin(op string) {
 	defer w.mu.Unlock()
 	w.op, w.issued = op, t
 	if w.waiting == 0 {
-		w.waiting, w.waitOp = t, op
+		w.waiting = t
 	}
 }
 
@@ -86,7 +87,7 @@ func (w *worker) succeed(bytes int64) {
 	w.res.LastOpNs = t
 	stalled := t-w.waiting > w.stall
 	if stalled {
-		w.addStall(Stall{Worker: w.res.Worker, StartNs: w.waiting, Seconds: seconds(t - w.waiting), Op: w.waitOp})
+		w.addStall(Stall{Worker: w.res.Worker, StartNs: w.waiting, Seconds: seconds(t - w.waiting)})
 	}
 	if (stalled || w.failed || w.all) && len(w.res.Completions) < w.keep {
 		w.res.Completions = append(w.res.Completions, Completion{Op: w.op, IssuedNs: w.issued, DoneNs: t})
@@ -105,12 +106,12 @@ func (w *worker) took() {
 	w.succeed(0)
 }
 
-// fail records that the operation failed and which range that leaves in doubt.
-func (w *worker) fail(err error, offset, bytes int64) {
+// fail records that the operation failed.
+func (w *worker) fail(err error) {
 	t := w.clock.now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.addError(OpError{TNs: t, Op: w.op, Errno: errno(err), Error: err.Error(), Offset: offset, Bytes: bytes})
+	w.addError(OpError{TNs: t, Op: w.op, Errno: errno(err), Error: err.Error()})
 	w.op, w.failed = "", true
 }
 
@@ -123,12 +124,12 @@ func (w *worker) done() {
 }
 
 // violation records a wrong outcome of a call that returned no error.
-func (w *worker) violation(op, what string, offset, bytes int64) {
+func (w *worker) violation(op, what string) {
 	t := w.clock.now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.res.Violations++
-	w.addError(OpError{TNs: t, Op: op, Error: what, Offset: offset, Bytes: bytes})
+	w.addError(OpError{TNs: t, Op: op, Error: what})
 }
 
 // shut closes the worker's file, to open it again after an error.
@@ -151,7 +152,7 @@ func (w *worker) retry(f func() error, hopeless func(error) bool) error {
 			w.done()
 			return nil
 		}
-		w.fail(err, 0, 0)
+		w.fail(err)
 		if hopeless(err) {
 			return err
 		}
@@ -186,7 +187,7 @@ func (w *worker) end(why error) {
 
 // stalled returns the stall under way, if there is one.
 func (w *worker) stalled(t int64) (s Stall, open bool) {
-	return Stall{Worker: w.res.Worker, StartNs: w.waiting, Seconds: seconds(t - w.waiting), Op: w.waitOp, Open: true}, w.waiting != 0 && t-w.waiting > w.stall
+	return Stall{Worker: w.res.Worker, StartNs: w.waiting, Seconds: seconds(t - w.waiting), Open: true}, w.waiting != 0 && t-w.waiting > w.stall
 }
 
 func (w *worker) addStall(s Stall) {
@@ -244,8 +245,7 @@ func (w *worker) progress(t int64) WorkerProgress {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	p := WorkerProgress{
-		Worker: w.res.Worker, Ops: w.res.Ops, AckedBytes: w.res.AckedBytes, Errors: w.res.Errors, Violations: w.res.Violations,
-		LastOpNs: w.res.LastOpNs, LastError: w.lastErr, Failed: w.res.Failed, Took: w.hasLock,
+		Worker: w.res.Worker, Ops: w.res.Ops, AckedBytes: w.res.AckedBytes, Errors: w.res.Errors, Violations: w.res.Violations, LastOpNs: w.res.LastOpNs, LastError: w.lastErr, Failed: w.res.Failed, Took: w.hasLock,
 	}
 	if s, open := w.stalled(t); open {
 		p.StallSeconds = s.Seconds
@@ -262,25 +262,13 @@ func (w *worker) result(t int64, running bool) (WorkerResult, []Stall, []OpError
 	r := w.res
 	r.Timeline.StartNs, r.Timeline.BucketSeconds = w.clock.wall, seconds(w.bucket)
 	r.Timeline.Ops, r.Timeline.Bytes, r.Completions = slices.Clone(r.Timeline.Ops), slices.Clone(r.Timeline.Bytes), slices.Concat([]Completion{}, r.Completions)
-	r.Latency = latency(w.lat)
-	if w.flat != nil {
-		l := latency(w.flat)
-		r.FsyncLatency = &l
-	}
+	r.Latency, r.FsyncLatency = report.LatencyOf(w.lat, 1e3), report.LatencyOf(w.flat, 1e3)
 	stalls := slices.Clone(w.stalls)
 	if s, open := w.stalled(t); open {
 		stalls = append(stalls, s)
 	}
 	r.Stuck = running
 	return r, stalls, slices.Clone(w.errs)
-}
-
-func latency(h *hdrhistogram.Histogram) Latency {
-	if h.TotalCount() == 0 {
-		return Latency{}
-	}
-	q := func(p float64) float64 { return float64(h.ValueAtQuantile(p)) / 1e6 }
-	return Latency{Count: h.TotalCount(), P50: q(50), P90: q(90), P99: q(99), P999: q(99.9), Max: float64(h.Max()) / 1e6}
 }
 
 func seconds(ns int64) float64 { return float64(ns) / 1e9 }

@@ -25,7 +25,6 @@ type writer struct {
 	stream stream.Stream
 	ledger *stream.Ledger
 	path   string
-	fresh  bool          // the ledger is new, so the file must not exist
 	marks  *atomic.Int64 // of the run
 
 	begun   int64  // the mark whose window pos is in
@@ -48,7 +47,7 @@ func (w *writer) run() error {
 }
 
 func (w *writer) loop() error {
-	if err := w.open(w.fresh); err != nil {
+	if err := w.open(true); err != nil {
 		return err
 	}
 	buf := linux.Aligned(int(w.cfg.BlockBytes))
@@ -70,7 +69,7 @@ func (w *writer) loop() error {
 			if lerr := w.ledger.Doubt(seq, errnoNumber(err)); lerr != nil {
 				return lerr
 			}
-			w.fail(err, sp.off, sp.n)
+			w.fail(err)
 			w.redo = append(w.redo, sp)
 			if err := w.recover(&wait, err); err != nil {
 				return err
@@ -133,7 +132,7 @@ func (w *writer) sync(wait *backoff) error {
 	}
 	w.begin("fsync")
 	if err := fsync(w.fd); err != nil {
-		w.fail(err, w.pending[0].off, bytes)
+		w.fail(err)
 		return w.recover(wait, err)
 	}
 	if err := w.ledger.Synced(w.last); err != nil {
@@ -162,8 +161,8 @@ func (w *writer) recover(wait *backoff, cause error) error {
 	return w.open(false)
 }
 
-// open opens the file and retries until the run stops. It creates the file only
-// for a new ledger: an empty new file would hide that the old file was lost.
+// open opens the file and retries until the run stops. It creates the file only at the
+// begin: an empty new file would hide that the old file was lost.
 func (w *writer) open(create bool) error {
 	flags := unix.O_RDWR
 	if w.cfg.Mode == OSync {

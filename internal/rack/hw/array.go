@@ -116,8 +116,11 @@ func InitiatorName(server string, hba, lun int) string {
 	return fmt.Sprintf("iqn.2026-11.rack:%s.hba%d.lun%d", server, hba, lun)
 }
 
-// DrivePortal is where the process Shelves serves the disks, inside the rack's network namespace.
-var DrivePortal = netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), ISCSIPort)
+// Portal is where a process serves its disks, inside the rack's network namespace.
+func (c *Config) Portal(process string) netip.AddrPort {
+	n := slices.IndexFunc(c.Nodes, func(n Node) bool { return InsideName(n.Name) == process })
+	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(ISCSIPort+1+n))
+}
 
 // Number is a disk's WWN as a number; 0 for one that is not hexadecimal, as FromSpec makes none.
 func (d Disk) Number() uint64 {
@@ -125,9 +128,12 @@ func (d Disk) Number() uint64 {
 	return n
 }
 
+// DiskTarget is the iSCSI name of a disk that QEMU gives to a server as one of its own.
+func DiskTarget(id string) string { return "iqn.2026-11.rack:" + id }
+
 // DriveName is the iSCSI name of a port of a disk in an enclosure, ServerName that of the HBA
 // of a server that reaches it; see vdisk.
-func DriveName(d SharedDisk, path int) string { return "iqn.2026-11.rack:" + d.PathID(path) }
+func DriveName(d SharedDisk, path int) string { return DiskTarget(d.PathID(path)) }
 
 func ServerName(server string, hba int) string {
 	return fmt.Sprintf("iqn.2026-11.rack:%s.hba%d", server, hba)

@@ -185,8 +185,6 @@ func (d SharedDisk) BlockID() string { return "sd" + strconv.Itoa(d.Index) }
 // Source: QEMU, hw/scsi/scsi-generic.c, scsi_handle_inquiry_reply
 func (d SharedDisk) Session() bool { return d.Array != nil || d.FullStripe == 0 }
 
-func (d SharedDisk) ThrottleID() string { return "limit-sd" + strconv.Itoa(d.Index) }
-
 func (d SharedDisk) PathID(path int) string { return fmt.Sprintf("path%d-sd%d", path, d.Index) }
 
 func (d SharedDisk) SessionID(path int) string { return "session-" + d.PathID(path) }

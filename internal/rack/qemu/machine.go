@@ -3,6 +3,7 @@ package qemu
 import (
 	"encoding/json"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strconv"
 
@@ -100,8 +101,7 @@ func SystemDevice(d hw.SystemDisk) Props {
 // PathBlock is the session of a path to a LUN, or to a disk that a process of the rack serves.
 func PathBlock(d hw.SharedDisk, c *hw.Config, server string, path int) Props {
 	if d.Array == nil {
-		return Props{"driver": "iscsi", "node-name": d.SessionID(path), "transport": "tcp", "portal": hw.DrivePortal.String(),
-			"target": hw.DriveName(d, path), "lun": 0, "initiator-name": hw.ServerName(server, d.HBA(path)), "cache": Props{"direct": true}}
+		return session(d.SessionID(path), c.Portal(hw.Shelves), hw.DriveName(d, path), hw.ServerName(server, d.HBA(path)))
 	}
 	return Props{"driver": "iscsi", "node-name": d.SessionID(path), "transport": "tcp",
 		"portal": fmt.Sprintf("%s:%d", hw.ArrayNet(d.Portal, hw.LinkHost), hw.ISCSIPort+d.Module(path)),
@@ -156,24 +156,35 @@ func (m *machine) add(option string, p Props) {
 	m.args = append(m.args, option, string(text))
 }
 
-// disk adds a disk image under a block node's name.
-func (m *machine) disk(id, file string, s hw.Speed) { m.blocks(s, blockNodes(id, file)) }
-
-// served adds a disk that a process of the rack serves: see hw.Disk.
-func (m *machine) served(id, process string, s hw.Speed) {
-	m.blocks(s, []Props{
-		{"driver": "nbd", "node-name": "nbd-" + id, "export": id, "discard": "unmap",
-			"server": Props{"type": "unix", "path": NBDSocket(process)}},
-		throttled(id, "nbd-"+id),
-	})
+// disk adds a disk image: the file, and a throttle over it under the name that devices use.
+//
+// Flushes end in the host's page cache (no-flush). The rack cuts the power of nodes,
+// never of the host, so QEMU's writes survive every fault of the rack, and a node's
+// flush need not wait for the host's disk. hw.Disk serves the disks whose cache
+// can be lost.
+func (m *machine) disk(id, file string, s hw.Speed) {
+	m.add("-object", Props{"qom-type": "throttle-group", "id": "limit-" + id, "limits": Limits(s)})
+	for _, layer := range []Props{
+		{"driver": "file", "node-name": "file-" + id, "filename": file, "locking": "off",
+			"discard": "unmap", "cache": Props{"direct": false, "no-flush": true}},
+		{"driver": "raw", "node-name": "raw-" + id, "file": "file-" + id, "discard": "unmap"},
+		{"driver": "throttle", "node-name": id, "throttle-group": "limit-" + id, "file": "raw-" + id, "discard": "unmap"},
+	} {
+		m.add("-blockdev", layer)
+	}
 }
 
-// blocks adds the layers of a disk. The last layer has the disk's name and limit.
-func (m *machine) blocks(s hw.Speed, layers []Props) {
-	m.add("-object", Props{"qom-type": "throttle-group", "id": layers[len(layers)-1]["throttle-group"], "limits": Limits(s)})
-	for _, b := range layers {
-		m.add("-blockdev", b)
-	}
+// session is a session with a disk that a process of the rack serves.
+func session(node string, portal netip.AddrPort, target, initiator string) Props {
+	return Props{"driver": "iscsi", "node-name": node, "transport": "tcp", "portal": portal.String(), "target": target, "lun": 0,
+		"initiator-name": initiator, "cache": Props{"direct": true}}
+}
+
+// served adds a disk that a process of the rack serves, and that is one of QEMU's own.
+func (m *machine) served(c *hw.Config, id, process, node string) {
+	p := session(id, c.Portal(process), hw.DiskTarget(id), hw.ServerName(node, 0))
+	p["discard"] = "unmap"
+	m.add("-blockdev", p)
 }
 
 // root adds the image's read-only root.
@@ -207,27 +218,6 @@ func Limits(s hw.Speed) Props {
 		return Props{"iops-total": 0, "iops-read": s.IOPS, "iops-write": s.Writes, "bps-total": s.BytesPerSecond}
 	}
 	return Props{"iops-total": s.IOPS, "bps-total": s.BytesPerSecond}
-}
-
-// blockNodes are the layers of a disk image: the file, and a throttle over
-// it under the name that devices use.
-//
-// Flushes end in the host's page cache (no-flush). The rack cuts the power of nodes,
-// never of the host, so QEMU's writes survive every fault of the rack, and a node's
-// flush need not wait for the host's disk. hw.Disk serves the disks whose cache
-// can be lost.
-func blockNodes(id, file string) []Props {
-	return []Props{
-		{"driver": "file", "node-name": "file-" + id, "filename": file, "locking": "off",
-			"discard": "unmap", "cache": Props{"direct": false, "no-flush": true}},
-		{"driver": "raw", "node-name": "raw-" + id, "file": "file-" + id, "discard": "unmap"},
-		throttled(id, "raw-"+id),
-	}
-}
-
-// throttled is the layer that bounds a disk's speed, on top of the layer over.
-func throttled(id, over string) Props {
-	return Props{"driver": "throttle", "node-name": id, "throttle-group": "limit-" + id, "file": over, "discard": "unmap"}
 }
 
 // AccelArgs are the options that choose the processor. An emulated machine has one: more
@@ -307,7 +297,7 @@ func NodeArgs(c *hw.Config, dir string, index int, img *nodeimage.Image, accel s
 	}
 	for _, d := range hw.SystemDisksOf(dir, n) {
 		if hw.IsServer(n) {
-			m.served(d.BlockID(), hw.InsideName(n.Name), hw.Speed{})
+			m.served(c, d.BlockID(), hw.InsideName(n.Name), n.Name)
 		} else {
 			m.disk(d.BlockID(), d.Image, hw.Speed{})
 		}
@@ -339,7 +329,7 @@ func NodeArgs(c *hw.Config, dir string, index int, img *nodeimage.Image, accel s
 				continue
 			}
 			if !d.Session() {
-				m.served(d.BlockID(), hw.Shelves, state.Speed(d.Disk))
+				m.served(c, d.BlockID(), hw.Shelves, n.Name)
 			}
 			for h := range d.Paths {
 				if state.PathGone(n.Name, d, h) {
@@ -356,7 +346,7 @@ func NodeArgs(c *hw.Config, dir string, index int, img *nodeimage.Image, accel s
 			if !d.In(n) {
 				continue
 			}
-			m.served(hw.SSDID(i), d.Shelf(), state.Speed(d))
+			m.served(c, hw.SSDID(i), d.Shelf(), n.Name)
 			m.add("-device", ssdPort(i, ports))
 			ports++
 			if !state.DisksOut[d.Name] {
@@ -367,6 +357,3 @@ func NodeArgs(c *hw.Config, dir string, index int, img *nodeimage.Image, accel s
 	}
 	return m.args, m.err
 }
-
-// NBDSocket is the socket of a process that serves disks, in the run directory.
-func NBDSocket(process string) string { return process + ".nbd" }

@@ -40,17 +40,7 @@ func TestISCSI(t *testing.T) {
 	disk.size = int64(big)
 	d := &Drive{Disk: disk, Make: Make{Serial: "S1", WWN: 0x5000c50000000001}}
 	port := target(t, d)
-	io := func(commands ...string) string {
-		args := []string{"-t", "none", "--image-opts", fmt.Sprintf("driver=iscsi,transport=tcp,portal=127.0.0.1:%d,target=iqn.t:sd0.path1,lun=0,initiator-name=iqn.t:nfs1", port)}
-		for _, c := range commands {
-			args = append(args, "-c", c)
-		}
-		out, err := exec.Command("qemu-io", args...).CombinedOutput()
-		if err != nil || strings.Contains(string(out), "failed") {
-			t.Fatalf("qemu-io %q: %v\n%s", commands, err, out)
-		}
-		return string(out)
-	}
+	io := func(commands ...string) string { return qemuIO(t, port, commands...) }
 	io("write -P 1 0 3M", "write -P 2 4k 512", "flush", "read -P 1 0 4k", "read -P 2 4k 512", "read -P 1 8k 2M", "discard 1M 64k", "read -P 0 1M 64k", "write -z 2M 64k", "read -P 0 2M 64k")
 	if out := io("length"); !strings.Contains(out, "8 MiB") {
 		t.Error(out)

@@ -1,7 +1,11 @@
 package vdisk
 
 import (
+	"cmp"
 	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -254,11 +258,7 @@ func (d *Drive) same(c *command, offset, length int64) error {
 }
 
 // errRange is the error of an UNMAP beyond the end.
-var errRange = errorString("a range beyond the end")
-
-type errorString string
-
-func (e errorString) Error() string { return string(e) }
+var errRange = errors.New("a range beyond the end")
 
 func (d *Drive) unmap(list []byte) error {
 	for at := 8; at+16 <= len(list); at += 16 {
@@ -300,22 +300,13 @@ func modes(c *command) ([]byte, sense) {
 	return append([]byte{0, byte(6 + len(pages)), 0, dpofua, 0, 0, 0, 0}, pages...), sense{}
 }
 
-// padded is text of n bytes, filled up with spaces.
-func padded(text, otherwise string, n int) []byte {
-	if text == "" {
-		text = otherwise
-	}
-	return append([]byte(text), []byte("                                ")...)[:n]
-}
-
 // inquiry gives what QEMU's own disks say, so that a server sees the same disk.
 //
 // Source: QEMU, hw/scsi/scsi-disk.c, scsi_disk_emulate_vpd_page
 func (d *Drive) inquiry(c *command) ([]byte, sense) {
 	be := binary.BigEndian
 	if c.block[1]&1 == 0 {
-		b := append([]byte{0, 0, 6, 0x12, 91, 0, 0, 2}, padded(d.Vendor, "QEMU", 8)...)
-		b = append(append(b, padded(d.Product, "QEMU HARDDISK", 16)...), padded("", "2.5+", 4)...)
+		b := fmt.Appendf([]byte{0, 0, 6, 0x12, 91, 0, 0, 2}, "%-8.8s%-16.16s2.5+", cmp.Or(d.Vendor, "QEMU"), cmp.Or(d.Product, "QEMU HARDDISK"))
 		return append(b, make([]byte, 60)...), sense{}
 	}
 	var p []byte
@@ -380,7 +371,7 @@ func (d *Drive) reservations(c *command) ([]byte, sense) {
 	be.PutUint32(b, d.generation)
 	switch c.block[1] & 0x1f {
 	case 0: // READ KEYS
-		for _, n := range sortedKeys(d.keys) {
+		for _, n := range slices.Sorted(maps.Keys(d.keys)) {
 			b = be.AppendUint64(b, d.keys[n])
 		}
 	case 1: // READ RESERVATION
@@ -395,14 +386,6 @@ func (d *Drive) reservations(c *command) ([]byte, sense) {
 	}
 	be.PutUint32(b[4:], uint32(len(b)-8))
 	return b, sense{}
-}
-
-func sortedKeys(m map[string]uint64) (names []string) {
-	for n := range m {
-		names = append(names, n)
-	}
-	slices.Sort(names)
-	return names
 }
 
 // change is PERSISTENT RESERVE OUT.
@@ -450,7 +433,7 @@ func (d *Drive) change(c *command) sense {
 		if other == 0 {
 			return badList
 		}
-		if !slices.ContainsFunc(sortedKeys(d.keys), func(n string) bool { return d.keys[n] == other }) {
+		if !slices.Contains(slices.Collect(maps.Values(d.keys)), other) {
 			return conflict
 		}
 		d.generation++

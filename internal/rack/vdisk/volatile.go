@@ -1,20 +1,16 @@
 package vdisk
 
 import (
-	"context"
 	"errors"
 	"io"
-	"net"
 	"os"
 	"sync"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/mortarhpc/mortar/internal/rack/tool"
 )
 
 // Disks have a write cache that a flush empties, and that loses its content with their
-// power. Here the cache is the memory of a process that serves the disks over NBD; the
+// power. Here the cache is the memory of a process that serves the disks over iSCSI; the
 // rack kills the process to cut their power. There is one process for the shared disks
 // (see shelves), and one for the disks inside each server. The file below never loses
 // data, since the host keeps its power.
@@ -160,18 +156,4 @@ func (d *Disk) writeBack(left int) error {
 		d.spare = append(d.spare, have)
 	}
 	return nil
-}
-
-// Serve serves disks by name to all clients.
-func Serve(ctx context.Context, l net.Listener, disks map[string]*Disk) error {
-	defer context.AfterFunc(ctx, func() { l.Close() })()
-	err := tool.ServeConns(l, func(conn net.Conn) error {
-		return serveNBD(conn, func(name string) export {
-			if d := disks[name]; d != nil {
-				return d
-			}
-			return nil
-		})
-	})
-	return errors.Join(ctx.Err(), err)
 }

@@ -2,9 +2,8 @@ package vdisk
 
 import (
 	"bytes"
-	"context"
+	"fmt"
 	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -71,11 +70,11 @@ func TestVolatileDiskIsADisk(t *testing.T) {
 	}
 }
 
-// qemuIO runs commands of qemu-io(1) on a served disk.
-func qemuIO(t *testing.T, socket string, commands ...string) string {
+// qemuIO runs commands of qemu-io(1) on a served drive.
+func qemuIO(t *testing.T, port int, commands ...string) string {
 	t.Helper()
 	// Without a cache of its own, and without additional flushes.
-	args := []string{"-t", "none", "--image-opts", "driver=nbd,export=sd0,server.type=unix,server.path=" + socket}
+	args := []string{"-t", "none", "--image-opts", fmt.Sprintf("driver=iscsi,transport=tcp,portal=127.0.0.1:%d,target=iqn.t:sd0.path1,lun=0,initiator-name=iqn.t:nfs1", port)}
 	for _, c := range commands {
 		args = append(args, "-c", c)
 	}
@@ -90,31 +89,14 @@ func qemuIO(t *testing.T, socket string, commands ...string) string {
 // A loss of power loses only unflushed data. The client is QEMU's.
 func TestPowerLossLosesWhatWasNotFlushed(t *testing.T) {
 	file, d := volatileFile(t)
-	serve := func(d *Disk) (string, func()) {
-		socket := filepath.Join(t.TempDir(), "s")
-		l, err := net.Listen("unix", socket)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() {
-			_ = Serve(ctx, l, map[string]*Disk{"sd0": d})
-			close(done)
-		}()
-		return socket, func() { cancel(); <-done }
-	}
-	socket, off := serve(d)
 	// Kill the client, since one that exits normally flushes. Here a write with FUA
 	// (-f) writes all blocks back.
-	qemuIO(t, socket, "write -P 1 0 8k", "flush", "write -P 2 4k 8k", "write -f -P 3 32k 4k",
+	qemuIO(t, target(t, &Drive{Disk: d}), "write -P 1 0 8k", "flush", "write -P 2 4k 8k", "write -f -P 3 32k 4k",
 		"write -P 4 8k 512", "write -P 5 100k 4k", "read -P 4 8k 512", "read -P 5 100k 4k", "sigraise 9")
-	off()
-	socket, off = serve(reopen(t, file))
-	defer off()
-	qemuIO(t, socket, "read -P 1 0 4k", "read -P 2 4k 8k", "read -P 3 32k 4k", "read -P 0 100k 4k",
+	port := target(t, &Drive{Disk: reopen(t, file)})
+	qemuIO(t, port, "read -P 1 0 4k", "read -P 2 4k 8k", "read -P 3 32k 4k", "read -P 0 100k 4k",
 		"write -z 0 8k", "read -P 0 0 8k", "read -P 2 8k 4k")
-	if out := qemuIO(t, socket, "length"); !strings.Contains(out, "160.500 KiB") {
+	if out := qemuIO(t, port, "length"); !strings.Contains(out, "160.500 KiB") {
 		t.Errorf("length: %s", out)
 	}
 }

@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"encoding/xml"
 	"fmt"
 	"maps"
+	"net/url"
 	"path"
 	"regexp"
 	"slices"
@@ -110,9 +112,28 @@ func (b *Backup) askHost(ctx context.Context, s *host.Session, since time.Time) 
 	}
 }
 
-// namedSecret is a secret in an attribute of the CIB, which may be in a JSON string: one that a
-// spec named before, too. Source: the parameters of fence_ipmilan(8) and fence_apc_snmp(8).
-const namedSecret = `(name=\\*"(?:passwd|password|community|snmp_auth_passwd|snmp_priv_passwd)\\*" +value=\\*")[^"]*?(\\*")`
+// secretName matches the names of what holds a secret.
+const secretName = `(?:passw(?:or)?d|passphrase|community|secret(?:_key)?|(?:api|access|auth)[_-]?key|[a-z][_-]token|hexadecimal_kg)`
+
+// unnamed are the places of secrets that no file of the spec has, such as those of an earlier
+// spec: sub-expression 2 is the secret. Quotes may be those of a JSON string.
+//
+// Source: the parameters of fence-agents; ipmitool(1), snmpcmd(1), RFC 7468, RFC 7617
+var unnamed = []*regexp.Regexp{
+	regexp.MustCompile(`(?s)(-----BEGIN [A-Z ]*PRIVATE KEY-----)(.*?)-----END [A-Z ]*PRIVATE KEY-----`),
+	regexp.MustCompile(`(-----BEGIN [A-Z ]*PRIVATE KEY-----)((?:\\+[nr]|[A-Za-z0-9+/=\s])*)`),
+	// A line of a key in a journal: base64, of capitals, small letters and digits.
+	regexp.MustCompile(`(^|[\s"]|\\+[nrt])([A-Za-z0-9+/]{64,}={0,2})`),
+	regexp.MustCompile(`(?i)(\bname=\\*["'][a-z0-9_]*` + secretName + `\\*["'][^<>/]{0,80}?\bvalue=\\*["'])([^"']*?)\\*["']`),
+	regexp.MustCompile(`(?i)(\bvalue=\\*["'])([^"'<>]*?)\\*["'][^<>/]{0,80}?\bname=\\*["'][a-z0-9_]*` + secretName + `\\*["']`),
+	regexp.MustCompile(`(?i)(` + secretName + `\\*["']?\s*[:=]\s*\\*["'])([^"'\\]+)`),
+	regexp.MustCompile(`(?i)(` + secretName + `\\*["']?\s*[:=]\s*)([^\s"'\\,;&<>{}\[\]]+)`),
+	regexp.MustCompile(`(?i)(--(?:token|` + secretName + `)\\*["']?[=, ]+\\*["']?)([^\s"'\\,\]]+)`),
+	regexp.MustCompile(`((?:\b|\\+[nt])(?:ipmitool\b[^"\n]*? -P|snmp\w+\b[^"\n]*? -[cAX]|fence_\w+\b[^"\n]*? -[pc]) *)([^\s"\\]+)`),
+	regexp.MustCompile(`(?i)(\bauthorization\\*["']?\s*[:=]\s*\\*["']?(?:basic|bearer|digest) +)([^\s"\\]+)`),
+	regexp.MustCompile(`(://[^/\s:@"]+:)([^/\s@"]+)@`),
+	regexp.MustCompile(`(totem *\{[^}]*?(?:[^a-z_]|\\+[nt])key: *)([^\s\\]+)`), // of corosync.conf
+}
 
 // newHider returns what replaces the secrets of files in a text.
 func newHider(files []string, read func(file string) ([]byte, error)) (func([]byte) []byte, error) {
@@ -132,30 +153,75 @@ func newHider(files []string, read func(file string) ([]byte, error)) (func([]by
 	for _, form := range slices.SortedFunc(maps.Keys(of), func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) }) {
 		pairs = append(pairs, form, "[secret of "+path.Base(of[form])+"]")
 	}
-	known, named := strings.NewReplacer(pairs...), regexp.MustCompile(namedSecret)
+	known := strings.NewReplacer(pairs...)
 	return func(text []byte) []byte {
-		return named.ReplaceAll([]byte(known.Replace(string(text))), []byte("${1}[secret]${2}"))
+		text = []byte(known.Replace(string(text)))
+		for _, re := range unnamed {
+			text = hideMatches(text, re, files)
+		}
+		return text
 	}, nil
 }
 
-// formsOf are the forms that a secret has in files of a report: as it is, in base64 and hex, and
-// escaped for XML, for JSON, and for XML within JSON.
+// hideMatches replaces sub-expression 2 of each match, unless it is the name of a file or a
+// checksum, or is replaced already.
+func hideMatches(text []byte, re *regexp.Regexp, files []string) []byte {
+	var out []byte
+	at := 0
+	for _, m := range re.FindAllSubmatchIndex(text, -1) {
+		value := string(text[m[4]:m[5]])
+		_, notHex := hex.DecodeString(value)
+		if value == "" || strings.HasPrefix(value, "[secret") || slices.Contains(files, value) || len(value) == 2*sha256.Size && notHex == nil {
+			continue
+		}
+		out = append(append(out, text[at:m[4]]...), "[secret]"...)
+		at = m[5]
+	}
+	return append(out, text[at:]...)
+}
+
+// codedFrom is how long a secret must be, in bytes, to be looked for in other codes than its own:
+// those of shorter ones are parts of ordinary text and numbers.
+const codedFrom = 4
+
+// formsOf are the forms that a secret has in files of a report: as it is, in base64, also as a
+// part of a longer text, in hex, in a URL, in a shell's quotes, as the array of bytes by which
+// journalctl writes a message that is no text, and escaped for XML, for JSON, and for one in the
+// other.
 func formsOf(v string) []string {
 	raw := []byte(v)
-	out := []string{v, base64.StdEncoding.EncodeToString(raw), base64.URLEncoding.EncodeToString(raw), hex.EncodeToString(raw), strings.ToUpper(hex.EncodeToString(raw))}
+	out := []string{v, strings.Trim(strconv.Quote(v), `"`), strings.ReplaceAll(v, "'", `'\''`)}
+	if len(raw) >= codedFrom {
+		var numbers []string
+		for _, b := range raw {
+			numbers = append(numbers, strconv.Itoa(int(b)))
+		}
+		out = append(out, base64.URLEncoding.EncodeToString(raw), hex.EncodeToString(raw), strings.ToUpper(hex.EncodeToString(raw)),
+			url.QueryEscape(v), url.PathEscape(v), strings.Join(numbers, ","), strings.Join(numbers, ", "))
+		for before := range 3 { // bytes of other text
+			// The characters at both ends hold bits of what is beside the secret.
+			whole := base64.StdEncoding.EncodeToString(append(make([]byte, before), raw...))
+			end := (before + len(raw)) * 8 / 6
+			out = append(out, whole, whole[(before*8+5)/6:end])
+		}
+	}
 	var x bytes.Buffer
 	if xml.EscapeText(&x, raw) == nil {
 		out = append(out, x.String(), strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;", "'", "&apos;").Replace(v))
 	}
-	for _, plain := range slices.Clone(out) {
-		for _, html := range []bool{false, true} {
-			var j bytes.Buffer
-			enc := json.NewEncoder(&j)
-			enc.SetEscapeHTML(html)
-			if enc.Encode(plain) == nil {
-				out = append(out, strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(j.String()), `"`), `"`))
+	for range 2 { // JSON, and JSON in JSON
+		for _, plain := range slices.Clone(out) {
+			for _, html := range []bool{false, true} {
+				var j bytes.Buffer
+				enc := json.NewEncoder(&j)
+				enc.SetEscapeHTML(html)
+				if enc.Encode(plain) == nil {
+					out = append(out, strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(j.String()), `"`), `"`))
+				}
 			}
 		}
+		slices.Sort(out)
+		out = slices.Compact(out)
 	}
 	return out
 }

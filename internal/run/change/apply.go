@@ -82,6 +82,8 @@ type applied struct {
 	// Prepared names the server that mortar server replace has prepared for its cables. The
 	// command must run once more after cabling.
 	Prepared string `json:"prepared,omitempty"`
+	// Uncached says what part of a volume goes past its cache, and how that ends.
+	Uncached string `json:"uncached,omitempty"`
 	// LeftOut lists clients that do not answer.
 	LeftOut []string `json:"left_out,omitempty"`
 	Error   string   `json:"error,omitempty"`
@@ -139,6 +141,7 @@ func Apply(ctx context.Context, c *cli.Console, d *design.Design, o Options) (er
 		}
 		done.Unchanged = len(p.Plan.Steps)
 		c.Printf("Nothing to change: %d resources on %d hosts are as wanted (%.1f s).\n", done.Unchanged, hosts, time.Since(c.Start).Seconds())
+		done.Uncached = uncached(ctx, c, d)
 		return prove(ctx, c, pr, p, o, limit, &done)
 	} else if !c.Yes {
 		if err := p.Plan.Show(c.Out, cli.Painter(c.Out)); err != nil {
@@ -172,6 +175,7 @@ func Apply(ctx context.Context, c *cli.Console, d *design.Design, o Options) (er
 		return err
 	}
 	c.Printf("Done: %d changed, %d unchanged (%.1f s).\n", done.Changed, done.Unchanged, time.Since(c.Start).Seconds())
+	done.Uncached = uncached(ctx, c, d)
 	return prove(ctx, c, pr, p, o, limit, &done)
 }
 

@@ -39,14 +39,7 @@ func (p *CachePeer) Close() { p.all.Close() }
 func (p *CachePeer) Stats(ctx context.Context, smart bool) (string, cache.Stats, error) {
 	var errs []error
 	for i, h := range p.names {
-		out, err := p.all.Session(h).Query(ctx, "/usr/local/sbin/mortar", "host-cache", "stats", "--smart="+strconv.FormatBool(smart), cache.ConfigPath(p.service))
-		if err == nil && out.Code != 0 {
-			err = fmt.Errorf("%s: %s", h, strings.TrimSpace(out.Stderr))
-		}
-		var st cache.Stats
-		if err == nil {
-			err = json.Unmarshal([]byte(out.Stdout), &st)
-		}
+		st, err := p.ask(ctx, h, smart)
 		if err == nil && !st.Up {
 			err = fmt.Errorf("%s: the cache is not up", h)
 		}
@@ -57,4 +50,26 @@ func (p *CachePeer) Stats(ctx context.Context, smart bool) (string, cache.Stats,
 		errs = append(errs, err)
 	}
 	return "", cache.Stats{}, errors.Join(errs...)
+}
+
+// Uncached returns the server on which a part of the volume goes past the cache, if there is
+// one.
+func (p *CachePeer) Uncached(ctx context.Context) (string, cache.Stats) {
+	for _, h := range p.names {
+		if st, err := p.ask(ctx, h, false); err == nil && st.Uncached > 0 {
+			return h, st
+		}
+	}
+	return "", cache.Stats{}
+}
+
+func (p *CachePeer) ask(ctx context.Context, server string, smart bool) (st cache.Stats, err error) {
+	out, err := p.all.Session(server).Query(ctx, "/usr/local/sbin/mortar", "host-cache", "stats", "--smart="+strconv.FormatBool(smart), cache.ConfigPath(p.service))
+	if err == nil && out.Code != 0 {
+		err = fmt.Errorf("%s: %s", server, strings.TrimSpace(out.Stderr))
+	}
+	if err == nil {
+		err = json.Unmarshal([]byte(out.Stdout), &st)
+	}
+	return st, err
 }

@@ -88,16 +88,29 @@ func apply(ctx context.Context, c *cli.Console, d *design.Design) error {
 	return Apply(ctx, &confirmed, d, Options{SkipFenceTest: true})
 }
 
-// Cache changes the key cache of a spec, and applies it.
+// Cache changes the key cache of a spec that has one, and applies it.
 func Cache(ctx context.Context, c *cli.Console, file string, change func(*spec.Cache) (*spec.Cache, error)) error {
 	s, err := cli.ReadSpec(file)
 	if err != nil {
 		return err
 	}
 	if s.Cache == nil {
-		return cli.Fail(cli.BadInput, fmt.Errorf("%s: the brick has no cache; write the key cache into the spec of a new brick", file))
+		return cli.Fail(cli.BadInput, fmt.Errorf("%s: the brick has no cache: mortar cache add gives it one", file))
 	}
-	old, err := cli.Load(file)
+	return setCache(ctx, c, s, change)
+}
+
+// AddCache is Cache, also of a brick that has none.
+func AddCache(ctx context.Context, c *cli.Console, file string, change func(*spec.Cache) (*spec.Cache, error)) error {
+	s, err := cli.ReadSpec(file)
+	if err != nil {
+		return err
+	}
+	return setCache(ctx, c, s, change)
+}
+
+func setCache(ctx context.Context, c *cli.Console, s *spec.Spec, change func(*spec.Cache) (*spec.Cache, error)) error {
+	old, err := cli.Load(s.File)
 	if err != nil {
 		return err
 	}
@@ -112,9 +125,38 @@ func Cache(ctx context.Context, c *cli.Console, file string, change func(*spec.C
 			return err
 		}
 		block = strings.ReplaceAll(strings.Trim(string(text), "\n"), "\n", "\n  ")
+	} else if args := s.Cache.AddArgs(); args != nil {
+		block += "\n  to take it up again: mortar cache add " + strings.Join(append([]string{s.File}, args...), " ")
 	}
-	_, err = specChange{was: s, next: next, shown: fmt.Sprintf("%s, key cache:\n  %s", file, block), during: func(ctx context.Context) { watchFlush(ctx, c, old) }}.run(ctx, c)
+	_, err = specChange{was: s, next: next, shown: fmt.Sprintf("%s, key cache:\n  %s", s.File, block), during: func(ctx context.Context) { watchFlush(ctx, c, old) }}.run(ctx, c)
 	return err
+}
+
+// uncached prints what part of the volume goes past its cache, and how that ends. It returns the
+// text; "" for none, and if no server tells.
+func uncached(ctx context.Context, c *cli.Console, d *design.Design) string {
+	if d.Cached() == nil {
+		return ""
+	}
+	p, err := cachePeer(c, d, 20*time.Second)
+	if err != nil {
+		return ""
+	}
+	defer p.Close()
+	server, st := p.Uncached(ctx)
+	if st.Uncached == 0 {
+		return ""
+	}
+	how := fmt.Sprintf("mortar failover %s %s", d.Spec.File, p.service)
+	if d.PairWith(server).HA == nil {
+		how = "reboot " + server
+	}
+	text := fmt.Sprintf("%s of %s go past the cache until the service starts the next time: %s", spec.Bytes(st.Uncached).Decimal(), p.service, how)
+	if !st.Up {
+		text += ", then mortar apply " + d.Spec.File + ", which gives the cache its SSDs"
+	}
+	c.Printf("%s\n", text)
+	return text
 }
 
 // cachePeer asks the servers of a brick for the state of its cache.

@@ -46,10 +46,10 @@ func Of(ctx context.Context, d *design.Design, o plan.PrepareOptions) (Drift, er
 func Metrics(all []Drift, now time.Time) string {
 	var b strings.Builder
 	family := func(name, help string, value func(Drift) (float64, bool)) {
-		fmt.Fprintf(&b, "# HELP %s %s\n# TYPE %s gauge\n", name, help, name)
+		b.WriteString(metrics.Head(name, "gauge", help))
 		for _, r := range all {
 			if v, ok := value(r); ok {
-				fmt.Fprintf(&b, "%s{brick=%s,spec=%s} %g\n", name, metrics.Label(r.Brick), metrics.Label(r.Spec), v)
+				b.WriteString(metrics.Sample(name, v, "brick", r.Brick, "spec", r.Spec))
 			}
 		}
 	}

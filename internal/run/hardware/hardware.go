@@ -55,6 +55,10 @@ type Report struct {
 	// Disks are the reports of the disks that this server was asked for, by serial.
 	Disks   map[string]smart.Report `json:"disks,omitempty"`
 	DiskErr string                  `json:"disk_err,omitempty"`
+
+	// Raw are the answers of this server, by the command: also those of its partner's BMC. A
+	// bug report needs what is not understood as it came.
+	Raw map[string]gather.RunResult `json:"raw,omitempty"`
 }
 
 // Load is what a PDU carries, and its limits, in amperes.
@@ -163,6 +167,7 @@ func askAll(ctx context.Context, d *design.Design, up Disks, limit time.Duration
 		if err := failed[s]; err != nil {
 			h.DiskErr = err.Error()
 		} else {
+			h.Raw = got[s].Run
 			h.readDisks(got[s].Run, disks[s])
 			h.readShelves(got[s].Run, shelves[s])
 			for name, argv := range pdus[s] {
@@ -342,7 +347,7 @@ func (h *Report) readDisks(run map[string]gather.RunResult, disks map[string]str
 		// smartctl's exit code is a bit mask that includes warnings.
 		report, err := smart.Parse(r.Stdout)
 		if err != nil {
-			report.Unread.Add(cmp.Or(strings.TrimSpace(r.Err+" "+r.Stderr), err.Error()))
+			report.NoAnswer = cmp.Or(oneLine(r.Err+" "+r.Stderr), err.Error())
 		}
 		if r.Err != "" {
 			failed++

@@ -1,11 +1,13 @@
 package hardware
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/mortarhpc/mortar/internal/base/health"
 	"github.com/mortarhpc/mortar/internal/base/ipmi"
@@ -221,7 +223,7 @@ func TestReadDisks(t *testing.T) {
 	set("sdc", "", "not done after 1m0s, killed")
 	var h Report
 	h.readDisks(run, disks)
-	if h.DiskErr != "" || len(h.Disks) != 3 || h.Disks["S1"].Temperature != 30 || len(h.Disks["S2"].Unread) != 1 || !strings.Contains(h.Disks["S3"].Unread.String(), "killed") {
+	if h.DiskErr != "" || len(h.Disks) != 3 || h.Disks["S1"].Temperature != 30 || !strings.Contains(h.Disks["S2"].NoAnswer, "no JSON") || !strings.Contains(h.Disks["S3"].NoAnswer, "killed") {
 		t.Errorf("%+v", h)
 	}
 	set("sda", "", "smartctl: not found")
@@ -229,6 +231,30 @@ func TestReadDisks(t *testing.T) {
 	h = Report{}
 	if h.readDisks(run, disks); !strings.Contains(h.DiskErr, "not found") && !strings.Contains(h.DiskErr, "killed") {
 		t.Errorf("%+v", h)
+	}
+}
+
+// What servers answer is kept as it came, also what is not understood, for a bug report.
+func TestRaw(t *testing.T) {
+	d := example.Design(t, "nfs-ha.yaml")
+	ask := func(_ context.Context, server string, r gather.Request) (gather.Host, error) {
+		h := gather.Host{Run: map[string]gather.RunResult{}}
+		for _, argv := range r.Run {
+			h.Run[strings.Join(argv, " ")] = gather.RunResult{Output: resource.Output{Stdout: "said by " + server + " to " + argv[0] + ",y,z"}}
+		}
+		return h, nil
+	}
+	raw := map[string]int{}
+	for _, h := range New().Collect(t.Context(), d, seen(d), time.Time{}, time.Second, ask) {
+		for command, r := range h.Raw {
+			raw[strings.Fields(command)[0]]++
+			if !strings.HasSuffix(r.Stdout, ",y,z") {
+				t.Errorf("%s: %+v", command, r)
+			}
+		}
+	}
+	if raw["ipmitool"] != 6 || raw["smartctl"] != len(d.Disks) || raw["/usr/bin/env"] != 2 {
+		t.Errorf("%v", raw)
 	}
 }
 

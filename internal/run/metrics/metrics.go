@@ -59,8 +59,6 @@ func request(m design.Measured) gather.Request {
 }
 
 // exposition builds text in Prometheus' format, one family after the other.
-//
-// Source: prometheus/docs, exposition formats: text
 type exposition struct {
 	brick string
 	order []string
@@ -121,22 +119,29 @@ func (e *exposition) add(family string, value float64, labels ...string) {
 	if e.lines[family] == nil {
 		e.order = append(e.order, family)
 	}
-	l := "brick=" + Label(e.brick)
-	for i := 0; i+1 < len(labels); i += 2 {
-		l += "," + labels[i] + "=" + Label(labels[i+1])
-	}
-	e.lines[family] = append(e.lines[family], fmt.Sprintf("%s{%s} %s\n", family, l, strconv.FormatFloat(value, 'g', -1, 64)))
+	e.lines[family] = append(e.lines[family], Sample(family, value, append([]string{"brick", e.brick}, labels...)...))
 }
 
-// Label quotes the value of a label for Prometheus' text format.
-func Label(v string) string {
-	return `"` + strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`).Replace(v) + `"`
+// Head is what stands before the samples of a family.
+func Head(family, kind, help string) string {
+	return fmt.Sprintf("# HELP %s %s\n# TYPE %s %s\n", family, help, family, kind)
+}
+
+// Sample is a sample of a family; labels are pairs of name and value.
+//
+// Source: prometheus/docs, exposition formats: text
+func Sample(family string, value float64, labels ...string) string {
+	var all []string
+	for pair := range slices.Chunk(labels, 2) {
+		all = append(all, pair[0]+`="`+strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`).Replace(pair[1])+`"`)
+	}
+	return fmt.Sprintf("%s{%s} %s\n", family, strings.Join(all, ","), strconv.FormatFloat(value, 'g', -1, 64))
 }
 
 func (e *exposition) text() string {
 	var b strings.Builder
 	for _, f := range e.order {
-		fmt.Fprintf(&b, "# HELP %s %s\n# TYPE %s %s\n%s", f, families[f][1], f, families[f][0], strings.Join(e.lines[f], ""))
+		b.WriteString(Head(f, families[f][0], families[f][1]) + strings.Join(e.lines[f], ""))
 	}
 	return b.String()
 }

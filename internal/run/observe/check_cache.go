@@ -33,8 +33,14 @@ func (v *view) cache() *Part {
 	for _, s := range v.answering() {
 		r, asked := s.host.Run[strings.Join(gather.CacheCommand(v.d.Cached().Name), " ")]
 		var st cache.Stats
-		if !asked || json.Unmarshal([]byte(r.Stdout), &st) != nil || !st.Up {
+		if !asked || json.Unmarshal([]byte(r.Stdout), &st) != nil || !st.Up && st.Uncached == 0 {
 			continue
+		}
+		if st.Uncached > 0 {
+			p.find("past", "cache-past", with{"size": spec.Bytes(st.Uncached).Decimal(), "service": svc.Name})
+		}
+		if p.Text = "waits for the next start on " + s.name; !st.Up {
+			return p
 		}
 		judgeCache(p, k, s.name, st)
 		slowSSDs(p, st.SSDs, s.host.Pace)
@@ -117,6 +123,9 @@ func judgeCache(p *Part, k *design.Cache, server string, st cache.Stats) {
 		}
 		if len(l.Unread) > 0 {
 			p.find(l.Serial, "ssd-unread", with{"ssd": l.Serial, "records": l.Unread.String()})
+		}
+		if l.NoAnswer != "" {
+			p.find(l.Serial, "ssd-silent", with{"ssd": l.Serial, "why": l.NoAnswer, "mend": smartMend(l.NoAnswer)})
 		}
 	}
 }

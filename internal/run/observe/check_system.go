@@ -8,6 +8,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/md"
 	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/converge/prepared"
 	"github.com/mortarhpc/mortar/internal/host/gather"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
@@ -79,6 +80,12 @@ func SystemArrays(d *design.Design, h *gather.Host) []SystemArray {
 // brick, and the partner takes over if the server dies of them.
 func (v *view) system(c *Part, s *server) {
 	v.background(c, s)
+	if prepared.Asked(s.host) {
+		code := map[prepared.Kind]Code{prepared.Differs: "host-differs", prepared.Untold: "host-untold", prepared.Bad: "version-bad"}
+		for _, f := range prepared.Judge(v.d, s.name, s.host) {
+			c.find(f.What, code[f.Kind], with{"host": s.name, "what": f.What, "have": f.Have, "want": f.Want, "why": f.Why, "source": f.Source, "mend": f.Mend})
+		}
+	}
 	for _, a := range s.systemArrays(v.d) {
 		name := "array " + a.Dev
 		if a.Level == "raid1" || a.Level == "raid10" {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/converge/prepared"
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/gather"
 	"github.com/mortarhpc/mortar/internal/run/hardware"
@@ -105,6 +106,7 @@ type Collector struct {
 	only    []string
 	outlets bool
 	traffic bool
+	below   bool // the servers' preparation
 	arrays  func(context.Context, *design.Array) raid.Answer
 	// hardware asks, with AskHardware.
 	hardware *hardware.Asker
@@ -159,11 +161,19 @@ func (c *Collector) Collect(ctx context.Context) Facts {
 // with the secret that it fences with. A single server asks its own.
 func (c *Collector) AskHardware(a *hardware.Asker) { c.hardware = a }
 
+// AskPreparation makes Collect also ask how servers are set up below the brick.
+func (c *Collector) AskPreparation() { c.below = true }
+
 func (c *Collector) collect(ctx context.Context) Facts {
 	f := Facts{Time: time.Now()}
 	reqs := requests(c.d, c.timeout)
 	if c.traffic {
 		countTraffic(c.d, reqs)
+	}
+	if c.below {
+		for _, s := range c.d.Servers() {
+			reqs[s] = reqs[s].With(prepared.Request(c.d, s))
+		}
 	}
 	arrays := c.startArrays(ctx, reqs)
 	if len(c.only) > 0 {

@@ -73,6 +73,9 @@ var findings = map[Code]kindOfFinding{
 	"system-errors":       {"host", Warning, "the file system on {device} of {host}[ ({dirs})] has met {errors} errors", "look at its disk (`smartctl -a`) and at the kernel's log; e2fsck(8) mends the file system, and sets the number back"},
 	"memory-short":        {"host", Warning, "{host} is short of memory: {free} MiB of {memory} MiB are available", "see what takes it (`ps -e -o rss,comm --sort=-rss | head`); a server of a brick runs nothing else"},
 	"memory-waited-for":   {"host", Warning, "{host} is short of memory: for {stalled%.0f} % of the last five minutes all its processes waited for some", "see what takes it (`ps -e -o rss,comm --sort=-rss | head`); a server of a brick runs nothing else"},
+	"host-differs":        {"host", Warning, "{what} of {host} is {have}, not {want}: {why} ({source})", "{mend}"},
+	"host-untold":         {"host", Unknown, "{host} does not tell {what}, which is to be {want}: {why}", ""},
+	"version-bad":         {"host", Warning, "{what} {have} of {host} is known to harm: {why} ({source})", "{mend}"},
 	"memory-killed":       {"host", Warning, "the kernel of {host} has killed {processes} processes for want of memory since it started", "`journalctl -k -g oom` names them; the count starts again when the server does"},
 
 	// disks, paths, RAID groups
@@ -122,6 +125,7 @@ var findings = map[Code]kindOfFinding{
 	"volume-twice":    {"volume", Fault, "{volume} is active on {hosts} at once: writing from both destroys it", mendTwice},
 	"cache-unknown":   {"cache", Unknown, "the cache of {cache} is up on no server that answers; {hosts} may have it", ""},
 	"cache-missing":   {"cache", Fault, "the cache of {cache} is not up on any server", mendMissing},
+	"cache-past":      {"service", Warning, "{size} of {service} go past the cache until the service starts the next time", "mortar failover {service} at a quiet moment (a single server: reboot it), then mortar apply"},
 	"cache-broken":    {"host", Fault, "{error}", ""},
 	"ssd-writes-none": {"", Warning, "no SSD takes writes: they go at the disks' speed", "mortar apply, once the SSDs are there"},
 	CacheDegraded:     {"", Warning, "dirty data is on {in_sync} of {members} SSDs ({ssds}): {dirty} would be lost with it", "replace the SSD and run mortar apply; until then: mortar cache remove it, with --mode write-through"},
@@ -133,6 +137,7 @@ var findings = map[Code]kindOfFinding{
 	"ssd-failing":     {"ssd", Warning, "SSD {ssd} predicts its failure: {warning}", "replace it: mortar cache add the new one, then mortar cache remove {ssd}"},
 	"ssd-warns":       {"ssd", Warning, "SSD {ssd} warns: {warning}", "look at the server's cooling, and at `smartctl --all` of the SSD"},
 	"ssd-worn":        {"ssd", Warning, "SSD {ssd} has {left} % of its life left", "order another one"},
+	"ssd-silent":      {"ssd", Unknown, "the health of SSD {ssd} cannot be read: {why}", "{mend}"},
 	"ssd-unread":      {"ssd", Unknown, "SMART data of SSD {ssd}: {records}", "see `smartctl --all` of the SSD"},
 
 	// NFS
@@ -204,6 +209,7 @@ var findings = map[Code]kindOfFinding{
 	"disk-defects":          {"disk", Warning, "disk {disk} has lost or doubtful data: {defects}", "`mortar scrub` reads all of it; if the count grows, {replace}"},
 	"disk-worn":             {"disk", Warning, "disk {disk} has {left} % of its life left", "order another one"},
 	"disk-nearly-tripped":   {"disk", Warning, "disk {disk} is at {celsius} °C; at {trip} °C it protects itself and fails requests", "look at the enclosure's fans"},
+	"disk-silent":           {"disk", Unknown, "the health of disk {disk} cannot be read: {why}", "{mend}"},
 	"disk-unread":           {"disk", Unknown, "SMART data of disk {disk}: {records}", "see `smartctl --all` of the disk"},
 	"enclosures-unknown":    {"enclosures", Unknown, "no enclosure services of {enclosures}: nothing is known of power supplies, fans and temperatures there", ""},
 	"enclosure-unread":      {"enclosure", Unknown, "{enclosure} was not read: {error}", "see that sg3-utils is installed on {host}"},

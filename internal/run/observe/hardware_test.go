@@ -76,6 +76,9 @@ func TestHardware(t *testing.T) {
 			"warning: disk " + first + " (enclosure A bay 1) warns: POWER LOSS EXPECTED"},
 		"a disk without an answer": {func(h *hardware.Report) { h.Disks[first] = smart.Report{Left: -1, Unread: health.Unread{"no JSON"}} },
 			"unknown: SMART data of disk " + first + " (enclosure A bay 1): 1 record is not understood: \"no JSON\""},
+		"a disk that smartctl cannot ask": {func(h *hardware.Report) {
+			h.Disks[first] = smart.Report{Left: -1, NoAnswer: "/dev/vdb: Unable to detect device type"}
+		}, "unknown: the health of disk " + first + " (enclosure A bay 1) cannot be read: /dev/vdb: Unable to detect device type"},
 		"an odd sensor": {func(h *hardware.Report) { h.Sensors[0] = ipmi.Sensor{Name: "X", Level: Unknown, Text: "X,1,y,z"} },
 			"unknown: X of nfs1 is not understood: X,1,y,z"},
 		"a lost sensor": {func(h *hardware.Report) {

@@ -49,7 +49,7 @@ func (v nfsKind) fileSystems() *Part {
 		st := &vol.Storage
 		dev, other := "/dev/mapper/"+linux.DMName(st.VG, st.LV), st.Backing()
 		if k := st.Cache; k != nil {
-			dev, other = k.Device, k.Device
+			dev = k.Device // or not yet, see cache-past
 		} else if cached := "/dev/mapper/" + st.VG + ".cached"; m.Source == cached {
 			other = cached // after its removal a cache passes all I/O through until the service stops
 		}

@@ -7,6 +7,7 @@ import (
 	"github.com/mortarhpc/mortar/examples"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
+	"github.com/mortarhpc/mortar/internal/converge/prepared"
 	"github.com/mortarhpc/mortar/internal/host/gather"
 )
 
@@ -34,6 +35,14 @@ func TestMayWatch(t *testing.T) {
 				r.Run = append(r.Run, toolsFor(&d.Arrays[i])...)
 				if err := r.MayWatch(); err != nil {
 					t.Errorf("%s, %s: %v", name, host, err)
+				}
+			}
+		}
+		for _, kind := range []string{"nftables", "firewalld"} {
+			d.Spec.Firewall = &spec.Firewall{Kind: kind}
+			for _, server := range d.Servers() {
+				if err := prepared.Request(d, server).MayWatch(); err != nil {
+					t.Errorf("%s, %s, preparation: %v", name, server, err)
 				}
 			}
 		}

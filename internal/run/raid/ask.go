@@ -79,7 +79,11 @@ func askMD3(ctx context.Context, s *spec.Array) Answer {
 	if err != nil {
 		return Answer{Err: err.Error()}
 	}
-	return FromSMcli(out.Stdout, out.Stderr, "this machine")
+	a := FromSMcli(out.Stdout, out.Stderr, "this machine")
+	if a.Health != nil {
+		a.Health.Raw = map[string]string{strings.Join(argv, " "): out.Stdout}
+	}
+	return a
 }
 
 // FromSMcli is the answer in SMcli's output on a host.

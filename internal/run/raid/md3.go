@@ -17,9 +17,12 @@ func SMcli(addresses []string) []string {
 }
 
 var (
-	md3State   = regexp.MustCompile(`(?mi)^\s*Storage array health status\s*=\s*(\w[\w ]*?)\.?\s*$`)
+	md3State   = regexp.MustCompile(`(?mi)^\s*Storage (?:array|subsystem) health status\s*=\s*(\w[\w ]*?)\.?\s*$`)
 	md3Failure = regexp.MustCompile(`(?m)^(\S[^:=]*)\r?\n(?:Storage array|Component reporting problem):`)
 )
+
+// md3Clocks is in a notice that precedes the state.
+const md3Clocks = "out of synchronization with the storage management station"
 
 // md3Failures begins the list of failures. md3Bad are the states besides optimal and
 // fixing. Source: SANtricity's and MD Storage Manager's outputs published with plugins
@@ -43,6 +46,9 @@ func ParseSMcli(text string) *Health {
 	failures := md3Failure.FindAllStringSubmatch(text, -1)
 	for _, f := range failures {
 		h.add("array", "failure", health.Fault, "the array reports: %s", strings.TrimSpace(f[1])).Mend = "`SMcli … -c 'show storageArray healthStatus;'` has the details; the Recovery Guru of MD Storage Manager has the steps"
+	}
+	if strings.Contains(text, md3Clocks) {
+		h.add("array", "clocks", health.Warning, "the clocks of the array's controllers and of the machine that asks differ").Mend = "set them: `set storageArray time` by SMcli"
 	}
 	switch {
 	case state == "optimal":

@@ -184,11 +184,13 @@ func (c *me4Client) ask(ctx context.Context, user, password string) (*Health, er
 	c.key = login.Status[0].Response
 	defer func() { _, _ = c.get(context.WithoutCancel(ctx), "/api/exit") }() // without it the session ends after half an hour
 	var all me4Reply
+	raw := map[string]string{}
 	for _, what := range []string{"controllers", "disk-groups", "disks"} {
 		body, err := c.get(ctx, "/api/show/"+what)
 		if err != nil {
 			return nil, fmt.Errorf("show %s: %w", what, err)
 		}
+		raw["show "+what] = string(body)
 		all.Status = nil
 		unread, err := health.JSON(string(body), &all)
 		if err != nil {
@@ -200,6 +202,7 @@ func (c *me4Client) ask(ctx context.Context, user, password string) (*Health, er
 		}
 	}
 	h := all.health()
+	h.Raw = raw
 	h.How = "management controller " + c.address + ", user " + user + ", certificate as arrays.certificates has it"
 	return h, nil
 }

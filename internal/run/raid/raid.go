@@ -37,6 +37,9 @@ type Health struct {
 	Levels map[string]int `json:"levels,omitempty"`
 	// Unread are the records of the report that are not understood.
 	Unread health.Unread `json:"unread,omitempty"`
+	// Raw are the answers as they came, by the question, of an array that was asked from this
+	// machine. Those of a server's commands are among the server's answers.
+	Raw map[string]string `json:"raw,omitempty"`
 }
 
 func (h *Health) add(kind, name string, level health.Level, format string, args ...any) *Item {

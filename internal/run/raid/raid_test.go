@@ -319,7 +319,7 @@ unknown group disk group r0 (RAID6, 10 disks) is in state ODD, which is not know
 unknown disk disk S2 in slot 0.2 is ok (lent)
 unknown disk disk S3 in slot 0.3 is 7 (linear pool)
 `
-	if got := said(h); got != want || *h.Disks != 21 || len(h.Unread) != 1 {
+	if got := said(h); got != want || *h.Disks != 21 || len(h.Unread) != 1 || !strings.Contains(h.Raw["show controllers"], `"Dreaming"`) || len(h.Raw) != 3 {
 		t.Errorf("%s%v", got, h)
 	}
 }

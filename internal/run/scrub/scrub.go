@@ -105,11 +105,12 @@ func Run(ctx context.Context, hosts host.ByName, d *design.Design, g design.Grou
 	if err := json.Unmarshal([]byte(o.Stdout), &out.Result); err != nil {
 		return out, fmt.Errorf("%s: what scrub-array says: %w", out.Server, err)
 	}
-	return out, out.blame(ctx, server, d, facts.Disks)
+	out.blame(ctx, server, d, facts.Disks)
+	return out, nil
 }
 
 // blame finds the disks of the wrong members.
-func (g *Group) blame(ctx context.Context, s *host.Session, d *design.Design, disks []resource.DiskFact) error {
+func (g *Group) blame(ctx context.Context, s *host.Session, d *design.Design, disks []resource.DiskFact) {
 	blocks := map[string]int{}
 	var order []string
 	for _, f := range g.Findings {
@@ -134,7 +135,6 @@ func (g *Group) blame(ctx context.Context, s *host.Session, d *design.Design, di
 		}
 		g.Disks = append(g.Disks, x)
 	}
-	return nil
 }
 
 // follow reports the progress of the check. Source: Documentation/admin-guide/md.rst

@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/run/metrics"
@@ -68,37 +67,31 @@ func views(bricks []*Brick) []View {
 }
 
 // Metrics writes the views of bricks in Prometheus' text format.
-//
-// Source: prometheus/docs, exposition formats: text
 func Metrics(w io.Writer, all []View) {
-	family := func(name, kind, help string, samples func(v View, add func(value float64, labels ...string))) {
-		fmt.Fprintf(w, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind)
+	family := func(name, help string, samples func(v View, add func(value float64, labels ...string))) {
+		io.WriteString(w, metrics.Head(name, "gauge", help))
 		for _, v := range all {
 			samples(v, func(value float64, labels ...string) {
-				text := "brick=" + metrics.Label(v.Name)
-				for i := 0; i+1 < len(labels); i += 2 {
-					text += "," + labels[i] + "=" + metrics.Label(labels[i+1])
-				}
-				fmt.Fprintf(w, "%s{%s} %s\n", name, text, strconv.FormatFloat(value, 'g', -1, 64))
+				io.WriteString(w, metrics.Sample(name, value, append([]string{"brick", v.Name}, labels...)...))
 			})
 		}
 	}
 	type add = func(value float64, labels ...string)
-	family("mortar_watch_looked_timestamp_seconds", "gauge", "When the brick was last seen; 0: never.", func(v View, add add) {
+	family("mortar_watch_looked_timestamp_seconds", "When the brick was last seen; 0: never.", func(v View, add add) {
 		at := 0.0
 		if v.Looked != nil {
 			at = float64(v.Looked.Unix())
 		}
 		add(at)
 	})
-	family("mortar_watch_look_seconds", "gauge", "How long the last look took.", func(v View, add add) { add(v.Seconds) })
-	family("mortar_watch_hosts", "gauge", "Hosts of the brick.", func(v View, add add) { add(float64(v.Hosts)) })
-	family("mortar_watch_host_silent", "gauge", "1 for a host that did not answer.", func(v View, add add) {
+	family("mortar_watch_look_seconds", "How long the last look took.", func(v View, add add) { add(v.Seconds) })
+	family("mortar_watch_hosts", "Hosts of the brick.", func(v View, add add) { add(float64(v.Hosts)) })
+	family("mortar_watch_host_silent", "1 for a host that did not answer.", func(v View, add add) {
 		for _, h := range slices.Sorted(maps.Keys(v.Silent)) {
 			add(1, "host", h)
 		}
 	})
-	family("mortar_status_level", "gauge", "Health of the brick and of its parts: 0 ok, 1 unknown, 2 warning, 3 fault.", func(v View, add add) {
+	family("mortar_status_level", "Health of the brick and of its parts: 0 ok, 1 unknown, 2 warning, 3 fault.", func(v View, add add) {
 		if v.Status == nil {
 			return
 		}
@@ -107,7 +100,7 @@ func Metrics(w io.Writer, all []View) {
 			add(float64(p.Level), "part", p.Name)
 		}
 	})
-	family("mortar_status_findings", "gauge", "Parts that are not ok, by level.", func(v View, add add) {
+	family("mortar_status_findings", "Parts that are not ok, by level.", func(v View, add add) {
 		if v.Status == nil {
 			return
 		}
@@ -115,7 +108,7 @@ func Metrics(w io.Writer, all []View) {
 		add(float64(v.Status.Warnings), "level", "warning")
 		add(float64(v.Status.Unknown), "level", "unknown")
 	})
-	family("mortar_status_finding", "gauge", "A finding, by its code and what it is about: 1 unknown, 2 warning, 3 fault.", func(v View, add add) {
+	family("mortar_status_finding", "A finding, by its code and what it is about: 1 unknown, 2 warning, 3 fault.", func(v View, add add) {
 		if v.Status == nil {
 			return
 		}
@@ -129,7 +122,7 @@ func Metrics(w io.Writer, all []View) {
 			add(float64(worst[key]), "code", key[0], "subject", key[1])
 		}
 	})
-	family("mortar_service_bytes_per_second", "gauge", "What the services' volumes read and wrote between the last two looks.", func(v View, add add) {
+	family("mortar_service_bytes_per_second", "What the services' volumes read and wrote between the last two looks.", func(v View, add add) {
 		if n := len(v.Points); n > 0 {
 			add(v.Points[n-1].Read, "direction", "read")
 			add(v.Points[n-1].Written, "direction", "written")

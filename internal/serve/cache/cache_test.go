@@ -139,7 +139,7 @@ func TestNeeds(t *testing.T) {
 	}{
 		{"new", config(WriteBack, "A", "B"), seen{There: []string{"A", "B"}}, "make both layers of bcache over the volume; partition SSD A, B; make the mirror for dirty data; make the array for clean data"},
 		{"new, write-through", config(WriteThrough, "A"), seen{There: []string{"A"}}, "make both layers of bcache over the volume; partition SSD A; make the array for clean data"},
-		{"down", config(WriteBack, "A", "B"), seen{Label: label(true, "A", "B"), There: []string{"A", "B"}}, "start them"},
+		{"down", config(WriteBack, "A", "B"), seen{Label: label(true, "A", "B"), There: []string{"A", "B"}}, "start both layers of bcache over the volume"},
 		{"as it should be", config(WriteBack, "A", "B"), up(label(true, "A", "B"), "A", "B"), ""},
 		{"an SSD is away", config(WriteBack, "A", "B"), up(label(true, "A", "B"), "A"), "!SSD B is not there"},
 		{"it is back", config(WriteBack, "A", "B"), with(up(label(true, "A", "B"), "A", "B"), func(v *seen) { v.DirtySync, v.CleanUp = []string{"A"}, false }),

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
@@ -46,7 +47,7 @@ func (n need) String() string {
 		}
 	}
 	add(n.Create, "make both layers of bcache over the volume")
-	add(n.Start, "start them")
+	add(n.Start, "start both layers of bcache over the volume")
 	add(n.DropDirty, "write all dirty data to the disks, while the service goes on")
 	add(n.DropClean, "throw away what is cached of reads")
 	add(n.TakeWrites, "take writes on the SSDs again")
@@ -281,7 +282,7 @@ func (s *Stack) Needs() (string, error) {
 // Apply is killed, a second Apply continues: at each point the label says which SSDs
 // and arrays are valid.
 func (s *Stack) Apply(ctx context.Context, say Progress) error {
-	for range 4 { // a start may show further steps
+	for range 5 { // a start shows further steps
 		v, err := s.look()
 		if err != nil {
 			return err
@@ -305,6 +306,10 @@ func (s *change) steps(ctx context.Context, n need) error {
 	if err := s.modules(ctx); err != nil {
 		return err
 	}
+	if n.Create {
+		s.say("make both layers of bcache over the volume", 0, 0)
+		return s.Prepare(ctx)
+	}
 	// Keep udev away until the new partitions are in use. udev opens a device
 	// after a write, which makes a partition busy, and makes the kernel read a new
 	// table again, for which the partitions vanish and come back.
@@ -312,12 +317,6 @@ func (s *change) steps(ctx context.Context, n need) error {
 	defer unlock()
 	if err != nil {
 		return err
-	}
-	if n.Create {
-		if err := s.create(ctx, n); err != nil {
-			return err
-		}
-		n = need{MakeDirty: n.MakeDirty, MakeClean: n.MakeClean}
 	}
 	for _, x := range []struct {
 		due  bool
@@ -356,52 +355,42 @@ type change struct {
 	say Progress
 }
 
-// create makes the empty stack, whose layers pass all I/O through.
-func (s *change) create(ctx context.Context, n need) error {
-	// Remove the remains of an interrupted creation.
-	if err := s.locked(ctx, func() error { return s.Stop(ctx) }); err != nil {
-		return err
-	}
-	s.label = &Label{}
-	if err := s.partition(ctx, n.Partition); err != nil {
-		return err
-	}
-	s.say("make both layers of bcache over the volume", 0, 0)
-	return s.locked(ctx, func() error { return s.makeStack(ctx, n) })
-}
-
-func (s *change) makeStack(ctx context.Context, n need) error {
-	hdr, lv, err := s.base()
-	if err != nil {
-		return err
-	}
-	if err := s.sys.WriteBlocks(hdr, 0, make([]byte, HeaderBytes)); err != nil {
-		return err
-	}
-	if err := s.linear(ctx, s.cfg.origin(), originTable(s.devno(hdr), s.devno(lv), s.sectors(lv))); err != nil {
-		return err
-	}
-	backing := s.dm(s.cfg.origin())
-	for i := range 2 {
-		if _, err := s.sys.Run(ctx, "", "make-bcache", "-B", "--block", "4k", "--data-offset", strconv.Itoa(half/512), "/dev/"+backing); err != nil {
+// Prepare writes both superblocks of bcache and an empty label into the header, unless the
+// label is there. It touches neither the volume, which may be in use, nor an SSD. The next
+// Start brings up layers that pass all I/O through.
+func (s *Stack) Prepare(ctx context.Context) error {
+	return s.Locked(ctx, func() error {
+		if err := s.readLabel(); err != nil || s.label != nil {
 			return err
 		}
-		dev, err := s.device(backing, nil)
+		if err := s.modules(ctx); err != nil {
+			return err
+		}
+		// Remove the remains of an interrupted creation.
+		if err := s.Stop(ctx); err != nil {
+			return err
+		}
+		hdr, err := s.header()
 		if err != nil {
 			return err
 		}
-		name, over := s.cfg.between(), s.retried
-		if i == 1 {
-			name = s.cfg.Mounted()
-			over = func(ctx context.Context, dev string) error { return s.whole(ctx, name, dev) }
-		}
-		if err := over(ctx, dev); err != nil {
+		if err := s.sys.WriteBlocks(hdr, 0, make([]byte, HeaderBytes)); err != nil {
 			return err
 		}
-		backing = s.dm(name)
-	}
-	s.label.SSDs, s.label.Split, s.label.Open = n.Partition, s.split(), true
-	return s.writeLabel()
+		for _, at := range []int64{0, half} { // of the clean and of the dirty layer
+			if err := s.linear(ctx, s.cfg.origin(), fmt.Sprintf("0 %d linear %s %d\n", (HeaderBytes-at)/512, s.devno(hdr), at/512)); err != nil {
+				return err
+			}
+			if _, err := s.sys.Run(ctx, "", "make-bcache", "-B", "--block", "4k", "--data-offset", strconv.Itoa(half/512), "/dev/"+s.dm(s.cfg.origin())); err != nil {
+				return err
+			}
+			if err := s.remove(ctx, s.cfg.origin()); err != nil {
+				return err
+			}
+		}
+		s.label = &Label{}
+		return s.writeLabel()
+	})
 }
 
 // lock keeps udev away from the SSDs that are present, see system.Lock.
@@ -437,20 +426,28 @@ func (s *change) partition(ctx context.Context, serials []string) error {
 			return &Refusal{fmt.Sprintf("%s all have the serial %s: which of them is meant cannot be told", strings.Join(devs, ", "), name)}
 		}
 	}
+	there := s.ssds()
 	for _, serial := range serials {
-		d := s.ssds()[serial]
+		d := there[serial]
 		if d == "" {
 			return fmt.Errorf("SSD %s is not there", serial)
 		}
-		s.say("partition SSD "+serial, 0, 0)
 		if err := s.locked(ctx, func() error { return s.unused(serial, d) }); err != nil {
 			return err
 		}
-		// Discard the SSD's content. An SSD without support for that keeps old data
-		// below the new superblocks, which is harmless. It may take minutes: without the
-		// lock.
-		_, _ = s.sys.Run(ctx, "", "blkdiscard", "--force", "/dev/"+d)
-		if err := s.locked(ctx, func() error { return s.divide(ctx, serial, d) }); err != nil {
+	}
+	// Discard the content of all SSDs side by side, because each may take minutes: without the
+	// lock. An SSD without support for that keeps old data below the new superblocks, which is
+	// harmless.
+	s.say("discard SSDs "+strings.Join(serials, " "), 0, 0)
+	var discards sync.WaitGroup
+	for _, serial := range serials {
+		discards.Go(func() { _, _ = s.sys.Run(ctx, "", "blkdiscard", "--force", "/dev/"+there[serial]) })
+	}
+	discards.Wait()
+	for _, serial := range serials {
+		s.say("partition SSD "+serial, 0, 0)
+		if err := s.locked(ctx, func() error { return s.divide(ctx, serial, there[serial]) }); err != nil {
 			return err
 		}
 	}
@@ -503,9 +500,6 @@ func (s *change) divide(ctx context.Context, serial, d string) error {
 
 // notePartitions records which SSDs are partitioned.
 func (s *change) notePartitions() error {
-	if s.label.Sequence == 0 {
-		return nil // makeStack writes the label after the stack exists
-	}
 	s.label.SSDs = slices.DeleteFunc(s.label.SSDs, func(x string) bool {
 		return !slices.ContainsFunc(s.cfg.SSDs, func(d SSD) bool { return d.Serial == x })
 	})

@@ -8,17 +8,20 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
 
 // fakeTree is a fake sysfs of files and links.
 type fakeTree struct {
+	mu    sync.Mutex // of ran: commands run side by side
 	files map[string]string
 	links map[string]string
 	// poked is called for every write.
-	poked func(t *fakeTree, p, data string) error
-	now   time.Time
+	poked    func(t *fakeTree, p, data string) error
+	discards *sync.WaitGroup // a discard ends when so many have begun; nil: at once
+	now      time.Time
 	// locked are the devices locked against udev; ran are the commands, each with
 	// the devices locked at that time.
 	locked map[string]bool
@@ -96,6 +99,12 @@ func (t *fakeTree) labelled(test *testing.T, l *Label) {
 func (t *fakeTree) Claimed(dev string) bool { return t.claimed[dev] }
 
 func (t *fakeTree) Run(_ context.Context, _ string, argv ...string) (string, error) {
+	if argv[0] == "blkdiscard" && t.discards != nil {
+		t.discards.Done()
+		t.discards.Wait()
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	locked := slices.Sorted(maps.Keys(t.locked))
 	t.ran = append(t.ran, strings.Join(argv, " ")+" locked: "+strings.Join(locked, " "))
 	if out, ok := t.out[strings.Join(argv, " ")]; ok {
@@ -331,6 +340,8 @@ func TestStraysGo(t *testing.T) {
 	}, links: map[string]string{"/sys/block/md126/bcache/set": "/sys/fs/bcache/old"}}
 	maps.Copy(sys.files, dev("nvme0n1", "A"))
 	maps.Copy(sys.files, dev("nvme1n1", "B"))
+	sys.discards = &sync.WaitGroup{} // both SSDs are discarded side by side, or the test hangs
+	sys.discards.Add(2)
 	sys.poked = func(_ *fakeTree, p, _ string) error {
 		if p != "/sys/fs/bcache/old/stop" {
 			return errors.New("written to " + p)

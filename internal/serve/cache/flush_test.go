@@ -39,6 +39,9 @@ type flushHost struct {
 	closing   map[string]bool // by backing device
 	locked    bool            // the service's actions
 	held      error           // what Hold fails with
+	loaded    string          // the last table of the device mapper
+	// superblocks are the tables of the devices that got bcache's superblock.
+	superblocks []string
 }
 
 const (
@@ -350,7 +353,14 @@ func (h *flushHost) Run(_ context.Context, stdin string, argv ...string) (string
 		}
 		h.members = nil
 	case strings.HasPrefix(line, "dmsetup --noudevsync create"):
+		h.loaded = stdin
 		h.device(map[string]string{"b_home.origin": "dm-3", "b_home.clean": "dm-4", "b_home.cached": "dm-5"}[name], name)
+	case strings.HasPrefix(line, "dmsetup --noudevsync load"):
+		h.loaded = stdin
+	case strings.HasPrefix(line, "dmsetup --noudevsync --nolockfs resume"):
+		h.files["/sys/class/block/dm-5/size"] = h.files["/sys/class/block/dm-2/size"]
+	case strings.HasPrefix(line, "make-bcache -B"):
+		h.superblocks = append(h.superblocks, h.loaded)
 	case strings.HasPrefix(line, "dmsetup --noudevsync remove"):
 		dev := h.agent().dm(name)
 		if h.claimed["/dev/"+dev] {

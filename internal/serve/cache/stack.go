@@ -63,9 +63,6 @@ func (s *Stack) locked(ctx context.Context, step func() error) error {
 		if !was.sameParts(s.label) {
 			return errors.New("another command has changed the cache meanwhile: run mortar apply")
 		}
-		if s.label == nil {
-			s.label = was // of a stack that is being made
-		}
 		return step()
 	})
 }
@@ -585,6 +582,45 @@ func (s *Stack) startDevices(ctx context.Context) error {
 		return err
 	}
 	return s.whole(ctx, s.cfg.Mounted(), dirty)
+}
+
+// Extend has the mounted device end where the volume ends, after the volume has grown below a
+// stack that is up. bcache's devices keep their size until they start again, so the new end
+// goes past them until then: no SSD has data of it.
+//
+// Source: drivers/md/bcache/super.c, bcache_device_init, of Linux 6.12: the one call of
+// set_capacity for a backing device; drivers/md/dm-ioctl.c, do_resume, which swaps the tables
+func (s *Stack) Extend(ctx context.Context) error {
+	return s.Locked(ctx, func() error {
+		if up, err := s.State(); err != nil || !up {
+			return err
+		}
+		_, dirty := s.layers()
+		lv := s.dm(linux.DMName(s.cfg.VG, s.cfg.LV))
+		cached, all := s.sectors(dirty), s.sectors(lv)
+		if lv == "" || cached == 0 || all <= s.sectors(s.dm(s.cfg.Mounted())) {
+			return nil
+		}
+		table := fmt.Sprintf("0 %d linear %s 0\n%d %d linear %s %d\n", cached, s.devno(dirty), cached, all-cached, s.devno(lv), cached)
+		if _, err := s.sys.Run(ctx, table, "dmsetup", "--noudevsync", "load", s.cfg.Mounted()); err != nil {
+			return err
+		}
+		_, err := s.sys.Run(ctx, "", "dmsetup", "--noudevsync", "--nolockfs", "resume", s.cfg.Mounted())
+		return err
+	})
+}
+
+// uncached is how many bytes of the volume go past the cache: all of a volume that was mounted
+// before it had a cache, or what it has grown by since the stack came up.
+func (s *parts) uncached(up bool) int64 {
+	all := s.sectors(s.dm(linux.DMName(s.cfg.VG, s.cfg.LV)))
+	if _, dirty := s.layers(); up && dirty != "" {
+		return max(all-s.sectors(dirty), 0) * 512
+	}
+	if up || s.label == nil || s.label.Dirty != nil || len(s.label.Clean) > 0 {
+		return 0
+	}
+	return all * 512
 }
 
 // whole makes a device of the device mapper that maps all of another one.

@@ -19,6 +19,9 @@ type Stats struct {
 	Mode   string `json:"mode"`
 	Up     bool   `json:"up"`
 	Error  string `json:"error,omitempty"`
+	// Uncached is the part of the volume that goes past the cache until the service starts
+	// the next time.
+	Uncached int64 `json:"uncached,omitempty"`
 
 	// Reads of file data from SSDs, and from the disks. A request to both is a
 	// miss. Source: admin-guide/bcache.rst, stats_total
@@ -65,8 +68,10 @@ type Life struct {
 	Failing bool `json:"failure_predicted"`
 	// Warning is why it predicts its failure, or what else the SSD warns of.
 	Warning string `json:"warning,omitempty"`
-	// Unread is what smartctl or the SSD said that is not understood.
-	Unread health.Unread `json:"unread,omitempty"`
+	// NoAnswer is why the SSD's health cannot be read; Unread is what smartctl or the SSD said
+	// that is not understood.
+	NoAnswer string        `json:"no_answer,omitempty"`
+	Unread   health.Unread `json:"unread,omitempty"`
 }
 
 func (s *host) io(devs ...string) (all linux.BlockIO) {
@@ -122,6 +127,7 @@ func (s *Stack) Read(ctx context.Context, life bool) Stats {
 	if err != nil {
 		st.Error = err.Error()
 	}
+	st.Uncached = s.uncached(up)
 	if s.label == nil {
 		return st
 	}
@@ -182,9 +188,9 @@ func (s *Stack) Read(ctx context.Context, life bool) Stats {
 				out, _ := s.sys.Run(ctx, "", "smartctl", "--json", "--all", "/dev/"+d)
 				r, err := smart.Parse(out)
 				if err != nil {
-					r.Unread.Add(err.Error())
+					r.NoAnswer = err.Error()
 				}
-				l.Left, l.Failing, l.Warning, l.Unread = r.Left, r.Failing, r.Why, r.Unread
+				l.Left, l.Failing, l.Warning, l.Unread, l.NoAnswer = r.Left, r.Failing, r.Why, r.Unread, r.NoAnswer
 				switch {
 				case r.Failing:
 				case r.Hot:

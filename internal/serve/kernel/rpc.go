@@ -26,41 +26,44 @@ const rpcbindAddr = "127.0.0.1:111"
 // portsOf asks rpcbind for the TCP port of each program, 0 for none, all over one
 // connection. Source: RFC 1833, PMAPPROC_GETPORT of version 2; RFC 5531.
 func portsOf(ctx context.Context, addr string, programs []Program) ([]uint16, error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	var d net.Dialer
-	c, err := d.DialContext(ctx, "tcp4", addr)
+	var ports []uint16
+	err := connected(ctx, addr, func(c net.Conn) error {
+		for i, p := range programs {
+			port, err := getPort(c, uint32(i+1), p)
+			if err != nil {
+				return err
+			}
+			ports = append(ports, uint16(port))
+		}
+		return nil
+	})
 	if err != nil {
 		return nil, err
-	}
-	defer c.Close()
-	if end, ok := ctx.Deadline(); ok {
-		c.SetDeadline(end)
-	}
-	var ports []uint16
-	for i, p := range programs {
-		port, err := getPort(c, uint32(i+1), p)
-		if err != nil {
-			return nil, err
-		}
-		ports = append(ports, uint16(port))
 	}
 	return ports, nil
 }
 
-// callNull calls a program's NULL procedure, which does nothing: any reply shows that the
-// daemon answers.
-func callNull(ctx context.Context, at netip.AddrPort, p Program) error {
+// connected calls call with a connection, for CallLimit at most.
+func connected(ctx context.Context, addr string, call func(c net.Conn) error) error {
 	ctx, cancel := context.WithTimeout(ctx, CallLimit)
 	defer cancel()
 	var d net.Dialer
-	c, err := d.DialContext(ctx, "tcp4", at.String())
+	c, err := d.DialContext(ctx, "tcp4", addr)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
 	defer context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })()
-	_, err = callRPC(c, 1, p, 0)
+	return call(c)
+}
+
+// callNull calls a program's NULL procedure, which does nothing: any reply shows that the
+// daemon answers.
+func callNull(ctx context.Context, at netip.AddrPort, p Program) error {
+	err := connected(ctx, at.String(), func(c net.Conn) error {
+		_, err := callRPC(c, 1, p, 0)
+		return err
+	})
 	if errors.Is(err, errRefused) {
 		return nil
 	}
@@ -80,7 +83,7 @@ func getPort(c io.ReadWriter, xid uint32, p Program) (uint32, error) {
 }
 
 // errRefused says that a program has answered, but does not do what it was asked for.
-var errRefused = errors.New("the Question was refused")
+var errRefused = errors.New("the question was refused")
 
 // callRPC calls a procedure over TCP and returns its result. Source: RFC 5531.
 func callRPC(c io.ReadWriter, xid uint32, p Program, procedure uint32, args ...uint32) ([]byte, error) {

@@ -200,6 +200,26 @@ func (s *cacheLayer) NoCache() error {
 	return refused(c.OnDisks())
 }
 
+// uncached says whether the service runs on its volume alone, because it was started before
+// apply gave it a cache. It goes on so until it stops; the next start brings the cache up. By
+// then no SSD has data of the volume: apply gives SSDs to layers that are up.
+func (s *cacheLayer) uncached() bool {
+	if s.cfg.Cache == "" || s.there(s.cfg.VG+".cached") || s.there(s.cfg.VG+".origin") {
+		return false
+	}
+	names, err := s.K.ReadDir("/sys/block")
+	if err != nil {
+		return false
+	}
+	_, devno := s.DM(names, linux.DMName(s.cfg.VG, s.cfg.LV))
+	all, err := s.Mounts()
+	if err != nil || devno == "" || !slices.ContainsFunc(all, func(m linux.Mount) bool { return m.Dev == devno }) {
+		return false
+	}
+	c, err := s.openCache()
+	return err == nil && c.OnDisks() == nil
+}
+
 // dropCache takes down the remains of a cache that was turned off.
 func (s *cacheLayer) dropCache(ctx context.Context) error {
 	if s.cfg.Cache != "" || !s.there(s.cfg.VG+".cached") && !s.there(s.cfg.VG+".origin") {

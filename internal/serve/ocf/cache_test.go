@@ -142,3 +142,42 @@ func TestMineToChange(t *testing.T) {
 		t.Errorf("a server without a cluster: %v", err)
 	}
 }
+
+// labelledStack is a cache whose label may know SSDs.
+type labelledStack struct {
+	*fakeStack
+	layers error
+}
+
+func (s *labelledStack) OnDisks() error { return s.layers }
+
+// A service that runs gets a cache: it goes on without it, its monitor finds no fault, and a stop
+// leaves nothing. The next start brings the cache up.
+func TestCacheForARunningService(t *testing.T) {
+	h := newShared(t).hosts["nfs1"]
+	if err := h.service(testConfig()).start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c := testConfig()
+	c.Cache = "/etc/mortar/cache-home.json"
+	s := h.service(c)
+	if st, err := s.monitor(t.Context()); st != unit.Running || err != nil || h.cached {
+		t.Errorf("monitor: %v, %v, cached %v", st, err, h.cached)
+	}
+	// Data on SSDs is never passed by.
+	s.cache = &labelledStack{&fakeStack{h}, errors.New("it has a cache")}
+	if st, err := s.monitor(t.Context()); st != unit.Broken || err == nil {
+		t.Errorf("the label knows SSDs: %v, %v", st, err)
+	}
+	s.cache = &fakeStack{h}
+	if err := s.stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if st, err := s.Check(); st != unit.Stopped || err != nil || h.active {
+		t.Errorf("after the stop: %v, %v, active %v", st, err, h.active)
+	}
+	h.fs = "dm-9"
+	if err := s.start(t.Context()); err != nil || !h.cached {
+		t.Errorf("%v, cached %v", err, h.cached)
+	}
+}

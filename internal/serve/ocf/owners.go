@@ -68,7 +68,7 @@ func (s *service) ownersOf(ctx context.Context, d *doubt.Doubt) (*doubt.Owners, 
 		return nil, err
 	}
 	var header doubt.DMTable
-	if s.cfg.Cache != "" {
+	if s.there(linux.DMName(s.cfg.VG, cache.HeaderLV)) {
 		if header, err = s.tableOf(ctx, cache.HeaderLV); err != nil {
 			return nil, err
 		}

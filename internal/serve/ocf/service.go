@@ -40,7 +40,7 @@ func newService(cfg *Config, k kernel.Host, host string) (*service, error) {
 	h := &unit.Host{K: k, Node: host, Self: os.Getpid(), Service: cfg.Service, Nodes: cfg.Nodes}
 	vg := &volumeGroup{Host: h, cfg: cfg, volumes: vk.names(cfg)}
 	s := &service{cacheLayer: &cacheLayer{volumeGroup: vg}, doubts: &doubt.Notes{Host: h}, reserve: noReservations{}}
-	vg.dropCache = s.cacheLayer.dropCache
+	vg.dropCache, vg.uncached = s.cacheLayer.dropCache, s.cacheLayer.uncached
 	s.lists = func(ctx context.Context) (func(), error) { return lock(ctx, cfg.Service+".lists") }
 	s.storage, s.kind = sk.of(s), vk.of(s)
 	return s, nil
@@ -61,7 +61,7 @@ func (s *service) parts() []unit.Part {
 	if s.cfg.VG != "" {
 		all = append(all, unit.Part{Name: "volume", State: s.volumeState, Start: s.startVolume, Stop: s.stopVolume})
 	}
-	if s.cfg.Cache != "" {
+	if s.cfg.Cache != "" && !s.uncached() {
 		all = append(all, unit.Part{Name: "cache", State: s.cacheState, Start: s.startCache, Stop: s.stopCache})
 	}
 	return append(all, s.kind.Layers()...)

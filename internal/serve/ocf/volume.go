@@ -53,6 +53,8 @@ type volumeGroup struct {
 	volumes []string // that the service is on, see kind.names
 	// dropCache takes down the remains of a cache that was turned off.
 	dropCache func(context.Context) error
+	// uncached says whether the service was started before its volume got a cache.
+	uncached func() bool
 }
 
 // BuildingID is the LVM system ID that a volume group has while apply builds
@@ -102,7 +104,7 @@ func (s *volumeGroup) On(volume string) (dev, devno string, err error) {
 		return "", "", err
 	}
 	dev, devno = s.DM(names, s.cfg.VG+".cached")
-	if dev == "" && s.cfg.Cache == "" {
+	if dev == "" && (s.cfg.Cache == "" || s.uncached()) {
 		dev, devno = s.DM(names, linux.DMName(s.cfg.VG, volume))
 	}
 	return dev, devno, nil

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
@@ -145,32 +146,106 @@ type Cache struct {
 
 func (c *Cache) Identity() (kind, id string) { return "cache", c.VG + "/" + c.LV }
 
-// Diff asks the host's own mortar what is to be done: it knows the label.
+// makeLayers is what the host's mortar wants first of a volume that never had a cache.
+const makeLayers = "make both layers of bcache over the volume"
+
+// Diff asks the host's own mortar what is to be done: it knows the label. A volume that is in
+// use without its cache is for CacheFront.
 func (c *Cache) Diff(sys resource.Look) ([]resource.Action, error) {
-	do := resource.Action{
-		Title: "cache of " + c.VG + "/" + c.LV, Cmd: []string{resource.MortarCommand, "host-cache", "apply", c.Path}, Seconds: 24 * 3600, Beside: path.Base(c.Path),
-		Why: "make both layers of bcache over the volume",
+	if _, mounted := c.mounted(sys); mounted {
+		return nil, nil
 	}
-	// udev gives the device its name, on a busy host a little later.
-	wait := resource.Action{Title: "wait for " + c.Device, Cmd: []string{"udevadm", "wait", "--timeout=100", c.Device}}
-	if !lvActive(sys, c.VG, c.Header) {
-		return []resource.Action{do, wait}, nil
+	why, err := c.needs(sys)
+	if err != nil {
+		return nil, err
 	}
-	out, installed := sys.Command(resource.MortarCommand, "host-cache", "needs", string(c.Config))
-	if !installed {
-		return []resource.Action{do, wait}, nil
-	}
-	if out.Code != 0 {
-		return nil, &resource.Refusal{What: strings.TrimPrefix(strings.TrimSpace(out.Stderr), "mortar: "), Mend: "nothing was changed"}
-	}
-	do.Why = strings.TrimSpace(out.Stdout)
-	if do.Why != "" {
-		return []resource.Action{do, wait}, nil
+	if why != "" {
+		return []resource.Action{c.command("apply", "cache of "+c.VG+"/"+c.LV, why), c.wait()}, nil
 	}
 	if sys.Exists(c.Device) {
 		return nil, nil
 	}
-	return []resource.Action{wait}, nil
+	return []resource.Action{c.wait()}, nil
+}
+
+// command is one of the host's own mortar.
+func (c *Cache) command(op, title, why string) resource.Action {
+	return resource.Action{Title: title, Why: why, Cmd: []string{resource.MortarCommand, "host-cache", op, c.Path}, Seconds: 24 * 3600, Beside: path.Base(c.Path)}
+}
+
+// wait: udev gives the device its name, on a busy host a little later.
+func (c *Cache) wait() resource.Action {
+	return resource.Action{Title: "wait for " + c.Device, Cmd: []string{"udevadm", "wait", "--timeout=100", c.Device}}
+}
+
+// needs asks the host's own mortar what is to be done, "" for nothing.
+func (c *Cache) needs(sys resource.Look) (string, error) {
+	if !lvActive(sys, c.VG, c.Header) {
+		return makeLayers, nil
+	}
+	out, installed := sys.Command(resource.MortarCommand, "host-cache", "needs", string(c.Config))
+	if !installed {
+		return makeLayers, nil
+	}
+	if out.Code != 0 {
+		return "", &resource.Refusal{What: strings.TrimPrefix(strings.TrimSpace(out.Stderr), "mortar: "), Mend: "nothing was changed"}
+	}
+	return strings.TrimSpace(out.Stdout), nil
+}
+
+// mounted finds a file system that is on the volume itself.
+func (c *Cache) mounted(sys resource.Look) (linux.Mount, bool) {
+	dev := sys.Kernel("/dev/" + c.VG + "/" + c.LV)
+	ms := sys.Mounts()
+	i := slices.IndexFunc(ms, func(m linux.Mount) bool { return dev != "" && m.Type == "xfs" && sys.Kernel(m.Source) == dev })
+	if i < 0 {
+		return linux.Mount{}, false
+	}
+	return ms[i], true
+}
+
+// CacheFront brings both layers of bcache, without SSDs, in front of a volume that is there
+// without them. The file system moves onto them where the service starts anew.
+type CacheFront struct {
+	Cache
+	// Managed: a cluster has the service. The layers are prepared, and the agent brings them
+	// up when it starts the service the next time.
+	Managed bool
+	// Stop are units that use the file system, and have to stop for some seconds. Options are
+	// those of its mount.
+	Stop    []string `json:",omitempty"`
+	Options []string `json:",omitempty"`
+}
+
+func (c *CacheFront) Identity() (kind, id string) { return "cache-front", c.VG + "/" + c.LV }
+
+// Diff looks whether the layers are up, and else what the file system is on.
+func (c *CacheFront) Diff(sys resource.Look) ([]resource.Action, error) {
+	if sys.Exists(c.Device) {
+		return nil, nil
+	}
+	why, err := c.needs(sys)
+	if err != nil {
+		return nil, err
+	}
+	var prepare, before, after []resource.Action
+	if strings.HasPrefix(why, makeLayers) {
+		prepare = []resource.Action{c.command("prepare", "prepare the cache of "+c.VG+"/"+c.LV, "bcache's superblocks and the label go into the header; the volume may be in use")}
+	}
+	if c.Managed {
+		return prepare, nil
+	}
+	if m, mounted := c.mounted(sys); mounted {
+		for _, u := range c.Stop {
+			before = append(before, resource.Action{Title: "stop " + u, Cmd: []string{"systemctl", "stop", u}, Seconds: 300, Why: "the file system moves onto the layers of the cache; clients wait"})
+			after = append(after, resource.Action{Title: "start " + u, Cmd: []string{"systemctl", "start", u}, Seconds: 300})
+		}
+		before = append(before, resource.Action{Title: "unmount " + m.Target, Cmd: []string{"umount", m.Target}, Seconds: 300})
+		mount := &MountPoint{Options: c.Options}
+		after = append([]resource.Action{{Title: "mount " + m.Target, Cmd: []string{"mount", "-t", m.Type, "-o", strings.Join(mount.liveOptions(), ","), c.Device, m.Target}, Seconds: 180}}, after...)
+	}
+	start := []resource.Action{c.command("start", "start the cache of "+c.VG+"/"+c.LV, "both layers of bcache, which pass all I/O on until they have their SSDs"), c.wait()}
+	return slices.Concat(before, prepare, start, after), nil
 }
 
 // NoCache ends a cache that the spec no longer has, by the config that is

@@ -54,3 +54,44 @@ func TestCacheSSDsOfThisBrick(t *testing.T) {
 		}
 	}
 }
+
+// Layers come below a file system that is in use on the volume itself: a cluster's agent does it
+// at the next start of the service, a single server at once, with the file system away for
+// seconds. The SSDs come after that.
+func TestCacheFront(t *testing.T) {
+	c := Cache{Path: "/etc/mortar/cache-home.json", VG: "b_home", LV: "data", Header: "cacheheader", Device: "/dev/mapper/b_home.cached", Config: []byte(`{}`)}
+	sys := &resource.Paper{
+		Files: map[string]string{"/proc/self/mounts": "/dev/mapper/b_home-data /srv/home xfs rw 0 0\n", "/sys/block/dm-3/dm/name": "b_home-data\n", "/dev/dm-3": "",
+			"/sys/block/dm-4/dm/name": "b_home-cacheheader\n", "/dev/b_home/cacheheader": ""},
+		Links:   map[string]string{"/dev/mapper/b_home-data": "/dev/dm-3", "/dev/b_home/data": "/dev/dm-3"},
+		Outputs: map[string]resource.Output{},
+	}
+	needs := func(text string) {
+		sys.Outputs["/usr/local/sbin/mortar host-cache needs {}"] = resource.Output{Stdout: text + "\n"}
+	}
+	const host = "/usr/local/sbin/mortar host-cache "
+	const file = " /etc/mortar/cache-home.json"
+	const wait = "udevadm wait --timeout=100 /dev/mapper/b_home.cached"
+	managed := &CacheFront{Cache: c, Managed: true}
+	single := &CacheFront{Cache: c, Stop: []string{"nfs-server.service"}, Options: []string{"noatime", "nofail"}}
+	const stop, start = "systemctl stop nfs-server.service\numount /srv/home\n", host + "start" + file + "\n" + wait
+	const mount = "\nmount -t xfs -o noatime /dev/mapper/b_home.cached /srv/home\nsystemctl start nfs-server.service"
+	for _, x := range []struct{ says, managed, single string }{
+		{"make both layers of bcache over the volume; partition SSD A", host + "prepare" + file, stop + host + "prepare" + file + "\n" + start + mount},
+		{"start both layers of bcache over the volume", "", stop + start + mount},
+	} {
+		needs(x.says)
+		wantShow(t, diff(t, managed, sys), x.managed)
+		wantShow(t, diff(t, single, sys), x.single)
+		wantShow(t, diff(t, &c, sys), "") // no SSD yet
+	}
+	sys.Files["/proc/self/mounts"] = "" // an apply was ended behind umount
+	wantShow(t, diff(t, single, sys), start)
+	sys.Files["/proc/self/mounts"], sys.Files["/dev/mapper/b_home.cached"] = "/dev/mapper/b_home.cached /srv/home xfs rw 0 0\n", ""
+	needs("partition SSD A")
+	wantShow(t, diff(t, managed, sys), "")
+	wantShow(t, diff(t, single, sys), "")
+	wantShow(t, diff(t, &c, sys), host+"apply"+file+"\n"+wait)
+	needs("")
+	wantShow(t, diff(t, &c, sys), "")
+}

@@ -104,8 +104,8 @@ func (f found) ownMap(sys resource.Look) error {
 	return nil
 }
 
-func match(facts []resource.DiskFact, refs []DiskRef) ([]found, error) {
-	var fs []found
+func match(facts *resource.DiskList, refs []DiskRef) ([]found, error) {
+	fs := make([]found, 0, len(refs))
 	var missing []string
 	for _, r := range refs {
 		f, err := only(facts, r)
@@ -148,12 +148,10 @@ func match(facts []resource.DiskFact, refs []DiskRef) ([]found, error) {
 // only finds the one disk that a DiskRef names; nil if none has the serial or
 // WWN. A serial that several disks have needs a WWN to tell them apart, and a
 // WWN must be of one disk: multipath joins by it.
-func only(facts []resource.DiskFact, r DiskRef) (*resource.DiskFact, error) {
-	var same, twins []resource.DiskFact
-	for _, f := range facts {
-		if r.LUN == "" && sameSerial(f.Serial, r.Serial) || r.LUN != "" && sameSerial(f.WWN, r.WWN) {
-			same = append(same, f)
-		}
+func only(facts *resource.DiskList, r DiskRef) (*resource.DiskFact, error) {
+	same := facts.Serial(r.Serial)
+	if r.LUN != "" {
+		same = facts.WWN(r.WWN)
 	}
 	if r.LUN != "" && len(same) == 0 {
 		if r.WWN == "" {
@@ -162,16 +160,16 @@ func only(facts []resource.DiskFact, r DiskRef) (*resource.DiskFact, error) {
 		return nil, nil
 	}
 	if len(same) == 0 {
-		i := slices.IndexFunc(facts, func(f resource.DiskFact) bool { return md.SameUUID(f.WWN, r.WWN) })
+		i := slices.IndexFunc(facts.All, func(f resource.DiskFact) bool { return md.SameUUID(f.WWN, r.WWN) })
 		if i < 0 {
 			return nil, nil
 		}
 		return nil, resource.Refuse("correct serial or wwn in the spec",
-			"%s: the disk with WWN %s has serial %s", r, r.WWN, facts[i].Serial)
+			"%s: the disk with WWN %s has serial %s", r, r.WWN, facts.All[i].Serial)
 	}
 	if len(same) > 1 {
 		devices := names(same)
-		same = slices.DeleteFunc(same, func(f resource.DiskFact) bool { return !md.SameUUID(f.WWN, r.WWN) })
+		same = slices.DeleteFunc(slices.Clone(same), func(f *resource.DiskFact) bool { return !md.SameUUID(f.WWN, r.WWN) })
 		if len(same) != 1 {
 			return nil, resource.Refuse("give the wwn of the one that is meant in the spec; disks that only their serial names cannot be told apart",
 				"%s: %d disks have this serial: %s", r, len(devices), strings.Join(devices, ", "))
@@ -182,20 +180,15 @@ func only(facts []resource.DiskFact, r DiskRef) (*resource.DiskFact, error) {
 		return nil, resource.Refuse("correct serial or wwn in the spec",
 			"%s has WWN %s, not %s", r, f.WWN, r.WWN)
 	}
-	for _, x := range facts {
-		if f.WWN != "" && x.WWN == f.WWN {
-			twins = append(twins, x)
-		}
-	}
-	if len(twins) > 1 {
+	if twins := facts.WWN(f.WWN); len(twins) > 1 {
 		return nil, resource.Refuse("multipath would take them for paths to one disk: disconnect the others, or have their WWNs corrected",
 			"%s: disks with other serials have its WWN %s: %s", r, f.WWN, strings.Join(names(twins), ", "))
 	}
-	return &f, nil
+	return f, nil
 }
 
 // names lists disks by device and serial.
-func names(fs []resource.DiskFact) []string {
+func names(fs []*resource.DiskFact) []string {
 	var out []string
 	for _, f := range fs {
 		out = append(out, fmt.Sprintf("%s (serial %s, WWN %s)", f.Device, f.Serial, cmp.Or(f.WWN, "none")))
@@ -355,7 +348,7 @@ func (d *Disks) users(sys resource.Look, fs []found) (v *verdict, stops []resour
 		a, _ := memberOf(arrays, kernelNames(sys, f))
 		homes[i] = a.UUID
 	}
-	v = &verdict{}
+	v = &verdict{free: make([]found, 0, len(fs)), want: make([]WantedDisk, 0, len(fs))}
 	stopped := map[string]bool{}
 	moved := movedSpares(d.List, homes)
 	for i, f := range fs {
@@ -429,21 +422,21 @@ func (d *Disks) contents(sys resource.Look, v *verdict) (joins []DiskRef, ours b
 //
 // Source: lvm.conf(5), devices/allow_mixed_block_sizes; Linux, block/blk-settings.c, blk_stack_limits
 func (d *Disks) oneSector(fs []found, joins []DiskRef) error {
-	place := func(r DiskRef) string { // one volume group, or one array
-		i := slices.IndexFunc(d.List, func(w WantedDisk) bool { return w.DiskRef == r })
-		if i < 0 {
-			return ""
+	place := map[DiskRef]string{} // one volume group, or one array
+	for _, w := range d.List {
+		place[w.DiskRef] = cmp.Or(w.VG, w.Set, w.Group)
+	}
+	sectors := map[string]map[int64][]string{} // the disks of a place by their size of blocks
+	for _, f := range fs {
+		if at := place[f.Ref]; at != "" && f.Sector > 0 {
+			if sectors[at] == nil {
+				sectors[at] = map[int64][]string{}
+			}
+			sectors[at][f.Sector] = append(sectors[at][f.Sector], cmp.Or(f.Ref.LUN, f.Ref.Serial))
 		}
-		return cmp.Or(d.List[i].VG, d.List[i].Set, d.List[i].Group)
 	}
 	for _, r := range joins {
-		at := place(r)
-		of := map[int64][]string{}
-		for _, f := range fs {
-			if at != "" && f.Sector > 0 && place(f.Ref) == at {
-				of[f.Sector] = append(of[f.Sector], cmp.Or(f.Ref.LUN, f.Ref.Serial))
-			}
-		}
+		of := sectors[place[r]]
 		if len(of) < 2 {
 			continue
 		}
@@ -463,18 +456,21 @@ func (d *Disks) oneSector(fs []found, joins []DiskRef) error {
 // the spec has changed.
 func movedSpares(list []WantedDisk, homes []string) []bool {
 	here, away := map[string]int{}, map[string]int{} // by group
+	sets := map[string]string{}                      // by group
 	for i, w := range list {
+		group := md.Hex(w.Group)
+		sets[group] = w.Set
 		switch {
 		case md.SameUUID(homes[i], w.Group):
-			here[md.Hex(w.Group)]++
+			here[group]++
 		case homes[i] != "":
-			away[md.Hex(w.Group)]++
+			away[group]++
 		}
 	}
 	out := make([]bool, len(list))
 	for i, w := range list {
 		from, to := md.Hex(w.Group), md.Hex(homes[i])
-		same := w.Set != "" && from != to && slices.ContainsFunc(list, func(x WantedDisk) bool { return x.Set == w.Set && md.SameUUID(x.Group, to) })
+		same := w.Set != "" && from != to && to != "" && sets[to] == w.Set
 		out[i] = same && here[from] > away[from] && here[to] > away[to]
 	}
 	return out

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strconv"
@@ -138,32 +139,21 @@ func observeNICs(sys resource.Look) []NIC {
 	return nics
 }
 
-// cardKinds are a spec's words for classes of PCI devices.
-// Source: PCI Code and ID Assignment Specification
-var cardKinds = map[string]string{"0x0104": "raid", "0x0107": "sas-hba", "0x0108": "ssd", "0x0200": "nic", "0x0207": "hca"}
-
-// generations of PCI Express, by the speed of a lane in GT/s.
-var generations = map[string]int{"2.5": 1, "5.0": 2, "8.0": 3, "16.0": 4, "32.0": 5, "64.0": 6}
-
 func observeCards(sys resource.Look) []Card {
-	slots := sys.Files("/sys/bus/pci/slots/*/address")
+	files := map[string]string{}
+	for _, pattern := range linux.PCIFiles {
+		for _, p := range sys.Files(pattern) {
+			files[p] = sys.Attr(p)
+		}
+	}
+	slots := linux.PCICards(files)
 	var cards []Card
-	for _, s := range slots {
-		address := sys.Text(s)
-		dir := "/sys/bus/pci/devices/" + address + ".0/"
-		class := sys.Attr(dir + "class") // an empty slot has none
-		kind := cardKinds[class[:min(len(class), 6)]]
-		lanes := sys.Attr(dir + "max_link_width")
-		speed := sys.Attr(dir + "max_link_speed")
-		speed, _, _ = strings.Cut(speed, " ")
-		c := Card{Slot: path.Base(path.Dir(s)), Kind: kind, Generation: generations[speed]}
-		if c.Lanes, _ = strconv.Atoi(lanes); kind == "" || c.Lanes == 0 || c.Generation == 0 {
+	for _, slot := range slices.Sorted(maps.Keys(slots)) {
+		c := slots[slot]
+		if c.Kind == "" || c.MaxLanes == 0 || c.MaxGeneration == 0 {
 			continue // not of those that a spec knows, or soldered to the bus
 		}
-		node := sys.Attr(dir + "numa_node")
-		c.Node, _ = strconv.Atoi(node)
-		c.Node = max(c.Node, 0)
-		cards = append(cards, c)
+		cards = append(cards, Card{slot, c.Kind, c.MaxLanes, c.MaxGeneration, max(c.Node, 0)})
 	}
 	return cards
 }
@@ -175,7 +165,7 @@ func observeDisks(sys resource.Look) []DiskHardware {
 	ms := sys.Mounts()
 	var all []DiskHardware
 	var fs []found
-	for _, f := range facts {
+	for _, f := range facts.All {
 		if len(f.Paths) == 0 {
 			continue
 		}

@@ -44,7 +44,9 @@ func (d diskSys) Query(ctx context.Context, argv ...string) (resource.Output, er
 }
 
 func (d diskSys) Reservation(context.Context, string) (pr.State, error) { return pr.State{}, nil }
-func (d diskSys) Disks(context.Context) ([]resource.DiskFact, error)    { return d.disks, nil }
+func (d diskSys) Disks(context.Context) (*resource.DiskList, error) {
+	return resource.ListDisks(d.disks), nil
+}
 
 const size = 16 << 20
 
@@ -382,7 +384,7 @@ func TestArrayBesideOthers(t *testing.T) {
 			switch {
 			case i >= 4:
 				superblock(t, p, others, i-4, 20)
-				a.Others = append(a.Others, ref)
+				a.Pool = append(a.Pool, ref)
 			case events >= 0:
 				superblock(t, p, ours, i, events)
 			}

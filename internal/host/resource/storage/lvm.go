@@ -3,6 +3,7 @@ package storage
 import (
 	"errors"
 	"fmt"
+	"path"
 	"regexp"
 	"slices"
 	"strconv"
@@ -173,13 +174,17 @@ type LogicalVolume struct {
 	Activate   bool
 	// Later are physical volumes that growths add, or have added.
 	Later []string `json:",omitempty"`
+	// Before names the volume that takes all that is left of the group. Once that is there,
+	// this one gets Late extents anywhere in the group; 0: it may be missing.
+	Before string `json:",omitempty"`
+	Late   int    `json:",omitempty"`
 }
 
 func (l *LogicalVolume) Identity() (kind, id string) { return "logical-volume", l.VG + "/" + l.Name }
 
 // Diff looks at the device first, and asks LVM only if it is not there.
 func (l *LogicalVolume) Diff(sys resource.Look) ([]resource.Action, error) {
-	if lvActive(sys, l.VG, l.Name) {
+	if lvActive(sys, l.VG, l.Name) || l.Before != "" && l.Late == 0 && lvActive(sys, l.VG, l.Before) {
 		return nil, nil
 	}
 	id := l.VG + "/" + l.Name
@@ -197,8 +202,9 @@ func (l *LogicalVolume) Diff(sys resource.Look) ([]resource.Action, error) {
 	if len(withLater(sys, nil, l.PVs)) < len(l.PVs) {
 		return made, nil
 	}
-	devices := withLater(sys, l.PVs, l.Later)
+	devices, late := withLater(sys, l.PVs, l.Later), false
 	for _, r := range lvmReport(sys, "lvs", "lv_name,vg_name", l.SystemID, devices) {
+		late = late || l.Before != "" && r["vg_name"] == l.VG && r["lv_name"] == l.Before
 		if r["vg_name"] == l.VG && r["lv_name"] == l.Name {
 			if !l.Activate {
 				return nil, nil
@@ -207,7 +213,26 @@ func (l *LogicalVolume) Diff(sys resource.Look) ([]resource.Action, error) {
 			return []resource.Action{{Title: "activate logical volume " + id, Cmd: append(argv, id)}}, nil
 		}
 	}
-	return made, nil
+	switch {
+	case !late:
+		return made, nil
+	case l.Late == 0:
+		return nil, nil
+	}
+	return l.late(sys, devices)
+}
+
+// late makes the volume in what is left of its group.
+func (l *LogicalVolume) late(sys resource.Look, devices []string) ([]resource.Action, error) {
+	args := resource.LVMArgs(l.SystemID, devices)
+	for _, r := range lvmReport(sys, "vgs", "vg_name,vg_free_count", l.SystemID, devices) {
+		if n, err := strconv.Atoi(r["vg_free_count"]); r["vg_name"] == l.VG && (err != nil || n < l.Late) {
+			return nil, resource.Refuse("grow the brick first: mortar grow leaves room on the new disks; or build another brick with a cache beside it",
+				"volume group %s has no room for the header of a cache: %d extents are needed, %s are free. An earlier version of mortar built this brick, and gave all of it to the volume", l.VG, l.Late, r["vg_free_count"])
+		}
+	}
+	return []resource.Action{{Title: "create logical volume " + l.VG + "/" + l.Name, Cmd: append(append([]string{"lvm", "lvcreate", "--yes", "--wipesignatures", "y", "--name", l.Name,
+		"--extents", strconv.Itoa(l.Late)}, args...), l.VG)}}, nil
 }
 
 // lvmReport runs a reporting command of LVM over devices; without LVM there is nothing.
@@ -266,6 +291,12 @@ type GrownVolume struct {
 	// Slack in bytes: how much smaller than its volume a file system that fills it
 	// may be.
 	Slack int64
+	// Cache is the config of the volume's cache; "" without.
+	Cache string `json:",omitempty"`
+	// Header is the logical volume that a cache needs, which a group of an earlier build
+	// lacks; HeaderBytes on the physical volumes of each growth. "": none.
+	Header      string  `json:",omitempty"`
+	HeaderBytes []int64 `json:",omitempty"`
 }
 
 func (g *GrownVolume) Identity() (kind, id string) { return "grown-volume", g.VG + "/" + g.LV }
@@ -290,39 +321,60 @@ func (g *GrownVolume) Diff(sys resource.Look) ([]resource.Action, error) {
 	if len(free) > 0 {
 		as = append(as, vgextend(g.VG, g.Align, resource.LVMArgs(g.SystemID, g.PVs), free))
 	}
+	header := g.Header != "" && !lvActive(sys, g.VG, g.Header)
 	for i, pvs := range g.Growths {
 		if slices.ContainsFunc(pvs, func(pv string) bool { return slices.Contains(out, pv) }) {
+			if header {
+				a := g.extend(i, pvs)
+				a.Title, a.Why, header = "create logical volume "+g.VG+"/"+g.Header, "a cache needs it, which may be added later", false
+				a.Cmd = slices.Concat([]string{"lvm", "lvcreate", "--yes", "--wipesignatures", "y", "--name", g.Header, "--size", strconv.FormatInt(g.HeaderBytes[i], 10) + "b"},
+					g.striped(len(pvs)), resource.LVMArgs(g.SystemID, g.PVs), []string{g.VG}, pvs)
+				as = append(as, a)
+			}
 			as = append(as, g.extend(i, pvs))
 		}
 	}
-	if g.mounted(sys) {
-		as = append(as, g.growFS())
+	if _, mounted := g.mounted(sys); mounted {
+		as = append(as, g.growFS()...)
 	}
 	return as, nil
+}
+
+func (g *GrownVolume) striped(n int) []string {
+	if n > 1 {
+		return []string{"--stripes", strconv.Itoa(n), "--stripesize", strconv.FormatInt(g.StripeSize/1024, 10) + "k"}
+	}
+	return []string{"--stripes", "1"}
 }
 
 // extend puts all of a growth's physical volumes behind the volume, striped over
 // them as the volume is over its first.
 func (g *GrownVolume) extend(i int, pvs []string) resource.Action {
-	argv := append([]string{"lvm", "lvextend", "--yes", "--extents", "+100%PVS", "--stripes", strconv.Itoa(len(pvs))}, resource.LVMArgs(g.SystemID, g.PVs)...)
-	if len(pvs) > 1 {
-		argv = append(argv, "--stripesize", strconv.FormatInt(g.StripeSize/1024, 10)+"k")
-	}
+	argv := slices.Concat([]string{"lvm", "lvextend", "--yes", "--extents", "+100%PVS"}, g.striped(len(pvs)), resource.LVMArgs(g.SystemID, g.PVs))
 	return resource.Action{
 		Title: fmt.Sprintf("extend logical volume %s/%s by growth %d", g.VG, g.LV, i+1),
 		Cmd:   append(append(argv, g.VG+"/"+g.LV), pvs...),
 	}
 }
 
-func (g *GrownVolume) mounted(sys resource.Look) bool {
-	return slices.ContainsFunc(sys.Mounts(), func(m linux.Mount) bool { return m.Type == "xfs" && m.Target == g.MountPoint })
+func (g *GrownVolume) mounted(sys resource.Look) (linux.Mount, bool) {
+	m, ok := linux.MountAt(sys.Mounts(), g.MountPoint)
+	return m, ok && m.Type == "xfs"
 }
 
-func (g *GrownVolume) growFS() resource.Action {
-	return resource.Action{
+// growFS gives the file system all of the volume; over a cache, first the device that it is on.
+func (g *GrownVolume) growFS() []resource.Action {
+	as := []resource.Action{{
 		Title: "grow the file system on " + g.MountPoint, Cmd: []string{"xfs_growfs", "-d", g.MountPoint},
 		Why: "it may be used meanwhile; an XFS never shrinks again",
+	}}
+	if g.Cache == "" {
+		return as
 	}
+	return append([]resource.Action{{
+		Title: "extend the cached device of " + g.VG + "/" + g.LV, Cmd: []string{resource.MortarCommand, "host-cache", "extend", g.Cache}, Beside: path.Base(g.Cache),
+		Why: "what is new goes past the SSDs until the service starts the next time",
+	}}, as...)
 }
 
 var xfsData = regexp.MustCompile(`(?m)^data\s+=\s+bsize=(\d+)\s+blocks=(\d+)`)
@@ -330,7 +382,8 @@ var xfsData = regexp.MustCompile(`(?m)^data\s+=\s+bsize=(\d+)\s+blocks=(\d+)`)
 // fill compares the mounted file system with its volume: an apply may have ended
 // between extending the one and the other.
 func (g *GrownVolume) fill(sys resource.Look) []resource.Action {
-	if !g.mounted(sys) {
+	m, mounted := g.mounted(sys)
+	if !mounted {
 		return nil
 	}
 	number := func(text string) int64 {
@@ -340,14 +393,19 @@ func (g *GrownVolume) fill(sys resource.Look) []resource.Action {
 		}
 		return n
 	}
-	volume := 512 * number(sys.Text("/sys/block/"+sys.Kernel("/dev/"+g.VG+"/"+g.LV)+"/size"))
+	size := func(device string) int64 { return 512 * number(sys.Text("/sys/block/"+sys.Kernel(device)+"/size")) }
+	volume := size("/dev/" + g.VG + "/" + g.LV)
+	if g.Cache == "" && size(m.Source) < volume {
+		sys.Check(resource.Refuse("have the service start anew (mortar failover; a single server: reboot it), then run the same command again",
+			"%s is still on the layers of a cache that was turned off, and they do not grow", g.MountPoint))
+	}
 	text := sys.Ask("xfsprogs", "xfs_info", g.MountPoint)
-	m := xfsData.FindStringSubmatch(text)
-	if m == nil {
+	d := xfsData.FindStringSubmatch(text)
+	if d == nil {
 		sys.Check(fmt.Errorf("xfs_info %s: no line of the data section:\n%s", g.MountPoint, text))
 	}
-	if volume-number(m[1])*number(m[2]) <= g.Slack {
+	if volume-number(d[1])*number(d[2]) <= g.Slack {
 		return nil
 	}
-	return []resource.Action{g.growFS()}
+	return g.growFS()
 }

@@ -21,11 +21,11 @@ type Array struct {
 	Chunk   int64 // bytes; 0 for a mirror
 	Members []DiskRef
 	Spares  []DiskRef
-	// Peers are the UUIDs of the other arrays of its service, Others their disks. The
-	// watcher moves spares between these arrays (package ocf): a disk that a peer has
-	// is not added here, and one of Others may be a member.
-	Peers  []string  `json:",omitempty"`
-	Others []DiskRef `json:",omitempty"`
+	// Peers are the UUIDs of the arrays of its service, Pool the disks of all of them: all
+	// arrays share one list. The watcher moves spares between these arrays (package ocf):
+	// a disk that a peer has is not added here, and one of Pool may be a member.
+	Peers []string  `json:",omitempty"`
+	Pool  []DiskRef `json:",omitempty"`
 	// Assemble brings the array up here. Without Assemble the array's superblocks on
 	// the disks suffice (the cluster brings the array up), and Diff refuses disks
 	// without them.
@@ -51,7 +51,7 @@ func (a *Array) dev() string { return "/dev/md/" + a.Name }
 
 // Diff compares the running array, or the superblocks if it does not run.
 func (a *Array) Diff(sys resource.Look) ([]resource.Action, error) {
-	d := a.find(sys)
+	own, failed := a.find(sys)
 	arrays := sys.Arrays()
 	var as []resource.Action
 	for _, r := range arrays {
@@ -59,7 +59,7 @@ func (a *Array) Diff(sys resource.Look) ([]resource.Action, error) {
 			continue
 		}
 		if r.Running() {
-			as, err := a.diffRunning(sys, r, d, arrays)
+			as, err := a.diffRunning(sys, r, own, failed, arrays)
 			if err != nil {
 				return nil, err
 			}
@@ -78,41 +78,47 @@ func (a *Array) Diff(sys resource.Look) ([]resource.Action, error) {
 			Title: "stop the half-started array " + a.Name, Cmd: []string{"mdadm", "--stop", "/dev/" + r.Dev},
 		})
 	}
-	return a.diffStopped(sys, d, as)
+	return a.diffStopped(sys, own, failed, as)
 }
 
-// arrayDisks are the disks of an array's service that a host sees.
-type arrayDisks struct {
-	own, failed []found // of the group; those in service, and the others
-	others      []found // of other groups
-}
-
-// find finds the disks. Of the other groups' disks any may be missing.
-func (a *Array) find(sys resource.Look) (d arrayDisks) {
-	refs := slices.Concat(a.Members, a.Spares)
-	own := len(refs)
-	for _, r := range a.Others {
-		r.Failed = true // may be missing
-		refs = append(refs, r)
-	}
-	all := resolve(sys, refs)
-	for _, f := range all {
-		switch i := slices.Index(refs, f.Ref); {
-		case i >= own:
-			f.Ref = a.Others[i-own]
-			d.others = append(d.others, f)
-		case f.Ref.Failed:
-			d.failed = append(d.failed, f)
-		default:
-			d.own = append(d.own, f)
+// find finds the disks of the group: those in service, and those that failed.
+func (a *Array) find(sys resource.Look) (own, failed []found) {
+	for _, f := range resolve(sys, slices.Concat(a.Members, a.Spares)) {
+		if f.Ref.Failed {
+			failed = append(failed, f)
+		} else {
+			own = append(own, f)
 		}
 	}
-	return d
+	return own, failed
+}
+
+// others finds the disks of the other groups, of which any may be missing. A brick of 240
+// disks has 24 arrays: each looks at the disks of all only if it lacks one of its own.
+func (a *Array) others(sys resource.Look) []found {
+	key := func(r DiskRef) [2]string { return [2]string{r.Serial, r.WWN} }
+	own, failed := map[[2]string]bool{}, map[[2]string]bool{}
+	for _, r := range slices.Concat(a.Members, a.Spares) {
+		own[key(r)] = true
+	}
+	var refs []DiskRef
+	for _, r := range a.Pool {
+		if !own[key(r)] {
+			failed[key(r)] = r.Failed
+			r.Failed = true // may be missing
+			refs = append(refs, r)
+		}
+	}
+	fs := resolve(sys, refs)
+	for i := range fs {
+		fs[i].Ref.Failed = failed[key(fs[i].Ref)]
+	}
+	return fs
 }
 
 // diffRunning checks geometry, which cannot be changed here, adds disks of the
 // design that the array does not have, and takes failed ones out.
-func (a *Array) diffRunning(sys resource.Look, r linux.MDArray, disks arrayDisks, arrays []linux.MDArray) ([]resource.Action, error) {
+func (a *Array) diffRunning(sys resource.Look, r linux.MDArray, own, failed []found, arrays []linux.MDArray) ([]resource.Action, error) {
 	for _, c := range []struct{ what, have, want string }{
 		{"level", r.Level, fmt.Sprintf("raid%d", a.Level)},
 		{"number of members", strconv.Itoa(r.RaidDisks), strconv.Itoa(len(a.Members))},
@@ -129,7 +135,7 @@ func (a *Array) diffRunning(sys resource.Look, r linux.MDArray, disks arrayDisks
 		return nil, a.journal()
 	}
 	var add []found
-	for _, d := range disks.own {
+	for _, d := range own {
 		slow := slices.ContainsFunc(dropped, func(serial string) bool { return sameSerial(serial, d.Ref.Serial) })
 		if d.memberName(sys, r) == "" && !slow && !a.lent(sys, d, arrays) {
 			add = append(add, d)
@@ -145,13 +151,18 @@ func (a *Array) diffRunning(sys resource.Look, r linux.MDArray, disks arrayDisks
 	if len(as) > 0 {
 		return as, nil // failed disks leave when the array has all others
 	}
-	return a.retire(sys, r, disks)
+	return a.retire(sys, r, own, failed)
+}
+
+// isPeer tells whether a UUID is that of another array of the service.
+func (a *Array) isPeer(uuid string) bool {
+	return !md.SameUUID(uuid, a.UUID) && hasUUID(a.Peers, uuid)
 }
 
 // lent tells whether a disk is in another array of the service.
 func (a *Array) lent(sys resource.Look, f found, arrays []linux.MDArray) bool {
 	x, in := memberOf(arrays, kernelNames(sys, f))
-	return in && hasUUID(a.Peers, x.UUID)
+	return in && a.isPeer(x.UUID)
 }
 
 // notOfPeers leaves out the disks that carry the superblock of another array of the
@@ -167,7 +178,7 @@ func (a *Array) notOfPeers(sys resource.Look, add []found, arrays []linux.MDArra
 	for i, d := range add {
 		needed := slices.ContainsFunc(of[i], func(uuid string) bool {
 			whole := func(x linux.MDArray) bool { return md.SameUUID(x.UUID, uuid) && x.Running() && x.Degraded == 0 }
-			return hasUUID(a.Peers, uuid) && !slices.ContainsFunc(arrays, whole)
+			return a.isPeer(uuid) && !slices.ContainsFunc(arrays, whole)
 		})
 		if !needed {
 			out = append(out, d)
@@ -236,46 +247,62 @@ func (f found) memberName(sys resource.Look, r linux.MDArray) string {
 	return ""
 }
 
-// diffStopped looks at the superblocks: create, assemble, or leave alone.
-func (a *Array) diffStopped(sys resource.Look, disks arrayDisks, as []resource.Action) ([]resource.Action, error) {
-	all := slices.Concat(disks.own, disks.others)
-	sbs := a.examine(sys, all)
-	newest := uint64(0)
+// survey is what superblocks say of an array that does not run.
+type survey struct {
+	have    []found // the disks that carry its superblock
+	present []bool  // by slot, also of those that failed
+	members int
+	newest  uint64 // the largest count of events; 0: none has any
+}
+
+func (a *Array) survey(sys resource.Look, disks []found) (s survey, err error) {
+	sbs := a.examine(sys, disks)
 	for _, sb := range sbs {
 		if md.SameUUID(sb.UUID, a.UUID) {
-			newest = max(newest, sb.Events)
+			s.newest = max(s.newest, sb.Events)
 		}
 	}
-	present := make([]bool, len(a.Members)) // also of those that failed
-	var have []found
-	members := 0
-	for i, d := range all {
+	s.present = make([]bool, len(a.Members))
+	for i, d := range disks {
 		sb := sbs[i]
 		if !md.SameUUID(sb.UUID, a.UUID) {
 			continue
 		}
-		have = append(have, d)
-		if sb.Features&md.FeatureJournal != 0 && sb.Events > 0 && !md.Stale(sb.Events, newest) {
-			return nil, a.journal()
+		s.have = append(s.have, d)
+		if sb.Features&md.FeatureJournal != 0 && sb.Events > 0 && !md.Stale(sb.Events, s.newest) {
+			return s, a.journal()
 		}
-		if slot := sb.Slot(); slot >= 0 && slot < len(present) && !md.Stale(sb.Events, newest) {
-			present[slot] = true
-			members++
+		if slot := sb.Slot(); slot >= 0 && slot < len(s.present) && !md.Stale(sb.Events, s.newest) {
+			s.present[slot] = true
+			s.members++
 		}
 	}
+	return s, nil
+}
+
+// diffStopped looks at the superblocks: create, assemble, or leave alone.
+func (a *Array) diffStopped(sys resource.Look, own, failed []found, as []resource.Action) ([]resource.Action, error) {
+	s, err := a.survey(sys, own)
+	whole, blank := s.members == len(a.Members), len(s.have) == 0 && len(own) == len(a.Members)+len(a.Spares)
+	if err == nil && !whole && !blank { // a spare of another group may be a member
+		s, err = a.survey(sys, slices.Concat(own, a.others(sys)))
+	}
+	if err != nil {
+		return nil, err
+	}
 	switch {
-	case members > 0 && md.CanLose(a.Level, md.Near2, present) >= 0:
+	case s.members > 0 && md.CanLose(a.Level, md.Near2, s.present) >= 0:
 		if !a.Assemble && len(as) == 0 {
 			return nil, nil
 		}
 		argv := []string{"mdadm", "--assemble", a.dev(), "--uuid=" + md.UUID(a.UUID), "--run"}
-		for _, d := range have {
+		for _, d := range s.have {
 			argv = append(argv, d.stable())
 		}
 		return append(as, resource.Action{Title: "assemble array " + a.Name, Cmd: argv}, a.wait()), nil
-	case newest > 0:
+	case s.newest > 0:
 		return nil, resource.Refuse("find the missing disks; nothing is assembled or created over them",
-			"array %s has only %d of its %d members", a.Name, members, len(a.Members))
+			"array %s has only %d of its %d members", a.Name, s.members, len(a.Members))
 	case a.Grow != nil:
 		if err := a.mayGrow(sys); err != nil {
 			return nil, err
@@ -284,15 +311,15 @@ func (a *Array) diffStopped(sys resource.Look, disks arrayDisks, as []resource.A
 		return nil, resource.Refuse("if the array may be created anew: stop Pacemaker on all servers, and remove "+resource.BuiltDir+" and "+path.Dir(linux.CIBFile)+" there",
 			"array %s is on none of its disks, but its service was already set up", a.Name)
 	}
-	create, err := a.create(sys, disks.own)
+	create, err := a.create(sys, own)
 	if err != nil {
 		return nil, err
 	}
-	if len(have) > 0 {
+	if len(s.have) > 0 {
 		// A creation that was cut short before the array's first event: there is
 		// nothing on it.
 		argv := []string{"mdadm", "--zero-superblock"}
-		for _, d := range have {
+		for _, d := range s.have {
 			argv = append(argv, d.stable())
 		}
 		as = append(as, resource.Action{Title: "remove what is left of a creation of array " + a.Name + " that was cut short", Cmd: argv})
@@ -470,7 +497,7 @@ func superblocks(sys resource.Look, disks []found) (sbs []*md.Superblock, out re
 // background, and then calls the disk faulty. What remains is to remove it.
 //
 // Source: mdadm(8), --replace; Documentation/admin-guide/md.rst, dev-XXX/state.
-func (a *Array) retire(sys resource.Look, r linux.MDArray, disks arrayDisks) ([]resource.Action, error) {
+func (a *Array) retire(sys resource.Look, r linux.MDArray, own, failed []found) ([]resource.Action, error) {
 	members, err := linux.MDMembers(resource.Tree{Sys: sys}, r.Dev)
 	sys.Check(err)
 	at := func(name string) *linux.MDMember {
@@ -481,11 +508,15 @@ func (a *Array) retire(sys resource.Look, r linux.MDArray, disks arrayDisks) ([]
 		return &members[i]
 	}
 	known := map[string]bool{}
-	failed := disks.failed
-	for _, d := range slices.Concat(disks.own, disks.others) {
+	for _, d := range slices.Concat(own, failed) {
 		known[d.memberName(sys, r)] = true
-		if d.Ref.Failed {
-			failed = append(failed, d)
+	}
+	if slices.ContainsFunc(r.Members, func(m string) bool { return !known[m] }) {
+		for _, d := range a.others(sys) {
+			known[d.memberName(sys, r)] = true
+			if d.Ref.Failed {
+				failed = append(failed, d)
+			}
 		}
 	}
 	var as []resource.Action

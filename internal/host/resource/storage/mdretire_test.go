@@ -101,24 +101,24 @@ func TestMovedSpareIsNoDrift(t *testing.T) {
 		sys.Files["/sys/block/md127/md/dev-"+dev+"/state"], sys.Files["/sys/block/md127/md/dev-"+dev+"/slot"] = m[0]+"\n", m[1]+"\n"
 	}
 	addArray(sys, "md126", "99999999-2222-2222-3333-333344444444", "clean", "dm-8", "dm-9")
-	donor := &Array{Name: "r1", UUID: peerUUID, Level: 6, Chunk: 128 << 10, Members: []DiskRef{{Serial: "x", Failed: true}, {Serial: "y", Failed: true}}, Spares: ours(1, false), Peers: []string{groupUUID}, Others: ours(0, false)}
+	donor := &Array{Name: "r1", UUID: peerUUID, Level: 6, Chunk: 128 << 10, Members: []DiskRef{{Serial: "x", Failed: true}, {Serial: "y", Failed: true}}, Spares: ours(1, false), Peers: []string{groupUUID}, Pool: ours(0, false)}
 	wantShow(t, diff(t, donor, sys), "")
 	donor.Peers = nil
 	wantShow(t, diff(t, donor, sys), "mdadm --manage /dev/md126 --add /dev/mapper/35000c50000000102")
 
-	taker := &Array{Name: "r0", UUID: groupUUID, Level: 6, Chunk: 128 << 10, Members: append(ours(0, false), DiskRef{Serial: "z", Failed: true}), Peers: []string{peerUUID}, Others: ours(1, false)}
+	taker := &Array{Name: "r0", UUID: groupUUID, Level: 6, Chunk: 128 << 10, Members: append(ours(0, false), DiskRef{Serial: "z", Failed: true}), Peers: []string{peerUUID}, Pool: ours(1, false)}
 	wantShow(t, diff(t, taker, sys), "")
 	// One that md has thrown out stays, as a disk of its own would, until it is replaced.
 	sys.Files["/sys/block/md127/md/dev-dm-1/state"], sys.Files["/sys/block/md127/md/dev-dm-1/slot"] = "faulty\n", "none\n"
 	wantShow(t, diff(t, taker, sys), "")
-	taker.Others = nil
+	taker.Pool = nil
 	wantShow(t, diff(t, taker, sys), "mdadm --manage /dev/md127 --remove dm-1")
 	// It is taken out of service.
 	sys.Files["/sys/block/md127/md/dev-dm-1/state"], sys.Files["/sys/block/md127/md/dev-dm-1/slot"] = "in_sync\n", "1\n"
-	taker.Others = ours(1, true)
+	taker.Pool = ours(1, true)
 	wantShow(t, diff(t, taker, sys), "mdadm --manage /dev/md127 --fail dm-1 --remove dm-1")
 	// A disk of another group that is gone is that group's business.
-	taker.Others = []DiskRef{{Serial: "gone"}}
+	taker.Pool = []DiskRef{{Serial: "gone"}}
 	wantShow(t, diff(t, taker, sys), "")
 }
 
@@ -189,11 +189,11 @@ func TestMovedSpareBySuperblock(t *testing.T) {
 	}
 	sys.Outputs["mdadm --examine"] = resource.Output{Stdout: sb("0c50000000101", "0") + sb("0c50000000102", "3")}
 	a := &Array{Name: "r0", UUID: groupUUID, Level: 6, Chunk: 128 << 10, Assemble: true,
-		Members: []DiskRef{twoRefs[0], {Serial: "x", Failed: true}, {Serial: "y", Failed: true}, {Serial: "z", Failed: true}}, Others: twoRefs[1:]}
+		Members: []DiskRef{twoRefs[0], {Serial: "x", Failed: true}, {Serial: "y", Failed: true}, {Serial: "z", Failed: true}}, Pool: twoRefs[1:]}
 	wantShow(t, diff(t, a, sys), `
 mdadm --assemble /dev/md/r0 --uuid=11111111:22222222:33333333:44444444 --run /dev/mapper/35000c50000000101 /dev/mapper/35000c50000000102
 udevadm wait --timeout=100 /dev/md/r0`)
-	a.Others = nil
+	a.Pool = nil
 	refused(t, a, sys, "only 1 of its 4 members")
 }
 

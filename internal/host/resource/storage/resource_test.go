@@ -65,7 +65,7 @@ func TestMissingDiskIsNamed(t *testing.T) {
 	d.List[0].DiskRef = DiskRef{Serial: "MA01", Enclosure: "A", Bay: 1}
 	refused(t, d, sys, "2 disks have this serial: /dev/disk/by-id/wwn-0x5000c50000000101 (serial MA01, WWN 5000c50000000101)", "give the wwn")
 	d.List[0].WWN = "5000c50000000102"
-	fs, err := match(sys.Drives, []DiskRef{d.List[0].DiskRef})
+	fs, err := match(resource.ListDisks(sys.Drives), []DiskRef{d.List[0].DiskRef})
 	if err != nil || len(fs) != 1 || fs[0].WWN != "5000c50000000102" {
 		t.Errorf("%v, %v", fs, err)
 	}

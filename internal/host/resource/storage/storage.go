@@ -9,6 +9,6 @@ import "github.com/mortarhpc/mortar/internal/host/resource"
 // Kinds has one of each kind of resource in this package.
 var Kinds = []resource.Resource{
 	&BlockQueue{}, &Initramfs{}, &MDConf{}, &Disks{}, &Multipath{}, &Reservations{}, &Array{}, &Unclaimed{}, &VolumeGroup{},
-	&LogicalVolume{}, &GrownVolume{}, &XFS{}, &MountPoint{}, &LustreTarget{}, &CacheSSDs{}, &Cache{}, &NoCache{}, &ReleaseStorage{},
+	&LogicalVolume{}, &GrownVolume{}, &XFS{}, &MountPoint{}, &LustreTarget{}, &CacheSSDs{}, &Cache{}, &CacheFront{}, &NoCache{}, &ReleaseStorage{},
 	&OCFConfig{},
 }
