@@ -182,7 +182,7 @@ func newRepairCmd() *cobra.Command {
 		})
 	})
 	f := procedureFlags(cmd, &timeout)
-	f.Bool("yes", false, "do not ask; --zero-log needs --confirm too")
+	f.Bool("yes", false, "do not ask")
 	f.StringVar(&o.On, "on", "", "server that works on the volume; default: the preferred one, if it can")
 	f.BoolVar(&o.Stop, "stop", false, "stop a service that runs, and look at its file system")
 	f.BoolVar(&o.NoDump, "no-dump", false, "mend without a dump of the metadata")

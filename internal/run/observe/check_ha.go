@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"path/filepath"
@@ -91,15 +92,9 @@ func (v ha) cluster() *Part {
 		}
 		code, args := Code("action-failed"), with{"resource": f.Resource(), "task": f.Task, "host": f.Node, "time": strings.TrimPrefix(v.at(f.When), " at "), "failure": f.String()}
 		if service, ok := strings.CutPrefix(f.Resource(), resource.ServiceID("")); ok {
-			args["service"], args["refusal"] = service, ocf.RefusalOf(f.Reason)
-			switch args["refusal"] {
-			case ocf.Comparing:
-				code = "service-compares"
-			case ocf.InDoubt:
-				code = ServiceInDoubt
-			case ocf.Damaged:
-				code = ServiceDamaged
-			}
+			refusal := ocf.RefusalOf(f.Reason)
+			args["service"], args["refusal"] = service, refusal
+			code = cmp.Or(ofRefusal[refusal], code)
 		}
 		if m.Barred(f.Resource(), f.Node) {
 			args["barred"] = f.Node
@@ -122,6 +117,9 @@ func (v ha) cluster() *Part {
 	}
 	return p
 }
+
+// ofRefusal are the findings of refusals that have a remedy of their own.
+var ofRefusal = map[ocf.Code]Code{ocf.Comparing: "service-compares", ocf.InDoubt: ServiceInDoubt, ocf.Damaged: ServiceDamaged}
 
 // unseen returns the servers that the cluster waits for since a cold start.
 func (v *view) unseen() []string {
@@ -317,6 +315,7 @@ func (v ha) service(p *Part, svc *design.Service) {
 		{r.Blocked, "service-blocked"},
 		{len(r.Nodes) > 1, "service-twice"},
 		{w.Server == "" && len(v.unseen()) > 0, "service-awaits-quorum"},
+		{w.Server == "" && !r.Managed, "service-left-alone"},
 		{w.Server == "", "service-stopped"},
 		{r.Failed, "service-failed"},
 		{r.Role != "Started", "service-changing"},

@@ -262,6 +262,7 @@ var findings = map[Code]kindOfFinding{
 	"service-twice":         {"service", Fault, "service {service} is active on more than one server", ""},
 	"service-awaits-quorum": {"service", Fault, "service {service} runs nowhere ({role})", "see quorum above"},
 	"service-stopped":       {"service", Fault, "service {service} runs nowhere ({role})", "see the failures and fencing below"},
+	"service-left-alone":    {"service", Fault, "service {service} runs nowhere ({role}), and the cluster was told to leave it alone", "if `mortar repair {spec} {service}` was cut short, run it again; else `crm_resource --resource service-{service} --meta --delete-parameter is-managed`, and the same with target-role"},
 	"service-failed":        {"service", Fault, "service {service} has failed on {host}", ""},
 	"service-changing":      {"service", Warning, "service {service} is {role} on {host}[: {progress}]", ""},
 	ServiceAwaitsFencing:    {"service", Fault, "service {service} was on {host}, which is lost: it waits for fencing", ""},

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -105,6 +106,7 @@ type play struct {
 	old               bool   // the agents are of an earlier release
 	stopped           bool
 	ran               []string
+	tool              func(argv []string) (resource.Output, error) // runs xfs_*
 }
 
 func (p *play) Session(name string) *host.Session { return hosttest.Play(p.call).Session(name) }
@@ -173,6 +175,12 @@ func (p *play) run(name string, a resource.Action, result any) error {
 	p.ran = append(p.ran, name+" "+c)
 	out := resource.Output{Stdout: "device /dev/mapper/vg-lv\n"}
 	switch {
+	case p.tool != nil && len(a.Cmd) > 0 && strings.HasPrefix(a.Cmd[0], "xfs_"):
+		var err error
+		if out, err = p.tool(a.Cmd); err != nil {
+			return err
+		}
+		p.unmountable = p.unmountable && (a.Cmd[0] != "xfs_repair" || a.Cmd[1] == "-n")
 	case p.dies != "" && strings.Contains(c, p.dies):
 		return &agent.Error{Message: a.Title + ": exit code 1", Code: 1}
 	case p.old && strings.HasPrefix(c, ocf.OnVolume):
@@ -386,5 +394,64 @@ func TestNeed(t *testing.T) {
 	text := strings.Repeat("bad\n", 30)
 	if got := said(text); !strings.HasSuffix(got, "; and 10 more lines") {
 		t.Error(got)
+	}
+}
+
+// The tools of this machine, on an image: what they print is understood, and the file system is
+// whole at the end.
+func TestRepairWithTheRealTools(t *testing.T) {
+	for name, c := range map[string]struct {
+		seek, count string
+		o           Options
+	}{
+		"headers":    {"seek=1", "count=3", Options{}},
+		"superblock": {"seek=0", "count=1", Options{NoDump: true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			image := filepath.Join(t.TempDir(), "image")
+			tool := func(argv ...string) (resource.Output, error) {
+				var out, errs bytes.Buffer
+				x := exec.Command(argv[0], argv[1:]...)
+				x.Stdout, x.Stderr, x.Env = &out, &errs, append(os.Environ(), "LC_ALL=C")
+				err := x.Run()
+				if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+					err = nil
+				}
+				return resource.Output{Code: x.ProcessState.ExitCode(), Stdout: out.String(), Stderr: errs.String()}, err
+			}
+			if f, err := os.Create(image); err != nil || f.Truncate(1<<30) != nil || f.Close() != nil {
+				t.Fatal(err)
+			}
+			for _, argv := range [][]string{{"mkfs.xfs", "-q", "-s", "size=4096", "-d", "su=128k,sw=2", "-l", "size=64m,su=4k", image},
+				{"dd", "if=/dev/zero", "of=" + image, "bs=4096", "conv=notrunc", c.seek, c.count}} {
+				if out, err := tool(argv...); err != nil || out.Code != 0 {
+					t.Fatal(argv, out, err)
+				}
+			}
+			p := damaged(t)
+			p.d = theDesign(t, "nfs")
+			dev, kept := p.d.Services()[0].Storage.Mounted(), filepath.Join(t.TempDir(), "dump")
+			p.tool = func(argv []string) (resource.Output, error) {
+				argv = slices.Clone(argv)
+				for i, w := range argv {
+					if w == dev {
+						argv[i] = image
+					} else if strings.HasSuffix(w, ".metadump.part") {
+						argv[i] = kept
+					}
+				}
+				return tool(argv...)
+			}
+			out, err := p.repair(c.o)
+			if err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			if _, err := os.Stat(kept); (err == nil) == c.o.NoDump {
+				t.Errorf("the dump: %v", err)
+			}
+			if x, err := tool("xfs_repair", "-n", image); err != nil || x.Code != 0 || !strings.Contains(out, "damaged: ") || !strings.Contains(out, "repaired: ") {
+				t.Errorf("%v, %v\n%s", err, x, out)
+			}
+		})
 	}
 }

@@ -113,7 +113,7 @@ func (j *job) estimate() step {
 		if !j.need.known {
 			return "unknown: the first superblock is damaged", nil
 		}
-		said := fmt.Sprintf("%d inodes: it needs %s of memory, and about %s", j.need.inodes, binary(j.need.memory), rough(j.need.time(j.disks())))
+		said := fmt.Sprintf("%d inodes: it needs %s of memory, and in the order of %s", j.need.inodes, binary(j.need.memory), rough(j.need.time(j.disks())))
 		if free := j.ram.available + j.ram.swap; free < j.need.memory {
 			return "", fmt.Errorf("%s; %s has %s and %s of swap free. Make swap there: `fallocate -l %dG /var/swap-repair && chmod 600 /var/swap-repair && mkswap /var/swap-repair && swapon /var/swap-repair`",
 				said, j.on, binary(j.ram.available), binary(j.ram.swap), (j.need.memory-free)>>30+1)
@@ -292,7 +292,7 @@ func binary(n int64) string { return spec.Bytes(n).Binary() }
 func rough(t time.Duration) string {
 	switch {
 	case t < time.Minute:
-		return "a minute"
+		return "a minute at most"
 	case t < 2*time.Hour:
 		return fmt.Sprintf("%.0f minutes", t.Minutes()+0.5)
 	}

@@ -114,7 +114,7 @@ func said(text string) string {
 	var out []string
 	more := 0
 	for line := range strings.Lines(text) {
-		line = strings.TrimSpace(line)
+		line = strings.TrimLeft(strings.TrimSpace(line), ".") // one for each part of the search for a superblock
 		switch {
 		case line == "", line == "done", strings.HasPrefix(line, "Phase "), strings.HasPrefix(line, "- "), strings.HasPrefix(line, "No modify flag set"):
 		case len(out) == mostSaid:

@@ -180,5 +180,6 @@ func (s *service) offline(ctx context.Context, name, off string, do func(dev str
 	if err != nil || dev == "" {
 		return fmt.Errorf("%s is not active: %w", s.Called(volume), err)
 	}
+	s.resumeUdev() // a command may take hours
 	return do(s.VolumePath(dev))
 }
