@@ -148,7 +148,7 @@ func ServeDisks(ctx context.Context, dir, process string) error {
 		return err
 	}
 	// A relative path, since a socket's path must be shorter than 108 bytes; spawn
-	// starts this process in the run directory. Whoever finds it finds the portal, too.
+	// starts this process in the run directory. A process that finds the socket finds the portal, too.
 	orders, err := net.Listen("unix", disksSocket(process))
 	if err != nil {
 		return err

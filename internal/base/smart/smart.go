@@ -173,7 +173,7 @@ const SwitchedOff = "SMART is switched off"
 
 // Parse reads the output of `smartctl --json --all DEVICE`. A disk that reports
 // nothing about its health gives a Report without findings, or with the NoAnswer that
-// smartctl gives. What is no JSON is an error.
+// smartctl gives. Text without JSON is an error.
 func Parse(text string) (Report, error) {
 	r := Report{Left: -1}
 	var doc document
