@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -141,9 +142,7 @@ func mountVersions(d *design.Design) string {
 func runBench(ctx context.Context, c *cli.Console, specFile string, f benchFlags) error {
 	if f.out == "" {
 		name := f.suite
-		if name == "" {
-			name = "profile"
-		}
+		name = cmp.Or(name, "profile")
 		f.out = filepath.Join("out", "bench-"+strings.TrimSuffix(filepath.Base(name), filepath.Ext(name)))
 	}
 	opt, err := f.options()
@@ -344,9 +343,7 @@ func benchProgress(w io.Writer, start time.Time, live bool) func(bench.Progress)
 
 // benchAgainstStock measures a brick with the profile tuned and with the profile stock.
 func benchAgainstStock(ctx context.Context, c *cli.Console, specFile string, f benchFlags) error {
-	if f.out == "" {
-		f.out = filepath.Join("out", "bench-against-stock")
-	}
+	f.out = cmp.Or(f.out, filepath.Join("out", "bench-against-stock"))
 	opt, err := f.options()
 	if err != nil {
 		return err

@@ -200,9 +200,7 @@ func (f *drillFlags) check() error {
 // drill connects a drill to its brick, and calls do. name is that of the directory below out,
 // what is done stands in the question, and from is a saved rack that env.Restore restores.
 func (f *drillFlags) drill(ctx context.Context, c *cli.Console, des *design.Design, name, what, from string, do func(context.Context, fault.Env, drill.Options) error) error {
-	if f.out == "" {
-		f.out = filepath.Join("out", name)
-	}
+	f.out = cmp.Or(f.out, filepath.Join("out", name))
 	if err := writable(f.out); err != nil {
 		return fail(exitBadInput, fmt.Errorf("--out: %w", err))
 	}
@@ -288,9 +286,7 @@ func (f *drillFlags) table(ctx context.Context, c *cli.Console, entries []report
 
 // versus drills a brick with the profile stock and with the profile tuned.
 func (f *drillFlags) versus(ctx context.Context, c *cli.Console, file string) error {
-	if f.out == "" {
-		f.out = filepath.Join("out", "drills-against-stock")
-	}
+	f.out = cmp.Or(f.out, filepath.Join("out", "drills-against-stock"))
 	out := c.Out
 	choices, err := drill.Choose(f.only, f.skip)
 	if err != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,9 +25,7 @@ func newReportCmd() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if out == "" {
-			out = filepath.Join(runs[0].Dir, report.HTMLFile)
-		}
+		out = cmp.Or(out, filepath.Join(runs[0].Dir, report.HTMLFile))
 		if err := notWritten(out, report.WriteHTML(out, runs)); err != nil {
 			return err
 		}

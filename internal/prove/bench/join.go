@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -94,9 +95,7 @@ func join(shares []share, p workload.BenchPhase, unit string, evenly bool) repor
 		}
 		c := &out.Clients[k]
 		if s.err != nil {
-			if c.Error == "" {
-				c.Error = s.err.Error()
-			}
+			c.Error = cmp.Or(c.Error, s.err.Error())
 			out.Errors = append(out.Errors, fmt.Sprintf("%s: %v", s.client, s.err))
 		}
 		for n, t := range ts {
@@ -181,9 +180,7 @@ func joinTimelines(shares []share) report.BenchTimeline {
 	}
 	for _, b := range joined {
 		l, _ := latency(b)
-		if l == nil {
-			l = &report.Latency{}
-		}
+		l = cmp.Or(l, &report.Latency{})
 		out.Ops, out.P50, out.P99, out.Max = append(out.Ops, b.Ops()), append(out.P50, l.P50), append(out.P99, l.P99), append(out.Max, l.Max)
 	}
 	return out

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path"
@@ -267,9 +268,7 @@ func (r *runner) limitSizes(free int64) {
 			continue
 		}
 		total := int64(t.Total)
-		if total == 0 {
-			total = 2 * r.memory
-		}
+		total = cmp.Or(total, 2*r.memory)
 		if limit := int64(float64(free) / 2 / r.opt.Scale); total > limit {
 			total = limit
 		}

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -126,9 +127,7 @@ func Run(ctx context.Context, env Env, suite *Suite, opt Options) (*report.Run, 
 	if suite.Name == SuiteRaw {
 		return raw(ctx, env, suite, opt)
 	}
-	if opt.Scale == 0 {
-		opt.Scale = 1
-	}
+	opt.Scale = cmp.Or(opt.Scale, 1)
 	cold, err := ColdOf(env.Design, suite, opt.Cold)
 	if err != nil {
 		return nil, err
@@ -537,9 +536,7 @@ func (r *runner) after(use []lane, shares []share, pt *report.BenchPoint) error 
 				workload.FaultVanished: "lost the mount or its files",
 				workload.FaultStuck:    "made no more progress and were left behind",
 			}[fault]
-			if text == "" {
-				text = "failed"
-			}
+			text = cmp.Or(text, "failed")
 			r.note(use[i].client, "%d of %s %s", n, report.Plural(len(s.result.Threads), "thread"), text)
 			stop = append(stop, fmt.Sprintf("%s of client %s %s", report.Plural(n, "thread"), use[i].client, text))
 		}

@@ -68,10 +68,7 @@ const (
 // thread counts before its next repetition, so that a drift affects all thread
 // counts alike.
 func Sets(s *Suite, z Sizing) []Set {
-	scale := z.Scale
-	if scale == 0 {
-		scale = 1
-	}
+	scale := cmp.Or(z.Scale, 1)
 	var out []Set
 	for ti := range s.Tests {
 		t := &s.Tests[ti]

@@ -7,6 +7,7 @@
 package drill
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -139,13 +140,9 @@ func (o Options) WithDefaults(virtual bool) Options {
 		v   *time.Duration
 		def time.Duration
 	}{{&o.Steady, 12 * time.Second}, {&o.After, 8 * time.Second}, {&o.Recover, 4 * time.Minute}, {&o.Rejoin, 6 * time.Minute}} {
-		if *f.v == 0 {
-			*f.v = f.def
-		}
+		*f.v = cmp.Or(*f.v, f.def)
 	}
-	if o.verifyDir == "" {
-		o.verifyDir = "/run/mortar"
-	}
+	o.verifyDir = cmp.Or(o.verifyDir, "/run/mortar")
 	if o.Rate == 0 && virtual {
 		// Emulated servers share the machine's few cores with the load. At full
 		// speed the drill would measure how long the cluster waits for a core.

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"html/template"
@@ -122,9 +123,7 @@ func bounds(t *Timeline) (from, to float64, ok bool) {
 		return 0, 0, false
 	}
 	origin := t.FaultNS
-	if origin == 0 {
-		origin = t.StartNS
-	}
+	origin = cmp.Or(origin, t.StartNS)
 	from = float64(t.StartNS-origin) / 1e9
 	return from, from + float64(n*t.BucketMS)/1000, true
 }

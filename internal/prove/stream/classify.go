@@ -2,6 +2,7 @@ package stream
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"hash/crc32"
 	"math/bits"
@@ -176,9 +177,7 @@ func (d *damage) finding(e Expect) Finding {
 		count[sec.State]++
 		switch sec.State {
 		case "data":
-			if f.Generation == 0 {
-				f.Generation = sec.Generation
-			}
+			f.Generation = cmp.Or(f.Generation, sec.Generation)
 			uniform = uniform && sec.Generation == f.Generation
 			f.Generation = min(f.Generation, sec.Generation)
 			allowed = allowed && sec.FlippedBits == 0 && sec.Generation >= e.Acked && sec.Generation <= e.Issued

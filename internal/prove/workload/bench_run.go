@@ -2,6 +2,7 @@ package workload
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -461,9 +462,7 @@ func (p *program) outcome(j *BenchJob, stopped bool) *outcome {
 		}
 		return t
 	}
-	if t.seconds == 0 {
-		t.seconds = p.took.Seconds() // find tells no time
-	}
+	t.seconds = cmp.Or(t.seconds, p.took.Seconds()) // find tells no time
 	if p.err != nil && !stopped && t.err == nil {
 		t.err = p.failure(nil)
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/prove/report"
+	"github.com/mortarhpc/mortar/internal/prove/stream"
 )
 
 // Job is one load on one client: the parameters of load.run.
@@ -240,6 +241,10 @@ func (j *Job) fill() error {
 			w.FileBytes = cmp.Or(w.FileBytes, 64<<20)
 		}
 		check(w.Dir, w.Name)
+		// Blocks that do not fit would make the verdict on the file's sectors wrong.
+		if b := w.BlockBytes; err == nil && (b <= 0 || b%stream.BlockSize != 0 || w.FileBytes%b != 0 || w.ZoneBytes < 0 || w.ZoneBytes%b != 0 || w.ZoneBytes > w.FileBytes) {
+			err = fmt.Errorf("writer %s: block_bytes %d, file_size_bytes %d and zone_bytes %d are no multiples", w.Name, b, w.FileBytes, w.ZoneBytes)
+		}
 	}
 	for i := range j.Locks {
 		l := &j.Locks[i]

@@ -32,6 +32,8 @@ func TestJobRefused(t *testing.T) {
 		{`{"run_id":".x","writers":[{"name":"a","dir":"/m"}]}`, `run_id ".x"`},
 		{`{"run_id":"r","wirters":[]}`, "unknown field"},
 		{`{"run_id":"r","writers":[{"name":"a/b","dir":"/m"}]}`, `worker or file "a/b"`},
+		{`{"run_id":"r","writers":[{"name":"a","dir":"/m","block_bytes":1000}]}`, "no multiples"},
+		{`{"run_id":"r","writers":[{"name":"a","dir":"/m","block_bytes":8192,"file_size_bytes":12288}]}`, "no multiples"},
 		{`{"run_id":"r","writers":[{"name":"a","dir":"m"}]}`, "not an absolute path"},
 		{`{"run_id":"r","locks":[{"name":"a","dir":"/m","role":"hold","file":"../../etc/x"}]}`, `file "../../etc/x"`},
 	} {

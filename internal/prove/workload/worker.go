@@ -64,9 +64,7 @@ func (w *worker) begin(op string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.op, w.issued = op, t
-	if w.waiting == 0 {
-		w.waiting = t
-	}
+	w.waiting = cmp.Or(w.waiting, t)
 }
 
 // succeed records that the operation completed and acknowledged that many bytes.
