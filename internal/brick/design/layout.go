@@ -215,8 +215,7 @@ func (d builder) layOutSet(set spec.Set, array string, growth, groups, spares in
 		if array == "" {
 			group.UUID = mdUUID(stableUUID(s, "md", name))
 		}
-		mine := only(enclosures, func(e string) bool { return dealt[g][e] != nil })
-		for _, i := range alternate(mine, dealt[g]) {
+		for _, i := range alternate(only(enclosures, func(e string) bool { return dealt[g][e] != nil }), dealt[g]) {
 			d.Disks[i].Group = name
 			group.Members = append(group.Members, d.Disks[i])
 		}

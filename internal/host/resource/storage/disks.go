@@ -95,7 +95,11 @@ func (f found) ownMap(sys resource.Look) error {
 	if !f.scsi() {
 		return nil
 	}
-	for _, s := range sys.Files("/sys/block/" + sys.Kernel(f.stable()) + "/slaves/*") {
+	dm := sys.Kernel(f.stable())
+	if dm == "" {
+		return nil
+	}
+	for _, s := range sys.Files("/sys/block/" + dm + "/slaves/*") {
 		if s = path.Base(s); !slices.Contains(f.Paths, s) {
 			return resource.Refuse("look at `multipath -ll "+f.mapName()+"`: the map may be older than a disk that was replaced; `multipath -r` renews it",
 				"%s: its multipath map %s has path %s, which is no path to it", f.Ref, f.stable(), s)
