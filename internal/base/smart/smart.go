@@ -173,7 +173,7 @@ const SwitchedOff = "SMART is switched off"
 
 // Parse reads the output of `smartctl --json --all DEVICE`. A disk that reports
 // nothing about its health gives a Report without findings, or with the NoAnswer that
-// smartctl gives. Text without JSON is an error.
+// smartctl gives. An answer without JSON is an error.
 func Parse(text string) (Report, error) {
 	r := Report{Left: -1}
 	var doc document
@@ -338,4 +338,24 @@ func (r *Report) count(n int64, what string) {
 	if n > 0 {
 		r.Defects = append(r.Defects, fmt.Sprintf("%d %s", n, what))
 	}
+}
+
+// mends has what to do about smartctl's reasons for no answer.
+//
+// Source: smartmontools, smartctl.cpp and os_linux.cpp
+var mends = []struct{ said, mend string }{
+	{"Unable to detect device type", "`smartctl --scan-open` on that server lists what smartctl can ask; a RAID controller answers for the disks behind it, and a disk of a virtual machine has no such data"},
+	{SwitchedOff, "`smartctl --smart=on` with the disk's device switches it on"},
+	{"open device", "see with `lsblk` on that server whether the kernel still has the device"},
+	{"does not support SMART", "nothing: the disk, or the bridge before it, tells nothing of its health"},
+}
+
+// Mend says what to do about a NoAnswer.
+func Mend(why string) string {
+	for _, m := range mends {
+		if strings.Contains(why, m.said) {
+			return m.mend
+		}
+	}
+	return "see `smartctl --all` of it on that server"
 }

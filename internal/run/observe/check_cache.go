@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mortarhpc/mortar/internal/base/smart"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/host/gather"
@@ -125,7 +126,7 @@ func judgeCache(p *Part, k *design.Cache, server string, st cache.Stats) {
 			p.find(l.Serial, "ssd-unread", with{"ssd": l.Serial, "records": l.Unread.String()})
 		}
 		if l.NoAnswer != "" {
-			p.find(l.Serial, "ssd-silent", with{"ssd": l.Serial, "why": l.NoAnswer, "mend": smartMend(l.NoAnswer)})
+			p.find(l.Serial, "ssd-silent", with{"ssd": l.Serial, "why": l.NoAnswer, "mend": smart.Mend(l.NoAnswer)})
 		}
 	}
 }

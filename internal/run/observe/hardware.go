@@ -151,7 +151,7 @@ func (v *view) smart(c *Part, h hardware.Report) {
 			wrong("disk-nearly-tripped", with{"celsius": r.Temperature, "trip": r.Trip})
 		}
 		if r.NoAnswer != "" {
-			wrong("disk-silent", with{"why": r.NoAnswer, "mend": smartMend(r.NoAnswer)})
+			wrong("disk-silent", with{"why": r.NoAnswer, "mend": smart.Mend(r.NoAnswer)})
 		}
 		if len(r.Unread) > 0 {
 			wrong("disk-unread", with{"records": r.Unread.String()})
@@ -161,25 +161,6 @@ func (v *view) smart(c *Part, h hardware.Report) {
 	if hottest > 0 {
 		p.Text += fmt.Sprintf(", %d °C at most", hottest)
 	}
-}
-
-// smartMends has what to do about smartctl's reasons for no answer.
-//
-// Source: smartmontools, smartctl.cpp and os_linux.cpp
-var smartMends = []struct{ said, mend string }{
-	{"Unable to detect device type", "`smartctl --scan-open` on that server lists what smartctl can ask; a RAID controller answers for the disks behind it, and a disk of a virtual machine has no such data"},
-	{smart.SwitchedOff, "`smartctl --smart=on` with the disk's device switches it on"},
-	{"open device", "see with `lsblk` on that server whether the kernel still has the device"},
-	{"does not support SMART", "nothing: the disk, or the bridge before it, tells nothing of its health"},
-}
-
-func smartMend(why string) string {
-	for _, m := range smartMends {
-		if strings.Contains(why, m.said) {
-			return m.mend
-		}
-	}
-	return "see `smartctl --all` of it on that server"
 }
 
 // disk is the design's disk of a serial; of another disk the serial.
