@@ -59,23 +59,7 @@ func ParseNFT(text string) ([]*NFTChain, error) {
 			continue
 		}
 		r := NFTRule{Handle: x.Rule.Handle, Comment: x.Rule.Comment}
-		// A rule is for every packet if nothing in front of its verdict compares.
-		for _, e := range x.Rule.Expr {
-			_, drop := e["drop"]
-			_, reject := e["reject"]
-			if r.Drops = drop || reject; r.Drops {
-				break
-			}
-			if raw, ok := e["jump"]; ok {
-				var to struct{ Target string }
-				_ = json.Unmarshal(raw, &to) // another form is no jump of ours
-				r.Jump = to.Target
-				break
-			}
-			if !onlyNotes(e) {
-				break
-			}
-		}
+		r.decide(x.Rule.Expr)
 		for _, c := range all {
 			if c.Family == x.Rule.Family && c.Table == x.Rule.Table && c.Name == x.Rule.Chain {
 				c.Rules = append(c.Rules, r)
@@ -85,9 +69,21 @@ func ParseNFT(text string) ([]*NFTChain, error) {
 	return all, nil
 }
 
-// onlyNotes says whether an expression counts or logs a packet, and lets it go on.
-func onlyNotes(e map[string]json.RawMessage) bool {
-	_, counter := e["counter"]
-	_, log := e["log"]
-	return counter || log
+// decide reads what a rule does with every packet: nothing in front of its verdict compares.
+func (r *NFTRule) decide(expr []map[string]json.RawMessage) {
+	for _, e := range expr {
+		for kind, raw := range e {
+			switch kind {
+			case "counter", "log":
+				continue
+			case "jump":
+				var to struct{ Target string }
+				_ = json.Unmarshal(raw, &to) // another form is no jump of ours
+				r.Jump = to.Target
+			case "drop", "reject":
+				r.Drops = true
+			}
+			return
+		}
+	}
 }

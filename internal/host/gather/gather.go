@@ -150,13 +150,8 @@ func gather(ctx context.Context, sys agent.HostSys, pool *statfsPool, r Request)
 	}
 	now := time.Now()
 	_, offset := now.Zone()
-	h := &Host{NowNS: now.UnixNano(), UTCOffset: offset, Addresses: addresses(), NetLinks: links()}
+	h := &Host{NowNS: now.UnixNano(), UTCOffset: offset, Addresses: addresses(), NetLinks: hostLinks(r.NICs)}
 	h.Hostname, _ = os.Hostname()
-	if r.NICs {
-		for i := range h.NetLinks {
-			h.NetLinks[i].askDriver()
-		}
-	}
 
 	// Run slow parts concurrently.
 	var wg sync.WaitGroup

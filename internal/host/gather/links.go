@@ -111,6 +111,15 @@ func netNumber(name, file string) int64 {
 	return n
 }
 
+// hostLinks are the links of the host, with what their drivers say if that is asked for.
+func hostLinks(drivers bool) []Link {
+	all := links()
+	for i := 0; drivers && i < len(all); i++ {
+		all[i].askDriver()
+	}
+	return all
+}
+
 // askDriver asks the driver of an interface. Source: kernel, include/uapi/linux/ethtool.h
 func (l *Link) askDriver() {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)

@@ -146,12 +146,10 @@ func (f *Firewall) change(live []*linux.NFTChain) string {
 	}
 	var b strings.Builder
 	for _, path := range slices.Sorted(maps.Keys(jumps)) {
-		much := jumps[path]
-		if slices.Contains(chains, path) {
-			much = much[1:]
-		}
-		for _, h := range much {
-			fmt.Fprintf(&b, "delete rule %s handle %d\n", path, h)
+		for i, h := range jumps[path] {
+			if i > 0 || !slices.Contains(chains, path) {
+				fmt.Fprintf(&b, "delete rule %s handle %d\n", path, h)
+			}
 		}
 	}
 	for _, t := range slices.Sorted(maps.Keys(have)) {
@@ -160,22 +158,28 @@ func (f *Firewall) change(live []*linux.NFTChain) string {
 		}
 	}
 	for _, t := range slices.Sorted(maps.Keys(tables)) {
-		if c := have[t]; c != nil && len(c.Rules) == len(f.Doors) && !slices.ContainsFunc(c.Rules, func(r linux.NFTRule) bool { return r.Comment != f.tag() }) {
-			continue
-		}
-		fmt.Fprintf(&b, "add chain %[1]s %[2]s\nflush chain %[1]s %[2]s\n", t, f.own())
-		for _, d := range f.Doors {
-			fmt.Fprintf(&b, "# %s\nadd rule %s %s ", d.What, t, f.own())
-			if len(d.From) > 0 {
-				fmt.Fprintf(&b, "ip saddr { %s } ", strings.Join(d.From, ", "))
-			}
-			fmt.Fprintf(&b, "%s dport { %s } accept comment \"%s\"\n", d.Proto, strings.Join(d.ports(), ", "), f.tag())
+		if c := have[t]; c == nil || len(c.Rules) != len(f.Doors) || slices.ContainsFunc(c.Rules, func(r linux.NFTRule) bool { return r.Comment != f.tag() }) {
+			b.WriteString(f.rules(t + " " + f.own()))
 		}
 	}
 	for _, c := range chains {
 		if jumps[c] == nil {
 			fmt.Fprintf(&b, "insert rule %s jump %s comment \"mortar\"\n", c, f.own())
 		}
+	}
+	return b.String()
+}
+
+// rules fills the brick's chain.
+func (f *Firewall) rules(chain string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "add chain %[1]s\nflush chain %[1]s\n", chain)
+	for _, d := range f.Doors {
+		from := ""
+		if len(d.From) > 0 {
+			from = "ip saddr { " + strings.Join(d.From, ", ") + " } "
+		}
+		fmt.Fprintf(&b, "# %s\nadd rule %s %s%s dport { %s } accept comment \"%s\"\n", d.What, chain, from, d.Proto, strings.Join(d.ports(), ", "), f.tag())
 	}
 	return b.String()
 }
