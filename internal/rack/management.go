@@ -91,7 +91,7 @@ func serveManagement(r *rack, e *hw.Enclosure, controller int, password string) 
 	}
 	return s.ServeTLS(alive(l, r, e, controller), "", "")
 }
-// alive is the listener of a controller, which takes no connection while the controller is out.
+
 // alive is the listener of a controller, which takes no connection while the controller is out.
 func alive(l net.Listener, r *rack, e *hw.Enclosure, controller int) net.Listener {
 	return array.AliveListener{Listener: l, Alive: func() bool {

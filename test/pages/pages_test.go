@@ -108,7 +108,7 @@ func wall(t *testing.T) page {
 			at += 3e6
 			looks++
 			return watch.Look{Status: status, Hosts: 3, Silent: map[string]string{"nfs1": silent, "c1": "no answer within 30s"},
-				Traffic: []observe.Traffic{{Service: "home", Server: "nfs2", Read: at, Written: at * (1 + looks%3)}}}, nil
+				Traffic: []watch.Traffic{{Service: "home", Server: "nfs2", Read: at, Written: at * (1 + looks%3)}}}, nil
 		}, nil),
 		watch.New("a-long-name-of-a-brick", func(context.Context) (watch.Look, error) {
 			return watch.Look{}, fmt.Errorf("/srv/mortar/a-long-name-of-a-brick.yaml:12:3: networks.public.cidr is missing")

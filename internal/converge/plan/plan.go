@@ -15,11 +15,9 @@ import (
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
-	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/converge/prepared"
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/agent"
-	"github.com/mortarhpc/mortar/internal/host/gather"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
@@ -130,15 +128,6 @@ func Observe(ctx context.Context, hosts map[string]*host.Session) (Facts, error)
 		}
 	}
 	return f, cmp.Or(ctx.Err(), failed.Join())
-}
-
-// seeNotes asks the servers how they are set up below the brick.
-func seeNotes(ctx context.Context, d *design.Design, hosts map[string]*host.Session) (map[string][]prepared.Finding, error) {
-	got, failed := host.All(ctx, d.Servers(), func(ctx context.Context, name string) ([]prepared.Finding, error) {
-		h, err := host.Ask(ctx, hosts[name], gather.Op, prepared.Request(d, name))
-		return slices.DeleteFunc(prepared.Judge(d, name, &h), func(f prepared.Finding) bool { return f.ByApply }), err
-	})
-	return got, cmp.Or(ctx.Err(), failed.Join())
 }
 
 // Build asks every host, in one request each, what its steps would change.

@@ -13,6 +13,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/release"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
+	"github.com/mortarhpc/mortar/internal/converge/prepared"
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/agent"
 	"github.com/mortarhpc/mortar/internal/host/claim"
@@ -175,7 +176,7 @@ func compare(ctx context.Context, d *design.Design, hosts map[string]*host.Sessi
 		steps = slices.DeleteFunc(steps, func(s Step) bool { return IsClient(d, s.Host) && hosts[s.Host] == nil })
 		p, err := Build(ctx, steps, hosts)
 		if err == nil {
-			if p.Notes, err = seeNotes(ctx, d, hosts); err == nil {
+			if p.Notes, err = prepared.Ask(ctx, d, hosts); err == nil {
 				p.DigestKey, err = DigestKey(d.Spec, o.Keep)
 			}
 			return p, applied, err

@@ -18,7 +18,6 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/screen"
 	"github.com/mortarhpc/mortar/internal/run/cli"
 	"github.com/mortarhpc/mortar/internal/run/hardware"
-	"github.com/mortarhpc/mortar/internal/run/observe"
 )
 
 // Watcher watches bricks, serves what it sees, and tells of each finding.
@@ -97,7 +96,7 @@ func (f *Watcher) check() error {
 // look observes a brick, and its traffic.
 func look(ctx context.Context, b *cli.Brick) (Look, error) {
 	status := b.Look(ctx)
-	l := Look{Status: status, Traffic: observe.Traffics(b.Design, b.Facts), Silent: map[string]string{}, Hosts: len(b.Facts.Hosts)}
+	l := Look{Status: status, Traffic: traffics(b.Design, b.Facts), Silent: map[string]string{}, Hosts: len(b.Facts.Hosts)}
 	for name, a := range b.Facts.Hosts {
 		if a.Host == nil {
 			l.Silent[name] = a.Err

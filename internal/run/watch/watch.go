@@ -19,7 +19,7 @@ import (
 // Look is one look at a brick.
 type Look struct {
 	Status  *observe.Status
-	Traffic []observe.Traffic
+	Traffic []Traffic
 	// Silent are hosts that did not answer, with the reason.
 	Silent map[string]string
 	Hosts  int
@@ -208,14 +208,14 @@ func findings(s *observe.Status) []Change {
 // rate is the throughput of services between two looks. A counter that decreased
 // belongs to another server or another boot: it gives no throughput until the next
 // look.
-func rate(before, after []observe.Traffic, from, to time.Time) (Point, bool) {
+func rate(before, after []Traffic, from, to time.Time) (Point, bool) {
 	seconds := to.Sub(from).Seconds()
 	if from.IsZero() || seconds <= 0 {
 		return Point{}, false
 	}
 	p := Point{Time: to}
 	for _, a := range after {
-		i := slices.IndexFunc(before, func(b observe.Traffic) bool { return b.Service == a.Service && b.Server == a.Server })
+		i := slices.IndexFunc(before, func(b Traffic) bool { return b.Service == a.Service && b.Server == a.Server })
 		if i < 0 || a.Read < before[i].Read || a.Written < before[i].Written {
 			continue
 		}

@@ -67,9 +67,9 @@ func TestChanges(t *testing.T) {
 // the counters and gives no throughput.
 func TestRate(t *testing.T) {
 	b := New("brick1", nil, nil)
-	for i, tr := range []observe.Traffic{{Service: "home", Server: "nfs1", Read: 100, Written: 1000}, {Service: "home", Server: "nfs1", Read: 300, Written: 5000},
+	for i, tr := range []Traffic{{Service: "home", Server: "nfs1", Read: 100, Written: 1000}, {Service: "home", Server: "nfs1", Read: 300, Written: 5000},
 		{Service: "home", Server: "nfs2", Read: 9000, Written: 90000}, {Service: "home", Server: "nfs2", Read: 1, Written: 1}, {Service: "home", Server: "nfs2", Read: 21, Written: 1}} {
-		b.take(time.Unix(int64(1000+2*i), 0), Look{Status: at(observe.OK, ""), Traffic: []observe.Traffic{tr}}, nil)
+		b.take(time.Unix(int64(1000+2*i), 0), Look{Status: at(observe.OK, ""), Traffic: []Traffic{tr}}, nil)
 	}
 	var got []float64
 	for _, p := range b.View().Points {
