@@ -103,7 +103,7 @@ storm: deps build ## 100, 500 and 2,000 NFS clients find their server crashed, o
 	go build -o bin/storm ./test/storm
 	scripts/storm.sh bin/mortar bin/storm
 
-size: deps build ## 6, 24, 84 and 240 disks on racks: seconds of each step, into out/size (hours)
+size: deps build ## 6, 24 and 84 disks on racks: seconds of each step, into out/size (a quarter of an hour)
 	scripts/size.sh bin/mortar
 	go run ./test/size -in out/size -svg out/size/size.svg
 

@@ -3,12 +3,12 @@
 # nfs-ha with so many small sparse disks in six enclosures behind two paths, applies the spec
 # twice, asks for the status, moves the service there and back, and takes the rack down.
 # What the commands printed lies in OUT/DISKS; test/size makes the page and the plot of it.
-# Usage (root): scripts/size.sh MORTAR [DISKS]...      DISKS is a multiple of 6
+# Usage (root): scripts/size.sh MORTAR [DISKS]...      DISKS is a multiple of 6, 200 at most
 #   OUT=out/size   SIZE=320GB of each disk, of which the rack makes a thousandth   IOPS=0 of each disk; 125: a hard disk's 8 ms
 #   LOCK= a file that is locked while a rack is up
 set -euo pipefail
 mortar=$(realpath "$1"); shift
-[ $# -gt 0 ] || set -- 6 24 84 240
+[ $# -gt 0 ] || set -- 6 24 84
 out=${OUT:-out/size}
 mkdir -p "$out"; cd "$out"; here=$PWD
 down() { "$mortar" rack down "$here/$n/brick.yaml" > /dev/null 2>&1 || true; }
