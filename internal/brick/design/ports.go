@@ -21,8 +21,14 @@ const (
 	corosyncPort = 5405
 )
 
-// FixedPorts are those of NFSv3, by the number of the program. Source: rpc(5).
-var FixedPorts = map[string]int{"100005": mountdPort, "100024": statdPort, "100021": lockdPort}
+// FixedPorts are those of NFSv3 behind the firewall of a host, by the number of the program.
+// A service with a network of its own is behind none. Source: rpc(5).
+func FixedPorts(d *Design) map[string]int {
+	if s := d.Services()[0]; s.NFS == nil || s.Namespace != "" {
+		return nil
+	}
+	return map[string]int{"100005": mountdPort, "100024": statdPort, "100021": lockdPort}
+}
 
 // Opening is what a host lets in, so that the brick works.
 type Opening struct {
@@ -42,7 +48,9 @@ func Openings(d *Design, host string) []Opening {
 			from = append(from, s.Public)
 		}
 		for _, s := range d.Services() {
-			from = append(from, s.Address)
+			if s.NFS != nil {
+				from = append(from, s.Address)
+			}
 		}
 		switch from = widest(from); {
 		case d.Lustre != nil:

@@ -67,15 +67,11 @@ func (f facts) firewall(server string) (out []Finding) {
 	return append(out, f.ports()...)
 }
 
-// ports compares where the daemons of NFSv3 are with where a firewall lets clients in. Those
-// of a service with a namespace are behind no firewall of the host.
+// ports compares where the daemons of NFSv3 are with where a firewall lets clients in.
 func (f facts) ports() (out []Finding) {
-	if slices.ContainsFunc(f.d.Services(), func(s *design.Service) bool { return s.Namespace != "" }) {
-		return nil
-	}
 	have := linux.ParseRPC(f.Run[strings.Join(linux.RPCCommand, " ")].Stdout)
 	for _, program := range slices.Sorted(maps.Keys(have)) {
-		want, fixed := design.FixedPorts[program]
+		want, fixed := design.FixedPorts(f.d)[program]
 		if at := strings.Join(have[program], " and "); fixed && at != strconv.Itoa(want) {
 			out = append(out, Finding{Differs, "the port of RPC program " + program, at, strconv.Itoa(want), "it was started before the port was fixed, and the firewall does not let clients in there", nftSource,
 				"move the service away (`mortar failover {spec}`); on a single server `systemctl restart rpc-statd nfs-server`", false})

@@ -194,6 +194,15 @@ differs the port of RPC program 100021: 41233 / 32767
 	if all := Judge(d, "nfs1", h); len(all) != 1 {
 		t.Errorf("firewalld has all: %s", said(all))
 	}
+	lustre := brick(t, "lustre-small", "firewall: {kind: nftables, clients: true}")
+	for _, name := range append(lustre.Servers(), lustre.Spec.ClientNames()...) {
+		if f := Firewall(lustre, name); f.Kind != "nftables" || f.Doors[0].Ports[0] != 988 {
+			t.Errorf("%s of a Lustre brick: %+v", name, f)
+		}
+	}
+	if all := Judge(lustre, lustre.Servers()[0], h); len(all) != 3 {
+		t.Errorf("a Lustre brick: %s", said(all))
+	}
 	if f := Firewall(d, "c1"); f.Kind != "" || len(f.Doors) != 0 {
 		t.Errorf("a client whose firewall is left alone: %+v", f)
 	}

@@ -242,8 +242,9 @@ func (f *Firewall) firewalld(sys Look) ([]Action, error) {
 	})
 	b.WriteString("</policy>\n")
 	out, installed := sys.Command(f.RichCommand()...)
-	if installed && out.Code == 252 { // Source: firewall-cmd(1), exit codes
-		return nil, Refuse("`systemctl enable --now firewalld`; or name the firewall that runs, or remove firewall from the spec", "firewalld does not run on this host")
+	const invalidPolicy = 140 // it has none of the name. Source: firewall-cmd(1), exit codes
+	if installed && out.Code != 0 && out.Code != invalidPolicy {
+		return nil, Refuse("`systemctl enable --now firewalld`; or name the firewall that runs, or remove firewall from the spec", "firewalld does not answer on this host: exit code %d: %s", out.Code, strings.TrimSpace(out.Stderr))
 	}
 	as := sys.Want(&TextFile{Path: file, Content: []byte(b.String()), Absent: !on, Why: "ports of the brick"})
 	have := strings.Split(strings.TrimSpace(out.Stdout), "\n")

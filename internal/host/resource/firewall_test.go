@@ -178,7 +178,7 @@ func (h *nftHost) opens(t *testing.T, from string, port int) (open bool) {
 func TestFirewalld(t *testing.T) {
 	f := &Firewall{Brick: "brick1", Kind: "firewalld", Doors: []Door{{"NFS", "tcp", []int{2049}, []string{"10.1.0.0/16"}}, {"any", "udp", []int{111}, nil}}}
 	list := strings.Join(f.RichCommand(), " ")
-	h := &Paper{Files: map[string]string{}, Outputs: map[string]Output{list: {Code: 112}}}
+	h := &Paper{Files: map[string]string{}, Outputs: map[string]Output{list: {Code: 140}}}
 	as := diff(t, f, h)
 	if len(as) != 2 || as[0].File.Path != "/etc/firewalld/policies/m-brick1.xml" || as[1].Cmd[1] != "--reload" {
 		t.Fatal(show(as))
@@ -192,7 +192,7 @@ func TestFirewalld(t *testing.T) {
 		t.Errorf("in force: %s", show(as))
 	}
 	h.Outputs[list] = Output{Code: 252}
-	refused(t, f, h, "firewalld does not run")
+	refused(t, f, h, "firewalld does not answer", "252")
 	f.Kind, f.Doors = "", nil
 	h.Outputs[list] = Output{}
 	if as := diff(t, f, h); len(as) != 2 || !as[0].File.Remove {
