@@ -299,7 +299,7 @@ func init() {
 		{Kind: HoldFS, words: "keeping {0} on {on} in use", inject: holdFS, heal: letGoFS},
 		{Kind: BitRot, words: "overwriting bytes of one disk beneath the RAID", can: mayRot, inject: spoilDisk}, // the scrub mends the data, or the drill fails
 		{Kind: DamageFS, words: "overwriting {0} of the file system of {1}", can: mayDamage, inject: damageFS, heal: repairFS},
-		{Kind: RepairFS, words: "mortar repair of {1}, whose {0} was overwritten", can: hasOperator, inject: repairFS},
+		{Kind: RepairFS, words: "mortar repair of {1}, after {0} were lost", can: hasOperator, inject: repairFS},
 		{Kind: FillOST, words: "filling OST {0}", can: hasLustre, inject: fillOST, heal: emptyOST},
 		{Kind: CacheApply, words: "giving SSDs back to the cache of {0}", inject: applyCache},
 		{Kind: CacheFill, words: "filling the mirror of dirty data of {0}", inject: fillCache, heal: drainCache},

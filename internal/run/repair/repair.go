@@ -140,7 +140,11 @@ func (j *job) stays(err error) error {
 	if !j.stopped {
 		return err
 	}
-	return fmt.Errorf("%w; service %s is kept stopped: run the command again, which goes on", err, j.svc.Name)
+	code, why := cli.Failed, err
+	if e := (*cli.Exit)(nil); errors.As(err, &e) && e.Err != nil {
+		code, why = e.Code, e.Err
+	}
+	return cli.Fail(code, fmt.Errorf("%w; service %s is kept stopped: run the command again, which goes on", why, j.svc.Name))
 }
 
 // open asks the servers, and says what speaks against a repair.

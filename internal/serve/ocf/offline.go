@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"slices"
 	"strings"
 	"syscall"
@@ -119,6 +120,7 @@ func runTool(argv []string, lock *os.File, stdout, stderr io.Writer) (code int, 
 	c := exec.Command(argv[0], argv[1:]...)
 	c.Stdout, c.Stderr = stdout, stderr
 	c.ExtraFiles = []*os.File{lock}
+	signal.Ignore(syscall.SIGPIPE) // a command inherits that: it runs on when nobody reads what it prints
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	err = c.Run()
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.Exited() {

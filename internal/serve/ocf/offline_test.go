@@ -140,6 +140,9 @@ func TestRunTool(t *testing.T) {
 	if _, err := runTool([]string{"sh", "-c", "kill -9 $$"}, f, io.Discard, io.Discard); err == nil {
 		t.Error("a command that was killed has no exit code")
 	}
+	if code, err := runTool([]string{"sh", "-c", "kill -PIPE $$; exit 4"}, f, io.Discard, io.Discard); code != 4 || err != nil {
+		t.Errorf("it ends with what it prints to: %d, %v", code, err)
+	}
 	if _, err := runTool(nil, f, io.Discard, io.Discard); err == nil {
 		t.Error("no command")
 	}
