@@ -33,7 +33,7 @@ func brick(t *testing.T, name, more string) *design.Design {
 	return d
 }
 
-func host(files map[string]string) *gather.Host {
+func told(files map[string]string) *gather.Host {
 	h := &gather.Host{Files: map[string]string{kernelFile: "6.12.43+deb13-amd64\n", builtFile: "#1 SMP PREEMPT_DYNAMIC Debian 6.12.43-1 (2025-08-27)\n"}, Run: map[string]gather.RunResult{}}
 	maps.Copy(h.Files, files)
 	return h
@@ -66,7 +66,7 @@ var two = map[string]string{
 
 func TestExpectations(t *testing.T) {
 	d := brick(t, "nfs-ha", wholePreparation)
-	h := host(two)
+	h := told(two)
 	h.NetLinks = []gather.Link{{Name: "eth0", Addresses: []string{"10.77.1.11/24"}, Pause: "rx"}}
 	if diff := cmp.Diff(`differs logical processor (two threads on each core): on / off
 differs sub-NUMA clusters: off / on
@@ -76,19 +76,19 @@ differs flow control of the public interface: rx / on
 		t.Error(diff)
 	}
 	// A virtual machine has no BIOS of its own; what apply makes is looked at there, too.
-	vm := host(map[string]string{"/sys/bus/virtio/devices/virtio0/device": "0x0001\n", "/proc/swaps": "Filename Type Size Used Priority\n", "/sys/module/sunrpc/parameters/pool_mode": "global\n"})
+	vm := told(map[string]string{"/sys/bus/virtio/devices/virtio0/device": "0x0001\n", "/proc/swaps": "Filename Type Size Used Priority\n", "/sys/module/sunrpc/parameters/pool_mode": "global\n"})
 	if diff := cmp.Diff(`differs sunrpc.pool_mode: global / pernode
 differs swap, in MiB: 0 / 4095 or more
 untold the number of hot spares of the system's mirror:  / 1
 `, said(Judge(d, "nfs1", vm))); diff != "" {
 		t.Error(diff)
 	}
-	for _, f := range Judge(d, "nfs1", host(nil)) {
+	for _, f := range Judge(d, "nfs1", told(nil)) {
 		if f.Kind != Untold || f.Mend != "" || f.Why == "" || f.Source == "" {
 			t.Errorf("of a host that tells nothing: %+v", f)
 		}
 	}
-	if all := Judge(brick(t, "nfs-ha", ""), "nfs1", host(nil)); len(all) != 0 {
+	if all := Judge(brick(t, "nfs-ha", ""), "nfs1", told(nil)); len(all) != 0 {
 		t.Errorf("nothing is wanted: %v", all)
 	}
 	if text := Judge(d, "nfs1", vm)[1].String(); text != "swap, in MiB is 0, not 4095 or more: xfs_repair of a large volume may need more than memory [xfs_repair(8); seed NFS+DFC, 2.4.2]; `mortar apply`" {
@@ -111,13 +111,13 @@ func TestCards(t *testing.T) {
 	put("1", "0000:3b:00", "0x010700", "8", "8", "8.0 GT/s PCIe", "8.0 GT/s PCIe", "0")
 	put("2", "0000:5e:00", "0x010700", "4", "8", "8.0 GT/s PCIe", "8.0 GT/s PCIe", "0")
 	put("8", "0000:af:00", "0x020700", "16", "16", "2.5 GT/s PCIe", "16.0 GT/s PCIe", "-1")
-	if diff := cmp.Diff("differs slot 2's width: x4 / x8\ndiffers slot 8's speed: PCI Express 1 / PCI Express 3\n", said(Judge(d, server.Name, host(files)))); diff != "" {
+	if diff := cmp.Diff("differs slot 2's width: x4 / x8\ndiffers slot 8's speed: PCI Express 1 / PCI Express 3\n", said(Judge(d, server.Name, told(files)))); diff != "" {
 		t.Error(diff)
 	}
 	put("2", "0000:5e:00", "0x020000", "8", "8", "8.0 GT/s PCIe", "8.0 GT/s PCIe", "0")
 	put("8", "0000:af:00", "0x020700", "16", "16", "8.0 GT/s PCIe", "16.0 GT/s PCIe", "0")
 	delete(files, "/sys/bus/pci/slots/1/address")
-	got := said(Judge(d, server.Name, host(files)))
+	got := said(Judge(d, server.Name, told(files)))
 	for _, line := range []string{"untold slot 1's card:  / sas-hba", "differs slot 2's card: nic / sas-hba", "differs slot 8's NUMA node: 0 / 1"} {
 		if !strings.Contains(got, line+"\n") {
 			t.Errorf("no %q in\n%s", line, got)
@@ -126,7 +126,7 @@ func TestCards(t *testing.T) {
 }
 
 func TestKnownBad(t *testing.T) {
-	h := host(map[string]string{
+	h := told(map[string]string{
 		builtFile:                      "#1 SMP PREEMPT_DYNAMIC Debian 6.1.64-1 (2023-11-30)\n",
 		"/sys/block/sda/device/vendor": "HP      \n", "/sys/block/sda/device/model": "MO0400JFFCF     \n", "/sys/block/sda/device/rev": "HPD5\n",
 		"/sys/block/sdb/device/vendor": "HP      \n", "/sys/block/sdb/device/model": "MO0400JFFCF     \n", "/sys/block/sdb/device/rev": "HPD8\n",
@@ -171,7 +171,7 @@ func TestFirewall(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := brick(t, "nfs-ha", "firewall: {kind: nftables}")
-	h := host(nil)
+	h := told(nil)
 	h.Run["nft -j list ruleset"] = gather.RunResult{Output: resource.Output{Stdout: string(rules)}}
 	h.Run["rpcinfo -p"] = gather.RunResult{Output: resource.Output{Stdout: "   program vers proto   port  service\n    100000    4   tcp    111  portmapper\n    100005    3   tcp  20048  mountd\n    100005    3   udp  20048  mountd\n    100021    4   tcp  41233  nlockmgr\n    100021    3   tcp  41233  nlockmgr\n"}}
 	if diff := cmp.Diff(`differs its firewall: shut / open for the brick

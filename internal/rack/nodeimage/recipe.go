@@ -122,7 +122,7 @@ func nodePackages(suite string) []string {
 		"systemd", "systemd-sysv", "dbus", "udev", "kmod", "iproute2",
 		"openssh-server", "openssh-client", "procps", "psmisc", cloudKernel,
 		"mdadm", "lvm2", "multipath-tools", "xfsprogs", "thin-provisioning-tools", "bcache-tools", "fdisk",
-		"nfs-kernel-server", "nfs-common", "rpcbind", "sqlite3",
+		"nfs-kernel-server", "nfs-common", "rpcbind", "sqlite3", "nftables",
 		"corosync", "pacemaker", "pacemaker-cli-utils",
 		"ipmitool", "snmp", "iputils-arping", "iputils-ping",
 		"fio", "gawk", "sg3-utils", "smartmontools", "ethtool", "chrony", "ca-certificates",
