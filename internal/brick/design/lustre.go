@@ -23,7 +23,7 @@ const block = 4 * spec.KiB
 
 // lustre derives targets, their servers and their place in the network.
 //
-// Source: Lustre Operations Manual, 10.1 and 11.2 (failover); seed Lustre
+// Source: Lustre Operations Manual, 10.1 and 11.2 (failover); paper Lustre
 // brick, 7.
 func (d builder) lustre() error {
 	s := d.Spec

@@ -125,7 +125,7 @@ func stripeCache(s *spec.Spec, groups int) int {
 
 // queueChecks is how many checks of a LUN without any path multipathd makes before
 // I/O to it fails, QueueSeconds how many seconds that takes: a check each 5 s
-// (polling_interval). Source: seed NSS4-HA, 4.3.2.
+// (polling_interval). Source: paper NSS4-HA, 4.3.2.
 const (
 	queueChecks  = 30
 	QueueSeconds = queueChecks * 5

@@ -97,7 +97,7 @@ func DiskBytes(size Bytes) Bytes {
 // (coercion): of a 3 TB disk it uses 2,794 GiB, which is where the 111,760 GB of
 // 40 such disks come from that omreport prints. MD3200 keeps 512 MiB for its
 // database, and so does its successor, the E-Series. For ME4 nothing is published: a thousandth is left to it.
-// Sources: seed NFS+DFC, A.4; Dell PowerVault MD3200 Owner's Manual.
+// Sources: paper NFS+DFC, A.4; Dell PowerVault MD3200 Owner's Manual.
 func (m ArrayModel) OfDisk(size Bytes) Bytes {
 	b := DiskBytes(size)
 	switch m.Family {

@@ -78,21 +78,21 @@ type expectation struct {
 // expectations are compared word by word; numbers are the least.
 var expectations = []expectation{
 	{"logical processor (two threads on each core)", true, func(p *spec.Preparation) string { return p.LogicalProcessor }, logicalProcessor,
-		"off leaves a core to each thread of nfsd; on made random reads through a cache up to 48 % faster", "seed NSS7.4-HA; seed NFS+DFC, 2.4.3",
+		"off leaves a core to each thread of nfsd; on made random reads through a cache up to 48 % faster", "paper NSS7.4-HA; paper NFS+DFC, 2.4.3",
 		"set Logical Processor in the BIOS", false},
 	{"sub-NUMA clusters", true, func(p *spec.Preparation) string { return p.SubNUMA }, subNUMA,
-		"memory and cache near to a card are a node of their own", "seed NSS7.4-HA", "set Sub-NUMA Cluster (NPS) in the BIOS", false},
+		"memory and cache near to a card are a node of their own", "paper NSS7.4-HA", "set Sub-NUMA Cluster (NPS) in the BIOS", false},
 	{"the governor of the processors' clock", true, func(p *spec.Preparation) string { return p.PowerProfile }, governor,
-		"a clock that sinks between two requests makes each of them late", "seed NSS7.4-HA (system profile Performance)",
+		"a clock that sinks between two requests makes each of them late", "paper NSS7.4-HA (system profile Performance)",
 		"set the system profile in the BIOS, or `cpupower frequency-set --governor`", false},
 	{"flow control of the public interface", true, func(p *spec.Preparation) string { return p.FlowControl }, flowControl,
 		"switch and card must agree: RoCE needs pauses, and a pause that another port causes stops all clients", "ethtool(8), -A", "`ethtool -A INTERFACE rx on tx on` (or off), and the same at the switch's port", false},
 	{"sunrpc.pool_mode", false, func(p *spec.Preparation) string { return p.PoolMode }, file("/sys/module/sunrpc/parameters/pool_mode"),
 		"nfsd's threads stay on the NUMA node whose card has the request", "kernel: admin-guide/kernel-parameters", "`mortar apply {spec}` sets it, and it counts when the module is loaded again: at the next boot", true},
 	{"swap, in MiB", false, func(p *spec.Preparation) string { return mib(int64(p.Swap) - resource.SwapHeader) }, swap,
-		"xfs_repair of a large volume may need more than memory", "xfs_repair(8); seed NFS+DFC, 2.4.2", "`mortar apply {spec}`", true},
+		"xfs_repair of a large volume may need more than memory", "xfs_repair(8); paper NFS+DFC, 2.4.2", "`mortar apply {spec}`", true},
 	{"the number of hot spares of the system's mirror", false, func(p *spec.Preparation) string { return number(p.MirrorSpares) }, mirrorSpares,
-		"the mirror is whole again before a person comes", "seed NSS4-HA, 4.1 (two disks in RAID 1 with a hot spare)", "`mdadm --manage /dev/mdN --add DISK`; a mirror inside a RAID controller is shown by its own tool", false},
+		"the mirror is whole again before a person comes", "paper NSS4-HA, 4.1 (two disks in RAID 1 with a hot spare)", "`mdadm --manage /dev/mdN --add DISK`; a mirror inside a RAID controller is shown by its own tool", false},
 }
 
 func file(name string) func(facts) string {
@@ -285,7 +285,7 @@ func (f facts) cards() (out []Finding) {
 	for _, want := range f.server.PCI {
 		slot := fmt.Sprintf("slot %d", want.Slot)
 		add := func(what, have, wanted, why, mend string) {
-			out = append(out, Finding{Differs, slot + "'s " + what, have, wanted, why, "kernel: ABI/testing/sysfs-bus-pci; seed NSS4-HA, 3.2", mend, false})
+			out = append(out, Finding{Differs, slot + "'s " + what, have, wanted, why, "kernel: ABI/testing/sysfs-bus-pci; paper NSS4-HA, 3.2", mend, false})
 		}
 		card, ok := f.slots[strconv.Itoa(want.Slot)]
 		switch {

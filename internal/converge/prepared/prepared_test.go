@@ -91,7 +91,7 @@ untold the number of hot spares of the system's mirror:  / 1
 	if all := Judge(brick(t, "nfs-ha", ""), "nfs1", told(nil)); len(all) != 0 {
 		t.Errorf("nothing is wanted: %v", all)
 	}
-	if text := Judge(d, "nfs1", vm)[1].String(); text != "swap, in MiB is 0, not 4095 or more: xfs_repair of a large volume may need more than memory [xfs_repair(8); seed NFS+DFC, 2.4.2]; `mortar apply`" {
+	if text := Judge(d, "nfs1", vm)[1].String(); text != "swap, in MiB is 0, not 4095 or more: xfs_repair of a large volume may need more than memory [xfs_repair(8); paper NFS+DFC, 2.4.2]; `mortar apply`" {
 		t.Error(text)
 	}
 }

@@ -25,7 +25,7 @@ import (
 //
 // Sources: PERC CLI Reference Guide, "Virtual drive commands" (perccli64 is Broadcom's
 // StorCLI, whose reference has the same words); Dell OpenManage Server Administrator CLI
-// Guide, "omconfig storage controller action=createvdisk"; seed NFS+DFC, A.4.
+// Guide, "omconfig storage controller action=createvdisk"; paper NFS+DFC, A.4.
 
 // shellTools are the tools, as functions. ask hands a command over, an argument on each
 // line after their number, and gets the exit code and the length of the answer.

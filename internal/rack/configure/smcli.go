@@ -18,7 +18,7 @@ import (
 // Sources: Dell PowerVault Modular Disk Storage Arrays CLI Guide, "About the Script
 // Commands"; for its successor and for the rules of names NetApp's SANtricity CLI reference
 // (docs.netapp.com/us-en/e-series-cli): create volumegroup, create volume, create hostgroup,
-// create mapping volume; seed Lustre brick, Appendix B, for volumeGroupUserLabel.
+// create mapping volume; paper Lustre brick, Appendix B, for volumeGroupUserLabel.
 
 // smcliForms has the commands, in lower case, with the type of each parameter; ! is one
 // that must be there. A word in brackets is an object: [NAME].
