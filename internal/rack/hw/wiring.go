@@ -93,7 +93,7 @@ func (c *Config) OutletName(pdu string, outlet int) string {
 // Limits of a node's hardware.
 const (
 	// virtio-scsi addresses targets 0 to 255.
-	maxTargets = 200
+	maxTargets = 256
 	// maxNodes fit into the last byte of their MAC addresses.
 	maxNodes = 99
 	// Every NVMe drive needs a root port on the node's root bus. Eight ports are the

@@ -60,7 +60,9 @@ func (m *Multipath) Diff(sys resource.Look) ([]resource.Action, error) {
 	running := sys.Runs("multipathd.service")
 	pending := sys.Exists(resource.PendingPath("multipath"))
 	var cmds []resource.Action
-	settle := resource.Action{Title: "wait for the maps", Cmd: append([]string{"udevadm", "wait", "--timeout=600"}, devices...), Seconds: 630}
+	// multipathd makes one map after the other: 84 took 175 s on a rack, 3 s more for each further.
+	limit := 600 + 5*len(devices)
+	settle := resource.Action{Title: "wait for the maps", Cmd: append([]string{"udevadm", "wait", fmt.Sprintf("--timeout=%d", limit)}, devices...), Seconds: limit + 30}
 	switch {
 	case !running:
 		cmds = append(cmds, resource.Action{

@@ -133,7 +133,7 @@ func TestMultipathBeforeAndAfter(t *testing.T) {
 write /var/lib/mortar/pending-multipath 0644
 write /etc/multipath.conf 0644
 systemctl enable --now multipathd.service && remove /var/lib/mortar/pending-multipath
-udevadm wait --timeout=600 /dev/mapper/35000c50000000101 /dev/mapper/35000c50000000102`)
+udevadm wait --timeout=610 /dev/mapper/35000c50000000101 /dev/mapper/35000c50000000102`)
 	conf := string(as[1].File.Content)
 	for _, w := range []string{"user_friendly_names no", "recheck_wwid yes", "no_path_retry 6", `wwid ".*"`, `wwid "35000c50000000101"`, "# why"} {
 		if !strings.Contains(conf, w) {
@@ -147,7 +147,7 @@ udevadm wait --timeout=600 /dev/mapper/35000c50000000101 /dev/mapper/35000c50000
 
 	// A path that multipathd does not have is put into its map.
 	delete(sys.Files, "/sys/block/sdd/holders/dm-1/dm/uuid")
-	wantShow(t, diff(t, m, sys), "multipath -v1\nudevadm wait --timeout=600 /dev/mapper/35000c50000000101 /dev/mapper/35000c50000000102")
+	wantShow(t, diff(t, m, sys), "multipath -v1\nudevadm wait --timeout=610 /dev/mapper/35000c50000000101 /dev/mapper/35000c50000000102")
 
 	// Killed between writing the file and the reload.
 	sys = twoPathDisks(true)
@@ -156,7 +156,7 @@ udevadm wait --timeout=600 /dev/mapper/35000c50000000101 /dev/mapper/35000c50000
 	sys.Files["/var/lib/mortar/pending-multipath"] = ""
 	wantShow(t, diff(t, m, sys), `
 multipathd reconfigure && remove /var/lib/mortar/pending-multipath
-udevadm wait --timeout=600 /dev/mapper/35000c50000000101 /dev/mapper/35000c50000000102`)
+udevadm wait --timeout=610 /dev/mapper/35000c50000000101 /dev/mapper/35000c50000000102`)
 }
 
 // A configuration of the site, and a system disk that multipathd looks after, end in a refusal.
