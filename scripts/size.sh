@@ -3,7 +3,7 @@
 # nfs-ha with so many small sparse disks in six enclosures behind two paths, applies the spec
 # twice, asks for the status, moves the service there and back, and takes the rack down.
 # What the commands printed lies in OUT/DISKS; test/size makes the page and the plot of it.
-# Usage (root): scripts/size.sh MORTAR [DISKS]...      DISKS is a multiple of 6, 200 at most
+# Usage (root): scripts/size.sh MORTAR [DISKS]...      DISKS is a multiple of 6, 240 at most
 #   OUT=out/size   SIZE=320GB of each disk, of which the rack makes a thousandth   IOPS=0 of each disk; 125: a hard disk's 8 ms
 #   LOCK= a file that is locked while a rack is up
 set -euo pipefail
