@@ -208,28 +208,6 @@ func measuredWith(file string, words []string) bool {
 	return strings.HasPrefix(file, "docs/results/") && len(words) > 1 && words[0] == "drill" && (looksLikeSpec(words[1]) || strings.HasPrefix(words[1], "--"))
 }
 
-// formerDrill returns the present spelling of a former one of mortar drill; nil: it is none. args
-// are those after the word drill.
-func formerDrill(args []string) []string {
-	words := []struct{ flag, command string }{{"--list", "list"}, {"--against-stock", "versus"}, {"--random", "random"}, {"--all", "all"}}
-	command := ""
-	rest := slices.DeleteFunc(slices.Clone(args), func(a string) bool {
-		return slices.ContainsFunc(words, func(w struct{ flag, command string }) bool { return w.flag == a })
-	})
-	for _, w := range words {
-		if command == "" && slices.Contains(args, w.flag) {
-			command = w.command
-		}
-	}
-	if command == "" && len(args) > 1 && looksLikeSpec(args[0]) {
-		command = newDrillRunCmd().Name()
-	}
-	if command == "" {
-		return nil
-	}
-	return append([]string{command}, rest...)
-}
-
 // checkCommandLine validates a command line as cobra does before it runs a command.
 func checkCommandLine(t *testing.T, file string, args []string) {
 	t.Helper()

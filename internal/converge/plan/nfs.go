@@ -73,7 +73,7 @@ func (b nfsKind) content(s *design.Service, p place, serials []string) {
 	v := &s.Storage
 	dev := v.Mounted()
 	fs := &storage.XFS{Device: dev, UUID: s.FSUUID, Args: s.MkfsArgs}
-	bare := cachePart{b.builder}.bare(s, p.host)
+	bare := cachePart(b).bare(s, p.host)
 	if bare {
 		fs.Device = v.Backing() // the same blocks, and it is there now
 	}
