@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os/exec"
 	"slices"
 	"strings"
 	"time"
@@ -139,7 +140,10 @@ func (r *profiler) onServer(ctx context.Context, server string, d devices, g [2]
 	}
 	out, err := r.host(server).Run(ctx, a)
 	if err != nil {
-		return 0, fmt.Errorf("%s: %w (fio: %s)", server, err, workload.FioInstall)
+		if strings.Contains(err.Error(), exec.ErrNotFound.Error()) {
+			err = fmt.Errorf("%w (fio: %s)", err, workload.FioInstall)
+		}
+		return 0, fmt.Errorf("%s: %w", server, err)
 	}
 	return deviceRate(out.Stdout, load)
 }
