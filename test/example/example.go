@@ -3,6 +3,7 @@
 package example
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/mortarhpc/mortar/examples"
@@ -10,14 +11,15 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 )
 
-// Design derives the design of an example, such as nfs-ha.yaml.
-func Design(t testing.TB, file string) *design.Design {
+// Design derives the design of an example, such as nfs-ha.yaml. replace are pairs of old and new
+// text in it.
+func Design(t testing.TB, file string, replace ...string) *design.Design {
 	t.Helper()
 	text, err := examples.FS.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := spec.Parse(file, text)
+	s, err := spec.Parse(file, []byte(strings.NewReplacer(replace...).Replace(string(text))))
 	if err != nil {
 		t.Fatal(err)
 	}

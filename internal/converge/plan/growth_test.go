@@ -79,9 +79,10 @@ func TestOrderOfGrowth(t *testing.T) {
 	}
 }
 
-// A brick in use gets a cache. Its header and its label are there before an agent is told of the
-// cache, and no SSD has data before both agents know it: a takeover at any moment finds what its
-// config says. Where no agent is, the file system moves onto the layers at once.
+// apply adds a cache to a brick in use. It makes the header and the label before it tells an agent
+// of the cache, and puts no data on an SSD before both agents know the cache. So a takeover at any
+// moment finds what its config says. A single server has no agent: apply moves the file system onto
+// the layers at once.
 func TestOrderOfALateCache(t *testing.T) {
 	for _, x := range []struct {
 		file, host string

@@ -16,11 +16,10 @@ import (
 
 	"github.com/mortarhpc/mortar/examples"
 	"github.com/mortarhpc/mortar/internal/base/linux"
-	"github.com/mortarhpc/mortar/internal/brick/design"
-	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/host/agent"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/serve/fence"
+	"github.com/mortarhpc/mortar/test/example"
 )
 
 // redfish is a service for one computer, as the agent uses it.
@@ -159,14 +158,7 @@ func redfishSteps(t *testing.T, options string) []Step {
 		t.Fatal(err)
 	}
 	bmc := regexp.MustCompile(`(?m)^    bmc:.*\n(      .*\n)+`).FindString(string(text))
-	s, err := spec.Parse("brick.yaml", []byte(strings.Replace(string(text), bmc, "    fencing:\n      - {agent: fence_redfish, options: {"+options+"}, secrets: {password: secrets/redfish-nfs1}}\n", 1)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, err := design.New(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := example.Design(t, "nfs-ha.yaml", bmc, "    fencing:\n      - {agent: fence_redfish, options: {"+options+"}, secrets: {password: secrets/redfish-nfs1}}\n")
 	steps, err := Desired(d, Facts{}, testSecrets)
 	if err != nil {
 		t.Fatal(err)

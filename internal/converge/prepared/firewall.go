@@ -58,9 +58,7 @@ func (f facts) firewall(server string) (out []Finding) {
 		}
 	case "firewalld":
 		res := f.Run[strings.Join(w.RichCommand(), " ")]
-		have := strings.Split(strings.TrimSpace(res.Stdout), "\n")
-		slices.Sort(have)
-		if res.Err != "" || res.Code != 0 || !slices.Equal(have, w.Rich()) {
+		if res.Err != "" || res.Code != 0 || !w.HasRich(res.Stdout) {
 			add(Differs, "its firewall", "shut", "open for the brick", "firewalld does not have "+whole, "`mortar apply {spec}`", true)
 		}
 	}

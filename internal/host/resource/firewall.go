@@ -205,6 +205,13 @@ func (f *Firewall) Rich() []string {
 	return slices.Compact(out)
 }
 
+// HasRich says whether what RichCommand prints is the wanted rules, in any order.
+func (f *Firewall) HasRich(printed string) bool {
+	have := strings.Split(strings.TrimSpace(printed), "\n")
+	slices.Sort(have)
+	return slices.Equal(have, f.Rich())
+}
+
 func (f *Firewall) eachDoor(do func(from, proto, port string)) {
 	for _, d := range f.Doors {
 		from := d.From
@@ -247,9 +254,7 @@ func (f *Firewall) firewalld(sys Look) ([]Action, error) {
 		return nil, Refuse("`systemctl enable --now firewalld`; or name the firewall that runs, or remove firewall from the spec", "firewalld does not answer on this host: exit code %d: %s", out.Code, strings.TrimSpace(out.Stderr))
 	}
 	as := sys.Want(&TextFile{Path: file, Content: []byte(b.String()), Absent: !on, Why: "ports of the brick"})
-	have := strings.Split(strings.TrimSpace(out.Stdout), "\n")
-	slices.Sort(have)
-	if gone := out.Code != 0; len(as) > 0 || on && (gone || !slices.Equal(have, f.Rich())) || !on && !gone {
+	if gone := out.Code != 0; len(as) > 0 || on && (gone || !f.HasRich(out.Stdout)) || !on && !gone {
 		as = append(as, Action{Title: "reload firewalld", Cmd: []string{"firewall-cmd", "--reload"},
 			Why: "it reads the file; what the site has changed in the running firewall only, without --permanent, is lost"})
 	}

@@ -184,10 +184,9 @@ func hideMatches(text []byte, re *regexp.Regexp, files []string) []byte {
 // those of shorter ones are parts of ordinary text and numbers.
 const codedFrom = 4
 
-// formsOf are the forms that a secret has in files of a report: as it is, in base64, also as a
-// part of a longer text, in hex, in a URL, in a shell's quotes, as the array of bytes by which
-// journalctl writes a message that is no text, and escaped for XML, for JSON, and for one in the
-// other.
+// formsOf are the forms that a secret has in files of a report: plain; in base64, alone and within a
+// longer text; in hex; in a URL; in a shell's quotes; escaped for XML, for JSON and for JSON within
+// JSON. journalctl prints a message that is not valid UTF-8 as an array of bytes.
 func formsOf(v string) []string {
 	raw := []byte(v)
 	out := []string{v, strings.Trim(strconv.Quote(v), `"`), strings.ReplaceAll(v, "'", `'\''`)}

@@ -16,6 +16,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/host/hosttest"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	indoubt "github.com/mortarhpc/mortar/internal/serve/doubt"
+	"github.com/mortarhpc/mortar/test/example"
 )
 
 // keepers are servers with a file in /run/mortar: doubt-home.json, or what called says.
@@ -43,7 +44,7 @@ func (k keepers) Session(name string) *host.Session {
 }
 
 func TestInDoubt(t *testing.T) {
-	d := theDesign(t)
+	d := example.Design(t, "nfs-ha.yaml")
 	doubt := func(at string) string {
 		return `{"service": "home", "at": "` + at + `", "arrays": [{"name": "r0", "uuid": "u", "events": 9, "blocks": [4096]}]}`
 	}
@@ -72,7 +73,7 @@ func TestInDoubt(t *testing.T) {
 // What a start has written down of the doubt that a person accepted is added to it; a list of
 // another crash is not. Of a service that runs the newest list is shown.
 func TestNameDoubt(t *testing.T) {
-	d := theDesign(t)
+	d := example.Design(t, "nfs-ha.yaml")
 	named := func(at, path string) string {
 		return `{"service": "home", "at": "` + at + `", "arrays": [{"name": "r0", "uuid": "u", "events": 9, "blocks": [4096]}], "owners": {"files": [{"inode": 5, "path": "` + path + `"}]}}`
 	}

@@ -13,7 +13,6 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/brick/design"
-	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/agent"
 	"github.com/mortarhpc/mortar/internal/host/gather"
@@ -21,25 +20,8 @@ import (
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/run/observe"
 	"github.com/mortarhpc/mortar/internal/run/procedure"
+	"github.com/mortarhpc/mortar/test/example"
 )
-
-func theDesign(t *testing.T, replace ...string) *design.Design {
-	t.Helper()
-	path := "../../../examples/nfs-ha.yaml"
-	src, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := spec.Parse(path, []byte(strings.NewReplacer(replace...).Replace(string(src))))
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, err := design.New(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d
-}
 
 // facts returns the facts of both servers, from the recordings of a real cluster
 // in package observe.
@@ -86,8 +68,8 @@ func doubt(d *design.Design, service string, r *Refused) func(observe.Facts) (*P
 }
 
 func TestPlans(t *testing.T) {
-	d := theDesign(t)
-	auto := theDesign(t, "failback: manual", "failback: auto")
+	d := example.Design(t, "nfs-ha.yaml")
+	auto := example.Design(t, "nfs-ha.yaml", "failback: manual", "failback: auto")
 	move := []string{"nfs2: crm_resource --resource home --move --node nfs2", "nfs2: crm_resource --resource home --clear"}
 	back := []string{"nfs1: crm_resource --resource home --move --node nfs1", "nfs1: crm_resource --resource home --clear"}
 	type result struct {
@@ -242,7 +224,7 @@ func TestRun(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			p, err := Service(theDesign(t), facts(t, "healthy", nil), "", "")
+			p, err := Service(example.Design(t, "nfs-ha.yaml"), facts(t, "healthy", nil), "", "")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -265,7 +247,7 @@ func TestRun(t *testing.T) {
 // Interrupted during its wait, Run still removes the constraint. Interrupted
 // before the move, it runs nothing.
 func TestRunInterrupted(t *testing.T) {
-	p, err := Service(theDesign(t), facts(t, "healthy", nil), "", "")
+	p, err := Service(example.Design(t, "nfs-ha.yaml"), facts(t, "healthy", nil), "", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -288,7 +270,7 @@ func TestRunInterrupted(t *testing.T) {
 
 // Run asks the cluster as soon as the address appears.
 func TestRunGlances(t *testing.T) {
-	p, err := Service(theDesign(t), facts(t, "healthy", nil), "", "")
+	p, err := Service(example.Design(t, "nfs-ha.yaml"), facts(t, "healthy", nil), "", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -303,7 +285,7 @@ func TestRunGlances(t *testing.T) {
 }
 
 func TestRunStandby(t *testing.T) {
-	d := theDesign(t)
+	d := example.Design(t, "nfs-ha.yaml")
 	p, err := Standby(d, facts(t, "healthy", nil), "nfs1")
 	if err != nil {
 		t.Fatal(err)

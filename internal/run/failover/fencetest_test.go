@@ -24,6 +24,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/host/hosttest"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/run/observe"
+	"github.com/mortarhpc/mortar/test/example"
 )
 
 // pair is a fake of two servers, their power and their cluster, as far as a fence
@@ -357,7 +358,7 @@ func all(d *design.Design) []*design.FenceLevel {
 var quick = ProofOptions{Poll: time.Millisecond, Boot: time.Second, Dark: 500 * time.Millisecond}
 
 func TestProveFencing(t *testing.T) {
-	d := theDesign(t)
+	d := example.Design(t, "nfs-ha.yaml")
 	p := newPair(t, d)
 	rs, err := ProveFencing(t.Context(), d, p, all(d), quick)
 	if err != nil {
@@ -411,7 +412,7 @@ func TestProveFencing(t *testing.T) {
 
 // If the fencer still has the old topology, the test fences again.
 func TestLateTopology(t *testing.T) {
-	d := theDesign(t)
+	d := example.Design(t, "nfs-ha.yaml")
 	p := newPair(t, d)
 	p.late = true
 	if _, err := ProveFencing(t.Context(), d, p, d.Levels("nfs2")[1:], quick); err != nil {
@@ -441,7 +442,7 @@ func TestFencingFailures(t *testing.T) {
 			[]string{"fence-pdu-a: fence_apc_snmp at 10.77.3.31, fence-pdu-b: fence_apc_snmp at 10.77.3.32", "nfs2: switch nfs1 on: exit code 1"}, nil, 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			d := theDesign(t)
+			d := example.Design(t, "nfs-ha.yaml")
 			p := newPair(t, d)
 			tt.spoil(p)
 			rs, err := ProveFencing(t.Context(), d, p, tt.levels(d), quick)
@@ -492,7 +493,7 @@ func (p *pair) tryRun(o ProofOptions) (done bool, err error) {
 // Killed after any command, the test succeeds when run again, and leaves nothing
 // off.
 func TestKilledProof(t *testing.T) {
-	d := theDesign(t)
+	d := example.Design(t, "nfs-ha.yaml")
 	whole := newPair(t, d)
 	if _, err := whole.tryRun(quick); err != nil {
 		t.Fatal(err)
@@ -525,7 +526,7 @@ func TestKilledProof(t *testing.T) {
 // A test that is killed after every twelve commands (an undo takes eight) still
 // completes.
 func TestKilledProofAgainAndAgain(t *testing.T) {
-	p := newPair(t, theDesign(t))
+	p := newPair(t, example.Design(t, "nfs-ha.yaml"))
 	for kills := 0; ; kills++ {
 		if kills > 10 {
 			t.Fatalf("no progress: %q", p.log[len(p.log)-18:])
@@ -542,7 +543,7 @@ func TestKilledProofAgainAndAgain(t *testing.T) {
 }
 
 func TestChosenLevels(t *testing.T) {
-	d := theDesign(t)
+	d := example.Design(t, "nfs-ha.yaml")
 	for _, c := range []struct {
 		node  string
 		level int
@@ -557,7 +558,7 @@ func TestChosenLevels(t *testing.T) {
 }
 
 func TestFitForProof(t *testing.T) {
-	d := theDesign(t)
+	d := example.Design(t, "nfs-ha.yaml")
 	p := newPair(t, d)
 	p.attrs["nfs1"]["standby"] = "on"
 	_, err := ProveFencing(t.Context(), d, p, all(d), quick)
@@ -577,7 +578,7 @@ func TestFitForProof(t *testing.T) {
 
 // After an interrupt everything is on again before ProveFencing returns.
 func TestInterruptedProof(t *testing.T) {
-	d := theDesign(t)
+	d := example.Design(t, "nfs-ha.yaml")
 	whole := newPair(t, d)
 	if _, err := whole.tryRun(quick); err != nil {
 		t.Fatal(err)
@@ -608,7 +609,7 @@ func TestInterruptedProof(t *testing.T) {
 }
 
 func TestTouchedLevels(t *testing.T) {
-	d := theDesign(t)
+	d := example.Design(t, "nfs-ha.yaml")
 	names := func(ls []*design.FenceLevel) []string {
 		var out []string
 		for _, l := range ls {
@@ -645,7 +646,7 @@ func TestTouchedLevels(t *testing.T) {
 		t.Errorf("%q %v", names(un), err)
 	}
 	// A changed address invalidates a proof, a changed delay does not.
-	d2 := theDesign(t, "address: 10.77.3.22", "address: 10.77.3.99")
+	d2 := example.Design(t, "nfs-ha.yaml", "address: 10.77.3.22", "address: 10.77.3.99")
 	if un, err = unproven(t.Context(), d2, p, "nfs1"); err != nil || !slices.Equal(names(un), []string{"nfs1 1", "nfs2 1"}) {
 		t.Errorf("%q %v", names(un), err)
 	}

@@ -9,10 +9,11 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/host/gather"
 	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/test/example"
 )
 
 func TestOutletsOn(t *testing.T) {
-	d := theDesign(t)
+	d := example.Design(t, "nfs-ha.yaml")
 	secret := func(file string) ([]byte, error) { return []byte("of " + file + "\n"), nil }
 	outlet := func(dev, port string, on bool, err string) gather.Outlet {
 		return gather.Outlet{OutletAsk: gather.OutletAsk{Device: dev, Port: port}, On: on, Err: err}
@@ -72,7 +73,7 @@ func TestOutletsOn(t *testing.T) {
 
 // A community goes to the agent's standard input, never into its arguments.
 func TestOutletsOnByCommunity(t *testing.T) {
-	d := theDesign(t, "snmp: {user: mortar, auth_file: secrets/pdu-a-auth, privacy_file: secrets/pdu-a-privacy}", "community_file: secrets/pdu-a")
+	d := example.Design(t, "nfs-ha.yaml", "snmp: {user: mortar, auth_file: secrets/pdu-a-auth, privacy_file: secrets/pdu-a-privacy}", "community_file: secrets/pdu-a")
 	f := facts(t, "healthy", nil)
 	f.Hosts["nfs2"].Host.Outlets = []gather.Outlet{{OutletAsk: gather.OutletAsk{Device: "fence-pdu-a", Port: "1"}}}
 	p, err := OutletsOn(d, f, "nfs1", func(file string) ([]byte, error) { return []byte("of " + file + "\n"), nil })

@@ -15,11 +15,12 @@ import (
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/run/observe"
 	"github.com/mortarhpc/mortar/internal/serve/ocf"
+	"github.com/mortarhpc/mortar/test/example"
 )
 
 // Look for signs of life of nfs1: nfs2 has no service, c1 is a client.
 func TestLook(t *testing.T) {
-	d := theDesign(t)
+	d := example.Design(t, "nfs-ha.yaml")
 	d.Spec.Servers[0].Address = "nfs1.example.org" // not pinged: DNS may fail with the server
 	const silent2, silent1 = "nfs1 does not answer ping from nfs2 at 10.77.1.11, 10.77.2.11", "nfs1 does not answer ping from c1 at 10.77.1.11"
 	const unserved2, unserved1 = "no host answers ping from nfs2 at the service address 10.77.1.100", "no host answers ping from c1 at the service address 10.77.1.100"
@@ -88,7 +89,7 @@ func TestLook(t *testing.T) {
 			}
 		})
 	}
-	if got := Look(t.Context(), theDesign(t), observe.Facts{}, nil, "nfs1"); len(got.Life) > 0 || !strings.Contains(strings.Join(got.Unknown, ""), "no other server") {
+	if got := Look(t.Context(), example.Design(t, "nfs-ha.yaml"), observe.Facts{}, nil, "nfs1"); len(got.Life) > 0 || !strings.Contains(strings.Join(got.Unknown, ""), "no other server") {
 		t.Errorf("%+v", got)
 	}
 }
@@ -111,7 +112,7 @@ func (l *later) Session(name string) *host.Session {
 
 // Confirm looks again after a person has confirmed.
 func TestConfirm(t *testing.T) {
-	d := theDesign(t)
+	d := example.Design(t, "nfs-ha.yaml")
 	failing, healthy := facts(t, "fencing-failing", nil), facts(t, "healthy", nil)
 	for name, c := range map[string]struct {
 		then  observe.Facts

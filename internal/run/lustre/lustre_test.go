@@ -72,6 +72,20 @@ func recorded(t *testing.T, name string) string {
 	return string(b)
 }
 
+// stopsAndStarts has the targets of oss02 be gone while the cluster keeps its service stopped.
+func (p *played) stopsAndStarts() {
+	dl := p.answers["oss02 lctl dl"]
+	p.onRun = func(c, _ string) error {
+		switch {
+		case strings.Contains(c, "Stopped"):
+			p.answers["oss02 lctl dl"] = ""
+		case strings.Contains(c, "--delete-parameter"):
+			p.answers["oss02 lctl dl"] = dl
+		}
+		return nil
+	}
+}
+
 // open opens the file system of the rack; answers replace or extend the recorded
 // ones.
 func open(t *testing.T, answers map[string]string) (*FS, *played) {
@@ -336,16 +350,7 @@ func TestFSCKOfADamagedTarget(t *testing.T) {
 			t.Fatal(err)
 		}
 		hosts.code = map[string]int{"e2fsck": 4}
-		dl := hosts.answers["oss02 lctl dl"]
-		hosts.onRun = func(c, _ string) error {
-			switch {
-			case strings.Contains(c, "Stopped"):
-				hosts.answers["oss02 lctl dl"] = ""
-			case strings.Contains(c, "--delete-parameter"):
-				hosts.answers["oss02 lctl dl"] = dl
-			}
-			return nil
-		}
+		hosts.stopsAndStarts()
 		if err := carryOut(f, p); err == nil || !strings.Contains(err.Error(), "small-OST0001 is damaged") {
 			t.Error(err)
 		}
@@ -362,16 +367,7 @@ func TestFSCKByAnOlderAgent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dl := hosts.answers["oss02 lctl dl"]
-	hosts.onRun = func(c, _ string) error {
-		switch {
-		case strings.Contains(c, "Stopped"):
-			hosts.answers["oss02 lctl dl"] = ""
-		case strings.Contains(c, "--delete-parameter"):
-			hosts.answers["oss02 lctl dl"] = dl
-		}
-		return nil
-	}
+	hosts.stopsAndStarts()
 	if err := carryOut(f, p); err == nil || !strings.Contains(err.Error(), "of an earlier release") {
 		t.Error(err)
 	}

@@ -19,7 +19,6 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/brick/design"
-	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/agent"
 	"github.com/mortarhpc/mortar/internal/host/gather"
@@ -28,6 +27,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/run/cli"
 	"github.com/mortarhpc/mortar/internal/run/observe"
 	"github.com/mortarhpc/mortar/internal/serve/ocf"
+	"github.com/mortarhpc/mortar/test/example"
 )
 
 // What xfs_repair 6.1 printed.
@@ -66,24 +66,6 @@ re-running xfs_repair.
 `
 	ignored = "ALERT: The filesystem has valuable metadata changes in a log which is being\nignored because the -n option was used.\n"
 )
-
-func theDesign(t *testing.T, name string) *design.Design {
-	t.Helper()
-	file := "../../../examples/" + name + ".yaml"
-	src, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := spec.Parse(file, src)
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, err := design.New(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d
-}
 
 // damagedVolume is the recording of a healthy cluster, with the service stopped.
 const damagedVolume = "damaged"
@@ -230,7 +212,7 @@ func synctested(t *testing.T, name string, test func(*testing.T)) {
 
 // damaged is a brick whose service failed because of its volume.
 func damaged(t *testing.T) *play {
-	return &play{t: t, d: theDesign(t, "nfs-ha"), situation: damagedVolume, sick: true, unmountable: true, room: 1 << 40, ram: 1 << 30}
+	return &play{t: t, d: example.Design(t, "nfs-ha.yaml"), situation: damagedVolume, sick: true, unmountable: true, room: 1 << 40, ram: 1 << 30}
 }
 
 func (p *play) repair(o Options) (string, error) {
@@ -336,7 +318,7 @@ func TestRepairWithoutThePartner(t *testing.T) {
 
 func TestRepairOfASingleServer(t *testing.T) {
 	p := damaged(t)
-	p.d = theDesign(t, "nfs")
+	p.d = example.Design(t, "nfs.yaml")
 	node, at, dev := p.d.Servers()[0], p.d.Services()[0].MountPoint, p.d.Services()[0].Storage.Mounted()
 	out, err := p.repair(Options{})
 	unit := mountUnit(at)
@@ -358,7 +340,7 @@ func TestRepairOfASingleServer(t *testing.T) {
 
 func TestRepairOfLustre(t *testing.T) {
 	p := damaged(t)
-	p.d = theDesign(t, "lustre-brick")
+	p.d = example.Design(t, "lustre-brick.yaml")
 	svc := p.d.Services()[0].Name
 	if _, err := p.repair(Options{Service: svc}); err == nil || !strings.Contains(err.Error(), "mortar lustre fsck SPEC ") {
 		t.Error(err)
@@ -429,7 +411,7 @@ func TestRepairWithTheRealTools(t *testing.T) {
 				}
 			}
 			p := damaged(t)
-			p.d = theDesign(t, "nfs")
+			p.d = example.Design(t, "nfs.yaml")
 			dev, kept := p.d.Services()[0].Storage.Mounted(), filepath.Join(t.TempDir(), "dump")
 			p.tool = func(argv []string) (resource.Output, error) {
 				argv = slices.Clone(argv)

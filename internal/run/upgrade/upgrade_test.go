@@ -13,7 +13,6 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/brick/design"
-	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/agent"
 	"github.com/mortarhpc/mortar/internal/host/gather"
@@ -21,6 +20,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/run/failover"
 	"github.com/mortarhpc/mortar/internal/run/observe"
+	"github.com/mortarhpc/mortar/test/example"
 )
 
 // pair is a fake of two servers and their cluster; test/rack has real ones.
@@ -40,19 +40,7 @@ func newPair(t *testing.T) (*pair, *design.Design) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const file = "../../../examples/nfs-ha.yaml"
-	src, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := spec.Parse(file, src)
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, err := design.New(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := example.Design(t, "nfs-ha.yaml")
 	return &pair{t: t, facts: facts, serves: "nfs1", standby: map[string]bool{}, boot: map[string]int{}}, d
 }
 
