@@ -173,6 +173,7 @@ func (m mdStorage) build(s *design.Service, p place) (pvs, _ []string) {
 			a.Grow = &storage.Growing{VG: s.Storage.VG, LV: s.Storage.LV, PVs: pvs}
 		}
 		m.add(StageStorage, p.host, "md array "+g.Name, a)
+		m.steps[len(m.steps)-1].Apart = true
 	}
 	return pvs, nil
 }
