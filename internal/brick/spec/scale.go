@@ -10,6 +10,9 @@ const (
 	// stripe cache to 16384 entries, 256 MiB for four disks (Lustre 2.17.57).
 	scaledLustre = 1536 * MiB
 	scaledClient = 768 * MiB
+	// A server with 480 paths to 240 disks in 24 arrays had 30 MiB of 1280 left, and commands
+	// of LVM took over a minute.
+	scaledDisk = 6 * MiB // for each disk that it sees
 	// mostScale leaves less than a disk of anything.
 	mostScale = 1_000_000
 )
@@ -41,7 +44,14 @@ func (s *Spec) Scale(by int64) error {
 			lists[i].Size = max(lists[i].Size/Bytes(by)/MiB*MiB, least)
 		}
 	}
+	seen := Bytes(0)
 	for i := range s.Enclosures {
+		if s.Enclosures[i].Array == "" {
+			for _, l := range s.Enclosures[i].Disks {
+				serials, _ := l.Serials() // parsing has refused errors
+				seen += Bytes(len(serials))
+			}
+		}
 		least := Bytes(MiB)
 		if s.Flavour == Lustre && s.Enclosures[i].Array != "" {
 			least = leastArrayDisk
@@ -62,6 +72,7 @@ func (s *Spec) Scale(by int64) error {
 	if s.Flavour == Lustre {
 		server = scaledLustre
 	}
+	server += seen * scaledDisk
 	for i := range s.Servers {
 		s.Servers[i].Memory = max(s.Servers[i].Memory/Bytes(by), server)
 	}

@@ -25,6 +25,24 @@ func TestScaleCache(t *testing.T) {
 	}
 }
 
+// A server's memory grows with the disks of JBODs that it sees.
+func TestScaleMemory(t *testing.T) {
+	src, err := examples.FS.ReadFile("jbod-ha.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := Parse("jbod-ha.yaml", src)
+	if err == nil {
+		err = s.Scale(1000)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := s.Servers[0].Memory, (1280+6*Bytes(len(s.allDisks())))*MiB; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
 // A scaled rack speaks TCP unless rack.rdma asks for verbs; a brick without RDMA refuses it.
 func TestScaleLNET(t *testing.T) {
 	src, err := examples.FS.ReadFile("lustre-small.yaml")
