@@ -318,6 +318,16 @@ func TestQuotaSetChecksFirst(t *testing.T) {
 	}
 }
 
+// A limit that names no host is refused before anything else, by one line.
+func TestLimitNamesNobody(t *testing.T) {
+	for _, c := range []string{"plan", "status", "apply", "apply --yes", "apply --dry-run"} {
+		code, out, err := mortar(t, append(strings.Fields(c), "../../examples/nfs-ha.yaml", "--limit", "nobody")...)
+		if code != exitBadInput || out != "" || !strings.Contains(err, `no host or group is named "nobody"; name hosts, `) || strings.Count(err, "\n") > 1 {
+			t.Errorf("%s: %d, %q, %q", c, code, out, err)
+		}
+	}
+}
+
 // The first argument of a command that works on a brick is SPEC in each usage.
 func TestOneWordForTheSpec(t *testing.T) {
 	specs := 0

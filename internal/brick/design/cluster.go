@@ -155,8 +155,8 @@ func hedge(v spec.Server, levels []FenceLevel) FenceLevel {
 }
 
 // Reservable says whether LUNs and disks can be reserved for a server: if it is Mortar's agent
-// that has them.
-func (d *Design) Reservable() bool { return d.Spec.Profile != spec.Stock }
+// that has them, and not by NVMe, whose commands the agent does not know.
+func (d *Design) Reservable() bool { return d.Spec.Profile != spec.Stock && !AllNVMe(d) }
 
 // pduDevices are the devices of the PDUs by ID, each with the outlets of all
 // servers.

@@ -2,6 +2,7 @@ package design
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -80,5 +81,10 @@ func TestNVMeSettings(t *testing.T) {
 	}
 	if got := d.Value("sysctl", "dev.raid.speed_limit_max"); got != "4000000" {
 		t.Errorf("the ceiling of a rebuild is %s KiB/s", got)
+	}
+	// SCSI reserves no NVMe disk, and check says so.
+	warned := slices.ContainsFunc(d.Warnings, func(w Warning) bool { return w.Rule == "reservations" && strings.Contains(w.Text, "NVMe") })
+	if keys := d.Pairs[0].HA.Reservations; keys != nil || !warned {
+		t.Errorf("keys %v, warnings %+v", keys, d.Warnings)
 	}
 }

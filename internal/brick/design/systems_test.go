@@ -20,7 +20,7 @@ var deserved = map[string][]string{
 	"nfs":          nil,
 	"nfs-ha-xl":    nil,
 	"nfs-ha":       nil,
-	"nvme-ha":      nil,
+	"nvme-ha":      {"reservations"},
 	"lustre-small": nil,
 	"jbod-ha":      {"enclosure-spread", "no-spare"},
 	"nss2-ha":      {"enclosure-spread", "no-spare"},

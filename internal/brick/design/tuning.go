@@ -201,9 +201,9 @@ func (t tuning) PoolMode() string {
 	return t.Spec.Preparation.PoolMode
 }
 
-// AllNVMe says whether all disks are NVMe disks: what belongs to SCSI has no place there.
+// AllNVMe says whether the servers see NVMe disks alone: what belongs to SCSI has no place there.
 func AllNVMe(d *Design) bool {
-	return !slices.ContainsFunc(d.Disks, func(k Disk) bool { return k.Type != "nvme" })
+	return len(d.Arrays) == 0 && !slices.ContainsFunc(d.Disks, func(k Disk) bool { return k.Type != "nvme" })
 }
 
 // ManyThreads: the servers have memory for more than one thread of parity.

@@ -2,10 +2,14 @@ package agent
 
 import (
 	"encoding/hex"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -148,6 +152,33 @@ func TestDisksOfThisMachine(t *testing.T) {
 			t.Errorf("%+v", d)
 		}
 	}
+}
+
+// All disks are asked for their port groups at once, because each of them may hang.
+func TestPortGroupsAtOnce(t *testing.T) {
+	const disks = 84
+	files := map[string]string{}
+	for i := range disks {
+		name := fmt.Sprintf("sd%c%c", 'a'+i/26, 'a'+i%26)
+		dir := fmt.Sprintf("sys/devices/2:0:%d:0", i)
+		files["sys/block/"+name+"/device"] = "-> ../../devices/" + filepath.Base(dir)
+		files["sys/block/"+name+"/size"] = "2048\n"
+		files[dir+"/state"] = "running\n"
+		files[dir+"/vpd_pg83"] = "\x00\x83\x00\x08\x61\x15\x00\x04\x00\x00\x00\x01"
+	}
+	h := tree(t, files)
+	synctest.Test(t, func(t *testing.T) {
+		var all sync.WaitGroup
+		all.Add(disks)
+		h.askPortGroups = func(string) ([]byte, error) {
+			all.Done()
+			all.Wait()
+			return nil, errors.New("it hangs")
+		}
+		if got, err := h.SCSI(t.Context()); err != nil || len(got) != disks {
+			t.Errorf("%d disks, %v", len(got), err)
+		}
+	})
 }
 
 func TestSCSI(t *testing.T) {

@@ -30,6 +30,8 @@ const (
 // HostSys is the host this process runs on, as a resource may see it.
 type HostSys struct {
 	root string // "" in earnest; a directory in tests of what is parsed from /sys and /run
+	// askPortGroups is what asks a path in tests; nil in earnest.
+	askPortGroups func(device string) ([]byte, error)
 }
 
 var _ resource.Sys = HostSys{}

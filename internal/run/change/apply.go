@@ -7,6 +7,7 @@
 package change
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -100,14 +101,11 @@ func Apply(ctx context.Context, c *cli.Console, d *design.Design, o Options) (er
 		done.LeftOut = slices.Sorted(maps.Keys(c.Left))
 		return done
 	})
-	if err := c.MayAsk(); err != nil {
-		return err
-	}
 	limit, err := cli.Limit(d, o.Limit)
 	if err != nil {
 		return err
 	}
-	if err := wholePairs(d, limit); err != nil {
+	if err := cmp.Or(wholePairs(d, limit), c.MayAsk()); err != nil {
 		return err
 	}
 	release, err := c.Claim(ctx, d.Spec)

@@ -8,24 +8,29 @@ import (
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
-// A LUN that another host uses is refused, whatever is on it, and the refusal
-// says how that host's keys go.
+// A LUN or a disk that another host uses is refused by name, whatever is on it, and the refusal
+// says how that host's keys go. A disk that answers nothing is no reason to refuse.
 func TestReservations(t *testing.T) {
 	own := pr.KeyOf("b/1", "nss1")
 	ref := DiskRef{LUN: "b-lun0", WWN: "600c0ff000000001", Enclosure: "a", Serial: "600c0ff000000001", Size: 1 << 40}
+	disk := DiskRef{Serial: "MA01", Enclosure: "A", Bay: 1, Size: 1 << 40}
 	for name, c := range map[string]struct {
+		ref   DiskRef
 		keys  []string
 		state map[string]pr.State
 		want  string
 	}{
-		"nobody":                      {[]string{own.String()}, map[string]pr.State{"/dev/sda": {}}, ""},
-		"own":                         {[]string{own.String()}, map[string]pr.State{"/dev/sda": {Keys: []pr.Key{own, own}, Holder: own}}, ""},
-		"a stranger":                  {[]string{own.String()}, map[string]pr.State{"/dev/sdb": {Keys: []pr.Key{own, 0xbad}}}, "0x0000000000000bad"},
-		"a stranger, no reservations": {nil, map[string]pr.State{"/dev/sda": {Keys: []pr.Key{0xbad}, Holder: 0xbad}}, "sg_persist --out --clear"},
-		"no path":                     {[]string{own.String()}, map[string]pr.State{}, "the path failed"},
+		"nobody":                      {ref, []string{own.String()}, map[string]pr.State{"/dev/sda": {}}, ""},
+		"own":                         {ref, []string{own.String()}, map[string]pr.State{"/dev/sda": {Keys: []pr.Key{own, own}, Holder: own}}, ""},
+		"a stranger":                  {ref, []string{own.String()}, map[string]pr.State{"/dev/sdb": {Keys: []pr.Key{own, 0xbad}}}, "0x0000000000000bad"},
+		"a stranger, no reservations": {ref, nil, map[string]pr.State{"/dev/sda": {Keys: []pr.Key{0xbad}, Holder: 0xbad}}, "sg_persist --out --clear"},
+		"no path":                     {ref, []string{own.String()}, map[string]pr.State{}, "the path failed"},
+		"a disk":                      {disk, []string{own.String()}, map[string]pr.State{"/dev/sda": {Keys: []pr.Key{own, own}, Holder: own}}, ""},
+		"a disk of a third machine":   {disk, []string{own.String()}, map[string]pr.State{"/dev/sda": {Keys: []pr.Key{own, 0xbad}, Holder: 0xbad}}, "disk MA01 (enclosure A, bay 1): another machine uses it: the reservation keys 0x0000000000000bad are registered"},
+		"a disk without an answer":    {disk, []string{own.String()}, map[string]pr.State{}, ""},
 	} {
-		sys := &resource.Paper{Drives: []resource.DiskFact{{WWN: ref.WWN, Size: 1 << 40, Device: "/dev/sda", Paths: []string{"/dev/sda", "/dev/sdb"}}}, Reserved: c.state}
-		as, err := resource.Diff(t.Context(), sys, &Reservations{Host: "nss1", LUNs: []DiskRef{ref}, Keys: c.keys})
+		sys := &resource.Paper{Drives: []resource.DiskFact{{Serial: c.ref.Serial, WWN: ref.WWN, Size: 1 << 40, Device: "/dev/sda", Paths: []string{"/dev/sda", "/dev/sdb"}}}, Reserved: c.state}
+		as, err := resource.Diff(t.Context(), sys, &Reservations{Host: "nss1", LUNs: []DiskRef{c.ref}, Keys: c.keys})
 		text := ""
 		if err != nil {
 			text = err.Error()
