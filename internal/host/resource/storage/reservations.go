@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/mortarhpc/mortar/internal/base/pr"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
@@ -33,22 +35,34 @@ func (r *Reservations) Diff(sys resource.Look) ([]resource.Action, error) {
 		}
 		own = append(own, k)
 	}
-	for _, f := range fs {
-		sys.Check(r.mine(sys, f, own))
+	ctx, cancel := context.WithTimeout(sys.Ctx, diskTime)
+	defer cancel()
+	var side errgroup.Group
+	side.SetLimit(askedAtOnce)
+	errs := make([]error, len(fs))
+	for i, f := range fs {
+		side.Go(func() error { errs[i] = r.mine(ctx, sys, f, own); return nil })
+	}
+	_ = side.Wait()
+	for _, err := range errs {
+		sys.Check(err)
 	}
 	return nil, nil
 }
 
-// diskTime is how long a disk may take to answer: that of serve/kernel, AskLimit.
+// askedAtOnce is how many disks are asked side by side, because each may hang: all of the largest
+// brick.
+const askedAtOnce = 256
+
+// diskTime is how long disks may take to answer: that of serve/kernel, AskLimit.
 const diskTime = 10 * time.Second
 
-func (r *Reservations) mine(sys resource.Look, f found, own []pr.Key) error {
+// mine asks a disk as long as ctx lasts; a LUN has as long as the comparison.
+func (r *Reservations) mine(ctx context.Context, sys resource.Look, f found, own []pr.Key) error {
 	var errs []error
-	ctx, cancel := sys.Ctx, func() {}
-	if f.Ref.LUN == "" {
-		ctx, cancel = context.WithTimeout(ctx, diskTime)
+	if f.Ref.LUN != "" {
+		ctx = sys.Ctx
 	}
-	defer cancel()
 	for _, p := range f.Paths {
 		st, err := sys.Reservation(ctx, p)
 		if errors.Is(err, pr.ErrPath) {

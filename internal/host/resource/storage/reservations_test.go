@@ -1,8 +1,12 @@
 package storage
 
 import (
+	"context"
+	"fmt"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/mortarhpc/mortar/internal/base/pr"
 	"github.com/mortarhpc/mortar/internal/host/resource"
@@ -39,4 +43,33 @@ func TestReservations(t *testing.T) {
 			t.Errorf("%s: %v, %q, want %q", name, as, text, c.want)
 		}
 	}
+}
+
+// hanging is a server whose disks answer once all have been asked.
+type hanging struct {
+	resource.Paper
+	all sync.WaitGroup
+}
+
+func (h *hanging) Reservation(context.Context, string) (pr.State, error) {
+	h.all.Done()
+	h.all.Wait()
+	return pr.State{}, pr.ErrPath
+}
+
+// All disks are asked at once, because each of them may hang.
+func TestReservationsAtOnce(t *testing.T) {
+	const disks = 240
+	synctest.Test(t, func(t *testing.T) {
+		h, r := &hanging{}, &Reservations{Host: "nfs1", Keys: []string{pr.KeyOf("b/1", "nfs1").String()}}
+		h.all.Add(disks)
+		for i := range disks {
+			serial := fmt.Sprintf("MA%03d", i)
+			h.Drives = append(h.Drives, resource.DiskFact{Serial: serial, Size: 1 << 40, Device: "/dev/" + serial, Paths: []string{"/dev/" + serial}})
+			r.LUNs = append(r.LUNs, DiskRef{Serial: serial, Enclosure: "A", Bay: i + 1})
+		}
+		if as, err := resource.Diff(t.Context(), h, r); len(as) > 0 || err != nil {
+			t.Error(as, err)
+		}
+	})
 }
