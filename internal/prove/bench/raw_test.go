@@ -9,9 +9,6 @@ import (
 
 // fio writes zeroes within the device, and its rate is read. A report of an error has no rate.
 func TestRawCell(t *testing.T) {
-	seconds := probeSeconds
-	probeSeconds = 1
-	t.Cleanup(func() { probeSeconds = seconds })
 	dir := t.TempDir()
 	var devices []string
 	for _, name := range []string{"a", "b:c"} {
@@ -23,7 +20,7 @@ func TestRawCell(t *testing.T) {
 	}
 	for _, g := range [][2]int{{1, 1}, {2, 4}, {16, 1}} {
 		for _, load := range []string{loadWrite, loadRead, loadRandom} {
-			argv := deviceCommand(devices, g, load)
+			argv := deviceCommand(devices, g, load, 1)
 			out, err := exec.CommandContext(t.Context(), argv[0], argv[1:]...).Output()
 			if err != nil {
 				t.Fatalf("%q: %v", argv, err)
@@ -53,12 +50,18 @@ func TestRawCell(t *testing.T) {
 
 // The survey has the paper's cells: 1 to 16 regions, and as many to 64 threads.
 func TestSurvey(t *testing.T) {
-	quick := [][2]int{{1, 1}}
-	if got := (&Options{}).survey(quick, []int{1, 2}, 1); len(got) != 1 {
+	if got := (&Options{}).survey([]int{1, 2}, 1); len(got) != 4 {
 		t.Error(got)
 	}
-	got := (&Options{Survey: true}).survey(quick, []int{1, 2, 4, 8, 16}, 1)
+	got := (&Options{Survey: true}).survey([]int{1, 2, 4, 8, 16}, 1)
 	if first, last := got[0], got[len(got)-1]; len(got) != 7+6+5+4+3 || first != [2]int{1, 1} || last != [2]int{16, 4} {
 		t.Errorf("%d: %v", len(got), got)
+	}
+	suite, err := Load(SuiteRaw, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p, err := Plan(suite, Options{Survey: true, Seconds: 2}, 0, 0); err != nil || p.Measurements != 50 || p.MostSeconds != 100 {
+		t.Errorf("%+v, %v", p, err)
 	}
 }
