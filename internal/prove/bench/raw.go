@@ -39,12 +39,11 @@ func raw(ctx context.Context, env Env, suite *Suite, opt Options) (*report.Run, 
 	r.runID = fmt.Sprintf("raw-%s-%s", r.began.UTC().Format("20060102T150405"), uuid.NewString()[:8])
 	r.bench.Phases, r.bench.Layers = []report.BenchPhase{}, []report.Layer{}
 	defer r.hosts.Close()
-	for i, s := range env.Design.Services() {
+	for _, s := range env.Design.Services() {
 		if kind.Of(env.Design).HoldsData(s) {
-			server := env.Design.Spec.Servers[i%len(env.Design.Spec.Servers)].Name
-			r.serves[s.Name] = server
-			if !slices.Contains(r.servers, server) {
-				r.servers = append(r.servers, server)
+			r.serves[s.Name] = s.Preferred
+			if !slices.Contains(r.servers, s.Preferred) {
+				r.servers = append(r.servers, s.Preferred)
 			}
 		}
 	}

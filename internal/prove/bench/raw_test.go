@@ -1,10 +1,17 @@
 package bench
 
 import (
+	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"sync"
 	"testing"
+
+	"github.com/mortarhpc/mortar/internal/host"
+	"github.com/mortarhpc/mortar/test/example"
 )
 
 // fio writes zeroes within the device, and its rate is read. A report of an error has no rate.
@@ -63,5 +70,30 @@ func TestSurvey(t *testing.T) {
 	}
 	if p, err := Plan(suite, Options{Survey: true, Seconds: 2}, 0, 0); err != nil || p.Measurements != 50 || p.MostSeconds != 100 {
 		t.Errorf("%+v, %v", p, err)
+	}
+}
+
+// Each OSS writes the disks of its own OSTs, and the MDS none; of two services each server writes one's.
+func TestRawServers(t *testing.T) {
+	for file, want := range map[string][]string{"lustre-small.yaml": {"oss01", "oss02"}, "nfs-ha.yaml": {"nfs1"}, "nss-ha-xl.yaml": {"nss1", "nss2"}, "nfs-dfc.yaml": {"nss1"}} {
+		var mu sync.Mutex
+		var got []string
+		env := Env{Design: example.Design(t, file), Dial: func(_ context.Context, name string) (*host.Session, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			got = append(got, name)
+			return nil, errors.New("off")
+		}}
+		suite, err := Load(SuiteRaw, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Run(t.Context(), env, suite, Options{}); err == nil {
+			t.Error("servers that are off were written to")
+		}
+		slices.Sort(got)
+		if got = slices.Compact(got); !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", file, got, want)
+		}
 	}
 }
