@@ -23,9 +23,9 @@ import (
 
 // rackFlags choose the rack of a command.
 type rackFlags struct {
-	dir   string
-	scale int64 // rack up: a disk has 1/scale of its size
-	empty bool  // rack up: leave the arrays as they come from their makers
+	dir                 string
+	scale, lustre, boot string // of rack up and image
+	empty               bool   // rack up: leave the arrays as they come from their makers
 }
 
 func (f *rackFlags) add(cmd *cobra.Command) {
@@ -70,25 +70,14 @@ func rackError(err error) error {
 
 func newRackUpCmd() *cobra.Command {
 	var f rackFlags
-	var mirror, suite, accel, memory, boot, lustre, scale string
+	var mirror, suite, accel, memory string
 	var sparse bool
 	cmd := command("up", func(ctx context.Context, c *cli.Console, args []string) (err error) {
-		if f.scale, err = hw.ParseScale(scale); err != nil {
-			return fail(exitBadInput, err)
-		}
 		cfg, dir, err := f.describe(args[0])
 		if err != nil {
 			return err
 		}
 		cfg.Mirror, cfg.Suite, cfg.Accel = cmp.Or(mirror, cfg.Mirror), cmp.Or(suite, cfg.Suite), cmp.Or(accel, cfg.Accel)
-		if lustre != "" {
-			if cfg.Lustre, err = filepath.Abs(lustre); err != nil {
-				return err
-			}
-		}
-		if err := cfg.SetBoot(boot); err != nil {
-			return rackError(err)
-		}
 		cfg.Sparse = cfg.Sparse || sparse
 		if memory != "" {
 			m, err := spec.ParseBytes(memory)
@@ -124,16 +113,21 @@ func newRackUpCmd() *cobra.Command {
 	f.add(cmd)
 	cmd.Flags().StringVar(&mirror, "mirror", "", "Debian archive for the node image (default: the one this host's apt uses)")
 	cmd.Flags().StringVar(&suite, "suite", "", "Debian release of the nodes: trixie or bookworm")
-	cmd.Flags().StringVar(&lustre, "lustre", "", "directory of Lustre's Debian packages, which are installed on every node; they must fit the nodes' kernel")
+	f.addNodes(cmd)
 	cmd.Flags().StringVar(&accel, "accel", "", "kvm or tcg (default: try KVM by booting with it, else tcg)")
-	cmd.Flags().StringVar(&boot, "boot", "", "distribution, or distribution=SERVER,...: these servers boot Debian's kernel and initial RAM disk by GRUB from a system disk (default: the rack's fast way)")
 	cmd.Flags().StringVar(&memory, "memory", "", "memory of every node, e.g. 1280MiB, instead of the spec's")
-	cmd.Flags().StringVar(&scale, "scale", "1/1", "size of the disks against the spec's, e.g. 1/1000; memory is then what the rack's nodes need, and all else as in the spec")
 	cmd.Flags().BoolVar(&f.empty, "empty-arrays", false, "leave RAID arrays without groups and LUNs (mortar rack array configures them)")
 	cmd.Flags().BoolVar(&sparse, "sparse", false, "allow disks that could not be filled, for want of room on this machine")
 	cmd.Flags().Bool("json", false, "print the inventory as JSON")
 	cmd.Flags().Bool("dry-run", false, "show the commands and files, and do nothing")
 	return cmd
+}
+
+// addNodes adds the flags of what a rack's nodes are.
+func (f *rackFlags) addNodes(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.boot, "boot", "", "distribution, or distribution=SERVER,...: these servers boot Debian's kernel and initial RAM disk by GRUB from a system disk (default: the rack's fast way)")
+	cmd.Flags().StringVar(&f.scale, "scale", "1/1", "size of the disks against the spec's, e.g. 1/1000; memory is then what the rack's nodes need, and all else as in the spec")
+	cmd.Flags().StringVar(&f.lustre, "lustre", "", "directory of Lustre's Debian packages, which are installed on every node; they must fit the nodes' kernel")
 }
 
 // describe returns the hardware for a spec, and the rack's directory.
@@ -142,7 +136,11 @@ func (f *rackFlags) describe(file string) (cfg hw.Config, dir string, err error)
 	if err != nil {
 		return cfg, "", err
 	}
-	if err := s.Scale(f.scale); err != nil {
+	scale, err := hw.ParseScale(f.scale)
+	if err == nil {
+		err = s.Scale(scale)
+	}
+	if err != nil {
 		return cfg, "", fail(exitBadInput, err)
 	}
 	hw.GiveSASPorts(s)
@@ -157,14 +155,19 @@ func (f *rackFlags) describe(file string) (cfg hw.Config, dir string, err error)
 	if cfg, err = hw.FromSpec(s, arrays...); err != nil {
 		return cfg, "", rackError(err)
 	}
-	if f.scale > 1 {
+	if scale > 1 {
 		// At a scale of a thousand the groups still add up to a terabyte, which no test fills.
-		cfg.Scale, cfg.Sparse = f.scale, true
+		cfg.Scale, cfg.Sparse = scale, true
 	}
-	if f.dir != "" {
-		return cfg, f.dir, nil
+	if f.lustre != "" {
+		if cfg.Lustre, err = filepath.Abs(f.lustre); err != nil {
+			return cfg, "", err
+		}
 	}
-	dir, err = rackDir(file, d.Name)
+	if err := cfg.SetBoot(f.boot); err != nil {
+		return cfg, "", rackError(err)
+	}
+	dir, err = f.find(file)
 	return cfg, dir, err
 }
 
@@ -231,19 +234,14 @@ func rackProgress(w io.Writer) rack.Progress {
 
 func newRackImageCmd() *cobra.Command {
 	var f rackFlags
-	var boot string
 	cmd := command("image", func(ctx context.Context, c *cli.Console, args []string) error {
-		f.scale = 1
 		cfg, dir, err := f.describe(args[0])
 		if err != nil {
 			return err
 		}
-		if err := cfg.SetBoot(boot); err != nil {
-			return rackError(err)
-		}
 		return rackError(rack.BuildImage(ctx, cfg, dir, rackProgress(c.Err)))
 	})
-	cmd.Flags().StringVar(&boot, "boot", "", "distribution: also the system disk of servers that boot as Debian does")
+	f.addNodes(cmd)
 	return cmd
 }
 

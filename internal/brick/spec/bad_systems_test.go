@@ -149,3 +149,16 @@ func TestBadSystems(t *testing.T) {
 	}
 	golden(t, "testdata/bad-systems.txt", b.String())
 }
+
+// A setting of all of Lustre has a name without a dot, as lctl get_param prints it.
+func TestLustreParams(t *testing.T) {
+	src, err := fs.ReadFile(examples.FS, "lustre-brick.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []string{"at_max=600", "osd-ldiskfs.*OST*.read_cache_enable=1"} {
+		if _, err := Parse("lustre-brick.yaml", []byte(edit(t, string(src), []string{"osc.*.max_dirty_mb=256", p}))); err != nil {
+			t.Errorf("%s: %v", p, err)
+		}
+	}
+}

@@ -31,7 +31,7 @@ var re = sync.OnceValue(func() *patterns {
 		iface:  regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,14}$`),
 		mirror: regexp.MustCompile(`^https?://[A-Za-z0-9._:/@%+~-]+$`),
 		option: regexp.MustCompile(`^[A-Za-z0-9_.-]+(=[A-Za-z0-9_.:@/+-]+)?$`),
-		param:  regexp.MustCompile(`^[A-Za-z0-9_*-]+(\.[A-Za-z0-9_*-]+)+=[A-Za-z0-9_.:,*/@+-]+$`),
+		param:  regexp.MustCompile(`^[A-Za-z0-9_*-]+(\.[A-Za-z0-9_*-]+)*=[A-Za-z0-9_.:,*/@+-]+$`),
 		path:   regexp.MustCompile(`^(/[A-Za-z0-9._-]+)+$`),
 		pool:   regexp.MustCompile(`^[A-Za-z0-9_-]{1,15}$`),
 		ranges: regexp.MustCompile(`^([^\[\]]*)\[([0-9]{1,9})-([0-9]{1,9})\]([^\[\]]*)$`),

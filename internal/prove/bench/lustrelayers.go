@@ -48,7 +48,7 @@ func (r *profiler) probeOSTs(ctx context.Context, l *report.Layer, osts []*ost) 
 	for _, load := range loads {
 		addLoad(l, load)
 	}
-	grids := r.opt.survey(quickGrid, []int{2, 4, 8, 16}, 2)
+	grids := r.opt.survey([]int{2, 4, 8, 16}, 2)
 	most := grids[len(grids)-1][0] // objects
 	if _, err := eachOST(ctx, osts, func(ctx context.Context, o *ost) (float64, error) { return 0, r.addEcho(ctx, o, most) }); err != nil {
 		return err
@@ -60,7 +60,7 @@ func (r *profiler) probeOSTs(ctx context.Context, l *report.Layer, osts []*ost) 
 	}
 	for _, g := range grids {
 		n := g[0] * g[1]
-		count := min(max(int(trial/float64(len(osts)))*probeSeconds/n, 4), 4096)
+		count := min(max(int(trial/float64(len(osts)))*r.opt.probe()/n, 4), 4096)
 		for i, load := range loads {
 			if load == loadRead {
 				if err := r.dropServer(ctx); err != nil {
@@ -216,7 +216,7 @@ func (r *profiler) probeLNet(ctx context.Context, l *report.Layer) (err error) {
 				if err != nil {
 					return err
 				}
-				addPoint(&l.Results[i], n, a, rate, float64(probeSeconds), report.Plural(a, "record")+" at a time from each of "+report.Plural(n, "client"))
+				addPoint(&l.Results[i], n, a, rate, float64(r.opt.probe()), report.Plural(a, "record")+" at a time from each of "+report.Plural(n, "client"))
 			}
 		}
 	}
@@ -259,7 +259,7 @@ func (t *selfTest) measure(ctx context.Context, write bool, n, concurrency int) 
 			return 0, err
 		}
 	}
-	text, err := t.lst(ctx, "rates of LNet's self-test", "stat", "--bw", "--delay", strconv.Itoa(probeSeconds), "--count", "1", "servers")
+	text, err := t.lst(ctx, "rates of LNet's self-test", "stat", "--bw", "--delay", strconv.Itoa(t.r.opt.probe()), "--count", "1", "servers")
 	_, serr := t.lst(ctx, "end a batch of LNet's self-test", "stop", batch)
 	if err := errors.Join(err, serr); err != nil {
 		return 0, err

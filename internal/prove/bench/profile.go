@@ -31,19 +31,11 @@ const (
 	loadRandom = "random 4 KiB read"
 )
 
-// probeSeconds is the duration of each measurement of a profile. A variable for
-// tests.
-var probeSeconds = 3
-
-// networkSeconds is the duration of each measurement of the network: a profile takes
-// eight. A variable for tests.
-var networkSeconds = float64(probeSeconds)
+// probe is the duration of each measurement of a profile or of raw devices, seconds.
+func (o *Options) probe() int { return cmp.Or(o.Seconds, 3) }
 
 // profiler measures the layers of a brick in a run.
 type profiler struct{ *runner }
-
-// quickGrid are the cells of a layer without a survey: regions or objects, and threads in each.
-var quickGrid = [][2]int{{1, 1}, {1, 4}, {4, 1}, {4, 4}}
 
 // profile measures every layer bottom up. It notes a layer that it cannot
 // measure and goes on with the others.
@@ -86,11 +78,11 @@ func (r *profiler) profile(ctx context.Context) {
 	}
 }
 
-// survey is the grid of one of the Lustre paper's surveys: each of xs with up to 64 threads in all. It is the
-// quick grid unless the survey was asked for.
-func (o *Options) survey(quick [][2]int, xs []int, least int) [][2]int {
+// survey are the cells of a layer, regions or objects and threads in each: those of one of the Lustre paper's surveys,
+// each of xs with up to 64 threads in all, or a few if no survey was asked for.
+func (o *Options) survey(xs []int, least int) [][2]int {
 	if !o.Survey {
-		return quick
+		return [][2]int{{1, 1}, {1, 4}, {4, 1}, {4, 4}}
 	}
 	var out [][2]int
 	for _, x := range xs {
@@ -100,6 +92,9 @@ func (o *Options) survey(quick [][2]int, xs []int, least int) [][2]int {
 	}
 	return out
 }
+
+// regions is the grid of reads or writes of devices: regions of each, and threads in each region.
+func (o *Options) regions() [][2]int { return o.survey([]int{1, 2, 4, 8, 16}, 1) }
 
 // sources are the tools and figures of the Lustre paper that a layer repeats.
 var sources = map[string]string{
@@ -296,13 +291,13 @@ func (r *profiler) fileProbes(ctx context.Context, l *report.Layer, use []lane, 
 		addLoad(l, load)
 	}
 	for _, n := range []int{1, 4} {
-		// Enough data for probeSeconds, if the volume has the space.
+		// Enough data for a probe, if the volume has the space.
 		total := min(2*r.memory, free/4)
 		per := max(total/int64(n*len(use))>>20<<20, 4<<20)
 		regions := map[string][]workload.BenchRegion{}
 		for i, load := range loads {
 			op := []workload.BenchPhase{workload.SeqWrite, workload.SeqRead, workload.RandRead}[i]
-			t := &Test{Name: "profile", Title: "Profile: " + load, Phases: []string{string(op)}, Seconds: probeSeconds, Layout: string(workload.OwnFile), Record: spec.MiB, IO: "direct"}
+			t := &Test{Name: "profile", Title: "Profile: " + load, Phases: []string{string(op)}, Seconds: r.opt.probe(), Layout: string(workload.OwnFile), Record: spec.MiB, IO: "direct"}
 			switch {
 			case load == loadWrite:
 				t.IO = "buffered"
@@ -382,7 +377,7 @@ func (r *profiler) probeVerbs(ctx context.Context, l *report.Layer) error {
 		if err != nil {
 			return fmt.Errorf("%w (both ends need perftest: apt-get install perftest)", err)
 		}
-		addPoint(v, len(r.clients), 1, sum, float64(probeSeconds), tool+" of "+report.Plural(len(r.clients), "client"))
+		addPoint(v, len(r.clients), 1, sum, float64(r.opt.probe()), tool+" of "+report.Plural(len(r.clients), "client"))
 	}
 	return nil
 }
@@ -391,7 +386,7 @@ func (r *profiler) probeVerbs(ctx context.Context, l *report.Layer) error {
 func (r *profiler) verbs(ctx context.Context, tool, client string) (float64, error) {
 	server, address := r.serving()
 	port := strconv.Itoa(18515 + slices.Index(r.clients, client))
-	a := resource.Action{Title: "measure RDMA", Cmd: []string{tool, "-R", "-D", strconv.Itoa(probeSeconds), "-p", port, "--output=bandwidth"}, Seconds: probeSeconds + 60, Beside: "perftest " + port}
+	a := resource.Action{Title: "measure RDMA", Cmd: []string{tool, "-R", "-D", strconv.Itoa(r.opt.probe()), "-p", port, "--output=bandwidth"}, Seconds: r.opt.probe() + 60, Beside: "perftest " + port}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	ended := make(chan error, 1)
@@ -449,7 +444,7 @@ func (r *profiler) probeNetwork(ctx context.Context, l *report.Layer) error {
 		v := addLoad(l, map[bool]string{false: loadRead, true: loadWrite}[write])
 		for _, streams := range []int{1, 4} {
 			for _, conc := range []int{1, 8} {
-				p := netprobe.RunParams{Address: address, Port: at, Token: tok, Streams: streams, Concurrency: conc, Write: write, Seconds: networkSeconds}
+				p := netprobe.RunParams{Address: address, Port: at, Token: tok, Streams: streams, Concurrency: conc, Write: write, Seconds: float64(r.opt.probe())}
 				sum, err := summed(ctx, r.clients, func(ctx context.Context, c string) (float64, error) {
 					res, err := host.Ask(ctx, r.host(c), netprobe.OpRun, p)
 					if err != nil {
@@ -460,7 +455,7 @@ func (r *profiler) probeNetwork(ctx context.Context, l *report.Layer) error {
 				if err != nil {
 					return err
 				}
-				addPoint(v, streams, conc, sum, networkSeconds, report.Plural(streams, "stream")+" from each client, "+report.Plural(conc, "record")+" at a time in each")
+				addPoint(v, streams, conc, sum, float64(r.opt.probe()), report.Plural(streams, "stream")+" from each client, "+report.Plural(conc, "record")+" at a time in each")
 			}
 		}
 	}

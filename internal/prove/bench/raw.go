@@ -39,12 +39,11 @@ func raw(ctx context.Context, env Env, suite *Suite, opt Options) (*report.Run, 
 	r.runID = fmt.Sprintf("raw-%s-%s", r.began.UTC().Format("20060102T150405"), uuid.NewString()[:8])
 	r.bench.Phases, r.bench.Layers = []report.BenchPhase{}, []report.Layer{}
 	defer r.hosts.Close()
-	for i, s := range env.Design.Services() {
+	for _, s := range env.Design.Services() {
 		if kind.Of(env.Design).HoldsData(s) {
-			server := env.Design.Spec.Servers[i%len(env.Design.Spec.Servers)].Name
-			r.serves[s.Name] = server
-			if !slices.Contains(r.servers, server) {
-				r.servers = append(r.servers, server)
+			r.serves[s.Name] = s.Preferred
+			if !slices.Contains(r.servers, s.Preferred) {
+				r.servers = append(r.servers, s.Preferred)
 			}
 		}
 	}
@@ -64,7 +63,7 @@ func raw(ctx context.Context, env Env, suite *Suite, opt Options) (*report.Run, 
 	}
 	r.software = testbed.Versions(ctx, r.servers, r.host)
 	l := report.Layer{Name: "disks", Title: report.Plural(n, "bare device"), Source: "as sgpdd-survey, the Lustre paper's figures 11 to 14"}
-	r.steps = 2 * len(r.opt.survey(quickGrid, []int{1, 2, 4, 8, 16}, 1))
+	r.steps = 2 * len(r.opt.regions())
 	for _, load := range []string{loadWrite, loadRead} {
 		if err := r.onDevices(ctx, &l, load, all); err != nil {
 			if len(l.Results[0].Grid) == 0 {
@@ -105,7 +104,7 @@ func (r *profiler) bare(ctx context.Context, server string) (d devices, err erro
 // onDevices measures a load in each cell of its grid, on the devices of all servers at once.
 // Devices may be in use if they are read.
 func (r *profiler) onDevices(ctx context.Context, l *report.Layer, load string, all map[string]devices) error {
-	grid := r.opt.survey(quickGrid, []int{1, 2, 4, 8, 16}, 1)
+	grid := r.opt.regions()
 	if load == loadRandom {
 		// One region: the place of a random record does not matter.
 		grid = [][2]int{{1, 1}, {1, 8}, {1, 32}}
@@ -127,14 +126,14 @@ func (r *profiler) onDevices(ctx context.Context, l *report.Layer, load string, 
 		if r.suite.Name == SuiteRaw {
 			r.stepSeconds = append(r.stepSeconds, time.Since(began).Seconds())
 		}
-		addPoint(v, g[0], g[1], sum, float64(probeSeconds), at)
+		addPoint(v, g[0], g[1], sum, float64(r.opt.probe()), at)
 	}
 	return nil
 }
 
 // onServer has fio make regions × threads of a load on all devices of a server, and returns its rate.
 func (r *profiler) onServer(ctx context.Context, server string, d devices, g [2]int, load string) (float64, error) {
-	a := resource.Action{Title: "read devices", Cmd: deviceCommand(d.paths, g, load), Seconds: probeSeconds + 120}
+	a := resource.Action{Title: "read devices", Cmd: deviceCommand(d.paths, g, load, r.opt.probe()), Seconds: r.opt.probe() + 120}
 	if load == loadWrite {
 		a.Title, a.Destroys, a.Blank = "write zeroes to bare devices", d.serials, d.paths
 	}
@@ -150,7 +149,7 @@ func (r *profiler) onServer(ctx context.Context, server string, d devices, g [2]
 
 // deviceCommand is fio's for one cell: the threads of a region take turns with its records of 1 MiB, or read 4 KiB
 // at random in it.
-func deviceCommand(devices []string, g [2]int, load string) []string {
+func deviceCommand(devices []string, g [2]int, load string, seconds int) []string {
 	rw := map[string]string{loadRead: "read", loadWrite: "write", loadRandom: "randread"}[load]
 	size := "1m"
 	if load == loadRandom {
@@ -159,7 +158,7 @@ func deviceCommand(devices []string, g [2]int, load string) []string {
 		rw += fmt.Sprintf(":%dm", g[1]-1)
 	}
 	argv := []string{"fio", "--output-format=json", "--thread=1", "--group_reporting=1", "--ioengine=psync", "--direct=1", "--zero_buffers=1", "--bs=" + size, "--rw=" + rw,
-		fmt.Sprintf("--runtime=%d", probeSeconds), fmt.Sprintf("--numjobs=%d", g[1]), "--offset_increment=1m"}
+		fmt.Sprintf("--runtime=%d", seconds), fmt.Sprintf("--numjobs=%d", g[1]), "--offset_increment=1m"}
 	if load != loadWrite {
 		argv = append(argv, "--readonly")
 	}

@@ -1,17 +1,21 @@
 package bench
 
 import (
+	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"sync"
 	"testing"
+
+	"github.com/mortarhpc/mortar/internal/host"
+	"github.com/mortarhpc/mortar/test/example"
 )
 
 // fio writes zeroes within the device, and its rate is read. A report of an error has no rate.
 func TestRawCell(t *testing.T) {
-	seconds := probeSeconds
-	probeSeconds = 1
-	t.Cleanup(func() { probeSeconds = seconds })
 	dir := t.TempDir()
 	var devices []string
 	for _, name := range []string{"a", "b:c"} {
@@ -23,7 +27,7 @@ func TestRawCell(t *testing.T) {
 	}
 	for _, g := range [][2]int{{1, 1}, {2, 4}, {16, 1}} {
 		for _, load := range []string{loadWrite, loadRead, loadRandom} {
-			argv := deviceCommand(devices, g, load)
+			argv := deviceCommand(devices, g, load, 1)
 			out, err := exec.CommandContext(t.Context(), argv[0], argv[1:]...).Output()
 			if err != nil {
 				t.Fatalf("%q: %v", argv, err)
@@ -53,12 +57,43 @@ func TestRawCell(t *testing.T) {
 
 // The survey has the paper's cells: 1 to 16 regions, and as many to 64 threads.
 func TestSurvey(t *testing.T) {
-	quick := [][2]int{{1, 1}}
-	if got := (&Options{}).survey(quick, []int{1, 2}, 1); len(got) != 1 {
+	if got := (&Options{}).survey([]int{1, 2}, 1); len(got) != 4 {
 		t.Error(got)
 	}
-	got := (&Options{Survey: true}).survey(quick, []int{1, 2, 4, 8, 16}, 1)
+	got := (&Options{Survey: true}).survey([]int{1, 2, 4, 8, 16}, 1)
 	if first, last := got[0], got[len(got)-1]; len(got) != 7+6+5+4+3 || first != [2]int{1, 1} || last != [2]int{16, 4} {
 		t.Errorf("%d: %v", len(got), got)
+	}
+	suite, err := Load(SuiteRaw, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p, err := Plan(suite, Options{Survey: true, Seconds: 2}, 0, 0); err != nil || p.Measurements != 50 || p.MostSeconds != 100 {
+		t.Errorf("%+v, %v", p, err)
+	}
+}
+
+// Each OSS writes the disks of its own OSTs, and the MDS none; of two services each server writes one's.
+func TestRawServers(t *testing.T) {
+	for file, want := range map[string][]string{"lustre-small.yaml": {"oss01", "oss02"}, "nfs-ha.yaml": {"nfs1"}, "nss-ha-xl.yaml": {"nss1", "nss2"}, "nfs-dfc.yaml": {"nss1"}} {
+		var mu sync.Mutex
+		var got []string
+		env := Env{Design: example.Design(t, file), Dial: func(_ context.Context, name string) (*host.Session, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			got = append(got, name)
+			return nil, errors.New("off")
+		}}
+		suite, err := Load(SuiteRaw, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Run(t.Context(), env, suite, Options{}); err == nil {
+			t.Error("servers that are off were written to")
+		}
+		slices.Sort(got)
+		if got = slices.Compact(got); !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", file, got, want)
+		}
 	}
 }

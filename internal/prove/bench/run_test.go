@@ -643,9 +643,6 @@ func mkdir(dir string) error { return os.MkdirAll(dir, 0o755) }
 // missing, which costs only those layers.
 func TestProfile(t *testing.T) {
 	b := newBrick(t)
-	seconds, network := probeSeconds, networkSeconds
-	probeSeconds, networkSeconds = 1, 0.2
-	t.Cleanup(func() { probeSeconds, networkSeconds = seconds, network })
 	if err := os.WriteFile(filepath.Join(b.dir, "disk"), make([]byte, 8<<20), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -658,7 +655,7 @@ func TestProfile(t *testing.T) {
 	st := &d.Services()[0].Storage
 	st.VG, st.LV = "b-home", "home"
 	d.Groups = []design.Group{{Name: "none", Service: "home", Members: []design.Disk{{Serial: "D1"}, {Serial: "gone"}}}}
-	r, err := Run(context.Background(), Env{Design: d, Dial: b.dial}, &Suite{Name: "profile", Cold: ColdDrop, Repeat: 1}, Options{Dir: t.TempDir(), Profile: true})
+	r, err := Run(context.Background(), Env{Design: d, Dial: b.dial}, &Suite{Name: "profile", Cold: ColdDrop, Repeat: 1}, Options{Dir: t.TempDir(), Profile: true, Seconds: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -674,6 +671,9 @@ func TestProfile(t *testing.T) {
 		for _, v := range l.Results {
 			if v.Best <= 0 || v.At == "" || len(v.Grid) == 0 {
 				t.Errorf("%s: %+v", n, v)
+			}
+			if n == "network" && v.Grid[0].Seconds != 1 {
+				t.Errorf("--seconds 1: %+v", v.Grid)
 			}
 		}
 	}

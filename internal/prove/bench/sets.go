@@ -411,6 +411,10 @@ func PlanOf(d *design.Design, suite *Suite, opt Options) (Planned, error) {
 func Plan(suite *Suite, opt Options, memory int64, mounts int) (Planned, error) {
 	s, err := opt.of(suite)
 	p := Planned{Suite: s.Name, Title: s.Title, Cold: s.Cold, Repeat: s.Repeat, Sets: []PlannedSet{}}
+	if s.Name == SuiteRaw {
+		p.Measurements = 2 * len(opt.regions()) // writes and reads
+		p.MostSeconds = p.Measurements * opt.probe()
+	}
 	if err != nil {
 		return p, err
 	}
