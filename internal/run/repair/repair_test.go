@@ -374,7 +374,7 @@ func TestNeed(t *testing.T) {
 		t.Error("half a meminfo")
 	}
 	text := strings.Repeat("bad\n", 30)
-	if got := said(text); !strings.HasSuffix(got, "; and 10 more lines") {
+	if got := toolWords(text); !strings.HasSuffix(got, "; and 10 more lines") {
 		t.Error(got)
 	}
 }

@@ -140,7 +140,7 @@ func (j *job) find(title string, damaged *bool) step {
 		*damaged, j.log = code == 1, strings.Contains(text, dirtyLog)
 		switch {
 		case *damaged:
-			return "damaged: " + said(text), nil
+			return "damaged: " + toolWords(text), nil
 		case j.log:
 			return "no damage besides changes in the log that are not replayed", nil
 		}
@@ -211,12 +211,12 @@ func mounted(failed int) func(resource.Output) (string, error) {
 func (j *job) repair(flags ...string) step {
 	return j.tool("repair the file system", []int{2}, func(code int, text string) (string, error) {
 		if j.log = strings.Contains(text, dirtyLog) && code == 2; code == 2 && !j.log {
-			return "", errors.New("xfs_repair: " + said(text))
+			return "", errors.New("xfs_repair: " + toolWords(text))
 		}
 		if j.log {
 			return "xfs_repair did nothing: the log has changes that are not replayed", nil
 		}
-		return "repaired: " + said(text), nil
+		return "repaired: " + toolWords(text), nil
 	}, append(append([]string{"xfs_repair"}, flags...), "{}")...)
 }
 

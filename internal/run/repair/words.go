@@ -109,8 +109,8 @@ func withoutNotes(stderr string) string {
 // mostSaid is how many lines of xfs_repair are shown.
 const mostSaid = 20
 
-// said are the lines of xfs_repair that are about damage.
-func said(text string) string {
+// toolWords are the lines of xfs_repair that are about damage.
+func toolWords(text string) string {
 	var out []string
 	more := 0
 	for line := range strings.Lines(text) {
