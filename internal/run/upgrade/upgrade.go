@@ -94,8 +94,8 @@ func (u *Upgrade) Look(ctx context.Context, only string) ([]Server, error) {
 	if !u.d.Clustered() {
 		return nil, &resource.Refusal{What: "this brick has one server: its clients wait while it is rebooted", Mend: "choose the hour, upgrade and reboot it by hand, then run `mortar apply`"}
 	}
-	if only != "" && !slices.Contains(u.d.Servers(), only) {
-		return nil, &resource.Refusal{What: only + " is not a server of this brick", Mend: "choose one of " + strings.Join(u.d.Servers(), ", ")}
+	if err := procedure.IsServer(u.d, only); only != "" && err != nil {
+		return nil, err
 	}
 	f := u.hosts.Collect(ctx)
 	if ctx.Err() != nil {
