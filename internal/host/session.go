@@ -111,6 +111,12 @@ func (s *Session) Query(ctx context.Context, argv ...string) (resource.Output, e
 	return Ask(ctx, s, agent.OpQuery, agent.QueryParams{Argv: argv})
 }
 
+// Text is what a command that only reads prints; an exit code other than 0 is an error.
+func (s *Session) Text(ctx context.Context, argv ...string) (string, error) {
+	out, err := s.Query(ctx, argv...)
+	return resource.Printed(out, err, argv...)
+}
+
 // Read gives the content of a file.
 func (s *Session) Read(ctx context.Context, path string) (string, error) {
 	r, err := Ask(ctx, s, agent.OpRead, agent.ReadParams{Path: path})

@@ -108,14 +108,11 @@ func (f *FS) client(ctx context.Context) (name, mount string, err error) {
 
 // query runs a query on a host; a non-zero exit code is an error.
 func (f *FS) query(ctx context.Context, host string, argv ...string) (string, error) {
-	out, err := f.hosts(host).Query(ctx, argv...)
-	switch {
-	case err != nil:
-		return "", fmt.Errorf("%s: %w", host, err)
-	case out.Code != 0:
-		return "", fmt.Errorf("%s: %s: exit code %d: %s", host, strings.Join(argv, " "), out.Code, strings.TrimSpace(out.Stderr))
+	text, err := f.hosts(host).Text(ctx, argv...)
+	if err != nil {
+		err = fmt.Errorf("%s: %w", host, err)
 	}
-	return out.Stdout, nil
+	return text, err
 }
 
 // askMDS runs a query on the server of the first MDT.

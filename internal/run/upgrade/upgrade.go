@@ -183,14 +183,11 @@ func (u *Upgrade) newer(ctx context.Context, name string, h agent.Hello) ([]stri
 		return []string{}, nil
 	}
 	m := distro.Nearest(h.OSRelease).Manager
-	out, err := u.hosts.Session(name).Query(ctx, m.Pending...)
-	if err == nil && out.Code != 0 {
-		err = fmt.Errorf("exit code %d: %s", out.Code, strings.TrimSpace(out.Stderr))
-	}
+	text, err := u.hosts.Session(name).Text(ctx, m.Pending...)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %s: %w", name, strings.Join(m.Pending, " "), err)
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	return append([]string{}, m.Newer(out.Stdout)...), nil
+	return append([]string{}, m.Newer(text)...), nil
 }
 
 // Stopped is the error of an upgrade that stopped at a server.
