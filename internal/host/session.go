@@ -3,7 +3,6 @@ package host
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -97,7 +96,7 @@ func loaded(f *resource.File) (*resource.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if sum := sha256.Sum256(b); hex.EncodeToString(sum[:]) != f.SHA256 {
+	if fmt.Sprintf("%x", sha256.Sum256(b)) != f.SHA256 {
 		return nil, fmt.Errorf("%s has changed since the plan was made: apply again", f.From)
 	}
 	out := *f

@@ -2,8 +2,8 @@ package design
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"strings"
 )
@@ -27,8 +27,7 @@ func (l *FenceLevel) Fingerprint() string {
 	if err != nil {
 		panic("unreachable: strings are always JSON: " + err.Error())
 	}
-	sum := sha256.Sum256(b)
-	return hex.EncodeToString(sum[:6])
+	return fmt.Sprintf("%x", sha256.Sum256(b))[:12]
 }
 
 // IDs are those of the level's devices.

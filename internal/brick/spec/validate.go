@@ -57,8 +57,7 @@ func validate(s *Spec) Errors {
 	}
 	c.rack()
 	if s.Networks.Management == nil {
-		m := s.Networks.Public
-		s.Networks.Management = &m
+		s.Networks.Management = new(s.Networks.Public)
 	}
 	return c.errs
 }
