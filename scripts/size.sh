@@ -4,7 +4,7 @@
 # twice, asks for the status, moves the service there and back, and takes the rack down.
 # What the commands printed lies in OUT/DISKS; test/size makes the page and the plot of it.
 # Usage (root): scripts/size.sh MORTAR [DISKS]...      DISKS is a multiple of 6, 240 at most
-#   OUT=out/size   SIZE=320GB of each disk, of which the rack makes a thousandth   IOPS=0 of each disk; 125: a hard disk's 8 ms
+#   OUT=out/size   SIZE=320GB of each disk, of which the rack makes SCALE=1/1000   IOPS=0 of each disk; 125: a hard disk's 8 ms
 #   LOCK= a file that is locked while a rack is up
 set -euo pipefail
 mortar=$(realpath "$1"); shift
@@ -33,7 +33,7 @@ for n in "$@"; do
   mkdir -p "$n"; cd "$n"; rm -f ./*.tsv
   spec "$n" > brick.yaml
   uptime > begin
-  timed rack-up "$mortar" rack up brick.yaml --sparse --scale 1/1000
+  timed rack-up "$mortar" rack up brick.yaml --sparse --scale "${SCALE:-1/1000}"
   timed apply "$mortar" apply brick.yaml --yes --skip-fence-test --json
   timed apply-again "$mortar" apply brick.yaml --yes --skip-fence-test --json
   timed status "$mortar" status brick.yaml --json

@@ -20,6 +20,7 @@ import (
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/base/chart"
+	"github.com/mortarhpc/mortar/internal/converge/plan"
 )
 
 // figures are seconds by the name of a step and the number of disks.
@@ -129,27 +130,17 @@ func lines[T any](file string, each func(T)) error {
 	return nil
 }
 
-// readApply sums the steps of each stage: of the host that took longest, because hosts work
-// side by side.
+// readApply reads the seconds of each stage.
 func readApply(f figures, dir string, disks int) error {
 	type event struct {
-		Stage, Host string
-		Seconds     float64
+		Event, Stage string
+		Seconds      float64
 	}
-	byHost := map[string]map[string]float64{}
-	err := lines(filepath.Join(dir, "apply"), func(e event) {
-		if e.Stage == "" {
-			return
+	return lines(filepath.Join(dir, "apply"), func(e event) {
+		if e.Event == plan.EventStageDone {
+			f.add(e.Stage, disks, e.Seconds)
 		}
-		if byHost[e.Stage] == nil {
-			byHost[e.Stage] = map[string]float64{}
-		}
-		byHost[e.Stage][e.Host] += e.Seconds
 	})
-	for stage, hosts := range byHost {
-		f.add(stage, disks, slices.Max(slices.Collect(maps.Values(hosts))))
-	}
-	return err
 }
 
 // readAgent reads the parts of the last start and stop on each server, and takes the longer.

@@ -6,15 +6,15 @@ import (
 	"testing"
 )
 
-// What a run leaves becomes figures: a command that failed has none, hosts work side by
-// side, and of the agent the last start counts.
+// What a run leaves becomes figures: a command that failed has none, steps of a stage
+// may overlap, and of the agent the last start counts.
 func TestFigures(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"steps.tsv": "rack-up\t12.5\t0\nstatus\t2\t1\nmove\t9\t1\n",
-		"apply": `{"stage":"storage","host":"nfs1","seconds":1}
-{"stage":"storage","host":"nfs1","seconds":2}
-{"stage":"storage","host":"nfs2","seconds":2.5}
+		"apply": `{"event":"changed","stage":"storage","host":"nfs1","seconds":2}
+{"event":"changed","stage":"storage","host":"nfs1","seconds":2}
+{"event":"stage-done","stage":"storage","seconds":3}
 no JSON
 `,
 		"agent-nfs1": `{"action":"start","step":"mount","seconds":50}

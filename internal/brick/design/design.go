@@ -80,6 +80,9 @@ func derive(s *spec.Spec) (*Design, error) {
 	} else {
 		d.pair()
 	}
+	if err := d.room(); err != nil {
+		return nil, err
+	}
 	d.cache()
 	if d.Lustre != nil {
 		d.Mounts, d.Settings = d.Lustre.mounts(s.Clients), d.settings("lustre")

@@ -97,16 +97,47 @@ func (d builder) layOutGrowths() {
 func (d builder) leftOfLUNs() error {
 	for _, a := range d.Arrays {
 		for _, l := range a.LUNs {
-			if l.Size >= spec.MiB {
-				continue
+			if l.Size < spec.MiB {
+				return d.tooSmall(l.Groups[0], "nothing for %s after what the %s %s keeps for itself", l.Name, a.Model, a.Name)
 			}
-			k := d.groupNamed(l.Groups[0]).Members[0]
-			i := slices.IndexFunc(d.Spec.Enclosures, func(e spec.Enclosure) bool { return e.Name == k.Enclosure })
-			return errorAt(d.Spec, fmt.Sprintf("enclosures[%d].disks[0].size", i), "use larger disks",
-				"disks of %s leave nothing for %s after what the %s %s keeps for itself", k.Size, l.Name, a.Model, a.Name)
 		}
 	}
 	return nil
+}
+
+const (
+	// leastXFS holds a file system with the smallest log, 64 MiB: mkfs.xfs makes eight allocation
+	// groups of so small a volume, and the log must fit into one. Tried with xfsprogs 6.1, with
+	// stripes of 2 to 192 disks.
+	leastXFS = 8*64*spec.MiB + extentSize
+	// leastTarget holds an MDT or OST: its journal is a twenty-fifth, and mke2fs makes none of
+	// less than 1,024 blocks. Tried with e2fsprogs 1.47.
+	leastTarget = 25 * 1024 * block
+)
+
+// room refuses disks whose volumes are too small for a file system.
+func (d builder) room() error {
+	for _, v := range d.Services() {
+		if size := max(0, d.lvSize(v.Name, 0)); d.Lustre == nil && size < leastXFS {
+			return d.tooSmall(v.Storage.Groups[0], "%s for the volume of %s, which needs %s", size, v.Name, leastXFS)
+		}
+		for _, t := range v.Targets {
+			if size := max(0, t.Size); t.Kind != "mgs" && size < leastTarget {
+				return d.tooSmall(t.Group, "%s for %s, which needs %s", size, t.Name, leastTarget)
+			}
+		}
+	}
+	return nil
+}
+
+// tooSmall is the error of disks that leave too little, at the size of the first one.
+func (d builder) tooSmall(group, left string, args ...any) error {
+	k, mend := d.groupNamed(group).Members[0], "use larger disks"
+	if d.Spec.Scaled() {
+		mend = "make the rack with a larger --scale"
+	}
+	i := slices.IndexFunc(d.Spec.Enclosures, func(e spec.Enclosure) bool { return e.Name == k.Enclosure })
+	return errorAt(d.Spec, fmt.Sprintf("enclosures[%d].disks[0].size", i), mend, "disks of %s leave %s", k.Size, fmt.Sprintf(left, args...))
 }
 
 // perEnclosure refuses a layout that the spec has ruled out.

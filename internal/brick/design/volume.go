@@ -189,8 +189,9 @@ func (d *Design) lvSize(service string, growths int) spec.Bytes {
 		}
 		return total
 	}
-	for _, g := range d.GroupsOf(service) {
-		if g.Growth > growths {
+	for i := range d.Groups {
+		g := &d.Groups[i] // no copy, for bricks of 100,000 disks
+		if g.Set() != service || g.Growth > growths {
 			continue
 		}
 		full := spec.Bytes(g.Data) * g.Chunk

@@ -62,13 +62,12 @@ const claimTime = 15 * time.Second
 // over, those of other machines are refused. The error names the server and the holder if
 // another machine has the brick.
 func Claim(ctx context.Context, s *spec.Spec, opts host.Options) (release func(), err error) {
-	unlock, err := Lock(s)
+	targets, err := host.Inventory(s)
 	if err != nil {
 		return nil, err
 	}
-	targets, err := host.Inventory(s)
+	unlock, err := Lock(s)
 	if err != nil {
-		unlock()
 		return nil, err
 	}
 	mine, err := host.Holder(host.LockFile(s))

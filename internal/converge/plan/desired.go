@@ -1,9 +1,11 @@
 package plan
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -158,12 +160,7 @@ func (b *builder) all() error {
 		b.build(s)
 	}
 	for _, h := range b.servers {
-		if err := b.kind().server(h); err != nil {
-			return err
-		}
-	}
-	for _, h := range b.servers {
-		if err := b.metrics(h); err != nil {
+		if err := cmp.Or(b.kind().server(h), b.metrics(h)); err != nil {
 			return err
 		}
 	}
@@ -180,19 +177,12 @@ func (b *builder) all() error {
 
 // refuse says what of the facts speaks against any plan for the pair.
 func (b *builder) refuse() error {
-	if err := b.distributions(); err != nil {
-		return err
+	for _, speaks := range []func() error{b.distributions, b.alike, b.profile, b.storage().refuse, b.oneOwner} {
+		if err := speaks(); err != nil {
+			return err
+		}
 	}
-	if err := b.alike(); err != nil {
-		return err
-	}
-	if err := b.profile(); err != nil {
-		return err
-	}
-	if err := b.storage().refuse(); err != nil {
-		return err
-	}
-	return b.oneOwner()
+	return nil
 }
 
 // builder makes the steps of one pair.
@@ -254,10 +244,7 @@ func reason(s design.Setting) string {
 
 // value is a setting of the design, or what to take without.
 func (b *builder) value(kind, name, without string) string {
-	if v := b.d.Value(kind, name); v != "" {
-		return v
-	}
-	return without
+	return cmp.Or(b.d.Value(kind, name), without)
 }
 
 func ref(k design.Disk) storage.DiskRef {
@@ -284,9 +271,7 @@ func (b *builder) host(h string) {
 // checks refuses before anything is changed: a disk that is missing or carries
 // what is not ours.
 func (b *builder) checks() {
-	for _, h := range b.servers {
-		b.storage().checks(h)
-	}
+	b.storage().checks()
 	cachePart{b}.ssds()
 	// One server, which has the volume or will have it, looks at the contents of its
 	// disks. It wipes disks before multipath makes devices of them: udev would
@@ -305,19 +290,13 @@ func (b *builder) oneOwner() error {
 	var all Refusals
 	for _, s := range b.services() {
 		on := map[string][]string{}
-		var names []string
 		for _, h := range b.servers {
 			for _, what := range b.storage().uses(s, h) {
-				if on[what] == nil {
-					names = append(names, what)
-				}
 				on[what] = append(on[what], h)
 			}
 		}
-		for _, what := range names {
-			if len(on[what]) < 2 {
-				continue
-			}
+		maps.DeleteFunc(on, func(_ string, by []string) bool { return len(by) < 2 })
+		for _, what := range slices.Sorted(maps.Keys(on)) {
 			all = append(all, HostRefusal{Host: on[what][1], Step: "arrays", Refusal: resource.Refusal{
 				What: what + " is assembled on " + strings.Join(on[what], " and ") + ": both may write to its disks",
 				Mend: "power off the server that does not serve it, now; then check the array (mortar scrub) and the file system (xfs_repair -n)",
@@ -395,7 +374,7 @@ func (b *builder) placeOf(svc *design.Service) place {
 	}
 	for _, s := range b.servers {
 		// A note is old if another server has the storage by now.
-		if (held == "" || held == s) && b.facts.Hosts[s].Built[owned(svc)] == b.digest(svc) {
+		if built := b.facts.Hosts[s].Built[owned(svc)]; built != "" && (held == "" || held == s) && built == b.digest(svc) {
 			p.host, p.built = s, true
 		}
 	}

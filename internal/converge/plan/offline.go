@@ -104,15 +104,11 @@ func blank(name string, d *design.Design) *resource.Paper {
 			}
 		}
 	}
-	var disks []design.Disk
-	for _, k := range d.Disks {
-		if k.Array == "" {
-			disks = append(disks, k)
-		}
-	}
+	disks := slices.DeleteFunc(slices.Clone(d.Disks), func(k design.Disk) bool { return k.Array != "" })
 	if s := d.Cached(); s != nil {
 		disks = append(disks, s.Storage.Cache.SSDs...)
 	}
+	h.Drives = slices.Grow(h.Drives, len(disks))
 	for i, k := range disks {
 		f := resource.DiskFact{Serial: k.Serial, WWN: k.WWN, Size: int64(k.Size)}
 		if k.Type == "nvme" {

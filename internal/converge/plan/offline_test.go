@@ -210,6 +210,26 @@ func TestOfflinePlansStayTheSame(t *testing.T) {
 	}
 }
 
+// The arrays of a service follow each other, and are Apart: apply creates them side by side.
+func TestArraysAreApart(t *testing.T) {
+	_, p, _ := offline(t, "jbod-ha.yaml")
+	arrays, runs := 0, 0
+	for i, s := range p.Steps {
+		if s.Apart != (s.Kind() == "md-array") {
+			t.Errorf("%s: %v", s.Title, s.Apart)
+		}
+		if s.Apart {
+			arrays++
+			if !p.Steps[i-1].Apart {
+				runs++
+			}
+		}
+	}
+	if arrays < 2 || runs != 1 {
+		t.Errorf("%d arrays in %d runs", arrays, runs)
+	}
+}
+
 // A plan's memory grows with the number of disks, not with its square: four times the disks
 // take four times the memory, and half as much again.
 func TestOfflineGrowsWithDisks(t *testing.T) {

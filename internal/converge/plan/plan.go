@@ -23,7 +23,7 @@ import (
 
 // Step wants one resource on one host. Stages run one after the other, in
 // the order in which they first appear; within a stage the hosts run in
-// parallel, and on a host the steps in order.
+// parallel, and on a host the steps in order; steps that are Apart side by side.
 type Step struct {
 	Stage    string
 	Title    string
@@ -32,6 +32,8 @@ type Step struct {
 	// Guards are asked right before each action of the step. If one refuses, or
 	// cannot be asked, the action is not run.
 	Guards []Step
+	// Apart steps that follow each other do not depend on each other.
+	Apart bool
 }
 
 // Kind is that of the step's resource.
@@ -68,13 +70,7 @@ type Plan struct {
 
 // Pending are the steps that would change something.
 func (p *Plan) Pending() []Planned {
-	var all []Planned
-	for _, s := range p.Steps {
-		if len(s.Actions) > 0 {
-			all = append(all, s)
-		}
-	}
-	return all
+	return slices.DeleteFunc(slices.Clone(p.Steps), func(s Planned) bool { return len(s.Actions) == 0 })
 }
 
 // Hosts is how many hosts have steps.

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
@@ -352,6 +353,61 @@ func TestWaitedForAndHelped(t *testing.T) {
 	fakes["x"].runs = 0
 	if _, err = mustBuild(t, []Step{s}, hosts).Apply(t.Context(), hosts, ApplyOptions{}); err == nil || fakes["x"].runs != 1 {
 		t.Errorf("%v, %d actions", err, fakes["x"].runs)
+	}
+}
+
+// meeting is a host on which no action ends before the last of a number has begun.
+type meeting struct {
+	*fakeHost
+	begun sync.WaitGroup
+}
+
+func (h *meeting) Call(ctx context.Context, op string, params, result any, on func(json.RawMessage)) error {
+	if op == "run" {
+		h.begun.Done()
+		h.begun.Wait()
+	}
+	return h.fakeHost.Call(ctx, op, params, result, on)
+}
+
+// Steps that depend on none of each other are compared at once, and changed side by side. If one
+// fails the others are finished, and no more are begun.
+func TestSideBySide(t *testing.T) {
+	for _, fails := range []string{"", "a1"} {
+		synctest.Test(t, func(t *testing.T) {
+			fakes, _ := fleet("x")
+			m := &meeting{fakeHost: fakes["x"]}
+			if fails != "" {
+				m.fail[fails] = &agent.Error{Message: "no"}
+			}
+			hosts := map[string]*host.Session{"x": host.New("x", m)}
+			steps := []Step{step("s", "x", thing{Name: "first"})}
+			for i := range sideBySide {
+				s := step("s", "x", thing{Name: fmt.Sprint("a", i)})
+				s.Apart = true
+				steps = append(steps, s)
+			}
+			steps = append(steps, step("s", "x", thing{Name: "last", Needs: "a0"}))
+			p := mustBuild(t, steps[:len(steps)-1], hosts)
+			p.Steps = append(p.Steps, Planned{Step: steps[len(steps)-1]})
+			m.begun.Add(1)
+			asked := m.asks
+			res, err := p.Apply(t.Context(), hosts, ApplyOptions{AfterAction: func(n int) {
+				switch n {
+				case 1:
+					m.begun.Add(sideBySide)
+				case 1 + sideBySide:
+					m.begun.Add(1)
+				}
+			}})
+			if (err != nil) != (fails != "") || (m.has["last"] == "there") != (fails == "") || m.has["a0"] != "there" || m.has["a2"] != "there" {
+				t.Errorf("%+v %v %v", res, err, m.has)
+			}
+			// All at first; the first thing; those that go side by side, at once and each once more; the last one.
+			if got := m.asks - asked - m.runs; fails == "" && got != 1+1+1+sideBySide+1+1 {
+				t.Errorf("%d looks", got)
+			}
+		})
 	}
 }
 

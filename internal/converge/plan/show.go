@@ -1,7 +1,9 @@
 package plan
 
 import (
+	"bufio"
 	"bytes"
+	"cmp"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
@@ -132,15 +134,8 @@ func (p *Plan) actionDoc(a resource.Action, before map[string][]byte) ActionDoc 
 	if f.Mode != 0 {
 		d.File.Mode = fmt.Sprintf("%04o", f.Mode)
 	}
-	d.File.Owner = orRoot(f.Owner) + ":" + orRoot(f.Group)
+	d.File.Owner = cmp.Or(f.Owner, "root") + ":" + cmp.Or(f.Group, "root")
 	return d
-}
-
-func orRoot(name string) string {
-	if name == "" {
-		return "root"
-	}
-	return name
 }
 
 // presentable is content as it may be shown: a secret as a digest with a key,
@@ -176,40 +171,39 @@ func (p *Plan) Show(w io.Writer, paint Paint) error {
 		paint = func(_, text string) string { return text }
 	}
 	d := p.Doc()
-	var b strings.Builder
+	b := bufio.NewWriterSize(w, 1<<16)
 	for _, h := range d.Hosts {
 		if len(h.Changes) == 0 {
-			fmt.Fprintf(&b, "%s %s\n", paint(hostMark, h.Host), paint(dimMark, "nothing to change"))
+			fmt.Fprintf(b, "%s %s\n", paint(hostMark, h.Host), paint(dimMark, "nothing to change"))
 			continue
 		}
-		fmt.Fprintf(&b, "%s\n", paint(hostMark, h.Host))
+		fmt.Fprintf(b, "%s\n", paint(hostMark, h.Host))
 		stage := ""
 		for _, c := range h.Changes {
 			if c.Stage != stage {
 				stage = c.Stage
-				fmt.Fprintf(&b, "  %s\n", paint(dimMark, stage))
+				fmt.Fprintf(b, "  %s\n", paint(dimMark, stage))
 			}
-			fmt.Fprintf(&b, "    %s %s\n", paint(titleMark, c.Step), paint(dimMark, "("+c.Kind+" "+c.ID+")"))
+			fmt.Fprintf(b, "    %s %s\n", paint(titleMark, c.Step), paint(dimMark, "("+c.Kind+" "+c.ID+")"))
 			for _, a := range c.Actions {
-				showAction(&b, a, paint)
+				showAction(b, a, paint)
 			}
 		}
 	}
 	for _, h := range slices.Sorted(maps.Keys(p.Notes)) {
 		for _, f := range p.Notes[h] {
-			fmt.Fprintf(&b, "%s %s: %s\n", paint(warnMark, "!"), paint(hostMark, h), f)
+			fmt.Fprintf(b, "%s %s: %s\n", paint(warnMark, "!"), paint(hostMark, h), f)
 		}
 	}
 	if d.Pending == 0 {
-		fmt.Fprintf(&b, "Nothing to change: %d resources on %d hosts are as wanted.\n", d.Steps, len(d.Hosts))
+		fmt.Fprintf(b, "Nothing to change: %d resources on %d hosts are as wanted.\n", d.Steps, len(d.Hosts))
 	} else {
-		fmt.Fprintf(&b, "%d of %d resources to change.\n", d.Pending, d.Steps)
+		fmt.Fprintf(b, "%d of %d resources to change.\n", d.Pending, d.Steps)
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	return b.Flush()
 }
 
-func showAction(b *strings.Builder, a ActionDoc, paint Paint) {
+func showAction(b *bufio.Writer, a ActionDoc, paint Paint) {
 	const in = "      "
 	why, changes := "", ""
 	switch {
@@ -274,8 +268,9 @@ func markOf(line string) string {
 	return dimMark
 }
 
-func indent(b *strings.Builder, prefix, s string, paint Paint, mark string) {
+func indent(b *bufio.Writer, prefix, s string, paint Paint, mark string) {
 	for line := range strings.Lines(s) {
-		b.WriteString(paint(mark, prefix+strings.TrimRight(line, "\n")) + "\n")
+		b.WriteString(paint(mark, prefix+strings.TrimRight(line, "\n")))
+		b.WriteByte('\n')
 	}
 }

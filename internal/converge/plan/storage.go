@@ -26,9 +26,9 @@ type storageKind interface {
 	refuse() error
 	packages(p distro.Packages) []string // of a server, before those of the service's kind
 	modules() []string                   // of the kernel
-	// checks look at all devices of the pair on a server, before anything is
+	// checks look at all devices of the pair on its servers, before anything is
 	// changed.
-	checks(host string)
+	checks()
 	// carries looks, on the one server that builds, at what the devices of a
 	// service carry; first: also at those of no service.
 	carries(s *design.Service, host string, first bool)

@@ -107,14 +107,16 @@ func (l lunStorage) modules() []string {
 	return []string{"dm_multipath"}
 }
 
-func (l lunStorage) checks(host string) {
+func (l lunStorage) checks() {
 	var all []storage.WantedDisk
 	for _, s := range l.services() {
 		all = append(all, l.wanted(s)...)
 	}
-	l.add(StageHosts, host, "LUNs of "+host, &storage.Disks{Host: host, List: all})
-	if !l.direct() {
-		l.add(StageHosts, host, "who else has LUNs of "+host, &storage.Reservations{Host: host, LUNs: l.luns(), Keys: keys(l.pair)})
+	for _, host := range l.servers {
+		l.add(StageHosts, host, "LUNs of "+host, &storage.Disks{Host: host, List: all})
+		if !l.direct() {
+			l.add(StageHosts, host, "who else has LUNs of "+host, &storage.Reservations{Host: host, LUNs: l.luns(), Keys: keys(l.pair)})
+		}
 	}
 }
 

@@ -81,13 +81,16 @@ func (m mdStorage) wanted() []storage.WantedDisk {
 
 // inService are the disks of the pair that are not marked as failed.
 func (m mdStorage) inService() []design.Disk {
-	return slices.DeleteFunc(slices.Clone(m.disks()), func(k design.Disk) bool { return k.Failed })
+	return slices.DeleteFunc(m.disks(), func(k design.Disk) bool { return k.Failed })
 }
 
-func (m mdStorage) checks(host string) {
-	m.add(StageHosts, host, "disks of "+host, &storage.Disks{Host: host, List: m.wanted(), Arrays: uuids(m.groups())})
-	if reservations(m.pair) != nil {
-		m.add(StageHosts, host, "who else has disks of "+host, &storage.Reservations{Host: host, LUNs: refs(m.inService()), Keys: keys(m.pair)})
+func (m mdStorage) checks() {
+	list, disks := m.wanted(), refs(m.inService())
+	for _, host := range m.servers {
+		m.add(StageHosts, host, "disks of "+host, &storage.Disks{Host: host, List: list, Arrays: uuids(m.groups())})
+		if reservations(m.pair) != nil {
+			m.add(StageHosts, host, "who else has disks of "+host, &storage.Reservations{Host: host, LUNs: disks, Keys: keys(m.pair)})
+		}
 	}
 }
 
@@ -98,8 +101,8 @@ func (m mdStorage) carries(s *design.Service, host string, first bool) {
 			used[k.Serial] = true
 		}
 	}
-	var mine []storage.WantedDisk
 	disks := m.inService()
+	mine := make([]storage.WantedDisk, 0, len(disks))
 	for i, w := range m.wanted() {
 		k := disks[i]
 		ofNobody := k.Service == "" && k.Group == "" && !used[k.Serial]
@@ -129,12 +132,13 @@ func (m mdStorage) files(h string, more []string) {
 }
 
 func (m mdStorage) devices(h string) {
+	disks := refs(m.disks())
 	if !design.AllNVMe(m.d) {
 		m.add(StageMultipath, h, "multipath", &storage.Multipath{
-			Brick: m.d.Name, Disks: refs(m.disks()), Settings: m.settings("server", "multipath"), Reservation: reservations(m.pair)[h],
+			Brick: m.d.Name, Disks: disks, Settings: m.settings("server", "multipath"), Reservation: reservations(m.pair)[h],
 		})
 	}
-	m.blockQueue(h, refs(m.disks()), uuids(m.groups()))
+	m.blockQueue(h, disks, uuids(m.groups()))
 }
 
 func (m mdStorage) there(s *design.Service, host string) bool {
@@ -169,6 +173,7 @@ func (m mdStorage) build(s *design.Service, p place) (pvs, _ []string) {
 			a.Grow = &storage.Growing{VG: s.Storage.VG, LV: s.Storage.LV, PVs: pvs}
 		}
 		m.add(StageStorage, p.host, "md array "+g.Name, a)
+		m.steps[len(m.steps)-1].Apart = true
 	}
 	return pvs, nil
 }

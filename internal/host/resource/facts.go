@@ -44,20 +44,22 @@ func (f HostFacts) Manages(id string) *linux.CRMResource {
 // DiskList are the disks of a host. It finds them by what a spec names them by.
 type DiskList struct {
 	All         []DiskFact
+	Twins       bool // several have one WWN
 	serial, wwn map[string][]*DiskFact
 }
 
 // ListDisks makes the list of some disks.
 func ListDisks(all []DiskFact) *DiskList {
 	l := &DiskList{All: all, serial: make(map[string][]*DiskFact, len(all)), wwn: make(map[string][]*DiskFact, len(all))}
-	add := func(index map[string][]*DiskFact, name string, f *DiskFact) {
+	add := func(index map[string][]*DiskFact, name string, f *DiskFact) (several bool) {
 		if name = diskKey(name); name != "" {
 			index[name] = append(index[name], f)
 		}
+		return len(index[name]) > 1
 	}
 	for i := range all {
 		add(l.serial, all[i].Serial, &all[i])
-		add(l.wwn, all[i].WWN, &all[i])
+		l.Twins = add(l.wwn, all[i].WWN, &all[i]) || l.Twins
 	}
 	return l
 }

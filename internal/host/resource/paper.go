@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"iter"
 	"maps"
 	"os/exec"
 	"path"
@@ -87,17 +86,23 @@ func (f *Paper) above(dir string) bool {
 
 // Glob matches files, links, and the directories above them.
 func (f *Paper) Glob(pattern string) ([]string, error) {
-	found := map[string]bool{}
-	constant := pattern[:strings.IndexAny(pattern+"*", "*?[")]
+	constant := pattern
+	if i := strings.IndexAny(pattern, "*?["); i >= 0 {
+		constant = pattern[:i]
+	}
 	constant = constant[:strings.LastIndex(constant, "/")+1]
 	var below []string // most patterns match nothing
-	for _, of := range []iter.Seq[string]{maps.Keys(f.Files), maps.Keys(f.Links)} {
+	for _, of := range []map[string]string{f.Files, f.Links} {
 		for k := range of {
 			if strings.HasPrefix(k, constant) {
 				below = append(below, k)
 			}
 		}
 	}
+	if len(below) == 0 {
+		return nil, nil
+	}
+	found := map[string]bool{}
 	for _, k := range below {
 		for p := k; p != "/" && p != "."; p = path.Dir(p) {
 			if ok, err := path.Match(pattern, p); err != nil {

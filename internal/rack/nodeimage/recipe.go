@@ -336,9 +336,6 @@ $b mount -t sysfs sys /sys
 say() { read up idle < /proc/uptime; echo "` + MarkPrefix + `$1 $up" > /dev/console; }
 fail() { say "failed: $1"; $b sleep 2; $b poweroff -f; }
 read cmdline < /proc/cmdline
-for w in $cmdline; do
-  case $w in mortar.post=*) $b sleep ${w#mortar.post=};; esac
-done
 say kernel
 case " $cmdline " in *" mortar.probe "*) $b poweroff -f;; esac
 for m in @MODULES@; do $b insmod /m/$m || echo "` + MarkPrefix + `insmod $m failed" > /dev/console; done

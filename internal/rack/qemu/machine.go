@@ -258,30 +258,26 @@ func BaseArgs() []string {
 // bootArgs are the options with which a node finds its kernel. post is the duration of
 // its self test before, in seconds.
 func bootArgs(n *hw.Node, img *nodeimage.Image, accel string, post int) []string {
-	if !hw.IsServer(n) {
-		post = 0
+	order := "strict=on"
+	if hw.IsServer(n) && post > 0 {
+		order += ",menu=on,splash-time=" + strconv.Itoa(1000*post)
 	}
 	if n.Distribution() {
-		if post == 0 {
-			return []string{"-boot", "strict=on"}
-		}
-		return []string{"-boot", "strict=on,menu=on,splash-time=" + strconv.Itoa(1000*post)}
+		return []string{"-boot", order}
 	}
 	kernel := nodeimage.KernelArgs + clockArgs(accel)
-	// The initrd reads these.
-	if post > 0 {
-		kernel += " mortar.post=" + strconv.Itoa(post)
-	}
 	if hw.IsServer(n) {
-		kernel += " mortar.mirror"
+		kernel += " mortar.mirror" // the initrd reads it
 	}
-	return LoadArgs(img, kernel)
+	return loadArgs(img, order, kernel)
 }
 
 // LoadArgs makes QEMU load the image's kernel with these arguments. strict=on:
 // SeaBIOS tries no other disk.
-func LoadArgs(img *nodeimage.Image, kernel string) []string {
-	return []string{"-boot", "strict=on", "-kernel", img.File(nodeimage.ImageKernel), "-initrd", img.File(nodeimage.ImageInitrd), "-append", kernel}
+func LoadArgs(img *nodeimage.Image, kernel string) []string { return loadArgs(img, "strict=on", kernel) }
+
+func loadArgs(img *nodeimage.Image, order, kernel string) []string {
+	return []string{"-boot", order, "-kernel", img.File(nodeimage.ImageKernel), "-initrd", img.File(nodeimage.ImageInitrd), "-append", kernel}
 }
 
 // NodeArgs is the command line of a node (without the program's name).

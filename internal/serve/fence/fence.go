@@ -38,6 +38,9 @@ const (
 	// patience is how long the power is tried to be brought back: a BMC that
 	// has lost its own power boots for a minute and more.
 	patience = 3 * time.Minute
+	// rest is how long a server stays off that is to be switched on again: its power supplies
+	// discharge, and the agents that switch it on take no processor from the takeover.
+	rest = 5 * time.Second
 	// again is the pause between two tries to switch on.
 	again = 3 * time.Second
 )
@@ -47,7 +50,7 @@ const (
 // Source: fence-agents, doc/FenceAgentAPI.md
 const metadata = `<?xml version="1.0"?>
 <resource-agent name="fence_mortar" shortdesc="Mortar's fence agent: the real agents of one server, without waiting in line">
-<longdesc>Runs the agents of a server's fence devices, which are in the cluster's configuration. The next level is used beside one that has not confirmed after 2 s. The first level that confirms off is success. A reboot brings the power back in the background, by each level that was used.</longdesc>
+<longdesc>Runs the agents of a server's fence devices, which are in the cluster's configuration. The next level is used beside one that has not confirmed after 2 s. The first level that confirms off is success. A reboot brings the power back in the background after 5 s, by each level that was used.</longdesc>
 <parameters>
 <parameter name="action" required="1"><content type="string" default="reboot"/><shortdesc lang="en">Fencing action</shortdesc></parameter>
 <parameter name="server" required="1"><content type="string"/><shortdesc lang="en">the server that is fenced</shortdesc></parameter>
@@ -141,6 +144,7 @@ func (a *agent) do(ctx context.Context, out io.Writer) (code int, err error) {
 	case "status":
 		return a.status(ctx, levels)
 	case back:
+		time.Sleep(rest)
 		err := a.on(ctx, levels)
 		if err == nil {
 			a.log("%s is switched on again", a.server)

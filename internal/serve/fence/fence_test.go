@@ -177,7 +177,7 @@ func TestBack(t *testing.T) {
 		if code, err := a.do(t.Context(), nil); code != 1 || err == nil || !strings.Contains(err.Error(), "no answer") {
 			t.Errorf("%d %v", code, err)
 		}
-		if b.powered["fence-s1-bmc"] != "on" || b.powered["fence-pdu-a"] != "on" || len(b.calls) < 20 || !strings.HasSuffix(b.calls[2], "fence-s1-bmc on") {
+		if b.powered["fence-s1-bmc"] != "on" || b.powered["fence-pdu-a"] != "on" || len(b.calls) < 20 || b.calls[2] != "7 fence-s1-bmc on" {
 			t.Errorf("%q", b.calls)
 		}
 	})

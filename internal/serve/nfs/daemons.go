@@ -197,15 +197,11 @@ func (s *state) stopOthers(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, d := range append(s.daemons(), "sm-notify") {
-		if pids := s.ProcessesOf(d); len(pids) > 0 {
-			s.Log.Note("%s runs outside of the cluster: stopping it", d)
-			if err := s.end(ctx, d); err != nil {
-				return err
-			}
-		}
+	all := append(s.daemons(), "sm-notify")
+	for _, d := range slices.Sorted(maps.Keys(s.find(all...))) {
+		s.Log.Note("%s runs outside of the cluster: stopping it", d)
 	}
-	return nil
+	return s.end(ctx, all...)
 }
 
 // statdUser is whom rpc.statd runs as on this host.
@@ -650,10 +646,8 @@ func (s *daemons) stopNFSD(ctx context.Context) error {
 	if name, _, err := s.Present(); err == nil && name == "" {
 		s.address.reset()
 	}
-	for _, d := range s.daemons() {
-		if err := s.end(ctx, d); err != nil {
-			return err
-		}
+	if err := s.end(ctx, s.daemons()...); err != nil {
+		return err
 	}
 	s.volume.keepRoom(reserve / 64)
 	return nil
@@ -788,18 +782,21 @@ func (s *nlm) monitoredNow(context.Context) (*list, error) {
 	return &list{file: s.monitoredFile(), text: []byte(text.String())}, nil
 }
 
-// end ends all processes of a program: asks, then kills.
-func (s *server) end(ctx context.Context, name string) error {
+// end ends all processes of programs, side by side: asks, then kills.
+func (s *server) end(ctx context.Context, programs ...string) error {
 	for try := 0; ; try++ {
-		pids := s.ProcessesOf(name)
-		if len(pids) == 0 {
+		found := s.find(programs...)
+		if len(found) == 0 {
 			return nil
 		}
 		sig := unix.SIGTERM
 		if try >= 60 { // 3 s
 			sig = unix.SIGKILL
 		}
-		if try == 0 || sig == unix.SIGKILL {
+		for name, pids := range found {
+			if try > 0 && sig == unix.SIGTERM {
+				break
+			}
 			for _, pid := range pids {
 				if err := s.K.Kill(pid, sig); err != nil && !errors.Is(err, unix.ESRCH) {
 					return fmt.Errorf("stopping %s (%d): %w", name, pid, err)
@@ -807,7 +804,7 @@ func (s *server) end(ctx context.Context, name string) error {
 			}
 		}
 		if try == 120 || s.K.Sleep(ctx, 50*time.Millisecond) != nil {
-			return fmt.Errorf("%s (%d) does not end", name, pids[0])
+			return fmt.Errorf("%s: no end of its processes: %v", strings.Join(slices.Sorted(maps.Keys(found)), ", "), found)
 		}
 	}
 }

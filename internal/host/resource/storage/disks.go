@@ -184,9 +184,9 @@ func only(facts *resource.DiskList, r DiskRef) (*resource.DiskFact, error) {
 		return nil, resource.Refuse("correct serial or wwn in the spec",
 			"%s has WWN %s, not %s", r, f.WWN, r.WWN)
 	}
-	if twins := facts.WWN(f.WWN); len(twins) > 1 {
+	if facts.Twins && len(facts.WWN(f.WWN)) > 1 {
 		return nil, resource.Refuse("multipath would take them for paths to one disk: disconnect the others, or have their WWNs corrected",
-			"%s: disks with other serials have its WWN %s: %s", r, f.WWN, strings.Join(names(twins), ", "))
+			"%s: disks with other serials have its WWN %s: %s", r, f.WWN, strings.Join(names(facts.WWN(f.WWN)), ", "))
 	}
 	return f, nil
 }
@@ -347,16 +347,17 @@ func (d *Disks) diff(sys resource.Look) ([]resource.Action, error) {
 // of disks that may be wiped are stopped. ours: a disk is in another group of this brick.
 func (d *Disks) users(sys resource.Look, fs []found) (v *verdict, stops []resource.Action, ours bool) {
 	arrays, ms := sys.Arrays(), sys.Mounts()
-	homes := make([]string, len(fs))
+	homes, all := make([]string, len(fs)), make([][]string, len(fs))
 	for i, f := range fs {
-		a, _ := memberOf(arrays, kernelNames(sys, f))
+		all[i] = kernelNames(sys, f)
+		a, _ := memberOf(arrays, all[i])
 		homes[i] = a.UUID
 	}
 	v = &verdict{free: make([]found, 0, len(fs)), want: make([]WantedDisk, 0, len(fs))}
 	stopped := map[string]bool{}
 	moved := movedSpares(d.List, homes)
 	for i, f := range fs {
-		names := kernelNames(sys, f)
+		names := all[i]
 		a, in := memberOf(arrays, names)
 		switch {
 		case in && (md.SameUUID(a.UUID, d.List[i].Group) || moved[i]):
@@ -459,6 +460,9 @@ func (d *Disks) oneSector(fs []found, joins []DiskRef) error {
 // got spares, more disks are where the spec has them than in other arrays. Otherwise
 // the spec has changed.
 func movedSpares(list []WantedDisk, homes []string) []bool {
+	if !slices.ContainsFunc(homes, func(h string) bool { return h != "" }) {
+		return make([]bool, len(list)) // none has a home, as on a blank server
+	}
 	here, away := map[string]int{}, map[string]int{} // by group
 	sets := map[string]string{}                      // by group
 	for i, w := range list {
