@@ -3,7 +3,6 @@ package host
 import (
 	"cmp"
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -48,8 +47,7 @@ func Holder(lockFile string) (string, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", err
 	}
-	sum := sha256.Sum256(append(own, machine...))
-	return hex.EncodeToString(sum[:8]), nil
+	return fmt.Sprintf("%x", sha256.Sum256(append(own, machine...)))[:16], nil
 }
 
 // InventoryFile is where the inventory of a spec is looked for:

@@ -3,7 +3,6 @@ package host
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -97,7 +96,7 @@ func loaded(f *resource.File) (*resource.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if sum := sha256.Sum256(b); hex.EncodeToString(sum[:]) != f.SHA256 {
+	if fmt.Sprintf("%x", sha256.Sum256(b)) != f.SHA256 {
 		return nil, fmt.Errorf("%s has changed since the plan was made: apply again", f.From)
 	}
 	out := *f
@@ -109,6 +108,12 @@ func loaded(f *resource.File) (*resource.File, error) {
 // error.
 func (s *Session) Query(ctx context.Context, argv ...string) (resource.Output, error) {
 	return Ask(ctx, s, agent.OpQuery, agent.QueryParams{Argv: argv})
+}
+
+// Text is what a command that only reads prints; an exit code other than 0 is an error.
+func (s *Session) Text(ctx context.Context, argv ...string) (string, error) {
+	out, err := s.Query(ctx, argv...)
+	return resource.Printed(out, err, argv...)
 }
 
 // Read gives the content of a file.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/tls"
-	"encoding/hex"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -53,8 +52,7 @@ func certificates(r *rack, e *hw.Enclosure) ([]string, error) {
 		if block == nil {
 			return nil, fmt.Errorf("%s: no certificate; take the rack down and up again", file)
 		}
-		sum := sha256.Sum256(block.Bytes)
-		out = append(out, hex.EncodeToString(sum[:]))
+		out = append(out, fmt.Sprintf("%x", sha256.Sum256(block.Bytes)))
 	}
 	return out, nil
 }

@@ -3,7 +3,6 @@ package rack
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -21,8 +20,7 @@ import (
 // ownerMark is the alias of the rack's management bridge. It identifies the rack that
 // owns the namespace.
 func ownerMark(dir string) string {
-	sum := sha256.Sum256([]byte(dir))
-	return "mortar rack " + hex.EncodeToString(sum[:8])
+	return "mortar rack " + fmt.Sprintf("%x", sha256.Sum256([]byte(dir)))[:16]
 }
 
 // networkCommands are the lines for "ip -batch" that build the switches and

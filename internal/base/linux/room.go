@@ -66,6 +66,19 @@ func DF(dirs ...string) []string {
 	return append([]string{"df", "--block-size=1", "--output=target,size,avail,itotal,iavail"}, dirs...)
 }
 
+// Avail is the command whose output ParseAvail reads.
+func Avail(dir string) []string { return []string{"df", "--output=avail", "-B1", dir} }
+
+// ParseAvail reads how many bytes the file system of a directory has free.
+func ParseAvail(text string) (int64, error) {
+	_, number, _ := strings.Cut(strings.TrimSpace(text), "\n") // below a heading
+	n, err := strconv.ParseInt(strings.TrimSpace(number), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("df printed %q", text)
+	}
+	return n, nil
+}
+
 // ParseDF reads what DF prints: the room of each file system, by its mount point.
 func ParseDF(text string) (map[string]Room, error) {
 	out := map[string]Room{}

@@ -410,8 +410,7 @@ func see(k *linux.SCSIDisk, ctl map[int]int) Seen {
 		}
 	}
 	if len(optimized) == 1 {
-		owner := slices.Collect(maps.Keys(optimized))[0]
-		s.Owner = &owner
+		s.Owner = new(slices.Collect(maps.Keys(optimized))[0])
 	}
 	return s
 }

@@ -69,8 +69,7 @@ func Derive(s *spec.Spec) (*Design, error) {
 type builder struct{ *Design }
 
 func derive(s *spec.Spec) (*Design, error) {
-	sum := sha256.Sum256(s.Source)
-	d := builder{&Design{Name: s.Name, Flavour: s.Flavour, SHA256: hex.EncodeToString(sum[:]), Spec: s}}
+	d := builder{&Design{Name: s.Name, Flavour: s.Flavour, SHA256: fmt.Sprintf("%x", sha256.Sum256(s.Source)), Spec: s}}
 	if err := d.layOut(); err != nil {
 		return nil, err
 	}

@@ -170,7 +170,7 @@ func (d builder) failedDisks(set spec.Set) error {
 			return errorAt(d.Spec, "failed", "remove it: the array replaces its disks by itself; swap the disk in its bay", "disk %s is inside of array %s", all[0].Serial, g.Array)
 		}
 		if len(failed) > g.Parity+spares {
-			return errorAt(d.Spec, "failed", "replace disks (mortar disk replace) before you take out another one", "%d members of group %s are marked as failed, and RAID %d %d+%d with %s can do without %d", len(failed), g.Name, g.Level, g.Data, g.Parity, plural(spares, "spare"), g.Parity+spares)
+			return errorAt(d.Spec, "failed", "replace disks (mortar disk replace) before you take out another one", "%d members of group %s are marked as failed, and RAID %d %d+%d with %s can do without %d", len(failed), g.Name, g.Level, g.Data, g.Parity, spec.Plural(spares, "spare"), g.Parity+spares)
 		}
 	}
 	return nil
@@ -354,7 +354,7 @@ func (t tuning) Weak() []weak {
 		if i := slices.IndexFunc(t.Spec.Enclosures, func(e spec.Enclosure) bool { return e.Name == w.Where }); i >= 0 {
 			w.At = fmt.Sprintf("enclosures[%d]", i)
 		}
-		w.Loss = plural(set.Storage.RAID.Parity, "disk")
+		w.Loss = spec.Plural(set.Storage.RAID.Parity, "disk")
 		if set.Storage.RAID.Level == 10 {
 			w.Loss = "one disk of each mirror"
 		}
@@ -454,11 +454,4 @@ func SurvivesEnclosure(g Group) bool {
 	}
 	n, _ := worstEnclosure(g)
 	return n <= g.Parity
-}
-
-func plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }

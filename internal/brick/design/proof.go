@@ -2,8 +2,8 @@ package design
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"strings"
 )
@@ -27,8 +27,7 @@ func (l *FenceLevel) Fingerprint() string {
 	if err != nil {
 		panic("unreachable: strings are always JSON: " + err.Error())
 	}
-	sum := sha256.Sum256(b)
-	return hex.EncodeToString(sum[:6])
+	return fmt.Sprintf("%x", sha256.Sum256(b))[:12]
 }
 
 // IDs are those of the level's devices.
@@ -41,14 +40,14 @@ func (l *FenceLevel) IDs() []string {
 }
 
 // Levels are those of one node, in order.
-func (h *HA) Levels(node string) []*FenceLevel { return of(node, h.Fencing) }
+func (h *HA) Levels(node string) []*FenceLevel { return levelsOf(node, h.Fencing) }
 
 // Topology are the levels of one node as the cluster has them: the hedge first.
 func (h *HA) Topology(node string) []*FenceLevel {
-	return append(of(node, h.Hedge), h.Levels(node)...)
+	return append(levelsOf(node, h.Hedge), h.Levels(node)...)
 }
 
-func of(node string, levels []FenceLevel) []*FenceLevel {
+func levelsOf(node string, levels []FenceLevel) []*FenceLevel {
 	var out []*FenceLevel
 	for i := range levels {
 		if levels[i].Node == node {

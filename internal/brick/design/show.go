@@ -27,7 +27,7 @@ var showText string
 
 var showTemplate = sync.OnceValue(func() *template.Template {
 	return template.Must(template.New("show").Funcs(template.FuncMap{
-		"join": strings.Join, "plural": plural, "quoted": quoted, "fence": fenceText, "centre": centre,
+		"join": strings.Join, "plural": spec.Plural, "quoted": quoted, "fence": fenceText, "centre": centre,
 		"inc":      func(i int) int { return i + 1 },
 		"times":    func(n int, b spec.Bytes) spec.Bytes { return spec.Bytes(n) * b },
 		"millions": func(n int64) int64 { return n / 1_000_000 },
@@ -286,7 +286,7 @@ func (v *view) groupText(g Group) string {
 	if g.Level == 6 {
 		work += " or scrub"
 	}
-	return fmt.Sprintf("RAID %d %d+%d, chunk %s, on %s, %s; %s; %s in %s, under load in up to %s", g.Level, g.Data, g.Parity, g.Chunk, strings.Join(spread, " "), plural(len(g.Spares), "spare"), safe,
+	return fmt.Sprintf("RAID %d %d+%d, chunk %s, on %s, %s; %s; %s in %s, under load in up to %s", g.Level, g.Data, g.Parity, g.Chunk, strings.Join(spread, " "), spec.Plural(len(g.Spares), "spare"), safe,
 		work, hoursText(rest), hoursText(load))
 }
 

@@ -202,7 +202,7 @@ func (p *picture) subtitle() string {
 		what = "OSTs raw"
 	}
 	return fmt.Sprintf("flavour %s, %s, %s, %s: %s %s, RAID %s = %s", p.d.Flavour,
-		plural(len(p.d.Spec.Servers), "server"), plural(len(p.d.Spec.Enclosures), "enclosure"), plural(len(p.d.Disks), "disk"), what,
+		spec.Plural(len(p.d.Spec.Servers), "server"), spec.Plural(len(p.d.Spec.Enclosures), "enclosure"), spec.Plural(len(p.d.Disks), "disk"), what,
 		c.Raw.Decimal(), c.RAID.Decimal(), c.RAID.Binary())
 }
 
@@ -487,7 +487,7 @@ func (p *picture) legend() {
 			safe = "data survive any enclosure"
 		}
 		if !SurvivesEnclosure(g) {
-			safe = "up to " + plural(n, "disk") + " in " + e
+			safe = "up to " + spec.Plural(n, "disk") + " in " + e
 		}
 		key(groupColour(i), strings.TrimPrefix(g.Name, p.d.Name+"-"), fmt.Sprintf("RAID %d %d+%d, %s%s", g.Level, g.Data, g.Parity, safe, use))
 	}
@@ -498,7 +498,7 @@ func (p *picture) legend() {
 		}
 	}
 	if spares > 0 {
-		key("#e0e0e0", "sp", plural(spares, "hot spare"))
+		key("#e0e0e0", "sp", spec.Plural(spares, "hot spare"))
 	}
 	y += 10
 	for i, v := range p.d.Services() {
@@ -531,7 +531,7 @@ func (p *picture) legend() {
 	}
 	if len(p.d.Warnings) > 0 {
 		y += 10
-		row("name", plural(len(p.d.Warnings), "warning"))
+		row("name", spec.Plural(len(p.d.Warnings), "warning"))
 		for _, w := range p.d.Warnings {
 			row("small", fmt.Sprintf("line %d: %s", w.Line, w.Rule))
 		}

@@ -135,7 +135,7 @@ const (
 var tuningText string
 
 var tuningLists = sync.OnceValue(func() *template.Template {
-	return template.Must(template.New("tuning").Funcs(template.FuncMap{"join": strings.Join, "plural": plural, "begins": strings.HasPrefix, "cardGBs": cardGBs}).Parse(tuningText))
+	return template.Must(template.New("tuning").Funcs(template.FuncMap{"join": strings.Join, "plural": spec.Plural, "begins": strings.HasPrefix, "cardGBs": cardGBs}).Parse(tuningText))
 })
 
 // tuning is what the lists of tuning.tmpl are executed on.

@@ -182,8 +182,7 @@ func Percent(published, v float64) *float64 {
 	if published <= 0 || v <= 0 {
 		return nil
 	}
-	p := 100 * (v/published - 1)
-	return &p
+	return new(100 * (v/published - 1))
 }
 
 // PercentText writes a difference in per cent, with a decimal below 100.

@@ -85,7 +85,7 @@ func (c *layout) shelfOf(e *Enclosure, at string) {
 	if e.Bays == 0 && !c.s.Given(at+".bays") {
 		e.Bays = max(n, 1)
 	}
-	c.refuse(c.between(at+".bays", e.Bays, 1, 1024, "") && n > e.Bays, at+".bays", "mend bays or disks", "enclosure %s has %s but %d disks", e.Name, plural(e.Bays, "bay"), n)
+	c.refuse(c.between(at+".bays", e.Bays, 1, 1024, "") && n > e.Bays, at+".bays", "mend bays or disks", "enclosure %s has %s but %d disks", e.Name, Plural(e.Bays, "bay"), n)
 	c.count[set] += n - later
 	c.perArray[[2]string{set, e.Array}] += n - later
 }
@@ -187,7 +187,7 @@ func (c *layout) growth() {
 				where += " on array " + few
 			}
 			c.errorf(c.firstOf(set.Name, i+1), fmt.Sprintf("add disks until there are %d or more; growths are numbered from 1 without a gap", r.Width()),
-				"growth %d of %s has %s, too few for one group of RAID %d %d+%d (%d disks)", i+1, where, plural(disks, "disk"), r.Level, r.Data, r.Parity, r.Width())
+				"growth %d of %s has %s, too few for one group of RAID %d %d+%d (%d disks)", i+1, where, Plural(disks, "disk"), r.Level, r.Data, r.Parity, r.Width())
 		}
 	}
 }
@@ -520,15 +520,15 @@ func (c *layout) groupsOf(set Set, sets, disks int) (groups int, ok bool) {
 	fit := (disks - spares) / width
 	switch {
 	case disks < width+spares:
-		c.errorf(at(""), "add disks, or choose fewer data disks or spares", "%s%s, %d of them spare, are too few for one group of %s (%d disks)", plural(disks, "disk"), of, spares, shape, width)
+		c.errorf(at(""), "add disks, or choose fewer data disks or spares", "%s%s, %d of them spare, are too few for one group of %s (%d disks)", Plural(disks, "disk"), of, spares, shape, width)
 		return 0, false
 	case r.Groups == 0 && (disks-spares)%width != 0:
 		left := (disks - spares) % width
-		c.errorf(at(""), otherGeometry(*r, n, disks, spares, left), "%d disks%s less %s make %s of %s (%d disks each), and %s left over", disks, of, plural(spares, "spare"), plural(fit, "group"), shape, width, plural(left, "disk")+map[bool]string{true: " is", false: " are"}[left == 1])
+		c.errorf(at(""), otherGeometry(*r, n, disks, spares, left), "%d disks%s less %s make %s of %s (%d disks each), and %s left over", disks, of, Plural(spares, "spare"), Plural(fit, "group"), shape, width, Plural(left, "disk")+map[bool]string{true: " is", false: " are"}[left == 1])
 		return 0, false
 	case r.Groups != 0 && r.Groups/n*width+spares != disks:
 		need := r.Groups/n*width + spares
-		c.errorf(at(".groups"), "mend groups, data or spares so that every disk has a use", "%s of %s and %s are %d disks, but%s there are %d", plural(r.Groups/n, "group"), shape, plural(spares, "spare"), need, of, disks)
+		c.errorf(at(".groups"), "mend groups, data or spares so that every disk has a use", "%s of %s and %s are %d disks, but%s there are %d", Plural(r.Groups/n, "group"), shape, Plural(spares, "spare"), need, of, disks)
 		return 0, false
 	}
 	return fit, true
@@ -557,10 +557,10 @@ func (c *layout) groupsOfArrays(set Set) {
 			c.errorf(set.Path+".raid", "cable the enclosures so that each array has whole groups", "array %s has %d disks besides its spares, which make no whole number of groups of %d", a.Name, disks, r.Width())
 			return
 		case groups >= 0 && n != groups:
-			c.errorf(set.Path+".raid", "give the arrays of a "+c.setWord()+" the same number of disks", "array %s would make %s, another one of %s %s %d: a volume striped over both would be unequal", a.Name, plural(n, "group"), c.setWord(), set.Name, groups)
+			c.errorf(set.Path+".raid", "give the arrays of a "+c.setWord()+" the same number of disks", "array %s would make %s, another one of %s %s %d: a volume striped over both would be unequal", a.Name, Plural(n, "group"), c.setWord(), set.Name, groups)
 			return
 		case r.Level == 60 && (n < 2 || n > m.Spans):
-			c.errorf(set.Path+".raid.level", map[bool]string{true: "use level 6", false: "use fewer, wider spans"}[n < 2], "RAID 60 on array %s has %s; %s makes 2 to %d", a.Name, plural(n, "span"), Article(m.Name), m.Spans)
+			c.errorf(set.Path+".raid.level", map[bool]string{true: "use level 6", false: "use fewer, wider spans"}[n < 2], "RAID 60 on array %s has %s; %s makes 2 to %d", a.Name, Plural(n, "span"), Article(m.Name), m.Spans)
 			return
 		}
 		groups = n

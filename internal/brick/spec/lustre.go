@@ -90,7 +90,7 @@ func (c *checker) modules() {
 		default:
 			c.errorf(at+".role", "use mds or oss", "unknown role %q", m.Role)
 		}
-		c.refuse(len(m.Servers) != 2, at+".servers", "name the two servers that reach its disks: a target with one server dies with it", "module %s has %s, not 2", m.Name, plural(len(m.Servers), "server"))
+		c.refuse(len(m.Servers) != 2, at+".servers", "name the two servers that reach its disks: a target with one server dies with it", "module %s has %s, not 2", m.Name, Plural(len(m.Servers), "server"))
 		if len(m.Servers) != 2 {
 			continue
 		}
@@ -137,11 +137,11 @@ func (c *layout) osts() {
 		case m.Role == "mds" && m.Storage.RAID.Groups != 1:
 			c.errorf(at, "choose data so that all disks but the spares are one group", "the MDT lies on one RAID group, and these disks make %d", m.Storage.RAID.Groups)
 		case m.Role == "oss" && m.Storage.RAID.Groups%2 != 0:
-			c.errorf(at, "choose data so that the disks make an even number of groups: each is an OST, and half of them are at home on each server", "module %s has %s for two servers", m.Name, plural(m.Storage.RAID.Groups, "OST"))
+			c.errorf(at, "choose data so that the disks make an even number of groups: each is an OST, and half of them are at home on each server", "module %s has %s for two servers", m.Name, Plural(m.Storage.RAID.Groups, "OST"))
 			return // what follows counts on them
 		}
 	}
-	c.refuse(l.StripeCount < -1 || l.StripeCount == 0 || l.StripeCount > n, "lustre.stripe_count", fmt.Sprintf("choose 1 to %d, or -1 for all", n), "stripe_count is %d, and there are %s", l.StripeCount, plural(n, "OST"))
+	c.refuse(l.StripeCount < -1 || l.StripeCount == 0 || l.StripeCount > n, "lustre.stripe_count", fmt.Sprintf("choose 1 to %d, or -1 for all", n), "stripe_count is %d, and there are %s", l.StripeCount, Plural(n, "OST"))
 	var names []string
 	for i := range l.Pools {
 		p := &l.Pools[i]

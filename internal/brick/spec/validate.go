@@ -57,8 +57,7 @@ func validate(s *Spec) Errors {
 	}
 	c.rack()
 	if s.Networks.Management == nil {
-		m := s.Networks.Public
-		s.Networks.Management = &m
+		s.Networks.Management = new(s.Networks.Public)
 	}
 	return c.errs
 }
@@ -309,7 +308,7 @@ func (c *checker) servers() {
 		if want == 2 {
 			mend = "list the two servers that share the disks, or choose flavour nfs"
 		}
-		c.errorf("servers", mend, "flavour %s has %s, not %d", s.Flavour, plural(want, "server"), len(s.Servers))
+		c.errorf("servers", mend, "flavour %s has %s, not %d", s.Flavour, Plural(want, "server"), len(s.Servers))
 	}
 	for i := range s.Servers {
 		v := &s.Servers[i]
@@ -482,7 +481,7 @@ func (c *checker) services() {
 		c.errorf("", "add it: "+docOf("Services"), "key %q is missing", "services")
 		return
 	}
-	c.refuse(!c.servicesOK, "services", "for two services choose flavour nfs-ha-xl, for one nfs or nfs-ha", "flavour %s has %s, not %d", s.Flavour, plural(want, "service"), len(s.Services))
+	c.refuse(!c.servicesOK, "services", "for two services choose flavour nfs-ha-xl, for one nfs or nfs-ha", "flavour %s has %s, not %d", s.Flavour, Plural(want, "service"), len(s.Services))
 	var names []string
 	byPath, preferred := map[string]string{}, map[string]string{}
 	for i := range s.Services {
@@ -868,7 +867,8 @@ func (c *checker) rack() {
 	}
 }
 
-func plural(n int, what string) string {
+// Plural counts things: "1 disk", "2 disks".
+func Plural(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}

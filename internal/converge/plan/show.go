@@ -150,8 +150,7 @@ func (p *Plan) presentable(b []byte, secret bool) string {
 		mac.Write(b)
 		return fmt.Sprintf("(secret, HMAC %s)", hex.EncodeToString(mac.Sum(nil)[:8]))
 	case !text(b):
-		sum := sha256.Sum256(b)
-		return fmt.Sprintf("(binary, %d bytes, sha256 %s…)", len(b), hex.EncodeToString(sum[:4]))
+		return fmt.Sprintf("(binary, %d bytes, sha256 %.8s…)", len(b), fmt.Sprintf("%x", sha256.Sum256(b)))
 	}
 	return string(b)
 }

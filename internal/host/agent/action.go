@@ -96,7 +96,7 @@ func (r *runner) run(ctx context.Context, p RunParams, emit func(RunEvent)) (res
 	}
 	out, err := carryOut(ctx, a)
 	if err != nil {
-		r.note(signed(p.By, fmt.Sprintf("failed: %s: %v", a.Title, err)))
+		r.note(signed(p.By, fmt.Sprintf(FailedLog+"%s: %v", a.Title, err)))
 	}
 	return out, err
 }

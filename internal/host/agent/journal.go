@@ -34,6 +34,9 @@ func logLine(a resource.Action) string {
 	return s
 }
 
+// FailedLog begins the line of an action that failed.
+const FailedLog = "failed: "
+
 // signed puts who has something done in front of a line of the log. Package
 // events reads it there.
 func signed(by, line string) string {

@@ -173,6 +173,14 @@ func Failed(out Output, argv ...string) error {
 	return fmt.Errorf("%s: exit code %d: %s", strings.Join(argv, " "), out.Code, strings.TrimSpace(out.Stderr))
 }
 
+// Printed is what a query printed; an exit code that says it went wrong is an error.
+func Printed(out Output, err error, argv ...string) (string, error) {
+	if err == nil && out.Code != 0 {
+		err = Failed(out, argv...)
+	}
+	return out.Stdout, err
+}
+
 // Tree lets package linux read a host.
 type Tree struct{ Sys }
 

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
 )
@@ -73,13 +72,12 @@ func (s *Swap) room(sys Look, need int64) error {
 	if m, ok := linux.MountOf(linux.ParseMounts(mounts), SwapFile); ok && !slices.Contains([]string{"ext4", "xfs"}, m.Type) {
 		return Refuse("make swap on a partition of the host's own disks, or remove preparation.swap from the spec", "%s would be on %s, which takes no swap file", SwapFile, m.Type)
 	}
-	out, installed := sys.Command("df", "--output=avail", "-B1", "/var/lib")
+	out, installed := sys.Command(linux.Avail("/var/lib")...)
 	if !installed {
 		return nil
 	}
-	const left = 1 << 30                                             // for the system itself: logs, packages, Pacemaker's configuration
-	_, number, _ := strings.Cut(strings.TrimSpace(out.Stdout), "\n") // below a heading
-	if avail, err := strconv.ParseInt(strings.TrimSpace(number), 10, 64); err == nil && avail < need+left {
+	const left = 1 << 30 // for the system itself: logs, packages, Pacemaker's configuration
+	if avail, err := linux.ParseAvail(out.Stdout); err == nil && avail < need+left {
 		return Refuse("make room there, make swap on a partition, or write a smaller preparation.swap", "%s needs %s, and /var/lib has %s free, of which %s stay for the system", SwapFile, gib(need), gib(avail), gib(left))
 	}
 	return nil

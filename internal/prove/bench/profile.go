@@ -65,8 +65,7 @@ func (r *profiler) profile(ctx context.Context) {
 				continue
 			}
 			if b := best(r.bench.Layers, s.below, v.Load); b > 0 {
-				q := v.Best / b
-				v.Share = &q
+				v.Share = new(v.Best / b)
 			} else {
 				v.Below = ""
 			}
@@ -234,8 +233,7 @@ func (r *profiler) probed(ctx context.Context, s *Set, op workload.BenchPhase, u
 	if err = cmp.Or(err, ctx.Err()); err != nil {
 		return nil, err
 	}
-	run := join(shares, op, unit, even(op, s.Test.IO == "direct"))
-	return &run, nil
+	return new(join(shares, op, unit, even(op, s.Test.IO == "direct"))), nil
 }
 
 // addLoad adds a kind of load to a layer.

@@ -51,7 +51,7 @@ func TestDies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := dies(all); err != nil || !all[0].job.Durable || all[1].job.Durable {
+	if err := firstClientDies(all); err != nil || !all[0].job.Durable || all[1].job.Durable {
 		t.Errorf("%+v, %v", all, err)
 	}
 	roles := map[workload.LockRole]int{}
@@ -68,7 +68,7 @@ func TestDies(t *testing.T) {
 	if all, err = jobs(testDesign(mountOn("c1", "4.1"), other), "home", "r1", "/run/mortar", 8); err != nil {
 		t.Fatal(err)
 	}
-	if err := dies(all); err == nil {
+	if err := firstClientDies(all); err == nil {
 		t.Error("nobody takes the lock")
 	}
 }

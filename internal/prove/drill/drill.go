@@ -101,19 +101,20 @@ func (s Step) words() string {
 // Find returns a drill and its variant by name; how "" is the default variant.
 // An unknown name is an error.
 func Find(name, how string) (Drill, Variant, error) {
-	var names []string
+	var names, hows []string
 	for _, d := range Table {
-		if d.Name != name {
-			names = append(names, d.Name)
-			continue
-		}
-		var hows []string
+		names = append(names, d.Name)
 		for i, v := range d.Variants {
-			if v.How == how || how == "" && i == 0 {
+			switch {
+			case d.Name != name:
+			case v.How == how || how == "" && i == 0:
 				return d, v, nil
+			default:
+				hows = append(hows, v.How)
 			}
-			hows = append(hows, v.How)
 		}
+	}
+	if len(hows) > 0 {
 		return Drill{}, Variant{}, fmt.Errorf("drill %s has no variant %q; use --how %s", name, how, strings.Join(hows, ", --how "))
 	}
 	return Drill{}, Variant{}, fmt.Errorf("no drill %q; there are: %s (mortar drill list)", name, strings.Join(names, ", "))

@@ -135,7 +135,7 @@ func prefixOf(base string, m design.ClientMount, have map[string]design.ClientMo
 func (e *engine) jobs(runID string) ([]clientJob, error) {
 	out, err := jobs(e.Design, e.Service.Name, runID, e.Options.verifyDir, e.Options.Rate)
 	if err == nil && e.variant.ClientDies {
-		err = dies(out)
+		err = firstClientDies(out)
 	}
 	if err != nil {
 		return nil, err

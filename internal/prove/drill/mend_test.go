@@ -13,6 +13,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/prove/fault"
 	"github.com/mortarhpc/mortar/internal/prove/report"
+	"github.com/mortarhpc/mortar/internal/serve/unit"
 	"github.com/mortarhpc/mortar/test/example"
 )
 
@@ -53,13 +54,13 @@ func TestAddressGone(t *testing.T) {
 				t.Fatal(ran, err)
 			}
 			cmd := ran[0]
-			if got := slices.Contains(cmd, s.Address+"/"+strconv.Itoa(s.Prefix)); f.Args[0] == fault.TheAddress && !got {
+			if got := slices.Contains(cmd, s.Address+"/"+strconv.Itoa(s.Prefix)); f.Args[0] == unit.TheAddress && !got {
 				t.Errorf("%s: %q", c.Name(), cmd)
 			}
-			if in := slices.Contains(cmd, s.Namespace); s.Namespace != "" && f.Args[0] == fault.TheAddress && !in {
+			if in := slices.Contains(cmd, s.Namespace); s.Namespace != "" && f.Args[0] == unit.TheAddress && !in {
 				t.Errorf("%s: %q, and the namespace is %s", c.Name(), cmd, s.Namespace)
 			}
-			if f.Args[0] == fault.TheName && !strings.Contains(strings.Join(cmd, " "), strings.ReplaceAll(s.Address, ".", `\.`)) {
+			if f.Args[0] == unit.TheName && !strings.Contains(strings.Join(cmd, " "), strings.ReplaceAll(s.Address, ".", `\.`)) {
 				t.Errorf("%s: %q", c.Name(), cmd)
 			}
 		}

@@ -23,6 +23,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/run/disk"
 	"github.com/mortarhpc/mortar/internal/run/observe"
 	"github.com/mortarhpc/mortar/internal/serve/cache"
+	"github.com/mortarhpc/mortar/internal/serve/unit"
 )
 
 // seenStep is the step of a fault that lasts, until the servers have seen it.
@@ -148,11 +149,10 @@ func takenAway(what string) func(fault.Scene) ([]Step, error) {
 	}
 }
 
-// putBack waits until the watcher says that it has put a thing back. It takes the watcher a
-// moment: a look at the thing itself may come too late to see that it was gone.
+// putBack waits until the watcher says so: a look at the thing may come when it is back already.
 func putBack(server, what string) *fault.Condition {
 	c := fault.Logged("the watcher puts it back", time.Minute, func(_ *fault.Site, x report.Event) bool {
-		return x.Host == server && strings.Contains(x.Text, ": "+what+" ") && strings.HasSuffix(x.Text, "was gone: put back")
+		return x.Host == server && strings.Contains(x.Text, ": "+what+" ") && strings.HasSuffix(x.Text, unit.PutBack)
 	})
 	c.Sign = true
 	return c
@@ -596,9 +596,9 @@ func clientCrash(s fault.Scene) ([]Step, error) {
 	return []Step{{Fault: crash, Wait: linkHold, Look: true}, last, {Until: taken("another client has all its locks", every)}}, nil
 }
 
-// dies prepares the load for the death of the first client: its ledgers survive it, and the
+// firstClientDies prepares the load for the death of the first client: its ledgers survive it, and the
 // workers that challenge its locks take them.
-func dies(jobs []clientJob) error {
+func firstClientDies(jobs []clientJob) error {
 	jobs[0].job.Durable = true
 	n := 0
 	for _, j := range jobs[1:] {

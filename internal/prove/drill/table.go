@@ -9,6 +9,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/prove/judge"
 	"github.com/mortarhpc/mortar/internal/prove/kind"
 	"github.com/mortarhpc/mortar/internal/serve/cache"
+	"github.com/mortarhpc/mortar/internal/serve/unit"
 )
 
 // none: the drill has no target for the stall.
@@ -144,8 +145,8 @@ var Table = []Drill{
 		Name: "address-gone", Title: "something on the active server takes away what its service needs; the watcher puts it back, and the service stays",
 		Expect: judge.Expect{Where: judge.Stays, Fencing: judge.Nobody, Stall: 5},
 		Variants: []Variant{
-			{How: "address", Title: "the service address is removed, as a restart of systemd-networkd does", Steps: takenAway(fault.TheAddress)},
-			{How: "hosts", Title: "its line in /etc/hosts is removed, as cloud-init does", Steps: takenAway(fault.TheName)},
+			{How: "address", Title: "the service address is removed, as a restart of systemd-networkd does", Steps: takenAway(unit.TheAddress)},
+			{How: "hosts", Title: "its line in /etc/hosts is removed, as cloud-init does", Steps: takenAway(unit.TheName)},
 		},
 	},
 	{

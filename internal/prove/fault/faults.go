@@ -59,7 +59,7 @@ const (
 
 	// Faults that the agents on the servers inject, on any hardware.
 	Kill        Kind = "kill"         // a daemon dies at once; its name, or nfsd for the kernel's threads
-	TakeAway    Kind = "take-away"    // something on a server takes away what the service needs, and the watcher can put back; theAddress or theName
+	TakeAway    Kind = "take-away"    // something on a server takes away what the service needs, and the watcher can put back; unit.TheAddress or unit.TheName
 	Hang        Kind = "hang"         // a daemon is stopped by a signal: it stays, and answers nothing; its name
 	DiskHang    Kind = "disk-hang"    // a disk or LUN answers a server nothing, neither data nor an error; serial or LUN
 	HoldRebuild Kind = "hold-rebuild" // rebuilds of md take as long as with large disks, until the server boots

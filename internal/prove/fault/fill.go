@@ -41,12 +41,11 @@ func takeLast(ctx context.Context, b *Site, host, file, conv string) error {
 // fillFS fills the file system: most of it by allocation, which costs nothing, the
 // rest by writing until no block is free.
 func fillFS(ctx context.Context, b *Site, f Fault) error {
-	text, err := b.output(ctx, f.On, "df", "--output=avail", "-B1", f.Args[0])
+	text, err := b.output(ctx, f.On, linux.Avail(f.Args[0])...)
 	if err != nil {
 		return err
 	}
-	_, number, _ := strings.Cut(text, "\n")
-	avail, err := strconv.ParseInt(strings.TrimSpace(number), 10, 64)
+	avail, err := linux.ParseAvail(text)
 	if err != nil {
 		return fmt.Errorf("df of %s: %w", f.Args[0], err)
 	}

@@ -151,9 +151,9 @@ func (l lunStorage) noPath(of string) *Condition {
 	})
 }
 
-// late waits until a block of a device takes at least so long, in milliseconds, on the
+// answersLate waits until a block of a device takes at least so long, in milliseconds, on the
 // server that serves it.
-func late(device string, ms int) *Condition {
+func answersLate(device string, ms int) *Condition {
 	return &Condition{What: "the server waits for the LUN", Limit: SeenLimit, Sign: true, Look: func(ctx context.Context, v *Site) (bool, string) {
 		began := time.Now()
 		err := v.Do(ctx, v.Active, resource.Action{Title: "read a block of " + device, Seconds: 30,

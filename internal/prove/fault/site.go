@@ -114,11 +114,11 @@ func (b *Site) Query(ctx context.Context, name string, argv ...string) (resource
 
 // output is what a query prints, without space around it. An exit code other than 0 is an error.
 func (b *Site) output(ctx context.Context, name string, argv ...string) (string, error) {
-	out, err := b.Query(ctx, name, argv...)
-	if err == nil && out.Code != 0 {
-		err = fmt.Errorf("%s: %s: exit code %d: %s", name, argv[0], out.Code, strings.TrimSpace(out.Stderr))
+	text, err := asked(ctx, b, name, func(s *host.Session, ctx context.Context) (string, error) { return s.Text(ctx, argv...) })
+	if err != nil {
+		err = fmt.Errorf("%s: %w", name, err)
 	}
-	return strings.TrimSpace(out.Stdout), err
+	return strings.TrimSpace(text), err
 }
 
 // Read reads a file, without space around it.

@@ -18,6 +18,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/prove/kind"
 	"github.com/mortarhpc/mortar/internal/serve/nfs"
+	"github.com/mortarhpc/mortar/internal/serve/unit"
 )
 
 // Faults of a server's software, which its agent injects on any hardware.
@@ -200,12 +201,6 @@ func setClock(ctx context.Context, b *Site, server string, ahead time.Duration) 
 	return err
 }
 
-// What TakeAway takes, as the watcher calls it.
-const (
-	TheAddress = "service address"
-	TheName    = "the line of"
-)
-
 // ErrNoAddress refuses a service that clients do not reach by an address of its own.
 var ErrNoAddress = errors.New("the service has no address of its own")
 
@@ -222,7 +217,7 @@ func hasAddress(b *Site, _ Fault) error {
 // kernel then ends nfsd, and the service moves.
 func takeFrom(ctx context.Context, b *Site, f Fault) error {
 	s := b.Service
-	if f.Args[0] == TheName {
+	if f.Args[0] == unit.TheName {
 		return b.Run(ctx, f.On, "remove the line of "+s.Address+" from "+linux.HostsFile,
 			"sed", "-i", `/^`+strings.ReplaceAll(s.Address, ".", `\.`)+`[[:space:]]/d`, linux.HostsFile)
 	}

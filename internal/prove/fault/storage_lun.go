@@ -335,7 +335,7 @@ const SlowMS = 1500
 // lunLate waits until the server waits for a LUN, and status names it. With fewer LUNs of
 // its array in the volume, or without stripes, status has nothing to compare it with.
 func lunLate(s Scene, lun string) *Condition {
-	device := late("/dev/mapper/"+lun, SlowMS)
+	device := answersLate("/dev/mapper/"+lun, SlowMS)
 	const fewest = 3
 	all := s.Design.LUNsIn(&s.Service.Storage)
 	beside := 0

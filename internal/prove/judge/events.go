@@ -8,6 +8,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/journal"
 	"github.com/mortarhpc/mortar/internal/prove/report"
+	"github.com/mortarhpc/mortar/internal/serve/unit"
 )
 
 // meaning returns the meaning of one message.
@@ -36,16 +37,7 @@ func JournalEvent(line []byte, host string) (report.Event, bool) {
 // AgentEvent reads one line of the resource agent's log, as package ocf writes it; false: it is
 // of no start or stop. t_ns of a step is its begin; the steps "begin" and "end" frame an action.
 func AgentEvent(line []byte, host string) (report.Event, bool) {
-	var l struct {
-		TNS     int64   `json:"t_ns"`
-		Action  string  `json:"action"`
-		Step    string  `json:"step"`
-		Seconds float64 `json:"seconds"`
-		Err     string  `json:"err"`
-		Note    string  `json:"note"`
-		Code    string  `json:"code"`
-		Subject string  `json:"subject"`
-	}
+	var l unit.Step
 	if json.Unmarshal(line, &l) != nil || l.TNS == 0 || (l.Action != "start" && l.Action != "stop") {
 		return report.Event{}, false
 	}

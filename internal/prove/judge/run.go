@@ -15,8 +15,7 @@ func marks(e *Evidence) (m report.Marks, io map[string]int64) {
 		if ns == 0 {
 			return nil
 		}
-		s := float64(ns-e.Fault) / 1e9
-		return &s
+		return new(float64(ns-e.Fault) / 1e9)
 	}
 	at := func(kind string, match func(report.Event) bool) int64 {
 		ev, _ := First(e.Events, kind, e.Fault, match)
@@ -98,8 +97,7 @@ func Run(e *Evidence, targets Targets, every bool) *report.Run {
 		c := report.Client{Name: l.Client, LongestStallSeconds: stalls[l.Client], Errors: l.Result.ErrorCount, Workers: len(l.Result.Workers), WrittenBytes: l.Result.AcknowledgedBytes,
 			AcknowledgedBytes: of.AcknowledgedBytes, VerifiedBytes: of.VerifiedBytes, LostBytes: of.LostBytes}
 		if t := firstIO[l.Client]; t != 0 {
-			f := float64(t-e.Fault) / 1e9
-			c.FirstIO = &f
+			c.FirstIO = new(float64(t-e.Fault) / 1e9)
 		}
 		for _, w := range l.Result.Workers {
 			c.Operations += w.Ops
@@ -110,8 +108,7 @@ func Run(e *Evidence, targets Targets, every bool) *report.Run {
 		s.LongestLockStallSeconds = max(s.LongestLockStallSeconds, lockStalls[l.Client])
 	}
 	met := func(is float64, target *float64) (ok *bool) {
-		b := is <= *target
-		return &b
+		return new(is <= *target)
 	}
 	if s.StallTargetSeconds = targets.Stall; targets.Stall != nil {
 		s.StallTargetMet = met(s.LongestStallSeconds, new(max(*targets.Stall, float64(stallNS)/1e9)))

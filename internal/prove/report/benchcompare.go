@@ -118,8 +118,7 @@ func changeOf(a, b *BenchPoint) Change {
 	if x <= 0 || len(b.Runs) == 0 {
 		return Change{}
 	}
-	pc := 100 * (y/x - 1)
-	c := Change{Percent: &pc}
+	c := Change{Percent: new(100 * (y/x - 1))}
 	if len(a.Runs) < 2 || len(b.Runs) < 2 {
 		return c
 	}
@@ -308,8 +307,7 @@ func rowOf(name string, runs []*Run) BenchRow {
 				found = ph.At(n)
 			}
 			if found != nil {
-				x := found.Value()
-				v = &x
+				v = new(found.Value())
 			}
 			points, at.Values = append(points, found), append(at.Values, v)
 		}

@@ -47,8 +47,7 @@ func Compare(a, b *Run) Comparison {
 	row := func(name, unit string, x, y *float64) {
 		r := ComparedBy{Name: name, Unit: unit, A: x, B: y}
 		if x != nil && y != nil && *x > 0 {
-			q := *y / *x
-			r.Ratio = &q
+			r.Ratio = new(*y / *x)
 		}
 		c.Rows = append(c.Rows, r)
 	}
@@ -59,8 +58,7 @@ func Compare(a, b *Run) Comparison {
 		row(p.lower(), "seconds", p.Seconds, phases[i].Seconds)
 	}
 	bytes := func(name string, x, y int64) {
-		fx, fy := float64(x), float64(y)
-		row(name, "bytes", &fx, &fy)
+		row(name, "bytes", new(float64(x)), new(float64(y)))
 	}
 	bytes("acknowledged", sa.AcknowledgedBytes, sb.AcknowledgedBytes)
 	bytes("verified", sa.VerifiedBytes, sb.VerifiedBytes)

@@ -65,8 +65,7 @@ func Gains(runs []*Run) []Gain {
 		}
 		g.StockMedian, g.TunedMedian = Median(g.Stock), Median(g.Tuned)
 		if g.StockMedian > 0 {
-			q := g.TunedMedian / g.StockMedian
-			g.Ratio = &q
+			g.Ratio = new(g.TunedMedian / g.StockMedian)
 		}
 		out = append(out, *g)
 	}

@@ -53,8 +53,7 @@ func EntryOf(dir string, runs []*Run) Entry {
 	m := Median(e.StallsSeconds)
 	e.MedianStallSeconds = &m
 	if t := e.StallTargetSeconds; t != nil {
-		met := m <= max(*t, stallThreshold)
-		e.StallTargetMet = &met
+		e.StallTargetMet = new(m <= max(*t, stallThreshold))
 	}
 	for _, r := range runs {
 		if r != mid && r.Summary.Verdict != Pass {

@@ -143,8 +143,7 @@ func (d *damage) header() {
 		d.foreign = &h
 		return
 	}
-	st := NewStream(d.s.Run, h.Stream)
-	d.strayed = &st
+	d.strayed = new(NewStream(d.s.Run, h.Stream))
 }
 
 // tagged reads one of the other sectors by its tag.

@@ -358,8 +358,7 @@ func (p *program) run(ready func(), begin, ended <-chan struct{}) {
 		case <-started:
 			started, began, usedAt = nil, time.Now(), time.Now()
 			look.Stop()
-			before := readIO(cmd.Process.Pid)
-			p.before.Store(&before)
+			p.before.Store(new(readIO(cmd.Process.Pid)))
 			if gate >= 0 {
 				_ = unix.Close(gate)
 				gate = -1

@@ -3,7 +3,6 @@ package hw
 import (
 	"cmp"
 	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -455,8 +454,7 @@ func WWNOf(serial string) string {
 
 // Hashed is a text's digest in hexadecimal.
 func Hashed(text string) string {
-	h := sha256.Sum256([]byte(text))
-	return hex.EncodeToString(h[:])
+	return fmt.Sprintf("%x", sha256.Sum256([]byte(text)))
 }
 
 // outletsOf is the number of outlets of a virtual PDU: 8, or as many as the

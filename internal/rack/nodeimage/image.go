@@ -3,7 +3,6 @@ package nodeimage
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -96,8 +95,7 @@ func hashOf(parts ...any) string {
 	if err != nil {
 		panic(err) // strings, numbers and maps of them always encode
 	}
-	sum := sha256.Sum256(b)
-	return hex.EncodeToString(sum[:8])
+	return fmt.Sprintf("%x", sha256.Sum256(b))[:16]
 }
 
 // CacheDir is the directory of the cached images.

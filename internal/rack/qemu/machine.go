@@ -274,7 +274,9 @@ func bootArgs(n *hw.Node, img *nodeimage.Image, accel string, post int) []string
 
 // LoadArgs makes QEMU load the image's kernel with these arguments. strict=on:
 // SeaBIOS tries no other disk.
-func LoadArgs(img *nodeimage.Image, kernel string) []string { return loadArgs(img, "strict=on", kernel) }
+func LoadArgs(img *nodeimage.Image, kernel string) []string {
+	return loadArgs(img, "strict=on", kernel)
+}
 
 func loadArgs(img *nodeimage.Image, order, kernel string) []string {
 	return []string{"-boot", order, "-kernel", img.File(nodeimage.ImageKernel), "-initrd", img.File(nodeimage.ImageInitrd), "-append", kernel}

@@ -14,7 +14,6 @@ import (
 	"compress/gzip"
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -82,8 +81,7 @@ func (b *Backup) add(name string, text []byte) {
 	if b.hide != nil {
 		text = b.hide(text)
 	}
-	sum := sha256.Sum256(text)
-	b.Files = append(b.Files, File{name, hex.EncodeToString(sum[:]), text})
+	b.Files = append(b.Files, File{name, fmt.Sprintf("%x", sha256.Sum256(text)), text})
 }
 
 func (b *Backup) miss(format string, args ...any) {
@@ -329,7 +327,7 @@ func Read(r io.Reader) (*Backup, error) {
 		if !ok {
 			return nil, fmt.Errorf("the backup is damaged: %s is missing", f.Path)
 		}
-		if sum := sha256.Sum256(text); hex.EncodeToString(sum[:]) != f.SHA256 {
+		if fmt.Sprintf("%x", sha256.Sum256(text)) != f.SHA256 {
 			return nil, fmt.Errorf("the backup is damaged: %s is not as it was", f.Path)
 		}
 		if !filepath.IsLocal(f.Path) {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/run/observe"
@@ -64,12 +63,9 @@ func (p *CachePeer) Uncached(ctx context.Context) (string, cache.Stats) {
 }
 
 func (p *CachePeer) ask(ctx context.Context, server string, smart bool) (st cache.Stats, err error) {
-	out, err := p.all.Session(server).Query(ctx, "/usr/local/sbin/mortar", "host-cache", "stats", "--smart="+strconv.FormatBool(smart), cache.ConfigPath(p.service))
-	if err == nil && out.Code != 0 {
-		err = fmt.Errorf("%s: %s", server, strings.TrimSpace(out.Stderr))
+	text, err := p.all.Session(server).Text(ctx, "/usr/local/sbin/mortar", "host-cache", "stats", "--smart="+strconv.FormatBool(smart), cache.ConfigPath(p.service))
+	if err != nil {
+		return st, fmt.Errorf("%s: %w", server, err)
 	}
-	if err == nil {
-		err = json.Unmarshal([]byte(out.Stdout), &st)
-	}
-	return st, err
+	return st, json.Unmarshal([]byte(text), &st)
 }

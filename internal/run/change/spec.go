@@ -17,6 +17,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/run/cli"
 	"github.com/mortarhpc/mortar/internal/run/disk"
+	"github.com/mortarhpc/mortar/internal/run/procedure"
 )
 
 // specChange is a change of a spec, which is applied. Both specs have the sizes of their files,
@@ -199,8 +200,8 @@ func Replace(ctx context.Context, c *cli.Console, file, server string, o Options
 	if err != nil {
 		return err
 	}
-	if !slices.Contains(d.Servers(), server) {
-		return cli.Refuse(fmt.Errorf("%s is not a server of this brick; choose one of %s", server, strings.Join(d.Servers(), ", ")))
+	if err := procedure.IsServer(d, server); err != nil {
+		return cli.Refuse(err)
 	}
 	pair := d.PairWith(server)
 	if pair.HA == nil {

@@ -43,9 +43,9 @@ type config struct {
 	Hosts, Packages, Units []string
 }
 
-// of returns what a client of the spec needs. With "" it is the first one, whose mounts any other
+// configOf returns what a client of the spec needs. With "" it is the first one, whose mounts any other
 // node may have too; a spec without clients has the mounts of any.
-func of(ctx context.Context, d *design.Design, client string) (*config, error) {
+func configOf(ctx context.Context, d *design.Design, client string) (*config, error) {
 	if client == "" && len(d.Spec.Clients) > 0 {
 		client = d.Spec.Clients[0].Name
 	}
@@ -105,7 +105,7 @@ func Tree(ctx context.Context, d *design.Design, client, format string) (map[str
 	if !slices.Contains(Formats, format) {
 		return nil, fmt.Errorf("--format %q: give text, fstab, %s", format, strings.Join(Formats, " or "))
 	}
-	c, err := of(ctx, d, client)
+	c, err := configOf(ctx, d, client)
 	if err != nil {
 		return nil, err
 	}

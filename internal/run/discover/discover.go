@@ -25,11 +25,6 @@ type Host struct {
 	storage.Hardware
 }
 
-// refuse makes a *resource.Refusal: why no spec can be drafted, and a remedy.
-func refuse(mend, format string, args ...any) error {
-	return &resource.Refusal{What: fmt.Sprintf(format, args...), Mend: mend}
-}
-
 // Draft is the draft of a spec for the hosts.
 type Draft struct {
 	Name             string
@@ -54,7 +49,7 @@ type Enclosure struct {
 // refusal if the hosts do not fit a brick.
 func New(name string, servers, clients []Host) (*Draft, error) {
 	if n := len(servers); n < 1 || n > 2 {
-		return nil, refuse("a brick of NFS has one or two; for Lustre begin with `mortar init lustre-small`", "%d servers", n)
+		return nil, resource.Refuse("a brick of NFS has one or two; for Lustre begin with `mortar init lustre-small`", "%d servers", n)
 	}
 	d := &Draft{Name: name, Servers: servers, Clients: clients}
 	var err error
@@ -67,7 +62,7 @@ func New(name string, servers, clients []Host) (*Draft, error) {
 	}
 	d.Enclosures, d.Guessed = enclosures(free)
 	if d.RAID, err = raid(len(free), len(d.Enclosures)); err != nil {
-		return nil, refuse("see that both servers reach the disks, and that these are blank", "%v%s", err, d.whyFew())
+		return nil, resource.Refuse("see that both servers reach the disks, and that these are blank", "%v%s", err, d.whyFew())
 	}
 	return d, nil
 }
@@ -156,7 +151,7 @@ func noLUNs(disks []storage.DiskHardware) error {
 		}
 	}
 	for m, n := range makes {
-		return refuse("begin with the example of a like system (`mortar init`), and take the WWNs from `mortar array verify --write`",
+		return resource.Refuse("begin with the example of a like system (`mortar init`), and take the WWNs from `mortar array verify --write`",
 			"%d of the disks are LUNs of %s, whose RAID groups no host can see", n, m)
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/host/resource/storage"
 )
 
@@ -123,14 +124,14 @@ func sortNetworks(servers, clients []Host) (networks, error) {
 	case ns.Management != nil && everybody(ns.Management):
 		ns.Public, ns.Management = ns.Management, nil
 	default:
-		return ns, refuse("look at their addresses with `ip address`; clients reach the service over one network", "there is no network that all these hosts are on")
+		return ns, resource.Refuse("look at their addresses with `ip address`; clients reach the service over one network", "there is no network that all these hosts are on")
 	}
 	if len(servers) > 1 {
 		if len(private) == 0 && len(ns.Others) > 0 {
 			private, ns.Others = ns.Others[:1], ns.Others[1:]
 		}
 		if len(private) == 0 {
-			return ns, refuse("give them a private one for the cluster's heartbeat: a cable between the two serves",
+			return ns, resource.Refuse("give them a private one for the cluster's heartbeat: a cable between the two serves",
 				"%s and %s share no network besides %s", servers[0].Name, servers[1].Name, ns.Public.Prefix)
 		}
 		ns.Private = private[0]

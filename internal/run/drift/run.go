@@ -23,7 +23,7 @@ func Run(ctx context.Context, c *cli.Console, files []string, textfile string) e
 	results := make([]chan Drift, len(files))
 	for i, file := range files {
 		results[i] = make(chan Drift, 1)
-		go func() { results[i] <- of(ctx, c, file) }()
+		go func() { results[i] <- compare(ctx, c, file) }()
 	}
 	var all []Drift
 	for _, result := range results {
@@ -52,7 +52,7 @@ func Run(ctx context.Context, c *cli.Console, files []string, textfile string) e
 	return nil
 }
 
-func of(ctx context.Context, c *cli.Console, file string) Drift {
+func compare(ctx context.Context, c *cli.Console, file string) Drift {
 	r := Drift{Pending: []string{}}
 	d, err := cli.Load(file)
 	if err == nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host"
+	"github.com/mortarhpc/mortar/internal/host/agent"
 	"github.com/mortarhpc/mortar/internal/host/gather"
 	"github.com/mortarhpc/mortar/internal/run/observe"
 	"github.com/mortarhpc/mortar/internal/serve/ocf"
@@ -180,7 +181,7 @@ func (r *reader) event(l journal.Line) (Event, bool) {
 			e.Text = r.disks.Replace(e.Text) // words, not a command
 		}
 		switch {
-		case strings.HasPrefix(e.Text, "failed: "):
+		case strings.HasPrefix(e.Text, agent.FailedLog):
 			e.Level = journal.Fault
 		case strings.HasPrefix(e.Text, linux.DroppedLog):
 			e.Level, e.Part, e.Code = journal.Warning, "md", string(observe.DiskDropped)

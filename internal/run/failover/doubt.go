@@ -13,6 +13,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/run/observe"
+	"github.com/mortarhpc/mortar/internal/run/procedure"
 	indoubt "github.com/mortarhpc/mortar/internal/serve/doubt"
 	"github.com/mortarhpc/mortar/internal/serve/ocf"
 )
@@ -187,7 +188,7 @@ func ConfirmDoubt(d *design.Design, f observe.Facts, service string, r *Refused)
 		p.Nothing = fmt.Sprintf("service %s runs on %s", svc.Name, st.Server)
 		return p, nil
 	case r == nil:
-		return nil, refuse("see `mortar status`", "no server that could start service %s has refused it because blocks are in doubt", svc.Name)
+		return nil, resource.Refuse("see `mortar status`", "no server that could start service %s has refused it because blocks are in doubt", svc.Name)
 	}
 	p.To, p.Via, p.Doubt = r.Node, r.Node, r.Doubt
 	var told []string
@@ -214,7 +215,7 @@ func able(snap *observe.Snapshot, f observe.Facts, node string) bool {
 // ends the wait; another one may join meanwhile, and refuse.
 func runsAgain(service string, servers []string, before []observe.Failure) func(*observe.Snapshot) (bool, string, error) {
 	return func(s *observe.Snapshot) (bool, string, error) {
-		st, err := current(s, service, func(f observe.Failure) bool {
+		st, err := procedure.Current(s, service, func(f observe.Failure) bool {
 			return !slices.Contains(before, f) && f.Refusal != ocf.Comparing && slices.Contains(servers, f.Node)
 		})
 		if err != nil {

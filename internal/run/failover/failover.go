@@ -39,11 +39,6 @@ type Hosts interface {
 	Collect(ctx context.Context) observe.Facts
 }
 
-// refuse makes a *resource.Refusal: nothing was changed.
-func refuse(mend, format string, args ...any) error {
-	return &resource.Refusal{What: fmt.Sprintf(format, args...), Mend: mend}
-}
-
 // Service plans the move of a service; to "" means the other server. Its
 // errors are refusals: nothing was changed.
 func Service(d *design.Design, f observe.Facts, service, to string) (*Plan, error) {
@@ -55,11 +50,11 @@ func Service(d *design.Design, f observe.Facts, service, to string) (*Plan, erro
 	if to == "" {
 		to = pair.Other(st.Server)
 		if st.Server == "" {
-			return nil, refuse("name the server with --to, after a look at `mortar status`", "service %s runs on no server", svc.Name)
+			return nil, resource.Refuse("name the server with --to, after a look at `mortar status`", "service %s runs on no server", svc.Name)
 		}
 	}
 	if !slices.Contains(pair.Servers, to) {
-		return nil, refuse("choose one of "+strings.Join(pair.Servers, ", "), "%s is not a server of this brick", to)
+		return nil, resource.Refuse("choose one of "+strings.Join(pair.Servers, ", "), "%s is not a server of this brick", to)
 	}
 	p := &Plan{What: "failover", Service: svc.Name, From: st.Server, To: to, Via: to}
 	clear := Step{Title: "take the constraint of the move away again",
@@ -75,13 +70,13 @@ func Service(d *design.Design, f observe.Facts, service, to string) (*Plan, erro
 		return p, nil
 	}
 	if pair.HA.Failback == "auto" && to != svc.Preferred {
-		return nil, refuse(fmt.Sprintf("put %s in standby instead (`mortar standby`), or set ha.failback: manual", svc.Preferred),
+		return nil, resource.Refuse(fmt.Sprintf("put %s in standby instead (`mortar standby`), or set ha.failback: manual", svc.Preferred),
 			"ha.failback is auto: service %s would go back to %s at once", svc.Name, svc.Preferred)
 	}
 	why := observe.NotReady(d, f, svc.Name, to)
 	// The first step removes a leftover ban.
 	if why = slices.DeleteFunc(why, func(s string) bool { return strings.HasPrefix(s, "constraint cli-") }); len(why) > 0 {
-		return nil, refuse("see `mortar status`", "%s cannot take service %s over: %s", to, svc.Name, strings.Join(why, "; "))
+		return nil, resource.Refuse("see `mortar status`", "%s cannot take service %s over: %s", to, svc.Name, strings.Join(why, "; "))
 	}
 	if len(st.Leftover) > 0 {
 		first := clear
@@ -131,7 +126,7 @@ func Standby(d *design.Design, f observe.Facts, node string) (*Plan, error) {
 			continue
 		}
 		if why := observe.NotReady(d, f, s.Name, p.To); len(why) > 0 {
-			return nil, refuse("see `mortar status`", "%s cannot take service %s over from %s: %s", p.To, s.Name, node, strings.Join(why, "; "))
+			return nil, resource.Refuse("see `mortar status`", "%s cannot take service %s over from %s: %s", p.To, s.Name, node, strings.Join(why, "; "))
 		}
 		moving = append(moving, s.Name)
 	}
@@ -202,19 +197,18 @@ func Unstandby(d *design.Design, f observe.Facts, node string) (*Plan, error) {
 
 func nodeOf(d *design.Design, f observe.Facts, node string) (*observe.Snapshot, *linux.CRMNode, error) {
 	if !d.Clustered() {
-		return nil, nil, refuse("this needs flavour nfs-ha", "brick %s has one server", d.Name)
+		return nil, nil, resource.Refuse("this needs flavour nfs-ha", "brick %s has one server", d.Name)
 	}
-	pair := d.PairWith(node)
-	if pair == nil {
-		return nil, nil, refuse("choose one of "+strings.Join(d.Servers(), ", "), "%s is not a server of this brick", node)
+	if err := procedure.IsServer(d, node); err != nil {
+		return nil, nil, err
 	}
-	snap := observe.ClusterOf(d, pair, f)
+	snap := observe.ClusterOf(d, d.PairWith(node), f)
 	if snap == nil {
-		return nil, nil, refuse("see `mortar status`", "no server's cluster answers")
+		return nil, nil, resource.Refuse("see `mortar status`", "no server's cluster answers")
 	}
 	n := snap.Node(node)
 	if n == nil {
-		return nil, nil, refuse("run `mortar apply`", "the cluster does not know %s", node)
+		return nil, nil, resource.Refuse("run `mortar apply`", "the cluster does not know %s", node)
 	}
 	return snap, n, nil
 }
@@ -227,37 +221,27 @@ func serviceOf(d *design.Design, f observe.Facts, service string) (*design.Servi
 	}
 	snap := observe.ClusterOf(d, d.PairOf(svc.Name), f)
 	if snap == nil {
-		return nil, nil, nil, refuse("see `mortar status`", "no server's cluster answers")
+		return nil, nil, nil, resource.Refuse("see `mortar status`", "no server's cluster answers")
 	}
 	st := snap.Service(svc.Name)
 	if st == nil || st.Resource == "" {
-		return nil, nil, nil, refuse("run `mortar apply`", "the cluster does not know service %s", svc.Name)
+		return nil, nil, nil, resource.Refuse("run `mortar apply`", "the cluster does not know service %s", svc.Name)
 	}
 	return svc, snap, st, nil
 }
 
 func pick(d *design.Design, service string) (*design.Service, error) {
 	if !d.Clustered() {
-		return nil, refuse("this needs flavour nfs-ha", "brick %s has one server: there is nothing to move a service to", d.Name)
+		return nil, resource.Refuse("this needs flavour nfs-ha", "brick %s has one server: there is nothing to move a service to", d.Name)
 	}
-	var all []string
-	for _, s := range d.Services() {
-		if s.Name == service || service == "" && len(d.Services()) == 1 {
-			return s, nil
-		}
-		all = append(all, s.Name)
-	}
-	if service == "" {
-		return nil, refuse("name one of "+strings.Join(all, ", "), "brick %s has %d services", d.Name, len(all))
-	}
-	return nil, refuse("choose one of "+strings.Join(all, ", "), "brick %s has no service %s", d.Name, service)
+	return procedure.Service(d, service)
 }
 
 // runsOn waits until a service runs on node. A failure that is not in before ends
 // the wait.
 func runsOn(service, node string, before []observe.Failure) func(*observe.Snapshot) (bool, string, error) {
 	return func(s *observe.Snapshot) (bool, string, error) {
-		st, err := current(s, service, func(f observe.Failure) bool { return !slices.Contains(before, f) })
+		st, err := procedure.Current(s, service, func(f observe.Failure) bool { return !slices.Contains(before, f) })
 		if err != nil {
 			return false, "", err
 		}
@@ -269,17 +253,4 @@ func runsOn(service, node string, before []observe.Failure) func(*observe.Snapsh
 		}
 		return false, fmt.Sprintf("%s is %s on %s", service, strings.ToLower(st.Role), st.Server), nil
 	}
-}
-
-// current is the state of a service; an error if the cluster has lost the service, or one of
-// its failures counts.
-func current(s *observe.Snapshot, service string, counts func(observe.Failure) bool) (*observe.ServiceState, error) {
-	st := s.Service(service)
-	if st == nil || st.Resource == "" {
-		return nil, fmt.Errorf("the cluster no longer knows service %s", service)
-	}
-	if i := slices.IndexFunc(st.Failures, counts); i >= 0 {
-		return nil, fmt.Errorf("service %s failed: %s", service, st.Failures[i])
-	}
-	return st, nil
 }

@@ -96,14 +96,14 @@ type tester struct {
 // changes nothing.
 func fitForProof(d *design.Design, f observe.Facts, levels []*design.FenceLevel) error {
 	if !d.Clustered() {
-		return refuse("fencing needs flavour nfs-ha", "brick %s has no pair of servers", d.Name)
+		return resource.Refuse("fencing needs flavour nfs-ha", "brick %s has no pair of servers", d.Name)
 	}
 	var why []string
 	for _, n := range nodesOf(levels) {
 		pair := d.PairWith(n)
 		snap := observe.ClusterOf(d, pair, f)
 		if snap == nil {
-			return refuse("see `mortar status`", "no server's cluster answers")
+			return resource.Refuse("see `mortar status`", "no server's cluster answers")
 		}
 		for _, x := range pair.Servers {
 			st := snap.Node(x)
@@ -128,7 +128,7 @@ func fitForProof(d *design.Design, f observe.Facts, levels []*design.FenceLevel)
 	}
 	if len(why) > 0 {
 		slices.Sort(why)
-		return refuse("see `mortar status`", "the brick is not fit for a fence test: %s", strings.Join(slices.Compact(why), "; "))
+		return resource.Refuse("see `mortar status`", "the brick is not fit for a fence test: %s", strings.Join(slices.Compact(why), "; "))
 	}
 	return nil
 }
@@ -147,14 +147,11 @@ func nodesOf(levels []*design.FenceLevel) []string {
 // ReadCIB reads Mortar's part of the cluster's configuration. It asks the cluster,
 // because the file on disk lags behind.
 func ReadCIB(ctx context.Context, h Hosts, via string) (*linux.CIB, error) {
-	out, err := h.Session(via).Query(ctx, "cibadmin", "--query")
+	text, err := h.Session(via).Text(ctx, "cibadmin", "--query")
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", via, err)
 	}
-	if out.Code != 0 {
-		return nil, fmt.Errorf("%s: cibadmin --query: exit code %d: %s", via, out.Code, strings.TrimSpace(out.Stderr))
-	}
-	return linux.ParseCIB([]byte(out.Stdout))
+	return linux.ParseCIB([]byte(text))
 }
 
 // resume undoes the changes of an interrupted test: it switches the server on,
@@ -258,7 +255,7 @@ func (t *tester) node(ctx context.Context, f observe.Facts, node string, levels 
 	if p, err := t.power(ctx, via, node); err != nil {
 		return nil, err
 	} else if p.state != powerOn {
-		return nil, refuse("see that the BMC can be reached from "+via, "the BMC of %s says %q though the server runs: %s", node, p.state, p.said)
+		return nil, resource.Refuse("see that the BMC can be reached from "+via, "the BMC of %s says %q though the server runs: %s", node, p.state, p.said)
 	}
 
 	mark := observe.TestingPlain

@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/converge/plan"
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/run/observe"
+	"github.com/mortarhpc/mortar/internal/run/procedure"
 )
 
 // ChosenLevels returns the fence levels of node ("": all servers) with number
@@ -20,8 +20,8 @@ func ChosenLevels(d *design.Design, node string, level int) ([]*design.FenceLeve
 	if !d.Clustered() {
 		return nil, fmt.Errorf("brick %s has one server and no fencing: this needs flavour nfs-ha", d.Name)
 	}
-	if node != "" && len(d.Levels(node)) == 0 {
-		return nil, fmt.Errorf("%s is not a server of this brick; choose one of %s", node, strings.Join(d.Servers(), ", "))
+	if err := procedure.IsServer(d, node); node != "" && err != nil {
+		return nil, err
 	}
 	var out []*design.FenceLevel
 	for _, l := range d.Fencing() {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/brick/spec"
+	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
 // Layout is the default striping of new files in a directory. Zero values are
@@ -40,13 +41,13 @@ func (f *FS) SetLayout(ctx context.Context, dir string, l Layout) (*Plan, error)
 	argv := []string{"lfs", "setstripe"}
 	switch n := f.d.Lustre.OSTs; {
 	case l.Count < -1 || l.Count > n:
-		return nil, refuse(fmt.Sprintf("choose 1 to %d, or -1 for all", n), "a stripe count of %d, and there are %d OSTs", l.Count, n)
+		return nil, resource.Refuse(fmt.Sprintf("choose 1 to %d, or -1 for all", n), "a stripe count of %d, and there are %d OSTs", l.Count, n)
 	case l.Count != 0:
 		argv = append(argv, "--stripe-count", strconv.Itoa(l.Count))
 	}
 	switch {
 	case l.Size < 0 || l.Size%minStripe != 0:
-		return nil, refuse("choose a multiple of 64 KiB, e.g. 4MiB", "a stripe size of %s", l.Size)
+		return nil, resource.Refuse("choose a multiple of 64 KiB, e.g. 4MiB", "a stripe size of %s", l.Size)
 	case l.Size != 0:
 		argv = append(argv, "--stripe-size", strconv.FormatInt(int64(l.Size), 10))
 	}
@@ -61,12 +62,12 @@ func (f *FS) SetLayout(ctx context.Context, dir string, l Layout) (*Plan, error)
 		argv = append(argv, "--pool", l.Pool)
 	}
 	if len(argv) == 2 {
-		return nil, refuse("give --stripe-count, --stripe-size or --pool", "nothing to set")
+		return nil, resource.Refuse("give --stripe-count, --stripe-size or --pool", "nothing to set")
 	}
 	p := &Plan{What: "default layout of " + at, Steps: []Step{command(client, "set the default layout of "+at, 0, append(argv, at)...)},
 		Notes: []string{"new files get it; files that are there keep theirs"}}
 	if at == f.d.Lustre.Mount {
-		return nil, refuse("change lustre.stripe_count and stripe_size in the spec and run `mortar apply`", "the layout of %s is of the spec", at)
+		return nil, resource.Refuse("change lustre.stripe_count and stripe_size in the spec and run `mortar apply`", "the layout of %s is of the spec", at)
 	}
 	return p, nil
 }
@@ -82,10 +83,10 @@ func (f *FS) directory(ctx context.Context, dir string) (client, at string, err 
 		at = path.Join(mount, at)
 	}
 	if at = path.Clean(at); at != mount && !strings.HasPrefix(at, mount+"/") {
-		return "", "", refuse("name one below "+mount, "%s is not in the file system", dir)
+		return "", "", resource.Refuse("name one below "+mount, "%s is not in the file system", dir)
 	}
 	if _, err := f.query(ctx, client, "ls", "-d", at+"/"); err != nil {
-		return "", "", refuse("make it first", "%v", err)
+		return "", "", resource.Refuse("make it first", "%v", err)
 	}
 	return client, at, nil
 }

@@ -36,11 +36,6 @@ func command(host, title string, seconds int, argv ...string) Step {
 // Grace is how long a step may take that puts a service back after an interrupt.
 const Grace = 2 * settleTime * time.Second
 
-// refuse makes a *resource.Refusal: nothing was changed.
-func refuse(mend, format string, args ...any) error {
-	return &resource.Refusal{What: fmt.Sprintf(format, args...), Mend: mend}
-}
-
 // FS is a running file system.
 type FS struct {
 	d     *design.Design
@@ -58,7 +53,7 @@ type FS struct {
 // Source: lctl(8), device_list
 func Open(ctx context.Context, d *design.Design, hosts host.ByName) (*FS, error) {
 	if d.Lustre == nil {
-		return nil, refuse("the command is for flavour lustre", "brick %s has no Lustre", d.Name)
+		return nil, resource.Refuse("the command is for flavour lustre", "brick %s has no Lustre", d.Name)
 	}
 	f := &FS{d: d, hosts: hosts, at: map[string]string{}}
 	all, silent := host.All(ctx, d.Servers(), func(ctx context.Context, name string) (resource.Output, error) {
@@ -92,9 +87,9 @@ func (f *FS) server(device string) (string, error) {
 		return s, nil
 	}
 	if len(f.silent) > 0 {
-		return "", refuse("see `mortar status`", "no server that answers has %s: %v", device, f.silent)
+		return "", resource.Refuse("see `mortar status`", "no server that answers has %s: %v", device, f.silent)
 	}
-	return "", refuse("start its service; see `mortar status`", "%s runs on no server", device)
+	return "", resource.Refuse("start its service; see `mortar status`", "%s runs on no server", device)
 }
 
 // client returns the first client that answers and has the file system mounted, and
@@ -108,19 +103,16 @@ func (f *FS) client(ctx context.Context) (name, mount string, err error) {
 		}
 		last = err
 	}
-	return "", "", refuse("mount it with `mortar apply`", "no client has the file system mounted: %v", last)
+	return "", "", resource.Refuse("mount it with `mortar apply`", "no client has the file system mounted: %v", last)
 }
 
 // query runs a query on a host; a non-zero exit code is an error.
 func (f *FS) query(ctx context.Context, host string, argv ...string) (string, error) {
-	out, err := f.hosts(host).Query(ctx, argv...)
-	switch {
-	case err != nil:
-		return "", fmt.Errorf("%s: %w", host, err)
-	case out.Code != 0:
-		return "", fmt.Errorf("%s: %s: exit code %d: %s", host, strings.Join(argv, " "), out.Code, strings.TrimSpace(out.Stderr))
+	text, err := f.hosts(host).Text(ctx, argv...)
+	if err != nil {
+		err = fmt.Errorf("%s: %w", host, err)
 	}
-	return out.Stdout, nil
+	return text, err
 }
 
 // askMDS runs a query on the server of the first MDT.
@@ -155,5 +147,5 @@ func (f *FS) choose(word, what string, is func(t design.Target, short string) (k
 			}
 		}
 	}
-	return design.Target{}, refuse("choose one of "+strings.Join(names, ", "), "%q is no %s of %s", word, what, f.d.Lustre.FSName)
+	return design.Target{}, resource.Refuse("choose one of "+strings.Join(names, ", "), "%q is no %s of %s", word, what, f.d.Lustre.FSName)
 }

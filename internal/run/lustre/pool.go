@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/brick/spec"
+	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
 // Pool is a named set of OSTs.
@@ -77,11 +78,11 @@ func (f *FS) PoolCreate(ctx context.Context, name string, osts []string) (*Plan,
 	case err != nil:
 		return nil, err
 	case !spec.NamesPool(name) || name == "none":
-		return nil, refuse("use at most 15 letters, digits, - and _", "%q cannot name a pool", name)
+		return nil, resource.Refuse("use at most 15 letters, digits, - and _", "%q cannot name a pool", name)
 	case slices.ContainsFunc(all, func(p Pool) bool { return p.Name == name }):
-		return nil, refuse("`mortar lustre pool add` adds OSTs to it", "there is a pool %s already", name)
+		return nil, resource.Refuse("`mortar lustre pool add` adds OSTs to it", "there is a pool %s already", name)
 	case len(osts) == 0:
-		return nil, refuse("name OSTs, e.g. OST0000 OST0001", "a pool without OSTs serves no client")
+		return nil, resource.Refuse("name OSTs, e.g. OST0000 OST0001", "a pool without OSTs serves no client")
 	}
 	names, err := f.ostNames(osts)
 	if err != nil {
@@ -146,7 +147,7 @@ func (f *FS) PoolDestroy(ctx context.Context, name string, _ []string) (*Plan, e
 // of the spec, because the next apply would undo the change.
 func (f *FS) poolToChange(ctx context.Context, name string) ([]Pool, string, error) {
 	if f.inSpec(name) {
-		return nil, "", refuse("change lustre.pools in the spec and run `mortar apply`; to destroy the pool, take it out of the spec first", "pool %s is of the spec", name)
+		return nil, "", resource.Refuse("change lustre.pools in the spec and run `mortar apply`; to destroy the pool, take it out of the spec first", "pool %s is of the spec", name)
 	}
 	server, err := f.server("MGS")
 	if err != nil {
@@ -175,7 +176,7 @@ func find(all []Pool, name string) (*Pool, error) {
 		}
 		names = append(names, all[i].Name)
 	}
-	return nil, refuse("choose one of: "+strings.Join(names, ", "), "there is no pool %q", name)
+	return nil, resource.Refuse("choose one of: "+strings.Join(names, ", "), "there is no pool %q", name)
 }
 
 func (f *FS) ostNames(words []string) ([]string, error) {

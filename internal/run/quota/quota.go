@@ -91,13 +91,11 @@ func Mounted(ctx context.Context, h Host, at string) (kinds []string, mounted bo
 func Report(ctx context.Context, h Host, s *design.Service, kind string) ([]Entry, error) {
 	argv := []string{"xfs_quota", "-x", "-c", "report -" + kind[:1] + " -N -b -i", path.Clean(s.MountPoint)}
 	out, err := h.Query(ctx, argv...)
+	text, err := resource.Printed(out, err, argv...)
 	if err != nil {
 		return nil, err
 	}
-	if out.Code != 0 {
-		return nil, fmt.Errorf("%s: exit code %d: %s", strings.Join(argv, " "), out.Code, strings.TrimSpace(out.Stderr))
-	}
-	entries, err := parse(out.Stdout)
+	entries, err := parse(text)
 	for i := range entries {
 		entries[i].Service, entries[i].Kind = s.Name, kind
 	}

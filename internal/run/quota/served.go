@@ -13,6 +13,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/agent"
 	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/run/procedure"
 )
 
 // Served is a service and the server that has its volume mounted.
@@ -26,21 +27,21 @@ type Served struct {
 // On finds the server of each service of a brick, or of the one that is named. It refuses a
 // service that the brick does not have.
 func On(ctx context.Context, d *design.Design, service string, hosts host.ByName) ([]Served, error) {
-	var on []Served
-	var names []string
-	for _, s := range d.Services() {
-		names = append(names, s.Name)
-		if service != "" && s.Name != service {
-			continue
+	all := d.Services()
+	if service != "" {
+		s, err := procedure.Service(d, service)
+		if err != nil {
+			return nil, err
 		}
+		all = []*design.Service{s}
+	}
+	var on []Served
+	for _, s := range all {
 		x, err := servedOn(ctx, s, d.Servers(), hosts)
 		if err != nil {
 			return nil, err
 		}
 		on = append(on, *x)
-	}
-	if len(on) == 0 {
-		return nil, &resource.Refusal{What: "there is no service " + service, Mend: "choose one of " + strings.Join(names, ", ")}
 	}
 	return on, nil
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/tls"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -110,8 +109,7 @@ func (m *ME4) verify(s tls.ConnectionState) error {
 	if len(s.PeerCertificates) == 0 {
 		return errors.New("it shows no certificate")
 	}
-	sum := sha256.Sum256(s.PeerCertificates[0].Raw)
-	got := hex.EncodeToString(sum[:])
+	got := fmt.Sprintf("%x", sha256.Sum256(s.PeerCertificates[0].Raw))
 	for _, want := range m.Certificates {
 		if Fingerprint(want) == got {
 			return nil
@@ -171,8 +169,7 @@ func (c *me4Client) get(ctx context.Context, path string) ([]byte, error) {
 
 // ask logs in, asks and logs out.
 func (c *me4Client) ask(ctx context.Context, user, password string) (*Health, error) {
-	sum := sha256.Sum256([]byte(user + "_" + password))
-	body, err := c.get(ctx, "/api/login/"+hex.EncodeToString(sum[:]))
+	body, err := c.get(ctx, "/api/login/"+fmt.Sprintf("%x", sha256.Sum256([]byte(user+"_"+password))))
 	if err != nil {
 		return nil, err
 	}

@@ -61,7 +61,8 @@ type job struct {
 	on  string // the server that works
 	off string // its partner, if that is off
 	id  string // of the service in the cluster
-	ram memory // of on
+	// Memory and swap of on that are free, in bytes.
+	ram, swap int64
 	// Of the look.
 	need    need
 	began   time.Time
@@ -71,8 +72,6 @@ type job struct {
 	dumped  bool // a dump is there that no finished repair has renamed
 	stopped bool // the service was told to stop
 }
-
-func refuse(mend, format string, args ...any) error { return resource.Refuse(mend, format, args...) }
 
 // Run repairs a service's file system.
 func Run(ctx context.Context, c *cli.Console, d *design.Design, hosts Hosts, o Options) error {
@@ -165,7 +164,7 @@ func open(ctx context.Context, d *design.Design, hosts Hosts, o Options) (j *job
 	case runs != "" && !o.Stop:
 		return j, fmt.Sprintf("service %s runs on %s: XFS has mounted its volume. --stop has it stopped and looked at", j.svc.Name, runs), nil
 	case o.On != "" && !slices.Contains(able, o.On):
-		return nil, "", refuse("choose one of "+strings.Join(able, ", "), "%s cannot work on service %s", o.On, j.svc.Name)
+		return nil, "", resource.Refuse("choose one of "+strings.Join(able, ", "), "%s cannot work on service %s", o.On, j.svc.Name)
 	case o.On != "":
 		j.on = o.On
 	case slices.Contains(able, j.svc.Preferred):
@@ -175,9 +174,7 @@ func open(ctx context.Context, d *design.Design, hosts Hosts, o Options) (j *job
 	}
 	text, err := hosts.Session(j.on).Read(ctx, "/proc/meminfo")
 	if err == nil {
-		j.ram, err = parseMemory(text)
-	}
-	if err == nil {
+		j.ram, j.swap = linux.Memory(text, "MemAvailable"), linux.Memory(text, "SwapFree")
 		j.dumped, err = j.hasDump(ctx)
 	}
 	if err != nil {
@@ -187,26 +184,17 @@ func open(ctx context.Context, d *design.Design, hosts Hosts, o Options) (j *job
 }
 
 // pick finds the service.
-func (j *job) pick() error {
-	var all []string
-	for _, s := range j.d.Services() {
-		if s.Name == j.o.Service || j.o.Service == "" && len(j.d.Services()) == 1 {
-			j.svc = s
-		}
-		all = append(all, s.Name)
+func (j *job) pick() (err error) {
+	if j.svc, err = procedure.Service(j.d, j.o.Service); err != nil {
+		return err
 	}
-	switch {
-	case j.svc == nil && j.o.Service == "":
-		return refuse("name one of "+strings.Join(all, ", "), "brick %s has %d services", j.d.Name, len(all))
-	case j.svc == nil:
-		return refuse("choose one of "+strings.Join(all, ", "), "brick %s has no service %s", j.d.Name, j.o.Service)
-	case len(j.svc.Targets) > 0:
-		return refuse(fmt.Sprintf("`mortar lustre fsck SPEC %s` stops it, runs e2fsck and starts it", j.svc.Targets[0].Name),
+	if len(j.svc.Targets) > 0 {
+		return resource.Refuse(fmt.Sprintf("`mortar lustre fsck SPEC %s` stops it, runs e2fsck and starts it", j.svc.Targets[0].Name),
 			"service %s has targets of Lustre, which are ldiskfs and no XFS", j.svc.Name)
 	}
 	j.pair = j.d.PairOf(j.svc.Name)
 	if j.d.Spec.Profile == spec.Stock {
-		return refuse("do it by hand: crm_resource, then xfs_repair(8)", "with profile stock the cluster's own agents have the storage of service %s", j.svc.Name)
+		return resource.Refuse("do it by hand: crm_resource, then xfs_repair(8)", "with profile stock the cluster's own agents have the storage of service %s", j.svc.Name)
 	}
 	return nil
 }
@@ -225,7 +213,7 @@ func (j *job) servers(ctx context.Context, f observe.Facts) (able []string, runs
 	if j.pair.HA == nil {
 		node := j.pair.Servers[0]
 		if f.Hosts[node].Host == nil {
-			return nil, "", refuse("see `mortar status`", "%s does not answer: %s", node, f.Hosts[node].Err)
+			return nil, "", resource.Refuse("see `mortar status`", "%s does not answer: %s", node, f.Hosts[node].Err)
 		}
 		if mounted(node) && !j.held(ctx, node) {
 			runs = node
@@ -234,16 +222,16 @@ func (j *job) servers(ctx context.Context, f observe.Facts) (able []string, runs
 	}
 	snap := observe.ClusterOf(j.d, j.pair, f)
 	if snap == nil {
-		return nil, "", refuse("see `mortar status`", "no server's cluster answers: nothing could keep the service stopped")
+		return nil, "", resource.Refuse("see `mortar status`", "no server's cluster answers: nothing could keep the service stopped")
 	}
 	st := snap.Service(j.svc.Name)
 	switch {
 	case st == nil || st.Resource == "":
-		return nil, "", refuse("run `mortar apply`", "the cluster does not know service %s", j.svc.Name)
+		return nil, "", resource.Refuse("run `mortar apply`", "the cluster does not know service %s", j.svc.Name)
 	case !snap.DC.Present || !snap.DC.Quorum:
-		return nil, "", refuse("see `mortar status`", "the cluster has no coordinator with quorum: it would not stop service %s", j.svc.Name)
+		return nil, "", resource.Refuse("see `mortar status`", "the cluster has no coordinator with quorum: it would not stop service %s", j.svc.Name)
 	case snap.Options.Maintenance:
-		return nil, "", refuse("end it, see `mortar status`", "the cluster is in maintenance mode: it would not stop service %s", j.svc.Name)
+		return nil, "", resource.Refuse("end it, see `mortar status`", "the cluster is in maintenance mode: it would not stop service %s", j.svc.Name)
 	}
 	for _, node := range j.pair.Servers {
 		n := snap.Node(node)
@@ -251,15 +239,15 @@ func (j *job) servers(ctx context.Context, f observe.Facts) (able []string, runs
 		case n.Member() && answers:
 			able = append(able, node)
 			if !st.Runs() && mounted(node) && st.Server != node {
-				return nil, "", refuse("unmount it there", "%s is mounted on %s, and not by the cluster", j.svc.MountPoint, node)
+				return nil, "", resource.Refuse("unmount it there", "%s is mounted on %s, and not by the cluster", j.svc.MountPoint, node)
 			}
 		case n != nil && !n.Online && !n.Unclean && !n.Pending && !answers:
 			j.off = node // fenced, or left in good order before it was switched off
 		case !answers:
-			return nil, "", refuse(fmt.Sprintf("see `mortar status`; if it is off and nothing can fence it: `mortar confirm-off SPEC %s`", node),
+			return nil, "", resource.Refuse(fmt.Sprintf("see `mortar status`; if it is off and nothing can fence it: `mortar confirm-off SPEC %s`", node),
 				"%s does not answer (%s), and the cluster has not fenced it: it could mount the volume", node, f.Hosts[node].Err)
 		default:
-			return nil, "", refuse("`systemctl start pacemaker` there", "%s is up and not in the cluster: nothing keeps it from mounting the volume", node)
+			return nil, "", resource.Refuse("`systemctl start pacemaker` there", "%s is up and not in the cluster: nothing keeps it from mounting the volume", node)
 		}
 	}
 	if j.id = st.Resource; st.Runs() {
@@ -282,14 +270,14 @@ func (j *job) mayDump(ctx context.Context) error {
 	case j.dumped || j.o.NoDump:
 		return nil
 	case !j.need.known:
-		return refuse("--no-dump mends it without", "xfs_metadump needs the first superblock, which is damaged: no dump of the metadata can be kept")
+		return resource.Refuse("--no-dump mends it without", "xfs_metadump needs the first superblock, which is damaged: no dump of the metadata can be kept")
 	}
 	room, err := j.room(ctx)
 	if err != nil {
 		return fmt.Errorf("%s: room below %s: %w", j.on, DumpDir, err)
 	}
 	if size := j.need.dump(logBytes(j.svc.MkfsArgs)); room < size {
-		return refuse("make room there, or --no-dump mends it without",
+		return resource.Refuse("make room there, or --no-dump mends it without",
 			"a dump of the metadata may take %s, and %s has %s free below %s", binary(size), j.on, binary(room), path.Dir(DumpDir))
 	}
 	return nil

@@ -6,10 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"strconv"
 	"strings"
 	"time"
 
+	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/base/screen"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/host/resource"
@@ -82,9 +82,9 @@ func (j *job) stop() []step {
 	first.Judge = j.stopping
 	return []step{first,
 		{Title: "wait until no server has it", Twice: true, Until: func(s *observe.Snapshot) (bool, string, error) {
-			switch st := s.Service(j.svc.Name); {
-			case st == nil || st.Resource == "":
-				return false, "", fmt.Errorf("the cluster no longer knows service %s", j.svc.Name)
+			switch st, err := procedure.Current(s, j.svc.Name, func(observe.Failure) bool { return false }); {
+			case err != nil:
+				return false, "", err
 			case st.Server != "":
 				return false, fmt.Sprintf("%s is %s on %s", j.svc.Name, strings.ToLower(st.Role), st.Server), nil
 			}
@@ -114,9 +114,9 @@ func (j *job) estimate() step {
 			return "unknown: the first superblock is damaged", nil
 		}
 		said := fmt.Sprintf("%d inodes: it needs %s of memory, and in the order of %s", j.need.inodes, binary(j.need.memory), rough(j.need.time(j.disks())))
-		if free := j.ram.available + j.ram.swap; free < j.need.memory {
+		if free := j.ram + j.swap; free < j.need.memory {
 			return "", fmt.Errorf("%s; %s has %s and %s of swap free. Make swap there: `fallocate -l %dG /var/swap-repair && chmod 600 /var/swap-repair && mkswap /var/swap-repair && swapon /var/swap-repair`",
-				said, j.on, binary(j.ram.available), binary(j.ram.swap), (j.need.memory-free)>>30+1)
+				said, j.on, binary(j.ram), binary(j.swap), (j.need.memory-free)>>30+1)
 		}
 		return said, nil
 	}, "xfs_repair", "-n", "-vv", "-m", "1", "{}")
@@ -140,7 +140,7 @@ func (j *job) find(title string, damaged *bool) step {
 		*damaged, j.log = code == 1, strings.Contains(text, dirtyLog)
 		switch {
 		case *damaged:
-			return "damaged: " + said(text), nil
+			return "damaged: " + toolWords(text), nil
 		case j.log:
 			return "no damage besides changes in the log that are not replayed", nil
 		}
@@ -211,12 +211,12 @@ func mounted(failed int) func(resource.Output) (string, error) {
 func (j *job) repair(flags ...string) step {
 	return j.tool("repair the file system", []int{2}, func(code int, text string) (string, error) {
 		if j.log = strings.Contains(text, dirtyLog) && code == 2; code == 2 && !j.log {
-			return "", errors.New("xfs_repair: " + said(text))
+			return "", errors.New("xfs_repair: " + toolWords(text))
 		}
 		if j.log {
 			return "xfs_repair did nothing: the log has changes that are not replayed", nil
 		}
-		return "repaired: " + said(text), nil
+		return "repaired: " + toolWords(text), nil
 	}, append(append([]string{"xfs_repair"}, flags...), "{}")...)
 }
 
@@ -259,14 +259,12 @@ func (j *job) start(mended bool) *procedure.Plan {
 func (j *job) runs() func(*observe.Snapshot) (bool, string, error) {
 	forgotten := false
 	return func(s *observe.Snapshot) (bool, string, error) {
-		st := s.Service(j.svc.Name)
+		st, err := procedure.Current(s, j.svc.Name, func(observe.Failure) bool { return forgotten && !s.Service(j.svc.Name).Runs() })
 		switch {
-		case st == nil || st.Resource == "":
-			return false, "", fmt.Errorf("the cluster no longer knows service %s", j.svc.Name)
+		case err != nil:
+			return false, "", err
 		case st.Runs():
 			return true, fmt.Sprintf("%s runs on %s", j.svc.Name, st.Server), nil
-		case len(st.Failures) > 0 && forgotten:
-			return false, "", fmt.Errorf("service %s failed: %s", j.svc.Name, st.Failures[0])
 		}
 		forgotten = forgotten || len(st.Failures) == 0
 		return false, fmt.Sprintf("%s is %s", j.svc.Name, strings.ToLower(cmp.Or(st.Role, "stopped"))), nil
@@ -275,15 +273,11 @@ func (j *job) runs() func(*observe.Snapshot) (bool, string, error) {
 
 // room is how many bytes are free below DumpDir.
 func (j *job) room(ctx context.Context) (int64, error) {
-	out, err := j.hosts.Session(j.on).Query(ctx, "df", "--output=avail", "-B1", path.Dir(DumpDir))
+	out, err := j.hosts.Session(j.on).Query(ctx, linux.Avail(path.Dir(DumpDir))...)
 	if err != nil {
 		return 0, err
 	}
-	f := strings.Fields(out.Stdout)
-	if out.Code != 0 || len(f) != 2 {
-		return 0, errors.New(strings.TrimSpace(out.Stdout + out.Stderr))
-	}
-	return strconv.ParseInt(f[1], 10, 64)
+	return linux.ParseAvail(out.Stdout + out.Stderr)
 }
 
 func binary(n int64) string { return spec.Bytes(n).Binary() }

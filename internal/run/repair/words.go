@@ -11,30 +11,6 @@ import (
 	"github.com/mortarhpc/mortar/internal/serve/ocf"
 )
 
-// memory of a server, in bytes.
-type memory struct{ available, swap int64 }
-
-// parseMemory reads /proc/meminfo.
-func parseMemory(text string) (m memory, err error) {
-	found := 0
-	for line := range strings.Lines(text) {
-		for name, to := range map[string]*int64{"MemAvailable:": &m.available, "SwapFree:": &m.swap} {
-			if f := strings.Fields(line); len(f) == 3 && f[0] == name && f[2] == "kB" {
-				kib, err := strconv.ParseInt(f[1], 10, 64)
-				if err != nil {
-					return m, fmt.Errorf("/proc/meminfo: %w", err)
-				}
-				*to = kib << 10
-				found++
-			}
-		}
-	}
-	if found != 2 {
-		err = fmt.Errorf("/proc/meminfo does not tell MemAvailable and SwapFree")
-	}
-	return m, err
-}
-
 // need is what xfs_repair needs.
 type need struct {
 	known  bool
@@ -109,8 +85,8 @@ func withoutNotes(stderr string) string {
 // mostSaid is how many lines of xfs_repair are shown.
 const mostSaid = 20
 
-// said are the lines of xfs_repair that are about damage.
-func said(text string) string {
+// toolWords are the lines of xfs_repair that are about damage.
+func toolWords(text string) string {
 	var out []string
 	more := 0
 	for line := range strings.Lines(text) {

@@ -15,6 +15,9 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/base/raid6"
+	"github.com/mortarhpc/mortar/internal/host/agent"
+	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/serve/kernel"
 )
 
 // Array is a running md RAID 6 on this host.
@@ -38,19 +41,6 @@ type Member struct {
 // sector of sysfs and of md, bytes.
 const sector = 512
 
-// here lets package linux read the files of this host.
-type here struct{}
-
-func (here) ReadFile(p string) ([]byte, error) { return os.ReadFile(p) }
-
-func (here) List(dir string) ([]string, error) {
-	ps, err := filepath.Glob(dir + "/*")
-	for i, p := range ps {
-		ps[i] = filepath.Base(p)
-	}
-	return ps, err
-}
-
 // Open reads the kernel's description of an array; path is any name of the array,
 // e.g. /dev/md/brick1-r0. Open refuses a degraded or syncing array and other
 // layouts: without one member the wrong one cannot be located.
@@ -59,7 +49,8 @@ func Open(path string) (*Array, error) {
 	if err != nil {
 		return nil, err
 	}
-	arrays, err := linux.MDArrays(here{})
+	here := resource.Tree{Sys: agent.HostSys{}}
+	arrays, err := linux.MDArrays(here)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +68,7 @@ func Open(path string) (*Array, error) {
 	case a.Disks < 4 || a.Chunk < raid6.Block || a.Chunk%raid6.Block != 0 || a.Size < a.Chunk:
 		return nil, fmt.Errorf("%s has %d disks, chunks of %d bytes and %d bytes of each disk", path, a.Disks, a.Chunk, a.Size)
 	}
-	members, err := linux.MDMembers(here{}, m.Dev)
+	members, err := linux.MDMembers(here, m.Dev)
 	if err != nil {
 		return nil, err
 	}
@@ -112,21 +103,12 @@ func (a *Array) number(name string) (int64, error) {
 // kernel returns EBUSY while it finishes the previous check.
 func (a *Array) write(name, value string) error {
 	for try := 0; ; try++ {
-		err := a.put(name, value)
+		err := kernel.New().Poke(filepath.Join(a.sys, name), value)
 		if !errors.Is(err, unix.EBUSY) || try == 50 {
 			return err
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
-}
-
-func (a *Array) put(name, value string) error {
-	f, err := os.OpenFile(filepath.Join(a.sys, name), os.O_WRONLY, 0)
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString(value)
-	return errors.Join(err, f.Close())
 }
 
 // Rows is the number of rows of chunks in the array.

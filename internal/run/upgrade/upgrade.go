@@ -94,8 +94,8 @@ func (u *Upgrade) Look(ctx context.Context, only string) ([]Server, error) {
 	if !u.d.Clustered() {
 		return nil, &resource.Refusal{What: "this brick has one server: its clients wait while it is rebooted", Mend: "choose the hour, upgrade and reboot it by hand, then run `mortar apply`"}
 	}
-	if only != "" && !slices.Contains(u.d.Servers(), only) {
-		return nil, &resource.Refusal{What: only + " is not a server of this brick", Mend: "choose one of " + strings.Join(u.d.Servers(), ", ")}
+	if err := procedure.IsServer(u.d, only); only != "" && err != nil {
+		return nil, err
 	}
 	f := u.hosts.Collect(ctx)
 	if ctx.Err() != nil {
@@ -183,14 +183,11 @@ func (u *Upgrade) newer(ctx context.Context, name string, h agent.Hello) ([]stri
 		return []string{}, nil
 	}
 	m := distro.Nearest(h.OSRelease).Manager
-	out, err := u.hosts.Session(name).Query(ctx, m.Pending...)
-	if err == nil && out.Code != 0 {
-		err = fmt.Errorf("exit code %d: %s", out.Code, strings.TrimSpace(out.Stderr))
-	}
+	text, err := u.hosts.Session(name).Text(ctx, m.Pending...)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %s: %w", name, strings.Join(m.Pending, " "), err)
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	return append([]string{}, m.Newer(out.Stdout)...), nil
+	return append([]string{}, m.Newer(text)...), nil
 }
 
 // Stopped is the error of an upgrade that stopped at a server.

@@ -245,8 +245,7 @@ func (b *Brick) View() View {
 	v := View{Name: b.Name, Seconds: b.last.Took.Seconds(), Hosts: b.last.Hosts, Silent: b.last.Silent, Status: b.last.Status,
 		Points: slices.Clone(b.points), Changes: slices.Clone(b.changes)}
 	if !b.at.IsZero() {
-		at := b.at
-		v.Looked = &at
+		v.Looked = new(b.at)
 	}
 	if b.err != nil {
 		v.Error = b.err.Error()

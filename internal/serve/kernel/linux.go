@@ -141,19 +141,6 @@ func (*Linux) Own(p string, uid, gid int) error {
 	return os.Lchown(p, uid, gid)
 }
 
-func (*Linux) ReadBlocks(dev string, off int64, n int) ([]byte, error) {
-	f, err := os.OpenFile(dev, os.O_RDONLY|unix.O_DIRECT, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	b := linux.Aligned(n)
-	if _, err := f.ReadAt(b, off); err != nil {
-		return nil, err
-	}
-	return b, nil
-}
-
 func (*Linux) Path(dev string) pr.Path { return pr.Device(dev) }
 
 func (*Linux) Mount(source, target, fstype string, flags uintptr, data string) error {

@@ -15,9 +15,9 @@ import (
 // Repairs are in the order of the layers.
 func (s *Kind) Repairs() []unit.Repair {
 	return []unit.Repair{
-		{What: "the line of " + s.cfg.Prefix().Addr().String() + " in " + linux.HostsFile, Part: "", Missing: s.unnamed, Put: s.name},
+		{What: unit.TheName + " " + s.cfg.Prefix().Addr().String() + " in " + linux.HostsFile, Part: "", Missing: s.unnamed, Put: s.name},
 		{What: "NFS state", Part: "nfs-state", Missing: s.unbound, Put: s.bindAgain},
-		{What: "service address " + s.cfg.Address, Part: "address", Missing: s.unaddressed, Put: s.addressAgain},
+		{What: unit.TheAddress + " " + s.cfg.Address, Part: "address", Missing: s.unaddressed, Put: s.addressAgain},
 	}
 }
 

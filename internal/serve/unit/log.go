@@ -67,17 +67,14 @@ func (l *Steps) write(st Step) {
 func (l *Steps) Step(name string, f func() error) error {
 	t := l.Now()
 	err := f()
-	st := Step{TNS: t.UnixNano(), Step: name, Seconds: l.Now().Sub(t).Seconds()}
-	if err != nil {
-		st.Err = err.Error()
-	}
-	l.write(st)
+	l.mark(t, name, t, err)
 	return err
 }
 
-func (l *Steps) Mark(name string, since time.Time, err error) {
-	now := l.Now()
-	st := Step{TNS: now.UnixNano(), Step: name, Seconds: now.Sub(since).Seconds()}
+func (l *Steps) Mark(name string, since time.Time, err error) { l.mark(l.Now(), name, since, err) }
+
+func (l *Steps) mark(at time.Time, name string, since time.Time, err error) {
+	st := Step{TNS: at.UnixNano(), Step: name, Seconds: l.Now().Sub(since).Seconds()}
 	if err != nil {
 		st.Err = err.Error()
 	}

@@ -57,6 +57,9 @@ type Device struct {
 	Gone error  // why it is not here
 }
 
+// How Repair.What begins, and how the watcher's line of a repair ends: drills read them.
+const TheAddress, TheName, PutBack = "service address", "the line of", "was gone: put back"
+
 // Repair is one thing that a service needs above its file system, and that can be put back
 // while all else serves on.
 type Repair struct {
