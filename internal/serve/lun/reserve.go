@@ -190,15 +190,15 @@ func (r *reservedLUNs) Keep(ctx context.Context) (string, error) {
 	return r.Node, r.note(kept)
 }
 
-// Glance says whether one LUN, each time another one, is another server's. It may wait for it.
-func (r *reservedLUNs) Glance() bool {
+// Glance asks one LUN, each time another one.
+func (r *reservedLUNs) Glance() (by string, taken bool) {
 	if len(r.noted()) == 0 {
-		return false
+		return "", false
 	}
 	r.next++
 	c := &claim{LUN: r.cfg.LUNs[r.next%len(r.cfg.LUNs)]}
 	r.readClaim(c)
-	return c.Err == nil && c.Count(c.Own()) == 0 && !c.Blank()
+	return c.By(), c.Gone()
 }
 
 // Give gives up what this server has; what others have stays.

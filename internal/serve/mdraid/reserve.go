@@ -233,19 +233,19 @@ func (r *reservedDisks) Holder() (holder string, _ error) {
 	return holder, nil
 }
 
-// Glance says whether one of the disks that this server had reserved, each time another one, is
-// another server's. It asks the disk itself, and may wait for it.
-func (r *reservedDisks) Glance() bool {
+// Glance asks one of the disks that this server had reserved, each time another one.
+func (r *reservedDisks) Glance() (by string, taken bool) {
 	was := r.noted()
 	if len(was) == 0 {
-		return false
+		return "", false
 	}
 	r.next++
 	name := was[r.next%len(was)]
 	real, err := r.K.Realpath(name)
 	if err != nil {
-		return false
+		return "", false
 	}
 	c := pr.Order{Node: r.Node, Servers: r.keys, Paths: r.PathsOf(path.Base(real))}.Claim(r.K.Path)
-	return c.Read() == nil && c.Count(c.Own()) == 0 && !c.Blank()
+	taken = c.Read() == nil && c.Gone()
+	return c.By(), taken
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"time"
 
 	"github.com/mortarhpc/mortar/internal/base/pr"
 	"github.com/mortarhpc/mortar/internal/serve/kernel"
@@ -21,9 +22,9 @@ type reservations interface {
 	// Holder is the server that the storage is reserved for; "" for none, or no server of the
 	// cluster.
 	Holder() (string, error)
-	// Glance says whether a device that this server has reserved seems to be another
-	// server's. It asks one device, and may wait for that.
-	Glance() bool
+	// Glance says whether another server has taken a device that this one has reserved, and which
+	// one. It asks one device, and may wait for that.
+	Glance() (by string, taken bool)
 }
 
 // noReservations is what storage has whose devices know none.
@@ -32,7 +33,7 @@ type noReservations struct{}
 func (noReservations) Keep(context.Context) (string, error) { return "", nil }
 func (noReservations) Give(context.Context) error           { return nil }
 func (noReservations) Holder() (string, error)              { return "", nil }
-func (noReservations) Glance() bool                         { return false }
+func (noReservations) Glance() (string, bool)               { return "", false }
 
 // keys are those of Reservations, which check has read.
 func (c *Config) keys() pr.Servers {
@@ -56,28 +57,36 @@ func (c *Config) checkReservations(f *unit.Faults) {
 	}
 }
 
-// taken resets a server whose devices the partner has taken, as soon as it runs again: a
-// reservation stops writes, and no answer to a client out of the page cache. A monitor sees the
-// same, up to 10 s later.
-func (w *watcher) taken(s *service) *unit.Reflex {
-	return &unit.Reflex{Name: "reservations", Every: unit.WatchTick, Beside: true, Sees: func(context.Context) unit.Act {
-		if _, none := s.reserve.(noReservations); none || w.lost(s) || !s.up() {
-			return nil
-		}
-		return func(ctx context.Context) {
-			if !s.reserve.Glance() {
-				return
-			}
-			unlock, err := w.lock(s.cfg.Service)
-			if err != nil {
-				return // the start or stop sees it
-			}
-			defer unlock()
-			if by, err := s.owned(ctx); s.lost(by, err) {
-				w.log("%v", s.resetServer(by, err))
-			}
-		}
-	}}
+// guardTick is the pause between two looks at whose the devices are. Until the next one a server
+// that was frozen, and goes on, answers to an address that its partner has.
+const guardTick = 250 * time.Millisecond
+
+// guard has a server whose devices the partner has taken give up the service's address and reset
+// itself, as soon as it runs again: a reservation stops writes, and no answer to a client. It
+// waits for no look of the watcher, which a server that has lost its arrays fills with other work.
+func (w *watcher) guard(ctx context.Context, s *service) {
+	for w.k.Sleep(ctx, guardTick) == nil {
+		w.glance(ctx, s)
+	}
+}
+
+func (w *watcher) glance(ctx context.Context, s *service) {
+	if !s.up() {
+		return
+	}
+	by, taken := s.reserve.Glance()
+	if !taken {
+		return
+	}
+	s.kind.Silence(ctx, w.log)
+	unlock, err := w.lock(s.cfg.Service)
+	if err != nil {
+		return // the start or stop sees it
+	}
+	defer unlock()
+	if s.up() {
+		w.log("%v", s.resetServer(by, nil))
+	}
 }
 
 // HeedAction has the agent show, with a key, that disks that carry nothing heed reservations. A

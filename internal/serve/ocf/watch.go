@@ -203,7 +203,7 @@ func (w *watcher) watched(s *service) *watched {
 	if w.known[s] == nil {
 		unstopped := &unit.Reflex{Name: "a service that could not be stopped", Sees: unit.Always(func(context.Context) { w.unstopped(s) })}
 		w.known[s] = &watched{
-			table:   [][]*unit.Reflex{{w.taken(s)}, {w.mends(s)}, s.kind.Reflexes(serviceWatch{w, s}), s.storage.Reflexes(serviceWatch{w, s}), w.forgives(s), {unstopped}},
+			table:   [][]*unit.Reflex{{w.mends(s)}, s.kind.Reflexes(serviceWatch{w, s}), s.storage.Reflexes(serviceWatch{w, s}), w.forgives(s), {unstopped}},
 			reached: w.watchCache(s),
 		}
 	}
@@ -232,6 +232,11 @@ func (w *watcher) run(ctx context.Context, events <-chan struct{}) {
 	defer wg.Wait()
 	defer func() { w.blockFencing(context.WithoutCancel(ctx), false) }()
 	w.background = wg.Go
+	for _, s := range w.services {
+		if _, none := s.reserve.(noReservations); !none {
+			wg.Go(func() { w.guard(ctx, s) })
+		}
+	}
 	for ctx.Err() == nil {
 		w.look(ctx)
 		t := time.NewTimer(w.next())
