@@ -46,7 +46,7 @@ func TestFencingLies(t *testing.T) {
 		got = append(got, text)
 	}
 	want := []string{"bmc-dead nss1", "astray nss1", "write-soon nss1: data in memory only", "freeze nss1: the partner serves", "", "keep",
-		"mend freeze nss1: writes of the server that woke up are refused", ": the server that woke up has let go", ": the cluster knows one server of the service"}
+		"mend freeze nss1: the server that woke up is refused, or resets itself", ": the server that woke up has let go", ": the cluster knows one server of the service"}
 	if !slices.Equal(got, want) || !v.Rewrite {
 		t.Errorf("steps %q, want %q; rewrite %v", got, want, v.Rewrite)
 	}

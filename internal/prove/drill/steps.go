@@ -477,7 +477,7 @@ func fencingLies(lies ...fault.Kind) func(fault.Scene) ([]Step, error) {
 			Step{Fault: frozen, Wait: wakeAfter, Until: servedBy(s.Passive)},
 			Step{Wait: wakeAfter},
 			Step{Keep: true, Wait: keepAfter},
-			Step{Fault: frozen, Mend: true, Until: refusedTo(s.Active)},
+			Step{Fault: frozen, Mend: true, Until: writesNothing(s.Active)},
 			Step{Until: unmountedOn(s.Active)},
 			Step{Until: runsOnlyOn(s.Passive, s.Service.Name)},
 		), nil
@@ -518,11 +518,11 @@ func servedBy(server string) *fault.Condition {
 	})
 }
 
-// refusedTo waits until the kernel of a server reports that a LUN or disk refused a write.
-// Otherwise the server wrote nothing, and the drill proves nothing.
-func refusedTo(server string) *fault.Condition {
-	return fault.Logged("writes of the server that woke up are refused", 30*time.Second, func(_ *fault.Site, e report.Event) bool {
-		return e.Host == server && e.Kind == report.EventConflict
+// writesNothing waits until the kernel of a server reports that a LUN or disk refused a write, or
+// until the server boots: it resets itself so soon that its last messages may reach no log.
+func writesNothing(server string) *fault.Condition {
+	return fault.Logged("the server that woke up is refused, or resets itself", fault.BootLimit, func(_ *fault.Site, e report.Event) bool {
+		return e.Host == server && (e.Kind == report.EventConflict || e.Kind == report.EventBooted)
 	})
 }
 
