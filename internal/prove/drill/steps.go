@@ -472,8 +472,11 @@ func fencingLies(lies ...fault.Kind) func(fault.Scene) ([]Step, error) {
 			steps = append(steps, Step{Fault: fault.Fault{Kind: k, On: s.Active}, Prepare: true})
 		}
 		frozen := fault.Fault{Kind: fault.Freeze, On: s.Active}
-		return append(steps,
-			Step{Fault: fault.Fault{Kind: fault.WriteSoon, On: s.Active}, Prepare: true, Until: unwritten(s.Active)},
+		soon := Step{Fault: fault.Fault{Kind: fault.WriteSoon, On: s.Active}, Prepare: true}
+		if kind.Of(s.Design).LNet(s.Design) == "" {
+			soon.Until = unwritten(s.Active) // a target writes data through, and has its journal in memory
+		}
+		return append(steps, soon,
 			Step{Fault: frozen, Wait: wakeAfter, Until: servedBy(s.Passive)},
 			Step{Wait: wakeAfter},
 			Step{Keep: true, Wait: keepAfter},
