@@ -125,10 +125,8 @@ type Initrd struct {
 	Rebuild  func(kernel string) []string
 }
 
-// all releases that there is a value for.
 var all = debian
 
-// All returns every value.
 func All() []Distro { return slices.Clone(all) }
 
 // Default is the release that a plan is made for without a host.
@@ -168,7 +166,6 @@ func (u *Unsupported) Error() string {
 	return "runs " + name + ", which is not supported"
 }
 
-// Mend says how to go on.
 func (u *Unsupported) Mend() string { return "install " + Supported() }
 
 // Supported names the releases that have been run.

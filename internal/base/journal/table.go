@@ -33,7 +33,6 @@ const (
 	Fault   = "fault"
 )
 
-// Meaning is what a line means.
 type Meaning struct {
 	Kind     string // one of those above; "": it is of no interest to a drill
 	Node     string // server it is about, where the line names it

@@ -133,5 +133,4 @@ func Configuration(c *hw.Config, e *hw.Enclosure, groups, luns int) []string {
 	return out
 }
 
-// numbers joins numbers by blanks.
 func numbers(all []int) string { return strings.Trim(fmt.Sprint(all), "[]") }

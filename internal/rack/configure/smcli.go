@@ -62,7 +62,6 @@ var smcliTypes = map[string]*regexp.Regexp{
 
 var smcliToken = regexp.MustCompile(`//[^\n]*|\s+|"[^"\n]*"|[\w.,-]+|[=()\[\];]`)
 
-// statement is one command of a script.
 type statement struct {
 	line   int
 	verb   string            // its words in lower case, "[]" for an object
@@ -71,7 +70,6 @@ type statement struct {
 	text   string            // of show
 }
 
-// smcli executes a script.
 func (b *box) smcli(_ context.Context, text string) error {
 	forms := smcliForms
 	if b.model.Family == "eseries" {
@@ -207,7 +205,6 @@ func smcliValue(kind, v string) bool {
 	return slices.Contains(strings.Split(kind, "|"), strings.ToLower(v))
 }
 
-// number of digits that an expression has matched.
 func number(digits string) int {
 	n, _ := strconv.Atoi(digits) // of a length that fits, or 0
 	return n

@@ -70,7 +70,6 @@ type Network struct {
 	MTU int `json:"mtu,omitempty"`
 }
 
-// Node is one machine.
 type Node struct {
 	Name string `json:"name"`
 	Role string `json:"role"`
@@ -113,7 +112,6 @@ type Enclosure struct {
 	Array *Array `json:"array,omitempty"`
 }
 
-// Disk is a disk.
 type Disk struct {
 	// Name within the rack, for example "e1d01".
 	Name   string `json:"name"`
@@ -323,7 +321,6 @@ func named[T any](kind, name string, list []T, of func(*T) string) (*T, error) {
 	return &list[i], nil
 }
 
-// Node returns the node of that name.
 func (c *Config) Node(name string) (*Node, error) {
 	return named("node", name, c.Nodes, func(n *Node) string { return n.Name })
 }

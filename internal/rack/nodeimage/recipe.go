@@ -129,7 +129,6 @@ var trees embed.FS
 // rule of udev.
 var imageFiles = filesBelow("image")
 
-// filesBelow are the files of a tree, by path.
 func filesBelow(tree string) map[string]string {
 	out := map[string]string{}
 	if err := fs.WalkDir(trees, tree, func(name string, d fs.DirEntry, err error) error {

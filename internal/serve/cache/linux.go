@@ -48,7 +48,6 @@ type system interface {
 // Linux is the running kernel.
 type Linux struct{}
 
-// ReadFile reads a file.
 func (Linux) ReadFile(p string) ([]byte, error) { return os.ReadFile(p) }
 
 // ReadDir lists the names in a directory, sorted.
@@ -84,7 +83,6 @@ func (Linux) WriteFile(p string, data []byte) error {
 	return durable.Write(p, durable.File{Content: data, Mode: 0o600, UID: os.Geteuid(), GID: os.Getegid()})
 }
 
-// Now is the time.
 func (Linux) Now() time.Time { return time.Now() }
 
 // ReadBlocks reads part of a device, past the page cache: bcache and other servers write

@@ -230,7 +230,6 @@ func (s *parts) awaited(clean *Layer) []string {
 	return slices.Concat(dirty, clean.Members)
 }
 
-// subset reports whether all of a is in b.
 func subset(a, b []string) bool {
 	return !slices.ContainsFunc(a, func(x string) bool { return !slices.Contains(b, x) })
 }
@@ -395,7 +394,6 @@ func (s *parts) mirrorParts(l *Layer) (devs, missing []string, err error) {
 	return devs, missing, err
 }
 
-// assemble assembles the array of a layer, and finds it.
 func (s *parts) assemble(ctx context.Context, layer string, l *Layer, devs []string) (*array, error) {
 	argv := []string{"mdadm", "--assemble", "/dev/md/" + s.arrayName(layer), "--uuid=" + md.UUID(l.Array), "--run", "--quiet"}
 	if _, err := s.sys.Run(ctx, "", append(argv, devs...)...); err != nil {
@@ -861,7 +859,6 @@ func (s *host) stopSet(ctx context.Context, set, dev string) error {
 	})
 }
 
-// stopArray stops the set on an array, and the array.
 func (s *host) stopArray(ctx context.Context, uuid string) error {
 	a := s.array(uuid)
 	if a == nil {

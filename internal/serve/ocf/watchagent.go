@@ -140,7 +140,6 @@ func (p watchProcess) olderThan(files []string) bool {
 	})
 }
 
-// args is how the process is called.
 func (p watchProcess) args(files []string) []string {
 	return append([]string{"ocf", p.action}, files...)
 }
@@ -259,7 +258,6 @@ func (p watchProcess) ends(ctx context.Context) bool {
 	}
 }
 
-// is says whether a process was called as this one.
 func (p watchProcess) is(pid int) bool {
 	return unit.Called(argsOf(pid), p.action)
 }
@@ -301,7 +299,6 @@ func (p watchProcess) open(k kernel.Host, files []string, log func(string, ...an
 	return f, w, nil
 }
 
-// watchMain is the watcher: it ends with ctx.
 func watchMain(ctx context.Context, files []string) error {
 	log, changes := logAs("mortar-watch"), logAs("mortar")
 	k := kernel.New()
