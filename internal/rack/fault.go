@@ -288,13 +288,7 @@ func switchFault(ctx context.Context, t *targets, down bool) error {
 }
 
 func (r *rack) shared(name string) (*hw.SharedDisk, error) {
-	disks := r.cfg.SharedDisks()
-	for i := range disks {
-		if disks[i].Name == name {
-			return &disks[i], nil
-		}
-	}
-	return nil, hw.NotThere("shared disk", name, disks, func(d hw.SharedDisk) string { return d.Name })
+	return hw.Named("shared disk", name, r.cfg.SharedDisks(), func(d *hw.SharedDisk) string { return d.Name })
 }
 
 func (r *rack) server(name string) (*hw.Node, error) {

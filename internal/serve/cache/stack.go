@@ -310,15 +310,15 @@ func (s *parts) witness(clean *Layer) bool {
 	}
 	var all []uint64
 	for _, d := range devs {
-		b, err := s.sys.ReadBlocks(d, 4096, 4096)
+		b, err := s.sys.ReadBlocks(d, md.SuperblockOffset, md.SuperblockSize)
 		if err != nil {
 			return false
 		}
-		n, err := mdEvents(b)
+		sb, err := md.ParseSuperblock(b)
 		if err != nil {
 			return false
 		}
-		all = append(all, n)
+		all = append(all, sb.Events) // a failed member has a lower count than those that went on
 	}
 	return slices.Min(all) == slices.Max(all)
 }
