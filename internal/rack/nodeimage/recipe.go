@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/mortarhpc/mortar/internal/base/distro"
 	"github.com/mortarhpc/mortar/internal/rack/hw"
@@ -48,30 +49,35 @@ type recipe struct {
 // fastRecipe is for nodes that boot the rack's way. The kernel and the first stage have set up
 // all devices except disks by then, and sshd starts as soon as systemd runs: its unit is
 // another one, because a drop-in cannot remove an After=.
-var fastRecipe = recipe{lists["disabled"], lists["masked"], lists["generators"], lists["rules"], imageFiles, map[string]string{
-	"etc/systemd/system/sysinit.target.wants/ssh.service":               "../ssh.service",
-	"etc/systemd/system/sshd.service":                                   "ssh.service",
-	"etc/systemd/system/multi-user.target.wants/mortar-rack-up.service": "../mortar-rack-up.service",
-	"etc/systemd/system/default.target":                                 "/usr/lib/systemd/system/multi-user.target",
-}}
-
-// distributionRecipe is for nodes that boot as Debian does.
-var distributionRecipe = recipe{
-	Disabled:   lists["distribution-disabled"],
-	Masked:     lists["distribution-masked"],
-	Generators: lists["generators"],
-	Files: map[string]string{
-		"etc/ssh/sshd_config":                          imageFiles["etc/ssh/sshd_config"],
-		"etc/systemd/system/mortar-rack-up.service":    imageFiles["etc/systemd/system/mortar-rack-up.service"],
-		"etc/udev/rules.d/60-mortar-rack-zeroes.rules": imageFiles["etc/udev/rules.d/60-mortar-rack-zeroes.rules"],
-		"etc/systemd/journald.conf.d/mortar-rack.conf": imageFiles["etc/systemd/journald.conf.d/mortar-rack.conf"],
-		"etc/fstab": "UUID=" + hw.DiskUUID + " / ext4 errors=remount-ro 0 1\n",
-		"etc/initramfs-tools/conf.d/mortar-rack.conf": "# As in any Debian, said once more; the level is for emulated processors.\nMODULES=most\nCOMPRESSLEVEL=1\n",
-	},
-	Links: map[string]string{
+func fastRecipe() recipe {
+	return recipe{lists()["disabled"], lists()["masked"], lists()["generators"], lists()["rules"], filesBelow("image"), map[string]string{
+		"etc/systemd/system/sysinit.target.wants/ssh.service":               "../ssh.service",
+		"etc/systemd/system/sshd.service":                                   "ssh.service",
 		"etc/systemd/system/multi-user.target.wants/mortar-rack-up.service": "../mortar-rack-up.service",
 		"etc/systemd/system/default.target":                                 "/usr/lib/systemd/system/multi-user.target",
-	},
+	}}
+}
+
+// distributionRecipe is for nodes that boot as Debian does.
+func distributionRecipe() recipe {
+	files := filesBelow("image")
+	return recipe{
+		Disabled:   lists()["distribution-disabled"],
+		Masked:     lists()["distribution-masked"],
+		Generators: lists()["generators"],
+		Files: map[string]string{
+			"etc/ssh/sshd_config":                          files["etc/ssh/sshd_config"],
+			"etc/systemd/system/mortar-rack-up.service":    files["etc/systemd/system/mortar-rack-up.service"],
+			"etc/udev/rules.d/60-mortar-rack-zeroes.rules": files["etc/udev/rules.d/60-mortar-rack-zeroes.rules"],
+			"etc/systemd/journald.conf.d/mortar-rack.conf": files["etc/systemd/journald.conf.d/mortar-rack.conf"],
+			"etc/fstab": "UUID=" + hw.DiskUUID + " / ext4 errors=remount-ro 0 1\n",
+			"etc/initramfs-tools/conf.d/mortar-rack.conf": "# As in any Debian, said once more; the level is for emulated processors.\nMODULES=most\nCOMPRESSLEVEL=1\n",
+		},
+		Links: map[string]string{
+			"etc/systemd/system/multi-user.target.wants/mortar-rack-up.service": "../mortar-rack-up.service",
+			"etc/systemd/system/default.target":                                 "/usr/lib/systemd/system/multi-user.target",
+		},
+	}
 }
 
 // The kernels of the archive. The one for clouds boots faster.
@@ -80,27 +86,26 @@ const (
 	standardKernel = "linux-image-amd64"
 )
 
-// softRoCEFiles and softRoCELinks add an RDMA device to the public network, which is
+// softRoCE adds an RDMA device to the public network, which is
 // the first interface, before a brick's services start, as a card's driver does.
 // Source: rdma-link(8).
-var (
-	softRoCEFiles = filesBelow("rdma")
-	softRoCELinks = map[string]string{
+func softRoCE() (files, links map[string]string) {
+	return filesBelow("rdma"), map[string]string{
 		"etc/systemd/system/multi-user.target.wants/mortar-rack-rdma.service": "../mortar-rack-rdma.service",
 	}
-)
+}
 
 // nodePackages returns the Debian packages of a node.
 func nodePackages(suite string) []string {
 	d, _ := distro.OfSuite(suite)
-	return slices.Concat(lists["packages"], []string{"resource-agents"}, d.Packages.FenceAgents)
+	return slices.Concat(lists()["packages"], []string{"resource-agents"}, d.Packages.FenceAgents)
 }
 
 //go:embed recipe.txt
 var recipeText string
 
 // lists are the words of recipeText by their section.
-var lists = func() map[string][]string {
+var lists = sync.OnceValue(func() map[string][]string {
 	out := map[string][]string{}
 	section := ""
 	for line := range strings.Lines(recipeText) {
@@ -113,22 +118,14 @@ var lists = func() map[string][]string {
 		}
 	}
 	return out
-}()
-
-var (
-	unpackExcludes = lists["unpack-excludes"]
-	imageExcludes  = lists["image-excludes"]
-	initrdModules  = lists["modules"]
-)
+})
 
 //go:embed image rdma
 var trees embed.FS
 
-// imageFiles are the files that the image adds or replaces, by path. The rack's disks read as
+// filesBelow are the files of a tree, by path; those of image the image adds or replaces. The rack's disks read as
 // zeroes where they were unmapped, being sparse files; QEMU does not say so (LBPRZ), hence the
 // rule of udev.
-var imageFiles = filesBelow("image")
-
 func filesBelow(tree string) map[string]string {
 	out := map[string]string{}
 	if err := fs.WalkDir(trees, tree, func(name string, d fs.DirEntry, err error) error {
