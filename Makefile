@@ -16,7 +16,7 @@ help: ## list the targets
 
 build: bin/mortar ## build the static binary bin/mortar
 
-bin/mortar: $(shell find cmd internal examples -name '*.go' -o -name '*.yaml' -o -name '*.tmpl' -o -name '*.css' -o -name '*.sh' 2>/dev/null) go.mod go.sum
+bin/mortar: $(shell find cmd internal examples -type f -not -path '*/testdata/*' 2>/dev/null) go.mod go.sum
 	@mkdir -p bin
 	go build $(GOFLAGS_BUILD) -o $@ ./cmd/mortar
 

@@ -13,12 +13,12 @@ import (
 	"github.com/mortarhpc/mortar/internal/host/sshtest"
 )
 
-// TestDistributionNotRun connects to hosts whose os-release(5) says Red Hat Enterprise Linux
+// TestOtherDistribution connects to hosts whose os-release(5) says Red Hat Enterprise Linux
 // 9. A process with its own mount namespace sees that file.
-func TestDistributionNotRun(t *testing.T) {
+func TestOtherDistribution(t *testing.T) {
 	const inside = "MORTAR_TEST_OTHER_DISTRIBUTION"
 	if os.Getenv(inside) == "" {
-		cmd := exec.Command("/proc/self/exe", "-test.run", "^TestDistributionNotRun$", "-test.v")
+		cmd := exec.Command("/proc/self/exe", "-test.run", "^TestOtherDistribution$", "-test.v")
 		cmd.Env = append(os.Environ(), inside+"=1", libDirEnv+"="+libDir)
 		cmd.SysProcAttr = &syscall.SysProcAttr{
 			Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
@@ -49,7 +49,7 @@ func TestDistributionNotRun(t *testing.T) {
 			t.Errorf("%v: exit code %d, %s", args, code, out)
 		}
 		for _, want := range []string{
-			`brick\.yaml:\d+:\d+: nfs1 runs Red Hat Enterprise Linux 9\.4 \(Plow\): mortar has not been run on Red Hat Enterprise Linux 9 yet, and changes nothing there; install Debian 12 or Debian 13`,
+			`brick\.yaml:\d+:\d+: nfs1 runs Red Hat Enterprise Linux 9\.4 \(Plow\), which is not supported; install Debian 12 or Debian 13`,
 			`brick\.yaml:\d+:\d+: c1 runs Red Hat Enterprise Linux 9\.4 \(Plow\)`,
 			`Nothing was changed`,
 		} {

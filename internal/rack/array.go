@@ -38,7 +38,6 @@ func ensureArrayState(ctx context.Context, r *rack, e *hw.Enclosure) error {
 	return os.Rename(part, img)
 }
 
-// arrayLine is the command line of an array of this rack.
 func arrayLine(r *rack, e *hw.Enclosure, h *hw.Hardware) ([]string, error) {
 	img, err := r.image()
 	if err != nil {

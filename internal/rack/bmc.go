@@ -68,7 +68,6 @@ func stopBMC(ctx context.Context, r *rack, n *hw.Node) error {
 // port.
 func (r *rack) listensUDP(a netip.Addr, port int) bool { return r.bound("udp", a, port) }
 
-// listensTCP is the same for TCP.
 func (r *rack) listensTCP(a netip.AddrPort) bool { return r.bound("tcp", a.Addr(), int(a.Port())) }
 
 func (r *rack) bound(protocol string, a netip.Addr, port int) bool {

@@ -164,7 +164,6 @@ func ServeDisks(ctx context.Context, dir, process string) error {
 	return errors.Join(ctx.Err(), err)
 }
 
-// port is a port of a drive.
 type port struct {
 	*vdisk.Drive
 	path int

@@ -36,7 +36,6 @@ type FaultKind struct {
 // String is the fault with its targets, as on a command line.
 func (k FaultKind) String() string { return fmt.Sprintf("%s %s", k.Name, k.Args) }
 
-// Faults lists every kind of fault.
 func Faults() []FaultKind { return slices.Clone(faultKinds) }
 
 // FaultWords are the kinds of faults, each with a tab and its help.
@@ -288,15 +287,8 @@ func switchFault(ctx context.Context, t *targets, down bool) error {
 	})
 }
 
-// shared returns the shared disk of that name.
 func (r *rack) shared(name string) (*hw.SharedDisk, error) {
-	disks := r.cfg.SharedDisks()
-	for i := range disks {
-		if disks[i].Name == name {
-			return &disks[i], nil
-		}
-	}
-	return nil, hw.NotThere("shared disk", name, disks, func(d hw.SharedDisk) string { return d.Name })
+	return hw.Named("shared disk", name, r.cfg.SharedDisks(), func(d *hw.SharedDisk) string { return d.Name })
 }
 
 func (r *rack) server(name string) (*hw.Node, error) {

@@ -22,7 +22,6 @@ import (
 	"github.com/mortarhpc/mortar/internal/rack/tool"
 )
 
-// managementPort is HTTPS.
 const managementPort = 443
 
 // managementCert is the file with a controller's certificate and key.

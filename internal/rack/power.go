@@ -38,7 +38,6 @@ func openRack(dir string) (*rack, error) {
 	return &rack{dir: abs, cfg: cfg, st: st}, nil
 }
 
-// image returns the image of the rack's nodes.
 func (r *rack) image() (*nodeimage.Image, error) {
 	img := nodeimage.Cached(r.st.Image)
 	if img == nil {

@@ -489,7 +489,6 @@ func (s *saved) measure(work string) error {
 	})
 }
 
-// build is the digest of this binary.
 func build() (string, error) {
 	text, err := os.ReadFile("/proc/self/exe")
 	return hw.Hashed(string(text)), err

@@ -48,7 +48,6 @@ type RackStatus struct {
 	Scale int64 `json:"scale,omitempty"`
 }
 
-// ArrayStatus is one array.
 type ArrayStatus struct {
 	Name string `json:"name"`
 	// Power is "on" or "off"; Boot the stage of its boot, as for a node.
@@ -76,7 +75,6 @@ type LUNStatus struct {
 	SlowMS int `json:"slow_ms,omitempty"`
 }
 
-// NodeStatus is one node.
 type NodeStatus struct {
 	Name    string `json:"name"`
 	Role    string `json:"role"`

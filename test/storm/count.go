@@ -10,7 +10,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// counts are what all clients count together.
 type counts struct {
 	mu       sync.Mutex
 	now      int
@@ -31,10 +30,8 @@ func (c *counts) do(f func()) {
 	f()
 }
 
-// open adds to the connections that there are.
 func (c *counts) open(n int) { c.do(func() { c.now += n; c.most = max(c.most, c.now) }) }
 
-// connects notes that a client connects.
 func (c *counts) connects(at time.Time) { c.do(func() { c.dials = append(c.dials, at) }) }
 
 // failed counts an error by its kind.

@@ -84,7 +84,6 @@ func (s *storm) drop(c **conn) {
 	}
 }
 
-// message is a call of a procedure as root of a machine.
 func message(xid uint32, machine string, program, version, procedure uint32, args io.WriterTo) ([]byte, error) {
 	var cred, b bytes.Buffer
 	who := rpcv2.AuthsysParms{Machinename: machine}
@@ -106,7 +105,6 @@ func message(xid uint32, machine string, program, version, procedure uint32, arg
 	return b.Bytes(), nil
 }
 
-// call calls a procedure and reads its result.
 func (c *conn) call(machine string, program, version, procedure uint32, args io.WriterTo, result io.ReaderFrom) error {
 	c.xid++
 	b, err := message(c.xid, machine, program, version, procedure, args)
@@ -129,7 +127,6 @@ func (c *conn) call(machine string, program, version, procedure uint32, args io.
 // lastFragment marks the length of the last fragment of a record. Source: RFC 5531, 11.
 const lastFragment = 1 << 31
 
-// record reads one record.
 func record(r io.Reader) (all []byte, err error) {
 	for {
 		var head [4]byte
@@ -147,7 +144,6 @@ func record(r io.Reader) (all []byte, err error) {
 	}
 }
 
-// reply reads the answer to a call.
 func reply(r io.Reader, xid uint32, result io.ReaderFrom) error {
 	var m rpcv2.RpcMsg
 	if _, err := m.ReadFrom(r); err != nil {

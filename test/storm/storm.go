@@ -14,7 +14,6 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// storm is a run.
 type storm struct {
 	Server, First                     netip.Addr
 	Export, Interface                 string
@@ -376,7 +375,6 @@ func (s *storm) allBack(up time.Time) error {
 	return fmt.Errorf("not all of %d clients have reclaimed within %v", want, s.Patience)
 }
 
-// figures fills in what was counted.
 func (s *storm) figures(f *figures, up, crashed time.Time, new map[string]time.Time) {
 	s.count.do(func() {
 		f.Reclaims, f.AfterUp = map[string]*spread{}, map[string]float64{}

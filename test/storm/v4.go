@@ -53,7 +53,6 @@ func (c *client4) compound(op string, ops ...n4.NfsArgop4) ([]n4.NfsResop4, erro
 	return res.Resarray, nil
 }
 
-// sequenced is a compound of the session.
 func (c *client4) sequenced(op string, ops ...n4.NfsArgop4) ([]n4.NfsResop4, error) {
 	c.seq++
 	res, err := c.compound(op, append([]n4.NfsArgop4{&n4.NfsArgop4_OP_SEQUENCE{Opsequence: n4.Sequence4args{SaSessionid: c.session, SaSequenceid: c.seq}}}, ops...)...)
@@ -71,7 +70,6 @@ func (c *client4) sequenced(op string, ops ...n4.NfsArgop4) ([]n4.NfsResop4, err
 	return res, err
 }
 
-// renew renews the lease.
 func (c *client4) renew() error {
 	_, err := c.sequenced("SEQUENCE")
 	return err
@@ -155,7 +153,6 @@ func (c *client4) openAgain() error {
 	return err
 }
 
-// lockFile locks a whole open file.
 func (c *client4) lockFile(fh []byte, open n4.Stateid4, reclaim bool) (st n4.Stateid4, err error) {
 	op := "LOCK"
 	if reclaim {
@@ -171,7 +168,6 @@ func (c *client4) lockFile(fh []byte, open n4.Stateid4, reclaim bool) (st n4.Sta
 	return res[len(res)-1].(*n4.NfsResop4_OP_LOCK).Oplock.(*n4.Lock4res_NFS4_OK).Resok4.LockStateid, nil
 }
 
-// release gives a lock and an open back.
 func (c *client4) release(fh []byte, open, lock n4.Stateid4) error {
 	put := &n4.NfsArgop4_OP_PUTFH{Opputfh: n4.Putfh4args{Object: fh}}
 	_, err := c.sequenced("LOCKU", put, &n4.NfsArgop4_OP_LOCKU{Oplocku: n4.Locku4args{Locktype: n4.WRITE_LT, LockStateid: lock, Length: ^uint64(0)}})

@@ -2,7 +2,6 @@ package chart
 
 import "math"
 
-// Axis is one axis.
 type Axis struct {
 	Ticks []float64 // rising
 	from  float64

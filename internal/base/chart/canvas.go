@@ -11,7 +11,6 @@ import (
 	"strings"
 )
 
-// Canvas is a drawing.
 type Canvas struct {
 	Width, Height float64
 	b             strings.Builder
@@ -28,7 +27,6 @@ func (c *Canvas) pick(wide, phone float64) float64 {
 	return wide
 }
 
-// Add adds markup as it is.
 func (c *Canvas) Add(format string, args ...any) { fmt.Fprintf(&c.b, format, args...) }
 
 // element adds an element with a tooltip, if the title is not empty.
@@ -41,7 +39,6 @@ func (c *Canvas) element(name, class, attributes, title string) {
 	c.Add(`><title>%s</title></%s>`, html.EscapeString(title), name)
 }
 
-// Line adds a line.
 func (c *Canvas) Line(class string, x1, y1, x2, y2 float64) {
 	c.element("line", class, fmt.Sprintf(`x1="%s" y1="%s" x2="%s" y2="%s"`, Num(x1), Num(y1), Num(x2), Num(y2)), "")
 }
@@ -56,7 +53,6 @@ func (c *Canvas) Circle(class string, x, y, r float64, title string) {
 	c.element("circle", class, fmt.Sprintf(`cx="%s" cy="%s" r="%s"`, Num(x), Num(y), Num(r)), title)
 }
 
-// Text adds a text.
 func (c *Canvas) Text(class string, x, y float64, text string) {
 	c.Add(`<text class="%s" x="%s" y="%s">%s</text>`, class, Num(x), Num(y), html.EscapeString(text))
 }

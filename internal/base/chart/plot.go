@@ -1,6 +1,7 @@
 package chart
 
 import (
+	_ "embed"
 	"fmt"
 	"math"
 	"slices"
@@ -221,19 +222,9 @@ func (p *Plot) ends(c *Canvas, s *scales) {
 
 // alone is the look of a file that stands alone: the classes and colours of the report's
 // pages (internal/prove/report, bench.css) without variables, which few viewers know.
-const alone = `<style>
-text{font:13px system-ui,sans-serif;fill:#222}
-.title{font-size:15px;font-weight:600}.tick{fill:#5a5f66;font-size:12px}.mid{text-anchor:middle}.end{text-anchor:end}
-.grid{stroke:#dcdfe3;stroke-width:1}.axis{stroke:#8a9099;stroke-width:1}.bg{fill:#fff}
-.curve{fill:none;stroke-width:2.5;stroke-linejoin:round}.level{stroke-width:2;stroke-dasharray:1 5;stroke-linecap:round}
-.curve.s1{stroke-dasharray:7 4}.curve.s2{stroke-dasharray:2 3}.curve.s3{stroke-dasharray:9 3 2 3}
-.s0{stroke:#0072b2}.s1{stroke:#d55e00}.s2{stroke:#009e73}.s3{stroke:#a8447f}
-.name{stroke:none}.name.s0{fill:#0072b2}.name.s1{fill:#d55e00}.name.s2{fill:#009e73}.name.s3{fill:#a8447f}
-@media(prefers-color-scheme:dark){text{fill:#e8e6e3}.tick{fill:#a8adb4}.grid{stroke:#3a3f45}.bg{fill:#16181b}
-.s0{stroke:#56b4e9}.s1{stroke:#ff8a4c}.s2{stroke:#3fcf9f}.s3{stroke:#e08ab9}
-.name.s0{fill:#56b4e9}.name.s1{fill:#ff8a4c}.name.s2{fill:#3fcf9f}.name.s3{fill:#e08ab9}}
-</style>
-`
+//
+//go:embed alone.css
+var alone string
 
 // File draws plots below each other into one SVG that stands alone: no script, nothing
 // from a network. Plots without a point above 0 are left out.
@@ -253,7 +244,7 @@ func File(title, subtitle string, plots []Plot) string {
 		body.Add("\n")
 		c.Height += panel
 	}
-	c.Add("\n%s", alone)
+	c.Add("\n<style>\n%s</style>\n", alone)
 	c.Add(`<rect class="bg" width="%s" height="%s"/>`, Num(c.Width), Num(c.Height))
 	c.Text("title", 16, 26, title)
 	c.Text("tick", 16, 46, subtitle)

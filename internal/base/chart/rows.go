@@ -16,7 +16,6 @@ func NewRows(c *Canvas, names, figures float64) *Rows {
 	return &Rows{Canvas: c, Left: c.pick(names, 8), Right: c.Width - c.pick(figures, 8), label: c.pick(0, 15)}
 }
 
-// Height of strips with their names.
 func (r *Rows) Height(strips int, each float64) float64 { return float64(strips) * (each + r.label) }
 
 // Next begins a strip and returns its upper edge. The name stands beside the middle of

@@ -51,7 +51,6 @@ const (
 	ParentGroup
 )
 
-// Cmd is a command.
 type Cmd struct {
 	Argv  []string
 	Stdin []byte   // none: /dev/null
@@ -67,7 +66,6 @@ type Cmd struct {
 	Launch func(start func() error) error
 }
 
-// Output of a command.
 type Output struct {
 	Stdout, Stderr string
 	Code           int // -1: it did not end by itself

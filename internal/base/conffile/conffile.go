@@ -43,7 +43,6 @@ func Parse[T any](file string, src []byte, check func(*T) error) (*T, error) {
 	return v, nil
 }
 
-// Load reads and checks a file.
 func Load[T any](file string, check func(*T) error) (*T, error) {
 	src, err := os.ReadFile(file)
 	if err != nil {
@@ -71,7 +70,6 @@ func LoadKept[T any](file string, check func(*T) error) (v *T, fault error) {
 	return v, errors.Join(fault, err)
 }
 
-// copyOf is the file with the copy of a config.
 func copyOf(file string) string {
 	return filepath.Join(dir, "good"+strings.ReplaceAll(filepath.Clean(file), "/", "-"))
 }

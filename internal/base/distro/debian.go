@@ -1,6 +1,7 @@
 package distro
 
 import (
+	_ "embed"
 	"path"
 	"strings"
 )
@@ -144,45 +145,12 @@ func dpkgInstalled(status string) map[string]bool {
 // arrays: of two lines for an array mdadm --assemble --scan follows the one
 // that does not ignore it.
 func initramfsToolsHook(header string, md MDConf, arrays, files []string) string {
-	var b strings.Builder
-	b.WriteString(`#!/bin/sh
-` + header + `# The initial RAM disk leaves the arrays of the brick alone: on a server that was
-# fenced they belong to its partner, which writes to them. mdadm's own hook copies
-# nothing of /etc/mdadm/mdadm.conf.d, and adds a line for each array that it sees.
-set -eu
-[ "${1:-}" != prereqs ] || exit 0
-arrays="` + strings.Join(arrays, " ") + `"
-conf=$DESTDIR` + md.Main + `
-mkdir -p "$DESTDIR` + strings.TrimSuffix(md.Dir, "/") + `"
-[ -e "$conf" ] || : > "$conf"
-for file in "$conf" "$DESTDIR` + md.Alt + `" "$DESTDIR` + md.Dir + `"*; do
-  [ -f "$file" ] || continue
-  # A line that begins with a blank goes on with the one before.
-  awk -v arrays="$arrays" '
-    function end(  words, n, i) {
-      gsub(/[^0-9a-z]/, "", line)
-      n = split(tolower(arrays), words, " ")
-      for (i = 1; i <= n; i++) {
-        gsub(/:/, "", words[i])
-        if (line ~ /^arr/ && index(line, "uuid" words[i])) text = ""
-      }
-      printf "%s", text
-      text = line = ""
-    }
-    /^[^ \t#]/ { end() }
-    { text = text $0 "\n" }
-    !/^[ \t]*#/ { line = line tolower($0) }
-    END { end() }
-  ' "$file" > "$file.mortar"
-  cat "$file.mortar" > "$file"
-  rm "$file.mortar"
-done
-for array in $arrays; do
-  echo "ARRAY <ignore> UUID=$array" >> "$conf"
-done
-`)
+	text := strings.NewReplacer("@HEADER@", header, "@ARRAYS@", strings.Join(arrays, " "), "@MAIN@", md.Main, "@ALT@", md.Alt, "@DIR@", strings.TrimSuffix(md.Dir, "/")).Replace(initramfsHook)
 	for _, f := range files {
-		b.WriteString("mkdir -p \"$DESTDIR" + path.Dir(f) + "\"\ncp -p " + f + " \"$DESTDIR" + f + "\"\n")
+		text += "mkdir -p \"$DESTDIR" + path.Dir(f) + "\"\ncp -p " + f + " \"$DESTDIR" + f + "\"\n"
 	}
-	return b.String()
+	return text
 }
+
+//go:embed initramfs-hook.sh
+var initramfsHook string

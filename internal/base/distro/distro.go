@@ -18,9 +18,6 @@ type Distro struct {
 	Version string // VERSION_ID of os-release(5), up to the first dot
 	Name    string // for people
 	Suite   string // name of the release in the distribution's archive
-	// NotRun names what is known to be missing or untried. Mortar refuses hosts
-	// of such a release before it changes them. Empty: it has been run.
-	NotRun []string
 
 	Packages Packages
 	Manager  Manager
@@ -40,10 +37,6 @@ type Distro struct {
 	TimeUnit string
 	// BcacheRules replaces the rules of udev that come with bcache-tools.
 	BcacheRules string
-
-	// Lacks has a reason for each field above that is empty, or of which the
-	// distribution needs nothing.
-	Lacks map[string]string
 }
 
 // Packages are names of packages, by what a host needs them for.
@@ -77,8 +70,7 @@ func (p Packages) OtherKernel(name, release string) bool {
 
 // Manager is how packages are listed and installed. Commands are exact argv.
 type Manager struct {
-	Status    string   // file that lists all packages, or
-	Query     []string // the command that does
+	Status    string // file that lists all packages
 	Installed func(list string) map[string]bool
 	// CutOff matches files that are there if the host lost power in the middle
 	// of an installation; Mend finishes that.
@@ -133,10 +125,8 @@ type Initrd struct {
 	Rebuild  func(kernel string) []string
 }
 
-// all releases that there is a value for.
-var all = slices.Concat(debian, rhel)
+var all = debian
 
-// All returns every value, also those that have not been run.
 func All() []Distro { return slices.Clone(all) }
 
 // Default is the release that a plan is made for without a host.
@@ -146,14 +136,10 @@ func Default() Distro { return debian[len(debian)-1] }
 // runs …", why there is none that may be used.
 func Of(os linux.OSRelease) (Distro, error) {
 	major, _, _ := strings.Cut(os.Version, ".")
-	i := slices.IndexFunc(all, func(d Distro) bool { return d.ID == os.ID && d.Version == major })
-	switch {
-	case i < 0:
-		return Distro{}, &Unsupported{os, ""}
-	case len(all[i].NotRun) > 0:
-		return Distro{}, &Unsupported{os, all[i].Name}
+	if i := slices.IndexFunc(all, func(d Distro) bool { return d.ID == os.ID && d.Version == major }); i >= 0 {
+		return all[i], nil
 	}
-	return all[i], nil
+	return Distro{}, &Unsupported{os}
 }
 
 // Nearest is the value for a host that a brick runs on already: it never
@@ -167,10 +153,7 @@ func Nearest(os linux.OSRelease) Distro {
 }
 
 // Unsupported says that no value may be used for a host.
-type Unsupported struct {
-	OS     linux.OSRelease
-	NotRun string // name of the value that has not been run, if there is one
-}
+type Unsupported struct{ OS linux.OSRelease }
 
 func (u *Unsupported) Error() string {
 	name := u.OS.Name
@@ -180,22 +163,16 @@ func (u *Unsupported) Error() string {
 	if name == "" {
 		name = "a system without a readable /etc/os-release"
 	}
-	if u.NotRun != "" {
-		return "runs " + name + ": mortar has not been run on " + u.NotRun + " yet, and changes nothing there"
-	}
 	return "runs " + name + ", which is not supported"
 }
 
-// Mend says how to go on.
 func (u *Unsupported) Mend() string { return "install " + Supported() }
 
 // Supported names the releases that have been run.
 func Supported() string {
 	var names []string
 	for _, d := range all {
-		if len(d.NotRun) == 0 {
-			names = append(names, d.Name)
-		}
+		names = append(names, d.Name)
 	}
 	return strings.Join(names, " or ")
 }
@@ -205,16 +182,14 @@ func Supported() string {
 func Suites() []string {
 	var names []string
 	for _, d := range slices.Backward(all) {
-		if len(d.NotRun) == 0 && d.Suite != "" {
-			names = append(names, d.Suite)
-		}
+		names = append(names, d.Suite)
 	}
 	return names
 }
 
 // OfSuite finds a release by its name in the archive.
 func OfSuite(suite string) (Distro, bool) {
-	i := slices.IndexFunc(all, func(d Distro) bool { return d.Suite == suite && suite != "" })
+	i := slices.IndexFunc(all, func(d Distro) bool { return d.Suite == suite })
 	if i < 0 {
 		return Distro{}, false
 	}

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Outputs of Debian 13 and of RHEL 9's manual page.
+// Output of Debian 13.
 func TestNewer(t *testing.T) {
 	apt := `NOTE: This is only a simulation!
 Reading package lists...
@@ -16,9 +16,6 @@ Conf libc6 (2.41-12+deb13u1 Debian:13.2/stable [amd64])
 Inst linux-image-6.12.107+deb13-cloud-amd64 (6.12.107-1 Debian:13.2/stable [amd64])
 `
 	if got := aptNewer(apt); !slices.Equal(got, []string{"libc6 2.41-12+deb13u1", "linux-image-6.12.107+deb13-cloud-amd64 6.12.107-1"}) {
-		t.Errorf("%q", got)
-	}
-	if got := dnfNewer("Available Upgrades\nkernel.x86_64   5.14.0-570.el9   baseos\n"); !slices.Equal(got, []string{"kernel.x86_64 5.14.0-570.el9"}) {
 		t.Errorf("%q", got)
 	}
 }

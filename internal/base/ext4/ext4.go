@@ -170,7 +170,6 @@ func OwnersOf(ctx context.Context, read Read, offsets []int64) (*Owners, error) 
 	return w.result(ctx)
 }
 
-// walk is one over all inodes.
 type walk struct {
 	*fileSystem
 	asked []int64 // blocks, in order

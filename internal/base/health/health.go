@@ -55,7 +55,6 @@ const (
 	shownLimit  = 3
 )
 
-// Add takes a record.
 func (u *Unread) Add(record string) {
 	s := strings.Join(strings.Fields(strings.ToValidUTF8(record, "?")), " ")
 	if len(s) > recordLimit {

@@ -137,7 +137,6 @@ func skipZeros(r *bufio.Reader) error {
 	}
 }
 
-// cpio reads one archive up to its end.
 func (a *archive) cpio(r *bufio.Reader) error {
 	for {
 		var h [headerBytes]byte

@@ -146,7 +146,7 @@ func stateLevel(fields []string) (level health.Level, said []string) {
 		}
 		// A few of ipmitool's states have a comma.
 		if i+1 < len(fields) {
-			if l, known := states[strings.ToLower(s+", "+fields[i+1])]; known {
+			if l, known := states()[strings.ToLower(s+", "+fields[i+1])]; known {
 				level, said = max(level, l), append(said, s+", "+fields[i+1])
 				i++
 				continue

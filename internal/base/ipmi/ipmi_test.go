@@ -98,13 +98,13 @@ func TestStates(t *testing.T) {
 			t.Errorf("%q is %v, want %v", word, got, want)
 		}
 	}
-	for word := range states {
+	for word := range states() {
 		if word != strings.ToLower(strings.TrimSpace(word)) {
 			t.Errorf("%q is never found", word)
 		}
 	}
 	for word := range missed {
-		if states[word] != health.OK {
+		if states()[word] != health.OK {
 			t.Errorf("%q is bad news when it begins and when it ends", word)
 		}
 	}

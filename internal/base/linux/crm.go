@@ -235,7 +235,6 @@ func (c *CRM) Started(resource, node string, utcOffset int) (t time.Time, ok boo
 	return t, call >= 0
 }
 
-// Fencing are the nodes that the cluster is fencing.
 func (c *CRM) Fencing() (nodes []string) {
 	for _, e := range c.Fences {
 		if e.Status == "pending" {

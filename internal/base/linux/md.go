@@ -124,7 +124,6 @@ type MDMember struct {
 	Offset int64    // where its data begins, bytes
 }
 
-// Is tells whether the member is in a state.
 func (m MDMember) Is(state string) bool { return slices.Contains(m.States, state) }
 
 // MDMembers reads the members of an array, those that it has thrown out too.

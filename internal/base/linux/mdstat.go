@@ -52,7 +52,6 @@ var (
 	mdWaits   = []string{"DELAYED", "PENDING", "REMOTE"}
 )
 
-// read takes one line of an array.
 func (m *MDStat) read(line string) {
 	line = strings.TrimSpace(line)
 	if mdSize.MatchString(line) {

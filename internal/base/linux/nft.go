@@ -25,7 +25,6 @@ type NFTRule struct {
 	Drops   bool   // it drops or rejects every packet
 }
 
-// Path is the chain as nft takes it.
 func (c *NFTChain) Path() string { return c.Family + " " + c.Table + " " + c.Name }
 
 // Closed says whether the chain sees packets of a hook and drops those that no rule of it

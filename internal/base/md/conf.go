@@ -45,7 +45,6 @@ func ConfArrays(text string) []ConfArray {
 	return out
 }
 
-// confWords divides one line.
 func confWords(line string) []string {
 	var words []string
 	var word strings.Builder

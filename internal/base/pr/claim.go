@@ -72,7 +72,6 @@ type Claim struct {
 	Note func(format string, a ...any)
 }
 
-// Own is the key of this server.
 func (c *Claim) Own() Key { return c.Servers[c.Node] }
 
 // By is the server that holds the reservation; "" for none.

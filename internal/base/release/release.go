@@ -13,7 +13,6 @@ import (
 // Source: Makefile.
 var made string
 
-// Build is a build of mortar.
 type Build struct {
 	Version string    `json:"version"`
 	Made    time.Time `json:"made,omitzero"` // the commit's time; zero: not known

@@ -53,7 +53,6 @@ type Writer struct {
 	rest []byte // the begin of a character or a mark that the last Write has cut
 }
 
-// To returns the writer to w.
 func To(w io.Writer) *Writer { return &Writer{to: w} }
 
 // File is the file that w writes to, nil if there is none.
@@ -62,7 +61,6 @@ func (w *Writer) File() *os.File {
 	return f
 }
 
-// Terminal reports whether w writes to a terminal.
 func (w *Writer) Terminal() bool {
 	f := w.File()
 	return f != nil && term.IsTerminal(int(f.Fd()))

@@ -118,7 +118,6 @@ func split(text string) (map[byte][]byte, error) {
 
 func generation(page []byte) uint32 { return binary.BigEndian.Uint32(page[4:]) }
 
-// elementType is a type of elements of an enclosure.
 type elementType struct {
 	code  byte
 	count int
@@ -153,7 +152,6 @@ func config(p []byte) (e Enclosure, types []elementType, err error) {
 	return e, types, nil
 }
 
-// descriptors are the names of the elements of each type.
 func descriptors(p []byte, types []elementType) [][]string {
 	out := make([][]string, len(types))
 	at := 8

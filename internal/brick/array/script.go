@@ -71,7 +71,6 @@ func Script(d *design.Design, name, tool string, growth int) (string, error) {
 //go:embed scripts
 var files embed.FS
 
-// scripts has a template for each tool.
 var scripts = sync.OnceValue(func() *template.Template {
 	return template.Must(template.New("").Funcs(template.FuncMap{
 		"label":    label,
@@ -82,7 +81,6 @@ var scripts = sync.OnceValue(func() *template.Template {
 	}).ParseFS(files, "scripts/*.tmpl"))
 })
 
-// added is an array with nothing but what a growth adds.
 func added(a *design.Array, growth int) *design.Array {
 	out := *a
 	out.LUNs = slices.DeleteFunc(slices.Clone(a.LUNs), func(l design.LUN) bool { return l.Growth != growth })
@@ -100,7 +98,6 @@ type script struct {
 	d      *design.Design
 }
 
-// State says which state of the array the script is for.
 func (w *script) State() string {
 	if w.Growth > 0 {
 		return fmt.Sprintf("Growth %d, for an array that is in use: it adds groups and LUNs, and changes none that exist.", w.Growth)
@@ -229,7 +226,6 @@ func (w *script) LastEnclosure() int { return len(w.Enclosures) - 1 }
 // Addresses are those of the array's management.
 func (w *script) Addresses() string { return cmp.Or(strings.Join(w.Management, " "), "ADDRESS") }
 
-// Address is the first of them.
 func (w *script) Address() string { a, _, _ := strings.Cut(w.Addresses(), " "); return a }
 
 // label makes a name that arrays take: letters, digits, - and _, at most 30.

@@ -43,7 +43,6 @@ type Match struct {
 	Seen Seen   `json:"seen"`
 }
 
-// Finding is a difference.
 type Finding struct {
 	Host string `json:"host"`
 	LUN  string `json:"lun,omitempty"`
@@ -151,7 +150,6 @@ func (v *verifier) add(host, lun, mend, format string, args ...any) *Finding {
 	return &v.Findings[len(v.Findings)-1]
 }
 
-// look finds the LUNs of one host.
 func (v *verifier) look(h string, disks []linux.SCSIDisk) *finder {
 	f := &finder{host: h, disks: disks, used: make([]bool, len(disks)), at: map[string]int{}, twice: map[string]bool{}}
 	for i := range v.d.Arrays {
@@ -311,7 +309,6 @@ func controllers(a *design.Array, all []*finder) map[int]int {
 	return map[int]int{ids[0]: 0, ids[1]: 1}
 }
 
-// judge compares a LUN on a host with the design.
 func (v *verifier) judge(h string, a *design.Array, l *design.LUN, k *linux.SCSIDisk, ctl map[int]int) {
 	s := see(k, ctl)
 	v.Matches = append(v.Matches, Match{l.Name, h, s})
@@ -390,7 +387,6 @@ func usable(k *linux.SCSIDisk) []linux.SCSIPath {
 	return slices.DeleteFunc(slices.Clone(k.Paths), func(p linux.SCSIPath) bool { return !p.Usable() })
 }
 
-// see makes of a disk what is compared.
 func see(k *linux.SCSIDisk, ctl map[int]int) Seen {
 	s := Seen{Device: k.Device, WWN: k.WWN, Serial: k.Serial, Model: model(k), Size: spec.Bytes(k.Size), Number: number(k),
 		Chunk: spec.Bytes(k.Chunk), FullStripe: spec.Bytes(k.FullStripe), cut: spec.Bytes(k.MaxTransfer)}
@@ -483,7 +479,6 @@ func (v *verifier) identify(a *design.Array) {
 	v.Identities = append(v.Identities, id)
 }
 
-// notCompared says what could not be compared.
 func (v *verifier) notCompared() {
 	say := func(format string, args ...any) { v.Unproven = append(v.Unproven, fmt.Sprintf(format, args...)) }
 	if n := len(v.silent); n > 0 {

@@ -166,7 +166,6 @@ func (d *Design) lunsOf(set string) []LUN {
 	return out
 }
 
-// LUNs lists every LUN of the design.
 func (d *Design) LUNs() []LUN {
 	var out []LUN
 	for _, a := range d.Arrays {

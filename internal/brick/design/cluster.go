@@ -29,7 +29,6 @@ const bmcTimeout = "12s"
 // Source: fence_ipmilan(8), power_timeout; fencing.py, run_command
 const bmcAnswer = "5"
 
-// cluster derives the cluster of two servers.
 func (d builder) cluster(servers []spec.Server) *HA {
 	s := d.Spec
 	ha := &HA{Cluster: s.Name, TokenMS: s.HA.Token, Failback: s.HA.Failback, FenceTestDays: s.HA.FenceTestDays}

@@ -65,7 +65,6 @@ func Derive(s *spec.Spec) (*Design, error) {
 	return d, nil
 }
 
-// builder fills in a design.
 type builder struct{ *Design }
 
 func derive(s *spec.Spec) (*Design, error) {
@@ -96,7 +95,6 @@ func derive(s *spec.Spec) (*Design, error) {
 	return d.Design, nil
 }
 
-// errorAt is an error at a place of the spec.
 func errorAt(s *spec.Spec, at, mend, format string, args ...any) error {
 	line, col := s.Pos(at)
 	return spec.Errors{{File: s.File, Line: line, Col: col, Msg: fmt.Sprintf(format, args...), Mend: mend}}
@@ -264,7 +262,6 @@ func (d *Design) Speeds(server string) []HostSpeed {
 	return out
 }
 
-// eachLink calls f for each network on which a host has an address.
 func (d *Design) eachLink(host string, f func(network string, n *spec.Network, address string)) {
 	s := d.Spec
 	add := func(network string, n *spec.Network, address string) {

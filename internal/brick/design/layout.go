@@ -176,7 +176,6 @@ func (d builder) failedDisks(set spec.Set) error {
 	return nil
 }
 
-// failedOf are the disks that are marked as failed.
 func failedOf(ks []Disk) []Disk {
 	return only(ks, func(k Disk) bool { return k.Failed })
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 )
 
-// mounts of the file system by clients.
 func (l *Lustre) mounts(clients []spec.Client) []ClientMount {
 	var out []ClientMount
 	for _, c := range clients {
@@ -193,7 +192,6 @@ func (d builder) targetServices(m *spec.Module) []Service {
 // Source: lustre-release, ldiskfs/mmp.c, kmmpd and ldiskfs_multi_mount_protect (2.17.57)
 const mmpSeconds = 2
 
-// target fills in how a target is made.
 func (d builder) target(t *Target) {
 	g := d.groupNamed(t.Group)
 	l := d.Lustre

@@ -32,7 +32,6 @@ type MeasuredLUN struct {
 	Paths int    `json:"paths"`
 }
 
-// MeasuredDisk is a disk and where it is.
 type MeasuredDisk struct {
 	Serial    string `json:"serial"`
 	WWN       string `json:"wwn,omitempty"`

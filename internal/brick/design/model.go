@@ -286,7 +286,6 @@ func (s *Service) FileSystem() string {
 	return s.FSUUID
 }
 
-// Content says what is on the volumes of a service.
 func (s *Service) Content() string {
 	if s.NFS == nil {
 		return fmt.Sprintf("ldiskfs of Lustre on %s", strings.Join(s.MountPoints(), " and "))

@@ -75,7 +75,6 @@ func (d builder) advise() {
 	}
 }
 
-// ClientCards is the card of a server to the clients, if the spec has one.
 func (t tuning) ClientCards(v spec.Server) []spec.Card {
 	i := slices.IndexFunc(v.PCI, func(k spec.Card) bool { return k.Kind == "hca" || k.Kind == "nic" })
 	if i < 0 {

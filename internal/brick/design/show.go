@@ -101,7 +101,6 @@ func (v *view) Wrap(indent int, code, text string) string {
 	return strings.Join(append(lines, v.paint(code, line)), "\n"+strings.Repeat(" ", indent)) + "\n"
 }
 
-// Line is a line of a volume.
 func (v *view) Line(name, text string) string {
 	return fmt.Sprintf("    %-10s %s", name, v.Wrap(15, "", text))
 }
@@ -111,7 +110,6 @@ func (v *view) Size(name string, b, raw spec.Bytes, note string) string {
 	return fmt.Sprintf("  %-8s %12s  %12s  %3.0f %%  %s\n", name, b.Decimal(), b.Binary(), 100*float64(b)/float64(raw), v.Dim(note))
 }
 
-// Kind says what kind of brick it is.
 func (v *view) Kind() string {
 	return map[spec.Flavour]string{
 		spec.NFS:     "NFS from one server",
@@ -318,7 +316,6 @@ func (v *view) NotRun(a Array) []string {
 
 func (v *view) Paths(a Array) int { return v.PathsTo(&a, a.Servers[0]) }
 
-// Pair gives the pair of a name.
 func (v *view) Pair(name string) *Pair {
 	i := slices.IndexFunc(v.Pairs, func(p Pair) bool { return p.Name == name })
 	return &v.Pairs[i]

@@ -34,7 +34,6 @@ func SVG(w io.Writer, d *Design) error {
 	return p.write(w)
 }
 
-// box is one thing in a rack.
 type box struct {
 	kind       string // server or enclosure
 	name, note string
@@ -340,7 +339,6 @@ func (p *picture) cables() {
 	}
 }
 
-// reaches says whether a server is cabled to an enclosure.
 func (p *picture) reaches(server string, e *spec.Enclosure) bool {
 	for i := range p.d.Arrays {
 		if a := &p.d.Arrays[i]; a.Name == e.Array {
@@ -369,7 +367,6 @@ func (p *picture) server(b *box) {
 	}
 }
 
-// role is what a server does as a rule.
 func (p *picture) role(server string) []string {
 	var out []string
 	for _, s := range p.d.Services() {
@@ -544,7 +541,6 @@ var pictureText string
 
 var pictureTemplate = sync.OnceValue(func() *template.Template { return template.Must(template.New("picture").Parse(pictureText)) })
 
-// write writes the picture with what surrounds it.
 func (p *picture) write(w io.Writer) error {
 	return pictureTemplate().Execute(w, map[string]any{
 		"W": p.rackX(p.racks-1) + svgRack + svgRight + 30 + svgLegend, "H": svgTop + max(p.height(), p.low-svgTop) + 44,

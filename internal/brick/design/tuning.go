@@ -148,7 +148,6 @@ type tuning struct {
 	Times map[string]any // timesOf
 }
 
-// rows are the lines of a list for a design, in fields.
 func (d *Design) rows(list string) [][]string {
 	t := tuning{Design: d, RAID: d.Spec.Storage.RAID, First: d.Services()[0], HA: d.Pairs[0].HA, Times: timesOf(d), Const: map[string]any{
 		"RDMAPort": RDMAPort, "mountdPort": mountdPort, "statdPort": statdPort, "statdOut": statdOut, "lockdPort": lockdPort, "bmcAnswer": bmcAnswer, "bmcTimeout": bmcTimeout, "logSU": logSU, "mmpSeconds": mmpSeconds, "monitorSpacing": monitorSpacing,
@@ -219,7 +218,6 @@ func (t tuning) ReadAhead(groups int) int {
 	return min(max(4096, int(2*fullStripe(t.RAID)/spec.KiB)*max(1, groups)), 32768)
 }
 
-// EveryExport says whether every export has an option.
 func (t tuning) EveryExport(option string) bool {
 	for _, s := range t.Services() {
 		if slices.ContainsFunc(s.Exports, func(e Export) bool { return !slices.Contains(e.Options, option) }) {
@@ -264,7 +262,6 @@ func (t tuning) MD3Sets() []spec.Set {
 	})
 }
 
-// striped is a target and the group that it is on.
 type striped struct {
 	Target
 	Group Group

@@ -314,7 +314,6 @@ type FenceDevice struct {
 	Feeds []string   `json:"feeds"` // power feeds the device depends on: all of them for a PDU, any one for a BMC
 }
 
-// ClientMount is one mount on one client.
 type ClientMount struct {
 	Client  string   `json:"client"`
 	Service string   `json:"service"` // of Lustre the file system

@@ -71,7 +71,6 @@ func (d builder) storage(v *spec.Service, groups []Group) Storage {
 	return out
 }
 
-// grew notes what a growth added.
 func (v *Storage) grew(growth int, name string) {
 	for len(v.Growths) < growth {
 		v.Growths = append(v.Growths, nil)

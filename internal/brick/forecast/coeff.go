@@ -71,7 +71,6 @@ func (c Coefficients) Get(name string) float64 {
 	return k.Value
 }
 
-// Find gives a coefficient by name.
 func (c Coefficients) Find(name string) (Coefficient, bool) {
 	k, ok := c.byName[name]
 	if !ok {

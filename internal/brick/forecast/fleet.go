@@ -62,7 +62,6 @@ type Fleet struct {
 	HandHours        float64 `json:"hand_hours"`       // until the administrator has mended that
 }
 
-// Cause of unavailability.
 type Cause int
 
 // The causes, in the order of Result.DownHours.
@@ -100,7 +99,6 @@ func (e Estimate) MarshalJSON() ([]byte, error) {
 	}{p(e.Mean), p(e.Low), p(e.High)})
 }
 
-// Result of a simulation.
 type Result struct {
 	BrickYears   float64 `json:"brick_years"`
 	DiskFailures int64   `json:"disk_failures"`

@@ -24,7 +24,6 @@ const (
 	Remove      Pattern = "file remove"
 )
 
-// Unit of a pattern's figures.
 func (p Pattern) Unit() string {
 	if p == SeqWrite || p == SeqRead {
 		return "MB/s"
@@ -42,7 +41,6 @@ type Stage struct {
 	InSeries bool     `json:"latency,omitempty"`
 }
 
-// Point of a curve.
 type Point struct {
 	Clients int     `json:"clients"`
 	Value   float64 `json:"value"`
@@ -68,7 +66,6 @@ type Line struct {
 	Buys       []Buy   `json:"buys,omitempty"`
 }
 
-// Forecast of a brick.
 type Forecast struct {
 	Hardware Hardware `json:"hardware"`
 	Lines    []Line   `json:"lines"`
@@ -79,7 +76,6 @@ type Forecast struct {
 	Published []Published `json:"published,omitempty"`
 }
 
-// Line gives the forecast of a pattern.
 func (f *Forecast) Line(p Pattern) (Line, bool) {
 	for _, l := range f.Lines {
 		if l.Pattern == p {
@@ -89,7 +85,6 @@ func (f *Forecast) Line(p Pattern) (Line, bool) {
 	return Line{}, false
 }
 
-// New forecasts all patterns for a hardware.
 func New(h Hardware, c Coefficients) (*Forecast, error) {
 	if err := h.Check(); err != nil {
 		return nil, err
@@ -113,7 +108,6 @@ func New(h Hardware, c Coefficients) (*Forecast, error) {
 	return f, nil
 }
 
-// model is one pattern on one hardware.
 type model struct {
 	h *Hardware
 	c Coefficients

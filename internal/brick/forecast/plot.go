@@ -48,7 +48,6 @@ func (f *Forecast) SVG() string {
 	return chart.File("Forecast: "+h.Name, fmt.Sprintf("%d RAID groups of %d+%d, disks of %s, %s; %g Gb/s %s", h.Groups*h.Bricks, h.Data, h.Parity, diskSize(h.DiskBytes), h.RAID, h.LinkGbps, h.Fabric), plots)
 }
 
-// diskSize is a size as disks are sold.
 func diskSize(bytes float64) string {
 	if bytes < 1e12 {
 		return fmt.Sprintf("%g GB", bytes/1e9)

@@ -85,7 +85,6 @@ func (f *Forecast) PublishedPeak(of Pattern) float64 {
 	return 0
 }
 
-// Title is what the paper calls the system.
 func (f *Forecast) Title() string { y, _ := paper.Find(f.System); return y.Title }
 
 // MeasuredOtherwise lists the facts in which the system was measured otherwise.

@@ -115,7 +115,6 @@ func (h Hardware) Reasons() []string {
 	return out
 }
 
-// distinct drops what is in a list already.
 func distinct(list []string) []string {
 	var out []string
 	for _, x := range list {

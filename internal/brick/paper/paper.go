@@ -19,7 +19,6 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 )
 
-// System is one system of a paper.
 type System struct {
 	Name   string // of its example
 	Title  string // as the paper calls it
@@ -156,7 +155,6 @@ func Thousands(v float64) string {
 	return s
 }
 
-// stream says whether a figure is of a stream.
 func (f Figure) stream() bool { return strings.HasPrefix(f.Phase, "seq-") }
 
 // unit is what one of the figure's unit is in MB/s or 1/s.
@@ -215,7 +213,6 @@ func Of(s *spec.Spec) (System, bool) {
 	return System{}, false
 }
 
-// shape is what makes a system this one.
 func shape(s *spec.Spec) string {
 	var b strings.Builder
 	fmt.Fprintln(&b, s.Flavour)

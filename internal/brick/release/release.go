@@ -171,7 +171,6 @@ func (s *Side) named() bool {
 	return ok && s.From == y.Source
 }
 
-// value is what a side has of an aspect.
 func (s *Side) value(x Aspect) Value {
 	y, _ := paper.Find(s.System)
 	v := Value{Mortar: x.Value, Paper: y.Says[x.Key].Value}
@@ -227,7 +226,6 @@ func (c *Comparison) settings() {
 	}
 }
 
-// peak compares a load.
 func (c *Comparison) peak(of forecast.Pattern) {
 	p := Peak{Load: of, Unit: of.Unit()}
 	var lines [2]forecast.Line

@@ -56,7 +56,6 @@ func (c *Comparison) crossed() [][]string {
 	return out
 }
 
-// published says whether a side has any published peak.
 func (c *Comparison) published(s *Side) bool {
 	for _, p := range c.Peaks {
 		if s == c.A && p.PaperA > 0 || s == c.B && p.PaperB > 0 {

@@ -35,7 +35,6 @@ type lot struct {
 	growth int
 }
 
-// place is an entry of disks, and where it is.
 type place struct {
 	at string
 	*DiskList

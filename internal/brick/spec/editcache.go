@@ -9,12 +9,12 @@ import (
 
 // SetCache returns the text of a spec with another cache, or without one:
 // only the lines of the key cache change.
-func SetCache(src []byte, c *Cache) ([]byte, error) {
+func SetCache(src []byte, c *Cache) []byte {
 	block := ""
 	if c != nil {
 		block = cacheText(c)
 	}
-	return setBlock(src, "cache", block), nil
+	return setBlock(src, "cache", block)
 }
 
 // setBlock returns the text of a spec with another block of a key at the top, or
@@ -84,11 +84,7 @@ func (s *Spec) ChangeCache(change func(*Cache) (*Cache, error)) (next *Spec, wan
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", s.File, err)
 	}
-	text, err := SetCache(s.Source, want)
-	if err != nil {
-		return nil, nil, err
-	}
-	if next, err = Parse(s.File, text); err != nil {
+	if next, err = Parse(s.File, SetCache(s.Source, want)); err != nil {
 		return nil, nil, fmt.Errorf("with this change, %w", err)
 	}
 	return next, want, nil

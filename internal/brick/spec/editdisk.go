@@ -12,7 +12,6 @@ func (s *Spec) DiskNamed(serial string) (string, bool) {
 	return l.Serial, ok
 }
 
-// diskEntry is where a disk is listed.
 type diskEntry struct {
 	at      string // path of its entry: enclosures[0].disks[1]
 	listed  string // its serial number or range

@@ -19,7 +19,6 @@ func docOf(field string) string {
 // CardKinds are the cards a spec knows.
 var CardKinds = []string{"sas-hba", "raid", "hca", "nic", "ssd"}
 
-// hardware checks what a server is made of.
 func (c *checker) hardware() {
 	ports := map[string]string{}
 	for i := range c.s.Servers {

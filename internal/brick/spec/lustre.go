@@ -7,7 +7,6 @@ import (
 	"strings"
 )
 
-// lustre checks the section of that name.
 func (c *checker) lustre() {
 	s := c.s
 	if s.Flavour != Lustre {
@@ -67,7 +66,6 @@ func (c *checker) lustrePackages(p *LustrePackages) {
 	}
 }
 
-// modules checks that each is a pair, and each server in one of them.
 func (c *checker) modules() {
 	l := c.s.Lustre
 	in := map[string]string{}

@@ -80,7 +80,6 @@ const (
 	Stock Profile = "stock" // the distribution's and ClusterLabs'
 )
 
-// Profiles lists them.
 var Profiles = []string{string(Tuned), string(Stock)}
 
 // ClientNames are the names of the clients, in the order of the file.
@@ -135,7 +134,6 @@ type Networks struct {
 	Management *Network `yaml:"management,omitempty" json:"management,omitempty" doc:"SSH, BMCs and PDUs; default: public"`
 }
 
-// Network is one IP network.
 type Network struct {
 	CIDR      string `yaml:"cidr" json:"cidr" doc:"network address and prefix, e.g. 10.20.0.0/16"`
 	Speed     string `yaml:"speed,omitempty" json:"speed,omitempty" doc:"link speed, e.g. 10Gb/s, 100Gb/s; for the forecast, and status warns of a server's link that is slower"`
@@ -155,7 +153,6 @@ func (n *Network) Mbits() float64 {
 	return 0
 }
 
-// Server is a storage server.
 type Server struct {
 	Name    string   `yaml:"name" json:"name" doc:"host name"`
 	Address string   `yaml:"address" json:"address" doc:"address SSH goes to, on the management network, or a host name"`
@@ -219,13 +216,11 @@ type SNMP struct {
 	PrivacyFile string `yaml:"privacy_file" json:"privacy_file" doc:"file with the pass phrase for encryption, another one; 8 characters or more, relative to the spec, mode 0600"`
 }
 
-// Outlet is one outlet of a PDU.
 type Outlet struct {
 	PDU    string `yaml:"pdu" json:"pdu" doc:"name of the PDU"`
 	Outlet int    `yaml:"outlet" json:"outlet" doc:"outlet number, from 1"`
 }
 
-// Enclosure is a disk enclosure.
 type Enclosure struct {
 	Name    string     `yaml:"name" json:"name" doc:"name of the enclosure: letters, digits, dashes"`
 	Bays    int        `yaml:"bays,omitempty" json:"bays,omitempty" doc:"number of disk bays; default: number of disks"`
@@ -300,7 +295,6 @@ type RAID struct {
 	PerEnclosure int `yaml:"per_enclosure,omitempty" json:"per_enclosure,omitempty" doc:"refuse a layout with more disks of a group in one enclosure than this; 0: as few as the hardware allows" default:"0"`
 }
 
-// Filesystem on a volume.
 type Filesystem struct {
 	Type  string   `yaml:"type,omitempty" json:"type,omitempty" doc:"xfs" default:"xfs"`
 	Mount []string `yaml:"mount,omitempty" json:"mount,omitempty" doc:"further mount options"`

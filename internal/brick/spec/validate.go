@@ -258,7 +258,6 @@ func broadcast(p netip.Prefix) netip.Addr {
 	return netip.AddrFrom4(b)
 }
 
-// host checks a host name, its uniqueness and its key.
 func (c *checker) host(at, name, key string) {
 	if !re().host.MatchString(name) || len(name) > 63 {
 		c.errorf(at+".name", "use letters, digits, dashes and dots, as `uname -n` prints it", "%q is not a host name", name)
@@ -521,7 +520,6 @@ func (c *checker) services() {
 	}
 }
 
-// within says whether p lies below dir.
 func within(p, dir string) bool { return strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/") }
 
 func (c *checker) server(name string) *Server {
@@ -628,7 +626,6 @@ func (c *checker) exportOption(at, option string) bool {
 	return false
 }
 
-// repeats says whether a word is in the list twice.
 func repeats(words []string) bool {
 	words = slices.Sorted(slices.Values(words))
 	return len(slices.Compact(slices.Clone(words))) < len(words)

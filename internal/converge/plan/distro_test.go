@@ -10,7 +10,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
-func TestDistributionsThatWereNotRunAreRefused(t *testing.T) {
+func TestOtherDistributionsAreRefused(t *testing.T) {
 	d := testDesign(t, "nfs-ha")
 	f := Facts{OS: map[string]linux.OSRelease{
 		"nfs1": {ID: "debian", Version: "12"},
@@ -23,7 +23,7 @@ func TestDistributionsThatWereNotRunAreRefused(t *testing.T) {
 		t.Fatalf("%v", err)
 	}
 	for i, want := range []string{
-		"nfs2 runs Red Hat Enterprise Linux 9.4 (Plow): mortar has not been run on Red Hat Enterprise Linux 9 yet, and changes nothing there",
+		"nfs2 runs Red Hat Enterprise Linux 9.4 (Plow), which is not supported",
 		"c1 runs Ubuntu 24.04, which is not supported",
 	} {
 		if all[i].What != want || all[i].Mend != "install Debian 12 or Debian 13" || !strings.HasPrefix(want, all[i].Host) {

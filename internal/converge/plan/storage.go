@@ -128,11 +128,9 @@ func (b *builder) checksOfArrays(h string) {
 		u.List = append(u.List, resource.Unit{Name: t, Masked: true, Optional: true, Why: "mortar-scrub.timer checks the brick's arrays"})
 	}
 	b.add(StageKernel, h, "checks of arrays", u)
-	if bg.CheckCron != "" {
-		b.add(StageKernel, h, "checks of arrays by cron", &resource.TextFile{Path: bg.CheckCron, IfThere: true,
-			Content: []byte(resource.Header + "# mortar-scrub.timer checks the brick's arrays instead.\n"),
-			Why:     "the distribution checks all arrays, degraded ones too"})
-	}
+	b.add(StageKernel, h, "checks of arrays by cron", &resource.TextFile{Path: bg.CheckCron, IfThere: true,
+		Content: []byte(resource.Header + "# mortar-scrub.timer checks the brick's arrays instead.\n"),
+		Why:     "the distribution checks all arrays, degraded ones too"})
 	var scrubs strings.Builder
 	var scrubbed []design.Group
 	for _, s := range b.services() {

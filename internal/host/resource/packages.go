@@ -28,9 +28,6 @@ func (p *Packages) Diff(sys Look) ([]Action, error) {
 // quietly puts around an installation what keeps new daemons from starting. It also takes away what
 // an installation left that was cut short.
 func quietly(sys Look, m distro.Manager, as []Action) []Action {
-	if m.HoldFile == "" {
-		return as
-	}
 	hold := "#!/bin/sh\n" + Header + m.HoldLines
 	policy, _ := sys.File(m.HoldFile)
 	ours := policy == hold
@@ -51,27 +48,18 @@ func quietly(sys Look, m distro.Manager, as []Action) []Action {
 // package. Daemons of packages are not restarted meanwhile: they would be of
 // several versions, and a reboot follows.
 func UpgradePackages(m distro.Manager) []Action {
-	var as []Action
-	if len(m.Refresh) > 0 {
-		as = append(as, Action{Title: "update the package lists", Cmd: m.Refresh, Seconds: 600})
-	}
-	upgrade := Action{Title: "upgrade the packages", Cmd: m.Upgrade, Seconds: 3600}
-	if m.HoldFile == "" {
-		return append(as, upgrade)
-	}
-	return append(as,
-		Action{Title: "keep daemons from being restarted", Why: "the server is rebooted when all are upgraded",
+	return []Action{
+		{Title: "update the package lists", Cmd: m.Refresh, Seconds: 600},
+		{Title: "keep daemons from being restarted", Why: "the server is rebooted when all are upgraded",
 			File: &File{Path: m.HoldFile, Content: []byte("#!/bin/sh\n" + Header + m.HoldLines), Mode: 0o755}},
-		upgrade,
-		Action{Title: "let daemons start again", File: &File{Path: m.HoldFile, Remove: true}})
+		{Title: "upgrade the packages", Cmd: m.Upgrade, Seconds: 3600},
+		{Title: "let daemons start again", File: &File{Path: m.HoldFile, Remove: true}},
+	}
 }
 
 // installed are the names of the packages that the host has.
 func installed(sys Look, m distro.Manager) map[string]bool {
-	if m.Status != "" {
-		return m.Installed(sys.Must(m.Status))
-	}
-	return m.Installed(sys.Ask(m.Query[0], m.Query...))
+	return m.Installed(sys.Must(m.Status))
 }
 
 // install are the actions that install what is missing.
@@ -80,17 +68,14 @@ func install(sys Look, m distro.Manager, missing []string) []Action {
 		return nil
 	}
 	var as []Action
-	if m.CutOff != "" && len(sys.Files(m.CutOff)) > 0 {
+	if len(sys.Files(m.CutOff)) > 0 {
 		as = append(as, Action{
 			Title: "finish what " + m.Mend[0] + " was doing when it was cut off",
 			Why:   "the host lost power, or " + m.Mend[0] + " was killed, in the middle of an installation",
 			Cmd:   m.Mend, Seconds: 1800,
 		})
 	}
-	if len(m.Refresh) > 0 {
-		as = append(as, Action{Title: "update the package lists", Cmd: m.Refresh, Seconds: 600})
-	}
-	return append(as, Action{
+	return append(as, Action{Title: "update the package lists", Cmd: m.Refresh, Seconds: 600}, Action{
 		Title: "install " + strings.Join(missing, " "),
 		Cmd:   slices.Concat(m.Install, missing), Seconds: 1800,
 	})

@@ -123,13 +123,7 @@ func lvmForms() (out [][]string) {
 func packageForms() (out [][]string) {
 	for _, d := range distro.All() {
 		m := d.Manager
-		out = append(out, m.Pending, m.Held, slices.Concat(m.Versions, []string{"<package>..."}))
-		if len(m.Query) > 0 {
-			out = append(out, m.Query)
-		}
-		if len(m.Candidate) > 0 {
-			out = append(out, slices.Concat(m.Candidate, []string{"<package>..."}))
-		}
+		out = append(out, m.Pending, m.Held, slices.Concat(m.Versions, []string{"<package>..."}), slices.Concat(m.Candidate, []string{"<package>..."}))
 	}
 	return out
 }

@@ -210,12 +210,7 @@ func queries() [][]string {
 	out = append(out, append([]string{"lvm", "lvs", "--foreign", "--reportformat", "json", "-o", "lv_name,vg_name"}, LVMArgs("a", []string{"/dev/md/r0"})...))
 	for _, d := range distro.All() {
 		out = append(out, d.Manager.Pending, d.Manager.Held, slices.Concat(d.Manager.Versions, d.Packages.Report), slices.Concat(d.Manager.Versions, d.Packages.LustreHeld))
-		if len(d.Manager.Candidate) > 0 {
-			out = append(out, slices.Concat(d.Manager.Candidate, []string{"pacemaker", "corosync", "nfs-kernel-server"}))
-		}
-		if len(d.Manager.Query) > 0 {
-			out = append(out, d.Manager.Query)
-		}
+		out = append(out, slices.Concat(d.Manager.Candidate, []string{"pacemaker", "corosync", "nfs-kernel-server"}))
 	}
 	return out
 }

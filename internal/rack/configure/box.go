@@ -270,7 +270,6 @@ func (b *box) addPort(host, port string) error {
 	return nil
 }
 
-// export maps a volume to hosts under a number.
 func (b *box) export(v *volume, number int, hosts []string) error {
 	var servers []string
 	for _, s := range b.servers { // in one order
@@ -297,7 +296,6 @@ func (b *box) export(v *volume, number int, hosts []string) error {
 	return nil
 }
 
-// storage says what the array has, for the rack.
 func (b *box) storage(cabled hw.Storage) hw.Storage {
 	out := hw.Storage{Name: cabled.Name, Family: b.model.Family, Servers: cabled.Servers, Paths: cabled.Paths}
 	for _, s := range b.shelves {

@@ -30,23 +30,6 @@ var (
 	errUnrecognized = errors.New("the command was not recognized")
 )
 
-// me4Forms has the commands with the values of each keyword; - is any, and NAME the name
-// that ends the command.
-var me4Forms = map[string]string{
-	"set cli-parameters":          "pager:on|off timeout:- api:- console:- ipa:- units:- locale:- base:- precision:-",
-	"set system":                  "name:- contact:- location:- info:-",
-	"set advanced-settings":       "background-scrub:enabled|on|disabled|off background-disk-scrub:enabled|on|disabled|off",
-	"add disk-group":              "type:linear|virtual|read-cache disks:- level:- chunk-size:64k|128k|256k|512k assigned-to:a|b|auto pool:a|b NAME",
-	"add spares":                  "disk-group:- NAME",
-	"create volume":               "vdisk:- pool:- size:- NAME",
-	"set volume-cache-parameters": "write-policy:write-back|write-through optimization:standard|no-mirror read-ahead-size:- NAME",
-	"set initiator":               "id:- nickname:- profile:standard|hp-ux|openvms",
-	"create host":                 "initiators:- profile:- NAME",
-	"create host-group":           "hosts:- NAME",
-	"map volume":                  "access:read-write|rw|read-only|ro|no-access ports:- lun:- initiator:- NAME",
-	"show volumes":                "",
-}
-
 // me4 executes a script.
 func (b *box) me4(_ context.Context, text string) error {
 	var errs []error
@@ -70,7 +53,7 @@ func (b *box) me4Line(line string) error {
 		return errUnrecognized
 	}
 	verb := w[0] + " " + w[1]
-	form, known := me4Forms[verb]
+	form, known := formsOf("me4")[verb]
 	if !known {
 		return errUnrecognized
 	}

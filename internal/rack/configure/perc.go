@@ -116,7 +116,6 @@ func (b *box) tool(argv []string) (string, error) {
 	return b.openManage(argv)
 }
 
-// chip is the card's model as its tools have it.
 func (b *box) chip() string { _, chip, _ := strings.Cut(b.model.Name, "-"); return "PERC " + chip }
 
 var (

@@ -2,6 +2,7 @@ package configure
 
 import (
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"regexp"
@@ -20,36 +21,20 @@ import (
 // (docs.netapp.com/us-en/e-series-cli): create volumegroup, create volume, create hostgroup,
 // create mapping volume; paper Lustre brick, Appendix B, for volumeGroupUserLabel.
 
-// smcliForms has the commands, in lower case, with the type of each parameter; ! is one
-// that must be there. A word in brackets is an object: [NAME].
-var smcliForms = map[string]string{
-	"set storagearray": "userlabel:label mediascanrate:1-30 cacheblocksize:4|8|16|32 cacheflushstart:0-100 cacheflushstop:0-100",
-	"create hostgroup": "userlabel:label!",
-	"create host":      "userlabel:label! hosttype:0-31 hostgroup:label",
-	"create hostport":  "host:label! userlabel:label! identifier:sas! interfacetype:sas",
-	"create virtualdisk": "physicaldisks:disks diskgroup:label raidlevel:0|1|5|6 userlabel:label! volumegroupuserlabel:label capacity:size owner:0|1 " +
-		"segmentsize:8|16|32|64|128|256|512 dssPreallocate:bool securitytype:none|capable|enabled cachereadprefetch:bool",
-	"set virtualdisk []": "cacheflushmodifier:immediate|.25|.5|.75|1|1.5|2|5|10|20|60|120|300|1200|3600|infinite cachewithoutbatteryenabled:bool mirrorenabled:bool readcacheenabled:bool " +
-		"writecacheenabled:bool mediascanenabled:bool consistencycheckenabled:bool cachereadprefetch:bool modificationpriority:highest|high|medium|low|lowest " +
-		"prereadredundancycheck:bool logicalunitnumber:0-255 hostgroup:label host:label owner:0|1",
-	"set physicaldisk []": "hotspare:bool!",
-}
+//go:embed forms.txt
+var formsText string
 
-// santricityForms are those of an E-Series.
-var santricityForms = map[string]string{
-	"set storagearray": smcliForms["set storagearray"],
-	"create hostgroup": smcliForms["create hostgroup"],
-	"create host":      smcliForms["create host"],
-	"create hostport":  smcliForms["create hostport"],
-	"create volumegroup": "drives:disks! raidlevel:0|1|3|5|6! userlabel:label! drivemediatype:hdd|ssd|unknown|allmedia drivetype:sas|nvme4k traylossprotect:bool " +
-		"drawerlossprotect:bool securitytype:none|capable|enabled dataassurance:none|enabled",
-	"create volume": "volumegroup:label! userlabel:label! freecapacityarea:0-255 capacity:size owner:a|b mapping:none|default cachereadprefetch:bool " +
-		"segmentsize:8|16|32|64|128|256|512 dsspreallocate:bool securitytype:none|capable|enabled dataassurance:none|enabled",
-	"set volume []": "cacheflushmodifier:immediate|.25|.5|.75|1|1.5|2|5|10|20|60|120|300|1200|3600|infinite cachewithoutbatteryenabled:bool mirrorcacheenabled:bool " +
-		"readcacheenabled:bool writecacheenabled:bool mediascanenabled:bool redundancycheckenabled:bool cachereadprefetch:bool " +
-		"modificationpriority:highest|high|medium|low|lowest prereadredundancycheck:bool owner:a|b",
-	"create mapping": "volume:label! host:label hostgroup:label logicalunitnumber:0-255!",
-	"set drive []":   "hotspare:bool!",
+// formsOf has the commands of a language (smcli, santricity, me4), each with its parameters.
+func formsOf(language string) map[string]string {
+	_, text, _ := strings.Cut(formsText, "\n["+language+"]\n")
+	text, _, _ = strings.Cut(text, "\n[")
+	out := map[string]string{}
+	for line := range strings.Lines(text) {
+		if verb, form, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			out[verb] = strings.TrimSpace(form)
+		}
+	}
+	return out
 }
 
 var smcliTypes = map[string]*regexp.Regexp{
@@ -62,7 +47,6 @@ var smcliTypes = map[string]*regexp.Regexp{
 
 var smcliToken = regexp.MustCompile(`//[^\n]*|\s+|"[^"\n]*"|[\w.,-]+|[=()\[\];]`)
 
-// statement is one command of a script.
 type statement struct {
 	line   int
 	verb   string            // its words in lower case, "[]" for an object
@@ -71,11 +55,10 @@ type statement struct {
 	text   string            // of show
 }
 
-// smcli executes a script.
 func (b *box) smcli(_ context.Context, text string) error {
-	forms := smcliForms
+	forms := formsOf("smcli")
 	if b.model.Family == "eseries" {
-		forms = santricityForms
+		forms = formsOf("santricity")
 	}
 	all, err := parseSMcli(text, forms)
 	if err != nil {
@@ -207,7 +190,6 @@ func smcliValue(kind, v string) bool {
 	return slices.Contains(strings.Split(kind, "|"), strings.ToLower(v))
 }
 
-// number of digits that an expression has matched.
 func number(digits string) int {
 	n, _ := strconv.Atoi(digits) // of a length that fits, or 0
 	return n

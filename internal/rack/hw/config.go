@@ -70,7 +70,6 @@ type Network struct {
 	MTU int `json:"mtu,omitempty"`
 }
 
-// Node is one machine.
 type Node struct {
 	Name string `json:"name"`
 	Role string `json:"role"`
@@ -113,7 +112,6 @@ type Enclosure struct {
 	Array *Array `json:"array,omitempty"`
 }
 
-// Disk is a disk.
 type Disk struct {
 	// Name within the rack, for example "e1d01".
 	Name   string `json:"name"`
@@ -314,8 +312,8 @@ func (c *Config) Distribution() bool {
 	return slices.ContainsFunc(c.Nodes, func(n Node) bool { return n.Distribution() })
 }
 
-// named returns the element of a list that has a name; kind is for the error.
-func named[T any](kind, name string, list []T, of func(*T) string) (*T, error) {
+// Named returns the element of a list that has a name; kind is for the error.
+func Named[T any](kind, name string, list []T, of func(*T) string) (*T, error) {
 	i := slices.IndexFunc(list, func(v T) bool { return of(&v) == name })
 	if i < 0 {
 		return nil, NotThere(kind, name, list, func(v T) string { return of(&v) })
@@ -323,21 +321,20 @@ func named[T any](kind, name string, list []T, of func(*T) string) (*T, error) {
 	return &list[i], nil
 }
 
-// Node returns the node of that name.
 func (c *Config) Node(name string) (*Node, error) {
-	return named("node", name, c.Nodes, func(n *Node) string { return n.Name })
+	return Named("node", name, c.Nodes, func(n *Node) string { return n.Name })
 }
 
 func (c *Config) Network(name string) (*Network, error) {
-	return named("network", name, c.Networks, func(n *Network) string { return n.Name })
+	return Named("network", name, c.Networks, func(n *Network) string { return n.Name })
 }
 
 func (c *Config) PDU(name string) (*PDU, error) {
-	return named("pdu", name, c.PDUs, func(p *PDU) string { return p.Name })
+	return Named("pdu", name, c.PDUs, func(p *PDU) string { return p.Name })
 }
 
 func (c *Config) Enclosure(name string) (*Enclosure, error) {
-	return named("enclosure", name, c.Enclosures, func(e *Enclosure) string { return e.Name })
+	return Named("enclosure", name, c.Enclosures, func(e *Enclosure) string { return e.Name })
 }
 
 // AdminNetwork is the network with the admin's address; FromSpec gives one to every rack.

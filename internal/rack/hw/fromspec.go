@@ -245,7 +245,6 @@ var inquiry = map[string]struct{ vendor, product, revision, company string }{
 	"eseries": {"NETAPP", "INF-01-00", "0872", "00a098"},
 }
 
-// addArray adds an array as an enclosure.
 func (c *Config) addArray(s *spec.Spec, a Storage) error {
 	who, ok := inquiry[a.Family]
 	if !ok {
@@ -380,7 +379,6 @@ func (e *Enclosure) groups() []RAIDGroup {
 	return e.Array.Groups
 }
 
-// fit sets a group's size by that of what is on it.
 func (g *RAIDGroup) fit(bytes int64) {
 	stripe := int64(g.data()) * g.Chunk
 	g.MemberBytes = (bytes + stripe - 1) / stripe * g.Chunk

@@ -12,7 +12,6 @@ const (
 	aluaUnavailable  = 3
 )
 
-// ALUA is the state of a LUN at a controller.
 func (h *Hardware) ALUA(e *Enclosure, l *LUNPlace, controller int) int {
 	switch {
 	case h.ModulesOut[ModuleKey(e.Name, controller)]:
@@ -170,7 +169,6 @@ func (h *Hardware) Speed(d Disk) Speed {
 	return d.speed()
 }
 
-// speed is the speed that the Config gives.
 func (d Disk) speed() Speed { return Speed{IOPS: d.IOPS, BytesPerSecond: d.BytesPerSecond} }
 
 // ShelvesPowered reports whether the shared disks have power. They are connected to

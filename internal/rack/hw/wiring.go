@@ -253,7 +253,6 @@ const (
 	MirrorBytes = 1 << 20
 )
 
-// MTU of a network.
 func (c *Config) MTU(network string) int {
 	if w, err := c.Network(network); err == nil {
 		return w.MTU

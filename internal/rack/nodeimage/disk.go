@@ -16,7 +16,7 @@ import (
 
 // diskKey is the cache key of the disk that buildDisk makes from the packages.
 func (s Spec) diskKey() string {
-	return hashOf("disk", s.baseKey(), recipeVersion, s.recipe(distributionRecipe), hw.DiskBytes, grubModules, grubConfig())
+	return hashOf("disk", s.baseKey(), recipeVersion, s.recipe(distributionRecipe()), hw.DiskBytes, grubModules, grubConfig())
 }
 
 // DiskFile is the disk's path in the cache.
@@ -70,7 +70,7 @@ func buildDisk(ctx context.Context, spec Spec, base, root, disk string) error {
 	if err := unpack(ctx, base, root); err != nil {
 		return err
 	}
-	if err := customize(ctx, root, spec.recipe(distributionRecipe)); err != nil {
+	if err := customize(ctx, root, spec.recipe(distributionRecipe())); err != nil {
 		return err
 	}
 	core, err := installGRUB(ctx, root)

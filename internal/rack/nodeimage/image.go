@@ -69,16 +69,16 @@ func (s Spec) Packages() []string {
 // recipe extends one of the two recipes with the image's own additions.
 func (s Spec) recipe(of recipe) recipe {
 	if s.RDMA {
-		of.Files, of.Links = maps.Clone(of.Files), maps.Clone(of.Links)
-		maps.Copy(of.Files, softRoCEFiles)
-		maps.Copy(of.Links, softRoCELinks)
+		files, links := softRoCE()
+		maps.Copy(of.Files, files)
+		maps.Copy(of.Links, links)
 	}
 	return of
 }
 
 // baseKey is the cache key of the unpacked packages, key that of the finished image.
 func (s Spec) baseKey() string {
-	parts := []any{"base", s.Suite, s.Mirror, s.Packages(), unpackExcludes}
+	parts := []any{"base", s.Suite, s.Mirror, s.Packages(), lists()["unpack-excludes"]}
 	if s.LustreDigest != "" {
 		parts = append(parts, s.LustreDigest)
 	}
@@ -86,7 +86,7 @@ func (s Spec) baseKey() string {
 }
 
 func (s Spec) Key() string {
-	return hashOf(s.baseKey(), recipeVersion, imageExcludes, s.recipe(fastRecipe), initrdModules, initScript)
+	return hashOf(s.baseKey(), recipeVersion, lists()["image-excludes"], s.recipe(fastRecipe()), lists()["modules"], initScript)
 }
 
 func hashOf(parts ...any) string {
@@ -251,7 +251,7 @@ func bootstrap(ctx context.Context, spec Spec, work, tar string) error {
 		"--include=" + strings.Join(append(spec.Packages(), spec.Lustre...), ","),
 		`--aptopt=Apt::Install-Recommends "false"`,
 	}
-	for _, x := range unpackExcludes {
+	for _, x := range lists()["unpack-excludes"] {
 		argv = append(argv, "--dpkgopt=path-exclude="+x)
 	}
 	argv = append(argv, lustreHooks(spec.Lustre)...)
@@ -305,7 +305,7 @@ func buildImage(ctx context.Context, base, root string, img *Image, spec Spec) e
 	if err := uncompressModules(ctx, root, img.Kernel); err != nil {
 		return err
 	}
-	if err := customize(ctx, root, spec.recipe(fastRecipe)); err != nil {
+	if err := customize(ctx, root, spec.recipe(fastRecipe())); err != nil {
 		return err
 	}
 	busybox, err := exec.LookPath("busybox")
@@ -322,7 +322,7 @@ func buildImage(ctx context.Context, base, root string, img *Image, spec Spec) e
 	// Not compressed: the image has 400 MB instead of 230, but an emulated node
 	// reads it in a fraction of the time.
 	argv := []string{"mkfs.erofs", "--quiet"}
-	for _, x := range imageExcludes {
+	for _, x := range lists()["image-excludes"] {
 		argv = append(argv, "--exclude-regex="+x)
 	}
 	if err := tool.Run(ctx, append(argv, img.File(ImageRoot), root)...); err != nil {
@@ -441,11 +441,11 @@ func buildInitrd(ctx context.Context, root, kernel, busybox, dir string) ([]byte
 	return tool.Output(ctx, names[1:], "cpio", "--quiet", "--create", "--format=newc", "--directory="+dir)
 }
 
-// modulesInOrder returns the files of initrdModules below root, and of those that they
+// modulesInOrder returns the files that the recipe names below root, and of those that they
 // depend on, in the order of loading. It skips modules built into the kernel; an unknown
 // module is an error.
 func modulesInOrder(ctx context.Context, root, kernel string) ([]string, error) {
-	argv := append([]string{"chroot", root, "modprobe", "--set-version", kernel, "--show-depends", "--all"}, initrdModules...)
+	argv := append([]string{"chroot", root, "modprobe", "--set-version", kernel, "--show-depends", "--all"}, lists()["modules"]...)
 	out, err := tool.Output(ctx, nil, argv...)
 	return insmodFiles(string(out)), err
 }

@@ -58,7 +58,6 @@ func PackageFiles(dir string) (files []string, digest string, err error) {
 	return files, hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-// isKernelPackage says that a package's file holds a kernel.
 func isKernelPackage(file string) bool { return strings.HasPrefix(filepath.Base(file), "linux-image-") }
 
 // lustreFits refuses Lustre packages for other kernels than the system's own.

@@ -84,7 +84,6 @@ func (q *Client) LoadMemory(ctx context.Context, file string) error {
 	})
 }
 
-// wait asks until done.
 func (q *Client) wait(ctx context.Context, done func() (bool, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, MemoryTime)
 	defer cancel()

@@ -35,7 +35,6 @@ func LogFile(dir, name string) string { return filepath.Join(RunDir(dir), name+"
 
 func ConfFile(dir, name string) string { return filepath.Join(RunDir(dir), name+".conf") }
 
-// process is a process as /proc describes it.
 type process struct {
 	pid  int
 	exe  string

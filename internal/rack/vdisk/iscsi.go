@@ -94,7 +94,6 @@ type task struct {
 	aborted bool
 }
 
-// pdu is a PDU of an initiator.
 type pdu struct {
 	head [pduHead]byte
 	data []byte
@@ -224,7 +223,6 @@ func (s *session) login(find Find) error {
 	}
 }
 
-// take deals with a PDU.
 func (s *session) take(p *pdu) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -205,7 +205,6 @@ func (d *Drive) hears(c *command) bool {
 	return true
 }
 
-// medium reads and writes.
 func (d *Drive) medium(c *command, offset, length int64) (out []byte, s sense) {
 	var err error
 	fua := c.block[1]&8 != 0
@@ -257,7 +256,6 @@ func (d *Drive) same(c *command, offset, length int64) error {
 	return nil
 }
 
-// errRange is the error of an UNMAP beyond the end.
 var errRange = errors.New("a range beyond the end")
 
 func (d *Drive) unmap(list []byte) error {
@@ -353,7 +351,6 @@ const (
 	exclusiveRegistants = 6
 )
 
-// may says whether a nexus may read or write.
 func (d *Drive) may(nexus string, write bool) bool {
 	switch {
 	case d.holder == "" || nexus == d.holder:

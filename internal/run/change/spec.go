@@ -121,11 +121,7 @@ func setCache(ctx context.Context, c *cli.Console, s *spec.Spec, change func(*sp
 	}
 	block := "(removed)"
 	if want != nil {
-		text, err := spec.SetCache(nil, want)
-		if err != nil {
-			return err
-		}
-		block = strings.ReplaceAll(strings.Trim(string(text), "\n"), "\n", "\n  ")
+		block = strings.ReplaceAll(strings.Trim(string(spec.SetCache(nil, want)), "\n"), "\n", "\n  ")
 	} else if args := s.Cache.AddArgs(); args != nil {
 		block += "\n  to take it up again: mortar cache add " + strings.Join(append([]string{s.File}, args...), " ")
 	}

@@ -224,15 +224,3 @@ func TestTrusted(t *testing.T) {
 		}
 	}
 }
-
-func TestMDEvents(t *testing.T) {
-	b := make([]byte, 4096)
-	if _, err := mdEvents(b); err == nil {
-		t.Error("zeros are a superblock")
-	}
-	copy(b, []byte{0xfc, 0x4e, 0x2b, 0xa9})
-	b[200], b[201] = 7, 1
-	if n, err := mdEvents(b); err != nil || n != 263 {
-		t.Errorf("%d, %v", n, err)
-	}
-}

@@ -2,7 +2,6 @@ package cache
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"path"
@@ -11,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/base/md"
@@ -526,16 +527,16 @@ func bucket(bytes int64) string {
 }
 
 // makeLayer makes an array of partitions, and a set on it.
-func (s *change) makeLayer(ctx context.Context, name, uuid string, devs []string, level ...string) (*Layer, error) {
+func (s *change) makeLayer(ctx context.Context, name, id string, devs []string, level ...string) (*Layer, error) {
 	if err := s.stopStrays(ctx); err != nil {
 		return nil, err
 	}
 	argv := append([]string{"mdadm", "--create", "/dev/md/" + s.arrayName(name), "--run", "--quiet", "--metadata=1.2",
-		"--raid-devices=" + strconv.Itoa(len(devs)), "--uuid=" + md.UUID(uuid), "--name=" + s.arrayName(name), "--homehost=any"}, level...)
+		"--raid-devices=" + strconv.Itoa(len(devs)), "--uuid=" + md.UUID(id), "--name=" + s.arrayName(name), "--homehost=any"}, level...)
 	if _, err := s.sys.Run(ctx, "", append(argv, devs...)...); err != nil {
 		return nil, err
 	}
-	a := s.array(uuid)
+	a := s.array(id)
 	if a == nil {
 		return nil, fmt.Errorf("array %s is not there although mdadm made it", s.arrayName(name))
 	}
@@ -543,14 +544,14 @@ func (s *change) makeLayer(ctx context.Context, name, uuid string, devs []string
 	if _, err := s.sys.Run(ctx, "", "wipefs", "--all", "--force", "/dev/"+a.Dev); err != nil {
 		return nil, err
 	}
-	set := newUUID()
+	set := uuid.NewString()
 	if _, err := s.sys.Run(ctx, "", "make-bcache", "-C", "--wipe-bcache", "--block", "4k", "--bucket", bucket(s.sectors(a.Dev)*512), "--cset-uuid", set, "/dev/"+a.Dev); err != nil {
 		return nil, err
 	}
 	if err := s.register(a.Dev); err != nil && !s.exists("/sys/fs/bcache/"+set) {
 		return nil, err
 	}
-	return &Layer{Array: uuid, Set: set}, nil
+	return &Layer{Array: id, Set: set}, nil
 }
 
 // stopStrays stops the cache's arrays that belong to no layer in the label. An
@@ -575,15 +576,6 @@ func (s *change) stopStrays(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-func newUUID() string {
-	var b [16]byte
-	if _, err := rand.Read(b[:]); err != nil {
-		panic(err) // crypto/rand.Read never fails on Linux
-	}
-	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
-	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
 // next counts a generation, and writes the label before the generation's arrays exist.

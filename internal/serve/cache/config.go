@@ -66,7 +66,6 @@ type Config struct {
 	CleanUUIDs []string `json:"clean_uuids"`
 }
 
-// SSD is one SSD of the cache.
 type SSD struct {
 	Serial string `json:"serial"`
 	// Server: the SSD is inside that server only; empty: every server has it.

@@ -151,16 +151,6 @@ const (
 	stateStale = 3 // ran without its cache
 )
 
-// mdEvents is the event count in a member's superblock. A failed member has a lower
-// count than the members that went on.
-// Source: struct mdp_superblock_1 of the kernel; version 1.2 is 4 KiB into the member
-func mdEvents(b []byte) (uint64, error) {
-	if len(b) < 208 || binary.LittleEndian.Uint32(b) != 0xa92b4efc {
-		return 0, errors.New("no superblock of md")
-	}
-	return binary.LittleEndian.Uint64(b[200:]), nil
-}
-
 // trusted reports for each layer whether its set is valid when the stack comes up
 // again. If a set without dirty data fails, its device goes on without the set, and
 // bcache does not record that. If the SSDs come back, bcache would answer reads with

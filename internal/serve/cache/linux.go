@@ -48,10 +48,8 @@ type system interface {
 // Linux is the running kernel.
 type Linux struct{}
 
-// ReadFile reads a file.
 func (Linux) ReadFile(p string) ([]byte, error) { return os.ReadFile(p) }
 
-// ReadDir lists the names in a directory, sorted.
 func (Linux) ReadDir(p string) ([]string, error) {
 	f, err := os.Open(p)
 	if err != nil {
@@ -63,10 +61,8 @@ func (Linux) ReadDir(p string) ([]string, error) {
 	return names, err
 }
 
-// Realpath follows links.
 func (Linux) Realpath(p string) (string, error) { return filepath.EvalSymlinks(p) }
 
-// Poke writes to a file of sysfs.
 func (Linux) Poke(p, data string) error {
 	f, err := os.OpenFile(p, os.O_WRONLY, 0)
 	if err != nil {
@@ -76,7 +72,6 @@ func (Linux) Poke(p, data string) error {
 	return errors.Join(err, f.Close())
 }
 
-// WriteFile replaces a file.
 func (Linux) WriteFile(p string, data []byte) error {
 	if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil {
 		return err
@@ -84,7 +79,6 @@ func (Linux) WriteFile(p string, data []byte) error {
 	return durable.Write(p, durable.File{Content: data, Mode: 0o600, UID: os.Geteuid(), GID: os.Getegid()})
 }
 
-// Now is the time.
 func (Linux) Now() time.Time { return time.Now() }
 
 // ReadBlocks reads part of a device, past the page cache: bcache and other servers write
@@ -111,7 +105,6 @@ func (Linux) Claimed(dev string) bool {
 	return false
 }
 
-// ReadPast reads blocks, some at a time.
 func (Linux) ReadPast(ctx context.Context, dev string, offset, step int64, n int) error {
 	f, err := os.OpenFile(dev, os.O_RDONLY|syscall.O_DIRECT, 0)
 	if err != nil {
@@ -133,7 +126,6 @@ func (Linux) ReadPast(ctx context.Context, dev string, offset, step int64, n int
 	return errors.Join(append(errs, ctx.Err())...)
 }
 
-// WriteBlocks writes part of a device, and flushes it.
 func (Linux) WriteBlocks(dev string, offset int64, data []byte) error {
 	f, err := os.OpenFile(dev, os.O_WRONLY, 0)
 	if err != nil {
@@ -167,7 +159,6 @@ func (Linux) Run(ctx context.Context, stdin string, argv ...string) (string, err
 	return command.Cmd{Argv: argv, Stdin: []byte(stdin), Env: []string{"MDADM_NO_UDEV=1"}, Group: command.ParentGroup}.Text(ctx)
 }
 
-// Sleep waits, or until ctx is done.
 func (Linux) Sleep(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -230,7 +230,6 @@ func (s *parts) awaited(clean *Layer) []string {
 	return slices.Concat(dirty, clean.Members)
 }
 
-// subset reports whether all of a is in b.
 func subset(a, b []string) bool {
 	return !slices.ContainsFunc(a, func(x string) bool { return !slices.Contains(b, x) })
 }
@@ -311,15 +310,15 @@ func (s *parts) witness(clean *Layer) bool {
 	}
 	var all []uint64
 	for _, d := range devs {
-		b, err := s.sys.ReadBlocks(d, 4096, 4096)
+		b, err := s.sys.ReadBlocks(d, md.SuperblockOffset, md.SuperblockSize)
 		if err != nil {
 			return false
 		}
-		n, err := mdEvents(b)
+		sb, err := md.ParseSuperblock(b)
 		if err != nil {
 			return false
 		}
-		all = append(all, n)
+		all = append(all, sb.Events) // a failed member has a lower count than those that went on
 	}
 	return slices.Min(all) == slices.Max(all)
 }
@@ -395,7 +394,6 @@ func (s *parts) mirrorParts(l *Layer) (devs, missing []string, err error) {
 	return devs, missing, err
 }
 
-// assemble assembles the array of a layer, and finds it.
 func (s *parts) assemble(ctx context.Context, layer string, l *Layer, devs []string) (*array, error) {
 	argv := []string{"mdadm", "--assemble", "/dev/md/" + s.arrayName(layer), "--uuid=" + md.UUID(l.Array), "--run", "--quiet"}
 	if _, err := s.sys.Run(ctx, "", append(argv, devs...)...); err != nil {
@@ -861,7 +859,6 @@ func (s *host) stopSet(ctx context.Context, set, dev string) error {
 	})
 }
 
-// stopArray stops the set on an array, and the array.
 func (s *host) stopArray(ctx context.Context, uuid string) error {
 	a := s.array(uuid)
 	if a == nil {

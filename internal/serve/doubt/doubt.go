@@ -107,7 +107,6 @@ func ParseDoubt(b []byte) (*Doubt, error) {
 	return &d, nil
 }
 
-// String says it in one paragraph.
 func (d *Doubt) String() string {
 	var out []string
 	for _, a := range d.Arrays {
@@ -238,7 +237,6 @@ func (s *Notes) ComparedNote() unit.Note { return s.RunNote("compared", ".json")
 // mostDoubts is how many places a message names.
 const mostDoubts = 16
 
-// places lists the first offsets.
 func places(offsets []int64) string {
 	var out []string
 	for _, o := range offsets[:min(len(offsets), mostDoubts)] {

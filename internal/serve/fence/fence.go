@@ -3,6 +3,7 @@ package fence
 import (
 	"bufio"
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"io"
@@ -48,19 +49,9 @@ const (
 // metadata is what Pacemaker reads before it registers a device. It names no port:
 // a device fences one server.
 // Source: fence-agents, doc/FenceAgentAPI.md
-const metadata = `<?xml version="1.0"?>
-<resource-agent name="fence_mortar" shortdesc="Mortar's fence agent: the real agents of one server, without waiting in line">
-<longdesc>Runs the agents of a server's fence devices, which are in the cluster's configuration. The next level is used beside one that has not confirmed after 2 s. The first level that confirms off is success. A reboot brings the power back in the background after 5 s, by each level that was used.</longdesc>
-<parameters>
-<parameter name="action" required="1"><content type="string" default="reboot"/><shortdesc lang="en">Fencing action</shortdesc></parameter>
-<parameter name="server" required="1"><content type="string"/><shortdesc lang="en">the server that is fenced</shortdesc></parameter>
-<parameter name="levels" required="1"><content type="string"/><shortdesc lang="en">IDs of the devices of each level, e.g. fence-s1-bmc;fence-pdu-a=1,fence-pdu-b=1, where =1 is an outlet</shortdesc></parameter>
-</parameters>
-<actions>
-<action name="on" automatic="0"/><action name="off"/><action name="reboot"/><action name="status"/><action name="monitor"/><action name="metadata"/>
-</actions>
-</resource-agent>
-`
+//
+//go:embed metadata.xml
+var metadata string
 
 // back is the action, of Mortar's own, of the process in the background that brings
 // the power back.

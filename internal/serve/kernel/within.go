@@ -178,7 +178,6 @@ type within struct {
 
 func (k *within) do(f func() error) error { return netns.Do(k.name, f) }
 
-// inside is do for what gives a value.
 func inside[T any](k *within, f func() (T, error)) (v T, err error) {
 	err = k.do(func() error { v, err = f(); return err })
 	return v, err

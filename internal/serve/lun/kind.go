@@ -24,7 +24,6 @@ type LUNStorage struct {
 	QueueSeconds int `json:"queue_seconds,omitempty"`
 }
 
-// LUN is one LUN.
 type LUN struct {
 	Name string `json:"name"` // of its multipath map: /dev/mapper/NAME
 	WWID string `json:"wwid"` // as multipath(8) prints it: 3600c0ff000…
@@ -213,7 +212,6 @@ func (s *Kind) Devices() ([]unit.Device, error) {
 	return out, nil
 }
 
-// Paced measures the LUNs.
 func (s *Kind) Paced() func() string { return pace.Measured(s.Host, s.slowSince) }
 
 // slowSince names the one LUN that was slow since a shot, while the others were well: they

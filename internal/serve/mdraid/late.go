@@ -107,7 +107,6 @@ func (s *lateMembers) lateDue(w unit.Watch) unit.Act {
 	}
 }
 
-// lateAdd is a disk to be added to an array.
 type lateAdd struct{ array, how, disk, why string }
 
 // lateAdds are the disks to be added now, and what is waited for afterwards.

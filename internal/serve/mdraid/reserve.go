@@ -28,7 +28,6 @@ type reservedDisks struct {
 	next int
 }
 
-// ReserveWith has the disks reserved with the keys of the servers.
 func (s *Kind) ReserveWith(keys pr.Servers) { s.Reserve = &reservedDisks{disks: s.disks, keys: keys} }
 
 // readLimit is how long a monitor waits for disks: the next one asks again.
@@ -41,7 +40,6 @@ func (r *reservedDisks) part() unit.Part {
 		Start: func(ctx context.Context) error { r.seen = nil; return r.take(ctx) }, Stop: r.Give}
 }
 
-// members are all disks of the service.
 func (s *disks) members() []string {
 	var all []string
 	for _, a := range s.Cfg.Arrays {

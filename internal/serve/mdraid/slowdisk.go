@@ -214,7 +214,6 @@ func (s *slowDisks) mayLose(all map[string]mdArray, dev string) (Array, error) {
 	return group, pace.MayDrop(a.MDArray, members, dev, absent)
 }
 
-// groupOf finds the array that has a member.
 func (s *slowDisks) groupOf(all map[string]mdArray, dev string) (Array, mdArray, []linux.MDMember, error) {
 	for _, want := range s.Cfg.Arrays {
 		a, ok := all[md.Hex(want.UUID)]

@@ -284,7 +284,6 @@ func (s *spareMover) away(uuid string) (n int) {
 	return n
 }
 
-// SpareDue is the move that is due now.
 func (s *spareMover) SpareDue(now time.Time) (spareMove, bool) {
 	if !s.degraded() {
 		s.lacking = nil

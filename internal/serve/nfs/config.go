@@ -46,7 +46,6 @@ type NFS struct {
 	RDMA int `json:"rdma,omitempty"`
 }
 
-// Export is one export.
 type Export struct {
 	Dir     string   `json:"dir"`
 	Clients string   `json:"clients"`

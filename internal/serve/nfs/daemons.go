@@ -286,7 +286,6 @@ func (s *state) stopState(ctx context.Context) error {
 	}
 }
 
-// threads is the number of running nfsd threads.
 func (s *server) threads() int { return s.Number(s.NfsdDir() + "/threads") }
 
 func (s *daemons) stopThreads(ctx context.Context) error {

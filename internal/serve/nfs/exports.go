@@ -39,7 +39,6 @@ func ParseETab(text string) []Exported {
 	return out
 }
 
-// options are what exportfs is given.
 func (e Export) options() []string { return append(slices.Clone(e.Options), "fsid="+e.FSID) }
 
 // ExportDifference describes how one export in a table differs from the wanted

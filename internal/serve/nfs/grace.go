@@ -169,7 +169,6 @@ func (s *nlm) lockdSays(letter string) bool {
 	return err == nil && bytes.HasPrefix(b, []byte(letter)) && s.threads() > 0
 }
 
-// lockList has the locks of a volume.
 type lockList struct {
 	// Exact: they were counted when no client could get or give back a lock any more.
 	Exact bool `json:"exact"`

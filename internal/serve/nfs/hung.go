@@ -165,7 +165,6 @@ func (s *asker) replace(ctx context.Context, w unit.Watch, name string) {
 	w.Log("%s hung: killed and started again", name)
 }
 
-// lookAtDaemons asks all daemons at once.
 func (s *asker) lookAtDaemons(ctx context.Context) map[string]sight {
 	seen, mu := map[string]sight{}, sync.Mutex{}
 	var wg sync.WaitGroup
@@ -264,7 +263,6 @@ func (s *asker) lookAtProcess(name string, silent func() bool) sight {
 	return seen
 }
 
-// lookAtLockd asks lockd.
 func (s *asker) lookAtLockd(silent func() bool) sight {
 	waits := func() bool {
 		var threads []int

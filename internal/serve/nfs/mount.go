@@ -113,7 +113,6 @@ func (s *volume) startMount(ctx context.Context) error {
 	return err
 }
 
-// stopMount unmounts every mount of the volume.
 func (s *volume) stopMount(ctx context.Context) error {
 	dev, devno, err := s.Mounted()
 	if err != nil {

@@ -14,7 +14,6 @@ import (
 // it wakes, who holds NFSv3 locks, which locks there are, and which NFSv4 clients were gone. Each monitor of Pacemaker writes
 // lists of them to the volume, every 10 s, and the watcher does in between.
 
-// list is a list on the volume as it should be.
 type list struct {
 	file string
 	text []byte // nil: no file
@@ -22,7 +21,6 @@ type list struct {
 	current bool
 }
 
-// put writes a list.
 func (s *server) put(l list) error {
 	if l.text == nil {
 		return s.K.Remove(l.file)

@@ -57,7 +57,6 @@ var Codes = map[Code][2]string{
 	"target":       {"a target of Lustre is not mounted", "see the kernel's log"},
 }
 
-// coded is an error with its code.
 type coded struct {
 	code Code
 	error
@@ -73,7 +72,6 @@ func giveCode(code Code, err error) error {
 	return &coded{code, err}
 }
 
-// codeOf is the code of an error.
 func codeOf(err error) Code {
 	c, d := (*coded)(nil), (*mdraid.InDoubt)(nil)
 	switch {

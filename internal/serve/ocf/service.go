@@ -46,7 +46,6 @@ func newService(cfg *Config, k kernel.Host, host string) (*service, error) {
 	return s, nil
 }
 
-// partCode gives an error of a part its code.
 func partCode(p unit.Part, err error) error {
 	code := Code(p.Name)
 	if _, has := Codes[code]; !has {

@@ -21,7 +21,6 @@ import (
 // standbyAction is the agent calling itself, as the process that stays in the watcher's place.
 const standbyAction = "_rest"
 
-// staying are the actions of processes that stay.
 var staying = map[string]func(context.Context, []string) error{unit.WatchAction: watchMain, standbyAction: standbyMain}
 
 var standbyProcess = watchProcess{file: unit.RunDir + "/rest", action: standbyAction, grace: 2 * time.Second}

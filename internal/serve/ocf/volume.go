@@ -322,28 +322,7 @@ func (s *volumeGroup) lvmConfig() error {
 	if err := s.K.Mkdir(s.lvmDir(), 0o755, 0, 0); err != nil {
 		return err
 	}
-	return s.K.Save(s.lvmDir()+"/lvm.conf", []byte(`# Written by ocf:mortar:service at each start; read by its LVM commands only.
-devices {
-	use_devicesfile = 0
-	obtain_device_list_from_udev = 0
-	external_device_info_source = "none"
-	md_component_detection = 0
-	multipath_component_detection = 0
-	hints = "none"
-}
-global {
-	system_id_source = "lvmlocal"
-	event_activation = 0
-	use_lvmlockd = 0
-	use_lvmpolld = 0
-}
-activation {
-	monitoring = 0
-	# The kernel's device is there at once; nothing here waits for udev's links.
-	udev_sync = 0
-}
-backup { backup = 0 archive = 0 }
-`))
+	return s.K.Save(s.lvmDir()+"/lvm.conf", lvmConf)
 }
 
 // lvm runs an LVM command that sees the service's devices and nothing else,

@@ -168,7 +168,6 @@ func (a attributes) next(now time.Time) time.Duration {
 	return d
 }
 
-// watcher is the watcher of a server.
 type watcher struct {
 	k        kernel.Host
 	services []*service // of the brick, whether they run here or not
@@ -188,7 +187,6 @@ type watcher struct {
 	fencingBlocked *bool      // from the fence devices; nil: not known
 }
 
-// watched is what the watcher knows of a service.
 type watched struct {
 	gone   time.Time // since when its devices are out of reach; zero: they are not
 	doomed bool      // it has asked to be fenced
@@ -198,7 +196,6 @@ type watched struct {
 	reached []*unit.Reflex
 }
 
-// watched is what the watcher knows of a service.
 func (w *watcher) watched(s *service) *watched {
 	if w.known[s] == nil {
 		unstopped := &unit.Reflex{Name: "a service that could not be stopped", Sees: unit.Always(func(context.Context) { w.unstopped(s) })}
@@ -226,7 +223,6 @@ func (x serviceWatch) Lost() bool                           { return x.w.lost(x.
 func (x serviceWatch) Fail(ctx context.Context, why string) { x.w.fail(ctx, x.s, why) }
 func (x serviceWatch) Hurry()                               { x.w.reclaiming = true }
 
-// run watches until ctx ends.
 func (w *watcher) run(ctx context.Context, events <-chan struct{}) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -265,7 +261,6 @@ func (w *watcher) next() time.Duration {
 	return d
 }
 
-// look looks once and acts.
 func (w *watcher) look(ctx context.Context) {
 	w.watchFencing(ctx) // first: the partner takes a few seconds to be missed
 	seen := observation{attrLink: w.link()}

@@ -140,7 +140,6 @@ func (p watchProcess) olderThan(files []string) bool {
 	})
 }
 
-// args is how the process is called.
 func (p watchProcess) args(files []string) []string {
 	return append([]string{"ocf", p.action}, files...)
 }
@@ -259,7 +258,6 @@ func (p watchProcess) ends(ctx context.Context) bool {
 	}
 }
 
-// is says whether a process was called as this one.
 func (p watchProcess) is(pid int) bool {
 	return unit.Called(argsOf(pid), p.action)
 }
@@ -301,7 +299,6 @@ func (p watchProcess) open(k kernel.Host, files []string, log func(string, ...an
 	return f, w, nil
 }
 
-// watchMain is the watcher: it ends with ctx.
 func watchMain(ctx context.Context, files []string) error {
 	log, changes := logAs("mortar-watch"), logAs("mortar")
 	k := kernel.New()
@@ -353,47 +350,3 @@ func (p watchProcess) lock() (*os.File, error) {
 func tryLock(service string) (func(), error) {
 	return lock(unit.AtOnce(context.Background()), service)
 }
-
-// watchMetadata is what meta-data prints; it conforms to ra-api-1.dtd.
-const watchMetadata = `<?xml version="1.0"?>
-<!DOCTYPE resource-agent SYSTEM "ra-api-1.dtd">
-<resource-agent name="watch" version="1.0">
-<version>1.0</version>
-
-<longdesc lang="en">
-Watches a server of a Mortar brick, as a clone. It waits for the kernel's
-messages about links and disks and tells the cluster, as node attributes,
-whether the public network has a link (mortar-link) and whether the disks of
-each service can be reached (mortar-storage-SERVICE). A server that serves
-disks it has lost, and its partner has not, asks to be fenced. NFS daemons of
-a running service that die or hang are started again. The service address, its line in
-/etc/hosts and mounts of nfs-utils' state are put back if something else on the
-server takes them away. That an SSD of a cache has left its mirror is written to
-the cache's label on the disks. A RAID group that lacks a disk and
-has no spare gets that of another group of the service. A disk
-that is much slower than its peers is dropped from its array, if the configuration
-says so.
-</longdesc>
-<shortdesc lang="en">Watches links, disk paths and NFS daemons of a Mortar storage server</shortdesc>
-
-<parameters>
-<parameter name="configs" unique="0" required="1">
-<longdesc lang="en">
-The files that describe the services of the brick, as the agent
-ocf:mortar:service reads them: absolute paths, with blanks between them.
-</longdesc>
-<shortdesc lang="en">Descriptions of the services (JSON files)</shortdesc>
-<content type="string"/>
-</parameter>
-</parameters>
-
-<actions>
-<action name="start" timeout="30s"/>
-<action name="stop" timeout="30s"/>
-<action name="monitor" depth="0" timeout="30s" interval="30s"/>
-<action name="status" depth="0" timeout="30s" interval="30s"/>
-<action name="validate-all" timeout="20s"/>
-<action name="meta-data" timeout="5s"/>
-</actions>
-</resource-agent>
-`

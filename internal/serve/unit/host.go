@@ -107,14 +107,10 @@ func (s *Host) Uptime() time.Duration {
 
 // Paths counts the working paths of a multipath map.
 func (s *Host) Paths(dev string) int {
-	n := 0
-	slaves, _ := s.K.ReadDir("/sys/block/" + dev + "/slaves")
-	for _, p := range slaves {
-		if s.HasPath(p) {
-			n++
-		}
+	if !strings.HasPrefix(dev, "dm-") {
+		return 0
 	}
-	return n
+	return len(s.PathsOf(dev))
 }
 
 // PathsOf are the devices of the paths that work, of a multipath map or of a disk itself.

@@ -85,7 +85,6 @@ func (l *Steps) Note(format string, a ...any) {
 	l.write(Step{TNS: l.Now().UnixNano(), Step: "note", Note: fmt.Sprintf(format, a...)})
 }
 
-// Found is Note with a code.
 func (l *Steps) Found(code, subject, format string, a ...any) {
 	l.write(Step{TNS: l.Now().UnixNano(), Step: "note", Code: code, Subject: subject, Note: fmt.Sprintf(format, a...)})
 }

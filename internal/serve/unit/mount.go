@@ -140,7 +140,6 @@ type User struct {
 	Name string
 }
 
-// Watches says whether a process is the watcher.
 func (s *Host) Watches(pid int) bool {
 	b, err := s.K.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
 	return err == nil && Called(SplitArgs(b), WatchAction)

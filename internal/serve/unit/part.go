@@ -20,7 +20,6 @@ type Refusal struct{ error }
 
 func (r *Refusal) Unwrap() error { return r.error }
 
-// Refuse makes a refusal of an error.
 func Refuse(err error) error { return &Refusal{err} }
 
 // Part is one layer of the service. All functions are idempotent and cope

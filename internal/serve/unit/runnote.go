@@ -26,7 +26,6 @@ func (s *Host) RunNote(kind, ext string) Note {
 	return Note{s.K, s.Log, RunDir + "/" + kind + "-" + s.Service + ext}
 }
 
-// Read gives the text of the note, and whether there is one.
 func (n Note) Read() (text string, there bool) {
 	b, err := n.k.ReadFile(n.File)
 	return string(b), err == nil
@@ -39,7 +38,6 @@ func (n Note) There() bool {
 
 func (n Note) Write(text string) error { return n.k.Save(n.File, []byte(text)) }
 
-// Remove removes the note if there is one.
 func (n Note) Remove() error {
 	if !n.There() {
 		return nil
