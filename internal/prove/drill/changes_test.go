@@ -143,7 +143,7 @@ func (b *bench) change(name string) (*fault.Site, fault.Fault, error) {
 	if err != nil || len(steps) != 1 {
 		b.t.Fatal(steps, err)
 	}
-	f := steps[0].Fault
+	f, _ := acts(steps[0])
 	if err := can(e, dr, v, steps); err != nil {
 		return e, f, err
 	}
