@@ -73,7 +73,7 @@ type Host struct {
 	Processes map[string]int       `json:"processes,omitempty"` // number of running processes, by name, or name@namespace
 	Addresses []string             `json:"addresses,omitempty"` // with prefix length; also those in the services' namespaces
 	NetLinks  []Link               `json:"net_links,omitempty"` // interfaces of the host itself
-	Disks     []DiskState          `json:"disks,omitempty"`
+	Disks     []resource.DiskFact  `json:"disks,omitempty"`
 	Strays    []Stray              `json:"strays,omitempty"` // with Disks
 	Pace      map[string]Pace      `json:"pace,omitempty"`   // of each block device that was busy, by sdX or dm-N
 	SCSI      []linux.SCSIDisk     `json:"scsi,omitempty"`
@@ -100,18 +100,6 @@ type FS struct {
 	Files     uint64  `json:"files"`
 	FilesFree uint64  `json:"files_free"`
 	Millis    float64 `json:"ms"` // duration of the call
-}
-
-// DiskState is a disk and the state of each path to it.
-type DiskState struct {
-	resource.DiskFact
-	PathState map[string]PathState `json:"path_state,omitempty"` // by sdX; of NVMe with multipath of the kernel also by controller
-}
-
-// PathState is one path to a disk.
-type PathState struct {
-	State string `json:"state"` // SCSI device state: running, offline, transport-offline, blocked …
-	HBA   int    `json:"hba"`   // SCSI host number, -1 if it has none
 }
 
 // Handlers answer Op.
@@ -202,7 +190,7 @@ func gather(ctx context.Context, sys agent.HostSys, pool *statfsPool, r Request)
 			disks = l.All
 		}
 		if r.Disks {
-			h.Disks = diskStates(sys, disks)
+			h.Disks = pathStates(sys, disks)
 			h.Strays = strays(sys)
 		}
 		if r.SCSI {
@@ -335,13 +323,13 @@ func InNamespace(name, namespace string) string {
 	return name + "@" + namespace
 }
 
-func diskStates(sys resource.Sys, disks []resource.DiskFact) []DiskState {
-	var out []DiskState
-	for _, d := range disks {
-		s := DiskState{DiskFact: d, PathState: map[string]PathState{}}
+// pathStates adds the states of the paths to disks.
+func pathStates(sys resource.Sys, disks []resource.DiskFact) []resource.DiskFact {
+	for i, d := range disks {
+		states := map[string]resource.PathState{}
 		for _, p := range d.Paths {
 			name := filepath.Base(p)
-			st := PathState{HBA: -1}
+			st := resource.PathState{HBA: -1}
 			if b, err := sys.ReadFile("/sys/block/" + name + "/device/state"); err == nil {
 				st.State = strings.TrimSpace(string(b))
 			}
@@ -353,14 +341,14 @@ func diskStates(sys resource.Sys, disks []resource.DiskFact) []DiskState {
 					}
 				}
 			}
-			s.PathState[name] = st
+			states[name] = st
 			for controller, state := range linux.NVMePaths(resource.Tree{Sys: sys}, name) {
-				s.PathState[controller] = PathState{HBA: -1, State: cmp.Or(state, "unknown")}
+				states[controller] = resource.PathState{HBA: -1, State: cmp.Or(state, "unknown")}
 			}
 		}
-		out = append(out, s)
+		disks[i].PathState = states
 	}
-	return out
+	return disks
 }
 
 // reservations reads the reservations of LUNs and disks concurrently, each over the first path

@@ -3,10 +3,7 @@ package gather
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"path"
-	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -62,50 +59,6 @@ func (h *Host) Below() map[string][]string {
 		}
 	}
 	return out
-}
-
-// Is reports whether a disk is that of a design: by WWN, or where one of them has none by serial.
-func (d DiskState) Is(serial, wwn string) bool {
-	if wwn != "" && d.WWN != "" {
-		return strings.EqualFold(wwn, d.WWN)
-	}
-	return serial == d.Serial
-}
-
-// ways name the paths to a disk: the controllers of a namespace that the kernel itself reaches
-// by several, or the devices.
-func (d DiskState) ways() (out []string) {
-	devices := map[string]bool{}
-	for _, p := range d.Paths {
-		devices[filepath.Base(p)] = true
-	}
-	for name := range d.PathState {
-		if !devices[name] {
-			out = append(out, name)
-		}
-	}
-	if len(out) > 0 {
-		return out
-	}
-	return slices.Collect(maps.Keys(devices))
-}
-
-// Divide divides the paths of a disk into working ones, sorted, and bad ones with the reason.
-// failed are the paths that multipath considers failed.
-func (d DiskState) Divide(failed map[string]string) (good []string, bad map[string]string) {
-	bad = map[string]string{}
-	for _, name := range d.ways() {
-		switch st := d.PathState[name].State; {
-		case st != "" && st != "running" && st != "live":
-			bad[name] = st
-		case failed[name] != "":
-			bad[name] = failed[name]
-		default:
-			good = append(good, name)
-		}
-	}
-	slices.Sort(good)
-	return good, bad
 }
 
 // SystemMounts are those of the system's directories that have a file system of their own.

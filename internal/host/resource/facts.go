@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -39,6 +40,50 @@ type HostFacts struct {
 // Manages finds a resource that the host's cluster has, running or not; nil: none.
 func (f HostFacts) Manages(id string) *linux.CRMResource {
 	return cmp.Or(f.Cluster.Resource(id), (&linux.CRM{Resources: f.Configured}).Resource(id))
+}
+
+// Is reports whether a disk is that of a design: by WWN, or where one of them has none by serial.
+func (d DiskFact) Is(serial, wwn string) bool {
+	if wwn != "" && d.WWN != "" {
+		return strings.EqualFold(wwn, d.WWN)
+	}
+	return serial == d.Serial
+}
+
+// ways name the paths to a disk: the controllers of a namespace that the kernel itself reaches
+// by several, or the devices.
+func (d DiskFact) ways() (out []string) {
+	devices := map[string]bool{}
+	for _, p := range d.Paths {
+		devices[path.Base(p)] = true
+	}
+	for name := range d.PathState {
+		if !devices[name] {
+			out = append(out, name)
+		}
+	}
+	if len(out) > 0 {
+		return out
+	}
+	return slices.Collect(maps.Keys(devices))
+}
+
+// Divide divides the paths of a disk into working ones, sorted, and bad ones with the reason.
+// failed are the paths that multipath considers failed.
+func (d DiskFact) Divide(failed map[string]string) (good []string, bad map[string]string) {
+	bad = map[string]string{}
+	for _, name := range d.ways() {
+		switch st := d.PathState[name].State; {
+		case st != "" && st != "running" && st != "live":
+			bad[name] = st
+		case failed[name] != "":
+			bad[name] = failed[name]
+		default:
+			good = append(good, name)
+		}
+	}
+	slices.Sort(good)
+	return good, bad
 }
 
 // DiskList are the disks of a host. It finds them by what a spec names them by.

@@ -110,7 +110,7 @@ func (b *bench) dial(_ context.Context, name string) (*host.Session, error) {
 		case string(gather.Op):
 			h := gather.Host{}
 			for _, d := range all {
-				h.Disks = append(h.Disks, gather.DiskState{DiskFact: d})
+				h.Disks = append(h.Disks, d)
 			}
 			return hosttest.Answer(result, h)
 		case string(agent.OpRun):

@@ -73,7 +73,7 @@ func SeenBy(ctx context.Context, hosts host.ByName, d *design.Design, p *design.
 		if k.Failed {
 			continue
 		}
-		if slices.ContainsFunc(h.Disks, func(x gather.DiskState) bool { return strings.EqualFold(x.Serial, k.Serial) }) {
+		if slices.ContainsFunc(h.Disks, func(x resource.DiskFact) bool { return strings.EqualFold(x.Serial, k.Serial) }) {
 			seen = append(seen, k.Serial)
 		} else {
 			missing = append(missing, k.Serial)
@@ -90,7 +90,7 @@ type State struct {
 	Stat    linux.MDStat
 	Members []linux.MDMember
 	// disks of that server.
-	disks []gather.DiskState
+	disks []resource.DiskFact
 }
 
 // request asks for arrays and disks.
@@ -122,7 +122,7 @@ func (p *Place) Look(ctx context.Context, hosts host.ByName) (*State, error) {
 
 // state is the state of the group that has the disk on a server; nil if the server does
 // not have it assembled.
-func (p *Place) state(server string, files map[string]string, disks []gather.DiskState) (*State, error) {
+func (p *Place) state(server string, files map[string]string, disks []resource.DiskFact) (*State, error) {
 	arrays, err := linux.MDArrays(linux.Files(files))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", server, err)

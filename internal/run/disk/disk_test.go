@@ -61,7 +61,7 @@ func state(p *Place, degraded int, states ...string) *State {
 		dev := "dm-" + string(rune('0'+i))
 		serial := []string{"MA01", "MB01", "MA02", "MB02", "MA03", "MB03"}[i]
 		st.Members = append(st.Members, linux.MDMember{Dev: dev, States: strings.Split(s, ","), Slot: slot})
-		st.disks = append(st.disks, gather.DiskState{DiskFact: resource.DiskFact{Serial: serial, Paths: []string{"/dev/sda", dev}}})
+		st.disks = append(st.disks, resource.DiskFact{Serial: serial, Paths: []string{"/dev/sda", dev}})
 	}
 	return st
 }
@@ -141,10 +141,10 @@ func TestMovedSpare(t *testing.T) {
 		t.Fatal(err)
 	}
 	files := map[string]string{}
-	var disks []gather.DiskState
+	var disks []resource.DiskFact
 	member := func(md string, k design.Disk, slot int, state string) {
 		dev := "sd" + strings.ToLower(k.Serial)
-		disks = append(disks, gather.DiskState{DiskFact: resource.DiskFact{Serial: k.Serial, Paths: []string{"/dev/" + dev}}})
+		disks = append(disks, resource.DiskFact{Serial: k.Serial, Paths: []string{"/dev/" + dev}})
 		dir := "/sys/block/" + md + "/md/dev-" + dev
 		files[dir+"/state"], files[dir+"/slot"] = state+"\n", fmt.Sprint(slot)+"\n"
 	}

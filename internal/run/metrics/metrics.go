@@ -16,6 +16,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/md"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host/gather"
+	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/run/observe"
 	"github.com/mortarhpc/mortar/internal/serve/cache"
 	"github.com/mortarhpc/mortar/internal/serve/nfs"
@@ -204,7 +205,7 @@ func (e *exposition) disks(m design.Measured, h *gather.Host) {
 	stats := linux.ParseDiskStats(h.Files["/proc/diskstats"])
 	for _, x := range m.Disks {
 		labels := []string{"serial", x.Serial, "group", x.Group, "enclosure", x.Enclosure, "bay", strconv.Itoa(x.Bay)}
-		i := slices.IndexFunc(h.Disks, func(s gather.DiskState) bool { return s.Is(x.Serial, x.WWN) })
+		i := slices.IndexFunc(h.Disks, func(s resource.DiskFact) bool { return s.Is(x.Serial, x.WWN) })
 		e.add("mortar_disk_seen", bit(i >= 0), labels...)
 		if i < 0 {
 			continue

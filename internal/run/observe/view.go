@@ -13,6 +13,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/md"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host/gather"
+	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
 // view is the facts about one pair, in the form that the checks need. It judges
@@ -50,7 +51,7 @@ type server struct {
 
 // seenDisk is a disk of the design as one server sees it.
 type seenDisk struct {
-	gather.DiskState
+	resource.DiskFact
 	good []string // working paths, sdX
 	bad  map[string]string
 }
@@ -158,7 +159,7 @@ func (s *server) read(d *design.Design, p *design.Pair) {
 			if !have.Is(want.Serial, want.WWN) {
 				continue
 			}
-			sd := &seenDisk{DiskState: have}
+			sd := &seenDisk{DiskFact: have}
 			sd.good, sd.bad = have.Divide(failed)
 			s.disks[want.Serial] = sd
 			for _, p := range have.Paths {
