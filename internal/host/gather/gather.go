@@ -22,11 +22,12 @@ import (
 	rule "github.com/mortarhpc/mortar/internal/base/pace"
 	"github.com/mortarhpc/mortar/internal/base/pr"
 	"github.com/mortarhpc/mortar/internal/host/agent"
+	"github.com/mortarhpc/mortar/internal/host/claim"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
 // Op is the agent's read-only op that answers a Request with a Host.
-const Op agent.Op[Request, Host] = "observe.gather"
+const Op agent.Op[Request, Host] = agent.OpGather
 
 // Request is a query of one host. The agent answers in its own process; only Run and
 // Outlets start others, which are expensive on an emulated CPU.
@@ -45,6 +46,7 @@ type Request struct {
 	NICs bool `json:"nics,omitempty"`
 	SCSI bool `json:"scsi,omitempty"` // paths of SCSI disks, and the states of their port groups
 	CIB  bool `json:"cib,omitempty"`
+	Plan bool `json:"plan,omitempty"` // what a plan needs to know; what cannot be read of it is an error
 	// Reservations are WWNs of LUNs, and serial numbers of disks, whose reservations to read,
 	// with SCSI.
 	Reservations []string `json:"reservations,omitempty"`
@@ -83,6 +85,14 @@ type Host struct {
 	Unreservable []string            `json:"unreservable,omitempty"`
 	CIB          *linux.CIB          `json:"cib,omitempty"`
 	Outlets      []Outlet            `json:"outlets,omitempty"`
+	Plan         Plan                `json:"plan,omitzero"`
+}
+
+// Plan is what a plan needs to know of a host before it is made.
+type Plan struct {
+	resource.HostFacts
+	linux.OSRelease
+	Brick claim.State `json:"brick"`
 }
 
 // RunResult is a command's output, or why it could not be run.
@@ -115,7 +125,11 @@ func handlers(may func(Request) error) agent.Mux {
 		if err := may(r); err != nil {
 			return Host{}, err
 		}
-		return *gather(ctx, agent.HostSys{}, fs, r), nil
+		h := gather(ctx, agent.HostSys{}, fs, r)
+		if r.Plan {
+			return *h, h.Plan.read(ctx, agent.HostSys{})
+		}
+		return *h, nil
 	})
 	return m
 }
@@ -194,7 +208,7 @@ func gather(ctx context.Context, sys agent.HostSys, pool *statfsPool, r Request)
 			h.Strays = strays(sys)
 		}
 		if r.SCSI {
-			h.SCSI, _ = sys.SCSIOf(ctx, disks)
+			h.SCSI, _ = sys.SCSI(ctx, disks)
 			h.Reservations, h.Unreservable = reservations(ctx, sys, h.SCSI, r.Reservations, timeout)
 		}
 	}
@@ -207,6 +221,19 @@ func gather(ctx context.Context, sys agent.HostSys, pool *statfsPool, r Request)
 	}
 	wg.Wait()
 	return h
+}
+
+func (p *Plan) read(ctx context.Context, sys agent.HostSys) (err error) {
+	if p.OSRelease, err = sys.OS(); err != nil {
+		return err
+	}
+	if p.HostFacts, err = resource.ObserveFacts(ctx, sys); err != nil {
+		return fmt.Errorf("facts: %w", err)
+	}
+	if p.Brick, err = claim.Read(claim.File()); err != nil {
+		return fmt.Errorf("brick: %w", err)
+	}
+	return nil
 }
 
 // Pace is how fast a block device answered during paceWindow.

@@ -18,14 +18,11 @@ import (
 // server the storage steps go to. Everything else is observed by each
 // resource itself.
 type HostFacts struct {
-	Disks []DiskFact
 	// Arrays are the md arrays that are assembled on the host.
 	Arrays []linux.MDArray
 	// Mapped are the names of the device mapper's devices: active logical
 	// volumes, multipath maps.
 	Mapped []string `json:",omitempty"`
-	// Mounts are the mounted file systems that have a device, source → target.
-	Mounts []linux.Mount
 	// Built are the volume groups that are built and were to be released since
 	// the host booted, each with the digest of what was built.
 	Built map[string]string `json:",omitempty"`
@@ -172,25 +169,12 @@ func DiskOf(disks []DiskFact, kernel, mapName string) (DiskFact, bool) {
 // command, and that only where Pacemaker runs.
 func ObserveFacts(ctx context.Context, sys Sys) (HostFacts, error) {
 	var f HostFacts
-	disks, err := sys.Disks(ctx)
-	if err != nil {
-		return f, fmt.Errorf("disks: %w", err)
-	}
-	f.Disks = disks.All
+	var err error
 	if f.Arrays, err = linux.MDArrays(Tree{sys}); err != nil {
 		return f, fmt.Errorf("md arrays: %w", err)
 	}
 	if f.Mapped, err = mapped(sys); err != nil {
 		return f, fmt.Errorf("device mapper: %w", err)
-	}
-	ms, err := mounts(sys)
-	if err != nil {
-		return f, fmt.Errorf("mounts: %w", err)
-	}
-	for _, m := range ms {
-		if strings.HasPrefix(m.Source, "/dev/") || strings.Contains(m.Source, ":/") {
-			f.Mounts = append(f.Mounts, m)
-		}
 	}
 	if f.Built, err = built(sys); err != nil {
 		return f, fmt.Errorf("storage that is built: %w", err)

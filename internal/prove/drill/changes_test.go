@@ -105,14 +105,8 @@ func (b *bench) dial(_ context.Context, name string) (*host.Session, error) {
 		switch op {
 		case string(agent.OpTime):
 			return hosttest.Answer(result, map[string]int64{"now_ns": time.Now().UnixNano()})
-		case string(agent.OpFacts):
-			return hosttest.Answer(result, agent.Facts{HostFacts: resource.HostFacts{Disks: all}})
 		case string(gather.Op):
-			h := gather.Host{}
-			for _, d := range all {
-				h.Disks = append(h.Disks, d)
-			}
-			return hosttest.Answer(result, h)
+			return hosttest.Answer(result, gather.Host{Disks: all})
 		case string(agent.OpRun):
 			return b.note("%s: %s", name, strings.Join(params.(agent.RunParams).Action.Cmd, " "))
 		}

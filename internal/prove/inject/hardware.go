@@ -209,7 +209,7 @@ func (h *Hardware) link(ctx context.Context, s *host.Session, f fault.Fault, sta
 func (h *Hardware) deletePaths(ctx context.Context, f fault.Fault) error {
 	server := f.On
 	return h.on(ctx, server, func(s *host.Session) error {
-		facts, err := s.Facts(ctx)
+		facts, err := host.Ask(ctx, s, gather.Op, gather.Request{Disks: true})
 		if err != nil {
 			return err
 		}

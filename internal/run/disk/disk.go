@@ -245,7 +245,7 @@ func (p *Place) Found(ctx context.Context, hosts host.ByName, serial string) ([]
 	var out []Seen
 	var not []string
 	for _, s := range p.servers {
-		f, err := hosts(s).Facts(ctx)
+		f, err := host.Ask(ctx, hosts(s), gather.Op, gather.Request{Disks: true})
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", s, err)
 		}
