@@ -1,4 +1,4 @@
-// Package gather is the agent's one read-only look at a host: what status, watch, metrics,
+// Package gather is the agent's one read-only look at a host: what plans, status, watch, metrics,
 // procedures, benchmarks and drills know of it. It knows no brick, and judges nothing.
 package gather
 

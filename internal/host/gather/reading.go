@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -35,6 +36,40 @@ func (h *Host) FailedPaths() (failed map[string]string, unread health.Unread) {
 		}
 	}
 	return failed, unread
+}
+
+// Array is an md array that is assembled on a host.
+type Array struct {
+	linux.MDArray
+	Name    string           // in /dev/md; "" if it has none there
+	Members []linux.MDMember // also those that md has thrown out
+	Stat    linux.MDStat     // its present activity
+}
+
+// ArrayRequest asks for arrays and disks.
+func ArrayRequest() Request {
+	return Request{Files: append([]string{"/proc/mdstat"}, MDFiles...), Links: []string{"/dev/md/*"}, Disks: true}
+}
+
+// Arrays are the host's md arrays. Reading them from a map cannot fail.
+func (h *Host) Arrays() (out []Array) {
+	files := linux.Files(h.Files)
+	found, _ := linux.MDArrays(files)
+	stats := linux.ParseMDStat(h.Files["/proc/mdstat"])
+	for _, f := range found {
+		a := Array{MDArray: f}
+		a.Members, _ = linux.MDMembers(files, f.Dev)
+		if i := slices.IndexFunc(stats, func(m linux.MDStat) bool { return m.Dev == f.Dev }); i >= 0 {
+			a.Stat = stats[i]
+		}
+		for link, to := range h.Links {
+			if name, ok := strings.CutPrefix(link, "/dev/md/"); ok && path.Base(to) == f.Dev {
+				a.Name = name
+			}
+		}
+		out = append(out, a)
+	}
+	return out
 }
 
 // Mapped are the names that the device mapper has for its devices, by the kernel's name (dm-3).

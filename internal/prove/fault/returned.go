@@ -13,6 +13,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/converge/plan"
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/agent"
+	"github.com/mortarhpc/mortar/internal/host/gather"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/prove/kind"
 	"github.com/mortarhpc/mortar/internal/prove/report"
@@ -142,7 +143,7 @@ func settle(ctx context.Context, b *Site, server string, wire agent.WireResource
 
 // systemMirrors returns the mirrors of a server that are not part of the brick.
 func systemMirrors(ctx context.Context, b *Site, server string) ([]observe.SystemArray, error) {
-	h, err := b.gather(ctx, server, observe.SystemRequest())
+	h, err := b.gather(ctx, server, gather.ArrayRequest())
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", server, err)
 	}

@@ -68,11 +68,11 @@ func Run(ctx context.Context, hosts host.ByName, d *design.Design, g design.Grou
 	dev := ""
 	for _, s := range d.Spec.Servers {
 		var err error
-		if seen, err = host.Ask(ctx, hosts(s.Name), gather.Op, gather.Request{Plan: true, Disks: true}); err != nil {
+		if seen, err = host.Ask(ctx, hosts(s.Name), gather.Op, gather.ArrayRequest()); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", s.Name, err))
 			continue
 		}
-		for _, a := range seen.Plan.Arrays {
+		for _, a := range seen.Arrays() {
 			if md.SameUUID(a.UUID, g.UUID) && a.Running() {
 				out.Server, dev = s.Name, a.Dev
 			}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/host"
@@ -37,7 +36,7 @@ func servers(result string) host.ByName {
 		case string(gather.Op):
 			f := gather.Host{Disks: []resource.DiskFact{{Serial: "MA01", WWN: "5000c50000000101", Paths: []string{"sda", "sdg"}}}}
 			if host == "nfs2" {
-				f.Plan.Arrays = []linux.MDArray{{Dev: "md127", UUID: "1:2:3:4", State: "clean"}}
+				f.Files = map[string]string{"/sys/block/md127/md/array_state": "clean\n", "/sys/block/md127/md/uuid": "1:2:3:4\n"}
 			}
 			return hosttest.Answer(result2, f)
 		case "run":
