@@ -108,8 +108,8 @@ func asked[R any](ctx context.Context, b *Site, name string, ask func(*host.Sess
 	return ask(h, ctx)
 }
 
-// gather looks at a server.
-func (b *Site) gather(ctx context.Context, server string, r gather.Request) (gather.Host, error) {
+// gathered looks at a server.
+func gathered(ctx context.Context, b *Site, server string, r gather.Request) (gather.Host, error) {
 	return asked(ctx, b, server, func(s *host.Session, ctx context.Context) (gather.Host, error) { return host.Ask(ctx, s, gather.Op, r) })
 }
 
@@ -320,7 +320,7 @@ func (b *Site) GroupMembers(ctx context.Context, g design.Group) ([]string, erro
 	if err != nil {
 		return nil, err
 	}
-	facts, err := b.gather(ctx, b.Active, gather.Request{Disks: true})
+	facts, err := gathered(ctx, b, b.Active, gather.Request{Disks: true})
 	if err != nil {
 		return nil, err
 	}

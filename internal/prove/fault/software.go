@@ -292,7 +292,7 @@ func mapOf(ctx context.Context, b *Site, f Fault) (string, error) {
 	if slices.ContainsFunc(b.Design.LUNs(), func(l design.LUN) bool { return l.Name == f.Args[0] }) {
 		return f.Args[0], nil
 	}
-	facts, err := b.gather(ctx, f.On, gather.Request{Disks: true})
+	facts, err := gathered(ctx, b, f.On, gather.Request{Disks: true})
 	if err != nil {
 		return "", err
 	}

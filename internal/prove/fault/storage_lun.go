@@ -259,7 +259,7 @@ func (l lunStorage) Rot() error {
 func lunsSeen(ctx context.Context, b *Site) (array.Result, error) {
 	seen := map[string][]linux.SCSIDisk{}
 	for _, server := range b.Design.PairOf(b.Service.Name).Servers {
-		h, err := b.gather(ctx, server, gather.Request{SCSI: true})
+		h, err := gathered(ctx, b, server, gather.Request{SCSI: true})
 		if err != nil {
 			return array.Result{}, fmt.Errorf("%s: %w", server, err)
 		}
