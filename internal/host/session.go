@@ -8,7 +8,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/host/agent"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/host/resource/storage"
@@ -132,16 +131,6 @@ func (s *Session) Follow(ctx context.Context, line func(string), argv ...string)
 // Hello says who answers.
 func (s *Session) Hello(ctx context.Context) (agent.Hello, error) {
 	return Ask(ctx, s, agent.OpHello, agent.None{})
-}
-
-// Facts are what a plan needs to know of the host.
-func (s *Session) Facts(ctx context.Context) (agent.Facts, error) {
-	return Ask(ctx, s, agent.OpFacts, agent.None{})
-}
-
-// SCSI lists the host's SCSI disks with their paths and the states of these.
-func (s *Session) SCSI(ctx context.Context) ([]linux.SCSIDisk, error) {
-	return Ask(ctx, s, agent.OpSCSI, agent.None{})
 }
 
 // Hardware says what the host is made of.

@@ -21,6 +21,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/claim"
+	"github.com/mortarhpc/mortar/internal/host/gather"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
@@ -123,12 +124,12 @@ func Unlock(ctx context.Context, s *spec.Spec, opts host.Options, by string) (en
 		if err != nil {
 			return ended, err
 		}
-		f, err := h.Facts(ctx)
+		f, err := host.Ask(ctx, h, gather.Op, gather.Request{Plan: true})
 		h.Close()
 		if err != nil {
 			return ended, err
 		}
-		c := f.Brick.Claim
+		c := f.Plan.Brick.Claim
 		if c == nil {
 			continue
 		}

@@ -62,8 +62,6 @@ func (f *crowdHosts) play(_ context.Context, name, op string, params, result any
 	switch op {
 	case "hello":
 		return hosttest.Answer(result, debian)
-	case "facts":
-		return hosttest.Answer(result, agent.Facts{Hello: debian})
 	case "diffs":
 		all := agent.DiffsResult{Results: make([]agent.DiffResult, len(params.(agent.DiffsParams).Resources))}
 		for i, w := range params.(agent.DiffsParams).Resources {
@@ -73,7 +71,7 @@ func (f *crowdHosts) play(_ context.Context, name, op string, params, result any
 		}
 		return hosttest.Answer(result, all)
 	case string(gather.Op):
-		return hosttest.Answer(result, gather.Host{})
+		return hosttest.Answer(result, gather.Host{Plan: gather.Plan{OSRelease: debian.OSRelease}})
 	case "run":
 		f.done[name] = true
 		return hosttest.Answer(result, resource.Output{})
@@ -87,7 +85,7 @@ func namesOf[V any](m map[string]V) string { return strings.Join(slices.Sorted(m
 // one in the middle of the apply. Each is left out, and everything else is done.
 func TestClientsThatDoNotAnswerAreLeftOut(t *testing.T) {
 	d := crowd(t)
-	hosts := &crowdHosts{off: map[string]bool{}, dies: map[string]string{"c100": "facts", "c200": "diffs", "c300": "run"}, done: map[string]bool{}}
+	hosts := &crowdHosts{off: map[string]bool{}, dies: map[string]string{"c100": string(gather.Op), "c200": "diffs", "c300": "run"}, done: map[string]bool{}}
 	for i := 10; i <= 400; i += 20 {
 		hosts.off[fmt.Sprintf("c%03d", i)] = true
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/host"
+	"github.com/mortarhpc/mortar/internal/host/gather"
 )
 
 // seeLUNs asks the servers of arrays for their SCSI disks; nil without arrays.
@@ -27,11 +28,11 @@ func seeLUNs(ctx context.Context, d *design.Design, hosts map[string]*host.Sessi
 		return nil, nil
 	}
 	seen, failed := host.All(ctx, servers, func(ctx context.Context, name string) ([]linux.SCSIDisk, error) {
-		out, err := hosts[name].SCSI(ctx)
+		h, err := host.Ask(ctx, hosts[name], gather.Op, gather.Request{SCSI: true})
 		if err != nil {
 			err = fmt.Errorf("%s: LUNs: %w", name, err)
 		}
-		return out, err
+		return h.SCSI, err
 	})
 	return seen, failed.Join()
 }

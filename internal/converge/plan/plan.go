@@ -18,6 +18,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/converge/prepared"
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/agent"
+	"github.com/mortarhpc/mortar/internal/host/gather"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
@@ -109,12 +110,12 @@ func (r Refusals) orNil() error {
 
 // Observe gathers the facts of all hosts.
 func Observe(ctx context.Context, hosts map[string]*host.Session) (Facts, error) {
-	got, failed := host.All(ctx, slices.Sorted(maps.Keys(hosts)), func(ctx context.Context, name string) (agent.Facts, error) {
-		f, err := hosts[name].Facts(ctx)
+	got, failed := host.All(ctx, slices.Sorted(maps.Keys(hosts)), func(ctx context.Context, name string) (gather.Plan, error) {
+		h, err := host.Ask(ctx, hosts[name], gather.Op, gather.Request{Plan: true})
 		if err != nil {
 			err = fmt.Errorf("%s: facts: %w", name, err)
 		}
-		return f, err
+		return h.Plan, err
 	})
 	f := Facts{Hosts: map[string]resource.HostFacts{}, OS: map[string]linux.OSRelease{}}
 	for name, x := range got {

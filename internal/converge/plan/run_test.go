@@ -16,6 +16,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/agent"
+	"github.com/mortarhpc/mortar/internal/host/gather"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
@@ -73,8 +74,8 @@ func (h *fakeHost) Call(ctx context.Context, op string, params, result any, _ fu
 	h.asks++
 	var answer any
 	switch op {
-	case "facts":
-		answer = agent.Facts{Hello: agent.Hello{OSRelease: linux.OSRelease{ID: "debian", Version: "13"}}, HostFacts: resource.HostFacts{Disks: []resource.DiskFact{{Serial: h.name}}}}
+	case string(gather.Op):
+		answer = gather.Host{Plan: gather.Plan{OSRelease: linux.OSRelease{ID: "debian", Version: "13"}, HostFacts: resource.HostFacts{Mapped: []string{h.name}}}}
 	case "diffs":
 		var p agent.DiffsParams
 		if err := json.Unmarshal(raw, &p); err != nil {
@@ -498,7 +499,7 @@ func TestLostHost(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	f, err := Observe(t.Context(), hosts)
-	if err != nil || f.Hosts["x"].Disks[0].Serial != "x" || f.OS["x"].ID != "debian" {
+	if err != nil || f.Hosts["x"].Mapped[0] != "x" || f.OS["x"].ID != "debian" {
 		t.Errorf("%+v %v", f, err)
 	}
 }

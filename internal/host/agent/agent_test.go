@@ -546,7 +546,7 @@ func TestSilence(t *testing.T) {
 		t.Error(err)
 	}
 	// Every op that plans and checks rest on has a limit.
-	for _, op := range []string{"hello", "time", "facts", "diffs", "query", "read", "scsi"} {
+	for _, op := range []string{"hello", "time", OpGather, "diffs", "query", "read"} {
 		if silence[op] <= 0 {
 			t.Errorf("op %s has no limit", op)
 		}

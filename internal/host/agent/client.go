@@ -27,16 +27,15 @@ const (
 	// queryLimit is what the agent grants one command, with the time that it
 	// needs to give up one that hangs in the kernel.
 	queryLimit = longQuery + command.GivenUp + 2*time.Second
-	// factsQueries and diffQueries are how many commands, and no more, facts and
+	// gatherQueries and diffQueries are how many commands, and no more, a gathering and
 	// the diff of one resource start one after the other; diffs gives a sign at
 	// each resource.
-	factsQueries, diffQueries = 2, 4
+	gatherQueries, diffQueries = 2, 4
 )
 
 var silence = map[string]time.Duration{
 	string(OpHello): answerLimit, string(OpTime): answerLimit, string(OpRead): answerLimit,
-	string(OpQuery): queryLimit + answerLimit, string(OpFacts): factsQueries*queryLimit + answerLimit,
-	string(OpSCSI):  queryLimit + answerLimit, // as one command: a path that does not answer costs portGroupsTime
+	string(OpQuery): queryLimit + answerLimit, OpGather: gatherQueries*queryLimit + answerLimit,
 	string(OpDiffs): diffQueries*queryLimit + answerLimit,
 }
 

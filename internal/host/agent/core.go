@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/base/command"
-	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/host/claim"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/host/resource/storage"
@@ -101,8 +100,6 @@ func NewCore(sys HostSys, kinds []resource.Resource, holder string) Mux {
 	r := &runner{lock: &hostLock{path: lockPath}, log: journal, sys: sys, holder: holder, brick: claim.File()}
 	m := Mux{}
 	OpHello.Answer(m, func(context.Context, None) (Hello, error) { return sys.Hello() })
-	OpFacts.Answer(m, func(ctx context.Context, _ None) (Facts, error) { return sys.Facts(ctx) })
-	OpSCSI.Answer(m, func(ctx context.Context, _ None) ([]linux.SCSIDisk, error) { return sys.SCSI(ctx) })
 	OpHardware.Answer(m, func(ctx context.Context, _ None) (storage.Hardware, error) {
 		return storage.ObserveHardware(ctx, sys)
 	})

@@ -175,7 +175,7 @@ func TestPortGroupsAtOnce(t *testing.T) {
 			all.Wait()
 			return nil, errors.New("it hangs")
 		}
-		if got, err := h.SCSI(t.Context()); err != nil || len(got) != disks {
+		if got, err := scsi(t, h); err != nil || len(got) != disks {
 			t.Errorf("%d disks, %v", len(got), err)
 		}
 	})
@@ -204,7 +204,7 @@ func TestSCSI(t *testing.T) {
 		files[dir+"/vendor"], files[dir+"/model"], files[dir+"/state"] = "DellEMC \n", "ME4             \n", "running\n"
 	}
 	files["sys/devices/3:0:1:7/access_state"] = "active/non-optimized\n"
-	got, err := tree(t, files).SCSI(t.Context())
+	got, err := scsi(t, tree(t, files))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,4 +218,13 @@ func TestSCSI(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
+}
+
+// scsi lists all SCSI disks of a host.
+func scsi(t *testing.T, h HostSys) ([]linux.SCSIDisk, error) {
+	disks, err := h.Disks(t.Context())
+	if err != nil {
+		return nil, err
+	}
+	return h.SCSI(t.Context(), disks.All)
 }

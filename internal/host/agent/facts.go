@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"time"
@@ -10,8 +9,6 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/base/release"
-	"github.com/mortarhpc/mortar/internal/host/claim"
-	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
 // Hello says who answers.
@@ -28,18 +25,20 @@ type Hello struct {
 	MemBytes int64  `json:"mem_bytes"` // memory, bytes
 }
 
-// Facts are what a plan needs to know of a host before it is made.
-type Facts struct {
-	Hello
-	resource.HostFacts
-	Brick claim.State `json:"brick"`
+// OS reads which system this host has.
+func (h HostSys) OS() (linux.OSRelease, error) {
+	b, err := h.ReadFile("/etc/os-release")
+	if err != nil {
+		return linux.OSRelease{}, fmt.Errorf("os-release: %w", err)
+	}
+	return linux.ParseOSRelease(string(b)), nil
 }
 
 // Hello reads who this host is.
 func (h HostSys) Hello() (Hello, error) {
-	osRelease, err := h.ReadFile("/etc/os-release")
+	osRelease, err := h.OS()
 	if err != nil {
-		return Hello{}, fmt.Errorf("os-release: %w", err)
+		return Hello{}, err
 	}
 	meminfo, _ := h.ReadFile("/proc/meminfo") // unknown is 0
 	var u unix.Utsname
@@ -53,25 +52,8 @@ func (h HostSys) Hello() (Hello, error) {
 	return Hello{
 		Protocol: Protocol, Version: release.Version(""), Binary: exe,
 		Hostname: unix.ByteSliceToString(u.Nodename[:]), Kernel: unix.ByteSliceToString(u.Release[:]),
-		OSRelease: linux.ParseOSRelease(string(osRelease)),
+		OSRelease: osRelease,
 		UID:       os.Geteuid(), BootID: h.line("/proc/sys/kernel/random/boot_id"),
 		NowNS: time.Now().UnixNano(), MemBytes: linux.Memory(string(meminfo), "MemTotal"),
 	}, nil
-}
-
-// Facts reads the host.
-func (h HostSys) Facts(ctx context.Context) (Facts, error) {
-	hello, err := h.Hello()
-	if err != nil {
-		return Facts{}, err
-	}
-	f, err := resource.ObserveFacts(ctx, h)
-	if err != nil {
-		return Facts{}, fmt.Errorf("facts: %w", err)
-	}
-	brick, err := claim.Read(claim.File())
-	if err != nil {
-		return Facts{}, fmt.Errorf("brick: %w", err)
-	}
-	return Facts{Hello: hello, HostFacts: f, Brick: brick}, nil
 }

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/base/strictjson"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/host/resource/storage"
@@ -16,8 +15,6 @@ import (
 // The core ops. Programs call them by the methods of host.Session.
 const (
 	OpHello    Op[None, Hello]                                   = "hello"
-	OpFacts    Op[None, Facts]                                   = "facts"
-	OpSCSI     Op[None, []linux.SCSIDisk]                        = "scsi"
 	OpTime     Op[None, TimeResult]                              = "time"
 	OpHardware Op[None, storage.Hardware]                        = "hardware"
 	OpQuery    Op[QueryParams, resource.Output]                  = "query"
@@ -28,6 +25,9 @@ const (
 	// one that calls it.
 	OpRun Stream[RunParams, RunEvent, resource.Output] = "run"
 )
+
+// OpGather is the name of the op by which a host is looked at: package gather answers it.
+const OpGather = "observe.gather"
 
 // WatchCore are the core ops of an agent that may only watch: who the host is, its
 // clock, and its journal.

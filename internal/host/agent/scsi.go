@@ -13,18 +13,9 @@ import (
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
-// SCSI lists the SCSI disks with each of their paths, and the state of each
-// path's target port group. No command is run.
-func (h HostSys) SCSI(ctx context.Context) ([]linux.SCSIDisk, error) {
-	disks, err := h.Disks(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return h.SCSIOf(ctx, disks.All)
-}
-
-// SCSIOf is SCSI for disks that are listed already. All are asked for their port groups at once.
-func (h HostSys) SCSIOf(ctx context.Context, disks []resource.DiskFact) ([]linux.SCSIDisk, error) {
+// SCSI lists the SCSI disks of a list with each of their paths, and the state of each path's
+// target port group: all disks are asked for these at once. No command is run.
+func (h HostSys) SCSI(ctx context.Context, disks []resource.DiskFact) ([]linux.SCSIDisk, error) {
 	out := []linux.SCSIDisk{}
 	for _, d := range disks {
 		if len(d.Paths) == 0 || !strings.HasPrefix(d.Paths[0], "sd") {

@@ -1,4 +1,4 @@
-// Package gather is the agent's one read-only look at a host: what status, watch, metrics,
+// Package gather is the agent's one read-only look at a host: what plans, status, watch, metrics,
 // procedures, benchmarks and drills know of it. It knows no brick, and judges nothing.
 package gather
 
@@ -22,11 +22,12 @@ import (
 	rule "github.com/mortarhpc/mortar/internal/base/pace"
 	"github.com/mortarhpc/mortar/internal/base/pr"
 	"github.com/mortarhpc/mortar/internal/host/agent"
+	"github.com/mortarhpc/mortar/internal/host/claim"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
 // Op is the agent's read-only op that answers a Request with a Host.
-const Op agent.Op[Request, Host] = "observe.gather"
+const Op agent.Op[Request, Host] = agent.OpGather
 
 // Request is a query of one host. The agent answers in its own process; only Run and
 // Outlets start others, which are expensive on an emulated CPU.
@@ -45,6 +46,7 @@ type Request struct {
 	NICs bool `json:"nics,omitempty"`
 	SCSI bool `json:"scsi,omitempty"` // paths of SCSI disks, and the states of their port groups
 	CIB  bool `json:"cib,omitempty"`
+	Plan bool `json:"plan,omitempty"` // what a plan needs to know; what cannot be read of it is an error
 	// Reservations are WWNs of LUNs, and serial numbers of disks, whose reservations to read,
 	// with SCSI.
 	Reservations []string `json:"reservations,omitempty"`
@@ -73,7 +75,7 @@ type Host struct {
 	Processes map[string]int       `json:"processes,omitempty"` // number of running processes, by name, or name@namespace
 	Addresses []string             `json:"addresses,omitempty"` // with prefix length; also those in the services' namespaces
 	NetLinks  []Link               `json:"net_links,omitempty"` // interfaces of the host itself
-	Disks     []DiskState          `json:"disks,omitempty"`
+	Disks     []resource.DiskFact  `json:"disks,omitempty"`
 	Strays    []Stray              `json:"strays,omitempty"` // with Disks
 	Pace      map[string]Pace      `json:"pace,omitempty"`   // of each block device that was busy, by sdX or dm-N
 	SCSI      []linux.SCSIDisk     `json:"scsi,omitempty"`
@@ -83,6 +85,14 @@ type Host struct {
 	Unreservable []string            `json:"unreservable,omitempty"`
 	CIB          *linux.CIB          `json:"cib,omitempty"`
 	Outlets      []Outlet            `json:"outlets,omitempty"`
+	Plan         Plan                `json:"plan,omitzero"`
+}
+
+// Plan is what a plan needs to know of a host before it is made.
+type Plan struct {
+	resource.HostFacts
+	linux.OSRelease
+	Brick claim.State `json:"brick"`
 }
 
 // RunResult is a command's output, or why it could not be run.
@@ -102,18 +112,6 @@ type FS struct {
 	Millis    float64 `json:"ms"` // duration of the call
 }
 
-// DiskState is a disk and the state of each path to it.
-type DiskState struct {
-	resource.DiskFact
-	PathState map[string]PathState `json:"path_state,omitempty"` // by sdX; of NVMe with multipath of the kernel also by controller
-}
-
-// PathState is one path to a disk.
-type PathState struct {
-	State string `json:"state"` // SCSI device state: running, offline, transport-offline, blocked …
-	HBA   int    `json:"hba"`   // SCSI host number, -1 if it has none
-}
-
 // Handlers answer Op.
 func Handlers() agent.Mux { return handlers(func(Request) error { return nil }) }
 
@@ -127,7 +125,11 @@ func handlers(may func(Request) error) agent.Mux {
 		if err := may(r); err != nil {
 			return Host{}, err
 		}
-		return *gather(ctx, agent.HostSys{}, fs, r), nil
+		h := gather(ctx, agent.HostSys{}, fs, r)
+		if r.Plan {
+			return *h, h.Plan.read(ctx, agent.HostSys{})
+		}
+		return *h, nil
 	})
 	return m
 }
@@ -202,11 +204,11 @@ func gather(ctx context.Context, sys agent.HostSys, pool *statfsPool, r Request)
 			disks = l.All
 		}
 		if r.Disks {
-			h.Disks = diskStates(sys, disks)
+			h.Disks = pathStates(sys, disks)
 			h.Strays = strays(sys)
 		}
 		if r.SCSI {
-			h.SCSI, _ = sys.SCSIOf(ctx, disks)
+			h.SCSI, _ = sys.SCSI(ctx, disks)
 			h.Reservations, h.Unreservable = reservations(ctx, sys, h.SCSI, r.Reservations, timeout)
 		}
 	}
@@ -219,6 +221,19 @@ func gather(ctx context.Context, sys agent.HostSys, pool *statfsPool, r Request)
 	}
 	wg.Wait()
 	return h
+}
+
+func (p *Plan) read(ctx context.Context, sys agent.HostSys) (err error) {
+	if p.OSRelease, err = sys.OS(); err != nil {
+		return err
+	}
+	if p.HostFacts, err = resource.ObserveFacts(ctx, sys); err != nil {
+		return fmt.Errorf("facts: %w", err)
+	}
+	if p.Brick, err = claim.Read(claim.File()); err != nil {
+		return fmt.Errorf("brick: %w", err)
+	}
+	return nil
 }
 
 // Pace is how fast a block device answered during paceWindow.
@@ -335,13 +350,13 @@ func InNamespace(name, namespace string) string {
 	return name + "@" + namespace
 }
 
-func diskStates(sys resource.Sys, disks []resource.DiskFact) []DiskState {
-	var out []DiskState
-	for _, d := range disks {
-		s := DiskState{DiskFact: d, PathState: map[string]PathState{}}
+// pathStates adds the states of the paths to disks.
+func pathStates(sys resource.Sys, disks []resource.DiskFact) []resource.DiskFact {
+	for i, d := range disks {
+		states := map[string]resource.PathState{}
 		for _, p := range d.Paths {
 			name := filepath.Base(p)
-			st := PathState{HBA: -1}
+			st := resource.PathState{HBA: -1}
 			if b, err := sys.ReadFile("/sys/block/" + name + "/device/state"); err == nil {
 				st.State = strings.TrimSpace(string(b))
 			}
@@ -353,14 +368,14 @@ func diskStates(sys resource.Sys, disks []resource.DiskFact) []DiskState {
 					}
 				}
 			}
-			s.PathState[name] = st
+			states[name] = st
 			for controller, state := range linux.NVMePaths(resource.Tree{Sys: sys}, name) {
-				s.PathState[controller] = PathState{HBA: -1, State: cmp.Or(state, "unknown")}
+				states[controller] = resource.PathState{HBA: -1, State: cmp.Or(state, "unknown")}
 			}
 		}
-		out = append(out, s)
+		disks[i].PathState = states
 	}
-	return out
+	return disks
 }
 
 // reservations reads the reservations of LUNs and disks concurrently, each over the first path

@@ -161,12 +161,12 @@ func TestOnlyOwn(t *testing.T) {
 
 // The kernel's own multipath joins the controllers of an NVMe namespace: each is a path.
 func TestDivideNVMe(t *testing.T) {
-	d := DiskState{DiskFact: resource.DiskFact{Paths: []string{"/dev/nvme0n1"}}, PathState: map[string]PathState{
+	d := resource.DiskFact{Paths: []string{"/dev/nvme0n1"}, PathState: map[string]resource.PathState{
 		"nvme0n1": {HBA: -1}, "nvme0": {HBA: -1, State: "live"}, "nvme1": {HBA: -1, State: "connecting"}}}
 	if good, bad := d.Divide(nil); len(good) != 1 || good[0] != "nvme0" || len(bad) != 1 || bad["nvme1"] != "connecting" {
 		t.Errorf("%v work, %v do not", good, bad)
 	}
-	d.PathState = map[string]PathState{"nvme0n1": {HBA: -1, State: "live"}}
+	d.PathState = map[string]resource.PathState{"nvme0n1": {HBA: -1, State: "live"}}
 	if good, bad := d.Divide(nil); len(good) != 1 || good[0] != "nvme0n1" || len(bad) > 0 {
 		t.Errorf("one controller: %v work, %v do not", good, bad)
 	}

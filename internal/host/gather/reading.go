@@ -3,9 +3,7 @@ package gather
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"path"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -40,6 +38,40 @@ func (h *Host) FailedPaths() (failed map[string]string, unread health.Unread) {
 	return failed, unread
 }
 
+// Array is an md array that is assembled on a host.
+type Array struct {
+	linux.MDArray
+	Name    string           // in /dev/md; "" if it has none there
+	Members []linux.MDMember // also those that md has thrown out
+	Stat    linux.MDStat     // its present activity
+}
+
+// ArrayRequest asks for arrays and disks.
+func ArrayRequest() Request {
+	return Request{Files: append([]string{"/proc/mdstat"}, MDFiles...), Links: []string{"/dev/md/*"}, Disks: true}
+}
+
+// Arrays are the host's md arrays. Reading them from a map cannot fail.
+func (h *Host) Arrays() (out []Array) {
+	files := linux.Files(h.Files)
+	found, _ := linux.MDArrays(files)
+	stats := linux.ParseMDStat(h.Files["/proc/mdstat"])
+	for _, f := range found {
+		a := Array{MDArray: f}
+		a.Members, _ = linux.MDMembers(files, f.Dev)
+		if i := slices.IndexFunc(stats, func(m linux.MDStat) bool { return m.Dev == f.Dev }); i >= 0 {
+			a.Stat = stats[i]
+		}
+		for link, to := range h.Links {
+			if name, ok := strings.CutPrefix(link, "/dev/md/"); ok && path.Base(to) == f.Dev {
+				a.Name = name
+			}
+		}
+		out = append(out, a)
+	}
+	return out
+}
+
 // Mapped are the names that the device mapper has for its devices, by the kernel's name (dm-3).
 func (h *Host) Mapped() map[string]string {
 	out := map[string]string{}
@@ -62,50 +94,6 @@ func (h *Host) Below() map[string][]string {
 		}
 	}
 	return out
-}
-
-// Is reports whether a disk is that of a design: by WWN, or where one of them has none by serial.
-func (d DiskState) Is(serial, wwn string) bool {
-	if wwn != "" && d.WWN != "" {
-		return strings.EqualFold(wwn, d.WWN)
-	}
-	return serial == d.Serial
-}
-
-// ways name the paths to a disk: the controllers of a namespace that the kernel itself reaches
-// by several, or the devices.
-func (d DiskState) ways() (out []string) {
-	devices := map[string]bool{}
-	for _, p := range d.Paths {
-		devices[filepath.Base(p)] = true
-	}
-	for name := range d.PathState {
-		if !devices[name] {
-			out = append(out, name)
-		}
-	}
-	if len(out) > 0 {
-		return out
-	}
-	return slices.Collect(maps.Keys(devices))
-}
-
-// Divide divides the paths of a disk into working ones, sorted, and bad ones with the reason.
-// failed are the paths that multipath considers failed.
-func (d DiskState) Divide(failed map[string]string) (good []string, bad map[string]string) {
-	bad = map[string]string{}
-	for _, name := range d.ways() {
-		switch st := d.PathState[name].State; {
-		case st != "" && st != "running" && st != "live":
-			bad[name] = st
-		case failed[name] != "":
-			bad[name] = failed[name]
-		default:
-			good = append(good, name)
-		}
-	}
-	slices.Sort(good)
-	return good, bad
 }
 
 // SystemMounts are those of the system's directories that have a file system of their own.

@@ -34,6 +34,9 @@ func (r Request) MayWatch() error {
 			return refuse("run " + strings.Join(argv, " "))
 		}
 	}
+	if r.Plan {
+		return refuse("tell what a plan needs")
+	}
 	if len(r.Outlets) > 0 {
 		return refuse("ask PDUs, for which it would need their passwords")
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -17,14 +18,11 @@ import (
 // server the storage steps go to. Everything else is observed by each
 // resource itself.
 type HostFacts struct {
-	Disks []DiskFact
 	// Arrays are the md arrays that are assembled on the host.
 	Arrays []linux.MDArray
 	// Mapped are the names of the device mapper's devices: active logical
 	// volumes, multipath maps.
 	Mapped []string `json:",omitempty"`
-	// Mounts are the mounted file systems that have a device, source → target.
-	Mounts []linux.Mount
 	// Built are the volume groups that are built and were to be released since
 	// the host booted, each with the digest of what was built.
 	Built map[string]string `json:",omitempty"`
@@ -39,6 +37,50 @@ type HostFacts struct {
 // Manages finds a resource that the host's cluster has, running or not; nil: none.
 func (f HostFacts) Manages(id string) *linux.CRMResource {
 	return cmp.Or(f.Cluster.Resource(id), (&linux.CRM{Resources: f.Configured}).Resource(id))
+}
+
+// Is reports whether a disk is that of a design: by WWN, or where one of them has none by serial.
+func (d DiskFact) Is(serial, wwn string) bool {
+	if wwn != "" && d.WWN != "" {
+		return strings.EqualFold(wwn, d.WWN)
+	}
+	return serial == d.Serial
+}
+
+// ways name the paths to a disk: the controllers of a namespace that the kernel itself reaches
+// by several, or the devices.
+func (d DiskFact) ways() (out []string) {
+	devices := map[string]bool{}
+	for _, p := range d.Paths {
+		devices[path.Base(p)] = true
+	}
+	for name := range d.PathState {
+		if !devices[name] {
+			out = append(out, name)
+		}
+	}
+	if len(out) > 0 {
+		return out
+	}
+	return slices.Collect(maps.Keys(devices))
+}
+
+// Divide divides the paths of a disk into working ones, sorted, and bad ones with the reason.
+// failed are the paths that multipath considers failed.
+func (d DiskFact) Divide(failed map[string]string) (good []string, bad map[string]string) {
+	bad = map[string]string{}
+	for _, name := range d.ways() {
+		switch st := d.PathState[name].State; {
+		case st != "" && st != "running" && st != "live":
+			bad[name] = st
+		case failed[name] != "":
+			bad[name] = failed[name]
+		default:
+			good = append(good, name)
+		}
+	}
+	slices.Sort(good)
+	return good, bad
 }
 
 // DiskList are the disks of a host. It finds them by what a spec names them by.
@@ -127,25 +169,12 @@ func DiskOf(disks []DiskFact, kernel, mapName string) (DiskFact, bool) {
 // command, and that only where Pacemaker runs.
 func ObserveFacts(ctx context.Context, sys Sys) (HostFacts, error) {
 	var f HostFacts
-	disks, err := sys.Disks(ctx)
-	if err != nil {
-		return f, fmt.Errorf("disks: %w", err)
-	}
-	f.Disks = disks.All
+	var err error
 	if f.Arrays, err = linux.MDArrays(Tree{sys}); err != nil {
 		return f, fmt.Errorf("md arrays: %w", err)
 	}
 	if f.Mapped, err = mapped(sys); err != nil {
 		return f, fmt.Errorf("device mapper: %w", err)
-	}
-	ms, err := mounts(sys)
-	if err != nil {
-		return f, fmt.Errorf("mounts: %w", err)
-	}
-	for _, m := range ms {
-		if strings.HasPrefix(m.Source, "/dev/") || strings.Contains(m.Source, ":/") {
-			f.Mounts = append(f.Mounts, m)
-		}
 	}
 	if f.Built, err = built(sys); err != nil {
 		return f, fmt.Errorf("storage that is built: %w", err)

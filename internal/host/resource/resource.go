@@ -68,6 +68,15 @@ type DiskFact struct {
 	// Sector is the size of a logical block in bytes: 512, or 4096 of a disk that is "4Kn".
 	// 0: not known.
 	Sector int64 `json:",omitempty"`
+	// PathState is the state of each path, by sdX; of NVMe with multipath of the kernel also by
+	// controller. Only package gather reads it.
+	PathState map[string]PathState `json:"path_state,omitempty"`
+}
+
+// PathState is one path to a disk.
+type PathState struct {
+	State string `json:"state"` // SCSI device state: running, offline, transport-offline, blocked …
+	HBA   int    `json:"hba"`   // SCSI host number, -1 if it has none
 }
 
 // Action is one change, as it is shown and as it is run: either a command

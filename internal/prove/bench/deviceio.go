@@ -12,6 +12,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/gather"
+	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 	"github.com/mortarhpc/mortar/internal/serve/cache"
 )
@@ -167,7 +168,7 @@ func behind(d *design.Design, v *design.Storage) []string {
 
 // here returns the kernel's names of all paths to the named disks that a server
 // has.
-func here(disks []gather.DiskState, names []string) []string {
+func here(disks []resource.DiskFact, names []string) []string {
 	var out []string
 	for _, x := range disks {
 		if slices.ContainsFunc(names, func(n string) bool {

@@ -27,10 +27,10 @@ func cachedDevices() func(server string, r gather.Request) gather.Host {
 			return h
 		}
 		if r.Disks {
-			h.Disks = append(h.Disks, gather.DiskState{DiskFact: resource.DiskFact{Serial: "X", WWN: "5000AB", Device: "/dev/disk/by-id/x", Paths: []string{"sda"}}},
-				gather.DiskState{DiskFact: resource.DiskFact{Serial: "D7", Device: "/dev/mapper/35000cd", Paths: []string{"sdb", "sdc"}}})
+			h.Disks = append(h.Disks, resource.DiskFact{Serial: "X", WWN: "5000AB", Device: "/dev/disk/by-id/x", Paths: []string{"sda"}},
+				resource.DiskFact{Serial: "D7", Device: "/dev/mapper/35000cd", Paths: []string{"sdb", "sdc"}})
 			for _, serial := range []string{"S1", "s2", "OTHER"} {
-				h.Disks = append(h.Disks, gather.DiskState{DiskFact: resource.DiskFact{Serial: serial, Paths: []string{"/dev/nvme" + strings.ToLower(serial)}}})
+				h.Disks = append(h.Disks, resource.DiskFact{Serial: serial, Paths: []string{"/dev/nvme" + strings.ToLower(serial)}})
 			}
 			h.Files["/sys/block/dm-3/dm/name"] = "g.cached\n"
 			h.Files["/sys/block/dm-2/dm/name"] = "g-da--ta\n"

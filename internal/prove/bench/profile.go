@@ -17,6 +17,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/host"
+	"github.com/mortarhpc/mortar/internal/host/gather"
 	"github.com/mortarhpc/mortar/internal/host/netprobe"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/prove/kind"
@@ -170,7 +171,7 @@ func (r *profiler) devices(ctx context.Context) (disks, groups, volumes []device
 			continue
 		}
 		server := r.serves[v.Name]
-		facts, err := r.host(server).Facts(ctx)
+		facts, err := host.Ask(ctx, r.host(server), gather.Op, gather.Request{Disks: true})
 		if err != nil {
 			r.note(server, "its disks could not be listed: %v", err)
 		}

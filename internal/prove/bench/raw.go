@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/mortarhpc/mortar/internal/host"
+	"github.com/mortarhpc/mortar/internal/host/gather"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/prove/kind"
 	"github.com/mortarhpc/mortar/internal/prove/report"
@@ -80,7 +81,7 @@ func raw(ctx context.Context, env Env, suite *Suite, opt Options) (*report.Run, 
 
 // bare finds the devices that the brick's data will be on.
 func (r *profiler) bare(ctx context.Context, server string) (d devices, err error) {
-	facts, err := r.host(server).Facts(ctx)
+	facts, err := host.Ask(ctx, r.host(server), gather.Op, gather.Request{Disks: true})
 	if err != nil {
 		return d, err
 	}

@@ -107,8 +107,8 @@ func (h *testHost) Call(ctx context.Context, op string, params, result any, onEv
 		return answer(map[string]int64{"now_ns": time.Now().UnixNano() + offset})
 	case "hello":
 		return answer(map[string]any{"mem_bytes": 8 << 20, "os_name": "Test", "kernel": "1"})
-	case "facts":
-		return answer(map[string]any{"Disks": []resource.DiskFact{{Serial: "D1", Device: filepath.Join(b.dir, "disk")}}})
+	case "observe.gather":
+		return answer(map[string]any{"disks": []resource.DiskFact{{Serial: "D1", Device: filepath.Join(b.dir, "disk")}}})
 	case "query":
 		return answer(resource.Output{Stdout: "xfsprogs 6\n"})
 	case "read":

@@ -71,11 +71,11 @@ func withDisks(steps func(fault.Scene) ([]Step, error)) func(fault.Scene) ([]Ste
 // mended is a fault of the server that the drill mends after aloneHold.
 func mended(p Part) func(fault.Scene) ([]Step, error) {
 	return func(s fault.Scene) ([]Step, error) {
-		steps := briefly(s, p.fault(s), aloneHold)
+		f := p.fault(s)
 		if p.Kind == fault.Panic || p.Kind == fault.PowerOff {
-			steps[0].Until, steps[2].Until = nil, booted("the server booted", s.Active)
+			return []Step{Inject(f), Wait(aloneHold), Mend(f), Until{booted("the server booted", s.Active)}}, nil
 		}
-		return steps, nil
+		return briefly(s, f, aloneHold), nil
 	}
 }
 
@@ -86,8 +86,7 @@ func restarted(daemon string) func(fault.Scene) ([]Step, error) {
 		if err != nil {
 			return nil, err
 		}
-		back := steps[0]
-		back.Mend = true
-		return []Step{{Fault: back.Fault, Wait: aloneHold, Look: true}, back}, nil
+		f, _ := acts(steps[0])
+		return append([]Step{Inject(f), Wait(aloneHold), Look{}, Mend(f)}, steps[1:]...), nil
 	}
 }

@@ -105,14 +105,8 @@ func (b *bench) dial(_ context.Context, name string) (*host.Session, error) {
 		switch op {
 		case string(agent.OpTime):
 			return hosttest.Answer(result, map[string]int64{"now_ns": time.Now().UnixNano()})
-		case string(agent.OpFacts):
-			return hosttest.Answer(result, agent.Facts{HostFacts: resource.HostFacts{Disks: all}})
 		case string(gather.Op):
-			h := gather.Host{}
-			for _, d := range all {
-				h.Disks = append(h.Disks, gather.DiskState{DiskFact: d})
-			}
-			return hosttest.Answer(result, h)
+			return hosttest.Answer(result, gather.Host{Disks: all})
 		case string(agent.OpRun):
 			return b.note("%s: %s", name, strings.Join(params.(agent.RunParams).Action.Cmd, " "))
 		}
@@ -143,7 +137,7 @@ func (b *bench) change(name string) (*fault.Site, fault.Fault, error) {
 	if err != nil || len(steps) != 1 {
 		b.t.Fatal(steps, err)
 	}
-	f := steps[0].Fault
+	f, _ := acts(steps[0])
 	if err := can(e, dr, v, steps); err != nil {
 		return e, f, err
 	}

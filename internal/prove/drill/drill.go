@@ -72,32 +72,6 @@ func (d Drill) Expected(v Variant) judge.Expect {
 	return d.Expect
 }
 
-// Step is one step of a drill.
-type Step struct {
-	Fault fault.Fault // the zero Fault: the step injects nothing
-	Mend  bool        // mend the fault instead of injecting it
-	Back  bool        // of Mend: then do beside the next steps what remains to be done, which else heal does
-	Try   bool        // after an error note it and go on
-	// Prepare: the step comes before the clock of the drill starts.
-	Prepare bool
-	// Keep: writers leave the data written so far as it is, and go on behind it.
-	// Without such a step they do so at each fault.
-	Keep   bool
-	At     time.Duration    // not before so long after the fault
-	Beside bool             // the next steps do not wait for this one
-	Wait   time.Duration    // then wait this long
-	Until  *fault.Condition // then wait for this condition
-	Look   bool             // then record the findings of `mortar status`
-}
-
-// words describe the step.
-func (s Step) words() string {
-	if s.Mend {
-		return "mending: " + s.Fault.String()
-	}
-	return s.Fault.Words()
-}
-
 // Find returns a drill and its variant by name; how "" is the default variant.
 // An unknown name is an error.
 func Find(name, how string) (Drill, Variant, error) {

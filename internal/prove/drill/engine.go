@@ -3,7 +3,6 @@ package drill
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -312,8 +311,9 @@ func (e *engine) place(ctx context.Context) error {
 		return err
 	}
 	for _, st := range e.steps {
-		if ready := fault.Kinds[st.Fault.Kind].Ready; ready != nil {
-			if err := ready(ctx, &e.Site, st.Fault); err != nil {
+		f, _ := acts(st)
+		if ready := fault.Kinds[f.Kind].Ready; ready != nil {
+			if err := ready(ctx, &e.Site, f); err != nil {
 				return err
 			}
 		}
@@ -328,7 +328,7 @@ func (e *engine) place(ctx context.Context) error {
 // foresee sets what must happen to each service.
 func (e *engine) foresee() {
 	has := func(ks ...fault.Kind) bool {
-		return slices.ContainsFunc(e.steps, func(s Step) bool { return slices.Contains(ks, s.Fault.Kind) })
+		return slices.ContainsFunc(e.steps, func(s Step) bool { f, _ := acts(s); return slices.Contains(ks, f.Kind) })
 	}
 	for _, pair := range judge.Pairs(e.subjects) {
 		lead := pair[0]
@@ -345,16 +345,17 @@ func (e *engine) foresee() {
 // would pass even if its fault never happened. A busy server may leave one question
 // unanswered, so a sign has to be there twice.
 func (e *engine) unsigned(ctx context.Context) error {
-	for _, s := range e.steps {
-		if s.Mend || s.Until == nil || !s.Until.Sign {
+	for _, step := range e.steps {
+		s, ok := step.(Until)
+		if !ok || s.Condition == nil || !s.Sign {
 			continue
 		}
-		there, detail := s.Until.Look(ctx, &e.Site)
+		there, detail := s.Look(ctx, &e.Site)
 		if there {
 			if err := e.Sleep(ctx, 2*time.Second); err != nil {
 				return err
 			}
-			there, detail = s.Until.Look(ctx, &e.Site)
+			there, detail = s.Look(ctx, &e.Site)
 		}
 		if there {
 			return &fault.Unhealthy{Problems: []string{fmt.Sprintf("%s already, and drill %s could not tell that from its own fault", detail, e.drill.Name)}}
@@ -426,11 +427,10 @@ func (v Variant) steps(d Drill, s fault.Scene) ([]Step, error) {
 // can returns why a step cannot be carried out.
 func can(b *fault.Site, d Drill, v Variant, steps []Step) error {
 	for _, s := range steps {
-		if s.Fault.Kind == "" {
-			continue
-		}
-		if err := b.Can(s.Fault); err != nil {
-			return &fault.Refused{Why: fmt.Sprintf("drill %s --how %s cannot be done here: %v", d.Name, v.How, err)}
+		if f, _ := acts(s); f.Kind != "" {
+			if err := b.Can(f); err != nil {
+				return &fault.Refused{Why: fmt.Sprintf("drill %s --how %s cannot be done here: %v", d.Name, v.How, err)}
+			}
 		}
 	}
 	return nil
@@ -485,156 +485,4 @@ func opposite(d *design.Design, s *design.Service) (*design.Service, error) {
 		}
 	}
 	return nil, fmt.Errorf("every pair of the brick has the role %q", role)
-}
-
-// perform carries out the steps of the drill, one after the other.
-func (e *engine) perform(ctx context.Context) (err error) {
-	defer func() { err = errors.Join(err, e.beside.wait()) }()
-	for _, s := range e.steps {
-		if s.At > 0 {
-			if err := e.Sleep(ctx, time.Until(time.Unix(0, e.evidence.Fault).Add(s.At))); err != nil {
-				return err
-			}
-		}
-		if s.Fault.Kind != "" {
-			if err := e.act(ctx, s); err != nil {
-				return err
-			}
-		}
-		if s.Keep {
-			if err := e.mark(ctx); err != nil {
-				return err
-			}
-		}
-		if err := e.Sleep(ctx, s.Wait); err != nil {
-			return err
-		}
-		if s.Until != nil {
-			if err := e.await(ctx, s.Until); err != nil {
-				return err
-			}
-		}
-		if s.Look {
-			if lines := fault.StatusLines(ctx, &e.Site); len(lines) > 0 {
-				e.status = lines
-			}
-		}
-	}
-	e.done = time.Now().UnixNano()
-	return nil
-}
-
-// keeps says whether the writers leave what they have written so far as it is when a step
-// begins: before each fault, but not each time that it is injected again.
-func (e *engine) keeps(s Step) bool {
-	return !s.Fault.Setting() && !s.Mend &&
-		!slices.ContainsFunc(e.steps, func(s Step) bool { return s.Keep }) && !slices.ContainsFunc(e.Injected, s.Fault.Is)
-}
-
-// act injects or mends the fault of a step.
-func (e *engine) act(ctx context.Context, s Step) error {
-	ev := &e.evidence
-	first := !s.Prepare && ev.Fault == 0
-	if e.keeps(s) {
-		if err := e.markAt(ctx, first); err != nil {
-			return err
-		}
-	}
-	e.Say("%s now", s.words())
-	at := time.Now().UnixNano()
-	if first {
-		e.Watch.SetFault(at)
-		ev.Fault = at
-	}
-	if s.Fault.Kind == fault.ClientDown && !s.Mend {
-		e.bury(s.Fault.On)
-	}
-	if !s.Mend {
-		// heal mends the fault even if Inject fails.
-		e.Injected = append(e.Injected, s.Fault)
-		e.Watch.Add(report.Event{NS: at, Host: s.Fault.On, Source: "drill", Kind: report.EventFault, Text: s.words()})
-	}
-	if s.Beside {
-		e.beside.run(s.Fault, func() error { return e.carryOut(ctx, s, at) })
-		return nil
-	}
-	if err := e.carryOut(ctx, s, at); err != nil {
-		return err
-	}
-	if s.Fault.Kind == fault.ConfirmOff {
-		ev.Confirmed = at
-	}
-	for _, x := range e.leads()[1:] {
-		if s.Fault.On == x.Active && x.Fault == 0 {
-			x.Fault = at
-		}
-	}
-	return nil
-}
-
-// carryOut injects or mends the fault of a step that began at a time.
-func (e *engine) carryOut(ctx context.Context, s Step, at int64) (err error) {
-	in := e.InjectorOf(s.Fault)
-	if e.expect.Wakes && s.Fault.Kind == fault.Freeze {
-		e.Env.Excused.Set(s.Fault.On, !s.Mend)
-	}
-	if s.Mend {
-		err = in.Heal(ctx, s.Fault)
-	} else {
-		err = in.Inject(ctx, s.Fault)
-	}
-	if back := fault.Kinds[s.Fault.Kind].Back; err == nil && s.Back && back != nil {
-		e.beside.run(s.Fault, func() error {
-			if err := back(ctx, &e.Site, s.Fault); err != nil && ctx.Err() == nil {
-				e.note("", "not given back yet after %s: %v", s.words(), err) // heal gives it back
-			}
-			return nil
-		})
-	}
-	switch {
-	case err != nil && s.Try && ctx.Err() == nil:
-		undone := fmt.Sprintf("%s: %v", s.words(), err)
-		e.Say("not done: %s", undone)
-		e.note(s.Fault.On, "not done: %s", undone)
-		if !s.Mend {
-			e.beside.locked(func() { e.beside.undone = append(e.beside.undone, undone) })
-		}
-	case err != nil:
-		return fmt.Errorf("%s: %w", s.words(), err)
-	case s.Mend:
-		e.Watch.Add(report.Event{NS: at, Host: s.Fault.On, Source: "drill", Kind: report.EventMended, Text: s.words()})
-	}
-	return nil
-}
-
-// note adds a note to the events of the drill.
-func (e *engine) note(host, format string, args ...any) {
-	e.Watch.Add(report.Event{NS: time.Now().UnixNano(), Host: host, Source: "drill", Kind: report.EventNote, Text: fmt.Sprintf(format, args...)})
-}
-
-// await waits for a condition.
-func (e *engine) await(ctx context.Context, s *fault.Condition) error {
-	limit := time.Now().Add(s.Limit)
-	for {
-		ok, detail := s.Look(ctx, &e.Site)
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		if ok || time.Now().After(limit) {
-			at := ""
-			if e.evidence.Fault != 0 {
-				at = fmt.Sprintf("%+.2f s  ", float64(time.Now().UnixNano()-e.evidence.Fault)/1e9)
-			}
-			if ok {
-				e.Say("%s%s: %s", at, s.What, detail)
-			} else {
-				e.Say("%snot seen within %s: %s; %s", at, report.Seconds(s.Limit.Seconds()), s.What, detail)
-			}
-			e.evidence.Conditions = append(e.evidence.Conditions, report.Check{Name: s.What, OK: ok, Detail: detail})
-			return nil
-		}
-		if err := e.Sleep(ctx, time.Second); err != nil {
-			return err
-		}
-	}
 }

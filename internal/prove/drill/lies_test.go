@@ -31,22 +31,9 @@ func TestFencingLies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var got []string
-	for _, s := range steps {
-		text := s.Fault.String()
-		if s.Mend {
-			text = "mend " + text
-		}
-		if s.Keep {
-			text += "keep"
-		}
-		if s.Until != nil {
-			text += ": " + s.Until.What
-		}
-		got = append(got, text)
-	}
-	want := []string{"bmc-dead nss1", "astray nss1", "write-soon nss1: data in memory only", "freeze nss1: the partner serves", "", "keep",
-		"mend freeze nss1: the server that woke up is refused, or resets itself", ": the server that woke up has let go", ": the cluster knows one server of the service"}
+	got := words(steps)
+	want := []string{"bmc-dead nss1", "astray nss1", "write-soon nss1", "until data in memory only", "freeze nss1", "wait 10s", "until the partner serves", "wait 10s", "keep", "wait 8s",
+		"mend freeze nss1", "until the server that woke up is refused, or resets itself", "until the server that woke up has let go", "until the cluster knows one server of the service"}
 	if !slices.Equal(got, want) || !v.Rewrite {
 		t.Errorf("steps %q, want %q; rewrite %v", got, want, v.Rewrite)
 	}
@@ -99,10 +86,10 @@ func TestSessionsOfFrozenServers(t *testing.T) {
 		p := newPair(t)
 		e := &engine{Site: fault.Site{Env: fault.Env{Injector: p, Excused: &host.Excused{}}, Watch: fault.NewWatcher(func(string) {}, nil)}, expect: judge.Expect{Wakes: wakes}}
 		frozen := fault.Fault{Kind: fault.Freeze, On: "nfs1"}
-		if err := e.carryOut(t.Context(), Step{Fault: frozen}, 0); err != nil || e.Env.Excused.Has("nfs1") != wakes {
+		if err := e.carryOut(t.Context(), Drawn{Step: Inject(frozen)}, "", 0); err != nil || e.Env.Excused.Has("nfs1") != wakes {
 			t.Errorf("wakes %v, frozen: %v, excused %v", wakes, err, e.Env.Excused.Has("nfs1"))
 		}
-		if err := e.carryOut(t.Context(), Step{Fault: frozen, Mend: true}, 0); err != nil || e.Env.Excused.Has("nfs1") {
+		if err := e.carryOut(t.Context(), Drawn{Step: Mend(frozen)}, "", 0); err != nil || e.Env.Excused.Has("nfs1") {
 			t.Errorf("wakes %v, mended: %v, excused %v", wakes, err, e.Env.Excused.Has("nfs1"))
 		}
 	}
@@ -111,7 +98,7 @@ func TestSessionsOfFrozenServers(t *testing.T) {
 	}
 }
 
-// The writers get their mark at the step with Keep, not at the fault.
+// The writers get their mark at the step Keep, not at the fault.
 func TestKeep(t *testing.T) { synctest.Test(t, testKeep) }
 
 func testKeep(t *testing.T) {
@@ -134,9 +121,9 @@ func testKeep(t *testing.T) {
 		}
 		v.Steps = func(fault.Scene) ([]Step, error) {
 			if !later {
-				return []Step{{Fault: frozen, Until: writing(1)}}, nil
+				return []Step{Inject(frozen), Until{writing(1)}}, nil
 			}
-			return []Step{{Fault: frozen, Wait: 300 * time.Millisecond, Until: writing(0)}, {Keep: true, Until: writing(1)}}, nil
+			return []Step{Inject(frozen), Wait(300 * time.Millisecond), Until{writing(0)}, Keep{}, Until{writing(1)}}, nil
 		}
 		r, err := Run(t.Context(), fault.Env{Design: p.design(), Dial: p.dial, Injector: p, Virtual: true, Version: "test", Progress: func(s string) { t.Log(s) }}, d, v, p.options(t))
 		if err != nil {
@@ -153,21 +140,19 @@ func TestMarkAtEachFault(t *testing.T) {
 	pulled, frozen := fault.Fault{Kind: fault.LinkDown, On: "nfs1", Args: []string{"private"}}, fault.Fault{Kind: fault.Freeze, On: "nfs1"}
 	e := &engine{Site: fault.Site{Injected: []fault.Fault{pulled}}}
 	for _, c := range []struct {
-		step Step
-		want bool
+		fault fault.Fault
+		want  bool
 	}{
-		{Step{Fault: frozen}, true},
-		{Step{Fault: frozen, Prepare: true}, true},
-		{Step{Fault: fault.Fault{Kind: fault.HoldRebuild, On: "nfs1"}, Prepare: true}, false},
-		{Step{Fault: frozen, Mend: true}, false},
-		{Step{Fault: pulled}, false}, // again
+		{frozen, true},
+		{fault.Fault{Kind: fault.HoldRebuild, On: "nfs1"}, false},
+		{pulled, false}, // again
 	} {
-		if got := e.keeps(c.step); got != c.want {
-			t.Errorf("%+v: %v", c.step, got)
+		if got := e.keeps(c.fault); got != c.want {
+			t.Errorf("%+v: %v", c.fault, got)
 		}
 	}
-	e.steps = []Step{{Keep: true}}
-	if e.keeps(Step{Fault: frozen}) {
+	e.steps = []Step{Keep{}}
+	if e.keeps(frozen) {
 		t.Error("a drill that says when data is kept keeps it at the fault too")
 	}
 }

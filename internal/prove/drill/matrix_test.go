@@ -249,12 +249,13 @@ func TestTableIsComplete(t *testing.T) {
 			}
 			began := false
 			for _, x := range steps {
-				began = began || x.Fault.Kind != "" && !x.Prepare
-				if x.Fault.Kind != "" && x.words() == x.Fault.String() {
-					t.Errorf("%s: %q is not said in words", d.Name, x.Fault)
+				_, injects := x.(Inject)
+				began = began || injects
+				if f, _ := acts(x); f.Kind != "" && f.Words() == f.String() {
+					t.Errorf("%s: %q is not said in words", d.Name, f)
 				}
-				if x.Wait > time.Minute {
-					t.Errorf("%s waits %v", d.Name, x.Wait)
+				if w, ok := x.(Wait); ok && time.Duration(w) > time.Minute {
+					t.Errorf("%s waits %v", d.Name, w)
 				}
 			}
 			if !began {

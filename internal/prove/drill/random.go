@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
@@ -281,25 +282,26 @@ var byCommand = []fault.Kind{fault.Move, fault.Standby}
 // faults can make a step impossible (mortar refuses a failover while a server is
 // away): the drill notes that and goes on.
 func (s Schedule) steps(scene fault.Scene) ([]Step, error) {
-	var all []Step
+	at := map[time.Duration][]Step{}
 	alone := s.alone(scene)
 	for i, p := range s.Parts {
 		f, beside := p.fault(scene), slices.Contains(byCommand, p.Kind)
-		begin := Step{Fault: f, At: p.At, Beside: beside, Try: i > 0 || beside && len(s.Parts) > 1}
-		if alone { // none makes another one impossible; the drill goes on only once it was seen
-			begin.Try = false
-			begin.Until = p.seen(scene)
-			begin.Look = begin.Until != nil
+		// Alone none makes another one impossible; the drill goes on only once it was seen.
+		at[p.At] = append(at[p.At], Drawn{Step: Inject(f), Beside: beside, Try: !alone && (i > 0 || beside && len(s.Parts) > 1)})
+		if c := p.seen(scene); alone && c != nil {
+			at[p.At] = append(at[p.At], Until{c}, Look{})
 		}
-		all = append(all, begin)
 		if p.For > 0 {
 			// Other faults meet the rebuild of a disk that is given back. An SSD waits for
 			// heal: the service must not move while it joins the cache.
 			end, back := p.At+p.For, p.Kind == fault.DiskOut && strings.HasPrefix(p.Args[0], fault.DiskArg) && len(s.Parts) > 1
-			all = append(all, Step{Fault: f, At: end, Beside: beside, Mend: true, Back: back, Try: true})
+			at[end] = append(at[end], Drawn{Step: Mend(f), Beside: beside, Back: back, Try: true})
 		}
 	}
-	slices.SortStableFunc(all, func(a, b Step) int { return cmp.Compare(a.At, b.At) })
+	var all []Step
+	for _, t := range slices.Sorted(maps.Keys(at)) {
+		all = append(append(all, At(t)), at[t]...)
+	}
 	return all, nil
 }
 

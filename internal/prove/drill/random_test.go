@@ -72,18 +72,19 @@ func TestDraw(t *testing.T) {
 			t.Errorf("seed %d begins with a move to where the service is", seed)
 		}
 		steps, err := s.steps(scene)
-		if err != nil || steps[0].Try != (steps[0].Beside && len(s.Parts) > 1) || steps[0].Mend || steps[0].Fault.Kind != s.Parts[0].Kind {
+		if begin := steps[1].(Drawn); err != nil || steps[0] != Step(At(0)) || begin.Try != (begin.Beside && len(s.Parts) > 1) || begin.Step.(Inject).Kind != s.Parts[0].Kind {
 			t.Fatalf("seed %d: %v %+v", seed, err, steps)
 		}
 		out := map[string]int{}
 		for _, st := range steps {
-			if st.At < 0 || slices.ContainsFunc(st.Fault.Args, func(a string) bool { return strings.HasPrefix(a, fault.DiskArg) || a == fault.MoveArg }) {
+			f, mends := acts(st)
+			if at, ok := st.(At); ok && at < 0 || slices.ContainsFunc(f.Args, func(a string) bool { return strings.HasPrefix(a, fault.DiskArg) || a == fault.MoveArg }) {
 				t.Errorf("seed %d: %+v", seed, st)
 			}
-			if st.Mend {
-				out[st.Fault.String()]--
-			} else if slices.ContainsFunc(s.Parts, func(p Part) bool { return p.Kind == st.Fault.Kind && p.For > 0 }) {
-				out[st.Fault.String()]++
+			if mends {
+				out[f.String()]--
+			} else if slices.ContainsFunc(s.Parts, func(p Part) bool { return p.Kind == f.Kind && p.For > 0 }) {
+				out[f.String()]++
 			}
 		}
 		for f, n := range out {
@@ -220,11 +221,10 @@ func TestScheduleSteps(t *testing.T) {
 	}
 	freeze, disk, move := fault.Fault{Kind: fault.Freeze, On: "nfs1"}, fault.Fault{Kind: fault.DiskOut, Args: []string{"S3"}}, fault.Fault{Kind: fault.Move, On: "nfs2", Args: []string{"home"}}
 	want := []Step{
-		{Fault: freeze},
-		{Fault: disk, At: 5 * time.Second, Try: true},
-		{Fault: move, At: 5 * time.Second, Beside: true, Try: true},
-		{Fault: freeze, At: 20 * time.Second, Mend: true, Try: true},
-		{Fault: disk, At: 35 * time.Second, Mend: true, Back: true, Try: true},
+		At(0), Drawn{Step: Inject(freeze)},
+		At(5 * time.Second), Drawn{Step: Inject(disk), Try: true}, Drawn{Step: Inject(move), Beside: true, Try: true},
+		At(20 * time.Second), Drawn{Step: Mend(freeze), Try: true},
+		At(35 * time.Second), Drawn{Step: Mend(disk), Back: true, Try: true},
 	}
 	if d := cmp.Diff(want, steps); d != "" {
 		t.Error(d)
@@ -294,13 +294,13 @@ func TestScheduleExpects(t *testing.T) {
 			t.Errorf("%v: %s, %s", c.parts, e.Where, e.Fencing)
 		}
 		steps, err := s.steps(c.scene)
+		count := map[string]int{}
 		for _, st := range steps {
-			if !st.Mend && ((st.Until != nil) != c.seen || st.Look != c.seen) {
-				t.Errorf("%v: %+v", c.parts, st)
-			}
+			_, mends := acts(st)
+			count[fmt.Sprintf("%T %v", st, mends)]++
 		}
-		if err != nil {
-			t.Errorf("%v: %v", c.parts, err)
+		if want := map[bool]int{true: len(c.parts)}[c.seen]; err != nil || count["drill.Until false"] != want || count["drill.Look false"] != want || count["drill.Drawn false"] != len(c.parts) {
+			t.Errorf("%v: %v, %v", c.parts, count, err)
 		}
 	}
 }

@@ -47,7 +47,10 @@ func TestStayingIsWitnessed(t *testing.T) {
 				done[name] = true
 				// These end with what a command, a client or the cluster's log says.
 				others := []string{"bit-rot", "full-fs", "ost-full", "client-crash", "service-kill", "cache-full", "unfenced", "lun-missing", "lun-hung", "server-crash"}
-				if !slices.ContainsFunc(steps, func(st Step) bool { return st.Until != nil && (st.Until.Sign || slices.Contains(others, x.Name)) }) {
+				if !slices.ContainsFunc(steps, func(st Step) bool {
+					u, ok := st.(Until)
+					return ok && u.Condition != nil && (u.Sign || slices.Contains(others, x.Name))
+				}) {
 					t.Errorf("%s of %s (%s): no condition proves that the fault took place", name, file, kind.Of(d).Label(d.Mounts[0]))
 				}
 			}
@@ -82,7 +85,7 @@ func testSignBeforeTheFault(t *testing.T) {
 			looks++
 			return c.seen[looks-1], "nfs1 has lost a power feed"
 		}}
-		e := &engine{drill: Drill{Name: "power-bus"}, Site: fault.Site{Watch: fault.NewWatcher(func(string) {}, nil)}, steps: []Step{{Fault: fault.Fault{Kind: fault.FeedOff}, Until: cond}, {Mend: true, Until: cond}}}
+		e := &engine{drill: Drill{Name: "power-bus"}, Site: fault.Site{Watch: fault.NewWatcher(func(string) {}, nil)}, steps: []Step{Inject{Kind: fault.FeedOff}, Until{cond}, Until{}}}
 		err := e.unsigned(t.Context())
 		if u := (*fault.Unhealthy)(nil); errors.As(err, &u) != c.refused || looks != c.looks {
 			t.Errorf("%s: %v after %d looks", c.name, err, looks)
@@ -104,7 +107,7 @@ func testRunWithASign(t *testing.T) {
 			c := &fault.Condition{What: "frozen", Limit: time.Minute, Sign: true, Look: func(_ context.Context, v *fault.Site) (bool, string) {
 				return before || v.Watch.FaultNS() != 0, "it is frozen"
 			}}
-			return []Step{{Fault: fault.Fault{Kind: fault.Freeze, On: s.Active}, Until: c}}, nil
+			return []Step{Inject{Kind: fault.Freeze, On: s.Active}, Until{c}}, nil
 		}
 		_, err := Run(t.Context(), fault.Env{Design: p.design(), Dial: p.dial, Injector: p, Virtual: true, Version: "test", Progress: func(s string) { t.Log(s) }}, d, v, p.options(t))
 		if u := (*fault.Unhealthy)(nil); errors.As(err, &u) != before || !before && err != nil || len(p.injected) != 1 {

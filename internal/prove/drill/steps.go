@@ -26,19 +26,19 @@ import (
 	"github.com/mortarhpc/mortar/internal/serve/unit"
 )
 
-// seenStep is the step of a fault that lasts, until the servers have seen it.
-func seenStep(s fault.Scene, f fault.Fault, hold time.Duration) Step {
-	return Step{Fault: f, Wait: hold, Look: true, Until: f.Seen(s)}
+// seen injects a fault that lasts, until the servers have seen it.
+func seen(s fault.Scene, f fault.Fault, hold time.Duration) []Step {
+	return []Step{Inject(f), Wait(hold), Until{f.Seen(s)}, Look{}}
 }
 
 // lasts is one fault that lasts for hold, until the servers have seen it.
 func lasts(p Part, hold time.Duration) func(fault.Scene) ([]Step, error) {
-	return func(s fault.Scene) ([]Step, error) { return []Step{seenStep(s, p.fault(s), hold)}, nil }
+	return func(s fault.Scene) ([]Step, error) { return seen(s, p.fault(s), hold), nil }
 }
 
 // single is one fault, or one command.
 func single(p Part) func(fault.Scene) ([]Step, error) {
-	return func(s fault.Scene) ([]Step, error) { return []Step{{Fault: p.fault(s)}}, nil }
+	return func(s fault.Scene) ([]Step, error) { return []Step{Inject(p.fault(s))}, nil }
 }
 
 // toPassive moves the service to the passive server by command.
@@ -57,14 +57,14 @@ func booted(what string, servers ...string) *fault.Condition {
 func clockJump(by time.Duration) func(fault.Scene) ([]Step, error) {
 	return func(s fault.Scene) ([]Step, error) {
 		f := fault.Fault{Kind: fault.ClockJump, On: s.Active, Args: []string{strconv.Itoa(int(by / time.Second))}}
-		return []Step{seenStep(s, f, linkHold), {Fault: f, Mend: true, Wait: 5 * time.Second}}, nil
+		return append(seen(s, f, linkHold), Mend(f), Wait(5*time.Second)), nil
 	}
 }
 
 // hangOne makes the first disk or LUN of the service hang on the passive server.
 func hangOne(s fault.Scene) (Step, error) {
 	name, err := s.Storage().Reached()
-	return Step{Fault: fault.Fault{Kind: fault.DiskHang, On: s.Passive, Args: []string{name}}, Prepare: true}, err
+	return Prepare{Kind: fault.DiskHang, On: s.Passive, Args: []string{name}}, err
 }
 
 // diskHung makes a disk hang on the passive server, which then takes the service over.
@@ -77,7 +77,7 @@ func diskHung(then Part) func(fault.Scene) ([]Step, error) {
 		if err != nil {
 			return nil, err
 		}
-		return []Step{first, {Fault: then.fault(s), Until: startedWithout(s)}}, nil
+		return []Step{first, Inject(then.fault(s)), Until{startedWithout(s)}}, nil
 	}
 }
 
@@ -100,13 +100,13 @@ func lunHung(s fault.Scene) ([]Step, error) {
 	if _, noLUN := s.LUN(); noLUN != nil || err != nil || s.Passes() != nil {
 		return nil, cmp.Or(noLUN, err, s.Passes())
 	}
-	return []Step{first, {Fault: fault.Fault{Kind: fault.Panic, On: s.Active}, Until: notStartedOn(s.Passive, s.Active)}}, nil
+	return []Step{first, Inject{Kind: fault.Panic, On: s.Active}, Until{notStartedOn(s.Passive, s.Active)}}, nil
 }
 
 // hangUnfenced makes the kernel panic on a server that no fence device reaches.
 // The server's watchdog resets it.
 func hangUnfenced(s fault.Scene) ([]Step, error) {
-	return append(unfenceable(s), Step{Fault: fault.Fault{Kind: fault.Panic, On: s.Active}, Until: resetItself(s.Active)}), nil
+	return append(unfenceable(s), Inject{Kind: fault.Panic, On: s.Active}, Until{resetItself(s.Active)}), nil
 }
 
 // stuckUnfenced makes the stop of the service fail on a server that no fence
@@ -121,8 +121,8 @@ func stuckUnfenced(s fault.Scene) ([]Step, error) {
 		held = s.Service.Targets[0].Device
 	}
 	return append(unfenceable(s),
-		Step{Fault: fault.Fault{Kind: fault.HoldFS, On: s.Active, Args: []string{held}}, Prepare: true},
-		Step{Fault: fault.Fault{Kind: fault.LinkDown, On: s.Active, Args: []string{"public"}}, Until: resetItself(s.Active)},
+		Prepare{Kind: fault.HoldFS, On: s.Active, Args: []string{held}},
+		Inject{Kind: fault.LinkDown, On: s.Active, Args: []string{"public"}}, Until{resetItself(s.Active)},
 	), nil
 }
 
@@ -145,7 +145,7 @@ func takenAway(what string) func(fault.Scene) ([]Step, error) {
 		if kind.Of(s.Design).Address(s.Service) == "" {
 			return nil, fault.ErrNoAddress
 		}
-		return []Step{{Fault: fault.Fault{Kind: fault.TakeAway, On: s.Active, Args: []string{what}}, Until: putBack(s.Active, what)}}, nil
+		return []Step{Inject{Kind: fault.TakeAway, On: s.Active, Args: []string{what}}, Until{putBack(s.Active, what)}}, nil
 	}
 }
 
@@ -164,7 +164,7 @@ func lnetGone(s fault.Scene) ([]Step, error) {
 	if kind.Of(s.Design).LNet(s.Design) == "" {
 		return nil, fault.ErrNoLustre
 	}
-	return []Step{{Fault: fault.Fault{Kind: fault.LNetDown, On: s.Active}, Until: gaveUp(s.Active)}}, nil
+	return []Step{Inject{Kind: fault.LNetDown, On: s.Active}, Until{gaveUp(s.Active)}}, nil
 }
 
 // gaveUp waits until Pacemaker has stopped the service under test on a server.
@@ -182,7 +182,7 @@ func mdsAndOSS(s fault.Scene) ([]Step, error) {
 	if _, err := opposite(s.Design, s.Service); err != nil {
 		return nil, err
 	}
-	return []Step{{Fault: fault.Fault{Kind: fault.Freeze, On: s.Active}, Wait: between}, {Fault: fault.Fault{Kind: fault.Freeze, On: s.Second}}}, nil
+	return []Step{Inject{Kind: fault.Freeze, On: s.Active}, Wait(between), Inject{Kind: fault.Freeze, On: s.Second}}, nil
 }
 
 // bitRot corrupts data on a disk and scrubs the brick.
@@ -193,10 +193,7 @@ func bitRot(s fault.Scene) ([]Step, error) {
 	if err := s.Storage().Rot(); err != nil {
 		return nil, err
 	}
-	return []Step{
-		{Fault: fault.Fault{Kind: fault.BitRot, On: s.Active}, Wait: 2 * time.Second},
-		{Look: true, Until: &fault.Condition{What: "scrub finds and mends", Look: func(ctx context.Context, v *fault.Site) (bool, string) { return scrubbed(ctx, v) }}},
-	}, nil
+	return []Step{Inject{Kind: fault.BitRot, On: s.Active}, Wait(2 * time.Second), Until{&fault.Condition{What: "scrub finds and mends", Look: scrubbed}}, Look{}}, nil
 }
 
 // scrubbed scrubs the group. It reports whether the scrub found exactly the
@@ -233,11 +230,11 @@ func lunFault(f fault.Fault, hold, after time.Duration, args func(x design.LUN) 
 		}
 		f := f
 		f.Args = args(x)
-		mend := Step{Fault: f, Mend: true, Wait: after}
+		steps := append(seen(s, f, hold), Mend(f), Wait(after))
 		if f.Kind != fault.LUNSlow {
-			mend.Until = fault.LUNsHome()
+			steps = append(steps, Until{fault.LUNsHome()})
 		}
-		return []Step{seenStep(s, f, hold), mend}, nil
+		return steps, nil
 	}
 }
 
@@ -254,10 +251,10 @@ func lunMissing(s fault.Scene) ([]Step, error) {
 	}
 	off := fault.Fault{Kind: fault.PowerOff, On: s.Passive}
 	return []Step{
-		{Fault: off, Prepare: true, Wait: 2 * time.Second},
-		{Fault: fault.Fault{Kind: fault.LUNMissing, On: s.Passive, Args: []string{x.Name}}, Prepare: true},
-		{Fault: off, Mend: true, Prepare: true, Look: true, Until: joinedWithout(x.Name, s.Passive)},
-		{Fault: fault.Fault{Kind: fault.Panic, On: s.Active}, Until: notStartedOn(s.Passive, s.Active)},
+		Prepare(off), Wait(2 * time.Second),
+		Prepare{Kind: fault.LUNMissing, On: s.Passive, Args: []string{x.Name}},
+		Mend(off), Until{joinedWithout(x.Name, s.Passive)}, Look{},
+		Inject{Kind: fault.Panic, On: s.Active}, Until{notStartedOn(s.Passive, s.Active)},
 	}, nil
 }
 
@@ -304,7 +301,7 @@ func replaceDiskSteps(s fault.Scene) ([]Step, error) {
 	if _, err := disk.Find(s.Design, ds[0]); err != nil {
 		return nil, err
 	}
-	return []Step{{Fault: fault.Fault{Kind: fault.ChangeDisk, Args: []string{ds[0], nextSerial(s.Design, ds[0])}}}}, nil
+	return []Step{Inject{Kind: fault.ChangeDisk, Args: []string{ds[0], nextSerial(s.Design, ds[0])}}}, nil
 }
 
 // nextSerial is a serial number for the disk in place of another: MA01, MA01-2, MA01-3.
@@ -327,7 +324,7 @@ func replaceServerSteps(s fault.Scene) ([]Step, error) {
 	if err := s.Passes(); err != nil {
 		return nil, err
 	}
-	return []Step{{Fault: fault.Fault{Kind: fault.ChangeServer, On: s.Passive}}}, nil
+	return []Step{Inject{Kind: fault.ChangeServer, On: s.Passive}}, nil
 }
 
 // mirrorFull is how much of the mirror is dirty when the mirror is full, in percent. bcache
@@ -338,31 +335,28 @@ func replaceServerSteps(s fault.Scene) ([]Step, error) {
 const mirrorFull = 50
 
 // mirrorFills fills the mirror with dirty data, and keeps bcache from writing it to the disks.
-func mirrorFills(s fault.Scene) (Step, error) {
+func mirrorFills(s fault.Scene) (full fault.Fault, is Until, err error) {
 	if _, err := s.SSD(0); err != nil {
-		return Step{}, err
+		return full, is, err
 	}
 	if s.Service.Storage.Cache.Mode != cache.WriteBack {
-		return Step{}, errors.New("the cache is write-through: nothing in it is dirty")
+		return full, is, errors.New("the cache is write-through: nothing in it is dirty")
 	}
-	return Step{
-		Fault: fault.Fault{Kind: fault.CacheFill, On: s.Active, Args: []string{s.Service.Name, s.Service.MountPoints()[0]}},
-		Until: dirtyAt(s, "the mirror is full", func(percent int64) bool { return percent >= mirrorFull }),
-	}, nil
+	return fault.Fault{Kind: fault.CacheFill, On: s.Active, Args: []string{s.Service.Name, s.Service.MountPoints()[0]}},
+		Until{dirtyAt(s, "the mirror is full", func(percent int64) bool { return percent >= mirrorFull })}, nil
 }
 
 // flushMove has the service leave the server on which a flush waits.
 func flushMove(command string, then Part) func(fault.Scene) ([]Step, error) {
 	return func(s fault.Scene) ([]Step, error) {
-		full, err := mirrorFills(s)
+		full, is, err := mirrorFills(s)
 		if err != nil {
 			return nil, err
 		}
-		full.Prepare = true
 		return []Step{
-			full,
-			{Fault: fault.Fault{Kind: fault.CacheFlush, On: s.Active, Args: []string{s.Service.Name, command}}, Prepare: true, Wait: 3 * time.Second, Until: flushWaits},
-			{Fault: then.fault(s), Look: true, Until: flushCut(s, then.Kind == fault.Move)},
+			Prepare(full), is,
+			Prepare{Kind: fault.CacheFlush, On: s.Active, Args: []string{s.Service.Name, command}}, Wait(3 * time.Second), Until{flushWaits},
+			Inject(then.fault(s)), Until{flushCut(s, then.Kind == fault.Move)}, Look{},
 		}, nil
 	}
 }
@@ -413,12 +407,10 @@ func ssdReplace(s fault.Scene) ([]Step, error) {
 	if err != nil {
 		return nil, err
 	}
-	back := steps[0]
-	back.Mend, back.Until, back.Look, back.Wait = true, nil, false, 3*time.Second
-	return append(steps, back, Step{
-		Fault: fault.Fault{Kind: fault.CacheApply, On: s.Active, Args: []string{s.Service.Name}}, Wait: 5 * time.Second, Look: true,
-		Until: fault.MirrorOf(s, len(s.Service.Storage.Cache.SSDs)),
-	}), nil
+	out, _ := acts(steps[0])
+	return append(steps, Mend(out), Wait(3*time.Second),
+		Inject{Kind: fault.CacheApply, On: s.Active, Args: []string{s.Service.Name}}, Wait(5*time.Second),
+		Until{fault.MirrorOf(s, len(s.Service.Storage.Cache.SSDs))}, Look{}), nil
 }
 
 func ssdAll(s fault.Scene) ([]Step, error) {
@@ -431,11 +423,10 @@ func ssdAll(s fault.Scene) ([]Step, error) {
 	}
 	var steps []Step
 	for _, d := range c.SSDs {
-		steps = append(steps, Step{Fault: fault.Fault{Kind: fault.DiskOut, Args: []string{d.Serial}}, Wait: 5 * time.Second})
+		steps = append(steps, Inject{Kind: fault.DiskOut, Args: []string{d.Serial}}, Wait(5*time.Second))
 	}
-	last := &steps[len(steps)-1]
-	last.Wait, last.Look, last.Until = linkHold, true, fault.SSDsAway(slices.DeleteFunc(slices.Clone(c.SSDs), s.Elsewhere)...)
-	return steps, nil
+	away := fault.SSDsAway(slices.DeleteFunc(slices.Clone(c.SSDs), s.Elsewhere)...)
+	return append(steps[:len(steps)-1], Wait(linkHold), Until{away}, Look{}), nil
 }
 
 func dirtyAt(s fault.Scene, what string, is func(percent int64) bool) *fault.Condition {
@@ -469,20 +460,18 @@ func fencingLies(lies ...fault.Kind) func(fault.Scene) ([]Step, error) {
 		}
 		var steps []Step
 		for _, k := range lies {
-			steps = append(steps, Step{Fault: fault.Fault{Kind: k, On: s.Active}, Prepare: true})
+			steps = append(steps, Prepare{Kind: k, On: s.Active})
 		}
 		frozen := fault.Fault{Kind: fault.Freeze, On: s.Active}
-		soon := Step{Fault: fault.Fault{Kind: fault.WriteSoon, On: s.Active}, Prepare: true}
+		var dirty *fault.Condition // none: an OST's server writes data through, and has its journal in memory
 		if kind.Of(s.Design).LNet(s.Design) == "" {
-			soon.Until = unwritten(s.Active) // a target writes data through, and has its journal in memory
+			dirty = unwritten(s.Active)
 		}
-		return append(steps, soon,
-			Step{Fault: frozen, Wait: wakeAfter, Until: servedBy(s.Passive)},
-			Step{Wait: wakeAfter},
-			Step{Keep: true, Wait: keepAfter},
-			Step{Fault: frozen, Mend: true, Until: writesNothing(s.Active)},
-			Step{Until: unmountedOn(s.Active)},
-			Step{Until: runsOnlyOn(s.Passive, s.Service.Name)},
+		return append(steps,
+			Prepare{Kind: fault.WriteSoon, On: s.Active}, Until{dirty},
+			Inject(frozen), Wait(wakeAfter), Until{servedBy(s.Passive)}, Wait(wakeAfter),
+			Keep{}, Wait(keepAfter),
+			Mend(frozen), Until{writesNothing(s.Active)}, Until{unmountedOn(s.Active)}, Until{runsOnlyOn(s.Passive, s.Service.Name)},
 		), nil
 	}
 }
@@ -591,12 +580,11 @@ func clientCrash(s fault.Scene) ([]Step, error) {
 	crash := fault.Fault{Kind: fault.ClientDown, On: victim}
 	frees := func(m design.ClientMount) bool { return kind.For(m).FreesLocks(m) }
 	every := func(design.ClientMount) bool { return true }
-	last := Step{Fault: crash, Mend: true, Until: mountsBack(victim)}
+	var hold Step = Wait(linkHold) // long enough that the clients that live go on without it
 	if slices.ContainsFunc(s.Design.Mounts, frees) {
-		return []Step{{Fault: crash, Look: true, Until: taken("another client gets its locks", frees)}, last, {Until: taken("another client has all its locks", every)}}, nil
+		hold = Until{taken("another client gets its locks", frees)}
 	}
-	// Long enough that the clients that live go on without it.
-	return []Step{{Fault: crash, Wait: linkHold, Look: true}, last, {Until: taken("another client has all its locks", every)}}, nil
+	return []Step{Inject(crash), hold, Look{}, Mend(crash), Until{mountsBack(victim)}, Until{taken("another client has all its locks", every)}}, nil
 }
 
 // firstClientDies prepares the load for the death of the first client: its ledgers survive it, and the
@@ -672,12 +660,12 @@ func ostFull(s fault.Scene) ([]Step, error) {
 	}
 	f := fault.Fault{Kind: fault.FillOST, Args: []string{strconv.Itoa(t.Index), t.Name}}
 	return []Step{
-		{Fault: f, Until: room("writers on it are told", false, f.Args[0])},
-		{Until: &fault.Condition{What: "new files go to other OSTs", Limit: spaceLimit, Look: func(ctx context.Context, v *fault.Site) (bool, string) {
+		Inject(f), Until{room("writers on it are told", false, f.Args[0])},
+		Until{&fault.Condition{What: "new files go to other OSTs", Limit: spaceLimit, Look: func(ctx context.Context, v *fault.Site) (bool, string) {
 			return placed(ctx, v, t.Index)
 		}}},
-		{Until: fault.Shows(spaceLimit, fault.SignOf(observe.Full, "fs", t.Name)), Wait: fullHold, Look: true},
-		{Fault: f, Mend: true, Until: room("there is room again", true, f.Args[0])},
+		Wait(fullHold), Until{fault.Shows(spaceLimit, fault.SignOf(observe.Full, "fs", t.Name))}, Look{},
+		Mend(f), Until{room("there is room again", true, f.Args[0])},
 	}, nil
 }
 
@@ -764,10 +752,11 @@ func bothRings(passive bool) func(fault.Scene) ([]Step, error) {
 		}
 		private, public := fault.Fault{Kind: fault.LinkDown, On: on, Args: []string{"private"}}, fault.Fault{Kind: fault.LinkDown, On: on, Args: []string{"public"}}
 		if !passive {
-			return []Step{{Fault: private}, {Fault: public}}, nil
+			return []Step{Inject(private), Inject(public)}, nil
 		}
 		// Seen at once: the partner may fence it.
-		return []Step{{Fault: private}, {Fault: public, Until: fault.AllOf("both links are down", fault.SeenLimit, private.Seen(s), public.Seen(s))}, {Wait: passiveHold, Look: true}}, nil
+		down := fault.AllOf("both links are down", fault.SeenLimit, private.Seen(s), public.Seen(s))
+		return []Step{Inject(private), Inject(public), Until{down}, Wait(passiveHold), Look{}}, nil
 	}
 }
 
@@ -778,7 +767,7 @@ const switchHold = 25 * time.Second
 // standbyCutOff cuts off a server on which Pacemaker has stopped all of Mortar's agents.
 func standbyCutOff(s fault.Scene) ([]Step, error) {
 	steps, err := bothRings(true)(s)
-	return append([]Step{{Fault: fault.Fault{Kind: fault.Standby, On: s.Passive}, Prepare: true}}, steps...), err
+	return append([]Step{Prepare{Kind: fault.Standby, On: s.Passive}}, steps...), err
 }
 
 func powerBus(s fault.Scene) ([]Step, error) {
@@ -805,29 +794,26 @@ func moduleLoss(s fault.Scene) ([]Step, error) {
 	if err != nil {
 		return nil, err
 	}
-	steps := []Step{seenStep(s, f, pathHold)}
+	steps := seen(s, f, pathHold)
 	if home != nil {
-		steps = append(steps, Step{Fault: f, Mend: true, Until: home})
+		steps = append(steps, Mend(f), Until{home})
 	}
 	return steps, nil
 }
 
 // bmcDead freezes the active server once its BMC is dead.
 func bmcDead(s fault.Scene) ([]Step, error) {
-	return []Step{
-		{Fault: fault.Fault{Kind: fault.BMCDead, On: s.Active}, Prepare: true, Wait: 2 * time.Second},
-		{Fault: fault.Fault{Kind: fault.Freeze, On: s.Active}},
-	}, nil
+	return []Step{Prepare{Kind: fault.BMCDead, On: s.Active}, Wait(2 * time.Second), Inject{Kind: fault.Freeze, On: s.Active}}, nil
 }
 
 // cacheFull fills the mirror of dirty data, and lets it shrink again.
 func cacheFull(s fault.Scene) ([]Step, error) {
-	full, err := mirrorFills(s)
+	full, is, err := mirrorFills(s)
 	if err != nil {
 		return nil, err
 	}
-	full.Wait, full.Look = linkHold, true
-	return []Step{full, {Fault: full.Fault, Mend: true, Wait: 5 * time.Second, Until: dirtyAt(s, "dirty data shrinks", func(percent int64) bool { return percent < mirrorFull })}}, nil
+	shrinks := dirtyAt(s, "dirty data shrinks", func(percent int64) bool { return percent < mirrorFull })
+	return []Step{Inject(full), Wait(linkHold), is, Look{}, Mend(full), Wait(5 * time.Second), Until{shrinks}}, nil
 }
 
 // ssdThen has something happen while an SSD of the cache is missing, or, if it has returned,
@@ -838,12 +824,11 @@ func ssdThen(returned bool, then func(fault.Scene) ([]Step, error)) func(fault.S
 		if err != nil {
 			return nil, err
 		}
-		steps[0].Prepare = true
-		if returned {
-			steps = append(steps, Step{Fault: steps[0].Fault, Mend: true, Prepare: true, Wait: 3 * time.Second})
+		if out, _ := acts(steps[0]); returned {
+			steps = append(steps, Mend(out), Wait(3*time.Second))
 		}
 		rest, err := then(s)
-		return append(steps, rest...), err
+		return append(prepared(steps), rest...), err
 	}
 }
 
@@ -858,12 +843,9 @@ func diskLoss(n int) func(fault.Scene) ([]Step, error) {
 		}
 		var steps []Step
 		for _, d := range ds {
-			steps = append(steps, Step{Fault: s.Storage().Pulled(d), Wait: 3 * time.Second})
+			steps = append(steps, Inject(s.Storage().Pulled(d)), Wait(3*time.Second))
 		}
-		last := &steps[len(steps)-1]
-		last.Look = true
-		last.Until = s.Storage().Without(ds...)
-		return steps, nil
+		return append(steps, Until{s.Storage().Without(ds...)}, Look{}), nil
 	}
 }
 
@@ -874,19 +856,17 @@ func degradedCrash(s fault.Scene) ([]Step, error) {
 		return nil, err
 	}
 	if s.Storage().Rebuilds() {
-		steps = append([]Step{{Fault: fault.Fault{Kind: fault.HoldRebuild, On: s.Active}}}, steps...)
+		steps = append([]Step{Prepare{Kind: fault.HoldRebuild, On: s.Active}}, steps...)
 	}
-	for i := range steps {
-		steps[i].Prepare, steps[i].Look = true, false // a look takes time in which the rebuild goes on
-	}
-	return append(steps, Step{Fault: fault.Fault{Kind: fault.Panic, On: s.Active}, Until: s.Storage().StartedDegraded()}), nil
+	steps = prepared(steps[:len(steps)-1]) // without the look: it takes time in which the rebuild goes on
+	return append(steps, Inject{Kind: fault.Panic, On: s.Active}, Until{s.Storage().StartedDegraded()}), nil
 }
 
 // kill kills a daemon and waits until a daemon of that name runs again on the
 // server of the service.
 func kill(daemon string) func(fault.Scene) ([]Step, error) {
 	return func(s fault.Scene) ([]Step, error) {
-		st := Step{Fault: fault.Fault{Kind: fault.Kill, On: s.Active, Args: []string{daemon}}}
+		steps := []Step{Inject{Kind: fault.Kill, On: s.Active, Args: []string{daemon}}}
 		cluster := slices.Contains(fault.OfCluster, daemon)
 		switch {
 		case !cluster && !slices.Contains(kind.Of(s.Design).Is().Daemons, daemon):
@@ -894,18 +874,16 @@ func kill(daemon string) func(fault.Scene) ([]Step, error) {
 		case cluster:
 			// The server may lose its membership and be fenced. So the drill
 			// requires only the service, and health at the end.
-			st.Wait = 20 * time.Second
-		default:
-			st.Until = &fault.Condition{What: "daemon back", Limit: time.Minute, Look: func(ctx context.Context, v *fault.Site) (bool, string) {
-				for _, server := range []string{v.Active, v.Passive} {
-					if fault.DaemonRuns(ctx, v, server, daemon) && v.Mounted(ctx, server) {
-						return true, fmt.Sprintf("%s runs on %s", daemon, server)
-					}
-				}
-				return false, daemon + " does not run where the service is"
-			}}
+			return append(steps, Wait(20*time.Second)), nil
 		}
-		return []Step{st}, nil
+		return append(steps, Until{&fault.Condition{What: "daemon back", Limit: time.Minute, Look: func(ctx context.Context, v *fault.Site) (bool, string) {
+			for _, server := range []string{v.Active, v.Passive} {
+				if fault.DaemonRuns(ctx, v, server, daemon) && v.Mounted(ctx, server) {
+					return true, fmt.Sprintf("%s runs on %s", daemon, server)
+				}
+			}
+			return false, daemon + " does not run where the service is"
+		}}}), nil
 	}
 }
 
@@ -915,7 +893,7 @@ func hang(daemon string) func(fault.Scene) ([]Step, error) {
 		if !slices.Contains(kind.Of(s.Design).Is().Daemons, daemon) {
 			return nil, fmt.Errorf("service %s has no %s", s.Service.Name, daemon)
 		}
-		return []Step{{Fault: fault.Fault{Kind: fault.Hang, On: s.Active, Args: []string{daemon}}, Until: &fault.Condition{What: "daemon replaced", Limit: time.Minute, Look: func(ctx context.Context, v *fault.Site) (bool, string) {
+		return []Step{Inject{Kind: fault.Hang, On: s.Active, Args: []string{daemon}}, Until{&fault.Condition{What: "daemon replaced", Limit: time.Minute, Look: func(ctx context.Context, v *fault.Site) (bool, string) {
 			stopped, err := v.Query(ctx, s.Active, "pgrep", "--runstates", "T", "-x", daemon)
 			if err != nil || stopped.Code != 1 {
 				return false, daemon + " is stopped"
@@ -930,11 +908,10 @@ func flap(network string) func(fault.Scene) ([]Step, error) {
 		f := fault.Fault{Kind: fault.LinkDown, On: s.Active, Args: []string{network}}
 		var steps []Step
 		for range 10 {
-			steps = append(steps, Step{Fault: f, Wait: 2 * time.Second}, Step{Fault: f, Mend: true, Wait: 2 * time.Second})
+			steps = append(steps, Inject(f), Wait(2*time.Second), Mend(f), Wait(2*time.Second))
 		}
-		steps[0].Until = f.Seen(s)
-		steps[len(steps)-1].Wait = linkHold
-		return steps, nil
+		steps[len(steps)-1] = Wait(linkHold)
+		return slices.Insert(steps, 2, Step(Until{f.Seen(s)})), nil
 	}
 }
 
@@ -952,8 +929,8 @@ func fullFS(s fault.Scene) ([]Step, error) {
 	}
 	f := fault.Fault{Kind: fault.FillFS, On: s.Active, Args: []string{dir}}
 	return []Step{
-		{Fault: f, Wait: fullHold, Look: true, Until: room("clients are told", false, "")},
-		{Fault: f, Mend: true, Until: room("clients have room again", true, "")},
+		Inject(f), Wait(fullHold), Until{room("clients are told", false, "")}, Look{},
+		Mend(f), Until{room("clients have room again", true, "")},
 	}, nil
 }
 
@@ -1007,8 +984,8 @@ func fsDamage(what string) func(fault.Scene) ([]Step, error) {
 	return func(s fault.Scene) ([]Step, error) {
 		args := []string{what, s.Service.Name}
 		return []Step{
-			{Fault: fault.Fault{Kind: fault.DamageFS, Args: args}, Look: true, Until: fault.Shows(3*time.Minute, fault.SignOf(observe.ServiceDamaged, "service", s.Service.Name))},
-			{Fault: fault.Fault{Kind: fault.RepairFS, Args: args}},
+			Inject{Kind: fault.DamageFS, Args: args}, Until{fault.Shows(3*time.Minute, fault.SignOf(observe.ServiceDamaged, "service", s.Service.Name))}, Look{},
+			Inject{Kind: fault.RepairFS, Args: args},
 		}, nil
 	}
 }
@@ -1019,8 +996,8 @@ func fullMoved(s fault.Scene) ([]Step, error) {
 	if err != nil {
 		return nil, err
 	}
-	steps[0].Wait, steps[0].Prepare = 0, true
-	return []Step{steps[0], {Fault: fault.Fault{Kind: fault.Move, On: s.Passive, Args: []string{s.Service.Name}}, Wait: fullHold, Look: true}, steps[1]}, nil
+	steps = prepared(slices.Delete(steps, 1, 2)) // the file system stays full after the move
+	return slices.Insert(steps, 3, []Step{Inject{Kind: fault.Move, On: s.Passive, Args: []string{s.Service.Name}}, Wait(fullHold), Look{}}...), nil
 }
 
 // fenceHold is how long the drill watches that the service does not start while
@@ -1029,21 +1006,20 @@ const fenceHold = 45 * time.Second
 
 // unfenceable breaks every fence device of the active server.
 func unfenceable(s fault.Scene) []Step {
-	steps := []Step{{Fault: fault.Fault{Kind: fault.BMCDead, On: s.Active}, Prepare: true}}
+	steps := []Step{Prepare{Kind: fault.BMCDead, On: s.Active}}
 	for _, p := range s.Design.Spec.PDUs {
-		steps = append(steps, Step{Fault: fault.Fault{Kind: fault.PDUDead, Args: []string{p.Name}}, Prepare: true})
+		steps = append(steps, Prepare{Kind: fault.PDUDead, Args: []string{p.Name}})
 	}
 	return steps
 }
 
 func fenceAll(s fault.Scene) ([]Step, error) {
 	return append(unfenceable(s),
-		Step{Fault: fault.Fault{Kind: fault.Freeze, On: s.Active}, Until: fault.Logged("fencing fails", 3*time.Minute, func(_ *fault.Site, e report.Event) bool {
+		Inject{Kind: fault.Freeze, On: s.Active}, Until{fault.Logged("fencing fails", 3*time.Minute, func(_ *fault.Site, e report.Event) bool {
 			return e.Kind == report.EventFenceFail && judge.NamesNode(e.Text, s.Active)
 		})},
-		Step{Wait: fenceHold, Look: true, Until: fault.Shows(30*time.Second, fault.SignOf(observe.MemberLost, "host", s.Active))},
-		Step{Fault: fault.Fault{Kind: fault.PowerOff, On: s.Active}},
-		Step{Fault: fault.Fault{Kind: fault.ConfirmOff, On: s.Active}},
+		Wait(fenceHold), Until{fault.Shows(30*time.Second, fault.SignOf(observe.MemberLost, "host", s.Active))}, Look{},
+		Inject{Kind: fault.PowerOff, On: s.Active}, Inject{Kind: fault.ConfirmOff, On: s.Active},
 	), nil
 }
 
@@ -1056,27 +1032,23 @@ func coldStartAlone(s fault.Scene) ([]Step, error) {
 	}
 	off := fault.Fault{Kind: fault.PowerOff, On: s.Passive}
 	return []Step{
-		{Fault: fault.Fault{Kind: fault.BMCDead, On: s.Active}, Prepare: true, Wait: 2 * time.Second},
-		{Fault: fault.Fault{Kind: fault.Freeze, On: s.Active}, Wait: time.Second},
-		{Fault: off, Wait: 2 * time.Second},
-		{Fault: off, Mend: true, Until: fault.Shows(fault.BootLimit, fault.SignOf(observe.QuorumWaits, "missing", s.Active))},
-		{Wait: fenceHold, Look: true},
-		{Fault: fault.Fault{Kind: fault.PowerOff, On: s.Active}},
-		{Fault: fault.Fault{Kind: fault.ConfirmOff, On: s.Active}},
+		Prepare{Kind: fault.BMCDead, On: s.Active}, Wait(2 * time.Second),
+		Inject{Kind: fault.Freeze, On: s.Active}, Wait(time.Second),
+		Inject(off), Wait(2 * time.Second),
+		Mend(off), Until{fault.Shows(fault.BootLimit, fault.SignOf(observe.QuorumWaits, "missing", s.Active))}, Wait(fenceHold), Look{},
+		Inject{Kind: fault.PowerOff, On: s.Active}, Inject{Kind: fault.ConfirmOff, On: s.Active},
 	}, nil
 }
 
 // switchBoots takes the public network from servers and clients for ten seconds: the
 // link of each client changes, too, which no cable of a server does.
 func switchBoots(s fault.Scene) ([]Step, error) {
-	steps := briefly(s, fault.Fault{Kind: fault.SwitchDown, Args: []string{"public"}}, 10*time.Second)
-	steps[len(steps)-1].Wait = switchHold
-	return steps, nil
+	return append(briefly(s, fault.Fault{Kind: fault.SwitchDown, Args: []string{"public"}}, 10*time.Second), Wait(switchHold)), nil
 }
 
 // briefly injects a fault, waits until it is seen, and mends it after a while.
 func briefly(s fault.Scene, f fault.Fault, hold time.Duration) []Step {
-	return []Step{{Fault: f, Until: f.Seen(s)}, {Wait: hold}, {Fault: f, Mend: true}}
+	return []Step{Inject(f), Until{f.Seen(s)}, Wait(hold), Mend(f)}
 }
 
 // diskSlow makes a disk a hundred times slower until status names the disk. It
@@ -1093,9 +1065,9 @@ func diskSlow(dropped bool) func(fault.Scene) ([]Step, error) {
 		case dropped && !s.Service.Storage.DropSlow:
 			return nil, errors.New("the spec does not have slow disks dropped (storage.drop_slow_disks is off)")
 		case dropped:
-			return []Step{{Fault: f, Look: true, Until: fault.SlowSeen(s, f.Args[0])}}, nil
+			return []Step{Inject(f), Until{fault.SlowSeen(s, f.Args[0])}, Look{}}, nil
 		}
-		return []Step{{Fault: f, Wait: linkHold, Until: fault.SlowSeen(s, f.Args[0])}, {Fault: f, Mend: true}}, nil
+		return []Step{Inject(f), Wait(linkHold), Until{fault.SlowSeen(s, f.Args[0])}, Mend(f)}, nil
 	}
 }
 
@@ -1106,7 +1078,7 @@ func rackPower(s fault.Scene) ([]Step, error) {
 	var off, on []Step
 	for _, p := range s.Design.Spec.PDUs {
 		f := fault.Fault{Kind: fault.FeedOff, Args: []string{p.Name}}
-		off, on = append(off, Step{Fault: f}), append(on, Step{Fault: f, Mend: true})
+		off, on = append(off, Inject(f)), append(on, Mend(f))
 	}
 	for i := range s.Design.Arrays {
 		a := &s.Design.Arrays[i]
@@ -1115,9 +1087,7 @@ func rackPower(s fault.Scene) ([]Step, error) {
 		}
 		// Before the last feed: the servers still write.
 		f := fault.Fault{Kind: fault.ArrayPower, Args: []string{a.Name}}
-		off, on = slices.Insert(off, len(off)-1, Step{Fault: f}), append([]Step{{Fault: f, Mend: true}}, on...)
+		off, on = slices.Insert(off, len(off)-1, Step(Inject(f))), append([]Step{Mend(f)}, on...)
 	}
-	off[len(off)-1].Wait = 5 * time.Second
-	on[len(on)-1].Until = booted("every server booted", s.Design.Servers()...)
-	return slices.Concat(off, on), nil
+	return slices.Concat(off, []Step{Wait(5 * time.Second)}, on, []Step{Until{booted("every server booted", s.Design.Servers()...)}}), nil
 }

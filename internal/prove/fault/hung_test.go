@@ -9,6 +9,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/agent"
+	"github.com/mortarhpc/mortar/internal/host/gather"
 	"github.com/mortarhpc/mortar/internal/host/hosttest"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/test/example"
@@ -31,9 +32,9 @@ func TestHang(t *testing.T) {
 		e := &Site{Scene: Scene{Design: example.Design(t, c.example)}, Env: Env{Progress: func(string) {}}}
 		conn := hosttest.Play(func(_ context.Context, _, op string, params, result any) error {
 			switch op {
-			case "facts":
-				return hosttest.Answer(result, agent.Facts{HostFacts: resource.HostFacts{Disks: []resource.DiskFact{
-					{Serial: "MA01", Device: "/dev/mapper/35000c500a0000001"}, {Serial: "MA02", Device: "/dev/disk/by-id/wwn-0x5000c500a0000002"}}}})
+			case string(gather.Op):
+				return hosttest.Answer(result, gather.Host{Disks: []resource.DiskFact{
+					{Serial: "MA01", Device: "/dev/mapper/35000c500a0000001"}, {Serial: "MA02", Device: "/dev/disk/by-id/wwn-0x5000c500a0000002"}}})
 			case "run":
 				if away {
 					return errors.New("no route to host")

@@ -143,9 +143,7 @@ func settle(ctx context.Context, b *Site, server string, wire agent.WireResource
 
 // systemMirrors returns the mirrors of a server that are not part of the brick.
 func systemMirrors(ctx context.Context, b *Site, server string) ([]observe.SystemArray, error) {
-	h, err := asked(ctx, b, server, func(s *host.Session, ctx context.Context) (gather.Host, error) {
-		return host.Ask(ctx, s, gather.Op, observe.SystemRequest())
-	})
+	h, err := gathered(ctx, b, server, gather.ArrayRequest())
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", server, err)
 	}

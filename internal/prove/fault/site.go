@@ -16,6 +16,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/agent"
+	"github.com/mortarhpc/mortar/internal/host/gather"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 	"github.com/mortarhpc/mortar/internal/prove/testbed"
@@ -105,6 +106,11 @@ func asked[R any](ctx context.Context, b *Site, name string, ask func(*host.Sess
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
 	return ask(h, ctx)
+}
+
+// gathered looks at a server.
+func gathered(ctx context.Context, b *Site, server string, r gather.Request) (gather.Host, error) {
+	return asked(ctx, b, server, func(s *host.Session, ctx context.Context) (gather.Host, error) { return host.Ask(ctx, s, gather.Op, r) })
 }
 
 // Query runs a command that only reads.
@@ -314,7 +320,7 @@ func (b *Site) GroupMembers(ctx context.Context, g design.Group) ([]string, erro
 	if err != nil {
 		return nil, err
 	}
-	facts, err := asked(ctx, b, b.Active, (*host.Session).Facts)
+	facts, err := gathered(ctx, b, b.Active, gather.Request{Disks: true})
 	if err != nil {
 		return nil, err
 	}

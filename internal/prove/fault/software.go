@@ -13,8 +13,8 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/converge/plan"
-	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/agent"
+	"github.com/mortarhpc/mortar/internal/host/gather"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/prove/kind"
 	"github.com/mortarhpc/mortar/internal/serve/nfs"
@@ -292,7 +292,7 @@ func mapOf(ctx context.Context, b *Site, f Fault) (string, error) {
 	if slices.ContainsFunc(b.Design.LUNs(), func(l design.LUN) bool { return l.Name == f.Args[0] }) {
 		return f.Args[0], nil
 	}
-	facts, err := asked(ctx, b, f.On, (*host.Session).Facts)
+	facts, err := gathered(ctx, b, f.On, gather.Request{Disks: true})
 	if err != nil {
 		return "", err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/array"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host"
+	"github.com/mortarhpc/mortar/internal/host/gather"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 	"github.com/mortarhpc/mortar/internal/run/observe"
 )
@@ -258,11 +259,11 @@ func (l lunStorage) Rot() error {
 func lunsSeen(ctx context.Context, b *Site) (array.Result, error) {
 	seen := map[string][]linux.SCSIDisk{}
 	for _, server := range b.Design.PairOf(b.Service.Name).Servers {
-		disks, err := asked(ctx, b, server, (*host.Session).SCSI)
+		h, err := gathered(ctx, b, server, gather.Request{SCSI: true})
 		if err != nil {
 			return array.Result{}, fmt.Errorf("%s: %w", server, err)
 		}
-		seen[server] = disks
+		seen[server] = h.SCSI
 	}
 	return array.Verify(b.Design, seen), nil
 }

@@ -209,7 +209,7 @@ func (h *Hardware) link(ctx context.Context, s *host.Session, f fault.Fault, sta
 func (h *Hardware) deletePaths(ctx context.Context, f fault.Fault) error {
 	server := f.On
 	return h.on(ctx, server, func(s *host.Session) error {
-		facts, err := s.Facts(ctx)
+		facts, err := host.Ask(ctx, s, gather.Op, gather.Request{Disks: true})
 		if err != nil {
 			return err
 		}
@@ -313,7 +313,7 @@ func pathsOf(of []design.Reached, disks []resource.DiskFact, where map[string]st
 func (h *Hardware) deleteSystemDisk(ctx context.Context, f fault.Fault) error {
 	server := f.On
 	return h.on(ctx, server, func(s *host.Session) error {
-		r := observe.SystemRequest()
+		r := gather.ArrayRequest()
 		r.Files = append(r.Files, "/proc/self/mounts", "/proc/swaps")
 		seen, err := host.Ask(ctx, s, gather.Op, r)
 		if err != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/host"
+	"github.com/mortarhpc/mortar/internal/host/gather"
 	"github.com/mortarhpc/mortar/internal/prove/fault"
 	"github.com/mortarhpc/mortar/internal/rack"
 	"github.com/mortarhpc/mortar/test/racktest"
@@ -185,7 +186,7 @@ func (l *live) linkUp(st *rack.RackStatus, server, network string) bool {
 func (l *live) pathsOf(server string) map[string]int {
 	s := l.session(server)
 	defer s.Close()
-	facts, err := s.Facts(l.t.Context())
+	facts, err := host.Ask(l.t.Context(), s, gather.Op, gather.Request{Disks: true})
 	if err != nil {
 		l.t.Fatal(err)
 	}

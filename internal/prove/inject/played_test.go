@@ -63,12 +63,12 @@ func (m *machines) call(ctx context.Context, name, op string, params, result any
 	}
 	x := m.all[name]
 	switch op {
-	case string(agent.OpFacts):
-		return hosttest.Answer(result, agent.Facts{HostFacts: resource.HostFacts{Disks: x.disks()}})
 	case string(agent.OpQuery):
 		return hosttest.Answer(result, resource.Output{Stdout: x.query(m.t, name[len(name)-1:], params.(agent.QueryParams).Argv)})
 	case string(gather.Op):
-		return hosttest.Answer(result, x.mirror())
+		h := x.mirror()
+		h.Disks = append(h.Disks, x.disks()...)
+		return hosttest.Answer(result, h)
 	case string(agent.OpRun):
 		err := x.run(params.(agent.RunParams).Action)
 		if m.step != nil {

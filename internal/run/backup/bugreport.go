@@ -24,6 +24,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/host"
+	"github.com/mortarhpc/mortar/internal/host/gather"
 )
 
 // reportSchema is that of the manifest of a bug report.
@@ -86,7 +87,7 @@ func (b *Backup) askHost(ctx context.Context, s *host.Session, since time.Time) 
 		b.miss("host %s: %v", s.Name, err)
 		return
 	}
-	facts, err := s.Facts(ctx)
+	facts, err := host.Ask(ctx, s, gather.Op, gather.Request{Plan: true, Disks: true, Files: []string{"/proc/self/mounts"}})
 	if err != nil {
 		b.miss("host %s: facts: %v", s.Name, err)
 	}

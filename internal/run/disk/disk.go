@@ -73,7 +73,7 @@ func SeenBy(ctx context.Context, hosts host.ByName, d *design.Design, p *design.
 		if k.Failed {
 			continue
 		}
-		if slices.ContainsFunc(h.Disks, func(x gather.DiskState) bool { return strings.EqualFold(x.Serial, k.Serial) }) {
+		if slices.ContainsFunc(h.Disks, func(x resource.DiskFact) bool { return strings.EqualFold(x.Serial, k.Serial) }) {
 			seen = append(seen, k.Serial)
 		} else {
 			missing = append(missing, k.Serial)
@@ -84,22 +84,11 @@ func SeenBy(ctx context.Context, hosts host.ByName, d *design.Design, p *design.
 
 // State is a group on the server that has it assembled.
 type State struct {
-	Server  string
-	Group   design.Group
-	Array   linux.MDArray
-	Stat    linux.MDStat
-	Members []linux.MDMember
+	Server string
+	Group  design.Group
+	Array  gather.Array
 	// disks of that server.
-	disks []gather.DiskState
-}
-
-// request asks for arrays and disks.
-func request() gather.Request {
-	r := gather.Request{Disks: true, Files: []string{"/proc/mdstat", "/sys/block/dm-*/dm/name"}, Links: []string{"/sys/block/md*/slaves/*"}}
-	for _, f := range []string{"array_state", "degraded", "sync_action", "raid_disks", "uuid", "level", "dev-*/state", "dev-*/slot"} {
-		r.Files = append(r.Files, "/sys/block/md*/md/"+f)
-	}
-	return r
+	disks []resource.DiskFact
 }
 
 // Look finds the server that has a place's group assembled, and returns the group's
@@ -107,14 +96,13 @@ func request() gather.Request {
 func (p *Place) Look(ctx context.Context, hosts host.ByName) (*State, error) {
 	var errs []error
 	for _, s := range p.servers {
-		h, err := host.Ask(ctx, hosts(s), gather.Op, request())
+		h, err := host.Ask(ctx, hosts(s), gather.Op, gather.ArrayRequest().With(gather.Request{Files: []string{"/sys/block/dm-*/dm/name"}}))
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", s, err))
 			continue
 		}
-		st, err := p.state(s, h.Files, h.Disks)
-		if st != nil || err != nil {
-			return st, err
+		if st := p.state(s, &h); st != nil {
+			return st, nil
 		}
 	}
 	return nil, errors.Join(append(errs, fmt.Errorf("group %s runs on no server that answers", p.Group.Name))...)
@@ -122,47 +110,31 @@ func (p *Place) Look(ctx context.Context, hosts host.ByName) (*State, error) {
 
 // state is the state of the group that has the disk on a server; nil if the server does
 // not have it assembled.
-func (p *Place) state(server string, files map[string]string, disks []gather.DiskState) (*State, error) {
-	arrays, err := linux.MDArrays(linux.Files(files))
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", server, err)
-	}
-	var own *State
+func (p *Place) state(server string, h *gather.Host) (own *State) {
+	arrays := h.Arrays()
 	for _, g := range append([]design.Group{p.Group}, p.peers...) {
-		i := slices.IndexFunc(arrays, func(a linux.MDArray) bool { return md.SameUUID(a.UUID, g.UUID) && a.Running() })
+		i := slices.IndexFunc(arrays, func(a gather.Array) bool { return md.SameUUID(a.UUID, g.UUID) && a.Running() })
 		if i < 0 {
 			continue
 		}
-		st := &State{Server: server, Group: g, Array: arrays[i], disks: slices.Clone(disks)}
-		if st.Members, err = linux.MDMembers(linux.Files(files), st.Array.Dev); err != nil {
-			return nil, fmt.Errorf("%s: %w", server, err)
-		}
-		for _, m := range linux.ParseMDStat(files["/proc/mdstat"]) {
-			if m.Dev == st.Array.Dev {
-				st.Stat = m
-			}
-		}
-		st.name(files)
+		st := &State{Server: server, Group: g, Array: arrays[i], disks: slices.Clone(h.Disks)}
+		st.name(h.Mapped())
 		if st.Member(p.Disk.Serial) != nil {
-			return st, nil
+			return st
 		}
 		if g.Name == p.Group.Name {
 			own = st
 		}
 	}
-	return own, nil
+	return own
 }
 
 // name adds to each disk its kernel names: those of its paths and of its multipath
 // map.
-func (st *State) name(files map[string]string) {
+func (st *State) name(mapped map[string]string) {
 	maps := map[string]string{}
-	for f, name := range files {
-		if rest, ok := strings.CutPrefix(f, "/sys/block/"); ok {
-			if dev, ok := strings.CutSuffix(rest, "/dm/name"); ok {
-				maps["/dev/mapper/"+strings.TrimSpace(name)] = dev
-			}
-		}
+	for dev, name := range mapped {
+		maps["/dev/mapper/"+name] = dev
 	}
 	for i := range st.disks {
 		if dev := maps[st.disks[i].Device]; dev != "" {
@@ -178,9 +150,9 @@ func (st *State) Member(serial string) *linux.MDMember {
 		if !strings.EqualFold(k.Serial, serial) {
 			continue
 		}
-		for i := range st.Members {
-			if slices.ContainsFunc(k.Paths, func(p string) bool { return p[strings.LastIndexByte(p, '/')+1:] == st.Members[i].Dev }) {
-				return &st.Members[i]
+		for i := range st.Array.Members {
+			if slices.ContainsFunc(k.Paths, func(p string) bool { return p[strings.LastIndexByte(p, '/')+1:] == st.Array.Members[i].Dev }) {
+				return &st.Array.Members[i]
 			}
 		}
 	}
@@ -189,7 +161,7 @@ func (st *State) Member(serial string) *linux.MDMember {
 
 // Busy reports whether md rebuilds or copies in the group.
 func (st *State) Busy() bool {
-	return slices.Contains([]string{"recovery", "resync", "reshape"}, st.Stat.Action)
+	return slices.Contains([]string{"recovery", "resync", "reshape"}, st.Array.Stat.Action)
 }
 
 // Copying reports whether md is copying a member to a spare.
@@ -199,7 +171,7 @@ func (st *State) Copying(m *linux.MDMember) bool {
 
 // spares counts the members that can replace another.
 func (st *State) spares() (n int) {
-	for _, m := range st.Members {
+	for _, m := range st.Array.Members {
 		if m.Is("spare") && m.Slot < 0 && !m.Is("faulty") {
 			n++
 		}
@@ -217,7 +189,7 @@ func (p *Place) MayFail(st *State, bare bool) error {
 	if st.spares() > 0 && st.Array.Degraded == 0 {
 		return nil // md copies the disk to the spare first
 	}
-	present := linux.MDPresent(st.Array.RaidDisks, st.Members, func(x linux.MDMember) bool { return x.Dev != m.Dev })
+	present := linux.MDPresent(st.Array.RaidDisks, st.Array.Members, func(x linux.MDMember) bool { return x.Dev != m.Dev })
 	switch left := md.CanLose(st.Group.Level, md.Near2, present); {
 	case left < 0:
 		return &resource.Refusal{What: fmt.Sprintf("%s cannot do without %s: %d of its %d members are missing already", st.Group.Name, p, st.Array.Degraded, st.Array.RaidDisks), Mend: "replace the missing disk first; see `mortar status`"}
@@ -245,7 +217,7 @@ func (p *Place) Found(ctx context.Context, hosts host.ByName, serial string) ([]
 	var out []Seen
 	var not []string
 	for _, s := range p.servers {
-		f, err := hosts(s).Facts(ctx)
+		f, err := host.Ask(ctx, hosts(s), gather.Op, gather.Request{Disks: true})
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", s, err)
 		}
@@ -294,7 +266,7 @@ func (p *Place) Wait(ctx context.Context, hosts host.ByName, on func(Progress)) 
 			idle = 0
 		case st.Busy():
 			idle, seen = 0, time.Now()
-			on(Progress{st.Group.Name, st.Server, st.Stat.Action, st.Stat.Percent, st.Stat.Left.Seconds()})
+			on(Progress{st.Group.Name, st.Server, st.Array.Stat.Action, st.Array.Stat.Percent, st.Array.Stat.Left.Seconds()})
 		default:
 			seen = time.Now()
 			if idle++; idle >= settled {

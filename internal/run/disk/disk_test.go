@@ -52,7 +52,7 @@ func TestFind(t *testing.T) {
 // state is a RAID 6 2+2 with members in these states, on disks MA01, MB01, MA02 and
 // MB02, and from the fifth on spares.
 func state(p *Place, degraded int, states ...string) *State {
-	st := &State{Server: "nfs1", Group: p.Group, Array: linux.MDArray{Dev: "md127", Level: "raid6", RaidDisks: 4, Degraded: degraded}}
+	st := &State{Server: "nfs1", Group: p.Group, Array: gather.Array{MDArray: linux.MDArray{Dev: "md127", Level: "raid6", RaidDisks: 4, Degraded: degraded}}}
 	for i, s := range states {
 		slot := i
 		if i >= 4 || strings.HasPrefix(s, "spare") && !strings.Contains(s, "replacement") {
@@ -60,8 +60,8 @@ func state(p *Place, degraded int, states ...string) *State {
 		}
 		dev := "dm-" + string(rune('0'+i))
 		serial := []string{"MA01", "MB01", "MA02", "MB02", "MA03", "MB03"}[i]
-		st.Members = append(st.Members, linux.MDMember{Dev: dev, States: strings.Split(s, ","), Slot: slot})
-		st.disks = append(st.disks, gather.DiskState{DiskFact: resource.DiskFact{Serial: serial, Paths: []string{"/dev/sda", dev}}})
+		st.Array.Members = append(st.Array.Members, linux.MDMember{Dev: dev, States: strings.Split(s, ","), Slot: slot})
+		st.disks = append(st.disks, resource.DiskFact{Serial: serial, Paths: []string{"/dev/sda", dev}})
 	}
 	return st
 }
@@ -85,7 +85,7 @@ func TestMayFail(t *testing.T) {
 		{"one is missing, asked for", state(p, 1, "in_sync", "faulty", "in_sync", "in_sync"), true, ""},
 		{"two are missing", state(p, 2, "in_sync", "faulty", "faulty", "in_sync"), true, "brick1-r0 cannot do without disk MA01"},
 		{"it has failed", state(p, 1, "faulty", "in_sync", "in_sync", "in_sync"), false, ""},
-		{"it is gone", &State{Group: p.Group, Array: linux.MDArray{RaidDisks: 4, Degraded: 1}}, false, ""},
+		{"it is gone", &State{Group: p.Group, Array: gather.Array{MDArray: linux.MDArray{RaidDisks: 4, Degraded: 1}}}, false, ""},
 	} {
 		err := p.MayFail(c.st, c.bare)
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
@@ -141,10 +141,10 @@ func TestMovedSpare(t *testing.T) {
 		t.Fatal(err)
 	}
 	files := map[string]string{}
-	var disks []gather.DiskState
+	var disks []resource.DiskFact
 	member := func(md string, k design.Disk, slot int, state string) {
 		dev := "sd" + strings.ToLower(k.Serial)
-		disks = append(disks, gather.DiskState{DiskFact: resource.DiskFact{Serial: k.Serial, Paths: []string{"/dev/" + dev}}})
+		disks = append(disks, resource.DiskFact{Serial: k.Serial, Paths: []string{"/dev/" + dev}})
 		dir := "/sys/block/" + md + "/md/dev-" + dev
 		files[dir+"/state"], files[dir+"/slot"] = state+"\n", fmt.Sprint(slot)+"\n"
 	}
@@ -159,29 +159,27 @@ func TestMovedSpare(t *testing.T) {
 	}
 	moved, gone := d.Groups[1].Spares[0], d.Groups[0].Members[0]
 	member("md0", moved, 0, "in_sync")
+	h := &gather.Host{Files: files, Disks: disks}
 	for serial, want := range map[string]string{moved.Serial: "brick1-r0", gone.Serial: "brick1-r0", d.Groups[1].Members[0].Serial: "brick1-r1"} {
 		p, err := Find(d, serial)
 		if err != nil {
 			t.Fatal(err)
 		}
-		st, err := p.state("nfs1", files, disks)
-		if err != nil || st == nil || st.Group.Name != want || (st.Member(serial) != nil) != (serial != gone.Serial) {
-			t.Errorf("%s: %+v, %v", serial, st, err)
+		st := p.state("nfs1", h)
+		if st == nil || st.Group.Name != want || (st.Member(serial) != nil) != (serial != gone.Serial) {
+			t.Errorf("%s: %+v", serial, st)
 		}
 	}
 	p, err := Find(d, moved.Serial)
 	if err != nil {
 		t.Fatal(err)
 	}
-	st, err := p.state("nfs1", files, disks)
-	if err != nil {
-		t.Fatal(err)
-	}
+	st := p.state("nfs1", h)
 	if err := p.MayReplace(st, "brick.yaml"); err == nil || !strings.Contains(err.Error(), "still works") {
 		t.Errorf("it holds data of %s: %v", st.Group.Name, err)
 	}
-	if st, err := p.state("nfs2", nil, disks); st != nil || err != nil {
-		t.Errorf("%+v, %v", st, err)
+	if st := p.state("nfs2", &gather.Host{Disks: disks}); st != nil {
+		t.Errorf("%+v", st)
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/agent"
 	"github.com/mortarhpc/mortar/internal/host/gather"
+	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/run/observe"
 	"github.com/mortarhpc/mortar/internal/serve/ocf"
 )
@@ -143,7 +144,7 @@ type reader struct {
 	disks       *strings.Replacer // from names of multipath maps to serial, enclosure and bay
 }
 
-func newReader(d *design.Design, host string, seen []gather.DiskState) *reader {
+func newReader(d *design.Design, host string, seen []resource.DiskFact) *reader {
 	r := &reader{brick: d.Name, host: host, servers: map[string]string{}}
 	if p := d.PairWith(host); p != nil && p.HA != nil {
 		for _, n := range p.HA.Nodes {

@@ -59,7 +59,7 @@ func (s *server) Call(_ context.Context, op string, params, result any, onEvent 
 	switch op {
 	case string(gather.Op):
 		h := gather.Host{NowNS: time.Now().UnixNano()}
-		h.Disks = []gather.DiskState{{DiskFact: resource.DiskFact{Serial: s.serial, WWN: "5000c56fea133486"}}}
+		h.Disks = []resource.DiskFact{{Serial: s.serial, WWN: "5000c56fea133486"}}
 		return answer(h)
 	case string(agent.OpFollow):
 		s.asked = params.(agent.QueryParams).Argv

@@ -21,6 +21,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/converge/plan"
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/gather"
+	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
 // timeLimit bounds the queries of BMCs and disks. A BMC lists 150 sensors in
@@ -35,7 +36,7 @@ const (
 )
 
 // Disks are the disks that each server sees that answers.
-type Disks map[string][]gather.DiskState
+type Disks map[string][]resource.DiskFact
 
 // Report is what a server's BMC, enclosures and disks report about themselves.
 type Report struct {

@@ -263,7 +263,7 @@ func seen(d *design.Design) Disks {
 	out := Disks{}
 	for _, s := range d.Servers() {
 		for i, x := range d.Disks {
-			out[s] = append(out[s], gather.DiskState{DiskFact: resource.DiskFact{Serial: x.Serial, Paths: []string{fmt.Sprintf("sd%c", 'a'+2*i), fmt.Sprintf("sd%c", 'b'+2*i)}}})
+			out[s] = append(out[s], resource.DiskFact{Serial: x.Serial, Paths: []string{fmt.Sprintf("sd%c", 'a'+2*i), fmt.Sprintf("sd%c", 'b'+2*i)}})
 		}
 	}
 	return out

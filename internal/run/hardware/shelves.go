@@ -10,6 +10,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/ses"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host/gather"
+	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
 // Shelf is an enclosure that has enclosure services (SES), and what it reports.
@@ -60,7 +61,7 @@ func shelvesToAsk(d *design.Design, up Disks, seen map[string]gather.Host) map[s
 }
 
 // findShelves lists the enclosures that a server sees, sorted by device.
-func findShelves(h gather.Host, disks []gather.DiskState) []Shelf {
+func findShelves(h gather.Host, disks []resource.DiskFact) []Shelf {
 	serials := map[string]string{} // by sdX
 	for _, d := range disks {
 		for _, p := range d.Paths {

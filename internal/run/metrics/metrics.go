@@ -3,6 +3,7 @@
 package metrics
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/md"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host/gather"
+	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/run/observe"
 	"github.com/mortarhpc/mortar/internal/serve/cache"
 	"github.com/mortarhpc/mortar/internal/serve/nfs"
@@ -169,24 +171,16 @@ func metrics(m design.Measured, h *gather.Host) *exposition {
 
 // raid adds the arrays that run on this server, including those outside the brick.
 func (e *exposition) raid(m design.Measured, h *gather.Host) {
-	files := linux.Files(h.Files)
-	arrays, _ := linux.MDArrays(files) // reading from a map cannot fail
-	for _, a := range arrays {
+	for _, a := range h.Arrays() {
 		if !a.Running() || a.Level == "raid0" {
 			continue
 		}
-		name, disks := a.Dev, a.RaidDisks
-		for link, to := range h.Links {
-			if n, ok := strings.CutPrefix(link, "/dev/md/"); ok && filepath.Base(to) == a.Dev {
-				name = n
-			}
-		}
+		name, disks := cmp.Or(a.Name, a.Dev), a.RaidDisks
 		if i := slices.IndexFunc(m.Groups, func(g design.MeasuredGroup) bool { return md.SameUUID(g.UUID, a.UUID) }); i >= 0 {
 			name, disks = m.Groups[i].Name, m.Groups[i].Disks
 		}
 		present := 0
-		members, _ := linux.MDMembers(files, a.Dev)
-		for _, p := range linux.MDPresent(a.RaidDisks, members, nil) {
+		for _, p := range linux.MDPresent(a.RaidDisks, a.Members, nil) {
 			present += int(bit(p))
 		}
 		e.add("mortar_raid_disks", float64(disks), "group", name)
@@ -204,7 +198,7 @@ func (e *exposition) disks(m design.Measured, h *gather.Host) {
 	stats := linux.ParseDiskStats(h.Files["/proc/diskstats"])
 	for _, x := range m.Disks {
 		labels := []string{"serial", x.Serial, "group", x.Group, "enclosure", x.Enclosure, "bay", strconv.Itoa(x.Bay)}
-		i := slices.IndexFunc(h.Disks, func(s gather.DiskState) bool { return s.Is(x.Serial, x.WWN) })
+		i := slices.IndexFunc(h.Disks, func(s resource.DiskFact) bool { return s.Is(x.Serial, x.WWN) })
 		e.add("mortar_disk_seen", bit(i >= 0), labels...)
 		if i < 0 {
 			continue

@@ -48,18 +48,13 @@ type SystemArray struct {
 	Strays   []string // devices that belong to the array and are not in it
 }
 
-// SystemRequest returns the request for the facts that SystemArrays needs.
-func SystemRequest() gather.Request {
-	return gather.Request{Files: append([]string{"/proc/mdstat"}, gather.MDFiles...), Links: []string{"/dev/md/*"}, Disks: true}
-}
-
-// SystemArrays finds the system's arrays in a server's answer.
+// SystemArrays finds the system's arrays in a server's answer to gather.ArrayRequest.
 func SystemArrays(d *design.Design, h *gather.Host) []SystemArray {
 	s := &server{host: h}
 	s.read(d, &design.Pair{}) // an empty pair, since the cluster does not matter
 	var out []SystemArray
 	for _, a := range s.systemArrays(d) {
-		x := SystemArray{Dev: a.Dev, Level: a.Level, Degraded: a.Degraded, Busy: a.stat.Action != ""}
+		x := SystemArray{Dev: a.Dev, Level: a.Level, Degraded: a.Degraded, Busy: a.Stat.Action != ""}
 		for _, m := range a.members {
 			if m.Is("in_sync") {
 				x.Members = append(x.Members, m.Dev)
@@ -129,14 +124,14 @@ func (s *server) judgeSystem(c *Part, a *array, name string) {
 		}
 		w := c.find(a.Dev, SystemArrayDegraded, with{"host": s.name, "array": name, "device": a.Dev, "left": a.RaidDisks - a.Degraded, "disks": a.RaidDisks, "good": good, "bad": bad, "stray": stray})
 		switch {
-		case a.stat.Action != "":
+		case a.Stat.Action != "":
 			w.Mend = ""
 		case stray != "":
 			w.Mend = fmt.Sprintf("`mdadm --manage /dev/%s --add /dev/%s` on %s, if that disk is to be trusted", a.Dev, stray, s.name)
 		}
 	}
-	if a.stat.Action != "" {
-		addProgress(c, a.stat, name+" of "+s.name)
+	if a.Stat.Action != "" {
+		addProgress(c, a.Stat, name+" of "+s.name)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/converge/prepared"
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/gather"
+	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/run/hardware"
 	"github.com/mortarhpc/mortar/internal/run/raid"
 	"github.com/mortarhpc/mortar/internal/serve/unit"
@@ -148,7 +149,7 @@ func (c *Collector) Collect(ctx context.Context) Facts {
 		up := hardware.Disks{}
 		for _, s := range c.d.Servers() {
 			if h := f.Hosts[s].Host; h != nil {
-				up[s] = append([]gather.DiskState{}, h.Disks...)
+				up[s] = append([]resource.DiskFact{}, h.Disks...)
 			}
 		}
 		f.Hardware = c.hardware.Collect(ctx, c.d, up, f.Time, c.timeout, c.gather)

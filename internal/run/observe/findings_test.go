@@ -202,7 +202,7 @@ func TestSignsOfDrills(t *testing.T) {
 		{off("", "fence-pdu-a", "no route"), PDUSilent, []string{"pdu", "pdu-a"}},
 		{made(func(p *Part) { full(p, "small-OST0001", "oss02", "space", 99) }), Full, []string{"fs", "small-OST0001"}},
 		{made(func(p *Part) {
-			(&server{name: "nfs1", host: &gather.Host{}}).judgeSystem(p, &array{MDArray: linux.MDArray{Dev: "md0", RaidDisks: 2, Degraded: 1}}, "system mirror md0")
+			(&server{name: "nfs1", host: &gather.Host{}}).judgeSystem(p, &array{Array: gather.Array{MDArray: linux.MDArray{Dev: "md0", RaidDisks: 2, Degraded: 1}}}, "system mirror md0")
 		}), SystemArrayDegraded, []string{"host", "nfs1"}},
 		{made(func(p *Part) {
 			a := &array{}

@@ -77,9 +77,9 @@ func healthy(t testing.TB, d *design.Design) Facts {
 			x := &d.Disks[k]
 			p1, p2 := fmt.Sprintf("sd%c", 'a'+2*k), fmt.Sprintf("sd%c", 'b'+2*k)
 			dm := fmt.Sprintf("dm-%d", k)
-			h.Disks = append(h.Disks, gather.DiskState{
-				DiskFact:  resource.DiskFact{Serial: x.Serial, Device: "/dev/mapper/3" + x.Serial, Paths: []string{p1, p2}, Size: int64(x.Size)},
-				PathState: map[string]gather.PathState{p1: {State: "running", HBA: 2}, p2: {State: "running", HBA: 3}},
+			h.Disks = append(h.Disks, resource.DiskFact{
+				Serial: x.Serial, Device: "/dev/mapper/3" + x.Serial, Paths: []string{p1, p2}, Size: int64(x.Size),
+				PathState: map[string]resource.PathState{p1: {State: "running", HBA: 2}, p2: {State: "running", HBA: 3}},
 			})
 			h.Files["/sys/block/"+dm+"/dm/name"] = "3" + x.Serial + "\n"
 			h.Files["/sys/block/"+p1+"/dev"] = fmt.Sprintf("8:%d\n", 32*k)
@@ -153,13 +153,13 @@ func mirror(h *gather.Host, out bool) {
 		"sync_action": "idle", "raid_disks": "2", "level": "raid1", "dev-vdc/state": "in_sync", "dev-vdc/slot": "1"} {
 		h.Files[md+k] = v + "\n"
 	}
-	h.Disks = append(h.Disks, gather.DiskState{DiskFact: resource.DiskFact{Serial: "sys1-" + h.Hostname, Device: "/dev/vdc", Paths: []string{"vdc"}}})
+	h.Disks = append(h.Disks, resource.DiskFact{Serial: "sys1-" + h.Hostname, Device: "/dev/vdc", Paths: []string{"vdc"}})
 	if out {
 		h.Files[md+"degraded"] = "1\n"
 		return
 	}
 	h.Files[md+"dev-vdb/state"], h.Files[md+"dev-vdb/slot"] = "in_sync\n", "0\n"
-	h.Disks = append(h.Disks, gather.DiskState{DiskFact: resource.DiskFact{Serial: "sys0-" + h.Hostname, Device: "/dev/vdb", Paths: []string{"vdb"}}})
+	h.Disks = append(h.Disks, resource.DiskFact{Serial: "sys0-" + h.Hostname, Device: "/dev/vdb", Paths: []string{"vdb"}})
 }
 
 func TestSystemMirror(t *testing.T) {
@@ -435,12 +435,12 @@ func TestJudge(t *testing.T) {
 	d := theDesign(t)
 	g := d.Groups[0]
 	first := g.Members[0]
-	disk := func(f Facts, host, serial string) *gather.DiskState {
+	disk := func(f Facts, host, serial string) *resource.DiskFact {
 		h := f.Hosts[host].Host
-		i := slices.IndexFunc(h.Disks, func(x gather.DiskState) bool { return x.Serial == serial })
+		i := slices.IndexFunc(h.Disks, func(x resource.DiskFact) bool { return x.Serial == serial })
 		return &h.Disks[i]
 	}
-	without := func(f Facts, host string, drop func(gather.DiskState) bool) {
+	without := func(f Facts, host string, drop func(resource.DiskFact) bool) {
 		h := f.Hosts[host].Host
 		h.Disks = slices.DeleteFunc(h.Disks, drop)
 	}
@@ -480,10 +480,10 @@ func TestJudge(t *testing.T) {
 		}, append([]string{"fault: nfs2 lost path 2 of 2 to disk MA01 (enclosure A bay 1) (failed in multipath)"}, both...)},
 		{"one path offline", func(f Facts) {
 			x := disk(f, "nfs1", "MA02")
-			x.PathState[x.Paths[0]] = gather.PathState{State: "offline", HBA: 2}
+			x.PathState[x.Paths[0]] = resource.PathState{State: "offline", HBA: 2}
 		}, append([]string{"fault: nfs1 lost path 1 of 2 to disk MA02 (enclosure A bay 2) (offline)"}, both...)},
 		{"all paths of the passive server to an enclosure", func(f Facts) {
-			without(f, "nfs2", func(x gather.DiskState) bool { return strings.HasPrefix(x.Serial, "MA") })
+			without(f, "nfs2", func(x resource.DiskFact) bool { return strings.HasPrefix(x.Serial, "MA") })
 		}, append([]string{"fault: nfs2 lost all 2 paths to enclosure A"}, both...)},
 		{"an HBA of nfs2 is gone", func(f Facts) {
 			for i := range f.Hosts["nfs2"].Host.Disks {
@@ -494,7 +494,7 @@ func TestJudge(t *testing.T) {
 		}, append([]string{"fault: nfs2 lost 1 of 2 paths to every enclosure"}, both...)},
 		{"a member is gone and a spare is rebuilt", func(f Facts) {
 			for _, n := range []string{"nfs1", "nfs2"} {
-				without(f, n, func(x gather.DiskState) bool { return x.Serial == first.Serial })
+				without(f, n, func(x resource.DiskFact) bool { return x.Serial == first.Serial })
 			}
 			h := f.Hosts["nfs1"].Host
 			md := "/sys/block/md127/md/"
@@ -932,7 +932,7 @@ func TestNotReady(t *testing.T) {
 		}, []string{"the cluster does not run on nfs2: Connection to cluster failed: Connection refused"}},
 		{"blind", "nfs2", func(f Facts) {
 			h := f.Hosts["nfs2"].Host
-			h.Disks = slices.DeleteFunc(h.Disks, func(x gather.DiskState) bool { return x.Serial == "MA01" })
+			h.Disks = slices.DeleteFunc(h.Disks, func(x resource.DiskFact) bool { return x.Serial == "MA01" })
 		}, []string{"nfs2 does not reach MA01 (enclosure A bay 1), which nfs1 does"}},
 		{"standby", "nfs1", func(f Facts) { cluster(t, f, "standby") }, []string{
 			"nfs1 is in standby: it takes over nothing",

@@ -345,8 +345,8 @@ func (v mdStorage) group(p *Part, g *design.Group) *Part {
 	if a.Mismatches > 0 && a.Action != "check" && a.Action != "repair" {
 		part.find("parity", "parity-mismatch", with{"group": g.Name, "sectors": a.Mismatches})
 	}
-	if a.stat.Action != "" {
-		addProgress(part, a.stat, g.Name)
+	if a.Stat.Action != "" {
+		addProgress(part, a.Stat, g.Name)
 	}
 	return part
 }
@@ -359,7 +359,7 @@ func (v mdStorage) redundancy(part *Part, s *server, g *design.Group, a *array, 
 		}
 		return
 	}
-	left := md.CanLose(g.Level, md.Near2, a.present())
+	left := md.CanLose(g.Level, md.Near2, linux.MDPresent(a.RaidDisks, a.Members, nil))
 	then := "it cannot serve"
 	switch {
 	case left > 0:
@@ -371,7 +371,7 @@ func (v mdStorage) redundancy(part *Part, s *server, g *design.Group, a *array, 
 	}
 	f := part.find("redundancy", Degraded, with{"group": g.Name, "host": s.name, "working": a.RaidDisks - a.Degraded, "disks": a.RaidDisks, "then": then, "missing": r.missing})
 	switch {
-	case a.stat.Action != "" || r.spares > 0:
+	case a.Stat.Action != "" || r.spares > 0:
 		f.Mend = ""
 	case v.pair.HA != nil && v.spareOfPeer(s, g):
 		f.Mend = "replace the disk; the watcher moves a spare of another group here, within a minute (`journalctl -t mortar` on " + s.name + ")"
@@ -391,7 +391,7 @@ func (v mdStorage) crowded(part *Part, s *server, g *design.Group, a *array) {
 		}
 	}
 	for _, e := range slices.Sorted(maps.Keys(in)) {
-		present := a.present()
+		present := linux.MDPresent(a.RaidDisks, a.Members, nil)
 		for _, m := range in[e] {
 			if m.Slot < len(present) {
 				present[m.Slot] = false

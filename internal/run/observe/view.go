@@ -3,7 +3,6 @@ package observe
 import (
 	"context"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/md"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host/gather"
+	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
 // view is the facts about one pair, in the form that the checks need. It judges
@@ -50,18 +50,15 @@ type server struct {
 
 // seenDisk is a disk of the design as one server sees it.
 type seenDisk struct {
-	gather.DiskState
+	resource.DiskFact
 	good []string // working paths, sdX
 	bad  map[string]string
 }
 
-// array is an assembled md array on a server.
+// array is an assembled md array on a server, with the disks of its members.
 type array struct {
-	linux.MDArray
-	name    string // in /dev/md
+	gather.Array
 	members []member
-	// stat is the array's present activity.
-	stat linux.MDStat
 }
 
 type member struct {
@@ -77,15 +74,6 @@ func (a *array) of(serial string) *member {
 		}
 	}
 	return nil
-}
-
-// present reports for each slot whether md uses the data of its member.
-func (a *array) present() []bool {
-	var ms []linux.MDMember
-	for _, m := range a.members {
-		ms = append(ms, m.MDMember)
-	}
-	return linux.MDPresent(a.RaidDisks, ms, nil)
 }
 
 func newView(d *design.Design, p *design.Pair, f Facts) *view {
@@ -158,7 +146,7 @@ func (s *server) read(d *design.Design, p *design.Pair) {
 			if !have.Is(want.Serial, want.WWN) {
 				continue
 			}
-			sd := &seenDisk{DiskState: have}
+			sd := &seenDisk{DiskFact: have}
 			sd.good, sd.bad = have.Divide(failed)
 			s.disks[want.Serial] = sd
 			for _, p := range have.Paths {
@@ -191,47 +179,24 @@ func (s *server) read(d *design.Design, p *design.Pair) {
 		}
 		return nil
 	}
-	s.arrays = readArrays(h, diskOf)
-	for _, a := range s.arrays {
-		for _, line := range a.stat.Unread {
+	for _, f := range h.Arrays() {
+		a := &array{Array: f}
+		for _, m := range f.Members {
+			a.members = append(a.members, member{m, diskOf(m.Dev)})
+		}
+		for _, line := range a.Stat.Unread {
 			odd := s.odd["/proc/mdstat"]
 			odd.Add(a.Dev + ": " + line)
 			s.odd["/proc/mdstat"] = odd
 		}
+		s.arrays = append(s.arrays, a)
 	}
-}
-
-func readArrays(h *gather.Host, diskOf func(string) *design.Disk) []*array {
-	files := linux.Files(h.Files)
-	found, _ := linux.MDArrays(files) // reading from a map cannot fail
-	stats := linux.ParseMDStat(h.Files["/proc/mdstat"])
-	var out []*array
-	for _, f := range found {
-		if f.State == "clear" {
-			continue // stopped; the device still exists
-		}
-		a := &array{MDArray: f}
-		if i := slices.IndexFunc(stats, func(m linux.MDStat) bool { return m.Dev == f.Dev }); i >= 0 {
-			a.stat = stats[i]
-		}
-		for link, to := range h.Links {
-			if name, ok := strings.CutPrefix(link, "/dev/md/"); ok && filepath.Base(to) == f.Dev {
-				a.name = name
-			}
-		}
-		members, _ := linux.MDMembers(files, f.Dev)
-		for _, m := range members {
-			a.members = append(a.members, member{m, diskOf(m.Dev)})
-		}
-		out = append(out, a)
-	}
-	return out
 }
 
 // array finds the assembled array of a group on a server.
 func (s *server) array(g *design.Group) *array {
 	for _, a := range s.arrays {
-		if md.SameUUID(a.UUID, g.UUID) || a.UUID == "" && a.name == g.Name {
+		if md.SameUUID(a.UUID, g.UUID) || a.UUID == "" && a.Name == g.Name {
 			return a
 		}
 	}

@@ -60,6 +60,7 @@ func TestMayWatch(t *testing.T) {
 		{Run: [][]string{{"/usr/local/sbin/mortar", "host-cache", "stats", "/etc/shadow"}}}, {Run: [][]string{{"/tmp/x", "/cALL", "show", "all", "J", "nolog"}}},
 		{Run: [][]string{{"SMcli", "-o", "/etc/cron.d/x", "-S", "-c", "show storageArray healthStatus;"}}},
 		{Outlets: []gather.OutletAsk{{}}},
+		{Plan: true},
 	} {
 		if err := r.MayWatch(); err == nil {
 			t.Errorf("%+v is answered", r)

@@ -26,6 +26,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/converge/plan"
 	"github.com/mortarhpc/mortar/internal/host"
+	"github.com/mortarhpc/mortar/internal/host/gather"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
@@ -62,17 +63,16 @@ func Run(ctx context.Context, hosts host.ByName, d *design.Design, g design.Grou
 	if g.Level != 6 {
 		return out, &resource.Refusal{What: fmt.Sprintf("group %s is RAID %d, where nothing says which copy is right", g.Name, g.Level), Mend: "only RAID 6 is scrubbed"}
 	}
-	var facts resource.HostFacts
+	var seen gather.Host
 	var errs []error
 	dev := ""
 	for _, s := range d.Spec.Servers {
-		f, err := hosts(s.Name).Facts(ctx)
-		if err != nil {
+		var err error
+		if seen, err = host.Ask(ctx, hosts(s.Name), gather.Op, gather.ArrayRequest()); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", s.Name, err))
 			continue
 		}
-		facts = f.HostFacts
-		for _, a := range facts.Arrays {
+		for _, a := range seen.Arrays() {
 			if md.SameUUID(a.UUID, g.UUID) && a.Running() {
 				out.Server, dev = s.Name, a.Dev
 			}
@@ -105,7 +105,7 @@ func Run(ctx context.Context, hosts host.ByName, d *design.Design, g design.Grou
 	if err := json.Unmarshal([]byte(o.Stdout), &out.Result); err != nil {
 		return out, fmt.Errorf("%s: what scrub-array says: %w", out.Server, err)
 	}
-	return out.blame(ctx, server, d, facts.Disks), nil
+	return out.blame(ctx, server, d, seen.Disks), nil
 }
 
 // blame is the group with the disks of the wrong members.

@@ -8,11 +8,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/agent"
+	"github.com/mortarhpc/mortar/internal/host/gather"
 	"github.com/mortarhpc/mortar/internal/host/hosttest"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
@@ -33,10 +33,10 @@ func TestPercent(t *testing.T) {
 func servers(result string) host.ByName {
 	return hosttest.Play(func(_ context.Context, host, op string, params, result2 any) error {
 		switch op {
-		case "facts":
-			f := resource.HostFacts{Disks: []resource.DiskFact{{Serial: "MA01", WWN: "5000c50000000101", Paths: []string{"sda", "sdg"}}}}
+		case string(gather.Op):
+			f := gather.Host{Disks: []resource.DiskFact{{Serial: "MA01", WWN: "5000c50000000101", Paths: []string{"sda", "sdg"}}}}
 			if host == "nfs2" {
-				f.Arrays = []linux.MDArray{{Dev: "md127", UUID: "1:2:3:4", State: "clean"}}
+				f.Files = map[string]string{"/sys/block/md127/md/array_state": "clean\n", "/sys/block/md127/md/uuid": "1:2:3:4\n"}
 			}
 			return hosttest.Answer(result2, f)
 		case "run":
