@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os/exec"
 	"slices"
 	"strings"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/mortarhpc/mortar/internal/host"
+	"github.com/mortarhpc/mortar/internal/host/agent"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/prove/kind"
 	"github.com/mortarhpc/mortar/internal/prove/report"
@@ -139,7 +139,7 @@ func (r *profiler) onServer(ctx context.Context, server string, d devices, g [2]
 	}
 	out, err := r.host(server).Run(ctx, a)
 	if err != nil {
-		if strings.Contains(err.Error(), exec.ErrNotFound.Error()) {
+		if e := (*agent.Error)(nil); errors.As(err, &e) && e.Cause == resource.NotInstalled {
 			err = fmt.Errorf("%w (fio: %s)", err, workload.FioInstall)
 		}
 		return 0, fmt.Errorf("%s: %w", server, err)

@@ -1,7 +1,6 @@
 package observe
 
 import (
-	"context"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -13,6 +12,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/md"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host/gather"
+	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
 // view is the facts about one pair, in the form that the checks need. It judges
@@ -140,7 +140,7 @@ func (s *server) read(d *design.Design, p *design.Pair) {
 		case err == nil:
 			s.crm, s.odd["crm_mon"] = c, c.Unread
 		case r.Err != "":
-			s.crmErr, s.crmSlow = r.Err, strings.Contains(r.Err, context.DeadlineExceeded.Error())
+			s.crmErr, s.crmSlow = r.Err, r.Cause == resource.TimedOut
 		case strings.TrimSpace(r.Stdout) == "" && r.Stderr != "":
 			s.crmErr = strings.TrimSpace(r.Stderr)
 		default:
