@@ -109,10 +109,7 @@ func bottleneck(layers []report.Layer, load string) (verdict, bool) {
 	if many {
 		who = "the clients together get"
 	}
-	unit := "MiB/s"
-	if load == loadRandom {
-		unit = "ops/s"
-	}
+	unit := unitOf(load)
 	title := func(n string) string {
 		i := slices.IndexFunc(layers, func(l report.Layer) bool { return l.Name == n })
 		return layers[i].Title

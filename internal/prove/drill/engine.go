@@ -252,7 +252,8 @@ func (e *engine) preflight(ctx context.Context) error {
 			if err != nil {
 				return fmt.Errorf("%s: %w", x.Active, err)
 			}
-			if at := e.volumes(x)[0]; !hasMount(ms, at) {
+			at := e.volumes(x)[0]
+			if _, ok := linux.MountAt(ms, at); !ok {
 				problems = append(problems, fmt.Sprintf("%s is not mounted on %s", at, x.Active))
 			}
 		}
@@ -276,11 +277,6 @@ func (e *engine) preflight(ctx context.Context) error {
 		return &fault.Unhealthy{Problems: problems}
 	}
 	return nil
-}
-
-func hasMount(ms []linux.Mount, at string) bool {
-	_, ok := linux.MountAt(ms, at)
-	return ok
 }
 
 // place moves the service to the server on which the drill begins, and finds

@@ -93,7 +93,7 @@ func Describe(d *design.Design) report.Config {
 		c.Mounts = append(c.Mounts, report.Row{Name: m.Client + " " + m.Path, Value: fmt.Sprintf("%s, %s, %s", m.Source, kind.For(m).Name(m), strings.Join(m.Options, ","))})
 	}
 	for _, s := range d.Settings {
-		c.Settings = append(c.Settings, report.Setting{Role: s.Role, Kind: s.Kind, Name: s.Name, Value: s.Value, Reason: s.Reason, Source: s.Source})
+		c.Settings = append(c.Settings, report.Setting(s))
 	}
 	// Marshalling cannot fail, since all types are plain.
 	c.Design, _ = json.Marshal(struct {
