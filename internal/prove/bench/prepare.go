@@ -139,7 +139,7 @@ func (r *runner) findLanes(ctx context.Context) error {
 		case slices.Contains(live.Options, "ro"):
 			problems = append(problems, fmt.Sprintf("%s is mounted read-only on client %s: a benchmark writes; mount it rw", m.Path, c))
 		}
-		if d := differs(m.Options, live.Options); there && d != "" {
+		if d := differingOptions(m.Options, live.Options); there && d != "" {
 			r.note(c, "%s is mounted with %s, which client and server negotiated", m.Path, d)
 		}
 		r.lanes = append(r.lanes, lane{client: c, service: s, dir: path.Join(m.Path, benchDir), runID: r.runID + "-" + s})
@@ -150,8 +150,8 @@ func (r *runner) findLanes(ctx context.Context) error {
 	return nil
 }
 
-// differs returns the mount options whose values are not the requested ones.
-func differs(want, have []string) string {
+// differingOptions returns the mount options whose values are not the requested ones.
+func differingOptions(want, have []string) string {
 	var out []string
 	for _, w := range want {
 		key, value, ok := strings.Cut(w, "=")

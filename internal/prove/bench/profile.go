@@ -233,7 +233,7 @@ func (r *profiler) probed(ctx context.Context, s *Set, op workload.BenchPhase, u
 	if err = cmp.Or(err, ctx.Err()); err != nil {
 		return nil, err
 	}
-	return new(join(shares, op, unit, even(op, s.Test.IO == "direct"))), nil
+	return new(join(shares, op, unit, spreadEvenly(op, s.Test.IO == "direct"))), nil
 }
 
 // addLoad adds a kind of load to a layer.

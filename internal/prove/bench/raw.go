@@ -88,7 +88,7 @@ func (r *profiler) bare(ctx context.Context, server string) (d devices, err erro
 		if r.serves[s.Name] != server {
 			continue
 		}
-		for _, want := range behind(r.env.Design, &s.Storage) {
+		for _, want := range disksBelow(r.env.Design, &s.Storage) {
 			i := slices.IndexFunc(facts.Disks, func(f resource.DiskFact) bool {
 				return want != "" && (strings.EqualFold(f.Serial, want) || strings.EqualFold(f.WWN, want))
 			})

@@ -85,7 +85,7 @@ func Sets(s *Suite, z Sizing) []Set {
 				if rep > 1 {
 					name += fmt.Sprintf(".%d", rep)
 				}
-				set := Set{Test: t, Name: name, Threads: n, Repeat: rep, Lanes: lanes(n, z.Lanes), RecordBytes: int64(t.Record)}
+				set := Set{Test: t, Name: name, Threads: n, Repeat: rep, Lanes: evenLanes(n, z.Lanes), RecordBytes: int64(t.Record)}
 				set.PerLane = n / set.Lanes
 				if t.metadata() {
 					set.tree(n, scale)
@@ -186,8 +186,8 @@ func rounds(s *Suite, sets []Set) []round {
 	return out
 }
 
-// lanes is the largest number of lanes that divides n threads evenly.
-func lanes(n, have int) int {
+// evenLanes is the largest number of lanes that divides n threads evenly.
+func evenLanes(n, have int) int {
 	for l := min(n, max(have, 1)); l > 1; l-- {
 		if n%l == 0 {
 			return l

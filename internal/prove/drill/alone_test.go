@@ -91,7 +91,7 @@ func TestAloneTable(t *testing.T) {
 				}
 				continue
 			}
-			if e := x.Expected(one); err != nil || e.Where != judge.Stays && e.Where != judge.Returns || e.Fencing != judge.Nobody {
+			if e := x.Expected(one); err != nil || e.Where != judge.Stays && e.Where != judge.Returns || e.Fencing != judge.NoServer {
 				t.Errorf("%s: %+v %v", name, e, err)
 			}
 			steps, err := one.Steps(s)

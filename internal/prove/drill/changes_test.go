@@ -144,7 +144,7 @@ func (b *bench) change(name string) (*fault.Site, fault.Fault, error) {
 		b.t.Fatal(steps, err)
 	}
 	f := steps[0].Fault
-	if err := can(e, dr, v, steps); err != nil {
+	if err := checkSteps(e, dr, v, steps); err != nil {
 		return e, f, err
 	}
 	err = fault.Kinds[f.Kind].Ready(b.t.Context(), e, f)

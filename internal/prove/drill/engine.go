@@ -314,7 +314,7 @@ func (e *engine) place(ctx context.Context) error {
 			}
 		}
 	}
-	if err := can(&e.Site, e.drill, e.variant, e.steps); err != nil {
+	if err := checkSteps(&e.Site, e.drill, e.variant, e.steps); err != nil {
 		return err
 	}
 	e.foresee()
@@ -407,7 +407,7 @@ func possible(env fault.Env, d Drill, v Variant) (Variant, fault.Scene, error) {
 	if err != nil {
 		return v, s, err
 	}
-	return v, s, can(&fault.Site{Scene: s, Env: env}, d, v, steps)
+	return v, s, checkSteps(&fault.Site{Scene: s, Env: env}, d, v, steps)
 }
 
 // steps returns the steps of a drill, or why there are none.
@@ -419,8 +419,8 @@ func (v Variant) steps(d Drill, s fault.Scene) ([]Step, error) {
 	return steps, nil
 }
 
-// can returns why a step cannot be carried out.
-func can(b *fault.Site, d Drill, v Variant, steps []Step) error {
+// checkSteps returns why a step cannot be carried out.
+func checkSteps(b *fault.Site, d Drill, v Variant, steps []Step) error {
 	for _, s := range steps {
 		if s.Fault.Kind == "" {
 			continue

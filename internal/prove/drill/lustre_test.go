@@ -126,7 +126,7 @@ func TestMDSAndOSS(t *testing.T) {
 			t.Fatal(err)
 		}
 		steps, err := mdsAndOSS(s)
-		if err != nil || len(steps) != 2 || steps[0].Fault.String()+", "+steps[1].Fault.String() != want || steps[0].Wait != between {
+		if err != nil || len(steps) != 2 || steps[0].Fault.String()+", "+steps[1].Fault.String() != want || steps[0].Wait != secondFaultAfter {
 			t.Errorf("%s: %+v, %v", service, steps, err)
 		}
 	}
