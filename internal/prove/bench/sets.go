@@ -11,6 +11,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/prove/kind"
 	"github.com/mortarhpc/mortar/internal/prove/report"
+	"github.com/mortarhpc/mortar/internal/prove/testbed"
 	"github.com/mortarhpc/mortar/internal/prove/workload"
 )
 
@@ -390,18 +391,12 @@ func PlanOf(d *design.Design, suite *Suite, opt Options) (Planned, error) {
 			memory += int64(s.Memory)
 		}
 	}
-	var clients []string
-	for _, m := range d.Mounts {
-		if !slices.Contains(clients, m.Client) {
-			clients = append(clients, m.Client)
-		}
-	}
 	cold, err := ColdOf(d, suite, opt.Cold)
 	if err != nil {
 		return Planned{}, err
 	}
 	opt.Cold = cold
-	p, err := Plan(suite.on(d), opt, memory, len(clients)*len(kind.Of(d).Volumes(d)))
+	p, err := Plan(suite.on(d), opt, memory, len(testbed.Clients(d))*len(kind.Of(d).Volumes(d)))
 	p.Memory = memory
 	return p, err
 }

@@ -74,11 +74,7 @@ func runOn(ctx context.Context, env *fault.Env, d Drill, v Variant, opt Options)
 	if err := e.meet(); err != nil {
 		return nil, &fault.Refused{Why: err.Error()}
 	}
-	for _, m := range e.Design.Mounts {
-		if !slices.Contains(e.clients, m.Client) {
-			e.clients = append(e.clients, m.Client)
-		}
-	}
+	e.clients = testbed.Clients(e.Design)
 	defer e.Hosts.Close()
 	defer func() { env.Design = e.Design }()
 	return e.run(ctx)

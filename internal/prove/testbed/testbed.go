@@ -25,6 +25,16 @@ func Mounts(ctx context.Context, h *host.Session) ([]linux.Mount, error) {
 	return linux.ParseMounts(s), err
 }
 
+// Clients names the clients that mount a brick, in the order of its mounts.
+func Clients(d *design.Design) (out []string) {
+	for _, m := range d.Mounts {
+		if !slices.Contains(out, m.Client) {
+			out = append(out, m.Client)
+		}
+	}
+	return out
+}
+
 // Describe returns the hardware, mounts, settings and design of a brick for a
 // run's record. The caller adds software, method and caveats.
 func Describe(d *design.Design) report.Config {
