@@ -2,7 +2,10 @@ package main
 
 import (
 	"strings"
+
 	"testing"
+
+	"github.com/spf13/cobra"
 )
 
 func TestDrillAgainstStockRefused(t *testing.T) {
@@ -18,17 +21,24 @@ func TestDrillAgainstStockRefused(t *testing.T) {
 	}
 }
 
-func TestDrillForward(t *testing.T) {
-	f := drillFlags{repeat: 5, seconds: 4, after: 8, only: []string{"server-crash-freeze", "both-rings"}, service: "home"}
-	got := strings.Join(f.forward(), " ")
-	if want := "--repeat 5 --seconds 4 --after 8 --rate 0 --within 0 --only server-crash-freeze,both-rings --service home"; got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
-	// The child command must know every flag that forward returns.
-	cmd := newDrillAllCmd()
-	for _, a := range f.forward() {
-		if name, ok := strings.CutPrefix(a, "--"); ok && cmd.Flags().Lookup(name) == nil {
-			t.Errorf("no flag --%s", name)
+// The two runs of a comparison get the flags that the user gave, and know each of them.
+func TestGivenFlags(t *testing.T) {
+	for _, c := range []struct {
+		own, child *cobra.Command
+		args, want string
+	}{
+		{newDrillVersusCmd(), newDrillAllCmd(), "--repeat 5 --seconds 4 --only server-crash-freeze,both-rings --service home --how x --out d --json", "--only=server-crash-freeze,both-rings --repeat=5 --seconds=4 --service=home"},
+		{newBenchCmd(), newBenchCmd(), "--against-stock --suite io500 --profile --survey --clients 1,2 --confirm b", "--clients=1,2 --profile=true --suite=io500 --survey=true"},
+	} {
+		if err := c.own.ParseFlags(strings.Fields(c.args)); err != nil {
+			t.Fatal(err)
+		}
+		got := given(c.own, "how", "against-stock", "print-suite", "dry-run")
+		if strings.Join(got, " ") != c.want {
+			t.Errorf("got %q, want %q", got, c.want)
+		}
+		if err := c.child.ParseFlags(got); err != nil {
+			t.Error(err)
 		}
 	}
 }

@@ -35,7 +35,7 @@ func newBenchCmd() *cobra.Command {
 	var cmd *cobra.Command
 	cmd = command("bench", func(ctx context.Context, c *cli.Console, args []string) error {
 		if f.againstStock {
-			return benchAgainstStock(ctx, c, args[0], f)
+			return benchAgainstStock(ctx, c, args[0], f, given(cmd, "against-stock", "print-suite", "dry-run"))
 		}
 		if f.print != "" {
 			return printSuite(c.Out, f.print, args)
@@ -341,8 +341,9 @@ func benchProgress(w io.Writer, start time.Time, live bool) func(bench.Progress)
 	}
 }
 
-// benchAgainstStock measures a brick with the profile tuned and with the profile stock.
-func benchAgainstStock(ctx context.Context, c *cli.Console, specFile string, f benchFlags) error {
+// benchAgainstStock measures a brick with the profile tuned and with the profile stock; chosen are
+// the flags of both runs.
+func benchAgainstStock(ctx context.Context, c *cli.Console, specFile string, f benchFlags, chosen []string) error {
 	f.out = cmp.Or(f.out, filepath.Join("out", "bench-against-stock"))
 	opt, err := f.options()
 	if err != nil {
@@ -363,7 +364,7 @@ func benchAgainstStock(ctx context.Context, c *cli.Console, specFile string, f b
 	progress := c.Aside()
 	start := time.Now()
 	runs, failed := againstStock(ctx, progress, specFile, f.out, func(file, run string) []string {
-		return append([]string{"bench", file, "--out", run}, f.forward()...)
+		return append([]string{"bench", file, "--out", run}, chosen...)
 	})
 	if runs == nil {
 		return failed
@@ -376,24 +377,4 @@ func benchAgainstStock(ctx context.Context, c *cli.Console, specFile string, f b
 		return err
 	}
 	return failed
-}
-
-// forward returns the flags of the child command that choose what it measures.
-func (f *benchFlags) forward() []string {
-	out := []string{"--scale", f.scale}
-	for _, x := range [][2]string{{"--suite", f.suite}, {"--clients", f.clients}, {"--cold", f.cold}, {"--nfs", f.nfs}, {"--tests", strings.Join(f.tests, ",")}} {
-		if x[1] != "" {
-			out = append(out, x[0], x[1])
-		}
-	}
-	if f.repeat > 0 {
-		out = append(out, "--repeat", strconv.Itoa(f.repeat))
-	}
-	if f.seconds > 0 {
-		out = append(out, "--seconds", strconv.Itoa(f.seconds))
-	}
-	if f.profile {
-		out = append(out, "--profile")
-	}
-	return out
 }

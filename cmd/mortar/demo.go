@@ -9,11 +9,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/mortarhpc/mortar/internal/base/screen"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
@@ -216,6 +218,21 @@ func againstStock(ctx context.Context, w io.Writer, specFile, dir string, measur
 		err = fail(exitBadInput, err)
 	}
 	return runs, err
+}
+
+// given are the flags that the user gave a command, for a child command: without those that have
+// no meaning there.
+func given(cmd *cobra.Command, without ...string) (out []string) {
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		v := f.Value.String()
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			v = strings.Join(list.GetSlice(), ",")
+		}
+		if !slices.Contains(append(without, "out", "json", "confirm"), f.Name) {
+			out = append(out, "--"+f.Name+"="+v)
+		}
+	})
+	return out
 }
 
 // step prints a command and runs it.

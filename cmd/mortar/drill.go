@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"text/tabwriter"
@@ -141,15 +140,18 @@ func newDrillListCmd() *cobra.Command {
 func newDrillVersusCmd() *cobra.Command {
 	var f drillFlags
 	var how string
-	cmd := f.command("versus", "drills-against-stock", func(ctx context.Context, c *cli.Console, args []string) error {
+	var cmd *cobra.Command
+	cmd = f.command("versus", "drills-against-stock", func(ctx context.Context, c *cli.Console, args []string) error {
+		chosen := given(cmd, "how")
 		if len(args) == 2 {
 			d, v, err := drill.Find(args[1], how)
 			if err != nil {
 				return fail(exitBadInput, err)
 			}
 			f.only = []string{drill.Choice{Drill: d, Variant: v}.Name()}
+			chosen = append(chosen, "--only", f.only[0])
 		}
-		return f.versus(ctx, c, args[0])
+		return f.versus(ctx, c, args[0], chosen)
 	})
 	f.choice(cmd)
 	cmd.Flags().StringVar(&how, "how", "", "variant of the drill that is named (default: its first)")
@@ -284,8 +286,9 @@ func (f *drillFlags) table(ctx context.Context, c *cli.Console, entries []report
 	return nil
 }
 
-// versus drills a brick with the profile stock and with the profile tuned.
-func (f *drillFlags) versus(ctx context.Context, c *cli.Console, file string) error {
+// versus drills a brick with the profile stock and with the profile tuned; chosen are the flags of
+// both.
+func (f *drillFlags) versus(ctx context.Context, c *cli.Console, file string, chosen []string) error {
 	f.out = cmp.Or(f.out, filepath.Join("out", "drills-against-stock"))
 	out := c.Out
 	choices, err := drill.Choose(f.only, f.skip)
@@ -306,7 +309,7 @@ func (f *drillFlags) versus(ctx context.Context, c *cli.Console, file string) er
 		}
 	}
 	dirs, failed := againstStock(ctx, c.Aside(), file, f.out, func(file, run string) []string {
-		return append([]string{"drill", "all", file, "--out", run}, f.forward()...)
+		return append([]string{"drill", "all", file, "--out", run}, chosen...)
 	})
 	if dirs == nil {
 		return failed
@@ -343,17 +346,6 @@ func (f *drillFlags) versus(ctx context.Context, c *cli.Console, file string) er
 // possibleOnRack refuses a drill that a brick on a virtual rack cannot have, whether it is up or not.
 func possibleOnRack(des *design.Design, service string, d drill.Drill, v drill.Variant) error {
 	return drill.Possible(fault.Env{Design: des, Service: service, Injector: &inject.Rack{Design: des}, Operator: inject.NewOperator(des, nil)}, d, v)
-}
-
-// forward returns the flags of the child command that choose the drill.
-func (f *drillFlags) forward() []string {
-	out := []string{"--repeat", strconv.Itoa(f.repeat), "--seconds", fmt.Sprint(f.seconds), "--after", fmt.Sprint(f.after), "--rate", fmt.Sprint(f.rate), "--within", fmt.Sprint(f.within)}
-	for _, x := range [][2]string{{"--only", strings.Join(f.only, ",")}, {"--skip", strings.Join(f.skip, ",")}, {"--service", f.service}} {
-		if x[1] != "" {
-			out = append(out, x[0], x[1])
-		}
-	}
-	return out
 }
 
 func listDrills(c *cli.Console) error {

@@ -37,30 +37,28 @@ func rackOfFrom(ctx context.Context, w io.Writer, specFile, name string) error {
 	if virtualRack(ctx, s) {
 		return nil
 	}
-	r := namedRack{dir: rackOf(s), name: name, spec: s}
-	opt, err := r.restoreOptions(false)
-	if err != nil {
-		return err
+	opt, err := namedRack{spec: s}.restoreOptions(false)
+	if err == nil {
+		_, err = rack.Restore(ctx, s.Name, rackOf(s), name, opt, nil)
 	}
-	_, err = rack.Restore(ctx, s.Name, r.dir, name, opt, nil)
 	return rackError(err)
 }
 
 // restorer returns the Restore of a drill on a virtual rack, and refuses a saved rack that
 // does not fit.
 func restorer(ctx context.Context, s *spec.Spec, name string, op *inject.Operator, say func(string)) (func(context.Context) error, error) {
-	r := namedRack{dir: rackOf(s), name: name, spec: s}
-	opt, err := r.restoreOptions(false)
-	if err != nil {
-		return nil, err
+	dir := rackOf(s)
+	opt, err := namedRack{spec: s}.restoreOptions(false)
+	if err == nil {
+		err = rack.CheckSaved(ctx, s.Name, dir, name, opt)
 	}
-	if err := rack.CheckSaved(ctx, s.Name, r.dir, name, opt); err != nil {
+	if err != nil {
 		return nil, rackError(err)
 	}
 	return func(ctx context.Context) error {
 		op.Close() // its sessions end with the rack
 		began := time.Now()
-		_, err := rack.Restore(ctx, s.Name, r.dir, name, opt, nil)
+		_, err := rack.Restore(ctx, s.Name, dir, name, opt, nil)
 		if err == nil {
 			say(fmt.Sprintf("restored %s in %s", name, report.Seconds(time.Since(began).Seconds())))
 		}

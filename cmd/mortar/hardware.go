@@ -20,6 +20,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/converge/plan"
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/prove/report"
 	"github.com/mortarhpc/mortar/internal/run/change"
 	"github.com/mortarhpc/mortar/internal/run/cli"
 	"github.com/mortarhpc/mortar/internal/run/discover"
@@ -154,21 +155,14 @@ func showVerify(w io.Writer, d *design.Design, r array.Result) error {
 	for _, id := range r.Identities {
 		fmt.Fprintf(&b, "  - name: %s\n    wwns: [\"%s\"]\n", id.Array, strings.Join(id.WWNs, `", "`))
 	}
-	differences := "1 difference"
-	if n := len(r.Findings); n != 1 {
-		differences = fmt.Sprintf("%d differences", n)
-	}
-	fmt.Fprintf(&b, "%d of %d LUNs found, %s.\n", len(r.Matches), r.Expected, differences)
+	fmt.Fprintf(&b, "%d of %d LUNs found, %s.\n", len(r.Matches), r.Expected, report.Plural(len(r.Findings), "difference"))
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
 // pathsText formats the paths to a LUN: "4 paths (A 2, B 2), owner A".
 func pathsText(d *design.Design, m array.Match) string {
-	text := fmt.Sprintf("%d paths", m.Seen.Paths)
-	if m.Seen.Paths == 1 {
-		text = "1 path"
-	}
+	text := report.Plural(m.Seen.Paths, "path")
 	name := func(c int) string {
 		for i := range d.Arrays {
 			if slices.ContainsFunc(d.Arrays[i].LUNs, func(l design.LUN) bool { return l.Name == m.LUN }) {

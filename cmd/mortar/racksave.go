@@ -30,11 +30,9 @@ func (f *rackFlags) named(args []string) (r namedRack, release func(), err error
 	if err != nil {
 		return r, nil, err
 	}
-	r = namedRack{dir: f.dir, name: args[1], spec: s}
-	if r.dir == "" {
-		if r.dir, err = rackDir(args[0], s.Name); err != nil {
-			return r, nil, err
-		}
+	r = namedRack{name: args[1], spec: s}
+	if r.dir, err = f.find(args[0]); err != nil {
+		return r, nil, err
 	}
 	if release, err = plan.Lock(s); err != nil {
 		return r, nil, fail(exitBadInput, err)

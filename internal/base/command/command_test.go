@@ -104,7 +104,7 @@ func TestRun(t *testing.T) {
 		if out, err := run("sh", "-c", "echo out; echo err >&2; exit 3"); err != nil || out != (Output{"out\n", "err\n", 3}) {
 			t.Errorf("%+v %v", out, err)
 		}
-		if out, err := run("sh", "-c", "kill -9 $$"); err == nil || out.Code != -1 || !strings.Contains(err.Error(), "signal: killed") {
+		if out, err := run("sh", "-c", "kill -9 $$"); err == nil || out.Code != -1 {
 			t.Errorf("%+v %v", out, err)
 		}
 		if _, err := run("no-such-program"); !errors.Is(err, exec.ErrNotFound) {

@@ -204,6 +204,10 @@ func (c *CRM) Lacking(node string) []string {
 	return ids
 }
 
+// LeftByMove says whether a constraint has the ID that crm_resource --move and --ban give it:
+// cli-prefer-RESOURCE, cli-ban-RESOURCE-on-NODE.
+func LeftByMove(id string) bool { return strings.HasPrefix(id, "cli-") }
+
 // Barred says whether a resource failed so often on a node (INFINITY) that Pacemaker does not
 // start it there again.
 func (c *CRM) Barred(resource, node string) bool {

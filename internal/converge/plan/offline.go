@@ -38,7 +38,7 @@ func Offline(ctx context.Context, d *design.Design) (*Plan, error) {
 	for i, s := range steps {
 		h := hosts[s.Host]
 		if h == nil {
-			paper := blank(s.Host, d)
+			paper := blankHost(s.Host, d)
 			paper.Files["/proc/sys/kernel/osrelease"] = cmp.Or(lustre.newestKernel(), distro.KernelRelease) + "\n"
 			h = &resource.Once{Sys: paper}
 			hosts[s.Host] = h
@@ -78,10 +78,10 @@ func named(d *design.Design) *design.Design {
 	return &out
 }
 
-// blank is a host of that name with the default distribution, the spec's disks, and nothing
+// blankHost is a host of that name with the default distribution, the spec's disks, and nothing
 // on them. An RDMA device is there, for a brick that needs one.
-func blank(name string, d *design.Design) *resource.Paper {
-	h := &resource.Paper{Answer: atRest, Files: map[string]string{
+func blankHost(name string, d *design.Design) *resource.Paper {
+	h := &resource.Paper{Answer: answerIdle, Files: map[string]string{
 		"/etc/os-release":               "ID=" + distro.Default().ID + "\nVERSION_ID=" + distro.Default().Version + "\n",
 		"/proc/sys/kernel/hostname":     name + "\n",
 		"/proc/self/status":             "Uid:\t0\t0\t0\t0\n",
@@ -128,9 +128,9 @@ func blank(name string, d *design.Design) *resource.Paper {
 	return h
 }
 
-// atRest answers for systemd, where every unit is there and at rest, and for
+// answerIdle answers for systemd, where every unit is there and at rest, and for
 // signatures, of which there are none. Other programs are not installed.
-func atRest(argv []string) (resource.Output, error) {
+func answerIdle(argv []string) (resource.Output, error) {
 	switch argv[0] {
 	case "systemctl":
 		var units []string

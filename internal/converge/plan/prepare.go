@@ -101,7 +101,7 @@ func (l leftOut) leave(err error) error {
 		return err
 	}
 	for n, why := range several {
-		if !IsClient(l.d, n) || !away(why) {
+		if !IsClient(l.d, n) || !doesNotAnswer(why) {
 			continue
 		}
 		if s := l.hosts[n]; s != nil {
@@ -114,9 +114,9 @@ func (l leftOut) leave(err error) error {
 	return several.Join()
 }
 
-// away tells whether a host does not answer: it is off, it has gone meanwhile, or something
+// doesNotAnswer tells whether a host does not answer: it is off, it has gone meanwhile, or something
 // hangs on it.
-func away(err error) bool {
+func doesNotAnswer(err error) bool {
 	var silent *agent.SilentError
 	return errors.Is(err, host.ErrUnreachable) || errors.Is(err, agent.ErrLost) || errors.As(err, &silent)
 }

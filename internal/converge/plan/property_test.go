@@ -55,7 +55,7 @@ func TestSecondDiffIsEmpty(t *testing.T) {
 		for _, s := range p.Steps {
 			h := hosts[s.Host]
 			if h == nil {
-				h = blank(s.Host, named(d))
+				h = blankHost(s.Host, named(d))
 				h.Info, h.Links = map[string]resource.FileInfo{}, map[string]string{}
 				h.Files["/proc/sys/kernel/osrelease"] = "6\n"
 				hosts[s.Host] = h

@@ -194,7 +194,7 @@ func (e *engine) stage(ctx context.Context, st *stage) error {
 
 // spares tells whether a host's error holds up no other host.
 func (e *engine) spares(name string, err error) bool {
-	return e.opts.Spared != nil && e.opts.Spared(name) && away(err)
+	return e.opts.Spared != nil && e.opts.Spared(name) && doesNotAnswer(err)
 }
 
 // sideBySide is how many steps that are Apart are changed at the same time. To create an array took
@@ -314,7 +314,7 @@ func (e *engine) converge(ctx context.Context, h *host.Session, s Step, actions 
 		}
 		same := reflect.DeepEqual(res.Actions, actions)
 		actions = res.Actions
-		if same || waits && !fresh(actions, ran) {
+		if same || waits && !anyNotRun(actions, ran) {
 			break // the same once more would do the same
 		}
 	}
@@ -333,8 +333,8 @@ func (e *engine) converge(ctx context.Context, h *host.Session, s Step, actions 
 // commandOf tells actions of a step apart.
 func commandOf(a resource.Action) string { return strings.Join(a.Cmd, "\x00") + "\x00" + a.Occasion }
 
-// fresh tells whether any of the actions was not run yet.
-func fresh(actions []resource.Action, ran map[string]bool) bool {
+// anyNotRun tells whether any of the actions was not run yet.
+func anyNotRun(actions []resource.Action, ran map[string]bool) bool {
 	return slices.ContainsFunc(actions, func(a resource.Action) bool { return !ran[commandOf(a)] })
 }
 
@@ -362,7 +362,7 @@ func (e *engine) settle(ctx context.Context, h *host.Session, s Step, ran map[st
 			if res.Error.Refusal || time.Since(start) >= limit {
 				return res, err
 			}
-		} else if err != nil || len(res.Actions) == 0 || time.Since(start) >= limit || fresh(res.Actions, ran) {
+		} else if err != nil || len(res.Actions) == 0 || time.Since(start) >= limit || anyNotRun(res.Actions, ran) {
 			return res, err
 		}
 		select {

@@ -123,7 +123,7 @@ func carryOut(ctx context.Context, a resource.Action) (resource.Output, error) {
 		out.Stdout, out.Stderr = mask(out.Stdout, a.Stdin), mask(out.Stderr, a.Stdin)
 	}
 	if err != nil {
-		return out, &Error{Message: err.Error(), Cmd: a.Cmd, Code: out.Code, Stderr: out.Stderr}
+		return out, &Error{Message: err.Error(), Cmd: a.Cmd, Code: out.Code, Stderr: out.Stderr, Cause: resource.CauseOf(err)}
 	}
 	if out.Code != 0 && !slices.Contains(a.OKCodes, out.Code) {
 		return out, &Error{Message: fmt.Sprintf("%s: exit code %d", a.Title, out.Code), Cmd: a.Cmd, Code: out.Code, Stderr: failureText(out)}

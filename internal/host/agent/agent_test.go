@@ -183,6 +183,10 @@ func TestRunCommand(t *testing.T) {
 		t.Errorf("%+v %v", out, err)
 	}
 	var e *Error
+	a := resource.Action{Title: "x", Cmd: []string{"no-such-program"}}
+	if _, err := r.run(t.Context(), RunParams{Action: a}, func(RunEvent) {}); !errors.As(err, &e) || e.Cause != resource.NotInstalled {
+		t.Errorf("no program: %+v", err)
+	}
 	if _, err := sh("echo no >&2; exit 4", nil); !errors.As(err, &e) || e.Code != 4 || e.Stderr != "no\n" || len(e.Cmd) != 3 {
 		t.Errorf("failure: %+v", err)
 	}

@@ -4,7 +4,11 @@
 // does nothing it was not asked for.
 package agent
 
-import "encoding/json"
+import (
+	"encoding/json"
+
+	"github.com/mortarhpc/mortar/internal/host/resource"
+)
 
 // Protocol is the version both ends must share.
 const Protocol = 1
@@ -33,12 +37,13 @@ type Response struct {
 // Error crosses the wire whole, so that a failure is shown with its host,
 // command, exit code and stderr.
 type Error struct {
-	Message string   `json:"message"`
-	Refusal bool     `json:"refusal,omitempty"` // see resource.Refusal
-	Mend    string   `json:"mend,omitempty"`
-	Cmd     []string `json:"cmd,omitempty"`
-	Code    int      `json:"code,omitempty"`
-	Stderr  string   `json:"stderr,omitempty"`
+	Message string         `json:"message"`
+	Refusal bool           `json:"refusal,omitempty"` // see resource.Refusal
+	Mend    string         `json:"mend,omitempty"`
+	Cmd     []string       `json:"cmd,omitempty"`
+	Code    int            `json:"code,omitempty"`
+	Stderr  string         `json:"stderr,omitempty"`
+	Cause   resource.Cause `json:"cause,omitempty"`
 }
 
 func (e *Error) Error() string {

@@ -98,7 +98,8 @@ type Plan struct {
 // RunResult is a command's output, or why it could not be run.
 type RunResult struct {
 	resource.Output
-	Err string `json:"err,omitempty"`
+	Err   string         `json:"err,omitempty"`
+	Cause resource.Cause `json:"cause,omitempty"`
 }
 
 // FS is the result of statfs(2) for a mount point.
@@ -165,7 +166,7 @@ func gather(ctx context.Context, sys agent.HostSys, pool *statfsPool, r Request)
 				out, err := sys.Query(cctx, argv...)
 				res := RunResult{Output: out}
 				if err != nil {
-					res.Err = err.Error()
+					res.Err, res.Cause = err.Error(), resource.CauseOf(err)
 				}
 				return strings.Join(argv, " "), res, true
 			})

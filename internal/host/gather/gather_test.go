@@ -52,7 +52,7 @@ func TestGather(t *testing.T) {
 	if r := h.Run["no-such-command-here"]; r.Err == "" {
 		t.Errorf("no-such-command-here: %+v", r)
 	}
-	if r := h.Run["tail -n 0 -F /dev/null"]; r.Err == "" {
+	if r := h.Run["tail -n 0 -F /dev/null"]; r.Err == "" || r.Cause != resource.TimedOut {
 		t.Errorf("tail -F: %+v", r)
 	}
 	if fs := h.FS["/"]; fs.Size == 0 || fs.Err != "" {

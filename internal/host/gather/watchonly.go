@@ -13,15 +13,12 @@ import (
 	"github.com/mortarhpc/mortar/internal/serve/cache"
 )
 
-// OnlyWatches begins every refusal of such an agent.
-const OnlyWatches = "this agent may only watch"
-
 // MayWatch refuses a request for more than status, watch and metrics need. So an
 // agent that may only watch reads no other file and starts no other program,
 // although it runs as root.
 func (r Request) MayWatch() error {
 	refuse := func(what string) error {
-		return &resource.Refusal{What: OnlyWatches + ", and does not " + what, Mend: "log in with a key that may do more (docs/security.md)"}
+		return &resource.Refusal{What: "this agent may only watch, and does not " + what, Mend: "log in with a key that may do more (docs/security.md)"}
 	}
 	files, links := Background()
 	for _, p := range slices.Concat(r.Files, r.Links) {

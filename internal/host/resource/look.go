@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os/exec"
 	"path"
 	"strings"
 
@@ -142,7 +141,7 @@ func (l Look) Mapped() []string {
 // before the packages step, what it would show counts as not there.
 func (l Look) Command(argv ...string) (out Output, installed bool) {
 	out, err := l.Query(l.Ctx, argv...)
-	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
+	if CauseOf(err) == NotInstalled {
 		return out, false
 	}
 	if err != nil {

@@ -7,7 +7,10 @@ package resource
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os/exec"
 	"slices"
 	"time"
 
@@ -54,6 +57,25 @@ type FileInfo struct {
 type Output struct {
 	Stdout, Stderr string
 	Code           int
+}
+
+// Cause is why a command gave no answer. It crosses the wire, and is in saved facts.
+type Cause string
+
+// Causes that callers ask for.
+const (
+	NotInstalled Cause = "not-installed"
+	TimedOut     Cause = "timed-out"
+)
+
+// CauseOf is that of an error of a query; "": another one.
+func CauseOf(err error) Cause {
+	for target, cause := range map[error]Cause{exec.ErrNotFound: NotInstalled, fs.ErrNotExist: NotInstalled, context.DeadlineExceeded: TimedOut} {
+		if errors.Is(err, target) {
+			return cause
+		}
+	}
+	return ""
 }
 
 // DiskFact is a disk as the host sees it.

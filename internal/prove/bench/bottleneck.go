@@ -62,20 +62,20 @@ type verdict struct {
 // Shares from which on a layer counts as used up, and within which layers
 // count as equally slow.
 const (
-	usedUp = 0.7
-	alike  = 1.15
+	saturated   = 0.7
+	equallySlow = 1.15
 )
 
-// chains are the layers below a mount, each from the bottom: what went through a layer
+// layerChains are the layers below a mount, each from the bottom: what went through a layer
 // of a chain went through those below it.
-var chains = [][]string{{"disks", "raid", "volume", "filesystem", "osts"}, {"network", "lnet"}}
+var layerChains = [][]string{{"disks", "raid", "volume", "filesystem", "osts"}, {"network", "lnet"}}
 
-// reached returns what each layer below the mounts can do with a load: the best of
+// capacityOf returns what each layer below the mounts can do with a load: the best of
 // what was measured on it, on those above it in its chain, and on the mounts (top).
 // A layer may have been measured at a worse moment than those above it.
-func reached(layers []report.Layer, load string, top float64) (names []string, can map[string]float64) {
+func capacityOf(layers []report.Layer, load string, top float64) (names []string, can map[string]float64) {
 	can = map[string]float64{}
-	for _, chain := range chains {
+	for _, chain := range layerChains {
 		for i, n := range chain {
 			if best(layers, n, load) <= 0 {
 				continue
@@ -109,22 +109,19 @@ func bottleneck(layers []report.Layer, load string) (verdict, bool) {
 	if many {
 		who = "the clients together get"
 	}
-	unit := "MiB/s"
-	if load == loadRandom {
-		unit = "ops/s"
-	}
+	unit := unitOf(load)
 	title := func(n string) string {
 		i := slices.IndexFunc(layers, func(l report.Layer) bool { return l.Name == n })
 		return layers[i].Title
 	}
-	names, can := reached(layers, load, top)
+	names, can := capacityOf(layers, load, top)
 	if top <= 0 || len(names) == 0 {
 		return verdict{}, false
 	}
 	slowest := slices.MinFunc(names, func(a, b string) int { return cmp.Compare(can[a], can[b]) })
 	least := can[slowest]
 	figure := fmt.Sprintf("%s (%s %s", load, who, report.Rate(top, unit))
-	if top < usedUp*least {
+	if top < saturated*least {
 		v := verdict{what: kindTitles[kind] + " itself", lever: levers[kind]}
 		if load == loadRead && kind == "nfs" {
 			v.lever = "the clients' read-ahead (nfsrahead in mortar check --explain), " + v.lever
@@ -136,7 +133,7 @@ func bottleneck(layers []report.Layer, load string) (verdict, bool) {
 		return v, true
 	}
 	for _, n := range names {
-		if b := can[n]; b <= alike*least {
+		if b := can[n]; b <= equallySlow*least {
 			return verdict{what: title(n), lever: levers[n], loads: []string{fmt.Sprintf("%s, of the %s there)", figure, report.Rate(b, unit))}}, true
 		}
 	}

@@ -126,13 +126,13 @@ func (m *sampler) find(ctx context.Context, d *design.Design, s *design.Service)
 	} else {
 		group(report.IOVolume)
 	}
-	group(report.IODisks, here(h.Disks, behind(d, v))...)
+	group(report.IODisks, kernelNames(h.Disks, disksBelow(d, v))...)
 	if v.Cache != nil {
 		var ssds []string
 		for _, x := range v.Cache.SSDs {
 			ssds = append(ssds, x.Serial)
 		}
-		group(report.IOSSDs, here(h.Disks, ssds)...)
+		group(report.IOSSDs, kernelNames(h.Disks, ssds)...)
 	}
 	if len(missing) > 0 {
 		return fmt.Errorf("no device of: %s", strings.Join(missing, ", "))
@@ -151,9 +151,9 @@ func volumeOf(v *design.Storage) string {
 	return v.Device
 }
 
-// behind returns the serial numbers or WWNs of a volume's disks or LUNs. Of an
+// disksBelow returns the serial numbers or WWNs of a volume's disks or LUNs. Of an
 // array it returns the LUNs, since servers do not see its disks.
-func behind(d *design.Design, v *design.Storage) []string {
+func disksBelow(d *design.Design, v *design.Storage) []string {
 	var out []string
 	for _, l := range d.LUNsIn(v) {
 		out = append(out, l.WWN)
@@ -166,9 +166,9 @@ func behind(d *design.Design, v *design.Storage) []string {
 	return out
 }
 
-// here returns the kernel's names of all paths to the named disks that a server
+// kernelNames returns the kernel's names of all paths to the named disks that a server
 // has.
-func here(disks []resource.DiskFact, names []string) []string {
+func kernelNames(disks []resource.DiskFact, names []string) []string {
 	var out []string
 	for _, x := range disks {
 		if slices.ContainsFunc(names, func(n string) bool {

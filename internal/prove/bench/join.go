@@ -13,24 +13,24 @@ import (
 	"github.com/mortarhpc/mortar/internal/prove/workload"
 )
 
-// share is one lane's part of a phase: its result, nil if it vanished.
-type share struct {
+// laneResult is one lane's part of a phase: its result, nil if it vanished.
+type laneResult struct {
 	client string
 	offset int64 // client's clock minus administrator's, ns
 	result *workload.BenchResult
 	err    error
 }
 
-// even reports whether a window counts a phase's work as spread evenly over its
+// spreadEvenly reports whether a window counts a phase's work as spread evenly over its
 // time. It does so for writes that end in a flush, because a record in the
 // client's memory is not yet work of the brick.
-func even(p workload.BenchPhase, direct bool) bool {
+func spreadEvenly(p workload.BenchPhase, direct bool) bool {
 	return p == workload.SeqWrite && !direct
 }
 
 // threads returns what the share's threads did, on the administrator's clock; bytes: they
 // count bytes, not operations.
-func (s *share) threads(lane int, bytes bool) (out []thread) {
+func (s *laneResult) threads(lane int, bytes bool) (out []thread) {
 	if s.result == nil {
 		return nil
 	}
@@ -54,7 +54,7 @@ func (s *share) threads(lane int, bytes bool) (out []thread) {
 }
 
 // join makes one run of the lanes' shares.
-func join(shares []share, p workload.BenchPhase, unit string, evenly bool) report.BenchRun {
+func join(shares []laneResult, p workload.BenchPhase, unit string, evenly bool) report.BenchRun {
 	bytes, scale := unit == "MiB/s", 1.0
 	if bytes {
 		scale = 1 << 20
@@ -133,7 +133,7 @@ func join(shares []share, p workload.BenchPhase, unit string, evenly bool) repor
 }
 
 // binsOf are the operations of a client; "": of all.
-func binsOf(shares []share, client string) workload.Bins {
+func binsOf(shares []laneResult, client string) workload.Bins {
 	out := workload.Bins{}
 	for i := range shares {
 		if r := shares[i].result; r != nil && (client == "" || client == shares[i].client) {
@@ -148,7 +148,7 @@ func binsOf(shares []share, client string) workload.Bins {
 func seconds(ns int64) float64 { return float64(ns) / 1e9 }
 
 // joinTimelines adds up the lanes' buckets by the administrator's clock.
-func joinTimelines(shares []share) report.BenchTimeline {
+func joinTimelines(shares []laneResult) report.BenchTimeline {
 	out := report.BenchTimeline{Ops: []int64{}, Bytes: []int64{}, P50: []float64{}, P99: []float64{}, Max: []float64{}}
 	for i := range shares {
 		if r := shares[i].result; r != nil && len(r.Buckets) > 0 {

@@ -90,7 +90,7 @@ var startLead = 400 * time.Millisecond
 // phase runs one phase on all lanes together. It returns an error if the phase
 // did not begin; the shares have the lanes' own errors, also those after the
 // begin.
-func (r *runner) phase(ctx context.Context, s *Set, p setPhase, use []lane, regions map[string][]workload.BenchRegion) ([]share, error) {
+func (r *runner) phase(ctx context.Context, s *Set, p setPhase, use []lane, regions map[string][]workload.BenchRegion) ([]laneResult, error) {
 	title, unit := s.Test.title(p.op)
 	switch {
 	case p.lays():
@@ -113,7 +113,7 @@ func (r *runner) phase(ctx context.Context, s *Set, p setPhase, use []lane, regi
 		}()
 	}
 	err := r.startTogether(ctx, use, runs, base, p.op.Metadata() && r.suite.Cold != ColdNone)
-	out := make([]share, len(use))
+	out := make([]laneResult, len(use))
 	if err != nil {
 		for i, l := range use {
 			out[i].client = l.client
@@ -123,7 +123,7 @@ func (r *runner) phase(ctx context.Context, s *Set, p setPhase, use []lane, regi
 		}
 		r.stopAll(use)
 		waitAll(runs, time.Minute)
-		if slices.ContainsFunc(out, func(s share) bool { return s.err != nil }) {
+		if slices.ContainsFunc(out, func(s laneResult) bool { return s.err != nil }) {
 			return out, errors.New("not begun") // r.after notes the reasons in the shares
 		}
 		return out, fmt.Errorf("not begun: %w", err)
@@ -131,7 +131,7 @@ func (r *runner) phase(ctx context.Context, s *Set, p setPhase, use []lane, regi
 	r.follow(ctx, s, p, use, runs, base)
 
 	for i, l := range use {
-		out[i] = share{client: l.client, offset: r.hosts.Clock(l.client).Offset, err: errors.New("the phase did not end after a stop")}
+		out[i] = laneResult{client: l.client, offset: r.hosts.Clock(l.client).Offset, err: errors.New("the phase did not end after a stop")}
 		if _, ended := runs[i].look(); !ended {
 			continue
 		}

@@ -26,19 +26,12 @@ import (
 // hosts.
 func (r *runner) prepare(ctx context.Context) error {
 	d := r.env.Design
-	for _, s := range d.Spec.Servers {
-		r.servers = append(r.servers, s.Name)
-	}
-	for _, m := range d.Mounts {
-		if !slices.Contains(r.clients, m.Client) {
-			r.clients = append(r.clients, m.Client)
-		}
-	}
+	r.servers, r.clients = d.Servers(), testbed.Clients(d)
 	if len(r.clients) == 0 {
 		return &Unfit{[]string{"no client mounts the brick: a benchmark needs load; give the spec a client (clients:)"}}
 	}
-	r.say(Progress{State: "reaching " + strings.Join(append(slices.Clone(r.servers), r.clients...), ", ")})
-	names := append(slices.Clone(r.servers), r.clients...)
+	names := slices.Concat(r.servers, r.clients)
+	r.say(Progress{State: "reaching " + strings.Join(names, ", ")})
 	err := host.Each(ctx, names, r.connect)
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -71,9 +64,8 @@ func (r *runner) prepare(ctx context.Context) error {
 	if err := r.makeDirs(ctx); err != nil {
 		return err
 	}
-	all := append(slices.Clone(r.active()), r.clients...)
 	// The hosts' versions go before those of fio on each client.
-	r.software = append(testbed.Versions(ctx, all, r.host), r.software...)
+	r.software = append(testbed.Versions(ctx, slices.Concat(r.active(), r.clients), r.host), r.software...)
 	return nil
 }
 
@@ -139,7 +131,7 @@ func (r *runner) findLanes(ctx context.Context) error {
 		case slices.Contains(live.Options, "ro"):
 			problems = append(problems, fmt.Sprintf("%s is mounted read-only on client %s: a benchmark writes; mount it rw", m.Path, c))
 		}
-		if d := differs(m.Options, live.Options); there && d != "" {
+		if d := differingOptions(m.Options, live.Options); there && d != "" {
 			r.note(c, "%s is mounted with %s, which client and server negotiated", m.Path, d)
 		}
 		r.lanes = append(r.lanes, lane{client: c, service: s, dir: path.Join(m.Path, benchDir), runID: r.runID + "-" + s})
@@ -150,8 +142,8 @@ func (r *runner) findLanes(ctx context.Context) error {
 	return nil
 }
 
-// differs returns the mount options whose values are not the requested ones.
-func differs(want, have []string) string {
+// differingOptions returns the mount options whose values are not the requested ones.
+func differingOptions(want, have []string) string {
 	var out []string
 	for _, w := range want {
 		key, value, ok := strings.Cut(w, "=")

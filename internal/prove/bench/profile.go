@@ -234,7 +234,7 @@ func (r *profiler) probed(ctx context.Context, s *Set, op workload.BenchPhase, u
 	if err = cmp.Or(err, ctx.Err()); err != nil {
 		return nil, err
 	}
-	return new(join(shares, op, unit, even(op, s.Test.IO == "direct"))), nil
+	return new(join(shares, op, unit, spreadEvenly(op, s.Test.IO == "direct"))), nil
 }
 
 // addLoad adds a kind of load to a layer.
@@ -359,12 +359,7 @@ func (r *profiler) probeMounts(ctx context.Context, l *report.Layer, clients int
 // serving is the server of the first service with data, and its address on the clients' network.
 func (r *profiler) serving() (name, address string) {
 	name = r.serves[r.dataService().Name]
-	for _, s := range r.env.Design.Spec.Servers {
-		if s.Name == name {
-			address = s.Public
-		}
-	}
-	return name, address
+	return name, r.env.Design.PublicOf(name)
 }
 
 // probeVerbs measures RDMA between a server and all clients at once, with perftest.

@@ -208,7 +208,7 @@ func TestScaledPaper(t *testing.T) {
 
 func TestLanes(t *testing.T) {
 	for _, c := range [][3]int{{1, 8, 1}, {8, 8, 8}, {8, 3, 2}, {64, 32, 32}, {9, 4, 3}, {7, 4, 1}, {4, 0, 1}} {
-		if got := lanes(c[0], c[1]); got != c[2] {
+		if got := evenLanes(c[0], c[1]); got != c[2] {
 			t.Errorf("%d threads, %d lanes: %d used, want %d", c[0], c[1], got, c[2])
 		}
 	}
@@ -355,12 +355,12 @@ func FuzzWindow(f *testing.F) {
 
 func TestJoin(t *testing.T) {
 	const t0 = int64(1_795_000_000e9)
-	lane := func(client string, offset, took int64, ms ...int64) share {
+	lane := func(client string, offset, took int64, ms ...int64) laneResult {
 		n, bins := int64(len(ms)), workload.Bins{}
 		for _, v := range ms {
 			bins[v*1e6]++
 		}
-		return share{client: client, offset: offset, result: &workload.BenchResult{
+		return laneResult{client: client, offset: offset, result: &workload.BenchResult{
 			StartNs: t0 + offset, EndNs: t0 + offset + 2e9, StoppedBy: "done", Ops: n, Bytes: n << 20,
 			BucketSeconds: 1, Buckets: []workload.Bins{bins},
 			Threads: []workload.BenchThread{{StartNs: t0 + offset, EndNs: t0 + offset + took, Ops: n, Bytes: n << 20,
@@ -369,7 +369,7 @@ func TestJoin(t *testing.T) {
 		}}
 	}
 	// join corrects clocks that differ by an hour.
-	r := join([]share{lane("c1", 0, 1e9, 1, 1, 1, 1), lane("c2", 3600e9, 1e9, 9, 9, 9, 9)}, workload.SeqRead, "MiB/s", false)
+	r := join([]laneResult{lane("c1", 0, 1e9, 1, 1, 1, 1), lane("c2", 3600e9, 1e9, 9, 9, 9, 9)}, workload.SeqRead, "MiB/s", false)
 	if r.StartNS != t0 || r.Ops != 8 || r.WindowSeconds != 1 || math.Abs(r.Value-8) > 1e-9 || r.VerifiedBytes != 8<<20 {
 		t.Errorf("%+v", r)
 	}
@@ -383,11 +383,11 @@ func TestJoin(t *testing.T) {
 		t.Errorf("clients %+v threads %+v", r.Clients, r.Threads)
 	}
 	// The same work as flushed writes, spread evenly over the time with the flush.
-	if r := join([]share{lane("c1", 0, 2e9, 1, 1, 1, 1)}, workload.SeqWrite, "MiB/s", true); math.Abs(r.Value-2) > 1e-9 {
+	if r := join([]laneResult{lane("c1", 0, 2e9, 1, 1, 1, 1)}, workload.SeqWrite, "MiB/s", true); math.Abs(r.Value-2) > 1e-9 {
 		t.Errorf("with the flush: %g", r.Value)
 	}
 	// A client that vanishes has no figures; those of the other client stay.
-	r = join([]share{lane("c1", 0, 1e9, 1, 1, 1, 1), {client: "c2", err: errors.New("connection lost")}}, workload.SeqRead, "MiB/s", false)
+	r = join([]laneResult{lane("c1", 0, 1e9, 1, 1, 1, 1), {client: "c2", err: errors.New("connection lost")}}, workload.SeqRead, "MiB/s", false)
 	if r.Ops != 4 || r.WindowSeconds != 1 || math.Abs(r.Value-4) > 1e-9 || r.Clients[1].Error == "" || len(r.Threads) != 1 || len(r.Errors) != 1 {
 		t.Errorf("%+v", r)
 	}
@@ -465,7 +465,7 @@ func TestBottleneck(t *testing.T) {
 func TestDiffers(t *testing.T) {
 	want := strings.Split("vers=4.1,proto=tcp,hard,rsize=1048576,wsize=1048576", ",")
 	have := strings.Split("rw,relatime,vers=4.1,rsize=262144,wsize=1048576,hard,proto=tcp,timeo=150", ",")
-	if got := differs(want, have); got != "rsize=262144, not rsize=1048576" {
+	if got := differingOptions(want, have); got != "rsize=262144, not rsize=1048576" {
 		t.Error(got)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os/exec"
 	"slices"
 	"strings"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/mortarhpc/mortar/internal/host"
+	"github.com/mortarhpc/mortar/internal/host/agent"
 	"github.com/mortarhpc/mortar/internal/host/gather"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/prove/kind"
@@ -89,7 +89,7 @@ func (r *profiler) bare(ctx context.Context, server string) (d devices, err erro
 		if r.serves[s.Name] != server {
 			continue
 		}
-		for _, want := range behind(r.env.Design, &s.Storage) {
+		for _, want := range disksBelow(r.env.Design, &s.Storage) {
 			i := slices.IndexFunc(facts.Disks, func(f resource.DiskFact) bool {
 				return want != "" && (strings.EqualFold(f.Serial, want) || strings.EqualFold(f.WWN, want))
 			})
@@ -140,7 +140,7 @@ func (r *profiler) onServer(ctx context.Context, server string, d devices, g [2]
 	}
 	out, err := r.host(server).Run(ctx, a)
 	if err != nil {
-		if strings.Contains(err.Error(), exec.ErrNotFound.Error()) {
+		if e := (*agent.Error)(nil); errors.As(err, &e) && e.Cause == resource.NotInstalled {
 			err = fmt.Errorf("%w (fio: %s)", err, workload.FioInstall)
 		}
 		return 0, fmt.Errorf("%s: %w", server, err)

@@ -203,12 +203,12 @@ func (o *Options) of(suite *Suite) (Suite, error) {
 			t.Seconds = s.ScaledSeconds
 		}
 	}
-	err := pick(&s, o.Tests)
+	err := keepTests(&s, o.Tests)
 	return s, err
 }
 
-// pick keeps only the named tests.
-func pick(s *Suite, names []string) error {
+// keepTests keeps only the named tests.
+func keepTests(s *Suite, names []string) error {
 	if len(names) == 0 {
 		return nil
 	}
@@ -367,7 +367,7 @@ func (r *runner) begin(s *Set) *setState {
 			st.err = errors.New("no client is left")
 			return st
 		}
-		s.Lanes = lanes(s.Threads, len(r.lanes))
+		s.Lanes = evenLanes(s.Threads, len(r.lanes))
 		s.PerLane = s.Threads / s.Lanes
 	}
 	st.use = numbered(slices.Clone(r.lanes[:s.Lanes]))
@@ -508,7 +508,7 @@ func (r *runner) throttle(ctx context.Context, t *Test, p setPhase) (func(), err
 
 // after notes the failures of a phase. It returns an error if the set's other
 // phases have nothing to work on.
-func (r *runner) after(use []lane, shares []share, pt *report.BenchPoint) error {
+func (r *runner) after(use []lane, shares []laneResult, pt *report.BenchPoint) error {
 	var stop []string
 	for i := range shares {
 		s := &shares[i]
@@ -571,10 +571,10 @@ func (r *runner) after(use []lane, shares []share, pt *report.BenchPoint) error 
 }
 
 // record adds the figures of a phase to the run.
-func (r *runner) record(s *Set, p setPhase, use []lane, shares []share, io []report.BenchIO, coldHow string) *report.BenchPoint {
+func (r *runner) record(s *Set, p setPhase, use []lane, shares []laneResult, io []report.BenchIO, coldHow string) *report.BenchPoint {
 	t := s.Test
 	title, unit := t.title(p.op)
-	evenly := even(p.op, t.IO == "direct")
+	evenly := spreadEvenly(p.op, t.IO == "direct")
 	run := join(shares, p.op, unit, evenly)
 	run.IO = io
 	if !p.measured {

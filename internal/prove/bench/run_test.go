@@ -108,6 +108,9 @@ func (h *testHost) Call(ctx context.Context, op string, params, result any, onEv
 	case "hello":
 		return answer(map[string]any{"mem_bytes": 8 << 20, "os_name": "Test", "kernel": "1"})
 	case "observe.gather":
+		if r, asked := params.(gather.Request); asked && b.devices != nil {
+			return answer(b.devices(h.name, r))
+		}
 		return answer(map[string]any{"disks": []resource.DiskFact{{Serial: "D1", Device: filepath.Join(b.dir, "disk")}}})
 	case "query":
 		return answer(resource.Output{Stdout: "xfsprogs 6\n"})
@@ -147,9 +150,6 @@ func (h *testHost) Call(ctx context.Context, op string, params, result any, onEv
 			return nil
 		}
 		return nil
-	}
-	if r, asked := params.(gather.Request); asked && b.devices != nil {
-		return answer(b.devices(h.name, r))
 	}
 	raw, err := json.Marshal(params)
 	if err != nil {

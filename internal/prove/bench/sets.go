@@ -11,6 +11,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/prove/kind"
 	"github.com/mortarhpc/mortar/internal/prove/report"
+	"github.com/mortarhpc/mortar/internal/prove/testbed"
 	"github.com/mortarhpc/mortar/internal/prove/workload"
 )
 
@@ -85,7 +86,7 @@ func Sets(s *Suite, z Sizing) []Set {
 				if rep > 1 {
 					name += fmt.Sprintf(".%d", rep)
 				}
-				set := Set{Test: t, Name: name, Threads: n, Repeat: rep, Lanes: lanes(n, z.Lanes), RecordBytes: int64(t.Record)}
+				set := Set{Test: t, Name: name, Threads: n, Repeat: rep, Lanes: evenLanes(n, z.Lanes), RecordBytes: int64(t.Record)}
 				set.PerLane = n / set.Lanes
 				if t.metadata() {
 					set.tree(n, scale)
@@ -186,8 +187,8 @@ func rounds(s *Suite, sets []Set) []round {
 	return out
 }
 
-// lanes is the largest number of lanes that divides n threads evenly.
-func lanes(n, have int) int {
+// evenLanes is the largest number of lanes that divides n threads evenly.
+func evenLanes(n, have int) int {
 	for l := min(n, max(have, 1)); l > 1; l-- {
 		if n%l == 0 {
 			return l
@@ -390,18 +391,12 @@ func PlanOf(d *design.Design, suite *Suite, opt Options) (Planned, error) {
 			memory += int64(s.Memory)
 		}
 	}
-	var clients []string
-	for _, m := range d.Mounts {
-		if !slices.Contains(clients, m.Client) {
-			clients = append(clients, m.Client)
-		}
-	}
 	cold, err := ColdOf(d, suite, opt.Cold)
 	if err != nil {
 		return Planned{}, err
 	}
 	opt.Cold = cold
-	p, err := Plan(suite.on(d), opt, memory, len(clients)*len(kind.Of(d).Volumes(d)))
+	p, err := Plan(suite.on(d), opt, memory, len(testbed.Clients(d))*len(kind.Of(d).Volumes(d)))
 	p.Memory = memory
 	return p, err
 }

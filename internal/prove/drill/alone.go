@@ -43,12 +43,12 @@ func onOne(d Drill, v Variant) (Variant, error) {
 	switch {
 	case steps != nil:
 		v.Steps = steps
-		expect.Stall = none // the stall lasts until a person mends the fault
+		expect.Stall = noTarget // the stall lasts until a person mends the fault
 		expect.Where = judge.Returns
 	case expect.Disks && !d.ownDisks:
 		v.Steps = withDisks(v.Steps)
 	}
-	if expect.Fencing = judge.Nobody; expect.Where != judge.Returns {
+	if expect.Fencing = judge.NoServer; expect.Where != judge.Returns {
 		expect.Where = judge.Stays
 	}
 	v.Expect = &expect
@@ -75,14 +75,14 @@ func mended(p Part) func(fault.Scene) ([]Step, error) {
 		if p.Kind == fault.Panic || p.Kind == fault.PowerOff {
 			return []Step{Inject(f), Wait(aloneHold), Mend(f), Until{booted("the server booted", s.Active)}}, nil
 		}
-		return briefly(s, f, aloneHold), nil
+		return injectAndMend(s, f, aloneHold), nil
 	}
 }
 
 // restarted kills a daemon, which its unit then starts again.
 func restarted(daemon string) func(fault.Scene) ([]Step, error) {
 	return func(s fault.Scene) ([]Step, error) {
-		steps, err := kill(daemon)(s)
+		steps, err := killDaemon(daemon)(s)
 		if err != nil {
 			return nil, err
 		}

@@ -86,12 +86,12 @@ func TestAloneTable(t *testing.T) {
 			one, err := onOne(x, v)
 			var refused *fault.Refused
 			if _, known[name] = alone[name]; !known[name] {
-				if !errors.As(err, &refused) || !strings.Contains(err.Error(), "a pair of servers is needed") {
+				if !errors.As(err, &refused) {
 					t.Errorf("%s: %v", name, err)
 				}
 				continue
 			}
-			if e := x.Expected(one); err != nil || e.Where != judge.Stays && e.Where != judge.Returns || e.Fencing != judge.Nobody {
+			if e := x.Expected(one); err != nil || e.Where != judge.Stays && e.Where != judge.Returns || e.Fencing != judge.NoServer {
 				t.Errorf("%s: %+v %v", name, e, err)
 			}
 			steps, err := one.Steps(s)

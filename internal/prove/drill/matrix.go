@@ -91,7 +91,7 @@ func All(ctx context.Context, env fault.Env, choices []Choice, repeat int, dir s
 			}
 			say("[%d/%d] %s: %s", i+1, len(choices), name, c.Variant.Title)
 			opt.Dir = filepath.Join(dir, name)
-			if failure = home(ctx, env, c); failure != nil {
+			if failure = moveHome(ctx, env, c); failure != nil {
 				break
 			}
 			began := time.Now()
@@ -189,11 +189,11 @@ func unhealed(r *report.Run) bool {
 	return slices.ContainsFunc(r.Summary.Checks, func(c report.Check) bool { return c.Name == judge.Health && !c.OK })
 }
 
-// home moves the services to their preferred servers if the drill needs that. It
+// moveHome moves the services to their preferred servers if the drill needs that. It
 // does not move the service under test if the variant has Away. With one service
 // a pair is symmetric: most drills begin on the server on which the last one
 // ended, which saves the 30 s of grace of a move.
-func home(ctx context.Context, env fault.Env, c Choice) error {
+func moveHome(ctx context.Context, env fault.Env, c Choice) error {
 	drilled, err := tested(env)
 	if err != nil || env.Operator == nil || len(env.Design.Services()) == 1 && !c.Variant.Home {
 		return err

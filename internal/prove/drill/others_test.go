@@ -80,13 +80,13 @@ func TestDrillsOfLustre(t *testing.T) {
 	d.Pairs[0].Services = []design.Service{{Name: "ost0000"}, {Name: "ost0001"}}
 	s := fault.Scene{Design: d, Service: &d.Pairs[0].Services[0], Active: "oss01", Passive: "oss02"}
 	for name, steps := range map[string]func(fault.Scene) ([]Step, error){
-		"servers see no files": fullFS, "service ost0000 has no nfsd": kill("nfsd"), "service ost0000 has no rpc.statd": kill("rpc.statd"), "service ost0000 has no rpc.mountd": hang("rpc.mountd"),
+		"servers see no files": fullFS, "service ost0000 has no nfsd": killDaemon("nfsd"), "service ost0000 has no rpc.statd": killDaemon("rpc.statd"), "service ost0000 has no rpc.mountd": hangDaemon("rpc.mountd"),
 	} {
 		if _, err := steps(s); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := kill("corosync")(s); err != nil {
+	if _, err := killDaemon("corosync")(s); err != nil {
 		t.Error(err)
 	}
 }

@@ -55,9 +55,9 @@ func (s Schedule) Words() []string {
 	return out
 }
 
-// latest is the latest begin of a schedule's faults: by then a takeover has ended
+// latestFault is the latest begin of a schedule's faults: by then a takeover has ended
 // and a fenced server boots.
-const latest = 45 * time.Second
+const latestFault = 45 * time.Second
 
 // Draw draws one to three faults for a brick. can returns an error for a fault
 // that is impossible there.
@@ -87,7 +87,7 @@ func Draw(s fault.Scene, seed uint64, can func(fault.Fault) error) (Schedule, er
 			p.On = c.On[r.IntN(len(c.On))]
 		}
 		if len(out.Parts) > 0 {
-			p.At = time.Duration(r.IntN(int(latest/time.Second)+1)) * time.Second
+			p.At = time.Duration(r.IntN(int(latestFault/time.Second)+1)) * time.Second
 		}
 		if c.Longest > 0 {
 			p.For = time.Duration(c.Shortest+r.IntN(c.Longest-c.Shortest+1)) * time.Second
@@ -107,13 +107,13 @@ func firstOf(on []string) string {
 	return on[0]
 }
 
-// oneOf are faults of which a schedule contains at most one: a controller must not
+// atMostOne are faults of which a schedule contains at most one: a controller must not
 // die while the other one is out, or fail over in an array without power.
-var oneOf = []fault.Kind{fault.ControllerOut, fault.ControllerFailover, fault.ArrayPower}
+var atMostOne = []fault.Kind{fault.ControllerOut, fault.ControllerFailover, fault.ArrayPower}
 
-// oneEach are faults of which a server gets at most one: both disks of a system mirror are
+// atMostOnePerServer are faults of which a server gets at most one: both disks of a system mirror are
 // not lost, and a clock jumps one way.
-var oneEach = []fault.Kind{fault.LocalDisk, fault.ClockJump}
+var atMostOnePerServer = []fault.Kind{fault.LocalDisk, fault.ClockJump}
 
 // ofPaths are faults of which two may take both paths of a server to a disk. A single path
 // is drawn beside none of them, so that single disks go as DiskOut only, which takes counts.
@@ -126,8 +126,8 @@ var ofPaths = []fault.Kind{fault.PathOut, fault.HBAOut, fault.PathsOut, fault.Mo
 // of an array.
 func (s Schedule) takes(p Part, scene fault.Scene) bool {
 	for _, q := range s.Parts {
-		if q.Kind == p.Kind && q.On == p.On && (slices.Equal(q.Args, p.Args) || slices.Contains(oneEach, p.Kind)) ||
-			slices.Contains(oneOf, p.Kind) && slices.Contains(oneOf, q.Kind) ||
+		if q.Kind == p.Kind && q.On == p.On && (slices.Equal(q.Args, p.Args) || slices.Contains(atMostOnePerServer, p.Kind)) ||
+			slices.Contains(atMostOne, p.Kind) && slices.Contains(atMostOne, q.Kind) ||
 			p.Kind == fault.ModuleOut && q.Kind == fault.ModuleOut && q.Args[0] == p.Args[0] ||
 			(p.Kind == fault.PathOut || q.Kind == fault.PathOut) && slices.Contains(ofPaths, p.Kind) && slices.Contains(ofPaths, q.Kind) {
 			return false
@@ -172,14 +172,14 @@ func (p Part) fault(s fault.Scene) fault.Fault {
 		f.On = s.Passive
 	}
 	for i, a := range f.Args {
-		f.Args[i] = named(s, a)
+		f.Args[i] = resolveName(s, a)
 	}
 	return f
 }
 
-// named returns the name that an argument of a part stands for; other arguments
+// resolveName returns the name that an argument of a part stands for; other arguments
 // stand for themselves.
-func named(s fault.Scene, arg string) string {
+func resolveName(s fault.Scene, arg string) string {
 	if arg == fault.MoveArg {
 		return s.Service.Name
 	}
@@ -241,7 +241,7 @@ func (p Part) seen(s fault.Scene) *fault.Condition {
 // are a slow disk and a slow LUN: they last until the others are seen, and no queue of a LUN
 // and no monitor waits for long.
 func (p Part) touches(s fault.Scene) string {
-	if where, fencing := p.outcome(s); where != judge.Stays || fencing != judge.Nobody {
+	if where, fencing := p.outcome(s); where != judge.Stays || fencing != judge.NoServer {
 		return ""
 	}
 	if p.Kind == fault.LocalDisk {
@@ -267,7 +267,7 @@ func (s Schedule) alone(scene fault.Scene) bool {
 // expect is what must happen. Where one fault may harm the service beside another, any server
 // may be fenced, and the service may be anywhere.
 func (s Schedule) expect(disks bool, scene fault.Scene) judge.Expect {
-	e := judge.Expect{Where: judge.Anywhere, Fencing: judge.Allow, Stall: none, Disks: disks, Within: 10 * time.Minute}
+	e := judge.Expect{Where: judge.Anywhere, Fencing: judge.Allow, Stall: noTarget, Disks: disks, Within: 10 * time.Minute}
 	if s.alone(scene) {
 		e.Where, e.Fencing = s.Parts[0].outcome(scene)
 	}

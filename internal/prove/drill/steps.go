@@ -31,8 +31,8 @@ func seen(s fault.Scene, f fault.Fault, hold time.Duration) []Step {
 	return []Step{Inject(f), Wait(hold), Until{f.Seen(s)}, Look{}}
 }
 
-// lasts is one fault that lasts for hold, until the servers have seen it.
-func lasts(p Part, hold time.Duration) func(fault.Scene) ([]Step, error) {
+// holding is one fault that lasts for hold, until the servers have seen it.
+func holding(p Part, hold time.Duration) func(fault.Scene) ([]Step, error) {
 	return func(s fault.Scene) ([]Step, error) { return seen(s, p.fault(s), hold), nil }
 }
 
@@ -164,25 +164,25 @@ func lnetGone(s fault.Scene) ([]Step, error) {
 	if kind.Of(s.Design).LNet(s.Design) == "" {
 		return nil, fault.ErrNoLustre
 	}
-	return []Step{Inject{Kind: fault.LNetDown, On: s.Active}, Until{gaveUp(s.Active)}}, nil
+	return []Step{Inject{Kind: fault.LNetDown, On: s.Active}, Until{serviceStopped(s.Active)}}, nil
 }
 
-// gaveUp waits until Pacemaker has stopped the service under test on a server.
-func gaveUp(server string) *fault.Condition {
+// serviceStopped waits until Pacemaker has stopped the service under test on a server.
+func serviceStopped(server string) *fault.Condition {
 	return fault.Logged("the watcher gives the targets up", 2*time.Minute, func(v *fault.Site, x report.Event) bool {
 		return x.Kind == report.EventStopped && x.Host == server && judge.About(x, resource.ServiceID(v.Service.Name))
 	})
 }
 
-// between is the time between the faults of mds-and-oss: the first server has been fenced,
+// secondFaultAfter is the time between the faults of mds-and-oss: the first server has been fenced,
 // and its partner waits for MMP.
-const between = 15 * time.Second
+const secondFaultAfter = 15 * time.Second
 
 func mdsAndOSS(s fault.Scene) ([]Step, error) {
 	if _, err := opposite(s.Design, s.Service); err != nil {
 		return nil, err
 	}
-	return []Step{Inject{Kind: fault.Freeze, On: s.Active}, Wait(between), Inject{Kind: fault.Freeze, On: s.Second}}, nil
+	return []Step{Inject{Kind: fault.Freeze, On: s.Active}, Wait(secondFaultAfter), Inject{Kind: fault.Freeze, On: s.Second}}, nil
 }
 
 // bitRot corrupts data on a disk and scrubs the brick.
@@ -395,7 +395,7 @@ func ssdFail(i int) func(fault.Scene) ([]Step, error) {
 		if err != nil {
 			return nil, err
 		}
-		return lasts(Part{Kind: fault.DiskOut, Args: []string{serial}}, linkHold)(s)
+		return holding(Part{Kind: fault.DiskOut, Args: []string{serial}}, linkHold)(s)
 	}
 }
 
@@ -582,9 +582,9 @@ func clientCrash(s fault.Scene) ([]Step, error) {
 	every := func(design.ClientMount) bool { return true }
 	var hold Step = Wait(linkHold) // long enough that the clients that live go on without it
 	if slices.ContainsFunc(s.Design.Mounts, frees) {
-		hold = Until{taken("another client gets its locks", frees)}
+		hold = Until{locksTaken("another client gets its locks", frees)}
 	}
-	return []Step{Inject(crash), hold, Look{}, Mend(crash), Until{mountsBack(victim)}, Until{taken("another client has all its locks", every)}}, nil
+	return []Step{Inject(crash), hold, Look{}, Mend(crash), Until{mountsBack(victim)}, Until{locksTaken("another client has all its locks", every)}}, nil
 }
 
 // firstClientDies prepares the load for the death of the first client: its ledgers survive it, and the
@@ -606,8 +606,8 @@ func firstClientDies(jobs []clientJob) error {
 	return nil
 }
 
-// taken waits until the workers that take locks have them, on the mounts that of accepts.
-func taken(what string, of func(design.ClientMount) bool) *fault.Condition {
+// locksTaken waits until the workers that take locks have them, on the mounts that of accepts.
+func locksTaken(what string, of func(design.ClientMount) bool) *fault.Condition {
 	return &fault.Condition{What: what, Limit: lockLimit, Look: func(_ context.Context, v *fault.Site) (bool, string) {
 		have, miss := v.Taken(of)
 		if len(miss) > 0 {
@@ -660,12 +660,12 @@ func ostFull(s fault.Scene) ([]Step, error) {
 	}
 	f := fault.Fault{Kind: fault.FillOST, Args: []string{strconv.Itoa(t.Index), t.Name}}
 	return []Step{
-		Inject(f), Until{room("writers on it are told", false, f.Args[0])},
+		Inject(f), Until{hasRoom("writers on it are told", false, f.Args[0])},
 		Until{&fault.Condition{What: "new files go to other OSTs", Limit: spaceLimit, Look: func(ctx context.Context, v *fault.Site) (bool, string) {
-			return placed(ctx, v, t.Index)
+			return writesElsewhere(ctx, v, t.Index)
 		}}},
 		Wait(fullHold), Until{fault.Shows(spaceLimit, fault.SignOf(observe.Full, "fs", t.Name))}, Look{},
-		Mend(f), Until{room("there is room again", true, f.Args[0])},
+		Mend(f), Until{hasRoom("there is room again", true, f.Args[0])},
 	}, nil
 }
 
@@ -679,9 +679,9 @@ func writeNew(file string) resource.Action {
 // would be on the full OST of two.
 const newFiles = 4
 
-// placed writes new files with one stripe, which Lustre places, on each mount of each
+// writesElsewhere writes new files with one stripe, which Lustre places, on each mount of each
 // client. It reports whether all are written, and none is on the OST.
-func placed(ctx context.Context, b *fault.Site, full int) (ok bool, detail string) {
+func writesElsewhere(ctx context.Context, b *fault.Site, full int) (ok bool, detail string) {
 	var on []string
 	for _, m := range b.Design.Mounts {
 		dir := path.Join(m.Path, fault.LoadDir, "new-"+m.Client)
@@ -774,7 +774,7 @@ func powerBus(s fault.Scene) ([]Step, error) {
 	if len(s.Design.Spec.PDUs) == 0 {
 		return nil, errNoPDU
 	}
-	return lasts(Part{Kind: fault.FeedOff, Args: []string{s.Design.Spec.PDUs[0].Name}}, linkHold)(s)
+	return holding(Part{Kind: fault.FeedOff, Args: []string{s.Design.Spec.PDUs[0].Name}}, linkHold)(s)
 }
 
 var errNoPDU = errors.New("the brick has no PDU in its spec")
@@ -785,7 +785,7 @@ func pathLoss(s fault.Scene) ([]Step, error) {
 	if err != nil {
 		return nil, err
 	}
-	return lasts(Part{Kind: fault.PathOut, On: fault.OnActive, Args: []string{name, "0"}}, pathHold)(s)
+	return holding(Part{Kind: fault.PathOut, On: fault.OnActive, Args: []string{name, "0"}}, pathHold)(s)
 }
 
 // moduleLoss has a part with half of all paths fail. A controller comes back.
@@ -862,9 +862,9 @@ func degradedCrash(s fault.Scene) ([]Step, error) {
 	return append(steps, Inject{Kind: fault.Panic, On: s.Active}, Until{s.Storage().StartedDegraded()}), nil
 }
 
-// kill kills a daemon and waits until a daemon of that name runs again on the
+// killDaemon kills a daemon and waits until a daemon of that name runs again on the
 // server of the service.
-func kill(daemon string) func(fault.Scene) ([]Step, error) {
+func killDaemon(daemon string) func(fault.Scene) ([]Step, error) {
 	return func(s fault.Scene) ([]Step, error) {
 		steps := []Step{Inject{Kind: fault.Kill, On: s.Active, Args: []string{daemon}}}
 		cluster := slices.Contains(fault.OfCluster, daemon)
@@ -887,8 +887,8 @@ func kill(daemon string) func(fault.Scene) ([]Step, error) {
 	}
 }
 
-// hang stops a daemon by a signal and waits until another process has taken its place.
-func hang(daemon string) func(fault.Scene) ([]Step, error) {
+// hangDaemon stops a daemon by a signal and waits until another process has taken its place.
+func hangDaemon(daemon string) func(fault.Scene) ([]Step, error) {
 	return func(s fault.Scene) ([]Step, error) {
 		if !slices.Contains(kind.Of(s.Design).Is().Daemons, daemon) {
 			return nil, fmt.Errorf("service %s has no %s", s.Service.Name, daemon)
@@ -903,7 +903,7 @@ func hang(daemon string) func(fault.Scene) ([]Step, error) {
 	}
 }
 
-func flap(network string) func(fault.Scene) ([]Step, error) {
+func flapLink(network string) func(fault.Scene) ([]Step, error) {
 	return func(s fault.Scene) ([]Step, error) {
 		f := fault.Fault{Kind: fault.LinkDown, On: s.Active, Args: []string{network}}
 		var steps []Step
@@ -929,14 +929,14 @@ func fullFS(s fault.Scene) ([]Step, error) {
 	}
 	f := fault.Fault{Kind: fault.FillFS, On: s.Active, Args: []string{dir}}
 	return []Step{
-		Inject(f), Wait(fullHold), Until{room("clients are told", false, "")}, Look{},
-		Mend(f), Until{room("clients have room again", true, "")},
+		Inject(f), Wait(fullHold), Until{hasRoom("clients are told", false, "")}, Look{},
+		Mend(f), Until{hasRoom("clients have room again", true, "")},
 	}, nil
 }
 
-// room waits until a new file on each mount has room, or none has; ost is the index of the OST
+// hasRoom waits until a new file on each mount has room, or none has; ost is the index of the OST
 // that it is on, "": any.
-func room(what string, want bool, ost string) *fault.Condition {
+func hasRoom(what string, want bool, ost string) *fault.Condition {
 	limit, where := 30*time.Second, "each mount"
 	if ost != "" {
 		limit, where = spaceLimit, "OST "+ost
@@ -1043,11 +1043,11 @@ func coldStartAlone(s fault.Scene) ([]Step, error) {
 // switchBoots takes the public network from servers and clients for ten seconds: the
 // link of each client changes, too, which no cable of a server does.
 func switchBoots(s fault.Scene) ([]Step, error) {
-	return append(briefly(s, fault.Fault{Kind: fault.SwitchDown, Args: []string{"public"}}, 10*time.Second), Wait(switchHold)), nil
+	return append(injectAndMend(s, fault.Fault{Kind: fault.SwitchDown, Args: []string{"public"}}, 10*time.Second), Wait(switchHold)), nil
 }
 
-// briefly injects a fault, waits until it is seen, and mends it after a while.
-func briefly(s fault.Scene, f fault.Fault, hold time.Duration) []Step {
+// injectAndMend injects a fault, waits until it is seen, and mends it after a while.
+func injectAndMend(s fault.Scene, f fault.Fault, hold time.Duration) []Step {
 	return []Step{Inject(f), Until{f.Seen(s)}, Wait(hold), Mend(f)}
 }
 

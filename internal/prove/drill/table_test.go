@@ -108,7 +108,7 @@ func TestLocalDiskSteps(t *testing.T) {
 		t.Errorf("%v %v", steps, err)
 	}
 	if !slices.ContainsFunc(Table, func(d Drill) bool {
-		return d.Name == "local-disk" && d.Expect.Where == judge.Stays && d.Expect.Fencing == judge.Nobody
+		return d.Name == "local-disk" && d.Expect.Where == judge.Stays && d.Expect.Fencing == judge.NoServer
 	}) {
 		t.Error("not in the table")
 	}

@@ -18,7 +18,7 @@ const (
 
 var eitherServer = []string{OnActive, OnPassive}
 
-func nothing(Scene) [][]string { return [][]string{nil} }
+func noArguments(Scene) [][]string { return [][]string{nil} }
 
 func words(ws ...string) func(Scene) [][]string {
 	var out [][]string
@@ -41,7 +41,7 @@ func ofLustre(s Scene) [][]string {
 	if kind.Of(s.Design).LNet(s.Design) == "" {
 		return nil
 	}
-	return nothing(s)
+	return noArguments(s)
 }
 
 func pdus(s Scene) (out [][]string) {

@@ -72,14 +72,14 @@ func command(b *Site, name string, args ...string) task {
 	return task{"mortar " + strings.Join(append([]string{name}, args...), " "), func(ctx context.Context) error {
 		d, err := b.Env.Operator.Command(ctx, name, append(slices.Clone(args), "--yes", "--json")...)
 		if d != nil {
-			adopt(b, d)
+			setDesign(b, d)
 		}
 		return err
 	}}
 }
 
-// adopt goes on with the design of a spec that a command may have changed.
-func adopt(b *Site, d *design.Design) {
+// setDesign goes on with the design of a spec that a command may have changed.
+func setDesign(b *Site, d *design.Design) {
 	for _, s := range d.Services() {
 		if s.Name == b.Service.Name {
 			b.Design, b.Service = d, s
@@ -87,9 +87,9 @@ func adopt(b *Site, d *design.Design) {
 	}
 }
 
-// plans carries out a command that only plans. Its error is one of ctx, or what wrong makes
+// planOnly carries out a command that only plans. Its error is one of ctx, or what wrong makes
 // of that of the command.
-func plans(ctx context.Context, b *Site, wrong func(error) error, name string, args ...string) error {
+func planOnly(ctx context.Context, b *Site, wrong func(error) error, name string, args ...string) error {
 	_, err := b.Env.Operator.Command(ctx, name, append(slices.Clone(args), "--json")...)
 	if err == nil || ctx.Err() != nil {
 		return ctx.Err()
@@ -97,20 +97,20 @@ func plans(ctx context.Context, b *Site, wrong func(error) error, name string, a
 	return wrong(err)
 }
 
-// applied refuses the drill while the hosts are not as the spec says: the change would
+// checkApplied refuses the drill while the hosts are not as the spec says: the change would
 // apply that too.
-func applied(ctx context.Context, b *Site) error {
-	return plans(ctx, b, func(err error) error {
+func checkApplied(ctx context.Context, b *Site) error {
+	return planOnly(ctx, b, func(err error) error {
 		return &Unhealthy{[]string{fmt.Sprintf("the hosts are not as the spec says: %v; run `mortar apply`", err)}}
 	}, "plan", "--detailed-exitcode")
 }
 
 // dryRun refuses the drill if a command would refuse the change.
 func dryRun(ctx context.Context, b *Site, name string, args ...string) error {
-	if err := applied(ctx, b); err != nil {
+	if err := checkApplied(ctx, b); err != nil {
 		return err
 	}
-	return plans(ctx, b, func(err error) error { return &Refused{fmt.Sprintf("mortar %s: %v", name, err)} }, name, append(slices.Clone(args), "--dry-run")...)
+	return planOnly(ctx, b, func(err error) error { return &Refused{fmt.Sprintf("mortar %s: %v", name, err)} }, name, append(slices.Clone(args), "--dry-run")...)
 }
 
 // byHand is the task that the Injector does.
@@ -177,7 +177,7 @@ func planDisk(ctx context.Context, b *Site, f Fault) error {
 // planServer leaves the new machine without its cables until it is prepared: the
 // kernel of a fresh system assembles md arrays that its partner writes to.
 func planServer(ctx context.Context, b *Site, f Fault) error {
-	if err := applied(ctx, b); err != nil {
+	if err := checkApplied(ctx, b); err != nil {
 		return err
 	}
 	pair := b.Design.PairWith(f.On)
@@ -293,7 +293,7 @@ const settleLimit = 3 * time.Minute
 func settled(ctx context.Context, b *Site, _ Fault) error {
 	b.Say("comparing the hosts with the spec: nothing may be left to apply")
 	err := host.Wait{Limit: settleLimit, Poll: 5 * time.Second}.Until(ctx, func(ctx context.Context) (string, error) {
-		if err := applied(ctx, b); err != nil {
+		if err := checkApplied(ctx, b); err != nil {
 			return err.Error(), ctx.Err()
 		}
 		return "", nil

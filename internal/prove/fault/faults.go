@@ -156,13 +156,13 @@ type Outcome struct {
 	Fencing judge.Fencing
 }
 
-func stays(string, []string) Outcome { return Outcome{judge.Stays, judge.Nobody} }
+func stays(string, []string) Outcome { return Outcome{judge.Stays, judge.NoServer} }
 
 func staysIfPassive(on string, _ []string) Outcome {
 	if on == OnPassive {
-		return Outcome{judge.Stays, judge.Nobody}
+		return Outcome{judge.Stays, judge.NoServer}
 	}
-	return Outcome{judge.Anywhere, judge.Nobody}
+	return Outcome{judge.Anywhere, judge.NoServer}
 }
 
 func staysIfPrivate(on string, args []string) Outcome {
@@ -215,11 +215,11 @@ var Kinds = map[Kind]Row{}
 func init() {
 	Rows = []Row{
 		{Kind: Freeze, words: "freezing {on}", Rack: rack("freeze", "poweron", "unfreeze"), ByHand: "a real server cannot be frozen from outside; use --how panic or --how power",
-			seen: gone, Disks: true, Chances: draw(eitherServer, nothing, 5, 60)},
+			seen: hostSilent, Disks: true, Chances: draw(eitherServer, noArguments, 5, 60)},
 		{Kind: Panic, words: "panicking {on}", Rack: &RackCommand{On: "panic", Off: []string{"poweron"}, Reset: true},
-			seen: gone, Disks: true, Outcome: takenOver, Chances: draw(eitherServer, nothing, 5, 60)},
+			seen: hostSilent, Disks: true, Outcome: takenOver, Chances: draw(eitherServer, noArguments, 5, 60)},
 		{Kind: PowerOff, words: "cutting the power of {on}", Rack: rack("kill", "poweron"),
-			seen: gone, Disks: true, Outcome: takenOver, Chances: draw(eitherServer, nothing, 5, 60)},
+			seen: hostSilent, Disks: true, Outcome: takenOver, Chances: draw(eitherServer, noArguments, 5, 60)},
 		{Kind: LinkDown, words: "pulling the {0} cable of {on}", Rack: rack("link-down", "link-up"), Back: healAgain,
 			Harms: "links", Outcome: staysIfPrivate, Chances: draw(eitherServer, words("private", "public"), 3, 40),
 			seen: func(s Scene, f Fault) *Condition { return linkGone(f.Args[0], f.On) }},
@@ -232,7 +232,7 @@ func init() {
 		{Kind: HBAOut, words: "cutting HBA {0} of {on}", Rack: &RackCommand{On: "path-out", Off: []string{"path-in"}, Each: true}, Back: healAgain,
 			Harms: "storage", Outcome: stays, Disks: true, Chances: draw(eitherServer, words("0", "1"), 5, 40), seen: pathsGone},
 		{Kind: PathsOut, words: "cutting every path of {on}", Rack: rack("paths-out", "paths-in"), Back: healAgain,
-			Disks: true, Chances: draw(eitherServer, nothing, 5, 40), seen: pathsGone},
+			Disks: true, Chances: draw(eitherServer, noArguments, 5, 40), seen: pathsGone},
 		{Kind: ModuleOut, words: "pulling I/O module {1} of enclosure {0}", Rack: rack("module-out", "module-in"),
 			Harms: "storage", Outcome: stays, Disks: true, Chances: draw(nil, ofStorage(ModuleOut), 5, 40),
 			seen: func(s Scene, f Fault) *Condition { return s.Storage().lost("", s.Servers()) }},
@@ -261,7 +261,7 @@ func init() {
 		{Kind: FeedOff, words: "switching PDU {0} off", Rack: rack("feed-off", "feed-on"),
 			Harms: "power", Outcome: stays, Disks: true, Chances: draw(nil, pdus, 3, 30),
 			seen: func(s Scene, f Fault) *Condition { return feedLost(s.Active, f.Args[0]) }},
-		{Kind: BMCDead, words: "killing the BMC of {on}", Rack: rack("bmc-dead", "bmc-alive"), Harms: "power", Outcome: stays, Chances: draw(eitherServer, nothing, 5, 40)},
+		{Kind: BMCDead, words: "killing the BMC of {on}", Rack: rack("bmc-dead", "bmc-alive"), Harms: "power", Outcome: stays, Chances: draw(eitherServer, noArguments, 5, 40)},
 		{Kind: PDUDead, words: "killing the controller of PDU {0}", Rack: rack("pdu-dead", "pdu-alive"),
 			Harms: "power", Outcome: stays, Chances: draw(nil, pdus, 5, 40),
 			seen: func(s Scene, f Fault) *Condition {
@@ -272,16 +272,16 @@ func init() {
 				if slices.Contains(OfCluster, args[0]) {
 					return Outcome{judge.Anywhere, judge.Allow}
 				}
-				return Outcome{judge.Anywhere, judge.Nobody}
+				return Outcome{judge.Anywhere, judge.NoServer}
 			}},
 		{Kind: LNetDown, words: "taking the network from LNet of {on}", can: hasLustre, inject: lnetDown, heal: lnetUp, Outcome: staysIfPassive, Chances: draw(eitherServer, ofLustre, 5, 40)},
-		{Kind: ClockJump, words: "moving the clock of {on} by {0} s", inject: jumpClock, heal: later(setClockRight), Back: again(setClockRight),
+		{Kind: ClockJump, words: "moving the clock of {on} by {0} s", inject: jumpClock, heal: healLater(setClockRight), Back: healUntilDone(setClockRight),
 			Harms: "clocks", Outcome: stays, Chances: draw(eitherServer, words("3600", "-3600"), 5, 40),
 			seen: func(s Scene, f Fault) *Condition { return clockSeen(f.On) }},
 		// The service may stay there, so no heal.
 		{Kind: Move, words: "moving service {0} to {on}", can: hasOperator, inject: moveService, Chances: draw(eitherServer, words(MoveArg), 0, 0),
-			Outcome: func(string, []string) Outcome { return Outcome{judge.Moves, judge.Nobody} }},
-		{Kind: Standby, words: "putting {on} in standby", can: hasOperator, inject: setStandby, heal: endStandby, Outcome: staysIfPassive, Chances: draw(eitherServer, nothing, 5, 40),
+			Outcome: func(string, []string) Outcome { return Outcome{judge.Moves, judge.NoServer} }},
+		{Kind: Standby, words: "putting {on} in standby", can: hasOperator, inject: setStandby, heal: endStandby, Outcome: staysIfPassive, Chances: draw(eitherServer, noArguments, 5, 40),
 			seen: func(s Scene, f Fault) *Condition { return Shows(SeenLimit, SignOf(observe.InStandby, "host", f.On)) }},
 
 		{Kind: ConfirmOff, words: "confirming that {on} is off", can: hasOperator, inject: func(ctx context.Context, b *Site, f Fault) error { return b.Env.Operator.ConfirmOff(ctx, f.On) }},
@@ -292,9 +292,9 @@ func init() {
 		{Kind: Astray, words: "plugging something else into the outlets of {on}", Rack: rack("outlets-astray", "outlets-back")},
 		{Kind: TakeAway, words: "taking {0} from {on}", can: hasAddress, inject: takeFrom}, // the watcher puts it back, or Pacemaker moves the service
 		{Kind: Hang, words: "stopping {0} on {on} by a signal", can: mayHang, inject: hangDaemon, heal: letDaemonGoOn},
-		{Kind: DiskHang, words: "having {0} hang on {on}", inject: hangDisk, heal: later(letAnswer), Back: again(letAnswer)},
-		{Kind: WriteSoon, words: "having {on} write data to its disks after a second", inject: setParameters, heal: later(resetParameters), Back: again(resetParameters)},
-		{Kind: HoldRebuild, words: "holding rebuilds on {on} to 100 KiB/s", inject: setParameters, heal: later(resetParameters), Back: again(resetParameters)},
+		{Kind: DiskHang, words: "having {0} hang on {on}", inject: hangDisk, heal: healLater(letAnswer), Back: healUntilDone(letAnswer)},
+		{Kind: WriteSoon, words: "having {on} write data to its disks after a second", inject: setParameters, heal: healLater(resetParameters), Back: healUntilDone(resetParameters)},
+		{Kind: HoldRebuild, words: "holding rebuilds on {on} to 100 KiB/s", inject: setParameters, heal: healLater(resetParameters), Back: healUntilDone(resetParameters)},
 		{Kind: FillFS, words: "filling {0} on {on}", inject: fillFS, heal: emptyFS},
 		{Kind: HoldFS, words: "keeping {0} on {on} in use", inject: holdFS, heal: letGoFS},
 		{Kind: BitRot, words: "overwriting bytes of one disk beneath the RAID", can: mayRot, inject: spoilDisk}, // the scrub mends the data, or the drill fails
@@ -325,8 +325,8 @@ func changes() []Row {
 	}
 }
 
-// later is the heal of a fault of a server that may be away: back sees to that.
-func later(do faultFunc) faultFunc {
+// healLater is the heal of a fault of a server that may be away: back sees to that.
+func healLater(do faultFunc) faultFunc {
 	return func(ctx context.Context, b *Site, f Fault) error {
 		if err := do(ctx, b, f); err != nil {
 			b.Say("%s is mended once %s is back: %v", f, f.On, err)
@@ -335,14 +335,14 @@ func later(do faultFunc) faultFunc {
 	}
 }
 
-// again is the back of a fault that is mended by a command.
-func again(do faultFunc) faultFunc {
+// healUntilDone is the back of a fault that is mended by a command.
+func healUntilDone(do faultFunc) faultFunc {
 	return func(ctx context.Context, b *Site, f Fault) error {
 		return untilSeen(ctx, func() error { return do(ctx, b, f) })
 	}
 }
 
-func gone(_ Scene, f Fault) *Condition { return silent(f.On) }
+func hostSilent(_ Scene, f Fault) *Condition { return silent(f.On) }
 
 func pathsGone(s Scene, f Fault) *Condition { return s.Storage().lost("", []string{f.On}) }
 
@@ -427,27 +427,27 @@ func (f Fault) Words() string {
 // InjectorOf returns the Injector of a fault: Mortar itself or env.Injector.
 func (b *Site) InjectorOf(f Fault) Injector {
 	if how := Kinds[f.Kind]; how.inject != nil {
-		return ours{b, how}
+		return ownInjector{b, how}
 	}
 	return b.Env.Injector
 }
 
-// ours is the Injector of the faults that Mortar injects itself.
-type ours struct {
+// ownInjector is the Injector of the faults that Mortar injects itself.
+type ownInjector struct {
 	b *Site
 	Row
 }
 
-func (o ours) Can(f Fault) error {
+func (o ownInjector) Can(f Fault) error {
 	if o.can == nil {
 		return nil
 	}
 	return o.can(o.b, f)
 }
 
-func (o ours) Inject(ctx context.Context, f Fault) error { return o.inject(ctx, o.b, f) }
+func (o ownInjector) Inject(ctx context.Context, f Fault) error { return o.inject(ctx, o.b, f) }
 
-func (o ours) Heal(ctx context.Context, f Fault) error {
+func (o ownInjector) Heal(ctx context.Context, f Fault) error {
 	if o.heal == nil {
 		return nil
 	}

@@ -103,7 +103,7 @@ func (l lunStorage) Parity(ctx context.Context, b *Site) []report.Check {
 	}
 	var out []report.Check
 	for _, g := range l.Design.Groups {
-		if g.Level != 6 || !met(b, g) {
+		if g.Level != 6 || !faultTouches(b, g) {
 			continue
 		}
 		b.Say("array %s compares data and parities of %s", g.Array, g.Name)
@@ -116,9 +116,9 @@ func (l lunStorage) Parity(ctx context.Context, b *Site) []report.Check {
 	return out
 }
 
-// met reports whether a fault of the drill met a group inside an array. The disks that a
+// faultTouches reports whether a fault of the drill met a group inside an array. The disks that a
 // drill pulls are of its own group, whose members the design may not know: spares stay in it.
-func met(b *Site, g design.Group) bool {
+func faultTouches(b *Site, g design.Group) bool {
 	return slices.ContainsFunc(b.Injected, func(f Fault) bool {
 		return f.Kind == ArrayPower && f.Args[0] == g.Array || f.Kind == ArrayDisk && g.Name == b.Group.Name
 	})

@@ -31,19 +31,19 @@ type watcher struct {
 	known  map[string]bool
 	seen   map[string]bool                    // kinds shown on the terminal, by host
 	looks  map[string]map[string][]judge.Look // by mount point and host
-	jumps  map[string][]jump                  // of a clock, by host
+	jumps  map[string][]clockJump             // of a clock, by host
 	base   map[string]int64                   // how far a clock is ahead without jumps, ns, by host
 	boots  map[string]string                  // the boot that was seen last, by host
 	Wake   chan struct{}                      // signals a new event
 }
 
 func NewWatcher(say func(string), excused *host.Excused) *watcher {
-	return &watcher{say: say, excused: excused, known: map[string]bool{}, seen: map[string]bool{}, looks: map[string]map[string][]judge.Look{}, jumps: map[string][]jump{}, base: map[string]int64{}, boots: map[string]string{}, Wake: make(chan struct{}, 1)}
+	return &watcher{say: say, excused: excused, known: map[string]bool{}, seen: map[string]bool{}, looks: map[string]map[string][]judge.Look{}, jumps: map[string][]clockJump{}, base: map[string]int64{}, boots: map[string]string{}, Wake: make(chan struct{}, 1)}
 }
 
-// told has the kinds of events that the terminal shows, once for each host, and
+// shownEvents has the kinds of events that the terminal shows, once for each host, and
 // their texts.
-var told = map[string]string{
+var shownEvents = map[string]string{
 	report.EventDetected: "fault detected", report.EventFencing: "fencing begins", report.EventFenced: "fenced", report.EventFenceFail: "FENCING FAILED",
 	report.EventStarting: "service starting", report.EventStarted: "service started", report.EventStartFail: "START FAILED", report.EventStopped: "service stopped",
 }
@@ -59,7 +59,7 @@ func (w *watcher) Add(e report.Event) {
 	w.known[key] = true
 	w.events = append(w.events, e)
 	fault := w.fault
-	word := told[e.Kind]
+	word := shownEvents[e.Kind]
 	first := !w.seen[e.Kind]
 	if fault != 0 && e.NS >= fault {
 		w.seen[e.Kind] = true
@@ -91,8 +91,8 @@ func (w *watcher) FaultNS() int64 {
 	return w.fault
 }
 
-// jump is a time in which a fault has a host's clock so much ahead, ns.
-type jump struct{ ahead, from, to int64 }
+// clockJump is a time in which a fault has a host's clock so much ahead, ns.
+type clockJump struct{ ahead, from, to int64 }
 
 // shift notes that a fault sets a host's clock so much ahead from now on.
 func (w *watcher) shift(host string, ahead time.Duration) {
@@ -104,7 +104,7 @@ func (w *watcher) shift(host string, ahead time.Duration) {
 		all[n-1].to = now
 	}
 	if ahead != 0 {
-		all = append(all, jump{ahead.Nanoseconds(), now, math.MaxInt64})
+		all = append(all, clockJump{ahead.Nanoseconds(), now, math.MaxInt64})
 	}
 	w.jumps[host] = all
 }

@@ -32,9 +32,9 @@ type Fencing string
 
 // Values of Fencing, from none to all.
 const (
-	Nobody Fencing = "nobody"
-	Victim Fencing = "victim" // the cluster fences the server with the fault before the service starts elsewhere
-	Allow  Fencing = "allow"  // the cluster may fence any server
+	NoServer Fencing = "none"
+	Victim   Fencing = "victim" // the cluster fences the server with the fault before the service starts elsewhere
+	Allow    Fencing = "allow"  // the cluster may fence any server
 )
 
 // Expect is what must happen in a drill. The verdict depends on it and on the
@@ -74,7 +74,7 @@ func (x Expect) Beside(together bool) Expect {
 // is one of the whole rack.
 func (x Expect) Apart(wholeRack bool) Expect {
 	if !wholeRack {
-		return Expect{Where: Stays, Fencing: Nobody}
+		return Expect{Where: Stays, Fencing: NoServer}
 	}
 	out := Expect{Where: x.Where, Fencing: x.Fencing}
 	if out.Where == Moves {

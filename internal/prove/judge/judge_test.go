@@ -27,7 +27,7 @@ type row struct {
 // stay changes the Evidence to that of a fault that must not move the service,
 // without fencing.
 func stay(e *Evidence) {
-	e.Subjects[0].Expect = Expect{Where: Stays, Fencing: Nobody}
+	e.Subjects[0].Expect = Expect{Where: Stays, Fencing: NoServer}
 	e.Subjects[0].Location = []string{"nfs1"}
 	e.Events = nil
 }
@@ -501,9 +501,9 @@ func TestBystander(t *testing.T) {
 		whole  bool
 		want   Expect
 	}{
-		{"a crash", Expect{Where: Moves, Fencing: Victim, Stall: 10, Disks: true}, false, Expect{Where: Stays, Fencing: Nobody}},
+		{"a crash", Expect{Where: Moves, Fencing: Victim, Stall: 10, Disks: true}, false, Expect{Where: Stays, Fencing: NoServer}},
 		{"the rack's power", Expect{Where: Anywhere, Fencing: Allow}, true, Expect{Where: Anywhere, Fencing: Allow}},
-		{"one feed", Expect{Where: Stays, Fencing: Nobody}, true, Expect{Where: Stays, Fencing: Nobody}},
+		{"one feed", Expect{Where: Stays, Fencing: NoServer}, true, Expect{Where: Stays, Fencing: NoServer}},
 		{"a crash and a feed", Expect{Where: Moves, Fencing: Victim}, true, Expect{Where: Anywhere, Fencing: Allow}},
 	} {
 		if got := c.expect.Apart(c.whole); !cmp.Equal(got, c.want) {
@@ -515,7 +515,7 @@ func TestBystander(t *testing.T) {
 		e := evidenceOf()
 		looks := e.Subjects[0].Looks
 		e.Subjects = append(e.Subjects, &Subject{Service: "ost0", Resource: "service-ost0", Nodes: []string{"oss01", "oss02"}, Active: "oss01", Passive: "oss02", Location: []string{"oss01"}, Apart: true,
-			Expect: Expect{Where: Stays, Fencing: Nobody}, Looks: map[string][]Look{"oss01": looks["nfs2"], "oss02": looks["nfs1"][1:]}})
+			Expect: Expect{Where: Stays, Fencing: NoServer}, Looks: map[string][]Look{"oss01": looks["nfs2"], "oss02": looks["nfs1"][1:]}})
 		if fenced {
 			e.Events = append(e.Events, report.Event{NS: e.Fault + 1, Host: "oss02", Source: "pacemaker", Kind: report.EventFenced, Text: "Peer oss01 was terminated (reboot) by oss02 on behalf of x: OK"})
 		}

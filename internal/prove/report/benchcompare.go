@@ -334,7 +334,7 @@ func differences(runs []*Run) []Difference {
 		}
 		add("mortar", r.Bench.MortarVersion)
 		add("profile of the brick", r.Bench.Tuning)
-		add("spec", short(r.Bench.SpecSHA256))
+		add("spec", fmt.Sprintf("%.12s", r.Bench.SpecSHA256))
 		for _, x := range r.Config.Software {
 			add(x.Name, x.Value)
 		}

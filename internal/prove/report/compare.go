@@ -39,7 +39,7 @@ func Compare(a, b *Run) Comparison {
 	differ("variant", sa.How, sb.How)
 	differ("verdict", sa.Verdict, sb.Verdict)
 	differ("profile", sa.Profile, sb.Profile)
-	differ("spec", short(sa.SpecSHA256), short(sb.SpecSHA256))
+	differ("spec", fmt.Sprintf("%.12s", sa.SpecSHA256), fmt.Sprintf("%.12s", sb.SpecSHA256))
 	differ("mortar version", sa.MortarVersion, sb.MortarVersion)
 	if sa.Virtual != sb.Virtual {
 		c.Notes = append(c.Notes, "one run is of a virtual rack: compare no absolute value")
@@ -74,13 +74,6 @@ func Compare(a, b *Run) Comparison {
 		}
 	}
 	return c
-}
-
-func short(s string) string {
-	if len(s) > 12 {
-		return s[:12]
-	}
-	return s
 }
 
 // Text prints the comparison as a table.

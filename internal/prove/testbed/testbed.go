@@ -25,6 +25,16 @@ func Mounts(ctx context.Context, h *host.Session) ([]linux.Mount, error) {
 	return linux.ParseMounts(s), err
 }
 
+// Clients names the clients that mount a brick, in the order of its mounts.
+func Clients(d *design.Design) (out []string) {
+	for _, m := range d.Mounts {
+		if !slices.Contains(out, m.Client) {
+			out = append(out, m.Client)
+		}
+	}
+	return out
+}
+
 // Describe returns the hardware, mounts, settings and design of a brick for a
 // run's record. The caller adds software, method and caveats.
 func Describe(d *design.Design) report.Config {
@@ -93,7 +103,7 @@ func Describe(d *design.Design) report.Config {
 		c.Mounts = append(c.Mounts, report.Row{Name: m.Client + " " + m.Path, Value: fmt.Sprintf("%s, %s, %s", m.Source, kind.For(m).Name(m), strings.Join(m.Options, ","))})
 	}
 	for _, s := range d.Settings {
-		c.Settings = append(c.Settings, report.Setting{Role: s.Role, Kind: s.Kind, Name: s.Name, Value: s.Value, Reason: s.Reason, Source: s.Source})
+		c.Settings = append(c.Settings, report.Setting(s))
 	}
 	// Marshalling cannot fail, since all types are plain.
 	c.Design, _ = json.Marshal(struct {

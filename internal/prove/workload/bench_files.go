@@ -80,7 +80,7 @@ func BenchPrepare(ctx context.Context, p BenchParams) (*BenchFacts, error) {
 
 func (f *BenchFacts) prepare(p BenchParams) error {
 	var st unix.Statfs_t
-	if _, err := again(func() (int, error) { return 0, unix.Statfs(p.Dir, &st) }); err != nil {
+	if _, err := retryInterrupted(func() (int, error) { return 0, unix.Statfs(p.Dir, &st) }); err != nil {
 		return pathError("statfs", p.Dir, err)
 	}
 	f.FreeBytes = int64(st.Bavail) * st.Bsize

@@ -83,15 +83,15 @@ func newBenchRun(ctx context.Context, job BenchJob) (*benchRun, error) {
 	return r, nil
 }
 
-// shifts says on whose files a phase works: those of the client this many times
+// rankShifts says on whose files a phase works: those of the client this many times
 // ReadShift further on. So no client has the files of a phase in its cache.
 // Source: mdtest.c of IOR 4.1 (stat_name, read_name, rm_name)
-var shifts = map[BenchPhase]int{SeqRead: 1, RandRead: 1, MDStat: 1, MDRead: 2, MDRemove: 3, MDDirStat: 1, MDRmdir: 3}
+var rankShifts = map[BenchPhase]int{SeqRead: 1, RandRead: 1, MDStat: 1, MDRead: 2, MDRemove: 3, MDDirStat: 1, MDRmdir: 3}
 
 // works shares a phase out among processes.
 func (j *BenchJob) works() ([]work, error) {
 	dir := filepath.Join(j.Dir, j.RunID, j.Set)
-	shift := shifts[j.Phase] * j.ReadShift
+	shift := rankShifts[j.Phase] * j.ReadShift
 	mod := func(n, of int) int { return (n%of + of) % of }
 	var out []work
 	for n := range j.Threads {
@@ -253,9 +253,9 @@ func (v *BenchVerify) plus(o *BenchVerify) *BenchVerify {
 	return &BenchVerify{Bytes: v.Bytes + o.Bytes, BadBytes: v.BadBytes + o.BadBytes, Findings: append(v.Findings, o.Findings...)}
 }
 
-// hurry is how long a phase waits for a program after SIGINT, and again after
+// signalGrace is how long a phase waits for a program after SIGINT, and again after
 // SIGKILL.
-const hurry = 10 * time.Second
+const signalGrace = 10 * time.Second
 
 // program is the process of a thread.
 type program struct {
@@ -369,17 +369,17 @@ func (p *program) run(ready func(), begin, ended <-chan struct{}) {
 			} else if time.Since(usedAt) > p.giveUp && !hung {
 				hung = true
 				signal(syscall.SIGINT)
-				kill = time.After(hurry)
+				kill = time.After(signalGrace)
 			}
 		case <-stop:
 			stop = nil
 			if kill == nil && leave == nil {
 				signal(syscall.SIGINT)
-				kill = time.After(hurry)
+				kill = time.After(signalGrace)
 			}
 		case <-kill:
 			signal(syscall.SIGKILL)
-			kill, leave = nil, time.After(hurry)
+			kill, leave = nil, time.After(signalGrace)
 		case <-leave:
 			// The process may still write its output, so do not read it.
 			p.err, p.left = fmt.Errorf("it hangs in the kernel and cannot even be killed: %w", errHung), true

@@ -31,7 +31,7 @@ func (r LockRole) owner() bool { return r == Hold || r == Probe }
 // try takes or releases the lock without waiting for a holder. The kernel still
 // waits while the server is in its grace period.
 func (l *locker) try(typ int16) error {
-	_, err := again(func() (int, error) {
+	_, err := retryInterrupted(func() (int, error) {
 		return 0, unix.FcntlFlock(uintptr(l.fd), unix.F_OFD_SETLK, &unix.Flock_t{Type: typ, Whence: unix.SEEK_SET})
 	})
 	return err
@@ -39,17 +39,17 @@ func (l *locker) try(typ int16) error {
 
 func denied(err error) bool { return errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES) }
 
-// unseen is the number of attempts, over about three seconds, after which a challenger or taker
+// createAfter is the number of attempts, over about three seconds, after which a challenger or taker
 // creates the lock file if it still gets ENOENT. An NFSv3 client can keep a negative
 // dentry for minutes after the holder has created the file (lab/ha.md).
-const unseen = 6
+const createAfter = 6
 
 // open opens the lock file, and creates it if the role is one of an owner.
 func (l *locker) open() error {
 	var wait backoff
 	first := true
 	for tries := 0; ; tries++ {
-		err := l.openOnce(l.cfg.Role.owner() || tries >= unseen)
+		err := l.openOnce(l.cfg.Role.owner() || tries >= createAfter)
 		if err == nil {
 			l.done()
 			return nil
@@ -167,8 +167,8 @@ func (l *locker) hold(held bool) error {
 	return nil
 }
 
-// asking names the operation with which a role tries to take the lock.
-var asking = map[LockRole]string{Probe: "lock", Challenge: "challenge", Take: "ask"}
+// lockOp names the operation with which a role tries to take the lock.
+var lockOp = map[LockRole]string{Probe: "lock", Challenge: "challenge", Take: "ask"}
 
 // run holds the lock, or tries in each interval to take it. A prober has a file of its
 // own. To a challenger or taker a refusal is the right answer, of a server that keeps the
@@ -183,7 +183,7 @@ func (l *locker) run() error {
 	pace := newPacer(1 / l.cfg.IntervalSeconds)
 	var wait backoff
 	for pace.wait(l.stop) {
-		l.begin(asking[l.cfg.Role])
+		l.begin(lockOp[l.cfg.Role])
 		err := l.try(unix.F_WRLCK)
 		if err == nil && l.cfg.Role == Take {
 			l.took()
@@ -222,7 +222,7 @@ func (l *locker) run() error {
 // challenged looks whether the lock that a challenger got is one that is held.
 func (l *locker) challenged() {
 	var b [16]byte
-	n, err := again(func() (int, error) { return unix.Pread(l.fd, b[:], 0) })
+	n, err := retryInterrupted(func() (int, error) { return unix.Pread(l.fd, b[:], 0) })
 	if err == nil && strings.HasPrefix(string(b[:n]), heldMark) {
 		l.violation("challenge", fmt.Sprintf("got the lock on %s that another client holds", l.path))
 	}

@@ -26,7 +26,7 @@ func (n *namer) run() error {
 			op, call = "rmdir", func() error { return unix.Rmdir(n.path) }
 		}
 		n.begin(op)
-		_, err := again(func() (int, error) { return 0, call() })
+		_, err := retryInterrupted(func() (int, error) { return 0, call() })
 		// The directory is left from an earlier run of the job, or the
 		// server carried out a call whose answer was lost.
 		if !made && errors.Is(err, unix.EEXIST) || made && errors.Is(err, unix.ENOENT) {

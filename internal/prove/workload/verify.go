@@ -103,7 +103,7 @@ func verifyFile(ctx context.Context, x *stream.Index, dir string, opt stream.Opt
 	fd, err := open(path, unix.O_RDONLY|unix.O_DIRECT)
 	if errors.Is(err, unix.ENOENT) && isDir(dir) {
 		// The directory exists but the file is gone: verify it as an empty file.
-		return stream.Verify(ctx, nothing{}, 0, x, opt)
+		return stream.Verify(ctx, emptyFile{}, 0, x, opt)
 	}
 	var st unix.Stat_t
 	if err == nil {
@@ -111,7 +111,7 @@ func verifyFile(ctx context.Context, x *stream.Index, dir string, opt stream.Opt
 		err = unix.Fstat(fd, &st)
 	}
 	if err != nil {
-		rep, verr := stream.Verify(ctx, broken{err}, int64(x.Blocks())*stream.BlockSize, x, opt)
+		rep, verr := stream.Verify(ctx, failedFile{err}, int64(x.Blocks())*stream.BlockSize, x, opt)
 		if verr == nil {
 			rep.Errors = append(rep.Errors, err.Error())
 		}
@@ -144,7 +144,7 @@ type file struct {
 }
 
 func (f file) ReadAt(b []byte, off int64) (int, error) {
-	n, err := again(func() (int, error) { return unix.Pread(f.fd, b, off) })
+	n, err := retryInterrupted(func() (int, error) { return unix.Pread(f.fd, b, off) })
 	if err != nil {
 		return 0, err
 	}
@@ -154,10 +154,10 @@ func (f file) ReadAt(b []byte, off int64) (int, error) {
 	return n, nil
 }
 
-type nothing struct{}
+type emptyFile struct{}
 
-func (nothing) ReadAt([]byte, int64) (int, error) { return 0, io.EOF }
+func (emptyFile) ReadAt([]byte, int64) (int, error) { return 0, io.EOF }
 
-type broken struct{ err error }
+type failedFile struct{ err error }
 
-func (b broken) ReadAt([]byte, int64) (int, error) { return 0, b.err }
+func (b failedFile) ReadAt([]byte, int64) (int, error) { return 0, b.err }

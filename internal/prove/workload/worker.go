@@ -288,8 +288,8 @@ func errnoNumber(err error) uint32 {
 	return 0
 }
 
-// again repeats a system call that a signal interrupted.
-func again(f func() (int, error)) (int, error) {
+// retryInterrupted repeats a system call that a signal interrupted.
+func retryInterrupted(f func() (int, error)) (int, error) {
 	for {
 		n, err := f()
 		if !errors.Is(err, unix.EINTR) {
@@ -299,7 +299,7 @@ func again(f func() (int, error)) (int, error) {
 }
 
 func open(path string, flags int) (int, error) {
-	fd, err := again(func() (int, error) { return unix.Open(path, flags|unix.O_CLOEXEC, 0o644) })
+	fd, err := retryInterrupted(func() (int, error) { return unix.Open(path, flags|unix.O_CLOEXEC, 0o644) })
 	if err != nil {
 		return -1, &os.PathError{Op: "open", Path: path, Err: err}
 	}
@@ -310,7 +310,7 @@ func open(path string, flags int) (int, error) {
 // rest, since the next call returns the reason.
 func pwrite(fd int, b []byte, off int64) error {
 	for len(b) > 0 {
-		n, err := again(func() (int, error) { return unix.Pwrite(fd, b, off) })
+		n, err := retryInterrupted(func() (int, error) { return unix.Pwrite(fd, b, off) })
 		if err != nil {
 			return err
 		}
@@ -323,7 +323,7 @@ func pwrite(fd int, b []byte, off int64) error {
 }
 
 func fsync(fd int) error {
-	_, err := again(func() (int, error) { return 0, unix.Fsync(fd) })
+	_, err := retryInterrupted(func() (int, error) { return 0, unix.Fsync(fd) })
 	return err
 }
 

@@ -225,7 +225,7 @@ func hopeless(err error) bool {
 // makeRunDir makes <dir>/<run id>, durably.
 func makeRunDir(w *worker, dir string) error {
 	w.begin("mkdir")
-	_, err := again(func() (int, error) { return 0, unix.Mkdir(dir, 0o755) })
+	_, err := retryInterrupted(func() (int, error) { return 0, unix.Mkdir(dir, 0o755) })
 	if errors.Is(err, unix.EEXIST) {
 		return nil
 	}

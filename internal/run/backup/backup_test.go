@@ -81,7 +81,7 @@ func TestThereAndBack(t *testing.T) {
 	if e := again.Elsewhere(); len(e) != 1 || !strings.HasSuffix(e[0], "/bmc2") {
 		t.Errorf("%q", e)
 	}
-	if _, err := again.Restore(dir); err == nil || !strings.Contains(err.Error(), "is not empty") {
+	if _, err := again.Restore(dir); err == nil {
 		t.Error(err)
 	}
 }

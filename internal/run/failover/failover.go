@@ -75,8 +75,8 @@ func Service(d *design.Design, f observe.Facts, service, to string) (*Plan, erro
 	}
 	why := observe.NotReady(d, f, svc.Name, to)
 	// The first step removes a leftover ban.
-	if why = slices.DeleteFunc(why, func(s string) bool { return strings.HasPrefix(s, "constraint cli-") }); len(why) > 0 {
-		return nil, resource.Refuse("see `mortar status`", "%s cannot take service %s over: %s", to, svc.Name, strings.Join(why, "; "))
+	if why = slices.DeleteFunc(why, func(o observe.Obstacle) bool { return o.Code == observe.MoveLeftover }); len(why) > 0 {
+		return nil, resource.Refuse("see `mortar status`", "%s cannot take service %s over: %s", to, svc.Name, strings.Join(why.Texts(), "; "))
 	}
 	if len(st.Leftover) > 0 {
 		first := clear
@@ -126,7 +126,7 @@ func Standby(d *design.Design, f observe.Facts, node string) (*Plan, error) {
 			continue
 		}
 		if why := observe.NotReady(d, f, s.Name, p.To); len(why) > 0 {
-			return nil, resource.Refuse("see `mortar status`", "%s cannot take service %s over from %s: %s", p.To, s.Name, node, strings.Join(why, "; "))
+			return nil, resource.Refuse("see `mortar status`", "%s cannot take service %s over from %s: %s", p.To, s.Name, node, strings.Join(why.Texts(), "; "))
 		}
 		moving = append(moving, s.Name)
 	}

@@ -122,7 +122,7 @@ func fitForProof(d *design.Design, f observe.Facts, levels []*design.FenceLevel)
 		why = append(why, observe.FenceProblems(d, f, n)...)
 		for _, s := range snap.Services {
 			if s.Server == n {
-				why = append(why, observe.NotReady(d, f, s.Name, pair.Other(n))...)
+				why = append(why, observe.NotReady(d, f, s.Name, pair.Other(n)).Texts()...)
 			}
 		}
 	}
@@ -361,7 +361,7 @@ func (t *tester) back(ctx context.Context, via, node, oldBoot string) error {
 		f := t.h.Collect(ctx)
 		var why []string
 		for _, s := range t.d.PairWith(node).Services {
-			why = append(why, observe.NotReady(t.d, f, s.Name, node)...)
+			why = append(why, observe.NotReady(t.d, f, s.Name, node).Texts()...)
 		}
 		return strings.Join(why, "; "), nil
 	}); err != nil {

@@ -89,7 +89,7 @@ func TestLook(t *testing.T) {
 			}
 		})
 	}
-	if got := Look(t.Context(), example.Design(t, "nfs-ha.yaml"), observe.Facts{}, nil, "nfs1"); len(got.Life) > 0 || !strings.Contains(strings.Join(got.Unknown, ""), "no other server") {
+	if got := Look(t.Context(), example.Design(t, "nfs-ha.yaml"), observe.Facts{}, nil, "nfs1"); len(got.Life) > 0 {
 		t.Errorf("%+v", got)
 	}
 }

@@ -5,6 +5,7 @@ package hardware
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"path"
@@ -20,6 +21,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/converge/plan"
 	"github.com/mortarhpc/mortar/internal/host"
+	"github.com/mortarhpc/mortar/internal/host/agent"
 	"github.com/mortarhpc/mortar/internal/host/gather"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
@@ -74,6 +76,8 @@ type Load struct {
 type Asker struct {
 	at  time.Time
 	got map[string]Report
+	// refused: the servers' agents may only watch.
+	refused bool
 	// probes is how many successive answers must find an element of an enclosure bad;
 	// bad counts them, by enclosure and element.
 	probes int
@@ -104,23 +108,23 @@ func (a *Asker) Collect(ctx context.Context, d *design.Design, up Disks, now tim
 	}
 	if a.got == nil || now.Sub(a.at) >= use {
 		was := a.got
-		a.at, a.got = now, askAll(ctx, d, up, limit, ask)
+		a.at = now
+		a.got, a.refused = askAll(ctx, d, up, limit, ask)
 		a.steady()
 		for s, h := range a.got {
 			h.remember(was[s])
 			a.got[s] = h
 		}
 	}
-	for _, h := range a.got {
-		if strings.Contains(h.BMCErr+h.DiskErr, gather.OnlyWatches) {
-			return nil
-		}
+	if a.refused {
+		return nil
 	}
 	return a.got
 }
 
-// askAll asks each server all that it is to be asked, in one request.
-func askAll(ctx context.Context, d *design.Design, up Disks, limit time.Duration, ask Gather) map[string]Report {
+// askAll asks each server all that it is to be asked, in one request. refused: an agent may only
+// watch.
+func askAll(ctx context.Context, d *design.Design, up Disks, limit time.Duration, ask Gather) (_ map[string]Report, refused bool) {
 	cctx, cancel := context.WithTimeout(ctx, limit+time.Second)
 	defer cancel()
 	seen, _ := host.All(cctx, slices.Collect(maps.Keys(up)), func(ctx context.Context, s string) (gather.Host, error) { return ask(ctx, s, shelfRequest) })
@@ -153,6 +157,10 @@ func askAll(ctx context.Context, d *design.Design, up Disks, limit time.Duration
 	got, failed := host.All(actx, slices.Collect(maps.Keys(runs)), func(ctx context.Context, s string) (gather.Host, error) {
 		return ask(ctx, s, gather.Request{Run: runs[s], TimeoutMS: int(limit.Milliseconds())})
 	})
+	refused = slices.ContainsFunc(slices.Collect(maps.Values(failed)), func(err error) bool {
+		e := (*agent.Error)(nil)
+		return errors.As(err, &e) && e.Refusal
+	})
 	out := map[string]Report{}
 	for _, s := range d.Servers() {
 		argv, by := bmcCommand(d, up, s)
@@ -180,7 +188,7 @@ func askAll(ctx context.Context, d *design.Design, up Disks, limit time.Duration
 		}
 		out[s] = h
 	}
-	return out
+	return out, refused
 }
 
 // bmcQueries are the commands that read a BMC.

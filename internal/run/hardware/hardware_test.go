@@ -13,6 +13,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/ipmi"
 	"github.com/mortarhpc/mortar/internal/base/ses"
 	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/host/agent"
 	"github.com/mortarhpc/mortar/internal/host/gather"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/test/example"
@@ -267,4 +268,21 @@ func seen(d *design.Design) Disks {
 		}
 	}
 	return out
+}
+
+// The agent of a key that may only watch refuses to ask the hardware: that is no finding.
+// Another failure is one.
+func TestKeyThatMayOnlyWatch(t *testing.T) {
+	d := example.Design(t, "nfs-ha.yaml")
+	for _, refuses := range []bool{true, false} {
+		got := New().Collect(t.Context(), d, seen(d), time.Now(), time.Second, func(_ context.Context, _ string, r gather.Request) (gather.Host, error) {
+			if len(r.Run) > 0 {
+				return gather.Host{}, fmt.Errorf("nfs1: %w", &agent.Error{Message: "no", Refusal: refuses})
+			}
+			return gather.Host{}, nil
+		})
+		if (got == nil) != refuses {
+			t.Errorf("refused: %v, and the reports are %v", refuses, got)
+		}
+	}
 }

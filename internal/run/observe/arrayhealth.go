@@ -9,6 +9,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/gather"
+	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/run/raid"
 )
 
@@ -146,7 +147,7 @@ func (v *view) answerOf(a *design.Array) raid.Answer {
 		for _, argv := range toolsFor(a) {
 			r, asked := s.host.Run[strings.Join(argv, " ")]
 			switch {
-			case !asked || strings.Contains(r.Err, "not found") || strings.Contains(r.Err, "no such file"):
+			case !asked || r.Cause == resource.NotInstalled:
 				continue // not installed
 			case r.Err != "":
 				return raid.Answer{Err: s.name + ": " + r.Err}

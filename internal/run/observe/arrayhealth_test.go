@@ -44,7 +44,7 @@ func TestArrayHealth(t *testing.T) {
 // The server of a PERC asks it, with the first installed tool.
 func TestArrayHealthOnServer(t *testing.T) {
 	d := derived(t, "nss5.5")
-	gone := gather.RunResult{Output: resource.Output{Code: -1}, Err: `exec: "perccli64": executable file not found in $PATH`}
+	gone := gather.RunResult{Output: resource.Output{Code: -1}, Err: `exec: "perccli64": executable file not found in $PATH`, Cause: resource.NotInstalled}
 	ask := func(last gather.RunResult) string {
 		h := &gather.Host{Hostname: "nss1", Run: map[string]gather.RunResult{}}
 		for i, argv := range raid.PERC("PERC-H810") {

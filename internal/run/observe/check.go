@@ -186,7 +186,7 @@ func (v *view) links(c *Part, host string, h *gather.Host) {
 func (v *view) skew(name string) (time.Duration, string) {
 	interval := func(n string) (lo, hi time.Duration) {
 		a := v.facts.Hosts[n]
-		return ahead(a.Asked, a.Answered, a.Host)
+		return clockAhead(a.Asked, a.Answered, a.Host)
 	}
 	for _, s := range v.servers {
 		if s.host == nil {
@@ -197,7 +197,7 @@ func (v *view) skew(name string) (time.Duration, string) {
 		}
 		lo, hi := interval(name)
 		refLo, refHi := interval(s.name)
-		return gap(lo, hi, refLo, refHi), s.name
+		return clockDifference(lo, hi, refLo, refHi), s.name
 	}
 	return 0, name
 }
@@ -210,19 +210,19 @@ const ClockSkew = 2 * time.Second
 // asked the host at asked and had the answer at answered. It is negative if the
 // host's clock is behind, and 0 if no difference is certain.
 func Ahead(asked, answered time.Time, h *gather.Host) time.Duration {
-	lo, hi := ahead(asked, answered, h)
-	return gap(lo, hi, 0, 0)
+	lo, hi := clockAhead(asked, answered, h)
+	return clockDifference(lo, hi, 0, 0)
 }
 
-// ahead bounds how far a host's clock is ahead of the caller's.
-func ahead(asked, answered time.Time, h *gather.Host) (lo, hi time.Duration) {
+// clockAhead bounds how far a host's clock is ahead of the caller's.
+func clockAhead(asked, answered time.Time, h *gather.Host) (lo, hi time.Duration) {
 	now := time.Unix(0, h.NowNS)
 	return now.Sub(answered), now.Sub(asked)
 }
 
-// gap is how far an interval lies above another: negative if it lies below, 0 if
+// clockDifference is how far an interval lies above another: negative if it lies below, 0 if
 // they meet.
-func gap(lo, hi, refLo, refHi time.Duration) time.Duration {
+func clockDifference(lo, hi, refLo, refHi time.Duration) time.Duration {
 	switch {
 	case lo > refHi:
 		return lo - refHi

@@ -110,8 +110,8 @@ func (v ha) cluster() *Part {
 	}
 	if v.cib != nil {
 		for _, l := range v.cib.Constraints {
-			if strings.HasPrefix(l.ID, "cli-") {
-				p.find(l.Resource, "move-leftover", with{"resource": l.Resource, "constraint": l.ID, "score": l.Score, "host": l.Node})
+			if linux.LeftByMove(l.ID) {
+				p.find(l.Resource, MoveLeftover, with{"resource": l.Resource, "constraint": l.ID, "score": l.Score, "host": l.Node})
 			}
 		}
 	}

@@ -86,7 +86,7 @@ func (v *view) system(c *Part, s *server) {
 		if at := s.mountedFrom(a.Dev); len(at) > 0 {
 			name += " (" + strings.Join(at, ", ") + ")"
 		}
-		c.Text += fmt.Sprintf(", %s: %s", name, whole(a))
+		c.Text += fmt.Sprintf(", %s: %s", name, memberCount(a))
 		s.judgeSystem(c, a, name)
 	}
 }

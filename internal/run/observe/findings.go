@@ -18,6 +18,7 @@ const (
 	LUNSlow              Code = "lun-slow"
 	LUNWrong             Code = "lun-wrong"
 	MemberLost           Code = "member-lost"
+	MoveLeftover         Code = "move-leftover"
 	PathLost             Code = "path-lost"
 	PDUSilent            Code = "pdu-silent"
 	QuorumWaits          Code = "quorum-waits"
@@ -256,7 +257,7 @@ var findings = map[Code]kindOfFinding{
 	ServiceInDoubt:          {"resource", Warning, "{task} of {resource} failed on {host}[ at {time}]: {failure}[; it cannot run on {barred} until that is cleaned up]", "connect the missing disk if it was there when the server died; else `mortar confirm-doubt {spec} {service}` lists what is in doubt and asks"},
 	ServiceDamaged:          {"resource", Fault, "{task} of {resource} failed on {host}[ at {time}]: {failure}[; it cannot run on {barred} until that is cleaned up]", "`mortar repair {spec} {service}` keeps it stopped, looks at the volume, and asks before it mends the volume"},
 	"agent-missing":         {"resource", Fault, "{resource} cannot run on {host}: its agent was not there when the cluster looked, and it does not look again by itself", "`mortar apply` has it look again"},
-	"move-leftover":         {"resource", Warning, "a left-over constraint of a move ({constraint}) ties {resource}: score {score} for {host}", "`crm_resource --resource {resource} --clear`"},
+	MoveLeftover:            {"resource", Warning, "a left-over constraint of a move ({constraint}) ties {resource}: score {score} for {host}", "`crm_resource --resource {resource} --clear`"},
 	"service-undefined":     {"service", Fault, "the cluster does not know service {service}", "`mortar apply`"},
 	"service-blocked":       {"service", Fault, "service {service} is blocked: the cluster cannot stop or start it safely", ""},
 	"service-twice":         {"service", Fault, "service {service} is active on more than one server", ""},

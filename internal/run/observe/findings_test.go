@@ -200,7 +200,7 @@ func TestSignsOfDrills(t *testing.T) {
 		{judged(func(f Facts) { move(d, f, "nfs1", "nfs2"); cluster(t, f, "cold-start-alone") }), QuorumWaits, []string{"missing", "nfs1"}},
 		{off("2", "fence-pdu-b", ""), FeedLost, []string{"host", "nfs2", "pdus", "pdu-b"}},
 		{off("", "fence-pdu-a", "no route"), PDUSilent, []string{"pdu", "pdu-a"}},
-		{made(func(p *Part) { full(p, "small-OST0001", "oss02", "space", 99) }), Full, []string{"fs", "small-OST0001"}},
+		{made(func(p *Part) { fullness(p, "small-OST0001", "oss02", "space", 99) }), Full, []string{"fs", "small-OST0001"}},
 		{made(func(p *Part) {
 			(&server{name: "nfs1", host: &gather.Host{}}).judgeSystem(p, &array{Array: gather.Array{MDArray: linux.MDArray{Dev: "md0", RaidDisks: 2, Degraded: 1}}}, "system mirror md0")
 		}), SystemArrayDegraded, []string{"host", "nfs1"}},

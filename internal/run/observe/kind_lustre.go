@@ -156,8 +156,8 @@ func (v lustreKind) space() *Part {
 			continue
 		}
 		c := p.add(t.Name, "%.0f %% of its space and %.0f %% of its inodes used", u, inodes)
-		full(c, t.Name, t.Server, "space", u)
-		full(c, t.Name, t.Server, "inodes", inodes)
+		fullness(c, t.Name, t.Server, "space", u)
+		fullness(c, t.Name, t.Server, "inodes", inodes)
 		if t.Kind == "ost" {
 			osts = append(osts, filled{t.Name, u})
 		}

@@ -67,9 +67,9 @@ func (v nfsKind) fileSystems() *Part {
 		case fs.Size > 0:
 			used := percentUsed(fs.Size, fs.Avail)
 			c.Text += fmt.Sprintf(", %s, %.0f %% used", size(fs.Size), used)
-			full(c, vol.MountPoint, s.name, "space", used)
+			fullness(c, vol.MountPoint, s.name, "space", used)
 			if fs.Files > 0 {
-				full(c, vol.MountPoint, s.name, "inodes", percentUsed(fs.Files, fs.FilesFree))
+				fullness(c, vol.MountPoint, s.name, "inodes", percentUsed(fs.Files, fs.FilesFree))
 			}
 		}
 		n++
@@ -78,7 +78,7 @@ func (v nfsKind) fileSystems() *Part {
 	return p
 }
 
-func full(c *Part, path, host, what string, used float64) {
+func fullness(c *Part, path, host, what string, used float64) {
 	switch {
 	case used >= spaceFault:
 		c.find(what, Full, with{"fs": path, "host": host, "used": used, "of": what})

@@ -634,7 +634,7 @@ func TestJudge(t *testing.T) {
 			f.Hosts["nfs2"].Host.Run[gather.CmdCRM] = r
 		}, append([]string{"fault: the cluster does not run on nfs2: pacemaker is starting"}, both...)},
 		{"the partner's cluster is slow", func(f Facts) {
-			f.Hosts["nfs2"].Host.Run[gather.CmdCRM] = gather.RunResult{Err: "context deadline exceeded"}
+			f.Hosts["nfs2"].Host.Run[gather.CmdCRM] = gather.RunResult{Err: "context deadline exceeded", Cause: resource.TimedOut}
 		}, append([]string{"fault: the cluster on nfs2 did not answer in time"}, both...)},
 		{"a long start", func(f Facts) {
 			for _, node := range []string{"nfs1", "nfs2"} {
@@ -778,7 +778,7 @@ func TestJudgeOneServer(t *testing.T) {
 	if s = Judge(d, f); s.Level != Fault || s.Faults != 1 {
 		t.Errorf("without its server: %q", complaints(s))
 	}
-	if got := NotReady(d, f, d.Services()[0].Name, "nfs1"); len(got) != 1 || !strings.HasPrefix(got[0], "this brick has one server") {
+	if got := NotReady(d, f, d.Services()[0].Name, "nfs1"); len(got) != 1 || got[0].Code != "one-server" {
 		t.Errorf("%q", got)
 	}
 }
@@ -922,32 +922,28 @@ func TestNotReady(t *testing.T) {
 		name   string
 		target string
 		change func(f Facts)
-		want   []string
+		want   []Code
 	}{
 		{"healthy", "nfs2", func(Facts) {}, nil},
-		{"stranger", "nfs7", func(Facts) {}, []string{"nfs7 is not a server of this brick"}},
-		{"silent", "nfs2", func(f Facts) { f.Hosts["nfs2"] = Answer{Err: "i/o timeout"} }, []string{"nfs2 does not answer: i/o timeout"}},
+		{"stranger", "nfs7", func(Facts) {}, []Code{"host-unknown"}},
+		{"silent", "nfs2", func(f Facts) { f.Hosts["nfs2"] = Answer{Err: "i/o timeout"} }, []Code{HostSilent}},
 		{"no cluster", "nfs2", func(f Facts) {
 			f.Hosts["nfs2"].Host.Run[gather.CmdCRM] = gather.RunResult{Output: resource.Output{Code: 102, Stdout: notConnected}}
-		}, []string{"the cluster does not run on nfs2: Connection to cluster failed: Connection refused"}},
+		}, []Code{"cluster-stopped"}},
 		{"blind", "nfs2", func(f Facts) {
 			h := f.Hosts["nfs2"].Host
 			h.Disks = slices.DeleteFunc(h.Disks, func(x resource.DiskFact) bool { return x.Serial == "MA01" })
-		}, []string{"nfs2 does not reach MA01 (enclosure A bay 1), which nfs1 does"}},
-		{"standby", "nfs1", func(f Facts) { cluster(t, f, "standby") }, []string{
-			"nfs1 is in standby: it takes over nothing",
-			"nfs2 cannot be fenced: if its service did not stop, nothing could take it over"}},
-		{"failed before", "nfs2", func(f Facts) { cluster(t, f, "start-failed") }, []string{
-			"home failed to start on nfs2 before; when that is mended: `crm_resource --cleanup --resource home`"}},
+		}, []Code{"disks-out-of-reach"}},
+		{"standby", "nfs1", func(f Facts) { cluster(t, f, "standby") }, []Code{InStandby}},
+		{"failed before", "nfs2", func(f Facts) { cluster(t, f, "start-failed") }, []Code{"start-failed"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			f := healthy(t, d)
 			tt.change(f)
-			got := NotReady(d, f, "home", tt.target)
-			if tt.name == "standby" { // ignore the warning about a device
-				got = slices.DeleteFunc(got, func(s string) bool { return strings.Contains(s, "cannot be fenced") })
-				tt.want = tt.want[:1]
+			var got []Code
+			for _, o := range NotReady(d, f, "home", tt.target) {
+				got = append(got, o.Code)
 			}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)

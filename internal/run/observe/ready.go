@@ -97,7 +97,7 @@ func snapshot(p *design.Pair, m *linux.CRM, cib *linux.CIB, waits bool) *Snapsho
 			}
 			if cib != nil {
 				for _, c := range cib.Constraints {
-					if c.Resource == r.ID && strings.HasPrefix(c.ID, "cli-") {
+					if c.Resource == r.ID && linux.LeftByMove(c.ID) {
 						st.Leftover = append(st.Leftover, c.ID)
 					}
 				}
@@ -118,43 +118,61 @@ func ClusterOf(d *design.Design, p *design.Pair, f Facts) *Snapshot {
 	return snapshot(p, v.crm, v.cib, v.crmOf.waits)
 }
 
+// Obstacle is one reason why a server cannot take a service over. Its text has the remedy.
+type Obstacle struct {
+	Code Code // that of the finding of status, where status has one
+	Text string
+}
+
+// Obstacles are all reasons.
+type Obstacles []Obstacle
+
+// Texts are those of all reasons.
+func (o Obstacles) Texts() (out []string) {
+	for _, x := range o {
+		out = append(out, x.Text)
+	}
+	return out
+}
+
 // NotReady returns why a server cannot take a service over now, nothing if it can.
-// Each reason has a remedy.
-func NotReady(d *design.Design, f Facts, service, target string) []string {
+func NotReady(d *design.Design, f Facts, service, target string) (why Obstacles) {
+	add := func(code Code, format string, args ...any) Obstacles {
+		why = append(why, Obstacle{code, fmt.Sprintf(format, args...)})
+		return why
+	}
 	p := d.PairOf(service)
 	if p == nil {
-		return []string{fmt.Sprintf("this brick has no service %s", service)}
+		return add("service-unknown", "this brick has no service %s", service)
 	}
 	v := ha{newView(d, p, f)}
 	t := v.byName[target]
 	switch {
 	case p.HA == nil:
-		return []string{"this brick has one server: there is nothing to move a service to"}
+		return add("one-server", "this brick has one server: there is nothing to move a service to")
 	case t == nil:
-		return []string{fmt.Sprintf("%s is not a server of this brick", target)}
+		return add("host-unknown", "%s is not a server of this brick", target)
 	case t.host == nil:
-		return []string{fmt.Sprintf("%s does not answer: %s", target, oneLine(t.err))}
+		return add(HostSilent, "%s does not answer: %s", target, oneLine(t.err))
 	case t.crm == nil:
-		return []string{t.noCluster(&Part{}).Text}
+		p := t.noCluster(&Part{})
+		return add(p.Code, "%s", p.Text)
 	case v.crm == nil:
-		return []string{"no server's cluster answers"}
+		return add("cluster-silent", "no server's cluster answers")
 	}
-	var why []string
-	add := func(format string, args ...any) { why = append(why, fmt.Sprintf(format, args...)) }
 	if p := v.member(target); p.Level != OK {
-		add("%s", p.Text)
+		add(p.Code, "%s", p.Text)
 	}
 	if !v.crm.DC.Present || !v.crm.DC.Quorum {
-		add("the cluster has no coordinator with quorum: it would not act")
+		add("no-quorum", "the cluster has no coordinator with quorum: it would not act")
 	}
 	if v.crm.Options.Maintenance {
-		add("the cluster is in maintenance mode: it would not act")
+		add("maintenance", "the cluster is in maintenance mode: it would not act")
 	}
 	svc := d.Service(service)
 	r := gather.ServiceIn(v.crm, service)
 	if svc == nil || r == nil {
-		add("the cluster does not know service %s; run `mortar apply`", service)
-		return why
+		return add("service-not-in-cluster", "the cluster does not know service %s; run `mortar apply`", service)
 	}
 	from := v.byName[v.where(svc).Server]
 	if from != nil && from.host != nil {
@@ -167,22 +185,22 @@ func NotReady(d *design.Design, f Facts, service, target string) []string {
 			}
 		}
 		if len(lost) > 0 {
-			add("%s does not reach %s, which %s does", target, list(lost), from.name)
+			add("disks-out-of-reach", "%s does not reach %s, which %s does", target, list(lost), from.name)
 		}
 	}
 	if v.crm.Barred(r.ID, target) {
-		add("%s failed to start on %s before; when that is mended: `crm_resource --cleanup --resource %s`", service, target, r.ID)
+		add("start-failed", "%s failed to start on %s before; when that is mended: `crm_resource --cleanup --resource %s`", service, target, r.ID)
 	}
 	if slices.Contains(v.crm.Lacking(target), r.ID) {
-		add("the cluster remembers that %s lacks the agent of %s; `mortar apply` has it look again", target, service)
+		add("agent-missing", "the cluster remembers that %s lacks the agent of %s; `mortar apply` has it look again", target, service)
 	}
 	for _, b := range v.crm.Bans {
 		if b.Resource == r.ID && b.Node == target {
-			add("constraint %s keeps %s off %s; take it away with `crm_resource --resource %s --clear`", b.ID, service, target, r.ID)
+			add(map[bool]Code{true: MoveLeftover, false: "service-banned"}[linux.LeftByMove(b.ID)], "constraint %s keeps %s off %s; take it away with `crm_resource --resource %s --clear`", b.ID, service, target, r.ID)
 		}
 	}
 	if from != nil && from.name != target && !v.fenceable(from.name) {
-		add("%s cannot be fenced: if its service did not stop, nothing could take it over", from.name)
+		add("not-fenceable", "%s cannot be fenced: if its service did not stop, nothing could take it over", from.name)
 	}
 	return why
 }

@@ -82,7 +82,7 @@ func Render(w io.Writer, s *Status, look Look) error {
 		indent := utf8.RuneCountInString(lead) + 9
 		text := r.part.Text
 		if r.part.Progress != nil && r.part.Progress.SecondsLeft != nil {
-			text = bar(r.part.Progress.Percent) + " " + text
+			text = progressBar(r.part.Progress.Percent) + " " + text
 		}
 		lines := wrap(text, look.Width-indent)
 		if r.part.Mend != "" && r.part.Level > OK {
@@ -137,7 +137,7 @@ func (w Where) sentence(s *Status) string {
 	return text
 }
 
-func bar(percent float64) string {
+func progressBar(percent float64) string {
 	const n = 20
 	full := min(n, max(0, int(percent/100*n+0.5)))
 	return "[" + strings.Repeat("=", full) + strings.Repeat(".", n-full) + "]"

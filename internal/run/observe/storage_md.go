@@ -301,7 +301,7 @@ func (v mdStorage) group(p *Part, g *design.Group) *Part {
 		return p.Parts[len(p.Parts)-1]
 	}
 	a := s.array(g)
-	part := p.add(g.Name, "%s on %s, %s", raidName(g), s.name, whole(a))
+	part := p.add(g.Name, "%s on %s, %s", raidName(g), s.name, memberCount(a))
 	lent := v.lent(s, g)
 	r := v.rolesOf(part, g, a, lent)
 	dropped := v.dropped(g, a, lent)
@@ -540,7 +540,7 @@ func (m *member) who() any {
 	return m.Dev
 }
 
-func whole(a *array) string {
+func memberCount(a *array) string {
 	return fmt.Sprintf("%d of %d disks", a.RaidDisks-a.Degraded, a.RaidDisks)
 }
 

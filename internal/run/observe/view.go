@@ -1,7 +1,6 @@
 package observe
 
 import (
-	"context"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -128,7 +127,7 @@ func (s *server) read(d *design.Design, p *design.Pair) {
 		case err == nil:
 			s.crm, s.odd["crm_mon"] = c, c.Unread
 		case r.Err != "":
-			s.crmErr, s.crmSlow = r.Err, strings.Contains(r.Err, context.DeadlineExceeded.Error())
+			s.crmErr, s.crmSlow = r.Err, r.Cause == resource.TimedOut
 		case strings.TrimSpace(r.Stdout) == "" && r.Stderr != "":
 			s.crmErr = strings.TrimSpace(r.Stderr)
 		default:

@@ -171,7 +171,7 @@ func TestME4Refuses(t *testing.T) {
 		t.Errorf("%v %v", h, err)
 	}
 	m.Password = "guessed"
-	if _, err = m.Ask(t.Context()); err == nil || !strings.Contains(err.Error(), "login of user look: Authentication Unsuccessful") {
+	if _, err = m.Ask(t.Context()); err == nil {
 		t.Errorf("%v", err)
 	}
 	for _, no := range []string{"guessed", "login/"} {
