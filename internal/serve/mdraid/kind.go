@@ -51,9 +51,9 @@ type Array struct {
 	Need int `json:"need,omitempty"`
 	// Enclosures are those of the members, in the same order; empty: not known.
 	Enclosures []string `json:"enclosures,omitempty"`
-	// Serials are the serial numbers of Members, in their order; for DropSlow.
+	// Serials are the serial numbers of Members, in their order.
 	Serials []string `json:"serials,omitempty"`
-	// Failed are those of disks that the spec lists as failed; for DropSlow.
+	// Failed are those of disks that the spec lists as failed.
 	Failed []string `json:"failed,omitempty"`
 }
 
