@@ -174,7 +174,7 @@ func (s *Kind) targetState(t Target) (unit.State, error) {
 // stays mounted, and its clients hang.
 // Source: Lustre Operations Manual, health_check; /proc is of releases before 2.12
 func (s *Kind) healthy() error {
-	if err := errors.Join(s.onNetwork(), s.writable()); err != nil {
+	if err := errors.Join(s.onNetwork(), writable(s)); err != nil {
 		return err
 	}
 	b, err := s.K.ReadFile("/sys/fs/lustre/health_check")
@@ -192,7 +192,7 @@ func (s *Kind) healthy() error {
 // error.
 // Source: fs/ext4/super.c, ext4_seq_options_show; emergency_ro since Linux 6.15, where an error
 // leaves "rw" as it is
-func (s *Kind) writable() error {
+func writable(s *Kind) error {
 	for _, t := range s.cfg.Targets {
 		dev, _, err := s.svc.On(t.Volume)
 		if err != nil || dev == "" {
@@ -476,7 +476,7 @@ func (s *Kind) wellHere(ctx context.Context) bool {
 	soon, cancel := context.WithTimeout(ctx, watchWait)
 	defer cancel()
 	said, err := s.readHealth(soon)
-	return s.onNetwork() == nil && s.writable() == nil && (err != nil || judgeHealth(said) == nil)
+	return s.onNetwork() == nil && writable(s) == nil && (err != nil || judgeHealth(said) == nil)
 }
 
 // Able tells of LNet's network, which may come back while nothing is mounted.
