@@ -19,8 +19,8 @@ func TestPlanOfProfile(t *testing.T) {
 	}{
 		{"nfs-ha", false, "disks 8, raid 8, volume 8, filesystem 6, network 8, nfs-one 6: 44"},
 		{"nfs-ha", true, "disks 50, raid 50, volume 50, filesystem 6, network 8, nfs-one 6: 170"},
-		{"nss7.4-ha", false, "disks 8, volume 8, filesystem 6, network 8, nfs-one 6: 36"},
-		{"lustre-small", true, "disks 50, raid 50, volume 50, osts 36, network 8, lnet 24, lustre-one 6, lustre-many 6: 230"},
+		{"nss7.4-ha", false, "disks 8, volume 8, filesystem 6, verbs 2, network 8, nfs-one 6: 38"},
+		{"lustre-small", true, "disks 50, raid 50, volume 50, osts 36, network 8, lnet 12, lustre-one 6: 212"},
 	} {
 		text, err := os.ReadFile("../../../examples/" + c.example + ".yaml")
 		if err != nil {
