@@ -282,6 +282,9 @@ func showSets(c *cli.Console, des *design.Design, suite *bench.Suite, opt bench.
 	if err := tw.Flush(); err != nil {
 		return err
 	}
+	for _, l := range planned.Layers {
+		fmt.Fprintf(w, "layer %s: %s of %d s\n", l.Layer, report.Plural(l.Measurements, "measurement"), l.Seconds)
+	}
 	if len(planned.LeftOut) > 0 {
 		fmt.Fprintln(w, bench.LeftOutText(suite, planned.LeftOut))
 	}

@@ -318,9 +318,20 @@ func TestQuotaSetChecksFirst(t *testing.T) {
 	}
 }
 
+// A plan for blank hosts has the steps of the limit's hosts only.
+func TestOfflineLimit(t *testing.T) {
+	code, out, err := mortar(t, "plan", "--offline", "../../examples/nfs-ha.yaml", "--limit", "clients")
+	if code != 0 || !strings.HasPrefix(out, "c1\n") || strings.Contains(out, "\nnfs1\n") {
+		t.Errorf("%d, %.300q, %q", code, out, err)
+	}
+	if code, out, err := mortar(t, "plan", "--drift", "../../examples/nfs-ha.yaml", "--limit", "clients"); code != exitBadInput || out != "" {
+		t.Errorf("%d, %q, %q", code, out, err)
+	}
+}
+
 // A limit that names no host is refused before anything else, by one line.
 func TestLimitNamesNobody(t *testing.T) {
-	for _, c := range []string{"plan", "status", "apply", "apply --yes", "apply --dry-run"} {
+	for _, c := range []string{"plan", "plan --offline", "status", "apply", "apply --yes", "apply --dry-run"} {
 		code, out, err := mortar(t, append(strings.Fields(c), "../../examples/nfs-ha.yaml", "--limit", "nobody")...)
 		if code != exitBadInput || out != "" || strings.Count(err, "\n") > 1 {
 			t.Errorf("%s: %d, %q, %q", c, code, out, err)

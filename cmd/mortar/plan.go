@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -20,13 +21,13 @@ func newPlanCmd() *cobra.Command {
 	var profile, textfile string
 	cmd := command("plan", func(ctx context.Context, c *cli.Console, args []string) error {
 		switch {
-		case textfile != "" && !drifted, drifted && (offline || profile != "" || detailed):
-			return fail(exitBadInput, errors.New("--textfile belongs to --drift, and --offline, --profile and --detailed-exitcode do not"))
+		case textfile != "" && !drifted, drifted && (offline || profile != "" || detailed || o.Limit != nil):
+			return fail(exitBadInput, errors.New("--textfile belongs to --drift, and --offline, --profile, --limit and --detailed-exitcode do not"))
 		case drifted:
 			return drift.Run(ctx, c, args, textfile)
 		}
 		if offline {
-			return cli.OrInterrupt(ctx, func() error { return showOffline(ctx, c, args[0], profile) })
+			return cli.OrInterrupt(ctx, func() error { return showOffline(ctx, c, args[0], profile, o.Limit) })
 		}
 		d, err := cli.Load(args[0], profile)
 		if err != nil {
@@ -54,9 +55,13 @@ func newPlanCmd() *cobra.Command {
 	return cmd
 }
 
-// showOffline shows the plan of a brick as if its hosts were blank.
-func showOffline(ctx context.Context, c *cli.Console, file, profile string) error {
+// showOffline shows the plan of a brick, or of a limit's hosts, as if its hosts were blank.
+func showOffline(ctx context.Context, c *cli.Console, file, profile string, only []string) error {
 	d, err := cli.LoadAny(file, profile)
+	if err != nil {
+		return err
+	}
+	limit, err := cli.Limit(d, only)
 	if err != nil {
 		return err
 	}
@@ -64,6 +69,7 @@ func showOffline(ctx context.Context, c *cli.Console, file, profile string) erro
 	if err != nil {
 		return err
 	}
+	p.Steps = slices.DeleteFunc(p.Steps, func(s plan.Planned) bool { return limit != nil && !limit[s.Host] })
 	w := c.Out
 	if c.JSON {
 		return cli.PrintJSON(w, p.Doc())

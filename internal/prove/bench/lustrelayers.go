@@ -48,7 +48,7 @@ func (r *profiler) probeOSTs(ctx context.Context, l *report.Layer, osts []*ost) 
 	for _, load := range loads {
 		addLoad(l, load)
 	}
-	grids := r.opt.survey([]int{2, 4, 8, 16}, 2)
+	grids := r.opt.objects()
 	most := grids[len(grids)-1][0] // objects
 	if _, err := eachOST(ctx, osts, func(ctx context.Context, o *ost) (float64, error) { return 0, r.addEcho(ctx, o, most) }); err != nil {
 		return err
@@ -194,14 +194,7 @@ func (r *profiler) probeLNet(ctx context.Context, l *report.Layer) (err error) {
 			return err
 		}
 	}
-	counts, at := []int{len(r.clients)}, []int{1, 8}
-	if r.opt.Survey {
-		counts, at = nil, []int{1, 2, 4, 8, 16, 32}
-		for n := 1; n < min(len(r.clients), 16); n *= 2 {
-			counts = append(counts, n)
-		}
-		counts = append(counts, min(len(r.clients), 16))
-	}
+	counts, at := r.opt.selfTests(len(r.clients))
 	loads := []string{loadRead, loadWrite}
 	for _, load := range loads {
 		addLoad(l, load)

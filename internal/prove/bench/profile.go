@@ -96,6 +96,20 @@ func (o *Options) survey(xs []int, least int) [][2]int {
 // regions is the grid of reads or writes of devices: regions of each, and threads in each region.
 func (o *Options) regions() [][2]int { return o.survey([]int{1, 2, 4, 8, 16}, 1) }
 
+// objects is the grid of OSTs: objects on each, and threads on each object.
+func (o *Options) objects() [][2]int { return o.survey([]int{2, 4, 8, 16}, 2) }
+
+// selfTests are the numbers of clients, and of records at a time, of LNet's self-test.
+func (o *Options) selfTests(clients int) (counts, at []int) {
+	if !o.Survey {
+		return []int{clients}, []int{1, 8}
+	}
+	for n := 1; n < min(clients, 16); n *= 2 {
+		counts = append(counts, n)
+	}
+	return append(counts, min(clients, 16)), []int{1, 2, 4, 8, 16, 32}
+}
+
 // sources are the tools and figures of the Lustre paper that a layer repeats.
 var sources = map[string]string{
 	"volume": "as sgpdd-survey; the Lustre paper has the reads in figures 12 and 14", "osts": "as obdfilter-survey, the Lustre paper's figures 15 and 16",
@@ -115,43 +129,83 @@ func (r *profiler) layers(ctx context.Context) []layer {
 	read := func(all []device) func(context.Context, *report.Layer) error {
 		return func(ctx context.Context, l *report.Layer) error { return r.readDevices(ctx, l, all) }
 	}
-	out := []layer{
-		{"disks", report.Plural(len(disks), "raw disk"), "", read(disks)},
-		{"raid", "RAID, " + report.Plural(len(groups), "group"), "disks", read(groups)},
-		{"volume", report.Plural(len(volumes), "logical volume"), "raid", read(volumes)},
-	}
+	osts, name := r.osts(), kind.Of(r.env.Design).Is().Mount
+	of, below := report.Plural(len(disks), "raw disk"), "raid"
 	if len(groups) == 0 {
-		out[0].title, out[2].below = report.Plural(len(disks), "LUN"), "disks"
-		out = slices.Delete(out, 1, 2)
-	}
-	osts := r.osts()
-	known := []layer{
-		{"filesystem", "XFS, on " + strings.Join(r.active(), " and "), "volume", r.probeLocal},
-		{"osts", report.Plural(len(osts), "OST"), "volume", func(ctx context.Context, l *report.Layer) error { return r.probeOSTs(ctx, l, osts) }},
-		{"verbs", "network, RDMA", "", r.probeVerbs},
-		{"network", "network, TCP", "", r.probeNetwork},
-		{"lnet", "LNet", "network", r.probeLNet},
-	}
-	is := kind.Of(r.env.Design).Is()
-	name, between := is.Mount, is.Between
-	if s := r.env.Design.Spec; s.NFS.RDMA() || s.Networks.Public.Link == "infiniband" && !r.env.Virtual {
-		between = append(slices.Clone(between), "verbs")
-	}
-	title, below := kindTitles[name], between[0]
-	for _, l := range known {
-		if slices.Contains(between, l.name) {
-			out = append(out, l)
-		}
+		of, below = report.Plural(len(disks), "LUN"), "disks"
 	}
 	mounts := func(n int) func(context.Context, *report.Layer) error {
 		return func(ctx context.Context, l *report.Layer) error { return r.probeMounts(ctx, l, n) }
 	}
-	out = append(out, layer{name + "-one", title + ", one client", below, mounts(1)})
-	if n := len(r.clients); n > 1 {
-		return append(out, layer{name + "-many", fmt.Sprintf("%s, %d clients", title, n), below, mounts(n)})
+	many := len(r.clients)
+	known := map[string]layer{
+		"disks":        {"", of, "", read(disks)},
+		"raid":         {"", "RAID, " + report.Plural(len(groups), "group"), "disks", read(groups)},
+		"volume":       {"", report.Plural(len(volumes), "logical volume"), below, read(volumes)},
+		"filesystem":   {"", "XFS, on " + strings.Join(r.active(), " and "), "volume", r.probeLocal},
+		"osts":         {"", report.Plural(len(osts), "OST"), "volume", func(ctx context.Context, l *report.Layer) error { return r.probeOSTs(ctx, l, osts) }},
+		"verbs":        {"", "network, RDMA", "", r.probeVerbs},
+		"network":      {"", "network, TCP", "", r.probeNetwork},
+		"lnet":         {"", "LNet", "network", r.probeLNet},
+		name + "-one":  {"", kindTitles[name] + ", one client", between(r.env.Design, r.env.Virtual)[0], mounts(1)},
+		name + "-many": {"", fmt.Sprintf("%s, %d clients", kindTitles[name], many), between(r.env.Design, r.env.Virtual)[0], mounts(many)},
 	}
-	r.note("", "there is one client host: %s with many clients could not be profiled", title)
+	var out []layer
+	for _, n := range layersOf(r.env.Design, many, r.env.Virtual) {
+		l := known[n]
+		l.name = n
+		out = append(out, l)
+	}
+	if many < 2 {
+		r.note("", "there is one client host: %s with many clients could not be profiled", kindTitles[name])
+	}
 	return out
+}
+
+// between are the layers between the volumes and the mounts.
+func between(d *design.Design, virtual bool) []string {
+	all := slices.Clone(kind.Of(d).Is().Between)
+	if s := d.Spec; s.NFS.RDMA() || s.Networks.Public.Link == "infiniband" && !virtual {
+		all = append(all, "verbs")
+	}
+	return all
+}
+
+// layersOf names the layers of a brick, from the bottom to the clients.
+func layersOf(d *design.Design, clients int, virtual bool) []string {
+	out := []string{"disks", "raid", "volume"}
+	if !slices.ContainsFunc(d.Services(), func(s *design.Service) bool { return kind.Of(d).HoldsData(s) && len(d.MDGroups(s)) > 0 }) {
+		out = []string{"disks", "volume"}
+	}
+	middle := between(d, virtual)
+	for _, n := range []string{"filesystem", "osts", "verbs", "network", "lnet"} { // each above what it is compared with
+		if slices.Contains(middle, n) {
+			out = append(out, n)
+		}
+	}
+	name := kind.Of(d).Is().Mount
+	if out = append(out, name+"-one"); clients > 1 {
+		out = append(out, name+"-many")
+	}
+	return out
+}
+
+// cells is the number of measurements of a layer, with that many clients.
+func (o *Options) cells(layer string, clients int) int {
+	switch layer {
+	case "disks", "raid", "volume": // read in order and at random
+		return 2 * len(o.regions())
+	case "osts":
+		return 2 * len(o.objects())
+	case "verbs":
+		return 2
+	case "network":
+		return 2 * 2 * 2 // directions, streams, records at a time
+	case "lnet":
+		counts, at := o.selfTests(clients)
+		return 2 * len(counts) * len(at)
+	}
+	return 3 * len(fileThreads) // files: loads
 }
 
 // device is a block device on a server.
@@ -267,6 +321,9 @@ func summed(ctx context.Context, hosts []string, rate func(ctx context.Context, 
 	return sum, failed.Join()
 }
 
+// fileThreads are the numbers of threads on each lane of a profile's files.
+var fileThreads = []int{1, 4}
+
 // fileProbes measures writes of files on lanes, then reads with cold caches, at
 // several thread counts of each lane.
 func (r *profiler) fileProbes(ctx context.Context, l *report.Layer, use []lane, before func() error) error {
@@ -289,7 +346,7 @@ func (r *profiler) fileProbes(ctx context.Context, l *report.Layer, use []lane, 
 	for _, load := range loads {
 		addLoad(l, load)
 	}
-	for _, n := range []int{1, 4} {
+	for _, n := range fileThreads {
 		// Enough data for a probe, if the volume has the space.
 		total := min(2*r.memory, free/4)
 		per := max(total/int64(n*len(use))>>20<<20, 4<<20)

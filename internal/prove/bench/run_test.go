@@ -108,7 +108,11 @@ func (h *testHost) Call(ctx context.Context, op string, params, result any, onEv
 	case "hello":
 		return answer(map[string]any{"mem_bytes": 8 << 20, "os_name": "Test", "kernel": "1"})
 	case "observe.gather":
-		if r, asked := params.(gather.Request); asked && b.devices != nil {
+		switch r, asked := params.(gather.Request); {
+		case !asked || len(r.Files) == 0:
+		case b.devices == nil:
+			return fmt.Errorf("no op %s", op)
+		default:
 			return answer(b.devices(h.name, r))
 		}
 		return answer(map[string]any{"disks": []resource.DiskFact{{Serial: "D1", Device: filepath.Join(b.dir, "disk")}}})

@@ -17,6 +17,8 @@ import (
 
 // Sizing is what the sizes of a suite depend on.
 type Sizing struct {
+	// Layers are those of a profile; only PlanOf sets them.
+	Layers []PlannedLayer `json:"layers,omitempty"`
 	// Memory of the serving servers in bytes. Sequential tests move at least
 	// twice as much, so that caches do not hide the disks.
 	Memory int64
@@ -371,8 +373,17 @@ type Planned struct {
 	Measurements int `json:"measurements"`
 	ColdTimes    int `json:"cold_times"`
 	MostSeconds  int `json:"most_seconds"`
+	// Layers are those of a profile; only PlanOf sets them.
+	Layers []PlannedLayer `json:"layers,omitempty"`
 	// Memory of the serving servers in bytes, by the spec; only PlanOf sets it.
 	Memory int64 `json:"-"`
+}
+
+// PlannedLayer is a layer of a profile.
+type PlannedLayer struct {
+	Layer        string `json:"layer"`
+	Measurements int    `json:"measurements"`
+	Seconds      int    `json:"seconds"` // of each
 }
 
 // PlannedSet is a test at one thread count; Repeat is how often it is done.
@@ -396,8 +407,17 @@ func PlanOf(d *design.Design, suite *Suite, opt Options) (Planned, error) {
 		return Planned{}, err
 	}
 	opt.Cold = cold
-	p, err := Plan(suite.on(d), opt, memory, len(testbed.Clients(d))*len(kind.Of(d).Volumes(d)))
+	clients := testbed.Clients(d)
+	p, err := Plan(suite.on(d), opt, memory, len(clients)*len(kind.Of(d).Volumes(d)))
 	p.Memory = memory
+	if opt.Profile && err == nil {
+		for _, l := range layersOf(d, len(clients), false) {
+			n := opt.cells(l, len(clients))
+			p.Layers = append(p.Layers, PlannedLayer{l, n, opt.probe()})
+			p.Measurements += n
+		}
+		p.MostSeconds = 0 // the work around a measurement takes longer than it
+	}
 	return p, err
 }
 

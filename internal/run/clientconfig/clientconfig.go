@@ -103,7 +103,7 @@ var texts string
 // each file by its path in the tree. An error is about the format, the client or the spec.
 func Tree(ctx context.Context, d *design.Design, client, format string) (map[string]string, error) {
 	if !slices.Contains(Formats, format) {
-		return nil, fmt.Errorf("--format %q: give text, fstab, %s", format, strings.Join(Formats, " or "))
+		return nil, fmt.Errorf("--format %q: give text, fstab, %s", format, strings.Join(Formats, ", "))
 	}
 	c, err := configOf(ctx, d, client)
 	if err != nil {

@@ -175,11 +175,10 @@ func (s *Kind) targetState(t Target) (unit.State, error) {
 }
 
 // healthy reads what Lustre says of this server. A target that has met a bug
-// stays mounted, and its clients hang. One that ldiskfs has set read-only counts
-// as healthy until Lustre writes to it: see checkIO.
+// stays mounted, and its clients hang.
 // Source: Lustre Operations Manual, health_check; /proc is of releases before 2.12
 func (s *Kind) healthy() error {
-	if err := s.onNetwork(); err != nil {
+	if err := errors.Join(s.onNetwork(), writable(s)); err != nil {
 		return err
 	}
 	b, err := s.K.ReadFile("/sys/fs/lustre/health_check")
@@ -190,6 +189,28 @@ func (s *Kind) healthy() error {
 		return fmt.Errorf("health of Lustre: %w", err)
 	}
 	return judgeHealth(string(b))
+}
+
+// writable returns an error if ldiskfs has set a target read-only. Lustre calls such a target
+// healthy until it writes to it: see CheckIO. A kernel that does not show the options gives no
+// error.
+// Source: fs/ext4/super.c, ext4_seq_options_show; emergency_ro since Linux 6.15, where an error
+// leaves "rw" as it is
+func writable(s *Kind) error {
+	for _, t := range s.cfg.Targets {
+		dev, _, err := s.svc.On(t.Volume)
+		if err != nil || dev == "" {
+			continue
+		}
+		b, _ := s.K.ReadFile("/proc/fs/ldiskfs/" + dev + "/options")
+		options := strings.Fields(string(b))
+		for _, bad := range []string{"ro", "emergency_ro"} {
+			if slices.Contains(options, bad) {
+				return fmt.Errorf("the file system of %s (%s) is read-only: the kernel's log says why (`mortar events`)", t.label(s.cfg.FSName), dev)
+			}
+		}
+	}
+	return nil
 }
 
 // interfaces lists LNet's interfaces, a line for each that begins with its NID.
@@ -415,10 +436,10 @@ func (s *Kind) Serving() bool {
 }
 
 // CheckIO reads each target's superblock from its device, and has Lustre write
-// to each target. Without the write, a target whose disk failed, whose journal
-// was aborted and which ldiskfs set read-only was healthy for as long as one
-// looked; with it, the next look said NOT HEALTHY (Lustre 2.17.57, Linux
-// 6.12.107). It is off otherwise, so that no other look waits for a disk.
+// to each target. Without the write, Lustre called a target healthy whose disk failed,
+// whose journal was aborted and which ldiskfs set read-only; with it, the next look said
+// NOT HEALTHY (Lustre 2.17.57, Linux 6.12.107). It is off otherwise, so that no other look
+// waits for a disk.
 func (s *Kind) CheckIO(ctx context.Context) error {
 	var all []kernel.Question
 	for _, t := range s.cfg.Targets {
@@ -476,7 +497,7 @@ func (s *Kind) wellHere(ctx context.Context) bool {
 	soon, cancel := context.WithTimeout(ctx, watchWait)
 	defer cancel()
 	said, err := s.readHealth(soon)
-	return s.onNetwork() == nil && (err != nil || judgeHealth(said) == nil)
+	return s.onNetwork() == nil && writable(s) == nil && (err != nil || judgeHealth(said) == nil)
 }
 
 // Able tells of LNet's network, which may come back while nothing is mounted.

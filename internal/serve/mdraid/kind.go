@@ -51,9 +51,9 @@ type Array struct {
 	Need int `json:"need,omitempty"`
 	// Enclosures are those of the members, in the same order; empty: not known.
 	Enclosures []string `json:"enclosures,omitempty"`
-	// Serials are the serial numbers of Members, in their order; for DropSlow.
+	// Serials are the serial numbers of Members, in their order.
 	Serials []string `json:"serials,omitempty"`
-	// Failed are those of disks that the spec lists as failed; for DropSlow.
+	// Failed are those of disks that the spec lists as failed.
 	Failed []string `json:"failed,omitempty"`
 }
 
@@ -145,12 +145,13 @@ type (
 	// spareMover moves spares from group to group.
 	spareMover struct {
 		*disks
-		lacking map[string]time.Time // by array: since when it lacks a member and has no spare
+		lacking map[string]lack // by array
 	}
-	// lateMembers adds members that come after the start.
+	// lateMembers adds members that come after the start, or come back with their enclosure.
 	lateMembers struct {
 		*disks
-		LateSince time.Time // when late members were first missed
+		LateSince time.Time            // when late members were first missed
+		out       map[string]time.Time // disks that no array works with, as in the config: since when
 	}
 )
 

@@ -1,6 +1,7 @@
 package mdraid
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"path"
@@ -8,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/base/md"
 	"github.com/mortarhpc/mortar/internal/serve/unit"
 )
@@ -16,8 +18,12 @@ import (
 // array allows it. When such a member is back, the watcher adds it again: md copies only what
 // its bitmap names. A spare that was rebuilt meanwhile would make that impossible. So a start
 // leaves the spares of such an array out, and the watcher adds them once the member is back,
-// or late for too long. A disk that an administrator, md or the watcher has taken out of its
-// array is not added: no start has missed it.
+// or late for too long.
+//
+// An enclosure that restarts takes its disks away while their arrays run, and md goes on
+// without them: it throws them out, and takes none back by itself. The watcher does so when
+// they are back, in the same way. Any other disk that an administrator, md or the watcher has
+// taken out of its array is not added.
 
 const (
 	// lateEvery is how often the watcher looks for late members. Disks that come up after
@@ -33,6 +39,8 @@ type LateArray struct {
 	UUID    string   `json:"uuid"`    // 32 hex digits
 	Numbers []int    `json:"numbers"` // of the members, in its superblocks
 	Spares  []string `json:"spares"`  // that the start has left out
+	// Away are disks, as in the config, that have left together with their enclosure.
+	Away []string `json:"away,omitempty"`
 }
 
 // LateNote is a list of lateArray. It goes when the arrays stop.
@@ -47,7 +55,7 @@ func (s *lateMembers) expectLate(verdicts []Verdict) error {
 			continue
 		}
 		v.Members = slices.DeleteFunc(slices.Clone(v.Members), func(dev string) bool { return slices.Contains(v.Spares, dev) })
-		all = append(all, LateArray{md.Hex(a.UUID), v.Awaited, v.Spares})
+		all = append(all, LateArray{UUID: md.Hex(a.UUID), Numbers: v.Awaited, Spares: v.Spares})
 	}
 	if len(all) == 0 {
 		s.LateNote().Forget()
@@ -70,11 +78,16 @@ func (s *lateMembers) awaits(uuid string, now time.Time) bool {
 
 // lateDue adds late members again, and spares that were left out for them.
 func (s *lateMembers) lateDue(w unit.Watch) unit.Act {
-	if len(s.expected()) == 0 {
-		s.LateSince = time.Time{}
+	if _, all, err := s.svc.Active(); err != nil || !all {
+		s.out = nil
 		return nil
 	}
-	if _, all, err := s.svc.Active(); err != nil || !all {
+	if err := s.expectAway(s.K.Now()); err != nil {
+		w.Log("%v", err)
+		return nil
+	}
+	if len(s.expected()) == 0 {
+		s.LateSince = time.Time{}
 		return nil
 	}
 	if s.LateSince.IsZero() {
@@ -107,6 +120,83 @@ func (s *lateMembers) lateDue(w unit.Watch) unit.Act {
 	}
 }
 
+// expectAway notes the disks that have left together with their enclosure. The paths of an
+// enclosure go one after another; a disk that had left spareAfter before the last one did so
+// for a reason of its own.
+func (s *lateMembers) expectAway(now time.Time) error {
+	all, err := s.Arrays()
+	if err != nil {
+		return err
+	}
+	in, err := s.membersOf(all)
+	if err != nil {
+		return err
+	}
+	gone, out := s.gone(), map[string]time.Time{}
+	expected, added := s.expected(), false
+	for _, a := range s.Cfg.Arrays {
+		for i, dev := range a.Members {
+			if real, err := s.K.Realpath(dev); err == nil && in[path.Base(real)] {
+				continue
+			}
+			out[dev] = cmp.Or(s.out[dev], now)
+			failed := i < len(a.Serials) && slices.Contains(a.Failed, a.Serials[i])
+			if !gone[dev] || failed || now.Sub(out[dev]) >= spareAfter {
+				continue
+			}
+			at := slices.IndexFunc(expected, func(l LateArray) bool { return md.SameUUID(l.UUID, a.UUID) })
+			if at < 0 {
+				at, expected = len(expected), append(expected, LateArray{UUID: md.Hex(a.UUID)})
+			}
+			if !slices.Contains(expected[at].Away, dev) {
+				expected[at].Away, added = append(expected[at].Away, dev), true
+			}
+		}
+	}
+	s.out = out
+	if !added {
+		return nil
+	}
+	return s.LateNote().Save(expected)
+}
+
+// giveBack is what brings a disk back that had left with its enclosure; done: it is waited
+// for no longer. in are the disks that arrays work with.
+func (s *lateMembers) giveBack(dev string, all map[string]mdArray, in map[string]bool, sb *md.Superblock) (add *lateAdd, done bool) {
+	real, err := s.K.Realpath(dev)
+	switch {
+	case err != nil || !s.HasPath(path.Base(real)):
+		return nil, false
+	case in[path.Base(real)]:
+		return nil, true
+	case sb == nil: // it does not answer yet
+		return nil, false
+	}
+	// By its superblock: it may have been a spare that had moved.
+	a, ok := all[sb.UUID]
+	switch {
+	case !ok || !slices.ContainsFunc(s.Cfg.Arrays, func(x Array) bool { return md.SameUUID(x.UUID, sb.UUID) }):
+		return nil, true
+	case a.usable() != nil:
+		return nil, false
+	case a.Degraded == 0 && sb.Slot() >= 0: // a spare stands in
+		return nil, true
+	}
+	members, err := linux.MDMembers(unit.Tree{Host: s.K}, a.Dev)
+	if err != nil {
+		return nil, false
+	}
+	const why = "it had left together with its enclosure, and is back"
+	switch {
+	case slices.ContainsFunc(members, func(m linux.MDMember) bool { return m.Dev == path.Base(real) }):
+		return &lateAdd{a.Dev, "--remove", dev, why}, false // as failed; the next look adds it
+	case sb.Slot() < 0:
+		return &lateAdd{a.Dev, "--add", dev, why}, true
+	}
+	return &lateAdd{a.Dev, "--re-add", dev, why}, true
+}
+
+// lateAdd is a disk to be added to an array.
 type lateAdd struct{ array, how, disk, why string }
 
 // lateAdds are the disks to be added now, and what is waited for afterwards.
@@ -124,6 +214,17 @@ func (s *lateMembers) lateAdds(ctx context.Context, expected []LateArray, waited
 		found[m.Dev] = m.SB
 	}
 	for _, late := range expected {
+		var away []string
+		for _, dev := range late.Away {
+			add, done := s.giveBack(dev, all, in, found[dev])
+			if add != nil {
+				adds = append(adds, *add)
+			}
+			if !done {
+				away = append(away, dev)
+			}
+		}
+		late.Away = away
 		a, ok := all[late.UUID]
 		if !ok || a.usable() != nil {
 			left = append(left, late)
@@ -154,7 +255,7 @@ func (s *lateMembers) lateAdds(ctx context.Context, expected []LateArray, waited
 			}
 			late.Spares = nil
 		}
-		if len(late.Numbers) > 0 || len(late.Spares) > 0 {
+		if len(late.Numbers) > 0 || len(late.Spares) > 0 || len(late.Away) > 0 {
 			left = append(left, late)
 		}
 	}
@@ -181,10 +282,12 @@ func (s *lateMembers) outside(ctx context.Context, in map[string]bool) []Member 
 //
 // Source: mdadm(8), --re-add
 func (s *lateMembers) addLate(ctx context.Context, a lateAdd, record func(string, ...any)) {
-	what := "add " + path.Base(a.disk) + " to array " + a.array + " again"
-	if a.how == "--add" {
-		what = "add spare " + path.Base(a.disk) + " to array " + a.array
-	}
+	disk := path.Base(a.disk)
+	what := map[string]string{
+		"--re-add": "add " + disk + " to array " + a.array + " again",
+		"--add":    "add spare " + disk + " to array " + a.array,
+		"--remove": "take " + disk + ", which counts as failed, out of array " + a.array,
+	}[a.how]
 	if err := s.run(ctx, lateTime, "mdadm", "--manage", "/dev/"+a.array, a.how, a.disk); err != nil {
 		record("failed: %s: `mortar apply` adds it anew: %v", what, err)
 		return

@@ -25,8 +25,9 @@ const (
 	spareEvery = 10 * time.Second
 	spareAfter = 30 * time.Second
 	// enclosureAfter is how long the members of a whole enclosure are waited for: one that
-	// restarts (new firmware, a power cycle) is back within three minutes, and md then copies
-	// what its bitmaps name. Rebuilds of every group onto spares would take days.
+	// restarts (new firmware, a power cycle) is back within three minutes, the watcher gives
+	// its disks back (see lateMembers), and md copies what its bitmaps name. Rebuilds of every
+	// group onto spares would take days.
 	enclosureAfter = 15 * time.Minute
 	// sparePause follows a move, also one that failed.
 	sparePause = time.Minute
@@ -250,38 +251,38 @@ func (s *spareMover) degraded() bool {
 	})
 }
 
-// away is how many members of a group are in enclosures that are gone: no disk of the service
+// gone are the disks, as in the config, of enclosures that are gone: no disk of the service
 // there has a path, of two at least.
-func (s *spareMover) away(uuid string) (n int) {
-	type enclosure struct {
-		disks, mine int
-		there       bool
-	}
-	all := map[string]*enclosure{}
+func (s *disks) gone() map[string]bool {
+	there, all := map[string]bool{}, map[string][]string{}
 	for _, a := range s.Cfg.Arrays {
 		for i, dev := range a.Members {
 			if i >= len(a.Enclosures) {
 				continue
 			}
-			e := all[a.Enclosures[i]]
-			if e == nil {
-				e = &enclosure{}
-				all[a.Enclosures[i]] = e
-			}
-			real, err := s.K.Realpath(dev)
-			e.disks++
-			e.there = e.there || err == nil && s.HasPath(path.Base(real))
-			if md.SameUUID(a.UUID, uuid) {
-				e.mine++
+			e := a.Enclosures[i]
+			all[e] = append(all[e], dev)
+			if !there[e] {
+				real, err := s.K.Realpath(dev)
+				there[e] = err == nil && s.HasPath(path.Base(real))
 			}
 		}
 	}
-	for _, e := range all {
-		if !e.there && e.disks > 1 {
-			n += e.mine
+	out := map[string]bool{}
+	for e, devs := range all {
+		for _, dev := range devs {
+			if !there[e] && len(devs) > 1 {
+				out[dev] = true
+			}
 		}
 	}
-	return n
+	return out
+}
+
+// lack is what is remembered of a group while it lacks members and has no spare.
+type lack struct {
+	since time.Time
+	away  int // members that were in enclosures that were gone
 }
 
 func (s *spareMover) SpareDue(now time.Time) (spareMove, bool) {
@@ -293,19 +294,27 @@ func (s *spareMover) SpareDue(now time.Time) (spareMove, bool) {
 	if err != nil {
 		return spareMove{}, false
 	}
-	lacking := map[string]time.Time{}
+	lacking, gone := map[string]lack{}, s.gone()
 	for i := range groups {
 		g := &groups[i]
 		if g.lacks() <= 0 {
 			continue
 		}
-		since := cmp.Or(s.lacking[g.UUID], now)
-		lacking[g.UUID] = since
-		wait := spareAfter
-		if n := s.away(g.UUID); n > 0 && g.lacks() <= n {
+		l := s.lacking[g.UUID]
+		away, wait := 0, spareAfter
+		for _, a := range s.Cfg.Arrays {
+			for _, dev := range a.Members {
+				if gone[dev] && md.SameUUID(a.UUID, g.UUID) {
+					away++
+				}
+			}
+		}
+		l.since, l.away = cmp.Or(l.since, now), max(l.away, away)
+		lacking[g.UUID] = l
+		if g.lacks() <= l.away { // also once the enclosure is back: its disks are given back meanwhile
 			wait = enclosureAfter
 		}
-		g.due = now.Sub(since) >= wait && !s.Late.awaits(g.UUID, now)
+		g.due = now.Sub(l.since) >= wait && !s.Late.awaits(g.UUID, now)
 	}
 	s.lacking = lacking
 	return chooseSpare(groups)

@@ -40,9 +40,9 @@ func (s *volume) mountState() (unit.State, error) {
 }
 
 // writable is the state of a mount that may be read-only, or whose file system may
-// have shut down.
+// have shut down. An error leaves ext4 "rw", with emergency_ro, since Linux 6.15.
 func (s *server) writable(m *linux.Mount) (unit.State, error) {
-	if !slices.Contains(m.Options, "rw") || slices.Contains(m.Super, "ro") {
+	if !slices.Contains(m.Options, "rw") || slices.Contains(m.Super, "ro") || slices.Contains(m.Super, "emergency_ro") {
 		return unit.Broken, fmt.Errorf("%s is mounted read-only", m.Target)
 	}
 	if err := s.K.Access(m.Target); err != nil {

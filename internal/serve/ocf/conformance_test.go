@@ -205,6 +205,17 @@ func occupy(target string) func(*shared, *fakeHost) {
 	}
 }
 
+// ldiskfsSays has all targets show these options.
+func ldiskfsSays(options string) func(*shared, *fakeHost) {
+	return func(_ *shared, h *fakeHost) {
+		for _, m := range h.mounts {
+			if m.Type == "lustre" {
+				h.files["/proc/fs/ldiskfs/"+h.mapper(m.Source)+"/options"] = options
+			}
+		}
+	}
+}
+
 var (
 	nfsForeign  = mishap{"", func(sh *shared, _ *fakeHost) { sh.fsUUID = strings.Repeat("00", 16) }, "has UUID"}
 	noVolume    = mishap{"", func(sh *shared, _ *fakeHost) { sh.lvs[len(sh.lvs)-1] = "other" }, "vg-a/"}
@@ -216,6 +227,8 @@ var (
 	}
 	lustreBroken = []mishap{
 		{"unhealthy", func(_ *shared, h *fakeHost) { h.sick = true }, "NOT HEALTHY"},
+		{"read-only", ldiskfsSays("ro\nerrors=remount-ro\n"), "is read-only"},
+		{"read-only after an error, as Linux 6.15 tells", ldiskfsSays("rw\nemergency_ro\nerrors=remount-ro\n"), "is read-only"},
 		{"off the network", func(_ *shared, h *fakeHost) { h.apart = true }, "LNet of this server has no network"},
 		{"a target unmounted", func(_ *shared, h *fakeHost) {
 			h.mounts = slices.DeleteFunc(h.mounts, func(m linux.Mount) bool {
@@ -656,9 +669,9 @@ func TestWatcherReportsSickTargets(t *testing.T) {
 	}
 }
 
-// A target that ldiskfs has set read-only is healthy until Lustre writes to it,
-// which the deeper monitor has it do, and nothing else.
-func TestReadOnlyTargetIsFoundByWriting(t *testing.T) {
+// A target whose writes fail is healthy until Lustre writes to it, which the deeper monitor
+// has it do, and nothing else.
+func TestFrozenTargetIsFoundByWriting(t *testing.T) {
 	sh, c := brick(t, storageSpecimens[onDisks], serviceSpecimens[2])
 	h := sh.hosts["nfs1"]
 	s := h.service(c)
@@ -674,6 +687,34 @@ func TestReadOnlyTargetIsFoundByWriting(t *testing.T) {
 	}
 	if err := s.tryIO(t.Context()); err == nil || !strings.Contains(err.Error(), "NOT HEALTHY") || h.writes {
 		t.Errorf("%v; Lustre goes on writing: %v", err, h.writes)
+	}
+}
+
+// The watcher reports a target that ldiskfs has set read-only at its next look.
+func TestWatcherSeesReadOnlyTarget(t *testing.T) {
+	sh, c := brick(t, storageSpecimens[onDisks], serviceSpecimens[2])
+	h := sh.hosts["nfs1"]
+	s := h.service(c)
+	if err := s.start(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	w := h.watcher(s)
+	w.lock = func(string) (func(), error) { return func() {}, nil }
+	for _, c := range []struct {
+		options string
+		fails   int
+	}{{"rw\nerrors=remount-ro\n", 0}, {"ro\nerrors=remount-ro\n", 1}} {
+		ldiskfsSays(c.options)(sh, h)
+		w.reacts(t.Context(), s, "lustre: health")
+		n := 0
+		for _, x := range h.changes {
+			if strings.HasPrefix(x, "crm_resource --fail") {
+				n++
+			}
+		}
+		if n != c.fails {
+			t.Errorf("%q: %d failures told", c.options, n)
+		}
 	}
 }
 

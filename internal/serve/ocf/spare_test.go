@@ -157,11 +157,13 @@ func TestSpareWaitsForEnclosure(t *testing.T) {
 	for name, c := range map[string]struct {
 		there    []string // disks of enclosure C that have a path
 		degraded string
+		back     time.Duration // the enclosure is back; 0: never
 		want     time.Duration
 	}{
-		"the enclosure is gone":              {nil, "1", 15 * time.Minute},
-		"its other disk is there":            {[]string{"C5"}, "1", 30 * time.Second},
-		"a disk of another one is gone, too": {nil, "2", 30 * time.Second},
+		"the enclosure is gone":              {nil, "1", 0, 15 * time.Minute},
+		"its other disk is there":            {[]string{"C5"}, "1", 0, 30 * time.Second},
+		"a disk of another one is gone, too": {nil, "2", 0, 30 * time.Second},
+		"it is back, and the disk is not in": {nil, "1", 2 * time.Minute, 15 * time.Minute},
 	} {
 		h := newShared(t).hosts["nfs1"]
 		cfg := h.twoGroups()
@@ -184,9 +186,104 @@ func TestSpareWaitsForEnclosure(t *testing.T) {
 				break
 			}
 			h.clock = h.clock.Add(10 * time.Second)
+			if c.back > 0 && h.clock.Sub(begun) >= c.back {
+				for _, dev := range []string{"C4", "C5"} {
+					h.files["/dev/"+dev], h.files["/sys/block/"+dev+"/size"] = "", "20\n"
+				}
+			}
 		}
 		if took := h.clock.Sub(begun); took != c.want {
 			t.Errorf("%s: a spare moves after %v, want %v", name, took, c.want)
+		}
+	}
+}
+
+// Members that left together with their enclosure are given back when it is back. One that had
+// left before is not, nor one that was dropped or is listed as failed, nor one of an array
+// that is whole.
+func TestEnclosureComesBack(t *testing.T) {
+	const dir = "/sys/block/md2/md/"
+	for name, c := range map[string]struct {
+		before  time.Duration // the disk had left so long before its enclosure
+		alone   bool          // the enclosure stays
+		outside bool          // no array lists the disk: another server has started the arrays since
+		failed  bool          // the spec lists it as failed
+		other   bool          // it carries another array's superblock
+		want    []string
+	}{
+		"it left with its enclosure":          {want: []string{"--remove", "--re-add"}},
+		"a moment before the rest":            {before: 10 * time.Second, want: []string{"--remove", "--re-add"}},
+		"an hour before":                      {before: time.Hour},
+		"it left alone":                       {alone: true},
+		"another server has the arrays since": {outside: true, want: []string{"--re-add"}},
+		"it is listed as failed":              {failed: true},
+		"it is another array's":               {outside: true, other: true},
+	} {
+		sh := newShared(t)
+		h := sh.hosts["nfs1"]
+		cfg := h.twoGroups()
+		a := &cfg.Arrays[1]
+		a.Members, a.Enclosures = append(a.Members, "/dev/C4", "/dev/C5"), append(a.Enclosures, "C", "C")
+		if c.failed {
+			a.Serials, a.Failed = []string{"A3", "A4", "B3", "C4", "C5"}, []string{"C4"}
+		}
+		there := func(yes bool, devs ...string) {
+			for _, dev := range devs {
+				if h.files["/dev/"+dev], h.files["/sys/block/"+dev+"/size"] = "", "20\n"; !yes {
+					delete(h.files, "/dev/"+dev)
+					delete(h.files, "/sys/block/"+dev+"/size")
+				}
+			}
+		}
+		there(true, "C4", "C5")
+		sh.disks["/dev/C4"] = &fakeDisk{uuid: a.UUID, role: 3, events: 90}
+		if c.other {
+			sh.disks["/dev/C4"].uuid = strings.Repeat("9", 32)
+		}
+		h.files["/sys/block/md2/slaves/C4"] = ""
+		if !c.outside {
+			h.files[dir+"dev-C4/state"], h.files[dir+"dev-C4/slot"], h.files[dir+"dev-C4/offset"] = "faulty\n", "none\n", "8\n"
+		}
+		h.active, h.owner = true, "nfs1"
+		s := h.service(cfg)
+		w := h.watcher(s)
+		w.record, w.log = func(string, ...any) {}, func(string, ...any) {}
+		w.lock = func(string) (func(), error) { return func() {}, nil }
+		var did []string
+		s.K = hearing{readable{h, true}, func(argv []string) error {
+			if argv[len(argv)-1] != "/dev/C4" && argv[len(argv)-1] != "C4" {
+				return nil // a spare
+			}
+			did = append(did, argv[3])
+			switch argv[3] {
+			case "--remove":
+				for _, f := range []string{"state", "slot", "offset"} {
+					delete(h.files, dir+"dev-C4/"+f)
+				}
+			case "--re-add":
+				h.files[dir+"dev-C4/state"], h.files[dir+"dev-C4/slot"], h.files[dir+"dev-C4/offset"] = "spare\n", "3\n", "8\n"
+			}
+			return nil
+		}}
+		pass := func(d time.Duration) {
+			for end := h.clock.Add(d); h.clock.Before(end); {
+				w.reacts(t.Context(), s, "md: late members")
+				h.clock = h.clock.Add(5 * time.Second)
+			}
+		}
+		there(false, "C4")
+		pass(c.before)
+		if !c.alone {
+			there(false, "C5")
+		}
+		pass(time.Minute)
+		if did != nil {
+			t.Errorf("%s: %q while it is away", name, did)
+		}
+		there(true, "C4", "C5")
+		pass(time.Minute)
+		if !slices.Equal(did, c.want) {
+			t.Errorf("%s: %q, want %q", name, did, c.want)
 		}
 	}
 }

@@ -37,7 +37,7 @@ func (o *OCFConfig) Diff(sys resource.Look) ([]resource.Action, error) {
 		return nil, fmt.Errorf("%s: %d arrays, members of %d", o.Path, len(arrays), len(o.Members))
 	}
 	for i, a := range arrays {
-		if err := o.members(sys, a, o.Members[i], len(arrays) > 1, cfg["drop_slow_disks"] == true); err != nil {
+		if err := o.members(sys, a, o.Members[i]); err != nil {
 			return nil, fmt.Errorf("%s: array %d: %w", o.Path, i, err)
 		}
 	}
@@ -112,10 +112,9 @@ func (o *OCFConfig) lost(was, now map[string]any) []string {
 	return out
 }
 
-// members fills in the devices of an array. places adds their enclosures, for a spare
-// that moves between arrays; serials adds their serial numbers, for the log and the
-// record of a dropped disk.
-func (o *OCFConfig) members(sys resource.Look, array any, refs []DiskRef, places, serials bool) error {
+// members fills in the devices of an array, their enclosures and serial numbers, and which of
+// them are listed as failed.
+func (o *OCFConfig) members(sys resource.Look, array any, refs []DiskRef) error {
 	fs := resolve(sys, refs)
 	var devs, enclosures, numbers, failed []string
 	for _, f := range fs {
@@ -128,15 +127,9 @@ func (o *OCFConfig) members(sys resource.Look, array any, refs []DiskRef, places
 	if !ok {
 		return errors.New("it is no object")
 	}
-	m["members"] = devs
-	if places {
-		m["enclosures"] = enclosures
-	}
-	if serials {
-		m["serials"] = numbers
-		if failed != nil {
-			m["failed"] = failed
-		}
+	m["members"], m["enclosures"], m["serials"] = devs, enclosures, numbers
+	if failed != nil {
+		m["failed"] = failed
 	}
 	return nil
 }

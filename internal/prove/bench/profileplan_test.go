@@ -1,0 +1,49 @@
+package bench
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/brick/spec"
+)
+
+// The plan of a profile has the layers of the brick, and counts their measurements.
+func TestPlanOfProfile(t *testing.T) {
+	for _, c := range []struct {
+		example string
+		survey  bool
+		want    string
+	}{
+		{"nfs-ha", false, "disks 8, raid 8, volume 8, filesystem 6, network 8, nfs-one 6: 44"},
+		{"nfs-ha", true, "disks 50, raid 50, volume 50, filesystem 6, network 8, nfs-one 6: 170"},
+		{"nss7.4-ha", false, "disks 8, volume 8, filesystem 6, verbs 2, network 8, nfs-one 6: 38"},
+		{"lustre-small", true, "disks 50, raid 50, volume 50, osts 36, network 8, lnet 12, lustre-one 6: 212"},
+	} {
+		text, err := os.ReadFile("../../../examples/" + c.example + ".yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := spec.Parse("brick.yaml", text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := design.New(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := PlanOf(d, &Suite{Name: "profile", Cold: ColdDrop, Repeat: 1}, Options{Profile: true, Survey: c.survey})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, l := range p.Layers {
+			got = append(got, fmt.Sprintf("%s %d", l.Layer, l.Measurements))
+		}
+		if text := fmt.Sprintf("%s: %d", strings.Join(got, ", "), p.Measurements); text != c.want {
+			t.Errorf("%s, survey %v: %s", c.example, c.survey, text)
+		}
+	}
+}
