@@ -64,7 +64,8 @@ func (b clusterPart) membership() error {
 				"[Unit]\nRequires=rpcbind.socket\nAfter=rpcbind.socket multipathd.service\n"),
 		})
 		for _, s := range b.settings("server", "systemd") {
-			b.add(StageMembership, h, "watchdog", &resource.Watchdog{Timeout: s})
+			b.add(StageMembership, h, s.Name, map[string]resource.Resource{
+				"RuntimeWatchdogSec": &resource.Watchdog{Timeout: s}, "CPUWeight": &resource.ClusterSlice{Weight: s}}[s.Name])
 		}
 		b.add(StageMembership, h, "corosync", c)
 		b.add(StageMembership, h, "cluster units", &resource.Units{Name: "cluster", NoWait: true, List: []resource.Unit{

@@ -219,7 +219,7 @@ func clusterRuns(sys Sys) bool { return unitHasProcesses(sys, "pacemaker.service
 func unitHasProcesses(sys Sys, unit string) bool {
 	for _, p := range []string{
 		"/sys/fs/cgroup/system.slice/" + unit + "/cgroup.procs",
-		"/sys/fs/cgroup/systemd/system.slice/" + unit + "/cgroup.procs",
+		"/sys/fs/cgroup/cluster.slice/" + unit + "/cgroup.procs",
 	} {
 		if b, err := sys.ReadFile(p); err == nil && strings.TrimSpace(string(b)) != "" {
 			return true

@@ -168,4 +168,4 @@ func recorded(t *testing.T, name string) Output {
 	return Output{Stdout: string(b)}
 }
 
-var otherNode = &Paper{Files: map[string]string{"/sys/fs/cgroup/system.slice/pacemaker.service/cgroup.procs": "812\n"}}
+var otherNode = &Paper{Files: map[string]string{"/sys/fs/cgroup/cluster.slice/pacemaker.service/cgroup.procs": "812\n"}}

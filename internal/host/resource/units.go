@@ -176,3 +176,25 @@ func (w *Watchdog) Diff(sys Look) ([]Action, error) {
 	return append(as, Action{Title: "start the watchdog: " + w.Timeout.Value + " s", Cmd: []string{"busctl", "set-property", "org.freedesktop.systemd1",
 		"/org/freedesktop/systemd1", "org.freedesktop.systemd1.Manager", "RuntimeWatchdogUSec", "t", w.Timeout.Value + "000000"}}), nil
 }
+
+// ClusterSlice has Pacemaker, and the agents and daemons that it starts, compete for processors
+// with the kernel's threads, and not as one of the services of system.slice. A Pacemaker that
+// runs moves there when it starts next: a restart now would stop its services.
+//
+// Source: systemd.resource-control(5), CPUWeight; systemd.slice(5)
+type ClusterSlice struct {
+	Weight Setting
+}
+
+func (c *ClusterSlice) Identity() (kind, id string) { return "slice", "cluster.slice" }
+
+func (c *ClusterSlice) Diff(sys Look) ([]Action, error) {
+	slice := TextFile{Path: "/etc/systemd/system/cluster.slice", Why: c.Weight.Reason,
+		Content: []byte(Header + Comment(c.Weight.Reason) + "[Slice]\nCPUWeight=" + c.Weight.Value + "\n")}
+	in := TextFile{Path: "/etc/systemd/system/pacemaker.service.d/mortar.conf", Content: []byte(Header + "[Service]\nSlice=cluster.slice\n")}
+	as := append(sys.Want(&slice), sys.Want(&in)...)
+	if len(as) > 0 {
+		as = append(as, Action{Title: "tell systemd of the files", Cmd: []string{"systemctl", "daemon-reload"}})
+	}
+	return as, nil
+}

@@ -33,7 +33,7 @@ func TestFencingLies(t *testing.T) {
 	}
 	got := words(steps)
 	want := []string{"bmc-dead nss1", "astray nss1", "write-soon nss1", "until data in memory only", "freeze nss1", "wait 10s", "until the partner serves", "wait 10s", "keep", "wait 8s",
-		"mend freeze nss1", "until writes of the server that woke up are refused", "until the server that woke up has let go", "until the cluster knows one server of the service"}
+		"mend freeze nss1", "until the server that woke up is refused, or resets itself", "until the server that woke up has let go", "until the cluster knows one server of the service"}
 	if !slices.Equal(got, want) || !v.Rewrite {
 		t.Errorf("steps %q, want %q; rewrite %v", got, want, v.Rewrite)
 	}

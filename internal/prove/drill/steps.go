@@ -463,11 +463,15 @@ func fencingLies(lies ...fault.Kind) func(fault.Scene) ([]Step, error) {
 			steps = append(steps, Prepare{Kind: k, On: s.Active})
 		}
 		frozen := fault.Fault{Kind: fault.Freeze, On: s.Active}
+		var held *fault.Condition // a target writes data through, and has its journal in memory
+		if kind.Of(s.Design).LNet(s.Design) == "" {
+			held = unwritten(s.Active)
+		}
 		return append(steps,
-			Prepare{Kind: fault.WriteSoon, On: s.Active}, Until{unwritten(s.Active)},
+			Prepare{Kind: fault.WriteSoon, On: s.Active}, Until{held},
 			Inject(frozen), Wait(wakeAfter), Until{servedBy(s.Passive)}, Wait(wakeAfter),
 			Keep{}, Wait(keepAfter),
-			Mend(frozen), Until{refusedTo(s.Active)}, Until{unmountedOn(s.Active)}, Until{runsOnlyOn(s.Passive, s.Service.Name)},
+			Mend(frozen), Until{writesNothing(s.Active)}, Until{unmountedOn(s.Active)}, Until{runsOnlyOn(s.Passive, s.Service.Name)},
 		), nil
 	}
 }
@@ -506,11 +510,11 @@ func servedBy(server string) *fault.Condition {
 	})
 }
 
-// refusedTo waits until the kernel of a server reports that a LUN or disk refused a write.
-// Otherwise the server wrote nothing, and the drill proves nothing.
-func refusedTo(server string) *fault.Condition {
-	return fault.Logged("writes of the server that woke up are refused", 30*time.Second, func(_ *fault.Site, e report.Event) bool {
-		return e.Host == server && e.Kind == report.EventConflict
+// writesNothing waits until the kernel of a server reports that a LUN or disk refused a write, or
+// until the server boots: it resets itself so soon that its last messages may reach no log.
+func writesNothing(server string) *fault.Condition {
+	return fault.Logged("the server that woke up is refused, or resets itself", fault.BootLimit, func(_ *fault.Site, e report.Event) bool {
+		return e.Host == server && (e.Kind == report.EventConflict || e.Kind == report.EventBooted)
 	})
 }
 

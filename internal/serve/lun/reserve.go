@@ -190,6 +190,11 @@ func (r *reservedLUNs) Keep(ctx context.Context) (string, error) {
 	return r.Node, r.note(kept)
 }
 
+// Alone asks all LUNs.
+func (r *reservedLUNs) Alone(context.Context) bool {
+	return !slices.ContainsFunc(r.look(), func(c *claim) bool { return c.Err != nil || !c.Whole() })
+}
+
 // Glance asks one LUN, each time another one.
 func (r *reservedLUNs) Glance() (by string, taken bool) {
 	if len(r.noted()) == 0 {

@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mortarhpc/mortar/internal/base/ext4"
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/serve/doubt"
 	"github.com/mortarhpc/mortar/internal/serve/kernel"
@@ -108,6 +109,9 @@ type Service interface {
 	// On is what a volume's target is on, called what messages call the volume.
 	On(volume string) (dev, devno string, err error)
 	Called(volume string) string
+	// Alone says whether reservations keep every other server from writing to the devices that
+	// are in use.
+	Alone(ctx context.Context) bool
 }
 
 // Kind is the service kind of targets of Lustre. They have no address: a
@@ -244,9 +248,9 @@ func (s *Kind) readHealth(ctx context.Context) (string, error) {
 }
 
 // startTargets mounts the first of some targets, and the others beside it if
-// all have registered with the MGS before. After a crash each mount waits 22 s
-// until MMP is sure that no other server has the target (2.17.57); beside each
-// other they wait once. A target that has not registered needs the MGS first.
+// all have registered with the MGS before. After a crash each mount watches for 22 s
+// whether MMP of another server writes to the target (2.17.57), unless reservations
+// say that none can; beside each other they wait once. A target that has not registered needs the MGS first.
 func (s *Kind) startTargets(ctx context.Context, targets []Target) error {
 	var mounts [][]string
 	together := true
@@ -270,9 +274,13 @@ func (s *Kind) startTargets(ctx context.Context, targets []Target) error {
 		mounts = mounts[:1]
 	}
 	errs := make([]error, len(mounts))
+	alone := s.svc.Alone(ctx)
 	var all sync.WaitGroup
 	for i, argv := range mounts {
 		all.Go(func() {
+			if alone {
+				s.Log.NoteErr(s.unmounted(ctx, argv[len(argv)-2]), "the mount watches for another server")
+			}
 			if _, err := s.K.Run(ctx, kernel.Command{Argv: argv}); err != nil {
 				errs[i] = fmt.Errorf("%w (the kernel's log may say why)", err)
 			}
@@ -286,6 +294,19 @@ func (s *Kind) startTargets(ctx context.Context, targets []Target) error {
 	if err == nil && st != unit.Running {
 		err = fmt.Errorf("%s is not mounted although mount succeeded", targets[0].label(s.cfg.FSName))
 	}
+	return err
+}
+
+// unmounted has the MMP of a target say that no server has it mounted, as after an unmount. It
+// leaves alone what e2fsck has marked as its own.
+func (s *Kind) unmounted(ctx context.Context, dev string) error {
+	off, block, err := ext4.UnmountedMMP(func(off int64, n int) ([]byte, error) { return s.K.ReadBlocks(dev, off, n) })
+	if err != nil || block == nil {
+		return err
+	}
+	s.Log.Note("%s: its disks are reserved for this server: MMP need not watch for another one", dev)
+	_, err = s.K.Run(ctx, kernel.Command{Stdin: string(block), Argv: []string{"dd", "of=" + dev,
+		fmt.Sprintf("bs=%d", ext4.BlockBytes), fmt.Sprintf("seek=%d", off/ext4.BlockBytes), "iflag=fullblock", "oflag=direct", "conv=notrunc,fsync", "status=none"}})
 	return err
 }
 

@@ -233,6 +233,12 @@ func (r *reservedDisks) Holder() (holder string, _ error) {
 	return holder, nil
 }
 
+// Alone asks all disks that have a path: one without is in no array that runs here.
+func (r *reservedDisks) Alone(ctx context.Context) bool {
+	all := r.order(ctx, pr.DoRead, r.members(), false)
+	return len(all) > 0 && !slices.ContainsFunc(all, func(a asked) bool { return a.err != nil || !a.Whole() })
+}
+
 // Glance asks one of the disks that this server had reserved, each time another one.
 func (r *reservedDisks) Glance() (by string, taken bool) {
 	was := r.noted()

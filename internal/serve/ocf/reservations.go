@@ -22,6 +22,8 @@ type reservations interface {
 	// Holder is the server that the storage is reserved for; "" for none, or no server of the
 	// cluster.
 	Holder() (string, error)
+	// Alone says whether no other server can write to the devices that are in use here.
+	Alone(ctx context.Context) bool
 	// Glance says whether another server has taken a device that this one has reserved, and which
 	// one. It asks one device, and may wait for that.
 	Glance() (by string, taken bool)
@@ -33,6 +35,7 @@ type noReservations struct{}
 func (noReservations) Keep(context.Context) (string, error) { return "", nil }
 func (noReservations) Give(context.Context) error           { return nil }
 func (noReservations) Holder() (string, error)              { return "", nil }
+func (noReservations) Alone(context.Context) bool           { return false }
 func (noReservations) Glance() (string, bool)               { return "", false }
 
 // keys are those of Reservations, which check has read.

@@ -196,6 +196,9 @@ func (s *service) owned(ctx context.Context) (string, error) {
 	return owner, err
 }
 
+// Alone is that of the reservations.
+func (s *service) Alone(ctx context.Context) bool { return s.reserve.Alone(ctx) }
+
 // used says whether a volume of the service is active here, or a file system mounted.
 func (s *service) used() (bool, error) {
 	some, _, err := s.Active()
