@@ -18,16 +18,12 @@ import (
 func seeLUNs(ctx context.Context, d *design.Design, hosts map[string]*host.Session) (map[string][]linux.SCSIDisk, error) {
 	var servers []string
 	for _, a := range d.Arrays {
-		for _, s := range a.Servers {
-			if !slices.Contains(servers, s) {
-				servers = append(servers, s)
-			}
-		}
+		servers = append(servers, a.Servers...)
 	}
 	if len(servers) == 0 {
 		return nil, nil
 	}
-	seen, failed := host.All(ctx, servers, func(ctx context.Context, name string) ([]linux.SCSIDisk, error) {
+	seen, failed := host.All(ctx, slices.Compact(slices.Sorted(slices.Values(servers))), func(ctx context.Context, name string) ([]linux.SCSIDisk, error) {
 		h, err := host.Ask(ctx, hosts[name], gather.Op, gather.Request{SCSI: true})
 		if err != nil {
 			err = fmt.Errorf("%s: LUNs: %w", name, err)
