@@ -81,18 +81,27 @@ const (
 // root, journal and quotas.
 const firstInode = 11
 
-func open(read Read) (*fileSystem, error) {
+// superblock reads the superblock, and its incompatible and read-only compatible features.
+func superblock(read Read) (sb []byte, incompat, roCompat uint32, err error) {
 	b, err := read(0, BlockBytes)
 	if err != nil {
-		return nil, err
+		return nil, 0, 0, err
 	}
-	sb := b[1024:2048]
-	incompat, roCompat := le.Uint32(sb[0x60:]), le.Uint32(sb[0x64:])
+	sb = b[1024:2048]
 	switch {
 	case le.Uint16(sb[0x38:]) != magic:
-		return nil, errors.New("there is no ext4 superblock")
+		return nil, 0, 0, errors.New("there is no ext4 superblock")
 	case le.Uint32(sb[0x18:]) != 2:
-		return nil, fmt.Errorf("its blocks are not of %d bytes", BlockBytes)
+		return nil, 0, 0, fmt.Errorf("its blocks are not of %d bytes", BlockBytes)
+	}
+	return sb, le.Uint32(sb[0x60:]), le.Uint32(sb[0x64:]), nil
+}
+
+func open(read Read) (*fileSystem, error) {
+	sb, incompat, roCompat, err := superblock(read)
+	switch {
+	case err != nil:
+		return nil, err
 	case incompat&metaBG != 0:
 		return nil, errors.New("it has meta block groups (meta_bg)")
 	case roCompat&bigalloc != 0 || le.Uint32(sb[0x20:]) != 8*BlockBytes:

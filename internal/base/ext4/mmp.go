@@ -2,7 +2,6 @@ package ext4
 
 import (
 	"errors"
-	"fmt"
 	"hash/crc32"
 	"slices"
 )
@@ -20,17 +19,10 @@ const (
 // bytes, so that the next mount need not watch for another server. block is nil if there is
 // nothing to write: it holds that already, or e2fsck works on the file system.
 func UnmountedMMP(read Read) (off int64, block []byte, err error) {
-	b, err := read(0, BlockBytes)
-	if err != nil {
-		return 0, nil, err
-	}
-	sb := b[1024:2048]
-	incompat, roCompat := le.Uint32(sb[0x60:]), le.Uint32(sb[0x64:])
+	sb, incompat, roCompat, err := superblock(read)
 	switch {
-	case le.Uint16(sb[0x38:]) != magic:
-		return 0, nil, errors.New("there is no ext4 superblock")
-	case le.Uint32(sb[0x18:]) != 2:
-		return 0, nil, fmt.Errorf("its blocks are not of %d bytes", BlockBytes)
+	case err != nil:
+		return 0, nil, err
 	case incompat&hasMMP == 0:
 		return 0, nil, errors.New("it has no multiple mount protection")
 	}
@@ -43,8 +35,7 @@ func UnmountedMMP(read Read) (off int64, block []byte, err error) {
 	if incompat&hasSeed != 0 {
 		seed = le.Uint32(sb[0x270:])
 	}
-	sum := func() uint32 { return ^crc32.Update(^seed, castagnoli, block[:mmpSum]) }
-	summed := roCompat&metadataChecksum != 0
+	sum, summed := func() uint32 { return ^crc32.Update(^seed, castagnoli, block[:mmpSum]) }, roCompat&metadataChecksum != 0
 	if le.Uint32(block) != mmpMagic || summed && le.Uint32(block[mmpSum:]) != sum() {
 		return 0, nil, errors.New("the block of its multiple mount protection is damaged")
 	}

@@ -270,7 +270,7 @@ func seen(d *design.Design) Disks {
 	return out
 }
 
-// The agent of a key that may only watch refuses to ask the hardware: that is no finding.
+// An agent refuses to read the hardware for a key that may only watch. Its refusal is no finding.
 // Another failure is one.
 func TestKeyThatMayOnlyWatch(t *testing.T) {
 	d := example.Design(t, "nfs-ha.yaml")

@@ -268,10 +268,10 @@ func (s *Kind) readHealth(ctx context.Context) (string, error) {
 	return s.K.Run(ctx, kernel.Command{Argv: []string{"cat", "/sys/fs/lustre/health_check"}})
 }
 
-// startTargets mounts the first of some targets, and the others beside it if
-// all have registered with the MGS before. After a crash each mount watches for 22 s
-// whether MMP of another server writes to the target (2.17.57), unless reservations
-// say that none can; beside each other they wait once. A target that has not registered needs the MGS first.
+// startTargets mounts the first of some targets, and the others beside it if all have
+// registered with the MGS before. After a crash each mount watches for 22 s whether MMP of
+// another server writes to the target (2.17.57), unless reservations say that none can; beside
+// each other they wait once. A target that has not registered needs the MGS first.
 func (s *Kind) startTargets(ctx context.Context, targets []Target) error {
 	var mounts [][]string
 	together := true
@@ -300,7 +300,7 @@ func (s *Kind) startTargets(ctx context.Context, targets []Target) error {
 	for i, argv := range mounts {
 		all.Go(func() {
 			if alone {
-				s.Log.NoteErr(s.unmounted(ctx, argv[len(argv)-2]), "the mount watches for another server")
+				s.Log.NoteErr(s.clearMMP(ctx, argv[len(argv)-2]), "the mount watches for another server")
 			}
 			if _, err := s.K.Run(ctx, kernel.Command{Argv: argv}); err != nil {
 				errs[i] = fmt.Errorf("%w (the kernel's log may say why)", err)
@@ -318,9 +318,9 @@ func (s *Kind) startTargets(ctx context.Context, targets []Target) error {
 	return err
 }
 
-// unmounted has the MMP of a target say that no server has it mounted, as after an unmount. It
-// leaves alone what e2fsck has marked as its own.
-func (s *Kind) unmounted(ctx context.Context, dev string) error {
+// clearMMP writes a target's MMP block as an unmount leaves it. It does not change a block that
+// e2fsck has marked.
+func (s *Kind) clearMMP(ctx context.Context, dev string) error {
 	off, block, err := ext4.UnmountedMMP(func(off int64, n int) ([]byte, error) { return s.K.ReadBlocks(dev, off, n) })
 	if err != nil || block == nil {
 		return err
