@@ -220,6 +220,9 @@ func scrubbed(ctx context.Context, b *fault.Site) (bool, string) {
 // and shorter than I/O waits for paths (no_path_retry).
 const powerHold = 45 * time.Second
 
+// powerLost is longer than I/O waits for paths.
+const powerLost = (design.QueueSeconds + 20) * time.Second
+
 // lunFault is a fault of the service's first LUN, or of its array or controller, for a while. It
 // is mended under load: while a LUN is slow, every operation counts as a stall.
 func lunFault(f fault.Fault, hold, after time.Duration, args func(x design.LUN) []string) func(fault.Scene) ([]Step, error) {

@@ -337,9 +337,13 @@ var Table = []Drill{
 		Variants: []Variant{{How: "delay", Title: "each answer of the service's first LUN is 1.5 s late", Steps: lunFault(fault.Fault{Kind: fault.LUNSlow}, linkHold, 0, delayOf)}},
 	},
 	{
-		Name: "array-power", has: onArrays, Title: "an array loses its power for less than I/O waits: clients wait, and go on when it is back",
+		Name: "array-power", has: onArrays, Title: "an array loses its power: clients wait, and go on when it is back",
 		Expect:   judge.Expect{Where: judge.Stays, Fencing: judge.NoServer, Stall: noTarget, Disks: true, Within: 6 * time.Minute},
-		Variants: []Variant{{How: "short", Title: "the array is off for 45 s", Steps: lunFault(fault.Fault{Kind: fault.ArrayPower}, powerHold, 0, arrayOfLUN)}},
+		Variants: []Variant{
+			{How: "short", Title: "the array is off for 45 s", Steps: lunFault(fault.Fault{Kind: fault.ArrayPower}, powerHold, 0, arrayOfLUN)},
+			{How: "long", Title: "the array is off for longer than I/O waits: I/O fails, the service is down, and comes back with the array", Steps: lunFault(fault.Fault{Kind: fault.ArrayPower}, powerLost, 0, arrayOfLUN),
+				Expect: &judge.Expect{Where: judge.Anywhere, Fencing: judge.Allow, Stall: noTarget, Disks: true, Within: 12 * time.Minute}},
+		},
 	},
 	{
 		Name: "lun-missing", has: onArrays, Title: "the passive server boots without one of the LUNs, then the active one dies: the service must not start without it, and comes back on its own server",

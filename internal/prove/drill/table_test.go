@@ -32,6 +32,7 @@ func TestDrillsBreakWhatIsThere(t *testing.T) {
 		{"nss7.4-ha.yaml", "bit-rot", "scrub", ""},
 		{"nss7.4-ha.yaml", "controller-failover", "command", "controller-failover nss7 0"},
 		{"nss7.4-ha.yaml", "array-power", "short", "array-power nss7"},
+		{"nss7.4-ha.yaml", "array-power", "long", "array-power nss7"},
 		{"nss7.4-ha.yaml", "lun-slow", "delay", "lun-slow nss7-lun0 1500"},
 		{"nss7.4-ha.yaml", "lun-missing", "hidden", "power-off nss2"},
 		{"nss7.4-ha.yaml", "lun-hung", "crash", "disk-hang nss2 nss7-lun0"},

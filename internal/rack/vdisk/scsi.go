@@ -326,9 +326,10 @@ func (d *Drive) inquiry(c *command) ([]byte, sense) {
 		// QEMU would write 4 MiB: md and LVM would align to that.
 		// Source: QEMU, hw/scsi/scsi-generic.c; Linux, drivers/scsi/sd.c, sd_validate_opt_xfer_size
 		be.PutUint32(p[8:], 1)
-		be.PutUint32(p[16:], 1<<21) // blocks of an UNMAP
+		// 4 GiB, the most that Linux asks for at once: an emulated processor is slow to unmap 16 TB.
+		be.PutUint32(p[16:], 1<<23) // blocks of an UNMAP
 		be.PutUint32(p[20:], 255)   // its ranges
-		be.PutUint64(p[32:], 1<<21) // blocks of a WRITE SAME
+		be.PutUint64(p[32:], 1<<23) // blocks of a WRITE SAME
 	case 0xb1:
 		p = make([]byte, 60)
 		be.PutUint16(p, 7200)

@@ -74,11 +74,9 @@ func (w *watcher) guard(ctx context.Context, s *service) {
 }
 
 func (w *watcher) glance(ctx context.Context, s *service) {
-	if !s.up() {
-		return
-	}
+	// In this order: the look at all that is in use costs several times as much as the look at one device.
 	by, taken := s.reserve.Glance()
-	if !taken {
+	if !taken || !s.up() {
 		return
 	}
 	s.kind.Silence(ctx, w.log)
