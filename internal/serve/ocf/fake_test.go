@@ -121,6 +121,7 @@ type fakeHost struct {
 	cldLate    int // starts of nfsd at which nfsdcld is late
 
 	changes  []string // every change, in order
+	shutDown bool // the file system of the volume takes and gives nothing any more
 	failAt   int      // change that fails, from 1; 0: none
 	dead     bool
 	hung     map[string]bool // devices that do not answer
@@ -457,6 +458,13 @@ func (h *fakeHost) change(format string, a ...any) error {
 	if h.failAt == len(h.changes) {
 		return errInjected
 	}
+	for _, p := range a {
+		if p, ok := p.(string); ok && h.shutDown && !strings.Contains(format, "mount") {
+			if _, ok := h.onVolume(p); ok {
+				return &fs.PathError{Op: "open", Path: p, Err: unix.EIO}
+			}
+		}
+	}
 	return nil
 }
 
@@ -481,6 +489,9 @@ func (h *fakeHost) ReadFile(p string) ([]byte, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if v, ok := h.onVolume(p); ok {
+		if h.shutDown {
+			return nil, &fs.PathError{Op: "open", Path: p, Err: unix.EIO}
+		}
 		if c, ok := h.volume[v]; ok {
 			return []byte(c), nil
 		}

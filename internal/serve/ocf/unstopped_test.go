@@ -62,3 +62,19 @@ func mustStop(t *testing.T, s *service) {
 		t.Fatal(err)
 	}
 }
+
+// A volume whose disks are gone, all paths and the time that I/O waits, is stopped like another one: a stop that
+// fails has the server fenced.
+func TestStopOfAVolumeThatHasFailed(t *testing.T) {
+	flavours(t, func(t *testing.T, cfg func() *Config) {
+		h := newShared(t).hosts["nfs1"]
+		s := h.service(cfg())
+		if err := s.start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		h.shutDown = true
+		if err := s.stop(t.Context()); err != nil || h.left() != "" {
+			t.Errorf("%v, left %q", err, h.left())
+		}
+	})
+}
