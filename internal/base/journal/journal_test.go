@@ -188,7 +188,7 @@ func TestWords(t *testing.T) {
 		{"kernel", "md: recovery of RAID array md127", 6, "md warning array md127: a rebuild begins"},
 		{"kernel", "md: md127: recover done.", 6, "md ok array md127: the rebuild is done"},
 		{"kernel", "md: check of RAID array md127", 6, "md ok array md127: a scrub begins"},
-		// What `cache mode` and the loss of an SSD leave, Linux 6.12.
+		// By drivers/md/bcache/super.c; not yet compared with what a rack logs.
 		{"kernel", "bcache: cached_dev_detach_finish() Caching disabled for dm-5", 6, "cache ok the cache over dm-5 is off"},
 		{"kernel", "bcache: bch_cached_dev_attach() Caching dm-5 as bcache0 on set 8f1e1434-7f0b-4b0f-9b4c-0a1f5d0e6c11", 6, "cache ok the cache over dm-5 is on, as bcache0"},
 		{"kernel", "bcache: bch_cache_set_error() error on 8f1e1434-7f0b-4b0f-9b4c-0a1f5d0e6c11: journal io error, disabling caching", 3,
