@@ -34,8 +34,10 @@ func TestCacheLines(t *testing.T) {
 			t.Errorf("%s: %+v", msg, m)
 		}
 	}
-	if m, _ := Means(Line{Ident: "kernel", Message: "bcache: bch_cache_set_error() error on 8f1e1434: journal io error", Priority: 3}, nil); m.Level != Fault || m.Detail {
-		t.Errorf("%+v", m)
+	for _, msg := range []string{"bcache: bch_cache_set_error() error on 8f1e1434: journal io error", "bcache: bch_count_io_errors() md126: IO error on writing btree."} {
+		if m, _ := Means(Line{Ident: "kernel", Message: msg, Priority: 3}, nil); m.Part != "cache" || m.Level != Fault || m.Detail {
+			t.Errorf("%s: %+v", msg, m)
+		}
 	}
 }
 
@@ -186,6 +188,13 @@ func TestWords(t *testing.T) {
 		{"kernel", "md: recovery of RAID array md127", 6, "md warning array md127: a rebuild begins"},
 		{"kernel", "md: md127: recover done.", 6, "md ok array md127: the rebuild is done"},
 		{"kernel", "md: check of RAID array md127", 6, "md ok array md127: a scrub begins"},
+		// By drivers/md/bcache/super.c; not yet compared with what a rack logs.
+		{"kernel", "bcache: cached_dev_detach_finish() Caching disabled for dm-5", 6, "cache ok the cache over dm-5 is off"},
+		{"kernel", "bcache: bch_cached_dev_attach() Caching dm-5 as bcache0 on set 8f1e1434-7f0b-4b0f-9b4c-0a1f5d0e6c11", 6, "cache ok the cache over dm-5 is on, as bcache0"},
+		{"kernel", "bcache: bch_cache_set_error() error on 8f1e1434-7f0b-4b0f-9b4c-0a1f5d0e6c11: journal io error, disabling caching", 3,
+			"cache fault an SSD set of the cache failed and is given up: journal io error"},
+		{"kernel", "bcache: cache_set_free() Cache set 8f1e1434-7f0b-4b0f-9b4c-0a1f5d0e6c11 unregistered", 6,
+			"(cache ok bcache: cache_set_free() Cache set 8f1e1434-7f0b-4b0f-9b4c-0a1f5d0e6c11 unregistered)"},
 		{"kernel", "XFS (dm-4): log I/O error -52", 1, "XFS fault the journal of the file system on dm-4 cannot be written: -52"},
 		{"kernel", "XFS (dm-4): Filesystem has been shut down due to log error (0x2).", 1, "XFS fault the file system on dm-4 was shut down: XFS (dm-4): Filesystem has been shut down due to log error (0x2)."},
 		{"kernel", "NFSD: starting 30-second grace period (net f0000000)", 6, "NFS ok clients may reclaim their locks, for 30 s"},

@@ -147,8 +147,13 @@ func Means(l Line, name func(id string) string) (Meaning, bool) {
 		}
 	}
 	part := parts[l.Ident]
-	if l.Ident == kernel && l.Priority > 4 && cacheLines().MatchString(l.Message) {
-		return Meaning{Part: "cache", Level: OK, Detail: true, Text: oneLine(l.Message)}, true
+	if l.Ident == kernel && cacheLines().MatchString(l.Message) {
+		if l.Priority > 4 {
+			return Meaning{Part: "cache", Level: OK, Detail: true, Text: oneLine(l.Message)}, true
+		}
+		if strings.HasPrefix(l.Message, "bcache") { // an NVMe SSD may be one of the RAID
+			part = "cache"
+		}
 	}
 	if part == "" || l.Priority > 4 || l.Ident == kernel && l.Priority > 3 && !storageLines().MatchString(l.Message) {
 		return Meaning{}, false

@@ -472,7 +472,8 @@ func TestBeside(t *testing.T) {
 		}
 		for i, p := range f.Published {
 			g := y.Figures[i]
-			if (g.Peak > 0) != (p.Percent != nil) || (g.Peak > 0) != (p.MeasuredPercent != nil) || p.Unit != g.Unit {
+			both := g.Peak > 0 && PatternOf(g.Phase) != "" // the model has nothing for a file that is written again
+			if both != (p.Percent != nil) || both != (p.MeasuredPercent != nil) || p.Unit != g.Unit {
 				t.Errorf("%s, %s: %+v", y.Name, p.Test, p)
 			}
 			if p.Percent != nil && math.Abs(p.Paper*(1+*p.Percent/100)-p.Forecast) > 1e-6*p.Forecast {

@@ -45,6 +45,7 @@ func TestFigures(t *testing.T) {
 		{"nss4-ha-288", "metadata", "md-remove", "Figure 11", "no number"},
 		{"nss5.5", "random", "rand-write", "Figure 4", "100,000 1/s"},
 		{"nfs-dfc", "random", "rand-read", "Figure 8", "123,000 1/s at 32 clients"},
+		{"nfs-dfc", "rewrite", "seq-rewrite", "Section 3.1", "750 MiB/s"},
 		{"nss7.3-ha", "random", "rand-read", "Figure 3", "28,811 1/s at 32 clients"},
 		{"nss7.4-ha", "metadata", "md-stat", "Figure 5", "522,231 1/s"},
 		{"lustre-brick", "metadata-sync", "md-create", "Figures 23, 24", "15,000 1/s"},

@@ -25,7 +25,18 @@ type laneResult struct {
 // time. It does so for writes that end in a flush, because a record in the
 // client's memory is not yet work of the brick.
 func spreadEvenly(p workload.BenchPhase, direct bool) bool {
-	return p == workload.SeqWrite && !direct
+	return p.Sequential() && p.Writes() && !direct
+}
+
+// besides are the shares of the small records of a mixture.
+func besides(shares []laneResult) []laneResult {
+	out := slices.Clone(shares)
+	for i := range out {
+		if r := out[i].result; r != nil {
+			out[i].result = r.Beside
+		}
+	}
+	return out
 }
 
 // threads returns what the share's threads did, on the administrator's clock; bytes: they

@@ -33,8 +33,14 @@ func (r *runner) job(s *Set, p setPhase, l lane, regions []workload.BenchRegion)
 		return j
 	}
 	j.Layout, j.FileBytes, j.RecordBytes = workload.BenchLayout(t.Layout), s.FileBytes, s.RecordBytes
-	switch p.op {
-	case workload.SeqWrite, workload.SeqRead:
+	if t.Small > 0 {
+		j.Threads *= 2
+		if p.measured {
+			j.SmallBytes = int64(t.Small)
+		}
+	}
+	switch {
+	case p.op.Sequential():
 		j.Direct = t.IO == "direct"
 		// Small files get short buckets, as the phase may last only a second; big
 		// ones long buckets, since fio keeps 10 KB for each in memory.

@@ -116,6 +116,27 @@ func TestPaperSizes(t *testing.T) {
 	}
 }
 
+// In a mixture each thread has another beside it, with a file of its own: a total is shared out
+// among both, and space is needed for both.
+func TestMixedSizes(t *testing.T) {
+	s := load(t, "paper", spec.NFS)
+	n := 0
+	for _, x := range Sets(s, Sizing{Memory: 128 << 30, Lanes: 2}) {
+		if x.Test.Name != "mixed" {
+			continue
+		}
+		if n++; x.FileBytes != 128<<30/int64(x.Threads) || x.TotalBytes != 256<<30 || x.Threads != x.Lanes*x.PerLane {
+			t.Errorf("%+v", x)
+		}
+		if y := x.beside(); y.Test.Name != "mixed-small" || y.RecordBytes != 4096 || y.Threads != x.Threads || x.Test.Name != "mixed" {
+			t.Errorf("%+v", y)
+		}
+	}
+	if n != 7 {
+		t.Errorf("%d sets", n)
+	}
+}
+
 func TestScale(t *testing.T) {
 	s := load(t, "paper", spec.NFSHA)
 	for _, x := range Sets(s, Sizing{Memory: 1280 << 20, Lanes: 1, Scale: 1.0 / 256, Threads: []int{1, 2, 4, 8}}) {
@@ -246,6 +267,12 @@ func TestBadSuites(t *testing.T) {
 		"reread: 5; use 0 or more, in a test with":           head + "  - {name: a, phases: [seq-write], threads: [1], reread: 5}\n",
 		"disk_iops: -1; use 0 or more":                       head + "  - {name: a, phases: [seq-write], threads: [1], disk_iops: -1}\n",
 		"layout: \"n-to-1\"; use own, segmented, strided":    head + "  - {name: a, phases: [seq-write], threads: [1], layout: n-to-1}\n",
+		"small: 1MiB; use a multiple of 4KiB that is less":   head + "  - {name: a, phases: [seq-read], threads: [1], seconds: 5, small: 1MiB}\n",
+		"small: 5kB; use a multiple of 4KiB":                 head + "  - {name: a, phases: [seq-read], threads: [1], seconds: 5, small: 5kB}\n",
+		"small records beside streams have no end":           head + "  - {name: a, phases: [seq-read], threads: [1], small: 4KiB}\n",
+		"s.yaml:5:69: small records are beside streams":      head + "  - {name: a, phases: [seq-write], threads: [1], seconds: 5, small: 4KiB}\n",
+		"use phases seq-rewrite and seq-read, with layout":   head + "  - {name: a, phases: [md-create], threads: [1], seconds: 5, small: 4KiB}\n",
+		"a second test is called \"a-small\"":                head + "  - {name: a-small, phases: [seq-write], threads: [1]}\n  - {name: a, phases: [seq-read], threads: [1], seconds: 5, small: 4KiB}\n",
 		"a second test is called \"a\"":                      head + "  - {name: a, phases: [seq-write], threads: [1]}\n  - {name: a, phases: [seq-write], threads: [1]}\n",
 		"repeat: 0; use 1 to 100":                            "apiVersion: mortar/v1\nkind: suite\nname: x\nrepeat: 0\ntests:\n  - {name: a, phases: [seq-write], threads: [1]}\n",
 		"cold: \"yes\"; use restart, drop, none":             "apiVersion: mortar/v1\nkind: suite\nname: x\ncold: \"yes\"\ntests:\n  - {name: a, phases: [seq-write], threads: [1]}\n",
@@ -385,6 +412,9 @@ func TestJoin(t *testing.T) {
 	// The same work as flushed writes, spread evenly over the time with the flush.
 	if r := join([]laneResult{lane("c1", 0, 2e9, 1, 1, 1, 1)}, workload.SeqWrite, "MiB/s", true); math.Abs(r.Value-2) > 1e-9 {
 		t.Errorf("with the flush: %g", r.Value)
+	}
+	if r := join([]laneResult{lane("c1", 0, 2e9, 1, 1, 1, 1)}, workload.SeqRewrite, "MiB/s", spreadEvenly(workload.SeqRewrite, false)); math.Abs(r.Value-2) > 1e-9 {
+		t.Errorf("written again, with the flush: %g", r.Value)
 	}
 	// A client that vanishes has no figures; those of the other client stay.
 	r = join([]laneResult{lane("c1", 0, 1e9, 1, 1, 1, 1), {client: "c2", err: errors.New("connection lost")}}, workload.SeqRead, "MiB/s", false)

@@ -446,7 +446,7 @@ func (r *runner) setPhase(ctx context.Context, s *Set, p setPhase, st *setState)
 	io := sampled()
 	unthrottle()
 	if err != nil {
-		if aerr := r.after(st.use, shares, nil); aerr != nil {
+		if aerr := r.after(st.use, shares); aerr != nil {
 			err = fmt.Errorf("%w: %w", err, aerr)
 		}
 		return err
@@ -457,16 +457,21 @@ func (r *runner) setPhase(ctx context.Context, s *Set, p setPhase, st *setState)
 			st.regions[service] = workload.MergeRegions(st.regions[service], res.Regions)
 		}
 	}
-	pt := r.record(s, p, st.use, shares, io, coldHow)
+	pts := []*report.BenchPoint{r.record(s, p, st.use, shares, io, coldHow)}
+	if p.measured && s.Test.Small > 0 {
+		pts = append(pts, r.record(s.beside(), setPhase{op: p.op.Beside(), measured: true}, st.use, besides(shares), io, coldHow))
+	}
 	if p.measured {
 		r.stepSeconds = append(r.stepSeconds, time.Since(began).Seconds())
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if err := r.after(st.use, shares, pt); err != nil {
-		if pt != nil {
-			pt.Failed = err.Error()
+	if err := r.after(st.use, shares); err != nil {
+		for _, pt := range pts {
+			if pt != nil {
+				pt.Failed = err.Error()
+			}
 		}
 		return err
 	}
@@ -508,7 +513,7 @@ func (r *runner) throttle(ctx context.Context, t *Test, p setPhase) (func(), err
 
 // after notes the failures of a phase. It returns an error if the set's other
 // phases have nothing to work on.
-func (r *runner) after(use []lane, shares []laneResult, pt *report.BenchPoint) error {
+func (r *runner) after(use []lane, shares []laneResult) error {
 	var stop []string
 	for i := range shares {
 		s := &shares[i]
@@ -524,7 +529,11 @@ func (r *runner) after(use []lane, shares []laneResult, pt *report.BenchPoint) e
 			continue // another lane's failure kept this lane from beginning
 		}
 		faults := map[string]int{}
-		for _, t := range s.result.Threads {
+		threads := s.result.Threads
+		if b := s.result.Beside; b != nil {
+			threads = slices.Concat(threads, b.Threads)
+		}
+		for _, t := range threads {
 			if t.Fault != "" {
 				faults[t.Fault]++
 			}
@@ -537,13 +546,8 @@ func (r *runner) after(use []lane, shares []laneResult, pt *report.BenchPoint) e
 				workload.FaultStuck:    "made no more progress and were left behind",
 			}[fault]
 			text = cmp.Or(text, "failed")
-			r.note(use[i].client, "%d of %s %s", n, report.Plural(len(s.result.Threads), "thread"), text)
+			r.note(use[i].client, "%d of %s %s", n, report.Plural(len(threads), "thread"), text)
 			stop = append(stop, fmt.Sprintf("%s of client %s %s", report.Plural(n, "thread"), use[i].client, text))
-		}
-	}
-	if pt != nil {
-		if bad := pt.Runs[len(pt.Runs)-1].BadBytes; bad > 0 {
-			r.note("", "%s read back WRONG: see errors in bench.json", report.Bytes(bad))
 		}
 	}
 	// Connect once more to clients that vanished. If that fails, go on without
@@ -582,6 +586,9 @@ func (r *runner) record(s *Set, p setPhase, use []lane, shares []laneResult, io 
 	}
 	for _, n := range run.Notes {
 		r.note("", "%s", n)
+	}
+	if run.BadBytes > 0 {
+		r.note("", "%s read back WRONG: see errors in bench.json", report.Bytes(run.BadBytes))
 	}
 	name := t.Name + "/" + string(p.op)
 	i := slices.IndexFunc(r.bench.Phases, func(x report.BenchPhase) bool { return x.Name == name })

@@ -370,6 +370,68 @@ func TestOrder(t *testing.T) {
 	}
 }
 
+const mixedSuite = `apiVersion: mortar/v1
+kind: suite
+name: twice
+cold: none
+tests:
+  - {name: rewrite, phases: [seq-write, seq-rewrite], threads: [2], file: 1MiB, record: 64KiB}
+  - {name: mixed, title: Both, phases: [seq-rewrite, seq-read], threads: [1, 2], seconds: 1, file: 1MiB, small: 4KiB}
+`
+
+// A mixture gives the figures of its streams and of its small records, each in its unit.
+func TestMixture(t *testing.T) {
+	b := newBrick(t)
+	env := Env{Design: b.design(), Dial: b.dial, Virtual: true, Version: "test"}
+	r, err := Run(context.Background(), env, suiteOf(t, mixedSuite), Options{Dir: t.TempDir()})
+	if err != nil || r.Bench.Verdict != report.Complete {
+		t.Fatal(err, r.Bench.Reasons)
+	}
+	got := ""
+	for _, ph := range r.Bench.Phases {
+		got += fmt.Sprintf("%s %s of %d, %s, %s\n", ph.Name, ph.Unit, ph.RecordBytes, ph.Window, ph.Title)
+		for _, p := range ph.Points {
+			x := p.Runs[0]
+			if x.Value <= 0 || len(x.Threads) != p.Threads || x.Latency == nil || x.Bytes != x.Ops*ph.RecordBytes || len(x.Errors) > 0 || ph.Test != "rewrite" && !x.Limited {
+				t.Errorf("%s at %d threads: %+v", ph.Name, p.Threads, x)
+			}
+			if strings.HasSuffix(ph.Name, "-read") && x.VerifiedBytes != x.Bytes {
+				t.Errorf("%s: %d of %d bytes verified", ph.Name, x.VerifiedBytes, x.Bytes)
+			}
+		}
+	}
+	want := `rewrite/seq-write MiB/s of 65536, even, rewrite: write
+rewrite/seq-rewrite MiB/s of 65536, even, rewrite: rewrite
+mixed/seq-rewrite MiB/s of 1048576, even, Both: rewrite
+mixed-small/rand-write ops/s of 4096, exact, Both, small records: write
+mixed/seq-read MiB/s of 1048576, exact, Both: read
+mixed-small/rand-read ops/s of 4096, exact, Both, small records: read
+`
+	if got != want {
+		t.Errorf("got\n%s", got)
+	}
+	// A block of the small records that is wrong is found, and a thread of theirs that fails is told.
+	for name, c := range map[string]struct {
+		spoil func(path string) error
+		want  string
+	}{
+		"wrong":   {func(path string) error { return os.WriteFile(path, make([]byte, 4<<20), 0o600) }, "read back WRONG"},
+		"removed": {os.Remove, "1 of 2 threads lost the mount or its files"},
+	} {
+		b.onRun = func(_ string, j workload.BenchJob) {
+			if j.Phase == workload.SeqRead {
+				if err := c.spoil(filepath.Join(j.Dir, j.RunID, j.Set, "r1.data")); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		r, err := Run(context.Background(), env, suiteOf(t, mixedSuite), Options{Dir: t.TempDir(), Tests: []string{"mixed"}, Threads: []int{1}})
+		if !strings.Contains(strings.Join(r.Config.Caveats, "\n"), c.want) || r.Bench.Verdict == report.Complete {
+			t.Errorf("%s: %s, %v, %q", name, r.Bench.Verdict, err, r.Config.Caveats)
+		}
+	}
+}
+
 // A second read takes the same records. The disks are throttled only in measured
 // phases, even if those fail.
 func TestRereadThrottled(t *testing.T) {

@@ -202,6 +202,7 @@ func evenLanes(n, have int) int {
 // data sizes the regions of a data set.
 func (s *Set) data(n int, memory int64, scale float64) {
 	t := s.Test
+	n *= len(t.names()) // a mixture has a file for each of both threads
 	per := float64(t.File)
 	if t.File == 0 {
 		total := float64(t.Total)
@@ -223,6 +224,15 @@ func (s *Set) data(n int, memory int64, scale float64) {
 	}
 	s.FileBytes = records * s.RecordBytes
 	s.TotalBytes = s.FileBytes * int64(n)
+}
+
+// beside is the set as the figures of its small records have it.
+func (s *Set) beside() *Set {
+	t, out := *s.Test, *s
+	t.Name, t.Title = t.names()[1], t.Title+", small records"
+	t.Record, t.IO = t.Small, "direct"
+	out.Test, out.RecordBytes = &t, int64(t.Small)
+	return &out
 }
 
 // tree sizes the trees. The scale applies evenly to the number of directories
@@ -295,18 +305,19 @@ func ParseScale(s string) (float64, error) {
 // to a new file, {in} where it is, and {1} to {3} are whose files the phase works on, at so many
 // times ReadShift.
 var phaseWords = map[workload.BenchPhase][2]string{
-	workload.SeqWrite:  {"write", "Each thread writes {where} from start to end in records of {record}{how}; fsync is inside the timing."},
-	workload.SeqRead:   {"read", "Each thread reads {whose} from start to end in records of {record}{how}{compared}."},
-	workload.RandWrite: {"write", "Each thread writes each record of {record} of {where} once, in random order{how}."},
-	workload.RandRead:  {"read", "Each thread reads each record of {record} of {whose} once, in random order{how}{compared}."},
-	workload.MDCreate:  {"create", "Each thread creates files in {in}, and {body}."},
-	workload.MDMkdir:   {"mkdir", "Each thread makes directories in one of its own."},
-	workload.MDDirStat: {"stat", "Each thread stats each of the directories of {1} once, in random order."},
-	workload.MDRmdir:   {"rmdir", "Each thread removes the directories of {3}."},
-	workload.Find:      {"find", "All threads together look at every entry of everything the run has made, stat those with 01 in their names and count those of {bytes} bytes; how many there must be is known. An operation is an entry that is no directory."},
-	workload.MDStat:    {"stat", "Each thread stats each of the files of {1} once, in random order."},
-	workload.MDRead:    {"read", "Each thread opens each of the files of {2}, reads its {bytes} bytes{compared}, and closes it."},
-	workload.MDRemove:  {"remove", "Each thread removes the files of {3}."},
+	workload.SeqWrite:   {"write", "Each thread writes {where} from start to end in records of {record}{how}; fsync is inside the timing."},
+	workload.SeqRewrite: {"rewrite", "Each thread writes {where} again, which is there, from start to end in records of {record}{how}; fsync is inside the timing."},
+	workload.SeqRead:    {"read", "Each thread reads {whose} from start to end in records of {record}{how}{compared}."},
+	workload.RandWrite:  {"write", "Each thread writes each record of {record} of {where} once, in random order{how}."},
+	workload.RandRead:   {"read", "Each thread reads each record of {record} of {whose} once, in random order{how}{compared}."},
+	workload.MDCreate:   {"create", "Each thread creates files in {in}, and {body}."},
+	workload.MDMkdir:    {"mkdir", "Each thread makes directories in one of its own."},
+	workload.MDDirStat:  {"stat", "Each thread stats each of the directories of {1} once, in random order."},
+	workload.MDRmdir:    {"rmdir", "Each thread removes the directories of {3}."},
+	workload.Find:       {"find", "All threads together look at every entry of everything the run has made, stat those with 01 in their names and count those of {bytes} bytes; how many there must be is known. An operation is an entry that is no directory."},
+	workload.MDStat:     {"stat", "Each thread stats each of the files of {1} once, in random order."},
+	workload.MDRead:     {"read", "Each thread opens each of the files of {2}, reads its {bytes} bytes{compared}, and closes it."},
+	workload.MDRemove:   {"remove", "Each thread removes the files of {3}."},
 }
 
 // rereads is the method of a second read.
@@ -315,7 +326,7 @@ const rereads = "Each thread reads {reread} records of {record} of {whose}, at r
 // title returns the title of a phase, and the unit of its figures.
 func (t *Test) title(p workload.BenchPhase) (title, unit string) {
 	unit = "ops/s"
-	if p == workload.SeqWrite || p == workload.SeqRead {
+	if p.Sequential() {
 		if t.Record >= 32<<10 {
 			unit = "MiB/s"
 		}
@@ -354,6 +365,13 @@ func (t *Test) method(p workload.BenchPhase) string {
 	text := phaseWords[p][1]
 	if p == workload.RandRead && t.Reread > 0 {
 		text = rereads
+	}
+	switch {
+	case t.Small == 0:
+	case t.Small == t.Record:
+		text += " It begins anew until the time is over, beside a thread that streams."
+	default:
+		text += " It begins anew until the time is over, beside a thread that has records of " + report.Bytes(int64(t.Small)) + " of another file in random order."
 	}
 	return strings.NewReplacer(words...).Replace(text)
 }

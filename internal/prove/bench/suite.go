@@ -41,7 +41,7 @@ type Test struct {
 	Name    string   `yaml:"name" json:"name" doc:"name of the test, unique in the suite"`
 	Title   string   `yaml:"title,omitempty" json:"title,omitempty" doc:"what the figures are called; default: the name"`
 	Source  string   `yaml:"source,omitempty" json:"source,omitempty" doc:"where it is from, e.g. a section of a paper or the command it repeats"`
-	Phases  []string `yaml:"phases" json:"phases" doc:"in order: seq-write, seq-read, rand-write, rand-read; or md-create, find, md-stat, md-read, md-remove; or md-mkdir, md-dirstat, md-rmdir"`
+	Phases  []string `yaml:"phases" json:"phases" doc:"in order: seq-write, seq-rewrite, seq-read, rand-write, rand-read; or md-create, find, md-stat, md-read, md-remove; or md-mkdir, md-dirstat, md-rmdir"`
 	Threads []int    `yaml:"threads" json:"threads" doc:"thread counts over all clients together, e.g. [1, 2, 4, 8]"`
 	Repeat  int      `yaml:"repeat,omitempty" json:"repeat,omitempty" doc:"how often the test is done at full scale, as mdtest -i; --repeat overrides it; default: the suite's" default:"0"`
 	Unit    string   `yaml:"unit,omitempty" json:"unit,omitempty" doc:"of sequential phases: MiB/s or ops/s; default: ops/s for records below 32KiB"`
@@ -55,7 +55,9 @@ type Test struct {
 	FileOf    string `yaml:"file_of,omitempty" json:"file_of,omitempty" doc:"paper: as much data as the paper of the brick's system has, of one thread in random tests and of all threads together in the others; file or total where no paper describes the brick"`
 	ReadShift int    `yaml:"read_shift,omitempty" json:"read_shift,omitempty" doc:"read (stat, remove) what the client so many further on wrote, so that no client's cache helps (IOR -C: 1; mdtest -N: 1)" default:"0"`
 	Reread    int    `yaml:"reread,omitempty" json:"reread,omitempty" doc:"rand-read: read so many records of each thread once, unmeasured, and measure reading these a second time; 0: each record, once" default:"0"`
-	IO        string `yaml:"io,omitempty" json:"io,omitempty" doc:"buffered or direct (O_DIRECT); default: direct where a phase is random, else buffered"`
+	// Small makes a mixture of the test. Its figures are of a test of their own, called NAME-small.
+	Small spec.Bytes `yaml:"small,omitempty" json:"small,omitempty" doc:"phases seq-rewrite and seq-read, with seconds: beside each thread a second one writes or reads records of this size in random order with O_DIRECT, in a file of its own; both go on until the time is over; 0: none" default:"0B"`
+	IO    string     `yaml:"io,omitempty" json:"io,omitempty" doc:"buffered or direct (O_DIRECT); default: direct where a phase is random, else buffered"`
 
 	DiskIOPS int        `yaml:"disk_iops,omitempty" json:"disk_iops,omitempty" doc:"on a virtual rack: operations a second that each disk of the volumes takes in measured phases (a LUN of a PERC: as a RAID 6 group of 4+2 such disks); 0: no limit. Nothing on real hardware" default:"0"`
 	DiskRate spec.Bytes `yaml:"disk_rate,omitempty" json:"disk_rate,omitempty" doc:"likewise, bytes a second" default:"0B"`
@@ -191,10 +193,12 @@ func Parse(file string, src []byte) (*Suite, error) {
 		if !nameRE.MatchString(t.Name) {
 			bad(at("name"), "use letters, digits and dashes, at most 40", "name: %q", t.Name)
 		}
-		if seen[t.Name] {
-			bad(at("name"), "give it another name", "a second test is called %q", t.Name)
+		for _, name := range t.names() {
+			if seen[name] {
+				bad(at("name"), "give it another name", "a second test is called %q", name)
+			}
+			seen[name] = true
 		}
-		seen[t.Name] = true
 		t.Title = cmp.Or(t.Title, t.Name)
 		t.check(at, bad)
 	}
@@ -283,6 +287,9 @@ func (t *Test) check(at func(string) string, bad faults) {
 	if t.Unit != "" {
 		bad.oneOf(at("unit"), "unit", t.Unit, "MiB/s", "ops/s")
 	}
+	if t.Small != 0 {
+		t.checkMixture(at, bad)
+	}
 	bad.least(at("disk_iops"), "disk_iops", t.DiskIOPS, 0)
 	if t.Reread < 0 || t.Reread > 0 && !t.has(workload.RandRead) {
 		bad(at("reread"), "use 0 or more, in a test with phase rand-read", "reread: %d", t.Reread)
@@ -292,6 +299,27 @@ func (t *Test) check(at func(string) string, bad faults) {
 	} else {
 		t.checkData(at, bad)
 	}
+}
+
+// checkMixture reports mistakes in a test of streams with small records beside them.
+func (t *Test) checkMixture(at func(string) string, bad faults) {
+	if t.Small < 4*spec.KiB || t.Small%(4*spec.KiB) != 0 || t.Small >= cmp.Or(t.Record, spec.MiB) {
+		bad(at("small"), "use a multiple of 4KiB that is less than record", "small: %s", t.Small)
+	}
+	if t.Seconds == 0 {
+		bad(at("small"), "add seconds, e.g. seconds: 60", "small records beside streams have no end of their own")
+	}
+	if t.Layout != string(workload.OwnFile) || slices.ContainsFunc(t.phases(), func(p workload.BenchPhase) bool { return p.Beside() == "" }) {
+		bad(at("small"), "use phases seq-rewrite and seq-read, with layout own", "small records are beside streams in files of each thread's own")
+	}
+}
+
+// names are those of the tests that the test's figures are of.
+func (t *Test) names() []string {
+	if t.Small > 0 {
+		return []string{t.Name, t.Name + "-small"}
+	}
+	return []string{t.Name}
 }
 
 // has reports whether the test has a phase.

@@ -68,6 +68,8 @@ func syntheticBench(factor float64) *Run {
 	phase("random", "rand-read", "Random 4 KiB: read", "ops/s", 4096, 900, math.Sqrt)
 	phase("metadata", "md-create", "Metadata: create", "ops/s", 0, 2000, sat)
 	phase("metadata", "md-stat", "Metadata: stat", "ops/s", 0, 30000, sat)
+	phase("mixed", "seq-read", "Streams and small records at once: read", "MiB/s", 1<<20, 300, sat)
+	phase("mixed-small", "rand-read", "Streams and small records at once, small records: read", "ops/s", 4096, 400, math.Sqrt)
 	b.Phases[4].Points[6].Failed = "2 threads of client c2 ran out of <space>"
 	b.Phases[4].Points[6].Runs[0].Errors = []string{"c2, thread 3: write: no space left on device"}
 	share := 0.81
@@ -167,6 +169,7 @@ func TestPapersUnits(t *testing.T) {
 		not              string
 	}{
 		{"nss7.4-ha", "sequential", "seq-write", 1 << 20, 2305, "MiB/s", []string{"4,834 MB/s", "2 417 MB/s", "-50.0 %", "paper’s write 4,834"}, "MiB/s"},
+		{"nfs-dfc", "rewrite", "seq-rewrite", 1 << 20, 375, "MiB/s", []string{"750 MiB/s", "375 MiB/s", "-50.0 %"}, "MB/s"},
 		{"nss5.5", "sequential", "seq-write", 1 << 20, 2671, "MiB/s", []string{"2,671 MiB/s", "2 671 MiB/s", "0 %", "paper’s write 2,671"}, "MB/s"},
 		{"lustre-brick", "small-4k", "seq-write", 4096, 250000, "ops/s", []string{"more than 500,000 1/s", "250 000 1/s", "-50.0 %"}, "iB/s"},
 		{"nss7.4-ha", "random", "rand-read", 4096, 33214, "ops/s", []string{"16,607 1/s at 64 clients", "33 214 1/s", "+100 %"}, "ops/s"},
@@ -282,7 +285,7 @@ func TestCompareBench(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(c.Rows) != 7 || len(c.Rows[0].Points) != 7 { // five phases, and the loads of two layers
+	if len(c.Rows) != 9 || len(c.Rows[0].Points) != 7 { // seven phases, and the loads of two layers
 		t.Fatalf("%d rows", len(c.Rows))
 	}
 	ch := c.Rows[0].Changes[0]

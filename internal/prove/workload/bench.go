@@ -14,14 +14,15 @@ type BenchPhase string
 // Phases. Sequential and random phases move the records of a data set, in which
 // each thread has a region. Metadata phases work on a tree per thread.
 const (
-	SeqWrite  BenchPhase = "seq-write"  // each thread writes its region from start to end; fsync and close are inside the timing (iozone -i 0 -c -e -w)
-	SeqRead   BenchPhase = "seq-read"   // each thread reads a region from start to end (iozone -i 1 -c)
-	RandWrite BenchPhase = "rand-write" // each thread writes each record of its region once, in random order (iozone -i 2 -I -O; O_DIRECT unless Buffered)
-	RandRead  BenchPhase = "rand-read"  // each thread reads each record of a region once, in random order
-	MDCreate  BenchPhase = "md-create"  // each thread creates its files: open with O_CREAT, write ItemBytes, close
-	MDStat    BenchPhase = "md-stat"    // each thread stats each file once, in random order (mdtest -T -R)
-	MDRead    BenchPhase = "md-read"    // each thread opens, reads whole and closes each file, in the order of names (mdtest -E -e)
-	MDRemove  BenchPhase = "md-remove"  // each thread unlinks the files
+	SeqWrite   BenchPhase = "seq-write"   // each thread writes its region from start to end; fsync and close are inside the timing (iozone -i 0 -c -e -w)
+	SeqRead    BenchPhase = "seq-read"    // each thread reads a region from start to end (iozone -i 1 -c)
+	SeqRewrite BenchPhase = "seq-rewrite" // each thread writes its region again from start to end, with fsync and close (iozone -i 0 -c -e, its second pass)
+	RandWrite  BenchPhase = "rand-write"  // each thread writes each record of its region once, in random order (iozone -i 2 -I -O; O_DIRECT unless Buffered)
+	RandRead   BenchPhase = "rand-read"   // each thread reads each record of a region once, in random order
+	MDCreate   BenchPhase = "md-create"   // each thread creates its files: open with O_CREAT, write ItemBytes, close
+	MDStat     BenchPhase = "md-stat"     // each thread stats each file once, in random order (mdtest -T -R)
+	MDRead     BenchPhase = "md-read"     // each thread opens, reads whole and closes each file, in the order of names (mdtest -E -e)
+	MDRemove   BenchPhase = "md-remove"   // each thread unlinks the files
 	// Directories instead of files (mdtest without -F); fio does them from 3.37 on.
 	MDMkdir   BenchPhase = "md-mkdir"
 	MDDirStat BenchPhase = "md-dirstat" // in random order
@@ -33,7 +34,7 @@ const (
 )
 
 // BenchPhases lists every phase, each after those whose files it needs.
-var BenchPhases = []BenchPhase{SeqWrite, SeqRead, RandRead, RandWrite, MDCreate, Find, MDStat, MDRead, MDRemove, MDMkdir, MDDirStat, MDRmdir}
+var BenchPhases = []BenchPhase{SeqWrite, SeqRewrite, SeqRead, RandRead, RandWrite, MDCreate, Find, MDStat, MDRead, MDRemove, MDMkdir, MDDirStat, MDRmdir}
 
 // Metadata reports whether the phase works on trees of files and so counts
 // operations. The other phases count bytes too.
@@ -47,9 +48,18 @@ func (p BenchPhase) Directories() bool { return p == MDMkdir || p == MDDirStat |
 // Makes reports whether the phase makes what the other phases of a set need.
 func (p BenchPhase) Makes() bool { return p == SeqWrite || p == MDCreate || p == MDMkdir }
 
+// Sequential reports whether the phase moves streams.
+func (p BenchPhase) Sequential() bool { return strings.HasPrefix(string(p), "seq-") }
+
+// Beside is the phase of the small records that a mixture has beside streams; "": no mixture has
+// these streams.
+func (p BenchPhase) Beside() BenchPhase {
+	return map[BenchPhase]BenchPhase{SeqRewrite: RandWrite, SeqRead: RandRead}[p]
+}
+
 // Writes reports whether the phase needs a writable file system.
 func (p BenchPhase) Writes() bool {
-	return p.Makes() || p == RandWrite || p == MDRemove || p == MDRmdir
+	return p.Makes() || p == SeqRewrite || p == RandWrite || p == MDRemove || p == MDRmdir
 }
 
 // BenchLayout is how the regions of a data set lie in files.
@@ -91,6 +101,7 @@ type BenchJob struct {
 	RecordBytes int64       `json:"record_bytes,omitempty"` // one call; random: a multiple of 4096
 	Direct      bool        `json:"direct,omitempty"`       // O_DIRECT in sequential phases
 	Buffered    bool        `json:"buffered,omitempty"`     // no O_DIRECT in random phases
+	SmallBytes  int64       `json:"small_bytes,omitempty"`  // a mixture: ranks that are odd have records of this size in the phase Beside; all go on for DurationSeconds
 	Limit       int64       `json:"limit,omitempty"`        // rand-read: each thread reads at most this many records, the first in its order; 0: all
 	ReadShift   int         `json:"read_shift,omitempty"`   // work on the files of the client with this much higher an index (IOR -C is 1), so that this client's cache does not help; md-read: twice as far, md-remove: three times (mdtest -N)
 	DropCache   bool        `json:"drop_cache,omitempty"`   // reading: before the start, drop the files' pages from this client's page cache (posix_fadvise)
@@ -145,6 +156,7 @@ type BenchResult struct {
 
 	Verified *BenchVerify  `json:"verified,omitempty"` // reading: absent if nothing was checked
 	Regions  []BenchRegion `json:"regions,omitempty"`  // of a phase that Makes: what this client's ranks have now
+	Beside   *BenchResult  `json:"beside,omitempty"`   // of a mixture: its small records; the rest is of the streams
 	Notes    []string      `json:"notes,omitempty"`    // caveats for the reader of the figures
 }
 
@@ -233,6 +245,14 @@ type BenchStartParams struct {
 	StartNs int64  `json:"start_ns"` // wall clock of this client; 0 or past: at once
 }
 
+// of is the part of a mixture that a rank has; of any other job, the job.
+func (j BenchJob) of(rank int) *BenchJob {
+	if j.SmallBytes > 0 && rank%2 == 1 {
+		j.Phase, j.RecordBytes = j.Phase.Beside(), j.SmallBytes
+	}
+	return &j
+}
+
 // MergeRegions adds the regions that later phases or other clients report to
 // the known regions of a set.
 func MergeRegions(known, news []BenchRegion) []BenchRegion {
@@ -260,6 +280,8 @@ func (j *BenchJob) fill() error {
 		return fmt.Errorf("there is no phase %q with layout %q", j.Phase, j.Layout)
 	case !filepath.IsAbs(j.Dir):
 		return fmt.Errorf("%q is not an absolute path", j.Dir)
+	case j.SmallBytes > 0 && (j.Phase.Beside() == "" || j.DurationSeconds <= 0):
+		return fmt.Errorf("phase %s of %g s has no small records beside it", j.Phase, j.DurationSeconds)
 	case !j.Phase.Metadata() && (j.RecordBytes <= 0 || j.FileBytes%j.RecordBytes != 0 || j.FileBytes == 0):
 		return fmt.Errorf("file_bytes %d is not a multiple of record_bytes %d", j.FileBytes, j.RecordBytes)
 	}

@@ -96,6 +96,9 @@ func fioCommand(j *BenchJob, w work) []string {
 	if j.DurationSeconds > 0 {
 		argv = append(argv, fmt.Sprintf("--runtime=%dms", int64(j.DurationSeconds*1000)))
 	}
+	if j.SmallBytes > 0 { // neither part of a mixture is to be done first
+		argv = append(argv, "--time_based=1")
+	}
 	if !j.Phase.Writes() {
 		argv = append(argv, "--allow_file_create=0", "--invalidate="+bit(j.DropCache))
 	}
@@ -146,7 +149,7 @@ var fioVerify = []string{"--verify=crc32c", "--do_verify=0", "--verify_state_sav
 
 // fioRecords are the options of a phase that moves records.
 func fioRecords(j *BenchJob, w work) []string {
-	rw := map[BenchPhase]string{SeqWrite: "write", SeqRead: "read", RandWrite: "randwrite", RandRead: "randread"}[j.Phase]
+	rw := map[BenchPhase]string{SeqWrite: "write", SeqRewrite: "write", SeqRead: "read", RandWrite: "randwrite", RandRead: "randread"}[j.Phase]
 	random := j.Phase == RandRead || j.Phase == RandWrite
 	direct := j.Direct || random && !j.Buffered
 	file, offset := filepath.Join(w.dir, rankName(w.owner)+".data"), int64(0)

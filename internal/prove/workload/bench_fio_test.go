@@ -159,6 +159,8 @@ func TestCommand(t *testing.T) {
 	}{
 		{func(j *BenchJob) {}, "--name=r3 --create_on_open=1 --fadvise_hint=0 --allow_file_create=0 --rw=read --bs=65536 --filename=/d/r3.data --offset=0 --size=1048576 --direct=0 --verify=crc32c --verify_interval=4096"},
 		{func(j *BenchJob) { j.Phase = RandWrite; j.DurationSeconds = 1.5 }, "--runtime=1500ms --rw=randwrite --direct=1 --end_fsync=1"},
+		{func(j *BenchJob) { j.Phase = SeqRewrite }, "--name=r3 --create_on_open=1 --rw=write --bs=65536 --filename=/d/r3.data --direct=0 --end_fsync=1"},
+		{func(j *BenchJob) { j.SmallBytes, j.DurationSeconds = 4096, 2 }, "--runtime=2000ms --time_based=1 --allow_file_create=0 --rw=randread --bs=4096 --filename=/d/r3.data --direct=1"},
 		{func(j *BenchJob) { j.Layout = Segmented }, "--filename=/d/shared.data --offset=3145728 --size=1048576"},
 		{func(j *BenchJob) { j.Layout = Strided }, "--rw=read:65536 --filename=/d/shared.data --offset=196608 --size=2031616 --io_size=1048576"},
 		{func(j *BenchJob) { j.Phase, j.Branch, j.Items = MDStat, 1, 50 }, "--ioengine=filestat --directory=/d/r3.tree --filename_format=r3.$filenum --nrfiles=50 --file_service_type=random"},
@@ -171,7 +173,7 @@ func TestCommand(t *testing.T) {
 		if err := j.fill(); err != nil {
 			t.Fatal(err)
 		}
-		argv := fioCommand(&j, three)
+		argv := fioCommand(j.of(three.rank), three)
 		left := argv
 		for _, w := range strings.Fields(x.want) {
 			i := slices.Index(left, w)

@@ -69,7 +69,8 @@ func newBenchRun(ctx context.Context, job BenchJob) (*benchRun, error) {
 		return nil, err
 	}
 	for i, w := range works {
-		p := &program{work: w, argv: fioCommand(&job, w), dir: filepath.Join(r.tmp, strconv.Itoa(i)), giveUp: time.Duration(job.GiveUpSeconds * 1e9)}
+		own := job.of(w.rank)
+		p := &program{job: own, work: w, argv: fioCommand(own, w), dir: filepath.Join(r.tmp, strconv.Itoa(i)), giveUp: time.Duration(job.GiveUpSeconds * 1e9)}
 		err = os.Mkdir(p.dir, 0o700)
 		if p.gated = p.argv[0] == fio; err == nil && p.gated {
 			err = unix.Mkfifo(filepath.Join(p.dir, gateFile), 0o600)
@@ -171,7 +172,11 @@ func (r *benchRun) drive(ctx context.Context, start <-chan int64, stop <-chan st
 			emit()
 		}
 	}
-	return r.result(by)
+	res := r.result(by, j.of(0).Phase)
+	if j.SmallBytes > 0 {
+		res.Beside = r.result(by, j.of(1).Phase)
+	}
+	return res
 }
 
 func closedAfter(wg *sync.WaitGroup) <-chan struct{} {
@@ -195,8 +200,8 @@ func (r *benchRun) progress(state string) BenchProgress {
 // stallSeconds is how long an operation takes that counts as a stall.
 const stallSeconds = 0.5
 
-// result joins what the programs report.
-func (r *benchRun) result(by string) *BenchResult {
+// result joins what the programs of a phase report.
+func (r *benchRun) result(by string, phase BenchPhase) *BenchResult {
 	j := &r.job
 	if r.startNs == 0 {
 		r.startNs = r.clock.now() // stopped before the start
@@ -207,7 +212,10 @@ func (r *benchRun) result(by string) *BenchResult {
 	}
 	var spells [][]spell
 	for _, p := range r.programs {
-		t := p.outcome(j, by != "")
+		if p.job.Phase != phase {
+			continue
+		}
+		t := p.outcome(p.job, by != "")
 		res.CPUSeconds += p.cpu
 		res.Verified = res.Verified.plus(t.verified)
 		th := BenchThread{Rank: p.work.rank, StartNs: r.startNs, EndNs: r.startNs + int64(t.seconds*1e9), Ops: t.ops, Bytes: t.bytes}
@@ -259,6 +267,7 @@ const signalGrace = 10 * time.Second
 
 // program is the process of a thread.
 type program struct {
+	job    *BenchJob // its part of the phase's
 	work   work
 	argv   []string
 	dir    string        // it runs there

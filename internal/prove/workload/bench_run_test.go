@@ -111,6 +111,56 @@ func TestBenchData(t *testing.T) {
 	}
 }
 
+// What is written again is the same file with other contents.
+func TestBenchRewrite(t *testing.T) {
+	b := newBench(t)
+	look := func() (os.FileInfo, []byte) {
+		st, err := os.Stat(b.file("data/r1.data"))
+		text, rerr := os.ReadFile(b.file("data/r1.data"))
+		if err := errors.Join(err, rerr); err != nil {
+			t.Fatal(err)
+		}
+		return st, text
+	}
+	b.do(b.job(SeqWrite))
+	before, old := look()
+	if r := b.do(b.job(SeqRewrite)); r.Bytes != 512<<10 || r.Regions != nil || r.Verified != nil {
+		t.Errorf("%+v", r)
+	}
+	after, now := look()
+	if !os.SameFile(before, after) || after.Size() != before.Size() || slices.Equal(old, now) {
+		t.Errorf("%v, then %v; the same contents: %t", before, after, slices.Equal(old, now))
+	}
+	b.clean(b.do(b.job(SeqRead)))
+}
+
+// In a mixture odd ranks have small records. None is done before the time is over.
+func TestBenchMixture(t *testing.T) {
+	b := newBench(t)
+	b.do(b.job(SeqWrite))
+	mixed := func(j *BenchJob) { j.SmallBytes, j.DurationSeconds = 4096, 0.5 }
+	for _, p := range []BenchPhase{SeqRewrite, SeqRead} {
+		r := b.do(b.job(p, mixed))
+		if s := r.Beside; len(r.Threads) != 1 || r.Threads[0].Rank != 0 || len(s.Threads) != 1 || s.Threads[0].Rank != 1 || s.Threads[0].Fault != "" {
+			t.Fatalf("%s: %+v beside %+v", p, r, s)
+		}
+		for size, x := range map[int64]*BenchResult{16 << 10: r, 4096: r.Beside} {
+			if x.StoppedBy != "duration" || x.Bytes <= 256<<10 || x.Bytes != x.Ops*size || len(x.Buckets) < 10 {
+				t.Errorf("%s of %d bytes: %d operations, %d bytes, %s, %d buckets", p, size, x.Ops, x.Bytes, x.StoppedBy, len(x.Buckets))
+			}
+			if p == SeqRead {
+				b.clean(x)
+			}
+		}
+	}
+	b.clean(b.do(b.job(SeqRead)))
+	for name, j := range map[string]BenchJob{"first write": b.job(SeqWrite, mixed), "no end": b.job(SeqRead, func(j *BenchJob) { j.SmallBytes = 4096 })} {
+		if _, err := b.try(j); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
 // A phase that reads tells of each block that is not what was written there.
 func TestBenchVerifyFinds(t *testing.T) {
 	b := newBench(t)

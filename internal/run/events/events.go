@@ -32,7 +32,7 @@ type Event struct {
 	Count int       `json:"count"`          // number of events, at least 1
 	Brick string    `json:"brick"`
 	Host  string    `json:"host"`
-	Part  string    `json:"part"`  // cluster, fencing, service, multipath, md, XFS, Lustre, NFS, network, kernel or mortar
+	Part  string    `json:"part"`  // cluster, fencing, service, multipath, md, XFS, Lustre, NFS, network, cache, kernel or mortar
 	Level string    `json:"level"` // ok, warning or fault
 	Text  string    `json:"text"`  // description
 	// Code says what it is: of a refusal of the resource agent, of the finding that it made,
