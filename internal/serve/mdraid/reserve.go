@@ -235,10 +235,30 @@ func (r *reservedDisks) Holder() (holder string, _ error) {
 	return holder, nil
 }
 
-// Alone asks all disks that have a path: one without is in no array that runs here.
+// Alone asks the disks that the arrays work with here, which may be others than the config's: an
+// administrator can add one. What another server writes to any other disk is not read here.
 func (r *reservedDisks) Alone(ctx context.Context) bool {
-	all := r.order(ctx, pr.DoRead, r.members(), false)
-	return len(all) > 0 && !slices.ContainsFunc(all, func(a asked) bool { return a.err != nil || !a.Whole() })
+	all, err := r.Arrays()
+	if err != nil {
+		return false
+	}
+	in, err := r.membersOf(all)
+	if err != nil || len(in) == 0 {
+		return false
+	}
+	var names []string
+	for _, name := range r.members() {
+		if real, err := r.K.Realpath(name); err == nil && in[path.Base(real)] {
+			names = append(names, name)
+		}
+	}
+	whole := 0
+	for _, a := range r.order(ctx, pr.DoRead, names, false) {
+		if a.err == nil && a.Whole() {
+			whole++
+		}
+	}
+	return whole == len(in)
 }
 
 func (r *reservedDisks) Claim(name string) *pr.Claim {
