@@ -477,6 +477,7 @@ func (s *Kind) Reflexes(w unit.Watch) []*unit.Reflex {
 	return []*unit.Reflex{
 		{Name: "lustre: silent servers", Every: pingEvery, Beside: true, Sees: func(context.Context) unit.Act {
 			if len(s.cfg.Servers) == 0 || !s.Serving() {
+				s.silent = silentServers{} // an answer of long ago says nothing when the MGS is back
 				return nil
 			}
 			return func(ctx context.Context) { s.silent.round(ctx, s.K, s.cfg.Servers, w.Log) }
