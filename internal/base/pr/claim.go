@@ -95,11 +95,11 @@ func (c *Claim) Read() error {
 // Blank says whether the LUN has no key, and none was registered since its power came.
 func (c *Claim) Blank() bool { return c.Err == nil && len(c.Keys) == 0 && c.Generation == 0 }
 
-// Gone says whether a server of the cluster has taken the LUN from this one, which had registered,
-// or has had it since. A LUN that was without power has forgotten all, and a stranger serves
-// no client of the service.
+// Gone says whether a server of the cluster has the LUN that this one had reserved, or has had it
+// since; multipathd may have registered a path of this one again. A LUN that was without power has
+// forgotten all, and a stranger serves no client of the service.
 func (c *Claim) Gone() bool {
-	return c.Err == nil && c.Count(c.Own()) == 0 && !c.Blank() && c.Ours() == nil
+	return c.Err == nil && c.Ours() == nil && (c.Holder != 0 && c.Holder != c.Own() || c.Count(c.Own()) == 0 && !c.Blank())
 }
 
 // Whole says whether this server holds the LUN, with all of its paths, and no other server has

@@ -193,7 +193,7 @@ func (c *ClusterSlice) Diff(sys Look) ([]Action, error) {
 		Content: []byte(Header + Comment(c.Weight.Reason) + "[Slice]\nCPUWeight=" + c.Weight.Value + "\n")}
 	in := TextFile{Path: "/etc/systemd/system/pacemaker.service.d/mortar.conf", Content: []byte(Header + "[Service]\nSlice=cluster.slice\n")}
 	as := append(sys.Want(&slice), sys.Want(&in)...)
-	if len(as) > 0 {
+	if out, _ := sys.Command("systemctl", "show", "--property=NeedDaemonReload", "--value", "pacemaker.service"); len(as) > 0 || strings.TrimSpace(out.Stdout) == "yes" {
 		as = append(as, Action{Title: "tell systemd of the files", Cmd: []string{"systemctl", "daemon-reload"}})
 	}
 	return as, nil

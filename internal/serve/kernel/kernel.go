@@ -18,7 +18,8 @@ import (
 // call files, Run, Kill and Sleep; and what the watcher does in the background, it calls beside
 // its loop: Run to move a spare or drop a disk, files, Addresses, Ports and ReadBlocks to record
 // locks, files, ReadBlocks, Mount and the network to make repairs, and files, Ports and Null,
-// from several goroutines, to ask daemons. Otherwise one goroutine calls everything.
+// from several goroutines, to ask daemons, and files, Path, Addresses and DelAddress to guard the
+// service's devices. Otherwise one goroutine calls everything.
 type Host interface {
 	// The clock by which agent and watcher live.
 
@@ -77,6 +78,10 @@ type Host interface {
 	// be older than a disk that another host writes. off and n are multiples of
 	// 4096.
 	ReadBlocks(dev string, off int64, n int) ([]byte, error)
+	// Claimed says whether a file system, or a program as e2fsck, has a device for itself.
+	Claimed(dev string) bool
+	// WriteBlocks returns when the data is on stable storage.
+	WriteBlocks(dev string, off int64, data []byte) error
 	// Ask reads ranges of devices as ReadBlocks does, all side by side, and gives an answer
 	// for each. The answer of a device that takes longer than limit is ErrSilent.
 	Ask(ctx context.Context, limit time.Duration, all []Question) []Answer

@@ -22,7 +22,6 @@ var ErrForgot = errors.New("it alone has forgotten its reservation")
 type reservedLUNs struct {
 	*Kind
 	keys pr.Servers
-	next int // the LUN that Glance asks next
 }
 
 // claim is a LUN as this server reserves it.
@@ -43,8 +42,15 @@ func (r *reservedLUNs) look() []*claim {
 	return all
 }
 
-// readClaim finds the paths of a LUN that work, and asks over the first that answers.
+// readClaim asks over the first path that answers.
 func (r *reservedLUNs) readClaim(c *claim) {
+	if r.findPaths(c); c.Err == nil {
+		_ = c.Read()
+	}
+}
+
+// findPaths finds the paths of a LUN that work.
+func (r *reservedLUNs) findPaths(c *claim) {
 	c.Claim = pr.Claim{What: "LUN " + c.Name, Device: "/dev/mapper/" + c.Name, Node: r.Node, Servers: r.keys, Note: r.Log.Note}
 	dev, gone, err := r.find(c.LUN)
 	if c.Err = errors.Join(err, gone); c.Err != nil {
@@ -53,7 +59,6 @@ func (r *reservedLUNs) readClaim(c *claim) {
 	for _, p := range r.PathsOf(dev) {
 		c.Claim.Paths = append(c.Claim.Paths, r.K.Path(p))
 	}
-	_ = c.Read()
 }
 
 // Holder is the server that the LUNs are reserved for; "" for none. Of LUNs
@@ -178,11 +183,14 @@ func (r *reservedLUNs) Keep(ctx context.Context) (string, error) {
 		return r.Node, err
 	}
 	kept, there := r.noted(), r.reservedNote().There()
+	was := func(c *claim) bool { return c.Err == nil && slices.Contains(kept, c.WWID) }
+	held := slices.ContainsFunc(all, func(c *claim) bool { return was(c) && c.Holder == c.Own() })
 	for _, c := range all {
 		if c.Err != nil {
 			continue
 		}
-		if err := c.Keep(!there); err != nil {
+		// By one that is not noted the service has grown, as long as this server holds another.
+		if err := c.Keep(!there || held && !was(c)); err != nil {
 			return c.By(), err
 		}
 		kept = append(kept, c.WWID)
@@ -195,15 +203,17 @@ func (r *reservedLUNs) Alone(context.Context) bool {
 	return !slices.ContainsFunc(r.look(), func(c *claim) bool { return c.Err != nil || !c.Whole() })
 }
 
-// Glance asks one LUN, each time another one.
-func (r *reservedLUNs) Glance() (by string, taken bool) {
-	if len(r.noted()) == 0 {
-		return "", false
+// Reserved are WWIDs.
+func (r *reservedLUNs) Reserved() []string { return r.noted() }
+
+func (r *reservedLUNs) Claim(wwid string) *pr.Claim {
+	i := slices.IndexFunc(r.cfg.LUNs, func(l LUN) bool { return l.WWID == wwid })
+	if i < 0 {
+		return nil
 	}
-	r.next++
-	c := &claim{LUN: r.cfg.LUNs[r.next%len(r.cfg.LUNs)]}
-	r.readClaim(c)
-	return c.By(), c.Gone()
+	c := &claim{LUN: r.cfg.LUNs[i]}
+	r.findPaths(c)
+	return &c.Claim
 }
 
 // Give gives up what this server has; what others have stays.

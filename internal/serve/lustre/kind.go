@@ -300,7 +300,7 @@ func (s *Kind) startTargets(ctx context.Context, targets []Target) error {
 	for i, argv := range mounts {
 		all.Go(func() {
 			if alone {
-				s.Log.NoteErr(s.clearMMP(ctx, argv[len(argv)-2]), "the mount watches for another server")
+				s.Log.NoteErr(s.clearMMP(argv[len(argv)-2]), "the mount watches for another server")
 			}
 			if _, err := s.K.Run(ctx, kernel.Command{Argv: argv}); err != nil {
 				errs[i] = fmt.Errorf("%w (the kernel's log may say why)", err)
@@ -319,16 +319,19 @@ func (s *Kind) startTargets(ctx context.Context, targets []Target) error {
 }
 
 // clearMMP writes a target's MMP block as an unmount leaves it. It does not change a block that
-// e2fsck has marked.
-func (s *Kind) clearMMP(ctx context.Context, dev string) error {
+// e2fsck has marked, nor one of a file system that is in use on this server: MMP of that one, if
+// it is late, finds a block that it has not written, and sets the file system read-only.
+// Source: fs/ext4/mmp.c, kmmpd
+func (s *Kind) clearMMP(dev string) error {
 	off, block, err := ext4.UnmountedMMP(func(off int64, n int) ([]byte, error) { return s.K.ReadBlocks(dev, off, n) })
 	if err != nil || block == nil {
 		return err
 	}
+	if s.K.Claimed(dev) {
+		return fmt.Errorf("%s is in use on this server", dev)
+	}
 	s.Log.Note("%s: its disks are reserved for this server: MMP need not watch for another one", dev)
-	_, err = s.K.Run(ctx, kernel.Command{Stdin: string(block), Argv: []string{"dd", "of=" + dev,
-		fmt.Sprintf("bs=%d", ext4.BlockBytes), fmt.Sprintf("seek=%d", off/ext4.BlockBytes), "iflag=fullblock", "oflag=direct", "conv=notrunc,fsync", "status=none"}})
-	return err
+	return s.K.WriteBlocks(dev, off, block)
 }
 
 // prepare judges a target and gives the command that mounts it; nil if it is
@@ -474,6 +477,7 @@ func (s *Kind) Reflexes(w unit.Watch) []*unit.Reflex {
 	return []*unit.Reflex{
 		{Name: "lustre: silent servers", Every: pingEvery, Beside: true, Sees: func(context.Context) unit.Act {
 			if len(s.cfg.Servers) == 0 || !s.Serving() {
+				s.silent = silentServers{} // an answer of long ago says nothing when the MGS is back
 				return nil
 			}
 			return func(ctx context.Context) { s.silent.round(ctx, s.K, s.cfg.Servers, w.Log) }

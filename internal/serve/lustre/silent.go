@@ -4,20 +4,18 @@ import (
 	"context"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/serve/kernel"
 )
 
-// silentAfter is how many pings in a row a server does not answer until the MGS
-// forgets it. On a rack that took 19 s: a ping of a host without power takes longer than pingWait.
+// silentAfter is how many rounds in a row a server does not answer until the MGS forgets it.
 const silentAfter = 3
 
 // pingEvery is the least time from one round of pings to the next.
 const pingEvery = 2 * time.Second
 
-// pingWait is how long one ping waits for an answer.
+// pingWait is how long LNet waits for the answer to one ping.
 const pingWait = time.Second
 
 // silentServers finds servers of a Lustre file system that crashed, and has the MGS
@@ -28,43 +26,52 @@ const pingWait = time.Second
 // (imperative recovery), and lctl set_param -P hangs. An evicted server that
 // was merely cut off connects to the MGS again. No target evicts anybody here.
 type silentServers struct {
-	missed map[string]int // by NID: pings in a row without an answer
+	answers map[string]chan error // by NID: of pings that are under way, or have ended since the last round
+	missed  map[string]int        // by NID: rounds in a row without an answer
 }
 
-// round pings each server once, all side by side. lctl ping is no use here: it failed with EIO for
-// one of three servers that were well (2.17.57), lnetctl ping for none.
+// round looks at the pings of the round before, and pings each server whose ping has ended, all
+// side by side. It waits for none: a ping of a host without power outlasts pingWait, and no signal
+// ends it, until the network's driver gives the message up, after 10 s (ksocklnd.sock_timeout) or
+// more. One that is under way is missed. lctl ping is no use here: it failed with EIO for one of
+// three servers that were well (2.17.57), lnetctl ping for none.
+//
+// Source: Lustre 2.17.57, lnet/lnet/api-ni.c, lnet_ping: wait_for_completion after LNetMDUnlink
 func (s *silentServers) round(ctx context.Context, k kernel.Host, nids []string, log func(string, ...any)) {
 	if s.missed == nil {
-		s.missed = map[string]int{}
+		s.answers, s.missed = map[string]chan error{}, map[string]int{}
 	}
-	answers := make([]bool, len(nids))
-	var all sync.WaitGroup
-	for i, nid := range nids {
-		all.Go(func() {
-			soon, cancel := context.WithTimeout(ctx, 5*pingWait)
-			defer cancel()
-			_, err := k.Run(soon, kernel.Command{Argv: []string{"lnetctl", "ping", "--timeout", strconv.Itoa(int(pingWait.Seconds())), nid}})
-			answers[i] = err == nil
-		})
-	}
-	all.Wait()
-	for i, nid := range nids {
+	for _, nid := range nids {
 		if ctx.Err() != nil {
 			return
 		}
-		if answers[i] {
-			s.missed[nid] = 0
-			continue
+		missed := s.answers[nid] != nil
+		select {
+		case err := <-s.answers[nid]:
+			if delete(s.answers, nid); err == nil {
+				s.missed[nid], missed = 0, false
+			}
+		default:
 		}
-		if s.missed[nid]++; s.missed[nid] != silentAfter {
-			continue
+		if missed {
+			s.missed[nid]++
 		}
-		log("%s does not answer: the MGS evicts it, so that clients hear where its targets are", nid)
-		soon, cancel := context.WithTimeout(ctx, 5*pingWait)
-		if _, err := k.Run(soon, kernel.Command{Argv: []string{"lctl", "set_param", "mgs.MGS.evict_client=nid:" + nid}}); err != nil {
-			log("%v", err)
+		if missed && s.missed[nid] == silentAfter {
+			log("%s does not answer: the MGS evicts it, so that clients hear where its targets are", nid)
+			soon, cancel := context.WithTimeout(ctx, 5*pingWait)
+			if _, err := k.Run(soon, kernel.Command{Argv: []string{"lctl", "set_param", "mgs.MGS.evict_client=nid:" + nid}}); err != nil {
+				log("%v", err)
+			}
+			cancel()
 		}
-		cancel()
+		if s.answers[nid] == nil {
+			answer := make(chan error, 1)
+			s.answers[nid] = answer
+			go func() {
+				_, err := k.Run(ctx, kernel.Command{Argv: []string{"lnetctl", "ping", "--timeout", strconv.Itoa(int(pingWait.Seconds())), nid}})
+				answer <- err
+			}()
+		}
 	}
 }
 

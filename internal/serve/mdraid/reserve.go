@@ -24,8 +24,6 @@ type reservedDisks struct {
 	// seen are the disks that this start has spoken with, by their names in the config: why a
 	// start goes without one, nil: it does not.
 	seen map[string]error
-	// next is the disk that Glance asks next.
-	next int
 }
 
 func (s *Kind) ReserveWith(keys pr.Servers) { s.Reserve = &reservedDisks{disks: s.disks, keys: keys} }
@@ -96,11 +94,11 @@ func (r *reservedDisks) order(ctx context.Context, do string, names []string, ne
 // is left out: the arrays then decide whether they can spare it. A disk that knows no
 // reservations is used without.
 func (r *reservedDisks) take(ctx context.Context) error {
-	if r.seen == nil {
-		r.seen = map[string]error{}
+	kept := r.Reserved()
+	if r.seen == nil { // what a stop that failed has left may be the partner's by now
+		kept, r.seen = nil, map[string]error{}
 	}
 	new := slices.DeleteFunc(r.members(), func(name string) bool { _, seen := r.seen[name]; return seen })
-	kept := r.noted()
 	var strange []error
 	for _, a := range r.order(ctx, pr.DoTake, new, false) {
 		switch {
@@ -149,6 +147,12 @@ func (r *reservedDisks) noted() []string {
 	return strings.Fields(text)
 }
 
+// Reserved leaves out disks that have left the service: another service or brick may have them.
+func (r *reservedDisks) Reserved() []string {
+	members := r.members()
+	return slices.DeleteFunc(r.noted(), func(name string) bool { return !slices.Contains(members, name) })
+}
+
 func (r *reservedDisks) note(names []string) error {
 	slices.Sort(names)
 	if names = slices.Compact(names); slices.Equal(names, r.noted()) {
@@ -163,7 +167,7 @@ func (r *reservedDisks) note(names []string) error {
 // it again; so does one that came late, whose partner may be dead, and one that
 // is new. A disk that a stranger has taken is left to md, whose writes it refuses.
 func (r *reservedDisks) Keep(ctx context.Context) (string, error) {
-	was := r.noted()
+	was := r.Reserved()
 	var again, late []string
 	held := false // this server still has a disk that it had reserved
 	for _, a := range r.order(ctx, pr.DoRead, r.members(), false) {
@@ -231,25 +235,36 @@ func (r *reservedDisks) Holder() (holder string, _ error) {
 	return holder, nil
 }
 
-// Alone asks all disks that have a path: one without is in no array that runs here.
+// Alone asks the disks that the arrays work with here, which may be others than the config's: an
+// administrator can add one. What another server writes to any other disk is not read here.
 func (r *reservedDisks) Alone(ctx context.Context) bool {
-	all := r.order(ctx, pr.DoRead, r.members(), false)
-	return len(all) > 0 && !slices.ContainsFunc(all, func(a asked) bool { return a.err != nil || !a.Whole() })
+	all, err := r.Arrays()
+	if err != nil {
+		return false
+	}
+	in, err := r.membersOf(all)
+	if err != nil || len(in) == 0 {
+		return false
+	}
+	var names []string
+	for _, name := range r.members() {
+		if real, err := r.K.Realpath(name); err == nil && in[path.Base(real)] {
+			names = append(names, name)
+		}
+	}
+	whole := 0
+	for _, a := range r.order(ctx, pr.DoRead, names, false) {
+		if a.err == nil && a.Whole() {
+			whole++
+		}
+	}
+	return whole == len(in)
 }
 
-// Glance asks one of the disks that this server had reserved, each time another one.
-func (r *reservedDisks) Glance() (by string, taken bool) {
-	was := r.noted()
-	if len(was) == 0 {
-		return "", false
-	}
-	r.next++
-	name := was[r.next%len(was)]
+func (r *reservedDisks) Claim(name string) *pr.Claim {
 	real, err := r.K.Realpath(name)
 	if err != nil {
-		return "", false
+		return nil
 	}
-	c := pr.Order{Node: r.Node, Servers: r.keys, Paths: r.PathsOf(path.Base(real))}.Claim(r.K.Path)
-	taken = c.Read() == nil && c.Gone()
-	return c.By(), taken
+	return pr.Order{Node: r.Node, Servers: r.keys, Paths: r.PathsOf(path.Base(real))}.Claim(r.K.Path)
 }

@@ -201,7 +201,7 @@ func (s *Kind) Silence(ctx context.Context, log func(string, ...any)) {
 	if name, _, err := s.Present(); err != nil || name == "" {
 		return
 	}
-	log("service %s has lost its disks: giving up its address, so that clients wait", s.Service)
+	log("service %s gives up its address, so that clients wait: its disks are out of reach, or the partner has taken them", s.Service)
 	if err := s.address.stopAddress(ctx); err != nil {
 		log("%v", err)
 	}

@@ -52,6 +52,7 @@ type shared struct {
 	lvs      []string          // logical volumes; they are dm-7, dm-8 …
 	fs       string            // device of the XFS file system
 	labels   map[string]string // of ldiskfs file systems, by device
+	mmp      map[string]uint32 // what their MMP blocks hold
 	noMMP    bool
 	deaf     bool  // the cluster hears no attribute
 	room     int64 // free on the file system
@@ -106,8 +107,10 @@ type fakeHost struct {
 	apart  bool // LNet has no network
 	// mounting and mountedOne are called when the mount of a target begins and ends.
 	mounting, mountedOne func()
-	frozen               bool // a target is read-only, which Lustre sees when it writes
-	writes               bool // to see that
+	frozen               bool     // a target is read-only, which Lustre sees when it writes
+	watched              []string // devices that a mount has watched for MMP of another server
+	claimed              bool     // devices of targets are in use, and are not mounted
+	writes               bool     // to see that
 	mounts               []linux.Mount
 	procs                map[int]*fakeProc
 	nextPID              int
@@ -162,7 +165,7 @@ type fakeProc struct {
 var errInjected = errors.New("injected failure")
 
 func newShared(t *testing.T) *shared {
-	s := &shared{t: t, disks: map[string]*fakeDisk{}, owner: "at-rest", seqno: 7, vg: "vg-a", fsUUID: volUUID, volume: map[string]string{}, hosts: map[string]*fakeHost{}, attrs: map[string]string{}, room: 1 << 30,
+	s := &shared{t: t, disks: map[string]*fakeDisk{}, mmp: map[string]uint32{}, owner: "at-rest", seqno: 7, vg: "vg-a", fsUUID: volUUID, volume: map[string]string{}, hosts: map[string]*fakeHost{}, attrs: map[string]string{}, room: 1 << 30,
 		lvs: []string{"data"}, fs: "dm-7"}
 	for i := range 6 {
 		s.disks[fmt.Sprintf("/dev/mapper/d%d", i)] = &fakeDisk{uuid: arrayUUID, role: i, events: 100}
@@ -1010,10 +1013,19 @@ func (h *fakeHost) ReadBlocks(dev string, off int64, n int) ([]byte, error) {
 		}
 		return b, nil
 	}
-	name := strings.TrimPrefix(dev, "/dev/")
+	name := cmp.Or(h.mapper(dev), strings.TrimPrefix(dev, "/dev/"))
 	if label, ok := h.labels[name]; ok && h.there(name) {
 		le := binary.LittleEndian
+		if off == mmpBlock {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			le.PutUint32(b, 0x004d4d50)
+			le.PutUint32(b[4:], cmp.Or(h.mmp[name], mmpClean))
+			return b, nil
+		}
 		le.PutUint16(b[1024+0x38:], 0xef53)
+		le.PutUint32(b[1024+0x18:], 2)
+		le.PutUint64(b[1024+0x168:], mmpBlock/4096)
 		copy(b[1024+0x78:], label)
 		if !h.noMMP {
 			le.PutUint32(b[1024+0x60:], 0x2c2|0x100)
@@ -1033,6 +1045,32 @@ func (h *fakeHost) ReadBlocks(dev string, off int64, n int) ([]byte, error) {
 		return h.fakePV(off, n), nil
 	}
 	return nil, fs.ErrNotExist
+}
+
+// Where the MMP block of a target is, and what it holds after an unmount, while the target is
+// mounted, and while e2fsck works on it.
+const (
+	mmpBlock           = 9 * 4096
+	mmpClean    uint32 = 0xff4d4d50
+	mmpMounted  uint32 = 0x1234
+	mmpChecking uint32 = 0xe24d4d50
+)
+
+func (h *fakeHost) Claimed(string) bool { return h.claimed }
+
+func (h *fakeHost) WriteBlocks(dev string, off int64, data []byte) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err := h.change("write %s", dev); err != nil {
+		return err
+	}
+	name := h.mapper(dev)
+	if off != mmpBlock || h.labels[name] == "" || !h.there(name) || h.claimed {
+		h.t.Errorf("%d bytes are written to %s at %d", len(data), dev, off)
+	}
+	h.mayWrite()
+	h.mmp[name] = binary.LittleEndian.Uint32(data[4:])
+	return nil
 }
 
 // fakeSuperblock builds the superblock of a member of a RAID 6 of six.
@@ -1213,6 +1251,10 @@ func (h *fakeHost) mountTarget(source, target string) error {
 			return errors.New("mount.lustre: Device or resource busy: MMP")
 		}
 	}
+	if cmp.Or(h.mmp[dev], mmpClean) != mmpClean {
+		h.watched = append(h.watched, dev)
+	}
+	h.mmp[dev] = mmpMounted
 	h.mounts = append(h.mounts, linux.Mount{Dev: "0:77", Root: "/", Target: target, Options: []string{"rw"}, Type: "lustre", Source: source, Super: []string{"ro"}})
 	return nil
 }
@@ -1241,6 +1283,9 @@ func (h *fakeHost) Unmount(target string) error {
 		}
 		if m.Type == "xfs" && h.nfsd > 0 {
 			return unix.EBUSY
+		}
+		if m.Type == "lustre" {
+			delete(h.mmp, h.mapper(m.Source))
 		}
 		h.mounts = slices.Delete(h.mounts, i, i+1)
 		return nil

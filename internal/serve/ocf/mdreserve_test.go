@@ -99,8 +99,12 @@ func TestDisksStayReserved(t *testing.T) {
 		reset bool
 		want  string // of disk 0
 	}{
-		"nothing":                          {func(*shared, *fakeHost) {}, false, diskOf1},
-		"taken":                            {func(sh *shared, _ *fakeHost) { heldBy(sh, "nfs2") }, true, `nfs1 0 nfs2 1, held by "nfs2"`},
+		"nothing": {func(*shared, *fakeHost) {}, false, diskOf1},
+		"taken":   {func(sh *shared, _ *fakeHost) { heldBy(sh, "nfs2") }, true, `nfs1 0 nfs2 1, held by "nfs2"`},
+		"taken, and multipathd came late": {func(sh *shared, _ *fakeHost) {
+			sh.disk(0).take("nfs2")
+			sh.disk(0).keys["nfs1 x"] = fakeKey("nfs1")
+		}, true, `nfs1 1 nfs2 1, held by "nfs2"`},
 		"one taken":                        {func(sh *shared, _ *fakeHost) { sh.disk(0).take("nfs2") }, true, `nfs1 0 nfs2 1, held by "nfs2"`},
 		"taken and left":                   {func(sh *shared, _ *fakeHost) { forget(sh.disk(0)); sh.disk(0).generation = 9 }, true, diskFree},
 		"without power":                    {func(sh *shared, _ *fakeHost) { forget(sh.disk(0)) }, false, diskOf1},
@@ -139,9 +143,9 @@ func TestDisksStayReserved(t *testing.T) {
 						t.Error(err)
 					}
 				case "watcher":
-					w := h.watcher(s)
+					g := h.watcher(s).guardOf(s)
 					for i := 0; i < 6 && !h.dead; i++ {
-						w.glance(t.Context(), s)
+						g.look(t.Context())
 					}
 				}
 				did := h.changes[n:]

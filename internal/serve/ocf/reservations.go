@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/base/pr"
@@ -24,9 +25,10 @@ type reservations interface {
 	Holder() (string, error)
 	// Alone says whether no other server can write to the devices that are in use here.
 	Alone(ctx context.Context) bool
-	// Glance says whether another server has taken a device that this one has reserved, and which
-	// one. It asks one device, and may wait for that.
-	Glance() (by string, taken bool)
+	// Reserved are the devices of the service that this server has reserved. Claim is one of them,
+	// to be read; nil: it is not here.
+	Reserved() []string
+	Claim(device string) *pr.Claim
 }
 
 // noReservations is what storage has whose devices know none.
@@ -36,7 +38,8 @@ func (noReservations) Keep(context.Context) (string, error) { return "", nil }
 func (noReservations) Give(context.Context) error           { return nil }
 func (noReservations) Holder() (string, error)              { return "", nil }
 func (noReservations) Alone(context.Context) bool           { return false }
-func (noReservations) Glance() (string, bool)               { return "", false }
+func (noReservations) Reserved() []string                   { return nil }
+func (noReservations) Claim(string) *pr.Claim               { return nil }
 
 // keys are those of Reservations, which check has read.
 func (c *Config) keys() pr.Servers {
@@ -66,28 +69,61 @@ const guardTick = 250 * time.Millisecond
 
 // guard has a server whose devices the partner has taken give up the service's address and reset
 // itself, as soon as it runs again: a reservation stops writes, and no answer to a client. It
-// waits for no look of the watcher, which a server that has lost its arrays fills with other work.
-func (w *watcher) guard(ctx context.Context, s *service) {
-	for w.k.Sleep(ctx, guardTick) == nil {
-		w.glance(ctx, s)
+// waits for no look of the watcher, which a server that has lost its arrays fills with other work,
+// for no lock of the service's actions, and for no device that hangs.
+type guard struct {
+	w    *watcher
+	s    *service
+	last int // device asked
+
+	mu    sync.Mutex
+	asked map[string]bool // devices that have not answered yet
+}
+
+func (w *watcher) guardOf(s *service) *guard {
+	return &guard{w: w, s: s, asked: map[string]bool{}}
+}
+
+func (g *guard) run(ctx context.Context) {
+	for g.w.k.Sleep(ctx, guardTick) == nil {
+		if device := g.pick(); device != "" {
+			go g.glance(ctx, device) // not waited for at the end
+		}
 	}
 }
 
-func (w *watcher) glance(ctx context.Context, s *service) {
-	// In this order: the look at all that is in use costs several times as much as the look at one device.
-	by, taken := s.reserve.Glance()
-	if !taken || !s.up() {
-		return
+// pick gives the device to be asked next; "": none. It does not look at what is in use, which
+// costs several times as much as to ask a device.
+func (g *guard) pick() string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	all := g.s.reserve.Reserved()
+	for range all {
+		g.last = (g.last + 1) % len(all)
+		if device := all[g.last]; !g.asked[device] {
+			g.asked[device] = true
+			return device
+		}
 	}
-	s.kind.Silence(ctx, w.log)
-	unlock, err := w.lock(s.cfg.Service)
-	if err != nil {
-		return // the start or stop sees it
+	return ""
+}
+
+// glance asks twice: between the two looks at what is in use a stop may have given the device up,
+// and a start may have reserved it again.
+func (g *guard) glance(ctx context.Context, device string) {
+	defer func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		delete(g.asked, device)
+	}()
+	var c *pr.Claim
+	for range 2 {
+		if c = g.s.reserve.Claim(device); c == nil || c.Read() != nil || !c.Gone() || !g.s.up() {
+			return
+		}
 	}
-	defer unlock()
-	if s.up() {
-		w.log("%v", s.resetServer(by, nil))
-	}
+	g.s.kind.Silence(ctx, g.w.log)
+	g.w.log("%v", g.s.resetServer(c.By(), nil))
 }
 
 // HeedAction has the agent show, with a key, that disks that carry nothing heed reservations. A

@@ -174,6 +174,11 @@ func TestOneLUNForgets(t *testing.T) {
 			forget(sh.luns[1])
 			h.files["/run/mortar/reserved-home"] = s.cfg.LUNs[0].WWID + "\n"
 		}, ""},
+		"a new one that another brick had": {func(*Config) {}, func(_ *testing.T, sh *shared, h *fakeHost, s *service) {
+			forget(sh.luns[1])
+			sh.luns[1].generation = 9
+			h.files["/run/mortar/reserved-home"] = s.cfg.LUNs[0].WWID + "\n"
+		}, ""},
 		"reserved again in part": {func(*Config) {}, func(t *testing.T, sh *shared, h *fakeHost, s *service) {
 			forget(sh.luns[0])
 			forget(sh.luns[1])

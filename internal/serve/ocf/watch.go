@@ -230,7 +230,7 @@ func (w *watcher) run(ctx context.Context, events <-chan struct{}) {
 	w.background = wg.Go
 	for _, s := range w.services {
 		if _, none := s.reserve.(noReservations); !none {
-			wg.Go(func() { w.guard(ctx, s) })
+			wg.Go(func() { w.guardOf(s).run(ctx) })
 		}
 	}
 	for ctx.Err() == nil {
