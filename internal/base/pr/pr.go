@@ -98,9 +98,10 @@ var (
 	ErrPath     = sg.ErrPath
 )
 
-// Mend says how a person takes the keys of a host away that uses a LUN or a disk no more.
+// Mend says how a person takes the keys of a host away that uses a LUN or a disk no more. It takes
+// all keys away: a server that serves would count as taken over.
 func Mend(dev string) string {
-	return fmt.Sprintf("If that machine uses it no more, take its keys away: `sg_persist --out --register-ignore --param-sark=0x1 %[1]s`, then `sg_persist --out --clear --param-rk=0x1 %[1]s`", dev)
+	return fmt.Sprintf("If that machine uses it no more, take its keys away while the service runs on no server: `sg_persist --out --register-ignore --param-sark=0x1 %[1]s`, then `sg_persist --out --clear --param-rk=0x1 %[1]s`", dev)
 }
 
 // Path is one path to a LUN. A command fails with ErrConflict, ErrPath, or with
