@@ -1,10 +1,12 @@
 package linux
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -151,6 +153,36 @@ func MDMembers(t Tree, dev string) ([]MDMember, error) {
 		ms = append(ms, m)
 	}
 	return ms, nil
+}
+
+// MDSparesFiles are the notes of the spares of a server's services that no array has: package mdraid
+// keeps them out of the arrays until a member fails.
+const MDSparesFiles = "/run/mortar/spares-*.json"
+
+// MDSpares reads these notes: the UUIDs of the arrays that spares are of, by their devices.
+func MDSpares(t Tree) (map[string]string, error) {
+	dir, pattern := path.Split(MDSparesFiles)
+	names, err := t.List(path.Clean(dir))
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]string{}
+	for _, n := range names {
+		if is, _ := path.Match(pattern, n); !is {
+			continue
+		}
+		text, err := t.ReadFile(dir + n)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // the service has stopped
+		}
+		if err == nil {
+			err = json.Unmarshal(text, &out)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s%s: %w", dir, n, err)
+		}
+	}
+	return out, nil
 }
 
 // MDPresent tells for each slot of an array whether md reads data from its member.

@@ -13,10 +13,11 @@ const (
 	CmdDM    = "dmsetup status --target multipath"
 )
 
-// MDFiles are what md shows of each array.
+// MDFiles are what md shows of each array, and then the spares that none has: the watcher notes one
+// before it takes it out.
 var MDFiles = []string{"/sys/block/md*/md/array_state", "/sys/block/md*/md/degraded", "/sys/block/md*/md/sync_action", "/sys/block/md*/md/raid_disks",
 	"/sys/block/md*/md/uuid", "/sys/block/md*/md/level", "/sys/block/md*/md/mismatch_cnt", "/sys/block/md*/md/last_sync_action",
-	"/sys/block/md*/md/dev-*/state", "/sys/block/md*/md/dev-*/slot"}
+	"/sys/block/md*/md/dev-*/state", "/sys/block/md*/md/dev-*/slot", linux.MDSparesFiles}
 
 // CmdTargets asks a server's targets for the progress of their recovery and for
 // their free space.

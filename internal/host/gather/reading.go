@@ -42,7 +42,7 @@ func (h *Host) FailedPaths() (failed map[string]string, unread health.Unread) {
 type Array struct {
 	linux.MDArray
 	Name    string           // in /dev/md; "" if it has none there
-	Members []linux.MDMember // also those that md has thrown out
+	Members []linux.MDMember // also those that md has thrown out, and spares that wait outside of it
 	Stat    linux.MDStat     // its present activity
 }
 
@@ -56,6 +56,7 @@ func (h *Host) Arrays() (out []Array) {
 	files := linux.Files(h.Files)
 	found, _ := linux.MDArrays(files)
 	stats := linux.ParseMDStat(h.Files["/proc/mdstat"])
+	spares, _ := linux.MDSpares(files)
 	for _, f := range found {
 		a := Array{MDArray: f}
 		a.Members, _ = linux.MDMembers(files, f.Dev)
@@ -65,6 +66,11 @@ func (h *Host) Arrays() (out []Array) {
 		for link, to := range h.Links {
 			if name, ok := strings.CutPrefix(link, "/dev/md/"); ok && path.Base(to) == f.Dev {
 				a.Name = name
+			}
+		}
+		for _, k := range h.Disks {
+			if f.UUID != "" && spares[k.Device] == f.UUID && len(k.Paths) > 0 {
+				a.Members = append(a.Members, linux.MDMember{Dev: path.Base(k.Paths[0]), States: []string{"spare"}, Slot: -1})
 			}
 		}
 		out = append(out, a)

@@ -49,7 +49,7 @@ var watchedFile = regexp.MustCompile(`^(/proc/(mdstat|diskstats|uptime|meminfo|v
 	`|/sys/module/(nfs/parameters/nfs4_unique_id|sunrpc/parameters/pool_mode|mpt3sas/version|megaraid_sas/version)|/sys/fs/nfs/net/nfs_client/identifier` +
 	`|/etc/os-release` +
 	`|/run/[A-Za-z0-9_./-]+/nfsd/[a-z0-9_]+` +
-	`|/run/mortar/progress-[A-Za-z0-9_.-]+\.json` +
+	`|/run/mortar/(progress-[A-Za-z0-9_.-]+|spares-\*)\.json` +
 	`|/([A-Za-z0-9_.-]+/)+etab)$`)
 
 func watchedCommand(argv []string) bool {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/base/distro"
@@ -123,10 +124,19 @@ func (l Look) Mounts() []linux.Mount {
 	return ms
 }
 
-// Arrays are the md arrays that are assembled on the host.
+// Arrays are the md arrays that are assembled on the host, each with the spares that wait
+// outside of it.
 func (l Look) Arrays() []linux.MDArray {
 	all, err := linux.MDArrays(Tree{l})
 	l.Check(err)
+	spares, err := linux.MDSpares(Tree{l})
+	l.Check(err)
+	for dev, uuid := range spares {
+		i := slices.IndexFunc(all, func(a linux.MDArray) bool { return a.UUID == uuid })
+		if name := l.Kernel(dev); name != "" && i >= 0 {
+			all[i].Members = append(all[i].Members, name)
+		}
+	}
 	return all
 }
 

@@ -63,7 +63,8 @@ func (m mdStorage) Without(serials ...string) *Condition {
 	if spared {
 		what = "spare takes over"
 	}
-	return &Condition{What: what, Limit: time.Minute, Sign: true, Look: func(ctx context.Context, v *Site) (bool, string) {
+	// The watcher adds a spare after half a minute, and looks each 10 s.
+	return &Condition{What: what, Limit: 2 * time.Minute, Sign: true, Look: func(ctx context.Context, v *Site) (bool, string) {
 		members, err := v.GroupMembers(ctx, g)
 		if err != nil {
 			return false, err.Error()

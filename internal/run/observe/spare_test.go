@@ -46,6 +46,9 @@ func TestStatusOfMovedSpare(t *testing.T) {
 	}{
 		"where they belong": {func(files map[string]string) { put(files, "md126", spare1.Serial, "none", "spare") },
 			[]string{"RAID 6 2+2 on nfs1, 4 of 4 disks, 1 spare", "RAID 6 2+2 on nfs1, 4 of 4 disks, 1 spare"}, "", false},
+		"it waits in no array": {func(files map[string]string) {
+			files["/run/mortar/spares-home.json"] = fmt.Sprintf(`{"/dev/mapper/3%s":"%s"}`, spare1.Serial, strings.ReplaceAll(r1.UUID, ":", ""))
+		}, []string{"RAID 6 2+2 on nfs1, 4 of 4 disks, 1 spare", "RAID 6 2+2 on nfs1, 4 of 4 disks, 1 spare"}, "", false},
 		"a spare stands in": {func(files map[string]string) {
 			out(files, "md127", first.Serial)
 			put(files, "md127", spare1.Serial, "0", "in_sync")

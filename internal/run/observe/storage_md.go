@@ -318,7 +318,7 @@ func (v mdStorage) group(p *Part, g *design.Group) *Part {
 	for i := range g.Spares {
 		x := &g.Spares[i]
 		slow := slices.ContainsFunc(v.cib.Dropped(), func(d linux.Dropped) bool { return strings.EqualFold(d.Serial, x.Serial) }) // its group says so
-		if len(a.members) > 0 && !x.Failed && !slow && lent[x.Serial] == "" && a.of(x.Serial) == nil {
+		if len(a.members) > 0 && !x.Failed && !slow && lent[x.Serial] == "" && a.of(x.Serial) == nil && s.disks[x.Serial] != nil {
 			part.find(x.Serial, "spare-missing", with{"disk": x, "group": g.Name})
 		}
 	}
@@ -408,9 +408,13 @@ func (v mdStorage) crowded(part *Part, s *server, g *design.Group, a *array) {
 			}
 		}
 		for _, m := range a.members {
-			if m.disk != nil && m.disk.Enclosure != e && m.Slot < 0 && m.Is("spare") && !m.Is("faulty") {
-				p.Mend = fmt.Sprintf("on %s: `mdadm --manage /dev/md/%s --replace /dev/%s --with /dev/%s` copies %s to %s, with full redundancy meanwhile",
-					s.name, g.Name, last.Dev, m.Dev, diskName(last.disk), diskName(m.disk))
+			if m.disk != nil && s.reaches(m.disk) && m.disk.Enclosure != e && m.Slot < 0 && m.Is("spare") && !m.Is("faulty") {
+				to, add := s.disks[m.disk.Serial].Device, ""
+				if v.pair.HA != nil { // it waits outside of the array
+					add = " --add " + to
+				}
+				p.Mend = fmt.Sprintf("on %s: `mdadm --manage /dev/md/%s%s --replace /dev/%s --with %s` copies %s to %s, with full redundancy meanwhile",
+					s.name, g.Name, add, last.Dev, to, diskName(last.disk), diskName(m.disk))
 				return
 			}
 		}

@@ -57,6 +57,11 @@ type Array struct {
 	Failed []string `json:"failed,omitempty"`
 }
 
+// failed says whether the spec lists a member as failed.
+func (a Array) failed(i int) bool {
+	return i < len(a.Serials) && slices.Contains(a.Failed, a.Serials[i])
+}
+
 func (c *MDStorage) Check(f *unit.Faults) {
 	if len(c.Arrays) == 0 {
 		f.Add("arrays is empty")
@@ -142,10 +147,11 @@ type (
 		*disks
 		saving sync.Mutex
 	}
-	// spareMover moves spares from group to group.
+	// spareMover keeps spares out of arrays, and adds them to groups that lack members.
 	spareMover struct {
 		*disks
-		lacking map[string]lack // by array
+		lacking map[string]lack      // by array
+		idle    map[string]time.Time // spares that are in whole arrays, as in the config: since when
 	}
 	// lateMembers adds members that come after the start, or come back with their enclosure.
 	lateMembers struct {
@@ -176,7 +182,9 @@ func (s *Kind) Reflexes(w unit.Watch) []*unit.Reflex {
 	return []*unit.Reflex{
 		{Name: "md: late members", Every: lateEvery, Beside: true, Sees: func(context.Context) unit.Act { return s.Late.lateDue(w) }},
 		{Name: "md: spares", Every: spareEvery, Again: sparePause, Locked: true, Beside: true, Finish: true, Busy: &s.Busy,
-			Sees: func(context.Context) unit.Act { return s.Spares.moveDue(w) }},
+			Sees: func(context.Context) unit.Act { return s.Spares.addDue(w) }},
+		{Name: "md: spares in arrays", Every: spareEvery, Locked: true, Beside: true, Finish: true, Busy: &s.Busy,
+			Sees: func(context.Context) unit.Act { return s.Spares.outDue(w) }},
 		{Name: "md: records of dropped disks", Every: tidyEvery, Busy: &s.Busy, Sees: unit.Always(func(ctx context.Context) { s.Slow.tidy(ctx, w) })},
 		{Name: "md: slow disks", Every: pace.PaceWindow, Beside: true, Busy: &s.Busy, Sees: func(context.Context) unit.Act { return s.Slow.dropDue(w) }},
 	}
@@ -381,7 +389,7 @@ func (s *Kind) StartArrays(ctx context.Context) error {
 		return unit.Refuse(err)
 	}
 	hold()
-	if err := s.Late.expectLate(verdicts); err != nil {
+	if err := errors.Join(s.Late.expectLate(verdicts), s.leaveOut(verdicts)); err != nil {
 		return err
 	}
 	// mdadm waits for its disks: 24 arrays one after the other would take a minute.
@@ -708,6 +716,7 @@ func (s *Kind) stopArrays(ctx context.Context) error {
 		return err
 	}
 	s.Late.LateNote().Forget()
+	s.SparesNote().Forget()
 	argv := []string{"mdadm", "--stop", "--quiet"}
 	for _, want := range s.Cfg.Arrays {
 		if a, ok := all[md.Hex(want.UUID)]; ok {

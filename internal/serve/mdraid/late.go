@@ -16,9 +16,7 @@ import (
 
 // A start goes without members that are not there, or do not answer, if the level of the
 // array allows it. When such a member is back, the watcher adds it again: md copies only what
-// its bitmap names. A spare that was rebuilt meanwhile would make that impossible. So a start
-// leaves the spares of such an array out, and the watcher adds them once the member is back,
-// or late for too long.
+// its bitmap names. No spare is added meanwhile, which would make that impossible.
 //
 // An enclosure that restarts takes its disks away while their arrays run, and md goes on
 // without them: it throws them out, and takes none back by itself. The watcher does so when
@@ -36,9 +34,8 @@ const (
 
 // LateArray is an array that was started without members.
 type LateArray struct {
-	UUID    string   `json:"uuid"`    // 32 hex digits
-	Numbers []int    `json:"numbers"` // of the members, in its superblocks
-	Spares  []string `json:"spares"`  // that the start has left out
+	UUID    string `json:"uuid"`    // 32 hex digits
+	Numbers []int  `json:"numbers"` // of the members, in its superblocks
 	// Away are disks, as in the config, that have left together with their enclosure.
 	Away []string `json:"away,omitempty"`
 }
@@ -46,16 +43,13 @@ type LateArray struct {
 // LateNote is a list of lateArray. It goes when the arrays stop.
 func (s *lateMembers) LateNote() unit.Note { return s.RunNote("late", ".json") }
 
-// expectLate notes which members a start goes without, and leaves spares of their arrays out.
+// expectLate notes which members a start goes without.
 func (s *lateMembers) expectLate(verdicts []Verdict) error {
 	var all []LateArray
 	for i, a := range s.Cfg.Arrays {
-		v := &verdicts[i]
-		if len(v.Awaited) == 0 {
-			continue
+		if awaited := verdicts[i].Awaited; len(awaited) > 0 {
+			all = append(all, LateArray{UUID: md.Hex(a.UUID), Numbers: awaited})
 		}
-		v.Members = slices.DeleteFunc(slices.Clone(v.Members), func(dev string) bool { return slices.Contains(v.Spares, dev) })
-		all = append(all, LateArray{UUID: md.Hex(a.UUID), Numbers: v.Awaited, Spares: v.Spares})
 	}
 	if len(all) == 0 {
 		s.LateNote().Forget()
@@ -70,13 +64,13 @@ func (s *lateMembers) expected() (all []LateArray) {
 	return all
 }
 
-// awaits says whether members of an array are still waited for before a spare is rebuilt.
+// awaits says whether members of an array are still waited for before a spare is added.
 func (s *lateMembers) awaits(uuid string, now time.Time) bool {
 	return (s.LateSince.IsZero() || now.Sub(s.LateSince) < lateWait) &&
 		slices.ContainsFunc(s.expected(), func(a LateArray) bool { return md.SameUUID(a.UUID, uuid) && len(a.Numbers) > 0 })
 }
 
-// lateDue adds late members again, and spares that were left out for them.
+// lateDue adds late members again.
 func (s *lateMembers) lateDue(w unit.Watch) unit.Act {
 	if _, all, err := s.svc.Active(); err != nil || !all {
 		s.out = nil
@@ -93,11 +87,10 @@ func (s *lateMembers) lateDue(w unit.Watch) unit.Act {
 	if s.LateSince.IsZero() {
 		s.LateSince = s.K.Now()
 	}
-	waited := s.K.Now().Sub(s.LateSince) >= lateWait
 	return func(ctx context.Context) {
 		// Disks are asked without the lock, which a stop needs. The end of the watcher ends that.
 		before := s.expected()
-		adds, left := s.lateAdds(ctx, before, waited)
+		adds, left := s.lateAdds(ctx, before)
 		if len(adds) == 0 && reflect.DeepEqual(left, before) {
 			return
 		}
@@ -132,7 +125,7 @@ func (s *lateMembers) expectAway(now time.Time) error {
 	if err != nil {
 		return err
 	}
-	gone, out := s.gone(), map[string]time.Time{}
+	gone, waiting, out := s.gone(), s.waiting(), map[string]time.Time{}
 	expected, added := s.expected(), false
 	for _, a := range s.Cfg.Arrays {
 		for i, dev := range a.Members {
@@ -140,8 +133,7 @@ func (s *lateMembers) expectAway(now time.Time) error {
 				continue
 			}
 			out[dev] = cmp.Or(s.out[dev], now)
-			failed := i < len(a.Serials) && slices.Contains(a.Failed, a.Serials[i])
-			if !gone[dev] || failed || now.Sub(out[dev]) >= spareAfter {
+			if !gone[dev] || a.failed(i) || waiting[dev] != "" || now.Sub(out[dev]) >= spareAfter {
 				continue
 			}
 			at := slices.IndexFunc(expected, func(l LateArray) bool { return md.SameUUID(l.UUID, a.UUID) })
@@ -189,18 +181,18 @@ func (s *lateMembers) giveBack(dev string, all map[string]mdArray, in map[string
 	const why = "it had left together with its enclosure, and is back"
 	switch {
 	case slices.ContainsFunc(members, func(m linux.MDMember) bool { return m.Dev == path.Base(real) }):
-		return &lateAdd{a.Dev, "--remove", dev, why}, false // as failed; the next look adds it
+		return &lateAdd{a.Dev, "--remove", dev, "it counts as failed: " + why}, false // the next look adds it
 	case sb.Slot() < 0:
 		return &lateAdd{a.Dev, "--add", dev, why}, true
 	}
 	return &lateAdd{a.Dev, "--re-add", dev, why}, true
 }
 
-// lateAdd is a disk to be added to an array.
+// lateAdd is a disk to be added to an array, or taken out of it.
 type lateAdd struct{ array, how, disk, why string }
 
 // lateAdds are the disks to be added now, and what is waited for afterwards.
-func (s *lateMembers) lateAdds(ctx context.Context, expected []LateArray, waited bool) (adds []lateAdd, left []LateArray) {
+func (s *lateMembers) lateAdds(ctx context.Context, expected []LateArray) (adds []lateAdd, left []LateArray) {
 	all, err := s.Arrays()
 	if err != nil {
 		return nil, expected
@@ -234,7 +226,7 @@ func (s *lateMembers) lateAdds(ctx context.Context, expected []LateArray, waited
 		for _, n := range late.Numbers {
 			dev := ""
 			for d, sb := range found {
-				if sb != nil && sb.UUID == late.UUID && int(sb.DevNumber) == n {
+				if sb != nil && sb.UUID == late.UUID && int(sb.DevNumber) == n && sb.Slot() >= 0 {
 					dev = d
 				}
 			}
@@ -247,15 +239,7 @@ func (s *lateMembers) lateAdds(ctx context.Context, expected []LateArray, waited
 			}
 		}
 		late.Numbers = numbers
-		if len(numbers) == 0 || waited {
-			for _, d := range late.Spares {
-				if sb := found[d]; sb != nil && sb.UUID == late.UUID {
-					adds = append(adds, lateAdd{a.Dev, "--add", d, "a spare that the start had left out while a member was waited for"})
-				}
-			}
-			late.Spares = nil
-		}
-		if len(late.Numbers) > 0 || len(late.Spares) > 0 || len(late.Away) > 0 {
+		if len(late.Numbers) > 0 || len(late.Away) > 0 {
 			left = append(left, late)
 		}
 	}
@@ -286,7 +270,7 @@ func (s *lateMembers) addLate(ctx context.Context, a lateAdd, record func(string
 	what := map[string]string{
 		"--re-add": "add " + disk + " to array " + a.array + " again",
 		"--add":    "add spare " + disk + " to array " + a.array,
-		"--remove": "take " + disk + ", which counts as failed, out of array " + a.array,
+		"--remove": "take " + disk + " out of array " + a.array,
 	}[a.how]
 	if err := s.run(ctx, lateTime, "mdadm", "--manage", "/dev/"+a.array, a.how, a.disk); err != nil {
 		record("failed: %s: `mortar apply` adds it anew: %v", what, err)

@@ -245,18 +245,20 @@ func (s *disks) Named(dev string) (serial, device string) {
 }
 
 // Absent are the serial numbers of the group's disks that no array of the service
-// has. A spare that another group has, and a disk that the spec lists as failed, are
-// not absent.
+// has. A spare that waits or that another group has, and a disk that the spec lists as
+// failed, are not absent.
 func (s *slowDisks) Absent(group Array, all map[string]mdArray) (out []string, err error) {
 	in, err := s.membersOf(all)
 	if err != nil {
 		return nil, err
 	}
+	waits := s.waiting()
 	for i, m := range group.Members {
-		if i >= len(group.Serials) || slices.Contains(group.Failed, group.Serials[i]) {
+		if i >= len(group.Serials) || group.failed(i) {
 			continue
 		}
-		if real, err := s.K.Realpath(m); err != nil || !in[path.Base(real)] {
+		real, err := s.K.Realpath(m)
+		if err != nil || !in[path.Base(real)] && !(waits[m] != "" && s.HasPath(path.Base(real))) {
 			out = append(out, group.Serials[i])
 		}
 	}

@@ -3,8 +3,8 @@ package mdraid
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"time"
@@ -14,9 +14,12 @@ import (
 	"github.com/mortarhpc/mortar/internal/serve/unit"
 )
 
-// The RAID groups of a service share their spares: if a group lacks a member and
-// has no spare, the watcher of the server that serves moves one from another group.
-// mdadm --monitor could do so (spare-group of mdadm.conf(5)). It needs ARRAY lines,
+// The RAID groups of a service share their spares, and a spare that waits is in no array: md
+// rebuilds one that it has when a member fails, also for an enclosure that restarts. A start
+// leaves spares out, the watcher of the server that serves takes those out that apply has
+// added, and a note lists them. If a group lacks a member for long enough, the watcher adds a
+// spare, one of the group if there is one.
+// mdadm --monitor could move spares (spare-group of mdadm.conf(5)). It needs ARRAY lines,
 // which tell these servers to ignore the arrays, and it does not know enclosures.
 const (
 	// spareEvery is how often the watcher looks, spareAfter how long a group must
@@ -31,8 +34,6 @@ const (
 	enclosureAfter = 15 * time.Minute
 	// sparePause follows a move, also one that failed.
 	sparePause = time.Minute
-	// spareTime bounds each command of a move.
-	spareTime = 20 * time.Second
 )
 
 // raidGroup is an array of a service with its disks.
@@ -51,26 +52,27 @@ type raidMember struct {
 	enclosure string
 	size      int64 // bytes
 	works     bool  // it has a path
+	waits     bool  // as a spare of the group, which does not have it
 }
 
-// idle says whether the member is a spare that its group does not use.
+// idle says whether the member is a spare that no group uses.
 func (m raidMember) idle() bool {
 	return m.Slot < 0 && m.Is("spare") && !m.Is("faulty") && !m.Is("replacement") && m.works
 }
 
-// lacks is the number of members that a group lacks and has no spare for.
+// lacks is the number of members that a group lacks, and for which md has no spare.
 func (g raidGroup) lacks() int {
 	n := g.Degraded
 	for _, m := range g.members {
 		rebuilt := m.Slot >= 0 && m.Is("spare") && !m.Is("faulty") && !m.Is("replacement")
-		if rebuilt || m.idle() {
+		if rebuilt || m.idle() && !m.waits {
 			n--
 		}
 	}
 	return n
 }
 
-// takes says whether a group needs another group's spare now.
+// takes says whether a group needs a spare now.
 func (g raidGroup) takes() bool {
 	return g.due && g.lacks() > 0 && mdArray{MDArray: g.MDArray, Present: g.present()}.usable() == nil
 }
@@ -131,20 +133,19 @@ func (g raidGroup) crowd(enclosure string) (n int, over bool) {
 	return n, md.CanLose(md.Level(g.Level), g.Layout, whole) < 0
 }
 
-// spareMove is a spare and the groups that it leaves and joins.
+// spareMove is a spare, the group that it is of and the one that it joins.
 type spareMove struct {
 	disk     raidMember
 	from, to raidGroup
 	// crowded: the group that it joins does not survive the loss of its enclosure.
 	crowded bool
-
-	near, left int // members of the group in that enclosure; spares of the donor
+	near    int // members of the group in that enclosure
 }
 
-// chooseSpare finds the spare that should move now; ok is false if none should. The
+// chooseSpare finds the spare that should be added now; ok is false if none should. The
 // group that can lose least comes first. A spare in an enclosure that the group can
-// lose goes before others; then the smallest, that of the group with most spares, and
-// that in the enclosure with fewest members.
+// lose goes before others; then the group's own, the smallest, and that in the enclosure
+// with fewest members.
 func chooseSpare(groups []raidGroup) (best spareMove, ok bool) {
 	needy := slices.DeleteFunc(slices.Clone(groups), func(g raidGroup) bool { return !g.takes() })
 	slices.SortStableFunc(needy, func(a, b raidGroup) int {
@@ -154,14 +155,14 @@ func chooseSpare(groups []raidGroup) (best spareMove, ok bool) {
 	for _, to := range needy {
 		var all []spareMove
 		for _, from := range groups {
-			if from.UUID != to.UUID && from.gives() {
+			if from.UUID == to.UUID || from.gives() {
 				all = append(all, spares(from, to)...)
 			}
 		}
 		if len(all) > 0 {
 			return slices.MinFunc(all, func(a, b spareMove) int {
-				over := func(m spareMove) int { return map[bool]int{true: 1}[m.crowded] }
-				return cmp.Or(cmp.Compare(over(a), over(b)), cmp.Compare(a.disk.size, b.disk.size), cmp.Compare(b.left, a.left), cmp.Compare(a.near, b.near),
+				yes := func(is bool) int { return map[bool]int{true: 1}[is] }
+				return cmp.Or(cmp.Compare(yes(a.crowded), yes(b.crowded)), cmp.Compare(yes(a.from.UUID != to.UUID), yes(b.from.UUID != to.UUID)), cmp.Compare(a.disk.size, b.disk.size), cmp.Compare(a.near, b.near),
 					cmp.Compare(a.from.name, b.from.name), cmp.Compare(a.disk.path, b.disk.path))
 			}), true
 		}
@@ -172,33 +173,34 @@ func chooseSpare(groups []raidGroup) (best spareMove, ok bool) {
 // spares are the moves of spares that are large enough for a group.
 func spares(from, to raidGroup) (out []spareMove) {
 	for _, m := range from.members {
-		if m.idle() && m.path != "" && m.size >= to.need() {
+		if m.waits && m.idle() && m.size >= to.need() {
 			near, over := to.crowd(m.enclosure)
 			out = append(out, spareMove{disk: m, from: from, to: to, crowded: over, near: near})
 		}
 	}
-	for i := range out {
-		out[i].left = len(out)
-	}
 	return out
 }
 
-// raidGroups are the arrays of the service that run here.
-func (s *spareMover) raidGroups() ([]raidGroup, error) {
+// Groups are the arrays of the service that run here, each with the spares that wait for it.
+func (s *spareMover) Groups() ([]raidGroup, error) {
 	all, err := linux.MDArrays(unit.Tree{Host: s.K})
 	if err != nil {
 		return nil, err
 	}
-	places := map[string]raidMember{} // by kernel name
+	places, names := map[string]raidMember{}, map[string]string{} // by path; paths by kernel name
 	for _, a := range s.Cfg.Arrays {
 		for i, p := range a.Members {
-			if real, err := s.K.Realpath(p); err == nil {
-				m := raidMember{path: p}
-				if i < len(a.Enclosures) {
-					m.enclosure = a.Enclosures[i]
-				}
-				places[path.Base(real)] = m
+			m := raidMember{path: p}
+			if i < len(a.Enclosures) {
+				m.enclosure = a.Enclosures[i]
 			}
+			if real, err := s.K.Realpath(p); err == nil {
+				m.Dev = path.Base(real)
+				m.works, m.size = s.HasPath(m.Dev), int64(s.Number("/sys/block/"+m.Dev+"/size"))*unit.Sector
+				names[m.Dev] = p
+			}
+			m.States, m.Slot = []string{"spare"}, -1
+			places[p] = m
 		}
 	}
 	var out []raidGroup
@@ -213,41 +215,121 @@ func (s *spareMover) raidGroups() ([]raidGroup, error) {
 			return nil, err
 		}
 		for _, m := range members {
-			x := places[m.Dev]
-			x.MDMember, x.works, x.size = m, s.HasPath(m.Dev), int64(s.Number("/sys/block/"+m.Dev+"/size"))*unit.Sector
+			x := places[names[m.Dev]]
+			delete(places, x.path)
+			x.MDMember, x.works = m, s.HasPath(m.Dev)
 			g.members = append(g.members, x)
 		}
 		out = append(out, g)
 	}
+	waiting := s.waiting()
+	for _, a := range s.Cfg.Arrays {
+		for i, p := range a.Members {
+			of := slices.IndexFunc(out, func(g raidGroup) bool { return g.UUID == waiting[p] })
+			if x, free := places[p]; of >= 0 && free && !a.failed(i) {
+				x.waits = true
+				out[of].members = append(out[of].members, x)
+			}
+		}
+	}
 	return out, nil
 }
 
-// moveDue moves a spare to a group that lacks a member and has none.
-func (s *spareMover) moveDue(w unit.Watch) unit.Act {
-	if len(s.Cfg.Arrays) < 2 {
-		return nil
+// SparesNote has the spares that wait, as in the config, each with the UUID of the array that it is of.
+// It goes when the arrays stop. linux.MDSpares reads it.
+func (s *disks) SparesNote() unit.Note { return s.RunNote("spares", ".json") }
+
+func (s *disks) waiting() map[string]string {
+	all := map[string]string{}
+	s.Log.NoteErr(s.SparesNote().Load(&all), "")
+	return all
+}
+
+// leaveOut notes the spares that a start leaves out.
+func (s *disks) leaveOut(verdicts []Verdict) error {
+	all := map[string]string{}
+	for i, a := range s.Cfg.Arrays {
+		for _, dev := range verdicts[i].Spares {
+			all[dev] = md.Hex(a.UUID)
+		}
 	}
+	return s.SparesNote().Save(all)
+}
+
+// sparesNow are all spares, for the note, and those of them that are to be taken out of their arrays: a
+// spare that is in a whole array, and has been for spareAfter, since a command may have added
+// it to copy a member to it.
+func (s *spareMover) sparesNow(groups []raidGroup, now time.Time) (note map[string]string, in []lateAdd) {
+	idle := map[string]time.Time{}
+	note = map[string]string{}
+	for _, g := range groups {
+		for _, m := range g.members {
+			if !m.waits {
+				if m.path == "" || !m.idle() || !g.gives() {
+					continue
+				}
+				if idle[m.path] = cmp.Or(s.idle[m.path], now); now.Sub(idle[m.path]) < spareAfter {
+					continue
+				}
+				in = append(in, lateAdd{g.Dev, "--remove", m.path, "it is a spare, and waits until a group lacks a member"})
+			}
+			note[m.path] = g.UUID
+		}
+	}
+	s.idle = idle
+	return note, in
+}
+
+// look shows the groups to see, if the service runs here. What see wants done, only the server
+// does whose service it is.
+func (s *spareMover) look(w unit.Watch, see func([]raidGroup, time.Time) unit.Act) unit.Act {
 	if _, all, err := s.svc.Active(); err != nil || !all {
 		return nil
 	}
-	m, ok := s.SpareDue(s.K.Now())
-	if !ok {
+	groups, err := s.Groups()
+	if err != nil {
+		return nil
+	}
+	act := see(groups, s.K.Now())
+	if act == nil {
 		return nil
 	}
 	return func(ctx context.Context) {
 		if err := s.svc.Mine(ctx); err != nil {
-			w.Log("spare %s of array %s does not move to array %s: %v", path.Base(m.disk.path), m.from.name, m.to.name, err)
+			w.Log("spares stay where they are: %v", err)
 			return
 		}
-		s.moveSpare(ctx, m, w.Record)
+		act(ctx)
 	}
 }
 
-// degraded says whether an array of the service lacks a member.
-func (s *spareMover) degraded() bool {
-	all, err := linux.MDArrays(unit.Tree{Host: s.K})
-	return err == nil && slices.ContainsFunc(all, func(a linux.MDArray) bool {
-		return a.Degraded > 0 && slices.ContainsFunc(s.Cfg.Arrays, func(x Array) bool { return md.SameUUID(x.UUID, a.UUID) })
+// outDue keeps the note of spares, and takes spares out of arrays that do not need them.
+func (s *spareMover) outDue(w unit.Watch) unit.Act {
+	return s.look(w, func(groups []raidGroup, now time.Time) unit.Act {
+		note, in := s.sparesNow(groups, now)
+		if len(in) == 0 && maps.Equal(note, s.waiting()) {
+			return nil
+		}
+		return func(ctx context.Context) {
+			if err := s.SparesNote().Save(note); err != nil {
+				w.Log("%v", err)
+				return
+			}
+			for _, x := range in {
+				s.Late.addLate(ctx, x, w.Record) // it keeps its superblock, by which the next start knows it
+			}
+		}
+	})
+}
+
+// addDue adds a spare to a group that lacks a member.
+func (s *spareMover) addDue(w unit.Watch) unit.Act {
+	return s.look(w, func(groups []raidGroup, now time.Time) unit.Act {
+		m, ok := s.SpareDue(groups, now)
+		if !ok {
+			return nil
+		}
+		return func(ctx context.Context) { s.addSpare(ctx, m, w.Record) }
 	})
 }
 
@@ -285,16 +367,9 @@ type lack struct {
 	away  int // members that were in enclosures that were gone
 }
 
-func (s *spareMover) SpareDue(now time.Time) (spareMove, bool) {
-	if !s.degraded() {
-		s.lacking = nil
-		return spareMove{}, false
-	}
-	groups, err := s.raidGroups()
-	if err != nil {
-		return spareMove{}, false
-	}
-	lacking, gone := map[string]lack{}, s.gone()
+// SpareDue is the spare that should be added now.
+func (s *spareMover) SpareDue(groups []raidGroup, now time.Time) (spareMove, bool) {
+	lacking, gone, waits := map[string]lack{}, s.gone(), s.waiting()
 	for i := range groups {
 		g := &groups[i]
 		if g.lacks() <= 0 {
@@ -304,7 +379,7 @@ func (s *spareMover) SpareDue(now time.Time) (spareMove, bool) {
 		away, wait := 0, spareAfter
 		for _, a := range s.Cfg.Arrays {
 			for _, dev := range a.Members {
-				if gone[dev] && md.SameUUID(a.UUID, g.UUID) {
+				if gone[dev] && waits[dev] == "" && md.SameUUID(a.UUID, g.UUID) {
 					away++
 				}
 			}
@@ -320,31 +395,24 @@ func (s *spareMover) SpareDue(now time.Time) (spareMove, bool) {
 	return chooseSpare(groups)
 }
 
-// moveSpare removes a spare from its array and adds it to another one. An array that
-// does not take it leaves it to the first one. --add gives the disk another superblock.
-//
-// Source: mdadm, Monitor.c, move_spare
-func (s *spareMover) moveSpare(ctx context.Context, m spareMove, record func(string, ...any)) {
-	disk := path.Base(m.disk.path)
-	where := ""
+// addSpare adds a spare to an array: --add gives the disk another superblock. A spare that no
+// array takes waits no longer, so that the next look tries another one.
+func (s *spareMover) addSpare(ctx context.Context, m spareMove, record func(string, ...any)) {
+	why := fmt.Sprintf("group %s lacks %d of %d members", m.to.name, m.to.Degraded, m.to.RaidDisks)
+	if m.from.UUID != m.to.UUID {
+		why += fmt.Sprintf(", and group %s, whose spare it was, is whole", m.from.name)
+	}
 	if m.crowded {
-		where = fmt.Sprintf("; with it the group has more disks in enclosure %s than it can lose, as no other spare is there", m.disk.enclosure)
+		why += fmt.Sprintf("; with it the group has more disks in enclosure %s than it can lose, as no other spare is there", m.disk.enclosure)
 	}
-	record("move spare %s from array %s, which is whole, to array %s, which lacks %d of %d members and has none%s", disk, m.from.name, m.to.name, m.to.Degraded, m.to.RaidDisks, where)
-	manage := func(g raidGroup, what string) error {
-		return s.run(ctx, spareTime, "mdadm", "--manage", "/dev/"+g.Dev, what, m.disk.path)
+	if sb, err := s.Superblock(ctx, m.disk.path); err != nil || sb.UUID != m.from.UUID || sb.Slot() >= 0 {
+		record("failed: add spare %s to array %s: its superblock does not say that it is a spare: %v", path.Base(m.disk.path), m.to.Dev, err)
+	} else {
+		s.Late.addLate(ctx, lateAdd{m.to.Dev, "--add", m.disk.path, why}, record)
 	}
-	if err := manage(m.from, "--remove"); err != nil {
-		record("failed: move spare %s: array %s keeps it: %v", disk, m.from.name, err)
-		return
+	note := s.waiting()
+	delete(note, m.disk.path)
+	if err := s.SparesNote().Save(note); err != nil {
+		record("failed: %v", err)
 	}
-	err := manage(m.to, "--add")
-	if err == nil {
-		return
-	}
-	if back := manage(m.from, "--add"); back != nil {
-		record("failed: move spare %s: it is in no array now; `mortar apply` adds it to its own: %v", disk, errors.Join(err, back))
-		return
-	}
-	record("failed: move spare %s: array %s does not take it, and array %s has it again: %v", disk, m.to.name, m.from.name, err)
 }

@@ -28,7 +28,8 @@ type Verdict struct {
 	Awaited []int // their numbers in the superblocks
 	// Silent are members that are there and do not answer: no start waits longer for them.
 	Silent int
-	// Spares are those of Members that are in no slot.
+	// Spares are devices that are in no slot by their own superblocks; md may have given their
+	// numbers to other disks since. They are left out.
 	Spares        []string
 	DirtyDegraded bool // the kernel has to be told to start it nevertheless
 	// Anew are members of a RAID 10 that were being rebuilt when the server died. They are
@@ -86,6 +87,9 @@ func Judge(a Array, members []Member, policy string) (Verdict, error) {
 		}
 		stale := md.Stale(m.SB.Events, fresh.Events)
 		switch {
+		case m.SB.Slot() < 0 && role != md.RoleFaulty:
+			v.Spares = append(v.Spares, m.Dev)
+			continue
 		case int(role) < fresh.RaidDisks && stale:
 			v.Notes = append(v.Notes, fmt.Sprintf("%s is out of date (event %d, the array is at %d)", m.Dev, m.SB.Events, fresh.Events))
 			continue // mdadm would leave it out too
@@ -103,13 +107,10 @@ func Judge(a Array, members []Member, policy string) (Verdict, error) {
 			slot[role] = true
 			v.Slots[role] = m
 			filled++
-		case role != md.RoleSpare && stale, role == md.RoleFaulty, role == md.RoleSpare && m.SB.Slot() >= 0:
-			// Its own superblock ends before that, perhaps by one event only: the kernel
-			// would take such a member for one that is up to date.
+		default:
+			// Its superblock may end but one event before that: the kernel would take it.
 			v.Notes = append(v.Notes, m.Dev+" was thrown out of the array")
 			continue
-		default:
-			v.Spares = append(v.Spares, m.Dev)
 		}
 		v.Members = append(v.Members, m.Dev)
 	}
@@ -139,7 +140,7 @@ func Judge(a Array, members []Member, policy string) (Verdict, error) {
 // superblock, and are not among these.
 func awaited(newest *md.Superblock, here []Member) (out []int) {
 	for number, role := range newest.Roles {
-		if int(role) < newest.RaidDisks && !slices.ContainsFunc(here, func(m Member) bool { return int(m.SB.DevNumber) == number }) {
+		if int(role) < newest.RaidDisks && !slices.ContainsFunc(here, func(m Member) bool { return int(m.SB.DevNumber) == number && m.SB.Slot() >= 0 }) {
 			out = append(out, number)
 		}
 	}

@@ -54,24 +54,21 @@ func TestOneWaitForAllArrays(t *testing.T) {
 	}
 }
 
-// A start that goes without a member leaves the spare of its array out. The watcher adds a
-// member that comes late again, before md could rebuild the spare, and then the spare; the
-// spare alone if no member comes.
+// A start leaves spares out. The watcher adds a member that comes late again; the spare if no
+// member comes.
 func TestLateMember(t *testing.T) {
 	const readd, add = "mdadm --manage /dev/md127 --re-add /dev/mapper/d5", "mdadm --manage /dev/md127 --add /dev/mapper/d6"
 	for name, c := range map[string]struct {
-		out     bool // md had thrown it out before
-		comes   time.Duration
-		locked  bool // until it has come
-		want    []string
-		without bool // the start leaves the spare out
-		left    bool // it is still waited for at the end
+		out    bool // md had thrown it out before
+		comes  time.Duration
+		locked bool // until it has come
+		want   []string
+		left   bool // it is still waited for at the end
 	}{
-		"it comes back":               {comes: time.Minute, want: []string{readd, add}, without: true},
-		"while the service is locked": {comes: time.Minute, locked: true, want: []string{readd, add}, without: true},
-		"it never comes":              {comes: time.Hour, want: []string{add}, without: true, left: true},
-		"it comes after the wait":     {comes: 3*time.Minute + time.Minute, want: []string{add, readd}, without: true},
-		"md had thrown it out":        {comes: time.Minute, out: true},
+		"it comes back":               {comes: time.Minute, want: []string{readd}},
+		"while the service is locked": {comes: time.Minute, locked: true, want: []string{readd}},
+		"it never comes":              {comes: time.Hour, want: []string{add}, left: true},
+		"md had thrown it out":        {comes: time.Minute, out: true, want: []string{add}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			sh := newShared(t)
@@ -92,8 +89,8 @@ func TestLateMember(t *testing.T) {
 				t.Fatal(err)
 			}
 			i := slices.IndexFunc(h.changes, func(x string) bool { return strings.HasPrefix(x, "mdadm --assemble") })
-			if left := !strings.Contains(h.changes[i], "/dev/mapper/d6"); left != c.without {
-				t.Errorf("the spare is left out: %v, %s", left, h.changes[i])
+			if strings.Contains(h.changes[i], "/dev/mapper/d6") {
+				t.Errorf("the spare is not left out: %s", h.changes[i])
 			}
 			w := h.watcher(s)
 			begin, n := h.clock, len(h.changes)
@@ -118,8 +115,10 @@ func TestLateMember(t *testing.T) {
 			if err := s.stop(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := h.ReadFile(s.storage.(*mdraid.Kind).Late.LateNote().File); err == nil {
-				t.Error("the note outlives the service")
+			for _, note := range []string{s.storage.(*mdraid.Kind).Late.LateNote().File, sparesOfHome} {
+				if _, err := h.ReadFile(note); err == nil {
+					t.Errorf("%s outlives the service", note)
+				}
 			}
 		})
 	}
@@ -131,14 +130,14 @@ func TestSpareWaitsForLateMember(t *testing.T) {
 	s := h.service(h.twoGroups())
 	m := s.storage.(*mdraid.Kind)
 	h.active, h.owner = true, "nfs1"
-	if err := m.Late.LateNote().Save([]mdraid.LateArray{{UUID: md.Hex(m.Cfg.Arrays[1].UUID), Numbers: []int{3}, Spares: nil}}); err != nil {
+	if err := m.Late.LateNote().Save([]mdraid.LateArray{{UUID: md.Hex(m.Cfg.Arrays[1].UUID), Numbers: []int{3}}}); err != nil {
 		t.Fatal(err)
 	}
-	m.Spares.SpareDue(h.clock)
+	spareDue(m, h.clock)
 	m.Late.LateSince = h.clock
 	for after, want := range map[time.Duration]bool{30 * time.Second: false, 3*time.Minute - time.Second: false, 3 * time.Minute: true} {
 		h.clock = m.Late.LateSince.Add(after)
-		if _, ok := m.Spares.SpareDue(h.clock); ok != want {
+		if ok := spareDue(m, h.clock); ok != want {
 			t.Errorf("after %v: %v", after, ok)
 		}
 		h.clock = m.Late.LateSince

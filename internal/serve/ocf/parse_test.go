@@ -81,7 +81,13 @@ func TestJudge(t *testing.T) {
 				s.features = md.FeatureRecovery
 			}
 		}), members: 6, missing: 1, dirty: true, doubt: true},
-		{name: "spare", in: append(six(6, 6, 9, 9, 9, 9, 9, 9), testSuperblock{uuid: arrayUUID, level: 6, disks: 6, dev: 6, events: 9, roles: []uint16{0, 1, 2, 3, 4, 5, md.RoleSpare}}), members: 7},
+		{name: "spare", in: append(six(6, 6, 9, 9, 9, 9, 9, 9), testSuperblock{uuid: arrayUUID, level: 6, disks: 6, dev: 6, events: 9, roles: []uint16{0, 1, 2, 3, 4, 5, md.RoleSpare}}), members: 6},
+		{name: "a spare whose number another disk has got since", in: append(edit(six(6, 6, 99, 99, 99, 99, 99, 99), func(i int, s *testSuperblock) {
+			s.roles = []uint16{0, 1, md.RoleSpare, 3, 4, 5, 2}
+			if i == 2 {
+				s.dev = 6
+			}
+		}), testSuperblock{uuid: arrayUUID, level: 6, disks: 6, dev: 6, events: 98, roles: []uint16{0, 1, 2, 3, 4, 5, md.RoleSpare}}), members: 6},
 		{name: "thrown out, one event ago", in: edit(six(6, 6, 9, 9, 8, 9, 9, 9), func(i int, s *testSuperblock) {
 			if i != 2 {
 				s.roles = []uint16{0, 1, md.RoleFaulty, 3, 4, 5}

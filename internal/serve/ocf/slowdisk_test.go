@@ -269,6 +269,7 @@ func TestAbsentDisks(t *testing.T) {
 		"lent":            {"spare", nil, nil, false},
 		"lent and in use": {"in_sync", nil, nil, false},
 		"lent, and died":  {"faulty", nil, []string{"S-B9s"}, true},
+		"it waits":        {"waits", nil, nil, true},
 		"gone":            {"", nil, []string{"S-B9s"}, true},
 		"gone and failed": {"", []string{"S-B9s"}, nil, true},
 	} {
@@ -280,9 +281,11 @@ func TestAbsentDisks(t *testing.T) {
 			}
 		}
 		cfg.Arrays[0].Failed = c.failed
-		maps.DeleteFunc(h.files, func(f, _ string) bool { return strings.HasPrefix(f, "/sys/block/md1/md/dev-B9s/") })
-		if c.state != "" {
-			h.files["/sys/block/md2/md/dev-B9s/state"], h.files["/sys/block/md2/md/dev-B9s/slot"] = c.state+"\n", "none\n"
+		if c.state != "waits" {
+			delete(h.files, sparesOfHome)
+		}
+		if c.state != "waits" && c.state != "" {
+			h.inArray("md2", "B9s", c.state, "none")
 		}
 		s := h.service(cfg).storage.(*mdraid.Kind)
 		all, err := s.Arrays()

@@ -13,7 +13,7 @@ import (
 )
 
 // twoGroups gives a host that serves the files of two arrays in /sys: md1 is whole and
-// has a spare, md2 lacks a member.
+// its spare waits, md2 lacks a member.
 func (h *fakeHost) twoGroups() *Config {
 	c := testConfig()
 	c.Arrays = nil
@@ -27,44 +27,62 @@ func (h *fakeHost) twoGroups() *Config {
 		}
 		a := mdraid.Array{Name: "r" + name, UUID: uuid}
 		for slot, dev := range members {
-			state := "in_sync"
-			if strings.HasSuffix(dev, "s") {
-				slot, state = -1, "spare"
-			}
 			a.Members, a.Enclosures = append(a.Members, "/dev/"+dev), append(a.Enclosures, dev[:1])
 			h.files["/dev/"+dev] = "" // Realpath
 			h.files["/sys/block/"+dev+"/size"] = "20\n"
-			h.files[dir+"/md/dev-"+dev+"/state"] = state + "\n"
-			h.files[dir+"/md/dev-"+dev+"/slot"] = fmt.Sprint(slot) + "\n"
-			h.files[dir+"/md/dev-"+dev+"/offset"] = "8\n"
+			if strings.HasSuffix(dev, "s") {
+				h.files[sparesOfHome] = `{"/dev/` + dev + `":"` + uuid + `"}`
+				h.disks["/dev/"+dev] = &fakeDisk{uuid: uuid, role: 6}
+				continue
+			}
+			h.inArray("md"+name, dev, "in_sync", fmt.Sprint(slot))
 		}
 		c.Arrays = append(c.Arrays, a)
 	}
 	return c
 }
 
-// The watcher of the server that serves moves a spare after a while, once, and tells
-// so. An array that does not take the spare leaves it where it was.
+const sparesOfHome = "/run/mortar/spares-home.json"
+
+// inArray puts a disk into an array in /sys.
+func (h *fakeHost) inArray(array, dev, state, slot string) {
+	for f, v := range map[string]string{"state": state, "slot": slot, "offset": "8"} {
+		h.files["/sys/block/"+array+"/md/dev-"+dev+"/"+f] = v + "\n"
+	}
+}
+
+// The watcher of the server that serves adds a spare of another group, or of the group itself,
+// after a while, once, and tells so. A spare that no array takes waits no longer.
 func TestWatcherMovesSpare(t *testing.T) {
 	for name, c := range map[string]struct {
-		fails, clear int // command that fails
-		want         []string
-		says         string
+		clear int
+		own   bool // the service has one group, whose spare waits
+		want  []string
+		says  string
 	}{
-		"it moves":                    {0, 0, []string{"--remove 1", "--add 2"}, ""},
-		"the donor keeps it":          {1, 0, []string{"--remove 1"}, "array r1 keeps it"},
-		"the other one does not want": {2, 0, []string{"--remove 1", "--add 2", "--add 1"}, "array r1 has it again"},
-		"and neither does the first":  {2, 3, []string{"--remove 1", "--add 2", "--add 1"}, "it is in no array now"},
-		"the service is locked":       {0, -1, nil, ""},
-		"this server does not serve":  {0, -2, nil, ""},
-		"the partner has the volume":  {0, -3, nil, `the storage of service home is "nfs2"'s`},
-		"it is at rest":               {0, -4, nil, `the storage of service home is "at-rest"'s`},
-		"who has it cannot be read":   {0, -5, nil, "who owns the storage of service home cannot be read"},
+		"another group's":            {0, false, []string{"--add 2"}, ""},
+		"its own":                    {0, true, []string{"--add 2"}, ""},
+		"the array does not want it": {1, false, []string{"--add 2"}, "`mortar apply` adds it anew"},
+		"it is a spare no more":      {-6, false, []string{}, "its superblock does not say that it is a spare"},
+		"the service is locked":      {-1, false, nil, ""},
+		"this server does not serve": {-2, false, nil, ""},
+		"the partner has the volume": {-3, false, nil, `the storage of service home is "nfs2"'s`},
+		"it is at rest":              {-4, false, nil, `the storage of service home is "at-rest"'s`},
+		"who has it cannot be read":  {-5, false, nil, "who owns the storage of service home cannot be read"},
 	} {
 		h := newShared(t).hosts["nfs1"]
-		s := h.service(h.twoGroups())
+		cfg := h.twoGroups()
+		if c.own {
+			cfg.Arrays[1].Members = append(cfg.Arrays[1].Members, "/dev/B9s")
+			cfg.Arrays, cfg.Arrays[1].Enclosures = cfg.Arrays[1:], nil
+			h.files[sparesOfHome] = `{"/dev/B9s":"` + cfg.Arrays[0].UUID + `"}`
+			h.disks["/dev/B9s"].uuid = cfg.Arrays[0].UUID
+		}
+		s := h.service(cfg)
 		h.active, h.owner = c.clear != -2, "nfs1"
 		switch c.clear {
+		case -6:
+			h.disks["/dev/B9s"].uuid = strings.Repeat("9", 32)
 		case -3:
 			h.owner = "nfs2"
 		case -4:
@@ -85,7 +103,7 @@ func TestWatcherMovesSpare(t *testing.T) {
 		var did []string
 		s.K = hearing{readable{h, c.clear != -5}, func(argv []string) error {
 			did = append(did, strings.Join(argv, " "))
-			if n := len(did); n == c.fails || n == c.clear {
+			if len(did) == c.clear {
 				return errInjected
 			}
 			return nil
@@ -103,10 +121,87 @@ func TestWatcherMovesSpare(t *testing.T) {
 			t.Errorf("%s: %q, locked %d", name, did, locked)
 		}
 		all := strings.Join(said, "\n")
-		if c.want != nil && !strings.Contains(all, "move spare B9s from array r1, which is whole, to array r2, which lacks 1 of 4 members and has none") || !strings.Contains(all, c.says) || c.says == "" && strings.Contains(all, "failed") {
+		of := map[bool]string{false: ", and group r1, whose spare it was, is whole"}[c.own]
+		if len(c.want) > 0 && c.says == "" && !strings.Contains(all, "add spare B9s to array md2: group r2 lacks 1 of 4 members"+of) || !strings.Contains(all, c.says) || c.says == "" && strings.Contains(all, "failed") {
 			t.Errorf("%s: %s", name, all)
 		}
+		if waits := strings.Contains(h.files[sparesOfHome], "B9s"); waits != (c.want == nil) {
+			t.Errorf("%s: %s", name, h.files[sparesOfHome])
+		}
 	}
+}
+
+// A spare leaves its array once that has been whole with it for a while: apply has added it, or
+// an earlier version has left it there. It waits from then on, also for its enclosure.
+func TestSparesLeaveArrays(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(h *fakeHost)
+		want   string
+		waits  bool
+	}{
+		"it is in the array":     {func(*fakeHost) {}, "mdadm --manage /dev/md1 --remove /dev/B9s", true},
+		"the array is checked":   {func(h *fakeHost) { h.files["/sys/block/md1/md/sync_action"] = "check\n" }, "mdadm --manage /dev/md1 --remove /dev/B9s", true},
+		"the array resyncs":      {func(h *fakeHost) { h.files["/sys/block/md1/md/sync_action"] = "resync\n" }, "", false},
+		"the array lacks a disk": {func(h *fakeHost) { h.files["/sys/block/md1/md/degraded"] = "1\n" }, "", false},
+		"a disk is copied to it": {func(h *fakeHost) {
+			h.inArray("md1", "A1", "in_sync,want_replacement", "0")
+			h.inArray("md1", "B9s", "spare,replacement", "0")
+		}, "", false},
+		"it has failed":                      {func(h *fakeHost) { h.inArray("md1", "B9s", "faulty", "none") }, "", false},
+		"it is rebuilt":                      {func(h *fakeHost) { h.inArray("md1", "B9s", "spare", "3") }, "", false},
+		"it waits, its enclosure is away":    {func(h *fakeHost) { h.out("md1", "B9s"); delete(h.files, "/dev/B9s"); delete(h.disks, "/dev/B9s") }, "", true},
+		"the spec lists it as failed":        {func(h *fakeHost) { h.out("md1", "B9s"); h.files["failed"] = "" }, "", false},
+		"the configuration has it no longer": {func(h *fakeHost) { h.out("md1", "B9s"); h.files["gone"] = "" }, "", false},
+	} {
+		h := newShared(t).hosts["nfs1"]
+		cfg := h.twoGroups()
+		h.files["/sys/block/md2/md/degraded"] = "0\n"
+		h.inArray("md1", "B9s", "spare", "none")
+		h.active, h.owner = true, "nfs1"
+		c.change(h)
+		a := &cfg.Arrays[0]
+		if _, failed := h.files["failed"]; failed {
+			a.Serials, a.Failed = []string{"A1", "A2", "B1", "B2", "B9s"}, []string{"B9s"}
+		}
+		if _, gone := h.files["gone"]; gone {
+			a.Members, a.Enclosures = a.Members[:4], a.Enclosures[:4]
+		}
+		s := h.service(cfg)
+		w := h.watcher(s)
+		w.record, w.log = func(string, ...any) {}, func(string, ...any) {}
+		w.lock = func(string) (func(), error) { return func() {}, nil }
+		var did []string
+		begun := h.clock
+		s.K = hearing{readable{h, true}, func(argv []string) error {
+			if !strings.Contains(h.files[sparesOfHome], "B9s") || h.clock.Sub(begun) < 30*time.Second {
+				t.Errorf("%s: %q after %v, noted %s", name, argv, h.clock.Sub(begun), h.files[sparesOfHome])
+			}
+			did = append(did, strings.Join(argv, " "))
+			h.out("md1", "B9s")
+			return nil
+		}}
+		for range 12 {
+			w.reacts(t.Context(), s, "md: spares")
+			h.clock = h.clock.Add(10 * time.Second)
+		}
+		if got := strings.Join(did, "\n"); got != c.want || strings.Contains(h.files[sparesOfHome], "B9s") != c.waits {
+			t.Errorf("%s: %q, noted %s", name, got, h.files[sparesOfHome])
+		}
+	}
+}
+
+// out takes a disk out of an array in /sys.
+func (h *fakeHost) out(array, dev string) {
+	for _, f := range []string{"state", "slot", "offset"} {
+		delete(h.files, "/sys/block/"+array+"/md/dev-"+dev+"/"+f)
+	}
+}
+
+// spareDue says whether a spare is added now.
+func spareDue(m *mdraid.Kind, now time.Time) bool {
+	groups, err := m.Spares.Groups()
+	_, ok := m.Spares.SpareDue(groups, now)
+	return ok && err == nil
 }
 
 // readable is a host on whose arrays of twoGroups the volume group can be read, or not.
@@ -145,7 +240,7 @@ func TestSpareWaits(t *testing.T) {
 	}{{0, "1", false}, {30*time.Second - 1, "1", false}, {0, "0", false}, {time.Second, "1", false}, {30*time.Second - 1, "1", false}, {1, "1", true}} {
 		h.clock = h.clock.Add(c.after)
 		h.files["/sys/block/md2/md/degraded"] = c.degraded + "\n"
-		if _, ok := m.Spares.SpareDue(h.clock); ok != c.want {
+		if ok := spareDue(m, h.clock); ok != c.want {
 			t.Errorf("after %v, degraded %s: %v", c.after, c.degraded, ok)
 		}
 	}
@@ -182,7 +277,7 @@ func TestSpareWaitsForEnclosure(t *testing.T) {
 		m := h.service(cfg).storage.(*mdraid.Kind)
 		begun := h.clock
 		for {
-			if _, ok := m.Spares.SpareDue(h.clock); ok || h.clock.Sub(begun) > time.Hour {
+			if ok := spareDue(m, h.clock); ok || h.clock.Sub(begun) > time.Hour {
 				break
 			}
 			h.clock = h.clock.Add(10 * time.Second)

@@ -533,8 +533,8 @@ func (a *Array) retire(sys resource.Look, r linux.MDArray, own, failed []found) 
 			manage(fmt.Sprintf("remove %s from array %s", d.Ref, a.Name), "", "--remove", name)
 		case m.Is("want_replacement") && replaced(members, m):
 			// md copies it; `mortar disk fail` waits for that.
-		case m.Is("in_sync") && r.Degraded == 0 && idleSpare(members) && !replaced(members, nil):
-			manage(fmt.Sprintf("copy %s to a spare of array %s", d.Ref, a.Name), "the array keeps its redundancy; it gives the disk up when the spare has everything", "--replace", d.stable())
+		case m.Is("in_sync") && r.Degraded == 0 && !replaced(members, nil) && copyArgs(sys, r, d, own, members) != nil:
+			manage(fmt.Sprintf("copy %s to a spare of array %s", d.Ref, a.Name), "the array keeps its redundancy; it gives the disk up when the spare has everything", copyArgs(sys, r, d, own, members)...)
 		case m.Is("in_sync") && (replaced(members, nil) || !a.canDoWithout(r, members, m)):
 			return nil, resource.Refuse("wait until it is whole (`mortar status`), or replace the missing disk first",
 				"array %s cannot give %s up now: it lacks %d of %d members, or copies another one", a.Name, d.Ref, r.Degraded, r.RaidDisks)
@@ -563,9 +563,20 @@ func pathlessMap(sys resource.Look, dev string) string {
 	return sys.Text("/sys/block/" + dev + "/dm/name") // one without a name is left alone
 }
 
-// idleSpare tells whether the array has a spare that it could use.
-func idleSpare(members []linux.MDMember) bool {
-	return slices.ContainsFunc(members, func(m linux.MDMember) bool { return m.Slot < 0 && m.Is("spare") && !m.Is("faulty") })
+// copyArgs have md copy a disk to a spare, which the array has or which waits outside of it; nil:
+// there is none.
+func copyArgs(sys resource.Look, r linux.MDArray, d found, own []found, members []linux.MDMember) []string {
+	args := []string{"--replace", d.stable()}
+	if slices.ContainsFunc(members, func(m linux.MDMember) bool { return m.Slot < 0 && m.Is("spare") && !m.Is("faulty") }) {
+		return args
+	}
+	for _, s := range own {
+		name := s.memberName(sys, r)
+		if name != "" && !slices.ContainsFunc(members, func(m linux.MDMember) bool { return m.Dev == name }) {
+			return slices.Concat([]string{"--add", s.stable()}, args, []string{"--with", s.stable()})
+		}
+	}
+	return nil
 }
 
 // replaced tells whether a member is being copied to another disk; nil: any.

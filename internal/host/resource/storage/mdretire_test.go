@@ -24,6 +24,8 @@ func TestArrayRetires(t *testing.T) {
 	}{
 		{"with a spare", "0", []member{{"dm-0", "in_sync", "0"}, {"dm-1", "in_sync", "1"}, {"dm-9", "spare", "none"}},
 			"mdadm --manage /dev/md127 --replace /dev/mapper/35000c50000000101", ""},
+		{"with a spare that waits", "0", []member{{"dm-0", "in_sync", "0"}, {"dm-9", "in_sync", "1"}},
+			"mdadm --manage /dev/md127 --add /dev/mapper/35000c50000000102 --replace /dev/mapper/35000c50000000101 --with /dev/mapper/35000c50000000102", ""},
 		{"while it is copied", "0", []member{{"dm-0", "in_sync,want_replacement", "0"}, {"dm-1", "in_sync", "1"}, {"dm-9", "spare,replacement", "0"}}, "", ""},
 		{"once it is copied", "0", []member{{"dm-0", "faulty", "0"}, {"dm-1", "in_sync", "1"}, {"dm-9", "in_sync", "0"}},
 			"mdadm --manage /dev/md127 --remove dm-0", ""},
@@ -46,6 +48,9 @@ func TestArrayRetires(t *testing.T) {
 			}
 			addArray(sys, "md127", "11111111-2222-2222-3333-333344444444", "clean", names...)
 			sys.Files["/sys/block/md127/md/degraded"] = c.degraded + "\n"
+			if c.name == "with a spare that waits" {
+				sys.Files["/run/mortar/spares-home.json"] = `{"/dev/mapper/35000c50000000102":"11111111222222223333333344444444"}`
+			}
 			if c.name == "the last one that works" {
 				// Of a mirror: a disk that is being rebuilt does not count.
 				sys.Files["/sys/block/md127/md/level"] = "raid10\n"
@@ -105,6 +110,10 @@ func TestMovedSpareIsNoDrift(t *testing.T) {
 	wantShow(t, diff(t, donor, sys), "")
 	donor.Peers = nil
 	wantShow(t, diff(t, donor, sys), "mdadm --manage /dev/md126 --add /dev/mapper/35000c50000000102")
+	// One that waits is in no array.
+	sys.Files["/run/mortar/spares-home.json"] = `{"/dev/mapper/35000c50000000102":"99999999222222223333333344444444"}`
+	wantShow(t, diff(t, donor, sys), "")
+	delete(sys.Files, "/run/mortar/spares-home.json")
 
 	taker := &Array{Name: "r0", UUID: groupUUID, Level: 6, Chunk: 128 << 10, Members: append(ours(0, false), DiskRef{Serial: "z", Failed: true}), Peers: []string{peerUUID}, Pool: ours(1, false)}
 	wantShow(t, diff(t, taker, sys), "")
