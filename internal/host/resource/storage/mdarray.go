@@ -563,20 +563,22 @@ func pathlessMap(sys resource.Look, dev string) string {
 	return sys.Text("/sys/block/" + dev + "/dm/name") // one without a name is left alone
 }
 
-// copyArgs have md copy a disk to a spare, which the array has or which waits outside of it; nil:
-// there is none.
+// copyArgs have md copy a disk to a spare, which the array has or which waits outside of it, one
+// in the disk's enclosure first; nil: there is none.
 func copyArgs(sys resource.Look, r linux.MDArray, d found, own []found, members []linux.MDMember) []string {
 	args := []string{"--replace", d.stable()}
 	if slices.ContainsFunc(members, func(m linux.MDMember) bool { return m.Slot < 0 && m.Is("spare") && !m.Is("faulty") }) {
 		return args
 	}
-	for _, s := range own {
+	waiting := slices.DeleteFunc(slices.Clone(own), func(s found) bool {
 		name := s.memberName(sys, r)
-		if name != "" && !slices.ContainsFunc(members, func(m linux.MDMember) bool { return m.Dev == name }) {
-			return slices.Concat([]string{"--add", s.stable()}, args, []string{"--with", s.stable()})
-		}
+		return name == "" || slices.ContainsFunc(members, func(m linux.MDMember) bool { return m.Dev == name })
+	})
+	if len(waiting) == 0 {
+		return nil
 	}
-	return nil
+	spare := waiting[max(0, slices.IndexFunc(waiting, func(s found) bool { return s.Ref.Enclosure == d.Ref.Enclosure }))].stable()
+	return slices.Concat([]string{"--add", spare}, args, []string{"--with", spare})
 }
 
 // replaced tells whether a member is being copied to another disk; nil: any.
