@@ -1,7 +1,6 @@
 package gather
 
 import (
-	"cmp"
 	"fmt"
 	"path"
 	"slices"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/health"
 	"github.com/mortarhpc/mortar/internal/base/linux"
-	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
 // FailedPaths returns the paths that multipath considers failed. The kernel's
@@ -122,12 +120,6 @@ func (h *Host) SystemErrors() map[string]int {
 		}
 	}
 	return out
-}
-
-// ServiceIn finds the cluster resource that runs a service, nil if there is none. The first
-// releases named it as the service.
-func ServiceIn(c *linux.CRM, service string) *linux.CRMResource {
-	return cmp.Or(c.Resource(resource.ServiceID(service)), c.Resource(service))
 }
 
 // ETab is the file with a service's exports. It is in nfs-utils' directory. With a

@@ -154,7 +154,7 @@ func (b *Site) Run(ctx context.Context, name, title string, cmd ...string) error
 
 // Cluster returns the cluster's state as seen by the first of servers that answers, those
 // without a fault first.
-func (b *Site) Cluster(ctx context.Context, servers []string) (c *linux.CRM, err error) {
+func (b *Site) Cluster(ctx context.Context, servers []string) (_ *linux.CRM, err error) {
 	if !b.Design.Clustered() {
 		return singleServer(ctx, b)
 	}
@@ -163,19 +163,20 @@ func (b *Site) Cluster(ctx context.Context, servers []string) (c *linux.CRM, err
 		if b.Hosts.Session(s) == nil {
 			continue
 		}
-		var text string
-		if text, err = b.output(ctx, s, strings.Fields(linux.CRMCommand)...); err == nil {
-			c, err = linux.ParseCRM(text)
-		}
-		if err == nil {
-			return c, nil
+		var h gather.Host
+		if h, err = gathered(ctx, b, s, gather.Request{TimeoutMS: int(askTime.Milliseconds())}.With(gather.ClusterRequest())); err == nil {
+			seen := h.Cluster()
+			if seen.CRM != nil {
+				return seen.CRM, nil
+			}
+			err = errors.New(seen.Err)
 		}
 		err = fmt.Errorf("%s: %w", s, err)
 		if ctx.Err() != nil {
 			break
 		}
 	}
-	return c, err
+	return nil, err
 }
 
 // Location gives the servers on which a service runs.
@@ -188,8 +189,11 @@ func (b *Site) Location(ctx context.Context, service string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := ServiceIn(c, service)
-	return r.NodeNames(), err
+	r := gather.ServiceIn(c, service)
+	if r == nil {
+		return nil, fmt.Errorf("no resource of service %s in Pacemaker (mortar apply makes it)", service)
+	}
+	return r.NodeNames(), nil
 }
 
 // server is the one server on which a service runs.
