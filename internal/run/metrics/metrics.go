@@ -351,9 +351,8 @@ func (e *exposition) system(h *gather.Host) {
 // fileSystem adds a file system; its families have a common prefix. It reports whether the file
 // system answers.
 func (e *exposition) fileSystem(prefix string, fs gather.FS, m linux.Mount, labels ...string) bool {
-	_, ro := m.Option("ro")
 	answers := !fs.TimedOut && fs.Err == ""
-	e.add(prefix+"readonly", bit(ro), labels...)
+	e.add(prefix+"readonly", bit(m.ReadOnly()), labels...)
 	e.add(prefix+"answers", bit(answers), labels...)
 	if answers {
 		e.add(prefix+"size_bytes", float64(fs.Size), labels...)
