@@ -9,6 +9,8 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/health"
 	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/base/md"
+	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
 // FailedPaths returns the paths that multipath considers failed. The kernel's
@@ -46,7 +48,7 @@ type Array struct {
 
 // ArrayRequest asks for arrays and disks.
 func ArrayRequest() Request {
-	return Request{Files: append([]string{"/proc/mdstat"}, MDFiles...), Links: []string{"/dev/md/*"}, Disks: true}
+	return Request{Files: append([]string{"/proc/mdstat", "/sys/block/dm-*/dm/name"}, MDFiles...), Links: []string{"/dev/md/*"}, Disks: true}
 }
 
 // Arrays are the host's md arrays. Reading them from a map cannot fail.
@@ -74,6 +76,21 @@ func (h *Host) Arrays() (out []Array) {
 		out = append(out, a)
 	}
 	return out
+}
+
+// Running is the array with a UUID; nil if it does not run on the host.
+func (h *Host) Running(uuid string) *Array {
+	for _, a := range h.Arrays() {
+		if md.SameUUID(a.UUID, uuid) && a.Running() {
+			return &a
+		}
+	}
+	return nil
+}
+
+// DiskOf is the disk that the kernel knows by a name: that of one of its paths, or of its map.
+func (h *Host) DiskOf(dev string) (resource.DiskFact, bool) {
+	return resource.DiskOf(h.Disks, dev, h.Mapped()[dev])
 }
 
 // Mapped are the names that the device mapper has for its devices, by the kernel's name (dm-3).
