@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -108,11 +109,8 @@ func (x *site) inventory(t *testing.T) {
 // mortar runs a command and returns its exit code, stdout and error.
 func mortar(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
-	root := newRootCmd()
 	var out bytes.Buffer
-	root.SetOut(&out)
-	root.SetIn(strings.NewReader("yes\n"))
-	err := execute(t.Context(), root, args)
+	err := call(t.Context(), strings.NewReader("yes\n"), &out, io.Discard, args...)
 	if err == nil {
 		return 0, out.String(), ""
 	}

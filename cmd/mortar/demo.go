@@ -1,23 +1,21 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/mortarhpc/mortar/internal/base/screen"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/prove/drill"
 	"github.com/mortarhpc/mortar/internal/prove/report"
@@ -83,10 +81,6 @@ func demoDrill(dir, name, how string) (string, error) {
 
 func runDemo(ctx context.Context, w io.Writer, dir, drill, how string) error {
 	start := time.Now()
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
@@ -94,11 +88,11 @@ func runDemo(ctx context.Context, w io.Writer, dir, drill, how string) error {
 	fmt.Fprintln(w, bold("Mortar demo")+": from one file to a proven HA NFS brick, on a virtual rack")
 	if _, err := os.Stat(spec); errors.Is(err, os.ErrNotExist) {
 		fmt.Fprintf(w, "\n%s %s\n", cli.Stamp(start), bold("$ mortar init nfs-ha > "+spec))
-		out, err := exec.CommandContext(ctx, self, "init", "nfs-ha").Output()
-		if err != nil {
-			return fail(exitFailed, fmt.Errorf("mortar init: %w", err))
+		var out bytes.Buffer
+		if err := part(ctx, &out, "init", "nfs-ha"); err != nil {
+			return err
 		}
-		if err := writeWhole(spec, out); err != nil {
+		if err := writeWhole(spec, out.Bytes()); err != nil {
 			return err
 		}
 	} else {
@@ -109,29 +103,27 @@ func runDemo(ctx context.Context, w io.Writer, dir, drill, how string) error {
 		save := false
 		if s.saved != "" {
 			save = !rackThere(spec)
-			if restore := []string{"rack", "restore", spec, s.saved}; save && exec.CommandContext(ctx, self, append(restore, "--dry-run")...).Run() == nil {
+			if restore := []string{"rack", "restore", spec, s.saved}; save && call(ctx, nothing(), io.Discard, io.Discard, append(restore, "--dry-run")...) == nil {
 				s.args, s.say, save = restore, s.say+", just booted, as an earlier demo has saved them", false
 			}
 		}
 		fmt.Fprintf(w, "\n%s %s\n%s\n", cli.Stamp(start), bold("$ mortar "+strings.Join(s.args, " ")),
 			faint(fmt.Sprintf("        step %d of %d: %s", i+1, len(steps), s.say)))
 		t := time.Now()
-		err := runSelf(ctx, w, self, s.args)
+		err := part(ctx, w, s.args...)
 		if err == nil && save {
-			err = runSelf(ctx, w, self, []string{"rack", "save", spec, s.saved})
+			err = part(ctx, w, "rack", "save", spec, s.saved)
 		}
 		if err != nil {
 			if ctx.Err() != nil {
 				// An interrupted demo leaves nothing behind.
 				fmt.Fprintf(w, "\n%s interrupted; taking the rack down\n", cli.Stamp(start))
-				if err := runSelf(context.WithoutCancel(ctx), w, self, []string{"rack", "down", spec}); err != nil {
-					return fail(exitInterrupted, fmt.Errorf("mortar rack down: %w", err))
-				}
+				_ = part(context.WithoutCancel(ctx), w, "rack", "down", spec) // its error is printed
 				return fail(exitInterrupted, nil)
 			}
 			fmt.Fprintf(w, "\n%s step failed: mortar %s: %v\nThe rack stays as it is. Look around:\n", cli.Stamp(start), s.args[0], err)
 			demoHints(w, spec)
-			return childFailed(ctx, s.args[0], err)
+			return err
 		}
 		fmt.Fprintf(w, "%s\n", faint(fmt.Sprintf("        %s done in %.0f s", s.args[0], time.Since(t).Seconds())))
 	}
@@ -148,20 +140,24 @@ func rackThere(spec string) bool {
 	return err == nil
 }
 
-// runSelf runs one command of this binary on the same terminal. On Ctrl-C the terminal signals
-// the child itself, because it is in the same process group; on SIGTERM runSelf passes the
-// signal on. Either way it waits for the child to clean up.
-func runSelf(ctx context.Context, w io.Writer, self string, args []string) error {
-	c := exec.CommandContext(ctx, self, args...)
-	c.Stdout, c.Stderr = w, os.Stderr
-	if s, ok := w.(*screen.Writer); ok && s.File() != nil {
-		c.Stdout = s.File() // so that the child sees the terminal, for which it writes as this process does
+// nothing is the standard input of a command that is part of another one.
+func nothing() io.Reader { return strings.NewReader("") }
+
+// part runs a command that is part of another one. The command prints its error; that of part has
+// its exit code. One whose context cannot end is a clean-up, which a second Ctrl-C does not stop.
+func part(ctx context.Context, w io.Writer, args ...string) error {
+	if ctx.Done() == nil {
+		defer cli.Uninterrupted()()
 	}
-	c.Cancel = func() error { return c.Process.Signal(syscall.SIGTERM) }
-	c.WaitDelay = 60 * time.Second
-	// A second Ctrl-C must not stop the clean-up.
-	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: ctx.Done() == nil}
-	return c.Run()
+	err := call(ctx, nothing(), w, stderr, args...)
+	var ee *cli.Exit
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return fail(exitInterrupted, fmt.Errorf("interrupted during mortar %s", args[0]))
+	case errors.As(err, &ee):
+		return fail(ee.Code, nil)
+	}
+	return err
 }
 
 // demoSummary prints what the demo built and broke, how long clients waited, and how many
@@ -237,24 +233,6 @@ func given(cmd *cobra.Command, without ...string) (out []string) {
 
 // step prints a command and runs it.
 func step(ctx context.Context, out, progress io.Writer, start time.Time, args []string) error {
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
 	fmt.Fprintf(progress, "\n%s %s\n", cli.Stamp(start), bold("$ mortar "+strings.Join(args, " ")))
-	return childFailed(ctx, args[0], runSelf(ctx, out, self, args))
-}
-
-// childFailed returns a child command's failure with the child's exit code. The child has
-// already printed its error.
-func childFailed(ctx context.Context, name string, err error) error {
-	switch ee := (*exec.ExitError)(nil); {
-	case err == nil:
-		return nil
-	case ctx.Err() != nil:
-		return fail(exitInterrupted, fmt.Errorf("interrupted during mortar %s", name))
-	case errors.As(err, &ee) && ee.ExitCode() > 0:
-		return fail(ee.ExitCode(), nil)
-	}
-	return fail(exitFailed, fmt.Errorf("mortar %s: %w", name, err))
+	return part(ctx, out, args...)
 }

@@ -425,7 +425,7 @@ func writable(dir string) error {
 	}
 }
 
-// drillCommands runs the commands of a drill's change, in this process.
+// drillCommands runs the commands of a drill's change.
 type drillCommands struct {
 	file string
 	say  func(text string)
@@ -436,11 +436,7 @@ type drillCommands struct {
 // run runs a command on the spec: name and args are those of fault.Operator.Command.
 func (c *drillCommands) run(ctx context.Context, name string, args ...string) (*design.Design, error) {
 	var out bytes.Buffer
-	root := newRootCmd()
-	root.SetIn(strings.NewReader(""))
-	root.SetOut(io.MultiWriter(&out, &progressWriter{say: c.say}))
-	root.SetErr(io.Discard)
-	err := execute(cli.Claimed(ctx), root, append(append(strings.Fields(name), c.file), args...))
+	err := call(cli.Claimed(ctx), nothing(), io.MultiWriter(&out, &progressWriter{say: c.say}), io.Discard, append(append(strings.Fields(name), c.file), args...)...)
 	var ee *cli.Exit
 	switch {
 	case !errors.As(err, &ee):

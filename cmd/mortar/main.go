@@ -89,19 +89,26 @@ func run() int {
 	}
 	ctx, stop := cli.Interruptible(context.Background())
 	defer stop()
-	root := newRootCmd()
-	root.SetOut(stdout)
-	root.SetErr(stderr)
-	err := execute(ctx, root, os.Args[1:])
-	if err == nil {
-		return 0
-	}
 	var ee *cli.Exit
-	if !errors.As(err, &ee) {
-		ee = &cli.Exit{Code: exitFailed, Err: err} // execute returns only cli.Exits
+	if errors.As(call(ctx, os.Stdin, stdout, stderr, os.Args[1:]...), &ee) {
+		return ee.Code
 	}
-	ee.Print(stderr, cli.WantsJSON(os.Args[1:]))
-	return ee.Code
+	return 0
+}
+
+// call runs a command in this process, and prints its error, a *cli.Exit. Commands that consist of
+// others use it too.
+func call(ctx context.Context, in io.Reader, out, errs io.Writer, args ...string) error {
+	root := newRootCmd()
+	root.SetIn(in)
+	root.SetOut(out)
+	root.SetErr(errs)
+	err := execute(ctx, root, args)
+	var ee *cli.Exit
+	if errors.As(err, &ee) {
+		ee.Print(errs, cli.WantsJSON(args))
+	}
+	return err
 }
 
 // extraCommands are the commands of a build tag. Source: man.go.

@@ -213,12 +213,11 @@ func TestNobodyAsksWhichKindItIs(t *testing.T) {
 }
 
 // Only package screen spells what a terminal obeys, and commands print through it. The exceptions
-// speak to programs: the administrator's end of an agent, Pacemaker, and a mortar that is a child
-// (demo.go), which has a writer of its own.
+// speak to programs: the administrator's end of an agent, and Pacemaker.
 func TestOneWayToTheTerminal(t *testing.T) {
 	escape := regexp.MustCompile(`\\x1b|\\033|\\u001b|"\\r`)
 	direct := regexp.MustCompile(`\bos\.Std(out|err)\b|\bfmt\.Print`)
-	allowed := []string{"main.go", "host.go", "demo.go"}
+	allowed := []string{"main.go", "host.go"}
 	for _, dir := range []string{"../../cmd", "../../internal"} {
 		err := filepath.WalkDir(dir, func(file string, e fs.DirEntry, err error) error {
 			if err != nil || !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go") || strings.Contains(file, "base/screen/") {

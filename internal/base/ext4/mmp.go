@@ -35,7 +35,8 @@ func UnmountedMMP(read Read) (off int64, block []byte, err error) {
 	if incompat&hasSeed != 0 {
 		seed = le.Uint32(sb[0x270:])
 	}
-	sum, summed := func() uint32 { return ^crc32.Update(^seed, castagnoli, block[:mmpSum]) }, roCompat&metadataChecksum != 0
+	sum := func() uint32 { return ^crc32.Update(^seed, castagnoli, block[:mmpSum]) }
+	summed := roCompat&metadataChecksum != 0
 	if le.Uint32(block) != mmpMagic || summed && le.Uint32(block[mmpSum:]) != sum() {
 		return 0, nil, errors.New("the block of its multiple mount protection is damaged")
 	}

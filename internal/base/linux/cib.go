@@ -87,6 +87,27 @@ func ParseCIB(text []byte) (*CIB, error) {
 	return &c, nil
 }
 
+// Moves are the constraints that moves have left. c may be nil.
+func (c *CIB) Moves() (left []CIBLocation) {
+	if c == nil {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(c.Constraints), func(l CIBLocation) bool { return !LeftByMove(l.ID) })
+}
+
+// ReadCIB reads the cluster's configuration on disk.
+func ReadCIB(read func(string) ([]byte, error)) (*CIB, error) {
+	text, err := read(CIBFile)
+	if err != nil {
+		return nil, err
+	}
+	c, err := ParseCIB(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", CIBFile, err)
+	}
+	return c, nil
+}
+
 // Attr is an attribute of a node, "" if it is not set. c may be nil.
 func (c *CIB) Attr(node, name string) string {
 	if c == nil {

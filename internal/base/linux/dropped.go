@@ -1,7 +1,10 @@
 package linux
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
+	"io/fs"
 	"strconv"
 	"strings"
 	"time"
@@ -21,14 +24,14 @@ type Dropped struct {
 	TookMS, PeersMS int64
 }
 
-// DroppedPrefix begins the name of the attribute; the group follows.
-const DroppedPrefix = "mortar-dropped-"
+// droppedPrefix begins the name of the attribute; the group follows.
+const droppedPrefix = "mortar-dropped-"
 
 // DroppedLog begins the line that a host's journal has of it.
 const DroppedLog = "dropped slow disk "
 
 // Attr is the name of the record's attribute: a group has one record.
-func (d Dropped) Attr() string { return DroppedPrefix + d.Group }
+func (d Dropped) Attr() string { return droppedPrefix + d.Group }
 
 // String is the attribute's value.
 func (d Dropped) String() string {
@@ -45,6 +48,20 @@ func (d Dropped) Words() string {
 	return fmt.Sprintf("it took %d ms for an answer, its peers %d ms", d.TookMS, d.PeersMS)
 }
 
+// ReadDropped returns the records in the cluster's configuration on disk, without parsing one
+// that has none.
+func ReadDropped(read func(string) ([]byte, error)) ([]Dropped, error) {
+	text, err := read(CIBFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil || !bytes.Contains(text, []byte(droppedPrefix)) {
+		return nil, err
+	}
+	c, err := ParseCIB(text)
+	return c.Dropped(), err
+}
+
 // Dropped returns the records of dropped disks. It leaves out what it cannot parse. c
 // may be nil.
 func (c *CIB) Dropped() (out []Dropped) {
@@ -53,7 +70,7 @@ func (c *CIB) Dropped() (out []Dropped) {
 	}
 	for _, n := range c.Nodes {
 		for _, a := range n.Attrs {
-			group, ok := strings.CutPrefix(a.Name, DroppedPrefix)
+			group, ok := strings.CutPrefix(a.Name, droppedPrefix)
 			if !ok {
 				continue
 			}

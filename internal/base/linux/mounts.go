@@ -6,6 +6,7 @@ package linux
 
 import (
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -33,6 +34,16 @@ func (m Mount) Option(name string) (value string, set bool) {
 		}
 	}
 	return "", false
+}
+
+// ReadOnly says whether the mount, or its file system, cannot be written to.
+func (m Mount) ReadOnly() bool { return ReadOnly(m.Options) || ReadOnly(m.Super) }
+
+// ReadOnly says whether options are those of a file system that cannot be written to. Since Linux
+// 6.15 an error leaves ext4 and ldiskfs "rw", with emergency_ro.
+// Source: fs/ext4/super.c, ext4_seq_options_show
+func ReadOnly(options []string) bool {
+	return slices.Contains(options, "ro") || slices.Contains(options, "emergency_ro")
 }
 
 // ParseMounts reads /proc/self/mounts, or fstab, in order.

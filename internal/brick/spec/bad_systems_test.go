@@ -39,6 +39,7 @@ var badSystems = []struct {
 	{"another model in storage", "nss4-ha-144", []string{"  kind: array\n  model: MD3200", "  kind: array\n  model: ME4084"}},
 	{"which array", "nss4-ha-144", []string{"arrays:\n  - {name: nss4, model: MD3200, management: [10.22.0.41, 10.22.0.42]}\n", "", "  kind: array\n  model: MD3200\n", "  kind: array\n"}},
 	{"a cache mirrored, perhaps", "nss4-ha-144", []string{"storage:\n", "storage:\n  write_cache_mirroring: yes\n"}},
+	{"a cache mirrored, true", "nss4-ha-144", []string{"storage:\n", "storage:\n  write_cache_mirroring: true\n"}},
 	{"a cache not mirrored on an ME4", "nss7.4-ha", []string{"storage:\n", "storage:\n  write_cache_mirroring: off\n"}},
 	{"a cache not mirrored on a PERC", "nss5.5", []string{"storage:\n", "storage:\n  write_cache_mirroring: off\n"}},
 	{"a cache not mirrored on JBODs", "nfs", []string{"storage:\n", "storage:\n  write_cache_mirroring: off\n"}},

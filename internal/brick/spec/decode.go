@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -335,7 +334,7 @@ func (d *decoder) scalar(n ast.Node, v reflect.Value, key string) (string, bool)
 		d.errorf(n, "write a value after the colon, or remove the line", "%s has no value", key)
 		return "", false
 	case *ast.BoolNode:
-		if slices.Contains([]string{"drop_slow_disks", "reservations", "rdma", "logical_processor", "sub_numa", "flow_control"}, key) {
+		if v.Type() == reflect.TypeFor[Switch]() {
 			d.errorf(n, fmt.Sprintf("write %s: %s", key, map[bool]string{true: "on", false: "off"}[n.Value]), "%s is on or off, not true or false", key)
 			return "", false
 		}

@@ -8,16 +8,15 @@ import (
 // ArrayModel is what a RAID array or controller can do, as far as a spec may
 // ask for it.
 type ArrayModel struct {
-	Name      string
-	Family    string   // md3, perc, me4, me5 or eseries: one language, and one way to be asked
-	Tools     []string // that configure it; the first is the default
-	Bays      int      // in the enclosure with the controllers; 0: a card in a server
-	Shelves   int      // enclosures it drives, its own included
-	Expansion string   // model of the other enclosures
-	Levels    []int    // RAID levels
-	Chunks    []Bytes  // chunk sizes
-	Widest    int      // disks in a RAID 6 group or span
-	Spans     int      // spans of RAID 60; 0: none
+	Name    string
+	Family  string   // md3, perc, me4, me5 or eseries: one language, and one way to be asked
+	Tools   []string // that configure it; the first is the default
+	Bays    int      // in the enclosure with the controllers; 0: a card in a server
+	Shelves int      // enclosures it drives, its own included
+	Levels  []int    // RAID levels
+	Chunks  []Bytes  // chunk sizes
+	Widest  int      // disks in a RAID 6 group or span
+	Spans   int      // spans of RAID 60; 0: none
 	// NotRun names what stands on public text alone, for a model with which no brick has
 	// run, on a virtual rack neither. Empty: one has.
 	NotRun []string
@@ -53,31 +52,31 @@ var (
 // Guide; Dell EMC PowerVault ME4 Series Administrator's Guide, RAID levels
 // and linear disk groups.
 var arrayModels = []ArrayModel{
-	{Name: "MD3200", Family: "md3", Bays: 12, Shelves: 8, Expansion: "MD1200", Levels: []int{6, 10}, Chunks: powers(8*KiB, 512*KiB), Widest: 30, Tools: []string{"SMcli"}},
-	{Name: "MD3220", Family: "md3", Bays: 24, Shelves: 8, Expansion: "MD1220", Levels: []int{6, 10}, Chunks: powers(8*KiB, 512*KiB), Widest: 30, Tools: []string{"SMcli"}},
-	{Name: "PERC-H810", Family: "perc", Shelves: 8, Expansion: "MD1200", Levels: []int{6, 10, 60}, Chunks: powers(64*KiB, 1*MiB), Widest: 32, Spans: 8, Tools: []string{"perccli", "omconfig"}},
-	{Name: "ME4084", Family: "me4", Bays: 84, Shelves: 4, Expansion: "ME484", Levels: []int{6, 10}, Chunks: powers(64*KiB, 512*KiB), Widest: 16, Tools: []string{"me4"}},
-	me5("ME5012", 12, 10, "ME412"),
-	me5("ME5024", 24, 10, "ME424"),
-	me5("ME5084", 84, 4, "ME484"),
+	{Name: "MD3200", Family: "md3", Bays: 12, Shelves: 8, Levels: []int{6, 10}, Chunks: powers(8*KiB, 512*KiB), Widest: 30, Tools: []string{"SMcli"}},
+	{Name: "MD3220", Family: "md3", Bays: 24, Shelves: 8, Levels: []int{6, 10}, Chunks: powers(8*KiB, 512*KiB), Widest: 30, Tools: []string{"SMcli"}},
+	{Name: "PERC-H810", Family: "perc", Shelves: 8, Levels: []int{6, 10, 60}, Chunks: powers(64*KiB, 1*MiB), Widest: 32, Spans: 8, Tools: []string{"perccli", "omconfig"}},
+	{Name: "ME4084", Family: "me4", Bays: 84, Shelves: 4, Levels: []int{6, 10}, Chunks: powers(64*KiB, 512*KiB), Widest: 16, Tools: []string{"me4"}},
+	me5("ME5012", 12, 10),
+	me5("ME5024", 24, 10),
+	me5("ME5084", 84, 4),
 	{Name: "PERC-H755", Family: "perc", Shelves: 2, Levels: []int{6, 10, 60}, Chunks: powers(64*KiB, 1*MiB), Widest: 32, Spans: 8, Tools: []string{"perccli"}, NotRun: notRunPERC11},
 	{Name: "PERC-H965i", Family: "perc", Shelves: 2, Levels: []int{6, 10, 60}, Chunks: powers(64*KiB, 256*KiB), Widest: 32, Spans: 8, Tools: []string{"perccli2"}, NotRun: notRunPERC12},
 	{Name: "PERC-H965e", Family: "perc", Shelves: 8, Levels: []int{6, 10, 60}, Chunks: powers(64*KiB, 256*KiB), Widest: 32, Spans: 8, Tools: []string{"perccli2"}, NotRun: notRunPERC12},
-	eSeries("E2812", 12, "DE212C"),
-	eSeries("E2824", 24, "DE224C"),
-	eSeries("E2860", 60, "DE460C"),
-	eSeries("E5760", 60, "DE460C"),
-	eSeries("E4012", 12, "DE212C"),
-	eSeries("E4060", 60, "DE460C"),
+	eSeries("E2812", 12),
+	eSeries("E2824", 24),
+	eSeries("E2860", 60),
+	eSeries("E5760", 60),
+	eSeries("E4012", 12),
+	eSeries("E4060", 60),
 }
 
-func me5(name string, bays, shelves int, expansion string) ArrayModel {
-	return ArrayModel{Name: name, Family: "me5", Bays: bays, Shelves: shelves, Expansion: expansion, Levels: []int{6, 10},
+func me5(name string, bays, shelves int) ArrayModel {
+	return ArrayModel{Name: name, Family: "me5", Bays: bays, Shelves: shelves, Levels: []int{6, 10},
 		Chunks: powers(64*KiB, 512*KiB), Widest: 16, Tools: []string{"me5"}, NotRun: notRunME5}
 }
 
-func eSeries(name string, bays int, expansion string) ArrayModel {
-	return ArrayModel{Name: name, Family: "eseries", Bays: bays, Shelves: 4, Expansion: expansion, Levels: []int{6, 10},
+func eSeries(name string, bays int) ArrayModel {
+	return ArrayModel{Name: name, Family: "eseries", Bays: bays, Shelves: 4, Levels: []int{6, 10},
 		Chunks: powers(32*KiB, 512*KiB), Widest: 30, Tools: []string{"SANtricity"}, NotRun: notRunESeries}
 }
 

@@ -17,9 +17,9 @@ func preparation(c *checker) {
 		key, have string
 		words     []string
 	}{
-		{"logical_processor", p.LogicalProcessor, onOff},
-		{"sub_numa", p.SubNUMA, onOff},
-		{"flow_control", p.FlowControl, onOff},
+		{"logical_processor", string(p.LogicalProcessor), onOff},
+		{"sub_numa", string(p.SubNUMA), onOff},
+		{"flow_control", string(p.FlowControl), onOff},
 		{"power_profile", p.PowerProfile, []string{"performance", "powersave", "schedutil", "ondemand"}}, // kernel: admin-guide/pm/cpufreq
 		{"pool_mode", p.PoolMode, []string{"global", "percpu", "pernode", "auto"}},                       // kernel: admin-guide/kernel-parameters, sunrpc.pool_mode
 	} {

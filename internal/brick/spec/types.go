@@ -33,6 +33,9 @@ const (
 // (kB, MB, GB, TB) as disks are sold, or binary (KiB, MiB, GiB, TiB).
 type Bytes int64
 
+// Switch is on or off, which YAML 1.2 reads as text.
+type Switch string
+
 // Spec is one brick. The `doc` tags are the source of docs/spec.md.
 type Spec struct {
 	APIVersion string  `yaml:"apiVersion" json:"apiVersion" doc:"always mortar/v1"`
@@ -274,10 +277,9 @@ type Storage struct {
 	// Volume is what lies between LUNs and file system.
 	Volume string `yaml:"volume,omitempty" json:"volume,omitempty" doc:"lvm (striped over the groups or LUNs), or device: the file system directly on the one LUN" default:"lvm"`
 	RAID   RAID   `yaml:"raid" json:"raid" doc:"geometry"`
-	// WriteCacheMirroring is on or off; "" is on.
-	WriteCacheMirroring string `yaml:"write_cache_mirroring,omitempty" json:"write_cache_mirroring,omitempty" doc:"MD3200 and MD3220: on or off, default on: both controllers have what was written and is not on disk yet. off is faster, and a controller that dies takes what it has acknowledged with it: for scratch data only. mortar array script sets it"`
-	// DropSlowDisks is on or off.
-	DropSlowDisks string `yaml:"drop_slow_disks,omitempty" json:"drop_slow_disks,omitempty" doc:"on or off: md goes on without a disk of a RAID 6 group that answers much later than its peers for most of a minute, if the group is whole; until a spare or another disk has its data, the group has one parity disk; needs two servers; profile stock does not use it" default:"off"`
+	// WriteCacheMirroring: "" is on.
+	WriteCacheMirroring Switch `yaml:"write_cache_mirroring,omitempty" json:"write_cache_mirroring,omitempty" doc:"MD3200 and MD3220: on or off, default on: both controllers have what was written and is not on disk yet. off is faster, and a controller that dies takes what it has acknowledged with it: for scratch data only. mortar array script sets it"`
+	DropSlowDisks       Switch `yaml:"drop_slow_disks,omitempty" json:"drop_slow_disks,omitempty" doc:"on or off: md goes on without a disk of a RAID 6 group that answers much later than its peers for most of a minute, if the group is whole; until a spare or another disk has its data, the group has one parity disk; needs two servers; profile stock does not use it" default:"off"`
 }
 
 // Mirrored says whether both controllers of an MD3 array have what was written.
@@ -374,10 +376,10 @@ type OSTPool struct {
 
 // Preparation is how a server is set up below the brick. A key that is not there is not looked at.
 type Preparation struct {
-	LogicalProcessor string `yaml:"logical_processor,omitempty" json:"logical_processor,omitempty" doc:"on or off: two threads on each core (BIOS: Logical Processor, Hyper-Threading)"`
-	SubNUMA          string `yaml:"sub_numa,omitempty" json:"sub_numa,omitempty" doc:"on or off: several NUMA nodes in a processor (BIOS: Sub-NUMA Cluster, NPS)"`
+	LogicalProcessor Switch `yaml:"logical_processor,omitempty" json:"logical_processor,omitempty" doc:"on or off: two threads on each core (BIOS: Logical Processor, Hyper-Threading)"`
+	SubNUMA          Switch `yaml:"sub_numa,omitempty" json:"sub_numa,omitempty" doc:"on or off: several NUMA nodes in a processor (BIOS: Sub-NUMA Cluster, NPS)"`
 	PowerProfile     string `yaml:"power_profile,omitempty" json:"power_profile,omitempty" doc:"performance, powersave, schedutil or ondemand: the governor of the processors' clock (BIOS: System Profile)"`
-	FlowControl      string `yaml:"flow_control,omitempty" json:"flow_control,omitempty" doc:"on or off: pause frames of the interface on the public network, sent and heeded"`
+	FlowControl      Switch `yaml:"flow_control,omitempty" json:"flow_control,omitempty" doc:"on or off: pause frames of the interface on the public network, sent and heeded"`
 	PoolMode         string `yaml:"pool_mode,omitempty" json:"pool_mode,omitempty" doc:"global, percpu, pernode or auto: how nfsd's threads are divided among processors (sunrpc.pool_mode); apply sets it for the next load of the module"`
 	Swap             Bytes  `yaml:"swap,omitempty" json:"swap,omitempty" doc:"swap at least, for an xfs_repair that needs more than memory; apply makes a file of what is missing"`
 	MirrorSpares     int    `yaml:"mirror_spares,omitempty" json:"mirror_spares,omitempty" doc:"hot spares, at least, of the md RAID 1 that the server's own system is on" default:"0"`
@@ -395,8 +397,7 @@ type HA struct {
 	Token         int    `yaml:"token_ms,omitempty" json:"token_ms,omitempty" doc:"corosync token timeout, ms" default:"1000"`
 	Failback      string `yaml:"failback,omitempty" json:"failback,omitempty" doc:"manual or auto" default:"manual"`
 	FenceTestDays int    `yaml:"fence_test_days,omitempty" json:"fence_test_days,omitempty" doc:"days after which status asks for another fence test" default:"200"`
-	// Reservations is on or off.
-	Reservations string `yaml:"reservations,omitempty" json:"reservations,omitempty" doc:"on or off: shared disks, and LUNs of MD3 and ME4 arrays, are reserved for the server that serves them, so that a server that was wrongly taken for dead writes nothing; off is for disks that claim to know reservations and do not heed them, and for demonstrations" default:"on"`
+	Reservations  Switch `yaml:"reservations,omitempty" json:"reservations,omitempty" doc:"on or off: shared disks, and LUNs of MD3 and ME4 arrays, are reserved for the server that serves them, so that a server that was wrongly taken for dead writes nothing; off is for disks that claim to know reservations and do not heed them, and for demonstrations" default:"on"`
 }
 
 // Client is a host that mounts the exports. In the file it may be a range of them, or only a
@@ -429,7 +430,7 @@ type Rack struct {
 	Suite  string `yaml:"suite,omitempty" json:"suite,omitempty" doc:"Debian release of the nodes: trixie or bookworm" default:"trixie"`
 	Mirror string `yaml:"mirror,omitempty" json:"mirror,omitempty" doc:"Debian mirror; default: that of the host"`
 	IOPS   int    `yaml:"iops,omitempty" json:"iops,omitempty" doc:"throttle of each shared hard disk, I/O operations per second; 0: none" default:"0"`
-	RDMA   string `yaml:"rdma,omitempty" json:"rdma,omitempty" doc:"on, with lustre.lnet o2ib: a scaled rack runs it over Soft RoCE, and the Lustre packages are for Debian's standard kernel; off: it speaks tcp" default:"off"`
+	RDMA   Switch `yaml:"rdma,omitempty" json:"rdma,omitempty" doc:"on, with lustre.lnet o2ib: a scaled rack runs it over Soft RoCE, and the Lustre packages are for Debian's standard kernel; off: it speaks tcp" default:"off"`
 }
 
 // SoftRoCE says that the brick's networks carry verbs, which a virtual rack does in

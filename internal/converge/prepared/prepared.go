@@ -77,15 +77,15 @@ type expectation struct {
 
 // expectations are compared word by word; numbers are the least.
 var expectations = []expectation{
-	{"logical processor (two threads on each core)", true, func(p *spec.Preparation) string { return p.LogicalProcessor }, logicalProcessor,
+	{"logical processor (two threads on each core)", true, func(p *spec.Preparation) string { return string(p.LogicalProcessor) }, logicalProcessor,
 		"off leaves a core to each thread of nfsd; on made random reads through a cache up to 48 % faster", "paper NSS7.4-HA; paper NFS+DFC, 2.4.3",
 		"set Logical Processor in the BIOS", false},
-	{"sub-NUMA clusters", true, func(p *spec.Preparation) string { return p.SubNUMA }, subNUMA,
+	{"sub-NUMA clusters", true, func(p *spec.Preparation) string { return string(p.SubNUMA) }, subNUMA,
 		"memory and cache near to a card are a node of their own", "paper NSS7.4-HA", "set Sub-NUMA Cluster (NPS) in the BIOS", false},
 	{"the governor of the processors' clock", true, func(p *spec.Preparation) string { return p.PowerProfile }, governor,
 		"a clock that sinks between two requests makes each of them late", "paper NSS7.4-HA (system profile Performance)",
 		"set the system profile in the BIOS, or `cpupower frequency-set --governor`", false},
-	{"flow control of the public interface", true, func(p *spec.Preparation) string { return p.FlowControl }, flowControl,
+	{"flow control of the public interface", true, func(p *spec.Preparation) string { return string(p.FlowControl) }, flowControl,
 		"switch and card must agree: RoCE needs pauses, and a pause that another port causes stops all clients", "ethtool(8), -A", "`ethtool -A INTERFACE rx on tx on` (or off), and the same at the switch's port", false},
 	{"sunrpc.pool_mode", false, func(p *spec.Preparation) string { return p.PoolMode }, file("/sys/module/sunrpc/parameters/pool_mode"),
 		"nfsd's threads stay on the NUMA node whose card has the request", "kernel: admin-guide/kernel-parameters", "`mortar apply {spec}` sets it, and it counts when the module is loaded again: at the next boot", true},

@@ -57,9 +57,9 @@ type Request struct {
 	FSTimeoutMS int `json:"fs_timeout_ms,omitempty"`
 }
 
-// With returns the request with the files, commands and interfaces of another one.
+// With returns the request with the files, commands, interfaces and configuration of another one.
 func (r Request) With(o Request) Request {
-	r.Files, r.Run, r.NICs = slices.Concat(r.Files, o.Files), slices.Concat(r.Run, o.Run), r.NICs || o.NICs
+	r.Files, r.Run, r.NICs, r.CIB = slices.Concat(r.Files, o.Files), slices.Concat(r.Run, o.Run), r.NICs || o.NICs, r.CIB || o.CIB
 	return r
 }
 
@@ -214,10 +214,8 @@ func gather(ctx context.Context, sys agent.HostSys, pool *statfsPool, r Request)
 		}
 	}
 	if r.CIB {
-		if b, err := sys.ReadFile(linux.CIBFile); err == nil {
-			if c, err := linux.ParseCIB(b); err == nil {
-				h.CIB = onlyOwn(c)
-			}
+		if c, err := linux.ReadCIB(sys.ReadFile); err == nil {
+			h.CIB = onlyOwn(c)
 		}
 	}
 	wg.Wait()

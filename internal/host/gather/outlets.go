@@ -33,7 +33,7 @@ type Outlet struct {
 func askOutlets(ctx context.Context, sys resource.Sys, asks []OutletAsk, timeout time.Duration) []Outlet {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("no answer within %v", timeout))
 	defer cancel()
-	cib, cibErr := sys.ReadFile(linux.CIBFile)
+	cib, cibErr := linux.ReadCIB(sys.ReadFile)
 	out := make([]Outlet, len(asks))
 	var wg sync.WaitGroup
 	for i, a := range asks {
@@ -53,12 +53,8 @@ func askOutlets(ctx context.Context, sys resource.Sys, asks []OutletAsk, timeout
 	return out
 }
 
-func outletOn(ctx context.Context, cib []byte, a OutletAsk) (bool, error) {
-	c, err := linux.ParseCIB(cib)
-	if err != nil {
-		return false, fmt.Errorf("%s: %w", linux.CIBFile, err)
-	}
-	name, params, err := fence.Params(c, a.Device)
+func outletOn(ctx context.Context, cib *linux.CIB, a OutletAsk) (bool, error) {
+	name, params, err := fence.Params(cib, a.Device)
 	if err != nil {
 		return false, err
 	}

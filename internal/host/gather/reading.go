@@ -1,7 +1,6 @@
 package gather
 
 import (
-	"cmp"
 	"fmt"
 	"path"
 	"slices"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/health"
 	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/base/md"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
@@ -48,7 +48,7 @@ type Array struct {
 
 // ArrayRequest asks for arrays and disks.
 func ArrayRequest() Request {
-	return Request{Files: append([]string{"/proc/mdstat"}, MDFiles...), Links: []string{"/dev/md/*"}, Disks: true}
+	return Request{Files: append([]string{"/proc/mdstat", "/sys/block/dm-*/dm/name"}, MDFiles...), Links: []string{"/dev/md/*"}, Disks: true}
 }
 
 // Arrays are the host's md arrays. Reading them from a map cannot fail.
@@ -76,6 +76,21 @@ func (h *Host) Arrays() (out []Array) {
 		out = append(out, a)
 	}
 	return out
+}
+
+// Running is the array with a UUID; nil if it does not run on the host.
+func (h *Host) Running(uuid string) *Array {
+	for _, a := range h.Arrays() {
+		if md.SameUUID(a.UUID, uuid) && a.Running() {
+			return &a
+		}
+	}
+	return nil
+}
+
+// DiskOf is the disk that the kernel knows by a name: that of one of its paths, or of its map.
+func (h *Host) DiskOf(dev string) (resource.DiskFact, bool) {
+	return resource.DiskOf(h.Disks, dev, h.Mapped()[dev])
 }
 
 // Mapped are the names that the device mapper has for its devices, by the kernel's name (dm-3).
@@ -122,12 +137,6 @@ func (h *Host) SystemErrors() map[string]int {
 		}
 	}
 	return out
-}
-
-// ServiceIn finds the cluster resource that runs a service, nil if there is none. The first
-// releases named it as the service.
-func ServiceIn(c *linux.CRM, service string) *linux.CRMResource {
-	return cmp.Or(c.Resource(resource.ServiceID(service)), c.Resource(service))
 }
 
 // ETab is the file with a service's exports. It is in nfs-utils' directory. With a

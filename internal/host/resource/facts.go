@@ -248,16 +248,12 @@ func clusterFacts(ctx context.Context, sys Sys) (*linux.CRM, error) {
 // configuredResources are all primitives in the CIB on disk, in no state. A new
 // cluster has none.
 func configuredResources(sys Sys) ([]linux.CRMResource, error) {
-	b, err := sys.ReadFile(linux.CIBFile)
+	cib, err := linux.ReadCIB(sys.ReadFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
-	}
-	cib, err := linux.ParseCIB(b)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", linux.CIBFile, err)
 	}
 	var rs []linux.CRMResource
 	for _, p := range cib.Primitives {

@@ -71,11 +71,9 @@ func (h *Host) checkRoom(sys Look) error {
 	mounts, _ := sys.File("/proc/self/mounts")
 	var what, mend []string
 	for _, dir := range linux.SystemDirs {
-		if m, ok := linux.MountAt(linux.ParseMounts(mounts), dir); ok {
-			if _, ro := m.Option("ro"); ro {
-				what = append(what, dir+" of "+h.Name+" is mounted read-only")
-				mend = append(mend, "see in the kernel's log why "+dir+" is read-only")
-			}
+		if m, ok := linux.MountAt(linux.ParseMounts(mounts), dir); ok && m.ReadOnly() {
+			what = append(what, dir+" of "+h.Name+" is mounted read-only")
+			mend = append(mend, "see in the kernel's log why "+dir+" is read-only")
 		}
 		if why := room[dir].Full(dir); why != "" {
 			what = append(what, dir+" of "+h.Name+" is full: "+why)

@@ -128,7 +128,7 @@ func (r *runner) findLanes(ctx context.Context) error {
 		switch {
 		case !there || live.Source != m.Source:
 			problems = append(problems, fmt.Sprintf("%s is not mounted on %s of client %s (mortar apply mounts it)", m.Source, m.Path, c))
-		case slices.Contains(live.Options, "ro"):
+		case live.ReadOnly():
 			problems = append(problems, fmt.Sprintf("%s is mounted read-only on client %s: a benchmark writes; mount it rw", m.Path, c))
 		}
 		if d := differingOptions(m.Options, live.Options); there && d != "" {

@@ -14,6 +14,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host"
+	"github.com/mortarhpc/mortar/internal/host/gather"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/prove/fault"
 	"github.com/mortarhpc/mortar/internal/prove/judge"
@@ -232,11 +233,11 @@ func (e *engine) preflight(ctx context.Context) error {
 		}
 		problems = append(problems, fault.ClusterProblems(c, pair[0].Nodes)...)
 		for _, x := range pair {
-			r, err := fault.ServiceIn(c, x.Service)
-			if err != nil {
-				problems = append(problems, err.Error())
+			r := gather.ServiceIn(c, x.Service)
+			if r == nil {
+				problems = append(problems, "service "+x.Service+" has no resource in Pacemaker (mortar apply makes it)")
 			}
-			if err != nil || len(r.Nodes) != 1 || !slices.Contains(x.Nodes, r.Node()) {
+			if r == nil || len(r.Nodes) != 1 || !slices.Contains(x.Nodes, r.Node()) {
 				continue // c.problems has it
 			}
 			x.Active = r.Node()

@@ -19,6 +19,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/agent"
+	"github.com/mortarhpc/mortar/internal/host/gather"
 	"github.com/mortarhpc/mortar/internal/host/hosttest"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/prove/fault"
@@ -136,8 +137,9 @@ func (p *pair) dial(ctx context.Context, name string) (*host.Session, error) {
 		"hello": func(context.Context, json.RawMessage, func(any)) (any, error) {
 			return map[string]string{"os_name": "Debian", "kernel": "6.12"}, nil
 		},
-		"query": p.query,
-		"run":   p.run,
+		"query":           p.query,
+		string(gather.Op): p.gather,
+		"run":             p.run,
 		"follow": func(ctx context.Context, raw json.RawMessage, emit func(any)) (any, error) {
 			return p.follow(ctx, name, raw, emit)
 		},
@@ -212,19 +214,20 @@ func (p *pair) query(_ context.Context, raw json.RawMessage, _ func(any)) (any, 
 	if err := json.Unmarshal(raw, &q); err != nil {
 		return nil, err
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if q.Argv[0] == "crm_mon" {
-		edit := p.crm
-		if p.down["nfs1"] {
-			edit = append(slices.Clone(edit), `name="nfs1" id="1" online="true"`, `name="nfs1" id="1" online="false"`)
-		}
-		return resource.Output{Stdout: crmMon(p.active, edit...)}, nil
-	}
 	if q.Argv[0] == "losetup" {
 		return resource.Output{Stdout: "/dev/loop7\n"}, nil
 	}
 	return resource.Output{Stdout: "pacemaker 3.0\n"}, nil
+}
+
+func (p *pair) gather(context.Context, json.RawMessage, func(any)) (any, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	edit := p.crm
+	if p.down["nfs1"] {
+		edit = append(slices.Clone(edit), `name="nfs1" id="1" online="true"`, `name="nfs1" id="1" online="false"`)
+	}
+	return gather.Host{Run: map[string]gather.RunResult{gather.CmdCRM: {Output: resource.Output{Stdout: crmMon(p.active, edit...)}}}}, nil
 }
 
 // run fakes actions: a mount becomes a symbolic link to its source.

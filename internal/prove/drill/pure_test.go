@@ -12,6 +12,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
+	"github.com/mortarhpc/mortar/internal/host/gather"
 	"github.com/mortarhpc/mortar/internal/prove/fault"
 	"github.com/mortarhpc/mortar/internal/prove/judge"
 	"github.com/mortarhpc/mortar/internal/prove/workload"
@@ -91,11 +92,11 @@ func TestParseCrmMon(t *testing.T) {
 		t.Error(d)
 	}
 	cl, _ = linux.ParseCRM(crmMon("nfs2"))
-	if r, err := fault.ServiceIn(cl, "home"); err != nil || r.ID != "service-home" || !slices.Equal(r.NodeNames(), []string{"nfs2"}) {
-		t.Errorf("service: %+v %v", r, err)
+	if r := gather.ServiceIn(cl, "home"); r == nil || r.ID != "service-home" || !slices.Equal(r.NodeNames(), []string{"nfs2"}) {
+		t.Errorf("service: %+v", r)
 	}
-	if _, err := fault.ServiceIn(&linux.CRM{}, "home"); err == nil {
-		t.Error("a cluster without the resource has a service")
+	if r := gather.ServiceIn(&linux.CRM{}, "home"); r != nil {
+		t.Errorf("a cluster without the resource has service %+v", r)
 	}
 	for _, bad := range []string{"", "<", "<html/>", "crm_mon: Connection to cluster failed"} {
 		if _, err := linux.ParseCRM(bad); err == nil {

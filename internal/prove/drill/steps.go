@@ -89,8 +89,11 @@ func startedWithout(s fault.Scene) *fault.Condition {
 		if !v.Mounted(ctx, on) {
 			return false, "the service does not run on " + on
 		}
-		missing := fault.MDState(ctx, v, g, "degraded")
-		return missing == "1", fmt.Sprintf("array %s runs without %s of its disks on %s", g.Name, missing, on)
+		a, _, err := fault.ArrayOn(ctx, v, on, g)
+		if err != nil {
+			return false, err.Error()
+		}
+		return a.Degraded == 1, fmt.Sprintf("array %s runs without %d of its disks on %s", g.Name, a.Degraded, on)
 	}}
 }
 

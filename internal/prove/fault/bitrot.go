@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path"
 	"strconv"
 	"strings"
 
@@ -33,7 +32,7 @@ func spoilable(ctx context.Context, b *Site) (none Fault, err error) {
 	if err != nil {
 		return none, err
 	}
-	dev, err := b.output(ctx, b.Active, "readlink", "-e", "/dev/md/"+g.Name)
+	a, members, err := b.GroupMembers(ctx, g)
 	if err != nil {
 		return none, err
 	}
@@ -44,7 +43,7 @@ func spoilable(ctx context.Context, b *Site) (none Fault, err error) {
 	row := at / int64(g.Chunk) / int64(g.Data)
 	_, _, data := raid6.Layout{Disks: g.Data + g.Parity}.Row(row)
 	slot := data[0]
-	offset, err := b.Read(ctx, b.Active, fmt.Sprintf("/sys/block/%s/md/rd%d/offset", path.Base(dev), slot))
+	offset, err := b.Read(ctx, b.Active, fmt.Sprintf("/sys/block/%s/md/rd%d/offset", a.Dev, slot))
 	if err != nil {
 		return none, err
 	}
@@ -52,12 +51,8 @@ func spoilable(ctx context.Context, b *Site) (none Fault, err error) {
 	if err != nil {
 		return none, err
 	}
-	members, err := b.GroupMembers(ctx, g)
-	if err == nil && slot >= len(members) {
-		err = fmt.Errorf("member %d of %s is no disk that is known", slot, g.Name)
-	}
-	if err != nil {
-		return none, err
+	if slot >= len(members) {
+		return none, fmt.Errorf("member %d of %s is no disk that is known", slot, g.Name)
 	}
 	return Fault{Kind: Corrupt, Args: []string{members[slot], strconv.FormatInt(begin*512+row*int64(g.Chunk), 10), strconv.Itoa(RotBytes)}}, nil
 }

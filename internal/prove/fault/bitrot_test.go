@@ -4,15 +4,26 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/host/gather"
+	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
-func TestParseMembers(t *testing.T) {
-	const text = "MD_LEVEL=raid6\nMD_DEVICES=4\nMD_DEVICE_dm_3_ROLE=1\nMD_DEVICE_dm_3_DEV=/dev/dm-3\nMD_DEVICE_dm_1_ROLE=0\nMD_DEVICE_dm_1_DEV=/dev/dm-1\nMD_DEVICE_dm_5_ROLE=spare\nMD_DEVICE_dm_5_DEV=/dev/dm-5\n"
-	if d := cmp.Diff([]string{"/dev/dm-1", "/dev/dm-3"}, parseMembers(text)); d != "" {
-		t.Error(d)
+// Members come in the order of their slots, whatever the kernel calls them; a spare has none.
+func TestMembersOf(t *testing.T) {
+	h := &gather.Host{
+		Files: map[string]string{"/sys/block/dm-1/dm/name": "3500a\n", "/sys/block/dm-3/dm/name": "3500b\n"},
+		Disks: []resource.DiskFact{{Serial: "A", WWN: "500a"}, {Serial: "B", WWN: "500b"}, {Serial: "C", Paths: []string{"/dev/sdc"}}},
 	}
-	if got := parseMembers("mdadm: no array"); len(got) != 0 {
-		t.Error(got)
+	a := &gather.Array{Members: []linux.MDMember{{Dev: "dm-3", Slot: 1}, {Dev: "dm-5", Slot: -1}, {Dev: "sdc", Slot: 2}, {Dev: "dm-1", Slot: 0}}}
+	got, err := membersOf(a, h)
+	if d := cmp.Diff([]string{"A", "B", "C"}, got); d != "" || err != nil {
+		t.Error(d, err)
+	}
+	a.Members[1].Slot = 3
+	if _, err := membersOf(a, h); err == nil {
+		t.Error("a member that is no known disk has a serial")
 	}
 }
 

@@ -7,17 +7,8 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/brick/design"
-	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/host/gather"
 )
-
-// ServiceIn finds the resource that runs a service.
-func ServiceIn(c *linux.CRM, name string) (linux.CRMResource, error) {
-	id := resource.ServiceID(name)
-	if r := c.Resource(id); r != nil {
-		return *r, nil
-	}
-	return linux.CRMResource{}, fmt.Errorf("no resource %s in Pacemaker (mortar apply makes it)", id)
-}
 
 // ClusterProblems describes all differences from a healthy cluster: every node online,
 // every resource started, every fence device of a pair started, no failed action.
@@ -79,7 +70,7 @@ func ClusterUnderWay(c *linux.CRM, services []design.Service) string {
 		}
 	}
 	for _, s := range services {
-		if r, err := ServiceIn(c, s.Name); err == nil && (r.Role != "Started" || len(r.Nodes) != 1) {
+		if r := gather.ServiceIn(c, s.Name); r != nil && (r.Role != "Started" || len(r.Nodes) != 1) {
 			return r.ID + " is " + strings.ToLower(r.Role)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/agent"
+	"github.com/mortarhpc/mortar/internal/host/gather"
 )
 
 // clustered is a server whose cluster's configuration has a record of a dropped disk.
@@ -50,15 +51,15 @@ func (c *clustered) Call(_ context.Context, op string, params, result any, _ fun
 	switch op {
 	case string(agent.OpTime):
 		return nil
-	case string(agent.OpRead):
-		text := "<cib></cib>"
+	case string(gather.Op):
+		cib := &linux.CIB{}
 		if c.record != nil {
-			text = fmt.Sprintf(`<cib><configuration><nodes><node uname="nfs2"><instance_attributes><nvpair name=%q value=%q/></instance_attributes></node></nodes></configuration></cib>`, c.record.Attr(), c.record)
+			cib.Nodes = []linux.CIBNode{{Name: "nfs2", Attrs: []linux.CIBPair{{Name: c.record.Attr(), Value: c.record.String()}}}}
 		}
 		if c.late && len(c.ran) > 0 {
 			c.record = nil
 		}
-		*result.(*agent.ReadResult) = agent.ReadResult{Content: []byte(text)}
+		*result.(*gather.Host) = gather.Host{CIB: cib}
 		return nil
 	case "run":
 		c.ran = append(c.ran, strings.Join(params.(agent.RunParams).Action.Cmd, " "))

@@ -41,15 +41,14 @@ func returnSlow(ctx context.Context, b *Site, f Fault) error {
 // forgetDropped removes the record by which apply leaves a dropped disk out. Its error
 // says that the record is still there.
 func forgetDropped(ctx context.Context, b *Site, server, serial string) error {
-	text, err := b.Read(ctx, server, linux.CIBFile)
+	h, err := gathered(ctx, b, server, gather.Request{CIB: true})
 	if err != nil {
 		return err
 	}
-	cib, err := linux.ParseCIB([]byte(text))
-	if err != nil {
-		return err
+	if h.CIB == nil {
+		return fmt.Errorf("%s: the cluster's configuration cannot be read", server)
 	}
-	for _, d := range cib.Dropped() {
+	for _, d := range h.CIB.Dropped() {
 		if !strings.EqualFold(d.Serial, serial) {
 			continue
 		}

@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"path"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -154,7 +151,7 @@ func (b *Site) Run(ctx context.Context, name, title string, cmd ...string) error
 
 // Cluster returns the cluster's state as seen by the first of servers that answers, those
 // without a fault first.
-func (b *Site) Cluster(ctx context.Context, servers []string) (c *linux.CRM, err error) {
+func (b *Site) Cluster(ctx context.Context, servers []string) (_ *linux.CRM, err error) {
 	if !b.Design.Clustered() {
 		return singleServer(ctx, b)
 	}
@@ -163,19 +160,20 @@ func (b *Site) Cluster(ctx context.Context, servers []string) (c *linux.CRM, err
 		if b.Hosts.Session(s) == nil {
 			continue
 		}
-		var text string
-		if text, err = b.output(ctx, s, strings.Fields(linux.CRMCommand)...); err == nil {
-			c, err = linux.ParseCRM(text)
-		}
-		if err == nil {
-			return c, nil
+		var h gather.Host
+		if h, err = gathered(ctx, b, s, gather.Request{TimeoutMS: int(askTime.Milliseconds())}.With(gather.ClusterRequest())); err == nil {
+			seen := h.Cluster()
+			if seen.CRM != nil {
+				return seen.CRM, nil
+			}
+			err = errors.New(seen.Err)
 		}
 		err = fmt.Errorf("%s: %w", s, err)
 		if ctx.Err() != nil {
 			break
 		}
 	}
-	return c, err
+	return nil, err
 }
 
 // Location gives the servers on which a service runs.
@@ -188,8 +186,11 @@ func (b *Site) Location(ctx context.Context, service string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := ServiceIn(c, service)
-	return r.NodeNames(), err
+	r := gather.ServiceIn(c, service)
+	if r == nil {
+		return nil, fmt.Errorf("no resource of service %s in Pacemaker (mortar apply makes it)", service)
+	}
+	return r.NodeNames(), nil
 }
 
 // server is the one server on which a service runs.
@@ -313,54 +314,41 @@ func (b *Site) Whole(ctx context.Context, what string, limit time.Duration) erro
 	return nil
 }
 
-// GroupMembers returns the serials of the working disks of a group's array, in RAID
-// order, as the active server sees them.
-func (b *Site) GroupMembers(ctx context.Context, g design.Group) ([]string, error) {
-	out, err := b.Query(ctx, b.Active, "mdadm", "--detail", "--export", "/dev/md/"+g.Name)
+// ArrayOn is a group's array as it runs on a server, and what else the server says.
+func ArrayOn(ctx context.Context, b *Site, server string, g design.Group) (*gather.Array, *gather.Host, error) {
+	h, err := gathered(ctx, b, server, gather.ArrayRequest())
 	if err != nil {
-		return nil, err
+		return nil, nil, fmt.Errorf("%s: %w", server, err)
 	}
-	facts, err := gathered(ctx, b, b.Active, gather.Request{Disks: true})
+	a := h.Running(g.UUID)
+	if a == nil {
+		return nil, nil, fmt.Errorf("array %s does not run on %s", g.Name, server)
+	}
+	return a, &h, nil
+}
+
+// GroupMembers returns a group's array as it runs on the active server, and the serials of its
+// working disks in RAID order.
+func (b *Site) GroupMembers(ctx context.Context, g design.Group) (a *gather.Array, serials []string, err error) {
+	a, h, err := ArrayOn(ctx, b, b.Active, g)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	devs := parseMembers(out.Stdout)
-	var serials []string
-	for _, dev := range devs {
-		name, _ := b.Read(ctx, b.Active, "/sys/block/"+path.Base(dev)+"/dm/name") // not every disk is a map
-		d, ok := resource.DiskOf(facts.Disks, path.Base(dev), name)
+	serials, err = membersOf(a, h)
+	return a, serials, err
+}
+
+func membersOf(a *gather.Array, h *gather.Host) (serials []string, err error) {
+	members := slices.DeleteFunc(slices.Clone(a.Members), func(m linux.MDMember) bool { return m.Slot < 0 })
+	slices.SortFunc(members, func(x, y linux.MDMember) int { return x.Slot - y.Slot })
+	for _, m := range members {
+		d, ok := h.DiskOf(m.Dev)
 		if !ok {
-			return nil, fmt.Errorf("member %s of array %s is no disk that is known", dev, g.Name)
+			return nil, fmt.Errorf("member %s of array %s is no disk that is known", m.Dev, a.Name)
 		}
 		serials = append(serials, d.Serial)
 	}
 	return serials, nil
-}
-
-// parseMembers reads `mdadm --detail --export`. It returns the devices of the
-// members that have a slot, in the order of slots.
-//
-// Source: mdadm(8); Detail.c prints MD_DEVICE_<dev>_ROLE and _DEV
-func parseMembers(text string) (out []string) {
-	slots, devs := map[int]string{}, map[string]string{}
-	for line := range strings.Lines(text) {
-		k, val, _ := strings.Cut(strings.TrimSpace(line), "=")
-		if name, ok := strings.CutPrefix(k, "MD_DEVICE_"); ok {
-			if n, ok := strings.CutSuffix(name, "_DEV"); ok {
-				devs[n] = val
-			}
-			slot, err := strconv.Atoi(val)
-			if n, ok := strings.CutSuffix(name, "_ROLE"); ok && err == nil {
-				slots[slot] = n
-			}
-		}
-	}
-	for _, slot := range slices.Sorted(maps.Keys(slots)) {
-		if dev := devs[slots[slot]]; dev != "" {
-			out = append(out, dev)
-		}
-	}
-	return out
 }
 
 // untilSeen calls try until it succeeds, for a minute: the kernel sees a disk, its paths

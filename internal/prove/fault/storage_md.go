@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,10 +23,7 @@ func (m mdStorage) RAIDGroup(ctx context.Context, b *Site) (g design.Group, memb
 	if len(all) == 0 {
 		return g, nil, nil
 	}
-	members, err = b.GroupMembers(ctx, all[0])
-	if err != nil {
-		err = fmt.Errorf("%s: %w", b.Active, err)
-	}
+	_, members, err = b.GroupMembers(ctx, all[0])
 	return all[0], members, err
 }
 
@@ -65,7 +61,7 @@ func (m mdStorage) Without(serials ...string) *Condition {
 	}
 	// The watcher adds a spare after half a minute, and looks each 10 s.
 	return &Condition{What: what, Limit: 2 * time.Minute, Sign: true, Look: func(ctx context.Context, v *Site) (bool, string) {
-		members, err := v.GroupMembers(ctx, g)
+		a, members, err := v.GroupMembers(ctx, g)
 		if err != nil {
 			return false, err.Error()
 		}
@@ -74,16 +70,15 @@ func (m mdStorage) Without(serials ...string) *Condition {
 				return false, fmt.Sprintf("disk %s is in its place in array %s", s, g.Name)
 			}
 		}
-		missing, action := MDState(ctx, v, g, "degraded"), MDState(ctx, v, g, "sync_action")
 		switch {
 		case !spared:
-			return missing == fmt.Sprint(n), fmt.Sprintf("array %s runs without %s of its disks", g.Name, missing)
-		case action == "recover":
+			return a.Degraded == n, fmt.Sprintf("array %s runs without %d of its disks", g.Name, a.Degraded)
+		case a.Action == "recover":
 			return true, fmt.Sprintf("array %s rebuilds a spare", g.Name)
-		case missing == "0":
+		case a.Degraded == 0:
 			return true, fmt.Sprintf("array %s has rebuilt its spares", g.Name)
 		}
-		return false, fmt.Sprintf("array %s does not rebuild (sync_action is %q, degraded %s)", g.Name, action, missing)
+		return false, fmt.Sprintf("array %s does not rebuild (sync_action is %q, degraded %d)", g.Name, a.Action, a.Degraded)
 	}}
 }
 
@@ -189,11 +184,11 @@ func compareGroup(ctx context.Context, b *Site, g design.Group) (p compared, err
 	if err != nil {
 		return p, err
 	}
-	dev, err := deviceOf(ctx, b, on, g)
+	a, _, err := ArrayOn(ctx, b, on, g)
 	if err != nil {
 		return p, err
 	}
-	return compareAt(ctx, b, g, on, dev)
+	return compareAt(ctx, b, g, on, a.Dev)
 }
 
 // compareAt is compareGroup, once it is known where the array is.
@@ -243,22 +238,4 @@ func (m mdStorage) Rot() error {
 		return errors.New("bytes are only found again on a volume of one RAID 6 group")
 	}
 	return nil
-}
-
-// deviceOf is an array's kernel name on a server, such as md127, which may change with each boot.
-func deviceOf(ctx context.Context, b *Site, server string, g design.Group) (string, error) {
-	at, err := b.output(ctx, server, "readlink", "-e", "/dev/md/"+g.Name)
-	return path.Base(at), err
-}
-
-// MDState reads a file of md in sysfs about a group's array, on the server that
-// has the array; "" if none has it.
-func MDState(ctx context.Context, b *Site, g design.Group, file string) string {
-	for _, server := range []string{b.Active, b.Passive} {
-		if dev, err := deviceOf(ctx, b, server, g); err == nil {
-			text, _ := b.Read(ctx, server, "/sys/block/"+dev+"/md/"+file)
-			return text
-		}
-	}
-	return ""
 }

@@ -121,15 +121,7 @@ func (l *locker) hold(held bool) error {
 		if !held {
 			l.begin("lock")
 			if err := l.try(unix.F_WRLCK); err != nil {
-				// The server may still keep the lock of a holder that has just died.
-				l.fail(err)
-				if denied(err) {
-					if !wait.wait(l.stop) {
-						return errStopped
-					}
-					continue
-				}
-				if err := l.reopen(&wait); err != nil {
+				if err := l.retry(err, &wait); err != nil {
 					return err
 				}
 				continue
@@ -205,16 +197,22 @@ func (l *locker) run() error {
 				continue
 			}
 		}
-		l.fail(err)
-		if denied(err) {
-			if !wait.wait(l.stop) {
-				return errStopped
-			}
-			continue
-		}
-		if err := l.reopen(&wait); err != nil {
+		if err := l.retry(err, &wait); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// retry notes that an operation failed, and waits until another try makes sense: the server may
+// still keep the lock of a holder that has just died.
+func (l *locker) retry(failed error, wait *backoff) error {
+	l.fail(failed)
+	switch {
+	case !denied(failed):
+		return l.reopen(wait)
+	case !wait.wait(l.stop):
+		return errStopped
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 )
 
@@ -14,12 +15,23 @@ func Interruptible(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	got := make(chan os.Signal, 8)
 	signal.Notify(got, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	go obey(got, cancel, func() { os.Exit(Interrupted) })
+	go obey(got, cancel, func() {
+		cleanups.Lock()
+		os.Exit(Interrupted)
+	})
 	return ctx, func() { signal.Stop(got); cancel() }
 }
 
-// obey counts Ctrl-C alone: a terminal that closes sends SIGHUP twice, and a command that mortar
-// has started gets SIGTERM of its parent besides the Ctrl-C of the terminal.
+// cleanups are those under way that a second Ctrl-C must not cut off.
+var cleanups sync.RWMutex
+
+// Uninterrupted begins such a clean-up, and returns its end.
+func Uninterrupted() (end func()) {
+	cleanups.RLock()
+	return cleanups.RUnlock
+}
+
+// obey counts Ctrl-C alone: a terminal that closes sends SIGHUP twice.
 func obey(got <-chan os.Signal, cancel, kill func()) {
 	interrupts := 0
 	for s := range got {

@@ -96,7 +96,7 @@ type State struct {
 func (p *Place) Look(ctx context.Context, hosts host.ByName) (*State, error) {
 	var errs []error
 	for _, s := range p.servers {
-		h, err := host.Ask(ctx, hosts(s), gather.Op, gather.ArrayRequest().With(gather.Request{Files: []string{"/sys/block/dm-*/dm/name"}}))
+		h, err := host.Ask(ctx, hosts(s), gather.Op, gather.ArrayRequest())
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", s, err))
 			continue
@@ -111,13 +111,12 @@ func (p *Place) Look(ctx context.Context, hosts host.ByName) (*State, error) {
 // state is the state of the group that has the disk on a server; nil if the server does
 // not have it assembled.
 func (p *Place) state(server string, h *gather.Host) (own *State) {
-	arrays := h.Arrays()
 	for _, g := range append([]design.Group{p.Group}, p.peers...) {
-		i := slices.IndexFunc(arrays, func(a gather.Array) bool { return md.SameUUID(a.UUID, g.UUID) && a.Running() })
-		if i < 0 {
+		a := h.Running(g.UUID)
+		if a == nil {
 			continue
 		}
-		st := &State{Server: server, Group: g, Array: arrays[i], disks: slices.Clone(h.Disks)}
+		st := &State{Server: server, Group: g, Array: *a, disks: slices.Clone(h.Disks)}
 		st.name(h.Mapped())
 		if st.Member(p.Disk.Serial) != nil {
 			return st

@@ -190,7 +190,7 @@ func (f *fake) Cluster(ctx context.Context, _ string) (*observe.Snapshot, error)
 	if len(f.states) > 1 {
 		f.states = f.states[1:]
 	}
-	return &observe.Snapshot{Services: []observe.ServiceState{s}, CRM: linux.CRM{Nodes: []linux.CRMNode{f.node}}}, nil
+	return &observe.Snapshot{Services: []observe.ServiceState{s}, Cluster: gather.Cluster{CRM: &linux.CRM{Nodes: []linux.CRMNode{f.node}}}}, nil
 }
 
 func (f *fake) HasAddress(ctx context.Context, _, _ string) (bool, error) {

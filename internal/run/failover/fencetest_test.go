@@ -294,7 +294,7 @@ func (p *pair) Cluster(_ context.Context, host string) (*observe.Snapshot, error
 }
 
 func (p *pair) snapshot() *observe.Snapshot {
-	s := &observe.Snapshot{Services: []observe.ServiceState{{Name: "home", Resource: "service-home", Server: p.serves, Role: "Started"}}}
+	s := &observe.Snapshot{Cluster: gather.Cluster{CRM: &linux.CRM{}}, Services: []observe.ServiceState{{Name: "home", Resource: "service-home", Server: p.serves, Role: "Started"}}}
 	for _, n := range []string{"nfs1", "nfs2"} {
 		s.Nodes = append(s.Nodes, linux.CRMNode{Name: n, Online: p.up(n), Standby: p.standby(n)})
 	}

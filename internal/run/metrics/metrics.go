@@ -40,7 +40,6 @@ func request(m design.Measured) gather.Request {
 		Links:     []string{"/dev/md/*"},
 		Run:       [][]string{strings.Fields(gather.CmdDM)},
 		Disks:     true,
-		CIB:       m.Cluster,
 		FS:        slices.Clone(linux.SystemDirs),
 		TimeoutMS: metricsSeconds * 1000,
 	}
@@ -49,7 +48,7 @@ func request(m design.Measured) gather.Request {
 		r.Run = append(r.Run, gather.CacheCommand(m.Cache))
 	}
 	if m.Cluster {
-		r.Run = append(r.Run, strings.Fields(gather.CmdCRM))
+		r = r.With(gather.ClusterRequest())
 	}
 	for _, s := range m.Services {
 		r.FS = append(r.FS, s.Mounts...)
@@ -282,9 +281,9 @@ func (e *exposition) volumes(m design.Measured, h *gather.Host) {
 }
 
 func (e *exposition) cluster(m design.Measured, h *gather.Host) {
-	c, err := linux.ParseCRM(h.Run[gather.CmdCRM].Stdout)
-	e.add("mortar_cluster_answers", bit(err == nil))
-	if err == nil {
+	c := h.Cluster()
+	e.add("mortar_cluster_answers", bit(c.CRM != nil))
+	if c.CRM != nil {
 		e.add("mortar_cluster_quorum", bit(c.DC.Quorum))
 		e.add("mortar_cluster_fencing_enabled", bit(c.Options.Stonith))
 		e.add("mortar_cluster_failed_actions", float64(len(c.Failures)))
@@ -293,7 +292,7 @@ func (e *exposition) cluster(m design.Measured, h *gather.Host) {
 			e.add("mortar_cluster_server_standby", bit(n.Standby), "server", n.Name)
 		}
 		for _, s := range m.Services {
-			r := gather.ServiceIn(c, s.Name)
+			r := gather.ServiceIn(c.CRM, s.Name)
 			for _, n := range c.Nodes {
 				runs := r != nil && r.Role == "Started" && slices.Contains(r.NodeNames(), n.Name)
 				e.add("mortar_service_running", bit(runs), "service", s.Name, "server", n.Name)
@@ -308,7 +307,7 @@ func (e *exposition) cluster(m design.Measured, h *gather.Host) {
 	}
 	for _, l := range m.Fencing {
 		at := 0.0
-		if p := observe.ProofOf(h.CIB, l.Server, l.Level); p != nil && p.Fingerprint == l.Fingerprint {
+		if p := observe.ProofOf(c.CIB, l.Server, l.Level); p != nil && p.Fingerprint == l.Fingerprint {
 			at = float64(p.At.Unix())
 		}
 		e.add("mortar_fence_proven_timestamp_seconds", at, "server", l.Server, "level", strconv.Itoa(l.Level))
@@ -352,9 +351,8 @@ func (e *exposition) system(h *gather.Host) {
 // fileSystem adds a file system; its families have a common prefix. It reports whether the file
 // system answers.
 func (e *exposition) fileSystem(prefix string, fs gather.FS, m linux.Mount, labels ...string) bool {
-	_, ro := m.Option("ro")
 	answers := !fs.TimedOut && fs.Err == ""
-	e.add(prefix+"readonly", bit(ro), labels...)
+	e.add(prefix+"readonly", bit(m.ReadOnly()), labels...)
 	e.add(prefix+"answers", bit(answers), labels...)
 	if answers {
 		e.add(prefix+"size_bytes", float64(fs.Size), labels...)

@@ -22,15 +22,15 @@ type ha struct{ *view }
 
 // noCluster makes a part the finding that an answering server has no view of the cluster.
 func (s *server) noCluster(p *Part) *Part {
-	if s.crmSlow {
+	if s.cluster.Slow {
 		return p.is("cluster-slow", with{"host": s.name})
 	}
-	return p.is("cluster-stopped", with{"host": s.name, "error": oneLine(s.crmErr)})
+	return p.is("cluster-stopped", with{"host": s.name, "error": oneLine(s.cluster.Err)})
 }
 
 // stopped says whether a server that answers runs no Pacemaker.
 func (s *server) stopped() bool {
-	return s.host != nil && s.crm == nil && !s.crmSlow && s.crmErr != starting
+	return s.host != nil && s.cluster.CRM == nil && !s.cluster.Slow && !s.cluster.Starting
 }
 
 // cluster checks members, quorum, links, and where each service runs.
@@ -108,12 +108,8 @@ func (v ha) cluster() *Part {
 			p.find(id, "agent-missing", with{"resource": id, "host": n.Name})
 		}
 	}
-	if v.cib != nil {
-		for _, l := range v.cib.Constraints {
-			if linux.LeftByMove(l.ID) {
-				p.find(l.Resource, MoveLeftover, with{"resource": l.Resource, "constraint": l.ID, "score": l.Score, "host": l.Node})
-			}
-		}
+	for _, l := range v.cib.Moves() {
+		p.find(l.Resource, MoveLeftover, with{"resource": l.Resource, "constraint": l.ID, "score": l.Score, "host": l.Node})
 	}
 	return p
 }
@@ -123,7 +119,7 @@ var ofRefusal = map[ocf.Code]Code{ocf.Comparing: "service-compares", ocf.InDoubt
 
 // unseen returns the servers that the cluster waits for since a cold start.
 func (v *view) unseen() []string {
-	if v.crm == nil || !v.crmOf.waits {
+	if v.crm == nil || !v.crmOf.cluster.Waits {
 		return nil
 	}
 	var out []string
@@ -190,8 +186,8 @@ func (v ha) unwatched(node string) bool {
 // disagreement compares the servers' views of the members: two servers that both
 // believe the other is gone are a split brain.
 func (v ha) disagreement(p *Part) {
-	if a, b := v.servers[0], v.servers[1]; a.crm != nil && b.crm != nil {
-		switch aSeesB, bSeesA := a.crm.Online(b.name), b.crm.Online(a.name); {
+	if a, b := v.servers[0], v.servers[1]; a.cluster.CRM != nil && b.cluster.CRM != nil {
+		switch aSeesB, bSeesA := a.cluster.Online(b.name), b.cluster.Online(a.name); {
 		case !aSeesB && !bSeesA:
 			p.find("split", "cluster-split", with{"host": a.name, "other": b.name})
 		case !aSeesB:
@@ -201,7 +197,7 @@ func (v ha) disagreement(p *Part) {
 		}
 	}
 	for _, s := range v.servers {
-		if s.host != nil && s.crm == nil {
+		if s.host != nil && s.cluster.CRM == nil {
 			s.noCluster(p.add(s.name, ""))
 		}
 	}

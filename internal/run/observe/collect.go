@@ -80,8 +80,8 @@ func requests(d *design.Design, timeout time.Duration) map[string]gather.Request
 	}
 	if d.Clustered() {
 		// Ask each server for its own view: two different views mean a split.
-		server.Run = append(server.Run, strings.Fields(gather.CmdCRM), strings.Fields(gather.CmdLinks), strings.Fields(gather.CmdWaits))
-		server.CIB = true
+		server = server.With(gather.ClusterRequest())
+		server.Run = append(server.Run, strings.Fields(gather.CmdLinks))
 	}
 	for _, s := range d.Spec.Servers {
 		out[s.Name] = server

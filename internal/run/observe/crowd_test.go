@@ -1,7 +1,6 @@
 package observe
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 )
@@ -27,19 +26,19 @@ func TestStatusOfCrowdedEnclosure(t *testing.T) {
 			}
 			put(spare.Serial, "1", "in_sync")
 		}
-		var got string
+		var got []*Part
 		for _, p := range Judge(d, f).Parts {
 			for _, g := range p.Parts {
 				for _, x := range g.Parts {
 					if x.Name == "enclosure" {
-						got += x.Text + " → " + x.Mend
+						got = append(got, x)
 					}
 				}
 			}
 		}
-		want := fmt.Sprintf("%s would not survive the loss of enclosure A: 3 of its members are there", g.Name)
-		if strings.Contains(got, want) != crowded || crowded && !strings.Contains(got, "--replace /dev/") {
-			t.Errorf("%s: %q", name, got)
+		found := len(got) == 1 && got[0].Has("enclosure-crowded", "group", g.Name, "enclosure", "A", "members", "3") && strings.Contains(got[0].Mend, "--replace /dev/")
+		if found != crowded || !crowded && len(got) > 0 {
+			t.Errorf("%s: %+v", name, got)
 		}
 	}
 }

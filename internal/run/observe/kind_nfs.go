@@ -56,7 +56,7 @@ func (v nfsKind) fileSystems() *Part {
 		if m.Source != dev && m.Source != other {
 			c.find("device", "fs-source", with{"fs": vol.MountPoint, "host": s.name, "source": m.Source, "want": dev})
 		}
-		if _, ro := m.Option("ro"); ro {
+		if m.ReadOnly() {
 			c.find("mount", "fs-readonly", with{"fs": vol.MountPoint, "host": s.name})
 		}
 		switch {

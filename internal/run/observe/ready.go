@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
@@ -16,11 +15,8 @@ import (
 
 // Snapshot is the cluster's state at one moment, with the services of its pair.
 type Snapshot struct {
-	linux.CRM
-	Services []ServiceState
-	// Waits: after a cold start corosync gives no quorum before it has seen
-	// every server at once (wait_for_all).
-	Waits bool
+	gather.Cluster // that answers
+	Services       []ServiceState
 }
 
 // ServiceState of one service.
@@ -59,19 +55,15 @@ func (s *Snapshot) Service(name string) *ServiceState {
 // Cluster returns the state of the cluster as one host sees it. It is much cheaper
 // than Collect, for callers that wait for a change.
 func (c *Collector) Cluster(ctx context.Context, host string) (*Snapshot, error) {
-	h, err := c.gather(ctx, host, gather.Request{Run: [][]string{strings.Fields(gather.CmdCRM), strings.Fields(gather.CmdWaits)}, CIB: true, TimeoutMS: int(c.timeout.Milliseconds())})
+	h, err := c.gather(ctx, host, gather.Request{TimeoutMS: int(c.timeout.Milliseconds())}.With(gather.ClusterRequest()))
 	if err != nil {
 		return nil, err
 	}
-	r := h.Run[gather.CmdCRM]
-	m, err := linux.ParseCRM(r.Stdout)
-	if err != nil {
-		if r.Err != "" {
-			return nil, fmt.Errorf("crm_mon on %s: %s", host, r.Err)
-		}
-		return nil, fmt.Errorf("crm_mon on %s: %w", host, err)
+	cl := h.Cluster()
+	if cl.CRM == nil {
+		return nil, fmt.Errorf("crm_mon on %s: %s", host, cl.Err)
 	}
-	return snapshot(c.d.PairWith(host), m, h.CIB, linux.ParseWaits(h.Run[gather.CmdWaits].Stdout)), nil
+	return snapshot(c.d.PairWith(host), cl), nil
 }
 
 // HasAddress reports whether a host has an address on an interface that is up.
@@ -84,22 +76,20 @@ func (c *Collector) gather(ctx context.Context, name string, r gather.Request) (
 	return host.Ask(ctx, c.Session(name), gather.Op, r)
 }
 
-func snapshot(p *design.Pair, m *linux.CRM, cib *linux.CIB, waits bool) *Snapshot {
-	s := &Snapshot{CRM: *m, Waits: waits}
+func snapshot(p *design.Pair, c gather.Cluster) *Snapshot {
+	s := &Snapshot{Cluster: c}
 	for i := range p.Services {
 		st := ServiceState{Name: p.Services[i].Name}
-		if r := gather.ServiceIn(m, st.Name); r != nil {
+		if r := gather.ServiceIn(c.CRM, st.Name); r != nil {
 			st.Resource, st.Server, st.Role, st.Failed = r.ID, r.Node(), r.Role, r.Failed
-			for _, f := range m.Failures {
+			for _, f := range c.Failures {
 				if f.Resource() == r.ID {
 					st.Failures = append(st.Failures, Failure{f.Task, f.Node, f.String(), ocf.RefusalOf(f.Reason)})
 				}
 			}
-			if cib != nil {
-				for _, c := range cib.Constraints {
-					if c.Resource == r.ID && linux.LeftByMove(c.ID) {
-						st.Leftover = append(st.Leftover, c.ID)
-					}
+			for _, l := range c.CIB.Moves() {
+				if l.Resource == r.ID {
+					st.Leftover = append(st.Leftover, l.ID)
 				}
 			}
 		}
@@ -115,7 +105,7 @@ func ClusterOf(d *design.Design, p *design.Pair, f Facts) *Snapshot {
 	if v.crm == nil {
 		return nil
 	}
-	return snapshot(p, v.crm, v.cib, v.crmOf.waits)
+	return snapshot(p, v.crmOf.cluster)
 }
 
 // Obstacle is one reason why a server cannot take a service over. Its text has the remedy.
@@ -154,7 +144,7 @@ func NotReady(d *design.Design, f Facts, service, target string) (why Obstacles)
 		return add("host-unknown", "%s is not a server of this brick", target)
 	case t.host == nil:
 		return add(HostSilent, "%s does not answer: %s", target, oneLine(t.err))
-	case t.crm == nil:
+	case t.cluster.CRM == nil:
 		p := t.noCluster(&Part{})
 		return add(p.Code, "%s", p.Text)
 	case v.crm == nil:

@@ -28,7 +28,7 @@ func (s *server) room(c *Part) {
 			c.find(dir, "system-hangs", with{"dir": dir, "host": s.name})
 			continue
 		}
-		if m, _ := linux.MountAt(s.mounts, dir); slices.Contains(m.Options, "ro") {
+		if m, _ := linux.MountAt(s.mounts, dir); m.ReadOnly() {
 			f := c.find(dir+" read-only", "system-readonly", with{"dir": dir, "host": s.name})
 			if dir == "/boot" { // some keep it so
 				f.Level = Warning

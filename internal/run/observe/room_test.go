@@ -39,6 +39,9 @@ func TestSystemRoom(t *testing.T) {
 		{"read-only", func(h *gather.Host) {
 			h.Files["/proc/self/mounts"] = strings.Replace(h.Files["/proc/self/mounts"], "/ ext4 rw", "/ ext4 ro", 1)
 		}, []string{"fault: / of nfs2 is mounted read-only"}},
+		{"read-only after an error, as Linux 6.15 tells", func(h *gather.Host) {
+			h.Files["/proc/self/mounts"] = strings.Replace(h.Files["/proc/self/mounts"], "/ ext4 rw", "/ ext4 rw,emergency_ro", 1)
+		}, []string{"fault: / of nfs2 is mounted read-only"}},
 		{"a /boot that is read-only", func(h *gather.Host) {
 			h.Files["/proc/self/mounts"] = strings.Replace(h.Files["/proc/self/mounts"], "/boot ext4 rw", "/boot ext4 ro", 1)
 		}, []string{"warning: /boot of nfs2 is mounted read-only"}},

@@ -29,22 +29,17 @@ type view struct {
 }
 
 type server struct {
-	name   string
-	host   *gather.Host // nil if it does not answer
-	err    string
-	mounts []linux.Mount
-	arrays []*array
-	disks  map[string]*seenDisk // by the design's serial
-	failed map[string]string    // paths that multipath considers failed: sdX to reason
-	links  []linux.Ring
-	crm    *linux.CRM
-	crmErr string
+	name    string
+	host    *gather.Host // nil if it does not answer
+	err     string
+	mounts  []linux.Mount
+	arrays  []*array
+	disks   map[string]*seenDisk // by the design's serial
+	failed  map[string]string    // paths that multipath considers failed: sdX to reason
+	links   []linux.Ring
+	cluster gather.Cluster // zero without fencing
 	// odd has what of the answers of its tools is not understood, by tool.
 	odd map[string]health.Unread
-	// waits: the server's corosync waits for all members.
-	waits bool
-	// crmSlow: crm_mon did not answer in time.
-	crmSlow bool
 }
 
 // seenDisk is a disk of the design as one server sees it.
@@ -92,24 +87,19 @@ func newView(d *design.Design, p *design.Pair, f Facts) *view {
 	// Prefer the view of a server in a partition with quorum; among these the
 	// DC's own view, then the first.
 	for _, s := range v.servers {
-		if s.crm == nil {
+		crm := s.cluster.CRM
+		if crm == nil {
 			continue
 		}
 		better := v.crm == nil ||
-			s.crm.DC.Quorum && !v.crm.DC.Quorum ||
-			s.crm.DC.Quorum == v.crm.DC.Quorum && s.crm.DC.Name == s.name && v.crm.DC.Name != v.crmOf.name
+			crm.DC.Quorum && !v.crm.DC.Quorum ||
+			crm.DC.Quorum == v.crm.DC.Quorum && crm.DC.Name == s.name && v.crm.DC.Name != v.crmOf.name
 		if better {
-			v.crm, v.crmOf = s.crm, s
+			v.crm, v.crmOf, v.cib = crm, s, s.cluster.CIB
 		}
-	}
-	if v.crmOf != nil {
-		v.cib = v.crmOf.host.CIB
 	}
 	return v
 }
-
-// starting is why a Pacemaker that does not know the servers yet is not asked.
-const starting = "pacemaker is starting"
 
 // read parses a server's answer.
 func (s *server) read(d *design.Design, p *design.Pair) {
@@ -118,20 +108,8 @@ func (s *server) read(d *design.Design, p *design.Pair) {
 	s.odd = map[string]health.Unread{}
 	s.links, s.odd["corosync-cfgtool"] = linux.ParseRings(h.Run[gather.CmdLinks].Stdout)
 	if p.HA != nil {
-		s.waits = linux.ParseWaits(h.Run[gather.CmdWaits].Stdout)
-		r := h.Run[gather.CmdCRM]
-		c, err := linux.ParseCRM(r.Stdout)
-		switch {
-		case err == nil && (c.Stack.Daemon == "init" || c.Stack.Daemon == "starting_daemons" || c.Stack.Daemon == "wait_for_ping"):
-			s.crmErr = starting
-		case err == nil:
-			s.crm, s.odd["crm_mon"] = c, c.Unread
-		case r.Err != "":
-			s.crmErr, s.crmSlow = r.Err, r.Cause == resource.TimedOut
-		case strings.TrimSpace(r.Stdout) == "" && r.Stderr != "":
-			s.crmErr = strings.TrimSpace(r.Stderr)
-		default:
-			s.crmErr = err.Error()
+		if s.cluster = h.Cluster(); s.cluster.CRM != nil {
+			s.odd["crm_mon"] = s.cluster.Unread
 		}
 	}
 

@@ -214,17 +214,16 @@ type me4Reply struct {
 		Code     int    `json:"return-code"`
 	} `json:"status"`
 	Controllers []struct {
-		ID       string `json:"controller-id"`
-		Status   string `json:"status"`
-		State    *int   `json:"status-numeric"`
-		Health   string `json:"health"`
-		Grade    *int   `json:"health-numeric"`
-		Reason   string `json:"health-reason"`
-		Advice   string `json:"health-recommendation"`
-		Failed   string `json:"failed-over"`
-		Why      string `json:"fail-over-reason"`
-		Policy   string `json:"write-policy"`
-		Redundan string `json:"redundancy-status"`
+		ID     string `json:"controller-id"`
+		Status string `json:"status"`
+		State  *int   `json:"status-numeric"`
+		Health string `json:"health"`
+		Grade  *int   `json:"health-numeric"`
+		Reason string `json:"health-reason"`
+		Advice string `json:"health-recommendation"`
+		Failed string `json:"failed-over"`
+		Why    string `json:"fail-over-reason"`
+		Policy string `json:"write-policy"`
 	} `json:"controllers"`
 	Groups []struct {
 		Name     string `json:"name"`

@@ -122,7 +122,7 @@ func (p *play) Cluster(context.Context, string) (*observe.Snapshot, error) {
 			return nil, errors.New("a service that is damaged was started")
 		}
 	}
-	return &observe.Snapshot{CRM: linux.CRM{}, Services: []observe.ServiceState{st}}, nil
+	return &observe.Snapshot{Cluster: gather.Cluster{CRM: &linux.CRM{}}, Services: []observe.ServiceState{st}}, nil
 }
 
 func (p *play) HasAddress(context.Context, string, string) (bool, error) { return false, nil }

@@ -22,7 +22,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mortarhpc/mortar/internal/base/md"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/converge/plan"
 	"github.com/mortarhpc/mortar/internal/host"
@@ -72,12 +71,8 @@ func Run(ctx context.Context, hosts host.ByName, d *design.Design, g design.Grou
 			errs = append(errs, fmt.Errorf("%s: %w", s.Name, err))
 			continue
 		}
-		for _, a := range seen.Arrays() {
-			if md.SameUUID(a.UUID, g.UUID) && a.Running() {
-				out.Server, dev = s.Name, a.Dev
-			}
-		}
-		if out.Server != "" {
+		if a := seen.Running(g.UUID); a != nil {
+			out.Server, dev = s.Name, a.Dev
 			break
 		}
 	}
@@ -105,11 +100,11 @@ func Run(ctx context.Context, hosts host.ByName, d *design.Design, g design.Grou
 	if err := json.Unmarshal([]byte(o.Stdout), &out.Result); err != nil {
 		return out, fmt.Errorf("%s: what scrub-array says: %w", out.Server, err)
 	}
-	return out.blame(ctx, server, d, seen.Disks), nil
+	return out.blame(d, &seen), nil
 }
 
 // blame is the group with the disks of the wrong members.
-func (g Group) blame(ctx context.Context, s *host.Session, d *design.Design, disks []resource.DiskFact) Group {
+func (g Group) blame(d *design.Design, seen *gather.Host) Group {
 	blocks := map[string]int{}
 	var order []string
 	for _, f := range g.Findings {
@@ -122,9 +117,8 @@ func (g Group) blame(ctx context.Context, s *host.Session, d *design.Design, dis
 		blocks[f.Member]++
 	}
 	for _, m := range order {
-		name, _ := s.Read(ctx, "/sys/block/"+m+"/dm/name") // not every disk is a map
 		x := Disk{Serial: m, Blocks: blocks[m]}
-		if f, ok := resource.DiskOf(disks, m, strings.TrimSpace(name)); ok {
+		if f, ok := seen.DiskOf(m); ok {
 			x.Serial = f.Serial
 			for _, k := range d.Disks {
 				if strings.EqualFold(k.Serial, f.Serial) {

@@ -36,7 +36,7 @@ func servers(result string) host.ByName {
 		case string(gather.Op):
 			f := gather.Host{Disks: []resource.DiskFact{{Serial: "MA01", WWN: "5000c50000000101", Paths: []string{"sda", "sdg"}}}}
 			if host == "nfs2" {
-				f.Files = map[string]string{"/sys/block/md127/md/array_state": "clean\n", "/sys/block/md127/md/uuid": "1:2:3:4\n"}
+				f.Files = map[string]string{"/sys/block/md127/md/array_state": "clean\n", "/sys/block/md127/md/uuid": "1:2:3:4\n", "/sys/block/dm-3/dm/name": "35000c50000000101\n"}
 			}
 			return hosttest.Answer(result2, f)
 		case "run":
@@ -45,8 +45,6 @@ func servers(result string) host.ByName {
 				return errors.New("unexpected " + got)
 			}
 			return hosttest.Answer(result2, resource.Output{Stdout: result})
-		case "read":
-			return hosttest.Answer(result2, map[string][]byte{"content": []byte("35000c50000000101\n")})
 		}
 		return errors.New("unexpected " + op)
 	}).Session

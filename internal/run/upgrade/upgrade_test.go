@@ -104,7 +104,7 @@ func (p *pair) run(name string, argv []string) {
 func (p *pair) HasAddress(context.Context, string, string) (bool, error) { return false, nil }
 
 func (p *pair) Cluster(context.Context, string) (*observe.Snapshot, error) {
-	s := &observe.Snapshot{Services: []observe.ServiceState{{Name: "home", Resource: "service-home", Server: p.serves, Role: "Started"}}}
+	s := &observe.Snapshot{Cluster: gather.Cluster{CRM: &linux.CRM{}}, Services: []observe.ServiceState{{Name: "home", Resource: "service-home", Server: p.serves, Role: "Started"}}}
 	for _, n := range []string{"nfs1", "nfs2"} {
 		s.Nodes = append(s.Nodes, linux.CRMNode{Name: n, Online: true, Standby: p.standby[n]})
 	}

@@ -67,7 +67,8 @@ type device struct {
 type agent struct {
 	action, server, levels string
 
-	cib, run   string                                                                   // the cluster's configuration, the directory of locks
+	readCIB    func(path string) ([]byte, error)                                        // reads the cluster's configuration
+	run        string                                                                   // the directory of locks
 	log        func(format string, a ...any)                                            // to the host's log
 	background func(lock *os.File, a *agent) error                                      // starts back
 	use        func(ctx context.Context, d device, action string) (code int, err error) // runs a device's agent
@@ -77,7 +78,7 @@ type agent struct {
 // Main is the agent. Pacemaker writes its parameters to in. The exit code is 0, 1, or 2
 // for the status off.
 func Main(ctx context.Context, args []string, in io.Reader, out, errs io.Writer) int {
-	a := &agent{cib: linux.CIBFile, run: unit.RunDir, hedge: hedge, background: inBackground, use: use, log: func(string, ...any) {}}
+	a := &agent{readCIB: os.ReadFile, run: unit.RunDir, hedge: hedge, background: inBackground, use: use, log: func(string, ...any) {}}
 	if l, err := syslog.New(syslog.LOG_DAEMON|syslog.LOG_NOTICE, Name); err == nil {
 		a.log = func(format string, v ...any) { fmt.Fprintf(l, format, v...) }
 	}
@@ -190,13 +191,9 @@ func (a *agent) load(ctx context.Context) (levels [][]device, err error) {
 }
 
 func (a *agent) devices() (levels [][]device, err error) {
-	text, err := os.ReadFile(a.cib)
+	c, err := linux.ReadCIB(a.readCIB)
 	if err != nil {
 		return nil, err
-	}
-	c, err := linux.ParseCIB(text)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", a.cib, err)
 	}
 	for level := range strings.SplitSeq(a.levels, ";") {
 		var all []device

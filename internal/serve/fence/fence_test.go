@@ -79,13 +79,8 @@ type bench struct {
 }
 
 func (b *bench) agent(t *testing.T, levels string) *agent {
-	dir := t.TempDir()
-	cib := filepath.Join(dir, "cib.xml")
-	if err := os.WriteFile(cib, []byte(fenceCIB), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	b.begun, b.powered = time.Now(), map[string]string{}
-	return &agent{server: "s1", levels: levels, cib: cib, run: dir, hedge: hedge, log: t.Logf, use: b.use}
+	return &agent{server: "s1", levels: levels, readCIB: func(string) ([]byte, error) { return []byte(fenceCIB), nil }, run: t.TempDir(), hedge: hedge, log: t.Logf, use: b.use}
 }
 
 func (b *bench) use(ctx context.Context, d device, action string) (int, error) {

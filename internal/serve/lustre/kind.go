@@ -178,7 +178,7 @@ func (s *Kind) targetState(t Target) (unit.State, error) {
 // stays mounted, and its clients hang.
 // Source: Lustre Operations Manual, health_check; /proc is of releases before 2.12
 func (s *Kind) healthy() error {
-	if err := errors.Join(s.onNetwork(), writable(s)); err != nil {
+	if err := errors.Join(s.onNetwork(), s.writable()); err != nil {
 		return err
 	}
 	b, err := s.K.ReadFile("/sys/fs/lustre/health_check")
@@ -194,20 +194,15 @@ func (s *Kind) healthy() error {
 // writable returns an error if ldiskfs has set a target read-only. Lustre calls such a target
 // healthy until it writes to it: see CheckIO. A kernel that does not show the options gives no
 // error.
-// Source: fs/ext4/super.c, ext4_seq_options_show; emergency_ro since Linux 6.15, where an error
-// leaves "rw" as it is
-func writable(s *Kind) error {
+func (s *Kind) writable() error {
 	for _, t := range s.cfg.Targets {
 		dev, _, err := s.svc.On(t.Volume)
 		if err != nil || dev == "" {
 			continue
 		}
 		b, _ := s.K.ReadFile("/proc/fs/ldiskfs/" + dev + "/options")
-		options := strings.Fields(string(b))
-		for _, bad := range []string{"ro", "emergency_ro"} {
-			if slices.Contains(options, bad) {
-				return fmt.Errorf("the file system of %s (%s) is read-only: the kernel's log says why (`mortar events`)", t.label(s.cfg.FSName), dev)
-			}
+		if linux.ReadOnly(strings.Fields(string(b))) {
+			return fmt.Errorf("the file system of %s (%s) is read-only: the kernel's log says why (`mortar events`)", t.label(s.cfg.FSName), dev)
 		}
 	}
 	return nil
@@ -501,7 +496,7 @@ func (s *Kind) wellHere(ctx context.Context) bool {
 	soon, cancel := context.WithTimeout(ctx, watchWait)
 	defer cancel()
 	said, err := s.readHealth(soon)
-	return s.onNetwork() == nil && writable(s) == nil && (err != nil || judgeHealth(said) == nil)
+	return s.onNetwork() == nil && s.writable() == nil && (err != nil || judgeHealth(said) == nil)
 }
 
 // Able tells of LNet's network, which may come back while nothing is mounted.

@@ -372,20 +372,18 @@ func (s *slowDisks) stillDue(rec linux.Dropped, dev string) (array string, err e
 // tidy removes the records of disks that are in their array again, or that the
 // configuration has no more.
 func (s *slowDisks) tidy(ctx context.Context, w unit.Watch) {
-	text, err := s.K.ReadFile(linux.CIBFile)
-	if err != nil || !strings.Contains(string(text), linux.DroppedPrefix) {
-		return
-	}
-	cib, err := linux.ParseCIB(text)
+	recs, err := linux.ReadDropped(s.K.ReadFile)
 	if err != nil {
 		w.Log("%v", err)
+	}
+	if len(recs) == 0 {
 		return
 	}
 	all, err := s.Arrays()
 	if err != nil {
 		return
 	}
-	for _, rec := range cib.Dropped() {
+	for _, rec := range recs {
 		i := slices.IndexFunc(s.Cfg.Arrays, func(a Array) bool { return a.Name == rec.Group })
 		if i < 0 || s.Out(s.Cfg.Arrays[i], all, rec) {
 			continue

@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -40,9 +39,9 @@ func (s *volume) mountState() (unit.State, error) {
 }
 
 // writable is the state of a mount that may be read-only, or whose file system may
-// have shut down. An error leaves ext4 "rw", with emergency_ro, since Linux 6.15.
+// have shut down.
 func (s *server) writable(m *linux.Mount) (unit.State, error) {
-	if !slices.Contains(m.Options, "rw") || slices.Contains(m.Super, "ro") || slices.Contains(m.Super, "emergency_ro") {
+	if m.ReadOnly() {
 		return unit.Broken, fmt.Errorf("%s is mounted read-only", m.Target)
 	}
 	if err := s.K.Access(m.Target); err != nil {

@@ -174,11 +174,7 @@ func (s *service) owned(ctx context.Context) (string, error) {
 	}
 	owner := s.Node
 	if s.cfg.VG != "" {
-		devices, err := s.storage.Devices()
-		if err != nil {
-			return "", err
-		}
-		m, err := s.metaOf(devices)
+		_, m, err := s.meta()
 		if err != nil {
 			return "", err
 		}

@@ -182,15 +182,19 @@ func (s *volumeGroup) others(blocks []string) bool {
 // owner reads which server owns the volume group, from the newest metadata on its
 // physical volumes. It may be the system ID of no server.
 func (s *volumeGroup) owner() (string, error) {
-	devices, err := s.storage.Devices()
-	if err != nil {
-		return "", err
-	}
-	m, err := s.metaOf(devices)
+	_, m, err := s.meta()
 	if err != nil {
 		return "", err
 	}
 	return m.SystemID, nil
+}
+
+// meta is metaOf of the storage's devices as they are now.
+func (s *volumeGroup) meta() (devices []unit.Device, m *vgMeta, err error) {
+	if devices, err = s.storage.Devices(); err == nil {
+		m, err = s.metaOf(devices)
+	}
+	return devices, m, err
 }
 
 // openedNote has the owner and the number of the metadata that the volume group has while
@@ -261,11 +265,7 @@ func (s *volumeGroup) mayTake(owner string) error {
 }
 
 func (s *volumeGroup) startVolume(ctx context.Context) error {
-	devices, err := s.storage.Devices()
-	if err != nil {
-		return err
-	}
-	m, err := s.metaOf(devices)
+	devices, m, err := s.meta()
 	if err != nil {
 		return err
 	}

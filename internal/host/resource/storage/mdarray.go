@@ -217,13 +217,9 @@ func arraysOn(sys resource.Look, disks []found) [][]string {
 // they were slow, from this array or, as its spares, from others of the service:
 // mortar disk replace puts others in their place.
 func (a *Array) dropped(sys resource.Look) (out []string) {
-	text, _ := sys.File(linux.CIBFile)
-	if !strings.Contains(text, linux.DroppedPrefix) {
-		return nil
-	}
-	cib, err := linux.ParseCIB([]byte(text))
+	all, err := linux.ReadDropped(sys.ReadFile)
 	sys.Check(err)
-	for _, d := range cib.Dropped() {
+	for _, d := range all {
 		out = append(out, d.Serial)
 	}
 	return out
