@@ -338,7 +338,7 @@ var Table = []Drill{
 	},
 	{
 		Name: "array-power", has: onArrays, Title: "an array loses its power: clients wait, and go on when it is back",
-		Expect:   judge.Expect{Where: judge.Stays, Fencing: judge.NoServer, Stall: noTarget, Disks: true, Within: 6 * time.Minute},
+		Expect: judge.Expect{Where: judge.Stays, Fencing: judge.NoServer, Stall: noTarget, Disks: true, Within: 6 * time.Minute},
 		Variants: []Variant{
 			{How: "short", Title: "the array is off for 45 s", Steps: lunFault(fault.Fault{Kind: fault.ArrayPower}, powerHold, 0, arrayOfLUN)},
 			{How: "long", Title: "the array is off for longer than I/O waits: I/O fails, the service is down, and comes back with the array", Steps: lunFault(fault.Fault{Kind: fault.ArrayPower}, powerLost, 0, arrayOfLUN),

@@ -124,7 +124,7 @@ type fakeHost struct {
 	cldLate    int // starts of nfsd at which nfsdcld is late
 
 	changes  []string // every change, in order
-	shutDown bool // the file system of the volume takes and gives nothing any more
+	shutDown bool     // the file system of the volume takes and gives nothing any more
 	failAt   int      // change that fails, from 1; 0: none
 	dead     bool
 	hung     map[string]bool // devices that do not answer
