@@ -23,8 +23,8 @@ down() {
   for n in "${!init[@]}"; do kill -KILL "${init[$n]}" 2>/dev/null || true; done
   wait "${init[@]}" 2>/dev/null || true
   init=()
-  # The kernel removes a server's interfaces a little later.
-  for _ in $(seq 100); do in_lab ip -o link | grep -q ' s[12]-' || return 0; sleep 0.1; done
+  # The kernel removes a server's interfaces some seconds later.
+  for link in $(in_lab ip -o link | grep -o ' s[12]-[0-9]*'); do in_lab ip link del "$link" 2>/dev/null || true; done
 }
 trap 'down; kill -KILL $lab "${bmcs[@]}" 2>/dev/null || true; wait 2>/dev/null; rm -rf "$dir"' EXIT
 
