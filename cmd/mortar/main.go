@@ -104,11 +104,15 @@ func call(ctx context.Context, in io.Reader, out, errs io.Writer, args ...string
 	root.SetOut(out)
 	root.SetErr(errs)
 	err := execute(ctx, root, args)
-	var ee *cli.Exit
-	if errors.As(err, &ee) {
-		ee.Print(errs, cli.WantsJSON(args))
+	if err == nil {
+		return nil
 	}
-	return err
+	var ee *cli.Exit
+	if !errors.As(err, &ee) {
+		ee = &cli.Exit{Code: exitFailed, Err: err} // execute returns only cli.Exits
+	}
+	ee.Print(errs, cli.WantsJSON(args))
+	return ee
 }
 
 // extraCommands are the commands of a build tag. Source: man.go.

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Pacemaker gets a slice of its own. systemd is told of the files, also by the apply after one that
-// was cut short in between; then nothing is left to do.
+// Apply writes the slice and has systemd reload its files. An apply that was killed between the two
+// is followed by one that reloads; after that apply changes nothing.
 func TestClusterSlice(t *testing.T) {
 	const ask = "systemctl show --property=NeedDaemonReload --value pacemaker.service"
 	h := &Paper{Files: map[string]string{}, Outputs: map[string]Output{ask: {Stdout: "no\n"}}}

@@ -410,7 +410,7 @@ mixed-small/rand-read ops/s of 4096, exact, Both, small records: read
 	if got != want {
 		t.Errorf("got\n%s", got)
 	}
-	// A block of the small records that is wrong is found, and a thread of theirs that fails is told.
+	// The run reports a wrong block in the small records, and a thread for them that fails.
 	for name, c := range map[string]struct {
 		spoil func(path string) error
 		want  string
