@@ -1,16 +1,11 @@
 package agent
 
 import (
-	"bytes"
 	"context"
-	"errors"
-	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
-	"sort"
 	"strings"
 	"syscall"
 	"time"
@@ -19,6 +14,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/command"
 	"github.com/mortarhpc/mortar/internal/base/initrd"
+	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
@@ -40,26 +36,7 @@ func (h HostSys) path(p string) string { return filepath.Join(h.root, "/", p) }
 
 // ReadFile reads a file of at most 8 MiB.
 func (h HostSys) ReadFile(path string) ([]byte, error) {
-	// A FIFO without a writer would block in open(2).
-	f, err := os.OpenFile(h.path(path), os.O_RDONLY|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	if fi, err := f.Stat(); err != nil {
-		return nil, err
-	} else if !fi.Mode().IsRegular() {
-		return nil, &fs.PathError{Op: "read", Path: path, Err: errors.New("not a regular file")}
-	}
-	var b bytes.Buffer
-	// /proc and /sys files give no size: read one byte more than is allowed.
-	if _, err := b.ReadFrom(io.LimitReader(f, readLimit+1)); err != nil {
-		return nil, err
-	}
-	if b.Len() > readLimit {
-		return nil, &fs.PathError{Op: "read", Path: path, Err: fmt.Errorf("larger than %d bytes", readLimit)}
-	}
-	return b.Bytes(), nil
+	return linux.ReadFile(h.path(path), readLimit)
 }
 
 // Stat describes a path; IsLink is of the path itself, the rest of what it
@@ -81,20 +58,19 @@ func (h HostSys) Stat(path string) (resource.FileInfo, error) {
 
 // Glob lists paths that match, sorted; none is no error.
 func (h HostSys) Glob(pattern string) ([]string, error) {
-	m, err := filepath.Glob(h.path(pattern))
+	m, err := linux.Glob(h.path(pattern))
 	if err != nil {
 		return nil, err
 	}
 	for i := range m {
 		m[i] = "/" + strings.TrimPrefix(strings.TrimPrefix(m[i], h.root), "/")
 	}
-	sort.Strings(m)
 	return m, nil
 }
 
 // Readlink resolves a path fully.
 func (h HostSys) Readlink(path string) (string, error) {
-	p, err := filepath.EvalSymlinks(h.path(path))
+	p, err := linux.Resolve(h.path(path))
 	if err != nil {
 		return "", err
 	}

@@ -108,13 +108,24 @@ func (l Look) Leads(p string) string {
 	return to
 }
 
-// Kernel resolves a device path to its kernel name (sda, dm-3, md127); "" if it does not exist.
+// Kernel resolves a device path to its kernel name (sda, dm-3, md127); "" if it does not exist. A
+// logical volume is also found by its name in the kernel: with many disks udev makes its link
+// minutes after it.
 func (l Look) Kernel(dev string) string {
-	p, err := l.Readlink(dev)
-	if err != nil {
+	if p, err := l.Readlink(dev); err == nil {
+		return path.Base(p)
+	}
+	vg, lv := path.Split(strings.TrimPrefix(dev, "/dev/"))
+	if vg = strings.TrimSuffix(vg, "/"); vg == "" || strings.Contains(vg, "/") {
 		return ""
 	}
-	return path.Base(p)
+	name := linux.DMName(vg, lv)
+	for _, f := range l.Files("/sys/block/dm-*/dm/name") {
+		if l.Text(f) == name {
+			return strings.Split(f, "/")[3]
+		}
+	}
+	return ""
 }
 
 // Mounts reads /proc/self/mounts.

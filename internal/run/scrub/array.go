@@ -45,7 +45,7 @@ const sector = 512
 // e.g. /dev/md/brick1-r0. Open refuses a degraded or syncing array and other
 // layouts: without one member the wrong one cannot be located.
 func Open(path string) (*Array, error) {
-	real, err := filepath.EvalSymlinks(path)
+	real, err := linux.Resolve(path)
 	if err != nil {
 		return nil, err
 	}

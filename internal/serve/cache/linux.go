@@ -48,7 +48,7 @@ type system interface {
 // Linux is the running kernel.
 type Linux struct{}
 
-func (Linux) ReadFile(p string) ([]byte, error) { return os.ReadFile(p) }
+func (Linux) ReadFile(p string) ([]byte, error) { return linux.ReadFile(p, 0) }
 
 func (Linux) ReadDir(p string) ([]string, error) {
 	f, err := os.Open(p)
@@ -61,7 +61,7 @@ func (Linux) ReadDir(p string) ([]string, error) {
 	return names, err
 }
 
-func (Linux) Realpath(p string) (string, error) { return filepath.EvalSymlinks(p) }
+func (Linux) Realpath(p string) (string, error) { return linux.Resolve(p) }
 
 func (Linux) Poke(p, data string) error {
 	f, err := os.OpenFile(p, os.O_WRONLY, 0)

@@ -132,14 +132,17 @@ func (s *Host) PathsOf(dev string) (out []string) {
 // "live", and the kernel itself joins the paths to one namespace.
 func (s *Host) HasPath(dev string) bool {
 	if !strings.HasPrefix(dev, "dm-") {
+		st := s.Line("/sys/block/" + dev + "/device/state")
+		if st == "running" {
+			return true // most disks by far, twice each, every two seconds
+		}
 		if _, err := s.K.ReadDir("/sys/block/" + dev); err != nil {
 			return false
 		}
 		if all := linux.NVMePaths(Tree{s.K}, dev); len(all) > 0 {
 			return linux.NVMeLive(all) > 0
 		}
-		st := s.Line("/sys/block/" + dev + "/device/state")
-		return st == "" || st == "running" || st == "live"
+		return st == "" || st == "live"
 	}
 	return s.Paths(dev) > 0
 }

@@ -545,3 +545,16 @@ func TestXFSThatHasLostItsSuperblock(t *testing.T) {
 		}
 	}
 }
+
+// With many disks udev makes the links of a volume minutes after the volume is there: it has its
+// file system all the same.
+func TestXFSWhoseLinksAreNotMadeYet(t *testing.T) {
+	sys := &resource.Paper{Files: map[string]string{"/proc/self/mounts": "/dev/mapper/size--1-data /srv/home xfs rw 0 0\n", "/dev/dm-3": "", "/sys/block/dm-3/dm/name": "size--1-data\n"},
+		Links: map[string]string{"/dev/mapper/size--1-data": "/dev/dm-3"},
+		Outputs: map[string]resource.Output{"blkid --probe --output export /dev/dm-3": {Stdout: "TYPE=xfs\nUUID=abf160e0-96e7-57a5-b2b9-e5c5db1ecd36\n"},
+			"xfs_db -r -c sb 0 -c print inprogress /dev/dm-3": {Stdout: "inprogress = 0\n"}}}
+	x := &XFS{Device: "/dev/size-1/data", UUID: "abf160e0-96e7-57a5-b2b9-e5c5db1ecd36"}
+	if as := diff(t, x, sys); len(as) > 0 {
+		t.Errorf("%s", show(as))
+	}
+}

@@ -39,7 +39,11 @@ func (x *XFS) Diff(sys resource.Look) ([]resource.Action, error) {
 			return nil, nil
 		}
 	}
-	v := probe(sys, x.Device)
+	at := x.Device
+	if !sys.Exists(at) {
+		at = "/dev/" + dev // udev is behind
+	}
+	v := probe(sys, at)
 	if v == nil && x.At != "" {
 		if fstab, _ := sys.File("/etc/fstab"); slices.ContainsFunc(linux.ParseMounts(fstab), func(m linux.Mount) bool { return path.Clean(m.Target) == path.Clean(x.At) }) {
 			return nil, resource.Refuse("`mortar repair` looks for the file system; if the volume is new, take the line of "+x.At+" out of /etc/fstab",
@@ -54,7 +58,7 @@ func (x *XFS) Diff(sys resource.Look) ([]resource.Action, error) {
 	}
 	// mkfs.xfs sets inprogress first and clears it last: one that was killed
 	// left a superblock with our UUID and no file system.
-	out := sys.Ask("xfsprogs", "xfs_db", "-r", "-c", "sb 0", "-c", "print inprogress", x.Device)
+	out := sys.Ask("xfsprogs", "xfs_db", "-r", "-c", "sb 0", "-c", "print inprogress", at)
 	if strings.TrimSpace(out) == "inprogress = 1" {
 		return x.mkfs(true), nil
 	}
