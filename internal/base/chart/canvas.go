@@ -1,6 +1,6 @@
-// Package chart draws plots as SVG: axes, legends, curves and areas. A caller says what is
-// to be drawn. Looks are classes of CSS, which a page defines once, and a file that stands
-// alone has with it.
+// Package chart draws as SVG: shapes and texts on a canvas, and plots of them with axes, legends,
+// curves and areas. A caller says what is to be drawn. Looks are classes of CSS, which a page
+// defines once, and a file that stands alone has with it.
 package chart
 
 import (
@@ -129,10 +129,17 @@ func Area(heights []float64, base float64, x func(i int) float64) *Path {
 	return p.To(x(len(heights)), base).Close()
 }
 
-// svg returns the element of a page or of a file.
-func (c *Canvas) svg(class, label string) string {
-	return fmt.Sprintf(`<svg class="%s" viewBox="0 0 %s %s" role="img" aria-label="%s" xmlns="http://www.w3.org/2000/svg">%s</svg>`,
-		class, Num(c.Width), Num(c.Height), html.EscapeString(label), c.b.String())
+// svg returns the element of a page or of a file; under is below the drawing.
+func (c *Canvas) svg(attributes, label, under string) string {
+	return fmt.Sprintf(`<svg %s viewBox="0 0 %s %s" role="img" aria-label="%s" xmlns="http://www.w3.org/2000/svg">%s%s</svg>`,
+		attributes, Num(c.Width), Num(c.Height), html.EscapeString(label), under, c.b.String())
+}
+
+// File returns the drawing as a file that stands alone: no script, nothing from a network.
+// style has the looks of its classes, and of bg, the background.
+func (c *Canvas) File(style, label string) string {
+	size := fmt.Sprintf(`width="%s" height="%s"`, Num(c.Width), Num(c.Height))
+	return c.svg(size, label, "\n<style>\n"+style+"</style>\n<rect class=\"bg\" "+size+"/>\n") + "\n"
 }
 
 // Pair returns a drawing twice: for wide screens and paper, and for phones. CSS shows one
@@ -141,7 +148,7 @@ func Pair(draw func(c *Canvas) string) string {
 	wide, narrow := &Canvas{Width: 1040}, &Canvas{Width: 360}
 	label := draw(wide)
 	draw(narrow)
-	return wide.svg("wide", label) + narrow.svg("narrow", label)
+	return wide.svg(`class="wide"`, label, "") + narrow.svg(`class="narrow"`, label, "")
 }
 
 // Num formats a coordinate: at most two decimals, no trailing zeros.

@@ -226,12 +226,13 @@ func (p *Plot) ends(c *Canvas, s *scales) {
 //go:embed alone.css
 var alone string
 
-// File draws plots below each other into one SVG that stands alone: no script, nothing
-// from a network. Plots without a point above 0 are left out.
+// File draws plots below each other into one SVG that stands alone. Plots without a point
+// above 0 are left out.
 func File(title, subtitle string, plots []Plot) string {
 	const panel = 330.0
 	c := &Canvas{Width: 860, Height: 62}
-	var body Canvas
+	c.Text("title", 16, 26, title)
+	c.Text("tick", 16, 46, subtitle)
 	for _, p := range plots {
 		s, ok := p.scales()
 		if !ok {
@@ -239,15 +240,10 @@ func File(title, subtitle string, plots []Plot) string {
 		}
 		s.left, s.right, s.top = 78, c.Width-216, c.Height+28
 		s.bottom = s.top + panel - 84
-		body.Text("title", s.left, s.top-12, p.Title)
-		p.draw(&body, &s)
-		body.Add("\n")
+		c.Add("\n")
+		c.Text("title", s.left, s.top-12, p.Title)
+		p.draw(c, &s)
 		c.Height += panel
 	}
-	c.Add("\n<style>\n%s</style>\n", alone)
-	c.Add(`<rect class="bg" width="%s" height="%s"/>`, Num(c.Width), Num(c.Height))
-	c.Text("title", 16, 26, title)
-	c.Text("tick", 16, 46, subtitle)
-	c.Add("\n%s", body.b.String())
-	return c.svg("file", title) + "\n"
+	return c.File(alone, title)
 }

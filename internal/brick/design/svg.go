@@ -3,13 +3,13 @@ package design
 import (
 	_ "embed"
 	"fmt"
-	"html"
 	"io"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
-	"sync"
-	"text/template"
 
+	"github.com/mortarhpc/mortar/internal/base/chart"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 )
 
@@ -25,131 +25,116 @@ const (
 	svgLegend = 430
 )
 
+// pictureStyle has the looks of classes. Those of groups follow from their number.
+//
+//go:embed picture.css
+var pictureStyle string
+
 // SVG draws racks with servers and enclosures, the group of each disk, and
 // cabling, so that one looks rather than reads.
 func SVG(w io.Writer, d *Design) error {
 	p := &picture{d: d}
 	p.place()
 	p.draw()
-	return p.write(w)
+	style := pictureStyle
+	for i := range d.Groups {
+		// Neighbours in number are far apart in hue. The group's name is written as well.
+		style += fmt.Sprintf(".g%d{fill:hsl(%d,62%%,%d%%)}\n", i, i*137%360, 72+8*(i/3%2))
+	}
+	_, err := io.WriteString(w, p.File(style, "racks of brick "+d.Name))
+	return err
 }
 
+// box is a server or an enclosure.
 type box struct {
-	kind       string // server or enclosure
-	name, note string
-	server     *spec.Server
-	enclosure  *spec.Enclosure
-	rack       int
-	x, y, h    int
+	name, model string
+	server      *spec.Server
+	enclosure   *spec.Enclosure
+	rack        int
+	x, y, h     float64
 }
 
-func (b *box) mid() int { return b.y + b.h/2 }
+func (b *box) mid() float64 { return b.y + b.h/2 }
 
 type picture struct {
-	d     *Design
-	boxes []*box
-	racks int
-	units int // of the fullest rack, used
-	low   int // where the legend ends
-	b     strings.Builder
+	chart.Canvas
+	d                   *Design
+	servers, enclosures []*box
+	used                []float64 // units of each rack
+	height              float64   // of a rack as it is drawn: the used units of the fullest, and some more
 }
 
-func (p *picture) printf(format string, args ...any) { fmt.Fprintf(&p.b, format, args...) }
-
-// unitsOf is the height of a model, in rack units.
-func unitsOf(model string, bays int) int {
-	switch model {
-	case "R620", "1U server":
-		return 1
-	case "R710", "R720", "R740":
-		return 2
-	case "ME4084", "ME5084", "ME484":
-		return 5
-	}
+// unitsOf is the height of a model, in rack units; a server has no bays.
+func unitsOf(model string, bays int) float64 {
 	switch {
-	case bays == 0:
-		return 1
-	case bays > 60:
+	case bays > 60, slices.Contains([]string{"ME4084", "ME5084", "ME484"}, model):
 		return 5
 	case bays > 24:
 		return 4
+	case bays > 0, slices.Contains([]string{"R710", "R720", "R740"}, model):
+		return 2
 	}
-	return 2
+	return 1
 }
 
 // place fills racks from the top: servers of a pair over their enclosures, a
 // new rack where there is no room for a pair and all its enclosures.
 func (p *picture) place() {
 	s := p.d.Spec
-	y, rack := 0, 0
+	y, deepest := 0.0, 0.0
+	p.used = []float64{0}
+	fit := func(h float64) {
+		if y > 0 && y+h > svgUnits*svgUnit {
+			p.used, y = append(p.used, 0), 0
+		}
+	}
 	for _, m := range p.d.Pairs {
-		var boxes []*box
-		for _, name := range m.Servers {
-			v := &s.Servers[slices.IndexFunc(s.Servers, func(v spec.Server) bool { return v.Name == name })]
-			boxes = append(boxes, &box{kind: "server", name: v.Name, note: v.Model, server: v, h: svgUnit * unitsOf(v.Model, 0)})
+		var servers, enclosures []*box
+		whole := 0.0
+		for i := range s.Servers {
+			if v := &s.Servers[i]; slices.Contains(m.Servers, v.Name) {
+				servers = append(servers, &box{name: v.Name, model: v.Model, server: v, h: svgUnit * unitsOf(v.Model, 0)})
+			}
 		}
 		for i := range s.Enclosures {
 			if e := &s.Enclosures[i]; p.d.Lustre == nil || e.Set() == m.Name {
-				boxes = append(boxes, &box{kind: "enclosure", name: e.Name, note: e.Model, enclosure: e, h: svgUnit * unitsOf(e.Model, e.Bays)})
+				enclosures = append(enclosures, &box{name: e.Name, model: e.Model, enclosure: e, h: svgUnit * unitsOf(e.Model, e.Bays)})
 			}
 		}
-		h := 0
-		for _, b := range boxes {
-			h += b.h
+		all := slices.Concat(servers, enclosures)
+		for _, b := range all {
+			whole += b.h
 		}
-		if y > 0 && y+h > svgUnits*svgUnit {
-			rack, y = rack+1, 0
-		}
-		for _, b := range boxes {
-			if y+b.h > svgUnits*svgUnit {
-				rack, y = rack+1, 0
-			}
-			b.rack, b.x, b.y = rack, p.rackX(rack), svgTop+y
+		fit(whole)
+		for _, b := range all {
+			fit(b.h)
+			b.rack = len(p.used) - 1
+			b.x, b.y = p.rackX(b.rack), svgTop+y
 			y += b.h
-			p.boxes = append(p.boxes, b)
+			p.used[b.rack] += b.h / svgUnit
+			deepest = max(deepest, y)
 		}
+		p.servers, p.enclosures = append(p.servers, servers...), append(p.enclosures, enclosures...)
 		y += svgUnit // room between pairs
 	}
-	p.racks = rack + 1
-	for _, b := range p.boxes {
-		p.units = max(p.units, (b.y-svgTop+b.h)/svgUnit)
+	p.height = min(max(deepest+svgUnit, 16*svgUnit), svgUnits*svgUnit)
+}
+
+func (p *picture) rackX(rack int) float64 {
+	return float64(20 + svgLeft + rack*(svgLeft+svgRack+svgRight+10))
+}
+
+// name writes a name, in small letters if it is long, and without its middle if it is longer
+// than that: names of servers differ at their ends. The box shows the whole under the pointer.
+func (p *picture) name(x, y float64, s string) {
+	class, r := "name", []rune(s)
+	if len(r) > 8 {
+		class = "long"
 	}
-}
-
-// height of a rack as it is drawn: the used units, and some more.
-func (p *picture) height() int { return min(max(p.units+1, 16), svgUnits) * svgUnit }
-
-func (p *picture) rackX(rack int) int {
-	return 20 + svgLeft + rack*(svgLeft+svgRack+svgRight+10)
-}
-
-// groupColour is a light colour for a group; neighbours in number are far
-// apart in hue. The group's name is written as well.
-func groupColour(n int) string {
-	return fmt.Sprintf("hsl(%d,%d%%,%d%%)", n*137%360, 62, 72+8*(n/3%2))
-}
-
-func (p *picture) rect(x, y, w, h int, fill, stroke, more string) {
-	p.printf(`<rect x="%d" y="%d" width="%d" height="%d" fill="%s" stroke="%s"%s/>`+"\n", x, y, w, h, fill, stroke, more)
-}
-
-func (p *picture) text(x, y int, class, s string) {
-	p.printf(`<text x="%d" y="%d" class="%s">%s</text>`+"\n", x, y, class, html.EscapeString(s))
-}
-
-// name writes a name into a width, in small letters if it is long, and without
-// its middle if it is longer than that; the whole is shown under the pointer.
-func (p *picture) name(x, y, width int, s string) {
-	if len(s)*9 <= width { // a bold letter of 13 pixels is about 9 wide
-		p.text(x, y, "name", s)
-		return
+	if len(r) > 11 {
+		s = string(r[:4]) + "…" + string(r[len(r)-5:])
 	}
-	p.printf(`<g><title>%s</title>`, html.EscapeString(s))
-	if r, most := []rune(s), width/7; len(r) > most { // names of servers differ at their ends
-		s = string(r[:most/2-1]) + "…" + string(r[len(r)-most/2:])
-	}
-	p.text(x, y, "long", s)
-	p.printf("</g>\n")
+	p.Text(class, x, y, s)
 }
 
 // clip cuts a text that would run into what is beside it.
@@ -160,38 +145,33 @@ func clip(s string, most int) string {
 	return s
 }
 
-func (p *picture) line(colour, title string, width float64, points ...int) {
-	var at []string
-	for i := 0; i+1 < len(points); i += 2 {
-		at = append(at, fmt.Sprintf("%d,%d", points[i], points[i+1]))
+// cable draws a line from point to point, with a tooltip.
+func (p *picture) cable(class, title string, points ...float64) {
+	way := new(chart.Path)
+	for i := 0; i < len(points); i += 2 {
+		way.To(points[i], points[i+1])
 	}
-	p.printf(`<polyline points="%s" fill="none" stroke="%s" stroke-width="%.1f"><title>%s</title></polyline>`+"\n", strings.Join(at, " "), colour, width, html.EscapeString(title))
+	p.Path(class, way, title)
 }
 
 func (p *picture) draw() {
-	d := p.d
-	p.text(20, 30, "title", d.Name)
-	p.text(20, 50, "note", p.subtitle())
-	for r := range p.racks {
-		p.rect(p.rackX(r)-6, svgTop-6, svgRack+12, p.height()+12, "#f4f4f2", "#555", ` stroke-width="2" rx="3"`)
-		used := 0
-		for _, b := range p.boxes {
-			if b.rack == r {
-				used += b.h / svgUnit
-			}
-		}
-		p.text(p.rackX(r), svgTop+p.height()+24, "note", fmt.Sprintf("rack %d: %d of %d units", r+1, used, svgUnits))
+	p.Text("title", 20, 30, p.d.Name)
+	p.Text("note", 20, 50, p.subtitle())
+	for r, used := range p.used {
+		p.Rect("rack", p.rackX(r)-6, svgTop-6, svgRack+12, p.height+12, "")
+		p.Text("note", p.rackX(r), svgTop+p.height+24, fmt.Sprintf("rack %d: %g of %d units", r+1, used, svgUnits))
 	}
 	p.networks()
-	for _, b := range p.boxes {
-		if b.kind == "server" {
-			p.server(b)
-		} else {
-			p.enclosure(b)
-		}
+	for _, b := range p.servers {
+		p.server(b)
+	}
+	for _, b := range p.enclosures {
+		p.shelf(b)
 	}
 	p.cables()
-	p.legend()
+	p.chains()
+	x := p.rackX(len(p.used)-1) + svgRack + svgRight + 30
+	p.Width, p.Height = x+svgLegend, max(svgTop+p.height, p.legend(x))+44
 }
 
 func (p *picture) subtitle() string {
@@ -208,67 +188,65 @@ func (p *picture) subtitle() string {
 // bus is a network or power feed: a bar over the racks, and a line down the
 // right of each with a tap at each server.
 type bus struct {
-	name, colour string
-	lane         int
-	tap          func(v *spec.Server) (string, bool)
+	class, name string
+	tap         func(v *spec.Server) string // what the server has on it
 }
 
 func (p *picture) buses() []bus {
 	s := p.d.Spec
-	out := []bus{{"public " + s.Networks.Public.CIDR + " " + s.Networks.Public.Speed, "#1f6fb4", 0, func(v *spec.Server) (string, bool) { return "public " + v.Public, true }}}
+	out := []bus{{"public", "public " + s.Networks.Public.CIDR + " " + s.Networks.Public.Speed, func(v *spec.Server) string { return v.Public }}}
 	if s.Networks.Private != nil {
-		out = append(out, bus{"private " + s.Networks.Private.CIDR, "#2a8f4e", 1, func(v *spec.Server) (string, bool) { return "private " + v.Private, v.Private != "" }})
+		out = append(out, bus{"private", "private " + s.Networks.Private.CIDR, func(v *spec.Server) string { return v.Private }})
 	}
 	for i, u := range s.PDUs {
-		out = append(out, bus{"PDU " + u.Name + ", feed " + u.Feed, []string{"#c0392b", "#b9770e", "#7d3c98", "#616a6b"}[i%4], 2 + i, func(v *spec.Server) (string, bool) {
+		out = append(out, bus{fmt.Sprintf("pdu%d", i%4), "PDU " + u.Name + ", feed " + u.Feed, func(v *spec.Server) string {
 			for _, o := range v.Outlets {
 				if o.PDU == u.Name {
-					return fmt.Sprintf("%d", o.Outlet), true
+					return strconv.Itoa(o.Outlet)
 				}
 			}
-			return "", false
+			return ""
 		}})
 	}
 	return out
 }
 
 func (p *picture) networks() {
-	right := p.rackX(p.racks-1) + svgRack + svgRight
-	for _, b := range p.buses() {
-		y := 66 + b.lane*13
-		p.line(b.colour, b.name, 3, 210, y, right, y)
-		p.text(20, y+4, "small", clip(b.name, 30))
-		for r := range p.racks {
-			x := p.rackX(r) + svgRack + 24 + b.lane*18
-			last := 0
-			for _, v := range p.boxes {
-				if v.rack != r || v.kind != "server" {
-					continue
-				}
-				label, has := b.tap(v.server)
-				if !has {
-					continue
-				}
-				ty := v.y + 4 + (v.h-8)*(b.lane+1)/(len(p.buses())+1)
-				p.line(b.colour, v.name+": "+b.name+" "+label, 1.6, p.rackX(r)+svgRack, ty, x, ty)
-				p.printf(`<circle cx="%d" cy="%d" r="2.6" fill="%s"/>`+"\n", x, ty, b.colour)
-				if strings.HasPrefix(b.name, "PDU") {
-					p.text(x+4, ty+3, "tiny", label)
-				}
-				last = max(last, ty)
+	right := p.rackX(len(p.used)-1) + svgRack + svgRight
+	buses := p.buses()
+	for lane, b := range buses {
+		y := 66 + float64(lane)*13
+		p.cable("bar "+b.class, b.name, 210, y, right, y)
+		p.Text("small", 20, y+4, clip(b.name, 30))
+		last := make([]float64, len(p.used)) // the lowest tap in each rack
+		at := func(rack int) float64 { return p.rackX(rack) + svgRack + 24 + float64(lane)*18 }
+		for _, v := range p.servers {
+			label := b.tap(v.server)
+			if label == "" {
+				continue
 			}
-			if last > 0 {
-				p.line(b.colour, b.name, 2, x, y, x, last)
+			x, ty := at(v.rack), v.y+4+(v.h-8)*float64(lane+1)/float64(len(buses)+1)
+			p.cable("cable "+b.class, v.name+": "+b.name+" "+label, v.x+svgRack, ty, x, ty)
+			p.Circle("dot "+b.class, x, ty, 2.6, "")
+			if strings.HasPrefix(b.class, "pdu") {
+				p.Text("tiny", x+4, ty+3, label)
+			}
+			last[v.rack] = max(last[v.rack], ty)
+		}
+		for r, low := range last {
+			if low > 0 {
+				p.cable("cable "+b.class, b.name, at(r), y, at(r), low)
 			}
 		}
+		p.Add("\n")
 	}
 }
 
-// cableColours tell the servers' storage cables apart.
-var cableColours = []string{"#34495e", "#d35400", "#16a085", "#8e44ad", "#7f8c8d", "#c2185b", "#2e86c1", "#6e2c00"}
+// cableClass tells the cables of a server from those of its neighbours.
+func cableClass(server int) string { return fmt.Sprintf("c%d", server%8) }
 
 // cables draws storage cables: two of each server, to the controllers of its array, or to
-// the I/O modules of each enclosure of a JBOD; and the chain of an array's enclosures.
+// the I/O modules of each enclosure of a JBOD.
 func (p *picture) cables() {
 	d := p.d
 	arrayOf := map[string]*Array{}
@@ -277,30 +255,22 @@ func (p *picture) cables() {
 			arrayOf[e] = &d.Arrays[i]
 		}
 	}
-	n := 0
-	for _, v := range p.boxes {
-		if v.kind != "server" {
-			continue
-		}
-		colour, lane := cableColours[n%len(cableColours)], n%5
-		n++
+	for n, v := range p.servers {
+		class, lane := cableClass(n), float64(n%5)
 		inside := slices.ContainsFunc(d.Arrays, func(a Array) bool { return a.Family == "perc" && slices.Contains(a.Servers, v.name) })
 		for path := range 2 { // each over an HBA of its own, to a controller or I/O module of its own
 			if path == 1 && inside {
 				break
 			}
-			at := func(rack int) int { return p.rackX(rack) - 14 - lane*13 - path*6 }
-			x, from := at(v.rack), v.mid()-4+path*8
+			beside := 14 + lane*13 + float64(path)*6 // the rack
+			x, from := v.x-beside, v.mid()-4+float64(path)*8
 			bottom, top := from, from
-			for _, e := range p.boxes {
-				if e.kind != "enclosure" || !p.reaches(v.name, e.enclosure) {
-					continue
-				}
+			for _, e := range p.enclosures {
 				a, title := arrayOf[e.name], fmt.Sprintf("%s to I/O module %d of enclosure %s", v.name, path+1, e.name)
 				switch {
-				case a == nil:
-				case a.Enclosures[0] != e.name:
+				case !p.reaches(v.name, e.enclosure) || a != nil && a.Enclosures[0] != e.name:
 					continue
+				case a == nil:
 				case inside:
 					title = v.name + " to enclosure " + e.name
 				default:
@@ -310,29 +280,31 @@ func (p *picture) cables() {
 				if path == 1 {
 					y = e.y + e.h - 5 - lane*4
 				}
-				ex := at(e.rack)
+				ex := e.x - beside
 				if e.rack != v.rack {
-					over := svgTop - 14 - lane*6 - path*3
-					p.line(colour, title, 1.6, x, from, x, over, ex, over, ex, y)
+					over := svgTop - 14 - lane*6 - float64(path)*3
+					p.cable("cable "+class, title, x, from, x, over, ex, over, ex, y, e.x, y)
 				} else {
 					bottom, top = max(bottom, y), min(top, y)
+					p.cable("cable "+class, title, ex, y, e.x, y)
 				}
-				p.line(colour, title, 1.6, ex, y, p.rackX(e.rack), y)
-				p.printf(`<circle cx="%d" cy="%d" r="2.6" fill="%s"/>`+"\n", p.rackX(e.rack), y, colour)
+				p.Circle("dot "+class, e.x, y, 2.6, "")
 			}
-			p.line(colour, "storage cables of "+v.name, 1.6, p.rackX(v.rack), from, x, from)
-			p.line(colour, "storage cables of "+v.name, 1.6, x, top, x, bottom)
+			p.cable("cable "+class, "storage cables of "+v.name, v.x, from, x, from, x, top, x, bottom)
 		}
+		p.Add("\n")
 	}
-	for i := range d.Arrays {
-		a := &d.Arrays[i]
+}
+
+// chains draws the chain of each array's enclosures.
+func (p *picture) chains() {
+	for _, a := range p.d.Arrays {
 		var last *box
 		for _, name := range a.Enclosures {
-			k := slices.IndexFunc(p.boxes, func(b *box) bool { return b.kind == "enclosure" && b.name == name })
-			b := p.boxes[k]
+			b := p.enclosures[slices.IndexFunc(p.enclosures, func(b *box) bool { return b.name == name })]
 			if last != nil && last.rack == b.rack {
-				x := p.rackX(b.rack) + svgRack
-				p.line("#333", "SAS chain of array "+a.Name, 1.6, x, last.mid()+4, x+10, last.mid()+4, x+10, b.mid()-4, x, b.mid()-4)
+				x := b.x + svgRack
+				p.cable("cable chain", "SAS chain of array "+a.Name, x, last.mid()+4, x+10, last.mid()+4, x+10, b.mid()-4, x, b.mid()-4)
 			}
 			last = b
 		}
@@ -354,17 +326,17 @@ func (p *picture) reaches(server string, e *spec.Enclosure) bool {
 }
 
 func (p *picture) server(b *box) {
-	p.rect(b.x, b.y+1, svgRack, b.h-2, "#dfe6ee", "#2c3e50", "")
-	p.name(b.x+8, b.mid()+4, 78, b.name)
-	note := []string{}
-	if b.note != "" {
-		note = append(note, b.note)
+	p.Rect("server", b.x, b.y+1, svgRack, b.h-2, b.name)
+	p.name(b.x+8, b.mid()+4, b.name)
+	notes := p.role(b.name)
+	if b.model != "" {
+		notes = slices.Insert(notes, 0, b.model)
 	}
-	note = append(note, p.role(b.name)...)
-	p.text(b.x+90, b.mid()+4, "small", clip(strings.Join(note, ", "), 42))
+	p.Text("small", b.x+90, b.mid()+4, clip(strings.Join(notes, ", "), 42))
 	if b.server.BMC != nil {
-		p.text(b.x+svgRack-120, b.mid()+4, "tiny", "BMC "+b.server.BMC.Address)
+		p.Text("tiny", b.x+svgRack-120, b.mid()+4, "BMC "+b.server.BMC.Address)
 	}
+	p.Add("\n")
 }
 
 func (p *picture) role(server string) []string {
@@ -374,19 +346,17 @@ func (p *picture) role(server string) []string {
 			out = append(out, "active for "+s.Name+" ("+s.Address+")")
 		}
 	}
-	if p.d.Lustre != nil {
-		var names []string
-		for _, t := range p.d.Targets() {
-			if t.Server == server {
-				names = append(names, strings.TrimPrefix(t.Name, p.d.Lustre.FSName+"-"))
-			}
+	var names []string
+	for _, t := range p.d.Targets() {
+		if t.Server == server {
+			names = append(names, strings.TrimPrefix(t.Name, p.d.Lustre.FSName+"-"))
 		}
-		if n := len(names); n > 3 {
-			names = append(names[:1], "… "+names[n-1])
-		}
-		if len(names) > 0 {
-			out = append(out, strings.Join(names, " "))
-		}
+	}
+	if n := len(names); n > 3 {
+		names = []string{names[0], "…", names[n-1]}
+	}
+	if len(names) > 0 {
+		out = append(out, strings.Join(names, " "))
 	}
 	if len(out) == 0 && len(p.d.Spec.Servers) > 1 {
 		out = append(out, "passive")
@@ -394,20 +364,17 @@ func (p *picture) role(server string) []string {
 	return out
 }
 
-func (p *picture) enclosure(b *box) {
+func (p *picture) shelf(b *box) {
 	e := b.enclosure
-	p.rect(b.x, b.y+1, svgRack, b.h-2, "#fff", "#333", "")
-	p.name(b.x+6, b.y+15, 74, e.Name)
-	p.text(b.x+6, b.y+28, "tiny", e.Model)
-	if e.Array != "" {
-		for i := range p.d.Arrays {
-			if a := &p.d.Arrays[i]; a.Enclosures[0] == e.Name && a.Family != "perc" {
-				p.text(b.x+6, b.y+40, "tiny", clip("array "+a.Name, 15))
-			}
+	p.Rect("enclosure", b.x, b.y+1, svgRack, b.h-2, b.name)
+	p.name(b.x+6, b.y+15, e.Name)
+	p.Text("tiny", b.x+6, b.y+28, e.Model)
+	for _, a := range p.d.Arrays {
+		if a.Enclosures[0] == e.Name && a.Family != "perc" {
+			p.Text("tiny", b.x+6, b.y+40, clip("array "+a.Name, 15))
 		}
 	}
 	const left = 84
-	width := svgRack - left - 4
 	rows := 1
 	switch {
 	case e.Bays > 60:
@@ -416,134 +383,104 @@ func (p *picture) enclosure(b *box) {
 		rows = 4
 	}
 	cols := (e.Bays + rows - 1) / rows
-	cw, ch := min(width/cols, 56), (b.h-6)/rows
-	bays := map[int]*Disk{}
+	w, h := math.Floor(min((svgRack-left-4)/float64(cols), 56)), math.Floor((b.h-6)/float64(rows))
+	bays := make([]*Disk, e.Bays)
 	for i := range p.d.Disks {
 		if k := &p.d.Disks[i]; k.Enclosure == e.Name {
-			bays[k.Bay] = k
+			bays[k.Bay-1] = k
 		}
 	}
-	for i := range e.Bays {
-		x, y := b.x+left+i%cols*cw, b.y+3+i/cols*ch
-		k := bays[i+1]
+	for i, k := range bays {
+		x, y := b.x+left+float64(i%cols)*w, b.y+3+float64(i/cols)*h
 		if k == nil {
-			p.rect(x, y, cw-1, ch-1, "#fff", "#bbb", ` stroke-dasharray="2 2"`)
+			p.Rect("empty", x, y, w-1, h-1, "")
 			continue
 		}
-		fill, text := "#e0e0e0", "sp"
+		class, short := "disk", "sp"
 		if !k.Spare {
-			n := 0
-			text = strings.TrimPrefix(k.Group, p.d.Name+"-")
-			fmt.Sscanf(text, "r%d", &n)
-			fill = groupColour(n)
+			class, short = p.group(k.Group)
 		}
-		p.printf(`<g><title>%s</title>`, html.EscapeString(fmt.Sprintf("enclosure %s bay %d: %s, %s %s, %s", e.Name, k.Bay, k.Serial, k.Size, k.Type, text)))
-		p.rect(x, y, cw-1, ch-1, fill, "#888", "")
-		if cw >= 14 {
-			p.printf(`<text x="%d" y="%d" class="bay">%s</text>`, x+cw/2, y+ch/2+3, text)
+		p.Rect(class, x, y, w-1, h-1, fmt.Sprintf("enclosure %s bay %d: %s, %s %s, %s", e.Name, k.Bay, k.Serial, k.Size, k.Type, short))
+		if w >= 14 {
+			p.Text("bay", x+w/2, y+h/2+3, short)
 		}
-		p.printf("</g>\n")
 	}
+	p.Add("\n")
 }
 
-func (p *picture) legend() {
-	x, y := p.rackX(p.racks-1)+svgRack+svgRight+30, svgTop
-	row := func(class, s string) {
-		p.text(x, y, class, s)
-		y += 16
-	}
-	key := func(fill, short, s string) { // of disks
-		p.rect(x, y-10, 26, 13, fill, "#888", "")
-		p.printf(`<text x="%d" y="%d" class="bay">%s</text>`, x+13, y, short)
-		p.text(x+32, y, "small", s)
-		y += 16
-	}
-	cable := func(colour, s string) {
-		p.line(colour, "", 3, x, y-4, x+26, y-4)
-		p.text(x+32, y, "small", s)
-		y += 16
-	}
-	row("name", "RAID groups")
-	for i, g := range p.d.Groups {
-		n, e := worstEnclosure(g)
-		use := ""
-		for _, l := range p.d.LUNs() {
-			if slices.Contains(l.Groups, g.Name) {
-				use = " → " + l.Name
-			}
+// group is how disks of a group are drawn, and its name without the brick's.
+func (p *picture) group(name string) (class, short string) {
+	i := slices.IndexFunc(p.d.Groups, func(g Group) bool { return g.Name == name })
+	return fmt.Sprintf("disk g%d", i), strings.TrimPrefix(name, p.d.Name+"-")
+}
+
+func (p *picture) legend(x float64) (low float64) {
+	d, y := p.d, float64(svgTop-10)
+	// row writes a text, behind what it explains: disks, with a word in them, or a cable.
+	row := func(class, word, text string) {
+		switch kind, _, _ := strings.Cut(class, " "); kind {
+		case "disk":
+			p.Rect(class, x, y-10, 26, 13, "")
+			p.Text("bay", x+13, y, word)
+			p.Text("small", x+32, y, text)
+		case "bar":
+			p.Line(class, x, y-4, x+26, y-4)
+			p.Text("small", x+32, y, text)
+		case "name":
+			y += 10
+			fallthrough
+		default:
+			p.Text(class, x, y, text)
 		}
-		if p.d.Lustre != nil && use == "" {
-			for _, t := range p.d.Targets() {
-				if t.Group == g.Name {
-					use = " → " + t.Name
-				}
-			}
+		y += 16
+	}
+	use := map[string]string{} // of a group
+	for _, t := range d.Targets() {
+		use[t.Group] = " → " + t.Name
+	}
+	for _, l := range d.LUNs() {
+		for _, g := range l.Groups {
+			use[g] = " → " + l.Name
 		}
+	}
+	row("name", "", "RAID groups")
+	for _, g := range d.Groups {
 		safe := "any enclosure may die"
-		if g.Array != "" {
+		if n, e := worstEnclosure(g); !SurvivesEnclosure(g) {
+			safe = "up to " + spec.Plural(n, "disk") + " in " + e
+		} else if g.Array != "" {
 			safe = "data survive any enclosure"
 		}
-		if !SurvivesEnclosure(g) {
-			safe = "up to " + spec.Plural(n, "disk") + " in " + e
-		}
-		key(groupColour(i), strings.TrimPrefix(g.Name, p.d.Name+"-"), fmt.Sprintf("RAID %d %d+%d, %s%s", g.Level, g.Data, g.Parity, safe, use))
+		class, short := p.group(g.Name)
+		row(class, short, fmt.Sprintf("RAID %d %d+%d, %s%s", g.Level, g.Data, g.Parity, safe, use[g.Name]))
 	}
-	spares := 0
-	for _, k := range p.d.Disks {
-		if k.Spare {
-			spares++
+	if spares := only(d.Disks, func(k Disk) bool { return k.Spare }); len(spares) > 0 {
+		row("disk", "sp", spec.Plural(len(spares), "hot spare"))
+	}
+	for _, v := range d.Services() {
+		if v.NFS != nil {
+			row("name", "", "Volume of "+v.Name)
+			row("small", "", fmt.Sprintf("stripe unit %s, width %d: %s", v.SU, v.SW, spec.Bytes(v.SW)*v.SU))
+			row("small", "", "xfs on "+v.MountPoint)
 		}
 	}
-	if spares > 0 {
-		key("#e0e0e0", "sp", spec.Plural(spares, "hot spare"))
+	if l := d.Lustre; l != nil {
+		row("name", "", "Lustre "+l.FSName)
+		row("small", "", "LNET "+l.LNET)
+		row("small", "", "clients mount "+l.Source)
 	}
-	y += 10
-	for i, v := range p.d.Services() {
-		if v.NFS == nil {
-			break
-		}
-		if i > 0 {
-			y += 6
-		}
-		row("name", "Volume of "+v.Name)
-		row("small", fmt.Sprintf("stripe unit %s, width %d: %s", v.SU, v.SW, spec.Bytes(v.SW)*v.SU))
-		row("small", "xfs on "+v.MountPoint)
-	}
-	if l := p.d.Lustre; l != nil {
-		row("name", "Lustre "+l.FSName)
-		row("small", "LNET "+l.LNET)
-		row("small", "clients mount "+l.Source)
-	}
-	y += 10
-	row("name", "Cables")
-	n := 0
-	for _, v := range p.boxes {
-		if v.kind == "server" {
-			cable(cableColours[n%len(cableColours)], "storage of "+v.name)
-			n++
-		}
+	row("name", "", "Cables")
+	for n, v := range p.servers {
+		row("bar "+cableClass(n), "", "storage of "+v.name)
 	}
 	for _, b := range p.buses() {
-		cable(b.colour, b.name)
+		row("bar "+b.class, "", b.name)
 	}
-	if len(p.d.Warnings) > 0 {
-		y += 10
-		row("name", spec.Plural(len(p.d.Warnings), "warning"))
-		for _, w := range p.d.Warnings {
-			row("small", fmt.Sprintf("line %d: %s", w.Line, w.Rule))
-		}
+	if len(d.Warnings) > 0 {
+		row("name", "", spec.Plural(len(d.Warnings), "warning"))
 	}
-	p.low = y
-}
-
-//go:embed picture.tmpl
-var pictureText string
-
-var pictureTemplate = sync.OnceValue(func() *template.Template { return template.Must(template.New("picture").Parse(pictureText)) })
-
-func (p *picture) write(w io.Writer) error {
-	return pictureTemplate().Execute(w, map[string]any{
-		"W": p.rackX(p.racks-1) + svgRack + svgRight + 30 + svgLegend, "H": svgTop + max(p.height(), p.low-svgTop) + 44,
-		"Label": html.EscapeString("racks of brick " + p.d.Name), "Body": p.b.String(),
-	})
+	for _, w := range d.Warnings {
+		row("small", "", fmt.Sprintf("line %d: %s", w.Line, w.Rule))
+	}
+	return y
 }
