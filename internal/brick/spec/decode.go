@@ -110,7 +110,7 @@ func decode(file, noun, sample string, src []byte, v any) (positions, error) {
 	}
 	d.value(root, reflect.ValueOf(v).Elem(), "", "")
 	if len(d.errs) > 0 {
-		return nil, d.errs.sorted()
+		return d.pos, d.errs.sorted()
 	}
 	return d.pos, nil
 }

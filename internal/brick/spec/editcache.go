@@ -10,45 +10,10 @@ import (
 // SetCache returns the text of a spec with another cache, or without one:
 // only the lines of the key cache change.
 func SetCache(src []byte, c *Cache) []byte {
-	block := ""
-	if c != nil {
-		block = cacheText(c)
+	if c == nil {
+		return setKey(src, "cache")
 	}
-	return setBlock(src, "cache", block)
-}
-
-// setBlock returns the text of a spec with another block of a key at the top, or
-// without it: only the lines of the key change.
-func setBlock(src []byte, key, block string) []byte {
-	lines := strings.SplitAfter(string(src), "\n")
-	from, to := -1, -1
-	for i, l := range lines {
-		if from < 0 {
-			if strings.HasPrefix(l, key+":") {
-				from, to = i, i+1
-			}
-			continue
-		}
-		switch t := strings.TrimSpace(l); {
-		case t == "" || strings.HasPrefix(l, "#"):
-			continue // belongs to what follows, unless more of the block does
-		case strings.HasPrefix(l, " ") || strings.HasPrefix(l, "\t") || strings.HasPrefix(l, "-"):
-			to = i + 1
-			continue
-		}
-		break
-	}
-	if from < 0 {
-		if block == "" {
-			return src
-		}
-		text := string(src)
-		if text != "" && !strings.HasSuffix(text, "\n") {
-			text += "\n"
-		}
-		return []byte(text + "\n" + block)
-	}
-	return []byte(strings.Join(lines[:from], "") + block + strings.Join(lines[to:], ""))
+	return setKey(src, "cache", cacheText(c))
 }
 
 func cacheText(c *Cache) string {
@@ -65,7 +30,7 @@ func cacheText(c *Cache) string {
 		}
 		b.WriteString("}\n")
 	}
-	fmt.Fprintf(&b, "  mode: %s\n  sequential_bypass: %s\n", c.Mode, c.Bypass)
+	fmt.Fprintf(&b, "  mode: %s\n  sequential_bypass: %s", c.Mode, c.Bypass)
 	return b.String()
 }
 

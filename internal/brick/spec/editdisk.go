@@ -46,7 +46,7 @@ func (s *Spec) FailDisk(serial string) ([]byte, error) {
 	if slices.Contains(s.Failed, disk.Serial) {
 		return s.Source, nil
 	}
-	text := setBlock(s.Source, "failed", failedText(append(slices.Clone(s.Failed), disk.Serial)))
+	text := setFailed(s.Source, append(slices.Clone(s.Failed), disk.Serial))
 	_, err := Parse(s.File, text)
 	return text, err
 }
@@ -76,11 +76,11 @@ func (s *Spec) ReplaceDisk(old, serial, wwn string) ([]byte, error) {
 	entries := slices.Concat(part(e.serials[:e.index]), []string{s.diskText(e.at, after)}, part(e.serials[e.index+1:]))
 	want := s.allDisks()
 	want[slices.Index(want, disk.Serial)] = serial
-	text, ok := s.replaceEntry(e.at, entries)
+	text, ok := splice(s.Source, e.at, false, entries...)
 	if ok {
 		failed := slices.DeleteFunc(slices.Clone(s.Failed), func(x string) bool { return x == disk.Serial })
 		if len(failed) < len(s.Failed) {
-			text = setBlock(text, "failed", failedText(failed))
+			text = setFailed(text, failed)
 		}
 		next, err := Parse(s.File, text)
 		if err != nil {
@@ -93,12 +93,11 @@ func (s *Spec) ReplaceDisk(old, serial, wwn string) ([]byte, error) {
 	return nil, fmt.Errorf("%s: the disks of this enclosure are written in a way that cannot be edited here; write %s in the place of disk %s by hand", s.File, s.diskText(e.at, after), old)
 }
 
-// failedText is the key failed as it is written.
-func failedText(serials []string) string {
+func setFailed(src []byte, serials []string) []byte {
 	if len(serials) == 0 {
-		return ""
+		return setKey(src, "failed")
 	}
-	return `failed: ["` + strings.Join(serials, `", "`) + `"]` + "\n"
+	return setKey(src, "failed", `failed: ["`+strings.Join(serials, `", "`)+`"]`)
 }
 
 func (s *Spec) noDisk(serial string) error {
@@ -152,48 +151,4 @@ func (s *Spec) diskText(at string, l DiskList) string {
 		text += fmt.Sprintf(", growth: %d", l.Growth)
 	}
 	return text + "}"
-}
-
-// replaceEntry writes entries in the place of the one at a path of a sequence.
-func (s *Spec) replaceEntry(at string, entries []string) (text []byte, ok bool) {
-	lines := strings.SplitAfter(string(s.Source), "\n")
-	line, col := s.Pos(at)
-	l := lines[line-1]
-	before := strings.TrimRight(l[:col-1], " ")
-	if col > len(l) || l[col-1] != '{' {
-		return s.replaceBlock(lines, line, entries)
-	}
-	end := strings.IndexByte(l[col:], '}')
-	if end < 0 {
-		return nil, false
-	}
-	rest := l[col+end+1:]
-	if strings.HasSuffix(before, "-") && strings.TrimSpace(before) == "-" {
-		lead := l[:col-1]
-		lines[line-1] = lead + strings.Join(entries, "\n"+lead) + rest
-	} else {
-		lines[line-1] = l[:col-1] + strings.Join(entries, ", ") + rest
-	}
-	return []byte(strings.Join(lines, "")), true
-}
-
-// replaceBlock does so for an entry in block style, which begins behind a dash
-// and ends before what is indented no deeper than the dash.
-func (s *Spec) replaceBlock(lines []string, line int, entries []string) (text []byte, ok bool) {
-	first := line - 1
-	dash := strings.IndexByte(lines[first], '-')
-	if dash < 0 || strings.TrimSpace(lines[first][:dash]) != "" {
-		return nil, false
-	}
-	last := first + 1
-	for last < len(lines) {
-		t := strings.TrimLeft(lines[last], " ")
-		if strings.TrimSpace(t) == "" || len(lines[last])-len(t) <= dash {
-			break
-		}
-		last++
-	}
-	lead := lines[first][:dash] + "- "
-	block := lead + strings.Join(entries, "\n"+lead) + "\n"
-	return []byte(strings.Join(lines[:first], "") + block + strings.Join(lines[last:], "")), true
 }

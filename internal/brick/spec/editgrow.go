@@ -3,7 +3,6 @@ package spec
 import (
 	"fmt"
 	"slices"
-	"strings"
 )
 
 // Added are disks that a brick is to grow by.
@@ -80,7 +79,7 @@ func (s *Spec) addDisks(a Added, growth int) ([]byte, error) {
 	if a.Service != "" && a.Service != e.Service {
 		return nil, fmt.Errorf("%s: the disks of enclosure %s are for service %s, not %s", s.File, e.Name, e.Service, a.Service)
 	}
-	text, ok := s.replaceEntry(at, []string{s.diskText(at, last), s.diskText(at, like(last, a, growth))})
+	text, ok := splice(s.Source, at, false, s.diskText(at, last), s.diskText(at, like(last, a, growth)))
 	if !ok {
 		return nil, fmt.Errorf("%s: the disks of enclosure %s are written in a way that cannot be edited here; add %s by hand", s.File, e.Name, s.diskText(at, like(last, a, growth)))
 	}
@@ -101,29 +100,14 @@ func (s *Spec) addEnclosure(a Added, growth int) ([]byte, error) {
 	i := len(s.Enclosures) - 1
 	old := s.Enclosures[i]
 	j := len(old.Disks) - 1
-	lines := strings.SplitAfter(string(s.Source), "\n")
-	line, _ := s.Pos(fmt.Sprintf("enclosures[%d]", i))
-	dash := strings.IndexByte(lines[line-1], '-')
-	if dash < 0 || strings.TrimSpace(lines[line-1][:dash]) != "" {
+	text := "name: " + a.Enclosure
+	if a.Service != "" {
+		text += "\nservice: " + a.Service
+	}
+	text += "\ndisks:\n  - " + s.diskText(fmt.Sprintf("enclosures[%d].disks[%d]", i, j), like(old.Disks[j], a, growth))
+	out, ok := splice(s.Source, fmt.Sprintf("enclosures[%d]", i), true, text)
+	if !ok {
 		return nil, fmt.Errorf("%s: the enclosures are written in a way that cannot be edited here; add enclosure %s by hand", s.File, a.Enclosure)
 	}
-	end := line
-	for k := line; k < len(lines); k++ {
-		t := strings.TrimLeft(lines[k], " ")
-		if strings.TrimSpace(t) == "" || strings.HasPrefix(t, "#") {
-			continue
-		}
-		if len(lines[k])-len(t) <= dash {
-			break
-		}
-		end = k + 1
-	}
-	in := strings.Repeat(" ", dash)
-	text := in + "- name: " + a.Enclosure + "\n"
-	if a.Service != "" {
-		text += in + "  service: " + a.Service + "\n"
-	}
-	at := fmt.Sprintf("enclosures[%d].disks[%d]", i, j)
-	text += in + "  disks:\n" + in + "    - " + s.diskText(at, like(old.Disks[j], a, growth)) + "\n"
-	return []byte(strings.Join(lines[:end], "") + text + strings.Join(lines[end:], "")), nil
+	return out, nil
 }
