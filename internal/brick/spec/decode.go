@@ -162,8 +162,8 @@ func (d *decoder) parse(src []byte) (ast.Node, *Error) {
 	if msg, mend := foreign(src); msg != "" {
 		return fail(position{1, 1}, msg, mend)
 	}
-	// A byte order mark, as some editors write it, means nothing.
-	tokens := lexer.Tokenize(string(bytes.TrimPrefix(src, []byte("\xef\xbb\xbf"))))
+	// A byte order mark, as some editors write it, means nothing. The lexer counts a comment's \r\n twice.
+	tokens := lexer.Tokenize(strings.ReplaceAll(strings.TrimPrefix(string(src), "\ufeff"), "\r\n", "\n"))
 	depth, line, dashes := 0, 0, 0
 	for _, t := range tokens {
 		switch t.Type {

@@ -25,9 +25,9 @@ func entryAt(text, path string) (from, to int, sep string) {
 	at, depth, item := 0, 0, true
 	end := &token.Token{Position: &token.Position{Line: math.MaxInt, Column: 1}} // beyond all
 	for _, t := range append(lexer.Tokenize(text), end) {
-		body := strings.TrimLeft(t.Origin, " \t\r\n")
+		body := strings.TrimLeft(t.Origin, " \t\n")
 		at += len(t.Origin)
-		w := word{tokenPos(t), t.Type, at - len(body), at - len(body) + len(strings.TrimRight(body, " \t\r\n"))}
+		w := word{tokenPos(t), t.Type, at - len(body), at - len(body) + len(strings.TrimRight(body, " \t\n"))}
 		switch {
 		case !ok || w.kind == token.CommentType:
 			continue
@@ -63,7 +63,7 @@ func entryAt(text, path string) (from, to int, sep string) {
 // its comment. Without others its lines go. ok is false if there is no such entry, or if brackets
 // around it do not take these.
 func splice(src []byte, path string, keep bool, others ...string) (out []byte, ok bool) {
-	text := strings.TrimSuffix(string(src), "\n") + "\n"
+	text := unixLines(src)
 	from, to, sep := entryAt(text, path)
 	flow := sep == ", "
 	if sep == "" || flow && (len(others) == 0 || strings.Contains(others[0], "\n")) {
@@ -84,7 +84,7 @@ func splice(src []byte, path string, keep bool, others ...string) (out []byte, o
 	case put == "":
 		to = eol + 1
 	}
-	return []byte(text[:from] + put + text[to:]), true
+	return linesAsIn(src, text[:from]+put+text[to:]), true
 }
 
 // setKey returns the text of a spec with this entry for a key at the top, which is the last if it
@@ -92,7 +92,19 @@ func splice(src []byte, path string, keep bool, others ...string) (out []byte, o
 func setKey(src []byte, key string, entry ...string) []byte {
 	out, ok := splice(src, key, false, entry...)
 	if !ok && len(entry) > 0 {
-		out = []byte(strings.TrimSuffix(string(src), "\n") + "\n\n" + entry[0] + "\n")
+		out = linesAsIn(src, unixLines(src)+"\n"+entry[0]+"\n")
 	}
 	return out
+}
+
+func unixLines(src []byte) string {
+	return strings.TrimSuffix(strings.ReplaceAll(string(src), "\r\n", "\n"), "\n") + "\n"
+}
+
+// linesAsIn gives a text lines that end with \r\n, if those of another text do.
+func linesAsIn(src []byte, text string) []byte {
+	if unix := strings.ReplaceAll(string(src), "\r\n", "\n"); len(unix) < len(src) {
+		text = strings.ReplaceAll(text, "\n", "\r\n")
+	}
+	return []byte(text)
 }
