@@ -4,11 +4,8 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"math"
 	"math/rand/v2"
-	"reflect"
 	"slices"
 )
 
@@ -119,56 +116,12 @@ type Result struct {
 	Events    int64            `json:"events"` // simulated events: the cost of the run
 }
 
-// Check says what is wrong with a fleet, or nil.
-func (f *Fleet) Check() error {
-	var errs []error
-	say := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	for _, v := range []struct {
-		name string
-		n    int
-	}{{"bricks", f.Bricks}, {"groups", f.Groups}, {"disks", f.Disks}} {
-		if v.n < 1 {
-			say("%s: %d: want at least 1", v.name, v.n)
-		}
-	}
-	if f.Parity < 0 || f.Parity >= f.Disks {
-		say("parity: %d of %d disks", f.Parity, f.Disks)
-	}
-	if f.Arrays < 0 || f.Controllers < 0 || f.Arrays > 0 && f.Controllers == 0 {
-		say("controllers: %d arrays with %d each", f.Arrays, f.Controllers)
-	}
-	if f.Servers != 1 && f.Servers != 2 {
-		say("servers: %d: want 1 or 2", f.Servers)
-	}
-	if f.Spares < 0 || f.Enclosures < 0 {
-		say("a negative number of spares or enclosures")
-	}
-	if f.PerEnclosure < 0 || f.PerEnclosure > f.Disks {
-		say("disks of a group in one enclosure: %d of %d", f.PerEnclosure, f.Disks)
-	}
-	if !(f.Years > 0 && f.Years <= 1000) {
-		say("years: %g: want more than 0, at most 1,000", f.Years)
-	}
-	v := reflect.ValueOf(f).Elem()
-	for i := range v.NumField() {
-		if x, ok := v.Field(i).Interface().(float64); ok && (x < 0 || math.IsNaN(x) || math.IsInf(x, 0)) {
-			say("%s: %g: want 0 or more", v.Type().Field(i).Tag.Get("json"), x)
-		}
-	}
-	if f.BatchShare > 1 || f.FailoverFails > 1 {
-		say("share of bad batches, of failed failovers: %g, %g: want 1 at most", f.BatchShare, f.FailoverFails)
-	}
-	return errors.Join(errs...)
-}
-
 // Simulate runs every brick of the fleet through its years, one after the
 // other: memory does not grow with the fleet. The same Fleet always gives
 // the same Result. Simulate calls progress, unless it is nil, now and
-// then with the number of bricks that are done.
+// then with the number of bricks that are done. The rules of the spec, Coefficients.Set and the
+// command refuse what cannot be simulated: the only error is that of ctx.
 func Simulate(ctx context.Context, f Fleet, progress func(done int)) (Result, error) {
-	if err := f.Check(); err != nil {
-		return Result{}, err
-	}
 	var r Result
 	var total welford
 	var by [causes]welford

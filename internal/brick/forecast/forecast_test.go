@@ -127,20 +127,6 @@ func TestEnclosureSurvived(t *testing.T) {
 	}
 }
 
-func TestCheckRefuses(t *testing.T) {
-	for name, set := range map[string]func(*Fleet){
-		"no bricks": func(f *Fleet) { f.Bricks = 0 }, "parity": func(f *Fleet) { f.Parity = 10 }, "negative": func(f *Fleet) { f.DiskAFR = -1 },
-		"NaN": func(f *Fleet) { f.RebuildHours = math.NaN() }, "three servers": func(f *Fleet) { f.Servers = 3 }, "share": func(f *Fleet) { f.BatchShare = 2 },
-		"a pool of no controllers": func(f *Fleet) { f.Controllers = 0 }, "eternity": func(f *Fleet) { f.Years = math.Inf(1) },
-	} {
-		f := typical(1)
-		set(&f)
-		if _, err := simulate(f); err == nil {
-			t.Errorf("%s: accepted", name)
-		}
-	}
-}
-
 // TestLatent: a group that has lost all its redundancy meets a latent error
 // as often as arithmetic says, loses sectors by it and not the group, and
 // scrubbing twice as often halves that.
