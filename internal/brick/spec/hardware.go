@@ -33,9 +33,7 @@ func (c *checker) hardware() {
 		for j, k := range v.PCI {
 			pat := fmt.Sprintf("%s.pci[%d]", at, j)
 			c.refuse(!slices.Contains(CardKinds, k.Kind), pat+".kind", "use "+or(CardKinds), "unknown kind of card %q", k.Kind)
-			if !slices.Contains([]int{1, 2, 4, 8, 16}, k.Lanes) {
-				c.errorf(pat+".lanes", "use 4, 8 or 16", "a slot with %d lanes does not exist", k.Lanes)
-			}
+			c.refuse(!slices.Contains([]int{1, 2, 4, 8, 16}, k.Lanes), pat+".lanes", "use 4, 8 or 16", "a slot with %d lanes does not exist", k.Lanes)
 			c.between(pat+".slot", k.Slot, 1, 64, "")
 			c.between(pat+".generation", k.Generation, 1, 6, "")
 			c.between(pat+".node", k.Node, 0, 15, "")

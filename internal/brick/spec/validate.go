@@ -420,7 +420,6 @@ func (c *checker) power() {
 	}
 }
 
-// secretFile never prints what it was given: it may be the secret itself.
 // pduAccess checks how a PDU is commanded.
 func (c *checker) pduAccess(at string, p *PDU) {
 	n := p.SNMP
@@ -436,17 +435,14 @@ func (c *checker) pduAccess(at string, p *PDU) {
 	}
 	// Source: RFC 3414, usmUserName: 1 to 32 octets.
 	c.refuse(!re().snmpUser.MatchString(n.User), at+".snmp.user", "use 1 to 32 letters, digits or . _ @ -", "%q is not a user of SNMPv3", n.User)
-	if !slices.Contains([]string{"SHA", "SHA-256", "SHA-512"}, n.Auth) {
-		c.errorf(at+".snmp.auth", "use the strongest that the PDU knows: SHA, SHA-256 or SHA-512", "%q is not an authentication protocol that Mortar uses", n.Auth)
-	}
-	if !slices.Contains([]string{"AES", "AES-256"}, n.Privacy) {
-		c.errorf(at+".snmp.privacy", "use the stronger that the PDU knows: AES or AES-256", "%q is not an encryption that Mortar uses", n.Privacy)
-	}
+	c.refuse(!slices.Contains([]string{"SHA", "SHA-256", "SHA-512"}, n.Auth), at+".snmp.auth", "use the strongest that the PDU knows: SHA, SHA-256 or SHA-512", "%q is not an authentication protocol that Mortar uses", n.Auth)
+	c.refuse(!slices.Contains([]string{"AES", "AES-256"}, n.Privacy), at+".snmp.privacy", "use the stronger that the PDU knows: AES or AES-256", "%q is not an encryption that Mortar uses", n.Privacy)
 	c.secretFile(at+".snmp.auth_file", n.AuthFile)
 	c.secretFile(at+".snmp.privacy_file", n.PrivacyFile)
 	c.refuse(n.AuthFile == n.PrivacyFile, at+".snmp.privacy_file", "use another pass phrase: who learns one must not have both", "the two pass phrases of PDU %q are in one file", p.Name)
 }
 
+// secretFile never prints what it was given: it may be the secret itself.
 func (c *checker) secretFile(at, name string) {
 	c.refuse(!re().file.MatchString(name), at, "name a file, e.g. secrets/bmc; the secret itself is never in the spec", "this cannot be a file name")
 }
@@ -850,9 +846,7 @@ func (c *checker) ha() {
 
 func (c *checker) rack() {
 	r := &c.s.Rack
-	if known := distro.Suites(); !slices.Contains(known, r.Suite) {
-		c.errorf("rack.suite", "use "+strings.Join(known, " or "), "%q is not a Debian release the rack can boot", r.Suite)
-	}
+	c.refuse(!slices.Contains(distro.Suites(), r.Suite), "rack.suite", "use "+strings.Join(distro.Suites(), " or "), "%q is not a Debian release the rack can boot", r.Suite)
 	c.refuse(r.Mirror != "" && !re().mirror.MatchString(r.Mirror), "rack.mirror", "write a URL as in sources.list", "%q is not a mirror's address", r.Mirror)
 	c.refuse(r.IOPS < 0 || r.IOPS > 10_000_000, "rack.iops", "choose 0 (no throttle) or more", "iops is %d", r.IOPS)
 	switch {
