@@ -15,6 +15,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/durable"
 	"github.com/mortarhpc/mortar/internal/base/flock"
 	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/base/quick"
 )
 
 // system is the part of the host that the stack needs.
@@ -48,7 +49,7 @@ type system interface {
 // Linux is the running kernel.
 type Linux struct{}
 
-func (Linux) ReadFile(p string) ([]byte, error) { return linux.ReadFile(p, 0) }
+func (Linux) ReadFile(p string) ([]byte, error) { return quick.ReadFile(p, 0) }
 
 func (Linux) ReadDir(p string) ([]string, error) {
 	f, err := os.Open(p)
@@ -61,7 +62,7 @@ func (Linux) ReadDir(p string) ([]string, error) {
 	return names, err
 }
 
-func (Linux) Realpath(p string) (string, error) { return linux.Resolve(p) }
+func (Linux) Realpath(p string) (string, error) { return quick.Resolve(p) }
 
 func (Linux) Poke(p, data string) error {
 	f, err := os.OpenFile(p, os.O_WRONLY, 0)
