@@ -81,8 +81,8 @@ type array struct {
 // tree lets package linux read the host.
 type tree struct{ s *host }
 
-func (t tree) ReadFile(p string) ([]byte, error) { return t.s.sys.ReadFile(p) }
-func (t tree) List(dir string) ([]string, error) { return t.s.list(dir), nil }
+func (t tree) ReadFile(p string) ([]byte, error)    { return t.s.sys.ReadFile(p) }
+func (t tree) ReadDir(dir string) ([]string, error) { return t.s.list(dir), nil }
 
 func (s *host) arrays() []array {
 	found, err := linux.MDArrays(tree{s})
