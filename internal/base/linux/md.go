@@ -35,6 +35,9 @@ func list(t Tree, dir string) ([]string, error) {
 	return names, err
 }
 
+// padding is what devices and the kernel put around a value.
+const padding = " \t\r\n\x00"
+
 // Line is the first line of a small file, without what pads it; "" if it cannot be read.
 func Line(t Tree, path string) string {
 	b, err := t.ReadFile(path)
@@ -42,7 +45,7 @@ func Line(t Tree, path string) string {
 		return ""
 	}
 	l, _, _ := strings.Cut(string(b), "\n")
-	return strings.Trim(l, " \t\r\x00")
+	return strings.Trim(l, padding)
 }
 
 // Files is what was copied of a host, by path, as a Tree.

@@ -198,16 +198,10 @@ func (s *parts) ssds() map[string]string {
 func (s *host) devices() map[string][]string {
 	all := map[string][]string{}
 	for _, n := range s.list("/sys/block") {
-		serial := ""
-		switch {
-		case strings.HasPrefix(n, "nvme"):
-			serial = s.line("/sys/block/" + n + "/device/serial")
-		case strings.HasPrefix(n, "sd"):
-			// Vital product data page 0x80: 4 bytes of header, then the serial.
-			if b, err := s.sys.ReadFile("/sys/block/" + n + "/device/vpd_pg80"); err == nil && len(b) > 4 {
-				serial = strings.Trim(string(b[4:min(len(b), 4+(int(b[2])<<8|int(b[3])))]), " \x00")
-			}
+		if !strings.HasPrefix(n, "nvme") && !strings.HasPrefix(n, "sd") {
+			continue
 		}
+		serial := linux.DiskSerial(s.sys, n)
 		if serial == "" || s.sectors(n) == 0 {
 			continue
 		}
