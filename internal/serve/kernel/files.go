@@ -12,12 +12,13 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/flock"
 	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/base/quick"
 )
 
 // files are the files and block devices of the running kernel, and its clock.
 type files struct{}
 
-func (files) ReadFile(p string) ([]byte, error) { return linux.ReadFile(p, 0) }
+func (files) ReadFile(p string) ([]byte, error) { return quick.ReadFile(p, 0) }
 
 func (files) ReadDir(p string) ([]string, error) {
 	f, err := os.Open(p)
@@ -30,7 +31,7 @@ func (files) ReadDir(p string) ([]string, error) {
 	return names, err
 }
 
-func (files) Realpath(p string) (string, error) { return linux.Resolve(p) }
+func (files) Realpath(p string) (string, error) { return quick.Resolve(p) }
 
 func (files) Poke(p, data string) error {
 	f, err := os.OpenFile(p, os.O_WRONLY, 0)
