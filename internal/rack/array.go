@@ -67,9 +67,20 @@ func startArray(ctx context.Context, r *rack, e *hw.Enclosure, h *hw.Hardware) e
 	return startFabric(ctx, r, e)
 }
 
-// stopArray cuts an array's power. Unplug its LUNs from all servers before.
+// stopArray cuts an array's power. Unplug its LUNs from all servers before. Batteries keep
+// what caches have until it is written.
 func stopArray(ctx context.Context, r *rack, e *hw.Enclosure) error {
-	return errors.Join(tool.Stop(r.dir, fabricName(e.Name)), r.stopNode(e.Name), managementAddresses(ctx, r, e, false))
+	flush := "flushed"
+	for i, d := range e.Disks {
+		if d.LUN.Unmirrored {
+			flush += " " + strconv.Itoa(i)
+		}
+	}
+	var err error
+	if flush != "flushed" && tool.Running(r.dir, e.Name) != nil {
+		_, err = arrayCommand(ctx, r, e, flush)
+	}
+	return errors.Join(err, tool.Stop(r.dir, fabricName(e.Name)), r.stopNode(e.Name), managementAddresses(ctx, r, e, false))
 }
 
 // waitArray waits until an array exports its LUNs.
@@ -83,6 +94,13 @@ func waitArray(ctx context.Context, r *rack, e *hw.Enclosure) error {
 func steer(ctx context.Context, r *rack, e *hw.Enclosure, h *hw.Hardware) error {
 	var commands []string
 	for i, d := range e.Disks {
+		if owner := h.Owner(e, d.LUN); d.LUN.Unmirrored {
+			how := "flush"
+			if h.ModulesOut[hw.ModuleKey(e.Name, 1-owner)] {
+				how = "lose"
+			}
+			commands = append(commands, fmt.Sprintf("own %d %d %s || echo failed > /run-alua", i, owner, how))
+		}
 		for c := range hw.Controllers {
 			commands = append(commands, fmt.Sprintf("alua %d %d %d", i, c, h.ALUA(e, d.LUN, c)))
 		}

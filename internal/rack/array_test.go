@@ -167,6 +167,35 @@ func TestArrayMachine(t *testing.T) {
 	}
 }
 
+// An unmirrored write cache is lost with its controller, and written to the disks before its LUN
+// moves by command. The functions run with their programs printed.
+func TestUnmirrored(t *testing.T) {
+	c := arrayConfig(t)
+	e := c.Arrays()[0]
+	e.Disks[3].LUN.Unmirrored = true
+	text := array.Firmware(&c, e)
+	if !strings.Contains(text, "\nunmirrored 3 || fail unmirrored\nexpose 3 ") || strings.Contains(text, "unmirrored 2") {
+		t.Errorf("the firmware makes another cache:\n%s", text)
+	}
+	functions, _, _ := strings.Cut(text, "\ncore=")
+	sh := exec.Command("busybox", "sh")
+	sh.Stdin = strings.NewReader("b=echo\n" + functions + `
+r() { echo "$@" | busybox sed 's,^/sbin/dmsetup ,,'; }
+lun3='1 2048 4096'
+for x in "0 flush" "0 lose" "1 lose" "0 flush"; do echo "== $x"; own 3 $x || echo failed; done
+`)
+	out, err := sh.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v %s", err, out)
+	}
+	const swap, cached = "suspend --noflush --nolockfs lun3\nresume --noudevsync lun3\n", "load lun3 --table 0 4096 writecache s /dev/dm-67 /dev/ram3 4096 0\n"
+	const anew = "load lun3 --table 0 4096 linear /dev/md1 2048\n" + swap + "dd if=/dev/zero of=/dev/ram3 bs=4096 count=1\n" + cached + swap
+	want := "== 0 flush\n== 0 lose\n== 1 lose\n" + anew + "== 0 flush\nmessage lun3 0 flush\n" + anew
+	if d := cmp.Diff(want, string(out)); d != "" {
+		t.Error(d)
+	}
+}
+
 // The owner of a LUN, and the ALUA states of its paths.
 func TestALUA(t *testing.T) {
 	e := &hw.Enclosure{Name: "a"}

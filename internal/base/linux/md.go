@@ -21,8 +21,31 @@ type Tree interface {
 	// ReadFile gives an error that satisfies errors.Is(err, fs.ErrNotExist) for
 	// a file that is not there.
 	ReadFile(path string) ([]byte, error)
-	// List names what is in a directory; nothing if it is not there.
-	List(dir string) ([]string, error)
+	// ReadDir names what is in a directory. A directory that is not there has nothing in it,
+	// or gives that error.
+	ReadDir(path string) ([]string, error)
+}
+
+// list names what is in a directory; nothing if it is not there.
+func list(t Tree, dir string) ([]string, error) {
+	names, err := t.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return names, err
+}
+
+// padding is what devices and the kernel put around a value.
+const padding = " \t\r\n\x00"
+
+// Line is the first line of a small file, without what pads it; "" if it cannot be read.
+func Line(t Tree, path string) string {
+	b, err := t.ReadFile(path)
+	if err != nil {
+		return ""
+	}
+	l, _, _ := strings.Cut(string(b), "\n")
+	return strings.Trim(l, padding)
 }
 
 // Files is what was copied of a host, by path, as a Tree.
@@ -37,8 +60,8 @@ func (f Files) ReadFile(p string) ([]byte, error) {
 	return []byte(text), nil
 }
 
-// List names what is in a directory, sorted.
-func (f Files) List(dir string) ([]string, error) {
+// ReadDir names what is in a directory, sorted.
+func (f Files) ReadDir(dir string) ([]string, error) {
 	names := map[string]bool{}
 	for p := range f {
 		if rest, ok := strings.CutPrefix(p, dir+"/"); ok {
@@ -76,7 +99,7 @@ func (a MDArray) Running() bool {
 // MDArrays reads the arrays of a host. Devices that were opened and never used
 // are left out.
 func MDArrays(t Tree) ([]MDArray, error) {
-	names, err := t.List("/sys/block")
+	names, err := list(t, "/sys/block")
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +111,7 @@ func MDArrays(t Tree) ([]MDArray, error) {
 		a := MDArray{Dev: n}
 		r := reader{t: t, dir: "/sys/block/" + n + "/md/"}
 		a.State = r.line("array_state")
-		if a.Members, err = t.List("/sys/block/" + n + "/slaves"); err != nil {
+		if a.Members, err = list(t, "/sys/block/"+n+"/slaves"); err != nil {
 			return nil, err
 		}
 		if a.State == "" || a.State == "clear" && len(a.Members) == 0 {
@@ -132,7 +155,7 @@ func (m MDMember) Is(state string) bool { return slices.Contains(m.States, state
 // Source: Documentation/admin-guide/md.rst, dev-XXX.
 func MDMembers(t Tree, dev string) ([]MDMember, error) {
 	dir := "/sys/block/" + dev + "/md"
-	names, err := t.List(dir)
+	names, err := list(t, dir)
 	if err != nil {
 		return nil, err
 	}
@@ -162,7 +185,7 @@ const MDSparesFiles = "/run/mortar/spares-*.json"
 // MDSpares reads these notes: the UUIDs of the arrays that spares are of, by their devices.
 func MDSpares(t Tree) (map[string]string, error) {
 	dir, pattern := path.Split(MDSparesFiles)
-	names, err := t.List(path.Clean(dir))
+	names, err := list(t, path.Clean(dir))
 	if err != nil {
 		return nil, err
 	}

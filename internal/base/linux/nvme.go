@@ -20,7 +20,7 @@ func NVMePaths(t Tree, dev string) map[string]string {
 		return nil
 	}
 	dir := "/sys/block/" + dev + "/device"
-	names, _ := t.List(dir)
+	names, _ := t.ReadDir(dir)
 	out := map[string]string{}
 	for _, n := range names {
 		if nvmeController.MatchString(n) {

@@ -270,7 +270,7 @@ var bad = []struct {
 	{"cluster of one", []string{"flavour: nfs-ha", "flavour: nfs"}},
 	// Preparation of servers, and their firewalls.
 	{"logical processor true", []string{"wipe: [MA01]", "wipe: [MA01]\npreparation: {logical_processor: true}"}},
-	{"preparation, each key", []string{"wipe: [MA01]", "wipe: [MA01]\npreparation: {logical_processor: no-ht, sub_numa: '2', flow_control: rx, power_profile: performace, pool_mode: numa, swap: 1MiB, mirror_spares: 9}"}},
+	{"preparation, each key", []string{"wipe: [MA01]", "wipe: [MA01]\npreparation: {logical_processor: no-ht, sub_numa: '2', flow_control: rx, power_profile: performace, pool_mode: numa, swap: 1MiB, mirror_spares: 9, versions: {bios: latest}}"}},
 	{"preparation, unknown key", []string{"wipe: [MA01]", "wipe: [MA01]\npreparation: {swaps: 4GiB}"}},
 	{"firewall without kind", []string{"wipe: [MA01]", "wipe: [MA01]\nfirewall: {chains: [inet filter input]}"}},
 	{"firewall of old", []string{"wipe: [MA01]", "wipe: [MA01]\nfirewall: {kind: iptables}"}},

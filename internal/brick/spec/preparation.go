@@ -2,8 +2,10 @@ package spec
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
+	"strings"
 )
 
 // preparation refuses what no server can be.
@@ -28,6 +30,9 @@ func preparation(c *checker) {
 	}
 	c.refuse(p.PoolMode != "" && c.s.Flavour == Lustre, "preparation.pool_mode", "remove it", "pool_mode is of nfsd, which a Lustre brick does not run")
 	c.refuse(p.Swap != 0 && (p.Swap < 64*MiB || p.Swap > 4*TiB), "preparation.swap", "choose 64MiB to 4TiB, or remove it", "swap is %s", p.Swap.Binary())
+	for _, name := range slices.Sorted(maps.Keys(p.Versions)) {
+		c.refuse(!strings.ContainsAny(p.Versions[name], "0123456789"), "preparation.versions."+name, "write the least version that is good", "%q is no version of %s", p.Versions[name], name)
+	}
 	c.between("preparation.mirror_spares", p.MirrorSpares, 0, 8, "")
 }
 

@@ -376,13 +376,14 @@ type OSTPool struct {
 
 // Preparation is how a server is set up below the brick. A key that is not there is not looked at.
 type Preparation struct {
-	LogicalProcessor Switch `yaml:"logical_processor,omitempty" json:"logical_processor,omitempty" doc:"on or off: two threads on each core (BIOS: Logical Processor, Hyper-Threading)"`
-	SubNUMA          Switch `yaml:"sub_numa,omitempty" json:"sub_numa,omitempty" doc:"on or off: several NUMA nodes in a processor (BIOS: Sub-NUMA Cluster, NPS)"`
-	PowerProfile     string `yaml:"power_profile,omitempty" json:"power_profile,omitempty" doc:"performance, powersave, schedutil or ondemand: the governor of the processors' clock (BIOS: System Profile)"`
-	FlowControl      Switch `yaml:"flow_control,omitempty" json:"flow_control,omitempty" doc:"on or off: pause frames of the interface on the public network, sent and heeded"`
-	PoolMode         string `yaml:"pool_mode,omitempty" json:"pool_mode,omitempty" doc:"global, percpu, pernode or auto: how nfsd's threads are divided among processors (sunrpc.pool_mode); apply sets it for the next load of the module"`
-	Swap             Bytes  `yaml:"swap,omitempty" json:"swap,omitempty" doc:"swap at least, for an xfs_repair that needs more than memory; apply makes a file of what is missing"`
-	MirrorSpares     int    `yaml:"mirror_spares,omitempty" json:"mirror_spares,omitempty" doc:"hot spares, at least, of the md RAID 1 that the server's own system is on" default:"0"`
+	LogicalProcessor Switch            `yaml:"logical_processor,omitempty" json:"logical_processor,omitempty" doc:"on or off: two threads on each core (BIOS: Logical Processor, Hyper-Threading)"`
+	SubNUMA          Switch            `yaml:"sub_numa,omitempty" json:"sub_numa,omitempty" doc:"on or off: several NUMA nodes in a processor (BIOS: Sub-NUMA Cluster, NPS)"`
+	PowerProfile     string            `yaml:"power_profile,omitempty" json:"power_profile,omitempty" doc:"performance, powersave, schedutil or ondemand: the governor of the processors' clock (BIOS: System Profile)"`
+	FlowControl      Switch            `yaml:"flow_control,omitempty" json:"flow_control,omitempty" doc:"on or off: pause frames of the interface on the public network, sent and heeded"`
+	PoolMode         string            `yaml:"pool_mode,omitempty" json:"pool_mode,omitempty" doc:"global, percpu, pernode or auto: how nfsd's threads are divided among processors (sunrpc.pool_mode); apply sets it for the next load of the module"`
+	Swap             Bytes             `yaml:"swap,omitempty" json:"swap,omitempty" doc:"swap at least, for an xfs_repair that needs more than memory; apply makes a file of what is missing"`
+	Versions         map[string]string `yaml:"versions,omitempty" json:"versions,omitempty" doc:"versions that each server has at least, by the names that plan prints: bios, kernel, a package, or disk, hba, nic or driver with its model, e.g. {bios: 2.10.2, disk DELL MD32xx: 0784}; a LUN's is that of its array's firmware"`
+	MirrorSpares     int               `yaml:"mirror_spares,omitempty" json:"mirror_spares,omitempty" doc:"hot spares, at least, of the md RAID 1 that the server's own system is on" default:"0"`
 }
 
 // Firewall is how the brick's ports are opened on its hosts.

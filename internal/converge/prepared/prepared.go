@@ -111,7 +111,8 @@ func mib(bytes int64) string { return number(int(max(bytes, 0) >> 20)) }
 const (
 	smtActive  = "/sys/devices/system/cpu/smt/active" // Source: kernel, ABI/testing/sysfs-devices-system-cpu
 	kernelFile = "/proc/sys/kernel/osrelease"
-	builtFile  = "/proc/sys/kernel/version" // Debian has the package's version there
+	biosFile   = "/sys/class/dmi/id/bios_version" // Source: kernel, drivers/firmware/dmi-id.c
+	builtFile  = "/proc/sys/kernel/version"       // Debian has the package's version there
 	virtual    = "/sys/bus/virtio/devices/*/device"
 )
 
@@ -206,7 +207,7 @@ func Request(d *design.Design, server string) gather.Request {
 		Files: append([]string{
 			smtActive, "/sys/devices/system/node/node*/cpulist", "/sys/devices/system/cpu/cpu*/topology/physical_package_id",
 			"/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor", "/sys/module/sunrpc/parameters/pool_mode", linux.SwapsFile,
-			kernelFile, builtFile, virtual,
+			kernelFile, builtFile, biosFile, virtual,
 			"/sys/class/scsi_host/host*/version_fw", "/sys/class/scsi_host/host*/board_name", "/sys/class/scsi_host/host*/proc_name",
 			"/sys/module/mpt3sas/version", "/sys/module/megaraid_sas/version",
 			"/sys/block/sd*/device/vendor", "/sys/block/sd*/device/model", "/sys/block/sd*/device/rev",
@@ -270,7 +271,11 @@ func Judge(d *design.Design, server string, h *gather.Host) []Finding {
 	if !isVM {
 		out = append(out, f.cards()...)
 	}
-	for _, v := range Versions(h) {
+	versions := Versions(h)
+	if p := d.Spec.Preparation; p != nil {
+		out = append(out, wantedVersions(p.Versions, versions)...)
+	}
+	for _, v := range versions {
 		for _, k := range knownBad {
 			if k.has(v) {
 				out = append(out, Finding{Bad, v.Name(), v.Version, k.fixed, k.harm, k.source, "install " + k.fixed + " or a later one", false})
@@ -310,7 +315,29 @@ func (f facts) cards() (out []Finding) {
 	return out
 }
 
-// Version is that of a kernel, a package, or a kind of disk or HBA.
+// wantedVersions compares the versions that the spec wants at least with those of a host.
+func wantedVersions(want map[string]string, have []Version) (out []Finding) {
+	names := map[string]bool{}
+	for _, v := range have {
+		names[v.Name()] = true
+	}
+	const source = "preparation.versions of the spec; paper NSS4-HA, table 8"
+	for _, name := range slices.Sorted(maps.Keys(want)) {
+		what, least := "the version of "+name, want[name]+" or later"
+		if !names[name] {
+			out = append(out, Finding{Untold, what, "", least, "it tells those of " + strings.Join(slices.Sorted(maps.Keys(names)), ", "), source, "", false})
+		}
+		for _, v := range have {
+			if v.Name() == name && older(v.Version, want[name]) {
+				out = append(out, Finding{Differs, what, v.Version, least, "the site has tried that version, or the vendor asks for it", source, "install " + least, false})
+			}
+		}
+	}
+	return out
+}
+
+// Version is that of a BIOS, a kernel, a package, or a kind of disk (an array's LUNs have that of its
+// firmware), HBA, network card or driver.
 type Version struct {
 	What, Model, Version string
 }
@@ -332,6 +359,7 @@ func Versions(h *gather.Host) []Version {
 		kernel, _, _ = strings.Cut(debian, " ")
 	}
 	add("kernel", "", kernel)
+	add("bios", "", text(biosFile))
 	for p := range h.Files {
 		dir := path.Dir(p)
 		switch path.Base(p) {

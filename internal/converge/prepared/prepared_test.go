@@ -148,6 +148,26 @@ bad pacemaker: 2.1.3-1 / 2.1.4
 	}
 }
 
+// The versions that the spec wants are the least. A name that no part has is answered with those that there are.
+func TestWantedVersions(t *testing.T) {
+	d := brick(t, "nfs-ha", `preparation: {versions: {bios: 2.10.2, "disk DELL MD32xx": "0784", kernel: 6.12.9, lvm: "2.03"}}`)
+	h := told(map[string]string{
+		biosFile:                       "2.9.4\n",
+		"/sys/block/sda/device/vendor": "DELL    \n", "/sys/block/sda/device/model": "MD32xx          \n", "/sys/block/sda/device/rev": "0770\n",
+		"/sys/block/sdb/device/vendor": "DELL    \n", "/sys/block/sdb/device/model": "MD32xx          \n", "/sys/block/sdb/device/rev": "0784\n",
+	})
+	all := Judge(d, "nfs1", h)
+	if diff := cmp.Diff(`differs the version of bios: 2.9.4 / 2.10.2 or later
+differs the version of disk DELL MD32xx: 0770 / 0784 or later
+untold the version of lvm:  / 2.03 or later
+`, said(all)); diff != "" {
+		t.Fatal(diff)
+	}
+	if !strings.Contains(all[2].Why, "bios, disk DELL MD32xx, kernel") {
+		t.Errorf("it does not say which versions it tells: %s", all[2].Why)
+	}
+}
+
 func TestOlder(t *testing.T) {
 	for _, x := range [][2]string{
 		{"6.1.64-1", "6.1.66"}, {"3.10.0-957.el7.x86_64", "3.10.0-957.5.1"}, {"2.02.180-10.el7", "7:2.02.180-10.el7_6.2"}, {"6.3", "6.3.5"}, {"6.3.4", "6.30"},

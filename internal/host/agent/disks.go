@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/hex"
@@ -161,27 +160,11 @@ func (h HostSys) diskDevice(f resource.DiskFact, maps map[string]string) string 
 }
 
 func (h HostSys) diskSerial(name string) string {
-	dir := "/sys/block/" + name
-	// SCSI vital product data page 0x80, unit serial number: 4 bytes of
-	// header, then the serial. Source: SPC-4 7.8.18
-	if b, err := h.ReadFile(dir + "/device/vpd_pg80"); err == nil && len(b) > 4 {
-		n := min(int(b[2])<<8|int(b[3]), len(b)-4)
-		if s := clean(b[4 : 4+n]); s != "" {
-			return s
-		}
-	}
-	for _, p := range []string{dir + "/device/serial", dir + "/serial"} { // NVMe, virtio
-		if s := h.line(p); s != "" {
-			return s
-		}
+	if s := linux.DiskSerial(resource.Tree{Sys: h}, name); s != "" {
+		return s
 	}
 	udev := h.udev(name)
-	for _, k := range []string{"ID_SCSI_SERIAL", "ID_SERIAL_SHORT"} {
-		if udev[k] != "" {
-			return udev[k]
-		}
-	}
-	return ""
+	return cmp.Or(udev["ID_SCSI_SERIAL"], udev["ID_SERIAL_SHORT"])
 }
 
 // worldWide is the identifier of a SCSI disk or an NVMe namespace as the kernel
@@ -222,19 +205,9 @@ func (h HostSys) blockSize(name string) int64 {
 	return n * 512
 }
 
-// line is a file's content, trimmed; "" if it cannot be read, as attributes
-// that a device does not have.
-func (h HostSys) line(path string) string {
-	b, err := h.ReadFile(path)
-	if err != nil {
-		return ""
-	}
-	return clean(b)
-}
+func (h HostSys) line(path string) string { return linux.Line(resource.Tree{Sys: h}, path) }
 
 func (h HostSys) exists(path string) bool {
 	_, err := h.Stat(path)
 	return err == nil
 }
-
-func clean(b []byte) string { return string(bytes.Trim(b, " \t\r\n\x00")) }

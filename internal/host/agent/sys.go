@@ -14,7 +14,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/command"
 	"github.com/mortarhpc/mortar/internal/base/initrd"
-	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/base/quick"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
@@ -36,7 +36,7 @@ func (h HostSys) path(p string) string { return filepath.Join(h.root, "/", p) }
 
 // ReadFile reads a file of at most 8 MiB.
 func (h HostSys) ReadFile(path string) ([]byte, error) {
-	return linux.ReadFile(h.path(path), readLimit)
+	return quick.ReadFile(h.path(path), readLimit)
 }
 
 // Stat describes a path; IsLink is of the path itself, the rest of what it
@@ -58,7 +58,7 @@ func (h HostSys) Stat(path string) (resource.FileInfo, error) {
 
 // Glob lists paths that match, sorted; none is no error.
 func (h HostSys) Glob(pattern string) ([]string, error) {
-	m, err := linux.Glob(h.path(pattern))
+	m, err := quick.Glob(h.path(pattern))
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +70,7 @@ func (h HostSys) Glob(pattern string) ([]string, error) {
 
 // Readlink resolves a path fully.
 func (h HostSys) Readlink(path string) (string, error) {
-	p, err := linux.Resolve(h.path(path))
+	p, err := quick.Resolve(h.path(path))
 	if err != nil {
 		return "", err
 	}

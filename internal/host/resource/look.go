@@ -204,8 +204,8 @@ func Printed(out Output, err error, argv ...string) (string, error) {
 // Tree lets package linux read a host.
 type Tree struct{ Sys }
 
-// List names what is in a directory.
-func (t Tree) List(dir string) ([]string, error) {
+// ReadDir names what is in a directory.
+func (t Tree) ReadDir(dir string) ([]string, error) {
 	ps, err := t.Glob(dir + "/*")
 	for i, p := range ps {
 		ps[i] = path.Base(p)

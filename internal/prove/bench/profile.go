@@ -165,7 +165,7 @@ func (r *profiler) layers(ctx context.Context) []layer {
 // between are the layers between the volumes and the mounts.
 func between(d *design.Design, virtual bool) []string {
 	all := slices.Clone(kind.Of(d).Is().Between)
-	if s := d.Spec; s.NFS.RDMA() || s.Networks.Public.Link == "infiniband" && !virtual {
+	if s := d.Spec; s.SoftRoCE() || s.Networks.Public.Link == "infiniband" && !virtual {
 		all = append(all, "verbs")
 	}
 	return all

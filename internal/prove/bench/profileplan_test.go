@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"strings"
@@ -20,11 +21,16 @@ func TestPlanOfProfile(t *testing.T) {
 		{"nfs-ha", false, "disks 8, raid 8, volume 8, filesystem 6, network 8, nfs-one 6: 44"},
 		{"nfs-ha", true, "disks 50, raid 50, volume 50, filesystem 6, network 8, nfs-one 6: 170"},
 		{"nss7.4-ha", false, "disks 8, volume 8, filesystem 6, verbs 2, network 8, nfs-one 6: 38"},
+		{"lustre-small over RoCE", true, "disks 50, raid 50, volume 50, osts 36, verbs 2, network 8, lnet 12, lustre-one 6: 214"},
 		{"lustre-small", true, "disks 50, raid 50, volume 50, osts 36, network 8, lnet 12, lustre-one 6: 212"},
 	} {
-		text, err := os.ReadFile("../../../examples/" + c.example + ".yaml")
+		name, roce := strings.CutSuffix(c.example, " over RoCE")
+		text, err := os.ReadFile("../../../examples/" + name + ".yaml")
 		if err != nil {
 			t.Fatal(err)
+		}
+		if roce {
+			text = bytes.Replace(text, []byte("lnet: tcp"), []byte("lnet: o2ib"), 1)
 		}
 		s, err := spec.Parse("brick.yaml", text)
 		if err != nil {

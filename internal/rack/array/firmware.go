@@ -23,6 +23,10 @@ import (
 //   - The default of nonop_delay_msecs is 100: ten operations a second.
 //   - rebuildKiB limits a rebuild, to leave the processor to the servers' I/O. compare
 //     lifts the limit: nothing else happens meanwhile.
+//   - A LUN whose write cache is not mirrored has one in the memory of the controller that owns it
+//     (dm-writecache, which keeps half of it dirty). It is lost with that controller, and written
+//     to the disks before the LUN moves or the power goes. What a mirrored cache has
+//     acknowledged both controllers have, so such a LUN needs none here.
 //   - A change of states passes through "transitioning" for trans_delay_msecs.
 //
 //go:embed firmware.sh
@@ -46,13 +50,16 @@ const transitionMS = 1000
 // rebuilds at 12 MiB/s, and the LUNs have gaps of a second (seen).
 const rebuildKiB = 4096
 
+// cacheKiB is an unmirrored write cache of a LUN.
+const cacheKiB = 8192
+
 // Firmware is the whole program of an array: functions, then its own disks,
 // groups and LUNs.
 func Firmware(c *hw.Config, e *hw.Enclosure) string {
 	a := e.Array
 	var b strings.Builder
 	say := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
-	fmt.Fprintf(&b, "rebuild=%d\n", rebuildKiB)
+	fmt.Fprintf(&b, "rebuild=%d cacheKiB=%d\n", rebuildKiB, cacheKiB)
 	b.WriteString(arrayFirmware)
 	index := c.ArrayIndex(e.Name)
 	say("$b ip link set lo up; $b ip link set eth0 mtu %d up", hw.MaxMTU)
@@ -70,7 +77,7 @@ func Firmware(c *hw.Config, e *hw.Enclosure) string {
 		say("portal %d %s", ctl, hw.ArrayNet(index, hw.LinkPortal+ctl))
 	}
 	for _, line := range Configuration(c, e, 0, 0) {
-		if what, _, _ := strings.Cut(line, " "); what == "group" || what == "lun" {
+		if what, _, _ := strings.Cut(line, " "); what == "group" || what == "lun" || what == "unmirrored" {
 			line += " || fail " + what
 		}
 		say("%s", line)
@@ -116,6 +123,9 @@ func Configuration(c *hw.Config, e *hw.Enclosure, groups, luns int) []string {
 			continue
 		}
 		say("lun %d %d %d %d", i, at[d.LUN.Group], d.LUN.Offset/hw.SectorBytes, d.Bytes/hw.SectorBytes)
+		if d.LUN.Unmirrored {
+			say("unmirrored %d", i)
+		}
 		// The WWN is of type NAA 6: six digits of the company, 25 of the serial number.
 		say("expose %d %s %s", i, d.WWN[7:], d.WWN[1:7])
 		names := ""

@@ -40,10 +40,31 @@ lun() { # index group offset sectors
   eval "lun$1='$2 $3 $4'"
   r /sbin/dmsetup create lun$1 --noudevsync --noudevrules --table "0 $4 linear /dev/md$2 $3"
 }
-slow() { # index milliseconds
+table() { # index table
+  r /sbin/dmsetup load lun$1 --table "$2" && r /sbin/dmsetup suspend --noflush --nolockfs lun$1 && r /sbin/dmsetup resume --noudevsync lun$1
+}
+slow() { # index milliseconds; an unmirrored cache is written before, and gone
+  [ ! -e /dev/mapper/below$1 ] || flushed $1
   eval "set -- $1 $2 \$lun$1"
   t="linear /dev/md$3 $4"; [ $2 -gt 0 ] && t="delay /dev/md$3 $4 $2"
-  r /sbin/dmsetup load lun$1 --table "0 $5 $t" && r /sbin/dmsetup suspend --noflush --nolockfs lun$1 && r /sbin/dmsetup resume --noudevsync lun$1
+  table $1 "0 $5 $t"
+}
+unmirrored() { # index: dm-64 and on are the LUNs below their caches
+  eval "set -- $1 \$lun$1"
+  [ -b /dev/ram0 ] || $b modprobe brd rd_nr=64 rd_size=$cacheKiB || return 1
+  r /sbin/dmsetup create below$1 --minor $((64 + $1)) --noudevsync --noudevrules --table "0 $4 linear /dev/md$2 $3" && empty $1
+}
+empty() { # index: its cache begins anew
+  eval "set -- $1 \$lun$1"
+  $b dd if=/dev/zero of=/dev/ram$1 bs=4096 count=1 2> /dev/null && table $1 "0 $4 writecache s /dev/dm-$((64 + $1)) /dev/ram$1 4096 0"
+}
+flushed() { for i in "$@"; do r /sbin/dmsetup message lun$i 0 flush || return 1; done; }
+own() { # index controller flush|lose: what the unmirrored cache of the controller before has
+  eval "was=\$own$1 own$1=$2"
+  [ "${was:-$2}" = $2 ] && return
+  eval "set -- $1 $3 \$lun$1"
+  [ $2 = lose ] || flushed $1 || return 1
+  table $1 "0 $5 linear /dev/md$3 $4" && empty $1
 }
 alua() { # index controller state
   f=$core/iblock_$1/lun$1/alua/c$2/alua_access_state
@@ -97,7 +118,7 @@ configure() { # line: done now, and at each boot; the power may be cut right aft
 core=/sys/kernel/config/target/core
 $b mkdir -p /lib /var /sbin /rw/target/pr
 $b ln -s /bin/busybox /sbin/modprobe; $b ln -s /ro/lib/modules /lib/modules; $b ln -s /rw/target /var/target
-for m in raid456 raid10 dm_delay target_core_iblock iscsi_target_mod; do $b modprobe $m || fail "module $m"; done
+for m in raid456 raid10 dm_delay dm_writecache target_core_iblock iscsi_target_mod; do $b modprobe $m || fail "module $m"; done
 $b mount -t configfs none /sys/kernel/config
 for d in dev proc sys; do $b mount -o bind /$d /ro/$d; done
 $b mount -t tmpfs run /ro/run

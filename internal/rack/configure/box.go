@@ -59,6 +59,7 @@ type volume struct {
 	controller int
 	number     int      // of the LUN; -1: mapped to no host
 	servers    []string // that see it
+	unmirrored bool     // its write cache
 	cache      string   // policy of a RAID card, as perccli shows it
 }
 
@@ -318,7 +319,7 @@ func (b *box) storage(cabled hw.Storage) hw.Storage {
 	used := map[*group]spec.Bytes{}
 	for _, v := range b.volumes {
 		l := hw.StorageLUN{Name: v.name, Group: v.group.name, Number: v.number, Controller: v.controller, Bytes: int64(v.size),
-			Offset: int64(used[v.group]), Chunk: int64(v.group.chunk), FullStripe: int64(v.group.stripe()), Servers: v.servers}
+			Offset: int64(used[v.group]), Chunk: int64(v.group.chunk), FullStripe: int64(v.group.stripe()), Unmirrored: v.unmirrored, Servers: v.servers}
 		used[v.group] += v.size
 		if v.number >= 0 && v.number < len(b.wwns) {
 			l.WWN = b.wwns[v.number]

@@ -70,6 +70,14 @@ func run(t *testing.T, name string, scripts ...string) (hw.Storage, string, erro
 	return Array(context.Background(), example(t, a.example, a.oldNew...), a.cabled, scripts...)
 }
 
+// A LUN whose write cache the script does not mirror has it in one controller.
+func TestUnmirrored(t *testing.T) {
+	got, _, err := run(t, "nss2-ha-nss2", printed(t, "nss2-ha-nss2", "mirrorEnabled=true", "mirrorEnabled=false"))
+	if err != nil || len(got.LUNs) != 4 || !got.LUNs[0].Unmirrored || got.LUNs[1].Unmirrored {
+		t.Errorf("%+v, %v", got.LUNs, err)
+	}
+}
+
 // Each language refuses what its manual says, and says where.
 func TestRefused(t *testing.T) {
 	for _, c := range []struct{ script, old, now, want string }{

@@ -343,6 +343,9 @@ func (b *box) setVirtualDisk(name string, v map[string]string) error {
 	if v["owner"] != "" {
 		vol.controller = number(v["owner"])
 	}
+	if on := v["mirrorenabled"] + v["mirrorcacheenabled"]; on != "" {
+		vol.unmirrored = strings.EqualFold(on, "false")
+	}
 	if v["logicalunitnumber"] == "" {
 		return nil
 	}

@@ -49,6 +49,8 @@ type LUNPlace struct {
 	Offset int64 `json:"offset"`
 	// Controller is the preferred owner: 0 or 1.
 	Controller int `json:"controller"`
+	// Unmirrored: the write cache is in one controller, and lost with it.
+	Unmirrored bool `json:"unmirrored,omitempty"`
 	// Servers that the LUN is mapped to; empty: all that are cabled to the array.
 	Servers []string `json:"servers,omitempty"`
 }

@@ -77,6 +77,7 @@ type StorageLUN struct {
 	// In bytes. Offset is the LUN's place in its group. Chunk and FullStripe are the
 	// geometry that a LUN of a PERC reports.
 	Bytes, Offset, Chunk, FullStripe int64
+	Unmirrored                       bool // its write cache
 	// Servers that see the LUN; empty: all that are cabled to the array.
 	Servers []string
 }
@@ -278,7 +279,7 @@ func (c *Config) addArray(s *spec.Spec, a Storage) error {
 		}
 		disk.Serial = disk.WWN
 		if e.Array != nil {
-			disk.LUN = &LUNPlace{Number: l.Number, Group: l.Group, Offset: l.Offset / 512 * 512, Controller: l.Controller, Servers: l.Servers}
+			disk.LUN = &LUNPlace{Number: l.Number, Group: l.Group, Offset: l.Offset / 512 * 512, Controller: l.Controller, Unmirrored: l.Unmirrored, Servers: l.Servers}
 			used[l.Group] = max(used[l.Group], disk.LUN.Offset+disk.Bytes)
 		}
 		e.Disks = append(e.Disks, disk)

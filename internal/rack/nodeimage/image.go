@@ -57,7 +57,7 @@ func (s Spec) Packages() []string {
 	p := nodePackages(s.Suite)
 	if s.RDMA {
 		p[slices.Index(p, cloudKernel)] = standardKernel
-		p = append(p, "rdma-core")
+		p = append(p, "rdma-core", "perftest")
 	}
 	// Modules of Lustre fit one kernel, and the archive soon has a newer one.
 	if slices.ContainsFunc(s.Lustre, isKernelPackage) {

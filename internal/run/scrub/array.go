@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/base/quick"
 	"github.com/mortarhpc/mortar/internal/base/raid6"
 	"github.com/mortarhpc/mortar/internal/host/agent"
 	"github.com/mortarhpc/mortar/internal/host/resource"
@@ -45,7 +46,7 @@ const sector = 512
 // e.g. /dev/md/brick1-r0. Open refuses a degraded or syncing array and other
 // layouts: without one member the wrong one cannot be located.
 func Open(path string) (*Array, error) {
-	real, err := linux.Resolve(path)
+	real, err := quick.Resolve(path)
 	if err != nil {
 		return nil, err
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -250,13 +249,7 @@ func (s *host) enter(dev string, settings [][2]string) error {
 
 // setOf is the set of a bcache device, "" for none. It does not use the file state: a
 // device whose set has failed goes on and stays "clean".
-func (s *host) setOf(dev string) string {
-	p, err := s.sys.Realpath("/sys/block/" + dev + "/bcache/cache")
-	if err != nil {
-		return ""
-	}
-	return path.Base(p)
-}
+func (s *host) setOf(dev string) string { return s.linked("/sys/block/" + dev + "/bcache/cache") }
 
 func (s *host) dirtyBytes(dev string) int64 {
 	return linux.ParseBcacheBytes(s.line("/sys/block/" + dev + "/bcache/dirty_data"))
@@ -268,7 +261,7 @@ func (s *Stack) Needs() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	n, err := needs(s.cfg, s.sys.Hostname(), s.place(), v)
+	n, err := needs(s.cfg, s.name(), s.place(), v)
 	if m := (*missingSSD)(nil); errors.As(err, &m) {
 		// The check of the spec's disks reports a missing SSD.
 		return "take SSD " + strings.Join(m.serials, ", ") + " back", nil
@@ -288,7 +281,7 @@ func (s *Stack) Apply(ctx context.Context, say Progress) error {
 		if err != nil {
 			return err
 		}
-		n, err := needs(s.cfg, s.sys.Hostname(), s.place(), v)
+		n, err := needs(s.cfg, s.name(), s.place(), v)
 		if err != nil {
 			return err
 		}
@@ -385,7 +378,7 @@ func (s *Stack) Prepare(ctx context.Context) error {
 			if err := s.linear(ctx, s.cfg.origin(), fmt.Sprintf("0 %d linear %s %d\n", (HeaderBytes-at)/512, s.devno(hdr), at/512)); err != nil {
 				return err
 			}
-			if _, err := s.sys.Run(ctx, "", "make-bcache", "-B", "--block", "4k", "--data-offset", strconv.Itoa(half/512), "/dev/"+s.dm(s.cfg.origin())); err != nil {
+			if _, err := s.run(ctx, "", "make-bcache", "-B", "--block", "4k", "--data-offset", strconv.Itoa(half/512), "/dev/"+s.dm(s.cfg.origin())); err != nil {
 				return err
 			}
 			if err := s.remove(ctx, s.cfg.origin()); err != nil {
@@ -397,7 +390,7 @@ func (s *Stack) Prepare(ctx context.Context) error {
 	})
 }
 
-// lock keeps udev away from the SSDs that are present, see system.Lock.
+// lock keeps udev away from the SSDs that are present.
 func (s *change) lock(ctx context.Context, serials []string) (unlock func(), err error) {
 	var all []func()
 	unlock = func() {
@@ -446,7 +439,7 @@ func (s *change) partition(ctx context.Context, serials []string) error {
 	s.say("discard SSDs "+strings.Join(serials, " "), 0, 0)
 	var discards sync.WaitGroup
 	for _, serial := range serials {
-		discards.Go(func() { _, _ = s.sys.Run(ctx, "", "blkdiscard", "--force", "/dev/"+there[serial]) })
+		discards.Go(func() { _, _ = s.run(ctx, "", "blkdiscard", "--force", "/dev/"+there[serial]) })
 	}
 	discards.Wait()
 	for _, serial := range serials {
@@ -494,7 +487,7 @@ func (s *change) divide(ctx context.Context, serial, d string) error {
 	} else {
 		fmt.Fprintf(&b, "%d : start=%d, size=%d, type=linux-raid, name=mortar-clean\n", partClean, first, last-first)
 	}
-	if _, err := s.sys.Run(ctx, b.String(), "sfdisk", "--quiet", "--wipe", "always", "--wipe-partitions", "always", "/dev/"+d); err != nil {
+	if _, err := s.run(ctx, b.String(), "sfdisk", "--quiet", "--wipe", "always", "--wipe-partitions", "always", "/dev/"+d); err != nil {
 		return err
 	}
 	return s.wait(ctx, 10*time.Second, "partitions of SSD "+serial, func() bool {
@@ -507,7 +500,7 @@ func (s *change) notePartitions() error {
 	s.label.SSDs = slices.DeleteFunc(s.label.SSDs, func(x string) bool {
 		return !slices.ContainsFunc(s.cfg.SSDs, func(d SSD) bool { return d.Serial == x })
 	})
-	for _, x := range s.cfg.here(s.sys.Hostname()) {
+	for _, x := range s.cfg.here(s.name()) {
 		if !slices.Contains(s.label.SSDs, x) {
 			s.label.SSDs = append(s.label.SSDs, x)
 		}
@@ -533,7 +526,7 @@ func (s *change) makeLayer(ctx context.Context, name, id string, devs []string, 
 	}
 	argv := append([]string{"mdadm", "--create", "/dev/md/" + s.arrayName(name), "--run", "--quiet", "--metadata=1.2",
 		"--raid-devices=" + strconv.Itoa(len(devs)), "--uuid=" + md.UUID(id), "--name=" + s.arrayName(name), "--homehost=any"}, level...)
-	if _, err := s.sys.Run(ctx, "", append(argv, devs...)...); err != nil {
+	if _, err := s.run(ctx, "", append(argv, devs...)...); err != nil {
 		return nil, err
 	}
 	a := s.array(id)
@@ -541,11 +534,11 @@ func (s *change) makeLayer(ctx context.Context, name, id string, devs []string, 
 		return nil, fmt.Errorf("array %s is not there although mdadm made it", s.arrayName(name))
 	}
 	// make-bcache refuses a device with any other signature, even a stale one.
-	if _, err := s.sys.Run(ctx, "", "wipefs", "--all", "--force", "/dev/"+a.Dev); err != nil {
+	if _, err := s.run(ctx, "", "wipefs", "--all", "--force", "/dev/"+a.Dev); err != nil {
 		return nil, err
 	}
 	set := uuid.NewString()
-	if _, err := s.sys.Run(ctx, "", "make-bcache", "-C", "--wipe-bcache", "--block", "4k", "--bucket", bucket(s.sectors(a.Dev)*512), "--cset-uuid", set, "/dev/"+a.Dev); err != nil {
+	if _, err := s.run(ctx, "", "make-bcache", "-C", "--wipe-bcache", "--block", "4k", "--bucket", bucket(s.sectors(a.Dev)*512), "--cset-uuid", set, "/dev/"+a.Dev); err != nil {
 		return nil, err
 	}
 	if err := s.register(a.Dev); err != nil && !s.exists("/sys/fs/bcache/"+set) {
@@ -629,7 +622,7 @@ func (s *change) makeClean(ctx context.Context) (string, *Layer, error) {
 // makeOn makes a layer on the partitions of a number of all SSDs here, enters it in the
 // label, and attaches it. level is mdadm's for so many members.
 func (s *change) makeOn(ctx context.Context, name string, number int, uuids []string, mode [][2]string, level func(n int) []string, enter func(*Layer)) (string, *Layer, error) {
-	serials := s.cfg.here(s.sys.Hostname())
+	serials := s.cfg.here(s.name())
 	devs, missing := s.partsOf(serials, number)
 	if len(missing) > 0 {
 		return "", nil, fmt.Errorf("SSD %s has no partition for %s data", strings.Join(missing, " and "), name)
@@ -859,7 +852,7 @@ func (s *change) destroy(ctx context.Context, l *Layer, number int) error {
 // forget erases md's superblocks on former members.
 func (s *change) forget(ctx context.Context, devs []string) {
 	for _, d := range devs {
-		if _, err := s.sys.Run(ctx, "", "mdadm", "--zero-superblock", d); err != nil {
+		if _, err := s.run(ctx, "", "mdadm", "--zero-superblock", d); err != nil {
 			s.note("%v", err)
 		}
 	}
@@ -883,17 +876,17 @@ func (s *change) addMembers(ctx context.Context, n need) error {
 		return errors.New("the mirror of dirty data does not run")
 	}
 	// Remove failed and detached members first.
-	_, _ = s.sys.Run(ctx, "", "mdadm", "--manage", "/dev/"+a.Dev, "--quiet", "--remove", "failed", "--remove", "detached")
+	_, _ = s.run(ctx, "", "mdadm", "--manage", "/dev/"+a.Dev, "--quiet", "--remove", "failed", "--remove", "detached")
 	devs, missing := s.partsOf(n.Replace, partDirty)
 	if len(missing) > 0 {
 		return fmt.Errorf("SSD %s has no partition for dirty data", strings.Join(missing, " and "))
 	}
 	for _, d := range devs {
 		// For a former member md copies only the changes since.
-		if _, err := s.sys.Run(ctx, "", "mdadm", "--manage", "/dev/"+a.Dev, "--quiet", "--re-add", d); err == nil {
+		if _, err := s.run(ctx, "", "mdadm", "--manage", "/dev/"+a.Dev, "--quiet", "--re-add", d); err == nil {
 			continue
 		}
-		if _, err := s.sys.Run(ctx, "", "mdadm", "--manage", "/dev/"+a.Dev, "--quiet", "--add", d); err != nil {
+		if _, err := s.run(ctx, "", "mdadm", "--manage", "/dev/"+a.Dev, "--quiet", "--add", d); err != nil {
 			return err
 		}
 	}
@@ -905,7 +898,7 @@ func (s *change) addMembers(ctx context.Context, n need) error {
 		for i, d := range old {
 			argv = append(argv, "--replace", d, "--with", devs[i])
 		}
-		if _, err := s.sys.Run(ctx, "", argv...); err != nil {
+		if _, err := s.run(ctx, "", argv...); err != nil {
 			return err
 		}
 	}
@@ -918,7 +911,7 @@ func (s *change) removeMembers(ctx context.Context, n need) error {
 		return errDown
 	}
 	old, _ := s.partsOf(n.Expel, partDirty) // before noteSync takes them out of the label
-	_, _ = s.sys.Run(ctx, "", "mdadm", "--manage", "/dev/"+a.Dev, "--quiet", "--remove", "failed")
+	_, _ = s.run(ctx, "", "mdadm", "--manage", "/dev/"+a.Dev, "--quiet", "--remove", "failed")
 	if err := s.noteSync(a); err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package cache
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,7 +14,26 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/base/md"
+	"github.com/mortarhpc/mortar/internal/serve/kernel"
 )
+
+// system is what the stack needs of package kernel.
+type system interface {
+	linux.Tree
+	Realpath(path string) (string, error)
+	Poke(path, data string) error
+	Save(path string, data []byte) error
+	Mkdir(path string, mode uint32, uid, gid int) error
+	Now() time.Time
+	Sleep(ctx context.Context, d time.Duration) error
+	ReadBlocks(dev string, off int64, n int) ([]byte, error)
+	ReadPast(ctx context.Context, dev string, off, step int64, n int) error
+	WriteBlocks(dev string, off int64, data []byte) error
+	Claimed(dev string) bool
+	Lock(ctx context.Context, dev string) (unlock func(), err error)
+	Run(ctx context.Context, c kernel.Command) (string, error)
+	Hostname() (string, error)
+}
 
 // host is the devices of a server: of sysfs, the device mapper, md and bcache.
 type host struct {
@@ -21,15 +41,33 @@ type host struct {
 	note func(format string, a ...any) // writes to the log
 }
 
-// line is the first line of a small file, "" if it cannot be read.
-func (s *host) line(p string) string {
-	b, err := s.sys.ReadFile(p)
-	if err != nil {
-		return ""
-	}
-	l, _, _ := strings.Cut(string(b), "\n")
-	return strings.Trim(l, " \t\x00")
+// run runs a command, which Pacemaker, or the agent of package host, kills together with
+// this process.
+func (s *host) run(ctx context.Context, stdin string, argv ...string) (string, error) {
+	// MDADM_NO_UDEV: mdadm makes its links itself and does not wait for udev, whose
+	// queue the resource agent stops during a start. Source: mdadm(8).
+	return s.sys.Run(ctx, kernel.Command{Argv: argv, Stdin: stdin, Env: []string{"MDADM_NO_UDEV=1"}, Together: true, Limit: kernel.WholeOutput})
 }
+
+// name is the host's name, which is its node name in the cluster.
+func (s *host) name() string {
+	n, _ := s.sys.Hostname()
+	return n
+}
+
+// keep writes a file of /run.
+func (s *host) keep(file string, v any) error {
+	b, err := json.Marshal(v)
+	if err == nil {
+		err = s.sys.Mkdir(path.Dir(file), 0, -1, -1)
+	}
+	if err == nil {
+		err = s.sys.Save(file, b)
+	}
+	return err
+}
+
+func (s *host) line(p string) string { return linux.Line(s.sys, p) }
 
 func (s *host) exists(p string) bool {
 	_, err := s.sys.ReadDir(p)
@@ -39,7 +77,6 @@ func (s *host) exists(p string) bool {
 // list returns the sorted names in a directory; none if it does not exist.
 func (s *host) list(p string) []string {
 	names, _ := s.sys.ReadDir(p)
-	slices.Sort(names)
 	return names
 }
 
@@ -54,22 +91,19 @@ func (s *host) dm(name string) string {
 }
 
 // sectors is a device's size in sectors of 512 bytes.
-func (s *host) sectors(dev string) int64 {
-	n, _ := strconv.ParseInt(s.line("/sys/class/block/"+dev+"/size"), 10, 64)
-	return n
-}
+func (s *host) sectors(dev string) int64 { return s.number("/sys/class/block/" + dev + "/size") }
 
-// over finds the bcache device that has dev as its backing device, or "".
-func (s *host) over(dev string) string {
-	if dev == "" {
+// linked is the name of what a link of bcache leads to, "" if there is no link.
+func (s *host) linked(p string) string {
+	to, err := s.sys.Realpath(p)
+	if err != nil {
 		return ""
 	}
-	p, err := s.sys.Realpath("/sys/class/block/" + dev + "/bcache/dev")
-	if err != nil {
-		return "" // not a backing device, or not running
-	}
-	return path.Base(p)
+	return path.Base(to)
 }
+
+// over finds the bcache device that runs with dev as its backing device, or "".
+func (s *host) over(dev string) string { return s.linked("/sys/class/block/" + dev + "/bcache/dev") }
 
 // array is an md array of the running kernel.
 type array struct {
@@ -78,14 +112,8 @@ type array struct {
 	Done string // sync_completed
 }
 
-// tree lets package linux read the host.
-type tree struct{ s *host }
-
-func (t tree) ReadFile(p string) ([]byte, error) { return t.s.sys.ReadFile(p) }
-func (t tree) List(dir string) ([]string, error) { return t.s.list(dir), nil }
-
 func (s *host) arrays() []array {
-	found, err := linux.MDArrays(tree{s})
+	found, err := linux.MDArrays(s.sys)
 	if err != nil {
 		return nil // harmless: mdadm refuses to assemble a running array
 	}
@@ -133,7 +161,7 @@ func (s *parts) inSync(a *array) []string {
 			by[p] = serial
 		}
 	}
-	members, err := linux.MDMembers(tree{&s.host}, a.Dev)
+	members, err := linux.MDMembers(s.sys, a.Dev)
 	if err != nil {
 		return nil
 	}
@@ -170,16 +198,10 @@ func (s *parts) ssds() map[string]string {
 func (s *host) devices() map[string][]string {
 	all := map[string][]string{}
 	for _, n := range s.list("/sys/block") {
-		serial := ""
-		switch {
-		case strings.HasPrefix(n, "nvme"):
-			serial = s.line("/sys/block/" + n + "/device/serial")
-		case strings.HasPrefix(n, "sd"):
-			// Vital product data page 0x80: 4 bytes of header, then the serial.
-			if b, err := s.sys.ReadFile("/sys/block/" + n + "/device/vpd_pg80"); err == nil && len(b) > 4 {
-				serial = strings.Trim(string(b[4:min(len(b), 4+(int(b[2])<<8|int(b[3])))]), " \x00")
-			}
+		if !strings.HasPrefix(n, "nvme") && !strings.HasPrefix(n, "sd") {
+			continue
 		}
+		serial := linux.DiskSerial(s.sys, n)
 		if serial == "" || s.sectors(n) == 0 {
 			continue
 		}
@@ -313,7 +335,7 @@ func (s *host) remove(ctx context.Context, name string) error {
 // untilGone repeats a command that fails as long as something has the device open.
 func (s *host) untilGone(ctx context.Context, gone func() bool, argv ...string) (err error) {
 	for range 20 {
-		if _, err = s.sys.Run(ctx, "", argv...); err == nil || gone() {
+		if _, err = s.run(ctx, "", argv...); err == nil || gone() {
 			return nil
 		}
 		if s.sys.Sleep(ctx, 250*time.Millisecond) != nil {
@@ -328,7 +350,7 @@ func (s *host) linear(ctx context.Context, name, table string) error {
 	if s.dm(name) != "" {
 		return nil
 	}
-	_, err := s.sys.Run(ctx, table, "dmsetup", "--noudevsync", "create", name)
+	_, err := s.run(ctx, table, "dmsetup", "--noudevsync", "create", name)
 	return err
 }
 

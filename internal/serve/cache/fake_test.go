@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/mortarhpc/mortar/internal/serve/kernel"
 )
 
 // fakeTree is a fake sysfs of files and links.
@@ -53,7 +55,7 @@ func (t *fakeTree) ReadDir(p string) ([]string, error) {
 	if len(names) == 0 {
 		return nil, fs.ErrNotExist
 	}
-	return slices.Collect(maps.Keys(names)), nil
+	return slices.Sorted(maps.Keys(names)), nil
 }
 
 func (t *fakeTree) Realpath(p string) (string, error) {
@@ -65,7 +67,9 @@ func (t *fakeTree) Realpath(p string) (string, error) {
 
 func (t *fakeTree) Poke(p, data string) error { return t.poked(t, p, data) }
 
-func (t *fakeTree) WriteFile(p string, data []byte) error {
+func (t *fakeTree) Mkdir(string, uint32, int, int) error { return nil }
+
+func (t *fakeTree) Save(p string, data []byte) error {
 	t.files[p] = string(data)
 	return nil
 }
@@ -98,7 +102,8 @@ func (t *fakeTree) labelled(test *testing.T, l *Label) {
 
 func (t *fakeTree) Claimed(dev string) bool { return t.claimed[dev] }
 
-func (t *fakeTree) Run(_ context.Context, _ string, argv ...string) (string, error) {
+func (t *fakeTree) Run(_ context.Context, c kernel.Command) (string, error) {
+	argv := c.Argv
 	if argv[0] == "blkdiscard" && t.discards != nil {
 		t.discards.Done()
 		t.discards.Wait()
@@ -122,8 +127,8 @@ func (t *fakeTree) Lock(_ context.Context, dev string) (func(), error) {
 func (t *fakeTree) ReadPast(_ context.Context, dev string, offset, step int64, n int) error {
 	return t.read(dev, offset, step, n)
 }
-func (t *fakeTree) Hostname() string { return "nfs1" }
-func (t *fakeTree) Now() time.Time   { return t.now }
+func (t *fakeTree) Hostname() (string, error) { return "nfs1", nil }
+func (t *fakeTree) Now() time.Time            { return t.now }
 func (t *fakeTree) Sleep(ctx context.Context, d time.Duration) (err error) {
 	t.now = t.now.Add(d)
 	return ctx.Err()

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/mortarhpc/mortar/internal/serve/kernel"
 )
 
 // flushBrick is what two servers share: the blocks of the header, the SSDs, who owns the
@@ -135,7 +137,7 @@ func (h *flushHost) gone(what string) {
 	}
 }
 
-func (h *flushHost) Hostname() string { return h.name }
+func (h *flushHost) Hostname() (string, error) { return h.name, nil }
 
 // agent is the stack of the resource agent, which has the lock.
 func (h *flushHost) agent() *Stack {
@@ -329,9 +331,13 @@ func (h *flushHost) poke(_ *fakeTree, p, data string) error {
 	return nil
 }
 
-func (h *flushHost) Run(_ context.Context, stdin string, argv ...string) (string, error) {
+func (h *flushHost) Run(_ context.Context, c kernel.Command) (string, error) {
+	argv := c.Argv
 	if h.dead {
 		return "", errors.New("the server is dead")
+	}
+	if !c.Together || !slices.Contains(c.Env, "MDADM_NO_UDEV=1") {
+		h.t.Errorf("%q outlives its agent, or waits for udev", argv)
 	}
 	name := argv[len(argv)-1]
 	switch line := strings.Join(argv, " "); {
@@ -353,10 +359,10 @@ func (h *flushHost) Run(_ context.Context, stdin string, argv ...string) (string
 		}
 		h.members = nil
 	case strings.HasPrefix(line, "dmsetup --noudevsync create"):
-		h.loaded = stdin
+		h.loaded = c.Stdin
 		h.device(map[string]string{"b_home.origin": "dm-3", "b_home.clean": "dm-4", "b_home.cached": "dm-5"}[name], name)
 	case strings.HasPrefix(line, "dmsetup --noudevsync load"):
-		h.loaded = stdin
+		h.loaded = c.Stdin
 	case strings.HasPrefix(line, "dmsetup --noudevsync --nolockfs resume"):
 		h.files["/sys/class/block/dm-5/size"] = h.files["/sys/class/block/dm-2/size"]
 	case strings.HasPrefix(line, "make-bcache -B"):

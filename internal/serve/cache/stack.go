@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/base/md"
+	"github.com/mortarhpc/mortar/internal/serve/kernel"
 )
 
 // Stack is the cache of one volume on this host. Below it are host, the devices of this
@@ -69,7 +69,7 @@ func (s *Stack) locked(ctx context.Context, step func() error) error {
 
 // New returns the stack of a config; note receives messages about unusual events.
 func New(cfg *Config, note func(format string, a ...any)) *Stack {
-	return &Stack{parts: parts{host: host{Linux{}, note}, cfg: cfg}}
+	return &Stack{parts: parts{host: host{kernel.New(), note}, cfg: cfg}}
 }
 
 // Refusal is the error if the stack cannot come up without risk to data. A retry does
@@ -128,7 +128,7 @@ func (s *parts) layers() (clean, dirty string) {
 func (s *parts) place() string {
 	for _, d := range s.cfg.SSDs {
 		if d.Server != "" {
-			return s.sys.Hostname()
+			return s.name()
 		}
 	}
 	return ""
@@ -175,7 +175,7 @@ func (s *host) modules(ctx context.Context) error {
 	if s.exists("/sys/fs/bcache") && s.exists("/sys/module/raid1") && s.exists("/sys/module/raid0") {
 		return nil
 	}
-	_, err := s.sys.Run(ctx, "", "modprobe", "--all", "bcache", "raid0", "raid1", "raid10")
+	_, err := s.run(ctx, "", "modprobe", "--all", "bcache", "raid0", "raid1", "raid10")
 	return err
 }
 
@@ -250,7 +250,7 @@ func (s *parts) rescan(ctx context.Context) error {
 		if strings.HasPrefix(d, "dm-") {
 			argv = []string{"kpartx", "-u", "-p", "-part", "/dev/" + d}
 		}
-		if _, err := s.sys.Run(ctx, "", argv...); err != nil {
+		if _, err := s.run(ctx, "", argv...); err != nil {
 			s.note("%v", err)
 		}
 	}
@@ -344,7 +344,7 @@ func (s *Stack) startDirty(ctx context.Context, state int, trust bool) error {
 		return nil
 	}
 	if a != nil && (a.State == "inactive" || a.State == "readonly") {
-		if _, err := s.sys.Run(ctx, "", "mdadm", "--stop", "--quiet", "/dev/"+a.Dev); err != nil {
+		if _, err := s.run(ctx, "", "mdadm", "--stop", "--quiet", "/dev/"+a.Dev); err != nil {
 			return err
 		}
 		a = nil
@@ -396,7 +396,7 @@ func (s *parts) mirrorParts(l *Layer) (devs, missing []string, err error) {
 
 func (s *parts) assemble(ctx context.Context, layer string, l *Layer, devs []string) (*array, error) {
 	argv := []string{"mdadm", "--assemble", "/dev/md/" + s.arrayName(layer), "--uuid=" + md.UUID(l.Array), "--run", "--quiet"}
-	if _, err := s.sys.Run(ctx, "", append(argv, devs...)...); err != nil {
+	if _, err := s.run(ctx, "", append(argv, devs...)...); err != nil {
 		return nil, err
 	}
 	if a := s.array(l.Array); a != nil {
@@ -465,11 +465,7 @@ func (s *Stack) NoteSync() error {
 	if ok && now == last {
 		return nil
 	}
-	b, err := json.Marshal(now)
-	if err != nil {
-		return err
-	}
-	return s.sys.WriteFile(s.lookFile(), b)
+	return s.keep(s.lookFile(), now)
 }
 
 // look is the amount of dirty data at the last look, and since when it has not
@@ -526,7 +522,7 @@ func (s *Stack) startClean(ctx context.Context, l *Layer, trust bool) error {
 	a := s.array(l.Array)
 	if a == nil || a.State == "inactive" {
 		if a != nil {
-			if _, err := s.sys.Run(ctx, "", "mdadm", "--stop", "--quiet", "/dev/"+a.Dev); err != nil {
+			if _, err := s.run(ctx, "", "mdadm", "--stop", "--quiet", "/dev/"+a.Dev); err != nil {
 				return err
 			}
 		}
@@ -600,10 +596,10 @@ func (s *Stack) Extend(ctx context.Context) error {
 			return nil
 		}
 		table := fmt.Sprintf("0 %d linear %s 0\n%d %d linear %s %d\n", cached, s.devno(dirty), cached, all-cached, s.devno(lv), cached)
-		if _, err := s.sys.Run(ctx, table, "dmsetup", "--noudevsync", "load", s.cfg.Mounted()); err != nil {
+		if _, err := s.run(ctx, table, "dmsetup", "--noudevsync", "load", s.cfg.Mounted()); err != nil {
 			return err
 		}
-		_, err := s.sys.Run(ctx, "", "dmsetup", "--noudevsync", "--nolockfs", "resume", s.cfg.Mounted())
+		_, err := s.run(ctx, "", "dmsetup", "--noudevsync", "--nolockfs", "resume", s.cfg.Mounted())
 		return err
 	})
 }
@@ -650,12 +646,12 @@ func (s *Stack) Revive(ctx context.Context) error {
 	if clean == "" || s.dm(s.cfg.between()) == "" {
 		return nil
 	}
-	out, err := s.sys.Run(ctx, "", "dmsetup", "status", s.cfg.between())
+	out, err := s.run(ctx, "", "dmsetup", "status", s.cfg.between())
 	if err != nil {
 		return err
 	}
 	say := func(message ...string) error {
-		_, err := s.sys.Run(ctx, "", append([]string{"dmsetup", "message", s.cfg.between(), "0"}, message...)...)
+		_, err := s.run(ctx, "", append([]string{"dmsetup", "message", s.cfg.between(), "0"}, message...)...)
 		return err
 	}
 	devno := s.devno(clean)
@@ -840,13 +836,7 @@ func (s *host) stopDevice(ctx context.Context, backing string) error {
 }
 
 // setOn is the set that is on a device, "" for none.
-func (s *host) setOn(dev string) string {
-	p, err := s.sys.Realpath("/sys/block/" + dev + "/bcache/set")
-	if err != nil {
-		return ""
-	}
-	return path.Base(p)
-}
+func (s *host) setOn(dev string) string { return s.linked("/sys/block/" + dev + "/bcache/set") }
 
 // stopSet stops a set until it is gone, and bcache's directory of its device.
 func (s *host) stopSet(ctx context.Context, set, dev string) error {

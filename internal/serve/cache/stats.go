@@ -93,11 +93,7 @@ func (s *parts) countFile() string { return "/run/mortar/cache-" + s.cfg.Service
 
 func (s *parts) noteAttached() {
 	clean, _ := s.layers()
-	b, err := json.Marshal(counted{s.io(s.dm(s.cfg.Mounted())).WriteBytes, s.io(clean).WriteBytes})
-	if err == nil {
-		err = s.sys.WriteFile(s.countFile(), b)
-	}
-	if err != nil {
+	if err := s.keep(s.countFile(), counted{s.io(s.dm(s.cfg.Mounted())).WriteBytes, s.io(clean).WriteBytes}); err != nil {
 		s.note("%v", err)
 	}
 }
@@ -179,13 +175,13 @@ func (s *Stack) Read(ctx context.Context, life bool) Stats {
 		}
 	}
 	there := s.ssds()
-	for _, serial := range s.cfg.here(s.sys.Hostname()) {
+	for _, serial := range s.cfg.here(s.name()) {
 		l := Life{Serial: serial, Device: there[serial], Left: -1}
 		if d := there[serial]; d != "" {
 			st.SSDIO.Add(s.io(d))
 			if life {
 				// Ignore smartctl's exit code, a bit mask that includes warnings.
-				out, _ := s.sys.Run(ctx, "", "smartctl", "--json", "--all", "/dev/"+d)
+				out, _ := s.run(ctx, "", "smartctl", "--json", "--all", "/dev/"+d)
 				r, err := smart.Parse(out)
 				if err != nil {
 					r.NoAnswer = err.Error()

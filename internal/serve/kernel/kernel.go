@@ -1,5 +1,5 @@
-// Package kernel is the access of the resource agent to the host: files, block devices,
-// mounts, addresses and processes. No service, no kind of storage and no Pacemaker may live
+// Package kernel is the access of the resource agent and the cache to the host: files, block
+// devices, mounts, addresses and processes. No service, no kind of storage and no Pacemaker may live
 // here, and no decision: a method does one thing, and says how it went.
 package kernel
 
@@ -165,6 +165,8 @@ type Command struct {
 	// Binds are directories that the process sees at other places, each with
 	// all mounts below it; in this order.
 	Binds []Bind
+	// Together: what kills the process group of this process kills the command too.
+	Together bool
 	// Limit is how many bytes of its output are kept, from both ends; 0: 64 KiB.
 	Limit int
 }

@@ -21,13 +21,12 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/base/netns"
 	"github.com/mortarhpc/mortar/internal/base/pr"
-	"github.com/mortarhpc/mortar/internal/serve/cache"
 )
 
 // Linux is the running kernel.
 type Linux struct {
 	netlink
-	cache.Linux // plain files
+	files
 }
 
 // New is the running kernel.
@@ -198,10 +197,13 @@ func (*Linux) Unmount(target string) error { return unix.Unmount(target, unix.UM
 func (*Linux) Executable(name string) (string, error) { return cmd.LookPath(name) }
 
 // process makes the command for package cmd, in a network namespace if one is
-// named. It gets its own session: Pacemaker kills the process group of a late
-// agent, and daemons begin as children of this process.
+// named. It gets its own session unless it ends together with this process: Pacemaker
+// kills the process group of a late agent, and daemons begin as children of this process.
 func (c Command) process(namespace string) cmd.Cmd {
 	p := cmd.Cmd{Argv: c.Argv, Stdin: []byte(c.Stdin), Env: c.Env, Group: cmd.OwnSession, Limit: cmp.Or(c.Limit, 64<<10)}
+	if c.Together {
+		p.Group = cmd.ParentGroup
+	}
 	if c.Nodename != "" || len(c.Binds) > 0 || namespace != "" {
 		p.Launch = func(start func() error) error { return c.launch(start, namespace) }
 	}

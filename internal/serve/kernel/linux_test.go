@@ -368,6 +368,13 @@ func TestRunReal(t *testing.T) {
 	if own, err := k.Hostname(); err != nil || own == "brick-scope" {
 		t.Errorf("own name %q, %v", own, err)
 	}
+	// It has a group of its own, unless it ends together with this process.
+	for _, together := range []bool{true, false} {
+		group, err := k.Run(ctx, Command{Argv: []string{"cut", "-d ", "-f5", "/proc/self/stat"}, Together: together})
+		if err != nil || (group == strconv.Itoa(unix.Getpgrp())) != together {
+			t.Errorf("together %v: group %s of %d, %v", together, group, unix.Getpgrp(), err)
+		}
+	}
 	// The environment is the agent's, not Pacemaker's.
 	t.Setenv("OCF_RESKEY_x", "1")
 	out, err = k.Run(ctx, Command{Argv: []string{"env"}, Env: []string{"A=b"}})

@@ -13,8 +13,8 @@ import (
 	rtnl "github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/base/netns"
+	"github.com/mortarhpc/mortar/internal/base/quick"
 )
 
 func (*Linux) Namespace(name string) (string, error) { return netns.ID(name) }
@@ -185,7 +185,7 @@ func inside[T any](k *within, f func() (T, error)) (v T, err error) {
 }
 
 func (k *within) ReadFile(p string) ([]byte, error) {
-	return inside(k, func() ([]byte, error) { return linux.ReadFile(p, 0) })
+	return inside(k, func() ([]byte, error) { return quick.ReadFile(p, 0) })
 }
 
 func (k *within) Poke(p, data string) error {

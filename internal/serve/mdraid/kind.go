@@ -259,7 +259,7 @@ const slowSync = "1001"
 
 // Arrays lists the md arrays of this host by UUID.
 func (s *disks) Arrays() (map[string]mdArray, error) {
-	found, err := linux.MDArrays(unit.Tree{Host: s.K})
+	found, err := linux.MDArrays(s.K)
 	if err != nil {
 		return nil, err
 	}
@@ -289,7 +289,7 @@ func (s *disks) Arrays() (map[string]mdArray, error) {
 // inSync tells of each slot of a running array whether md takes data from its
 // member. With also, that must hold for the member's kernel name too.
 func (s *disks) inSync(a mdArray, also func(dev string) bool) []bool {
-	members, err := linux.MDMembers(unit.Tree{Host: s.K}, a.Dev)
+	members, err := linux.MDMembers(s.K, a.Dev)
 	if err != nil {
 		return make([]bool, a.RaidDisks)
 	}

@@ -174,7 +174,7 @@ func (s *lateMembers) giveBack(dev string, all map[string]mdArray, in map[string
 	case a.Degraded == 0 && sb.Slot() >= 0: // a spare stands in
 		return nil, true
 	}
-	members, err := linux.MDMembers(unit.Tree{Host: s.K}, a.Dev)
+	members, err := linux.MDMembers(s.K, a.Dev)
 	if err != nil {
 		return nil, false
 	}

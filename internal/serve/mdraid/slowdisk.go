@@ -65,7 +65,7 @@ func (s *Kind) slowSince(before pace.Shot) string {
 	seen, window := rule.Between(before.Stat, after.Stat), after.At.Sub(before.At)
 	var late []string
 	for _, a := range s.ours(all) {
-		members, err := linux.MDMembers(unit.Tree{Host: s.K}, a.Dev)
+		members, err := linux.MDMembers(s.K, a.Dev)
 		if err != nil {
 			return ""
 		}
@@ -155,7 +155,7 @@ func (s *slowDisks) window(next pace.Shot, all map[string]mdArray) error {
 	past := d.past
 	d.past = pace.History{} // without those that are no members now
 	for _, a := range s.ours(all) {
-		members, err := linux.MDMembers(unit.Tree{Host: s.K}, a.Dev)
+		members, err := linux.MDMembers(s.K, a.Dev)
 		if err != nil {
 			return err
 		}
@@ -220,7 +220,7 @@ func (s *slowDisks) groupOf(all map[string]mdArray, dev string) (Array, mdArray,
 		if !ok {
 			continue
 		}
-		members, err := linux.MDMembers(unit.Tree{Host: s.K}, a.Dev)
+		members, err := linux.MDMembers(s.K, a.Dev)
 		if err != nil {
 			return want, a, nil, err
 		}
@@ -270,7 +270,7 @@ func (s *slowDisks) Absent(group Array, all map[string]mdArray) (out []string, e
 func (s *disks) membersOf(all map[string]mdArray) (map[string]bool, error) {
 	in := map[string]bool{}
 	for _, a := range s.ours(all) {
-		members, err := linux.MDMembers(unit.Tree{Host: s.K}, a.Dev)
+		members, err := linux.MDMembers(s.K, a.Dev)
 		if err != nil {
 			return nil, err
 		}

@@ -183,7 +183,7 @@ func spares(from, to raidGroup) (out []spareMove) {
 
 // Groups are the arrays of the service that run here, each with the spares that wait for it.
 func (s *spareMover) Groups() ([]raidGroup, error) {
-	all, err := linux.MDArrays(unit.Tree{Host: s.K})
+	all, err := linux.MDArrays(s.K)
 	if err != nil {
 		return nil, err
 	}
@@ -210,7 +210,7 @@ func (s *spareMover) Groups() ([]raidGroup, error) {
 			continue
 		}
 		g := raidGroup{MDArray: all[i], name: want.Name}
-		members, err := linux.MDMembers(unit.Tree{Host: s.K}, g.Dev)
+		members, err := linux.MDMembers(s.K, g.Dev)
 		if err != nil {
 			return nil, err
 		}

@@ -161,7 +161,7 @@ func (s *cacheLayer) ssdArrays() (devs []string) {
 	if err != nil {
 		return nil
 	}
-	all, _ := linux.MDArrays(unit.Tree{Host: s.K})
+	all, _ := linux.MDArrays(s.K)
 	for _, a := range all {
 		if slices.ContainsFunc(slices.Concat(cfg.DirtyUUIDs, cfg.CleanUUIDs), func(u string) bool { return md.SameUUID(u, a.UUID) }) {
 			devs = append(devs, a.Dev)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/netip"
 	"path"
 	"sort"
@@ -53,17 +52,6 @@ type Host struct {
 	Log     *Steps
 }
 
-// Tree lets package linux read the host.
-type Tree struct{ kernel.Host }
-
-func (t Tree) List(dir string) ([]string, error) {
-	names, err := t.ReadDir(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	return names, err
-}
-
 // Pids lists all processes.
 func (s *Host) Pids() []int {
 	names, _ := s.K.ReadDir("/proc")
@@ -79,12 +67,7 @@ func (s *Host) Pids() []int {
 
 // Line is the first line of a small file, "" if it cannot be read.
 func (s *Host) Line(p string) string {
-	b, err := s.K.ReadFile(path.Clean(p))
-	if err != nil {
-		return ""
-	}
-	l, _, _ := strings.Cut(string(b), "\n")
-	return strings.TrimSpace(l)
+	return linux.Line(s.K, path.Clean(p))
 }
 
 // Number is the number at the start of a small file, 0 if there is none.
@@ -139,7 +122,7 @@ func (s *Host) HasPath(dev string) bool {
 		if _, err := s.K.ReadDir("/sys/block/" + dev); err != nil {
 			return false
 		}
-		if all := linux.NVMePaths(Tree{s.K}, dev); len(all) > 0 {
+		if all := linux.NVMePaths(s.K, dev); len(all) > 0 {
 			return linux.NVMeLive(all) > 0
 		}
 		return st == "" || st == "live"

@@ -1,4 +1,7 @@
-package linux
+// Package quick reads the thousands of small files, links and names below /proc and /sys with
+// few system calls: on a server with 240 disks package os spends seconds of processor time on
+// them. It knows nothing of what they say.
+package quick
 
 import (
 	"errors"
@@ -13,9 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ReadFile reads a plain file of at most most bytes; most 0: of any size. It is for the
-// thousands of small files of /proc and /sys: package os asks five system calls more for each,
-// to wait for what never blocks.
+// ReadFile reads a plain file of at most most bytes; most 0: of any size.
+// Package os makes five system calls more for each, to wait for what never blocks.
 func ReadFile(path string, most int) (b []byte, err error) {
 	fail := func(err error) ([]byte, error) { return nil, &fs.PathError{Op: "read", Path: path, Err: err} }
 	// A FIFO without a writer would block in open(2).
