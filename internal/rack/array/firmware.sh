@@ -52,7 +52,8 @@ slow() { # index milliseconds; an unmirrored cache is written before, and gone
 unmirrored() { # index: dm-64 and on are the LUNs below their caches
   eval "set -- $1 \$lun$1"
   [ -b /dev/ram0 ] || $b modprobe brd rd_nr=64 rd_size=$cacheKiB || return 1
-  r /sbin/dmsetup create below$1 --minor $((64 + $1)) --noudevsync --noudevrules --table "0 $4 linear /dev/md$2 $3" && empty $1
+  read major < /sys/block/dm-$1/dev
+  r /sbin/dmsetup create below$1 --major ${major%:*} --minor $((64 + $1)) --noudevsync --noudevrules --table "0 $4 linear /dev/md$2 $3" && empty $1
 }
 empty() { # index: its cache begins anew
   eval "set -- $1 \$lun$1"
