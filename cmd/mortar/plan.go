@@ -80,7 +80,7 @@ func showOffline(ctx context.Context, c *cli.Console, file, profile string, only
 	if err := p.Show(w, cli.Painter(w)); err != nil {
 		return err
 	}
-	if err := design.Buildable(d.Spec); err != nil {
+	if err := design.Buildable(d); err != nil {
 		fmt.Fprintf(w, "This plan cannot be applied: %v.\n", err)
 	}
 	return nil

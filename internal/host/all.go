@@ -16,7 +16,7 @@ const atOnce = 64
 // end with it.
 const lingerTime = time.Second
 
-// All calls f for each host, many at once, and gives what came of each: a
+// All calls f for each host, in their order and many at once, and gives what came of each: a
 // result or an error. All are asked even if one fails, so that the user sees
 // every failure at once. A call that does not end with ctx is left behind, and
 // costs its own row only.
@@ -31,18 +31,21 @@ func All[R any](ctx context.Context, names []string, f func(ctx context.Context,
 	waiting := map[string]bool{}
 	for _, n := range names {
 		waiting[n] = true
-		go func() {
+	}
+	go func() {
+		for _, n := range names {
 			select {
 			case slots <- struct{}{}:
+				go func() {
+					defer func() { <-slots }()
+					r, err := f(ctx, n)
+					rows <- row{n, r, err}
+				}()
 			case <-ctx.Done():
 				rows <- row{name: n, err: context.Cause(ctx)}
-				return
 			}
-			defer func() { <-slots }()
-			r, err := f(ctx, n)
-			rows <- row{n, r, err}
-		}()
-	}
+		}
+	}()
 	out, failed := map[string]R{}, Errors{}
 	var over <-chan time.Time
 	ended := ctx.Done()

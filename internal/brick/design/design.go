@@ -37,10 +37,11 @@ func mdUUID(u uuid.UUID) string {
 // New derives the design of a spec that is to be built: it refuses what
 // this version can design but not build.
 func New(s *spec.Spec) (*Design, error) {
-	if err := Buildable(s); err != nil {
+	d, err := Derive(s)
+	if err != nil {
 		return nil, err
 	}
-	return Derive(s)
+	return d, Buildable(d)
 }
 
 // Derive makes the design of any spec that was parsed (defaults filled, rules
@@ -100,8 +101,9 @@ func errorAt(s *spec.Spec, at, mend, format string, args ...any) error {
 	return spec.Errors{{File: s.File, Line: line, Col: col, Msg: fmt.Sprintf(format, args...), Mend: mend}}
 }
 
-// Buildable says in so many words what of a spec this version cannot build.
-func Buildable(s *spec.Spec) error {
+// Buildable says in so many words what of a design this version cannot build.
+func Buildable(d *Design) error {
+	s := d.Spec
 	const instead = "look at it with mortar check, mortar plan --offline and mortar forecast"
 	no := func(at, format string, args ...any) error {
 		return errorAt(s, at, instead, format+" can be designed but not built by this version", args...)
@@ -117,6 +119,11 @@ func Buildable(s *spec.Spec) error {
 		return no("cache", "a cache with profile stock (the standard resource agents know none)")
 	case s.Profile == spec.Stock && s.Flavour != spec.NFSHA:
 		return no("profile", "profile stock of flavour %s", s.Flavour)
+	}
+	for _, v := range d.Services() {
+		if what := tooLarge(d, v); what != "" {
+			return no("storage.raid", "%s", what)
+		}
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package design
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -302,6 +303,9 @@ func (d builder) warn() {
 		}
 	}
 	add("warnings of storage")
+	if no := (spec.Errors)(nil); errors.As(Buildable(d.Design), &no) {
+		d.Warnings = append(d.Warnings, Warning{Rule: "buildable", Text: no[0].Msg, Line: no[0].Line, Col: no[0].Col})
+	}
 	for _, t := range d.Translations {
 		text := t.Old + " no longer exists and is left out: " + t.Why
 		if t.New != "" {

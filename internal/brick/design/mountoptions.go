@@ -66,7 +66,7 @@ func (d *Design) MountLines(client string) ([]MountLine, error) {
 		if len(names) == 0 {
 			return nil, fmt.Errorf("%s: no clients are listed: leave --client out, or list it under clients", d.Spec.File)
 		}
-		return nil, fmt.Errorf("%s: no client %s; choose one of %s", d.Spec.File, client, strings.Join(names, ", "))
+		return nil, fmt.Errorf("%s: no client %s; choose one of %s", d.Spec.File, client, strings.Join(spec.Ranges(names), ", "))
 	}
 	mounts := d.Mounts
 	if len(names) == 0 {

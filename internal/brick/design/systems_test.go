@@ -286,6 +286,40 @@ func TestBuildable(t *testing.T) {
 	}
 }
 
+// What LVM or XFS does not take is refused before a host is changed.
+func TestTooLarge(t *testing.T) {
+	for _, c := range []struct {
+		data, groups int
+		size, chunk  spec.Bytes
+		want         string
+	}{
+		{8, 24, 24 * spec.TB, 128 * spec.KiB, ""},
+		{8, 100, 20 * spec.TB, 128 * spec.KiB, ""}, // 1,008 disks with 8 spares
+		{8, 128, 2 * spec.TB, 128 * spec.KiB, ""},
+		{8, 129, 2 * spec.TB, 128 * spec.KiB, "a volume striped over 129 groups (LVM takes 128 at most"},
+		{8, 100, 100 * spec.TB, 128 * spec.KiB, "a volume of 72"},
+		{8, 64, 4 * spec.TB, 2 * spec.MiB, ""},
+		{8, 64, 4 * spec.TB, 4 * spec.MiB, "a stripe of 2.00 GiB over all groups (XFS takes less"},
+	} {
+		d := groups(c.groups, c.data, c.size)
+		d.Pairs[0].Services[0].SU, d.Pairs[0].Services[0].SW = c.chunk, c.data*c.groups
+		d.Pairs[0].Services[0].Storage.Stripes = c.groups
+		if err := Buildable(d); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%d groups of %d+2 disks of %s, chunks of %s: %v, want %q", c.groups, c.data, c.size, c.chunk, err, c.want)
+		}
+	}
+	// check warns.
+	d := example(t, "nvme-ha")
+	d.Spec.Cache, d.Spec.Services = &spec.Cache{}, append(d.Spec.Services, d.Spec.Services[0])
+	d.Warnings = nil
+	builder{d}.warn()
+	if !slices.ContainsFunc(d.Warnings, func(w Warning) bool {
+		return w.Text == "a cache for 2 services can be designed but not built by this version"
+	}) {
+		t.Errorf("%+v", d.Warnings)
+	}
+}
+
 // A layout that the spec rules out is refused with the line that does.
 func TestPerEnclosure(t *testing.T) {
 	src, err := fs.ReadFile(examples.FS, "lustre-brick.yaml")

@@ -49,14 +49,17 @@ func TestTimesOfSizes(t *testing.T) {
 }
 
 // largest is a design of 24 groups of 10 disks of 24 TB.
-func largest() *Design {
+func largest() *Design { return groups(24, 8, 24*spec.TB) }
+
+// groups is a design of so many groups with two parities.
+func groups(n, data int, size spec.Bytes) *Design {
 	s := &spec.Spec{}
-	s.Storage.RAID = spec.RAID{Level: 6, Data: 8, Parity: 2, Chunk: 512 * spec.KiB, Groups: 24}
+	s.Storage.RAID = spec.RAID{Level: 6, Data: data, Parity: 2, Chunk: 512 * spec.KiB, Groups: n}
 	d := &Design{Spec: s}
-	for range 24 {
-		g := Group{Level: 6, Data: 8, Parity: 2, Chunk: 512 * spec.KiB, Service: "home"}
-		for range 10 {
-			g.Members = append(g.Members, Disk{Size: 24 * spec.TB, Type: "nl-sas"})
+	for range n {
+		g := Group{Level: 6, Data: data, Parity: 2, Chunk: 512 * spec.KiB, Service: "home"}
+		for range data + 2 {
+			g.Members = append(g.Members, Disk{Size: size, Type: "nl-sas"})
 		}
 		d.Groups, d.Disks = append(d.Groups, g), append(d.Disks, g.Members...)
 	}

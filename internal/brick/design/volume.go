@@ -2,6 +2,7 @@ package design
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -76,6 +77,28 @@ func (v *Storage) grew(growth int, name string) {
 		v.Growths = append(v.Growths, nil)
 	}
 	v.Growths[growth-1] = append(v.Growths[growth-1], name)
+}
+
+// tooLarge says what of a service's volume LVM or XFS does not take; "": nothing.
+func tooLarge(d *Design, v *Service) string {
+	const (
+		stripes = 128            // of a logical volume. Source: LVM2, metadata-exported.h, MAX_STRIPES
+		extents = math.MaxUint32 // of a volume group. Source: the same, MAX_EXTENT_COUNT
+		width   = math.MaxInt32  // bytes. Source: xfsprogs, libxfs/xfs_sb.c, xfs_validate_stripe_geometry
+	)
+	if v.NFS == nil {
+		return ""
+	}
+	size, wide := d.lvSize(v.Name, len(v.Storage.Growths)), v.SU*spec.Bytes(v.SW)
+	switch {
+	case v.Storage.Stripes > stripes:
+		return fmt.Sprintf("a volume striped over %d groups (LVM takes %d at most: make them wider)", v.Storage.Stripes, stripes)
+	case size/extentSize > extents:
+		return fmt.Sprintf("a volume of %s (LVM counts 2^32 extents of %s)", size.Binary(), spec.Bytes(extentSize))
+	case wide > width:
+		return fmt.Sprintf("a stripe of %s over all groups (XFS takes less than 2 GiB: choose a smaller chunk)", wide.Binary())
+	}
+	return ""
 }
 
 // first are the groups that were there from the first: the geometry of what is

@@ -224,6 +224,7 @@ var bad = []struct {
 	{"client range over a server", []string{"name: c1", "name: 's[2-3]'"}},
 	{"client range over a server's address", []string{"name: c1", "name: 'c[001-400]'", "public: 10.1.0.51", "public: 10.1.0.5"}},
 	{"client range out of the network", []string{"name: c1", "name: 'c[1-9]'", "public: 10.1.0.51", "public: 10.1.255.250"}},
+	{"client range of host names", []string{"name: c1", "name: 'c[1-9]'", "address: 10.1.0.51", "address: c1.example"}},
 	{"client range that runs backwards", []string{"name: c1", "name: 'c[9-1]'"}},
 	{"10,001 clients in a range", []string{"name: c1", "name: 'c[00001-10001]'"}},
 	{"10,001 clients with those counted", []string{"clients:\n", "clients:\n  - count: 10000\n"}},

@@ -75,12 +75,16 @@ func clientsOf(c *checker, v Client) (all []Client, ok bool) {
 		c.split(v.at+".name", "", err)
 		return nil, false
 	}
-	address, _ := netip.ParseAddr(v.Address) // what is none fails with the first client
-	public, _ := netip.ParseAddr(v.Public)
+	address, err := netip.ParseAddr(v.Address)
+	if err != nil {
+		c.errorf(v.at+".address", "write the IP address of the first one, or list the clients one by one", "the addresses of a range count up from an IP address, which %q is not", v.Address)
+		return nil, false
+	}
+	public, _ := netip.ParseAddr(v.Public) // what is none fails with the first client
 	for i, name := range names {
 		one := v
 		one.Name = name
-		if i > 0 && address.IsValid() && public.IsValid() {
+		if i > 0 && public.IsValid() {
 			address, public = address.Next(), public.Next()
 			one.Address, one.Public = address.String(), public.String()
 		}
@@ -154,7 +158,11 @@ func (s *Spec) Select(words []string) (map[string]bool, error) {
 			}
 		}
 		for _, n := range names {
-			if len(hosts[n]) == 0 {
+			switch {
+			case len(hosts[n]) > 0:
+			case slices.Contains(Groups, n):
+				return nil, fmt.Errorf("%s: group %s has no host; name hosts, or another group", s.File, n)
+			default:
 				return nil, fmt.Errorf("%s: no host or group is named %q; %s", s.File, n, meant(n, known, "name hosts, ranges of them such as c[001-040], "+or(Groups)))
 			}
 			for _, h := range hosts[n] {

@@ -78,6 +78,17 @@ func TestSelect(t *testing.T) {
 	}
 }
 
+// A group without a host is named as such.
+func TestSelectEmptyGroup(t *testing.T) {
+	s := withClients(t, "  - {count: 400}\n")
+	for _, group := range []string{"clients", "load"} {
+		got, err := s.Select([]string{group})
+		if want := "brick.yaml: group " + group + " has no host; name hosts, or another group"; err == nil || err.Error() != want {
+			t.Errorf("%s: %v, %v", group, got, err)
+		}
+	}
+}
+
 // A spec of the most clients is read in a moment, and the number of threads follows from them,
 // as far as the memory goes.
 func TestManyClients(t *testing.T) {

@@ -109,7 +109,7 @@ func Tree(ctx context.Context, d *design.Design, client, format string) (map[str
 	if err != nil {
 		return nil, err
 	}
-	t := template.Must(template.New("").Funcs(template.FuncMap{"join": strings.Join}).Parse(texts))
+	t := template.Must(template.New("").Funcs(template.FuncMap{"dir": path.Dir, "join": strings.Join}).Parse(texts))
 	out, root := map[string]string{}, map[string]string{"dir": "root", "warewulf": "rootfs", "ansible": "files"}[format]
 	for p, content := range c.Files {
 		out[path.Join(root, p)] = content
@@ -129,6 +129,9 @@ func Tree(ctx context.Context, d *design.Design, client, format string) (map[str
 // Paths are those of the files, in order.
 func (c *config) Paths() []string { return slices.Sorted(maps.Keys(c.Files)) }
 
+// readme is written last: a tree without it is not whole.
+const readme = "README"
+
 // Write writes a tree into a directory that is not there yet, or empty.
 func Write(dir string, tree map[string]string) error {
 	if names, err := os.ReadDir(dir); err == nil && len(names) > 0 {
@@ -136,7 +139,8 @@ func Write(dir string, tree map[string]string) error {
 	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	for _, p := range slices.Sorted(maps.Keys(tree)) {
+	paths := slices.DeleteFunc(slices.Sorted(maps.Keys(tree)), func(p string) bool { return p == readme })
+	for _, p := range append(paths, readme) {
 		file := filepath.Join(dir, filepath.FromSlash(p))
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 			return err

@@ -65,6 +65,16 @@ func TestTrees(t *testing.T) {
 			}
 			if format == "ansible" {
 				var tasks []map[string]any
+				for _, p := range must { // the module copy makes none
+					if !strings.Contains(lines, "path: "+filepath.Dir(p)+"\n    state: directory\n") {
+						t.Errorf("%s: the role does not make the directory of %s\n%s", name, p, lines)
+					}
+				}
+				for _, m := range docs {
+					if !strings.Contains(lines, "creates: "+m.Path+"\n") {
+						t.Errorf("%s: the role makes %s only if another one is missing\n%s", name, m.Path, lines)
+					}
+				}
 				if err := yaml.Unmarshal([]byte(lines), &tasks); err != nil || len(tasks) < 5 {
 					t.Errorf("%s: %d tasks: %v\n%s", name, len(tasks), err, lines)
 				}
@@ -89,6 +99,14 @@ func TestWrite(t *testing.T) {
 	}
 	if err := Write(dir, tree); err == nil {
 		t.Errorf("written twice: %v", err)
+	}
+	// A write that ends half-way leaves no README.
+	half := filepath.Join(t.TempDir(), "half")
+	if err := Write(half, map[string]string{"README": "", "a": "", "a/b": ""}); err == nil {
+		t.Error("a file was made a directory")
+	}
+	if names, err := filepath.Glob(half + "/*"); err != nil || len(names) != 1 {
+		t.Errorf("half a tree has %v, %v", names, err)
 	}
 	for want, ask := range map[string][2]string{"no client c9": {"c9", "dir"}, `--format "tar"`: {"", "tar"}} {
 		if _, err := Tree(t.Context(), d, ask[0], ask[1]); err == nil || !strings.Contains(err.Error(), want) {

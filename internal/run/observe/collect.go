@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -175,13 +174,12 @@ func (c *Collector) collect(ctx context.Context) Facts {
 		}
 	}
 	arrays := c.startArrays(ctx, reqs)
-	if len(c.only) > 0 {
-		maps.DeleteFunc(reqs, func(name string, _ gather.Request) bool { return !slices.Contains(c.only, name) })
-	}
+	// Servers come first: they do not wait for clients that are off.
+	names := slices.DeleteFunc(slices.Concat(c.d.Servers(), c.d.Spec.ClientNames()), func(n string) bool { return len(c.only) > 0 && !slices.Contains(c.only, n) })
 	cctx, cancel := context.WithTimeoutCause(ctx, c.timeout, fmt.Errorf("no answer within %v", c.timeout))
 	defer cancel()
 	var hung host.Errors
-	f.Hosts, hung = host.All(cctx, slices.Collect(maps.Keys(reqs)), func(ctx context.Context, name string) (Answer, error) {
+	f.Hosts, hung = host.All(cctx, names, func(ctx context.Context, name string) (Answer, error) {
 		return c.ask(ctx, name, reqs[name]), nil
 	})
 	for name, err := range hung {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -70,6 +72,33 @@ func TestCollect(t *testing.T) {
 	Judge(d, f) // of this very machine
 	c.Close()
 	<-closed
+}
+
+// However many clients are off, the servers are asked.
+func TestCollectBesideSilentClients(t *testing.T) {
+	d := *theDesign(t)
+	one, s := d.Spec.Clients[0], *d.Spec
+	for i := range 500 {
+		one.Name = fmt.Sprintf("a%03d", i)
+		s.Clients = append(s.Clients, one)
+	}
+	d.Spec = &s
+	for range 3 { // goroutines begin in any order
+		c := NewCollector(&d, func(ctx context.Context, name string) (*host.Session, error) {
+			if !slices.Contains(d.Servers(), name) {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			return host.New(name, realLine{make(chan struct{})}), nil
+		}, time.Second)
+		f := c.Collect(t.Context())
+		c.Close()
+		for _, s := range d.Servers() {
+			if f.Hosts[s].Host == nil {
+				t.Errorf("%s: %s", s, f.Hosts[s].Err)
+			}
+		}
+	}
 }
 
 // The host refuses a query that is not on the list of read-only ones. Then status
