@@ -10,7 +10,7 @@ import (
 )
 
 // atOnce bounds the hosts that are asked, or logged in to, at the same time.
-const atOnce = 64
+const atOnce = 256
 
 // lingerTime is how long All waits, once ctx has ended, for those that are to
 // end with it.
