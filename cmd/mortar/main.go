@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/mortarhpc/mortar/internal/base/release"
 	"github.com/mortarhpc/mortar/internal/base/screen"
@@ -38,6 +37,8 @@ func fail(code int, err error) error { return cli.Fail(code, err) }
 // env is what all commands share.
 var env = &cli.Env{Version: release.Version(version), Connect: host.Options{KeepAlive: 5 * time.Second, Missed: 6}, Virtual: virtualRack}
 
+func init() { env.Call = call } // not above, because call's commands use env
+
 // consoleOf is the console of a run of a command.
 func consoleOf(cmd *cobra.Command) *cli.Console {
 	given := func(flag string) bool {
@@ -56,22 +57,6 @@ func profileFlag(cmd *cobra.Command, profile *string) {
 // Everything that a command prints goes through these, JSON too: they show what a terminal would
 // obey as an escape.
 var stdout, stderr = screen.To(os.Stdout), screen.To(os.Stderr)
-
-func bold(s string) string  { return (&cli.Console{Out: stdout}).Bold(s) }
-func faint(s string) string { return (&cli.Console{Out: stdout}).Faint(s) }
-
-// widthOf is the number of columns of a terminal, 0 for anything else.
-func widthOf(w io.Writer) int {
-	s, ok := w.(*screen.Writer)
-	if !ok || s.File() == nil {
-		return 0
-	}
-	width, _, err := term.GetSize(int(s.File().Fd()))
-	if err != nil {
-		return 0
-	}
-	return width
-}
 
 func main() { os.Exit(run()) }
 
