@@ -37,7 +37,7 @@ func fail(code int, err error) error { return cli.Fail(code, err) }
 // env is what all commands share.
 var env = &cli.Env{Version: release.Version(version), Connect: host.Options{KeepAlive: 5 * time.Second, Missed: 6}, Virtual: virtualRack}
 
-func init() { env.Call = call } // not above, because call's commands use env
+func init() { env.Call = runCommand } // not above, because its commands use env
 
 // consoleOf is the console of a run of a command.
 func consoleOf(cmd *cobra.Command) *cli.Console {
@@ -75,15 +75,15 @@ func run() int {
 	ctx, stop := cli.Interruptible(context.Background())
 	defer stop()
 	var ee *cli.Exit
-	if errors.As(call(ctx, os.Stdin, stdout, stderr, os.Args[1:]...), &ee) {
+	if errors.As(runCommand(ctx, os.Stdin, stdout, stderr, os.Args[1:]...), &ee) {
 		return ee.Code
 	}
 	return 0
 }
 
-// call runs a command in this process, and prints its error, a *cli.Exit. Commands that consist of
-// others use it too.
-func call(ctx context.Context, in io.Reader, out, errs io.Writer, args ...string) error {
+// runCommand runs a command in this process, and prints its error, a *cli.Exit. Commands that
+// consist of others use it too, as cli.Env.Call.
+func runCommand(ctx context.Context, in io.Reader, out, errs io.Writer, args ...string) error {
 	root := newRootCmd()
 	root.SetIn(in)
 	root.SetOut(out)
