@@ -33,7 +33,7 @@ func TestGivenFlags(t *testing.T) {
 		if err := c.own.ParseFlags(strings.Fields(c.args)); err != nil {
 			t.Fatal(err)
 		}
-		got := given(c.own, "how", "against-stock", "print-suite", "dry-run")
+		got := givenFlags(c.own, "how", "against-stock", "print-suite", "dry-run")
 		if strings.Join(got, " ") != c.want {
 			t.Errorf("got %q, want %q", got, c.want)
 		}

@@ -110,7 +110,7 @@ func (x *site) inventory(t *testing.T) {
 func mortar(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out bytes.Buffer
-	err := call(t.Context(), strings.NewReader("yes\n"), &out, io.Discard, args...)
+	err := runCommand(t.Context(), strings.NewReader("yes\n"), &out, io.Discard, args...)
 	if err == nil {
 		return 0, out.String(), ""
 	}

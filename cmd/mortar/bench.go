@@ -20,6 +20,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/prove/bench"
 	"github.com/mortarhpc/mortar/internal/prove/report"
+	"github.com/mortarhpc/mortar/internal/prove/versus"
 	"github.com/mortarhpc/mortar/internal/run/cli"
 )
 
@@ -35,7 +36,12 @@ func newBenchCmd() *cobra.Command {
 	var cmd *cobra.Command
 	cmd = command("bench", func(ctx context.Context, c *cli.Console, args []string) error {
 		if f.againstStock {
-			return benchAgainstStock(ctx, c, args[0], f, given(cmd, "against-stock", "print-suite", "dry-run"))
+			opt, err := f.options()
+			if err != nil {
+				return err
+			}
+			both := versus.Comparison{Spec: args[0], Dir: f.out, Flags: givenFlags(cmd, "against-stock", "print-suite", "dry-run")}
+			return both.Bench(ctx, c, f.suite, opt)
 		}
 		if f.print != "" {
 			return printSuite(c.Out, f.print, args)
@@ -141,8 +147,7 @@ func mountVersions(d *design.Design) string {
 
 func runBench(ctx context.Context, c *cli.Console, specFile string, f benchFlags) error {
 	if f.out == "" {
-		name := f.suite
-		name = cmp.Or(name, "profile")
+		name := cmp.Or(f.suite, "profile")
 		f.out = filepath.Join("out", "bench-"+strings.TrimSuffix(filepath.Base(name), filepath.Ext(name)))
 	}
 	opt, err := f.options()
@@ -169,8 +174,8 @@ func runBench(ctx context.Context, c *cli.Console, specFile string, f benchFlags
 	if c.DryRun {
 		return showSets(c, des, suite, opt)
 	}
-	if err := writable(f.out); err != nil {
-		return fail(exitBadInput, fmt.Errorf("--out: %w", err))
+	if err := cli.Writable(f.out); err != nil {
+		return err
 	}
 	progress := c.Aside()
 	env, err := benchEnv(ctx, des)
@@ -192,7 +197,7 @@ func runBench(ctx context.Context, c *cli.Console, specFile string, f benchFlags
 	}
 	defer release()
 	live := cli.IsTerminal(progress)
-	env.Progress = benchProgress(progress, time.Now(), live)
+	env.Progress = benchProgress(progress, c.Bold, time.Now(), live)
 	r, err := bench.Run(ctx, env, suite, opt)
 	if live {
 		fmt.Fprint(progress, screen.ClearLine)
@@ -225,7 +230,7 @@ func benchOutcome(ctx context.Context, c *cli.Console, r *report.Run, err error)
 		}
 		return fail(exitFailed, err)
 	}
-	if err := c.Show(r.Bench.BenchSummary, func(w io.Writer) error { return printBench(w, r) }); err != nil {
+	if err := c.Show(r.Bench.BenchSummary, func(w io.Writer) error { return printBench(w, r, c.Bold) }); err != nil {
 		return fail(exitFailed, err)
 	}
 	switch {
@@ -240,7 +245,7 @@ func benchOutcome(ctx context.Context, c *cli.Console, r *report.Run, err error)
 }
 
 // printBench prints the result for a person.
-func printBench(w io.Writer, r *report.Run) error {
+func printBench(w io.Writer, r *report.Run, bold func(string) string) error {
 	b := r.Bench
 	fmt.Fprintf(w, "\n%s on brick %s: %s\n", b.Suite, b.Brick, bold(strings.ToUpper(b.Verdict)))
 	for _, reason := range b.Reasons {
@@ -298,7 +303,7 @@ func showSets(c *cli.Console, des *design.Design, suite *bench.Suite, opt bench.
 
 // benchProgress prints a line for each finished measurement and each note. Between them it
 // rewrites one status line on a terminal, and prints a line now and then elsewhere.
-func benchProgress(w io.Writer, start time.Time, live bool) func(bench.Progress) {
+func benchProgress(w io.Writer, bold func(string) string, start time.Time, live bool) func(bench.Progress) {
 	var lastLine time.Time
 	state := ""
 	return func(p bench.Progress) {
@@ -342,42 +347,4 @@ func benchProgress(w io.Writer, start time.Time, live bool) func(bench.Progress)
 		state, lastLine = p.State, time.Now()
 		fmt.Fprintf(w, "%s%s %s%s%s", pre, cli.Stamp(start), where, text, post)
 	}
-}
-
-// benchAgainstStock measures a brick with the profile tuned and with the profile stock; chosen are
-// the flags of both runs.
-func benchAgainstStock(ctx context.Context, c *cli.Console, specFile string, f benchFlags, chosen []string) error {
-	f.out = cmp.Or(f.out, filepath.Join("out", "bench-against-stock"))
-	opt, err := f.options()
-	if err != nil {
-		return err
-	}
-	des, err := cli.ForLoad(cli.Load(specFile))
-	if err != nil {
-		return err
-	}
-	// Check the suite before two bricks are built.
-	suite, err := bench.Load(f.suite, des.Flavour)
-	if err != nil {
-		return fail(exitBadInput, err)
-	}
-	if _, err := bench.Plan(suite, opt, 1, 1); err != nil {
-		return fail(exitBadInput, err)
-	}
-	progress := c.Aside()
-	start := time.Now()
-	runs, failed := againstStock(ctx, progress, specFile, f.out, func(file, run string) []string {
-		return append([]string{"bench", file, "--out", run}, chosen...)
-	})
-	if runs == nil {
-		return failed
-	}
-	args := []string{"compare", runs[spec.Stock], runs[spec.Tuned], "--html", filepath.Join(f.out, "compare.html")}
-	if c.JSON {
-		args = append(args, "--json")
-	}
-	if err := step(ctx, c.Out, progress, start, args); err != nil {
-		return err
-	}
-	return failed
 }

@@ -86,7 +86,7 @@ func clusterCmd(name string, plan func(context.Context, *asked) (*procedure.Plan
 func newFailoverCmd() *cobra.Command {
 	var to string
 	cmd := clusterCmd("failover", func(_ context.Context, a *asked) (*procedure.Plan, error) {
-		return failover.Service(a.d, a.facts, first(a.args), to)
+		return failover.Service(a.d, a.facts, optional(a.args), to)
 	})
 	cmd.Flags().StringVar(&to, "to", "", "server to move to; default: the other one")
 	return cmd
@@ -94,7 +94,9 @@ func newFailoverCmd() *cobra.Command {
 
 // moveCmd makes a clusterCmd about one server or service.
 func moveCmd(name string, plan func(*design.Design, observe.Facts, string) (*procedure.Plan, error)) *cobra.Command {
-	return clusterCmd(name, func(_ context.Context, a *asked) (*procedure.Plan, error) { return plan(a.d, a.facts, first(a.args)) })
+	return clusterCmd(name, func(_ context.Context, a *asked) (*procedure.Plan, error) {
+		return plan(a.d, a.facts, optional(a.args))
+	})
 }
 
 func newOutletsOnCmd() *cobra.Command {
@@ -136,7 +138,7 @@ func confirmNode(c *cli.Console, node string, p *procedure.Plan, given string) (
 func newConfirmDoubtCmd() *cobra.Command {
 	var given string
 	cmd := clusterCmd("confirm-doubt", func(ctx context.Context, a *asked) (*procedure.Plan, error) {
-		service, w := first(a.args), a.Aside()
+		service, w := optional(a.args), a.Aside()
 		r, err := failover.InDoubt(ctx, a.d, a.facts, a.hosts, service)
 		if err != nil {
 			return nil, err
@@ -176,7 +178,7 @@ func newRepairCmd() *cobra.Command {
 	var o repair.Options
 	var timeout time.Duration
 	cmd := command("repair", func(ctx context.Context, c *cli.Console, args []string) error {
-		o.Service = first(args[1:])
+		o.Service = optional(args[1:])
 		return withHosts(ctx, c, args[0], timeout, c.DryRun, func(d *design.Design, hosts *observe.Collector) error {
 			return repair.Run(ctx, c, d, hosts, o)
 		})

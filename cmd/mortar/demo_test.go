@@ -7,21 +7,18 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mortarhpc/mortar/internal/base/screen"
 	"github.com/mortarhpc/mortar/internal/run/cli"
 )
 
 // A command that is part of another one prints its error once, and passes its exit code on.
 func TestPart(t *testing.T) {
 	var out, said bytes.Buffer
-	old := stderr
-	stderr = screen.To(&said)
-	defer func() { stderr = old }()
-	if err := part(t.Context(), &out, "init", "nfs-ha"); err != nil || !strings.Contains(out.String(), "flavour: nfs-ha") {
+	c := &cli.Console{Env: env, Err: &said}
+	if err := c.Part(t.Context(), &out, "init", "nfs-ha"); err != nil || !strings.Contains(out.String(), "flavour: nfs-ha") {
 		t.Errorf("%v: %s", err, &out)
 	}
 	var ee *cli.Exit
-	if err := part(context.WithoutCancel(t.Context()), &out, "check", "no-such-file"); !errors.As(err, &ee) || ee.Code != exitBadInput || ee.Err != nil {
+	if err := c.Part(context.WithoutCancel(t.Context()), &out, "check", "no-such-file"); !errors.As(err, &ee) || ee.Code != exitBadInput || ee.Err != nil {
 		t.Errorf("%+v", err)
 	}
 	if strings.Count(said.String(), "mortar: open no-such-file") != 1 {
@@ -29,7 +26,7 @@ func TestPart(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := part(ctx, &out, "check", "no-such-file"); !errors.As(err, &ee) || ee.Code != exitInterrupted {
+	if err := c.Part(ctx, &out, "check", "no-such-file"); !errors.As(err, &ee) || ee.Code != exitInterrupted {
 		t.Errorf("interrupted: %+v", err)
 	}
 }

@@ -49,7 +49,7 @@ func newCheckCmd() *cobra.Command {
 		}
 		out := c.Out
 		o := design.ShowOptions{Explain: explain, Paint: cli.Painter(out)}
-		if w := widthOf(out); w > 0 {
+		if w := cli.Width(out); w > 0 {
 			o.Width = min(max(w, 72), 140)
 		}
 		if err := design.Show(out, d, o); err != nil || lustre == nil {

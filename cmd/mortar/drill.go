@@ -1,14 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,16 +14,15 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
-	"github.com/mortarhpc/mortar/internal/converge/plan"
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/prove/drill"
 	"github.com/mortarhpc/mortar/internal/prove/fault"
 	"github.com/mortarhpc/mortar/internal/prove/inject"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 	"github.com/mortarhpc/mortar/internal/prove/versus"
+	"github.com/mortarhpc/mortar/internal/rack"
 	"github.com/mortarhpc/mortar/internal/run/cli"
 )
 
@@ -60,7 +56,7 @@ func newDrillRunCmd() *cobra.Command {
 			if c.JSON {
 				err = cli.JSONLines(w).Encode(r.Summary)
 			} else {
-				err = report.SummaryText(w, r, bold)
+				err = report.SummaryText(w, r, c.Bold)
 			}
 			if err == nil && r.Summary.Verdict != report.Pass {
 				err = fail(exitFailed, nil)
@@ -111,7 +107,15 @@ func newDrillRandomCmd() *cobra.Command {
 			seed = uint64(time.Now().UnixNano()) % 1_000_000
 		}
 		if from != "" {
-			if err := rackOfFrom(ctx, c.Err, args[0], from); err != nil {
+			s, err := cli.ReadSpec(args[0])
+			if err != nil {
+				return err
+			}
+			known, err := rack.HasSaved(s.Name, from)
+			if err != nil {
+				return rackError(err)
+			}
+			if err := inject.Ready(ctx, c, s, from, known); err != nil {
 				return err
 			}
 		}
@@ -142,16 +146,16 @@ func newDrillVersusCmd() *cobra.Command {
 	var how string
 	var cmd *cobra.Command
 	cmd = f.command("versus", "drills-against-stock", func(ctx context.Context, c *cli.Console, args []string) error {
-		chosen := given(cmd, "how")
+		both := versus.Comparison{Spec: args[0], Dir: f.out, Flags: givenFlags(cmd, "how")}
 		if len(args) == 2 {
 			d, v, err := drill.Find(args[1], how)
 			if err != nil {
 				return fail(exitBadInput, err)
 			}
 			f.only = []string{drill.Choice{Drill: d, Variant: v}.Name()}
-			chosen = append(chosen, "--only", f.only[0])
+			both.Flags = append(both.Flags, "--only", f.only[0])
 		}
-		return f.versus(ctx, c, args[0], chosen)
+		return both.Drills(ctx, c, f.service, f.only, f.skip)
 	})
 	f.choice(cmd)
 	cmd.Flags().StringVar(&how, "how", "", "variant of the drill that is named (default: its first)")
@@ -203,8 +207,8 @@ func (f *drillFlags) check() error {
 // what is done stands in the question, and from is a saved rack that env.Restore restores.
 func (f *drillFlags) drill(ctx context.Context, c *cli.Console, des *design.Design, name, what, from string, do func(context.Context, fault.Env, drill.Options) error) error {
 	f.out = cmp.Or(f.out, filepath.Join("out", name))
-	if err := writable(f.out); err != nil {
-		return fail(exitBadInput, fmt.Errorf("--out: %w", err))
+	if err := cli.Writable(f.out); err != nil {
+		return err
 	}
 	// A host answers late while a failover or a rebuild keeps its processor busy.
 	excused := &host.Excused{}
@@ -229,7 +233,7 @@ func (f *drillFlags) drill(ctx context.Context, c *cli.Console, des *design.Desi
 		return err
 	}
 	op := inject.NewOperator(des, opDial)
-	op.Run = (&drillCommands{file: des.Spec.File, say: env.Progress, changed: changed}).run
+	op.Run = (&inject.Commands{Console: c, File: des.Spec.File, Say: env.Progress, Changed: changed}).Run
 	defer op.Close()
 	env.Operator = op
 	release, err := c.Claim(ctx, des.Spec) // keep apply and a second drill out meanwhile
@@ -238,9 +242,17 @@ func (f *drillFlags) drill(ctx context.Context, c *cli.Console, des *design.Desi
 	}
 	defer release()
 	if from != "" {
-		if env.Restore, err = restorer(ctx, des.Spec, from, op, env.Progress); err != nil {
-			return err
+		opt, err := namedRack{spec: des.Spec}.restoreOptions(false)
+		if err == nil {
+			err = rack.CheckSaved(ctx, des.Spec.Name, rackOf(des.Spec), from, opt)
 		}
+		if err != nil {
+			return rackError(err)
+		}
+		env.Restore = op.Restoring(from, func(ctx context.Context) error {
+			_, err := rack.Restore(ctx, des.Spec.Name, rackOf(des.Spec), from, opt, nil)
+			return err
+		}, env.Progress)
 	}
 	seconds := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 	return do(ctx, env, drill.Options{Dir: f.out, Steady: seconds(f.seconds), After: seconds(f.after), Recover: seconds(f.within), Rate: f.rate})
@@ -284,68 +296,6 @@ func (f *drillFlags) table(ctx context.Context, c *cli.Console, entries []report
 		}
 	}
 	return nil
-}
-
-// versus drills a brick with the profile stock and with the profile tuned; chosen are the flags of
-// both.
-func (f *drillFlags) versus(ctx context.Context, c *cli.Console, file string, chosen []string) error {
-	f.out = cmp.Or(f.out, filepath.Join("out", "drills-against-stock"))
-	out := c.Out
-	choices, err := drill.Choose(f.only, f.skip)
-	if err != nil {
-		return fail(exitBadInput, err)
-	}
-	des, err := cli.ForLoad(cli.Load(file))
-	if err != nil {
-		return err
-	}
-	// Refuse an impossible drill before two bricks are built.
-	if len(f.only) == 0 {
-		choices = drill.Suits(choices, des)
-	}
-	for _, c := range choices {
-		if err := possibleOnRack(des, f.service, c.Drill, c.Variant); err != nil {
-			return fail(exitBadInput, err)
-		}
-	}
-	dirs, failed := againstStock(ctx, c.Aside(), file, f.out, func(file, run string) []string {
-		return append([]string{"drill", "all", file, "--out", run}, chosen...)
-	})
-	if dirs == nil {
-		return failed
-	}
-	runs, err := versus.DrillRuns(dirs)
-	if err != nil {
-		return err
-	}
-	gains := report.Gains(runs)
-	if len(gains) == 0 {
-		return errors.Join(errors.New("no drill has a verdict with both profiles: nothing to compare"), failed)
-	}
-	page := filepath.Join(f.out, report.HTMLFile)
-	if err := report.WriteHTML(page, runs); err != nil {
-		return err
-	}
-	if c.JSON {
-		err = cli.PrintJSON(out, map[string]any{"schema": report.Schema, "gains": gains})
-	} else {
-		fmt.Fprintln(out)
-		err = report.GainsText(out, gains)
-		fmt.Fprintf(out, "written to %s, page: %s\n", f.out, page)
-	}
-	if err != nil {
-		return err
-	}
-	// A failure of the profile stock is a result, not an error.
-	if slices.ContainsFunc(gains, func(g report.Gain) bool { return g.TunedPassed < len(g.Tuned) }) {
-		return fail(exitFailed, nil)
-	}
-	return nil
-}
-
-// possibleOnRack refuses a drill that a brick on a virtual rack cannot have, whether it is up or not.
-func possibleOnRack(des *design.Design, service string, d drill.Drill, v drill.Variant) error {
-	return drill.Possible(fault.Env{Design: des, Service: service, Injector: &inject.Rack{Design: des}, Operator: inject.NewOperator(des, nil)}, d, v)
 }
 
 func listDrills(c *cli.Console) error {
@@ -397,118 +347,5 @@ func drillProgress(w io.Writer) func(text string) {
 		mu.Lock()
 		defer mu.Unlock()
 		fmt.Fprintf(w, "%s %s\n", cli.Stamp(start), text)
-	}
-}
-
-// writable checks that a directory exists or can be made, and that files can be written there.
-// It runs before a drill, so that the results have a place.
-func writable(dir string) error {
-	dir, err := filepath.Abs(dir)
-	if err != nil {
-		return err
-	}
-	for {
-		fi, err := os.Stat(dir)
-		switch {
-		case errors.Is(err, os.ErrNotExist):
-			dir = filepath.Dir(dir)
-			continue
-		case err != nil:
-			return err
-		case !fi.IsDir():
-			return fmt.Errorf("%s is no directory", dir)
-		}
-		if err := unix.Access(dir, unix.W_OK|unix.X_OK); err != nil {
-			return fmt.Errorf("%s cannot be written to: %w", dir, err)
-		}
-		return nil
-	}
-}
-
-// drillCommands runs the commands of a drill's change.
-type drillCommands struct {
-	file string
-	say  func(text string)
-	// changed gets the design of a spec that a command may have changed.
-	changed func(*design.Design)
-}
-
-// run runs a command on the spec: name and args are those of fault.Operator.Command.
-func (c *drillCommands) run(ctx context.Context, name string, args ...string) (*design.Design, error) {
-	var out bytes.Buffer
-	err := call(cli.Claimed(ctx), nothing(), io.MultiWriter(&out, &progressWriter{say: c.say}), io.Discard, append(append(strings.Fields(name), c.file), args...)...)
-	var ee *cli.Exit
-	switch {
-	case !errors.As(err, &ee):
-	case ee.Code == exitPending:
-		err = fmt.Errorf("it would change %s", pendingOf(out.Bytes()))
-	case ee.Code == cli.LeftOut:
-		err = nil // a drill waits for its own clients itself
-	}
-	d, bad := cli.ForLoad(cli.Load(c.file))
-	if bad != nil {
-		return nil, errors.Join(err, bad)
-	}
-	c.changed(d)
-	return d, err
-}
-
-// pendingOf names the steps of a plan in JSON.
-func pendingOf(text []byte) string {
-	var doc plan.Doc
-	if err := json.Unmarshal(text, &doc); err != nil {
-		return "something: " + err.Error()
-	}
-	var steps []string
-	for _, h := range doc.Hosts {
-		for _, x := range h.Changes {
-			steps = append(steps, h.Host+": "+x.Step)
-		}
-	}
-	return strings.Join(steps, ", ")
-}
-
-// progressWriter reads the events of --json and says those that a person waits for.
-type progressWriter struct {
-	say  func(text string)
-	line []byte
-}
-
-func (n *progressWriter) Write(b []byte) (int, error) {
-	n.line = append(n.line, b...)
-	for {
-		line, rest, ok := bytes.Cut(n.line, []byte("\n"))
-		if !ok {
-			return len(b), nil
-		}
-		n.tell(line)
-		n.line = rest
-	}
-}
-
-func (n *progressWriter) tell(line []byte) {
-	var e struct {
-		Event   string  `json:"event"`
-		Server  string  `json:"server"`
-		Host    string  `json:"host"`
-		Stage   string  `json:"stage"`
-		Step    string  `json:"step"`
-		Text    string  `json:"text"`
-		Group   string  `json:"group"`
-		Action  string  `json:"action"`
-		Percent float64 `json:"percent"`
-	}
-	if json.Unmarshal(line, &e) != nil {
-		return // a line of a plan, which has many
-	}
-	switch {
-	case e.Event == "upgrade" && e.Text == "":
-		n.say("  " + e.Server + ": " + e.Step)
-	case e.Event == plan.EventStage:
-		n.say("  " + e.Stage)
-	case e.Event == plan.EventChanged, e.Event == plan.EventFailed:
-		n.say("  " + e.Host + ": " + e.Step + " " + e.Event)
-	case e.Group != "" && e.Action != "":
-		n.say(fmt.Sprintf("  %s on %s: %s %.1f %%", e.Group, e.Server, e.Action, e.Percent))
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/prove/drill"
-	"github.com/mortarhpc/mortar/internal/prove/fault"
 	"github.com/mortarhpc/mortar/internal/prove/inject"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 )
@@ -99,7 +98,7 @@ func TestRackCanDoEveryDrill(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	env := fault.Env{Design: d, Injector: &inject.Rack{Design: d}, Operator: inject.NewOperator(d, nil)}
+	env := inject.OnRack(d, "")
 	all, err := drill.Choose(nil, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -23,7 +23,7 @@ func TestDrillCommands(t *testing.T) {
 		t.Fatal(err)
 	}
 	var changed *design.Design
-	c := &drillCommands{file: file, say: func(string) {}, changed: func(d *design.Design) { changed = d }}
+	c := &inject.Commands{Console: &cli.Console{Env: env}, File: file, Say: func(string) {}, Changed: func(d *design.Design) { changed = d }}
 	release, err := plan.Lock(before.Spec)
 	if err != nil {
 		t.Fatal(err)
@@ -37,7 +37,7 @@ func TestDrillCommands(t *testing.T) {
 		"grow": {"--disks", "A=MA04", "--disks", "A=MA05", "--disks", "B=MB04", "--disks", "B=MB05", "--yes", "--json"},
 	} {
 		changed = nil
-		d, err := c.run(t.Context(), name, args...)
+		d, err := c.Run(t.Context(), name, args...)
 		if err == nil || !strings.Contains(err.Error(), "nfs") || strings.Contains(err.Error(), "wait for it to end") || strings.Contains(err.Error(), "--help") {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -64,7 +64,7 @@ func TestChangesByHand(t *testing.T) {
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s on hardware: %v, want %q", name, err, want)
 		}
-		if err := drill.Possible(fault.Env{Design: d, Injector: &inject.Rack{Design: d}, Operator: op}, dr, v); err != nil {
+		if err := drill.Possible(inject.OnRack(d, ""), dr, v); err != nil {
 			t.Errorf("%s on a rack: %v", name, err)
 		}
 	}
@@ -83,22 +83,5 @@ func TestUnusedDisks(t *testing.T) {
 	got, err := in.UnusedDisks(t.Context())
 	if err != nil || len(got) != 2 || got[0] != (fault.UnusedDisk{Enclosure: "A", Serial: "MA04"}) || got[1] != (fault.UnusedDisk{Enclosure: "B", Serial: "MB04"}) {
 		t.Errorf("%v, %v", got, err)
-	}
-}
-
-func TestProgressWriter(t *testing.T) {
-	var said []string
-	n := &progressWriter{say: func(s string) { said = append(said, s) }}
-	for _, part := range []string{`{"event":"upgrade","server":"nfs2","st`, "ep\":\"standby\"}\n{\"hosts\": [\n", `{"group":"brick1-r0","server":"nfs1","action":"recovery","percent":42}` + "\n"} {
-		if k, err := n.Write([]byte(part)); k != len(part) || err != nil {
-			t.Fatal(k, err)
-		}
-	}
-	if got := strings.Join(said, "\n"); got != "  nfs2: standby\n  brick1-r0 on nfs1: recovery 42.0 %" {
-		t.Errorf("%q", got)
-	}
-	text := []byte(`{"hosts":[{"host":"nfs1","changes":[{"step":"exports"}]},{"host":"c1","changes":[]}],"pending":1,"steps":9}`)
-	if got := pendingOf(text); got != "nfs1: exports" {
-		t.Error(got)
 	}
 }

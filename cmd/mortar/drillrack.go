@@ -2,69 +2,12 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"io"
-	"time"
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
-	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/prove/fault"
 	"github.com/mortarhpc/mortar/internal/prove/inject"
-	"github.com/mortarhpc/mortar/internal/prove/report"
 	"github.com/mortarhpc/mortar/internal/rack"
-	"github.com/mortarhpc/mortar/internal/run/cli"
 )
-
-// rackOfFrom makes sure that a rack is there, since without one the brick is real hardware,
-// and that the saved rack of --from exists: it builds, applies and saves the brick if no
-// saved rack has that name, and else restores it where no rack is.
-func rackOfFrom(ctx context.Context, w io.Writer, specFile, name string) error {
-	s, err := cli.ReadSpec(specFile)
-	if err != nil {
-		return err
-	}
-	if known, err := rack.HasSaved(s.Name, name); err != nil {
-		return rackError(err)
-	} else if !known {
-		fmt.Fprintf(w, "no saved rack is named %s: it is made\n", name)
-		for _, args := range [][]string{{"rack", "up", specFile}, {"apply", specFile, "--yes", "--skip-fence-test"}, {"rack", "save", specFile, name}} {
-			if err := step(ctx, w, w, time.Now(), args); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	if virtualRack(ctx, s) {
-		return nil
-	}
-	opt, err := namedRack{spec: s}.restoreOptions(false)
-	if err == nil {
-		_, err = rack.Restore(ctx, s.Name, rackOf(s), name, opt, nil)
-	}
-	return rackError(err)
-}
-
-// restorer returns the Restore of a drill on a virtual rack, and refuses a saved rack that
-// does not fit.
-func restorer(ctx context.Context, s *spec.Spec, name string, op *inject.Operator, say func(string)) (func(context.Context) error, error) {
-	dir := rackOf(s)
-	opt, err := namedRack{spec: s}.restoreOptions(false)
-	if err == nil {
-		err = rack.CheckSaved(ctx, s.Name, dir, name, opt)
-	}
-	if err != nil {
-		return nil, rackError(err)
-	}
-	return func(ctx context.Context) error {
-		op.Close() // its sessions end with the rack
-		began := time.Now()
-		_, err := rack.Restore(ctx, s.Name, dir, name, opt, nil)
-		if err == nil {
-			say(fmt.Sprintf("restored %s in %s", name, report.Seconds(time.Since(began).Seconds())))
-		}
-		return err
-	}, nil
-}
 
 // rackInjector breaks the virtual rack of a spec.
 func rackInjector(d *design.Design) *inject.Rack {

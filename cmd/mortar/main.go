@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/mortarhpc/mortar/internal/base/release"
 	"github.com/mortarhpc/mortar/internal/base/screen"
@@ -38,6 +37,8 @@ func fail(code int, err error) error { return cli.Fail(code, err) }
 // env is what all commands share.
 var env = &cli.Env{Version: release.Version(version), Connect: host.Options{KeepAlive: 5 * time.Second, Missed: 6}, Virtual: virtualRack}
 
+func init() { env.Call = runCommand } // not above, because its commands use env
+
 // consoleOf is the console of a run of a command.
 func consoleOf(cmd *cobra.Command) *cli.Console {
 	given := func(flag string) bool {
@@ -57,22 +58,6 @@ func profileFlag(cmd *cobra.Command, profile *string) {
 // obey as an escape.
 var stdout, stderr = screen.To(os.Stdout), screen.To(os.Stderr)
 
-func bold(s string) string  { return (&cli.Console{Out: stdout}).Bold(s) }
-func faint(s string) string { return (&cli.Console{Out: stdout}).Faint(s) }
-
-// widthOf is the number of columns of a terminal, 0 for anything else.
-func widthOf(w io.Writer) int {
-	s, ok := w.(*screen.Writer)
-	if !ok || s.File() == nil {
-		return 0
-	}
-	width, _, err := term.GetSize(int(s.File().Fd()))
-	if err != nil {
-		return 0
-	}
-	return width
-}
-
 func main() { os.Exit(run()) }
 
 func run() int {
@@ -90,15 +75,15 @@ func run() int {
 	ctx, stop := cli.Interruptible(context.Background())
 	defer stop()
 	var ee *cli.Exit
-	if errors.As(call(ctx, os.Stdin, stdout, stderr, os.Args[1:]...), &ee) {
+	if errors.As(runCommand(ctx, os.Stdin, stdout, stderr, os.Args[1:]...), &ee) {
 		return ee.Code
 	}
 	return 0
 }
 
-// call runs a command in this process, and prints its error, a *cli.Exit. Commands that consist of
-// others use it too.
-func call(ctx context.Context, in io.Reader, out, errs io.Writer, args ...string) error {
+// runCommand runs a command in this process, and prints its error, a *cli.Exit. Commands that
+// consist of others use it too, as cli.Env.Call.
+func runCommand(ctx context.Context, in io.Reader, out, errs io.Writer, args ...string) error {
 	root := newRootCmd()
 	root.SetIn(in)
 	root.SetOut(out)

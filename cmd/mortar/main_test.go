@@ -294,12 +294,6 @@ func TestDemoChecksFirst(t *testing.T) {
 	if _, err := os.Stat(none); !os.IsNotExist(err) {
 		t.Errorf("%s: %v", none, err)
 	}
-	for flags, want := range map[string]string{"server-crash/": "freeze", "server-crash/power": "power"} {
-		name, how, _ := strings.Cut(flags, "/")
-		if got, err := demoDrill(none, name, how); got != want || err != nil {
-			t.Errorf("%s: %q, %v", flags, got, err)
-		}
-	}
 }
 
 // A limit that is missing or wrong is refused before a login: no host of an example exists.

@@ -249,7 +249,7 @@ func newRackDownCmd() *cobra.Command {
 	var f rackFlags
 	var keep bool
 	cmd := command("down", func(ctx context.Context, c *cli.Console, args []string) error {
-		dir, err := f.find(first(args))
+		dir, err := f.find(optional(args))
 		if err != nil {
 			return err
 		}
@@ -260,7 +260,7 @@ func newRackDownCmd() *cobra.Command {
 	return cmd
 }
 
-func first(args []string) string {
+func optional(args []string) string {
 	if len(args) == 0 {
 		return ""
 	}
@@ -270,7 +270,7 @@ func first(args []string) string {
 func newRackStatusCmd() *cobra.Command {
 	var f rackFlags
 	cmd := command("status", func(ctx context.Context, c *cli.Console, args []string) error {
-		dir, err := f.find(first(args))
+		dir, err := f.find(optional(args))
 		if err != nil {
 			return err
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/brick/paper"
 	"github.com/mortarhpc/mortar/internal/brick/release"
+	"github.com/mortarhpc/mortar/internal/prove/demo"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 	"github.com/mortarhpc/mortar/internal/run/cli"
 )
@@ -46,6 +47,15 @@ func loadRuns(dirs []string) ([]*report.Run, error) {
 		runs = append(runs, r)
 	}
 	return runs, nil
+}
+
+func newDemoCmd() *cobra.Command {
+	var d demo.Demo
+	cmd := command("demo", func(ctx context.Context, c *cli.Console, _ []string) error { return d.Run(ctx, c) })
+	cmd.Flags().StringVar(&d.Dir, "out", "out/demo", "directory for the spec, the run and the report")
+	cmd.Flags().StringVar(&d.Drill, "drill", "server-crash", "drill to run")
+	cmd.Flags().StringVar(&d.How, "how", "", "variant of the drill (default: its first)")
+	return cmd
 }
 
 func newCompareCmd() *cobra.Command {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -222,4 +223,19 @@ func wantOf(f *pflag.Flag) string {
 		return "a time with its unit, such as 90s or 2m"
 	}
 	return "a value"
+}
+
+// givenFlags are the flags that the user gave a command, for a child command: without those that
+// have no meaning there.
+func givenFlags(cmd *cobra.Command, without ...string) (out []string) {
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		v := f.Value.String()
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			v = strings.Join(list.GetSlice(), ",")
+		}
+		if !slices.Contains(append(without, "out", "json", "confirm"), f.Name) {
+			out = append(out, "--"+f.Name+"="+v)
+		}
+	})
+	return out
 }

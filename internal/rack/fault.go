@@ -170,38 +170,38 @@ func (t *targets) refusal(err *error) {
 	}
 }
 
-func found[T any](v T, err error) T {
+func orRefuse[T any](v T, err error) T {
 	if err != nil {
 		panic(refused{err})
 	}
 	return v
 }
 
-// want refuses unless a condition holds.
-func want(ok bool, format string, args ...any) {
+// refuseUnless refuses unless a condition holds.
+func refuseUnless(ok bool, format string, args ...any) {
 	if !ok {
 		panic(refused{tool.Refuse(format, args...)})
 	}
 }
 
-func (t *targets) node(i int) *hw.Node           { return found(t.cfg.Node(t.args[i])) }
-func (t *targets) server(i int) *hw.Node         { return found(t.rack.server(t.args[i])) }
-func (t *targets) shared(i int) *hw.SharedDisk   { return found(t.rack.shared(t.args[i])) }
-func (t *targets) enclosure(i int) *hw.Enclosure { return found(t.cfg.Enclosure(t.args[i])) }
-func (t *targets) network(i int) string          { return found(t.cfg.Network(t.args[i])).Name }
-func (t *targets) pdu(i int) *hw.PDU             { return found(t.cfg.PDU(t.args[i])) }
-func (t *targets) hardware() *hw.Hardware        { return found(loadHardware(t.dir)) }
+func (t *targets) node(i int) *hw.Node           { return orRefuse(t.cfg.Node(t.args[i])) }
+func (t *targets) server(i int) *hw.Node         { return orRefuse(t.rack.server(t.args[i])) }
+func (t *targets) shared(i int) *hw.SharedDisk   { return orRefuse(t.rack.shared(t.args[i])) }
+func (t *targets) enclosure(i int) *hw.Enclosure { return orRefuse(t.cfg.Enclosure(t.args[i])) }
+func (t *targets) network(i int) string          { return orRefuse(t.cfg.Network(t.args[i])).Name }
+func (t *targets) pdu(i int) *hw.PDU             { return orRefuse(t.cfg.PDU(t.args[i])) }
+func (t *targets) hardware() *hw.Hardware        { return orRefuse(loadHardware(t.dir)) }
 
 // managed is a node with a BMC.
 func (t *targets) managed(i int) *hw.Node {
 	n := t.node(i)
-	want(n.BMC != nil, "node %s has no BMC", n.Name)
+	refuseUnless(n.BMC != nil, "node %s has no BMC", n.Name)
 	return n
 }
 
 func (t *targets) array(i int) *hw.Enclosure {
 	e := t.enclosure(i)
-	want(e.Array != nil, "%s is no array", e.Name)
+	refuseUnless(e.Array != nil, "%s is no array", e.Name)
 	return e
 }
 
@@ -211,7 +211,7 @@ func (t *targets) unit(i int) int { return t.number(i, hw.HBAs-1, "HBA or I/O mo
 // number is a number from 0 to most; problem is the format of the refusal.
 func (t *targets) number(i, most int, problem string) int {
 	v, err := strconv.Atoi(t.args[i])
-	want(err == nil && v >= 0 && v <= most, problem, t.args[i])
+	refuseUnless(err == nil && v >= 0 && v <= most, problem, t.args[i])
 	return v
 }
 
@@ -268,7 +268,7 @@ func eachRunning(ctx context.Context, r *rack, chosen func(n *hw.Node) bool, fn 
 
 func linkFault(ctx context.Context, t *targets, down bool) error {
 	n, network := t.node(0), t.network(1)
-	want(slices.ContainsFunc(n.NICs, func(c hw.NIC) bool { return c.Network == network }), "node %s is not on network %s", n.Name, network)
+	refuseUnless(slices.ContainsFunc(n.NICs, func(c hw.NIC) bool { return c.Network == network }), "node %s is not on network %s", n.Name, network)
 	return changeHardware(ctx, t.rack, func(h *hw.Hardware) { hw.Set(&h.LinksDown, n.Name+"/"+network, down) }, func(h *hw.Hardware) error {
 		return t.on(ctx, n, func(q *qemu.Client) error { return qemu.SetLinks(q, h, n) })
 	})
@@ -382,8 +382,8 @@ func blankDiskFault(ctx context.Context, t *targets, _ bool) error {
 		}
 		return err
 	}
-	want(d.Array == nil, "%s is a LUN: name a disk that the servers see", name)
-	want(t.hardware().DisksOut[name], "disk %s is in its slot: disk-out %s first", d.Serial, d.Serial)
+	refuseUnless(d.Array == nil, "%s is a LUN: name a disk that the servers see", name)
+	refuseUnless(t.hardware().DisksOut[name], "disk %s is in its slot: disk-out %s first", d.Serial, d.Serial)
 	for i := range r.cfg.Enclosures {
 		for j := range r.cfg.Enclosures[i].Disks {
 			if k := &r.cfg.Enclosures[i].Disks[j]; k.Name == name {
@@ -426,10 +426,10 @@ func zero(ctx context.Context, r *rack, d *hw.SharedDisk) error {
 func systemDiskFault(ctx context.Context, t *targets, out bool) error {
 	n := t.node(0)
 	disks := hw.SystemDisksOf(t.dir, n)
-	want(len(disks) > 1, "node %s has one system disk only", n.Name)
+	refuseUnless(len(disks) > 1, "node %s has one system disk only", n.Name)
 	i := t.number(1, hw.SystemDisks-1, "system disk %q: want 0 or 1")
 	d, other := disks[i], disks[1-i]
-	want(!out || !t.hardware().SystemDiskOut(n.Name, other), "node %s would have no system disk: %d is out already", n.Name, other.Slot)
+	refuseUnless(!out || !t.hardware().SystemDiskOut(n.Name, other), "node %s would have no system disk: %d is out already", n.Name, other.Slot)
 	return changeHardware(ctx, t.rack, func(h *hw.Hardware) { hw.Set(&h.SystemOut, hw.SystemKey(n.Name, d), out) }, func(*hw.Hardware) error {
 		return t.on(ctx, n, func(q *qemu.Client) error {
 			if out {
@@ -549,7 +549,7 @@ func throttleFault(ctx context.Context, t *targets, _ bool) error {
 	}
 	inside, slot, ok := r.cfg.Slot(a[0])
 	if !ok && !slices.ContainsFunc(r.cfg.SSDs, func(d hw.Disk) bool { return d.Name == a[0] }) {
-		want(t.shared(0).Array == nil, "%s is a LUN: lun-slow makes it slow, and throttle a disk of its array", a[0])
+		refuseUnless(t.shared(0).Array == nil, "%s is a LUN: lun-slow makes it slow, and throttle a disk of its array", a[0])
 	}
 	return changeHardware(ctx, r, func(h *hw.Hardware) {
 		hw.SetValue(&h.Speeds, a[0], s)
@@ -570,7 +570,7 @@ func throttleFault(ctx context.Context, t *targets, _ bool) error {
 // controllerFault moves the LUNs of a controller to the other one, or back.
 func controllerFault(ctx context.Context, t *targets, moved bool) error {
 	e, m := t.array(0), t.unit(1)
-	want(!moved || !t.hardware().ModulesOut[hw.ModuleKey(e.Name, 1-m)], "controller %d of %s is out: it cannot take LUNs", 1-m, e.Name)
+	refuseUnless(!moved || !t.hardware().ModulesOut[hw.ModuleKey(e.Name, 1-m)], "controller %d of %s is out: it cannot take LUNs", 1-m, e.Name)
 	return changePaths(ctx, t.rack, func(h *hw.Hardware) { hw.Set(&h.LUNsMoved, hw.ModuleKey(e.Name, m), moved) })
 }
 
@@ -586,7 +586,7 @@ func lunFault(ctx context.Context, t *targets, out bool) error {
 
 func slowFault(ctx context.Context, t *targets, _ bool) error {
 	d := t.shared(0)
-	want(d.Array != nil, "%s is a disk: throttle makes it slow", d.Name)
+	refuseUnless(d.Array != nil, "%s is a disk: throttle makes it slow", d.Name)
 	ms := t.number(1, 60_000, "%q: want milliseconds, 0 to 60000") // a server gives up a command after 30 s
 	return changePaths(ctx, t.rack, func(h *hw.Hardware) { hw.SetValue(&h.Slow, d.Name, ms) })
 }
@@ -621,7 +621,7 @@ func lyingBMCFault(ctx context.Context, t *targets, lies bool) error {
 // when the cords come back, the node loses its power.
 func cordsFault(ctx context.Context, t *targets, away bool) error {
 	n := t.node(0)
-	want(len(n.Feeds) > 0, "node %s is on no PDU", n.Name)
+	refuseUnless(len(n.Feeds) > 0, "node %s is on no PDU", n.Name)
 	return changeHardware(ctx, t.rack, func(h *hw.Hardware) {
 		for _, f := range n.Feeds {
 			hw.Set(&h.Astray, hw.OutletKey(f.PDU, f.Outlet), away)
@@ -655,7 +655,7 @@ func feedFault(ctx context.Context, t *targets, off bool) error {
 	p, outlet := t.pdu(0), 0
 	if len(t.args) > 1 {
 		outlet = t.number(1, 1<<30, "outlet %q: want a number from 1")
-		want(outlet > 0, "outlet %q: want a number from 1", t.args[1])
+		refuseUnless(outlet > 0, "outlet %q: want a number from 1", t.args[1])
 	}
 	return t.setOutlets(ctx, p.Name, outlet, !off)
 }

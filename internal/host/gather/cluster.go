@@ -16,16 +16,15 @@ type Cluster struct {
 	// Err is why it does not answer. Slow: crm_mon has not ended in time.
 	Err            string
 	Slow, Starting bool
-	CIB            *linux.CIB // nil: it cannot be read
+	CIB            *linux.CIB // nil: it cannot be read, or was not asked for
 	// Waits: after a cold start corosync gives no quorum before it has seen every server at
 	// once (wait_for_all).
 	Waits bool
 }
 
-// ClusterRequest asks for what Host.Cluster reads.
-func ClusterRequest() Request {
-	return Request{Run: [][]string{strings.Fields(linux.CRMCommand), strings.Fields(CmdWaits)}, CIB: true}
-}
+// ClusterRequest asks for a Host.Cluster without CIB and Waits, for which a request has CIB and
+// CmdWaits.
+func ClusterRequest() Request { return Request{Run: [][]string{strings.Fields(CmdCRM)}} }
 
 // Cluster is the host's cluster.
 func (h *Host) Cluster() Cluster {

@@ -29,11 +29,10 @@ func (c *Cluster) Diff(sys Look) ([]Action, error) {
 		Title: "wait for all nodes of cluster " + c.Name, Cmd: []string{"crmadmin", "--dc_lookup", "--timeout=60s"}, Seconds: 90,
 		OKCodes: notYet,
 	}
-	if !clusterRuns(sys) {
+	f, err := clusterFacts(sys.Ctx, sys)
+	if sys.Check(err); f == nil {
 		return []Action{wait}, nil
 	}
-	f, err := clusterFacts(sys.Ctx, sys)
-	sys.Check(err)
 	var missing []string
 	for _, n := range c.Nodes {
 		if !f.Node(n).Member() {
@@ -86,11 +85,10 @@ func (s *Running) Diff(sys Look) ([]Action, error) {
 		Title: "wait until " + s.Name + " runs", Cmd: []string{"crm_resource", "--locate", "--resource", s.Resources[0]},
 		OKCodes: notYet, Seconds: 60,
 	}
-	if !clusterRuns(sys) {
+	f, err := clusterFacts(sys.Ctx, sys)
+	if sys.Check(err); f == nil {
 		return []Action{wait}, nil
 	}
-	f, err := clusterFacts(sys.Ctx, sys)
-	sys.Check(err)
 	var down []string
 	var as []Action
 	for _, id := range s.Resources {
@@ -168,11 +166,10 @@ func (e *Everywhere) Diff(sys Look) ([]Action, error) {
 			Title: "wait until " + e.Resource + " runs on " + server, Cmd: []string{"crm_resource", "--locate", "--resource", e.Resource}, OKCodes: notYet, Seconds: 60,
 		}
 	}
-	if !clusterRuns(sys) {
+	f, err := clusterFacts(sys.Ctx, sys)
+	if sys.Check(err); f == nil {
 		return []Action{wait(e.Servers[0])}, nil // it is started before
 	}
-	f, err := clusterFacts(sys.Ctx, sys)
-	sys.Check(err)
 	var as []Action
 	for _, server := range e.Servers {
 		n := f.Node(server)

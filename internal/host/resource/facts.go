@@ -182,10 +182,8 @@ func ObserveFacts(ctx context.Context, sys Sys) (HostFacts, error) {
 	if f.Configured, err = configuredResources(sys); err != nil {
 		return f, fmt.Errorf("cluster: %w", err)
 	}
-	if clusterRuns(sys) {
-		if f.Cluster, err = clusterFacts(ctx, sys); err != nil {
-			return f, fmt.Errorf("cluster: %w", err)
-		}
+	if f.Cluster, err = clusterFacts(ctx, sys); err != nil {
+		return f, fmt.Errorf("cluster: %w", err)
 	}
 	return f, nil
 }
@@ -228,9 +226,12 @@ func unitHasProcesses(sys Sys, unit string) bool {
 	return false
 }
 
-// clusterFacts asks crm_mon once. It returns no error for a cluster that does not
-// answer or has no coordinator yet.
+// clusterFacts asks crm_mon once; nil while Pacemaker does not run. It returns no error for a
+// cluster that does not answer or has no coordinator yet.
 func clusterFacts(ctx context.Context, sys Sys) (*linux.CRM, error) {
+	if !clusterRuns(sys) {
+		return nil, nil
+	}
 	out, err := sys.Query(ctx, strings.Fields(linux.CRMCommand)...)
 	if err != nil {
 		return nil, err

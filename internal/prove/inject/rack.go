@@ -34,6 +34,11 @@ type Rack struct {
 	Renewable func(node string) error
 }
 
+// OnRack is a brick on a virtual rack, be it up or not, for drill.Possible.
+func OnRack(d *design.Design, service string) fault.Env {
+	return fault.Env{Design: d, Service: service, Injector: &Rack{Design: d}, Operator: NewOperator(d, nil)}
+}
+
 // ArrayGroups returns the RAID groups inside the rack's arrays.
 func (r *Rack) ArrayGroups(ctx context.Context) ([]fault.ArrayGroup, error) { return r.Groups(ctx) }
 

@@ -3,6 +3,7 @@ package versus
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"github.com/mortarhpc/mortar/examples"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/prove/report"
+	"github.com/mortarhpc/mortar/internal/run/cli"
 )
 
 func example(t *testing.T) string {
@@ -27,7 +29,7 @@ func example(t *testing.T) string {
 	return file
 }
 
-// Run takes down each rack even after an error. A failed measurement counts if
+// run takes down each rack even after an error. A failed measurement counts if
 // it left a result.
 func TestRun(t *testing.T) {
 	broken := errors.New("broken")
@@ -35,7 +37,7 @@ func TestRun(t *testing.T) {
 		fails  string // the command that fails
 		result bool   // the measurement leaves a result
 		want   string // the first words of each command
-		ok     bool   // there are runs
+		ok     bool   // the runs are compared
 	}{
 		"all well":                      {"", true, "rack up, apply, drill, rack down, rack up, apply, drill, rack down", true},
 		"no rack":                       {"rack up", false, "rack up, rack down", false},
@@ -49,8 +51,9 @@ func TestRun(t *testing.T) {
 			ctx, interrupt := context.WithCancel(t.Context())
 			defer interrupt()
 			var did []string
-			x := Comparison{Spec: example(t), Dir: t.TempDir(), Measure: func(file, run string) []string { return []string{"drill", file, run} }}
-			x.Mortar = func(ctx context.Context, args ...string) error {
+			x := Comparison{Spec: example(t), Dir: t.TempDir(), Flags: []string{"--repeat=2"}}
+			console := &cli.Console{Out: io.Discard, Env: &cli.Env{}}
+			console.Call = func(ctx context.Context, _ io.Reader, _, _ io.Writer, args ...string) error {
 				what := args[0]
 				if what == "rack" {
 					what += " " + args[1]
@@ -59,8 +62,11 @@ func TestRun(t *testing.T) {
 				if (what == "rack down") != (ctx.Done() == nil) {
 					t.Errorf("%s: it can be stopped: %v", what, ctx.Done() != nil)
 				}
+				if what == "drill" && args[len(args)-1] != "--repeat=2" {
+					t.Errorf("%q lacks the flags", args)
+				}
 				if what == "drill" && c.result {
-					if err := (&report.Run{Dir: args[2]}).Save(); err != nil {
+					if err := (&report.Run{Dir: args[3]}).Save(); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -73,24 +79,27 @@ func TestRun(t *testing.T) {
 				}
 				return nil
 			}
-			runs, err := x.Run(ctx)
+			shown := false
+			err := x.run(ctx, console, []string{"drill"}, func(_, _ string, failed error) error {
+				shown = true
+				return failed
+			})
 			if got := strings.Join(did, ", "); got != c.want {
 				t.Errorf("did %s, want %s", got, c.want)
 			}
-			if (runs != nil) != c.ok || (err != nil) != (c.fails != "") || err != nil && !errors.Is(err, broken) {
-				t.Errorf("%v %v", runs, err)
+			var exit *cli.Exit
+			if shown != c.ok || (err != nil) != (c.fails != "") || err != nil && !errors.Is(err, broken) && !errors.As(err, &exit) {
+				t.Errorf("%v %v", shown, err)
 			}
 		})
 	}
 }
 
-// Run builds nothing if one profile of the brick cannot be built.
+// run builds nothing if one profile of the brick cannot be built.
 func TestRefused(t *testing.T) {
-	x := Comparison{Spec: filepath.Join(t.TempDir(), "none.yaml"), Dir: t.TempDir(), Mortar: func(context.Context, ...string) error {
-		t.Error("a command is run")
-		return nil
-	}}
-	if _, err := x.Run(t.Context()); err == nil {
+	x := Comparison{Spec: filepath.Join(t.TempDir(), "none.yaml"), Dir: t.TempDir()}
+	none := &cli.Console{Env: &cli.Env{}} // any command panics
+	if err := x.run(t.Context(), none, []string{"bench"}, nil); err == nil {
 		t.Error("no spec, no error")
 	}
 }

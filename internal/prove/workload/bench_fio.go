@@ -19,10 +19,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// work is the part of a phase that one thread does: a process of its own. It runs
+// threadWork is the part of a phase that one thread does: a process of its own. It runs
 // in a directory of its own, in which it may write files: reportFile, or the log
 // of latencies.
-type work struct {
+type threadWork struct {
 	rank  int    // of that thread
 	owner int    // the rank whose files it uses
 	dir   string // of the set
@@ -77,7 +77,7 @@ func rankName(rank int) string { return fmt.Sprintf("r%d", rank) }
 
 // fioCommand builds the command of a thread: one call at a time, each record or
 // file once, a flush inside the time of a phase that writes.
-func fioCommand(j *BenchJob, w work) []string {
+func fioCommand(j *BenchJob, w threadWork) []string {
 	if j.Phase == Find {
 		return findCommand(j, w)
 	}
@@ -110,7 +110,7 @@ func fioCommand(j *BenchJob, w work) []string {
 
 // fioFiles are the options of a metadata phase. fio's engines for metadata move
 // no data; a size of 1 makes each file one operation.
-func fioFiles(j *BenchJob, w work) []string {
+func fioFiles(j *BenchJob, w threadWork) []string {
 	order, size := "sequential", int64(1)
 	engine := map[BenchPhase]string{MDCreate: "filecreate", MDStat: "filestat", MDRemove: "filedelete", MDRead: "psync",
 		MDMkdir: "dircreate", MDDirStat: "dirstat", MDRmdir: "dirdelete"}[j.Phase]
@@ -136,7 +136,7 @@ func fioFiles(j *BenchJob, w work) []string {
 }
 
 // treeDir is where the files of a rank are.
-func treeDir(j *BenchJob, w work) string {
+func treeDir(j *BenchJob, w threadWork) string {
 	if j.Shared {
 		return w.dir
 	}
@@ -148,7 +148,7 @@ func treeDir(j *BenchJob, w work) string {
 var fioVerify = []string{"--verify=crc32c", "--do_verify=0", "--verify_state_save=0", "--continue_on_error=verify"}
 
 // fioRecords are the options of a phase that moves records.
-func fioRecords(j *BenchJob, w work) []string {
+func fioRecords(j *BenchJob, w threadWork) []string {
 	rw := map[BenchPhase]string{SeqWrite: "write", SeqRewrite: "write", SeqRead: "read", RandWrite: "randwrite", RandRead: "randread"}[j.Phase]
 	random := j.Phase == RandRead || j.Phase == RandWrite
 	direct := j.Direct || random && !j.Buffered
@@ -212,10 +212,10 @@ type fioSide struct {
 	} `json:"clat_ns"`
 }
 
-// parse reads --output-format=json+, the log of latencies, and the messages
+// parseFio reads --output-format=json+, the log of latencies, and the messages
 // about blocks that are not what was written. Latencies are those of completion,
 // which for the engine psync are the times of the system calls.
-func parse(j *BenchJob, w work, out output) (*outcome, error) {
+func parseFio(j *BenchJob, w threadWork, out output) (*outcome, error) {
 	if j.Phase == Find {
 		return parseFind(j, w, out)
 	}
@@ -343,7 +343,7 @@ const findPattern = "01"
 // other ranks. find prints a '.' for each entry that is no directory, and a '+' for each
 // match in the job's set. Only entries whose names match are statted.
 // Source: pfind.c (find_do_readdir, find_do_lstat), phase_find.c of IO500
-func findCommand(j *BenchJob, w work) []string {
+func findCommand(j *BenchJob, w threadWork) []string {
 	run := filepath.Dir(w.dir)
 	mine := []string{"-name", rankName(w.rank) + ".*"}
 	if w.rank == 0 {
@@ -357,7 +357,7 @@ func findCommand(j *BenchJob, w work) []string {
 
 // parseFind counts what find has printed, and compares the matches with those
 // among the names of the rank's files.
-func parseFind(j *BenchJob, w work, out output) (*outcome, error) {
+func parseFind(j *BenchJob, w threadWork, out output) (*outcome, error) {
 	found := int64(bytes.Count(out.report, []byte("+")))
 	t := &outcome{ops: int64(bytes.Count(out.report, []byte(".")))}
 	if found+t.ops != int64(len(out.report)) || t.ops == 0 {

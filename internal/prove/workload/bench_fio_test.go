@@ -25,12 +25,12 @@ func TestFioLatency(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := parse(&BenchJob{Phase: SeqWrite, RecordBytes: mib}, work{}, output{report: report, log: log})
+	r, err := parseFio(&BenchJob{Phase: SeqWrite, RecordBytes: mib}, threadWork{}, output{report: report, log: log})
 	if err != nil {
 		t.Fatal(err)
 	}
 	// The log has the same operations in the same bins as the report.
-	whole, err := parse(&BenchJob{Phase: SeqWrite, RecordBytes: mib}, work{}, output{report: report})
+	whole, err := parseFio(&BenchJob{Phase: SeqWrite, RecordBytes: mib}, threadWork{}, output{report: report})
 	if err != nil || len(whole.spells) != 1 || whole.spells[0].bins.Ops() != 64 {
 		t.Fatal(err, whole)
 	}
@@ -45,7 +45,7 @@ func TestFioLatency(t *testing.T) {
 	if d := cmp.Diff(whole.spells[0].bins, got); d != "" || len(r.spells) < 3 {
 		t.Errorf("%d spells: %s", len(r.spells), d)
 	}
-	if _, err := parse(&BenchJob{Phase: SeqWrite, RecordBytes: mib}, work{}, output{report: report, log: append(log, log...)}); err == nil {
+	if _, err := parseFio(&BenchJob{Phase: SeqWrite, RecordBytes: mib}, threadWork{}, output{report: report, log: append(log, log...)}); err == nil {
 		t.Error("a log with twice the operations passes")
 	}
 }
@@ -56,7 +56,7 @@ func TestFioNoSpace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := parse(&BenchJob{Phase: SeqWrite, RecordBytes: mib}, work{}, output{report: append([]byte("fio: a message before it\n"), out...)})
+	r, err := parseFio(&BenchJob{Phase: SeqWrite, RecordBytes: mib}, threadWork{}, output{report: append([]byte("fio: a message before it\n"), out...)})
 	if err != nil || benchFault(r.err) != FaultNoSpace {
 		t.Errorf("%v, %+v", err, r)
 	}
@@ -98,7 +98,7 @@ func FuzzOutputs(f *testing.F) {
 	f.Fuzz(func(t *testing.T, out []byte) {
 		for _, p := range BenchPhases {
 			j := BenchJob{Phase: p, Threads: 2, FileBytes: 1 << 20, RecordBytes: 4096, Branch: 10, Items: 100}
-			r, err := read(&j, work{files: 10}, output{report: out, log: out, said: string(out)})
+			r, err := parseOutput(&j, threadWork{files: 10}, output{report: out, log: out, said: string(out)})
 			if err == nil && r.err == nil && (r.ops < 0 || r.bytes < 0 || r.seconds < 0 || math.IsNaN(r.seconds) || math.IsInf(r.seconds, 0)) {
 				t.Errorf("%s: %+v of %q", p, r, out)
 			}
@@ -126,7 +126,7 @@ func allJobs() (out []BenchJob) {
 }
 
 // three is what rank 3 does.
-var three = work{rank: 3, owner: 3, dir: "/d", bytes: mib, files: 50}
+var three = threadWork{rank: 3, owner: 3, dir: "/d", bytes: mib, files: 50}
 
 // The command names the program, its options and the files of the right rank,
 // and differs from phase to phase.
@@ -201,11 +201,11 @@ func TestOutput(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r, err := read(&x.job, work{}, output{report: out}); err != nil || r.ops != x.ops || r.bytes != x.bytes || r.err != nil || r.seconds <= 0 {
+		if r, err := parseOutput(&x.job, threadWork{}, output{report: out}); err != nil || r.ops != x.ops || r.bytes != x.bytes || r.err != nil || r.seconds <= 0 {
 			t.Errorf("%s: %v, %+v", x.file, err, r)
 		}
 		for what, part := range map[string][]byte{"a third": out[:len(out)/3], "nothing": nil, "other words": []byte("command not found\n")} {
-			if _, err := read(&x.job, work{}, output{report: part}); err == nil {
+			if _, err := parseOutput(&x.job, threadWork{}, output{report: part}); err == nil {
 				t.Errorf("%s: %s of the output passes", x.file, what)
 			}
 		}

@@ -90,13 +90,13 @@ func newBenchRun(ctx context.Context, job BenchJob) (*benchRun, error) {
 var rankShifts = map[BenchPhase]int{SeqRead: 1, RandRead: 1, MDStat: 1, MDRead: 2, MDRemove: 3, MDDirStat: 1, MDRmdir: 3}
 
 // works shares a phase out among processes.
-func (j *BenchJob) works() ([]work, error) {
+func (j *BenchJob) works() ([]threadWork, error) {
 	dir := filepath.Join(j.Dir, j.RunID, j.Set)
 	shift := rankShifts[j.Phase] * j.ReadShift
 	mod := func(n, of int) int { return (n%of + of) % of }
-	var out []work
+	var out []threadWork
 	for n := range j.Threads {
-		w := work{rank: j.ClientIndex*j.Threads + n, dir: dir, bytes: j.FileBytes, files: int64(j.Branch) * int64(j.Items)}
+		w := threadWork{rank: j.ClientIndex*j.Threads + n, dir: dir, bytes: j.FileBytes, files: int64(j.Branch) * int64(j.Items)}
 		w.owner = mod(w.rank+shift*j.Threads, j.Clients*j.Threads)
 		known := false
 		for _, r := range j.Regions {
@@ -268,7 +268,7 @@ const signalGrace = 10 * time.Second
 // program is the process of a thread.
 type program struct {
 	job    *BenchJob // its part of the phase's
-	work   work
+	work   threadWork
 	argv   []string
 	dir    string        // it runs there
 	gated  bool          // it waits at gateFile before it begins
@@ -278,18 +278,18 @@ type program struct {
 	io     atomic.Int64             // bytes that it has moved, as last seen
 	before atomic.Pointer[[2]int64] // bytes read and written before the begin
 	out    bytes.Buffer
-	errOut head
+	errOut firstMiB
 	took   time.Duration // from the begin on
 	cpu    float64       // seconds, user and system
 	left   bool          // the process still exists
 	err    error
 }
 
-// head keeps the beginning of what is written to it: fio has three lines for
+// firstMiB keeps the beginning of what is written to it: fio has three lines for
 // each block that is wrong.
-type head struct{ bytes.Buffer }
+type firstMiB struct{ bytes.Buffer }
 
-func (h *head) Write(b []byte) (int, error) {
+func (h *firstMiB) Write(b []byte) (int, error) {
 	if room := 1<<20 - h.Len(); room > 0 {
 		h.Buffer.Write(b[:min(room, len(b))])
 	}
@@ -461,7 +461,7 @@ func (p *program) outcome(j *BenchJob, stopped bool) *outcome {
 	if log, _ := filepath.Glob(filepath.Join(p.dir, latencyLog+"_*.log")); len(log) == 1 {
 		out.log, _ = os.ReadFile(log[0])
 	}
-	t, err := read(j, p.work, out)
+	t, err := parseOutput(j, p.work, out)
 	if err != nil {
 		// What the kernel has counted is all that is known.
 		t = &outcome{bytes: p.io.Load(), seconds: p.took.Seconds(), err: p.failure(err)}
@@ -479,9 +479,9 @@ func (p *program) outcome(j *BenchJob, stopped bool) *outcome {
 
 var errHung = errors.New("a server or device that does not answer?")
 
-// read parses the program's output, and refuses impossible figures.
-func read(j *BenchJob, w work, out output) (*outcome, error) {
-	t, err := parse(j, w, out)
+// parseOutput parses the program's output, and refuses impossible figures.
+func parseOutput(j *BenchJob, w threadWork, out output) (*outcome, error) {
+	t, err := parseFio(j, w, out)
 	if err == nil && (t.ops < 0 || t.bytes < 0 || !(t.seconds >= 0) || t.seconds > 1e9) {
 		return nil, fmt.Errorf("%d operations, %d bytes in %g s cannot be", t.ops, t.bytes, t.seconds)
 	}

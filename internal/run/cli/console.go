@@ -177,6 +177,19 @@ func IsTerminal(w io.Writer) bool {
 	return ok && s.Terminal() && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }
 
+// Width is the number of columns of the terminal w; 0 for anything else.
+func Width(w io.Writer) int {
+	s, ok := w.(*screen.Writer)
+	if !ok || s.File() == nil {
+		return 0
+	}
+	width, _, err := term.GetSize(int(s.File().Fd()))
+	if err != nil {
+		return 0
+	}
+	return width
+}
+
 // Painter wraps text in attributes of the terminal w; nil if w is none.
 func Painter(w io.Writer) func(code, text string) string {
 	if !IsTerminal(w) {

@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/mortarhpc/mortar/examples"
 	"github.com/mortarhpc/mortar/internal/base/release"
@@ -18,6 +21,22 @@ import (
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/run/observe"
 )
+
+// Writable refuses a directory --out that does not exist and cannot be made, or into which no
+// file can be written. It is asked before the work, so that the results have a place.
+func Writable(dir string) error {
+	dir, err := filepath.Abs(dir)
+	if err == nil {
+		err = unix.Access(dir+"/.", unix.W_OK|unix.X_OK) // of a file: not a directory
+	}
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, fs.ErrNotExist):
+		return Writable(filepath.Dir(dir))
+	}
+	return Fail(BadInput, fmt.Errorf("--out: %s cannot be written to: %w", dir, err))
+}
 
 // HostTimeout is how long a host may take to answer a command without --timeout.
 const HostTimeout = 30 * time.Second
@@ -124,6 +143,8 @@ type Env struct {
 	Connect host.Options
 	// Virtual reports whether the hardware of a spec is a virtual rack that is up.
 	Virtual func(context.Context, *spec.Spec) bool
+	// Call runs a command of this program in this process, and prints its error, an *Exit.
+	Call func(ctx context.Context, in io.Reader, out, errs io.Writer, args ...string) error
 }
 
 // Patience is how long a busy host may stay silent.

@@ -48,7 +48,7 @@ func request(m design.Measured) gather.Request {
 		r.Run = append(r.Run, gather.CacheCommand(m.Cache))
 	}
 	if m.Cluster {
-		r = r.With(gather.ClusterRequest())
+		r = r.With(gather.ClusterRequest()).With(gather.Request{CIB: true}) // the proofs of fencing
 	}
 	for _, s := range m.Services {
 		r.FS = append(r.FS, s.Mounts...)

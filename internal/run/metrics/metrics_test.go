@@ -55,6 +55,19 @@ func TestMetrics(t *testing.T) {
 	golden(t, "nfs2.prom", text["nfs2"])
 }
 
+// Of the cluster, metrics need the state and the proofs of fencing, which are in its configuration.
+func TestClusterRequest(t *testing.T) {
+	for _, clustered := range []bool{true, false} {
+		r := request(design.Measured{Cluster: clustered})
+		asks := func(command string) bool {
+			return slices.ContainsFunc(r.Run, func(argv []string) bool { return strings.Join(argv, " ") == command })
+		}
+		if asks(gather.CmdCRM) != clustered || r.CIB != clustered || asks(gather.CmdWaits) {
+			t.Errorf("cluster %v: %+v", clustered, r)
+		}
+	}
+}
+
 // The server with the cache has metrics of the mirror and the SSDs; the other server
 // has none.
 func TestCacheMetrics(t *testing.T) {

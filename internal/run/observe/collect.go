@@ -80,7 +80,7 @@ func requests(d *design.Design, timeout time.Duration) map[string]gather.Request
 	if d.Clustered() {
 		// Ask each server for its own view: two different views mean a split.
 		server = server.With(gather.ClusterRequest())
-		server.Run = append(server.Run, strings.Fields(gather.CmdLinks))
+		server.Run, server.CIB = append(server.Run, strings.Fields(gather.CmdWaits), strings.Fields(gather.CmdLinks)), true
 	}
 	for _, s := range d.Spec.Servers {
 		out[s.Name] = server

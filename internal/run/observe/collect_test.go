@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -98,6 +99,36 @@ func TestCollectBesideSilentClients(t *testing.T) {
 				t.Errorf("%s: %s", s, f.Hosts[s].Err)
 			}
 		}
+	}
+}
+
+// notedLine notes the request, and answers nothing.
+type notedLine struct{ r *gather.Request }
+
+func (n notedLine) Call(_ context.Context, _ string, params, _ any, _ func(json.RawMessage)) error {
+	*n.r, _ = params.(gather.Request)
+	return nil
+}
+
+func (notedLine) Close() {}
+
+// Status asks a server for all that it judges of the cluster; a wait for a change asks for crm_mon
+// alone, several times a second.
+func TestClusterRequests(t *testing.T) {
+	asks := func(r gather.Request, command string) bool {
+		return slices.ContainsFunc(r.Run, func(argv []string) bool { return strings.Join(argv, " ") == command })
+	}
+	d := theDesign(t)
+	for name, r := range requests(d, time.Minute) {
+		server := slices.Contains(d.Servers(), name)
+		if asks(r, gather.CmdCRM) != server || asks(r, gather.CmdWaits) != server || r.CIB != server {
+			t.Errorf("%s: %+v", name, r)
+		}
+	}
+	var r gather.Request
+	c := NewCollector(d, func(_ context.Context, name string) (*host.Session, error) { return host.New(name, notedLine{&r}), nil }, time.Second)
+	if _, err := c.Cluster(t.Context(), "nfs1"); err == nil || !asks(r, gather.CmdCRM) || len(r.Run) != 1 || r.CIB {
+		t.Errorf("%v, %+v", err, r)
 	}
 }
 

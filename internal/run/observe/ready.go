@@ -52,8 +52,8 @@ func (s *Snapshot) Service(name string) *ServiceState {
 	return nil
 }
 
-// Cluster returns the state of the cluster as one host sees it. It is much cheaper
-// than Collect, for callers that wait for a change.
+// Cluster returns the state of the cluster as one host sees it, without its configuration: no
+// service has a Leftover. It is much cheaper than Collect, for callers that wait for a change.
 func (c *Collector) Cluster(ctx context.Context, host string) (*Snapshot, error) {
 	h, err := c.gather(ctx, host, gather.Request{TimeoutMS: int(c.timeout.Milliseconds())}.With(gather.ClusterRequest()))
 	if err != nil {

@@ -131,7 +131,7 @@ func possible(sys resource.Look, s resource.Setting, dev string) string {
 
 // rules writes the udev rules. A line of a rule is bounded, so disks are
 // named in groups.
-func (q *BlockQueue) rules(disks []found) string {
+func (q *BlockQueue) rules(disks []foundDisk) string {
 	var b strings.Builder
 	b.WriteString(resource.Header)
 	for _, s := range slices.Concat(q.DiskSettings, q.ArraySettings, q.VolumeSettings) {

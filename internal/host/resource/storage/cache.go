@@ -33,7 +33,7 @@ func (c *CacheSSDs) Diff(sys resource.Look) ([]resource.Action, error) {
 }
 
 func (c *CacheSSDs) diff(sys resource.Look) ([]resource.Action, error) {
-	fs, err := resource.Observe(sys.Ctx, sys.Sys, func(sys resource.Look) ([]found, error) { return resolve(sys, refsOf(c.List)), nil })
+	fs, err := resource.Observe(sys.Ctx, sys.Sys, func(sys resource.Look) ([]foundDisk, error) { return resolve(sys, refsOf(c.List)), nil })
 	if r := (*resource.Refusal)(nil); errors.As(err, &r) {
 		return nil, &resource.Refusal{What: r.What, Mend: r.Mend + "; of an SSD that is gone for good: mortar cache remove"}
 	}
@@ -70,7 +70,7 @@ func (c *CacheSSDs) diff(sys resource.Look) ([]resource.Action, error) {
 // nothing: the partition table must have our partitions only, and those
 // nothing but members of our arrays. The kernel need not know the partitions:
 // the other server may have made them.
-func (c *CacheSSDs) foreign(sys resource.Look, f found, sigs []signature) string {
+func (c *CacheSSDs) foreign(sys resource.Look, f foundDisk, sigs []signature) string {
 	if len(sigs) == 0 {
 		return ""
 	}

@@ -45,8 +45,8 @@ func (r DiskRef) String() string {
 	return fmt.Sprintf("disk %s (enclosure %s, bay %d)", r.Serial, r.Enclosure, r.Bay)
 }
 
-// found is a DiskRef and the disk of this host that it names.
-type found struct {
+// foundDisk is a DiskRef and the disk of this host that it names.
+type foundDisk struct {
 	Ref DiskRef
 	resource.DiskFact
 }
@@ -54,10 +54,10 @@ type found struct {
 // mapName is the name of the disk's multipath map, which is its WWID: a NAA
 // identifier (type 3) and 16 or 32 hex digits.
 // Source: multipath.conf(5), user_friendly_names.
-func (f found) mapName() string { return "3" + strings.ToLower(f.WWN) }
+func (f foundDisk) mapName() string { return "3" + strings.ToLower(f.WWN) }
 
 // scsi tells whether the disk can have a multipath map: NVMe has its own.
-func (f found) scsi() bool {
+func (f foundDisk) scsi() bool {
 	return f.WWN != "" && len(f.Paths) > 0 && !slices.ContainsFunc(f.Paths, func(p string) bool {
 		return !strings.HasPrefix(path.Base(p), "sd")
 	})
@@ -65,7 +65,7 @@ func (f found) scsi() bool {
 
 // stable is the device the disk has once multipath is set up: what commands
 // and configurations are given, also in a plan made before.
-func (f found) stable() string {
+func (f foundDisk) stable() string {
 	switch {
 	case f.Ref.Direct || !f.scsi():
 		return f.Device
@@ -78,7 +78,7 @@ func (f found) stable() string {
 // resolve finds each disk by serial, or by WWN. A disk that is missing, has
 // two identities or is too small is refused. A missing disk that is marked as
 // failed is left out.
-func resolve(sys resource.Look, refs []DiskRef) []found {
+func resolve(sys resource.Look, refs []DiskRef) []foundDisk {
 	facts, err := sys.Disks(sys.Ctx)
 	sys.Check(err)
 	fs, err := match(facts, refs)
@@ -91,7 +91,7 @@ func resolve(sys resource.Look, refs []DiskRef) []found {
 
 // ownMap refuses a multipath map that has paths to other disks: what commands
 // write to must be the disk that was looked at.
-func (f found) ownMap(sys resource.Look) error {
+func (f foundDisk) ownMap(sys resource.Look) error {
 	if !f.scsi() {
 		return nil
 	}
@@ -108,19 +108,18 @@ func (f found) ownMap(sys resource.Look) error {
 	return nil
 }
 
-func match(facts *resource.DiskList, refs []DiskRef) ([]found, error) {
-	fs := make([]found, 0, len(refs))
+func match(facts *resource.DiskList, refs []DiskRef) ([]foundDisk, error) {
+	fs := make([]foundDisk, 0, len(refs))
 	var missing []string
 	for _, r := range refs {
-		f, err := only(facts, r)
+		f, err := identify(facts, r)
 		if err != nil {
 			return nil, err
 		}
-		if f == nil && r.Failed {
-			continue
-		}
 		if f == nil {
-			missing = append(missing, r.String())
+			if !r.Failed {
+				missing = append(missing, r.String())
+			}
 			continue
 		}
 		// Makers round differently; one percent is less than any step in size.
@@ -136,7 +135,7 @@ func match(facts *resource.DiskList, refs []DiskRef) ([]found, error) {
 			return nil, resource.Refuse("correct sector in the spec, or format the disk anew (sg_format --format --size, nvme format --lbaf)",
 				"%s has logical blocks of %d bytes, not the %d of the spec", r, f.Sector, r.Sector)
 		}
-		fs = append(fs, found{Ref: r, DiskFact: *f})
+		fs = append(fs, foundDisk{Ref: r, DiskFact: *f})
 	}
 	if len(missing) > 0 {
 		are := "is"
@@ -149,10 +148,10 @@ func match(facts *resource.DiskList, refs []DiskRef) ([]found, error) {
 	return fs, nil
 }
 
-// only finds the one disk that a DiskRef names; nil if none has the serial or
+// identify finds the one disk that a DiskRef names; nil if none has the serial or
 // WWN. A serial that several disks have needs a WWN to tell them apart, and a
 // WWN must be of one disk: multipath joins by it.
-func only(facts *resource.DiskList, r DiskRef) (*resource.DiskFact, error) {
+func identify(facts *resource.DiskList, r DiskRef) (*resource.DiskFact, error) {
 	same := facts.Serial(r.Serial)
 	if r.LUN != "" {
 		same = facts.WWN(r.WWN)
@@ -172,7 +171,7 @@ func only(facts *resource.DiskList, r DiskRef) (*resource.DiskFact, error) {
 			"%s: the disk with WWN %s has serial %s", r, r.WWN, facts.All[i].Serial)
 	}
 	if len(same) > 1 {
-		devices := names(same)
+		devices := deviceNames(same)
 		same = slices.DeleteFunc(slices.Clone(same), func(f *resource.DiskFact) bool { return !md.SameUUID(f.WWN, r.WWN) })
 		if len(same) != 1 {
 			return nil, resource.Refuse("give the wwn of the one that is meant in the spec; disks that only their serial names cannot be told apart",
@@ -186,13 +185,13 @@ func only(facts *resource.DiskList, r DiskRef) (*resource.DiskFact, error) {
 	}
 	if facts.Twins && len(facts.WWN(f.WWN)) > 1 {
 		return nil, resource.Refuse("multipath would take them for paths to one disk: disconnect the others, or have their WWNs corrected",
-			"%s: disks with other serials have its WWN %s: %s", r, f.WWN, strings.Join(names(facts.WWN(f.WWN)), ", "))
+			"%s: disks with other serials have its WWN %s: %s", r, f.WWN, strings.Join(deviceNames(facts.WWN(f.WWN)), ", "))
 	}
 	return f, nil
 }
 
-// names lists disks by device and serial.
-func names(fs []*resource.DiskFact) []string {
+// deviceNames lists disks by device and serial.
+func deviceNames(fs []*resource.DiskFact) []string {
 	var out []string
 	for _, f := range fs {
 		out = append(out, fmt.Sprintf("%s (serial %s, WWN %s)", f.Device, f.Serial, cmp.Or(f.WWN, "none")))
@@ -290,7 +289,7 @@ func untilAssembled(sys resource.Look, look func(resource.Look) ([]resource.Acti
 
 // verdict is what is found of disks that the brick takes.
 type verdict struct {
-	free    []found // that nothing uses; want says what each may carry
+	free    []foundDisk // that nothing uses; want says what each may carry
 	want    []WantedDisk
 	foreign []string // what speaks against taking them
 	wipes   []resource.Action
@@ -345,7 +344,7 @@ func (d *Disks) diff(sys resource.Look) ([]resource.Action, error) {
 
 // users sorts out the disks that the brick uses already and those that nothing uses. Arrays
 // of disks that may be wiped are stopped. ours: a disk is in another group of this brick.
-func (d *Disks) users(sys resource.Look, fs []found) (v *verdict, stops []resource.Action, ours bool) {
+func (d *Disks) users(sys resource.Look, fs []foundDisk) (v *verdict, stops []resource.Action, ours bool) {
 	arrays, ms := sys.Arrays(), sys.Mounts()
 	homes, all := make([]string, len(fs)), make([][]string, len(fs))
 	for i, f := range fs {
@@ -353,7 +352,7 @@ func (d *Disks) users(sys resource.Look, fs []found) (v *verdict, stops []resour
 		a, _ := memberOf(arrays, all[i])
 		homes[i] = a.UUID
 	}
-	v = &verdict{free: make([]found, 0, len(fs)), want: make([]WantedDisk, 0, len(fs))}
+	v = &verdict{free: make([]foundDisk, 0, len(fs)), want: make([]WantedDisk, 0, len(fs))}
 	stopped := map[string]bool{}
 	moved := movedSpares(d.List, homes)
 	for i, f := range fs {
@@ -426,7 +425,7 @@ func (d *Disks) contents(sys resource.Look, v *verdict) (joins []DiskRef, ours b
 // that are together already stay.
 //
 // Source: lvm.conf(5), devices/allow_mixed_block_sizes; Linux, block/blk-settings.c, blk_stack_limits
-func (d *Disks) oneSector(fs []found, joins []DiskRef) error {
+func (d *Disks) oneSector(fs []foundDisk, joins []DiskRef) error {
 	place := map[DiskRef]string{} // one volume group, or one array
 	for _, w := range d.List {
 		place[w.DiskRef] = cmp.Or(w.VG, w.Set, w.Group)
@@ -521,12 +520,12 @@ func (d *Disks) typed() string {
 
 // stoppable tells whether every member of an array is one of our disks that
 // may be wiped, and nothing is on top of it.
-func (d *Disks) stoppable(sys resource.Look, ms []linux.Mount, a linux.MDArray, fs []found) bool {
+func (d *Disks) stoppable(sys resource.Look, ms []linux.Mount, a linux.MDArray, fs []foundDisk) bool {
 	if hasUUID(d.Arrays, a.UUID) {
 		return false // an array of this brick is never in the way by accident
 	}
 	for _, m := range a.Members {
-		if !slices.ContainsFunc(fs, func(f found) bool {
+		if !slices.ContainsFunc(fs, func(f foundDisk) bool {
 			i := slices.IndexFunc(d.List, func(w WantedDisk) bool { return w.DiskRef == f.Ref })
 			return i >= 0 && d.List[i].Wipe && slices.Contains(kernelNames(sys, f), m)
 		}) {
@@ -558,7 +557,7 @@ func (s signature) describe(arrays []string) string {
 }
 
 // kernelNames are those of a disk's paths and of its map.
-func kernelNames(sys resource.Look, f found) []string {
+func kernelNames(sys resource.Look, f foundDisk) []string {
 	var names []string
 	for _, p := range f.Paths {
 		names = append(names, path.Base(p))
@@ -614,7 +613,7 @@ type signature struct {
 // MustBeBlank refuses devices that carry any signature. A device that cannot
 // be read is an error.
 func MustBeBlank(ctx context.Context, sys resource.Sys, devices []string) error {
-	fs := make([]found, len(devices))
+	fs := make([]foundDisk, len(devices))
 	for i, d := range devices {
 		fs[i].Device = d
 	}
@@ -629,7 +628,7 @@ func MustBeBlank(ctx context.Context, sys resource.Sys, devices []string) error 
 }
 
 // signatures reads what the disks carry, with one command for all of them.
-func signatures(sys resource.Look, fs []found) [][]signature {
+func signatures(sys resource.Look, fs []foundDisk) [][]signature {
 	argv := []string{"wipefs", "--no-act", "--json"}
 	index := map[string]int{}
 	for i, f := range fs {
@@ -654,7 +653,7 @@ func signatures(sys resource.Look, fs []found) [][]signature {
 
 // volumeGroups names the volume group of each LUN that is a physical volume, as
 // the brick's own may be, by the LUN's device.
-func volumeGroups(sys resource.Look, look []found, want []WantedDisk, sigs [][]signature) map[string]string {
+func volumeGroups(sys resource.Look, look []foundDisk, want []WantedDisk, sigs [][]signature) map[string]string {
 	var pvs []string
 	for i, f := range look {
 		if want[i].VG != "" && slices.ContainsFunc(sigs[i], func(s signature) bool { return s.Type == "LVM2_member" }) {

@@ -164,7 +164,7 @@ func observeDisks(sys resource.Look) []DiskHardware {
 	bays := observeBays(sys)
 	ms := sys.Mounts()
 	var all []DiskHardware
-	var fs []found
+	var fs []foundDisk
 	for _, f := range facts.All {
 		if len(f.Paths) == 0 {
 			continue
@@ -180,7 +180,7 @@ func observeDisks(sys resource.Look) []DiskHardware {
 				d.Enclosure, d.Bay = b.enclosure, b.bay
 			}
 		}
-		all, fs = append(all, d), append(fs, found{DiskFact: f})
+		all, fs = append(all, d), append(fs, foundDisk{DiskFact: f})
 	}
 	if len(fs) == 0 {
 		return nil

@@ -82,7 +82,7 @@ func (a *Array) Diff(sys resource.Look) ([]resource.Action, error) {
 }
 
 // find finds the disks of the group: those in service, and those that failed.
-func (a *Array) find(sys resource.Look) (own, failed []found) {
+func (a *Array) find(sys resource.Look) (own, failed []foundDisk) {
 	for _, f := range resolve(sys, slices.Concat(a.Members, a.Spares)) {
 		if f.Ref.Failed {
 			failed = append(failed, f)
@@ -95,7 +95,7 @@ func (a *Array) find(sys resource.Look) (own, failed []found) {
 
 // others finds the disks of the other groups, of which any may be missing. A brick of 240
 // disks has 24 arrays: each looks at the disks of all only if it lacks one of its own.
-func (a *Array) others(sys resource.Look) []found {
+func (a *Array) others(sys resource.Look) []foundDisk {
 	key := func(r DiskRef) [2]string { return [2]string{r.Serial, r.WWN} }
 	own, failed := map[[2]string]bool{}, map[[2]string]bool{}
 	for _, r := range slices.Concat(a.Members, a.Spares) {
@@ -118,7 +118,7 @@ func (a *Array) others(sys resource.Look) []found {
 
 // diffRunning checks geometry, which cannot be changed here, adds disks of the
 // design that the array does not have, and takes failed ones out.
-func (a *Array) diffRunning(sys resource.Look, r linux.MDArray, own, failed []found, arrays []linux.MDArray) ([]resource.Action, error) {
+func (a *Array) diffRunning(sys resource.Look, r linux.MDArray, own, failed []foundDisk, arrays []linux.MDArray) ([]resource.Action, error) {
 	for _, c := range []struct{ what, have, want string }{
 		{"level", r.Level, fmt.Sprintf("raid%d", a.Level)},
 		{"number of members", strconv.Itoa(r.RaidDisks), strconv.Itoa(len(a.Members))},
@@ -134,7 +134,7 @@ func (a *Array) diffRunning(sys resource.Look, r linux.MDArray, own, failed []fo
 	if policy == "journal" {
 		return nil, a.journal()
 	}
-	var add []found
+	var add []foundDisk
 	for _, d := range own {
 		slow := slices.ContainsFunc(dropped, func(serial string) bool { return sameSerial(serial, d.Ref.Serial) })
 		if d.memberName(sys, r) == "" && !slow && !a.lent(sys, d, arrays) {
@@ -160,7 +160,7 @@ func (a *Array) isPeer(uuid string) bool {
 }
 
 // lent tells whether a disk is in another array of the service.
-func (a *Array) lent(sys resource.Look, f found, arrays []linux.MDArray) bool {
+func (a *Array) lent(sys resource.Look, f foundDisk, arrays []linux.MDArray) bool {
 	x, in := memberOf(arrays, kernelNames(sys, f))
 	return in && a.isPeer(x.UUID)
 }
@@ -169,12 +169,12 @@ func (a *Array) lent(sys resource.Look, f found, arrays []linux.MDArray) bool {
 // service. Such a disk may be a spare that was moved there and holds data by now, while
 // that array is not assembled here: mdadm --add would overwrite its superblock. A peer
 // that runs here and is whole without the disk does not need it.
-func (a *Array) notOfPeers(sys resource.Look, add []found, arrays []linux.MDArray) []found {
+func (a *Array) notOfPeers(sys resource.Look, add []foundDisk, arrays []linux.MDArray) []foundDisk {
 	if len(add) == 0 || len(a.Peers) == 0 {
 		return add
 	}
 	of := arraysOn(sys, add)
-	var out []found
+	var out []foundDisk
 	for i, d := range add {
 		needed := slices.ContainsFunc(of[i], func(uuid string) bool {
 			whole := func(x linux.MDArray) bool { return md.SameUUID(x.UUID, uuid) && x.Running() && x.Degraded == 0 }
@@ -190,7 +190,7 @@ func (a *Array) notOfPeers(sys resource.Look, add []found, arrays []linux.MDArra
 // arraysOn are the UUIDs of the arrays whose superblocks each disk carries. It asks
 // wipefs about disks of which mdadm says nothing: that alone must not be taken for a
 // disk without a superblock.
-func arraysOn(sys resource.Look, disks []found) [][]string {
+func arraysOn(sys resource.Look, disks []foundDisk) [][]string {
 	sbs, _, _ := superblocks(sys, disks)
 	of := make([][]string, len(disks))
 	silent := false
@@ -234,7 +234,7 @@ func (a *Array) journal() error {
 
 // memberName is the kernel's name of a disk as a member of an array; "" if the
 // array does not have it.
-func (f found) memberName(sys resource.Look, r linux.MDArray) string {
+func (f foundDisk) memberName(sys resource.Look, r linux.MDArray) string {
 	for _, n := range kernelNames(sys, f) {
 		if slices.Contains(r.Members, n) {
 			return n
@@ -245,13 +245,13 @@ func (f found) memberName(sys resource.Look, r linux.MDArray) string {
 
 // survey is what superblocks say of an array that does not run.
 type survey struct {
-	have    []found // the disks that carry its superblock
-	present []bool  // by slot, also of those that failed
+	have    []foundDisk // the disks that carry its superblock
+	present []bool      // by slot, also of those that failed
 	members int
 	newest  uint64 // the largest count of events; 0: none has any
 }
 
-func (a *Array) survey(sys resource.Look, disks []found) (s survey, err error) {
+func (a *Array) survey(sys resource.Look, disks []foundDisk) (s survey, err error) {
 	sbs := a.examine(sys, disks)
 	for _, sb := range sbs {
 		if md.SameUUID(sb.UUID, a.UUID) {
@@ -277,7 +277,7 @@ func (a *Array) survey(sys resource.Look, disks []found) (s survey, err error) {
 }
 
 // diffStopped looks at the superblocks: create, assemble, or leave alone.
-func (a *Array) diffStopped(sys resource.Look, own, failed []found, as []resource.Action) ([]resource.Action, error) {
+func (a *Array) diffStopped(sys resource.Look, own, failed []foundDisk, as []resource.Action) ([]resource.Action, error) {
 	s, err := a.survey(sys, own)
 	whole, blank := s.members == len(a.Members), len(s.have) == 0 && len(own) == len(a.Members)+len(a.Spares)
 	if err == nil && !whole && !blank { // a spare of another group may be a member
@@ -352,7 +352,7 @@ func (a *Array) mayGrow(sys resource.Look) error {
 }
 
 // create makes the array on disks that carry nothing.
-func (a *Array) create(sys resource.Look, disks []found) (resource.Action, error) {
+func (a *Array) create(sys resource.Look, disks []foundDisk) (resource.Action, error) {
 	if a.Level != 6 && a.Level != 10 {
 		return resource.Action{}, fmt.Errorf("array %s: RAID %d is not built here", a.Name, a.Level)
 	}
@@ -421,7 +421,7 @@ exec "$@"`
 // read as zeroes (LBPRZ), on request without a way out by writing zeroes. (The
 // --write-zeroes of mdadm has the disks write them.)
 // Source: drivers/scsi/sd.c, zeroing_mode; blkdev_fallocate() of the kernel.
-func zeroedByUnmap(sys resource.Look, disks []found) bool {
+func zeroedByUnmap(sys resource.Look, disks []foundDisk) bool {
 	for _, d := range disks {
 		if !d.scsi() {
 			return false
@@ -445,7 +445,7 @@ func (a *Array) wait() resource.Action {
 // examine reads the superblocks of all disks with one command. It refuses a
 // disk on which wipefs sees a superblock of this array and mdadm sees none: an
 // answer that says nothing must not be taken for a blank disk.
-func (a *Array) examine(sys resource.Look, disks []found) []*md.Superblock {
+func (a *Array) examine(sys resource.Look, disks []foundDisk) []*md.Superblock {
 	sbs, out, installed := superblocks(sys, disks)
 	if !slices.ContainsFunc(sbs, func(sb *md.Superblock) bool { return !md.SameUUID(sb.UUID, a.UUID) }) {
 		return sbs
@@ -469,7 +469,7 @@ func (a *Array) examine(sys resource.Look, disks []found) []*md.Superblock {
 
 // superblocks reads the superblocks of all disks with one command; an empty one of a
 // disk of which mdadm says nothing.
-func superblocks(sys resource.Look, disks []found) (sbs []*md.Superblock, out resource.Output, installed bool) {
+func superblocks(sys resource.Look, disks []foundDisk) (sbs []*md.Superblock, out resource.Output, installed bool) {
 	argv := []string{"mdadm", "--examine"}
 	for _, d := range disks {
 		argv = append(argv, d.Device)
@@ -493,7 +493,7 @@ func superblocks(sys resource.Look, disks []found) (sbs []*md.Superblock, out re
 // background, and then calls the disk faulty. What remains is to remove it.
 //
 // Source: mdadm(8), --replace; Documentation/admin-guide/md.rst, dev-XXX/state.
-func (a *Array) retire(sys resource.Look, r linux.MDArray, own, failed []found) ([]resource.Action, error) {
+func (a *Array) retire(sys resource.Look, r linux.MDArray, own, failed []foundDisk) ([]resource.Action, error) {
 	members, err := linux.MDMembers(resource.Tree{Sys: sys}, r.Dev)
 	sys.Check(err)
 	at := func(name string) *linux.MDMember {
@@ -561,19 +561,19 @@ func pathlessMap(sys resource.Look, dev string) string {
 
 // copyArgs have md copy a disk to a spare, which the array has or which waits outside of it, one
 // in the disk's enclosure first; nil: there is none.
-func copyArgs(sys resource.Look, r linux.MDArray, d found, own []found, members []linux.MDMember) []string {
+func copyArgs(sys resource.Look, r linux.MDArray, d foundDisk, own []foundDisk, members []linux.MDMember) []string {
 	args := []string{"--replace", d.stable()}
 	if slices.ContainsFunc(members, func(m linux.MDMember) bool { return m.Slot < 0 && m.Is("spare") && !m.Is("faulty") }) {
 		return args
 	}
-	waiting := slices.DeleteFunc(slices.Clone(own), func(s found) bool {
+	waiting := slices.DeleteFunc(slices.Clone(own), func(s foundDisk) bool {
 		name := s.memberName(sys, r)
 		return name == "" || slices.ContainsFunc(members, func(m linux.MDMember) bool { return m.Dev == name })
 	})
 	if len(waiting) == 0 {
 		return nil
 	}
-	spare := waiting[max(0, slices.IndexFunc(waiting, func(s found) bool { return s.Ref.Enclosure == d.Ref.Enclosure }))].stable()
+	spare := waiting[max(0, slices.IndexFunc(waiting, func(s foundDisk) bool { return s.Ref.Enclosure == d.Ref.Enclosure }))].stable()
 	return slices.Concat([]string{"--add", spare}, args, []string{"--with", spare})
 }
 

@@ -29,7 +29,7 @@ const multipathConf = "/etc/multipath.conf"
 func (m *Multipath) Diff(sys resource.Look) ([]resource.Action, error) {
 	fs := resolve(sys, m.Disks)
 	var wwids, devices, loose []string
-	var luns []found
+	var luns []foundDisk
 	for _, f := range fs {
 		if !f.scsi() {
 			continue
@@ -159,7 +159,7 @@ var fixedLUNs = []resource.Setting{
 	{Name: "recheck_wwid", Value: "yes", Reason: "a path that is back is used only if it still leads to the same LUN: multipath asks again, since 0.8.6"},
 }
 
-func (m *Multipath) text(wwids []string, luns []found) string {
+func (m *Multipath) text(wwids []string, luns []foundDisk) string {
 	var b strings.Builder
 	b.WriteString(resource.Header)
 	if len(luns) == 0 {

@@ -58,7 +58,7 @@ const askedAtOnce = 256
 const diskTime = 10 * time.Second
 
 // mine asks a disk as long as ctx lasts; a LUN has as long as the comparison.
-func (r *Reservations) mine(ctx context.Context, sys resource.Look, f found, own []pr.Key) error {
+func (r *Reservations) mine(ctx context.Context, sys resource.Look, f foundDisk, own []pr.Key) error {
 	var errs []error
 	if f.Ref.LUN != "" {
 		ctx = sys.Ctx

@@ -376,7 +376,7 @@ tee /sys/block/md127/queue/read_ahead_kb <<< "4096"`)
 func TestBlockQueueNVMe(t *testing.T) {
 	q := &BlockQueue{Path: "/etc/udev/rules.d/90-mortar-block.rules", Disks: []DiskRef{{Serial: "AN01"}, {Serial: "AN02"}},
 		DiskSettings: []resource.Setting{{Name: "queue/scheduler", Value: "none", Reason: "it sorts by itself"}}}
-	rules := q.rules([]found{{DiskFact: resource.DiskFact{Serial: "AN01", Paths: []string{"nvme0n1"}}}, {DiskFact: resource.DiskFact{Serial: "AN02", Paths: []string{"nvme1n1"}}}})
+	rules := q.rules([]foundDisk{{DiskFact: resource.DiskFact{Serial: "AN01", Paths: []string{"nvme0n1"}}}, {DiskFact: resource.DiskFact{Serial: "AN02", Paths: []string{"nvme1n1"}}}})
 	if want := `KERNEL=="nvme*n[0-9]|nvme*n[0-9][0-9]", ATTRS{serial}=="AN01|AN02", ATTR{queue/scheduler}="none", OPTIONS+="nowatch"`; !strings.Contains(rules, want) || strings.Contains(rules, `"sd`) {
 		t.Errorf("the rules lack %s:\n%s", want, rules)
 	}

@@ -1,0 +1,141 @@
+package inject
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/brick/spec"
+	"github.com/mortarhpc/mortar/internal/converge/plan"
+	"github.com/mortarhpc/mortar/internal/prove/report"
+	"github.com/mortarhpc/mortar/internal/run/cli"
+)
+
+// Ready makes sure that a rack is there, since without one the brick is real hardware, and that one
+// is saved under a name, as known says: it builds, applies and saves the brick, or restores the
+// saved rack where no rack is.
+func Ready(ctx context.Context, c *cli.Console, s *spec.Spec, name string, known bool) error {
+	var todo [][]string
+	switch {
+	case !known:
+		fmt.Fprintf(c.Aside(), "no saved rack is named %s: it is made\n", name)
+		todo = [][]string{{"rack", "up", s.File}, {"apply", s.File, "--yes", "--skip-fence-test"}, {"rack", "save", s.File, name}}
+	case !c.Virtual(ctx, s):
+		todo = [][]string{{"rack", "restore", s.File, name}}
+	}
+	for _, args := range todo {
+		if err := c.Step(ctx, c.Aside(), args...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Restoring returns the Restore of a drill on a virtual rack, by restore of package rack.
+func (o *Operator) Restoring(name string, restore func(context.Context) error, say func(string)) func(context.Context) error {
+	return func(ctx context.Context) error {
+		o.Close() // its sessions end with the rack
+		began := time.Now()
+		err := restore(ctx)
+		if err == nil {
+			say(fmt.Sprintf("restored %s in %s", name, report.Seconds(time.Since(began).Seconds())))
+		}
+		return err
+	}
+}
+
+// Commands runs the commands of a drill's change.
+type Commands struct {
+	Console *cli.Console
+	File    string // the brick's
+	Say     func(text string)
+	// Changed gets the design of a spec that a command may have changed.
+	Changed func(*design.Design)
+}
+
+// Run is an Operator's: it runs a command on the spec.
+func (c *Commands) Run(ctx context.Context, name string, args ...string) (*design.Design, error) {
+	var out bytes.Buffer
+	err := c.Console.Call(cli.Claimed(ctx), strings.NewReader(""), io.MultiWriter(&out, &progressWriter{say: c.Say}), io.Discard, slices.Concat(strings.Fields(name), []string{c.File}, args)...)
+	var ee *cli.Exit
+	switch {
+	case !errors.As(err, &ee):
+	case ee.Code == cli.Pending:
+		err = fmt.Errorf("it would change %s", pendingOf(out.Bytes()))
+	case ee.Code == cli.LeftOut:
+		err = nil // a drill waits for its own clients itself
+	}
+	d, bad := cli.ForLoad(cli.Load(c.File))
+	if bad != nil {
+		return nil, errors.Join(err, bad)
+	}
+	c.Changed(d)
+	return d, err
+}
+
+// pendingOf names the steps of a plan in JSON.
+func pendingOf(text []byte) string {
+	var doc plan.Doc
+	if err := json.Unmarshal(text, &doc); err != nil {
+		return "something: " + err.Error()
+	}
+	var steps []string
+	for _, h := range doc.Hosts {
+		for _, x := range h.Changes {
+			steps = append(steps, h.Host+": "+x.Step)
+		}
+	}
+	return strings.Join(steps, ", ")
+}
+
+// progressWriter reads the events of --json and says those that a person waits for.
+type progressWriter struct {
+	say  func(text string)
+	line []byte
+}
+
+func (n *progressWriter) Write(b []byte) (int, error) {
+	n.line = append(n.line, b...)
+	for {
+		line, rest, ok := bytes.Cut(n.line, []byte("\n"))
+		if !ok {
+			return len(b), nil
+		}
+		n.tell(line)
+		n.line = rest
+	}
+}
+
+func (n *progressWriter) tell(line []byte) {
+	var e struct {
+		Event   string  `json:"event"`
+		Server  string  `json:"server"`
+		Host    string  `json:"host"`
+		Stage   string  `json:"stage"`
+		Step    string  `json:"step"`
+		Text    string  `json:"text"`
+		Group   string  `json:"group"`
+		Action  string  `json:"action"`
+		Percent float64 `json:"percent"`
+	}
+	if json.Unmarshal(line, &e) != nil {
+		return // a line of a plan, which has many
+	}
+	switch {
+	case e.Event == "upgrade" && e.Text == "":
+		n.say("  " + e.Server + ": " + e.Step)
+	case e.Event == plan.EventStage:
+		n.say("  " + e.Stage)
+	case e.Event == plan.EventChanged, e.Event == plan.EventFailed:
+		n.say("  " + e.Host + ": " + e.Step + " " + e.Event)
+	case e.Group != "" && e.Action != "":
+		n.say(fmt.Sprintf("  %s on %s: %s %.1f %%", e.Group, e.Server, e.Action, e.Percent))
+	}
+}
