@@ -13,6 +13,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/base/raid6"
+	"github.com/mortarhpc/mortar/internal/brick/array"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/prove/fault"
@@ -275,7 +276,7 @@ func joinedWithout(lun, server string) *fault.Condition {
 		if problems := fault.ClusterProblems(c, []string{v.Active, v.Passive}); len(problems) > 0 {
 			return false, strings.Join(problems, "; ")
 		}
-		return fault.SignOf(observe.LUNWrong, "luns", lun, "hosts", server).In(v.Findings(ctx))
+		return fault.SignOf(array.Missing, "luns", lun, "hosts", server).In(v.Findings(ctx))
 	}}
 }
 

@@ -1,20 +1,18 @@
 package fault
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/brick/array"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host"
-	"github.com/mortarhpc/mortar/internal/host/gather"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 	"github.com/mortarhpc/mortar/internal/run/observe"
 )
@@ -255,74 +253,42 @@ func (l lunStorage) Rot() error {
 	return errors.New("the array keeps the parity, and no server can read or check it: scrub by the array's own tool")
 }
 
-// lunsSeen compares the LUNs that the servers of the pair see with the design.
-func lunsSeen(ctx context.Context, b *Site) (array.Result, error) {
-	seen := map[string][]linux.SCSIDisk{}
-	for _, server := range b.Design.PairOf(b.Service.Name).Servers {
-		h, err := gathered(ctx, b, server, gather.Request{SCSI: true})
-		if err != nil {
-			return array.Result{}, fmt.Errorf("%s: %w", server, err)
-		}
-		seen[server] = h.SCSI
-	}
-	return array.Verify(b.Design, seen), nil
-}
-
-// lunsShow waits until is accepts the LUNs that the servers see. sign: that is a sign of the
-// fault.
-func lunsShow(what string, limit time.Duration, sign bool, is func(b *Site, r array.Result) (bool, string)) *Condition {
-	return &Condition{What: what, Limit: limit, Sign: sign, Look: func(ctx context.Context, b *Site) (bool, string) {
-		r, err := lunsSeen(ctx, b)
-		if err != nil {
-			return false, err.Error()
-		}
-		return is(b, r)
-	}}
-}
-
-// onOther waits until the servers reach an array's LUNs through the controller that does not
-// have the fault, over 1/share of all paths. With share 1 they have all paths, and
-// those to the controller are optimized.
-func (l lunStorage) onOther(name string, controller, share int) *Condition {
-	return lunsShow("the LUNs on the other controller", pathsLimit, true, func(b *Site, r array.Result) (bool, string) {
-		return throughOne(b.Design, r, name, 1-controller, share)
-	})
-}
-
-// throughOne decides for onOther whether the condition is met, and describes what
-// the servers see.
-func throughOne(d *design.Design, r array.Result, name string, controller, share int) (bool, string) {
-	ok := len(r.Matches) == r.Expected
-	said := map[string]int{}
-	for _, m := range r.Matches {
-		for i := range d.Arrays {
-			a := &d.Arrays[i]
-			if a.Name != name || !slices.ContainsFunc(a.LUNs, func(l design.LUN) bool { return l.Name == m.LUN }) {
-				continue
+// lunsShow waits until `mortar status` has the sign of each LUN of an array on each of its servers;
+// of is the array, and the controller whose LUNs: without one those of both.
+func lunsShow(s Scene, limit time.Duration, seen func(lun, server string, paths int) sign, of ...string) *Condition {
+	var signs []sign
+	for i := range s.Design.Arrays {
+		a := &s.Design.Arrays[i]
+		for _, x := range a.LUNs {
+			for _, server := range a.Servers {
+				if slices.Equal(of, []string{a.Name, strconv.Itoa(x.Controller)}[:len(of)]) {
+					signs = append(signs, seen(x.Name, server, s.Design.PathsTo(a, server)))
+				}
 			}
-			text := fmt.Sprintf("by %d of %d paths", m.Seen.Paths, d.PathsTo(a, m.Host))
-			if m.Seen.Owner != nil { // nil with paths to one controller only, which cannot be identified
-				text += ", optimized those to controller " + strconv.Itoa(*m.Seen.Owner)
-			}
-			said[text]++
-			ok = ok && m.Seen.Paths == d.PathsTo(a, m.Host)/share && (share > 1 || m.Seen.Owner != nil && *m.Seen.Owner == controller)
 		}
 	}
-	var out []string
-	for _, text := range slices.Sorted(maps.Keys(said)) {
-		out = append(out, fmt.Sprintf("%d times a server reaches a LUN %s", said[text], text))
-	}
-	return ok, strings.Join(out, "; ")
+	return Shows(limit, signs...)
 }
 
-// LUNsHome waits until the servers see all LUNs as designed.
+// onOne is the sign that a server reaches a LUN by one controller only.
+func onOne(lun, server string, paths int) sign {
+	return SignOf(array.Impaired, "luns", lun, "hosts", server, "paths", strconv.Itoa(paths/2))
+}
+
+// onOther is the sign that a LUN belongs to the controller that is not its own.
+func onOther(lun, server string, _ int) sign {
+	return SignOf(array.Moved, "luns", lun, "hosts", server)
+}
+
+// LUNsHome waits until each server answers, and sees all LUNs as designed.
 func LUNsHome() *Condition {
-	return lunsShow("all paths back, each LUN on its own controller", pathsLimit, false, func(_ *Site, r array.Result) (bool, string) {
-		if n := len(r.Findings); n > 0 {
-			return false, fmt.Sprintf("%d differences, first %s: %s", n, r.Findings[0].Host, r.Findings[0])
-		}
-		return true, fmt.Sprintf("%d times a server sees a LUN as designed", len(r.Matches))
-	})
+	return &Condition{What: "all paths back, each LUN on its own controller", Limit: pathsLimit, Look: func(ctx context.Context, v *Site) (bool, string) {
+		wrong := left(ctx, v, func(p *observe.Part) bool {
+			_, ofLUN := array.Kinds[string(p.Code)]
+			return ofLUN || p.Code == observe.HostSilent
+		})
+		return wrong == "", cmp.Or(wrong, "the servers see each LUN as designed")
+	}}
 }
 
 // pathsLimit: an emulated server needs minutes to add 32 returned paths to their

@@ -20,6 +20,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/host/agent"
 	"github.com/mortarhpc/mortar/internal/host/hosttest"
 	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/run/observe"
 	"github.com/mortarhpc/mortar/test/example"
 )
 
@@ -135,68 +136,63 @@ func TestWithoutDisksOfAnArray(t *testing.T) {
 	}
 }
 
-// A server lacks paths only to LUNs of arrays that it is cabled to. A LUN that it does not
-// see lacks all.
-func TestPathsMissing(t *testing.T) {
-	d := example.Design(t, "lustre-brick.yaml")
-	v := &Site{Scene: Scene{Design: d}}
-	a := &d.Arrays[0]
-	server, all := a.Servers[0], d.PathsTo(a, a.Servers[0])
-	var whole array.Result
-	for _, l := range a.LUNs {
-		whole.Matches = append(whole.Matches, array.Match{LUN: l.Name, Host: server, Seen: array.Seen{Paths: all}})
-	}
-	if got := pathsMissing(v, whole, "", server); got != 0 {
-		t.Errorf("%s lacks %d paths, and has all", server, got)
-	}
-	fewer := array.Result{Matches: slices.Clone(whole.Matches)}
-	fewer.Matches[0].Seen.Paths--
-	for what, want := range map[string]int{"": 1, a.LUNs[0].Name: 1, "another": 0} {
-		if got := pathsMissing(v, fewer, what, server); got != want {
-			t.Errorf("%q: %d, want %d", what, got, want)
-		}
-	}
-	if got := pathsMissing(v, array.Result{}, "", server); got != all || all == 0 {
-		t.Errorf("no LUN is seen: %d of %d", got, all)
-	}
+// told is an Operator whose status has findings.
+type told struct {
+	Operator
+	found []*observe.Part
 }
 
-func TestThroughOneController(t *testing.T) {
+func (o told) Status(context.Context) (*observe.Status, error) {
+	return &observe.Status{Parts: o.found}, nil
+}
+
+// Faults of arrays and paths are seen by the codes of what status finds of LUNs, on each server.
+func TestLUNFaultsAreSeen(t *testing.T) {
 	d := example.Design(t, "nss7.4-ha.yaml")
-	result := func(paths, owner int) array.Result {
-		r := array.Result{}
-		for _, h := range d.Servers() {
-			for _, l := range d.LUNs() {
-				m := array.Match{LUN: l.Name, Host: h, Seen: array.Seen{Paths: paths}}
-				if owner >= 0 {
-					m.Seen.Owner = &owner
-				}
-				r.Matches = append(r.Matches, m)
-				r.Expected++
-			}
+	s, both := Scene{Design: d, Service: d.Services()[0]}, d.Servers()
+	var all, first []string // LUNs; those of the first controller
+	for _, x := range d.LUNs() {
+		if all = append(all, x.Name); x.Controller == 0 {
+			first = append(first, x.Name)
 		}
-		return r
 	}
-	for name, c := range map[string]struct {
-		r     array.Result
-		share int
-		ok    bool
+	part := func(code string, hosts, luns []string, paths int) *observe.Part {
+		return &observe.Part{Code: observe.Code(code), Level: array.Kinds[code].Level, Text: code, Args: map[string]any{"hosts": hosts, "luns": luns, "paths": paths}}
+	}
+	type parts = []*observe.Part
+	out, moved := Fault{Kind: ControllerOut, Args: []string{"nss7", "0"}}, Fault{Kind: ControllerFailover, Args: []string{"nss7", "0"}}
+	off, path := Fault{Kind: ArrayPower, Args: []string{"nss7"}}, Fault{Kind: PathOut, On: both[0], Args: []string{all[0], "1"}}
+	for _, c := range []struct {
+		name  string
+		fault Fault
+		found parts
+		want  bool
 	}{
-		"half of the paths":      {result(2, -1), 2, true},
-		"no path yet gone":       {result(4, 0), 2, false},
-		"all paths, moved":       {result(4, 1), 1, true},
-		"all paths, not moved":   {result(4, 0), 1, false},
-		"all paths, nobody says": {result(4, -1), 1, false},
+		{"half of the paths", out, parts{part(array.Impaired, both, all, 2)}, true},
+		{"some of the paths", out, parts{part(array.Impaired, both, all, 3)}, false},
+		{"on one server", out, parts{part(array.Impaired, both[:1], all, 2)}, false},
+		{"all LUNs of a controller", moved, parts{part(array.Moved, both, first, 4)}, true},
+		{"some LUNs of a controller", moved, parts{part(array.Moved, both, first[1:], 4)}, false},
+		{"no LUN moved", moved, parts{part(array.Impaired, both, all, 2)}, false},
+		{"no path to any LUN", off, parts{part(array.Dead, both[:1], all, 4), part(array.Missing, both[1:], all, 0)}, true},
+		{"paths to one LUN are left", off, parts{part(array.Dead, both, all[1:], 4)}, false},
+		{"a path of a server", path, parts{part(array.Impaired, both[:1], all[:1], 3)}, true},
+		{"a path to another LUN", path, parts{part(array.Impaired, both[:1], all[1:], 3)}, false},
+		{"a path of the other server", path, parts{part(array.Impaired, both[1:], all[:1], 3)}, false},
+		{"every path", Fault{Kind: PathsOut, On: both[0]}, parts{part(array.Dead, both[:1], all, 4)}, true},
+		{"nothing", Fault{Kind: HBAOut, On: both[0], Args: []string{"0"}}, nil, false},
 	} {
-		ok, text := throughOne(d, c.r, "nss7", 1, c.share)
-		if ok != c.ok || !strings.Contains(text, "16 times") {
-			t.Errorf("%s: %v, %s", name, ok, text)
+		v := &Site{Scene: s, Env: Env{Operator: told{found: c.found}}}
+		if got, said := c.fault.Seen(s).Look(t.Context(), v); got != c.want {
+			t.Errorf("%s: %v, %s", c.name, got, said)
+		}
+		if home, _ := LUNsHome().Look(t.Context(), v); home != (c.found == nil) {
+			t.Errorf("%s: the LUNs are home: %v", c.name, home)
 		}
 	}
-	missing := result(2, -1)
-	missing.Expected++
-	if ok, _ := throughOne(d, missing, "nss7", 1, 2); ok {
-		t.Error("a LUN that a server does not see")
+	v := &Site{Scene: s, Env: Env{Operator: told{found: parts{{Code: observe.HostSilent, Level: observe.Fault, Text: "nss1 does not answer"}}}}}
+	if home, said := LUNsHome().Look(t.Context(), v); home {
+		t.Error("the LUNs are home while a server is silent: " + said)
 	}
 }
 
