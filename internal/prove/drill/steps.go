@@ -156,7 +156,7 @@ func takenAway(what string) func(fault.Scene) ([]Step, error) {
 // putBack waits until the watcher says so: a look at the thing may come when it is back already.
 func putBack(server, what string) *fault.Condition {
 	c := fault.Logged("the watcher puts it back", time.Minute, func(_ *fault.Site, x report.Event) bool {
-		return x.Host == server && strings.Contains(x.Text, ": "+what+" ") && strings.HasSuffix(x.Text, unit.PutBack)
+		return x.Host == server && x.Code == unit.PutBack(what)
 	})
 	c.Sign = true
 	return c

@@ -290,7 +290,7 @@ func init() {
 		{Kind: LUNMissing, words: "hiding LUN {0} from {on}", Rack: rack("lun-out", "lun-in"), ByHand: "a server finds a LUN again when it boots, unless the array hides it: unmap it by the array's own tool"},
 		{Kind: BMCLies, words: "having the BMC of {on} switch something else", Rack: rack("bmc-lies", "bmc-honest")},
 		{Kind: Astray, words: "plugging something else into the outlets of {on}", Rack: rack("outlets-astray", "outlets-back")},
-		{Kind: TakeAway, words: "taking {0} from {on}", can: hasAddress, inject: takeFrom}, // the watcher puts it back, or Pacemaker moves the service
+		{Kind: TakeAway, words: "taking the service's {0} from {on}", can: hasAddress, inject: takeFrom}, // the watcher puts it back, or Pacemaker moves the service
 		{Kind: Hang, words: "stopping {0} on {on} by a signal", can: mayHang, inject: hangDaemon, heal: letDaemonGoOn},
 		{Kind: DiskHang, words: "having {0} hang on {on}", inject: hangDisk, heal: healLater(letAnswer), Back: healUntilDone(letAnswer)},
 		{Kind: WriteSoon, words: "having {on} write data to its disks after a second", inject: setParameters, heal: healLater(resetParameters), Back: healUntilDone(resetParameters)},
