@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/base/raid6"
 	"github.com/mortarhpc/mortar/internal/brick/array"
@@ -975,8 +977,8 @@ func probeSpace(ctx context.Context, b *fault.Site, ost string) (said []string, 
 		case err == nil:
 			room++
 			said = append(said, who+" had room")
-		case strings.Contains(err.Error(), fault.NoSpace):
-			said = append(said, who+" '"+fault.NoSpace+"'")
+		case errors.Is(err, unix.ENOSPC):
+			said = append(said, who+" '"+unix.ENOSPC.Error()+"'")
 		default:
 			room = -len(b.Design.Mounts) // neither full nor free
 			said = append(said, who+" "+err.Error())

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/mortarhpc/mortar/internal/brick/array"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host"
@@ -127,7 +129,7 @@ func faultTouches(b *Site, g design.Group) bool {
 func compareInside(ctx context.Context, b *Site, w ArrayWatcher, group string) (p compared, err error) {
 	err = host.Wait{Limit: rebuildTime, Poll: 2 * time.Second}.Until(ctx, func(ctx context.Context) (string, error) {
 		err := w.CompareGroup(ctx, group, true)
-		if err != nil && strings.Contains(strings.ToLower(err.Error()), "resource busy") { // EBUSY, from the array's shell
+		if errors.Is(err, unix.EBUSY) {
 			return err.Error(), nil
 		}
 		return "", err
