@@ -107,8 +107,8 @@ func (l lunStorage) Parity(ctx context.Context, b *Site) []report.Check {
 			continue
 		}
 		b.Say("array %s compares data and parities of %s", g.Array, g.Name)
-		c, err := compareInside(ctx, b, w, g.Name)
-		out = append(out, c.check(g, err))
+		mismatches, percent, err := compareInside(ctx, b, w, g.Name)
+		out = append(out, consistent(g, mismatches, percent, err))
 		if err := w.CompareGroup(context.WithoutCancel(ctx), g.Name, false); err != nil {
 			b.Say("group %s may go on comparing: %v", g.Name, err)
 		}
@@ -125,8 +125,9 @@ func faultTouches(b *Site, g design.Group) bool {
 }
 
 // compareInside has an array compare a group, and waits until it has, or until parityTime
-// has passed. An array that rebuilds refuses, and is asked again.
-func compareInside(ctx context.Context, b *Site, w ArrayWatcher, group string) (p compared, err error) {
+// has passed. An array that rebuilds refuses, and is asked again. It returns the sectors that
+// differ, and how much was compared.
+func compareInside(ctx context.Context, b *Site, w ArrayWatcher, group string) (mismatches int64, percent float64, err error) {
 	err = host.Wait{Limit: rebuildTime, Poll: 2 * time.Second}.Until(ctx, func(ctx context.Context) (string, error) {
 		err := w.CompareGroup(ctx, group, true)
 		if errors.Is(err, unix.EBUSY) {
@@ -135,45 +136,37 @@ func compareInside(ctx context.Context, b *Site, w ArrayWatcher, group string) (
 		return "", err
 	})
 	if err != nil {
-		return p, err
+		return 0, 0, err
 	}
 	seen, begun := false, time.Now()
 	for limit := begun.Add(parityTime); ; {
-		g, err := arrayGroup(ctx, w, group)
+		g, err := arrayGroup(ctx, b, group)
+		if err == nil && g.State != "optimal" {
+			err = fmt.Errorf("group %s is %s", group, g.State)
+		}
 		late := time.Now().After(limit)
-		p.Mismatches = strconv.FormatInt(g.Mismatches, 10)
 		seen = seen || err == nil && g.Comparing
 		switch {
 		case err != nil && late: // a busy array leaves a question unanswered
-			return p, err
-		case err == nil && !g.Comparing && (seen || time.Since(begun) > compareBegins):
-			p.Nothing = !seen
-			return p, nil
-		case late:
-			p.Done, p.Nothing = fmt.Sprintf("%.0f %% of them", g.Percent), g.Percent == 0
-			return p, nil
+			return 0, 0, err
+		case err == nil && !g.Comparing && seen:
+			return g.Mismatches, 100, nil
+		case err == nil && !g.Comparing && time.Since(begun) > compareBegins, late:
+			return g.Mismatches, g.Percent, nil
 		}
 		if err := b.Sleep(ctx, time.Second); err != nil {
-			return p, err
+			return 0, 0, err
 		}
 	}
 }
 
-// arrayGroup returns a group inside an array. One that is not whole is an error.
-func arrayGroup(ctx context.Context, w ArrayWatcher, name string) (ArrayGroup, error) {
-	all, err := w.ArrayGroups(ctx)
-	if err != nil {
-		return ArrayGroup{}, err
+// arrayGroup returns a group inside an array.
+func arrayGroup(ctx context.Context, b *Site, name string) (ArrayGroup, error) {
+	all, err := arrayGroups(ctx, b)
+	if i := slices.IndexFunc(all, func(g ArrayGroup) bool { return g.Name == name }); i >= 0 {
+		return all[i], nil
 	}
-	for _, g := range all {
-		if g.Name == name && g.State == "optimal" {
-			return g, nil
-		}
-		if g.Name == name {
-			return g, fmt.Errorf("group %s is %s", name, g.State)
-		}
-	}
-	return ArrayGroup{}, fmt.Errorf("the array has no group %s", name)
+	return ArrayGroup{}, cmp.Or(err, fmt.Errorf("the array has no group %s", name))
 }
 
 func (l lunStorage) Reached() (string, error) {
@@ -214,15 +207,10 @@ func (l lunStorage) Without(serials ...string) *Condition {
 func (l lunStorage) groupIs(what string, ok func(ArrayGroup) bool) *Condition {
 	g := l.Group.Name
 	return &Condition{What: what, Limit: time.Minute, Look: func(ctx context.Context, v *Site) (bool, string) {
-		seen, err := arrayGroups(ctx, v)
+		x, err := arrayGroup(ctx, v, g)
 		if err != nil {
 			return false, err.Error()
 		}
-		i := slices.IndexFunc(seen, func(x ArrayGroup) bool { return x.Name == g })
-		if i < 0 {
-			return false, "the array has no group " + g
-		}
-		x := seen[i]
 		return ok(x), fmt.Sprintf("group %s is %s, with the disks %s", g, x.State, strings.Join(x.Members, ", "))
 	}}
 }

@@ -4,22 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
-	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/mortarhpc/mortar/internal/brick/array"
 	"github.com/mortarhpc/mortar/internal/brick/design"
-	"github.com/mortarhpc/mortar/internal/host"
-	"github.com/mortarhpc/mortar/internal/host/agent"
-	"github.com/mortarhpc/mortar/internal/host/hosttest"
-	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/run/observe"
 	"github.com/mortarhpc/mortar/test/example"
 )
@@ -196,95 +188,25 @@ func TestLUNFaultsAreSeen(t *testing.T) {
 	}
 }
 
-// md is a fake of a group's array that compares: actions are what sync_action says, look by
-// look, the last one from then on.
-type md struct {
-	actions    []string
-	completed  string
-	mismatches string
-	minimum    string
-	done       []string
-}
-
-func (m *md) call(_ context.Context, _, op string, params, result any) error {
-	if op == string(agent.OpTime) {
-		return hosttest.Answer(result, map[string]int64{"now_ns": time.Now().UnixNano()})
-	}
-	switch p := params.(type) {
-	case agent.ReadParams:
-		text := map[string]string{"sync_completed": m.completed, "mismatch_cnt": m.mismatches, "sync_min": m.minimum}[path.Base(p.Path)]
-		if path.Base(p.Path) == "sync_action" {
-			if text = m.actions[0]; len(m.actions) > 1 {
-				m.actions = m.actions[1:]
-			}
-		}
-		return hosttest.Answer(result, map[string][]byte{"content": []byte(text + "\n")})
-	case agent.RunParams:
-		if a := p.Action; a.File != nil {
-			m.done = append(m.done, path.Base(a.File.Path)+" "+string(a.File.Content))
-		} else {
-			m.done = append(m.done, strings.Join(a.Cmd, " "))
-		}
-		return hosttest.Answer(result, resource.Output{})
-	}
-	return fmt.Errorf("%s?", op)
-}
-
-// md's comparison counts only if md really began it, and only as far as it came.
-func TestCompareByMD(t *testing.T) {
-	g := design.Group{Name: "b-r0"}
-	begin := []string{"sync_min 0", "mdadm --action=check /dev/md127"}
-	stop := append(slices.Clone(begin), "mdadm --action=idle /dev/md127", "sync_min 0")
-	for name, c := range map[string]struct {
-		md   md
-		ok   bool
-		done []string
-	}{
-		"whole":                    {md{actions: []string{"check", "check", "idle"}, mismatches: "0", minimum: "0"}, true, begin},
-		"torn":                     {md{actions: []string{"check", "idle"}, mismatches: "8", minimum: "0"}, false, begin},
-		"md rebuilds instead":      {md{actions: []string{"recover"}, mismatches: "0", minimum: "0"}, false, begin},
-		"md does nothing":          {md{actions: []string{"idle"}, mismatches: "0", minimum: "0"}, false, begin},
-		"stopped by somebody":      {md{actions: []string{"check", "idle"}, mismatches: "0", minimum: "4096"}, false, begin},
-		"too large":                {md{actions: []string{"check"}, completed: "512 / 4096", mismatches: "0", minimum: "0"}, true, stop},
-		"too large, torn":          {md{actions: []string{"check"}, completed: "512 / 4096", mismatches: "8", minimum: "0"}, false, stop},
-		"waits for another array":  {md{actions: []string{"check"}, completed: "delayed", mismatches: "0", minimum: "0"}, false, stop},
-		"its progress is not told": {md{actions: []string{"check"}, completed: "none", mismatches: "0", minimum: "0"}, false, stop},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			e := &Site{Env: Env{Progress: func(string) {}}}
-			if _, err := e.Hosts.Connect(t.Context(), func(_ context.Context, name string) (*host.Session, error) {
-				return hosttest.Play(c.md.call).Session(name), nil
-			}, "nfs1"); err != nil {
-				t.Fatal(err)
-			}
-			p, err := compareAt(t.Context(), e, g, "nfs1", "md127")
-			if k := p.check(g, err); k.OK != c.ok {
-				t.Errorf("%s: %+v", name, k)
-			}
-			if d := cmp.Diff(c.done, c.md.done); d != "" {
-				t.Errorf("%s: %s", name, d)
-			}
-		})
-	}
-}
-
+// A comparison counts only as far as it came.
 func TestWhatComparingARAIDSays(t *testing.T) {
 	g := design.Group{Name: "b-r0"}
 	for _, c := range []struct {
-		p    compared
-		err  error
-		ok   bool
-		want string
+		mismatches int64
+		percent    float64
+		err        error
+		ok         bool
+		want       string
 	}{
-		{compared{Mismatches: "0"}, nil, true, "data and parities of b-r0 differ in 0 sectors"},
-		{compared{Mismatches: "8"}, nil, false, "differ in 8 sectors"},
-		{compared{Mismatches: "0", Done: "512 / 4096"}, nil, true, "differ in 0 of the sectors compared within 3 min 00 s (512 / 4096)"},
-		{compared{}, errors.New("no server has it"), false, "could not be compared: no server has it"},
-		{compared{}, nil, false, "differ in  sectors"},
-		{compared{Mismatches: "0", Done: "none", Nothing: true}, nil, false, "nothing of b-r0 was compared"},
+		{0, 100, nil, true, "data and parities of b-r0 differ in 0 sectors"},
+		{8, 100, nil, false, "differ in 8 sectors"},
+		{0, 12, nil, true, "differ in 0 of the sectors compared within 3 min 00 s (12 % of them)"},
+		{8, 12, nil, false, "differ in 8 of the sectors compared within"},
+		{0, 0, errors.New("no server has it"), false, "could not be compared: no server has it"},
+		{0, 0, nil, false, "nothing of b-r0 was compared"},
 	} {
-		if got := c.p.check(g, c.err); got.OK != c.ok || !strings.Contains(got.Detail, c.want) {
-			t.Errorf("%+v, %v: %+v", c.p, c.err, got)
+		if got := consistent(g, c.mismatches, c.percent, c.err); got.OK != c.ok || !strings.Contains(got.Detail, c.want) {
+			t.Errorf("%+v: %+v", c, got)
 		}
 	}
 }
