@@ -215,12 +215,17 @@ func newHostBrickCmd() *cobra.Command {
 // newScrubArrayCmd runs on a server for mortar scrub.
 func newScrubArrayCmd() *cobra.Command {
 	var repair bool
+	var within time.Duration
 	cmd := hidden("scrub-array", func(ctx context.Context, c *cli.Console, args []string) error {
 		a, err := scrub.Open(args[0])
 		if err != nil {
 			return fail(exitBadInput, err)
 		}
-		r, err := a.Scrub(ctx, repair)
+		work := func() (scrub.Result, error) { return a.Scrub(ctx, repair) }
+		if within > 0 {
+			work = func() (scrub.Result, error) { return a.Compare(ctx, within) }
+		}
+		r, err := work()
 		if err != nil {
 			return err
 		}
@@ -228,5 +233,6 @@ func newScrubArrayCmd() *cobra.Command {
 		return cli.JSONLines(c.Out).Encode(r)
 	})
 	cmd.Flags().BoolVar(&repair, "repair", false, "mend what can be mended")
+	cmd.Flags().DurationVar(&within, "within", 0, "only compare, from the begin of the array on, for so long")
 	return cmd
 }

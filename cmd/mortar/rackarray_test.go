@@ -167,7 +167,7 @@ func TestVerifyOfScripts(t *testing.T) {
 		d.Arrays = []design.Array{*a}
 		var out []string
 		for _, f := range array.Verify(d, seenOn(&c)).Findings {
-			out = append(out, f.Host+": "+f.String())
+			out = append(out, f.Host+": "+array.Grouped([]array.Finding{f})[0].Sentence(d))
 		}
 		return out
 	}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/rack/array"
 	"github.com/mortarhpc/mortar/internal/rack/configure"
@@ -151,7 +152,9 @@ func arrayCommand(ctx context.Context, r *rack, e *hw.Enclosure, line string) (s
 	}
 	out, code, err := exchange(conn, "done-"+strconv.FormatInt(time.Now().UnixNano(), 36), line)
 	if err == nil && code != 0 {
-		err = fmt.Errorf("exit %d", code)
+		if err = fmt.Errorf("exit %d", code); linux.ErrnoIn(out) != 0 {
+			err = fmt.Errorf("%w (%w)", err, linux.ErrnoIn(out))
+		}
 	}
 	if err != nil {
 		return out, fmt.Errorf("array %s: %s: %w\n%s", e.Name, line, err, out)

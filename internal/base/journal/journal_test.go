@@ -64,8 +64,8 @@ func TestMeaning(t *testing.T) {
 		{"pacemaker-fenced", "Requesting peer fencing (reboot) targeting nfs1", Meaning{Kind: Fencing, Node: "nfs1"}},
 		{"pacemaker-fenced", "Requesting that nfs2 perform 'reboot' action targeting nfs1 using fence-nfs1-bmc", Meaning{Kind: Fencing, Node: "nfs1"}},
 		{"pacemaker-fenced", "Delaying 'reboot' action targeting nfs1 using fence-nfs1-bmc for 2s", Meaning{Kind: Note, Node: "nfs1"}},
-		{"pacemaker-fenced", "Operation 'reboot' [1450] targeting nfs1 using fence-nfs1-bmc returned 0", Meaning{Kind: Note, Node: "nfs1"}},
-		{"pacemaker-fenced", "Operation 'reboot' [1450] (call 2 from pacemaker-controld.812) targeting nfs1 using fence-nfs1-bmc returned 0 (OK)", Meaning{Kind: Note, Node: "nfs1"}},
+		{"pacemaker-fenced", "Operation 'reboot' [1450] targeting nfs1 using fence-nfs1-bmc returned 0", Meaning{Kind: Note, Node: "nfs1", Resource: "fence-nfs1-bmc"}},
+		{"pacemaker-fenced", "Operation 'reboot' [1450] (call 2 from pacemaker-controld.812) targeting nfs1 using fence-nfs1-bmc returned 0 (OK)", Meaning{Kind: Note, Node: "nfs1", Resource: "fence-nfs1-bmc"}},
 		{"pacemaker-fenced", "Operation 'reboot' targeting nfs1 by nfs2 for pacemaker-controld.812@nfs2: OK (complete)", Meaning{Kind: Fenced, Node: "nfs1"}},
 		{"pacemaker-fenced", "Operation 'reboot' targeting nfs1 by <anyone> for pacemaker-controld.812@nfs2: Error occurred (No fence device)", Meaning{Kind: FenceFail, Node: "nfs1"}},
 		{"pacemaker-controld", "Peer nfs1 was terminated (reboot) by nfs2 on behalf of pacemaker-controld.812@nfs2: OK (complete)", Meaning{Kind: Fenced, Node: "nfs1"}},
@@ -125,7 +125,7 @@ func TestRealJournal(t *testing.T) {
 	}
 	want := map[string]string{
 		"link": "21:48:41", "note": "21:48:42", "detected": "21:48:43", "membership": "21:48:46", "fencing nfs2": "21:48:49",
-		"note nfs2": "21:48:52", "fenced nfs2": "21:48:52", "starting nfs1 service-home": "21:48:52", "started nfs1 service-home": "21:49:10",
+		"note nfs2 fence-nfs2-bmc": "21:48:52", "fenced nfs2": "21:48:52", "starting nfs1 service-home": "21:48:52", "started nfs1 service-home": "21:49:10",
 		"note nfs1 service-home": "21:49:11", "starting nfs2 fence-nfs1-bmc": "21:49:53",
 	}
 	if d := cmp.Diff(want, first); d != "" {

@@ -38,6 +38,7 @@ type Meaning struct {
 	Kind     string // one of those above; "": it is of no interest to a drill
 	Node     string // server it is about, where the line names it
 	Resource string // resource it is about, where the line names it
+	Code     string // of a line of Mortar that begins with one in brackets
 
 	Part  string // cluster, fencing, service, multipath, md, XFS, Lustre, NFS, network, cache, kernel or mortar
 	Level string
@@ -47,7 +48,7 @@ type Meaning struct {
 	Detail bool
 }
 
-// rule maps messages to their meaning. The sub-expressions node and res of its
+// rule maps messages to their meaning. The sub-expressions node, res and code of its
 // pattern say what a message is about. {NAME} in words is sub-expression NAME;
 // of node numbers, id, it is the servers' names.
 type rule struct {
@@ -179,6 +180,8 @@ func (r rule) meaning(match []string, message string, name func(string) string) 
 			m.Node = value
 		case "res":
 			m.Resource = value
+		case "code":
+			m.Code = value
 		case "id":
 			value = servers(value, name)
 		}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mortarhpc/mortar/internal/base/health"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 )
 
@@ -41,17 +42,22 @@ func Grouped(found []Finding) []Group {
 	return all
 }
 
-// Sentence tells the difference once for all of its LUNs.
-func (g Group) Sentence(d *design.Design) string {
-	if len(g.LUNs) < 2 {
-		return g.String()
+// Which names the LUNs of the difference; "" if it is not of a LUN of the design.
+func (g Group) Which(d *design.Design) string {
+	switch len(g.LUNs) {
+	case 0:
+		return ""
+	case 1:
+		return "LUN " + g.LUN
 	}
 	for i := range d.Arrays {
 		a := &d.Arrays[i]
 		if len(a.LUNs) == len(g.LUNs) && !slices.ContainsFunc(a.LUNs, func(l design.LUN) bool { return !slices.Contains(g.LUNs, l.Name) }) {
-			return fmt.Sprintf("each of the %d LUNs of array %s %s", len(a.LUNs), a.Name, g.Text)
+			return fmt.Sprintf("each of the %d LUNs of array %s", len(a.LUNs), a.Name)
 		}
 	}
-	last := len(g.LUNs) - 1
-	return fmt.Sprintf("each of the LUNs %s and %s %s", strings.Join(g.LUNs[:last], ", "), g.LUNs[last], g.Text)
+	return "each of the LUNs " + health.List(g.LUNs)
 }
+
+// Sentence tells the difference once for all of its LUNs.
+func (g Group) Sentence(d *design.Design) string { return strings.TrimSpace(g.Which(d) + " " + g.Text) }

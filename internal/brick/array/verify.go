@@ -43,24 +43,6 @@ type Match struct {
 	Seen Seen   `json:"seen"`
 }
 
-type Finding struct {
-	Host string `json:"host"`
-	LUN  string `json:"lun,omitempty"`
-	Text string `json:"text"`
-	Mend string `json:"mend"`
-	// Passing: it can befall a brick that was right before: a path is out, a
-	// controller has taken over.
-	Passing bool `json:"passing"`
-	Dead    bool `json:"-"` // no path works
-}
-
-func (f Finding) String() string {
-	if f.LUN == "" {
-		return f.Text
-	}
-	return "LUN " + f.LUN + " " + f.Text
-}
-
 // Identity is what a spec without WWNs lacks of an array: the WWN of each LUN,
 // by number.
 type Identity struct {
@@ -104,18 +86,6 @@ func ofFamily(family string, k *linux.SCSIDisk) bool {
 	return slices.ContainsFunc(products[family], func(p string) bool { return strings.Contains(strings.ToUpper(k.Product), p) })
 }
 
-// Mends, each for one kind of difference.
-const (
-	mendMapping  = "see that the array is on and maps the LUN to every HBA port of this server (mortar array script), and look at the cables; `rescan-scsi-bus.sh` finds a LUN that was mapped while the server ran"
-	mendGeometry = "the array was configured otherwise: make its groups and LUNs anew with mortar array script, or correct the spec"
-	mendPaths    = "look at the cables, the HBA's ports and the array's controllers, and at the mapping of the LUN to every port of the server; `multipath -ll` shows paths that do not work"
-	mendMake     = "correct arrays.wwns, or arrays.model, in the spec"
-	mendNumber   = "map the LUN with its number (mortar array script), or correct the order of arrays.wwns"
-	mendOwner    = "see that both controllers run; then have the array give its LUNs back to their preferred controllers, or set the owner as mortar array script does"
-	mendPartner  = "map the same LUNs with the same numbers to both servers (mortar array script)"
-	mendExtra    = "remove its mapping to this server, or add it to the spec"
-)
-
 // Verify compares the LUNs that hosts see with the design. A LUN is known by its
 // WWN if the spec has it, else by its number and size among those of the array's
 // make.
@@ -145,9 +115,8 @@ type verifier struct {
 	owners bool                         // the array tells which controller owns a LUN
 }
 
-func (v *verifier) add(host, lun, mend, format string, args ...any) *Finding {
-	v.Findings = append(v.Findings, Finding{Host: host, LUN: lun, Text: fmt.Sprintf(format, args...), Mend: mend})
-	return &v.Findings[len(v.Findings)-1]
+func (v *verifier) add(host, lun, code string, args with) {
+	v.Findings = append(v.Findings, Found(host, lun, code, args))
 }
 
 func (v *verifier) look(h string, disks []linux.SCSIDisk) *finder {
@@ -178,14 +147,15 @@ func (v *verifier) host(f *finder, all []*finder) {
 			case ok:
 				v.judge(f.host, a, l, &f.disks[k], ctl)
 			case !f.twice[a.Family] || l.WWN != "":
-				v.add(f.host, l.Name, mendMapping, "is not there: LUN %d of array %s, %s%s", l.Number, a.Name, l.Size.Binary(), wwnText(l.WWN))
+				v.add(f.host, l.Name, Missing, with{"number": l.Number, "array": a.Name, "size": l.Size.Binary(), "wwn": l.WWN})
 			}
 		}
 	}
-	for k := range f.disks {
+	for i := range f.disks {
+		k := &f.disks[i]
 		for _, a := range f.arrays {
-			if !f.used[k] && !f.twice[a.Family] && ofFamily(a.Family, &f.disks[k]) {
-				v.add(f.host, "", mendExtra, "%s is no LUN of the design", describe(&f.disks[k]))
+			if !f.used[i] && !f.twice[a.Family] && ofFamily(a.Family, k) {
+				v.add(f.host, "", "lun-extra", with{"device": k.Device, "model": model(k), "number": number(k), "size": spec.Bytes(k.Size).Binary(), "wwn": k.WWN})
 				break
 			}
 		}
@@ -209,8 +179,7 @@ func (v *verifier) twice(h, family string, disks []linux.SCSIDisk) bool {
 	}
 	for _, n := range slices.Sorted(maps.Keys(byNumber)) {
 		if len(byNumber[n]) > 1 {
-			v.add(h, "", "list each array's WWNs in arrays.wwns of the spec, in order of LUN number; "+tellsWWNs[family]+" prints them, array by array",
-				"LUN number %d is there %d times (WWN %s), from several arrays of one make, and the spec does not say which is which", n, len(byNumber[n]), strings.Join(byNumber[n], ", "))
+			v.add(h, "", "lun-twice", with{"number": n, "times": len(byNumber[n]), "wwns": strings.Join(byNumber[n], ", "), "tool": tellsWWNs[family]})
 			return true
 		}
 	}
@@ -317,13 +286,13 @@ func (v *verifier) judge(h string, a *design.Array, l *design.LUN, k *linux.SCSI
 	}
 	v.wwn[l.Name][h] = k.WWN
 	if !ofFamily(a.Family, k) {
-		v.add(h, l.Name, mendMake, "is %s, and array %s is %s", s.Model, a.Name, spec.Article(a.Model))
+		v.add(h, l.Name, "lun-model", with{"model": s.Model, "array": a.Name, "want": spec.Article(a.Model)})
 	}
 	if a.Family != "perc" && s.Number != int64(l.Number) {
-		v.add(h, l.Name, mendNumber, "has LUN number %d, and the design %d", s.Number, l.Number)
+		v.add(h, l.Name, "lun-number", with{"number": s.Number, "want": l.Number})
 	}
 	if !near(k.Size, l.Size) {
-		v.add(h, l.Name, mendGeometry, "has %s (%d bytes), and the design %s (%d bytes)", s.Size.Binary(), s.Size, l.Size.Binary(), l.Size)
+		v.add(h, l.Name, "lun-size", with{"size": s.Size.Binary(), "bytes": int64(s.Size), "want": l.Size.Binary(), "wanted": int64(l.Size)})
 	}
 	v.geometry(h, l, &s)
 	v.paths(h, a, l, k, &s)
@@ -339,7 +308,7 @@ func (v *verifier) geometry(h string, l *design.LUN, s *Seen) {
 		return
 	}
 	if s.Chunk > 4096 && s.Chunk != l.Chunk {
-		v.add(h, l.Name, mendGeometry, "tells of a segment (chunk) of %s, and the design of %s", s.Chunk, l.Chunk)
+		v.add(h, l.Name, "lun-segment", with{"segment": s.Chunk, "want": l.Chunk})
 		if s.FullStripe*l.Chunk == l.FullStripe*s.Chunk {
 			return // as many data disks as designed: the stripe differs by its segments only
 		}
@@ -348,38 +317,33 @@ func (v *verifier) geometry(h string, l *design.LUN, s *Seen) {
 		return // it tells the longest command instead: QEMU does so, and drivers may
 	}
 	if s.FullStripe != 0 && l.Level != 10 && s.FullStripe != l.FullStripe && s.FullStripe != l.FullStripe*spec.Bytes(len(l.Groups)) {
-		v.add(h, l.Name, mendGeometry, "tells of a full stripe of %s, and the design of %s: another RAID level or number of disks", s.FullStripe, l.FullStripe)
+		v.add(h, l.Name, "lun-stripe", with{"stripe": s.FullStripe, "want": l.FullStripe})
 	}
 }
 
 // paths compares the number of paths, and who owns the LUN.
 func (v *verifier) paths(h string, a *design.Array, l *design.LUN, k *linux.SCSIDisk, s *Seen) {
 	want := v.d.PathsTo(a, h)
-	each, uneven := "", false
+	var each []string
+	uneven := false
 	for i, n := range s.Controllers {
-		each += fmt.Sprintf("%s %d by controller %s", []string{"", ","}[min(i, 1)], n, ControllerName(a, i))
+		each = append(each, fmt.Sprintf("%d by controller %s", n, ControllerName(a, i)))
 		uneven = uneven || n != want/len(s.Controllers)
 	}
-	each = strings.TrimSpace(each)
 	switch {
 	case s.Paths == 0:
-		f := v.add(h, l.Name, mendPaths, "has %d paths, and none of them works", len(k.Paths))
-		f.Passing, f.Dead = true, true
-	case s.Paths == 1 && want > 1:
-		v.add(h, l.Name, mendPaths, "is seen over one path only (%s), and the design has %d", usable(k)[0].Name, want).Passing = true
-	case s.Paths != want && each != "":
-		v.add(h, l.Name, mendPaths, "has %d of %d paths: %s", s.Paths, want, each).Passing = true
+		v.add(h, l.Name, Dead, with{"paths": len(k.Paths)})
 	case s.Paths != want:
-		v.add(h, l.Name, mendPaths, "has %d of %d paths", s.Paths, want).Passing = true
+		v.add(h, l.Name, Impaired, with{"paths": s.Paths, "want": want, "each": each})
 	case uneven:
-		v.add(h, l.Name, mendPaths, "has its paths in the wrong places: %s, and the design %d by each", each, want/2).Passing = true
+		v.add(h, l.Name, "lun-miscabled", with{"each": each, "want": want / 2})
 	}
 	if s.Owner == nil {
 		return
 	}
 	v.owners = true
 	if *s.Owner != l.Controller {
-		v.add(h, l.Name, mendOwner, "belongs to controller %s, and in the design to controller %s", ControllerName(a, *s.Owner), ControllerName(a, l.Controller)).Passing = true
+		v.add(h, l.Name, Moved, with{"owner": ControllerName(a, *s.Owner), "want": ControllerName(a, l.Controller)})
 	}
 }
 
@@ -418,10 +382,6 @@ func model(k *linux.SCSIDisk) string {
 	return strings.Join(strings.Fields(k.Vendor+" "+k.Product), " ")
 }
 
-func describe(k *linux.SCSIDisk) string {
-	return fmt.Sprintf("%s (%s, LUN %d, %s%s)", k.Device, model(k), number(k), spec.Bytes(k.Size).Binary(), wwnText(k.WWN))
-}
-
 func near(size int64, want spec.Bytes) bool {
 	diff := spec.Bytes(size) - want
 	return max(diff, -diff) <= want/tolerance
@@ -432,13 +392,6 @@ func sameWWN(a, b string) bool {
 		return strings.TrimPrefix(strings.TrimPrefix(strings.ToLower(s), "naa."), "0x")
 	}
 	return clean(a) != "" && clean(a) == clean(b)
-}
-
-func wwnText(w string) string {
-	if w == "" {
-		return ""
-	}
-	return ", WWN " + w
 }
 
 // sameOnAll: all servers of an array must see the same LUN under a number, or
@@ -453,7 +406,7 @@ func (v *verifier) sameOnAll(a *design.Array) {
 			case first == "":
 				first = h
 			case !sameWWN(w, v.wwn[l.Name][first]):
-				v.add(h, l.Name, mendPartner, "is another one than on %s: WWN %s here, %s there", first, w, v.wwn[l.Name][first])
+				v.add(h, l.Name, "lun-other", with{"first": first, "wwn": w, "want": v.wwn[l.Name][first]})
 			}
 		}
 	}

@@ -2,6 +2,7 @@ package array
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -92,8 +93,10 @@ func TestVerifyTwoArrays(t *testing.T) {
 	}
 }
 
-// Each difference is found, and is found alone.
+// Each difference is found, and is found alone. It has the arguments that its kind's text needs,
+// and each kind is found, but those of reservations and of what a LUN carries.
 func TestVerifyFindings(t *testing.T) {
+	found := map[string]bool{"lun-stranger": true, "lun-unregistered": true, "lun-unreserved": true, "lun-refused": true}
 	const lun0, lun1 = 1, 2 // after the server's own disk
 	type all = map[string][]linux.SCSIDisk
 	for _, c := range []struct {
@@ -115,15 +118,15 @@ func TestVerifyFindings(t *testing.T) {
 		{"another RAID level", false, func(s all) { s["nss1"][lun0].FullStripe = 11 * 512 << 10 }, []string{"nss1: LUN nss4-lun0 tells of a full stripe of 5632KiB, and the design of 5MiB: another RAID level"}},
 		{"a stripe longer than any command", false, func(s all) { s["nss1"][lun0].FullStripe, s["nss1"][lun0].MaxTransfer = 1<<20, 1<<20 }, nil},
 		{"a shorter stripe", false, func(s all) { s["nss1"][lun0].FullStripe, s["nss1"][lun0].MaxTransfer = 1<<20, 2<<20 }, []string{"nss1: LUN nss4-lun0 tells of a full stripe of 1MiB, and the design of 5MiB"}},
-		{"a path is missing", false, func(s all) { s["nss2"][lun0].Paths = s["nss2"][lun0].Paths[1:] }, []string{"nss2: LUN nss4-lun0 has 3 of 4 paths: 1 by controller 0, 2 by controller 1"}},
-		{"a path does not work", false, func(s all) { s["nss2"][lun0].Paths[0].State = "offline" }, []string{"nss2: LUN nss4-lun0 has 3 of 4 paths: 1 by controller 0, 2 by controller 1"}},
-		{"one path only", false, func(s all) { s["nss2"][lun0].Paths = s["nss2"][lun0].Paths[:1] }, []string{"nss2: LUN nss4-lun0 is seen over one path only (sd0b), and the design has 4"}},
+		{"a path is missing", false, func(s all) { s["nss2"][lun0].Paths = s["nss2"][lun0].Paths[1:] }, []string{"nss2: LUN nss4-lun0 has 3 of 4 paths: 1 by controller 0 and 2 by controller 1"}},
+		{"a path does not work", false, func(s all) { s["nss2"][lun0].Paths[0].State = "offline" }, []string{"nss2: LUN nss4-lun0 has 3 of 4 paths: 1 by controller 0 and 2 by controller 1"}},
+		{"one path only", false, func(s all) { s["nss2"][lun0].Paths = s["nss2"][lun0].Paths[:1] }, []string{"nss2: LUN nss4-lun0 has 1 of 4 paths: 1 by controller 0 and 0 by controller 1"}},
 		{"no path works", false, func(s all) {
 			for i := range s["nss2"][lun0].Paths {
 				s["nss2"][lun0].Paths[i].Access = "unavailable"
 			}
 		}, []string{"nss2: LUN nss4-lun0 has 4 paths, and none of them works"}},
-		{"two cables at one controller", false, func(s all) { s["nss2"][lun0].Paths[1].Group = 1 }, []string{"nss2: LUN nss4-lun0 has its paths in the wrong places: 3 by controller 0, 1 by controller 1, and the design 2 by each"}},
+		{"two cables at one controller", false, func(s all) { s["nss2"][lun0].Paths[1].Group = 1 }, []string{"nss2: LUN nss4-lun0 has its paths in the wrong places: 3 by controller 0 and 1 by controller 1, and the design 2 by each"}},
 		{"another owner", false, func(s all) { swap(&s["nss1"][lun0]) }, []string{"nss1: LUN nss4-lun0 belongs to controller 1, and in the design to controller 0"}},
 		{"all of one controller", false, func(s all) {
 			for i := lun0; i < 5; i += 2 {
@@ -169,10 +172,21 @@ func TestVerifyFindings(t *testing.T) {
 		r := Verify(d, seen)
 		ok := len(r.Findings) == len(c.want)
 		for i, f := range r.Findings {
-			ok = ok && f.Mend != "" && strings.HasPrefix(f.Host+": "+f.String(), c.want[i])
+			ok = ok && f.Mend != "" && strings.HasPrefix(f.Host+": "+Grouped([]Finding{f})[0].Sentence(d), c.want[i])
+			found[f.Code] = true
+			for _, m := range regexp.MustCompile(`\{(\w+)`).FindAllStringSubmatch(Kinds[f.Code].Text+Kinds[f.Code].Mend, -1) {
+				if _, has := f.Args[m[1]]; !has {
+					t.Errorf("%s needs %q, and has %v", f.Code, m[1], f.Args)
+				}
+			}
 		}
 		if !ok {
 			t.Errorf("%s:\n%v, want\n%q", c.name, r.Findings, c.want)
+		}
+	}
+	for code := range Kinds {
+		if !found[code] {
+			t.Errorf("nothing finds %s", code)
 		}
 	}
 }

@@ -62,7 +62,7 @@ func VerifyLUNs(ctx context.Context, d *design.Design, hosts map[string]*host.Se
 	var refused Refusals
 	if errors.As(err, &refused) {
 		for _, x := range refused {
-			r.Findings = append(r.Findings, array.Finding{Host: x.Host, Text: x.What, Mend: x.Mend})
+			r.Findings = append(r.Findings, array.Found(x.Host, "", "lun-refused", map[string]any{"what": x.What, "mend": x.Mend}))
 		}
 		err = nil
 	}

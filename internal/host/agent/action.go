@@ -20,6 +20,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/command"
 	"github.com/mortarhpc/mortar/internal/base/durable"
 	"github.com/mortarhpc/mortar/internal/base/flock"
+	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/host/claim"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/host/resource/storage"
@@ -126,7 +127,8 @@ func carryOut(ctx context.Context, a resource.Action) (resource.Output, error) {
 		return out, &Error{Message: err.Error(), Cmd: a.Cmd, Code: out.Code, Stderr: out.Stderr, Cause: resource.CauseOf(err)}
 	}
 	if out.Code != 0 && !slices.Contains(a.OKCodes, out.Code) {
-		return out, &Error{Message: fmt.Sprintf("%s: exit code %d", a.Title, out.Code), Cmd: a.Cmd, Code: out.Code, Stderr: failureText(out)}
+		text := failureText(out)
+		return out, &Error{Message: fmt.Sprintf("%s: exit code %d", a.Title, out.Code), Cmd: a.Cmd, Code: out.Code, Stderr: text, Errno: linux.ErrnoIn(text)}
 	}
 	if a.File != nil {
 		return out, doFile(a)

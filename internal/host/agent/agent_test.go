@@ -190,6 +190,9 @@ func TestRunCommand(t *testing.T) {
 	if _, err := sh("echo no >&2; exit 4", nil); !errors.As(err, &e) || e.Code != 4 || e.Stderr != "no\n" || len(e.Cmd) != 3 {
 		t.Errorf("failure: %+v", err)
 	}
+	if _, err := sh("echo umount: /mnt: target is busy. >&2; exit 32", nil); !errors.Is(err, unix.EBUSY) || errors.Is(err, unix.ENOSPC) {
+		t.Errorf("busy: %+v", err)
+	}
 	if _, err := sh("exit 4", func(a *resource.Action) { a.OKCodes = []int{4} }); err != nil {
 		t.Errorf("a code that is fine: %v", err)
 	}

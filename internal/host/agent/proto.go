@@ -7,6 +7,8 @@ package agent
 import (
 	"encoding/json"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
@@ -44,7 +46,11 @@ type Error struct {
 	Code    int            `json:"code,omitempty"`
 	Stderr  string         `json:"stderr,omitempty"`
 	Cause   resource.Cause `json:"cause,omitempty"`
+	Errno   unix.Errno     `json:"errno,omitempty"` // that the command named
 }
+
+// Is has errors.Is find the error number: errors.Is(err, unix.EBUSY).
+func (e *Error) Is(target error) bool { return e.Errno != 0 && target == e.Errno }
 
 func (e *Error) Error() string {
 	if e.Mend != "" {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/goccy/go-yaml"
+	"golang.org/x/sys/unix"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
 )
@@ -95,7 +96,7 @@ func keptParams(sys Look) map[string]string {
 	argv := []string{"lctl", "--device", "MGS", "llog_print", "params"}
 	out, err := sys.Query(sys.Ctx, argv...)
 	sys.Check(err)
-	if out.Code != 0 && strings.Contains(out.Stderr, "No such file or directory") {
+	if out.Code != 0 && linux.ErrnoIn(out.Stderr) == unix.ENOENT {
 		return nil // none was ever set
 	}
 	sys.Succeeded(out, argv...)

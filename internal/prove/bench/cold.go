@@ -6,8 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/brick/design"
@@ -103,7 +104,7 @@ func (r *site) mount(ctx context.Context, client string, mounted bool) error {
 			continue
 		}
 		err := r.do(ctx, client, title+m.Path, cmd, m.Path)
-		if err != nil && !mounted && strings.Contains(err.Error(), "busy") {
+		if !mounted && errors.Is(err, unix.EBUSY) {
 			return fmt.Errorf("%s is in use on the client: stop what uses it (fuser -vm %s names it), or use --cold none", m.Path, m.Path)
 		}
 		if err != nil {

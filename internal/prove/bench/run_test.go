@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/host"
@@ -764,5 +766,20 @@ func TestProfile(t *testing.T) {
 		if strings.Contains(c, "mkfs") || strings.Contains(c, "dd ") {
 			t.Errorf("a profile ran %q", c)
 		}
+	}
+}
+
+// A mount that is in use is named, with what to do.
+func TestColdOfMountInUse(t *testing.T) {
+	b := newBrick(t)
+	b.onCmd = func(_, cmd string) error {
+		return &agent.Error{Message: cmd + ": exit code 32", Code: 32, Stderr: "umount: " + b.dir + ": target is busy.", Errno: unix.EBUSY}
+	}
+	r := &site{env: Env{Design: b.design()}}
+	if _, err := r.hosts.Connect(t.Context(), b.dial, "c1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.mount(t.Context(), "c1", false); err == nil || !strings.Contains(err.Error(), "fuser -vm "+b.dir) {
+		t.Error(err)
 	}
 }

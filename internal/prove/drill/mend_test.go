@@ -69,21 +69,20 @@ func TestAddressGone(t *testing.T) {
 
 // The drill has shown something only if the watcher says so after the fault, on that server.
 func TestPutBack(t *testing.T) {
-	line := "service home: service address 10.20.0.20/24 was gone: put back"
 	for _, c := range []struct {
 		x    report.Event
 		want bool
 	}{
-		{report.Event{Host: "nfs1", NS: 200, Text: line}, true},
-		{report.Event{Host: "nfs2", NS: 200, Text: line}, false},
-		{report.Event{Host: "nfs1", NS: 50, Text: line}, false},
+		{report.Event{Host: "nfs1", NS: 200, Code: "put-back-address"}, true},
+		{report.Event{Host: "nfs2", NS: 200, Code: "put-back-address"}, false},
+		{report.Event{Host: "nfs1", NS: 50, Code: "put-back-address"}, false},
 		{report.Event{Host: "nfs1", NS: 200, Text: "service home: service address 10.20.0.20/24 is gone, and it is not put back: x"}, false},
-		{report.Event{Host: "nfs1", NS: 200, Text: "service home: the line of 10.20.0.20 in /etc/hosts was gone: put back"}, false},
+		{report.Event{Host: "nfs1", NS: 200, Code: "put-back-name"}, false},
 	} {
 		v := &fault.Site{Watch: fault.NewWatcher(func(string) {}, nil)}
 		v.Watch.Add(c.x)
 		v.Watch.SetFault(100)
-		if got, said := putBack("nfs1", "service address").Look(t.Context(), v); got != c.want {
+		if got, said := putBack("nfs1", unit.TheAddress).Look(t.Context(), v); got != c.want {
 			t.Errorf("%+v: %v, %s", c.x, got, said)
 		}
 	}

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host"
@@ -385,7 +387,7 @@ func unmountAt(ctx context.Context, b *fault.Site, client, at string) {
 	// A worker that waits for a server ends only when that answers.
 	err := host.Wait{Limit: asideTime, Poll: 2 * time.Second}.Until(ctx, func(ctx context.Context) (string, error) {
 		err := do(ctx, "umount", at)
-		if err == nil || !strings.Contains(err.Error(), "busy") {
+		if !errors.Is(err, unix.EBUSY) {
 			return "", err
 		}
 		return err.Error(), nil

@@ -11,8 +11,11 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/base/raid6"
+	"github.com/mortarhpc/mortar/internal/brick/array"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/prove/fault"
@@ -155,7 +158,7 @@ func takenAway(what string) func(fault.Scene) ([]Step, error) {
 // putBack waits until the watcher says so: a look at the thing may come when it is back already.
 func putBack(server, what string) *fault.Condition {
 	c := fault.Logged("the watcher puts it back", time.Minute, func(_ *fault.Site, x report.Event) bool {
-		return x.Host == server && strings.Contains(x.Text, ": "+what+" ") && strings.HasSuffix(x.Text, unit.PutBack)
+		return x.Host == server && x.Code == unit.PutBack(what)
 	})
 	c.Sign = true
 	return c
@@ -275,7 +278,7 @@ func joinedWithout(lun, server string) *fault.Condition {
 		if problems := fault.ClusterProblems(c, []string{v.Active, v.Passive}); len(problems) > 0 {
 			return false, strings.Join(problems, "; ")
 		}
-		return fault.SignOf(observe.LUNWrong, "luns", lun, "hosts", server).In(v.Findings(ctx))
+		return fault.SignOf(array.Missing, "luns", lun, "hosts", server).In(v.Findings(ctx))
 	}}
 }
 
@@ -974,8 +977,8 @@ func probeSpace(ctx context.Context, b *fault.Site, ost string) (said []string, 
 		case err == nil:
 			room++
 			said = append(said, who+" had room")
-		case strings.Contains(err.Error(), fault.NoSpace):
-			said = append(said, who+" '"+fault.NoSpace+"'")
+		case errors.Is(err, unix.ENOSPC):
+			said = append(said, who+" '"+unix.ENOSPC.Error()+"'")
 		default:
 			room = -len(b.Design.Mounts) // neither full nor free
 			said = append(said, who+" "+err.Error())

@@ -215,11 +215,11 @@ var Kinds = map[Kind]Row{}
 func init() {
 	Rows = []Row{
 		{Kind: Freeze, words: "freezing {on}", Rack: rack("freeze", "poweron", "unfreeze"), ByHand: "a real server cannot be frozen from outside; use --how panic or --how power",
-			seen: hostSilent, Disks: true, Chances: draw(eitherServer, noArguments, 5, 60)},
+			seen: silent, Disks: true, Chances: draw(eitherServer, noArguments, 5, 60)},
 		{Kind: Panic, words: "panicking {on}", Rack: &RackCommand{On: "panic", Off: []string{"poweron"}, Reset: true},
-			seen: hostSilent, Disks: true, Outcome: takenOver, Chances: draw(eitherServer, noArguments, 5, 60)},
+			seen: silent, Disks: true, Outcome: takenOver, Chances: draw(eitherServer, noArguments, 5, 60)},
 		{Kind: PowerOff, words: "cutting the power of {on}", Rack: rack("kill", "poweron"),
-			seen: hostSilent, Disks: true, Outcome: takenOver, Chances: draw(eitherServer, noArguments, 5, 60)},
+			seen: silent, Disks: true, Outcome: takenOver, Chances: draw(eitherServer, noArguments, 5, 60)},
 		{Kind: LinkDown, words: "pulling the {0} cable of {on}", Rack: rack("link-down", "link-up"), Back: healAgain,
 			Harms: "links", Outcome: staysIfPrivate, Chances: draw(eitherServer, words("private", "public"), 3, 40),
 			seen: func(s Scene, f Fault) *Condition { return linkGone(f.Args[0], f.On) }},
@@ -228,39 +228,39 @@ func init() {
 			seen: func(s Scene, f Fault) *Condition { return linkGone(f.Args[0], s.Servers()...) }},
 		{Kind: PathOut, words: "cutting the path of {on} to {0} over HBA {1}", Rack: rack("path-out", "path-in"), Back: healAgain,
 			Harms: "storage", Outcome: stays, Disks: true, Chances: draw(eitherServer, ofStorage(PathOut), 5, 40),
-			seen: func(s Scene, f Fault) *Condition { return s.Storage().lost(f.Args[0], []string{f.On}) }},
+			seen: func(s Scene, f Fault) *Condition { return pathsLost(s, f.Args[0], f.On) }},
 		{Kind: HBAOut, words: "cutting HBA {0} of {on}", Rack: &RackCommand{On: "path-out", Off: []string{"path-in"}, Each: true}, Back: healAgain,
 			Harms: "storage", Outcome: stays, Disks: true, Chances: draw(eitherServer, words("0", "1"), 5, 40), seen: pathsGone},
 		{Kind: PathsOut, words: "cutting every path of {on}", Rack: rack("paths-out", "paths-in"), Back: healAgain,
 			Disks: true, Chances: draw(eitherServer, noArguments, 5, 40), seen: pathsGone},
 		{Kind: ModuleOut, words: "pulling I/O module {1} of enclosure {0}", Rack: rack("module-out", "module-in"),
 			Harms: "storage", Outcome: stays, Disks: true, Chances: draw(nil, ofStorage(ModuleOut), 5, 40),
-			seen: func(s Scene, f Fault) *Condition { return s.Storage().lost("", s.Servers()) }},
+			seen: func(s Scene, f Fault) *Condition { return pathsLost(s, "", s.Servers()...) }},
 		{Kind: DiskOut, words: "pulling disk {0}", Rack: rack("disk-out", "disk-in"), Back: returnDisk,
 			Harms: "storage", Outcome: stays, Disks: true, Chances: append(draw(nil, ofStorage(DiskOut), 5, 40), draw(nil, Scene.ssds, 5, 40)...), seen: diskGone},
 		{Kind: DiskSlow, words: "holding disk {0} to {1} operations and {2} bytes a second", Rack: &RackCommand{On: "throttle", Off: []string{"throttle"}, Zero: true}, ByHand: "no command makes a real disk slow", Back: returnSlow,
 			Outcome: stays, Disks: true, Chances: draw(nil, ofStorage(DiskSlow), 5, 40), seen: slowUnlessIdle},
 		{Kind: ControllerOut, words: "killing controller {1} of array {0}", Rack: rack("module-out", "module-in"), ByHand: noArrays + "shut the controller down by the array's own tool",
 			Harms: "storage", Outcome: stays, Disks: true, Chances: draw(nil, ofStorage(ControllerOut), 5, 40),
-			seen: func(s Scene, f Fault) *Condition { return lunsMoved(s, f, 2) }},
+			seen: func(s Scene, f Fault) *Condition { return lunsShow(s, pathsLimit, onOne, f.Args[0]) }},
 		{Kind: ControllerFailover, words: "moving the LUNs of controller {1} of array {0} to the other one", Rack: rack("controller-failover", "controller-failback"), ByHand: noArrays + "move the LUNs by the array's own tool",
 			Harms: "storage", Outcome: stays, Disks: true, Chances: draw(nil, ofStorage(ControllerFailover), 5, 40),
-			seen: func(s Scene, f Fault) *Condition { return lunsMoved(s, f, 1) }},
+			seen: func(s Scene, f Fault) *Condition { return lunsShow(s, pathsLimit, onOther, f.Args...) }},
 		{Kind: ArrayDisk, words: "pulling disk {0} of an array", Rack: rack("disk-out", "disk-in"), ByHand: "no command reaches a disk inside an array: pull the disk by hand",
 			Harms: "storage", Outcome: stays, Disks: true, Chances: draw(nil, ofStorage(ArrayDisk), 5, 40), seen: diskGone},
 		// I/O waits for longer (no_path_retry).
 		{Kind: ArrayPower, words: "cutting the power of array {0}", Rack: rack("array-off", "array-on"), ByHand: "Mortar does not switch arrays off: switch the array off by hand",
 			Outcome: stays, Disks: true, Chances: draw(nil, ofStorage(ArrayPower), 5, 40),
-			seen: func(s Scene, f Fault) *Condition { return lunStorage{s}.noPath(f.Args[0]) }},
+			seen: func(s Scene, f Fault) *Condition { return lunsShow(s, SeenLimit, unreached, f.Args[0]) }},
 		{Kind: LUNSlow, words: "delaying each answer of LUN {0} by {1} ms", Rack: &RackCommand{On: "lun-slow", Off: []string{"lun-slow"}, Zero: true}, ByHand: "no command makes a LUN of a real array slow",
 			Outcome: stays, Disks: true, Chances: draw(nil, ofStorage(LUNSlow), 5, 40),
 			seen: func(s Scene, f Fault) *Condition { return lunLate(s, f.Args[0]) }},
 		{Kind: LocalDisk, words: "pulling a system disk of {on}", Rack: rack("system-disk-out", "system-disk-in"), Ready: mirrored, Back: returnSystemDisk,
 			Outcome: stays, Chances: draw(eitherServer, words("0", "1"), 5, 40),
-			seen: func(s Scene, f Fault) *Condition { return mirrorDegraded(f.On) }},
+			seen: mirrorDegraded},
 		{Kind: FeedOff, words: "switching PDU {0} off", Rack: rack("feed-off", "feed-on"),
 			Harms: "power", Outcome: stays, Disks: true, Chances: draw(nil, pdus, 3, 30),
-			seen: func(s Scene, f Fault) *Condition { return feedLost(s.Active, f.Args[0]) }},
+			seen: feedLost},
 		{Kind: BMCDead, words: "killing the BMC of {on}", Rack: rack("bmc-dead", "bmc-alive"), Harms: "power", Outcome: stays, Chances: draw(eitherServer, noArguments, 5, 40)},
 		{Kind: PDUDead, words: "killing the controller of PDU {0}", Rack: rack("pdu-dead", "pdu-alive"),
 			Harms: "power", Outcome: stays, Chances: draw(nil, pdus, 5, 40),
@@ -277,7 +277,7 @@ func init() {
 		{Kind: LNetDown, words: "taking the network from LNet of {on}", can: hasLustre, inject: lnetDown, heal: lnetUp, Outcome: staysIfPassive, Chances: draw(eitherServer, ofLustre, 5, 40)},
 		{Kind: ClockJump, words: "moving the clock of {on} by {0} s", inject: jumpClock, heal: healLater(setClockRight), Back: healUntilDone(setClockRight),
 			Harms: "clocks", Outcome: stays, Chances: draw(eitherServer, words("3600", "-3600"), 5, 40),
-			seen: func(s Scene, f Fault) *Condition { return clockSeen(f.On) }},
+			seen: clockSeen},
 		// The service may stay there, so no heal.
 		{Kind: Move, words: "moving service {0} to {on}", can: hasOperator, inject: moveService, Chances: draw(eitherServer, words(MoveArg), 0, 0),
 			Outcome: func(string, []string) Outcome { return Outcome{judge.Moves, judge.NoServer} }},
@@ -290,7 +290,7 @@ func init() {
 		{Kind: LUNMissing, words: "hiding LUN {0} from {on}", Rack: rack("lun-out", "lun-in"), ByHand: "a server finds a LUN again when it boots, unless the array hides it: unmap it by the array's own tool"},
 		{Kind: BMCLies, words: "having the BMC of {on} switch something else", Rack: rack("bmc-lies", "bmc-honest")},
 		{Kind: Astray, words: "plugging something else into the outlets of {on}", Rack: rack("outlets-astray", "outlets-back")},
-		{Kind: TakeAway, words: "taking {0} from {on}", can: hasAddress, inject: takeFrom}, // the watcher puts it back, or Pacemaker moves the service
+		{Kind: TakeAway, words: "taking the service's {0} from {on}", can: hasAddress, inject: takeFrom}, // the watcher puts it back, or Pacemaker moves the service
 		{Kind: Hang, words: "stopping {0} on {on} by a signal", can: mayHang, inject: hangDaemon, heal: letDaemonGoOn},
 		{Kind: DiskHang, words: "having {0} hang on {on}", inject: hangDisk, heal: healLater(letAnswer), Back: healUntilDone(letAnswer)},
 		{Kind: WriteSoon, words: "having {on} write data to its disks after a second", inject: setParameters, heal: healLater(resetParameters), Back: healUntilDone(resetParameters)},
@@ -342,9 +342,7 @@ func healUntilDone(do faultFunc) faultFunc {
 	}
 }
 
-func hostSilent(_ Scene, f Fault) *Condition { return silent(f.On) }
-
-func pathsGone(s Scene, f Fault) *Condition { return s.Storage().lost("", []string{f.On}) }
+func pathsGone(s Scene, f Fault) *Condition { return pathsLost(s, "", f.On) }
 
 // diskGone waits until a disk of the RAID group, or an SSD of the cache, is missed.
 func diskGone(s Scene, f Fault) *Condition {
@@ -355,15 +353,6 @@ func diskGone(s Scene, f Fault) *Condition {
 		return ssdOut(s, f.Args[0])
 	}
 	return nil
-}
-
-// lunsMoved waits until the LUNs of a controller are reached by the other one.
-func lunsMoved(s Scene, f Fault, share int) *Condition {
-	n, err := strconv.Atoi(f.Args[1])
-	if err != nil {
-		return nil
-	}
-	return lunStorage{s}.onOther(f.Args[0], n, share)
 }
 
 // slowUnlessIdle waits until a disk is seen to be slow. Those below a write-back cache may be

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host/resource"
@@ -21,8 +23,6 @@ import (
 // LoadDir is the directory on a mount for the runs' files:
 // <mount>/.mortar/<run id>/.
 const LoadDir = ".mortar"
-
-const NoSpace = "No space left on device"
 
 func filler(f Fault) string { return path.Join(f.Args[0], ".mortar-fill") }
 
@@ -155,7 +155,7 @@ func fillOST(ctx context.Context, b *Site, f Fault) error {
 			return err
 		}
 		a := resource.Action{Title: "take the free blocks", Seconds: 600, Cmd: []string{"fallocate", "-l", strconv.FormatInt(n, 10), file}}
-		if err := b.Do(ctx, first.Client, a); err != nil && !strings.Contains(err.Error(), NoSpace) {
+		if err := b.Do(ctx, first.Client, a); err != nil && !errors.Is(err, unix.ENOSPC) {
 			return err
 		}
 	}

@@ -88,67 +88,27 @@ func linkState(ctx context.Context, b *Site, server, address string) (string, er
 	return b.Read(ctx, server, "/sys/class/net/"+name+"/operstate")
 }
 
-// lost waits until `mortar status` reports lost paths of each server, to the disk what; "" is
-// any.
-func (m mdStorage) lost(what string, servers []string) *Condition {
+// pathsLost waits until `mortar status` reports lost paths of each server to the disk or LUN what;
+// "" is any.
+func pathsLost(s Scene, what string, servers ...string) *Condition {
 	var signs []sign
 	for _, server := range servers {
-		lost := SignOf(observe.PathLost, "host", server)
-		if what != "" {
-			lost = SignOf(observe.PathLost, "host", server, "disks", what)
-		}
-		signs = append(signs, lost)
+		signs = append(signs, s.Storage().lost(what, server))
 	}
 	return Shows(SeenLimit, signs...)
 }
 
-// lost waits until each server reaches a LUN by fewer paths than designed.
-func (l lunStorage) lost(what string, servers []string) *Condition {
-	return lunsShow("the servers see the lost paths", SeenLimit, true, func(b *Site, r array.Result) (bool, string) {
-		for _, server := range servers {
-			if pathsMissing(b, r, what, server) == 0 {
-				return false, fmt.Sprintf("%s has all its paths", server)
-			}
-		}
-		return true, fmt.Sprintf("paths to a LUN that are gone: %d on %s", pathsMissing(b, r, what, servers[0]), servers[0])
-	})
+func (mdStorage) lost(what, server string) sign {
+	return SignOf(observe.PathLost, "host", server, "disks", what)
 }
 
-// pathsMissing is how many paths a server lacks to the LUN that it lacks most paths to.
-// what is the LUN; "" is any.
-func pathsMissing(b *Site, r array.Result, what, server string) (most int) {
-	for i := range b.Design.Arrays {
-		a := &b.Design.Arrays[i]
-		if !slices.Contains(a.Servers, server) {
-			continue
-		}
-		for _, l := range a.LUNs {
-			if what != "" && l.Name != what {
-				continue
-			}
-			paths := 0 // as of a LUN that the server does not see
-			for _, m := range r.Matches {
-				if m.LUN == l.Name && m.Host == server {
-					paths = m.Seen.Paths
-				}
-			}
-			most = max(most, b.Design.PathsTo(a, server)-paths)
-		}
-	}
-	return most
+func (lunStorage) lost(what, server string) sign {
+	return SignOf(array.Impaired, "hosts", server, "luns", what).or(unreached(what, server, 0))
 }
 
-// noPath waits until no server has a path to the LUNs of an array. The limit is
-// short: the array is off meanwhile, and I/O waits for no_path_retry only.
-func (l lunStorage) noPath(of string) *Condition {
-	return lunsShow("no path is left", 20*time.Second, true, func(b *Site, r array.Result) (bool, string) {
-		for _, m := range r.Matches {
-			if m.Seen.Paths > 0 && slices.ContainsFunc(b.Design.LUNs(), func(x design.LUN) bool { return x.Array == of && x.Name == m.LUN }) {
-				return false, fmt.Sprintf("%s reaches LUN %s by %d paths", m.Host, m.LUN, m.Seen.Paths)
-			}
-		}
-		return true, "neither server reaches a LUN of " + of
-	})
+// unreached is the sign that a server has no path to a LUN. The kernel may have removed the LUN.
+func unreached(lun, server string, _ int) sign {
+	return SignOf(array.Dead, "luns", lun, "hosts", server).or(SignOf(array.Missing, "luns", lun, "hosts", server))
 }
 
 // answersLate waits until a block of a device takes at least so long, in milliseconds, on the
@@ -166,25 +126,25 @@ func answersLate(device string, ms int) *Condition {
 	}}
 }
 
-// feedLost waits until `mortar status` reports that a server lost its feed from a PDU.
-func feedLost(server, pdu string) *Condition {
-	return Shows(2*time.Minute, SignOf(observe.FeedLost, "host", server, "pdus", pdu))
+// feedLost waits until `mortar status` reports that the active server lost its feed from a PDU.
+func feedLost(s Scene, f Fault) *Condition {
+	return Shows(2*time.Minute, SignOf(observe.FeedLost, "host", s.Active, "pdus", f.Args[0]))
 }
 
 // silent waits until a server leaves two questions unanswered, for three seconds each. A
 // busy one may leave one.
-func silent(server string) *Condition {
+func silent(_ Scene, f Fault) *Condition {
 	return &Condition{What: "the server does not answer", Limit: SeenLimit, Sign: true, Look: func(ctx context.Context, v *Site) (bool, string) {
 		var err error
 		for range 2 {
 			once, cancel := context.WithTimeout(ctx, 3*time.Second)
-			_, err = v.Read(once, server, "/proc/uptime")
+			_, err = v.Read(once, f.On, "/proc/uptime")
 			cancel()
 			if err == nil {
-				return false, server + " answers"
+				return false, f.On + " answers"
 			}
 		}
-		return true, fmt.Sprintf("%s: %v", server, err)
+		return true, fmt.Sprintf("%s: %v", f.On, err)
 	}}
 }
 
@@ -210,23 +170,27 @@ func (m mdStorage) StartedDegraded() *Condition {
 }
 
 // A sign is a finding of `mortar status` by which a fault is seen: its code, and pairs of the
-// name and the value of an argument.
-type sign struct {
+// name and the value of an argument; or another one.
+type sign []struct {
 	code observe.Code
 	args []string
 }
 
-// SignOf is the sign of a code with arguments.
-func SignOf(code observe.Code, args ...string) sign { return sign{code, args} }
+// SignOf is the sign of a code with arguments. The value "" is any.
+func SignOf(code observe.Code, args ...string) sign { return sign{{code, args}} }
+
+func (s sign) or(o sign) sign { return append(s, o...) }
 
 // In returns the text of the finding that is the sign, or that there is none.
 func (s sign) In(all []*observe.Part) (bool, string) {
-	for _, p := range all {
-		if p.Has(s.code, s.args...) {
-			return true, p.Text
+	for _, one := range s {
+		for _, p := range all {
+			if p.Has(one.code, one.args...) {
+				return true, p.Text
+			}
 		}
 	}
-	return false, fmt.Sprintf("mortar status has no finding %s of %s", s.code, strings.Join(s.args, " "))
+	return false, fmt.Sprintf("mortar status has no finding %s of %s", s[0].code, strings.Join(s[0].args, " "))
 }
 
 // Shows waits until `mortar status` has each of the signs.
@@ -241,7 +205,7 @@ func Shows(limit time.Duration, signs ...sign) *Condition {
 			}
 			said = append(said, text)
 		}
-		return len(said) > 0, strings.Join(said, "; ")
+		return len(said) > 0, strings.Join(slices.Compact(said), "; ")
 	}}
 }
 
@@ -260,19 +224,13 @@ const dropLimit = 3 * time.Minute
 
 // clockSeen waits until status names the clock. That of the first server that answers is the
 // one with which it compares the others.
-func clockSeen(server string) *Condition {
-	return &Condition{What: "status says so", Limit: SeenLimit, Sign: true, Look: func(ctx context.Context, v *Site) (bool, string) {
-		all := v.Findings(ctx)
-		if ok, text := SignOf(observe.ClockSkewed, "host", server).In(all); ok {
-			return true, text
-		}
-		return SignOf(observe.ClockSkewed, "reference", server).In(all)
-	}}
+func clockSeen(_ Scene, f Fault) *Condition {
+	return Shows(SeenLimit, SignOf(observe.ClockSkewed, "host", f.On).or(SignOf(observe.ClockSkewed, "reference", f.On)))
 }
 
 // mirrorDegraded waits until `mortar status` reports that a server's system mirror is degraded.
-func mirrorDegraded(server string) *Condition {
-	return Shows(time.Minute, SignOf(observe.SystemArrayDegraded, "host", server))
+func mirrorDegraded(_ Scene, f Fault) *Condition {
+	return Shows(SeenLimit, SignOf(observe.SystemArrayDegraded, "host", f.On))
 }
 
 // Elsewhere tells whether an SSD is inside a server that does not serve. No server looks at it.

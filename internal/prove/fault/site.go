@@ -285,9 +285,6 @@ func StatusLines(ctx context.Context, b *Site) (out []report.StatusLine) {
 
 // Whole waits until `mortar status` finds no fault, each client answers and no array is rebuilding.
 func (b *Site) Whole(ctx context.Context, what string, limit time.Duration) error {
-	if b.Env.Operator == nil {
-		return nil
-	}
 	told := time.Time{}
 	w := host.Wait{Limit: limit, Poll: 3 * time.Second, Seen: func(left string) {
 		if time.Since(told) > 10*time.Second {
@@ -296,22 +293,32 @@ func (b *Site) Whole(ctx context.Context, what string, limit time.Duration) erro
 		}
 	}}
 	err := w.Until(ctx, func(ctx context.Context) (string, error) {
-		s, err := b.Env.Operator.Status(ctx)
-		if err != nil {
-			return err.Error(), nil
-		}
-		var wrong []string
-		s.Each(func(p *observe.Part) {
-			if p.Level == observe.Fault || p.Code == observe.ClientSilent || p.Progress != nil {
-				wrong = append(wrong, p.Text)
-			}
-		})
-		return strings.Join(wrong, "; "), nil
+		return left(ctx, b, func(p *observe.Part) bool {
+			return p.Level == observe.Fault || p.Code == observe.ClientSilent || p.Progress != nil
+		}), nil
 	})
 	if err != nil {
 		return fmt.Errorf("%s not whole: %w", what, err)
 	}
 	return nil
+}
+
+// left are the texts of those parts of `mortar status` that are not right yet, or why it fails.
+func left(ctx context.Context, b *Site, wrong func(*observe.Part) bool) string {
+	if b.Env.Operator == nil {
+		return ""
+	}
+	s, err := b.Env.Operator.Status(ctx)
+	if err != nil {
+		return err.Error()
+	}
+	var texts []string
+	s.Each(func(p *observe.Part) {
+		if wrong(p) {
+			texts = append(texts, p.Text)
+		}
+	})
+	return strings.Join(texts, "; ")
 }
 
 // ArrayOn is a group's array as it runs on a server, and what else the server says.

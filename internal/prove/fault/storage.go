@@ -23,9 +23,9 @@ type storageKind interface {
 	Pulled(serial string) Fault
 	// slow is the fault that slows a disk of the group down.
 	Slow() (Fault, error)
-	// lost waits until each server has noticed that it reaches the storage by fewer
-	// paths. what is the disk or LUN whose paths are gone; "" is any.
-	lost(what string, servers []string) *Condition
+	// lost is the sign that a server reaches the storage by fewer paths. what is the disk or LUN
+	// whose paths are gone; "" is any.
+	lost(what, server string) sign
 	// without waits until the group works without these disks.
 	Without(serials ...string) *Condition
 	// startedDegraded waits until it is seen that the group was not whole when the active

@@ -1,20 +1,20 @@
 package fault
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/mortarhpc/mortar/internal/base/linux"
+	"golang.org/x/sys/unix"
+
 	"github.com/mortarhpc/mortar/internal/brick/array"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host"
-	"github.com/mortarhpc/mortar/internal/host/gather"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 	"github.com/mortarhpc/mortar/internal/run/observe"
 )
@@ -107,8 +107,8 @@ func (l lunStorage) Parity(ctx context.Context, b *Site) []report.Check {
 			continue
 		}
 		b.Say("array %s compares data and parities of %s", g.Array, g.Name)
-		c, err := compareInside(ctx, b, w, g.Name)
-		out = append(out, c.check(g, err))
+		mismatches, percent, err := compareInside(ctx, b, w, g.Name)
+		out = append(out, consistent(g, mismatches, percent, err))
 		if err := w.CompareGroup(context.WithoutCancel(ctx), g.Name, false); err != nil {
 			b.Say("group %s may go on comparing: %v", g.Name, err)
 		}
@@ -125,55 +125,48 @@ func faultTouches(b *Site, g design.Group) bool {
 }
 
 // compareInside has an array compare a group, and waits until it has, or until parityTime
-// has passed. An array that rebuilds refuses, and is asked again.
-func compareInside(ctx context.Context, b *Site, w ArrayWatcher, group string) (p compared, err error) {
+// has passed. An array that rebuilds refuses, and is asked again. It returns the sectors that
+// differ, and how much was compared.
+func compareInside(ctx context.Context, b *Site, w ArrayWatcher, group string) (mismatches int64, percent float64, err error) {
 	err = host.Wait{Limit: rebuildTime, Poll: 2 * time.Second}.Until(ctx, func(ctx context.Context) (string, error) {
 		err := w.CompareGroup(ctx, group, true)
-		if err != nil && strings.Contains(strings.ToLower(err.Error()), "resource busy") { // EBUSY, from the array's shell
+		if errors.Is(err, unix.EBUSY) {
 			return err.Error(), nil
 		}
 		return "", err
 	})
 	if err != nil {
-		return p, err
+		return 0, 0, err
 	}
 	seen, begun := false, time.Now()
 	for limit := begun.Add(parityTime); ; {
-		g, err := arrayGroup(ctx, w, group)
+		g, err := arrayGroup(ctx, b, group)
+		if err == nil && g.State != "optimal" {
+			err = fmt.Errorf("group %s is %s", group, g.State)
+		}
 		late := time.Now().After(limit)
-		p.Mismatches = strconv.FormatInt(g.Mismatches, 10)
 		seen = seen || err == nil && g.Comparing
 		switch {
 		case err != nil && late: // a busy array leaves a question unanswered
-			return p, err
-		case err == nil && !g.Comparing && (seen || time.Since(begun) > compareBegins):
-			p.Nothing = !seen
-			return p, nil
-		case late:
-			p.Done, p.Nothing = fmt.Sprintf("%.0f %% of them", g.Percent), g.Percent == 0
-			return p, nil
+			return 0, 0, err
+		case err == nil && !g.Comparing && seen:
+			return g.Mismatches, 100, nil
+		case err == nil && !g.Comparing && time.Since(begun) > compareBegins, late:
+			return g.Mismatches, g.Percent, nil
 		}
 		if err := b.Sleep(ctx, time.Second); err != nil {
-			return p, err
+			return 0, 0, err
 		}
 	}
 }
 
-// arrayGroup returns a group inside an array. One that is not whole is an error.
-func arrayGroup(ctx context.Context, w ArrayWatcher, name string) (ArrayGroup, error) {
-	all, err := w.ArrayGroups(ctx)
-	if err != nil {
-		return ArrayGroup{}, err
+// arrayGroup returns a group inside an array.
+func arrayGroup(ctx context.Context, b *Site, name string) (ArrayGroup, error) {
+	all, err := arrayGroups(ctx, b)
+	if i := slices.IndexFunc(all, func(g ArrayGroup) bool { return g.Name == name }); i >= 0 {
+		return all[i], nil
 	}
-	for _, g := range all {
-		if g.Name == name && g.State == "optimal" {
-			return g, nil
-		}
-		if g.Name == name {
-			return g, fmt.Errorf("group %s is %s", name, g.State)
-		}
-	}
-	return ArrayGroup{}, fmt.Errorf("the array has no group %s", name)
+	return ArrayGroup{}, cmp.Or(err, fmt.Errorf("the array has no group %s", name))
 }
 
 func (l lunStorage) Reached() (string, error) {
@@ -214,15 +207,10 @@ func (l lunStorage) Without(serials ...string) *Condition {
 func (l lunStorage) groupIs(what string, ok func(ArrayGroup) bool) *Condition {
 	g := l.Group.Name
 	return &Condition{What: what, Limit: time.Minute, Look: func(ctx context.Context, v *Site) (bool, string) {
-		seen, err := arrayGroups(ctx, v)
+		x, err := arrayGroup(ctx, v, g)
 		if err != nil {
 			return false, err.Error()
 		}
-		i := slices.IndexFunc(seen, func(x ArrayGroup) bool { return x.Name == g })
-		if i < 0 {
-			return false, "the array has no group " + g
-		}
-		x := seen[i]
 		return ok(x), fmt.Sprintf("group %s is %s, with the disks %s", g, x.State, strings.Join(x.Members, ", "))
 	}}
 }
@@ -255,74 +243,42 @@ func (l lunStorage) Rot() error {
 	return errors.New("the array keeps the parity, and no server can read or check it: scrub by the array's own tool")
 }
 
-// lunsSeen compares the LUNs that the servers of the pair see with the design.
-func lunsSeen(ctx context.Context, b *Site) (array.Result, error) {
-	seen := map[string][]linux.SCSIDisk{}
-	for _, server := range b.Design.PairOf(b.Service.Name).Servers {
-		h, err := gathered(ctx, b, server, gather.Request{SCSI: true})
-		if err != nil {
-			return array.Result{}, fmt.Errorf("%s: %w", server, err)
-		}
-		seen[server] = h.SCSI
-	}
-	return array.Verify(b.Design, seen), nil
-}
-
-// lunsShow waits until is accepts the LUNs that the servers see. sign: that is a sign of the
-// fault.
-func lunsShow(what string, limit time.Duration, sign bool, is func(b *Site, r array.Result) (bool, string)) *Condition {
-	return &Condition{What: what, Limit: limit, Sign: sign, Look: func(ctx context.Context, b *Site) (bool, string) {
-		r, err := lunsSeen(ctx, b)
-		if err != nil {
-			return false, err.Error()
-		}
-		return is(b, r)
-	}}
-}
-
-// onOther waits until the servers reach an array's LUNs through the controller that does not
-// have the fault, over 1/share of all paths. With share 1 they have all paths, and
-// those to the controller are optimized.
-func (l lunStorage) onOther(name string, controller, share int) *Condition {
-	return lunsShow("the LUNs on the other controller", pathsLimit, true, func(b *Site, r array.Result) (bool, string) {
-		return throughOne(b.Design, r, name, 1-controller, share)
-	})
-}
-
-// throughOne decides for onOther whether the condition is met, and describes what
-// the servers see.
-func throughOne(d *design.Design, r array.Result, name string, controller, share int) (bool, string) {
-	ok := len(r.Matches) == r.Expected
-	said := map[string]int{}
-	for _, m := range r.Matches {
-		for i := range d.Arrays {
-			a := &d.Arrays[i]
-			if a.Name != name || !slices.ContainsFunc(a.LUNs, func(l design.LUN) bool { return l.Name == m.LUN }) {
-				continue
+// lunsShow waits until `mortar status` has the sign of each LUN of an array on each of its servers;
+// of is the array, and the controller whose LUNs: without one those of both.
+func lunsShow(s Scene, limit time.Duration, seen func(lun, server string, paths int) sign, of ...string) *Condition {
+	var signs []sign
+	for i := range s.Design.Arrays {
+		a := &s.Design.Arrays[i]
+		for _, x := range a.LUNs {
+			for _, server := range a.Servers {
+				if slices.Equal(of, []string{a.Name, strconv.Itoa(x.Controller)}[:len(of)]) {
+					signs = append(signs, seen(x.Name, server, s.Design.PathsTo(a, server)))
+				}
 			}
-			text := fmt.Sprintf("by %d of %d paths", m.Seen.Paths, d.PathsTo(a, m.Host))
-			if m.Seen.Owner != nil { // nil with paths to one controller only, which cannot be identified
-				text += ", optimized those to controller " + strconv.Itoa(*m.Seen.Owner)
-			}
-			said[text]++
-			ok = ok && m.Seen.Paths == d.PathsTo(a, m.Host)/share && (share > 1 || m.Seen.Owner != nil && *m.Seen.Owner == controller)
 		}
 	}
-	var out []string
-	for _, text := range slices.Sorted(maps.Keys(said)) {
-		out = append(out, fmt.Sprintf("%d times a server reaches a LUN %s", said[text], text))
-	}
-	return ok, strings.Join(out, "; ")
+	return Shows(limit, signs...)
 }
 
-// LUNsHome waits until the servers see all LUNs as designed.
+// onOne is the sign that a server reaches a LUN by one controller only.
+func onOne(lun, server string, paths int) sign {
+	return SignOf(array.Impaired, "luns", lun, "hosts", server, "paths", strconv.Itoa(paths/2))
+}
+
+// onOther is the sign that a LUN belongs to the controller that is not its own.
+func onOther(lun, server string, _ int) sign {
+	return SignOf(array.Moved, "luns", lun, "hosts", server)
+}
+
+// LUNsHome waits until each server answers, and sees all LUNs as designed.
 func LUNsHome() *Condition {
-	return lunsShow("all paths back, each LUN on its own controller", pathsLimit, false, func(_ *Site, r array.Result) (bool, string) {
-		if n := len(r.Findings); n > 0 {
-			return false, fmt.Sprintf("%d differences, first %s: %s", n, r.Findings[0].Host, r.Findings[0])
-		}
-		return true, fmt.Sprintf("%d times a server sees a LUN as designed", len(r.Matches))
-	})
+	return &Condition{What: "all paths back, each LUN on its own controller", Limit: pathsLimit, Look: func(ctx context.Context, v *Site) (bool, string) {
+		wrong := left(ctx, v, func(p *observe.Part) bool {
+			_, ofLUN := array.Kinds[string(p.Code)]
+			return ofLUN || p.Code == observe.HostSilent
+		})
+		return wrong == "", cmp.Or(wrong, "the servers see each LUN as designed")
+	}}
 }
 
 // pathsLimit: an emulated server needs minutes to add 32 returned paths to their

@@ -5,14 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
-	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/prove/report"
+	"github.com/mortarhpc/mortar/internal/run/scrub"
 )
 
 // mdStorage are md arrays of disks.
@@ -140,97 +139,28 @@ func (m mdStorage) Parity(ctx context.Context, b *Site) []report.Check {
 	for i, g := range groups {
 		wg.Go(func() {
 			b.Say("comparing data and parities of %s", g.Name)
-			p, err := compareGroup(ctx, b, g)
-			out[i] = p.check(g, err)
+			r, err := scrub.Run(ctx, b.Hosts.Session, b.Design, g, nil, "--within", parityTime.String())
+			out[i] = consistent(g, r.Mismatches, r.Percent, err)
 		})
 	}
 	wg.Wait()
 	return out
 }
 
-// compared is the progress and the result of a comparison by md.
-type compared struct {
-	Done       string // sync_completed, if the comparison did not end in time
-	Nothing    bool   // it has not begun, or md did something else
-	Stopped    bool   // it ended, but not at the end of the group
-	Mismatches string // sectors
-}
-
-// check passes only if no sector differs.
-func (p compared) check(g design.Group, err error) report.Check {
-	c := report.Check{Name: "RAID consistent", OK: err == nil && p.Mismatches == "0" && !p.Stopped && !p.Nothing}
+// consistent passes if no sector differs of those that were compared, in percent of the group.
+func consistent(g design.Group, mismatches int64, percent float64, err error) report.Check {
+	c := report.Check{Name: "RAID consistent", OK: err == nil && mismatches == 0 && percent > 0}
 	switch {
 	case err != nil:
 		c.Detail = fmt.Sprintf("%s could not be compared: %v", g.Name, err)
-	case p.Nothing:
+	case percent == 0:
 		c.Detail = fmt.Sprintf("nothing of %s was compared", g.Name)
-	case p.Stopped:
-		c.Detail = fmt.Sprintf("the comparison of %s was stopped before its end", g.Name)
-	case p.Done == "":
-		c.Detail = fmt.Sprintf("data and parities of %s differ in %s sectors", g.Name, p.Mismatches)
+	case percent >= 100:
+		c.Detail = fmt.Sprintf("data and parities of %s differ in %d sectors", g.Name, mismatches)
 	default:
-		c.Detail = fmt.Sprintf("data and parities of %s differ in %s of the sectors compared within %s (%s)", g.Name, p.Mismatches, report.Seconds(parityTime.Seconds()), p.Done)
+		c.Detail = fmt.Sprintf("data and parities of %s differ in %d of the sectors compared within %s (%.0f %% of them)", g.Name, mismatches, report.Seconds(parityTime.Seconds()), percent)
 	}
 	return c
-}
-
-// compareGroup makes md read a group, to its end or until parityTime has passed.
-func compareGroup(ctx context.Context, b *Site, g design.Group) (p compared, err error) {
-	of := b.Design.On(g.Name)
-	if of == nil {
-		return p, fmt.Errorf("no service has group %s", g.Name)
-	}
-	on, err := b.server(ctx, of.Name)
-	if err != nil {
-		return p, err
-	}
-	a, _, err := ArrayOn(ctx, b, on, g)
-	if err != nil {
-		return p, err
-	}
-	return compareAt(ctx, b, g, on, a.Dev)
-}
-
-// compareAt is compareGroup, once it is known where the array is.
-func compareAt(ctx context.Context, b *Site, g design.Group, on, dev string) (p compared, err error) {
-	act := func(ctx context.Context, action string) error {
-		return b.Run(ctx, on, action+" "+g.Name, "mdadm", "--action="+action, "/dev/"+dev)
-	}
-	read := func(file string) string {
-		s, rerr := b.Read(ctx, on, "/sys/block/"+dev+"/md/"+file)
-		err = errors.Join(err, rerr)
-		return s
-	}
-	// A check that was stopped had md begin the next one where it stopped.
-	fromStart := func() error {
-		return b.Do(ctx, on, resource.Action{Title: "compare " + g.Name + " from its start", File: &resource.File{Path: "/sys/block/" + dev + "/md/sync_min", Content: []byte("0")}})
-	}
-	if err := errors.Join(fromStart(), act(ctx, "check")); err != nil {
-		return p, err
-	}
-	p.Nothing = true // until md is seen at it
-	for limit := time.Now().Add(parityTime); ; {
-		if read("sync_action") != "check" || err != nil {
-			break
-		}
-		p.Nothing = false
-		if time.Now().After(limit) {
-			p.Done = read("sync_completed")
-			n, _, _ := strings.Cut(p.Done, " ") // "none" and "delayed", too
-			sectors, _ := strconv.ParseInt(n, 10, 64)
-			p.Nothing = sectors == 0
-			err = errors.Join(err, act(ctx, "idle"), untilSeen(ctx, fromStart)) // md refuses it until it is idle
-			break
-		}
-		if err := b.Sleep(ctx, time.Second); err != nil {
-			return p, errors.Join(err, act(context.WithoutCancel(ctx), "idle"))
-		}
-	}
-	p.Mismatches = read("mismatch_cnt")
-	// md forgets where a check began when it reaches the end; one that is stopped
-	// leaves the place. Source: md_do_sync() in drivers/md/md.c
-	p.Stopped = p.Done == "" && read("sync_min") != "0"
-	return p, err
 }
 
 func (m mdStorage) Rot() error {

@@ -4,22 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
-	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/mortarhpc/mortar/internal/brick/array"
 	"github.com/mortarhpc/mortar/internal/brick/design"
-	"github.com/mortarhpc/mortar/internal/host"
-	"github.com/mortarhpc/mortar/internal/host/agent"
-	"github.com/mortarhpc/mortar/internal/host/hosttest"
-	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/run/observe"
 	"github.com/mortarhpc/mortar/test/example"
 )
 
@@ -135,160 +128,85 @@ func TestWithoutDisksOfAnArray(t *testing.T) {
 	}
 }
 
-// A server lacks paths only to LUNs of arrays that it is cabled to. A LUN that it does not
-// see lacks all.
-func TestPathsMissing(t *testing.T) {
-	d := example.Design(t, "lustre-brick.yaml")
-	v := &Site{Scene: Scene{Design: d}}
-	a := &d.Arrays[0]
-	server, all := a.Servers[0], d.PathsTo(a, a.Servers[0])
-	var whole array.Result
-	for _, l := range a.LUNs {
-		whole.Matches = append(whole.Matches, array.Match{LUN: l.Name, Host: server, Seen: array.Seen{Paths: all}})
-	}
-	if got := pathsMissing(v, whole, "", server); got != 0 {
-		t.Errorf("%s lacks %d paths, and has all", server, got)
-	}
-	fewer := array.Result{Matches: slices.Clone(whole.Matches)}
-	fewer.Matches[0].Seen.Paths--
-	for what, want := range map[string]int{"": 1, a.LUNs[0].Name: 1, "another": 0} {
-		if got := pathsMissing(v, fewer, what, server); got != want {
-			t.Errorf("%q: %d, want %d", what, got, want)
-		}
-	}
-	if got := pathsMissing(v, array.Result{}, "", server); got != all || all == 0 {
-		t.Errorf("no LUN is seen: %d of %d", got, all)
-	}
+// told is an Operator whose status has findings.
+type told struct {
+	Operator
+	found []*observe.Part
 }
 
-func TestThroughOneController(t *testing.T) {
+func (o told) Status(context.Context) (*observe.Status, error) {
+	return &observe.Status{Parts: o.found}, nil
+}
+
+// Faults of arrays and paths are seen by the codes of what status finds of LUNs, on each server.
+func TestLUNFaultsAreSeen(t *testing.T) {
 	d := example.Design(t, "nss7.4-ha.yaml")
-	result := func(paths, owner int) array.Result {
-		r := array.Result{}
-		for _, h := range d.Servers() {
-			for _, l := range d.LUNs() {
-				m := array.Match{LUN: l.Name, Host: h, Seen: array.Seen{Paths: paths}}
-				if owner >= 0 {
-					m.Seen.Owner = &owner
-				}
-				r.Matches = append(r.Matches, m)
-				r.Expected++
-			}
+	s, both := Scene{Design: d, Service: d.Services()[0]}, d.Servers()
+	var all, first []string // LUNs; those of the first controller
+	for _, x := range d.LUNs() {
+		if all = append(all, x.Name); x.Controller == 0 {
+			first = append(first, x.Name)
 		}
-		return r
 	}
-	for name, c := range map[string]struct {
-		r     array.Result
-		share int
-		ok    bool
+	part := func(code string, hosts, luns []string, paths int) *observe.Part {
+		return &observe.Part{Code: observe.Code(code), Level: array.Kinds[code].Level, Text: code, Args: map[string]any{"hosts": hosts, "luns": luns, "paths": paths}}
+	}
+	type parts = []*observe.Part
+	out, moved := Fault{Kind: ControllerOut, Args: []string{"nss7", "0"}}, Fault{Kind: ControllerFailover, Args: []string{"nss7", "0"}}
+	off, path := Fault{Kind: ArrayPower, Args: []string{"nss7"}}, Fault{Kind: PathOut, On: both[0], Args: []string{all[0], "1"}}
+	for _, c := range []struct {
+		name  string
+		fault Fault
+		found parts
+		want  bool
 	}{
-		"half of the paths":      {result(2, -1), 2, true},
-		"no path yet gone":       {result(4, 0), 2, false},
-		"all paths, moved":       {result(4, 1), 1, true},
-		"all paths, not moved":   {result(4, 0), 1, false},
-		"all paths, nobody says": {result(4, -1), 1, false},
+		{"half of the paths", out, parts{part(array.Impaired, both, all, 2)}, true},
+		{"some of the paths", out, parts{part(array.Impaired, both, all, 3)}, false},
+		{"on one server", out, parts{part(array.Impaired, both[:1], all, 2)}, false},
+		{"all LUNs of a controller", moved, parts{part(array.Moved, both, first, 4)}, true},
+		{"some LUNs of a controller", moved, parts{part(array.Moved, both, first[1:], 4)}, false},
+		{"no LUN moved", moved, parts{part(array.Impaired, both, all, 2)}, false},
+		{"no path to any LUN", off, parts{part(array.Dead, both[:1], all, 4), part(array.Missing, both[1:], all, 0)}, true},
+		{"paths to one LUN are left", off, parts{part(array.Dead, both, all[1:], 4)}, false},
+		{"a path of a server", path, parts{part(array.Impaired, both[:1], all[:1], 3)}, true},
+		{"a path to another LUN", path, parts{part(array.Impaired, both[:1], all[1:], 3)}, false},
+		{"a path of the other server", path, parts{part(array.Impaired, both[1:], all[:1], 3)}, false},
+		{"every path", Fault{Kind: PathsOut, On: both[0]}, parts{part(array.Dead, both[:1], all, 4)}, true},
+		{"nothing", Fault{Kind: HBAOut, On: both[0], Args: []string{"0"}}, nil, false},
 	} {
-		ok, text := throughOne(d, c.r, "nss7", 1, c.share)
-		if ok != c.ok || !strings.Contains(text, "16 times") {
-			t.Errorf("%s: %v, %s", name, ok, text)
+		v := &Site{Scene: s, Env: Env{Operator: told{found: c.found}}}
+		if got, said := c.fault.Seen(s).Look(t.Context(), v); got != c.want {
+			t.Errorf("%s: %v, %s", c.name, got, said)
+		}
+		if home, _ := LUNsHome().Look(t.Context(), v); home != (c.found == nil) {
+			t.Errorf("%s: the LUNs are home: %v", c.name, home)
 		}
 	}
-	missing := result(2, -1)
-	missing.Expected++
-	if ok, _ := throughOne(d, missing, "nss7", 1, 2); ok {
-		t.Error("a LUN that a server does not see")
+	v := &Site{Scene: s, Env: Env{Operator: told{found: parts{{Code: observe.HostSilent, Level: observe.Fault, Text: "nss1 does not answer"}}}}}
+	if home, said := LUNsHome().Look(t.Context(), v); home {
+		t.Error("the LUNs are home while a server is silent: " + said)
 	}
 }
 
-// md is a fake of a group's array that compares: actions are what sync_action says, look by
-// look, the last one from then on.
-type md struct {
-	actions    []string
-	completed  string
-	mismatches string
-	minimum    string
-	done       []string
-}
-
-func (m *md) call(_ context.Context, _, op string, params, result any) error {
-	if op == string(agent.OpTime) {
-		return hosttest.Answer(result, map[string]int64{"now_ns": time.Now().UnixNano()})
-	}
-	switch p := params.(type) {
-	case agent.ReadParams:
-		text := map[string]string{"sync_completed": m.completed, "mismatch_cnt": m.mismatches, "sync_min": m.minimum}[path.Base(p.Path)]
-		if path.Base(p.Path) == "sync_action" {
-			if text = m.actions[0]; len(m.actions) > 1 {
-				m.actions = m.actions[1:]
-			}
-		}
-		return hosttest.Answer(result, map[string][]byte{"content": []byte(text + "\n")})
-	case agent.RunParams:
-		if a := p.Action; a.File != nil {
-			m.done = append(m.done, path.Base(a.File.Path)+" "+string(a.File.Content))
-		} else {
-			m.done = append(m.done, strings.Join(a.Cmd, " "))
-		}
-		return hosttest.Answer(result, resource.Output{})
-	}
-	return fmt.Errorf("%s?", op)
-}
-
-// md's comparison counts only if md really began it, and only as far as it came.
-func TestCompareByMD(t *testing.T) {
-	g := design.Group{Name: "b-r0"}
-	begin := []string{"sync_min 0", "mdadm --action=check /dev/md127"}
-	stop := append(slices.Clone(begin), "mdadm --action=idle /dev/md127", "sync_min 0")
-	for name, c := range map[string]struct {
-		md   md
-		ok   bool
-		done []string
-	}{
-		"whole":                    {md{actions: []string{"check", "check", "idle"}, mismatches: "0", minimum: "0"}, true, begin},
-		"torn":                     {md{actions: []string{"check", "idle"}, mismatches: "8", minimum: "0"}, false, begin},
-		"md rebuilds instead":      {md{actions: []string{"recover"}, mismatches: "0", minimum: "0"}, false, begin},
-		"md does nothing":          {md{actions: []string{"idle"}, mismatches: "0", minimum: "0"}, false, begin},
-		"stopped by somebody":      {md{actions: []string{"check", "idle"}, mismatches: "0", minimum: "4096"}, false, begin},
-		"too large":                {md{actions: []string{"check"}, completed: "512 / 4096", mismatches: "0", minimum: "0"}, true, stop},
-		"too large, torn":          {md{actions: []string{"check"}, completed: "512 / 4096", mismatches: "8", minimum: "0"}, false, stop},
-		"waits for another array":  {md{actions: []string{"check"}, completed: "delayed", mismatches: "0", minimum: "0"}, false, stop},
-		"its progress is not told": {md{actions: []string{"check"}, completed: "none", mismatches: "0", minimum: "0"}, false, stop},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			e := &Site{Env: Env{Progress: func(string) {}}}
-			if _, err := e.Hosts.Connect(t.Context(), func(_ context.Context, name string) (*host.Session, error) {
-				return hosttest.Play(c.md.call).Session(name), nil
-			}, "nfs1"); err != nil {
-				t.Fatal(err)
-			}
-			p, err := compareAt(t.Context(), e, g, "nfs1", "md127")
-			if k := p.check(g, err); k.OK != c.ok {
-				t.Errorf("%s: %+v", name, k)
-			}
-			if d := cmp.Diff(c.done, c.md.done); d != "" {
-				t.Errorf("%s: %s", name, d)
-			}
-		})
-	}
-}
-
+// A comparison counts only as far as it came.
 func TestWhatComparingARAIDSays(t *testing.T) {
 	g := design.Group{Name: "b-r0"}
 	for _, c := range []struct {
-		p    compared
-		err  error
-		ok   bool
-		want string
+		mismatches int64
+		percent    float64
+		err        error
+		ok         bool
+		want       string
 	}{
-		{compared{Mismatches: "0"}, nil, true, "data and parities of b-r0 differ in 0 sectors"},
-		{compared{Mismatches: "8"}, nil, false, "differ in 8 sectors"},
-		{compared{Mismatches: "0", Done: "512 / 4096"}, nil, true, "differ in 0 of the sectors compared within 3 min 00 s (512 / 4096)"},
-		{compared{}, errors.New("no server has it"), false, "could not be compared: no server has it"},
-		{compared{}, nil, false, "differ in  sectors"},
-		{compared{Mismatches: "0", Done: "none", Nothing: true}, nil, false, "nothing of b-r0 was compared"},
+		{0, 100, nil, true, "data and parities of b-r0 differ in 0 sectors"},
+		{8, 100, nil, false, "differ in 8 sectors"},
+		{0, 12, nil, true, "differ in 0 of the sectors compared within 3 min 00 s (12 % of them)"},
+		{8, 12, nil, false, "differ in 8 of the sectors compared within"},
+		{0, 0, errors.New("no server has it"), false, "could not be compared: no server has it"},
+		{0, 0, nil, false, "nothing of b-r0 was compared"},
 	} {
-		if got := c.p.check(g, c.err); got.OK != c.ok || !strings.Contains(got.Detail, c.want) {
-			t.Errorf("%+v, %v: %+v", c.p, c.err, got)
+		if got := consistent(g, c.mismatches, c.percent, c.err); got.OK != c.ok || !strings.Contains(got.Detail, c.want) {
+			t.Errorf("%+v: %+v", c, got)
 		}
 	}
 }

@@ -144,7 +144,7 @@ func (o *Operator) Move(ctx context.Context, service, to string) error {
 
 func (o *Operator) Scrub(ctx context.Context, g design.Group) (found scrub.Group, err error) {
 	err = o.with(func(d *design.Design, c *observe.Collector) error {
-		found, err = scrub.Run(ctx, c.Session, d, g, true, nil)
+		found, err = scrub.Run(ctx, c.Session, d, g, nil, scrub.Repair)
 		return err
 	})
 	return found, err

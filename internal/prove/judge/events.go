@@ -31,7 +31,7 @@ func JournalEvent(line []byte, host string) (report.Event, bool) {
 	if strings.HasPrefix(source, "pacemaker") {
 		source = "pacemaker"
 	}
-	return report.Event{NS: l.NS, Host: host, Source: source, Kind: m.Kind, Text: l.Message}, m.Kind != ""
+	return report.Event{NS: l.NS, Host: host, Source: source, Kind: m.Kind, Text: l.Message, Code: m.Code}, m.Kind != ""
 }
 
 // AgentEvent reads one line of the resource agent's log, as package ocf writes it; false: it is

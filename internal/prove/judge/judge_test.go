@@ -12,6 +12,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/prove/report"
 	"github.com/mortarhpc/mortar/internal/prove/stream"
 	"github.com/mortarhpc/mortar/internal/prove/workload"
+	"github.com/mortarhpc/mortar/internal/serve/unit"
 )
 
 // row is one line of judge's decision table: a change to a passing run of
@@ -207,6 +208,10 @@ func TestJournalEvent(t *testing.T) {
 		if e, ok := JournalEvent([]byte(line), "nfs2"); !ok || e.Kind != kind {
 			t.Errorf("%s: %+v %v", res, e, ok)
 		}
+	}
+	line = `{"__REALTIME_TIMESTAMP":"1795000000123456","SYSLOG_IDENTIFIER":"mortar-watch","MESSAGE":"[put-back-address] service home: service address 10.0.0.9/24 was gone: put back"}`
+	if e, ok := JournalEvent([]byte(line), "nfs1"); !ok || e.Code != unit.PutBack(unit.TheAddress) {
+		t.Errorf("event %+v %v", e, ok)
 	}
 }
 

@@ -257,7 +257,7 @@ type Event struct {
 	Source  string  `json:"source"` // corosync, pacemaker, ocf, drill, load
 	Kind    string  `json:"kind"`
 	Text    string  `json:"text"`
-	// Code and Subject are those of a note of the resource agent; "": it has none.
+	// Code and Subject are those of a note of the resource agent or its watcher; "": it has none.
 	Code    string `json:"code,omitempty"`
 	Subject string `json:"subject,omitempty"`
 }

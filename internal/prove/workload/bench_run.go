@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/mortarhpc/mortar/internal/base/linux"
 )
 
 // Bench carries out one phase on this client. start delivers the moment to begin at;
@@ -500,10 +502,8 @@ func (p *program) failure(parse error) error {
 	}
 	said := p.errOut.String() + p.out.String()
 	err := fmt.Errorf("%s: %w: %s", name, p.err, lastLines(said, 3))
-	for _, e := range []unix.Errno{unix.ENOSPC, unix.EDQUOT, unix.EROFS, unix.ESTALE, unix.EINVAL, unix.EIO, unix.ENOENT, unix.ENOTDIR} {
-		if strings.Contains(strings.ToLower(said), strings.ToLower(e.Error())) {
-			return fmt.Errorf("%w (%w)", err, e)
-		}
+	if e := linux.ErrnoIn(said); e != 0 {
+		return fmt.Errorf("%w (%w)", err, e)
 	}
 	return err
 }

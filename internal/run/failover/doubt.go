@@ -10,6 +10,9 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/run/observe"
@@ -124,9 +127,15 @@ func nameObjects(ctx context.Context, d *design.Design, h Hosts, o *indoubt.Owne
 }
 
 // pathsOf asks one client. A name may have any byte but a slash, so each file is asked for
-// alone, and for one of its names.
+// alone, and for one of its names. The exit code is the error number.
+//
+// Source: lfs_fid2path() in lustre/utils/lfs.c
 func pathsOf(ctx context.Context, h Hosts, m design.ClientMount, fids []string) (map[string]string, error) {
 	paths := map[string]string{}
+	mounts, err := h.Session(m.Client).Read(ctx, "/proc/self/mounts")
+	if _, mounted := linux.MountAt(linux.ParseMounts(mounts), m.Path); err != nil || !mounted {
+		return paths, cmp.Or(err, fmt.Errorf("%s is not mounted", m.Path))
+	}
 	var other error
 	for _, fid := range fids {
 		out, err := h.Session(m.Client).Query(ctx, "lfs", "fid2path", "--link", "0", m.Path, fid)
@@ -135,9 +144,7 @@ func pathsOf(ctx context.Context, h Hosts, m design.ClientMount, fids []string) 
 			return paths, err
 		case out.Code == 0:
 			paths[fid] = strings.TrimSuffix(out.Stdout, "\n")
-		case !strings.Contains(out.Stderr, "cannot find"):
-			return paths, errors.New(strings.TrimSpace(out.Stderr))
-		case !strings.Contains(out.Stderr, "No such file or directory"): // which a removed file has
+		case out.Code != int(unix.ENOENT):
 			other = errors.New(strings.TrimSpace(out.Stderr))
 		}
 	}

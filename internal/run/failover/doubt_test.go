@@ -119,7 +119,6 @@ type clients struct {
 
 func (c clients) Session(name string) *host.Session {
 	return hosttest.Play(func(ctx context.Context, on, _ string, params, result any) error {
-		argv := params.(agent.QueryParams).Argv
 		if on == "off" {
 			return errors.New("no route to host")
 		}
@@ -127,9 +126,14 @@ func (c clients) Session(name string) *host.Session {
 			<-ctx.Done()
 			return ctx.Err()
 		}
-		if on == "unmounted" {
-			return hosttest.Answer(result, resource.Output{Code: 19, Stderr: "lfs fid2path: cannot resolve mount point for '/mnt/small': No such device\n"})
+		if _, mounts := params.(agent.ReadParams); mounts {
+			text := "10.0.0.1@tcp:/small /mnt/small lustre rw 0 0\n"
+			if on == "unmounted" {
+				text = ""
+			}
+			return hosttest.Answer(result, map[string][]byte{"content": []byte(text)})
 		}
+		argv := params.(agent.QueryParams).Argv
 		fid := argv[len(argv)-1]
 		if p := c.paths[fid]; p != "" {
 			return hosttest.Answer(result, resource.Output{Stdout: p + "\n"})
@@ -156,10 +160,10 @@ func testNameObjects(t *testing.T) {
 		{"the first that answers", []string{"off", "unmounted", "node02"}, []string{"[0x200000401:0x5:0x0]", "[0x200000401:0x7:0x0]", "", "[0x200000401:0x6:0x0]", "[0x200000401:0x5:0x0]"},
 			[]string{"/mnt/small/a name", "", "", "/mnt/small/b\nc", "/mnt/small/a name"}, ""},
 		{"all removed", []string{"node02"}, []string{"[0x200000401:0x7:0x0]", "[0x200000401:0x8:0x0]"}, []string{"", ""}, ""},
-		{"none answers", []string{"off", "unmounted"}, []string{"[0x200000401:0x5:0x0]"}, []string{""}, "unmounted: lfs fid2path: cannot resolve mount point"},
+		{"none answers", []string{"off", "unmounted"}, []string{"[0x200000401:0x5:0x0]"}, []string{""}, "unmounted: /mnt/small is not mounted"},
 		{"after one that hangs", []string{"hangs", "node02"}, []string{"[0x200000401:0x5:0x0]"}, []string{"/mnt/small/a name"}, ""},
 		{"after one that is unknown", []string{"node02"}, []string{"[0x200000404:0x1:0x0]", "[0x200000401:0x5:0x0]"}, []string{"", "/mnt/small/a name"}, "No such device"},
-		{"one of three", []string{"off", "off", "unmounted", "node02"}, []string{"[0x200000401:0x5:0x0]"}, []string{""}, "unmounted: lfs fid2path"},
+		{"one of three", []string{"off", "off", "unmounted", "node02"}, []string{"[0x200000401:0x5:0x0]"}, []string{""}, "unmounted: /mnt/small is not mounted"},
 		{"no client", nil, []string{"[0x200000401:0x5:0x0]"}, []string{""}, "no client"},
 		{"no FID", nil, []string{""}, []string{""}, ""},
 	} {

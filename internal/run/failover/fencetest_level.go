@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mortarhpc/mortar/internal/base/journal"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/converge/plan"
 	"github.com/mortarhpc/mortar/internal/host"
@@ -213,10 +214,14 @@ func (t *tester) journal(ctx context.Context, via string, sinceNS int64) string 
 // usedOther reports whether the log shows that the fencer used only devices of
 // levels other than l.
 func usedOther(log string, levels []*design.FenceLevel, l *design.FenceLevel) bool {
+	var done []string // devices
+	for line := range strings.Lines(log) {
+		if m, _ := journal.Means(journal.Line{Ident: "pacemaker-fenced", Message: journal.Clean(line)}, nil); m.Kind == journal.Note && m.Node == l.Node {
+			done = append(done, m.Resource)
+		}
+	}
 	used := func(l *design.FenceLevel) bool {
-		return slices.ContainsFunc(l.Devices, func(f design.FenceDevice) bool {
-			return strings.Contains(log, " targeting "+l.Node+" using "+f.ID+" returned ")
-		})
+		return slices.ContainsFunc(l.IDs(), func(id string) bool { return slices.Contains(done, id) })
 	}
 	return !used(l) && slices.ContainsFunc(levels, used)
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mortarhpc/mortar/internal/base/health"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/gather"
@@ -166,7 +167,7 @@ func (v *view) answerOf(a *design.Array) raid.Answer {
 	if a.Family == "perc" && answer.Health == nil {
 		answer.NotAsked, answer.Mend = "no server that answers has it", ""
 		if len(silent) > 0 {
-			answer = raid.Answer{NotAsked: "neither perccli nor storcli is installed on " + list(silent), Mend: "install Dell's perccli there: cache policy, battery and disks are known to no other program"}
+			answer = raid.Answer{NotAsked: "neither perccli nor storcli is installed on " + health.List(silent), Mend: "install Dell's perccli there: cache policy, battery and disks are known to no other program"}
 		}
 	}
 	return answer

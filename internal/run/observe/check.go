@@ -307,14 +307,6 @@ func serverNames(ss []*server) []string {
 	return out
 }
 
-// areList joins names, with the verb: a is; a and b are.
-func areList(names []string) string {
-	if len(names) == 1 {
-		return names[0] + " is"
-	}
-	return list(names) + " are"
-}
-
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
 // duration formats a duration in its two largest units.

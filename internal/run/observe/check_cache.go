@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mortarhpc/mortar/internal/base/health"
 	"github.com/mortarhpc/mortar/internal/base/smart"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
@@ -80,7 +81,7 @@ func judgeCache(p *Part, k *design.Cache, server string, st cache.Stats) {
 		case n < st.Mirror.Members:
 			p.find("mirror", CacheDegraded, with{"in_sync": n, "members": st.Mirror.Members, "ssds": st.Mirror.InSync, "dirty": b(st.Dirty)})
 		default:
-			p.add("mirror", "dirty data is on two SSDs of %s", list(st.Mirror.InSync))
+			p.add("mirror", "dirty data is on two SSDs of %s", health.List(st.Mirror.InSync))
 		}
 		if st.DirtyRoom > 0 {
 			used := 100 * st.Dirty / st.DirtyRoom
@@ -94,7 +95,7 @@ func judgeCache(p *Part, k *design.Cache, server string, st cache.Stats) {
 			case used >= fullWarn:
 				p.find("dirty", "cache-full", args)
 			default:
-				text, _ := fill(cacheDirty, args)
+				text, _ := health.Fill(cacheDirty, args)
 				p.add("dirty", "%s", text)
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mortarhpc/mortar/internal/base/health"
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host/gather"
@@ -306,7 +307,7 @@ func (v ha) service(p *Part, svc *design.Service) {
 		}
 	}
 	n := v.crm.Node(w.Server)
-	text, _ := fill("on {host}[ since {since}]", args)
+	text, _ := health.Fill("on {host}[ since {since}]", args)
 	p.add(name, "%s", text).first(args, []condition{
 		{r.Blocked, "service-blocked"},
 		{len(r.Nodes) > 1, "service-twice"},

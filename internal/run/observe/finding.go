@@ -4,9 +4,9 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 
+	"github.com/mortarhpc/mortar/internal/base/health"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 )
 
@@ -18,17 +18,7 @@ type Code string
 // the design is its serial, to which the text adds enclosure and bay.
 type with = map[string]any
 
-// kindOfFinding is what all findings of a code have in common.
-type kindOfFinding struct {
-	subject string // argument that names what the finding is about; "": the brick
-	level   Level  // OK: the check sets it, by what a device reports
-	// text and mend have arguments in braces, which may have a verb of fmt; %are is that of
-	// a list. Text in brackets is left out if an argument in it is empty or 0.
-	text, mend string
-}
-
-// placeholder is an argument in braces, or what is in brackets.
-var placeholder = regexp.MustCompile(`\{(\w+)(%[^}]*)?\}|\[[^][]*\]`)
+type kindOfFinding health.Kind
 
 // find adds a part that is a finding. Without a name it has that of the subject.
 func (p *Part) find(name string, code Code, args with) *Part {
@@ -45,7 +35,7 @@ func (p *Part) is(code Code, args with) *Part {
 		panic("no finding has the code " + code)
 	}
 	words := maps.Clone(args)
-	p.Code, p.Level, p.Args = code, k.level, with{}
+	p.Code, p.Level, p.Args = code, k.Level, with{}
 	for name, a := range args {
 		switch a := a.(type) {
 		case *design.Disk:
@@ -62,11 +52,11 @@ func (p *Part) is(code Code, args with) *Part {
 			}
 		}
 	}
-	if s, has := p.Args[k.subject]; has {
+	if s, has := p.Args[k.Subject]; has {
 		p.Subject = fmt.Sprint(s)
 	}
-	p.Text, _ = fill(k.text, words)
-	p.Mend, _ = fill(k.mend, p.Args)
+	p.Text, _ = health.Fill(k.Text, words)
+	p.Mend, _ = health.Fill(k.Mend, p.Args)
 	return p
 }
 
@@ -93,48 +83,15 @@ func (p *Part) first(args with, all []condition) *Part {
 	return p
 }
 
-// fill puts arguments into a text. It reports whether one of them is empty.
-func fill(text string, args with) (out string, empty bool) {
-	out = placeholder.ReplaceAllStringFunc(text, func(s string) string {
-		if s[0] == '[' {
-			part, none := fill(s[1:len(s)-1], args)
-			if none {
-				return ""
-			}
-			return part
-		}
-		m := placeholder.FindStringSubmatch(s)
-		said := ""
-		switch a := args[m[1]].(type) {
-		case nil:
-			if m[1] == specFile {
-				return s
-			}
-		case []string:
-			switch {
-			case len(a) > 0 && m[2] == "%are":
-				said = areList(a)
-			case len(a) > 0:
-				said = list(a)
-			}
-		default:
-			said = fmt.Sprintf(cmp.Or(m[2], "%v"), a)
-		}
-		empty = empty || said == "" || said == "0"
-		return said
-	})
-	return out, empty
-}
-
-// specFile is the argument that finish puts into remedies.
-const specFile = "spec"
-
 // Has reports whether a part is a finding of a code with these arguments: pairs of a name
-// and a value, or one of the values.
+// and a value, or one of the values; "" is any.
 func (p *Part) Has(code Code, args ...string) bool {
 	for i := 0; i+1 < len(args); i += 2 {
-		all, several := p.Args[args[i]].([]string)
-		if several && !slices.Contains(all, args[i+1]) || !several && fmt.Sprint(p.Args[args[i]]) != args[i+1] {
+		is, several := p.Args[args[i]].([]string)
+		if !several {
+			is = []string{fmt.Sprint(p.Args[args[i]])}
+		}
+		if args[i+1] != "" && !slices.Contains(is, args[i+1]) {
 			return false
 		}
 	}

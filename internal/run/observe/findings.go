@@ -1,5 +1,7 @@
 package observe
 
+import lunarray "github.com/mortarhpc/mortar/internal/brick/array"
+
 // Codes that drills and commands ask for.
 const (
 	CacheDegraded        Code = "cache-degraded"
@@ -14,9 +16,7 @@ const (
 	HostSilent           Code = "host-silent"
 	ClientSilent         Code = "client-silent"
 	InStandby            Code = "standby"
-	LUNDead              Code = "lun-dead"
 	LUNSlow              Code = "lun-slow"
-	LUNWrong             Code = "lun-wrong"
 	MemberLost           Code = "member-lost"
 	MoveLeftover         Code = "move-leftover"
 	PathLost             Code = "path-lost"
@@ -48,7 +48,8 @@ const (
 	cacheDirty = "{dirty} of {room} dirty ({used} %)[, written to the disks at up to {rate}/s]"
 )
 
-// findings are all kinds of findings. Keep codes: other programs know them.
+// findings are all kinds of findings, with those of package array about LUNs. Keep codes: other
+// programs know them.
 var findings = map[Code]kindOfFinding{
 	noAnswer: {"", Unknown, "no server answers", ""},
 
@@ -111,9 +112,6 @@ var findings = map[Code]kindOfFinding{
 
 	// LUNs and RAID arrays
 	LUNSlow:         {"lun", Warning, "LUN {lun} is slow on {host}: it {pace}, the others {usual%.0f} ms", "see what the array says of its disks and controllers"},
-	LUNDead:         {"lun", Fault, "{hosts}: {finding}", "{mend}"},
-	LUNWrong:        {"lun", Fault, "{hosts}: {finding}", "{mend}"},
-	"lun-impaired":  {"lun", Warning, "{hosts}: {finding}", "{mend}"},
 	"array-unasked": {"array", Unknown, "array {array} was not asked how it is, because {why}", "{mend}"},
 	"array-silent":  {"array", Fault, "the management of array {array} does not answer: {error}", "see that the management ports of its controllers have a link, and that the password is right"},
 	"array-part":    {"array", OK, "{finding}", "{mend}"},
@@ -289,4 +287,13 @@ var findings = map[Code]kindOfFinding{
 	"fence-device-failed":     {"device", Fault, "fence device {device} ({agent}) does not work[: {failures}]", "see that it has power and answers, then `crm_resource --cleanup --resource {device}`"},
 	"fence-device-unwatched":  {"device", Warning, "fence device {device} is not watched now: the cluster has not started it", "if it stays so: `crm_resource --cleanup --resource {device}`"},
 	"fence-device-homeless":   {"device", Warning, "fence device {device} has no server to run on: the other one is away", ""},
+}
+
+func init() {
+	for code, k := range lunarray.Kinds {
+		if k.Subject == "lun" {
+			k.Text = "{hosts}: {which} " + k.Text
+			findings[Code(code)] = kindOfFinding(k)
+		}
+	}
 }

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mortarhpc/mortar/internal/base/health"
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	lunarray "github.com/mortarhpc/mortar/internal/brick/array"
 	"github.com/mortarhpc/mortar/internal/brick/design"
@@ -64,6 +65,9 @@ func TestFindingsHaveTheirArguments(t *testing.T) {
 	}
 	names := map[string]Code{} // of constants
 	said := map[Code]bool{Code(prepared.Differs): true, Code(prepared.Untold): true, Code(prepared.Bad): true}
+	for code := range lunarray.Kinds {
+		said[Code(code)] = true
+	}
 	each := func(visit func(ast.Node) bool) {
 		for _, f := range parsed {
 			ast.Inspect(f, visit)
@@ -121,7 +125,7 @@ func TestFindingsHaveTheirArguments(t *testing.T) {
 		}
 		calls++
 		k := findings[code]
-		if k.text == "" {
+		if k.Text == "" {
 			t.Errorf("%s is no code", code)
 			return true
 		}
@@ -129,14 +133,14 @@ func TestFindingsHaveTheirArguments(t *testing.T) {
 		for _, e := range args.Elts {
 			have = append(have, unquote(t, e.(*ast.KeyValueExpr).Key.(*ast.BasicLit)))
 		}
-		always := regexp.MustCompile(`\[[^][]*\]`).ReplaceAllString(k.text+k.mend, "")
+		always := regexp.MustCompile(`\[[^][]*\]`).ReplaceAllString(k.Text+k.Mend, "")
 		for _, m := range regexp.MustCompile(`\{(\w+)`).FindAllStringSubmatch(always, -1) {
-			if m[1] != specFile && !slices.Contains(have, m[1]) {
+			if m[1] != health.SpecFile && !slices.Contains(have, m[1]) {
 				t.Errorf("%s needs %q, and has %q", code, m[1], have)
 			}
 		}
-		if k.subject != "" && !slices.Contains(have, k.subject) {
-			t.Errorf("%s is about %q, and has %q", code, k.subject, have)
+		if k.Subject != "" && !slices.Contains(have, k.Subject) {
+			t.Errorf("%s is about %q, and has %q", code, k.Subject, have)
 		}
 		return true
 	})
@@ -215,8 +219,12 @@ func TestSignsOfDrills(t *testing.T) {
 			slowLUNs(p, "nss1", map[string]string{"dm-1": "l0", "dm-2": "l1", "dm-3": "l2"}, map[string]gather.Pace{"dm-1": {Done: 3, MS: 1502}, "dm-2": {Done: 9, MS: 4}, "dm-3": {Done: 9, MS: 5}})
 		}), LUNSlow, []string{"lun", "l0"}},
 		{made(func(p *Part) {
-			grouped(p, d, []lunarray.Finding{{Host: "nss1", LUN: "l0", Text: "is not there"}, {Host: "nss1", LUN: "l1", Text: "is not there"}})
-		}), LUNWrong, []string{"luns", "l1", "hosts", "nss1"}},
+			var found []lunarray.Finding
+			for _, lun := range []string{"l0", "l1"} {
+				found = append(found, lunarray.Found("nss1", lun, lunarray.Impaired, with{"paths": 2, "want": 4}))
+			}
+			grouped(p, d, found)
+		}), lunarray.Impaired, []string{"luns", "l1", "hosts", "nss1", "paths", "2"}},
 		{made(func(p *Part) { judgeCache(p, &design.Cache{}, "nfs1", cache.Stats{SSDs: []cache.Life{{Serial: "S1"}}}) }), SSDMissing, []string{"ssd", "S1"}},
 	} {
 		if !slices.ContainsFunc(c.all, func(p *Part) bool { return p.Has(c.code, c.args...) && p.Level >= Warning }) {
@@ -238,11 +246,11 @@ func reference() string {
 	}
 	for _, code := range slices.Sorted(maps.Keys(findings)) {
 		k := findings[code]
-		level := k.level.String()
-		if k.level == OK {
+		level := k.Level.String()
+		if k.Level == OK {
 			level = "as reported"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", code, level, words(k.text), cmp.Or(k.subject, "brick"), words(k.mend))
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", code, level, words(k.Text), cmp.Or(k.Subject, "brick"), words(k.Mend))
 	}
 	return b.String()
 }

@@ -80,13 +80,13 @@ func TestLUNs(t *testing.T) {
 			if s == "nss2" && l.Name == first {
 				x.Paths[0].State = "transport-offline"
 			}
-		}, "warning: nss2: LUN " + first + " has 3 of 4 paths: 1 by controller A, 2 by controller B"},
+		}, "warning: nss2: LUN " + first + " has 3 of 4 paths: 1 by controller A and 2 by controller B"},
 		"a path that multipath gave up": {func(h *gather.Host, s string, l design.LUN, x *linux.SCSIDisk) {
 			if s == "nss2" && l.Name == first {
 				h.Files["/sys/block/"+x.Paths[1].Name+"/dev"] = "8:16"
 				h.Run[gather.CmdDM] = gather.RunResult{Output: resource.Output{Stdout: "x: 0 2048 multipath 2 0 0 0 1 1 A 0 1 2 8:16 F 1 0 1 \n"}}
 			}
-		}, "warning: nss2: LUN " + first + " has 3 of 4 paths: 2 by controller A, 1 by controller B"},
+		}, "warning: nss2: LUN " + first + " has 3 of 4 paths: 2 by controller A and 1 by controller B"},
 		"every path": {func(_ *gather.Host, s string, l design.LUN, x *linux.SCSIDisk) {
 			for i := range x.Paths {
 				if s == "nss2" && l.Name == first {

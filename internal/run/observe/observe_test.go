@@ -336,7 +336,7 @@ func complaints(s *Status) []string {
 		p.leaves(func(p *Part) {
 			if p.Level != OK {
 				out = append(out, p.Level.String()+": "+p.Text)
-				if k := findings[p.Code]; k.text == "" || k.subject != "" && p.Subject == "" || strings.ContainsAny(p.Text+p.Mend, "{}") {
+				if k := findings[p.Code]; k.Text == "" || k.Subject != "" && p.Subject == "" || strings.ContainsAny(p.Text+p.Mend, "{}") {
 					out = append(out, fmt.Sprintf("no whole finding: %+v", *p))
 				}
 			}

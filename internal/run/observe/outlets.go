@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mortarhpc/mortar/internal/base/health"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/gather"
@@ -110,7 +111,8 @@ func (v ha) supply(p *Part, node string, on, off, pdus, unknown []string) {
 		p.find(node, "outlets-unknown", with{"host": node, "outlets": unknown})
 		return
 	case len(off) == 0:
-		p.add(node, "%s on", areList(on))
+		text, _ := health.Fill("{on%are} on", with{"on": on})
+		p.add(node, "%s", text)
 		return
 	case len(on)+len(unknown) == 0:
 		code = "power-lost"

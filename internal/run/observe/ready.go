@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/mortarhpc/mortar/internal/base/health"
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host"
@@ -175,7 +176,7 @@ func NotReady(d *design.Design, f Facts, service, target string) (why Obstacles)
 			}
 		}
 		if len(lost) > 0 {
-			add("disks-out-of-reach", "%s does not reach %s, which %s does", target, list(lost), from.name)
+			add("disks-out-of-reach", "%s does not reach %s, which %s does", target, health.List(lost), from.name)
 		}
 	}
 	if v.crm.Barred(r.ID, target) {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mortarhpc/mortar/internal/base/health"
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/base/pr"
 	lunarray "github.com/mortarhpc/mortar/internal/brick/array"
@@ -63,7 +64,7 @@ func (v lunStorage) parts() []*Part {
 			case len(mine) == len(luns):
 				c.Text += ", reserved for " + n
 			case len(mine) > 0:
-				c.Text += fmt.Sprintf(", %s reserved for %s", list(mine), n)
+				c.Text += fmt.Sprintf(", %s reserved for %s", health.List(mine), n)
 			}
 		}
 		grouped(c, v.d, mine)
@@ -162,14 +163,9 @@ func (v lunStorage) all() []design.LUN {
 // grouped joins equal findings about several LUNs, or on several servers.
 func grouped(c *Part, d *design.Design, found []lunarray.Finding) {
 	for _, g := range lunarray.Grouped(found) {
-		code := LUNWrong
-		switch {
-		case g.Dead:
-			code = LUNDead
-		case g.Passing:
-			code = "lun-impaired"
-		}
-		c.find(g.LUN, code, with{"lun": g.LUN, "luns": g.LUNs, "hosts": g.Hosts, "finding": g.Sentence(d), "mend": g.Mend})
+		args := with{"lun": g.LUN, "luns": g.LUNs, "hosts": g.Hosts, "which": g.Which(d)}
+		maps.Copy(args, g.Args)
+		c.find(g.LUN, Code(g.Code), args)
 	}
 }
 
@@ -195,21 +191,18 @@ func (v lunStorage) reserved(up []*server) (holders map[string]string, wrong []l
 				continue // no server sees the LUN; parts has another finding for that
 			}
 			holders[l.Name] = node[st.Holder]
-			f := lunarray.Finding{Host: cmp.Or(where, up[0].name), LUN: l.Name}
+			find := func(code string, args with) {
+				wrong = append(wrong, lunarray.Found(cmp.Or(where, up[0].name), l.Name, code, args))
+			}
 			switch strangers := st.Others(own...); {
 			case len(strangers) > 0:
-				f.Text = fmt.Sprintf("is used by another host: reservation key %s is registered", strangers[0])
-				f.Mend = "see that the array presents it to this brick's servers only. " + pr.Mend("/dev/mapper/"+l.Name)
+				find("lun-stranger", with{"key": strangers[0], "mend": pr.Mend("/dev/mapper/" + l.Name)})
 			case where == "" || node[st.Holder] == where && paths <= st.Count(st.Holder):
-				continue
 			case node[st.Holder] == where:
-				f.Text, f.Passing = fmt.Sprintf("has %d paths of which %d are registered: the server cannot write over the others", paths, st.Count(st.Holder)), true
-				f.Mend = "the next monitor of the service registers them; if not, see `journalctl -u multipathd`"
+				find("lun-unregistered", with{"paths": paths, "registered": st.Count(st.Holder)})
 			default:
-				f.Text = fmt.Sprintf("is reserved for %s, not for the server that serves it: one that was wrongly taken for dead could write to it", cmp.Or(node[st.Holder], "no server"))
-				f.Mend = "the next monitor of the service, within seconds, reserves it or resets the server; if it does not: `mortar failover`"
+				find("lun-unreserved", with{"holder": cmp.Or(node[st.Holder], "no server")})
 			}
-			wrong = append(wrong, f)
 		}
 	}
 	return holders, wrong

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/mortarhpc/mortar/internal/base/health"
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/base/md"
 	"github.com/mortarhpc/mortar/internal/brick/design"
@@ -156,7 +157,7 @@ func (v mdStorage) lossOf(x *design.Disk, s *server, want int, hbas []int) (l lo
 		}
 		l.which = fmt.Sprintf("%d of %d paths", want-len(sd.good), want)
 		if len(hbas) == want && len(missing) == want-len(sd.good) {
-			l.which = fmt.Sprintf("path %s of %d", list(missing), want)
+			l.which = fmt.Sprintf("path %s of %d", health.List(missing), want)
 		}
 	}
 	if sd != nil {
@@ -213,7 +214,7 @@ func (v mdStorage) lostPaths(c *Part, s *server, want int) {
 			case len(ds) == 1:
 				what, name = "disk "+diskName(ds[0]), ds[0].Serial
 			default:
-				what = fmt.Sprintf("%d of the %d disks of enclosure %s: %s", len(ds), count[e], e, list(serialsOf(ds)))
+				what = fmt.Sprintf("%d of the %d disks of enclosure %s: %s", len(ds), count[e], e, health.List(serialsOf(ds)))
 			}
 			c.find(name, PathLost, with{"host": s.name, "paths": l.which, "to": what, "why": l.why, "disks": ds})
 		}
@@ -338,7 +339,7 @@ func (v mdStorage) group(p *Part, g *design.Group) *Part {
 	if len(r.strangers) > 0 {
 		part.find("members", "members-foreign", with{"group": g.Name, "disks": r.strangers})
 	}
-	if code := Code("group-" + a.State); findings[code].text != "" { // "clean", "active" and more are no findings
+	if code := Code("group-" + a.State); findings[code].Text != "" { // "clean", "active" and more are no findings
 		part.find("state", code, with{"group": g.Name, "host": s.name})
 	}
 	v.slowMembers(part, g, a, s.host.Pace)
@@ -515,7 +516,7 @@ func addProgress(part *Part, pr linux.MDStat, array string) {
 	}
 	args := with{"array": array, "action": action, "progress": progress}
 	if pr.Action == "check" { // routine
-		text, _ := fill(arrayBusy, args)
+		text, _ := health.Fill(arrayBusy, args)
 		part.add(action, "%s", text).Progress = prog
 		return
 	}

@@ -122,7 +122,7 @@ func (s *Status) Each(f func(*Part)) {
 func (s *Status) finish(spec string) {
 	for _, p := range s.Parts {
 		p.settle()
-		p.each(func(p *Part) { p.Mend = strings.ReplaceAll(p.Mend, "{"+specFile+"}", spec) })
+		p.each(func(p *Part) { p.Mend = strings.ReplaceAll(p.Mend, "{"+health.SpecFile+"}", spec) })
 		s.Level = max(s.Level, p.Level)
 		p.leaves(func(p *Part) {
 			switch p.Level {

@@ -224,14 +224,3 @@ func diskName(x *design.Disk) string {
 	}
 	return s
 }
-
-// list joins names: a, b and c.
-func list(names []string) string {
-	switch len(names) {
-	case 0:
-		return "none"
-	case 1:
-		return names[0]
-	}
-	return strings.Join(names[:len(names)-1], ", ") + " and " + names[len(names)-1]
-}

@@ -1,6 +1,7 @@
 package scrub
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,7 +31,8 @@ type Array struct {
 	// Members by slot.
 	Members []Member
 
-	sys string // its md directory in sysfs
+	sys  string // its md directory in sysfs
+	poke func(file, value string) error
 }
 
 // Member is one disk of the array.
@@ -60,7 +62,7 @@ func Open(path string) (*Array, error) {
 		return nil, fmt.Errorf("%s is no md array", path)
 	}
 	m := arrays[i]
-	a := &Array{Dev: m.Dev, Disks: m.RaidDisks, Chunk: int64(m.Chunk), Size: m.Size, sys: filepath.Join("/sys/block", m.Dev, "md")}
+	a := &Array{Dev: m.Dev, Disks: m.RaidDisks, Chunk: int64(m.Chunk), Size: m.Size, sys: filepath.Join("/sys/block", m.Dev, "md"), poke: kernel.New().Poke}
 	switch {
 	case m.Level != "raid6" || m.Layout != raid6.LeftSymmetric:
 		return nil, fmt.Errorf("%s is %s with layout %d; only raid6 with the layout left-symmetric (%d) is known here", path, m.Level, m.Layout, raid6.LeftSymmetric)
@@ -104,7 +106,7 @@ func (a *Array) number(name string) (int64, error) {
 // kernel returns EBUSY while it finishes the previous check.
 func (a *Array) write(name, value string) error {
 	for try := 0; ; try++ {
-		err := kernel.New().Poke(filepath.Join(a.sys, name), value)
+		err := a.poke(filepath.Join(a.sys, name), value)
 		if !errors.Is(err, unix.EBUSY) || try == 50 {
 			return err
 		}
@@ -140,7 +142,11 @@ func (a *Array) Check(ctx context.Context, from, to int64) (mismatches int64, er
 			return 0, err
 		}
 		if action != "check" {
-			break // the check is done, or was ended from outside
+			// md ends only at the end of the array, and then forgets the begin. Source: md_do_sync()
+			if place, err := a.number("sync_min"); err != nil || place != 0 || end != "max" {
+				return 0, cmp.Or(err, fmt.Errorf("the check of %s was ended from outside", a.Dev))
+			}
+			break
 		}
 		// At a maximum below the end of the array md waits instead of ending.
 		done, err := a.read("sync_completed")
@@ -296,9 +302,10 @@ func (a *Array) Forget() error {
 
 // Result of a scrub.
 type Result struct {
-	Array      string    `json:"array"` // the name given by the caller
-	Dev        string    `json:"dev"`   // the kernel's name
-	Bytes      int64     `json:"bytes"` // checked bytes of all members together
+	Array      string    `json:"array"`   // the name given by the caller
+	Dev        string    `json:"dev"`     // the kernel's name
+	Bytes      int64     `json:"bytes"`   // checked bytes of all members together
+	Percent    float64   `json:"percent"` // of the array that were checked
 	Mismatches int64     `json:"mismatches_sectors"`
 	Findings   []Finding `json:"findings"` // the first mostFindings
 	Found      int       `json:"found"`    // wrong blocks
@@ -318,7 +325,7 @@ const mostFindings = 1000
 // Scrub checks the whole array and finds the wrong members of mismatches. With mend
 // it repairs these and checks the places again.
 func (a *Array) Scrub(ctx context.Context, mend bool) (Result, error) {
-	r := Result{Dev: a.Dev, Bytes: a.Size * int64(a.Disks), Findings: []Finding{}}
+	r := Result{Dev: a.Dev, Bytes: a.Size * int64(a.Disks), Percent: 100, Findings: []Finding{}}
 	var wrong [][2]int64
 	var err error
 	if r.Mismatches, err = a.narrow(ctx, 0, a.Rows(), &wrong); err != nil {
@@ -360,6 +367,29 @@ func (a *Array) Scrub(ctx context.Context, mend bool) (Result, error) {
 		}
 		r.Left += n
 	}
+	return r, nil
+}
+
+// Compare checks the array from its begin on, for so long, in ranges that grow while they are
+// quick. A check that md delays for twice the time is an error.
+func (a *Array) Compare(ctx context.Context, within time.Duration) (Result, error) {
+	r := Result{Dev: a.Dev, Findings: []Finding{}}
+	ctx, cancel := context.WithTimeout(ctx, 2*within)
+	defer cancel()
+	rows, began := int64(0), time.Now()
+	for step := int64(few); rows < a.Rows() && time.Since(began) < within; {
+		last := time.Now()
+		n, err := a.Check(ctx, rows, rows+step)
+		if err != nil {
+			return r, err
+		}
+		r.Mismatches += n
+		rows = min(rows+step, a.Rows())
+		if time.Since(last) < within/20 {
+			step *= 4
+		}
+	}
+	r.Left, r.Bytes, r.Percent = r.Mismatches, rows*a.Chunk*int64(a.Disks), 100*float64(rows)/float64(a.Rows())
 	return r, nil
 }
 

@@ -33,15 +33,16 @@ func All(ctx context.Context, c *cli.Console, file string, names []string, repai
 	}
 	var done []Group
 	failed := false
+	options := map[bool][]string{true: {Repair}}[repair]
 	for _, g := range groups {
 		say("scrub of %s", g.Name)
 		last := time.Now()
-		r, err := Run(ctx, hosts.Session, d, g, repair, func(p float64) {
+		r, err := Run(ctx, hosts.Session, d, g, func(p float64) {
 			if time.Since(last) >= 5*time.Second {
 				last = time.Now()
 				say("  %.0f %%", p)
 			}
-		})
+		}, options...)
 		if err == nil {
 			done = append(done, r)
 			say("  %s", text(&r))

@@ -49,12 +49,15 @@ type Disk struct {
 // Clean reports whether no mismatch is left.
 func (g *Group) Clean() bool { return g.Left == 0 }
 
+// Repair is the option with which what can be mended is.
+const Repair = "--repair"
+
 // longest bounds a scrub of the largest disks, in seconds.
 const longest = 14 * 24 * 3600
 
-// Run scrubs a group, and with repair mends it. progress, which may be nil, receives
+// Run scrubs a group, with options of `mortar scrub-array`. progress, which may be nil, receives
 // the kernel's progress in percent of a pass.
-func Run(ctx context.Context, hosts host.ByName, d *design.Design, g design.Group, repair bool, progress func(percent float64)) (Group, error) {
+func Run(ctx context.Context, hosts host.ByName, d *design.Design, g design.Group, progress func(percent float64), options ...string) (Group, error) {
 	out := Group{Name: g.Name, Disks: []Disk{}}
 	if g.Array != "" {
 		return out, &resource.Refusal{What: fmt.Sprintf("group %s is inside of array %s", g.Name, g.Array), Mend: "let the array scrub it (its own scrub or media scan)"}
@@ -79,16 +82,13 @@ func Run(ctx context.Context, hosts host.ByName, d *design.Design, g design.Grou
 	if out.Server == "" {
 		return out, errors.Join(append(errs, fmt.Errorf("group %s runs on no server that answers", g.Name))...)
 	}
-	argv := []string{plan.BinaryName, "scrub-array", "/dev/" + dev}
-	if repair {
-		argv = append(argv, "--repair")
-	}
+	argv := append([]string{plan.BinaryName, "scrub-array", "/dev/" + dev}, options...)
 	server := hosts(out.Server)
 	pctx, stop := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	wg.Go(func() { follow(pctx, server, dev, progress) })
 	a := resource.Action{Title: "scrub " + g.Name, Cmd: argv, Seconds: longest}
-	if !repair { // which writes to members, so that none may be taken out meanwhile
+	if !slices.Contains(options, Repair) { // which writes to members, so that none may be taken out meanwhile
 		a.Beside = "scrub-" + dev
 	}
 	o, err := server.Run(ctx, a)

@@ -3,8 +3,13 @@ package scrub
 import (
 	"context"
 	"errors"
+	"os"
+	"path"
+	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -29,8 +34,8 @@ func TestPercent(t *testing.T) {
 	}
 }
 
-// servers fakes the servers: nfs2 has the array.
-func servers(result string) host.ByName {
+// servers fakes the servers: nfs2 has the array, and is asked to scrub it with these options.
+func servers(options, result string) host.ByName {
 	return hosttest.Play(func(_ context.Context, host, op string, params, result2 any) error {
 		switch op {
 		case string(gather.Op):
@@ -41,7 +46,7 @@ func servers(result string) host.ByName {
 			return hosttest.Answer(result2, f)
 		case "run":
 			argv := params.(agent.RunParams).Action.Cmd
-			if got := strings.Join(argv[1:], " "); got != "scrub-array /dev/md127 --repair" {
+			if got := strings.Join(argv[1:], " "); got != "scrub-array /dev/md127"+options {
 				return errors.New("unexpected " + got)
 			}
 			return hosttest.Answer(result2, resource.Output{Stdout: result})
@@ -53,7 +58,7 @@ func servers(result string) host.ByName {
 func TestRun(t *testing.T) {
 	d := &design.Design{Spec: &spec.Spec{Servers: []spec.Server{{Name: "nfs1"}, {Name: "nfs2"}}}, Disks: []design.Disk{{Serial: "MA01", Enclosure: "A", Bay: 1}}}
 	g := design.Group{Name: "b-r0", UUID: "1:2:3:4", Level: 6}
-	r, err := Run(t.Context(), servers(`{"mismatches_sectors":8,"found":2,"mended":2,"findings":[{"member":"dm-3","slot":0,"bytes":4096,"mended":true},{"member":"dm-3","slot":0,"bytes":4096,"mended":true}]}`), d, g, true, nil)
+	r, err := Run(t.Context(), servers(" --repair", `{"mismatches_sectors":8,"found":2,"mended":2,"findings":[{"member":"dm-3","slot":0,"bytes":4096,"mended":true},{"member":"dm-3","slot":0,"bytes":4096,"mended":true}]}`), d, g, nil, Repair)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,11 +66,79 @@ func TestRun(t *testing.T) {
 		t.Errorf("%+v %s", r, diff)
 	}
 	for name, g := range map[string]design.Group{"inside of an array": {Name: "x", Level: 6, Array: "md3200"}, "mirror": {Name: "x", Level: 10}, "nowhere": {Name: "x", Level: 6, UUID: "9:9:9:9"}} {
-		if _, err := Run(t.Context(), servers(""), d, g, true, nil); err == nil {
+		if _, err := Run(t.Context(), servers(" --repair", ""), d, g, nil, Repair); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}
-	if _, err := Run(t.Context(), servers("no JSON"), d, g, true, nil); err == nil {
+	if _, err := Run(t.Context(), servers(" --repair", "no JSON"), d, g, nil, Repair); err == nil {
 		t.Error("an answer that is no JSON passes")
+	}
+	r, err = Run(t.Context(), servers(" --within 3m0s", `{"percent":12.5,"mismatches_sectors":8}`), d, g, nil, "--within", "3m0s")
+	if err != nil || r.Percent != 12.5 || r.Mismatches != 8 {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+// md is a fake of the kernel's side of an array that compares. It takes a second for a range, and
+// finds a sector in it that differs.
+func md(t *testing.T, stopped, delayed bool) *Array {
+	a := &Array{Dev: "md127", Disks: 4, Chunk: 64 << 10, sys: t.TempDir()}
+	a.poke = func(file, value string) error {
+		all := map[string]string{path.Base(file): value, "mismatch_cnt": "1"}
+		if value == "check" {
+			time.Sleep(time.Second)
+			to, err := a.read("sync_max")
+			switch {
+			case err != nil:
+				return err
+			case stopped:
+				all["sync_action"], all["sync_min"] = "idle", "4096"
+			case delayed:
+				all["sync_completed"] = "delayed"
+			case to == "max":
+				all["sync_action"], all["sync_min"] = "idle", "0"
+			default:
+				all["sync_completed"] = to + " / 99999999"
+			}
+		}
+		for name, text := range all {
+			if err := os.WriteFile(filepath.Join(a.sys, name), []byte(text+"\n"), 0o600); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return a
+}
+
+// A comparison counts only as far as it came, and only if md went on with it.
+func TestCompare(t *testing.T) {
+	for _, c := range []struct {
+		name             string
+		rows             int64
+		stopped, delayed bool
+		within           time.Duration
+		percent          float64
+		differ           int64
+		err              string
+	}{
+		{name: "whole", rows: 200, within: time.Minute, percent: 100, differ: 2},
+		{name: "too large", rows: 64000, within: 3 * time.Second, percent: 0.3, differ: 3},
+		{name: "stopped by somebody", rows: 200, stopped: true, within: time.Minute, err: "from outside"},
+		{name: "waits for another array", rows: 200, delayed: true, within: 10 * time.Second, err: "deadline"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a := md(t, c.stopped, c.delayed)
+				a.Size = c.rows * a.Chunk
+				r, err := a.Compare(t.Context(), c.within)
+				if (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+					t.Fatalf("%+v, %v", r, err)
+				}
+				if err == nil && (r.Percent != c.percent || r.Mismatches != c.differ || r.Left != c.differ) {
+					t.Errorf("%+v", r)
+				}
+			})
+		})
 	}
 }

@@ -15,9 +15,9 @@ import (
 // Repairs are in the order of the layers.
 func (s *Kind) Repairs() []unit.Repair {
 	return []unit.Repair{
-		{What: unit.TheName + " " + s.cfg.Prefix().Addr().String() + " in " + linux.HostsFile, Part: "", Missing: s.unnamed, Put: s.name},
-		{What: "NFS state", Part: "nfs-state", Missing: s.unbound, Put: s.bindAgain},
-		{What: unit.TheAddress + " " + s.cfg.Address, Part: "address", Missing: s.unaddressed, Put: s.addressAgain},
+		{Name: unit.TheName, What: "the line of " + s.cfg.Prefix().Addr().String() + " in " + linux.HostsFile, Part: "", Missing: s.unnamed, Put: s.name},
+		{Name: "state", What: "NFS state", Part: "nfs-state", Missing: s.unbound, Put: s.bindAgain},
+		{Name: unit.TheAddress, What: "service address " + s.cfg.Address, Part: "address", Missing: s.unaddressed, Put: s.addressAgain},
 	}
 }
 

@@ -63,7 +63,7 @@ func (w *watcher) mends(s *service) *unit.Reflex {
 				}
 				if err == nil {
 					done.Count(r.What, w.k.Now())
-					w.log("service %s: %s "+unit.PutBack, s.cfg.Service, r.What)
+					w.log("[%s] service %s: %s was gone: put back", unit.PutBack(r.Name), s.cfg.Service, r.What)
 				}
 			}
 		}

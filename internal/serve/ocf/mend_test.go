@@ -72,7 +72,7 @@ var taken = []struct {
 	takes func(m *mended)
 	said  string
 }{
-	{"address", (*mended).loses, "service address 10.0.0.9/24 was gone: put back"},
+	{"address", (*mended).loses, "[put-back-address] service home: service address 10.0.0.9/24 was gone: put back"},
 	{"what nfs-utils see", func(m *mended) {
 		if m.s.cfg.Namespace == "" {
 			m.unmountLazily("/var/lib/nfs")

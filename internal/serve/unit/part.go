@@ -56,13 +56,16 @@ type Device struct {
 	Gone error  // why it is not here
 }
 
-// How Repair.What begins, and how the watcher's line of a repair ends: drills read them.
-const TheAddress, TheName, PutBack = "service address", "the line of", "was gone: put back"
+// Names of repairs that drills ask for.
+const TheAddress, TheName = "address", "name"
+
+// PutBack is the code of the watcher's line of a repair. The line begins with it, in brackets.
+func PutBack(name string) string { return "put-back-" + name }
 
 // Repair is one thing that a service needs above its file system, and that can be put back
 // while all else serves on.
 type Repair struct {
-	What string // in messages
+	Name, What string // What is for messages
 	// Part is the layer that it belongs to: all layers below must run. "": the server needs
 	// it whether it serves or not, and it is no reason to move a service.
 	Part string

@@ -1,0 +1,70 @@
+package health
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// Kind is what all findings of a code have in common.
+type Kind struct {
+	Subject string // argument that names what the finding is about; "": the brick
+	Level   Level  // OK: the check sets it, by what a device reports
+	// Text and Mend have arguments in braces, which may have a verb of fmt; %are is that of
+	// a list. Text in brackets is left out if an argument in it is empty or 0.
+	Text, Mend string
+}
+
+// SpecFile is an argument that Fill leaves as it is if it has no value.
+const SpecFile = "spec"
+
+// placeholder is an argument in braces, or what is in brackets.
+var placeholder = regexp.MustCompile(`\{(\w+)(%[^}]*)?\}|\[[^][]*\]`)
+
+// Fill puts arguments into a text. It reports whether one of them is empty.
+func Fill(text string, args map[string]any) (out string, empty bool) {
+	out = placeholder.ReplaceAllStringFunc(text, func(s string) string {
+		if s[0] == '[' {
+			part, none := Fill(s[1:len(s)-1], args)
+			if none {
+				return ""
+			}
+			return part
+		}
+		m := placeholder.FindStringSubmatch(s)
+		said := ""
+		switch a := args[m[1]].(type) {
+		case nil:
+			if m[1] == SpecFile {
+				return s
+			}
+		case []string:
+			switch {
+			case len(a) == 0:
+			case m[2] != "%are":
+				said = List(a)
+			case len(a) == 1:
+				said = a[0] + " is"
+			default:
+				said = List(a) + " are"
+			}
+		default:
+			said = fmt.Sprintf(cmp.Or(m[2], "%v"), a)
+		}
+		empty = empty || said == "" || said == "0"
+		return said
+	})
+	return out, empty
+}
+
+// List joins names: a, b and c.
+func List(names []string) string {
+	switch len(names) {
+	case 0:
+		return "none"
+	case 1:
+		return names[0]
+	}
+	return strings.Join(names[:len(names)-1], ", ") + " and " + names[len(names)-1]
+}
