@@ -86,7 +86,7 @@ Unattended-Upgrade::Automatic-Reboot "false";
 		},
 		Programs: map[string]string{
 			"mdadm": "mdadm", "lvm": "lvm2", "exportfs": "nfs-kernel-server", "rpc.nfsd": "nfs-kernel-server",
-			"rpc.mountd": "nfs-kernel-server", "nfsdcld": "nfs-kernel-server", "rpc.statd": "nfs-common", "sm-notify": "nfs-common",
+			"rpc.mountd": "nfs-kernel-server", "sqlite3": "sqlite3", "rpc.statd": "nfs-common", "sm-notify": "nfs-common",
 			"rpcbind": "rpcbind", "tickle_tcp": "resource-agents", "mount.lustre": "lustre-server-utils",
 		},
 		OCF:         "/usr/lib/ocf/resource.d",

@@ -15,7 +15,7 @@ import (
 // Host is the agent's access to the host: all code but pure logic goes
 // through it. Linux is the running kernel; the tests have a model of a
 // host. While the agent starts NFS daemons or makes a table of exports, several goroutines
-// call files, Run, Kill and Sleep; and what the watcher does in the background, it calls beside
+// call files, Run, Start, Kill and Sleep; and what the watcher does in the background, it calls beside
 // its loop: Run to move a spare or drop a disk, files, Addresses, Ports and ReadBlocks to record
 // locks, files, ReadBlocks, Mount and the network to make repairs, and files, Ports and Null,
 // from several goroutines, to ask daemons, and files, Path, Addresses and DelAddress to guard the
@@ -67,8 +67,6 @@ type Host interface {
 	// always set; a uid other than -1 becomes the owner of the directory and of
 	// the plain files in it.
 	Mkdir(path string, mode uint32, uid, gid int) error
-	// Waiting says whether a pipe of rpc_pipefs has a message that its daemon has not read.
-	Waiting(path string) (bool, error)
 	// Own gives one file to a user.
 	Own(path string, uid, gid int) error
 

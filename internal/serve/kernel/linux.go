@@ -257,10 +257,11 @@ func (k *Linux) Start(c Command) error { return start(c, "") }
 
 func start(c Command, namespace string) error {
 	p, err := c.process(namespace).Start()
-	if err != nil {
-		return err
+	if err == nil {
+		// A daemon that dies must not keep its name as a zombie.
+		go p.Wait()
 	}
-	return p.Release()
+	return err
 }
 
 func (*Linux) Ports(ctx context.Context, programs []Program) ([]uint16, error) {
@@ -269,20 +270,6 @@ func (*Linux) Ports(ctx context.Context, programs []Program) ([]uint16, error) {
 
 func (*Linux) Null(ctx context.Context, at netip.AddrPort, p Program) error {
 	return callNull(ctx, at, p)
-}
-
-// Waiting opens the pipe for writing: the kernel would take another reader for the daemon.
-// It tells whether there is something to read all the same.
-// Source: rpc_pipe_open() and rpc_pipe_poll() of the kernel
-func (*Linux) Waiting(path string) (bool, error) {
-	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return false, &fs.PathError{Op: "open", Path: path, Err: err}
-	}
-	defer unix.Close(fd)
-	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-	_, err = unix.Poll(fds, 0)
-	return fds[0].Revents&unix.POLLIN != 0, err
 }
 
 func (*Linux) Kill(pid int, sig syscall.Signal) error { return unix.Kill(pid, sig) }

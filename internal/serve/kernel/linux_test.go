@@ -6,10 +6,12 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/netip"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
@@ -543,4 +545,20 @@ func TestFollowFile(t *testing.T) {
 	}
 	end()
 	<-ended
+}
+
+// A process that was started and has ended is gone: as a zombie it would have a name.
+func TestStartedProcessEnds(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "pid")
+	if err := New().Start(Command{Argv: []string{"sh", "-c", `echo $$ >"$0.new"; mv "$0.new" "$0"`, file}}); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		if b, err := os.ReadFile(file); err == nil {
+			if _, err := os.Stat("/proc/" + strings.TrimSpace(string(b))); errors.Is(err, fs.ErrNotExist) {
+				return
+			}
+		}
+		time.Sleep(time.Millisecond)
+	}
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,13 +15,16 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
+	"github.com/mortarhpc/mortar/internal/serve/cld"
 	"github.com/mortarhpc/mortar/internal/serve/kernel"
 	"github.com/mortarhpc/mortar/internal/serve/unit"
 )
 
 const (
-	nfsDir        = "/var/lib/nfs"  // where nfs-utils keep state
-	nfsdFS        = "/proc/fs/nfsd" // Source: nfsd(7)
+	nfsDir        = "/var/lib/nfs"         // where nfs-utils keep state
+	nfsdFS        = "/proc/fs/nfsd"        // Source: nfsd(7)
+	cldDB         = "/nfsdcld/main.sqlite" // below nfsDir
+	cldPipe       = "/nfsd/cld"            // of rpc_pipefs
 	rpcbindSocket = "/run/rpcbind.sock"
 )
 
@@ -32,11 +34,12 @@ const (
 // each systemctl costs more than the daemon's start. They daemonize, and stay
 // in pacemaker.service's control group, whose KillMode=process leaves them
 // alone when Pacemaker is restarted. rpc.idmapd is not needed: with sec=sys
-// nfsd passes numeric IDs (nfsd's nfs4_disable_idmapping, default on).
+// nfsd passes numeric IDs (nfsd's nfs4_disable_idmapping, default on). nfsdcld is package cld;
+// a service that an older build started has the one of nfs-utils until it is stopped.
 const (
 	statd   = "rpc.statd"
 	mountd  = "rpc.mountd"
-	nfsdcld = "nfsdcld"
+	nfsdcld = cld.Name
 	rpcbind = "rpcbind" // in a namespace; else it is the host's, and systemd's to run
 )
 
@@ -75,7 +78,7 @@ func (s *server) find(names ...string) map[string][]int {
 			continue
 		}
 		// A zombie, or a thread that is ending, has no program any more.
-		if exe, err := s.K.Readlink(dir + "exe"); err == nil && path.Base(strings.TrimSuffix(exe, " (deleted)")) == name {
+		if _, err := s.K.Readlink(dir + "exe"); err == nil {
 			if in, err := s.K.Readlink(dir + "ns/net"); ns == "" || err == nil && in == ns {
 				out[name] = append(out[name], pid)
 			}
@@ -350,7 +353,7 @@ func (s *daemons) startNFSD(ctx context.Context) error {
 		if err := s.forgetGone(ctx); err != nil {
 			return err
 		}
-		s.grace = s.prepareCLD(ctx)
+		s.grace = s.reclaimSeconds(ctx)
 	}
 	if v3 {
 		// rpc.nfsd sets lockd's period to nfsd's when it starts the first
@@ -474,6 +477,8 @@ func (s *daemons) startDaemon(ctx context.Context, name string) error {
 	}
 	argv := []string{name}
 	switch {
+	case name == nfsdcld:
+		return s.startCLD(ctx)
 	case name == statd:
 		argv = append(argv, "--no-notify") // sm-notify is run when the address is up
 	case name == mountd && !s.cfg.NFS.serves("3"):
@@ -481,6 +486,23 @@ func (s *daemons) startDaemon(ctx context.Context, name string) error {
 	}
 	_, err := s.In.Run(ctx, kernel.Command{Argv: argv, Binds: s.binds()})
 	return err
+}
+
+// startCLD starts the daemon of package cld, and waits until it can answer.
+func (s *daemons) startCLD(ctx context.Context) error {
+	argv := []string{"/proc/self/exe", "ocf", cld.Action, nfsDir + cldDB, s.Distro().PipeFS + cldPipe}
+	if err := s.In.Start(kernel.Command{Argv: argv, Binds: s.binds()}); err != nil {
+		return err
+	}
+	for range 250 {
+		if len(s.ProcessesOf(nfsdcld)) > 0 {
+			return nil
+		}
+		if err := s.K.Sleep(ctx, 20*time.Millisecond); err != nil {
+			return err
+		}
+	}
+	return errors.New("nfsdcld does not start: journalctl -t nfsdcld")
 }
 
 // firstThreads are nfsd's threads while clients wait for their server: making
@@ -533,13 +555,6 @@ func (s *daemons) manyConnections(file string) {
 
 func (s *daemons) startThreads(ctx context.Context) error {
 	s.manyConnections(s.NfsdDir() + "/max_connections")
-	// nfsdcld leaves its parent before it watches for nfsd's pipe; nfsd waits
-	// for it only a moment. It is watching once it has its inotify.
-	for try := 0; try < 250 && !s.holds(nfsdcld, "inotify"); try++ {
-		if err := s.K.Sleep(ctx, 20*time.Millisecond); err != nil {
-			return err
-		}
-	}
 	for try := 0; ; try++ {
 		if err := s.runNFSD(ctx, min(firstThreads, s.cfg.NFS.Threads)); err != nil {
 			return err
@@ -547,12 +562,12 @@ func (s *daemons) startThreads(ctx context.Context) error {
 		if s.threads() == 0 {
 			return errors.New("nfsd has no threads although rpc.nfsd started them")
 		}
-		if s.tracked() {
+		// nfsd asks once, at its start, who keeps its list of clients. If
+		// nfsdcld was too slow, the kernel has removed the pipe and fallen back to a
+		// method whose records the partner would not read: start again.
+		if s.K.Access(s.Pipefs()+cldPipe) == nil {
 			return s.listenRDMA()
 		}
-		// nfsd asks once, at its start, who keeps its list of clients. If
-		// nfsdcld was too slow, the kernel has fallen back to a method whose
-		// records the partner would not read: start again.
 		s.Log.Note("nfsdcld was not ready when nfsd started (try %d)", try+1)
 		if err := s.stopThreads(ctx); err != nil {
 			return err
@@ -586,27 +601,6 @@ func (s *daemons) listenRDMA() error {
 // ListensRDMA says whether nfsd's portlist has RDMA on a port.
 func ListensRDMA(portlist string, port int) bool {
 	return slices.Contains(strings.Split(portlist, "\n"), fmt.Sprintf("rdma %d", port))
-}
-
-// tracked says whether nfsdcld has nfsd's pipe open.
-func (s *daemons) tracked() bool { return s.holds(nfsdcld, "/nfsd/cld") }
-
-// holds says whether a process of a program has a file open whose name ends
-// so.
-func (s *daemons) holds(program, file string) bool {
-	for _, pid := range s.ProcessesOf(program) {
-		dir := "/proc/" + strconv.Itoa(pid) + "/fd"
-		fds, err := s.K.ReadDir(dir)
-		if err != nil {
-			continue
-		}
-		for _, fd := range fds {
-			if t, err := s.K.Readlink(dir + "/" + fd); err == nil && strings.HasSuffix(t, file) {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // stopNFSD stops nfsd and its daemons if they serve from the volume;

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mortarhpc/mortar/internal/serve/cld"
 	"github.com/mortarhpc/mortar/internal/serve/kernel"
 )
 
@@ -168,11 +169,11 @@ func (s *daemons) cldTables(ctx context.Context) ([]string, error) {
 
 // cldSQL runs SQL in nfsdcld's database, while nfsdcld does not run.
 func (s *daemons) cldSQL(ctx context.Context, text string) (string, error) {
-	db := s.cfg.StateDir + "/nfsdcld/main.sqlite"
+	db := s.cfg.StateDir + cldDB
 	if err := s.K.Access(db); err != nil {
 		return "", err
 	}
-	return s.K.Run(ctx, kernel.Command{Argv: []string{"sqlite3", "-batch", "-bail", db}, Stdin: text})
+	return s.K.Run(ctx, kernel.Command{Argv: cld.SQLite(db), Stdin: text})
 }
 
 // reclaimTime is how long one client's reclaim may hold the others up. nfsdcld and rpc.statd
@@ -181,18 +182,13 @@ func (s *daemons) cldSQL(ctx context.Context, text string) (string, error) {
 // lost their locks.
 const reclaimTime = 100 * time.Millisecond
 
-// prepareCLD readies nfsdcld's database, and finds how long in s all clients may need to reclaim.
-// With a write-ahead log SQLite waits for the disks once for each client and not three times;
-// a database keeps that mode.
-//
-// Source: https://www.sqlite.org/wal.html
-func (s *daemons) prepareCLD(ctx context.Context) (seconds int) {
-	if err := s.K.Access(s.cfg.StateDir + "/nfsdcld/main.sqlite"); errors.Is(err, fs.ErrNotExist) {
+// reclaimSeconds is how long all clients may need to reclaim.
+func (s *daemons) reclaimSeconds(ctx context.Context) (seconds int) {
+	if err := s.K.Access(s.cfg.StateDir + cldDB); errors.Is(err, fs.ErrNotExist) {
 		return 0 // nfsdcld makes it
 	}
 	tables, err := s.cldTables(ctx)
 	var text strings.Builder
-	text.WriteString("PRAGMA journal_mode = WAL;\n")
 	for _, table := range tables {
 		fmt.Fprintf(&text, "SELECT count(*) FROM %q;\n", table)
 	}
@@ -210,7 +206,7 @@ func (s *daemons) prepareCLD(ctx context.Context) (seconds int) {
 	}
 	n := len(held)
 	for f := range strings.FieldsSeq(out) {
-		if k, err := strconv.Atoi(f); err == nil { // else the mode
+		if k, err := strconv.Atoi(f); err == nil {
 			n += k
 		}
 	}

@@ -228,7 +228,7 @@ func (s *Kind) Warm(ctx context.Context) {
 }
 
 func (s *Kind) Programs() []string {
-	all := []string{"exportfs", "rpc.nfsd", mountd, nfsdcld, statd, "sm-notify", "tickle_tcp"}
+	all := []string{"exportfs", "rpc.nfsd", mountd, "sqlite3", statd, "sm-notify", "tickle_tcp"}
 	if s.cfg.Namespace != "" && s.cfg.NFS.serves("3") {
 		all = append(all, rpcbind)
 	}

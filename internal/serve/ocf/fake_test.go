@@ -121,7 +121,8 @@ type fakeHost struct {
 	space      bool
 	spaceLink  bool
 	spaceAddrs map[netip.Prefix]string
-	cldLate    int // starts of nfsd at which nfsdcld is late
+	cldLate    int  // starts of nfsd at which nfsdcld is late
+	untracked  bool // nfsd runs without it
 
 	changes  []string // every change, in order
 	shutDown bool     // the file system of the volume takes and gives nothing any more
@@ -144,7 +145,6 @@ type fakeHost struct {
 	mute   map[string]bool
 	nobody bool   // no thread of nfsd is idle
 	woken  int    // how often an idle one was woken
-	queued string // pipe of rpc_pipefs with a message
 	slept  func() // is called while somebody sleeps
 	damage error  // of a mount of XFS
 	blank  bool   // there is no superblock of XFS
@@ -157,7 +157,6 @@ type fakeProc struct {
 	cwd      string
 	stubborn bool // ignores SIGTERM
 	immortal bool
-	cld      bool
 	inside   bool // in the service's network namespace
 	bound    bool // and sees the volume's state as /var/lib/nfs
 }
@@ -664,6 +663,9 @@ func (h *fakeHost) procTree(put func(f, text string), d string, p *fakeProc) {
 	put(d+"/fd/0", "->/dev/null")
 	put(d+"/cwd", "->"+p.cwd)
 	put(d+"/exe", "->/usr/sbin/"+p.name)
+	if p.name == "nfsdcld" {
+		put(d+"/exe", "->/usr/local/sbin/mortar")
+	}
 	put(d+"/ns/net", "->net:[1]")
 	if p.inside {
 		put(d+"/ns/net", "->net:[42]")
@@ -673,12 +675,6 @@ func (h *fakeHost) procTree(put func(f, text string), d string, p *fakeProc) {
 		if h.mounted("/srv/home/.nfs") != nil {
 			put(d+"/mountinfo", "99 1 "+imageNumber+" / /var/lib/nfs rw - ext4 /dev/loop0 rw\n")
 		}
-	}
-	if p.name == "nfsdcld" {
-		put(d+"/fd/4", "->anon_inode:inotify")
-	}
-	if p.cld {
-		put(d+"/fd/5", "->/run/rpc_pipefs/nfsd/cld")
 	}
 }
 
@@ -772,6 +768,11 @@ const (
 )
 
 func (h *fakeHost) Access(p string) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if strings.HasSuffix(p, "/rpc_pipefs/nfsd/cld") && (h.nfsd == 0 || h.untracked) {
+		return fs.ErrNotExist
+	}
 	if v, ok := h.onVolume(p); ok && p == stateImage && h.volume[v] == "" {
 		return fs.ErrNotExist
 	}
@@ -1391,12 +1392,6 @@ func (h *fakeHost) Null(_ context.Context, at netip.AddrPort, p kernel.Program) 
 	return nil
 }
 
-func (h *fakeHost) Waiting(p string) (bool, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.queued != "" && strings.HasSuffix(p, h.queued), nil
-}
-
 // all are the addresses of a host and its namespace.
 func (h *fakeHost) all() map[netip.Prefix]string {
 	all := maps.Clone(h.addrs)
@@ -1554,11 +1549,10 @@ func (h *fakeWithin) Ports(ctx context.Context, programs []kernel.Program) ([]ui
 }
 
 func (h *fakeWithin) Start(c kernel.Command) error {
-	if err := h.fakeHost.Start(c); err != nil {
+	if err := h.there(); err != nil {
 		return err
 	}
-	h.procs[h.nextPID].inside, h.procs[h.nextPID].bound = true, len(c.Binds) > 0
-	return h.there()
+	return h.begin(c, true)
 }
 
 func (h *fakeWithin) Run(ctx context.Context, c kernel.Command) (string, error) {
@@ -1574,7 +1568,11 @@ func (h *fakeHost) spawn(p *fakeProc) int {
 	return h.nextPID
 }
 
-func (h *fakeHost) Start(c kernel.Command) error {
+func (h *fakeHost) Start(c kernel.Command) error { return h.begin(c, false) }
+
+func (h *fakeHost) begin(c kernel.Command, inside bool) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	if err := h.change("start %s", strings.Join(c.Argv, " ")); err != nil {
 		return err
 	}
@@ -1585,7 +1583,14 @@ func (h *fakeHost) Start(c kernel.Command) error {
 	case "modprobe":
 		return nil
 	}
-	h.spawn(&fakeProc{name: c.Argv[0], cwd: "/"})
+	p := &fakeProc{name: c.Argv[0], cwd: "/", inside: inside, bound: inside && len(c.Binds) > 0}
+	if slices.Equal(c.Argv[1:], []string{"ocf", "_cld", "/var/lib/nfs/nfsdcld/main.sqlite", "/run/rpc_pipefs/nfsd/cld"}) {
+		p.name = "nfsdcld"
+		if !p.bound && h.mounted("/var/lib/nfs") == nil {
+			h.t.Error("nfsdcld before the state is bound")
+		}
+	}
+	h.spawn(p)
 	return nil
 }
 
@@ -1753,7 +1758,7 @@ func (h *fakeHost) run(c kernel.Command, inside bool) (string, error) {
 		}
 		h.files[c.Binds[i].From+"/etab"] += fmt.Sprintf("%s\t%s(%s,wdelay,hide)\n", dir, client, a[3])
 		return "", nil
-	case a[0] == "rpc.statd" || a[0] == "nfsdcld" || a[0] == "rpc.mountd" || a[0] == "rpcbind" && inside:
+	case a[0] == "rpc.statd" || a[0] == "rpc.mountd" || a[0] == "rpcbind" && inside:
 		if !state {
 			h.t.Errorf("%s before the state is bound", a[0])
 		}
@@ -1767,11 +1772,7 @@ func (h *fakeHost) run(c kernel.Command, inside bool) (string, error) {
 		if c.Nodename != "brick-home" {
 			h.t.Errorf("nfsd has scope %q", c.Nodename)
 		}
-		for _, p := range h.procs {
-			if p.name == "nfsdcld" {
-				p.cld = h.cldLate == 0
-			}
-		}
+		h.untracked = h.cldLate > 0 || h.only("nfsdcld") == 0
 		h.cldLate = max(0, h.cldLate-1)
 		return "", nil
 	case a[0] == "udevadm":

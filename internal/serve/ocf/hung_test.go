@@ -59,13 +59,12 @@ func TestHungDaemonIsReplaced(t *testing.T) {
 			daemon string
 			hang   func(*fakeHost, *fakeProc)
 		}{
-			"mountd stopped":         {cfg, "rpc.mountd", func(_ *fakeHost, p *fakeProc) { p.state = "T" }},
-			"statd stopped":          {cfg, "rpc.statd", func(_ *fakeHost, p *fakeProc) { p.state = "T" }},
-			"nfsdcld stopped":        {cfg, "nfsdcld", func(_ *fakeHost, p *fakeProc) { p.state = "T" }},
-			"mountd stopped, NFSv4":  {v4, "rpc.mountd", func(_ *fakeHost, p *fakeProc) { p.state = "T" }},
-			"mountd waits for ever":  {cfg, "rpc.mountd", func(h *fakeHost, _ *fakeProc) { deaf(h, "mountd") }},
-			"statd waits for ever":   {cfg, "rpc.statd", func(h *fakeHost, _ *fakeProc) { deaf(h, "status") }},
-			"nfsdcld waits for ever": {cfg, "nfsdcld", func(h *fakeHost, _ *fakeProc) { h.queued = "/nfsd/cld" }},
+			"mountd stopped":        {cfg, "rpc.mountd", func(_ *fakeHost, p *fakeProc) { p.state = "T" }},
+			"statd stopped":         {cfg, "rpc.statd", func(_ *fakeHost, p *fakeProc) { p.state = "T" }},
+			"nfsdcld stopped":       {cfg, "nfsdcld", func(_ *fakeHost, p *fakeProc) { p.state = "T" }},
+			"mountd stopped, NFSv4": {v4, "rpc.mountd", func(_ *fakeHost, p *fakeProc) { p.state = "T" }},
+			"mountd waits for ever": {cfg, "rpc.mountd", func(h *fakeHost, _ *fakeProc) { deaf(h, "mountd") }},
+			"statd waits for ever":  {cfg, "rpc.statd", func(h *fakeHost, _ *fakeProc) { deaf(h, "status") }},
 		} {
 			t.Run(name, func(t *testing.T) {
 				h, s, look := watchService(t, c.config())
@@ -84,7 +83,7 @@ func TestHungDaemonIsReplaced(t *testing.T) {
 				}
 				mustState(t, s, unit.Running)
 				// It helps.
-				h.mute, h.queued = map[string]bool{}, ""
+				h.mute = map[string]bool{}
 				n := len(h.changes)
 				look(60)
 				if now := h.changes[n:]; slices.ContainsFunc(now, func(c string) bool { return strings.HasPrefix(c, "kill") }) || h.reported() {
@@ -135,17 +134,17 @@ func TestBusyDaemonsStay(t *testing.T) {
 		"they wait for a disk": func(_ *service, _ *fakeHost, p *fakeProc) { p.state = "D" },
 		"silent in one look": func(s *service, h *fakeHost, _ *fakeProc) {
 			if nfsOf(s).Asker.Last["rpc.mountd"].Silent {
-				h.mute, h.queued = nil, ""
+				h.mute = nil
 			}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h, s, look := watchService(t, testConfig())
 			h.spawn(&fakeProc{name: "lockd", state: "D"}) // it asks rpc.statd
-			h.nobody, h.queued = true, "/nfsd/cld"
+			h.nobody = true
 			n := len(h.changes)
 			for i := range 300 {
-				if h.mute, h.queued = all, "/nfsd/cld"; i%3 == 0 || name == "silent in one look" {
+				if h.mute = all; i%3 == 0 || name == "silent in one look" {
 					for _, p := range h.procs {
 						busy(s, h, p)
 					}

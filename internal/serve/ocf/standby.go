@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mortarhpc/mortar/internal/serve/cld"
 	"github.com/mortarhpc/mortar/internal/serve/kernel"
 	"github.com/mortarhpc/mortar/internal/serve/unit"
 )
@@ -21,7 +22,9 @@ import (
 // standbyAction is the agent calling itself, as the process that stays in the watcher's place.
 const standbyAction = "_rest"
 
-var staying = map[string]func(context.Context, []string) error{unit.WatchAction: watchMain, standbyAction: standbyMain}
+var staying = map[string]func(context.Context, []string) error{unit.WatchAction: watchMain, standbyAction: standbyMain, cld.Action: cldMain}
+
+func cldMain(ctx context.Context, args []string) error { return cld.Run(ctx, args, logAs(cld.Name)) }
 
 var standbyProcess = watchProcess{file: unit.RunDir + "/rest", action: standbyAction, grace: 2 * time.Second}
 
