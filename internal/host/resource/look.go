@@ -116,8 +116,9 @@ func (l Look) Kernel(dev string) string {
 		return path.Base(p)
 	}
 	vg, lv := path.Split(strings.TrimPrefix(dev, "/dev/"))
-	if vg = strings.TrimSuffix(vg, "/"); vg == "" || strings.Contains(vg, "/") {
-		return ""
+	vg = strings.TrimSuffix(vg, "/")
+	if vg == "" || strings.Contains(vg, "/") || vg == "mapper" || vg == "md" {
+		return "" // no logical volume: all names would be read for each map that is not made yet
 	}
 	name := linux.DMName(vg, lv)
 	for _, f := range l.Files("/sys/block/dm-*/dm/name") {
@@ -126,6 +127,15 @@ func (l Look) Kernel(dev string) string {
 		}
 	}
 	return ""
+}
+
+// Node is the path by which a program opens a device: the one given or, while udev has not made
+// its link, the kernel's own.
+func (l Look) Node(dev string) string {
+	if name := l.Kernel(dev); name != "" && !l.Exists(dev) {
+		return "/dev/" + name
+	}
+	return dev
 }
 
 // Mounts reads /proc/self/mounts.

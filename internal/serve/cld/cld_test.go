@@ -479,7 +479,7 @@ func TestPipeEnds(t *testing.T) {
 	}
 }
 
-// A process of its own: it has the name, and ends when it is told to.
+// The test starts itself as the daemon: the process bears nfsdcld's name, and SIGTERM ends it.
 func TestRun(t *testing.T) {
 	if db := os.Getenv("CLD_DB"); db != "" {
 		ctx, stop := signal.NotifyContext(t.Context(), unix.SIGTERM)

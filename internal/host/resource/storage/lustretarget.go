@@ -32,14 +32,15 @@ func (t *LustreTarget) Diff(sys resource.Look) ([]resource.Action, error) {
 	if sys.Kernel(t.Device) == "" {
 		return t.mkfs(false), nil // its device is made first
 	}
-	v := probe(sys, t.Device)
+	at := sys.Node(t.Device)
+	v := probe(sys, at)
 	if v == nil {
 		return t.mkfs(false), nil
 	}
 	if v["TYPE"] != "ext4" {
 		return nil, foreign(t.Device, v)
 	}
-	got := readTarget(sys, t.Device)
+	got := readTarget(sys, at)
 	switch {
 	case got == nil && !t.labelled(v["LABEL"]):
 		return nil, foreign(t.Device, v)
@@ -106,7 +107,7 @@ func (t *LustreTarget) labelled(label string) bool {
 // mkfs.lustre that was killed left it. Nothing is in it but what mke2fs and
 // mkfs.lustre put there.
 func (t *LustreTarget) again(sys resource.Look) []resource.Action {
-	argv := []string{"debugfs", "-c", "-R", "ls -p /", t.Device}
+	argv := []string{"debugfs", "-c", "-R", "ls -p /", sys.Node(t.Device)}
 	out, installed := sys.Command(argv...)
 	if !installed {
 		sys.Check(fmt.Errorf("debugfs is missing (package e2fsprogs)"))

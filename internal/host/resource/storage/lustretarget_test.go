@@ -139,3 +139,14 @@ func TestSplitTarget(t *testing.T) {
 		}
 	}
 }
+
+// A target on a volume whose link udev has not made yet is there all the same.
+func TestLustreTargetWhoseLinkIsNotMadeYet(t *testing.T) {
+	sys := targetOn(t, "/dev/dm-3", "blkid-ost", "tunefs-ost")
+	sys.Files["/sys/block/dm-3/dm/name"] = "small-ost\n"
+	ost := lustreOST
+	ost.Device = "/dev/small/ost"
+	if as := diff(t, &ost, sys); len(as) > 0 {
+		t.Errorf("%s", show(as))
+	}
+}

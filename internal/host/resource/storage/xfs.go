@@ -39,10 +39,7 @@ func (x *XFS) Diff(sys resource.Look) ([]resource.Action, error) {
 			return nil, nil
 		}
 	}
-	at := x.Device
-	if !sys.Exists(at) {
-		at = "/dev/" + dev // udev is behind
-	}
+	at := sys.Node(x.Device)
 	v := probe(sys, at)
 	if v == nil && x.At != "" {
 		if fstab, _ := sys.File("/etc/fstab"); slices.ContainsFunc(linux.ParseMounts(fstab), func(m linux.Mount) bool { return path.Clean(m.Target) == path.Clean(x.At) }) {
