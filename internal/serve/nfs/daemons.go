@@ -29,8 +29,9 @@ const (
 	NSSwitch      = "/etc/nsswitch.conf"
 )
 
-// StatdNames is what rpc.statd sees at NSSwitch, if it is there: plan writes it.
-const StatdNames = "/etc/nfs.conf.d/mortar-statd.nsswitch"
+// StatdNames is what rpc.statd sees at NSSwitch, if it is there: plan writes it. It is not in
+// nfs.conf.d: exportfs fails where a name there has another ending than .conf (seen, 2.8.3).
+const StatdNames = "/etc/mortar-statd-nsswitch.conf"
 
 // Daemons of nfs-utils the service needs. They are run by the agent itself
 // and not as systemd units: rpc-statd.service would start sm-notify without
