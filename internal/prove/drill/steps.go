@@ -1025,7 +1025,7 @@ func unfenceable(s fault.Scene) []Step {
 func fenceAll(s fault.Scene) ([]Step, error) {
 	return append(unfenceable(s),
 		Inject{Kind: fault.Freeze, On: s.Active}, Until{fault.Logged("fencing fails", 3*time.Minute, func(_ *fault.Site, e report.Event) bool {
-			return e.Kind == report.EventFenceFail && judge.NamesNode(e.Text, s.Active)
+			return e.Kind == report.EventFenceFail && e.Node == s.Active
 		})},
 		Wait(fenceHold), Until{fault.Shows(30*time.Second, fault.SignOf(observe.MemberLost, "host", s.Active))}, Look{},
 		Inject{Kind: fault.PowerOff, On: s.Active}, Inject{Kind: fault.ConfirmOff, On: s.Active},

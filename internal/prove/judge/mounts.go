@@ -90,7 +90,7 @@ func (x *Subject) letGo(events []report.Event, server string, from, to int64, se
 				return true
 			}
 		case report.EventFenced:
-			if NamesNode(e.Text, server) {
+			if e.Node == server {
 				return true
 			}
 		case report.EventBooted:
@@ -114,8 +114,5 @@ func (x *Subject) letGo(events []report.Event, server string, from, to int64, se
 // nodeOf is the server that an event is about: the one that a line of Pacemaker names,
 // else the one that logged it.
 func nodeOf(e report.Event) string {
-	if e.Source == "pacemaker" {
-		return cmp.Or(meaning("pacemaker-controld", e.Text).Node, e.Host)
-	}
-	return e.Host
+	return cmp.Or(e.Node, e.Host)
 }
