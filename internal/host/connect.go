@@ -207,7 +207,7 @@ func login(ctx context.Context, t Target, r *route, timeout time.Duration) (*ssh
 		return ssh.NewClient(c, chans, reqs), nil
 	}
 	_ = raw.Close()
-	switch {
+	switch unlike, _ := errors.AsType[*ssh.AlgorithmNegotiationError](err); {
 	case keyErr != nil:
 		return nil, keyErr
 	case ctx.Err() != nil:
@@ -215,7 +215,7 @@ func login(ctx context.Context, t Target, r *route, timeout time.Duration) (*ssh
 	case dctx.Err() != nil:
 		return nil, &Error{Host: t.Name, Address: addr, What: fmt.Sprintf("no answer from sshd within %v", timeout), Err: kindError{ErrUnreachable, nil},
 			Mend: "is the host up, or very busy?"}
-	case strings.Contains(err.Error(), "no common algorithm for host key"):
+	case unlike != nil && unlike.What == "host key":
 		// The host has keys, but not of the pinned type.
 		return nil, &Error{Host: t.Name, Address: addr, What: fmt.Sprintf("wrong host key: it has none of the pinned type (%s)", strings.Join(slices.Compact(slices.Sorted(slices.Values(p.algos))), ", ")), Err: kindError{ErrHostKey, err},
 			Mend: "compare with the host's console, then mend the pinned key"}

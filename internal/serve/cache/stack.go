@@ -339,7 +339,7 @@ func (s *Stack) startDirty(ctx context.Context, state int, trust bool) error {
 	a := s.array(l.Array)
 	if s.exists("/sys/fs/bcache/" + l.Set) {
 		if a == nil || s.setOn(a.Dev) != l.Set {
-			return fmt.Errorf("bcache has set %s, and not on the mirror of dirty data: what is written to it may be lost. Boot this server", l.Set)
+			return fmt.Errorf("bcache has set %s, and not on the mirror of dirty data: data written to it may be lost. Boot this server", l.Set)
 		}
 		return nil
 	}
