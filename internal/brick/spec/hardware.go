@@ -295,7 +295,7 @@ func (c *layout) cache() {
 	case n < 1 || n > 4:
 		c.errorf("cache.ssds", "list 1 to 4", "the cache has %s", Plural(n, "SSD"))
 	case modeOK && k.Mode == "write-back" && n < 2:
-		c.errorf("cache.mode", "add an SSD, or use write-through", "write-back needs two SSDs: what is dirty on the only one is lost with it")
+		c.errorf("cache.mode", "add an SSD, or use write-through", "write-back needs two SSDs: dirty data on the only one is lost with it")
 	}
 }
 

@@ -464,7 +464,7 @@ func (c *checker) services() {
 	s := c.s
 	if s.Flavour == Lustre {
 		c.servicesOK = true
-		c.refuse(len(s.Services) > 0, "services", "remove them: what is served is one file system, described under lustre", "flavour lustre has no services")
+		c.refuse(len(s.Services) > 0, "services", "remove them: lustre describes the one file system that is served", "flavour lustre has no services")
 		return
 	}
 	want := 1
