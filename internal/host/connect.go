@@ -271,7 +271,7 @@ func (h *conn) start(ctx context.Context, remote, as string, size int64, timeout
 	if err != nil {
 		return hello, errors.Join(err, s.Close())
 	}
-	stderr := &tail{limit: 8 << 10}
+	stderr := &lastBytes{limit: 8 << 10}
 	s.Stderr = stderr
 	// exec: no shell stays behind; the path is plain (see plainPath), and a holder is hex.
 	script := fmt.Sprintf("test \"$(stat -c %%s %s 2>/dev/null)\" = %d || exit 127; exec %s %s", remote, size, remote, as)
@@ -309,7 +309,7 @@ func (h *conn) start(ctx context.Context, remote, as string, size int64, timeout
 	return hello, err
 }
 
-func sessionError(err error, stderr *tail) error {
+func sessionError(err error, stderr *lastBytes) error {
 	text := strings.TrimSpace(stderr.String())
 	switch {
 	case err == nil:
@@ -339,7 +339,7 @@ func (h *conn) push(ctx context.Context, bin *binary, opts Options, remote strin
 	defer s.Close()
 	defer context.AfterFunc(ctx, func() { _ = s.Close() })()
 	s.Stdin = bytes.NewReader(packed)
-	var out tail
+	var out lastBytes
 	out.limit = 4 << 10
 	s.Stdout, s.Stderr = &out, &out
 	// Every word is a constant or a plain path. $$ keeps two pushes apart;
@@ -524,14 +524,14 @@ func (b *binary) packed() ([]byte, error) {
 	return b.gz, b.err
 }
 
-// tail keeps the last bytes written to it.
-type tail struct {
+// lastBytes keeps the last bytes written to it.
+type lastBytes struct {
 	mu    sync.Mutex
 	limit int
 	b     []byte
 }
 
-func (t *tail) Write(p []byte) (int, error) {
+func (t *lastBytes) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.b = append(t.b, p...)
@@ -541,7 +541,7 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (t *tail) String() string {
+func (t *lastBytes) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return string(t.b)

@@ -67,7 +67,7 @@ func unreleased(events []report.Event, x *Subject, fault int64) string {
 		if node == holder {
 			continue
 		}
-		if !x.letGo(events, holder, since, e.NS, served) {
+		if !x.gaveUp(events, holder, since, e.NS, served) {
 			return fmt.Sprintf("it was started on %s %s after the fault, when %s had neither stopped it, nor been fenced, nor booted",
 				node, report.Seconds(float64(e.NS-fault)/1e9), holder)
 		}
@@ -76,10 +76,10 @@ func unreleased(events []report.Event, x *Subject, fault int64) string {
 	return ""
 }
 
-// letGo says whether a server gave a service up between two times. served: it had the
+// gaveUp says whether a server gave a service up between two times. served: it had the
 // volume mounted at the first of them. A look that finds no volume proves nothing of a
 // server that was only starting the service.
-func (x *Subject) letGo(events []report.Event, server string, from, to int64, served bool) bool {
+func (x *Subject) gaveUp(events []report.Event, server string, from, to int64, served bool) bool {
 	for _, e := range events {
 		if e.NS < from || e.NS > to {
 			continue

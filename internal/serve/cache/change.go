@@ -65,8 +65,8 @@ func (n need) String() string {
 	return strings.Join(out, "; ")
 }
 
-// seen is the observed state that needs compares with the config.
-type seen struct {
+// observed is the observed state that needs compares with the config.
+type observed struct {
 	Label *Label
 	Up    bool
 	There []string // SSDs present on this server
@@ -89,7 +89,7 @@ func (m *missingSSD) Error() string {
 }
 
 // needs compares a config with the observed state. It is pure.
-func needs(c *Config, host, place string, v seen) (need, error) {
+func needs(c *Config, host, place string, v observed) (need, error) {
 	var n need
 	want := c.here(host)
 	slices.Sort(want)
@@ -174,8 +174,8 @@ func needs(c *Config, host, place string, v seen) (need, error) {
 }
 
 // look observes the state of the cache.
-func (s *parts) look() (seen, error) {
-	var v seen
+func (s *parts) look() (observed, error) {
+	var v observed
 	if err := s.readLabel(); err != nil {
 		return v, err
 	}
