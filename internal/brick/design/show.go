@@ -431,7 +431,7 @@ var kindTitles = map[string]string{
 	"sysctl": "sysctl", "disk": "queue of each disk", "md": "md arrays", "lv": "queue of the logical volume", "module": "module parameters",
 	"multipath": "multipath", "lvm": "LVM", "mkfs": "mkfs.xfs", "mount": "mount of the volume", "nfsd": "NFS server",
 	"cache": "cache of an MD3", "lnet": "LNET", "lustre": "lctl set_param -P, lfs setstripe",
-	"export": "exports", "corosync": "Corosync", "systemd": "systemd", "pacemaker": "Pacemaker", "nfs": "NFS mounts", "nfs.conf": "nfs.conf",
+	"export": "exports", "corosync": "Corosync", "systemd": "systemd", "pacemaker": "Pacemaker", "nfs": "NFS mounts", "nfs.conf": "nfs.conf", "statd": "rpc.statd's nsswitch.conf",
 }
 
 // SettingLines is a value with its reason.

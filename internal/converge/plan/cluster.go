@@ -65,7 +65,7 @@ func (b clusterPart) membership() error {
 		})
 		for _, s := range b.settings("server", "systemd") {
 			b.add(StageMembership, h, s.Name, map[string]resource.Resource{
-				"RuntimeWatchdogSec": &resource.Watchdog{Timeout: s}, "CPUWeight": &resource.ClusterSlice{Weight: s}}[s.Name])
+				"RuntimeWatchdogSec": &resource.Watchdog{Timeout: s}, "CPUWeight": resource.ClusterSlice(s)}[s.Name])
 		}
 		b.add(StageMembership, h, "corosync", c)
 		b.add(StageMembership, h, "cluster units", &resource.Units{Name: "cluster", NoWait: true, List: []resource.Unit{

@@ -130,6 +130,9 @@ func (b nfsKind) server(h string) error {
 	b.add(StageNFS, h, "NFS configuration", &resource.TextFile{
 		Path: "/etc/nfs.conf.d/mortar.conf", Content: []byte(b.conf()),
 	})
+	for _, s := range b.settings("server", "statd") {
+		b.add(StageNFS, h, "names for rpc.statd", resource.StatdNames(s, b.pair.HA == nil))
+	}
 	if b.pair.HA == nil {
 		var lines []nfs.Export
 		for _, s := range b.services() {

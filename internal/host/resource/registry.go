@@ -11,7 +11,7 @@ import (
 // Kinds has one of each kind of resource in this package.
 var Kinds = []Resource{
 	&Host{}, &Packages{}, &TextFile{}, &Directory{}, &HostsEntry{}, &Binary{}, &AgentWorks{}, &Symlink{}, &Units{}, &Sysctl{},
-	&TimeService{}, &Watchdog{}, &ClusterSlice{}, &Modules{}, &LNet{}, &LustrePackages{}, &LustreParam{}, &LustrePool{}, &LustreStriping{}, &Built{},
+	&TimeService{}, &Watchdog{}, &UnitFiles{}, &Modules{}, &LNet{}, &LustrePackages{}, &LustreParam{}, &LustrePool{}, &LustreStriping{}, &Built{},
 	&Exports{}, &ServiceExports{}, &NFSServer{}, &FenceAgent{}, &Corosync{}, &Cluster{}, &CIB{}, &Everywhere{}, &Running{}, &Firewall{}, &Swap{},
 }
 

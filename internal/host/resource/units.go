@@ -3,6 +3,8 @@ package resource
 import (
 	"slices"
 	"strings"
+
+	"github.com/mortarhpc/mortar/internal/serve/nfs"
 )
 
 // Unit is the wanted state of one systemd unit.
@@ -177,24 +179,49 @@ func (w *Watchdog) Diff(sys Look) ([]Action, error) {
 		"/org/freedesktop/systemd1", "org.freedesktop.systemd1.Manager", "RuntimeWatchdogUSec", "t", w.Timeout.Value + "000000"}}), nil
 }
 
+// UnitFiles are files that change a unit. One that runs takes them when it starts next.
+type UnitFiles struct {
+	Unit  string
+	Files []TextFile
+}
+
+func (u *UnitFiles) Identity() (kind, id string) { return "unit files", u.Unit }
+
+func (u *UnitFiles) Diff(sys Look) ([]Action, error) {
+	var as []Action
+	for _, f := range u.Files {
+		as = append(as, sys.Want(&f)...)
+	}
+	if out, _ := sys.Command("systemctl", "show", "--property=NeedDaemonReload", "--value", u.Unit); len(as) > 0 || strings.TrimSpace(out.Stdout) == "yes" {
+		as = append(as, Action{Title: "tell systemd of the files", Cmd: []string{"systemctl", "daemon-reload"}})
+	}
+	return as, nil
+}
+
+const unitDir = "/etc/systemd/system/"
+
 // ClusterSlice has Pacemaker, and the agents and daemons that it starts, compete for processors
 // with the kernel's threads, and not as one of the services of system.slice. A Pacemaker that
 // runs moves there when it starts next: a restart now would stop its services.
 //
 // Source: systemd.resource-control(5), CPUWeight; systemd.slice(5)
-type ClusterSlice struct {
-	Weight Setting
+func ClusterSlice(weight Setting) *UnitFiles {
+	return &UnitFiles{Unit: "pacemaker.service", Files: []TextFile{
+		{Path: unitDir + "cluster.slice", Why: weight.Reason,
+			Content: []byte(Header + Comment(weight.Reason) + "[Slice]\nCPUWeight=" + weight.Value + "\n")},
+		{Path: unitDir + "pacemaker.service.d/mortar.conf", Content: []byte(Header + "[Service]\nSlice=cluster.slice\n")},
+	}}
 }
 
-func (c *ClusterSlice) Identity() (kind, id string) { return "slice", "cluster.slice" }
-
-func (c *ClusterSlice) Diff(sys Look) ([]Action, error) {
-	slice := TextFile{Path: "/etc/systemd/system/cluster.slice", Why: c.Weight.Reason,
-		Content: []byte(Header + Comment(c.Weight.Reason) + "[Slice]\nCPUWeight=" + c.Weight.Value + "\n")}
-	in := TextFile{Path: "/etc/systemd/system/pacemaker.service.d/mortar.conf", Content: []byte(Header + "[Service]\nSlice=cluster.slice\n")}
-	as := append(sys.Want(&slice), sys.Want(&in)...)
-	if out, _ := sys.Command("systemctl", "show", "--property=NeedDaemonReload", "--value", "pacemaker.service"); len(as) > 0 || strings.TrimSpace(out.Stdout) == "yes" {
-		as = append(as, Action{Title: "tell systemd of the files", Cmd: []string{"systemctl", "daemon-reload"}})
+// StatdNames says where rpc.statd looks up names: the unit of a single server has the file in
+// the place of nsswitch.conf(5), and in a cluster the resource agent puts it there.
+func StatdNames(hosts Setting, single bool) *UnitFiles {
+	u := &UnitFiles{Unit: "rpc-statd.service", Files: []TextFile{
+		{Path: nfs.StatdNames, Why: hosts.Reason, Content: []byte(Header + Comment(hosts.Reason) + hosts.Name + ": " + hosts.Value + "\n")},
+	}}
+	if single {
+		u.Files = append(u.Files, TextFile{Path: unitDir + "rpc-statd.service.d/mortar.conf",
+			Content: []byte(Header + "[Service]\nBindReadOnlyPaths=" + nfs.StatdNames + ":" + nfs.NSSwitch + "\n")})
 	}
-	return as, nil
+	return u
 }

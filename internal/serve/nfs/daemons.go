@@ -26,7 +26,11 @@ const (
 	cldDB         = "/nfsdcld/main.sqlite" // below nfsDir
 	cldPipe       = "/nfsd/cld"            // of rpc_pipefs
 	rpcbindSocket = "/run/rpcbind.sock"
+	NSSwitch      = "/etc/nsswitch.conf"
 )
+
+// StatdNames is what rpc.statd sees at NSSwitch, if it is there: plan writes it.
+const StatdNames = "/etc/nfs.conf.d/mortar-statd.nsswitch"
 
 // Daemons of nfs-utils the service needs. They are run by the agent itself
 // and not as systemd units: rpc-statd.service would start sm-notify without
@@ -475,16 +479,19 @@ func (s *daemons) startDaemon(ctx context.Context, name string) error {
 	if len(s.ProcessesOf(name)) > 0 {
 		return nil
 	}
-	argv := []string{name}
+	argv, binds := []string{name}, s.binds()
 	switch {
 	case name == nfsdcld:
 		return s.startCLD(ctx)
 	case name == statd:
 		argv = append(argv, "--no-notify") // sm-notify is run when the address is up
+		if s.K.Access(StatdNames) == nil {
+			binds = slices.Insert(binds, 0, kernel.Bind{From: StatdNames, At: NSSwitch})
+		}
 	case name == mountd && !s.cfg.NFS.serves("3"):
 		argv = append(argv, "--no-nfs-version", "3")
 	}
-	_, err := s.In.Run(ctx, kernel.Command{Argv: argv, Binds: s.binds()})
+	_, err := s.In.Run(ctx, kernel.Command{Argv: argv, Binds: binds})
 	return err
 }
 

@@ -1762,6 +1762,9 @@ func (h *fakeHost) run(c kernel.Command, inside bool) (string, error) {
 		if !state {
 			h.t.Errorf("%s before the state is bound", a[0])
 		}
+		if a[0] == "rpc.statd" && !slices.Contains(c.Binds, kernel.Bind{From: nfs.StatdNames, At: nfs.NSSwitch}) {
+			h.t.Error("rpc.statd would look up the names of all clients for each that locks")
+		}
 		h.spawn(&fakeProc{name: a[0], cwd: "/", inside: inside, bound: bound})
 		return "", nil
 	case a[0] == "rpc.nfsd":

@@ -113,20 +113,32 @@ func liveQueue(sys resource.Look, s resource.Setting, devs []string) []resource.
 }
 
 // possible is the value of a setting that a device can have: a request is no larger
-// than its hardware takes. Linux before 6.10 refuses more, later ones ignore it.
+// than its adapter takes, and than the device itself says. Linux before 6.10 refuses more,
+// later ones ignore it.
 //
-// Source: Documentation/ABI/stable/sysfs-block, max_hw_sectors_kb
+// Source: Documentation/ABI/stable/sysfs-block, max_hw_sectors_kb; Linux,
+// block/blk-settings.c, blk_validate_limits (max_dev_sectors)
 func possible(sys resource.Look, s resource.Setting, dev string) string {
-	if s.Name != "queue/max_sectors_kb" {
+	most, err := strconv.ParseInt(s.Value, 10, 64)
+	if s.Name != "queue/max_sectors_kb" || err != nil {
 		return s.Value
 	}
-	text := sys.Text("/sys/block/" + dev + "/queue/max_hw_sectors_kb")
-	most, err1 := strconv.Atoi(text)
-	want, err2 := strconv.Atoi(s.Value)
-	if err1 == nil && err2 == nil && most > 0 && most < want {
-		return text
+	lower := func(kib int64) {
+		if kib > 0 {
+			most = min(most, kib)
+		}
 	}
-	return s.Value
+	number := func(p string) int64 {
+		n, _ := strconv.ParseInt(sys.Text(p), 10, 64)
+		return n
+	}
+	lower(number("/sys/block/" + dev + "/queue/max_hw_sectors_kb"))
+	for _, d := range append(sys.Files("/sys/block/"+dev+"/slaves/*"), "/sys/block/"+dev) {
+		dir := "/sys/block/" + path.Base(d)
+		page, _ := sys.File(dir + "/device/vpd_pgb0")
+		lower(linux.MaxTransferOf([]byte(page)) * number(dir+"/queue/logical_block_size") / 1024)
+	}
+	return strconv.FormatInt(most, 10)
 }
 
 // rules writes the udev rules. A line of a rule is bounded, so disks are

@@ -386,13 +386,18 @@ func TestBlockQueueNVMe(t *testing.T) {
 // with its most.
 func TestRequestsNoLargerThanTheHardware(t *testing.T) {
 	sys := twoPathDisks(false)
-	for dev, kb := range map[string][2]string{"sda": {"512", "512"}, "sdb": {"128", "512"}, "sdc": {"1024", "32767"}, "sdd": {"512", "32767"}} {
+	for dev, kb := range map[string][2]string{"sda": {"512", "512"}, "sdb": {"128", "512"}, "sdc": {"1024", "32767"}, "sdd": {"512", "32767"}, "sde": {"128", "32767"}, "dm-0": {"256", "32767"}} {
 		sys.Files["/sys/block/"+dev+"/queue/max_sectors_kb"] = kb[0] + "\n"
 		sys.Files["/sys/block/"+dev+"/queue/max_hw_sectors_kb"] = kb[1] + "\n"
 	}
-	wantShow(t, liveQueue(resource.Look{Sys: sys, Ctx: t.Context()}, resource.Setting{Name: "queue/max_sectors_kb", Value: "1024", Reason: "whole chunks"}, []string{"sda", "sdb", "sdc", "sdd"}), `
+	// An array's LUN that takes 256 KiB at once, and a map of it; sysfs tells the adapter's limit only.
+	sys.Files["/sys/block/sde/device/vpd_pgb0"] = "\x00\xb0\x00\x3c\x01\x01\x01\x00\x00\x00\x02\x00"
+	sys.Files["/sys/block/sde/queue/logical_block_size"] = "512\n"
+	sys.Files["/sys/block/dm-0/slaves/sde"] = ""
+	wantShow(t, liveQueue(resource.Look{Sys: sys, Ctx: t.Context()}, resource.Setting{Name: "queue/max_sectors_kb", Value: "1024", Reason: "whole chunks"}, []string{"sda", "sdb", "sdc", "sdd", "sde", "dm-0"}), `
 tee /sys/block/sdb/queue/max_sectors_kb <<< "512"
-tee /sys/block/sdd/queue/max_sectors_kb <<< "1024"`)
+tee /sys/block/sdd/queue/max_sectors_kb <<< "1024"
+tee /sys/block/sde/queue/max_sectors_kb <<< "256"`)
 }
 
 func TestFstabKeepsOtherLines(t *testing.T) {
