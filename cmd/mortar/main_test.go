@@ -367,7 +367,7 @@ func TestExamples(t *testing.T) {
 	walk(newRootCmd())
 }
 
-// What is printed by any way goes through the writer that shows control characters: the output
+// All output goes through the writer that shows control characters: the output
 // of a command, its errors, and JSON, which stays the same.
 func TestOutputObeysNothing(t *testing.T) {
 	facts := filepath.Join(t.TempDir(), "facts.json")

@@ -207,7 +207,7 @@ func login(ctx context.Context, t Target, r *route, timeout time.Duration) (*ssh
 		return ssh.NewClient(c, chans, reqs), nil
 	}
 	_ = raw.Close()
-	switch {
+	switch unlike, _ := errors.AsType[*ssh.AlgorithmNegotiationError](err); {
 	case keyErr != nil:
 		return nil, keyErr
 	case ctx.Err() != nil:
@@ -215,7 +215,7 @@ func login(ctx context.Context, t Target, r *route, timeout time.Duration) (*ssh
 	case dctx.Err() != nil:
 		return nil, &Error{Host: t.Name, Address: addr, What: fmt.Sprintf("no answer from sshd within %v", timeout), Err: kindError{ErrUnreachable, nil},
 			Mend: "is the host up, or very busy?"}
-	case strings.Contains(err.Error(), "no common algorithm for host key"):
+	case unlike != nil && unlike.What == "host key":
 		// The host has keys, but not of the pinned type.
 		return nil, &Error{Host: t.Name, Address: addr, What: fmt.Sprintf("wrong host key: it has none of the pinned type (%s)", strings.Join(slices.Compact(slices.Sorted(slices.Values(p.algos))), ", ")), Err: kindError{ErrHostKey, err},
 			Mend: "compare with the host's console, then mend the pinned key"}
@@ -271,7 +271,7 @@ func (h *conn) start(ctx context.Context, remote, as string, size int64, timeout
 	if err != nil {
 		return hello, errors.Join(err, s.Close())
 	}
-	stderr := &tail{limit: 8 << 10}
+	stderr := &lastBytes{limit: 8 << 10}
 	s.Stderr = stderr
 	// exec: no shell stays behind; the path is plain (see plainPath), and a holder is hex.
 	script := fmt.Sprintf("test \"$(stat -c %%s %s 2>/dev/null)\" = %d || exit 127; exec %s %s", remote, size, remote, as)
@@ -309,7 +309,7 @@ func (h *conn) start(ctx context.Context, remote, as string, size int64, timeout
 	return hello, err
 }
 
-func sessionError(err error, stderr *tail) error {
+func sessionError(err error, stderr *lastBytes) error {
 	text := strings.TrimSpace(stderr.String())
 	switch {
 	case err == nil:
@@ -339,7 +339,7 @@ func (h *conn) push(ctx context.Context, bin *binary, opts Options, remote strin
 	defer s.Close()
 	defer context.AfterFunc(ctx, func() { _ = s.Close() })()
 	s.Stdin = bytes.NewReader(packed)
-	var out tail
+	var out lastBytes
 	out.limit = 4 << 10
 	s.Stdout, s.Stderr = &out, &out
 	// Every word is a constant or a plain path. $$ keeps two pushes apart;
@@ -524,14 +524,14 @@ func (b *binary) packed() ([]byte, error) {
 	return b.gz, b.err
 }
 
-// tail keeps the last bytes written to it.
-type tail struct {
+// lastBytes keeps the last bytes written to it.
+type lastBytes struct {
 	mu    sync.Mutex
 	limit int
 	b     []byte
 }
 
-func (t *tail) Write(p []byte) (int, error) {
+func (t *lastBytes) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.b = append(t.b, p...)
@@ -541,7 +541,7 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (t *tail) String() string {
+func (t *lastBytes) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return string(t.b)

@@ -163,7 +163,7 @@ func TestNotRoot(t *testing.T) {
 	}
 	s, target, opts := setup(t)
 	s.Nobody.Store(true)
-	opts.LibDir = "/no-such-dir-of-mortar-tests" // what nobody can see is not there
+	opts.LibDir = "/no-such-dir-of-mortar-tests" // no user has this folder
 	_, err := Connect(t.Context(), target, opts)
 	if !errors.Is(err, ErrLogin) || !strings.Contains(err.Error(), "login as root does not get root's rights") {
 		t.Errorf("%v", err)

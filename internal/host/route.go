@@ -131,7 +131,7 @@ func (r *route) obey(ctx context.Context, t Target) error {
 		r.lookup = net.JoinHostPort(a[0], "22") // a name without a port
 	}
 	if j := says("proxyjump"); j != nil && j[0] != "none" {
-		r.proxy = jump(t.SSHConfig, j[0], r.addr())
+		r.proxy = jumpCommand(t.SSHConfig, j[0], r.addr())
 	}
 	if c := says("proxycommand"); c != nil && c[0] != "none" {
 		r.proxy = []string{"/bin/sh", "-c", "exec " + strings.NewReplacer("%h", r.host, "%p", strconv.Itoa(r.port), "%r", r.user, "%n", t.Address, "%%", "%").Replace(c[0])}
@@ -140,9 +140,9 @@ func (r *route) obey(ctx context.Context, t Target) error {
 	return nil
 }
 
-// jump is the command that reaches addr through bastions, as ssh(1) itself makes it of
+// jumpCommand is the command that reaches addr through bastions, as ssh(1) itself makes it of
 // ProxyJump: the last one connects, the others lead to it. Their host keys must be known.
-func jump(config, bastions, addr string) []string {
+func jumpCommand(config, bastions, addr string) []string {
 	argv := []string{"ssh", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes"}
 	if config != "" {
 		argv = append(argv, "-F", config)
@@ -224,7 +224,7 @@ func dialProxy(argv []string) (net.Conn, func() string, error) {
 	ours, theirs := os.NewFile(uintptr(pair[0]), "proxy"), os.NewFile(uintptr(pair[1]), "proxy")
 	defer ours.Close()
 	defer theirs.Close()
-	said := &tail{limit: 4 << 10}
+	said := &lastBytes{limit: 4 << 10}
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = theirs, theirs, said
 	if err := cmd.Start(); err != nil {
@@ -262,8 +262,8 @@ type behindBegin struct {
 	found bool
 }
 
-// noise bounds what a login shell may print, in bytes.
-const noise = 1 << 20
+// maxNoise bounds what a login shell may print, in bytes.
+const maxNoise = 1 << 20
 
 func (b *behindBegin) Read(p []byte) (int, error) {
 	for !b.found {
@@ -277,7 +277,7 @@ func (b *behindBegin) Read(p []byte) (int, error) {
 		switch {
 		case err != nil:
 			return 0, err
-		case len(b.seen) > noise:
+		case len(b.seen) > maxNoise:
 			return 0, errors.New("the login shell prints too much: nothing of ours came in the first MiB")
 		}
 	}

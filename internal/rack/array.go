@@ -89,10 +89,10 @@ func waitArray(ctx context.Context, r *rack, e *hw.Enclosure) error {
 	return r.waitUp(ctx, e.Name, func() bool { return true })
 }
 
-// steer sets the ALUA states of each LUN of an array from the hardware: optimized at
+// setALUA sets the ALUA states of each LUN of an array from the hardware: optimized at
 // the controller that owns the LUN, non-optimized at the other. The LUNs of a dead
 // controller belong to the other one.
-func steer(ctx context.Context, r *rack, e *hw.Enclosure, h *hw.Hardware) error {
+func setALUA(ctx context.Context, r *rack, e *hw.Enclosure, h *hw.Hardware) error {
 	var commands []string
 	for i, d := range e.Disks {
 		if owner := h.Owner(e, d.LUN); d.LUN.Unmirrored {
@@ -128,7 +128,7 @@ func arrangeArrays(ctx context.Context, r *rack, h *hw.Hardware, wasOff map[stri
 			err = waitArray(ctx, r, e)
 		}
 		if err == nil {
-			err = steer(ctx, r, e, h)
+			err = setALUA(ctx, r, e, h)
 		}
 		errs = append(errs, err)
 	}
@@ -227,7 +227,7 @@ func Configure(ctx context.Context, dir string, s *spec.Spec, name, script strin
 		if err := tool.SaveJSON(inventoryFile(r.dir), inv); err != nil {
 			return err
 		}
-		if err := steer(ctx, r, e, h); err != nil {
+		if err := setALUA(ctx, r, e, h); err != nil {
 			return err
 		}
 		return replug(ctx, r, before, present(r, h), true)

@@ -50,7 +50,7 @@ func DryRun(cfg hw.Config, dir string) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, "create "+hw.ArrayState(dir, e.Name)+" "+strconv.Itoa(hw.ArrayStateBytes)+" bytes", shown(args),
+		out = append(out, "create "+hw.ArrayState(dir, e.Name)+" "+strconv.Itoa(hw.ArrayStateBytes)+" bytes", shellLine(args),
 			"run mortar rack _fabric "+dir+" "+e.Name)
 	}
 	for i, n := range cfg.Nodes {
@@ -64,13 +64,13 @@ func DryRun(cfg hw.Config, dir string) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, shown(args))
+		out = append(out, shellLine(args))
 	}
 	return append(out, "create "+inventoryFile(dir)), nil
 }
 
-// shown is the command line of a machine, quoted for a shell.
-func shown(args []string) string {
+// shellLine is the command line of a machine, quoted for a shell.
+func shellLine(args []string) string {
 	for j, a := range args {
 		if strings.ContainsAny(a, " \"{}") {
 			args[j] = "'" + a + "'"

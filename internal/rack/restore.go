@@ -475,9 +475,9 @@ func (s *saved) restoreMachines(ctx context.Context, r *rack, h *hw.Hardware, fr
 	return p.Step("go on", strings.Join(on, " "), func() error { return s.goOnInSteps(ctx, r) })
 }
 
-// settle is the time after which a machine's emulation has translated the code that its
+// settleTime is the time after which a machine's emulation has translated the code that its
 // cluster needs to be on time.
-const settle = 2 * time.Second
+const settleTime = 2 * time.Second
 
 // goOnInSteps lets the restored machines go on, servers first: at any moment as many
 // as this host has processors, which are the two servers of a pair at least. The others
@@ -504,7 +504,7 @@ func (s *saved) goOnInSteps(ctx context.Context, r *rack) error {
 			select {
 			case <-ctx.Done():
 				return ctx.Err()
-			case <-time.After(settle):
+			case <-time.After(settleTime):
 			}
 		}
 	}

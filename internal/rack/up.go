@@ -281,7 +281,7 @@ func (r *rack) upArrays(ctx context.Context, p *tool.Steps) error {
 				if err := waitArray(ctx, r, e); err != nil {
 					return err
 				}
-				return withPower(ctx, r, func(h *hw.Hardware) error { return steer(ctx, r, e, h) })
+				return withPower(ctx, r, func(h *hw.Hardware) error { return setALUA(ctx, r, e, h) })
 			})
 		})
 	}

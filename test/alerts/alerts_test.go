@@ -2,6 +2,7 @@ package alerts_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"regexp"
@@ -9,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mortarhpc/mortar/internal/base/pace"
 	"github.com/mortarhpc/mortar/internal/run/observe"
 	"github.com/mortarhpc/mortar/internal/run/watch"
 )
@@ -88,6 +90,16 @@ func TestAlertsHaveCodes(t *testing.T) {
 		m := regexp.MustCompile(`code: ([a-z-]+)`).FindStringSubmatch(rest)
 		if name != "MortarMetricsOld" && (m == nil || !strings.Contains(findings, "| `"+m[1]+"` |")) {
 			t.Errorf("%s has no code of a finding", name)
+		}
+	}
+}
+
+// An alert calls a disk slow by the rule of package pace.
+func TestSlowIsOneRule(t *testing.T) {
+	text := read(t, rules)
+	for _, want := range []string{fmt.Sprintf(">= %g\n", pace.Least.Seconds()), fmt.Sprintf("%d * quantile", pace.Times)} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%s lacks %q", rules, want)
 		}
 	}
 }

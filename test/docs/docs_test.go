@@ -3,10 +3,13 @@
 package docs_test
 
 import (
+	"go/scanner"
+	"go/token"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -27,10 +30,10 @@ const (
 // clause after a colon or semicolon, but for a question.
 var actors = regexp.MustCompile(`(?i:\b(?:somebody|nobody|whoever)\b)|(?:(?:^|\. |\*\*)What|[:;] what) is\b(?:[^?.]*[.;:]|[^?]*$)`)
 
-// files returns the files below root that have the extension, by their path from there.
+// files returns the files below root that have one of the extensions, by their path from there.
 // Directories of runs and of versions are left out, and so is the laboratory's diary, which
 // stays as it was written.
-func files(t *testing.T, ext string) map[string]string {
+func files(t *testing.T, exts ...string) map[string]string {
 	t.Helper()
 	found := map[string]string{}
 	err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
@@ -41,7 +44,7 @@ func files(t *testing.T, ext string) map[string]string {
 		if e.IsDir() && path != root && (strings.HasPrefix(name, ".") || name == "out" || name == "testdata" || name == "lab") {
 			return filepath.SkipDir
 		}
-		if e.IsDir() || filepath.Ext(path) != ext {
+		if e.IsDir() || !slices.Contains(exts, filepath.Ext(path)) {
 			return nil
 		}
 		text, err := os.ReadFile(path)
@@ -53,7 +56,7 @@ func files(t *testing.T, ext string) map[string]string {
 		t.Fatal(err)
 	}
 	if len(found) < 20 {
-		t.Fatalf("only %d files *%s", len(found), ext)
+		t.Fatalf("only %d files %v", len(found), exts)
 	}
 	return found
 }
@@ -125,29 +128,36 @@ func TestEntriesOfTheChangelogAreShort(t *testing.T) {
 	}
 }
 
-// nobody is also a user of Unix.
+// nobody is also a user of Unix, and an address of no host.
 var user = regexp.MustCompile(`the user nobody|Nobody is the number|Nobody: commands run as uid|nobody is the hardware address`)
 
-// CONTRIBUTING.md quotes bad words on purpose.
+// Pages, help, templates, rules, comments, and what programs print. CONTRIBUTING.md quotes bad
+// words on purpose.
 func TestActorsHaveNames(t *testing.T) {
-	for file, text := range files(t, ".md") {
-		if file == "CONTRIBUTING.md" {
-			continue
+	check := func(file string, line int, text string) {
+		if w := actors.FindString(strings.TrimSpace(user.ReplaceAllString(text, ""))); w != "" {
+			t.Errorf("%s:%d: %q names no actor", file, line, w)
 		}
-		for _, p := range paragraphs(text) {
-			if w := actors.FindString(strings.TrimSpace(p.text)); w != "" {
-				t.Errorf("%s:%d: %q names no actor", file, p.line, w)
+	}
+	for file, text := range files(t, ".md", ".txt") {
+		if file != "CONTRIBUTING.md" {
+			for _, p := range paragraphs(text) {
+				check(file, p.line, p.text)
 			}
 		}
 	}
-	for file, text := range files(t, ".go") {
+	for file, text := range files(t, ".tmpl", ".yml", ".yaml", ".js") {
 		for i, line := range strings.Split(text, "\n") {
-			comment, is := strings.CutPrefix(strings.TrimSpace(line), "//")
-			if !is || strings.HasPrefix(file, "test/docs/") {
-				continue
-			}
-			if w := actors.FindString(user.ReplaceAllString(comment, "")); w != "" {
-				t.Errorf("%s:%d: %q names no actor", file, i+1, w)
+			check(file, i+1, line)
+		}
+	}
+	for file, text := range files(t, ".go") {
+		var s scanner.Scanner
+		set := token.NewFileSet()
+		s.Init(set.AddFile(file, -1, len(text)), []byte(text), nil, scanner.ScanComments)
+		for pos, tok, lit := s.Scan(); tok != token.EOF; pos, tok, lit = s.Scan() {
+			if test := strings.HasSuffix(file, "_test.go"); tok == token.COMMENT && !strings.HasPrefix(file, "test/docs/") || tok == token.STRING && !test {
+				check(file, set.Position(pos).Line, strings.Trim(lit, "/\"`"))
 			}
 		}
 	}

@@ -185,7 +185,7 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// What is started without waiting goes on by itself.
+// A program that is started without waiting goes on by itself.
 func TestStart(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "x")
 	p, err := Cmd{Argv: []string{"touch", file}, Group: OwnSession}.Start()

@@ -125,7 +125,7 @@ func TestOwnersOf(t *testing.T) {
 	}
 }
 
-// What is damaged gives an error, a count, or nothing; it never ends the agent.
+// Damage gives an error, a count, or nothing; it never ends the agent.
 func TestDamaged(t *testing.T) {
 	path, image, at := made(t, "64bit,metadata_csum")
 	asked := slices.Sorted(slices.Values(at))

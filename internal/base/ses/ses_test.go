@@ -152,7 +152,7 @@ func TestAgreesWithSgSes(t *testing.T) {
 	}
 }
 
-// What is no page, or half of one, is an error.
+// Half a page, or none, is an error.
 func TestBroken(t *testing.T) {
 	text := areca(t)
 	for name, c := range map[string]struct{ text, want string }{

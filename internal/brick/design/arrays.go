@@ -105,7 +105,7 @@ func (d builder) lunsOn(a *Array, set spec.Set, ost *int) {
 			l.Name, l.Use, l.Server = fmt.Sprintf("%s-MDT%04x", s.Lustre.FSName, n), "mdt", set.Servers[0]
 		case "oss":
 			l.Name, l.Use = fmt.Sprintf("%s-OST%04x", s.Lustre.FSName, *ost), "ost"
-			l.Server = set.Servers[half(n, total)]
+			l.Server = set.Servers[halfOf(n, total)]
 			*ost++
 		default:
 			l.Name, l.Use = d.lunName(a, g.Growth), "pv"
@@ -126,9 +126,9 @@ func (d builder) lunsOn(a *Array, set spec.Set, ost *int) {
 	}
 }
 
-// half says which of two servers has the i-th of n: the first half is the
+// halfOf says which of two servers has the i-th of n: the first half is the
 // first one's, so that either has LUNs of both controllers.
-func half(i, n int) int {
+func halfOf(i, n int) int {
 	if i < (n+1)/2 {
 		return 0
 	}

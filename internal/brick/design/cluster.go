@@ -47,7 +47,7 @@ func (d builder) cluster(servers []spec.Server) *HA {
 		mine := levels(v, pdus)
 		first := []map[string]string{mine[0].Devices[0].Params} // the hedge may fail on both servers
 		if s.Profile != spec.Stock {
-			h := hedge(v, mine)
+			h := hedgeLevel(v, mine)
 			ha.Hedge = append(ha.Hedge, h)
 			first = append(first, h.Devices[0].Params)
 		}
@@ -125,10 +125,10 @@ const HedgeAgent = "fence_mortar"
 // action after 30 s by itself.
 const hedgeTimeout = "40s"
 
-// hedge is the level before those of a server: one device that uses them all, and does not
+// hedgeLevel is the level before those of a server: one device that uses them all, and does not
 // wait for one that is late. They stay in the topology behind it: they are proven alone,
 // they fence if the hedge cannot run, and a cluster is converted by one more level.
-func hedge(v spec.Server, levels []FenceLevel) FenceLevel {
+func hedgeLevel(v spec.Server, levels []FenceLevel) FenceLevel {
 	var all []string
 	for i := range levels {
 		levels[i].Index++

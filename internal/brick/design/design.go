@@ -58,7 +58,7 @@ func Derive(s *spec.Spec) (*Design, error) {
 	if err != nil {
 		return nil, err
 	}
-	d, err := derive(plain(s))
+	d, err := derive(untuned(s))
 	if err != nil {
 		return nil, err
 	}

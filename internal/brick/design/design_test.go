@@ -384,7 +384,7 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// What is read is kept by the server that reads it: SSDs inside two servers
+// Each server caches its own reads: SSDs inside two servers
 // do not add up.
 func TestCacheInsideServers(t *testing.T) {
 	for _, c := range []struct {

@@ -332,17 +332,17 @@ func (t tuning) ClearPDUs() (out struct {
 	return out
 }
 
-// weak is a set with groups that do not survive the loss of an enclosure.
-type weak struct {
+// fragileSet is a set with groups that do not survive the loss of an enclosure.
+type fragileSet struct {
 	spec.Set
 	At, Where, Loss string
 	Groups, Worst   int // how many groups; most disks of one in one enclosure
 }
 
-func (t tuning) Weak() []weak {
-	var out []weak
+func (t tuning) Weak() []fragileSet {
+	var out []fragileSet
 	for _, set := range t.Spec.Sets() {
-		w := weak{Set: set, At: "enclosures"}
+		w := fragileSet{Set: set, At: "enclosures"}
 		for _, g := range t.GroupsOf(set.Name) {
 			if n, e := worstEnclosure(g); n > w.Worst {
 				w.Worst, w.Where = n, e

@@ -176,7 +176,7 @@ func (d builder) targetServices(m *spec.Module) []Service {
 		for i, g := range groups {
 			add(Storage{Groups: []string{g.Name}}, Target{
 				Name: fmt.Sprintf("%s-OST%04x", l.FSName, l.OSTs), Kind: "ost", Index: l.OSTs, Group: g.Name,
-				Size: spec.Bytes(g.Data) * mdData(g.Members[0].Size, g.Chunk), Server: m.Servers[half(i, len(groups))],
+				Size: spec.Bytes(g.Data) * mdData(g.Members[0].Size, g.Chunk), Server: m.Servers[halfOf(i, len(groups))],
 			})
 			l.OSTs++
 		}

@@ -24,10 +24,10 @@ const (
 	stockToken   = 3000 // corosync.conf(5)
 )
 
-// plain is a copy of a spec without its tuning: what profile stock builds.
+// untuned is a copy of a spec without its tuning: what profile stock builds.
 // Layout, addresses, identities and the rules that keep data safe (sync
 // exports, fencing by two levels) stay.
-func plain(s *spec.Spec) *spec.Spec {
+func untuned(s *spec.Spec) *spec.Spec {
 	out := *s
 	out.NFS.Threads, out.NFS.Lease, out.NFS.Grace = stockThreads, stockLease, stockLease
 	out.Filesystem.Mount = nil

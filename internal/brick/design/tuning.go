@@ -183,7 +183,7 @@ func (t tuning) MaxSectors() int        { return max(1024, int(t.RAID.Chunk/spec
 func (t tuning) FullStripe() spec.Bytes { return fullStripe(t.RAID) }
 func (t tuning) StripeCache() int       { return stripeCache(t.Spec, len(t.Groups)) }
 func (t tuning) LogSize() spec.Bytes    { return logSize(t.lvSize(t.First.Name, 0)) }
-func (t tuning) FirstGroups() int       { return len(first(t.GroupsIn(&t.First.Storage))) }
+func (t tuning) FirstGroups() int       { return len(originalGroups(t.GroupsIn(&t.First.Storage))) }
 func (t tuning) LockGrace() int         { return min(t.Spec.NFS.Grace, lockGrace) }
 func (t tuning) Connections() int       { return nconnect(t.Spec) }
 

@@ -35,7 +35,7 @@ func (d builder) storage(v *spec.Service, groups []Group) Storage {
 	out := Storage{
 		VG:         strings.ReplaceAll(s.Name+"_"+v.Name, "-", "_"),
 		LV:         "data",
-		Stripes:    len(first(groups)),
+		Stripes:    len(originalGroups(groups)),
 		StripeSize: stripeSize(r),
 		ExtentSize: extentSize,
 		SystemID:   s.Servers[0].Name,
@@ -101,9 +101,9 @@ func tooLarge(d *Design, v *Service) string {
 	return ""
 }
 
-// first are the groups that were there from the first: the geometry of what is
+// originalGroups are the groups that were there from the first: the geometry of what is
 // made once follows from them alone.
-func first(groups []Group) []Group {
+func originalGroups(groups []Group) []Group {
 	return slices.DeleteFunc(slices.Clone(groups), func(g Group) bool { return g.Growth > 0 })
 }
 
@@ -113,7 +113,7 @@ func (d builder) fileSystem(v *spec.Service, groups []Group) *NFS {
 	r := s.Storage.RAID
 	out := &NFS{
 		FSUUID: stableUUID(s, "xfs", v.Name).String(), FSLabel: v.Name,
-		SU: r.Chunk, SW: r.Data * len(first(groups)),
+		SU: r.Chunk, SW: r.Data * len(originalGroups(groups)),
 		MountPoint: v.Path, MountOpts: mountOptions(s),
 	}
 	out.MkfsArgs = []string{

@@ -106,16 +106,16 @@ func (c Coefficients) Set(name string, v float64, source string) error {
 		return fmt.Errorf("%s: %g: a %s is at most 1", name, v, k.Unit)
 	case v > 0 && v < lowest(name):
 		return fmt.Errorf("%s: %g %s is absurd; give at least %g", name, v, k.Unit, lowest(name))
-	case v > most(k.Unit):
-		return fmt.Errorf("%s: %g %s is absurd; give at most %g", name, v, k.Unit, most(k.Unit))
+	case v > largestOf(k.Unit):
+		return fmt.Errorf("%s: %g %s is absurd; give at most %g", name, v, k.Unit, largestOf(k.Unit))
 	}
 	k.Value, k.Source, k.Changed = v, source, true
 	return nil
 }
 
-// most is the largest value of a unit that anybody can mean. Rates have theirs
+// largestOf is the largest value of a unit that anybody can mean. Rates have theirs
 // because a simulated brick takes as long as it has events.
-func most(unit string) float64 {
+func largestOf(unit string) float64 {
 	switch {
 	case strings.HasPrefix(unit, "failures per server"):
 		return 1000 // a server that crashes every day is bad, not impossible

@@ -72,7 +72,7 @@ func ComparedText(w io.Writer, all []Compared) error {
 		rows = append(rows, []string{
 			fmt.Sprintf("%s (%s)", c.Pattern, c.Test), fmt.Sprint(c.Threads), number(c.Value),
 			number(c.Forecast), paper.PercentText(paper.Percent(c.Forecast, c.Value)),
-			bare(c.Paper), paper.PercentText(c.PaperPercent), c.Unit, c.Bottleneck,
+			figureOrNone(c.Paper), paper.PercentText(c.PaperPercent), c.Unit, c.Bottleneck,
 		})
 	}
 	_, err := fmt.Fprintf(w, "\nMeasured and forecast\n\n%s", table(rows))

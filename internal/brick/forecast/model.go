@@ -153,7 +153,7 @@ func (m model) line() Line {
 
 // bound makes the narrowest stage, the first of equals, the bottleneck, and returns its limit.
 func (l *Line) bound() float64 {
-	limit, at := least(l.Stages)
+	limit, at := narrowest(l.Stages)
 	l.Bottleneck, l.Why = at.Name, at.Formula
 	return limit
 }
@@ -177,8 +177,8 @@ func (l *Line) curve(most int, get func(n int) float64) {
 	}
 }
 
-// least is the narrowest stage; the first of equals.
-func least(s []Stage) (float64, Stage) {
+// narrowest is the narrowest stage; the first of equals.
+func narrowest(s []Stage) (float64, Stage) {
 	best := slices.MinFunc(s, func(a, b Stage) int { return cmp.Compare(a.Limit, b.Limit) })
 	return best.Limit, best
 }

@@ -54,7 +54,7 @@ func TestAbsurd(t *testing.T) {
 		}
 	}
 	for _, c := range Defaults().All() {
-		if c.Value > most(c.Unit) || c.Value < lowest(c.Name) {
+		if c.Value > largestOf(c.Unit) || c.Value < lowest(c.Name) {
 			t.Errorf("%s: the default %g %s would be refused", c.Name, c.Value, c.Unit)
 		}
 	}

@@ -99,16 +99,16 @@ func (f *Forecast) BesidePaper() [][]string {
 	}
 	rows := [][]string{append(head, "unit")}
 	for _, p := range f.Published {
-		row := []string{fmt.Sprintf("%s, %s", p.Figure, p.Test), p.figure.Bare(), bare(p.Forecast), paper.PercentText(p.Percent)}
+		row := []string{fmt.Sprintf("%s, %s", p.Figure, p.Test), p.figure.Bare(), figureOrNone(p.Forecast), paper.PercentText(p.Percent)}
 		if otherwise {
-			row = append(row, bare(p.AsMeasured), paper.PercentText(p.MeasuredPercent))
+			row = append(row, figureOrNone(p.AsMeasured), paper.PercentText(p.MeasuredPercent))
 		}
 		rows = append(rows, append(row, p.Unit))
 	}
 	return rows
 }
 
-func bare(v float64) string {
+func figureOrNone(v float64) string {
 	if v == 0 {
 		return "none"
 	}

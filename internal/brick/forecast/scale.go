@@ -35,7 +35,7 @@ func Scaling(h Hardware, c Coefficients, brick Result, mds *Result, counts []int
 		return nil, err
 	}
 	limit := func(p Pattern) float64 {
-		x, _ := least(model{&h, c, p}.sequential())
+		x, _ := narrowest(model{&h, c, p}.sequential())
 		return x
 	}
 	write, read := limit(SeqWrite), limit(SeqRead)

@@ -61,7 +61,7 @@ func ParseBytes(s string) (Bytes, error) {
 		for _, u := range units {
 			names = append(names, u.name)
 		}
-		return 0, fmt.Errorf("unknown unit %q in size %q; use %s", unit, s, or(names))
+		return 0, fmt.Errorf("unknown unit %q in size %q; use %s", unit, s, oneOf(names))
 	}
 	r, ok := new(big.Rat).SetString(num)
 	if !ok {

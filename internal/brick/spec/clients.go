@@ -163,7 +163,7 @@ func (s *Spec) Select(words []string) (map[string]bool, error) {
 			case slices.Contains(Groups, n):
 				return nil, fmt.Errorf("%s: group %s has no host; name hosts, or another group", s.File, n)
 			default:
-				return nil, fmt.Errorf("%s: no host or group is named %q; %s", s.File, n, meant(n, known, "name hosts, ranges of them such as c[001-040], "+or(Groups)))
+				return nil, fmt.Errorf("%s: no host or group is named %q; %s", s.File, n, didYouMean(n, known, "name hosts, ranges of them such as c[001-040], "+oneOf(Groups)))
 			}
 			for _, h := range hosts[n] {
 				out[h] = true
@@ -171,7 +171,7 @@ func (s *Spec) Select(words []string) (map[string]bool, error) {
 		}
 	}
 	if len(out) == 0 {
-		return nil, fmt.Errorf("%s: no host is named; name hosts, ranges of them such as c[001-040], %s", s.File, or(Groups))
+		return nil, fmt.Errorf("%s: no host is named; name hosts, ranges of them such as c[001-040], %s", s.File, oneOf(Groups))
 	}
 	return out, nil
 }

@@ -151,7 +151,7 @@ type decoder struct {
 
 func (d *decoder) errorf(n ast.Node, mend, format string, args ...any) {
 	p := nodePos(n)
-	d.errs = append(d.errs, &Error{File: d.file, Line: p.line, Col: p.col, Msg: fmt.Sprintf(format, brief(args)...), Mend: mend})
+	d.errs = append(d.errs, &Error{File: d.file, Line: p.line, Col: p.col, Msg: fmt.Sprintf(format, shortened(args)...), Mend: mend})
 }
 
 // parse turns text into the one mapping a spec consists of.
@@ -443,9 +443,9 @@ func (d *decoder) mapping(n ast.Node, v reflect.Value, path, key string) {
 				mend = fmt.Sprintf("did you mean %q?", near)
 				meant[near] = true
 			} else if places := placesOf(d.root, name, ""); len(places) > 0 && len(places) <= 3 {
-				mend = fmt.Sprintf("%q belongs to %s: look at the indentation", name, or(places))
+				mend = fmt.Sprintf("%q belongs to %s: look at the indentation", name, oneOf(places))
 			}
-			d.errorf(p.Key, mend, "unknown key %q%s", name, in(key))
+			d.errorf(p.Key, mend, "unknown key %q%s", name, inKey(key))
 			continue
 		}
 		if seen[name] { // the YAML parser refuses this; kept for keys it sees as different, as "a" and 'a'
@@ -467,7 +467,7 @@ func (d *decoder) mapping(n ast.Node, v reflect.Value, path, key string) {
 		if opts != "omitempty" {
 			p := nodePos(n)
 			d.errs = append(d.errs, &Error{File: d.file, Line: p.line, Col: p.col,
-				Msg: fmt.Sprintf("key %q is missing%s", name, in(key)), Mend: fmt.Sprintf("add it: %s", f.Tag.Get("doc"))})
+				Msg: fmt.Sprintf("key %q is missing%s", name, inKey(key)), Mend: fmt.Sprintf("add it: %s", f.Tag.Get("doc"))})
 			continue
 		}
 		setDefault(v.Field(i), f)
@@ -514,7 +514,7 @@ func join(path, name string) string {
 	return path + "." + name
 }
 
-func in(key string) string {
+func inKey(key string) string {
 	if key == "" {
 		return ""
 	}

@@ -21,7 +21,7 @@ type layout struct {
 	bySerial  map[string]string
 	byWWN     map[string]string
 	all       []string            // serials
-	first     map[lot]place       // the first disks of each lot
+	first     map[diskLot]place   // the first disks of each lot
 	blocks    map[string]place    // of a set, those that tell their sector
 	grown     map[[2]string][]int // disks of each growth, from 1, by set and array
 	count     map[string]int      // by set, without growths
@@ -29,8 +29,8 @@ type layout struct {
 	enclosure map[string]string   // name -> path
 }
 
-// lot is disks that make groups together.
-type lot struct {
+// diskLot is disks that make groups together.
+type diskLot struct {
 	set    string
 	growth int
 }
@@ -41,7 +41,7 @@ type place struct {
 }
 
 func (c *checker) disks() {
-	l := &layout{checker: c, allKnown: true, bySerial: map[string]string{}, byWWN: map[string]string{}, first: map[lot]place{}, blocks: map[string]place{},
+	l := &layout{checker: c, allKnown: true, bySerial: map[string]string{}, byWWN: map[string]string{}, first: map[diskLot]place{}, blocks: map[string]place{},
 		grown: map[[2]string][]int{}, count: map[string]int{}, perArray: map[[2]string]int{}, enclosure: map[string]string{}}
 	l.sound = l.geometries()
 	if len(c.s.Enclosures) == 0 {
@@ -114,7 +114,7 @@ func (c *layout) entry(l place, set, array string) int {
 		c.errorf(l.at+".sector", "use disks of one kind in a "+c.setWord()+", or format these anew (sg_format, nvme format)",
 			"disks with logical blocks of %d bytes and, at %s, of %d would share a volume", l.Sector, c.at(f.at), f.Sector)
 	}
-	of := lot{set, l.Growth}
+	of := diskLot{set, l.Growth}
 	f, ok := c.first[of]
 	switch {
 	case !sound:
@@ -265,7 +265,7 @@ func (c *layout) enclosureSet(e *Enclosure, at string) string {
 		if !c.servicesOK {
 			return "" // said already, of the services
 		}
-		c.errorf(at+".service", meant(e.Service, names, "the services are: "+strings.Join(names, ", ")), "there is no service %q", e.Service)
+		c.errorf(at+".service", didYouMean(e.Service, names, "the services are: "+strings.Join(names, ", ")), "there is no service %q", e.Service)
 	}
 	return e.Service
 }
@@ -281,7 +281,7 @@ func (c *layout) disk(l *DiskList, at string, byWWN map[string]string) (sound bo
 		sound = false
 	}
 	if !slices.Contains(diskTypes, l.Type) {
-		c.errorf(at+".type", meant(l.Type, diskTypes, "use "+or(diskTypes)), "unknown disk type %q", l.Type)
+		c.errorf(at+".type", didYouMean(l.Type, diskTypes, "use "+oneOf(diskTypes)), "unknown disk type %q", l.Type)
 		sound = false
 	}
 	c.refuse(l.Server != "" && !ofSSDs, at+".server", "remove it", "the disks of an enclosure are reached by the servers it is cabled to")
@@ -358,7 +358,7 @@ func (c *layout) geometry(path string, st *Storage) bool {
 	r, before := &st.RAID, c.found
 	c.refuse(st.Kind != "jbod" && st.Kind != "array", path+".kind", "use jbod or array", "unknown kind of storage %q", st.Kind)
 	c.refuse(st.Model != "" && st.Kind == "jbod", path+".model", "remove it, or write kind: array", "model names a RAID array, but kind is jbod")
-	c.refuse(st.Kind == "array" && st.Model == "" && len(c.s.Arrays) == 0, path, "add model: "+or(ModelNames()), "which array is it?")
+	c.refuse(st.Kind == "array" && st.Model == "" && len(c.s.Arrays) == 0, path, "add model: "+oneOf(ModelNames()), "which array is it?")
 	c.refuse(st.Kind == "jbod" && len(c.s.Arrays) > 0 && c.s.Flavour != Lustre, path+".kind", "write kind: array, or remove arrays", "there are arrays, but kind is jbod")
 	model, known := ModelOf(st.Model)
 	c.refuse(st.Model != "" && !known, path+".model", c.modelMend(st.Model), "unknown array model %q", st.Model)
@@ -417,7 +417,7 @@ func (c *layout) geometry(path string, st *Storage) bool {
 // modelGeometry checks that an array can make groups of this kind.
 func (c *layout) modelGeometry(path string, m ArrayModel, r *RAID) bool {
 	before := c.found
-	c.refuse(!slices.Contains(m.Levels, r.Level), path+".raid.level", "use "+or(words(m.Levels)), "%s has no RAID level %d", Article(m.Name), r.Level)
+	c.refuse(!slices.Contains(m.Levels, r.Level), path+".raid.level", "use "+oneOf(words(m.Levels)), "%s has no RAID level %d", Article(m.Name), r.Level)
 	c.refuse(!slices.Contains(m.Chunks, r.Chunk), path+".raid.chunk", fmt.Sprintf("choose a power of two from %s to %s", m.Chunks[0], m.Chunks[len(m.Chunks)-1]), "%s has no chunk of %s", Article(m.Name), r.Chunk)
 	c.refuse(r.Level != 10 && r.Width() > m.Widest, path+".raid.data", fmt.Sprintf("choose %d at most", m.Widest-2), "a group of %d disks is wider than the %d %s can make", r.Width(), m.Widest, Article(m.Name))
 	return c.found == before
@@ -435,7 +435,7 @@ func (c *checker) modelMend(name string) string {
 	if near := Nearest(strings.ToUpper(name), ModelNames()); near != "" {
 		return fmt.Sprintf("did you mean %q?", near)
 	}
-	return "use " + or(ModelNames())
+	return "use " + oneOf(ModelNames())
 }
 
 // mirroring checks write_cache_mirroring of each set's arrays.

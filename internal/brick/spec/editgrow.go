@@ -79,15 +79,15 @@ func (s *Spec) addDisks(a Added, growth int) ([]byte, error) {
 	if a.Service != "" && a.Service != e.Service {
 		return nil, fmt.Errorf("%s: the disks of enclosure %s are for service %s, not %s", s.File, e.Name, e.Service, a.Service)
 	}
-	text, ok := splice(s.Source, at, false, s.diskText(at, last), s.diskText(at, like(last, a, growth)))
+	text, ok := splice(s.Source, at, false, s.diskText(at, last), s.diskText(at, entryLike(last, a, growth)))
 	if !ok {
-		return nil, fmt.Errorf("%s: the disks of enclosure %s are written in a way that cannot be edited here; add %s by hand", s.File, e.Name, s.diskText(at, like(last, a, growth)))
+		return nil, fmt.Errorf("%s: the disks of enclosure %s are written in a way that cannot be edited here; add %s by hand", s.File, e.Name, s.diskText(at, entryLike(last, a, growth)))
 	}
 	return text, nil
 }
 
-// like is an entry for disks of the same kind as others.
-func like(l DiskList, a Added, growth int) DiskList {
+// entryLike is an entry for disks of the same kind as others.
+func entryLike(l DiskList, a Added, growth int) DiskList {
 	l.Serial, l.WWN, l.Growth = a.Serial, "", growth
 	if a.Size > 0 {
 		l.Size = a.Size
@@ -104,7 +104,7 @@ func (s *Spec) addEnclosure(a Added, growth int) ([]byte, error) {
 	if a.Service != "" {
 		text += "\nservice: " + a.Service
 	}
-	text += "\ndisks:\n  - " + s.diskText(fmt.Sprintf("enclosures[%d].disks[%d]", i, j), like(old.Disks[j], a, growth))
+	text += "\ndisks:\n  - " + s.diskText(fmt.Sprintf("enclosures[%d].disks[%d]", i, j), entryLike(old.Disks[j], a, growth))
 	out, ok := splice(s.Source, fmt.Sprintf("enclosures[%d]", i), true, text)
 	if !ok {
 		return nil, fmt.Errorf("%s: the enclosures are written in a way that cannot be edited here; add enclosure %s by hand", s.File, a.Enclosure)

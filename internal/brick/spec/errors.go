@@ -109,8 +109,8 @@ func distance(a, b string) int {
 	return prev[len(y)]
 }
 
-// or lists words as "a, b or c".
-func or(words []string) string {
+// oneOf lists words as "a, b or c".
+func oneOf(words []string) string {
 	switch len(words) {
 	case 0:
 		return ""

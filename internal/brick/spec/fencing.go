@@ -71,7 +71,7 @@ func fenceAgents(c *checker, at string, v *Server, feeds map[string]string, cove
 			case fenceSecret.MatchString(name) && !strings.HasSuffix(name, "_file"):
 				c.errorf(oat, "name a file with it under secrets", "%s is a secret, which is never in the spec", name)
 			case name == "method" && f.Options[name] != "onoff":
-				c.errorf(oat, "use onoff", "method %s never shows that the server is off", brief([]any{f.Options[name]})...)
+				c.errorf(oat, "use onoff", "method %s never shows that the server is off", shortened([]any{f.Options[name]})...)
 			case name == "missing_as_off" && f.Options[name] != "0":
 				c.errorf(oat, "remove it", "with missing_as_off a server that the device does not know counts as off")
 			}

@@ -32,7 +32,7 @@ func (c *checker) hardware() {
 		slots := map[int]bool{}
 		for j, k := range v.PCI {
 			pat := fmt.Sprintf("%s.pci[%d]", at, j)
-			c.refuse(!slices.Contains(CardKinds, k.Kind), pat+".kind", "use "+or(CardKinds), "unknown kind of card %q", k.Kind)
+			c.refuse(!slices.Contains(CardKinds, k.Kind), pat+".kind", "use "+oneOf(CardKinds), "unknown kind of card %q", k.Kind)
 			c.refuse(!slices.Contains([]int{1, 2, 4, 8, 16}, k.Lanes), pat+".lanes", "use 4, 8 or 16", "a slot with %d lanes does not exist", k.Lanes)
 			c.between(pat+".slot", k.Slot, 1, 64, "")
 			c.between(pat+".generation", k.Generation, 1, 6, "")
@@ -193,11 +193,11 @@ func (c *layout) enclosureArray(e *Enclosure, at string) bool {
 		names = append(names, a.Name)
 	}
 	if e.Array == "" {
-		c.errorf(at, "add array: one of "+or(names), "enclosure %s hangs on no array", e.Name)
+		c.errorf(at, "add array: one of "+oneOf(names), "enclosure %s hangs on no array", e.Name)
 		return false
 	}
 	if !slices.Contains(names, e.Array) {
-		c.errorf(at+".array", meant(e.Array, names, "the arrays are: "+strings.Join(names, ", ")), "there is no array %q", e.Array)
+		c.errorf(at+".array", didYouMean(e.Array, names, "the arrays are: "+strings.Join(names, ", ")), "there is no array %q", e.Array)
 		return false
 	}
 	a := &s.Arrays[slices.Index(names, e.Array)]
@@ -260,7 +260,7 @@ func (c *layout) cache() {
 	modes := []string{"write-back", "write-through"}
 	modeOK := slices.Contains(modes, k.Mode)
 	if !modeOK {
-		c.errorf("cache.mode", meant(k.Mode, modes, "use write-back or write-through"), "unknown mode %q of a cache", k.Mode)
+		c.errorf("cache.mode", didYouMean(k.Mode, modes, "use write-back or write-through"), "unknown mode %q of a cache", k.Mode)
 	}
 	c.refuse(k.Bypass < 0 || k.Bypass > GiB, "cache.sequential_bypass", "choose up to 1GiB, e.g. 1MiB", "sequential_bypass is %s", k.Bypass)
 	n := 0
@@ -295,7 +295,7 @@ func (c *layout) cache() {
 	case n < 1 || n > 4:
 		c.errorf("cache.ssds", "list 1 to 4", "the cache has %s", Plural(n, "SSD"))
 	case modeOK && k.Mode == "write-back" && n < 2:
-		c.errorf("cache.mode", "add an SSD, or use write-through", "write-back needs two SSDs: what is dirty on the only one is lost with it")
+		c.errorf("cache.mode", "add an SSD, or use write-through", "write-back needs two SSDs: dirty data on the only one is lost with it")
 	}
 }
 
@@ -306,7 +306,7 @@ func (c *layout) inside(l *DiskList, at string) {
 	}
 	switch names := c.s.serverNames(); {
 	case !slices.Contains(names, l.Server):
-		c.errorf(at+".server", "use "+or(names), "there is no server %q", l.Server)
+		c.errorf(at+".server", "use "+oneOf(names), "there is no server %q", l.Server)
 	case len(names) > 1 && c.s.Cache.Mode == "write-back":
 		c.errorf(at+".server", "put it where both servers reach it, or use write-through",
 			"write-back on an SSD inside %s: when %s dies, what is dirty on it is out of the other server's reach", l.Server, l.Server)

@@ -209,9 +209,9 @@ func (c *layout) enclosureModule(e *Enclosure, at string) string {
 	}
 	switch {
 	case e.Module == "" && len(names) > 0:
-		c.errorf(at, "add module: one of "+or(names), "enclosure %s says of no module", e.Name)
+		c.errorf(at, "add module: one of "+oneOf(names), "enclosure %s says of no module", e.Name)
 	case !slices.Contains(names, e.Module) && len(names) > 0:
-		c.errorf(at+".module", meant(e.Module, names, "the modules are: "+strings.Join(names, ", ")), "there is no module %q", e.Module)
+		c.errorf(at+".module", didYouMean(e.Module, names, "the modules are: "+strings.Join(names, ", ")), "there is no module %q", e.Module)
 		return ""
 	}
 	return e.Module

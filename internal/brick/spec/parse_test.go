@@ -123,7 +123,7 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// What is taken for one option has no character that exportfs, exports(5) or the
+// An option has no character that exportfs, exports(5) or the
 // server's table take for the end of an option or of a list.
 func FuzzExportOption(f *testing.F) {
 	for name := range exportOptions {

@@ -26,7 +26,7 @@ func preparation(c *checker) {
 		{"pool_mode", p.PoolMode, []string{"global", "percpu", "pernode", "auto"}},                       // kernel: admin-guide/kernel-parameters, sunrpc.pool_mode
 	} {
 		at := "preparation." + k.key
-		c.refuse(k.have != "" && !slices.Contains(k.words, k.have), at, meant(k.have, k.words, "use "+or(k.words)), "%s is %q", k.key, k.have)
+		c.refuse(k.have != "" && !slices.Contains(k.words, k.have), at, didYouMean(k.have, k.words, "use "+oneOf(k.words)), "%s is %q", k.key, k.have)
 	}
 	c.refuse(p.PoolMode != "" && c.s.Flavour == Lustre, "preparation.pool_mode", "remove it", "pool_mode is of nfsd, which a Lustre brick does not run")
 	c.refuse(p.Swap != 0 && (p.Swap < 64*MiB || p.Swap > 4*TiB), "preparation.swap", "choose 64MiB to 4TiB, or remove it", "swap is %s", p.Swap.Binary())
@@ -47,7 +47,7 @@ func firewall(c *checker) {
 		return
 	}
 	kinds := []string{"nftables", "firewalld"}
-	c.refuse(!slices.Contains(kinds, f.Kind), "firewall.kind", meant(f.Kind, kinds, "use "+or(kinds)), "unknown firewall %q", f.Kind)
+	c.refuse(!slices.Contains(kinds, f.Kind), "firewall.kind", didYouMean(f.Kind, kinds, "use "+oneOf(kinds)), "unknown firewall %q", f.Kind)
 	c.refuse(c.s.Profile == Stock, "firewall", "remove it, or use profile: tuned", "the ports of profile stock change with each start: no rule can open them")
 	switch {
 	case f.Kind == "firewalld":

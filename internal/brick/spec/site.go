@@ -134,6 +134,6 @@ func (c *checker) mountOption(at, option, fs, page, known string) {
 	case why != "":
 		c.errorf(at, "remove it", "mount option %s %s", name, why)
 	case !slices.Contains(all, name) && !strings.HasPrefix(name, "x-"):
-		c.errorf(at, meant(name, all, "see "+page), "%s has no mount option %q: the mount would fail", fs, name)
+		c.errorf(at, didYouMean(name, all, "see "+page), "%s has no mount option %q: the mount would fail", fs, name)
 	}
 }

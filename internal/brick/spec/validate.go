@@ -69,8 +69,8 @@ func (c *checker) refuse(wrong bool, at, mend, format string, args ...any) {
 	}
 }
 
-// meant proposes the word that a mistyped one most likely is, or says otherwise.
-func meant(word string, words []string, otherwise string) string {
+// didYouMean proposes the word that a mistyped one most likely is, or says otherwise.
+func didYouMean(word string, words []string, otherwise string) string {
 	if near := Nearest(word, words); near != "" {
 		return fmt.Sprintf("did you mean %q?", near)
 	}
@@ -82,7 +82,7 @@ func (c *checker) errorf(at, mend, format string, args ...any) {
 		return
 	}
 	line, col := c.s.Pos(at)
-	c.errs = append(c.errs, &Error{File: c.s.File, Line: line, Col: col, Msg: fmt.Sprintf(format, brief(args)...), Mend: mend})
+	c.errs = append(c.errs, &Error{File: c.s.File, Line: line, Col: col, Msg: fmt.Sprintf(format, shortened(args)...), Mend: mend})
 }
 
 // split reports an error whose text is "what; how to mend it".
@@ -123,9 +123,9 @@ func (c *checker) head() bool {
 	s := c.s
 	c.refuse(s.APIVersion != APIVersion, "apiVersion", "write apiVersion: "+APIVersion, "this mortar reads %s, not %q", APIVersion, s.APIVersion)
 	if !slices.Contains(flavours, string(s.Flavour)) {
-		c.errorf("flavour", meant(string(s.Flavour), flavours, "use "+or(flavours)), "unknown flavour %q", s.Flavour)
+		c.errorf("flavour", didYouMean(string(s.Flavour), flavours, "use "+oneOf(flavours)), "unknown flavour %q", s.Flavour)
 	}
-	c.refuse(!slices.Contains(Profiles, string(s.Profile)), "profile", "use "+or(Profiles), "unknown profile %q", s.Profile)
+	c.refuse(!slices.Contains(Profiles, string(s.Profile)), "profile", "use "+oneOf(Profiles), "unknown profile %q", s.Profile)
 	c.refuse(!re().brick.MatchString(s.Name), "name", "use a letter, then letters, digits and dashes, at most 15 in all", "%q cannot name a brick", s.Name)
 	c.refuse(s.ID != "" && !re().brickID.MatchString(s.ID), "id", "use 8 to 32 small letters and digits, as `mortar init` prints them", "%q cannot be the ID of a brick", s.ID)
 	return len(c.errs) == 0
@@ -286,8 +286,8 @@ func shorten(s string) string {
 	return s
 }
 
-// brief cuts long values of a message. A value of several words is a message of its own.
-func brief(args []any) []any {
+// shortened cuts long values of a message. A value of several words is a message of its own.
+func shortened(args []any) []any {
 	for i, a := range args {
 		if s, ok := a.(string); ok && len(s) > 80 && !strings.Contains(s, " ") {
 			args[i] = shorten(s)
@@ -370,7 +370,7 @@ func (c *checker) power() {
 			oat := fmt.Sprintf("%s.outlets[%d]", at, j)
 			if pdus[o.PDU] == nil {
 				if !dup { // then it is the other of the two that was meant
-					c.errorf(oat+".pdu", meant(o.PDU, names, "list it under pdus"), "there is no PDU %q", o.PDU)
+					c.errorf(oat+".pdu", didYouMean(o.PDU, names, "list it under pdus"), "there is no PDU %q", o.PDU)
 				}
 				known = false
 				continue
@@ -464,7 +464,7 @@ func (c *checker) services() {
 	s := c.s
 	if s.Flavour == Lustre {
 		c.servicesOK = true
-		c.refuse(len(s.Services) > 0, "services", "remove them: what is served is one file system, described under lustre", "flavour lustre has no services")
+		c.refuse(len(s.Services) > 0, "services", "remove them: lustre describes the one file system that is served", "flavour lustre has no services")
 		return
 	}
 	want := 1
@@ -535,7 +535,7 @@ func (s *Spec) serverNames() []string {
 
 func (c *checker) unknownServer(at, name string) {
 	names := c.s.serverNames()
-	c.errorf(at, meant(name, names, "the servers are: "+strings.Join(names, ", ")), "there is no server %q", name)
+	c.errorf(at, didYouMean(name, names, "the servers are: "+strings.Join(names, ", ")), "there is no server %q", name)
 }
 
 func (c *checker) exports(at string, v *Service) {
@@ -611,7 +611,7 @@ func (c *checker) exportOption(at, option string) bool {
 	case !known && !re().option.MatchString(option):
 		c.errorf(at, "write one option per item, see exports(5)", "%q is not an export option", option)
 	case !known:
-		c.errorf(at, meant(name, slices.Sorted(maps.Keys(exportOptions)), mend), "unknown export option %q", name)
+		c.errorf(at, didYouMean(name, slices.Sorted(maps.Keys(exportOptions)), mend), "unknown export option %q", name)
 	case form == nil && valued:
 		c.errorf(at, "write "+name, "%q: this export option has no value", option)
 	case form != nil && (valued && value == "" || !form(value) || repeats(strings.Split(value, ":"))):
@@ -700,7 +700,7 @@ func (c *checker) mount(v *Client, m *Mount, at string, used map[string]bool, pu
 		}
 	}
 	if sv == nil && c.servicesOK {
-		c.errorf(at+".service", meant(m.Service, names, "the services are: "+strings.Join(names, ", ")), "there is no service %q", m.Service)
+		c.errorf(at+".service", didYouMean(m.Service, names, "the services are: "+strings.Join(names, ", ")), "there is no service %q", m.Service)
 	} else if sv != nil && len(sv.Exports) > 0 {
 		if m.Export == "" {
 			m.Export = sv.Exports[0].Path
@@ -728,9 +728,9 @@ func (c *checker) mount(v *Client, m *Mount, at string, used map[string]bool, pu
 		used[m.Path] = true
 	}
 	if !slices.Contains(versions, m.Version) {
-		c.errorf(at+".version", "use "+or(versions), "NFS version %q is not served", m.Version)
+		c.errorf(at+".version", "use "+oneOf(versions), "NFS version %q is not served", m.Version)
 	} else if c.versionsOK && !slices.Contains(c.s.NFS.Versions, m.Version) {
-		c.errorf(at+".version", "add it to nfs.versions, or use "+or(c.s.NFS.Versions), "NFS version %s is not among those served (nfs.versions)", m.Version)
+		c.errorf(at+".version", "add it to nfs.versions, or use "+oneOf(c.s.NFS.Versions), "NFS version %s is not among those served (nfs.versions)", m.Version)
 	}
 	c.transport(at+".transport", m.Transport)
 	c.refuse(m.RDMA(&c.s.NFS) && !c.s.NFS.RDMA(), at+".transport", "set nfs.transport to rdma: TCP stays there for the other mounts", "client %s is to mount over RDMA, which the servers do not serve", v.Name)
@@ -769,7 +769,7 @@ func (c *checker) nfs() {
 	for i, v := range n.Versions {
 		at := fmt.Sprintf("nfs.versions[%d]", i)
 		if !slices.Contains(versions, v) {
-			mend := "use " + or(versions)
+			mend := "use " + oneOf(versions)
 			if v == "4" || v == "4.0" {
 				mend += "; 4.0 has no RECLAIM_COMPLETE, so each failover would wait for the whole grace period"
 			}

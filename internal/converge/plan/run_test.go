@@ -333,7 +333,7 @@ type waiting struct{ thing }
 
 func (r *waiting) Settle() time.Duration { return 3 * time.Second }
 
-// What is waited for may need something else meanwhile, which is done once: a fence
+// A wait may need an action meanwhile, which is done once: a fence
 // device that failed is tried again.
 func TestWaitedForAndHelped(t *testing.T) {
 	fakes, hosts := fleet("x")

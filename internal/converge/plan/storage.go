@@ -281,7 +281,7 @@ func (b *builder) release(s *design.Service, host string) {
 // volume is a logical volume of a service; the last one takes what is left.
 type volume struct {
 	name string
-	size int64 // bytes; 0: what is left
+	size int64 // bytes; 0: the rest
 }
 
 // firstPVs are the physical volumes that a volume group is made of; those of its

@@ -108,7 +108,7 @@ func TestDisks(t *testing.T) {
 		"sys/block/sdx/device/wwid":                  "t10.ATA     X   T1\n",
 		"sys/block/sdy/device/vpd_pg80":              pg80("T1"),
 		"sys/block/sdy/device/wwid":                  "t10.ATA     X   T1\n",
-		// What is no disk.
+		// No disks.
 		"sys/block/nvme0c0n1/size": "16\n",
 		"sys/block/loop0/size":     "16\n",
 		"sys/block/md127/size":     "16\n",

@@ -309,7 +309,7 @@ func (c *CIB) owns(id string) bool {
 // action wraps the changes in a patch of format 2, as crm_diff(8) writes it.
 func (c *CIB) action(cib *Element, ch []change) Action {
 	version := func(name string, bump int) *Element {
-		return El(name, "admin_epoch", cib.Attrs["admin_epoch"], "epoch", plus(cib.Attrs["epoch"], bump),
+		return El(name, "admin_epoch", cib.Attrs["admin_epoch"], "epoch", added(cib.Attrs["epoch"], bump),
 			"num_updates", func() string {
 				if bump > 0 {
 					return "0"
@@ -392,4 +392,4 @@ func (c *CIB) shown(ch []change) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-func plus(s string, n int) string { return fmt.Sprint(max(0, atoi(s)) + n) }
+func added(s string, n int) string { return fmt.Sprint(max(0, atoi(s)) + n) }

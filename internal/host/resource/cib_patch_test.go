@@ -201,12 +201,12 @@ func TestCIBPatchesConverge(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		several := slices.Clone(names)
 		r.Shuffle(len(several), func(i, j int) { several[i], several[j] = several[j], several[i] })
-		slices.Sort(several[:4]) // a section is emptied before somebody adds to it
+		slices.Sort(several[:4]) // a section is emptied before a change adds to it
 		try(seed, several[:4]...)
 	}
 }
 
-// What is wrong with a CIB, or with reading it, is an error and no patch.
+// A CIB that is wrong, or cannot be read, is an error and no patch.
 func TestCIBThatCannotBeRead(t *testing.T) {
 	whole := testdata(t, "cib-converged.xml")
 	for name, c := range map[string]struct {

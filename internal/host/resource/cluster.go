@@ -50,10 +50,10 @@ func (c *Cluster) Diff(sys Look) ([]Action, error) {
 	return []Action{wait}, nil
 }
 
-// rests tells whether a fence device is stopped, and not failed, while a server
+// restsInStandby tells whether a fence device is stopped, and not failed, while a server
 // is in standby: that may be the only one that may run it, and to wait for it
 // would be in vain.
-func rests(c *linux.CRM, r *linux.CRMResource) bool {
+func restsInStandby(c *linux.CRM, r *linux.CRMResource) bool {
 	standby := slices.ContainsFunc(c.Nodes, func(n linux.CRMNode) bool { return n.Standby })
 	return standby && strings.HasPrefix(r.Agent, "stonith:") && r.Role == "Stopped" && !r.Failed
 }
@@ -97,7 +97,7 @@ func (s *Running) Diff(sys Look) ([]Action, error) {
 		case r == nil:
 			down = append(down, id+" is not running")
 			continue
-		case rests(f, r):
+		case restsInStandby(f, r):
 			continue
 		}
 		// While Pacemaker tries another server, its try is waited for.

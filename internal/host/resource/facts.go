@@ -176,7 +176,7 @@ func ObserveFacts(ctx context.Context, sys Sys) (HostFacts, error) {
 	if f.Mapped, err = mapped(sys); err != nil {
 		return f, fmt.Errorf("device mapper: %w", err)
 	}
-	if f.Built, err = built(sys); err != nil {
+	if f.Built, err = builtNotes(sys); err != nil {
 		return f, fmt.Errorf("storage that is built: %w", err)
 	}
 	if f.Configured, err = configuredResources(sys); err != nil {

@@ -180,8 +180,8 @@ func (b *Built) Diff(sys Look) ([]Action, error) {
 	}), nil
 }
 
-// built reads the notes of the host: volume group → digest.
-func built(sys Sys) (map[string]string, error) {
+// builtNotes reads the notes of the host: volume group → digest.
+func builtNotes(sys Sys) (map[string]string, error) {
 	ps, err := sys.Glob(BuiltDir + "/*")
 	if err != nil || len(ps) == 0 {
 		return nil, err

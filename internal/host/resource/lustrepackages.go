@@ -145,12 +145,12 @@ func (h *lustreHost) files(missing []string) ([]PackageFile, error) {
 	}
 	if len(absent) > 0 {
 		return nil, Refuse("boot a kernel that they fit, or build Lustre for this one",
-			"kernel %s runs, and %s has no %s%s", h.kernel, h.Directory, strings.Join(absent, ", "), fits(KernelsOf(h.Files)))
+			"kernel %s runs, and %s has no %s%s", h.kernel, h.Directory, strings.Join(absent, ", "), kernelsWithModules(KernelsOf(h.Files)))
 	}
 	return files, nil
 }
 
-func fits(kernels []string) string {
+func kernelsWithModules(kernels []string) string {
 	if len(kernels) == 0 {
 		return ": no modules of Lustre are there"
 	}
@@ -166,7 +166,7 @@ func (h *lustreHost) others() string {
 		}
 	}
 	if k := KernelsOf(files); len(k) > 0 {
-		return fits(k)
+		return kernelsWithModules(k)
 	}
 	return ""
 }

@@ -17,7 +17,7 @@ import (
 // Paper is a host on paper: what a resource is compared with where no host is reached, in a
 // plan for blank hosts and in tests of what is compared and which actions follow.
 type Paper struct {
-	Files map[string]string   // by path; what is above a file is a directory
+	Files map[string]string   // by path; each folder above one exists too
 	Info  map[string]FileInfo // where it differs from a root file 0644
 	Links map[string]string
 	// Outputs by argv joined with spaces; a prefix matches too. A program without is not

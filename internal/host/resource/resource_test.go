@@ -12,7 +12,7 @@ func TestBuilt(t *testing.T) {
 	b := &Built{VG: "brick1_home", Digest: "abc"}
 	wantShow(t, diff(t, b, sys), "mkdir /run/mortar/built 0755\nwrite /run/mortar/built/brick1_home 0644")
 	sys.Files["/run/mortar/built/brick1_home"] = "abc\n"
-	if m, err := built(sys); err != nil || m["brick1_home"] != "abc" {
+	if m, err := builtNotes(sys); err != nil || m["brick1_home"] != "abc" {
 		t.Errorf("built: %v, %v", m, err)
 	}
 }

@@ -78,9 +78,9 @@ func (s *Swap) room(sys Look, need int64) error {
 	}
 	const left = 1 << 30 // for the system itself: logs, packages, Pacemaker's configuration
 	if avail, err := linux.ParseAvail(out.Stdout); err == nil && avail < need+left {
-		return Refuse("make room there, make swap on a partition, or write a smaller preparation.swap", "%s needs %s, and /var/lib has %s free, of which %s stay for the system", SwapFile, gib(need), gib(avail), gib(left))
+		return Refuse("make room there, make swap on a partition, or write a smaller preparation.swap", "%s needs %s, and /var/lib has %s free, of which %s stay for the system", SwapFile, inGiB(need), inGiB(avail), inGiB(left))
 	}
 	return nil
 }
 
-func gib(n int64) string { return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30)) }
+func inGiB(n int64) string { return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30)) }

@@ -31,7 +31,7 @@ const startTime = time.Minute
 var coldTexts = map[string]string{
 	ColdRestart: "Before each phase that works on what is there, caches are emptied as the papers do it: the clients unmount, the service is stopped, which unmounts XFS, it is started again, and the clients mount.",
 	ColdDrop:    "Before each phase that works on what is there, the clients mount anew and the server drops its page cache (vm.drop_caches). The disks' own caches, and those of a RAID controller, are not emptied by that.",
-	ColdNone:    "Caches are not emptied: what is read may come from memory.",
+	ColdNone:    "Caches are not emptied: reads may come from memory.",
 }
 
 // ColdOf returns how caches are emptied on a brick: as the user asked, "" for as the

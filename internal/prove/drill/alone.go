@@ -86,7 +86,7 @@ func restarted(daemon string) func(fault.Scene) ([]Step, error) {
 		if err != nil {
 			return nil, err
 		}
-		f, _ := acts(steps[0])
+		f, _ := actOf(steps[0])
 		return append([]Step{Inject(f), Wait(aloneHold), Look{}, Mend(f)}, steps[1:]...), nil
 	}
 }

@@ -98,7 +98,7 @@ func TestAloneTable(t *testing.T) {
 			if err != nil {
 				continue // impossible with this brick
 			}
-			if slices.ContainsFunc(steps, func(x Step) bool { f, _ := acts(x); return f.On == "nfs2" }) {
+			if slices.ContainsFunc(steps, func(x Step) bool { f, _ := actOf(x); return f.On == "nfs2" }) {
 				t.Errorf("%s: %+v", name, steps)
 			}
 		}

@@ -102,7 +102,7 @@ func TestCacheFlushMoveSteps(t *testing.T) {
 		}
 		text, shown := c.Variant.How+":", 0
 		for _, st := range steps {
-			if f, _ := acts(st); f.Kind != "" {
+			if f, _ := actOf(st); f.Kind != "" {
 				_, before := st.(Prepare)
 				text += fmt.Sprintf(" [%s, before %v]", f, before)
 				shown--

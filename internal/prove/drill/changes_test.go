@@ -137,7 +137,7 @@ func (b *bench) change(name string) (*fault.Site, fault.Fault, error) {
 	if err != nil || len(steps) != 1 {
 		b.t.Fatal(steps, err)
 	}
-	f, _ := acts(steps[0])
+	f, _ := actOf(steps[0])
 	if err := checkSteps(e, dr, v, steps); err != nil {
 		return e, f, err
 	}

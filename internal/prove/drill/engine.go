@@ -71,7 +71,7 @@ func runOn(ctx context.Context, env *fault.Env, d Drill, v Variant, opt Options)
 		drill: d, variant: v, expect: d.Expected(v), loadDirs: map[string]design.ClientMount{}}
 	e.Watch = fault.NewWatcher(func(s string) { e.Say("%s", s) }, env.Excused)
 	e.Taken = func(of func(design.ClientMount) bool) (int, []string) { return e.load.taken(of) }
-	if err := e.meet(); err != nil {
+	if err := e.listSubjects(); err != nil {
 		return nil, &fault.Refused{Why: err.Error()}
 	}
 	e.clients = testbed.Clients(e.Design)
@@ -80,9 +80,9 @@ func runOn(ctx context.Context, env *fault.Env, d Drill, v Variant, opt Options)
 	return e.run(ctx)
 }
 
-// meet lists the services that the drill judges: all of the brick. One of the other role is
+// listSubjects lists the services that the drill judges: all of the brick. One of the other role is
 // among those that it is about if the drill has to do with both.
-func (e *engine) meet() error {
+func (e *engine) listSubjects() error {
 	leads := []*design.Service{e.Service}
 	if e.variant.Second || e.variant.ClientDies && kind.Of(e.Design).Is().NamesApart {
 		s, err := opposite(e.Design, e.Service)
@@ -304,7 +304,7 @@ func (e *engine) place(ctx context.Context) error {
 		return err
 	}
 	for _, st := range e.steps {
-		f, _ := acts(st)
+		f, _ := actOf(st)
 		if ready := fault.Kinds[f.Kind].Ready; ready != nil {
 			if err := ready(ctx, &e.Site, f); err != nil {
 				return err
@@ -321,7 +321,7 @@ func (e *engine) place(ctx context.Context) error {
 // foresee sets what must happen to each service.
 func (e *engine) foresee() {
 	has := func(ks ...fault.Kind) bool {
-		return slices.ContainsFunc(e.steps, func(s Step) bool { f, _ := acts(s); return slices.Contains(ks, f.Kind) })
+		return slices.ContainsFunc(e.steps, func(s Step) bool { f, _ := actOf(s); return slices.Contains(ks, f.Kind) })
 	}
 	for _, pair := range judge.Pairs(e.subjects) {
 		lead := pair[0]
@@ -420,7 +420,7 @@ func (v Variant) steps(d Drill, s fault.Scene) ([]Step, error) {
 // checkSteps returns why a step cannot be carried out.
 func checkSteps(b *fault.Site, d Drill, v Variant, steps []Step) error {
 	for _, s := range steps {
-		if f, _ := acts(s); f.Kind != "" {
+		if f, _ := actOf(s); f.Kind != "" {
 			if err := b.Can(f); err != nil {
 				return &fault.Refused{Why: fmt.Sprintf("drill %s --how %s cannot be done here: %v", d.Name, v.How, err)}
 			}

@@ -395,9 +395,9 @@ func (e *engine) stopLoad(ctx context.Context) (out []judge.Load) {
 	return out
 }
 
-// bury takes the load of a client that is about to die for lost: no error of it counts, and
+// loseClient takes the load of a client that is about to die for lost: no error of it counts, and
 // no client waits for it.
-func (e *engine) bury(client string) {
+func (e *engine) loseClient(client string) {
 	for _, r := range e.load {
 		if r.client == client {
 			r.locked(func() { r.dead, r.offset = true, e.Hosts.Clock(client).Offset })

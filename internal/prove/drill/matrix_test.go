@@ -251,7 +251,7 @@ func TestTableIsComplete(t *testing.T) {
 			for _, x := range steps {
 				_, injects := x.(Inject)
 				began = began || injects
-				if f, _ := acts(x); f.Kind != "" && f.Words() == f.String() {
+				if f, _ := actOf(x); f.Kind != "" && f.Words() == f.String() {
 					t.Errorf("%s: %q is not said in words", d.Name, f)
 				}
 				if w, ok := x.(Wait); ok && time.Duration(w) > time.Minute {

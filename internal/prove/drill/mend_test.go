@@ -49,7 +49,7 @@ func TestAddressGone(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			f, _ := acts(steps[0])
+			f, _ := actOf(steps[0])
 			if err := e.InjectorOf(f).Inject(t.Context(), f); err != nil || len(ran) != 1 {
 				t.Fatal(ran, err)
 			}

@@ -58,7 +58,7 @@ func TestSubjects(t *testing.T) {
 	d.Pairs = append(d.Pairs, design.Pair{Servers: []string{"mds1", "mds2"}, Services: []design.Service{{Name: "mdt0000"}}})
 	for service, want := range map[string]string{"home": "home scratch mdt0000!", "scratch": "scratch home mdt0000!", "mdt0000": "mdt0000 home! scratch!"} {
 		e := &engine{Site: fault.Site{Scene: fault.Scene{Design: d, Service: d.Service(service)}}}
-		if err := e.meet(); err != nil {
+		if err := e.listSubjects(); err != nil {
 			t.Fatal(err)
 		}
 		var got []string

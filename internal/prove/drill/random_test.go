@@ -77,7 +77,7 @@ func TestDraw(t *testing.T) {
 		}
 		out := map[string]int{}
 		for _, st := range steps {
-			f, mends := acts(st)
+			f, mends := actOf(st)
 			if at, ok := st.(At); ok && at < 0 || slices.ContainsFunc(f.Args, func(a string) bool { return strings.HasPrefix(a, fault.DiskArg) || a == fault.MoveArg }) {
 				t.Errorf("seed %d: %+v", seed, st)
 			}
@@ -296,7 +296,7 @@ func TestScheduleExpects(t *testing.T) {
 		steps, err := s.steps(c.scene)
 		count := map[string]int{}
 		for _, st := range steps {
-			_, mends := acts(st)
+			_, mends := actOf(st)
 			count[fmt.Sprintf("%T %v", st, mends)]++
 		}
 		if want := map[bool]int{true: len(c.parts)}[c.seen]; err != nil || count["drill.Until false"] != want || count["drill.Look false"] != want || count["drill.Drawn false"] != len(c.parts) {

@@ -60,7 +60,7 @@ func TestSlowDiskVariants(t *testing.T) {
 	}
 	_, v, _ := Find("disk-slow", "dropped")
 	steps, err := v.Steps(s)
-	if err != nil || slices.ContainsFunc(steps, func(s Step) bool { _, mends := acts(s); return mends }) || v.Expect.Where != judge.Stays {
+	if err != nil || slices.ContainsFunc(steps, func(s Step) bool { _, mends := actOf(s); return mends }) || v.Expect.Where != judge.Stays {
 		t.Errorf("%+v %v", steps, err)
 	}
 }

@@ -54,8 +54,8 @@ func (Look) do(ctx context.Context, e *engine) error {
 	return nil
 }
 
-// acts tells what a step injects or mends; the zero Fault: nothing.
-func acts(s Step) (f fault.Fault, mends bool) {
+// actOf tells what a step injects or mends; the zero Fault: nothing.
+func actOf(s Step) (f fault.Fault, mends bool) {
 	switch s := s.(type) {
 	case Inject:
 		f = fault.Fault(s)
@@ -64,7 +64,7 @@ func acts(s Step) (f fault.Fault, mends bool) {
 	case Mend:
 		return fault.Fault(s), true
 	case Drawn:
-		return acts(s.Step)
+		return actOf(s.Step)
 	}
 	return f, false
 }
@@ -100,7 +100,7 @@ func (e *engine) keeps(f fault.Fault) bool {
 // do injects or mends a fault.
 func (s Drawn) do(ctx context.Context, e *engine) error {
 	ev := &e.evidence
-	f, mends := acts(s)
+	f, mends := actOf(s)
 	words := "mending: " + f.String()
 	_, first := s.Step.(Inject)
 	first = first && ev.Fault == 0
@@ -120,7 +120,7 @@ func (s Drawn) do(ctx context.Context, e *engine) error {
 	}
 	if !mends {
 		if f.Kind == fault.ClientDown {
-			e.bury(f.On)
+			e.loseClient(f.On)
 		}
 		// heal mends the fault even if Inject fails.
 		e.Injected = append(e.Injected, f)
@@ -146,7 +146,7 @@ func (s Drawn) do(ctx context.Context, e *engine) error {
 
 // carryOut injects or mends the fault of a step that began at a time.
 func (e *engine) carryOut(ctx context.Context, s Drawn, words string, at int64) (err error) {
-	f, mends := acts(s)
+	f, mends := actOf(s)
 	if e.expect.Wakes && f.Kind == fault.Freeze {
 		e.Env.Excused.Set(f.On, !mends)
 	}

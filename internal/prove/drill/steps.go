@@ -29,18 +29,18 @@ import (
 	"github.com/mortarhpc/mortar/internal/serve/unit"
 )
 
-// seen injects a fault that lasts, until the servers have seen it.
-func seen(s fault.Scene, f fault.Fault, hold time.Duration) []Step {
+// untilSeen injects a fault that lasts, until the servers have seen it.
+func untilSeen(s fault.Scene, f fault.Fault, hold time.Duration) []Step {
 	return []Step{Inject(f), Wait(hold), Until{f.Seen(s)}, Look{}}
 }
 
 // holding is one fault that lasts for hold, until the servers have seen it.
 func holding(p Part, hold time.Duration) func(fault.Scene) ([]Step, error) {
-	return func(s fault.Scene) ([]Step, error) { return seen(s, p.fault(s), hold), nil }
+	return func(s fault.Scene) ([]Step, error) { return untilSeen(s, p.fault(s), hold), nil }
 }
 
-// single is one fault, or one command.
-func single(p Part) func(fault.Scene) ([]Step, error) {
+// oneFault is one fault, or one command.
+func oneFault(p Part) func(fault.Scene) ([]Step, error) {
 	return func(s fault.Scene) ([]Step, error) { return []Step{Inject(p.fault(s))}, nil }
 }
 
@@ -60,7 +60,7 @@ func booted(what string, servers ...string) *fault.Condition {
 func clockJump(by time.Duration) func(fault.Scene) ([]Step, error) {
 	return func(s fault.Scene) ([]Step, error) {
 		f := fault.Fault{Kind: fault.ClockJump, On: s.Active, Args: []string{strconv.Itoa(int(by / time.Second))}}
-		return append(seen(s, f, linkHold), Mend(f), Wait(5*time.Second)), nil
+		return append(untilSeen(s, f, linkHold), Mend(f), Wait(5*time.Second)), nil
 	}
 }
 
@@ -239,7 +239,7 @@ func lunFault(f fault.Fault, hold, after time.Duration, args func(x design.LUN) 
 		}
 		f := f
 		f.Args = args(x)
-		steps := append(seen(s, f, hold), Mend(f), Wait(after))
+		steps := append(untilSeen(s, f, hold), Mend(f), Wait(after))
 		if f.Kind != fault.LUNSlow {
 			steps = append(steps, Until{fault.LUNsHome()})
 		}
@@ -416,7 +416,7 @@ func ssdReplace(s fault.Scene) ([]Step, error) {
 	if err != nil {
 		return nil, err
 	}
-	out, _ := acts(steps[0])
+	out, _ := actOf(steps[0])
 	return append(steps, Mend(out), Wait(3*time.Second),
 		Inject{Kind: fault.CacheApply, On: s.Active, Args: []string{s.Service.Name}}, Wait(5*time.Second),
 		Until{fault.MirrorOf(s, len(s.Service.Storage.Cache.SSDs))}, Look{}), nil
@@ -803,7 +803,7 @@ func moduleLoss(s fault.Scene) ([]Step, error) {
 	if err != nil {
 		return nil, err
 	}
-	steps := seen(s, f, pathHold)
+	steps := untilSeen(s, f, pathHold)
 	if home != nil {
 		steps = append(steps, Mend(f), Until{home})
 	}
@@ -833,7 +833,7 @@ func ssdThen(returned bool, then func(fault.Scene) ([]Step, error)) func(fault.S
 		if err != nil {
 			return nil, err
 		}
-		if out, _ := acts(steps[0]); returned {
+		if out, _ := actOf(steps[0]); returned {
 			steps = append(steps, Mend(out), Wait(3*time.Second))
 		}
 		rest, err := then(s)
@@ -1025,7 +1025,7 @@ func unfenceable(s fault.Scene) []Step {
 func fenceAll(s fault.Scene) ([]Step, error) {
 	return append(unfenceable(s),
 		Inject{Kind: fault.Freeze, On: s.Active}, Until{fault.Logged("fencing fails", 3*time.Minute, func(_ *fault.Site, e report.Event) bool {
-			return e.Kind == report.EventFenceFail && judge.NamesNode(e.Text, s.Active)
+			return e.Kind == report.EventFenceFail && e.Node == s.Active
 		})},
 		Wait(fenceHold), Until{fault.Shows(30*time.Second, fault.SignOf(observe.MemberLost, "host", s.Active))}, Look{},
 		Inject{Kind: fault.PowerOff, On: s.Active}, Inject{Kind: fault.ConfirmOff, On: s.Active},

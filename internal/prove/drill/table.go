@@ -114,17 +114,17 @@ var Table = []Drill{
 	{
 		Name: "failover", Title: "the service is moved by command",
 		Expect:   judge.Expect{Where: judge.Moves, Fencing: judge.NoServer, Stall: 5},
-		Variants: []Variant{{How: "command", Title: "mortar failover", Home: true, Steps: single(toPassive)}},
+		Variants: []Variant{{How: "command", Title: "mortar failover", Home: true, Steps: oneFault(toPassive)}},
 	},
 	{
 		Name: "failback", Title: "the service is moved back to its preferred server by command",
 		Expect:   judge.Expect{Where: judge.Moves, Fencing: judge.NoServer, Stall: 5},
-		Variants: []Variant{{How: "command", Title: "mortar failback", Away: true, Steps: single(toPassive)}},
+		Variants: []Variant{{How: "command", Title: "mortar failback", Away: true, Steps: oneFault(toPassive)}},
 	},
 	{
 		Name: "standby", Title: "the active server is put in standby by command",
 		Expect:   judge.Expect{Where: judge.Moves, Fencing: judge.NoServer, Stall: 5},
-		Variants: []Variant{{How: "command", Title: "mortar standby", Steps: single(Part{Kind: fault.Standby, On: fault.OnActive})}},
+		Variants: []Variant{{How: "command", Title: "mortar standby", Steps: oneFault(Part{Kind: fault.Standby, On: fault.OnActive})}},
 	},
 	{
 		Name: "service-kill", Title: "a daemon on the active server is killed or hangs; it is restarted, or the service moves",
@@ -169,7 +169,7 @@ var Table = []Drill{
 		Name: "public-link", Title: "the active server's public link fails; the service moves to the server clients reach",
 		Expect: judge.Expect{Where: judge.Moves, Fencing: judge.NoServer, Stall: 10},
 		Variants: []Variant{{How: "cable", Title: "its public cable is pulled",
-			Steps: single(Part{Kind: fault.LinkDown, On: fault.OnActive, Args: []string{"public"}})}},
+			Steps: oneFault(Part{Kind: fault.LinkDown, On: fault.OnActive, Args: []string{"public"}})}},
 	},
 	{
 		Name: "public-switch", Title: "the public network is off and comes back, as when its switch boots; the service stays",
@@ -196,9 +196,9 @@ var Table = []Drill{
 		Name: "server-crash", Title: "the active server dies; its partner fences it and takes over",
 		Expect: judge.Expect{Where: judge.Moves, Fencing: judge.Victim, Stall: 10},
 		Variants: []Variant{
-			{How: "freeze", Title: "it stops executing, as with hanging hardware; it may come back any moment, so only fencing makes the take-over safe", Steps: single(Part{Kind: fault.Freeze, On: fault.OnActive})},
-			{How: "panic", Title: "its kernel panics", Steps: single(Part{Kind: fault.Panic, On: fault.OnActive})},
-			{How: "power", Title: "it loses power at once", Steps: single(Part{Kind: fault.PowerOff, On: fault.OnActive})},
+			{How: "freeze", Title: "it stops executing, as with hanging hardware; it may come back any moment, so only fencing makes the take-over safe", Steps: oneFault(Part{Kind: fault.Freeze, On: fault.OnActive})},
+			{How: "panic", Title: "its kernel panics", Steps: oneFault(Part{Kind: fault.Panic, On: fault.OnActive})},
+			{How: "power", Title: "it loses power at once", Steps: oneFault(Part{Kind: fault.PowerOff, On: fault.OnActive})},
 		},
 	},
 	{
@@ -238,7 +238,7 @@ var Table = []Drill{
 	{
 		Name: "paths-all", Title: "the active server loses every path to every disk; it stops, or is fenced, and its partner takes over",
 		Expect:   judge.Expect{Where: judge.Moves, Fencing: judge.Allow, Stall: 20, Disks: true},
-		Variants: []Variant{{How: "paths", Title: "every path to every disk fails", Steps: single(Part{Kind: fault.PathsOut, On: fault.OnActive})}},
+		Variants: []Variant{{How: "paths", Title: "every path to every disk fails", Steps: oneFault(Part{Kind: fault.PathsOut, On: fault.OnActive})}},
 	},
 	{
 		Name: "fence-all", Title: "no fence device works when the active server fails: the service must not start elsewhere before a person has confirmed that the server is off",
@@ -291,12 +291,12 @@ var Table = []Drill{
 	{
 		Name: "ssd-missing", has: cacheMode(""), ownDisks: true, Title: "the active server dies while an SSD is missing, or holds what is not true any more; the service starts on the other one with the rest",
 		Expect:   judge.Expect{Where: judge.Moves, Fencing: judge.Victim, Stall: 15, Disks: true},
-		Variants: []Variant{{How: "freeze", Title: "the first SSD is pulled, then the server stops executing", Steps: ssdThen(false, single(Part{Kind: fault.Freeze, On: fault.OnActive}))}, {How: "returned", Title: "the first SSD is pulled and pushed in again with what it held, then the server stops executing", Steps: ssdThen(true, single(Part{Kind: fault.Freeze, On: fault.OnActive}))}},
+		Variants: []Variant{{How: "freeze", Title: "the first SSD is pulled, then the server stops executing", Steps: ssdThen(false, oneFault(Part{Kind: fault.Freeze, On: fault.OnActive}))}, {How: "returned", Title: "the first SSD is pulled and pushed in again with what it held, then the server stops executing", Steps: ssdThen(true, oneFault(Part{Kind: fault.Freeze, On: fault.OnActive}))}},
 	},
 	{
 		Name: "change-upgrade", Title: "both servers are rebooted, one at a time, as for new packages or firmware: clients see two planned moves",
 		Expect:   judge.Expect{Where: judge.Returns, Fencing: judge.NoServer, Stall: moveStall},
-		Variants: []Variant{{How: "reboot", Title: "mortar upgrade --reboot-only", Steps: single(Part{Kind: fault.ChangeUpgrade})}},
+		Variants: []Variant{{How: "reboot", Title: "mortar upgrade --reboot-only", Steps: oneFault(Part{Kind: fault.ChangeUpgrade})}},
 	},
 	{
 		Name: "change-disk", Title: "a disk of a RAID group is taken out of service and replaced by a blank one",
@@ -314,15 +314,15 @@ var Table = []Drill{
 		Name: "change-grow", Title: "the volume grows by disks that the brick does not use yet",
 		Lasting:  "the spec and the volume have the new disks: a growth cannot be undone",
 		Expect:   judge.Expect{Where: judge.Stays, Fencing: judge.NoServer, Stall: moveStall, Disks: true},
-		Variants: []Variant{{How: "disks", Title: "mortar grow --disks", Steps: single(Part{Kind: fault.ChangeGrow})}},
+		Variants: []Variant{{How: "disks", Title: "mortar grow --disks", Steps: oneFault(Part{Kind: fault.ChangeGrow})}},
 	},
 	{
 		Name: "change-cache", has: cacheMode(""), Title: "the cache is turned off, as for bulk writes, and taken up again",
 		Lasting: "the cache is cold",
 		Expect:  judge.Expect{Where: judge.Stays, Fencing: judge.NoServer, Stall: moveStall, Disks: true},
 		Variants: []Variant{
-			{How: fault.CacheKept, Title: "mortar cache off, mortar cache add: the service runs all the time", Steps: single(Part{Kind: fault.ChangeCache, Args: []string{fault.CacheKept}})},
-			{How: fault.CacheGone, Title: "mortar cache off, a move, mortar cache add, the move back, mortar apply", Steps: single(Part{Kind: fault.ChangeCache, Args: []string{fault.CacheGone}}),
+			{How: fault.CacheKept, Title: "mortar cache off, mortar cache add: the service runs all the time", Steps: oneFault(Part{Kind: fault.ChangeCache, Args: []string{fault.CacheKept}})},
+			{How: fault.CacheGone, Title: "mortar cache off, a move, mortar cache add, the move back, mortar apply", Steps: oneFault(Part{Kind: fault.ChangeCache, Args: []string{fault.CacheGone}}),
 				Expect: &judge.Expect{Where: judge.Returns, Fencing: judge.NoServer, Stall: moveStall}},
 		},
 	},

@@ -94,7 +94,7 @@ func words(steps []Step) (all []string) {
 		case Look, Keep:
 			all = append(all, strings.ToLower(strings.TrimPrefix(fmt.Sprintf("%T", s), "drill.")))
 		default:
-			f, _ := acts(s)
+			f, _ := actOf(s)
 			all = append(all, f.String())
 		}
 	}

@@ -156,7 +156,7 @@ type Outcome struct {
 	Fencing judge.Fencing
 }
 
-func stays(string, []string) Outcome { return Outcome{judge.Stays, judge.NoServer} }
+func serviceStays(string, []string) Outcome { return Outcome{judge.Stays, judge.NoServer} }
 
 func staysIfPassive(on string, _ []string) Outcome {
 	if on == OnPassive {
@@ -227,43 +227,43 @@ func init() {
 			Harms: "links", Outcome: staysIfPrivate, Chances: draw(nil, words("private", "public"), 3, 20),
 			seen: func(s Scene, f Fault) *Condition { return linkGone(f.Args[0], s.Servers()...) }},
 		{Kind: PathOut, words: "cutting the path of {on} to {0} over HBA {1}", Rack: rack("path-out", "path-in"), Back: healAgain,
-			Harms: "storage", Outcome: stays, Disks: true, Chances: draw(eitherServer, ofStorage(PathOut), 5, 40),
+			Harms: "storage", Outcome: serviceStays, Disks: true, Chances: draw(eitherServer, ofStorage(PathOut), 5, 40),
 			seen: func(s Scene, f Fault) *Condition { return pathsLost(s, f.Args[0], f.On) }},
 		{Kind: HBAOut, words: "cutting HBA {0} of {on}", Rack: &RackCommand{On: "path-out", Off: []string{"path-in"}, Each: true}, Back: healAgain,
-			Harms: "storage", Outcome: stays, Disks: true, Chances: draw(eitherServer, words("0", "1"), 5, 40), seen: pathsGone},
+			Harms: "storage", Outcome: serviceStays, Disks: true, Chances: draw(eitherServer, words("0", "1"), 5, 40), seen: pathsGone},
 		{Kind: PathsOut, words: "cutting every path of {on}", Rack: rack("paths-out", "paths-in"), Back: healAgain,
 			Disks: true, Chances: draw(eitherServer, noArguments, 5, 40), seen: pathsGone},
 		{Kind: ModuleOut, words: "pulling I/O module {1} of enclosure {0}", Rack: rack("module-out", "module-in"),
-			Harms: "storage", Outcome: stays, Disks: true, Chances: draw(nil, ofStorage(ModuleOut), 5, 40),
+			Harms: "storage", Outcome: serviceStays, Disks: true, Chances: draw(nil, ofStorage(ModuleOut), 5, 40),
 			seen: func(s Scene, f Fault) *Condition { return pathsLost(s, "", s.Servers()...) }},
 		{Kind: DiskOut, words: "pulling disk {0}", Rack: rack("disk-out", "disk-in"), Back: returnDisk,
-			Harms: "storage", Outcome: stays, Disks: true, Chances: append(draw(nil, ofStorage(DiskOut), 5, 40), draw(nil, Scene.ssds, 5, 40)...), seen: diskGone},
+			Harms: "storage", Outcome: serviceStays, Disks: true, Chances: append(draw(nil, ofStorage(DiskOut), 5, 40), draw(nil, Scene.ssds, 5, 40)...), seen: diskGone},
 		{Kind: DiskSlow, words: "holding disk {0} to {1} operations and {2} bytes a second", Rack: &RackCommand{On: "throttle", Off: []string{"throttle"}, Zero: true}, ByHand: "no command makes a real disk slow", Back: returnSlow,
-			Outcome: stays, Disks: true, Chances: draw(nil, ofStorage(DiskSlow), 5, 40), seen: slowUnlessIdle},
+			Outcome: serviceStays, Disks: true, Chances: draw(nil, ofStorage(DiskSlow), 5, 40), seen: slowUnlessIdle},
 		{Kind: ControllerOut, words: "killing controller {1} of array {0}", Rack: rack("module-out", "module-in"), ByHand: noArrays + "shut the controller down by the array's own tool",
-			Harms: "storage", Outcome: stays, Disks: true, Chances: draw(nil, ofStorage(ControllerOut), 5, 40),
+			Harms: "storage", Outcome: serviceStays, Disks: true, Chances: draw(nil, ofStorage(ControllerOut), 5, 40),
 			seen: func(s Scene, f Fault) *Condition { return lunsShow(s, pathsLimit, onOne, f.Args[0]) }},
 		{Kind: ControllerFailover, words: "moving the LUNs of controller {1} of array {0} to the other one", Rack: rack("controller-failover", "controller-failback"), ByHand: noArrays + "move the LUNs by the array's own tool",
-			Harms: "storage", Outcome: stays, Disks: true, Chances: draw(nil, ofStorage(ControllerFailover), 5, 40),
+			Harms: "storage", Outcome: serviceStays, Disks: true, Chances: draw(nil, ofStorage(ControllerFailover), 5, 40),
 			seen: func(s Scene, f Fault) *Condition { return lunsShow(s, pathsLimit, onOther, f.Args...) }},
 		{Kind: ArrayDisk, words: "pulling disk {0} of an array", Rack: rack("disk-out", "disk-in"), ByHand: "no command reaches a disk inside an array: pull the disk by hand",
-			Harms: "storage", Outcome: stays, Disks: true, Chances: draw(nil, ofStorage(ArrayDisk), 5, 40), seen: diskGone},
+			Harms: "storage", Outcome: serviceStays, Disks: true, Chances: draw(nil, ofStorage(ArrayDisk), 5, 40), seen: diskGone},
 		// I/O waits for longer (no_path_retry).
 		{Kind: ArrayPower, words: "cutting the power of array {0}", Rack: rack("array-off", "array-on"), ByHand: "Mortar does not switch arrays off: switch the array off by hand",
-			Outcome: stays, Disks: true, Chances: draw(nil, ofStorage(ArrayPower), 5, 40),
+			Outcome: serviceStays, Disks: true, Chances: draw(nil, ofStorage(ArrayPower), 5, 40),
 			seen: func(s Scene, f Fault) *Condition { return lunsShow(s, SeenLimit, unreached, f.Args[0]) }},
 		{Kind: LUNSlow, words: "delaying each answer of LUN {0} by {1} ms", Rack: &RackCommand{On: "lun-slow", Off: []string{"lun-slow"}, Zero: true}, ByHand: "no command makes a LUN of a real array slow",
-			Outcome: stays, Disks: true, Chances: draw(nil, ofStorage(LUNSlow), 5, 40),
+			Outcome: serviceStays, Disks: true, Chances: draw(nil, ofStorage(LUNSlow), 5, 40),
 			seen: func(s Scene, f Fault) *Condition { return lunLate(s, f.Args[0]) }},
 		{Kind: LocalDisk, words: "pulling a system disk of {on}", Rack: rack("system-disk-out", "system-disk-in"), Ready: mirrored, Back: returnSystemDisk,
-			Outcome: stays, Chances: draw(eitherServer, words("0", "1"), 5, 40),
+			Outcome: serviceStays, Chances: draw(eitherServer, words("0", "1"), 5, 40),
 			seen: mirrorDegraded},
 		{Kind: FeedOff, words: "switching PDU {0} off", Rack: rack("feed-off", "feed-on"),
-			Harms: "power", Outcome: stays, Disks: true, Chances: draw(nil, pdus, 3, 30),
+			Harms: "power", Outcome: serviceStays, Disks: true, Chances: draw(nil, pdus, 3, 30),
 			seen: feedLost},
-		{Kind: BMCDead, words: "killing the BMC of {on}", Rack: rack("bmc-dead", "bmc-alive"), Harms: "power", Outcome: stays, Chances: draw(eitherServer, noArguments, 5, 40)},
+		{Kind: BMCDead, words: "killing the BMC of {on}", Rack: rack("bmc-dead", "bmc-alive"), Harms: "power", Outcome: serviceStays, Chances: draw(eitherServer, noArguments, 5, 40)},
 		{Kind: PDUDead, words: "killing the controller of PDU {0}", Rack: rack("pdu-dead", "pdu-alive"),
-			Harms: "power", Outcome: stays, Chances: draw(nil, pdus, 5, 40),
+			Harms: "power", Outcome: serviceStays, Chances: draw(nil, pdus, 5, 40),
 			seen: func(s Scene, f Fault) *Condition {
 				return Shows(2*time.Minute, SignOf(observe.PDUSilent, "pdu", f.Args[0]))
 			}},
@@ -276,7 +276,7 @@ func init() {
 			}},
 		{Kind: LNetDown, words: "taking the network from LNet of {on}", can: hasLustre, inject: lnetDown, heal: lnetUp, Outcome: staysIfPassive, Chances: draw(eitherServer, ofLustre, 5, 40)},
 		{Kind: ClockJump, words: "moving the clock of {on} by {0} s", inject: jumpClock, heal: healLater(setClockRight), Back: healUntilDone(setClockRight),
-			Harms: "clocks", Outcome: stays, Chances: draw(eitherServer, words("3600", "-3600"), 5, 40),
+			Harms: "clocks", Outcome: serviceStays, Chances: draw(eitherServer, words("3600", "-3600"), 5, 40),
 			seen: clockSeen},
 		// The service may stay there, so no heal.
 		{Kind: Move, words: "moving service {0} to {on}", can: hasOperator, inject: moveService, Chances: draw(eitherServer, words(MoveArg), 0, 0),
@@ -296,7 +296,7 @@ func init() {
 		{Kind: WriteSoon, words: "having {on} write data to its disks after a second", inject: setParameters, heal: healLater(resetParameters), Back: healUntilDone(resetParameters)},
 		{Kind: HoldRebuild, words: "holding rebuilds on {on} to 100 KiB/s", inject: setParameters, heal: healLater(resetParameters), Back: healUntilDone(resetParameters)},
 		{Kind: FillFS, words: "filling {0} on {on}", inject: fillFS, heal: emptyFS},
-		{Kind: HoldFS, words: "keeping {0} on {on} in use", inject: holdFS, heal: letGoFS},
+		{Kind: HoldFS, words: "keeping {0} on {on} in use", inject: holdFS, heal: releaseFS},
 		{Kind: BitRot, words: "overwriting bytes of one disk beneath the RAID", can: mayRot, inject: spoilDisk}, // the scrub mends the data, or the drill fails
 		{Kind: DamageFS, words: "overwriting {0} of the file system of {1}", can: mayDamage, inject: damageFS, heal: repairFS},
 		{Kind: RepairFS, words: "mortar repair of {1}, after {0} were lost", can: hasOperator, inject: repairFS},

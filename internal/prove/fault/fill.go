@@ -82,8 +82,8 @@ func holdFS(ctx context.Context, b *Site, f Fault) error {
 	return b.Run(ctx, f.On, "make a loop device of it", loop...)
 }
 
-// letGoFS ends what holdFS has left. A server that boots has no loop device.
-func letGoFS(ctx context.Context, b *Site, f Fault) error {
+// releaseFS ends what holdFS has left. A server that boots has no loop device.
+func releaseFS(ctx context.Context, b *Site, f Fault) error {
 	held := f.Args[0]
 	if !isDevice(held) {
 		held = filler(f)

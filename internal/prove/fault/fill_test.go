@@ -28,7 +28,7 @@ func TestLetGo(t *testing.T) {
 	if _, err := b.Hosts.Connect(t.Context(), func(_ context.Context, name string) (*host.Session, error) { return conn.Session(name), nil }, "nfs1"); err != nil {
 		t.Fatal(err)
 	}
-	if err := letGoFS(t.Context(), b, Fault{On: "nfs1", Args: []string{"/dev/b1/data"}}); err != nil || !slices.Equal(ran, []string{"losetup --detach /dev/loop7"}) {
+	if err := releaseFS(t.Context(), b, Fault{On: "nfs1", Args: []string{"/dev/b1/data"}}); err != nil || !slices.Equal(ran, []string{"losetup --detach /dev/loop7"}) {
 		t.Errorf("%v, ran %q", err, ran)
 	}
 }

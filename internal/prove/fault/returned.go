@@ -109,15 +109,15 @@ func giveBack(ctx context.Context, b *Site, server string, g design.Group, wire 
 			return err
 		}
 	}
-	if err := settle(ctx, b, server, wire); err != nil {
+	if err := applyResource(ctx, b, server, wire); err != nil {
 		return fmt.Errorf("array %s: %w", g.Name, err)
 	}
 	return nil
 }
 
-// settle runs the actions of `mortar apply` for one resource of a server, until there are
+// applyResource runs the actions of `mortar apply` for one resource of a server, until there are
 // none.
-func settle(ctx context.Context, b *Site, server string, wire agent.WireResource) error {
+func applyResource(ctx context.Context, b *Site, server string, wire agent.WireResource) error {
 	for range 3 {
 		ds, err := asked(ctx, b, server, func(s *host.Session, ctx context.Context) ([]agent.DiffResult, error) {
 			return s.Diffs(ctx, []agent.WireResource{wire}, nil)

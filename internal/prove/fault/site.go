@@ -293,7 +293,7 @@ func (b *Site) Whole(ctx context.Context, what string, limit time.Duration) erro
 		}
 	}}
 	err := w.Until(ctx, func(ctx context.Context) (string, error) {
-		return left(ctx, b, func(p *observe.Part) bool {
+		return stillWrong(ctx, b, func(p *observe.Part) bool {
 			return p.Level == observe.Fault || p.Code == observe.ClientSilent || p.Progress != nil
 		}), nil
 	})
@@ -303,8 +303,8 @@ func (b *Site) Whole(ctx context.Context, what string, limit time.Duration) erro
 	return nil
 }
 
-// left are the texts of those parts of `mortar status` that are not right yet, or why it fails.
-func left(ctx context.Context, b *Site, wrong func(*observe.Part) bool) string {
+// stillWrong are the texts of those parts of `mortar status` that are not right yet, or why it fails.
+func stillWrong(ctx context.Context, b *Site, wrong func(*observe.Part) bool) string {
 	if b.Env.Operator == nil {
 		return ""
 	}

@@ -273,7 +273,7 @@ func lnetUp(ctx context.Context, b *Site, f Fault) error {
 	if err != nil {
 		return err
 	}
-	return settle(ctx, b, f.On, wire)
+	return applyResource(ctx, b, f.On, wire)
 }
 
 // A disk that hangs answers neither data nor an error. The device mapper does that to a

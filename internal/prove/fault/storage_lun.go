@@ -273,7 +273,7 @@ func onOther(lun, server string, _ int) sign {
 // LUNsHome waits until each server answers, and sees all LUNs as designed.
 func LUNsHome() *Condition {
 	return &Condition{What: "all paths back, each LUN on its own controller", Limit: pathsLimit, Look: func(ctx context.Context, v *Site) (bool, string) {
-		wrong := left(ctx, v, func(p *observe.Part) bool {
+		wrong := stillWrong(ctx, v, func(p *observe.Part) bool {
 			_, ofLUN := array.Kinds[string(p.Code)]
 			return ofLUN || p.Code == observe.HostSilent
 		})

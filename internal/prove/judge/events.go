@@ -11,19 +11,13 @@ import (
 	"github.com/mortarhpc/mortar/internal/serve/unit"
 )
 
-// meaning returns the meaning of one message.
-func meaning(ident, msg string) journal.Meaning {
-	m, _ := journal.Means(journal.Line{Ident: ident, Message: msg, Priority: 6}, nil)
-	return m
-}
-
 // JournalEvent reads one line of a host's journal; false: it means nothing to a drill.
 func JournalEvent(line []byte, host string) (report.Event, bool) {
 	l, err := journal.Parse(line)
 	if err != nil {
 		return report.Event{}, false
 	}
-	m := meaning(l.Ident, l.Message)
+	m, _ := journal.Means(journal.Line{Ident: l.Ident, Message: l.Message, Priority: 6}, nil)
 	if strings.HasPrefix(m.Resource, "fence-") && slices.Contains([]string{report.EventStarting, report.EventStarted, report.EventStartFail, report.EventStopped}, m.Kind) {
 		m.Kind = report.EventNote // a fence device, not the service
 	}
@@ -31,7 +25,7 @@ func JournalEvent(line []byte, host string) (report.Event, bool) {
 	if strings.HasPrefix(source, "pacemaker") {
 		source = "pacemaker"
 	}
-	return report.Event{NS: l.NS, Host: host, Source: source, Kind: m.Kind, Text: l.Message, Code: m.Code}, m.Kind != ""
+	return report.Event{NS: l.NS, Host: host, Source: source, Kind: m.Kind, Text: l.Message, Code: m.Code, Subject: m.Resource, Node: m.Node}, m.Kind != ""
 }
 
 // AgentEvent reads one line of the resource agent's log, as package ocf writes it; false: it is
@@ -86,10 +80,5 @@ func (x *Subject) about(ev report.Event) bool { return About(ev, x.Resource) }
 // About reports whether a start or stop is of a resource. The agent's log is only about its own
 // service; Pacemaker's lines name the resource.
 func About(ev report.Event, resource string) bool {
-	return ev.Source == "ocf" || meaning("pacemaker-controld", ev.Text).Resource == resource
-}
-
-// NamesNode reports whether a fencing message is about a node.
-func NamesNode(text, node string) bool {
-	return strings.HasPrefix(text, "Peer "+node+" ") || strings.Contains(text, " targeting "+node+" ")
+	return ev.Source == "ocf" || ev.Subject == resource
 }

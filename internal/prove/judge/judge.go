@@ -292,7 +292,7 @@ func (e *Evidence) service(x *Subject, first bool) []report.Check {
 	e.place(&c, x, events, fault)
 	fenced := map[string]int64{}
 	for _, n := range x.Nodes {
-		if f, ok := First(events, report.EventFenced, fault, func(ev report.Event) bool { return NamesNode(ev.Text, n) }); ok {
+		if f, ok := First(events, report.EventFenced, fault, func(ev report.Event) bool { return ev.Node == n }); ok {
 			fenced[n] = f.NS
 		}
 	}

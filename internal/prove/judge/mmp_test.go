@@ -4,13 +4,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mortarhpc/mortar/internal/base/journal"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 )
 
 func TestJudgeMMP(t *testing.T) {
 	const fault = int64(1e9)
 	line := func(after float64, text string) report.Event {
-		m := meaning("kernel", text)
+		m, _ := journal.Means(journal.Line{Ident: "kernel", Message: text, Priority: 6}, nil)
 		return report.Event{NS: fault + int64(after*1e9), Host: "oss02", Source: "kernel", Kind: m.Kind, Text: text}
 	}
 	over := line(41, "Lustre: small-OST0000: Recovery over after 0:06, of 2 clients 2 recovered and 0 were evicted.")

@@ -67,7 +67,7 @@ func unreleased(events []report.Event, x *Subject, fault int64) string {
 		if node == holder {
 			continue
 		}
-		if !x.letGo(events, holder, since, e.NS, served) {
+		if !x.gaveUp(events, holder, since, e.NS, served) {
 			return fmt.Sprintf("it was started on %s %s after the fault, when %s had neither stopped it, nor been fenced, nor booted",
 				node, report.Seconds(float64(e.NS-fault)/1e9), holder)
 		}
@@ -76,10 +76,10 @@ func unreleased(events []report.Event, x *Subject, fault int64) string {
 	return ""
 }
 
-// letGo says whether a server gave a service up between two times. served: it had the
+// gaveUp says whether a server gave a service up between two times. served: it had the
 // volume mounted at the first of them. A look that finds no volume proves nothing of a
 // server that was only starting the service.
-func (x *Subject) letGo(events []report.Event, server string, from, to int64, served bool) bool {
+func (x *Subject) gaveUp(events []report.Event, server string, from, to int64, served bool) bool {
 	for _, e := range events {
 		if e.NS < from || e.NS > to {
 			continue
@@ -90,7 +90,7 @@ func (x *Subject) letGo(events []report.Event, server string, from, to int64, se
 				return true
 			}
 		case report.EventFenced:
-			if NamesNode(e.Text, server) {
+			if e.Node == server {
 				return true
 			}
 		case report.EventBooted:
@@ -114,8 +114,5 @@ func (x *Subject) letGo(events []report.Event, server string, from, to int64, se
 // nodeOf is the server that an event is about: the one that a line of Pacemaker names,
 // else the one that logged it.
 func nodeOf(e report.Event) string {
-	if e.Source == "pacemaker" {
-		return cmp.Or(meaning("pacemaker-controld", e.Text).Node, e.Host)
-	}
-	return e.Host
+	return cmp.Or(e.Node, e.Host)
 }

@@ -34,7 +34,7 @@ func marks(e *Evidence) (m report.Marks, io map[string]int64) {
 		detected = 0
 	}
 	m.Detected = sec(detected)
-	m.Fenced = sec(at(report.EventFenced, func(ev report.Event) bool { return NamesNode(ev.Text, x.Active) }))
+	m.Fenced = sec(at(report.EventFenced, func(ev report.Event) bool { return ev.Node == x.Active }))
 	started := at(report.EventStarted, ours)
 	m.Started = sec(started)
 	// A service that never stopped has no first I/O after the fault. A server cannot serve before

@@ -257,9 +257,10 @@ type Event struct {
 	Source  string  `json:"source"` // corosync, pacemaker, ocf, drill, load
 	Kind    string  `json:"kind"`
 	Text    string  `json:"text"`
-	// Code and Subject are those of a note of the resource agent or its watcher; "": it has none.
+	// Code and Subject are those of a note of the agent or its watcher; Pacemaker names a resource, and a server as Node.
 	Code    string `json:"code,omitempty"`
 	Subject string `json:"subject,omitempty"`
+	Node    string `json:"node,omitempty"`
 }
 
 // Verify is verify.json: the result of reading all data back.

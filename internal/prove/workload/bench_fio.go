@@ -100,7 +100,7 @@ func fioCommand(j *BenchJob, w threadWork) []string {
 		argv = append(argv, "--time_based=1")
 	}
 	if !j.Phase.Writes() {
-		argv = append(argv, "--allow_file_create=0", "--invalidate="+bit(j.DropCache))
+		argv = append(argv, "--allow_file_create=0", "--invalidate="+fioBool(j.DropCache))
 	}
 	if j.Phase.Metadata() {
 		return append(argv, fioFiles(j, w)...)
@@ -173,7 +173,7 @@ func fioRecords(j *BenchJob, w threadWork) []string {
 	}
 	argv := []string{
 		"--ioengine=psync", "--rw=" + rw, fmt.Sprintf("--bs=%d", j.RecordBytes), "--filename=" + escapeFio(file),
-		fmt.Sprintf("--offset=%d", offset), fmt.Sprintf("--size=%d", ((records-1)*among+1)*j.RecordBytes), fmt.Sprintf("--io_size=%d", bytes), "--direct=" + bit(direct),
+		fmt.Sprintf("--offset=%d", offset), fmt.Sprintf("--size=%d", ((records-1)*among+1)*j.RecordBytes), fmt.Sprintf("--io_size=%d", bytes), "--direct=" + fioBool(direct),
 	}
 	argv = append(argv, fioVerify...)
 	if j.RecordBytes%verifyBytes == 0 {
@@ -188,7 +188,7 @@ func fioRecords(j *BenchJob, w threadWork) []string {
 // escapeFio escapes the ':' with which fio separates files.
 func escapeFio(path string) string { return strings.ReplaceAll(path, ":", `\:`) }
 
-func bit(b bool) string {
+func fioBool(b bool) string {
 	if b {
 		return "1"
 	}

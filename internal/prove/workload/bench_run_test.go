@@ -111,7 +111,7 @@ func TestBenchData(t *testing.T) {
 	}
 }
 
-// What is written again is the same file with other contents.
+// A rewrite leaves the same file with other contents.
 func TestBenchRewrite(t *testing.T) {
 	b := newBench(t)
 	look := func() (os.FileInfo, []byte) {

@@ -16,7 +16,7 @@ func slowest(devs []string, paces map[string]gather.Pace, found func(dev string,
 		var peers []time.Duration
 		for _, x := range devs {
 			if p, ok := paces[x]; ok && x != d {
-				peers = append(peers, took(p))
+				peers = append(peers, meanTime(p))
 			}
 		}
 		// One of two does not show which of them is slow. A leg of a mirror does: both get
@@ -24,10 +24,10 @@ func slowest(devs []string, paces map[string]gather.Pace, found func(dev string,
 		if !ok || len(peers) < min(2, len(devs)-1) || len(peers) == 0 {
 			continue
 		}
-		if usual, slow := rule.Slow(took(own), peers); slow {
+		if usual, slow := rule.Slow(meanTime(own), peers); slow {
 			found(d, with{"pace": own.String(), "usual": float64(usual) / float64(time.Millisecond)})
 		}
 	}
 }
 
-func took(p gather.Pace) time.Duration { return time.Duration(p.MS * float64(time.Millisecond)) }
+func meanTime(p gather.Pace) time.Duration { return time.Duration(p.MS * float64(time.Millisecond)) }

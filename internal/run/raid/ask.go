@@ -48,7 +48,7 @@ func askME4(ctx context.Context, s *spec.Array, secret func(file string) ([]byte
 	case err == nil:
 		return Answer{Health: h}
 	case len(prints) > 0:
-		return Answer{NotAsked: err.Error(), Mend: fmt.Sprintf("compare with what the controllers show at their own console or in their web pages, then write into the spec: certificates: [%s]; one that changed without a reason may be somebody else's", strings.Join(prints, ", "))}
+		return Answer{NotAsked: err.Error(), Mend: fmt.Sprintf("compare with what the controllers show at their own console or in their web pages, then write into the spec: certificates: [%s]; one that changed without a reason may be of another machine", strings.Join(prints, ", "))}
 	}
 	return Answer{Err: err.Error()}
 }

@@ -123,41 +123,41 @@ func TestNeeds(t *testing.T) {
 		}
 		return l
 	}
-	up := func(l *Label, there ...string) seen {
-		v := seen{Label: l, Up: true, There: there, CleanUp: true}
+	up := func(l *Label, there ...string) observed {
+		v := observed{Label: l, Up: true, There: there, CleanUp: true}
 		if l.Dirty != nil {
 			v.DirtyUp, v.TakesWrites, v.DirtySync, v.DirtyDisks = true, true, l.Dirty.Members, len(l.Dirty.Members)
 		}
 		return v
 	}
-	with := func(v seen, f func(*seen)) seen { f(&v); return v }
+	with := func(v observed, f func(*observed)) observed { f(&v); return v }
 	for _, c := range []struct {
 		name string
 		cfg  *Config
-		v    seen
+		v    observed
 		want string // of need.String(); "!" and text for a refusal
 	}{
-		{"new", config(WriteBack, "A", "B"), seen{There: []string{"A", "B"}}, "make both layers of bcache over the volume; partition SSD A, B; make the mirror for dirty data; make the array for clean data"},
-		{"new, write-through", config(WriteThrough, "A"), seen{There: []string{"A"}}, "make both layers of bcache over the volume; partition SSD A; make the array for clean data"},
-		{"down", config(WriteBack, "A", "B"), seen{Label: label(true, "A", "B"), There: []string{"A", "B"}}, "start both layers of bcache over the volume"},
+		{"new", config(WriteBack, "A", "B"), observed{There: []string{"A", "B"}}, "make both layers of bcache over the volume; partition SSD A, B; make the mirror for dirty data; make the array for clean data"},
+		{"new, write-through", config(WriteThrough, "A"), observed{There: []string{"A"}}, "make both layers of bcache over the volume; partition SSD A; make the array for clean data"},
+		{"down", config(WriteBack, "A", "B"), observed{Label: label(true, "A", "B"), There: []string{"A", "B"}}, "start both layers of bcache over the volume"},
 		{"as it should be", config(WriteBack, "A", "B"), up(label(true, "A", "B"), "A", "B"), ""},
 		{"an SSD is away", config(WriteBack, "A", "B"), up(label(true, "A", "B"), "A"), "!SSD B is not there"},
-		{"it is back", config(WriteBack, "A", "B"), with(up(label(true, "A", "B"), "A", "B"), func(v *seen) { v.DirtySync, v.CleanUp = []string{"A"}, false }),
+		{"it is back", config(WriteBack, "A", "B"), with(up(label(true, "A", "B"), "A", "B"), func(v *observed) { v.DirtySync, v.CleanUp = []string{"A"}, false }),
 			"throw away what is cached of reads; add SSD B to the mirror; make the array for clean data"},
 		{"to write-through", config(WriteThrough, "A", "B"), up(label(true, "A", "B"), "A", "B"), "write all dirty data to the disks, while the service goes on"},
 		{"and back: the partitions are still there", config(WriteBack, "A", "B"),
-			with(up(label(true, "A", "B"), "A", "B"), func(v *seen) { v.Label.Dirty = nil; v.DirtyUp = false }), "make the mirror for dirty data"},
+			with(up(label(true, "A", "B"), "A", "B"), func(v *observed) { v.Label.Dirty = nil; v.DirtyUp = false }), "make the mirror for dirty data"},
 		{"to write-back from one layer", config(WriteBack, "A", "B"), up(label(false, "A", "B"), "A", "B"),
 			"throw away what is cached of reads; partition SSD A, B; make the mirror for dirty data; make the array for clean data"},
 		{"a third one", config(WriteBack, "A", "B", "C"), up(label(true, "A", "B"), "A", "B", "C"),
 			"write all dirty data to the disks, while the service goes on; throw away what is cached of reads; partition SSD A, B, C; make the mirror for dirty data; make the array for clean data"},
 		{"another one instead", config(WriteBack, "A", "C"), up(label(true, "A", "B"), "A", "B", "C"),
 			"throw away what is cached of reads; partition SSD C; add SSD C to the mirror; take SSD B out of the mirror; make the array for clean data"},
-		{"the last copy is to go", config(WriteBack, "A", "C"), with(up(label(true, "A", "B"), "A", "B", "C"), func(v *seen) {
+		{"the last copy is to go", config(WriteBack, "A", "C"), with(up(label(true, "A", "B"), "A", "B", "C"), func(v *observed) {
 			v.Label.Dirty.Members, v.DirtySync, v.DirtyBytes = []string{"B"}, []string{"B"}, 4096
 		}), "!SSD B holds the only copy of 4096 bytes"},
 		{"SSDs inside servers: the other one's is none of ours", config(WriteThrough, "A@nfs1", "B@nfs2"),
-			with(up(&Label{SSDs: []string{"A", "B"}, Clean: map[string]*Layer{"nfs1": {Members: []string{"A"}}}}, "A"), func(*seen) {}), ""},
+			with(up(&Label{SSDs: []string{"A", "B"}, Clean: map[string]*Layer{"nfs1": {Members: []string{"A"}}}}, "A"), func(*observed) {}), ""},
 		{"shared SSDs become such inside servers", config(WriteThrough, "A@nfs1", "B@nfs2"), up(label(false, "A", "B"), "A"),
 			"throw away what is cached of reads; make the array for clean data"},
 		{"and shared again", config(WriteThrough, "A", "B"),

@@ -36,6 +36,12 @@ type need struct {
 	Expel      []string // SSDs that leave the mirror
 }
 
+// MakeLayers is the first step of a volume that never had a cache.
+const MakeLayers = "make both layers of bcache over the volume"
+
+// NeverMade says whether the steps of `host-cache needs`, of any release, begin with that one.
+func NeverMade(steps string) bool { return strings.HasPrefix(steps, MakeLayers) }
+
 func (n need) none() bool { return n.String() == "" }
 
 // String is the text of the steps, for a plan.
@@ -46,7 +52,7 @@ func (n need) String() string {
 			out = append(out, what)
 		}
 	}
-	add(n.Create, "make both layers of bcache over the volume")
+	add(n.Create, MakeLayers)
 	add(n.Start, "start both layers of bcache over the volume")
 	add(n.DropDirty, "write all dirty data to the disks, while the service goes on")
 	add(n.DropClean, "throw away what is cached of reads")
@@ -59,8 +65,8 @@ func (n need) String() string {
 	return strings.Join(out, "; ")
 }
 
-// seen is the observed state that needs compares with the config.
-type seen struct {
+// observed is the observed state that needs compares with the config.
+type observed struct {
 	Label *Label
 	Up    bool
 	There []string // SSDs present on this server
@@ -83,7 +89,7 @@ func (m *missingSSD) Error() string {
 }
 
 // needs compares a config with the observed state. It is pure.
-func needs(c *Config, host, place string, v seen) (need, error) {
+func needs(c *Config, host, place string, v observed) (need, error) {
 	var n need
 	want := c.here(host)
 	slices.Sort(want)
@@ -168,8 +174,8 @@ func needs(c *Config, host, place string, v seen) (need, error) {
 }
 
 // look observes the state of the cache.
-func (s *parts) look() (seen, error) {
-	var v seen
+func (s *parts) look() (observed, error) {
+	var v observed
 	if err := s.readLabel(); err != nil {
 		return v, err
 	}
@@ -301,7 +307,7 @@ func (s *change) steps(ctx context.Context, n need) error {
 		return err
 	}
 	if n.Create {
-		s.say("make both layers of bcache over the volume", 0, 0)
+		s.say(MakeLayers, 0, 0)
 		return s.Prepare(ctx)
 	}
 	// Keep udev away until the new partitions are in use. udev opens a device
@@ -717,7 +723,7 @@ func (s *change) deepen(ctx context.Context, dev string, l *Layer) error {
 
 // errDown is the error of a change of a stack that is not up, or that a stop of the service
 // has taken down meanwhile.
-var errDown = errors.New("the cache is not up here any more: what is dirty stays on its SSDs. When the service runs, run mortar apply, which goes on with the change")
+var errDown = errors.New("the cache is not up here any more: dirty data stays on its SSDs. When the service runs, run mortar apply, which goes on with the change")
 
 // detach detaches the set of a layer that has no dirty data.
 func (s *change) detach(ctx context.Context, dev string) error {
@@ -791,7 +797,7 @@ func (s *change) forgetDirty(ctx context.Context, dirty string) error {
 	case err != nil:
 		return err
 	case state == stateDirty:
-		return &Refusal{fmt.Sprintf("SSD %s left the cache before all dirty data was on the disks: what is left is on them alone. Bring them back, and start the service", strings.Join(l.Members, " and "))}
+		return &Refusal{fmt.Sprintf("SSD %s left the cache before all dirty data was on the disks: the rest is on them alone. Bring them back, and start the service", strings.Join(l.Members, " and "))}
 	}
 	s.label.Dirty = nil
 	if err := s.writeLabel(); err != nil {
@@ -990,7 +996,7 @@ func (s *Stack) OnDisks() error {
 		return err
 	}
 	if s.label != nil && (s.label.Dirty != nil || len(s.label.Clean) > 0) {
-		return &Refusal{fmt.Sprintf("volume %s/%s has a cache that was not turned off: what is on its SSDs would be passed by (mortar cache off)", s.cfg.VG, s.cfg.LV)}
+		return &Refusal{fmt.Sprintf("volume %s/%s has a cache that was not turned off: data on its SSDs would be passed by (mortar cache off)", s.cfg.VG, s.cfg.LV)}
 	}
 	return nil
 }

@@ -150,7 +150,7 @@ func TestDetachAfterFailure(t *testing.T) {
 
 // Start waits for missing SSDs only after a boot.
 func TestPatience(t *testing.T) {
-	for uptime, want := range map[string]time.Duration{"31.20 50.00\n": late, "86400.00 1.00\n": 0, "": late} {
+	for uptime, want := range map[string]time.Duration{"31.20 50.00\n": ssdWait, "86400.00 1.00\n": 0, "": ssdWait} {
 		sys := &fakeTree{files: map[string]string{"/proc/uptime": uptime}}
 		if got := (&Stack{parts: parts{host: host{sys: sys}}}).patience(); got != want {
 			t.Errorf("up %q: %s, want %s", uptime, got, want)
@@ -184,7 +184,7 @@ func TestAwaitedSSDs(t *testing.T) {
 	}
 	sys := &fakeTree{}
 	looks := 0
-	err := (&Stack{parts: parts{host: host{sys: sys}}}).wait(t.Context(), late, "SSDs", func() bool {
+	err := (&Stack{parts: parts{host: host{sys: sys}}}).wait(t.Context(), ssdWait, "SSDs", func() bool {
 		looks++
 		sys.now = sys.now.Add(200 * time.Millisecond)
 		return false

@@ -82,15 +82,15 @@ func (r *Refusal) Error() string { return r.What }
 // after a power cut of the whole rack, SSDs may come up later than the server. A
 // takeover does not wait.
 const (
-	late   = 10 * time.Second
-	moment = 3 * time.Minute
+	ssdWait = 10 * time.Second
+	moment  = 3 * time.Minute
 )
 
 func (s *Stack) patience() time.Duration {
 	if up, ok := linux.Uptime(s.line("/proc/uptime")); ok && up > moment {
 		return 0
 	}
-	return late
+	return ssdWait
 }
 
 // State reports whether the stack is up, or returns its fault. It only reads sysfs.
@@ -339,7 +339,7 @@ func (s *Stack) startDirty(ctx context.Context, state int, trust bool) error {
 	a := s.array(l.Array)
 	if s.exists("/sys/fs/bcache/" + l.Set) {
 		if a == nil || s.setOn(a.Dev) != l.Set {
-			return fmt.Errorf("bcache has set %s, and not on the mirror of dirty data: what is written to it may be lost. Boot this server", l.Set)
+			return fmt.Errorf("bcache has set %s, and not on the mirror of dirty data: data written to it may be lost. Boot this server", l.Set)
 		}
 		return nil
 	}

@@ -388,7 +388,7 @@ func TestSQLiteIsKilled(t *testing.T) {
 	}
 }
 
-// What is not on the disks is not answered as if it were.
+// A change that is not on the disks is not answered as if it were.
 func TestChangeFails(t *testing.T) {
 	db := newDB(t)
 	k, s, look := daemon(t, db)

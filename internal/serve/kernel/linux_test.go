@@ -429,7 +429,7 @@ func TestFilesReal(t *testing.T) {
 	}
 }
 
-// What is reserved takes up room, only ever grows, and is given back when the
+// A reserve takes up room, only ever grows, and is given back when the
 // file is emptied.
 func TestReserve(t *testing.T) {
 	k := &Linux{}

@@ -18,13 +18,13 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/netns"
 )
 
-// What is run within a namespace has its network and sees directories where
+// A program within a namespace has its network and sees directories where
 // the command says; the host sees nothing of either, and what it unmounts is
 // gone in there too.
 func TestWithinReal(t *testing.T) {
 	k := New()
 	ctx := t.Context()
-	if err := k.Mount("tmpfs", "/run", "tmpfs", 0, ""); err != nil { // writable for whoever runs this
+	if err := k.Mount("tmpfs", "/run", "tmpfs", 0, ""); err != nil { // writable for any user
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

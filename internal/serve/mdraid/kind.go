@@ -150,8 +150,8 @@ type (
 	// spareMover keeps spares out of arrays, and adds them to groups that lack members.
 	spareMover struct {
 		*disks
-		lacking map[string]lack      // by array
-		idle    map[string]time.Time // spares that are in whole arrays, as in the config: since when
+		lacking map[string]lackingGroup // by array
+		idle    map[string]time.Time    // spares that are in whole arrays, as in the config: since when
 	}
 	// lateMembers adds members that come after the start, or come back with their enclosure.
 	lateMembers struct {

@@ -188,7 +188,7 @@ func (s *slowDisks) drop(w unit.Watch, all map[string]mdArray) unit.Act {
 	}
 	if err != nil {
 		if s.said.Allows(dev, s.K.Now(), 1, sayAgain) {
-			w.Log("%s", stays(rec, dev, err))
+			w.Log("%s", whyStays(rec, dev, err))
 		}
 		return nil
 	}
@@ -196,8 +196,8 @@ func (s *slowDisks) drop(w unit.Watch, all map[string]mdArray) unit.Act {
 	return func(context.Context) { s.fail(w, rec, dev) }
 }
 
-// stays says why a slow disk stays in its group.
-func stays(rec linux.Dropped, dev string, why error) string {
+// whyStays says why a slow disk stays in its group.
+func whyStays(rec linux.Dropped, dev string, why error) string {
 	return fmt.Sprintf("disk %s of group %s is slow (%s), and stays in it: %v", cmp.Or(rec.Serial, dev), rec.Group, rec.Words(), why)
 }
 
@@ -312,7 +312,7 @@ func (s *slowDisks) fail(w unit.Watch, rec linux.Dropped, dev string) {
 	keep, err := s.failNow(w, rec, dev)
 	switch {
 	case keep != nil:
-		w.Log("%s", stays(rec, dev, keep))
+		w.Log("%s", whyStays(rec, dev, keep))
 		if err := s.run(context.Background(), dropTime, rec.Forget()...); err != nil {
 			w.Log("%v", err) // tidy tries again
 		}

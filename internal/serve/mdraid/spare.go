@@ -361,15 +361,15 @@ func (s *disks) gone() map[string]bool {
 	return out
 }
 
-// lack is what is remembered of a group while it lacks members and has no spare.
-type lack struct {
+// lackingGroup is what is remembered of a group while it lacks members and has no spare.
+type lackingGroup struct {
 	since time.Time
 	away  int // members that were in enclosures that were gone
 }
 
 // SpareDue is the spare that should be added now.
 func (s *spareMover) SpareDue(groups []raidGroup, now time.Time) (spareMove, bool) {
-	lacking, gone, waits := map[string]lack{}, s.gone(), s.waiting()
+	lacking, gone, waits := map[string]lackingGroup{}, s.gone(), s.waiting()
 	for i := range groups {
 		g := &groups[i]
 		if g.lacks() <= 0 {

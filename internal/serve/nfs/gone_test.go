@@ -74,7 +74,7 @@ func TestForgetGone(t *testing.T) {
 			t.Error("the list is left:", err)
 		}
 	}
-	forget() // nobody is gone
+	forget() // no client is gone
 	list()
 	forget() // no database
 	// Source: sqlite_maindb_init_v4 of utils/nfsdcld/sqlite.c.

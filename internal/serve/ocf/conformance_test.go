@@ -28,7 +28,7 @@ type storageSpecimen struct {
 	// was changed then.
 	missing, foreign, wrong mishap
 	late                    func(sh *shared, gone bool) // a device that comes late
-	stranger                mishap                      // somebody else has the storage
+	stranger                mishap                      // another host has the storage
 	broken                  []mishap                    // while the service runs
 	taken                   func(sh *shared, by string) // the other server takes it
 	rest                    func(*shared) string        // who has it after a stop

@@ -139,13 +139,13 @@ type fakeHost struct {
 	barred   []string // routes that lead nowhere
 	// mountd is the table of exports as rpc.mountd read it last.
 	mountd    string
-	badClient string // a name that nobody can resolve
+	badClient string // a name that does not resolve
 	lax       string // another one, of which exportfs says nothing
 	// mute are the programs that give no answer, by rpcbind's names.
 	mute   map[string]bool
 	nobody bool   // no thread of nfsd is idle
 	woken  int    // how often an idle one was woken
-	slept  func() // is called while somebody sleeps
+	slept  func() // is called in a sleep
 	damage error  // of a mount of XFS
 	blank  bool   // there is no superblock of XFS
 }

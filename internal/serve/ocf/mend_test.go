@@ -83,7 +83,7 @@ var taken = []struct {
 	{"nfsd's files", func(m *mended) { m.unmountLazily(nfsOf(m.s).NfsdDir()) }, "NFS state was gone: put back"},
 }
 
-// What is taken away above the file system while the service serves is put back in place,
+// A part that is taken away above the file system while the service serves is put back in place,
 // at the next look, and the service runs on.
 func TestMend(t *testing.T) {
 	flavours(t, func(t *testing.T, cfg func() *Config) {

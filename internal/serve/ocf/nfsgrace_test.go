@@ -122,7 +122,7 @@ func testEndGraceIn(t *testing.T, testConfig func() *Config, crash bool) {
 	look(0, during)
 	look(20*time.Second, during) // the client has not answered
 	delete(g.volume, "/.nfs/notify/sm.bak/10.0.0.9")
-	g.locked(b, s, during, 2) // somebody else's
+	g.locked(b, s, during, 2) // another client's
 	look(time.Second, during)
 	look(20*time.Second, during) // the client has asked for no lock
 	g.volume["/.nfs/sm/10.0.0.9"] = lockRecord

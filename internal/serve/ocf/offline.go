@@ -120,7 +120,7 @@ func runTool(argv []string, lock *os.File, stdout, stderr io.Writer) (code int, 
 	c := exec.Command(argv[0], argv[1:]...)
 	c.Stdout, c.Stderr = stdout, stderr
 	c.ExtraFiles = []*os.File{lock}
-	signal.Ignore(syscall.SIGPIPE) // a command inherits that: it runs on when nobody reads what it prints
+	signal.Ignore(syscall.SIGPIPE) // a command inherits that: it runs on when its output has no reader
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	err = c.Run()
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.Exited() {

@@ -65,7 +65,7 @@ func PutBack(name string) string { return "put-back-" + name }
 // Repair is one thing that a service needs above its file system, and that can be put back
 // while all else serves on.
 type Repair struct {
-	Name, What string // What is for messages
+	Name, What string // messages have What
 	// Part is the layer that it belongs to: all layers below must run. "": the server needs
 	// it whether it serves or not, and it is no reason to move a service.
 	Part string

@@ -12,6 +12,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/serve/cache"
 )
 
 // CacheSSDs are the SSDs of a cache on a server: each is there, and carries
@@ -146,9 +147,6 @@ type Cache struct {
 
 func (c *Cache) Identity() (kind, id string) { return "cache", c.VG + "/" + c.LV }
 
-// makeLayers is what the host's mortar wants first of a volume that never had a cache.
-const makeLayers = "make both layers of bcache over the volume"
-
 // Diff asks the host's own mortar what is to be done: it knows the label. A volume that is in
 // use without its cache is for CacheFront.
 func (c *Cache) Diff(sys resource.Look) ([]resource.Action, error) {
@@ -181,11 +179,11 @@ func (c *Cache) wait() resource.Action {
 // needs asks the host's own mortar what is to be done, "" for nothing.
 func (c *Cache) needs(sys resource.Look) (string, error) {
 	if !lvActive(sys, c.VG, c.Header) {
-		return makeLayers, nil
+		return cache.MakeLayers, nil
 	}
 	out, installed := sys.Command(resource.MortarCommand, "host-cache", "needs", string(c.Config))
 	if !installed {
-		return makeLayers, nil
+		return cache.MakeLayers, nil
 	}
 	if out.Code != 0 {
 		return "", &resource.Refusal{What: strings.TrimPrefix(strings.TrimSpace(out.Stderr), "mortar: "), Mend: "nothing was changed"}
@@ -229,7 +227,7 @@ func (c *CacheFront) Diff(sys resource.Look) ([]resource.Action, error) {
 		return nil, err
 	}
 	var prepare, before, after []resource.Action
-	if strings.HasPrefix(why, makeLayers) {
+	if cache.NeverMade(why) {
 		prepare = []resource.Action{c.command("prepare", "prepare the cache of "+c.VG+"/"+c.LV, "bcache's superblocks and the label go into the header; the volume may be in use")}
 	}
 	if c.Managed {
@@ -277,7 +275,7 @@ func (c *NoCache) Diff(sys resource.Look) ([]resource.Action, error) {
 		return nil, nil
 	}
 	return []resource.Action{{
-		Title: "turn the cache off", Why: "the spec has none; what is dirty is written to the disks while the service goes on",
+		Title: "turn the cache off", Why: "the spec has none; dirty data is written to the disks while the service goes on",
 		Cmd: []string{resource.MortarCommand, "host-cache", "off", c.Path}, Seconds: 24 * 3600, Beside: path.Base(c.Path),
 	}}, nil
 }

@@ -76,7 +76,7 @@ func TestInitramfs(t *testing.T) {
 	sys.Files["/boot/initrd.img-6.12"] = "cpio"
 	wantShow(t, diff(t, i, sys), "")
 	in("6.12", mdadmConf, "ARRAY /dev/md/system UUID=1:2:3:4\n"+conf)
-	wantShow(t, diff(t, i, sys), "") // the root's own array is nobody else's business
+	wantShow(t, diff(t, i, sys), "") // the array of the root is left as it is
 	in("6.12", mdadmConf, "")
 	delete(sys.Files, debian13.Initrd.Tool)
 	refused(t, i, sys, "/boot/initrd.img-6.12", "initramfs-tools")

@@ -52,7 +52,7 @@ func (v *VolumeGroup) Diff(sys resource.Look) ([]resource.Action, error) {
 		return v.create(), nil // its array is made first
 	}
 	// From sysfs, without a fork: each physical volume holds part of the group's active volume.
-	if v.LV != "" && v.RestID == "" && !slices.ContainsFunc(v.PVs, func(pv string) bool { return !holds(sys, pv, v.Name, v.LV) }) {
+	if v.LV != "" && v.RestID == "" && !slices.ContainsFunc(v.PVs, func(pv string) bool { return !holdsVolume(sys, pv, v.Name, v.LV) }) {
 		return nil, nil
 	}
 	devices := withLater(sys, v.PVs, v.Later)
@@ -126,8 +126,8 @@ func (v *VolumeGroup) own(owner string, devices []string) ([]resource.Action, er
 		"volume group %s belongs to %q: a cluster has served it, but no server's cluster knows its service", v.Name, owner)
 }
 
-// holds tells whether a device holds part of an active logical volume.
-func holds(sys resource.Look, pv, vg, lv string) bool {
+// holdsVolume tells whether a device holds part of an active logical volume.
+func holdsVolume(sys resource.Look, pv, vg, lv string) bool {
 	return slices.ContainsFunc(sys.Files("/sys/block/"+sys.Kernel(pv)+"/holders/dm-*/dm/name"), func(h string) bool { return sys.Text(h) == linux.DMName(vg, lv) })
 }
 
@@ -315,7 +315,7 @@ func (g *GrownVolume) Identity() (kind, id string) { return "grown-volume", g.VG
 func (g *GrownVolume) Diff(sys resource.Look) ([]resource.Action, error) {
 	var out []string // of the volume
 	for _, pv := range slices.Concat(g.Growths...) {
-		if !holds(sys, pv, g.VG, g.LV) {
+		if !holdsVolume(sys, pv, g.VG, g.LV) {
 			out = append(out, pv)
 		}
 	}

@@ -73,7 +73,7 @@ function brick(b) {
   }
   if (!s) return box;
   for (const v of s.services || []) {
-    box.append(el("p", { class: "services" }, v.service + (v.address ? " (" + v.address + ")" : "") + (v.server ? " on " + v.server : " runs nowhere, or nobody knows") +
+    box.append(el("p", { class: "services" }, v.service + (v.address ? " (" + v.address + ")" : "") + (v.server ? " on " + v.server : " runs nowhere, or no server knows") +
       (v.since ? " since " + new Date(v.since).toLocaleString([], { dateStyle: "medium", timeStyle: "short", hourCycle: "h23" }) : "")));
   }
   if (found.length) {
