@@ -21,6 +21,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/prove/bench"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 	"github.com/mortarhpc/mortar/internal/prove/versus"
+	"github.com/mortarhpc/mortar/internal/prove/workload"
 	"github.com/mortarhpc/mortar/internal/run/cli"
 )
 
@@ -273,11 +274,17 @@ func showSets(c *cli.Console, des *design.Design, suite *bench.Suite, opt bench.
 	}
 	fmt.Fprintf(w, "%s: %s. Caches: %s. Server memory by the spec: %s\n", planned.Suite, planned.Title, planned.Cold, report.Bytes(planned.Memory))
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(tw, "TEST\tTHREADS\tON\tEACH\tTOGETHER\tTIMES\tPHASES\t")
+	if len(planned.Sets) > 0 { // a profile and bare devices have none
+		fmt.Fprintln(tw, "TEST\tTHREADS\tON\tEACH\tTOGETHER\tTIMES\tPHASES\t")
+	}
 	for _, s := range planned.Sets {
 		each, all := report.Bytes(s.FileBytes), report.Bytes(s.TotalBytes)
 		if s.Files > 0 {
-			each, all = fmt.Sprintf("%d x %d files", s.Dirs, s.Items), report.Count(s.Files)+" files"
+			what := "files"
+			if workload.BenchPhase(s.Phases[0]).Directories() {
+				what = "directories"
+			}
+			each, all = fmt.Sprintf("%d x %d %s", s.Dirs, s.Items, what), report.Count(s.Files)+" "+what
 		}
 		if s.Seconds > 0 {
 			all += fmt.Sprintf(", at most %d s", s.Seconds)

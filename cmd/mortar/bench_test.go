@@ -75,8 +75,12 @@ func TestBenchRefusals(t *testing.T) {
 
 func TestBenchDryRun(t *testing.T) {
 	out, err := benchCmd(t, haSpec(t), "--suite", "paper", "--scale", "1/256", "--clients", "1,2", "--dry-run")
-	if err != nil || !strings.Contains(out, "10.0 MiB") || !strings.Contains(out, "20 x 188 files") {
+	if err != nil || !strings.Contains(out, "10.0 MiB") || !strings.Contains(out, "20 x 188 files") || !strings.Contains(out, "20 x 188 directories") {
 		t.Errorf("%v\n%s", err, out)
+	}
+	out, err = benchCmd(t, haSpec(t), "--suite", "raw", "--dry-run")
+	if err != nil || strings.Contains(out, "THREADS") {
+		t.Errorf("a head over no tests: %v\n%s", err, out)
 	}
 	out, err = benchCmd(t, haSpec(t), "--suite", "paper", "--scale", "1/256", "--dry-run")
 	if err != nil || !strings.Contains(out, "left out: 16, 32, 64, 128, 256, 512 (--clients") || !strings.Contains(out, "52 measurements, 8 min 40 s of measuring at most; caches are emptied 34 times") {

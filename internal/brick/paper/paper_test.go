@@ -92,6 +92,7 @@ func TestSlips(t *testing.T) {
 	}
 	want("nss7.4-ha", "closing table", strings.Join(down[:6], ", ")+" and "+down[6]+" %")
 	want("nss7.4-ha", "table 5 (of files)", paper.Thousands(3000*4*128))
+	want("lustre-brick", "10.7", paper.Thousands(32*2000))
 	want("nfs-dfc", "3.2", fmt.Sprintf("%.1f times", 123000.0/9300))
 	want("nfs-dfc", "table 1, A.2", "the system on RAID 1, swap on RAID 0")
 }

@@ -43,6 +43,7 @@ var slips = map[string][]Slip{
 		{"table 1", "24 drives of 136 TB in the MD3220", "136 GB"},
 		{"table 1", "five MD1200 beside the MD3200", "four (4.2, figure 5): 60 slots"},
 		{"table 1", "108.75 TB raw", "120 TB: 60 disks of 2 TB; reckoned back from 87 TB usable"},
+		{"10.7", "66,000 files of each client", "64,000: 32 directories of 2,000 by its commands, which make files at the leaves only"},
 		{"11", "280 TB usable of three bricks", "288 TB or 261.9 TiB by geometry"},
 		{"4.2.1", "read ahead of 2048 KB, and of 8192 KB", "both stand there; 2048 here"},
 		{"appendix B", "disk (2,1) twice in a virtual disk, (1,1) never", "each once"},

@@ -382,7 +382,7 @@ type Preparation struct {
 	FlowControl      Switch            `yaml:"flow_control,omitempty" json:"flow_control,omitempty" doc:"on or off: pause frames of the interface on the public network, sent and heeded"`
 	PoolMode         string            `yaml:"pool_mode,omitempty" json:"pool_mode,omitempty" doc:"global, percpu, pernode or auto: how nfsd's threads are divided among processors (sunrpc.pool_mode); apply sets it for the next load of the module"`
 	Swap             Bytes             `yaml:"swap,omitempty" json:"swap,omitempty" doc:"swap at least, for an xfs_repair that needs more than memory; apply makes a file of what is missing"`
-	Versions         map[string]string `yaml:"versions,omitempty" json:"versions,omitempty" doc:"versions that each server has at least, by the names that plan prints: bios, kernel, a package, or disk, hba, nic or driver with its model, e.g. {bios: 2.10.2, disk DELL MD32xx: 0784}; a LUN's is that of its array's firmware"`
+	Versions         map[string]string `yaml:"versions,omitempty" json:"versions,omitempty" doc:"versions that each server has at least, by the names that plan prints: bios, bmc, kernel, a package, or disk, hba, nic or driver with its model, e.g. {bios: 2.10.2, disk DELL MD32xx: 0784}; a LUN's is that of its array's firmware"`
 	MirrorSpares     int               `yaml:"mirror_spares,omitempty" json:"mirror_spares,omitempty" doc:"hot spares, at least, of the md RAID 1 that the server's own system is on" default:"0"`
 }
 

@@ -111,8 +111,9 @@ func mib(bytes int64) string { return number(int(max(bytes, 0) >> 20)) }
 const (
 	smtActive  = "/sys/devices/system/cpu/smt/active" // Source: kernel, ABI/testing/sysfs-devices-system-cpu
 	kernelFile = "/proc/sys/kernel/osrelease"
-	biosFile   = "/sys/class/dmi/id/bios_version" // Source: kernel, drivers/firmware/dmi-id.c
-	builtFile  = "/proc/sys/kernel/version"       // Debian has the package's version there
+	biosFile   = "/sys/class/dmi/id/bios_version"                     // Source: kernel, drivers/firmware/dmi-id.c
+	bmcFile    = "/sys/devices/platform/ipmi_bmc.*/firmware_revision" // Source: kernel, ABI/testing/sysfs-devices-platform-ipmi
+	builtFile  = "/proc/sys/kernel/version"                           // Debian has the package's version there
 	virtual    = "/sys/bus/virtio/devices/*/device"
 )
 
@@ -207,7 +208,7 @@ func Request(d *design.Design, server string) gather.Request {
 		Files: append([]string{
 			smtActive, "/sys/devices/system/node/node*/cpulist", "/sys/devices/system/cpu/cpu*/topology/physical_package_id",
 			"/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor", "/sys/module/sunrpc/parameters/pool_mode", linux.SwapsFile,
-			kernelFile, builtFile, biosFile, virtual,
+			kernelFile, builtFile, biosFile, bmcFile, virtual,
 			"/sys/class/scsi_host/host*/version_fw", "/sys/class/scsi_host/host*/board_name", "/sys/class/scsi_host/host*/proc_name",
 			"/sys/module/mpt3sas/version", "/sys/module/megaraid_sas/version",
 			"/sys/block/sd*/device/vendor", "/sys/block/sd*/device/model", "/sys/block/sd*/device/rev",
@@ -336,7 +337,7 @@ func wantedVersions(want map[string]string, have []Version) (out []Finding) {
 	return out
 }
 
-// Version is that of a BIOS, a kernel, a package, or a kind of disk (an array's LUNs have that of its
+// Version is that of a BIOS, a BMC, a kernel, a package, or a kind of disk (an array's LUNs have that of its
 // firmware), HBA, network card or driver.
 type Version struct {
 	What, Model, Version string
@@ -365,6 +366,8 @@ func Versions(h *gather.Host) []Version {
 		switch path.Base(p) {
 		case "rev":
 			add("disk", text(dir+"/vendor")+" "+text(dir+"/model"), text(p))
+		case "firmware_revision":
+			add("bmc", "", text(p))
 		case "firmware_rev":
 			add("disk", text(dir+"/model"), text(p))
 		case "version_fw":

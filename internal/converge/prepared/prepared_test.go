@@ -150,21 +150,22 @@ bad pacemaker: 2.1.3-1 / 2.1.4
 
 // The versions that the spec wants are the least. A name that no part has is answered with those that there are.
 func TestWantedVersions(t *testing.T) {
-	d := brick(t, "nfs-ha", `preparation: {versions: {bios: 2.10.2, "disk DELL MD32xx": "0784", kernel: 6.12.9, lvm: "2.03"}}`)
+	d := brick(t, "nfs-ha", `preparation: {versions: {bios: 2.10.2, bmc: "6.10", "disk DELL MD32xx": "0784", kernel: 6.12.9, lvm: "2.03"}}`)
 	h := told(map[string]string{
-		biosFile:                       "2.9.4\n",
+		biosFile: "2.9.4\n", strings.ReplaceAll(bmcFile, "*", "0"): "6.9\n",
 		"/sys/block/sda/device/vendor": "DELL    \n", "/sys/block/sda/device/model": "MD32xx          \n", "/sys/block/sda/device/rev": "0770\n",
 		"/sys/block/sdb/device/vendor": "DELL    \n", "/sys/block/sdb/device/model": "MD32xx          \n", "/sys/block/sdb/device/rev": "0784\n",
 	})
 	all := Judge(d, "nfs1", h)
 	if diff := cmp.Diff(`differs the version of bios: 2.9.4 / 2.10.2 or later
+differs the version of bmc: 6.9 / 6.10 or later
 differs the version of disk DELL MD32xx: 0770 / 0784 or later
 untold the version of lvm:  / 2.03 or later
 `, said(all)); diff != "" {
 		t.Fatal(diff)
 	}
-	if !strings.Contains(all[2].Why, "bios, disk DELL MD32xx, kernel") {
-		t.Errorf("it does not say which versions it tells: %s", all[2].Why)
+	if !strings.Contains(all[3].Why, "bios, bmc, disk DELL MD32xx, kernel") {
+		t.Errorf("it does not say which versions it tells: %s", all[3].Why)
 	}
 }
 

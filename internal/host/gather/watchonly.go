@@ -45,7 +45,7 @@ func (r Request) MayWatch() error {
 var watchedFile = regexp.MustCompile(`^(/proc/(mdstat|diskstats|uptime|meminfo|vmstat|pressure/memory|self/mounts|self/mountstats|fs/nfsd/[a-z0-9_]+)` +
 	`|/proc/swaps|/proc/sys/kernel/(osrelease|version)` +
 	`|/sys/(block|fs/lustre|fs/ext4|class/dmi|class/watchdog|class/scsi_host|class/nvme|bus/pci|bus/virtio|devices/system)/[][A-Za-z0-9_.*/-]+` +
-	`|/dev/md/\*` +
+	`|/sys/devices/platform/ipmi_bmc\.\*/firmware_revision|/dev/md/\*` +
 	`|/sys/module/(nfs/parameters/nfs4_unique_id|sunrpc/parameters/pool_mode|mpt3sas/version|megaraid_sas/version)|/sys/fs/nfs/net/nfs_client/identifier` +
 	`|/etc/os-release` +
 	`|/run/[A-Za-z0-9_./-]+/nfsd/[a-z0-9_]+` +

@@ -60,7 +60,11 @@ func BenchPrepare(ctx context.Context, p BenchParams) (*BenchFacts, error) {
 	if err := p.check(); err != nil {
 		return nil, err
 	}
-	f := &BenchFacts{CPUs: runtime.NumCPU(), Fio: fioVersion(ctx), Others: []string{}}
+	version, err := fioVersion(ctx)
+	if err != nil {
+		return nil, err
+	}
+	f := &BenchFacts{CPUs: runtime.NumCPU(), Fio: version, Others: []string{}}
 	var si unix.Sysinfo_t
 	if err := unix.Sysinfo(&si); err == nil {
 		f.MemBytes = int64(si.Totalram) * int64(si.Unit)

@@ -2,8 +2,10 @@ package workload
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -377,12 +379,19 @@ func parseFind(j *BenchJob, w threadWork, out output) (*outcome, error) {
 	return t, nil
 }
 
-// fioVersion is the version that fio prints, "" if it is not installed.
-func fioVersion(ctx context.Context) string {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+// fioVersion is the version that fio prints, "" if it is not installed. A busy client may take
+// long to start a program.
+func fioVersion(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, time.Minute, errors.New("no answer within a minute"))
 	defer cancel()
-	out, _ := exec.CommandContext(ctx, fio, "--version").Output()
-	return strings.TrimSpace(string(out))
+	out, err := exec.CommandContext(ctx, fio, "--version").Output()
+	switch {
+	case errors.Is(err, exec.ErrNotFound):
+		return "", nil
+	case err != nil:
+		return "", fmt.Errorf("fio --version: %w", cmp.Or(context.Cause(ctx), err))
+	}
+	return strings.TrimSpace(string(out)), nil
 }
 
 // DoesDirectories reports whether a version of fio, as fio prints it, has the

@@ -214,7 +214,11 @@ func TestOutput(t *testing.T) {
 
 // fio does every job, directories from 3.37 on.
 func TestEveryJob(t *testing.T) {
-	directories := DoesDirectories(fioVersion(t.Context()))
+	version, err := fioVersion(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	directories := DoesDirectories(version)
 	for _, l := range BenchLayouts {
 		b := newBench(t)
 		for _, j := range allJobs() {

@@ -536,6 +536,21 @@ func TestBenchCleanup(t *testing.T) {
 	}
 }
 
+// A fio that does not tell its version is not one that is missing.
+func TestBenchPrepareFio(t *testing.T) {
+	bin := t.TempDir()
+	t.Setenv("PATH", bin)
+	if f, err := BenchPrepare(t.Context(), BenchParams{RunID: "run", Dir: t.TempDir()}); err != nil || f.Fio != "" {
+		t.Errorf("without fio: %+v, %v", f, err)
+	}
+	if err := os.WriteFile(filepath.Join(bin, "fio"), []byte("#!/bin/sh\nexit 3\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if f, err := BenchPrepare(t.Context(), BenchParams{RunID: "run", Dir: t.TempDir()}); err == nil || !strings.Contains(err.Error(), "fio --version: exit status 3") {
+		t.Errorf("a fio that fails: %+v, %v", f, err)
+	}
+}
+
 func TestBenchPrepare(t *testing.T) {
 	dir := t.TempDir()
 	f, err := BenchPrepare(t.Context(), BenchParams{RunID: "run", Dir: dir})
