@@ -163,7 +163,7 @@ func TestSMcli(t *testing.T) {
 		{hw.Hardware{}, stateOf(&c), []string{"the array says that it is optimal"}},
 		{hw.Hardware{}, stateOf(&c, "group 1 clean 0 idle none", "group 1 clean 1 recover 3 / 10"), []string{"the array mends itself"}},
 		{hw.Hardware{DisksOut: map[string]bool{e.Array.Disks[0].Name: true}, ModulesOut: map[string]bool{hw.ModuleKey(e.Name, 1): true}}, stateOf(&c, "group 1 clean 0 idle none", "group 1 clean 1 idle none"),
-			[]string{"the array reports: Offline RAID Controller Module", "the array reports: Degraded Virtual Disk", "the array reports: Removed Physical Disk"}},
+			[]string{"the array reports: Offline RAID Controller Module (RAID controller module in slot 1)", "the array reports: Degraded Virtual Disk (Disk group nss2-r1)", "the array reports: Removed Physical Disk (Physical disk at enclosure.slot 0.0)"}},
 	} {
 		mu.Lock()
 		h, said = x.h, x.said

@@ -18,7 +18,7 @@ func SMcli(addresses []string) []string {
 
 var (
 	md3State   = regexp.MustCompile(`(?mi)^\s*Storage (?:array|subsystem) health status\s*=\s*(\w[\w ]*?)\.?\s*$`)
-	md3Failure = regexp.MustCompile(`(?m)^(\S[^:=]*)\r?\n(?:Storage array|Component reporting problem):`)
+	md3Failure = regexp.MustCompile(`(?m)^(\S[^:=\n]*)\n(?:Storage array:.*(?:\n\s*(?:Component reporting problem|Disk group|Volume group): *(.+))?|Component reporting problem: *(.+))`)
 )
 
 // md3Clocks is in a notice that precedes the state.
@@ -45,7 +45,11 @@ func ParseSMcli(text string) *Health {
 	failed := strings.Contains(text, md3Failures)
 	failures := md3Failure.FindAllStringSubmatch(text, -1)
 	for _, f := range failures {
-		h.add("array", "failure", health.Fault, "the array reports: %s", strings.TrimSpace(f[1])).Mend = "`SMcli … -c 'show storageArray healthStatus;'` has the details; the Recovery Guru of MD Storage Manager has the steps"
+		what := strings.TrimSpace(f[1])
+		if part := strings.TrimSpace(f[2] + f[3]); part != "" {
+			what += " (" + part + ")"
+		}
+		h.add("array", "failure", health.Fault, "the array reports: %s", what).Mend = "`SMcli … -c 'show storageArray healthStatus;'` has the details; the Recovery Guru of MD Storage Manager has the steps"
 	}
 	if strings.Contains(text, md3Clocks) {
 		h.add("array", "clocks", health.Warning, "the clocks of the array's controllers and of the machine that asks differ").Mend = "set them: `set storageArray time` by SMcli"
