@@ -203,18 +203,22 @@ func TestDocsCommands(t *testing.T) {
 	}
 }
 
-// measuredWith reports whether a page of results has a former spelling, by which it was measured.
-func measuredWith(file string, words []string) bool {
-	return strings.HasPrefix(file, "docs/results/") && len(words) > 1 && words[0] == "drill" && (looksLikeSpec(words[1]) || strings.HasPrefix(words[1], "--"))
+// spelledNow returns the present spelling of a command. Results have the one by which they were
+// measured.
+func spelledNow(file string, words []string) []string {
+	if strings.HasPrefix(file, "docs/results/") && len(words) > 0 && words[0] == "drill" {
+		if now := formerDrill(words[1:]); now != nil {
+			return append([]string{"drill"}, now...)
+		}
+	}
+	return words
 }
 
 // checkCommandLine validates a command line as cobra does before it runs a command.
 func checkCommandLine(t *testing.T, file string, args []string) {
 	t.Helper()
 	said := "mortar " + strings.Join(args, " ")
-	if measuredWith(file, args) {
-		return
-	}
+	args = spelledNow(file, args)
 	root := newRootCmd()
 	if err := unknownCommand(root, args); err != nil {
 		t.Errorf("%s: %s: %v", file, said, err)
@@ -263,9 +267,7 @@ func TestDocsInlineCommands(t *testing.T) {
 // up|down.
 func checkMention(t *testing.T, file string, words []string) {
 	t.Helper()
-	if measuredWith(file, words) {
-		return
-	}
+	words = spelledNow(file, words)
 	groups := []*cobra.Command{newRootCmd()}
 	for len(words) > 0 && groups[0].HasSubCommands() && regexp.MustCompile(`^[a-z|-]+$`).MatchString(words[0]) && words[0][0] != '-' {
 		var next []*cobra.Command

@@ -298,6 +298,28 @@ func (f *drillFlags) table(ctx context.Context, c *cli.Console, entries []report
 	return nil
 }
 
+// formerDrill returns the present spelling of a former one of mortar drill, which this release
+// still takes; nil: it is none. args are those after the word drill.
+func formerDrill(args []string) []string {
+	words := []struct{ flag, command string }{{"--list", "list"}, {"--against-stock", "versus"}, {"--random", "random"}, {"--all", "all"}}
+	command := ""
+	rest := slices.DeleteFunc(slices.Clone(args), func(a string) bool {
+		return slices.ContainsFunc(words, func(w struct{ flag, command string }) bool { return w.flag == a })
+	})
+	for _, w := range words {
+		if command == "" && slices.Contains(args, w.flag) {
+			command = w.command
+		}
+	}
+	if command == "" && len(args) > 1 && looksLikeSpec(args[0]) {
+		command = newDrillRunCmd().Name()
+	}
+	if command == "" {
+		return nil
+	}
+	return append([]string{command}, rest...)
+}
+
 func listDrills(c *cli.Console) error {
 	type line struct {
 		Drill string `json:"drill"`

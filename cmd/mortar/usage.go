@@ -20,6 +20,12 @@ import (
 // execute runs the program. A wrong argument ends with exitBadInput and one line that says how
 // to mend it. An error without an exit code is a failure, such as a full disk behind stdout.
 func execute(ctx context.Context, root *cobra.Command, args []string) error {
+	if len(args) > 0 && args[0] == "drill" {
+		if now := formerDrill(args[1:]); now != nil {
+			args = append([]string{"drill"}, now...)
+			fmt.Fprintf(root.ErrOrStderr(), "mortar: write this as mortar %s; this release still takes the former spelling\n", strings.Join(args, " "))
+		}
+	}
 	if err := unknownCommand(root, args); err != nil {
 		return fail(exitBadInput, err)
 	}
