@@ -24,6 +24,9 @@ import (
 // Kind of a finding.
 type Kind string
 
+// MirrorSpares is what a Finding calls them.
+const MirrorSpares = "the number of hot spares of the system's mirror"
+
 // Kinds of findings, which are codes of status (package observe).
 const (
 	Differs Kind = "host-differs" // the host has another value than the spec wants
@@ -91,7 +94,7 @@ var expectations = []expectation{
 		"nfsd's threads stay on the NUMA node whose card has the request", "kernel: admin-guide/kernel-parameters", "`mortar apply {spec}` sets it, and it counts when the module is loaded again: at the next boot", true},
 	{"swap, in MiB", false, func(p *spec.Preparation) string { return mib(int64(p.Swap) - resource.SwapHeader) }, swap,
 		"xfs_repair of a large volume may need more than memory", "xfs_repair(8); paper NFS+DFC, 2.4.2", "`mortar apply {spec}`", true},
-	{"the number of hot spares of the system's mirror", false, func(p *spec.Preparation) string { return number(p.MirrorSpares) }, mirrorSpares,
+	{MirrorSpares, false, func(p *spec.Preparation) string { return number(p.MirrorSpares) }, mirrorSpares,
 		"the mirror is whole again before a person comes", "paper NSS4-HA, 4.1 (two disks in RAID 1 with a hot spare)", "`mdadm --manage /dev/mdN --add DISK`; a mirror inside a RAID controller is shown by its own tool", false},
 }
 

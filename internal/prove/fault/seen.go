@@ -9,6 +9,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/brick/array"
 	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/converge/prepared"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 	"github.com/mortarhpc/mortar/internal/run/observe"
@@ -228,9 +229,11 @@ func clockSeen(_ Scene, f Fault) *Condition {
 	return Shows(SeenLimit, SignOf(observe.ClockSkewed, "host", f.On).or(SignOf(observe.ClockSkewed, "reference", f.On)))
 }
 
-// mirrorDegraded waits until `mortar status` reports that a server's system mirror is degraded.
+// mirrorDegraded waits until `mortar status` reports that a server's system mirror is degraded, or
+// that it lacks the spare which has stood in since.
 func mirrorDegraded(_ Scene, f Fault) *Condition {
-	return Shows(SeenLimit, SignOf(observe.SystemArrayDegraded, "host", f.On))
+	return Shows(SeenLimit, SignOf(observe.SystemArrayDegraded, "host", f.On).or(
+		SignOf(observe.Code(prepared.Differs), "host", f.On, "what", prepared.MirrorSpares)))
 }
 
 // Elsewhere tells whether an SSD is inside a server that does not serve. No server looks at it.
