@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/base/screen"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
@@ -138,10 +139,7 @@ func (f *benchFlags) options() (bench.Options, error) {
 
 // mountVersions lists the NFS versions of a brick's mounts without duplicates.
 func mountVersions(d *design.Design) string {
-	var all []string
-	for _, m := range d.Mounts {
-		all = append(all, m.Version)
-	}
+	all := lists.Map(d.Mounts, func(m design.ClientMount) string { return m.Version })
 	slices.Sort(all)
 	return strings.Join(slices.Compact(all), ", ")
 }

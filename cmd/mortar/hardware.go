@@ -14,6 +14,7 @@ import (
 	"github.com/google/renameio/v2"
 	"github.com/spf13/cobra"
 
+	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/brick/array"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
@@ -34,10 +35,7 @@ func newArrayScriptCmd() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		var names []string
-		for _, a := range d.Arrays {
-			names = append(names, a.Name)
-		}
+		names := lists.Map(d.Arrays, func(a design.Array) string { return a.Name })
 		switch {
 		case len(args) == 2:
 			names = args[1:]
@@ -276,10 +274,7 @@ func lookAtHosts(ctx context.Context, targets []host.Target, progress io.Writer)
 	if err := errs.Join(); err != nil {
 		return nil, err
 	}
-	var all []discover.Host
-	for _, n := range names {
-		all = append(all, seen[n])
-	}
+	all := lists.Map(names, func(n string) discover.Host { return seen[n] })
 	return all, nil
 }
 

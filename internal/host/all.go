@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/mortarhpc/mortar/internal/base/lists"
 )
 
 // atOnce bounds the hosts that are asked, or logged in to, at the same time.
@@ -116,11 +118,7 @@ func (e Errors) Error() string { return errors.Join(e.Unwrap()...).Error() }
 
 // Unwrap gives all of them, sorted by host.
 func (e Errors) Unwrap() []error {
-	var all []error
-	for _, n := range slices.Sorted(maps.Keys(e)) {
-		all = append(all, e[n])
-	}
-	return all
+	return lists.Map(slices.Sorted(maps.Keys(e)), func(n string) error { return e[n] })
 }
 
 // Join is e as an error: nil if there is no failure.

@@ -15,6 +15,8 @@ import (
 	"golang.org/x/crypto/ssh"
 	sshagent "golang.org/x/crypto/ssh/agent"
 	xknownhosts "golang.org/x/crypto/ssh/knownhosts"
+
+	"github.com/mortarhpc/mortar/internal/base/lists"
 )
 
 // pin is how a target's host key is checked: never on first use.
@@ -48,12 +50,7 @@ func hostKeyPin(t Target, r *route) (pin, error) {
 			What: fmt.Sprintf("the host shows %s, which is not known: it is neither in the spec (host_key) nor in %s", fingerprint(got), r.known[0]),
 			Mend: fmt.Sprintf("compare it with the fingerprint on the host's console, then add the line of `ssh-keyscan -p %d %s` to that file", r.port, r.host)}
 	}
-	var files []string
-	for _, f := range r.known {
-		if exists(f) {
-			files = append(files, f)
-		}
-	}
+	files := lists.Only(r.known, exists)
 	if len(files) == 0 {
 		return pin{check: func(_ string, _ net.Addr, got ssh.PublicKey) error { return unknown(got) }}, nil
 	}
@@ -72,10 +69,7 @@ func hostKeyPin(t Target, r *route) (pin, error) {
 		case errors.As(err, &ke) && len(ke.Want) == 0:
 			return unknown(got)
 		case errors.As(err, &ke):
-			var want []ssh.PublicKey
-			for _, k := range ke.Want {
-				want = append(want, k.Key)
-			}
+			want := lists.Map(ke.Want, func(k xknownhosts.KnownKey) ssh.PublicKey { return k.Key })
 			return mismatch(t, addr, got, want, fmt.Sprintf("%s:%d", ke.Want[0].Filename, ke.Want[0].Line))
 		}
 		what := "host key"
@@ -87,10 +81,7 @@ func hostKeyPin(t Target, r *route) (pin, error) {
 }
 
 func mismatch(t Target, addr string, got ssh.PublicKey, want []ssh.PublicKey, where string) error {
-	var fps []string
-	for _, k := range want {
-		fps = append(fps, fingerprint(k))
-	}
+	fps := lists.Map(want, fingerprint)
 	return &Error{Host: t.Name, Address: addr, Err: ErrHostKey,
 		What: fmt.Sprintf("wrong host key: the host shows %s, but %s has %s", fingerprint(got), where, strings.Join(fps, " and ")),
 		Mend: "this is another host, or an attacker in between, unless the host was installed anew: compare with its console, then mend the pinned key"}

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/rack/hw"
 	"github.com/mortarhpc/mortar/internal/rack/nodeimage"
 	"github.com/mortarhpc/mortar/internal/rack/qemu"
@@ -234,10 +235,7 @@ func (r *rack) canSave(h *hw.Hardware, work string) error {
 
 // machines are the names of all virtual machines, arrays first.
 func (r *rack) machines() []string {
-	var out []string
-	for _, e := range r.cfg.Arrays() {
-		out = append(out, e.Name)
-	}
+	out := lists.Map(r.cfg.Arrays(), func(e *hw.Enclosure) string { return e.Name })
 	for i := range r.cfg.Nodes {
 		out = append(out, r.cfg.Nodes[i].Name)
 	}

@@ -12,6 +12,8 @@ import (
 	n4 "github.com/buildbarn/go-xdr/pkg/protocols/nfsv4"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/mortarhpc/mortar/internal/base/lists"
 )
 
 type storm struct {
@@ -385,12 +387,7 @@ func (s *storm) figures(f *figures, up, crashed time.Time, new map[string]time.T
 			f.Reclaims[protocol] = after(up, at)
 			f.AfterUp["last_reclaim"] = max(f.AfterUp["last_reclaim"], f.Reclaims[protocol].Last)
 		}
-		var dials []time.Time
-		for _, t := range s.count.dials {
-			if t.After(crashed) {
-				dials = append(dials, t)
-			}
-		}
+		dials := lists.Only(s.count.dials, func(t time.Time) bool { return t.After(crashed) })
 		f.Connections = map[string]int{"most": s.count.most, "attempts": len(dials), "most_in_a_second": mostWithin(dials, time.Second)}
 		f.Errors, f.Lost = s.count.errs, s.count.lost
 	})

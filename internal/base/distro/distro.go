@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/base/lists"
 )
 
 // Distro is one release of a distribution.
@@ -170,10 +171,7 @@ func (u *Unsupported) Mend() string { return "install " + Supported() }
 
 // Supported names the releases that have been run.
 func Supported() string {
-	var names []string
-	for _, d := range all {
-		names = append(names, d.Name)
-	}
+	names := lists.Map(all, func(d Distro) string { return d.Name })
 	return strings.Join(names, " or ")
 }
 

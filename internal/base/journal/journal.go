@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/mortarhpc/mortar/internal/base/lists"
 )
 
 // Argv is journalctl(1) for the lines of identifiers, one JSON object a line
@@ -112,11 +114,7 @@ func values(raw json.RawMessage) []string {
 		}
 		return []string{strings.ToValidUTF8(text(numbers), "?")}
 	case json.Unmarshal(raw, &several) == nil:
-		var all []string
-		for _, one := range several {
-			all = append(all, values(one)...)
-		}
-		return all
+		return lists.Flat(several, values)
 	}
 	return []string{string(raw)}
 }
@@ -124,10 +122,7 @@ func values(raw json.RawMessage) []string {
 // text makes a string of bytes, which encoding/json would take for base64 if they were
 // of their own type.
 func text(numbers []uint16) string {
-	var b []byte
-	for _, n := range numbers {
-		b = append(b, byte(n))
-	}
+	b := lists.Map(numbers, func(n uint16) byte { return byte(n) })
 	return string(b)
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/base/health"
+	"github.com/mortarhpc/mortar/internal/base/lists"
 )
 
 // CRMCommand prints Pacemaker's state once, for ParseCRM.
@@ -108,7 +109,7 @@ func (c *CRM) Node(name string) *CRMNode {
 	if c == nil {
 		return nil
 	}
-	return find(c.Nodes, func(n *CRMNode) bool { return n.Name == name })
+	return lists.Find(c.Nodes, func(n *CRMNode) bool { return n.Name == name })
 }
 
 // Online says whether a node is in the cluster, perhaps not fully.
@@ -122,16 +123,7 @@ func (c *CRM) Resource(id string) *CRMResource {
 	if c == nil {
 		return nil
 	}
-	return find(c.Resources, func(r *CRMResource) bool { return r.ID == id })
-}
-
-func find[T any](all []T, is func(*T) bool) *T {
-	for i := range all {
-		if is(&all[i]) {
-			return &all[i]
-		}
-	}
-	return nil
+	return lists.Find(c.Resources, func(r *CRMResource) bool { return r.ID == id })
 }
 
 // CRMResource is a primitive and where it is active.
@@ -161,11 +153,7 @@ func (r *CRMResource) Node() string {
 
 // NodeNames are all nodes where a resource is active.
 func (r *CRMResource) NodeNames() []string {
-	var names []string
-	for _, n := range r.Nodes {
-		names = append(names, n.Name)
-	}
-	return names
+	return lists.Map(r.Nodes, func(n CRMOn) string { return n.Name })
 }
 
 // CRMHistory is what a node has done with a resource.

@@ -3,6 +3,8 @@ package linux
 import (
 	"regexp"
 	"strconv"
+
+	"github.com/mortarhpc/mortar/internal/base/lists"
 )
 
 var (
@@ -16,11 +18,7 @@ var (
 //
 // Source: lctl(8); seen with Lustre 2.17.57
 func ParseEchoObjects(text string) []string {
-	var out []string
-	for _, m := range echoObject.FindAllStringSubmatch(text, -1) {
-		out = append(out, m[1])
-	}
-	return out
+	return lists.Map(echoObject.FindAllStringSubmatch(text, -1), func(m []string) string { return m[1] })
 }
 
 // ParseBRW reads the last line of `lctl --threads N q DEVICE test_brw …`: records a

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"text/template"
 
+	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 )
@@ -29,10 +30,7 @@ func Tools(a *design.Array) []string {
 func Script(d *design.Design, name, tool string, growth int) (string, error) {
 	i := slices.IndexFunc(d.Arrays, func(a design.Array) bool { return a.Name == name })
 	if i < 0 {
-		var names []string
-		for _, a := range d.Arrays {
-			names = append(names, a.Name)
-		}
+		names := lists.Map(d.Arrays, func(a design.Array) string { return a.Name })
 		if len(names) == 0 {
 			return "", errors.New("this brick has no array: its disks are JBODs (storage.kind)")
 		}

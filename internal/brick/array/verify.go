@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 )
@@ -92,10 +93,7 @@ func ofFamily(family string, k *linux.SCSIDisk) bool {
 func Verify(d *design.Design, seen map[string][]linux.SCSIDisk) Result {
 	v := &verifier{d: d, wwn: map[string]map[string]string{}}
 	v.Findings, v.Matches = []Finding{}, []Match{}
-	var all []*finder
-	for _, h := range slices.Sorted(maps.Keys(seen)) {
-		all = append(all, v.look(h, seen[h]))
-	}
+	all := lists.Map(slices.Sorted(maps.Keys(seen)), func(h string) *finder { return v.look(h, seen[h]) })
 	for _, f := range all {
 		v.host(f, all)
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 )
 
@@ -31,7 +32,7 @@ func (d builder) arrays() {
 				}
 			}
 		}
-		out.Spares = only(d.Disks, func(k Disk) bool { return k.Array == a.Name && k.Spare })
+		out.Spares = lists.Only(d.Disks, func(k Disk) bool { return k.Array == a.Name && k.Spare })
 		for _, set := range s.Sets() {
 			if !slices.ContainsFunc(s.ArraysOf(set.Name), func(x *spec.Array) bool { return x.Name == a.Name }) {
 				continue
@@ -65,7 +66,7 @@ func (d builder) lunsOn(a *Array, set spec.Set, ost *int) {
 	s := d.Spec
 	r := set.Storage.RAID
 	m, _ := spec.ModelOf(a.Model)
-	groups := only(d.GroupsOf(set.Name), func(g Group) bool { return g.Array == a.Name })
+	groups := lists.Only(d.GroupsOf(set.Name), func(g Group) bool { return g.Array == a.Name })
 	per := 1
 	if r.Level == 60 {
 		per = len(groups)
@@ -161,17 +162,13 @@ func (d builder) preferred(service string) string {
 
 // lunsOf lists the LUNs of a service or module, in order; those of its growths last.
 func (d *Design) lunsOf(set string) []LUN {
-	out := only(d.LUNs(), func(l LUN) bool { return l.Set == set })
+	out := lists.Only(d.LUNs(), func(l LUN) bool { return l.Set == set })
 	slices.SortStableFunc(out, func(a, b LUN) int { return a.Growth - b.Growth })
 	return out
 }
 
 func (d *Design) LUNs() []LUN {
-	var out []LUN
-	for _, a := range d.Arrays {
-		out = append(out, a.LUNs...)
-	}
-	return out
+	return lists.Flat(d.Arrays, func(a Array) []LUN { return a.LUNs })
 }
 
 // PathsTo is the number of paths a server has to a LUN: each HBA, or else

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/base/pr"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 )
@@ -73,10 +74,7 @@ func levels(v spec.Server, pdus map[string]FenceDevice) (all []FenceLevel) {
 	if v.BMC != nil {
 		add(bmcDevice(v))
 	}
-	var outlets []FenceDevice
-	for _, id := range v.OutletDevices() {
-		outlets = append(outlets, pdus[id])
-	}
+	outlets := lists.Map(v.OutletDevices(), func(id string) FenceDevice { return pdus[id] })
 	for i, id := range v.AgentDevices() {
 		e := v.Fencing[i]
 		f := FenceDevice{ID: id, Agent: e.Agent, Params: maps.Clone(e.Options), Secrets: e.Secrets, Feeds: v.Feeds}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 )
 
@@ -138,12 +139,12 @@ func (d *Design) Value(kind, name string) string {
 
 // SettingsOf lists the settings of a kind.
 func (d *Design) SettingsOf(kind string) []Setting {
-	return only(d.Settings, func(s Setting) bool { return s.Kind == kind })
+	return lists.Only(d.Settings, func(s Setting) bool { return s.Kind == kind })
 }
 
 // GroupsOf lists the groups of a service, or of a module of Lustre, in order.
 func (d *Design) GroupsOf(set string) []Group {
-	return only(d.Groups, func(g Group) bool { return g.Set() == set })
+	return lists.Only(d.Groups, func(g Group) bool { return g.Set() == set })
 }
 
 // pair derives the pair of an NFS brick: all of its servers and services.
@@ -210,7 +211,7 @@ func KeepClients(d *Design, keep func(spec.Client) bool) *Design {
 	out := *d
 	out.Spec = d.Spec.KeepClients(keep)
 	names := out.Spec.ClientNames()
-	out.Mounts = only(d.Mounts, func(m ClientMount) bool { return slices.Contains(names, m.Client) })
+	out.Mounts = lists.Only(d.Mounts, func(m ClientMount) bool { return slices.Contains(names, m.Client) })
 	return &out
 }
 

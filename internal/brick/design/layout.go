@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 )
 
@@ -60,10 +61,7 @@ func isFailed(s *spec.Spec, serial string) bool { return slices.Contains(s.Faile
 
 // arraysOf lists the arrays of a set; those of a JBOD are one without a name.
 func arraysOf(s *spec.Spec, set spec.Set) []string {
-	var out []string
-	for _, a := range s.ArraysOf(set.Name) {
-		out = append(out, a.Name)
-	}
+	out := lists.Map(s.ArraysOf(set.Name), func(a *spec.Array) string { return a.Name })
 	if len(out) == 0 {
 		return []string{""}
 	}
@@ -178,7 +176,7 @@ func (d builder) failedDisks(set spec.Set) error {
 }
 
 func failedOf(ks []Disk) []Disk {
-	return only(ks, func(k Disk) bool { return k.Failed })
+	return lists.Only(ks, func(k Disk) bool { return k.Failed })
 }
 
 // set is the service or module a disk is for.
@@ -246,7 +244,7 @@ func (d builder) layOutSet(set spec.Set, array string, growth, groups, spares in
 		if array == "" {
 			group.UUID = mdUUID(stableUUID(s, "md", name))
 		}
-		for _, i := range alternate(only(enclosures, func(e string) bool { return dealt[g][e] != nil }), dealt[g]) {
+		for _, i := range alternate(lists.Only(enclosures, func(e string) bool { return dealt[g][e] != nil }), dealt[g]) {
 			d.Disks[i].Group = name
 			group.Members = append(group.Members, d.Disks[i])
 		}

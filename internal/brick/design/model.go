@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/mortarhpc/mortar/internal/base/lists"
 )
 
 // Services lists every service of every pair, in order.
@@ -26,17 +28,6 @@ func find[T any](list []*T, is func(*T) bool) *T {
 		return list[i]
 	}
 	return nil
-}
-
-// only lists those that are like this.
-func only[T any](list []T, is func(T) bool) []T {
-	var out []T
-	for _, x := range list {
-		if is(x) {
-			out = append(out, x)
-		}
-	}
-	return out
 }
 
 // all points to every one of a list.
@@ -68,11 +59,7 @@ func (d *Design) Clustered() bool {
 
 // Servers names all servers of the brick.
 func (d *Design) Servers() []string {
-	var out []string
-	for _, p := range d.Pairs {
-		out = append(out, p.Servers...)
-	}
-	return out
+	return lists.Flat(d.Pairs, func(p Pair) []string { return p.Servers })
 }
 
 // Levels are those by which a server is fenced; none for one that has no partner
@@ -116,11 +103,7 @@ func (d *Design) Targets() []Target {
 
 // Targets lists those of a pair, in the order of mounting.
 func (p *Pair) Targets() []Target {
-	var out []Target
-	for _, s := range p.Services {
-		out = append(out, s.Targets...)
-	}
-	return out
+	return lists.Flat(p.Services, func(s Service) []Target { return s.Targets })
 }
 
 // First gives the first service that clients wait for, nil if there is none: an MGS
@@ -173,11 +156,7 @@ func (d *Design) GroupsIn(s *Storage) []Group {
 // LUNsIn gives the LUNs that a service's storage stands on, in order; none on
 // md arrays.
 func (d *Design) LUNsIn(s *Storage) []LUN {
-	var out []LUN
-	for _, dev := range s.LUNs {
-		out = append(out, only(d.LUNs(), func(l LUN) bool { return l.Device == dev })...)
-	}
-	return out
+	return lists.Flat(s.LUNs, func(dev string) []LUN { return lists.Only(d.LUNs(), func(l LUN) bool { return l.Device == dev }) })
 }
 
 // Reached is what servers have paths to: a disk of a JBOD, by its serial number,
@@ -222,11 +201,7 @@ func (s *Service) MountPoints() []string {
 	if s.NFS != nil {
 		return []string{s.MountPoint}
 	}
-	var out []string
-	for _, t := range s.Targets {
-		out = append(out, t.MountPoint)
-	}
-	return out
+	return lists.Map(s.Targets, func(t Target) string { return t.MountPoint })
 }
 
 // Volumes are a service's logical volumes, VG/LV, that of a cache's header left
@@ -239,17 +214,13 @@ func (s *Service) Volumes() []string {
 	case s.NFS != nil:
 		return []string{st.VG + "/" + st.LV}
 	}
-	var out []string
-	for _, t := range s.Targets {
-		out = append(out, st.VG+"/"+t.Volume)
-	}
-	return out
+	return lists.Map(s.Targets, func(t Target) string { return st.VG + "/" + t.Volume })
 }
 
 // MDGroups are the md arrays that a service stands on, in order; none on LUNs,
 // where the array makes the groups.
 func (d *Design) MDGroups(s *Service) []Group {
-	return only(d.GroupsIn(&s.Storage), func(g Group) bool { return g.Array == "" })
+	return lists.Only(d.GroupsIn(&s.Storage), func(g Group) bool { return g.Array == "" })
 }
 
 // DisksOf are the disks that the servers of a pair are cabled to.

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"maps"
 	"strings"
+
+	"github.com/mortarhpc/mortar/internal/base/lists"
 )
 
 // Fingerprint tells one configuration of a level of fencing from another: its
@@ -32,11 +34,7 @@ func (l *FenceLevel) Fingerprint() string {
 
 // IDs are those of the level's devices.
 func (l *FenceLevel) IDs() []string {
-	var ids []string
-	for _, f := range l.Devices {
-		ids = append(ids, f.ID)
-	}
-	return ids
+	return lists.Map(l.Devices, func(f FenceDevice) string { return f.ID })
 }
 
 // Levels are those of one node, in order.

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"text/template"
 
+	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 )
 
@@ -260,10 +261,7 @@ func (v *view) groupText(g Group) string {
 		count[m.Enclosure]++
 	}
 	sort.Strings(order)
-	var spread []string
-	for _, e := range order {
-		spread = append(spread, fmt.Sprintf("%s:%d", e, count[e]))
-	}
+	spread := lists.Map(order, func(e string) string { return fmt.Sprintf("%s:%d", e, count[e]) })
 	safe := "survives the loss of any enclosure"
 	if !SurvivesEnclosure(g) {
 		safe = "does not survive the loss of an enclosure (see warnings)"
@@ -292,10 +290,7 @@ func (v *view) groupText(g Group) string {
 func (v *view) members(g Group) string {
 	var b strings.Builder
 	line := func(what string, disks []Disk) {
-		var out []string
-		for _, m := range disks {
-			out = append(out, fmt.Sprintf("%s/%d:%s", m.Enclosure, m.Bay, m.Serial))
-		}
+		out := lists.Map(disks, func(m Disk) string { return fmt.Sprintf("%s/%d:%s", m.Enclosure, m.Bay, m.Serial) })
 		b.WriteString("         " + v.Wrap(9, dim, what+" "+strings.Join(out, " ")))
 	}
 	if g.Array == "" {
@@ -327,10 +322,7 @@ func (v *view) StandsOn(s *Service) []string {
 	if len(s.Storage.LUNs) == 0 {
 		return v.Short(s.Storage.Groups)
 	}
-	var out []string
-	for _, l := range v.lunsOf(s.Name) {
-		out = append(out, l.Name)
-	}
+	out := lists.Map(v.lunsOf(s.Name), func(l LUN) string { return l.Name })
 	if n := len(out); n > 4 {
 		out = []string{out[0], "…", out[n-1]}
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/base/chart"
+	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 )
 
@@ -454,7 +455,7 @@ func (p *picture) legend(x float64) (low float64) {
 		class, short := p.group(g.Name)
 		row(class, short, fmt.Sprintf("RAID %d %d+%d, %s%s", g.Level, g.Data, g.Parity, safe, use[g.Name]))
 	}
-	if spares := only(d.Disks, func(k Disk) bool { return k.Spare }); len(spares) > 0 {
+	if spares := lists.Only(d.Disks, func(k Disk) bool { return k.Spare }); len(spares) > 0 {
 		row("disk", "sp", spec.Plural(len(spares), "hot spare"))
 	}
 	for _, v := range d.Services() {

@@ -219,12 +219,8 @@ func (t tuning) ReadAhead(groups int) int {
 }
 
 func (t tuning) EveryExport(option string) bool {
-	for _, s := range t.Services() {
-		if slices.ContainsFunc(s.Exports, func(e Export) bool { return !slices.Contains(e.Options, option) }) {
-			return false
-		}
-	}
-	return true
+	without := func(e Export) bool { return !slices.Contains(e.Options, option) }
+	return !slices.ContainsFunc(t.Services(), func(s *Service) bool { return slices.ContainsFunc(s.Exports, without) })
 }
 
 // Then is what follows when the last path is gone.

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/goccy/go-yaml"
+
+	"github.com/mortarhpc/mortar/internal/base/lists"
 )
 
 // Coefficient is one number the model multiplies hardware with. All are in
@@ -81,11 +83,7 @@ func (c Coefficients) Find(name string) (Coefficient, bool) {
 
 // All lists every coefficient, in the table's order.
 func (c Coefficients) All() []Coefficient {
-	var out []Coefficient
-	for _, d := range defaults() {
-		out = append(out, *c.byName[d.Name])
-	}
-	return out
+	return lists.Map(defaults(), func(d Coefficient) Coefficient { return *c.byName[d.Name] })
 }
 
 // Set changes one coefficient. Negative and absurd values are refused, and an

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"github.com/mortarhpc/mortar/internal/base/lists"
 )
 
 // Pattern is a kind of load, as the benchmarks of the papers define them: one
@@ -77,12 +79,7 @@ type Forecast struct {
 }
 
 func (f *Forecast) Line(p Pattern) (Line, bool) {
-	for _, l := range f.Lines {
-		if l.Pattern == p {
-			return l, true
-		}
-	}
-	return Line{}, false
+	return lists.First(f.Lines, func(l Line) bool { return l.Pattern == p })
 }
 
 func New(h Hardware, c Coefficients) (*Forecast, error) {

@@ -12,6 +12,7 @@ import (
 	"text/template"
 	"unicode/utf8"
 
+	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/brick/paper"
 )
 
@@ -108,19 +109,9 @@ func (h Hardware) Reasons() []string {
 		by[a.Why] += " " + a.Name + "=" + a.Value
 		out = append(out, a.Why)
 	}
-	out = distinct(out)
+	out = lists.Distinct(out)
 	for i, why := range out {
 		out[i] += ":" + by[why]
-	}
-	return out
-}
-
-func distinct(list []string) []string {
-	var out []string
-	for _, x := range list {
-		if !slices.Contains(out, x) {
-			out = append(out, x)
-		}
 	}
 	return out
 }
@@ -130,11 +121,8 @@ func (f *Forecast) Chain() [][]string {
 	rows := [][]string{{"", "write", "read"}}
 	wr, _ := f.Line(SeqWrite)
 	rd, _ := f.Line(SeqRead)
-	var names []string
-	for _, s := range slices.Concat(wr.Stages, rd.Stages) {
-		names = append(names, s.Name)
-	}
-	for _, n := range distinct(names) {
+	names := lists.Map(slices.Concat(wr.Stages, rd.Stages), func(s Stage) string { return s.Name })
+	for _, n := range lists.Distinct(names) {
 		row := []string{n}
 		for _, l := range []Line{wr, rd} {
 			cell := "–"
@@ -164,7 +152,7 @@ func (f *Forecast) Gains() [][]string {
 			parts = append(parts, b.Part)
 		}
 	}
-	for _, p := range distinct(parts) {
+	for _, p := range lists.Distinct(parts) {
 		row, gain := []string{p}, false
 		for _, l := range f.Lines {
 			i := slices.IndexFunc(l.Buys, func(b Buy) bool { return b.Part == p })
@@ -195,9 +183,5 @@ func (e explained) Used(used bool) []Coefficient {
 
 // Facts are those of the hardware, each with its meaning.
 func (e explained) Facts() []Assumption {
-	var out []Assumption
-	for _, n := range hardwareNames() {
-		out = append(out, Assumption{n, facts()[n].show(&e.Hardware), facts()[n].doc})
-	}
-	return out
+	return lists.Map(hardwareNames(), func(n string) Assumption { return Assumption{n, facts()[n].show(&e.Hardware), facts()[n].doc} })
 }

@@ -9,13 +9,13 @@ import (
 	"fmt"
 	"io/fs"
 	"math"
-	"slices"
 	"strings"
 	"sync"
 
 	"github.com/goccy/go-yaml"
 
 	"github.com/mortarhpc/mortar/examples"
+	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 )
 
@@ -231,19 +231,10 @@ func shape(s *spec.Spec) string {
 
 // Find gives a system by the name of its example.
 func Find(name string) (System, bool) {
-	i := slices.IndexFunc(Systems(), func(y System) bool { return y.Name == name })
-	if i < 0 {
-		return System{}, false
-	}
-	return Systems()[i], true
+	return lists.First(Systems(), func(y System) bool { return y.Name == name })
 }
 
 // Figure gives the first curve of a phase.
 func (y System) Figure(test, phase string) (Figure, bool) {
-	for _, f := range y.Figures {
-		if f.Test == test && f.Phase == phase {
-			return f, true
-		}
-	}
-	return Figure{}, false
+	return lists.First(y.Figures, func(f Figure) bool { return f.Test == test && f.Phase == phase })
 }

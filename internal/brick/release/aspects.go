@@ -8,6 +8,7 @@ import (
 	"sync"
 	"text/template"
 
+	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/brick/array"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 )
@@ -102,10 +103,7 @@ func paths(d *design.Design) int {
 }
 
 func ssds(c *design.Cache) string {
-	var all []string
-	for _, s := range c.SSDs {
-		all = append(all, s.Size.String())
-	}
+	all := lists.Map(c.SSDs, func(s design.Disk) string { return s.Size.String() })
 	return counted(all)
 }
 
@@ -147,10 +145,7 @@ func fencing(d *design.Design) string {
 		if l.Node != d.Servers()[0] {
 			continue
 		}
-		var agents []string
-		for _, x := range l.Devices {
-			agents = append(agents, x.Agent)
-		}
+		agents := lists.Map(l.Devices, func(x design.FenceDevice) string { return x.Agent })
 		all = append(all, fmt.Sprintf("%d. %s", l.Level, counted(agents)))
 	}
 	return strings.Join(all, ", ")

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/mortarhpc/mortar/examples"
+	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/forecast"
 	"github.com/mortarhpc/mortar/internal/brick/paper"
@@ -42,10 +43,7 @@ func OfDesign(d *design.Design) (*Side, error) {
 func OfSystem(name string) (*Side, error) {
 	y, ok := paper.Find(name)
 	if !ok {
-		var names []string
-		for _, y := range paper.Systems() {
-			names = append(names, y.Name)
-		}
+		names := lists.Map(paper.Systems(), func(y paper.System) string { return y.Name })
 		return nil, fmt.Errorf("no published system is called %q; they are: %s", name, strings.Join(names, ", "))
 	}
 	src, err := fs.ReadFile(examples.FS, name+".yaml")

@@ -3,6 +3,7 @@ package release
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -57,12 +58,7 @@ func (c *Comparison) crossed() [][]string {
 }
 
 func (c *Comparison) published(s *Side) bool {
-	for _, p := range c.Peaks {
-		if s == c.A && p.PaperA > 0 || s == c.B && p.PaperB > 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(c.Peaks, func(p Peak) bool { return s == c.A && p.PaperA > 0 || s == c.B && p.PaperB > 0 })
 }
 
 // Text prints a comparison for people.

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/mortarhpc/mortar/internal/base/lists"
 )
 
 // Widest md RAID: 1.2 superblocks count at most 1920 members, but a group of
@@ -257,10 +259,7 @@ func (c *layout) enclosureSet(e *Enclosure, at string) string {
 		}
 		return e.Service
 	}
-	var names []string
-	for _, v := range s.Services {
-		names = append(names, v.Name)
-	}
+	names := lists.Map(s.Services, func(v Service) string { return v.Name })
 	if !slices.Contains(names, e.Service) {
 		if !c.servicesOK {
 			return "" // said already, of the services
@@ -424,11 +423,7 @@ func (c *layout) modelGeometry(path string, m ArrayModel, r *RAID) bool {
 }
 
 func words[T any](list []T) []string {
-	var out []string
-	for _, v := range list {
-		out = append(out, fmt.Sprint(v))
-	}
-	return out
+	return lists.Map(list, func(v T) string { return fmt.Sprint(v) })
 }
 
 func (c *checker) modelMend(name string) string {

@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/mortarhpc/mortar/internal/base/lists"
 )
 
 // docOf is the doc tag of a top-level key, by the name of its field.
@@ -176,11 +178,10 @@ func Article(model string) string {
 // enclosureArray checks which array an enclosure hangs on.
 func (c *layout) enclosureArray(e *Enclosure, at string) bool {
 	s := c.s
-	i := slices.IndexFunc(s.Sets(), func(x Set) bool { return x.Name == e.Set() })
-	if i < 0 {
+	set, known := lists.First(s.Sets(), func(x Set) bool { return x.Name == e.Set() })
+	if !known {
 		return false
 	}
-	set := s.Sets()[i]
 	if set.Storage.Kind == "jbod" {
 		if e.Array != "" {
 			c.errorf(at+".array", "remove it, or write kind: array", "enclosure %s hangs on array %s, but kind is jbod", e.Name, e.Array)
@@ -188,10 +189,7 @@ func (c *layout) enclosureArray(e *Enclosure, at string) bool {
 		}
 		return true
 	}
-	var names []string
-	for _, a := range s.Arrays {
-		names = append(names, a.Name)
-	}
+	names := lists.Map(s.Arrays, func(a Array) string { return a.Name })
 	if e.Array == "" {
 		c.errorf(at, "add array: one of "+oneOf(names), "enclosure %s hangs on no array", e.Name)
 		return false

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/mortarhpc/mortar/internal/base/lists"
 )
 
 func (c *checker) lustre() {
@@ -203,10 +205,7 @@ func (c *layout) enclosureModule(e *Enclosure, at string) string {
 	if l == nil {
 		return ""
 	}
-	var names []string
-	for _, m := range l.Modules {
-		names = append(names, m.Name)
-	}
+	names := lists.Map(l.Modules, func(m Module) string { return m.Name })
 	switch {
 	case e.Module == "" && len(names) > 0:
 		c.errorf(at, "add module: one of "+oneOf(names), "enclosure %s says of no module", e.Name)

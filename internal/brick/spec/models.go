@@ -3,6 +3,8 @@ package spec
 import (
 	"fmt"
 	"slices"
+
+	"github.com/mortarhpc/mortar/internal/base/lists"
 )
 
 // ArrayModel is what a RAID array or controller can do, as far as a spec may
@@ -124,20 +126,12 @@ func powers(from, to Bytes) []Bytes {
 
 // ModelOf looks an array model up by name.
 func ModelOf(name string) (ArrayModel, bool) {
-	i := slices.IndexFunc(arrayModels, func(m ArrayModel) bool { return m.Name == name })
-	if i < 0 {
-		return ArrayModel{}, false
-	}
-	return arrayModels[i], true
+	return lists.First(arrayModels, func(m ArrayModel) bool { return m.Name == name })
 }
 
 // ModelNames lists the array models.
 func ModelNames() []string {
-	var out []string
-	for _, m := range arrayModels {
-		out = append(out, m.Name)
-	}
-	return out
+	return lists.Map(arrayModels, func(m ArrayModel) string { return m.Name })
 }
 
 // Set is disks that share a geometry and are used together: those of a

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/mortarhpc/mortar/internal/base/lists"
 )
 
 //go:generate go test . -run TestReference -update
@@ -87,11 +89,7 @@ var Profiles = []string{string(Tuned), string(Stock)}
 
 // ClientNames are the names of the clients, in the order of the file.
 func (s *Spec) ClientNames() []string {
-	var all []string
-	for _, c := range s.Clients {
-		all = append(all, c.Name)
-	}
-	return all
+	return lists.Map(s.Clients, func(c Client) string { return c.Name })
 }
 
 // Nodes is how many clients the brick has: those of the file, one by one, in ranges or only

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/mortarhpc/mortar/internal/base/distro"
+	"github.com/mortarhpc/mortar/internal/base/lists"
 )
 
 // checker collects what is wrong, each with the place it stands at.
@@ -526,11 +527,7 @@ func (c *checker) server(name string) *Server {
 }
 
 func (s *Spec) serverNames() []string {
-	var out []string
-	for _, v := range s.Servers {
-		out = append(out, v.Name)
-	}
-	return out
+	return lists.Map(s.Servers, func(v Server) string { return v.Name })
 }
 
 func (c *checker) unknownServer(at, name string) {

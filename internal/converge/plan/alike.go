@@ -11,6 +11,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/distro"
 	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/agent"
@@ -68,12 +69,7 @@ func softwareOf(ctx context.Context, h asker, d distro.Distro) (Software, error)
 	for line := range strings.Lines(out.Stdout) { // the exit code tells that one is missing
 		add(line)
 	}
-	var missing []string
-	for _, p := range d.Packages.Alike {
-		if s[p] == "" {
-			missing = append(missing, p)
-		}
-	}
+	missing := lists.Only(d.Packages.Alike, func(p string) bool { return s[p] == "" })
 	if len(missing) == 0 || len(d.Manager.Candidate) == 0 {
 		return s, nil
 	}

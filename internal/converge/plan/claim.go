@@ -18,6 +18,7 @@ import (
 	"github.com/rogpeppe/go-internal/diff"
 
 	"github.com/mortarhpc/mortar/internal/base/flock"
+	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/claim"
@@ -174,10 +175,7 @@ func change(ctx context.Context, h *host.Session, holder, what string, v any) er
 }
 
 func serverNames(s *spec.Spec) []string {
-	var all []string
-	for _, v := range s.Servers {
-		all = append(all, v.Name)
-	}
+	all := lists.Map(s.Servers, func(v spec.Server) string { return v.Name })
 	return slices.Sorted(slices.Values(all))
 }
 

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
@@ -206,11 +207,8 @@ func (b clusterPart) snmpConfig(f design.FenceDevice) ([]byte, error) {
 }
 
 // topology are the levels of all nodes of a cluster.
-func topology(h *design.HA) (all []*design.FenceLevel) {
-	for _, n := range h.Nodes {
-		all = append(all, h.Topology(n.Name)...)
-	}
-	return all
+func topology(h *design.HA) []*design.FenceLevel {
+	return lists.Flat(h.Nodes, func(n design.Node) []*design.FenceLevel { return h.Topology(n.Name) })
 }
 
 // fenceDevices are all of a pair's, once.
@@ -253,10 +251,7 @@ func (b clusterPart) configuration() error {
 		Configuration: cib.String(), Owned: []string{"service-", "fence-", "fencing-", "locate-", "order-", "mortar-"}, Secret: secretParams(b.pair),
 	})
 	if len(b.services()) > 0 && !b.stock() {
-		var ids []string
-		for _, s := range b.services() {
-			ids = append(ids, resource.ServiceID(s.Name))
-		}
+		ids := lists.Map(b.services(), func(s *design.Service) string { return resource.ServiceID(s.Name) })
 		// First: a service that is thought impossible on a server would not start there.
 		b.add(service, at, "each server can serve", &resource.Everywhere{Resource: watchID, Able: ids, Servers: b.servers, Seconds: 120})
 	}
@@ -270,10 +265,7 @@ func (b clusterPart) configuration() error {
 			Name: "service " + s.Name, Resources: []string{resource.ServiceID(s.Name)}, Seconds: max(300, startSeconds(b.d)+120),
 		})
 	}
-	var fencing []string
-	for _, f := range fenceDevices(b.pair) {
-		fencing = append(fencing, f.ID)
-	}
+	fencing := lists.Map(fenceDevices(b.pair), func(f design.FenceDevice) string { return f.ID })
 	// Last, because the clients need not wait for the devices to be tried.
 	b.add(StageFencing, at, "fence devices", &resource.Running{Name: "fencing", Resources: fencing, Seconds: 600})
 	return nil

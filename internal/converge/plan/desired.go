@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/converge/prepared"
 	"github.com/mortarhpc/mortar/internal/host/resource"
@@ -212,12 +213,8 @@ func (b *builder) services() []*design.Service {
 
 // cached is the service of the pair that has a cache, nil if none has.
 func (b *builder) cached() *design.Service {
-	for _, s := range b.services() {
-		if s.Storage.Cache != nil {
-			return s
-		}
-	}
-	return nil
+	s, _ := lists.First(b.services(), func(s *design.Service) bool { return s.Storage.Cache != nil })
+	return s
 }
 
 func (b *builder) add(stage, host, title string, r resource.Resource) {
@@ -321,17 +318,11 @@ func (b *builder) oneOwner() error {
 // holder is the server that has the storage of a service: one that uses it
 // before one on which it is there and does nothing; "" if none has.
 func (b *builder) holder(s *design.Service) string {
-	for _, h := range b.servers {
-		if len(b.storage().uses(s, h)) > 0 {
-			return h
-		}
+	if h, uses := lists.First(b.servers, func(h string) bool { return len(b.storage().uses(s, h)) > 0 }); uses {
+		return h
 	}
-	for _, h := range b.servers {
-		if b.storage().there(s, h) {
-			return h
-		}
-	}
-	return ""
+	h, _ := lists.First(b.servers, func(h string) bool { return b.storage().there(s, h) })
+	return h
 }
 
 // place is where the storage of a volume is dealt with.

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/serve/ocf"
@@ -142,10 +143,7 @@ const watchID = "mortar-watch"
 func (b clusterPart) watch() *resource.Element {
 	el := resource.El
 	const id = watchID
-	var configs []string
-	for _, s := range b.services() {
-		configs = append(configs, ocf.ConfigPath(s.Name))
-	}
+	configs := lists.Map(b.services(), func(s *design.Service) string { return ocf.ConfigPath(s.Name) })
 	// By default a server whose stop fails is fenced. The watcher holds nothing
 	// that another server needs. Source: Pacemaker Explained, on-fail.
 	stop := op(id, "stop", "0s", "30s")

@@ -1,9 +1,8 @@
 package plan
 
 import (
-	"slices"
-
 	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/base/md"
 	"github.com/mortarhpc/mortar/internal/host/claim"
 	"github.com/mortarhpc/mortar/internal/host/resource"
@@ -28,10 +27,5 @@ type Facts struct {
 
 // array is the md array with this UUID, if it is assembled on a host.
 func (f Facts) array(host, uuid string) (linux.MDArray, bool) {
-	all := f.Hosts[host].Arrays
-	i := slices.IndexFunc(all, func(a linux.MDArray) bool { return md.SameUUID(a.UUID, uuid) })
-	if i < 0 {
-		return linux.MDArray{}, false
-	}
-	return all[i], true
+	return lists.First(f.Hosts[host].Arrays, func(a linux.MDArray) bool { return md.SameUUID(a.UUID, uuid) })
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/brick/array"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
@@ -16,10 +17,7 @@ import (
 
 // seeLUNs asks the servers of arrays for their SCSI disks; nil without arrays.
 func seeLUNs(ctx context.Context, d *design.Design, hosts map[string]*host.Session) (map[string][]linux.SCSIDisk, error) {
-	var servers []string
-	for _, a := range d.Arrays {
-		servers = append(servers, a.Servers...)
-	}
+	servers := lists.Flat(d.Arrays, func(a design.Array) []string { return a.Servers })
 	if len(servers) == 0 {
 		return nil, nil
 	}

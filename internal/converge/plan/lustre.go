@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/base/distro"
+	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/host/resource/storage"
@@ -49,10 +50,7 @@ func LNetOf(d *design.Design, node string) *resource.LNet {
 
 // volumes: each target has one; the last takes what is left.
 func (b lustreKind) volumes(s *design.Service) []volume {
-	var out []volume
-	for _, t := range s.Targets {
-		out = append(out, volume{t.Volume, int64(t.Size)})
-	}
+	out := lists.Map(s.Targets, func(t design.Target) volume { return volume{t.Volume, int64(t.Size)} })
 	out[len(out)-1].size = 0
 	return out
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/base/distro"
+	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/host/resource/storage"
@@ -94,10 +95,7 @@ func (b nfsKind) content(s *design.Service, p place, serials []string) {
 	if b.pair.HA != nil {
 		b.add(StageStorage, p.host, "directory for the NFS state", &resource.Directory{Path: path.Dir(s.StateDir), Mode: 0o711})
 	}
-	var dirs []string
-	for _, e := range s.Exports {
-		dirs = append(dirs, e.Dir)
-	}
+	dirs := lists.Map(s.Exports, func(e design.Export) string { return e.Dir })
 	b.directories(p.host, s.MountPoint, dirs)
 }
 
@@ -134,10 +132,7 @@ func (b nfsKind) server(h string) error {
 		b.add(StageNFS, h, "names for rpc.statd", resource.StatdNames(s, b.pair.HA == nil))
 	}
 	if b.pair.HA == nil {
-		var lines []nfs.Export
-		for _, s := range b.services() {
-			lines = append(lines, exportsOf(s)...)
-		}
+		lines := lists.Flat(b.services(), exportsOf)
 		b.add(StageNFS, h, "NFS units", &resource.Units{Name: "nfs", List: []resource.Unit{
 			{Name: "rpcbind.socket", Enabled: true, Active: true, Why: "NFSv3 clients ask it for the ports of mountd and statd"},
 			{Name: "nfs-server.service", Enabled: true, Active: true},

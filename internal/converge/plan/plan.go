@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/converge/prepared"
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/agent"
@@ -93,10 +94,7 @@ type HostRefusal struct {
 type Refusals []HostRefusal
 
 func (r Refusals) Error() string {
-	var lines []string
-	for _, x := range r {
-		lines = append(lines, fmt.Sprintf("%s: %s: %s; %s", x.Host, x.Step, x.What, x.Mend))
-	}
+	lines := lists.Map(r, func(x HostRefusal) string { return fmt.Sprintf("%s: %s: %s; %s", x.Host, x.Step, x.What, x.Mend) })
 	return strings.Join(lines, "\n")
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/renameio/v2"
 
+	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 )
 
@@ -114,10 +115,7 @@ const askTime = 2 * time.Minute
 // askSecret runs the password command for one secret. The command has this process'
 // environment, because password managers find their stores and agents by it.
 func askSecret(argv []string, file string) ([]byte, error) {
-	var words []string
-	for _, w := range argv {
-		words = append(words, strings.ReplaceAll(w, "{}", file))
-	}
+	words := lists.Map(argv, func(w string) string { return strings.ReplaceAll(w, "{}", file) })
 	ctx, cancel := context.WithTimeout(context.Background(), askTime)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, words[0], words[1:]...)

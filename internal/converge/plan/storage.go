@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/base/distro"
+	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/host/resource"
@@ -316,10 +317,7 @@ func (b *builder) growths(s *design.Service, p place, id string, pvs []string, a
 	}
 	g.Header = cachePart{b}.headerOf(s)
 	for _, names := range v.Growths {
-		var of []string
-		for _, n := range names {
-			of = append(of, b.storage().pv(n))
-		}
+		of := lists.Map(names, b.storage().pv)
 		g.Growths = append(g.Growths, of)
 		g.HeaderBytes = append(g.HeaderBytes, headerSize(align, int64(v.ExtentSize), len(of)))
 	}
@@ -445,12 +443,10 @@ func (b *builder) agents(stage, h string, then func(*design.Service)) error {
 // servesNow: while the agent's service runs on a host, units are only masked,
 // never stopped.
 func (b *builder) servesNow(host string) bool {
-	for _, s := range b.services() {
-		if p := b.placeOf(s); p.running && p.host == host {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(b.services(), func(s *design.Service) bool {
+		p := b.placeOf(s)
+		return p.running && p.host == host
+	})
 }
 
 // directories makes those from a mount point down to each of dirs, on the

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/mortarhpc/mortar/internal/base/distro"
+	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/brick/array"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host/resource"
@@ -21,11 +22,7 @@ func (l lunStorage) direct() bool { return l.luns()[0].Direct }
 
 // luns are those of the pair.
 func (l lunStorage) luns() []storage.DiskRef {
-	var out []storage.DiskRef
-	for _, s := range l.services() {
-		out = append(out, l.of(s)...)
-	}
-	return out
+	return lists.Flat(l.services(), l.of)
 }
 
 // of are the LUNs of a service, in order.
@@ -108,10 +105,7 @@ func (l lunStorage) modules() []string {
 }
 
 func (l lunStorage) checks() {
-	var all []storage.WantedDisk
-	for _, s := range l.services() {
-		all = append(all, l.wanted(s)...)
-	}
+	all := lists.Flat(l.services(), l.wanted)
 	for _, host := range l.servers {
 		l.add(StageHosts, host, "LUNs of "+host, &storage.Disks{Host: host, List: all})
 		if !l.direct() {

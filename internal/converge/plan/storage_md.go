@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/base/distro"
+	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/base/md"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host/resource/storage"
@@ -45,11 +46,7 @@ func (m mdStorage) arraysOf(s *design.Service) []design.Group { return m.d.Group
 
 // uuids are those of some arrays.
 func uuids(groups []design.Group) []string {
-	var out []string
-	for _, g := range groups {
-		out = append(out, g.UUID)
-	}
-	return out
+	return lists.Map(groups, func(g design.Group) string { return g.UUID })
 }
 
 // disksOf are a group's members and spares.
@@ -213,10 +210,7 @@ func ArrayOf(d *design.Design, g design.Group) *storage.Array {
 // arraysOf are the md arrays of the groups of one service. They share one list of all their
 // disks: with a list for each, a plan of 100,000 disks takes 17 GB.
 func arraysOf(groups []design.Group, assemble bool) (out []*storage.Array) {
-	var pool []storage.DiskRef
-	for _, g := range groups {
-		pool = append(pool, refs(disksOf(g))...)
-	}
+	pool := lists.Flat(groups, func(g design.Group) []storage.DiskRef { return refs(disksOf(g)) })
 	peers := uuids(groups)
 	for _, g := range groups {
 		out = append(out, &storage.Array{

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/base/netns"
 )
 
@@ -61,11 +62,7 @@ func hasAddress(all []string, address string) bool {
 }
 
 func interfaceAddresses() []string {
-	var out []string
-	for _, l := range links() {
-		out = append(out, l.Addresses...)
-	}
-	return out
+	return lists.Flat(links(), func(l Link) []string { return l.Addresses })
 }
 
 // links returns the interfaces of this thread's network namespace that are up,

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/health"
 	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/base/md"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
@@ -80,12 +81,7 @@ func (h *Host) Arrays() (out []Array) {
 
 // Running is the array with a UUID; nil if it does not run on the host.
 func (h *Host) Running(uuid string) *Array {
-	for _, a := range h.Arrays() {
-		if md.SameUUID(a.UUID, uuid) && a.Running() {
-			return &a
-		}
-	}
-	return nil
+	return lists.Find(h.Arrays(), func(a *Array) bool { return md.SameUUID(a.UUID, uuid) && a.Running() })
 }
 
 // DiskOf is the disk that the kernel knows by a name: that of one of its paths, or of its map.

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/base/lists"
 )
 
 // ServiceID is the ID of a service's primitive in the CIB.
@@ -44,22 +45,14 @@ func (e *Element) String() string { return e.text("", nil) }
 
 // child finds the first child of a name.
 func (e *Element) child(name string) *Element {
-	for _, c := range e.Children {
-		if c.Name == name {
-			return c
-		}
-	}
-	return nil
+	c, _ := lists.First(e.Children, func(c *Element) bool { return c.Name == name })
+	return c
 }
 
 // byID finds a child by its id.
 func (e *Element) byID(id string) *Element {
-	for _, c := range e.Children {
-		if c.Attrs["id"] == id {
-			return c
-		}
-	}
-	return nil
+	c, _ := lists.First(e.Children, func(c *Element) bool { return c.Attrs["id"] == id })
+	return c
 }
 
 // text writes the element with sorted attributes; hide replaces the values

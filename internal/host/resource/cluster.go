@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/base/lists"
 )
 
 // Cluster is a cluster that is complete: every node is a member, and a
@@ -33,12 +34,7 @@ func (c *Cluster) Diff(sys Look) ([]Action, error) {
 	if sys.Check(err); f == nil {
 		return []Action{wait}, nil
 	}
-	var missing []string
-	for _, n := range c.Nodes {
-		if !f.Node(n).Member() {
-			missing = append(missing, n)
-		}
-	}
+	missing := lists.Only(c.Nodes, func(n string) bool { return !f.Node(n).Member() })
 	switch {
 	case len(missing) > 0:
 		wait.Why = strings.Join(missing, ", ") + " has not joined; see journalctl -u corosync -u pacemaker there"

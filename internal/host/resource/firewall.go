@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/base/lists"
 )
 
 // Firewall opens ports of a brick in the firewall that the site has on a host. It adds one
@@ -184,11 +185,8 @@ func (f *Firewall) rules(chain string) string {
 	return b.String()
 }
 
-func (d Door) ports() (out []string) {
-	for _, p := range d.Ports {
-		out = append(out, strconv.Itoa(p))
-	}
-	return out
+func (d Door) ports() []string {
+	return lists.Map(d.Ports, strconv.Itoa)
 }
 
 // policy is what firewalld calls the brick's policy: it takes at most 17 letters.

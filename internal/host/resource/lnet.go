@@ -9,6 +9,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/health"
 	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/base/lists"
 )
 
 // LNet is Lustre's network on a node: the option of its kernel module, and
@@ -74,10 +75,7 @@ func (l *LNet) onAddress(sys Look, want []lnetwork) string {
 			"no interface has the address %s, which Lustre speaks through (LNet network %s)", l.Address, want[0].name))
 	}
 	want[0].interfaces = []string{link.Name}
-	var words []string
-	for _, w := range want {
-		words = append(words, w.String())
-	}
+	words := lists.Map(want, lnetwork.String)
 	return strings.Join(words, ",")
 }
 

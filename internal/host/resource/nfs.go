@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/serve/nfs"
 )
 
@@ -74,10 +75,7 @@ func (e *ServiceExports) Diff(sys Look) ([]Action, error) {
 	if !there || threads == "" || threads == "0" {
 		return nil, nil
 	}
-	var why []string
-	for _, d := range nfs.CompareExports(nfs.ParseETab(etab), e.Exports) {
-		why = append(why, d.String())
-	}
+	why := lists.Map(nfs.CompareExports(nfs.ParseETab(etab), e.Exports), nfs.ExportDifference.String)
 	if sys.Exists(nfs.ExportsPending(e.Service)) {
 		why = append(why, "the kernel still has exports of the table before")
 	}

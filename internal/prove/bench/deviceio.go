@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/gather"
@@ -110,10 +111,7 @@ func (m *sampler) find(ctx context.Context, d *design.Design, s *design.Service)
 	}
 	var missing []string
 	group := func(name string, devices ...string) {
-		var files []string
-		for _, dev := range devices {
-			files = append(files, "/sys/block/"+dev+"/stat")
-		}
+		files := lists.Map(devices, func(dev string) string { return "/sys/block/" + dev + "/stat" })
 		if len(files) == 0 {
 			missing = append(missing, name)
 		}
@@ -128,10 +126,7 @@ func (m *sampler) find(ctx context.Context, d *design.Design, s *design.Service)
 	}
 	group(report.IODisks, kernelNames(h.Disks, disksBelow(d, v))...)
 	if v.Cache != nil {
-		var ssds []string
-		for _, x := range v.Cache.SSDs {
-			ssds = append(ssds, x.Serial)
-		}
+		ssds := lists.Map(v.Cache.SSDs, func(x design.Disk) string { return x.Serial })
 		group(report.IOSSDs, kernelNames(h.Disks, ssds)...)
 	}
 	if len(missing) > 0 {
@@ -154,10 +149,7 @@ func volumeOf(v *design.Storage) string {
 // disksBelow returns the serial numbers or WWNs of a volume's disks or LUNs. Of an
 // array it returns the LUNs, since servers do not see its disks.
 func disksBelow(d *design.Design, v *design.Storage) []string {
-	var out []string
-	for _, l := range d.LUNsIn(v) {
-		out = append(out, l.WWN)
-	}
+	out := lists.Map(d.LUNsIn(v), func(l design.LUN) string { return l.WWN })
 	for _, g := range d.GroupsIn(v) {
 		for _, k := range slices.Concat(g.Members, g.Spares) {
 			out = append(out, k.Serial)

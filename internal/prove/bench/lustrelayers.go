@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/prove/kind"
@@ -220,11 +221,7 @@ func (r *profiler) probeLNet(ctx context.Context, l *report.Layer) (err error) {
 func clientsOf(n int) string { return fmt.Sprintf("clients%d", n) }
 
 func nidsOf(nids map[string]string, hosts []string) []string {
-	var out []string
-	for _, h := range hosts {
-		out = append(out, nids[h])
-	}
-	return out
+	return lists.Map(hosts, func(h string) string { return nids[h] })
 }
 
 // selfTest is a session of LNet's self-test, led by one host.

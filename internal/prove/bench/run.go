@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/agent"
@@ -212,10 +213,7 @@ func keepTests(s *Suite, names []string) error {
 	if len(names) == 0 {
 		return nil
 	}
-	var have []string
-	for _, t := range s.Tests {
-		have = append(have, t.Name)
-	}
+	have := lists.Map(s.Tests, func(t Test) string { return t.Name })
 	for _, n := range names {
 		if !slices.Contains(have, n) {
 			return &Unfit{[]string{fmt.Sprintf("suite %s has no test %q; it has %s", s.Name, n, strings.Join(have, ", "))}}
@@ -619,13 +617,7 @@ func (r *runner) record(s *Set, p setPhase, use []lane, shares []laneResult, io 
 
 // laneClients returns the hosts of lanes, without duplicates.
 func laneClients(use []lane) []string {
-	var out []string
-	for _, l := range use {
-		if !slices.Contains(out, l.client) {
-			out = append(out, l.client)
-		}
-	}
-	return out
+	return lists.Distinct(lists.Map(use, func(l lane) string { return l.client }))
 }
 
 // removeSet removes a data set, with one client for each service.

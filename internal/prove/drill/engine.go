@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/gather"
@@ -363,10 +364,7 @@ func (e *engine) followAll(ctx context.Context) {
 	var watching sync.WaitGroup
 	e.stopWatch = sync.OnceFunc(func() { stop(); watching.Wait() })
 	for _, pair := range judge.Pairs(e.subjects) {
-		var volumes [][]string
-		for _, x := range pair {
-			volumes = append(volumes, e.volumes(x))
-		}
+		volumes := lists.Map(pair, e.volumes)
 		for _, s := range pair[0].Nodes {
 			watching.Go(func() { e.Follow(ctx, s, pair[0].Service, volumes) })
 		}

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/prove/fault"
 	"github.com/mortarhpc/mortar/internal/prove/judge"
 	"github.com/mortarhpc/mortar/internal/prove/report"
@@ -48,11 +49,7 @@ func (p Part) String() string {
 
 // Words describes the parts of a schedule, in order of time.
 func (s Schedule) Words() []string {
-	var out []string
-	for _, p := range s.Parts {
-		out = append(out, p.String())
-	}
-	return out
+	return lists.Map(s.Parts, Part.String)
 }
 
 // latestFault is the latest begin of a schedule's faults: by then a takeover has ended

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/base/raid6"
 	"github.com/mortarhpc/mortar/internal/brick/array"
 	"github.com/mortarhpc/mortar/internal/brick/design"
@@ -49,10 +50,7 @@ var toPassive = Part{Kind: fault.Move, On: fault.OnPassive, Args: []string{fault
 
 // booted waits until each server has booted after the fault.
 func booted(what string, servers ...string) *fault.Condition {
-	var all []*fault.Condition
-	for _, s := range servers {
-		all = append(all, resetItself(s))
-	}
+	all := lists.Map(servers, resetItself)
 	return fault.AllOf(what, 10*time.Minute, all...)
 }
 
@@ -467,10 +465,7 @@ func fencingLies(lies ...fault.Kind) func(fault.Scene) ([]Step, error) {
 		if !s.Design.Reservable() {
 			return nil, fmt.Errorf("the storage of service %s is not reserved: a fence device that lies about a server that lives costs data, and no drill can show otherwise", s.Service.Name)
 		}
-		var steps []Step
-		for _, k := range lies {
-			steps = append(steps, Prepare{Kind: k, On: s.Active})
-		}
+		steps := lists.Map(lies, func(k fault.Kind) Step { return Prepare{Kind: k, On: s.Active} })
 		frozen := fault.Fault{Kind: fault.Freeze, On: s.Active}
 		var dirty *fault.Condition // none: an OST's server writes data through, and has its journal in memory
 		if kind.Of(s.Design).LNet(s.Design) == "" {

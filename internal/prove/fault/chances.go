@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/prove/kind"
 )
 
@@ -21,19 +22,13 @@ var eitherServer = []string{OnActive, OnPassive}
 func noArguments(Scene) [][]string { return [][]string{nil} }
 
 func words(ws ...string) func(Scene) [][]string {
-	var out [][]string
-	for _, w := range ws {
-		out = append(out, []string{w})
-	}
+	out := lists.Map(ws, func(w string) []string { return []string{w} })
 	return func(Scene) [][]string { return out }
 }
 
 // killable are the daemons of the kind of service, and those of the cluster.
-func killable(s Scene) (out [][]string) {
-	for _, name := range append(slices.Clone(kind.Of(s.Design).Is().Daemons), OfCluster...) {
-		out = append(out, []string{name})
-	}
-	return out
+func killable(s Scene) [][]string {
+	return lists.Map(append(slices.Clone(kind.Of(s.Design).Is().Daemons), OfCluster...), func(name string) []string { return []string{name} })
 }
 
 // ofLustre is for faults without arguments that only a Lustre brick has.

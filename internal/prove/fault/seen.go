@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/brick/array"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/converge/prepared"
@@ -92,10 +93,7 @@ func linkState(ctx context.Context, b *Site, server, address string) (string, er
 // pathsLost waits until `mortar status` reports lost paths of each server to the disk or LUN what;
 // "" is any.
 func pathsLost(s Scene, what string, servers ...string) *Condition {
-	var signs []sign
-	for _, server := range servers {
-		signs = append(signs, s.Storage().lost(what, server))
-	}
+	signs := lists.Map(servers, func(server string) sign { return s.Storage().lost(what, server) })
 	return Shows(SeenLimit, signs...)
 }
 
@@ -256,10 +254,7 @@ func ssdOut(s Scene, serial string) *Condition {
 
 // SSDsAway waits until mortar status misses each SSD.
 func SSDsAway(ssds ...design.Disk) *Condition {
-	var signs []sign
-	for _, d := range ssds {
-		signs = append(signs, SignOf(observe.SSDMissing, "ssd", d.Serial))
-	}
+	signs := lists.Map(ssds, func(d design.Disk) sign { return SignOf(observe.SSDMissing, "ssd", d.Serial) })
 	return Shows(SeenLimit, signs...)
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/brick/array"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host"
@@ -163,8 +164,8 @@ func compareInside(ctx context.Context, b *Site, w ArrayWatcher, group string) (
 // arrayGroup returns a group inside an array.
 func arrayGroup(ctx context.Context, b *Site, name string) (ArrayGroup, error) {
 	all, err := arrayGroups(ctx, b)
-	if i := slices.IndexFunc(all, func(g ArrayGroup) bool { return g.Name == name }); i >= 0 {
-		return all[i], nil
+	if g, has := lists.First(all, func(g ArrayGroup) bool { return g.Name == name }); has {
+		return g, nil
 	}
 	return ArrayGroup{}, cmp.Or(err, fmt.Errorf("the array has no group %s", name))
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 	"github.com/mortarhpc/mortar/internal/run/scrub"
@@ -106,10 +107,7 @@ func (m mdStorage) Parts() map[Kind][][]string {
 	for _, name := range m.enclosures() {
 		modules = append(modules, []string{name, "0"}, []string{name, "1"})
 	}
-	var slow [][]string
-	for _, d := range m.members() {
-		slow = append(slow, slowed(d))
-	}
+	slow := lists.Map(m.members(), slowed)
 	return map[Kind][][]string{ModuleOut: modules, DiskOut: m.members(), DiskSlow: slow, PathOut: overEach(m.members())}
 }
 
@@ -124,10 +122,7 @@ const parityTime = 3 * time.Minute
 //
 // Source: Documentation/admin-guide/md.rst, sync_action and mismatch_cnt; md(4), SCRUBBING AND MISMATCHES
 func (m mdStorage) Parity(ctx context.Context, b *Site) []report.Check {
-	var groups []design.Group
-	for _, s := range m.Design.Services() {
-		groups = append(groups, m.Design.MDGroups(s)...)
-	}
+	groups := lists.Flat(m.Design.Services(), m.Design.MDGroups)
 	groups = slices.DeleteFunc(groups, func(g design.Group) bool {
 		if g.Level != 6 {
 			b.Say("not compared: %s (the halves of a mirror may differ without a fault)", g.Name)

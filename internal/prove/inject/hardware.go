@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/converge/plan"
@@ -258,12 +259,10 @@ func scsiHost(place string) int {
 // nameOf is the name, for faults, of a disk that a server sees: see
 // design.Reached. It is "" if the disk does not belong to the brick.
 func nameOf(of []design.Reached, x resource.DiskFact) string {
-	for _, r := range of {
-		if strings.EqualFold(r.Name, x.Serial) || r.WWN != "" && strings.EqualFold(r.WWN, x.WWN) {
-			return r.Name
-		}
-	}
-	return ""
+	r, _ := lists.First(of, func(r design.Reached) bool {
+		return strings.EqualFold(r.Name, x.Serial) || r.WWN != "" && strings.EqualFold(r.WWN, x.WWN)
+	})
+	return r.Name
 }
 
 // hbasOf returns the SCSI hosts with disks of the brick, in the kernel's order.
@@ -451,10 +450,8 @@ func (h *Hardware) powerOn(ctx context.Context, f fault.Fault) error {
 }
 
 func (h *Hardware) bmc(target string) (*spec.BMC, error) {
-	for _, s := range h.Design.Spec.Servers {
-		if s.Name == target {
-			return s.BMC, nil
-		}
+	if s, has := lists.First(h.Design.Spec.Servers, func(s spec.Server) bool { return s.Name == target }); has {
+		return s.BMC, nil
 	}
 	return nil, fmt.Errorf("%s is no server of the brick", target)
 }

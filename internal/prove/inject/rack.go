@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/prove/fault"
 )
@@ -89,11 +90,7 @@ func (r *Rack) targets(f fault.Fault) [][]string {
 	if !rackCommand(f.Kind).Each {
 		return [][]string{append(on, f.Args...)}
 	}
-	var out [][]string
-	for _, x := range r.Design.ReachedBy(f.On) {
-		out = append(out, append([]string{f.On, x.Name}, f.Args...))
-	}
-	return out
+	return lists.Map(r.Design.ReachedBy(f.On), func(x design.Reached) []string { return append([]string{f.On, x.Name}, f.Args...) })
 }
 
 // Can refuses kinds for which a rack has no fault.

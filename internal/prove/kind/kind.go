@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
@@ -115,11 +116,7 @@ func (nfs) Spread(string) []resource.Action { return nil }
 
 // Volumes: each service has one, whether a client mounts it or not.
 func (nfs) Volumes(d *design.Design) []string {
-	var out []string
-	for _, s := range d.Services() {
-		out = append(out, s.Name)
-	}
-	return out
+	return lists.Map(d.Services(), func(s *design.Service) string { return s.Name })
 }
 
 func (nfs) HoldsData(*design.Service) bool { return true }

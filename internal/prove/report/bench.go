@@ -8,6 +8,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/chart"
 	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/base/lists"
 )
 
 // Kinds of runs, in summary.json's kind. Runs of old versions have no kind and are
@@ -303,12 +304,7 @@ func (p *BenchPoint) Value() float64 {
 
 // At is the point of a thread count, nil if there is no measurement.
 func (p *BenchPhase) At(threads int) *BenchPoint {
-	for i := range p.Points {
-		if p.Points[i].Threads == threads && len(p.Points[i].Runs) > 0 {
-			return &p.Points[i]
-		}
-	}
-	return nil
+	return lists.Find(p.Points, func(at *BenchPoint) bool { return at.Threads == threads && len(at.Runs) > 0 })
 }
 
 // Peak is the phase's best point; nil without a measurement.

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/base/chart"
+	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/brick/paper"
 )
 
@@ -121,19 +122,12 @@ func (b *Bench) papersFigure(curves []paper.Figure) papersFigure {
 
 // phase finds the phase of a test; nil if there is none.
 func (b *Bench) phase(test, op string) *BenchPhase {
-	return b.find(func(p BenchPhase) bool { return p.Test == test && p.Op == op })
+	return lists.Find(b.Phases, func(p *BenchPhase) bool { return p.Test == test && p.Op == op })
 }
 
 // named finds a phase by its name.
 func (b *Bench) named(name string) *BenchPhase {
-	return b.find(func(p BenchPhase) bool { return p.Name == name })
-}
-
-func (b *Bench) find(is func(BenchPhase) bool) *BenchPhase {
-	if i := slices.IndexFunc(b.Phases, is); i >= 0 {
-		return &b.Phases[i]
-	}
-	return nil
+	return lists.Find(b.Phases, func(p *BenchPhase) bool { return p.Name == name })
 }
 
 // Verb is the text of a curve's phase.

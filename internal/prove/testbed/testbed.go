@@ -13,6 +13,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/distro"
 	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/prove/kind"
@@ -26,13 +27,8 @@ func Mounts(ctx context.Context, h *host.Session) ([]linux.Mount, error) {
 }
 
 // Clients names the clients that mount a brick, in the order of its mounts.
-func Clients(d *design.Design) (out []string) {
-	for _, m := range d.Mounts {
-		if !slices.Contains(out, m.Client) {
-			out = append(out, m.Client)
-		}
-	}
-	return out
+func Clients(d *design.Design) []string {
+	return lists.Distinct(lists.Map(d.Mounts, func(m design.ClientMount) string { return m.Client }))
 }
 
 // Describe returns the hardware, mounts, settings and design of a brick for a
@@ -93,10 +89,7 @@ func Describe(d *design.Design) report.Config {
 	}
 	row("usable", "%s", report.Bytes(int64(d.Capacity.Usable)))
 	for _, f := range d.Fencing() {
-		var ids []string
-		for _, x := range f.Devices {
-			ids = append(ids, x.ID+" ("+x.Agent+")")
-		}
+		ids := lists.Map(f.Devices, func(x design.FenceDevice) string { return x.ID + " (" + x.Agent + ")" })
 		row(fmt.Sprintf("fencing %s, level %d", f.Node, f.Level), "%s", strings.Join(ids, " and "))
 	}
 	for _, m := range d.Mounts {

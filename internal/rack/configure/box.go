@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/rack/hw"
 )
@@ -226,17 +227,13 @@ func (b *box) addVolume(g *group, name string, size spec.Bytes, controller int) 
 }
 
 func (b *box) volume(name string) *volume {
-	if i := slices.IndexFunc(b.volumes, func(v *volume) bool { return v.name == name }); i >= 0 {
-		return b.volumes[i]
-	}
-	return nil
+	v, _ := lists.First(b.volumes, func(v *volume) bool { return v.name == name })
+	return v
 }
 
 func (b *box) groupNamed(name string) *group {
-	if i := slices.IndexFunc(b.groups, func(g *group) bool { return g.name == name }); i >= 0 {
-		return b.groups[i]
-	}
-	return nil
+	g, _ := lists.First(b.groups, func(g *group) bool { return g.name == name })
+	return g
 }
 
 func (b *box) addSpares(places []place) error {

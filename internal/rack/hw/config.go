@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/base/distro"
+	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/rack/tool"
 )
 
@@ -314,11 +315,11 @@ func (c *Config) Distribution() bool {
 
 // Named returns the element of a list that has a name; kind is for the error.
 func Named[T any](kind, name string, list []T, of func(*T) string) (*T, error) {
-	i := slices.IndexFunc(list, func(v T) bool { return of(&v) == name })
-	if i < 0 {
+	v := lists.Find(list, func(v *T) bool { return of(v) == name })
+	if v == nil {
 		return nil, NotThere(kind, name, list, func(v T) string { return of(&v) })
 	}
-	return &list[i], nil
+	return v, nil
 }
 
 func (c *Config) Node(name string) (*Node, error) {
@@ -339,23 +340,14 @@ func (c *Config) Enclosure(name string) (*Enclosure, error) {
 
 // AdminNetwork is the network with the admin's address; FromSpec gives one to every rack.
 func (c *Config) AdminNetwork() *Network {
-	for i := range c.Networks {
-		if c.Networks[i].Admin.IsValid() {
-			return &c.Networks[i]
-		}
-	}
-	return nil
+	return lists.Find(c.Networks, func(n *Network) bool { return n.Admin.IsValid() })
 }
 
 // AdminAddress is the node's address on the management network.
 func (c *Config) AdminAddress(n *Node) netip.Addr {
 	admin := c.AdminNetwork()
-	for _, nic := range n.NICs {
-		if nic.Network == admin.Name {
-			return nic.Address.Addr()
-		}
-	}
-	return netip.Addr{}
+	nic, _ := lists.First(n.NICs, func(nic NIC) bool { return nic.Network == admin.Name })
+	return nic.Address.Addr()
 }
 
 // Netns is the name of the rack's network namespace.

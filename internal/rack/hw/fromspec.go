@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/rack/tool"
 )
@@ -472,10 +473,7 @@ func outletsOf(s *spec.Spec, pdu string) int {
 
 // usedAddresses returns every address that the spec assigns.
 func usedAddresses(s *spec.Spec) map[netip.Addr]bool {
-	var all []string
-	for _, a := range s.Arrays {
-		all = append(all, a.Management...)
-	}
+	all := lists.Flat(s.Arrays, func(a spec.Array) []string { return a.Management })
 	for _, v := range s.Servers {
 		all = append(all, v.Address, v.Public, v.Private)
 		if v.BMC != nil {

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -162,18 +163,14 @@ func (q *Client) has(id string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	var list []struct {
+	type device struct {
 		Name string `json:"name"`
 	}
+	var list []device
 	if err := json.Unmarshal(out, &list); err != nil {
 		return false, err
 	}
-	for _, d := range list {
-		if d.Name == id {
-			return true, nil
-		}
-	}
-	return false, nil
+	return slices.ContainsFunc(list, func(d device) bool { return d.Name == id }), nil
 }
 
 // Plug adds a device unless it is already plugged in.

@@ -29,6 +29,7 @@ import (
 
 	"github.com/google/renameio/v2"
 
+	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/converge/plan"
@@ -94,12 +95,8 @@ func (b *Backup) miss(format string, args ...any) {
 
 // Text returns the content of a file; nil if the backup has no file of that name.
 func (b *Backup) Text(name string) []byte {
-	for _, f := range b.Files {
-		if f.Path == name {
-			return f.text
-		}
-	}
-	return nil
+	f, _ := lists.First(b.Files, func(f File) bool { return f.Path == name })
+	return f.text
 }
 
 // Local starts a backup with the files on this machine.

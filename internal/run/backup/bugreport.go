@@ -22,6 +22,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/journal"
 	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/gather"
@@ -192,10 +193,7 @@ func formsOf(v string) []string {
 	raw := []byte(v)
 	out := []string{v, strings.Trim(strconv.Quote(v), `"`), strings.ReplaceAll(v, "'", `'\''`)}
 	if len(raw) >= codedFrom {
-		var numbers []string
-		for _, b := range raw {
-			numbers = append(numbers, strconv.Itoa(int(b)))
-		}
+		numbers := lists.Map(raw, func(b byte) string { return strconv.Itoa(int(b)) })
 		out = append(out, base64.URLEncoding.EncodeToString(raw), hex.EncodeToString(raw), strings.ToUpper(hex.EncodeToString(raw)),
 			url.QueryEscape(v), url.PathEscape(v), strings.Join(numbers, ","), strings.Join(numbers, ", "))
 		for before := range 3 { // bytes of other text

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
+	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/run/cli"
@@ -77,10 +77,9 @@ func (f *FenceTest) Run(ctx context.Context, c *cli.Console, file string) (err e
 
 // proven lists the proven levels of each server.
 func proven(rs []failover.LevelResult) string {
-	var out []string
-	for _, r := range rs {
-		out = append(out, fmt.Sprintf("%s level %d in %.1f s", r.Node, r.Level, r.Seconds))
-	}
+	out := lists.Map(rs, func(r failover.LevelResult) string {
+		return fmt.Sprintf("%s level %d in %.1f s", r.Node, r.Level, r.Seconds)
+	})
 	return strings.Join(out, ", ")
 }
 
@@ -105,12 +104,7 @@ func fenceTestFailed(ctx context.Context, err error) error {
 
 // confirmFencing has the user type the names of the servers that the test powers off.
 func confirmFencing(c *cli.Console, levels []*design.FenceLevel, given string) error {
-	var nodes []string
-	for _, l := range levels {
-		if !slices.Contains(nodes, l.Node) {
-			nodes = append(nodes, l.Node)
-		}
-	}
+	nodes := failover.NodesOf(levels)
 	want := strings.Join(nodes, ",")
 	return c.Typed(want, given, fmt.Sprintf("This is real hardware. One after the other, these servers are powered off and on; their services move away and back meanwhile.\nType %s to go on: ", want),
 		"this is real hardware", "nothing was changed")

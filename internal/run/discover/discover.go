@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/host/resource/storage"
@@ -131,10 +132,7 @@ func words(d storage.DiskHardware) string {
 }
 
 func (d *Draft) whyFew() string {
-	var why []string
-	for _, t := range d.Taken {
-		why = append(why, words(t))
-	}
+	why := lists.Map(d.Taken, words)
 	why = append(why, d.Single...)
 	if len(why) == 0 {
 		return ""

@@ -19,7 +19,7 @@ var text string
 // Text is the draft as a commented spec.
 func (d *Draft) Text() (string, error) {
 	t, err := template.New("brick.yaml").Funcs(template.FuncMap{
-		"memory": memory, "speed": speed, "lists": lists, "words": words, "outlet": func(i int) int { return i + 1 },
+		"memory": memory, "speed": speed, "lists": diskLists, "words": words, "outlet": func(i int) int { return i + 1 },
 		"usable": usable, "join": strings.Join, "clock": clock,
 	}).Parse(text)
 	if err != nil {
@@ -114,8 +114,8 @@ func splitSerial(serial string) (string, string) {
 // list is one line of an enclosure's disks.
 type list struct{ Serial, Size, Type, From, To string }
 
-// lists joins similar disks with consecutive serial numbers.
-func lists(disks []storage.DiskHardware) []list {
+// diskLists joins similar disks with consecutive serial numbers.
+func diskLists(disks []storage.DiskHardware) []list {
 	var out []list
 	for i := 0; i < len(disks); {
 		j := i + 1

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/run/observe"
@@ -66,10 +67,7 @@ func Read(ctx context.Context, bricks []Brick, w Window, timeout time.Duration, 
 	tell = func() {
 		mu.Lock()
 		defer mu.Unlock()
-		var names []string
-		for _, key := range left {
-			names = append(names, by[key].name)
-		}
+		names := lists.Map(left, func(key string) string { return by[key].name })
 		if len(names) > 0 {
 			waiting(names)
 			time.AfterFunc(every, tell)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/agent"
@@ -74,10 +75,7 @@ type ProofFailed struct {
 }
 
 func (e *ProofFailed) Error() string {
-	var out []string
-	for _, r := range e.Results {
-		out = append(out, r.Error)
-	}
+	out := lists.Map(e.Results, func(r LevelResult) string { return r.Error })
 	if e.Left != nil {
 		out = append(out, e.Left.Error())
 	}
@@ -99,7 +97,7 @@ func fitForProof(d *design.Design, f observe.Facts, levels []*design.FenceLevel)
 		return resource.Refuse("fencing needs flavour nfs-ha", "brick %s has no pair of servers", d.Name)
 	}
 	var why []string
-	for _, n := range nodesOf(levels) {
+	for _, n := range NodesOf(levels) {
 		pair := d.PairWith(n)
 		snap := observe.ClusterOf(d, pair, f)
 		if snap == nil {
@@ -133,15 +131,9 @@ func fitForProof(d *design.Design, f observe.Facts, levels []*design.FenceLevel)
 	return nil
 }
 
-// nodesOf returns the nodes of levels, without duplicates.
-func nodesOf(levels []*design.FenceLevel) []string {
-	var out []string
-	for _, l := range levels {
-		if !slices.Contains(out, l.Node) {
-			out = append(out, l.Node)
-		}
-	}
-	return out
+// NodesOf returns the nodes of levels, without duplicates.
+func NodesOf(levels []*design.FenceLevel) []string {
+	return lists.Distinct(lists.Map(levels, func(l *design.FenceLevel) string { return l.Node }))
 }
 
 // ReadCIB reads Mortar's part of the cluster's configuration. It asks the cluster,
@@ -181,7 +173,7 @@ func ProveFencing(ctx context.Context, d *design.Design, h Hosts, levels []*desi
 	if err := fitForProof(d, f, levels); err != nil {
 		return nil, err
 	}
-	nodes := nodesOf(levels)
+	nodes := NodesOf(levels)
 	// Test serving nodes last, so that a service is away for as short as possible.
 	serves := func(node string) int { return len(servedBy(observe.ClusterOf(d, d.PairWith(node), f), node)) }
 	slices.SortStableFunc(nodes, func(a, b string) int { return serves(a) - serves(b) })
@@ -194,12 +186,7 @@ func ProveFencing(ctx context.Context, d *design.Design, h Hosts, levels []*desi
 				return all, ctx.Err()
 			}
 		}
-		var mine []*design.FenceLevel
-		for _, l := range levels {
-			if l.Node == n {
-				mine = append(mine, l)
-			}
-		}
+		mine := lists.Only(levels, func(l *design.FenceLevel) bool { return l.Node == n })
 		rs, err := t.node(ctx, f, n, mine)
 		all = append(all, rs...)
 		failed := slices.DeleteFunc(slices.Clone(rs), func(r LevelResult) bool { return r.Proven })
@@ -359,10 +346,7 @@ func (t *tester) back(ctx context.Context, via, node, oldBoot string) error {
 	// The node may join before it has found its disks and their paths.
 	if err := t.wait(ctx, t.o.Boot, func(ctx context.Context) (string, error) {
 		f := t.h.Collect(ctx)
-		var why []string
-		for _, s := range t.d.PairWith(node).Services {
-			why = append(why, observe.NotReady(t.d, f, s.Name, node).Texts()...)
-		}
+		why := lists.Flat(t.d.PairWith(node).Services, func(s design.Service) []string { return observe.NotReady(t.d, f, s.Name, node).Texts() })
 		return strings.Join(why, "; "), nil
 	}); err != nil {
 		return fmt.Errorf("%s is back in the cluster, but could not serve: %w", node, err)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/converge/plan"
 	"github.com/mortarhpc/mortar/internal/host/resource"
@@ -33,13 +34,7 @@ func TouchedLevels(d *design.Design, pending []plan.Planned) []*design.FenceLeve
 			return false
 		})
 	}
-	var out []*design.FenceLevel
-	for _, l := range d.Fencing() {
-		if slices.ContainsFunc(l.Devices, touches) {
-			out = append(out, l)
-		}
-	}
-	return out
+	return lists.Only(d.Fencing(), func(l *design.FenceLevel) bool { return slices.ContainsFunc(l.Devices, touches) })
 }
 
 // ForgetProofs deletes the proofs of levels from the cluster.

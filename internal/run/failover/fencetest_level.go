@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/base/journal"
+	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/converge/plan"
 	"github.com/mortarhpc/mortar/internal/host"
@@ -124,10 +125,7 @@ func (t *tester) level(ctx context.Context, via string, l *design.FenceLevel) (r
 
 // devices lists the devices of a level with their agents and addresses.
 func devices(l *design.FenceLevel) string {
-	var out []string
-	for _, f := range l.Devices {
-		out = append(out, fmt.Sprintf("%s: %s at %s", f.ID, f.Agent, f.Params["ip"]))
-	}
+	out := lists.Map(l.Devices, func(f design.FenceDevice) string { return fmt.Sprintf("%s: %s at %s", f.ID, f.Agent, f.Params["ip"]) })
 	return strings.Join(out, ", ")
 }
 

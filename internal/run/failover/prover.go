@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/converge/plan"
 	"github.com/mortarhpc/mortar/internal/host"
@@ -23,12 +24,9 @@ func ChosenLevels(d *design.Design, node string, level int) ([]*design.FenceLeve
 	if err := procedure.IsServer(d, node); node != "" && err != nil {
 		return nil, err
 	}
-	var out []*design.FenceLevel
-	for _, l := range d.Fencing() {
-		if (node == "" || l.Node == node) && (level == 0 || l.Level == level) {
-			out = append(out, l)
-		}
-	}
+	out := lists.Only(d.Fencing(), func(l *design.FenceLevel) bool {
+		return (node == "" || l.Node == node) && (level == 0 || l.Level == level)
+	})
 	if len(out) == 0 {
 		return nil, fmt.Errorf("there is no level %d of fencing; see `mortar check`", level)
 	}

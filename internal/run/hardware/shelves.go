@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/base/health"
+	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/base/ses"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host/gather"
@@ -36,11 +37,8 @@ var shelfRequest = gather.Request{
 // sesCommands print the pages of an enclosure. Three times H is nothing but the bytes.
 //
 // Source: sg_ses(8)
-func sesCommands(dev string) (out [][]string) {
-	for _, p := range ses.Pages {
-		out = append(out, []string{"sg_ses", "--readonly", "--page=" + p, "-HHH", "/dev/" + dev})
-	}
-	return out
+func sesCommands(dev string) [][]string {
+	return lists.Map(ses.Pages, func(p string) []string { return []string{"sg_ses", "--readonly", "--page=" + p, "-HHH", "/dev/" + dev} })
 }
 
 // shelvesToAsk returns each enclosure once, by the first server that sees it. Each of its I/O

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/host/gather"
@@ -78,12 +79,7 @@ func (v *view) parts() []*Part {
 
 // cached is the service of the pair that has a cache, nil if none has.
 func (v *view) cached() *design.Service {
-	for i := range v.pair.Services {
-		if s := &v.pair.Services[i]; s.Storage.Cache != nil {
-			return s
-		}
-	}
-	return nil
+	return lists.Find(v.pair.Services, func(s *design.Service) bool { return s.Storage.Cache != nil })
 }
 
 // hosts checks that each host answers and that its clock is right.
@@ -274,13 +270,7 @@ func (v *view) only(p *Part, name, what string, has func(*server) bool) *server 
 
 // answering returns the servers with facts, in the design's order.
 func (v *view) answering() []*server {
-	var out []*server
-	for _, s := range v.servers {
-		if s.host != nil {
-			out = append(out, s)
-		}
-	}
-	return out
+	return lists.Only(v.servers, func(s *server) bool { return s.host != nil })
 }
 
 // silent returns the names of the servers without facts that may still run. A server
@@ -300,11 +290,7 @@ func (v *view) silent() []string {
 }
 
 func serverNames(ss []*server) []string {
-	var out []string
-	for _, s := range ss {
-		out = append(out, s.name)
-	}
-	return out
+	return lists.Map(ss, func(s *server) string { return s.name })
 }
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

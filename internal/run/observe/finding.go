@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/mortarhpc/mortar/internal/base/health"
+	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 )
 
@@ -41,10 +42,7 @@ func (p *Part) is(code Code, args with) *Part {
 		case *design.Disk:
 			words[name], p.Args[name] = diskName(a), a.Serial
 		case []*design.Disk:
-			var names []string
-			for _, d := range a {
-				names = append(names, diskName(d))
-			}
+			names := lists.Map(a, diskName)
 			words[name], p.Args[name] = names, serialsOf(a)
 		default:
 			if a != "" {
@@ -60,11 +58,8 @@ func (p *Part) is(code Code, args with) *Part {
 	return p
 }
 
-func serialsOf(ds []*design.Disk) (out []string) {
-	for _, d := range ds {
-		out = append(out, d.Serial)
-	}
-	return out
+func serialsOf(ds []*design.Disk) []string {
+	return lists.Map(ds, func(d *design.Disk) string { return d.Serial })
 }
 
 // condition is when a part is a finding.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/health"
 	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/gather"
@@ -47,10 +48,7 @@ func (s *ServiceState) Runs() bool { return s.Role == "Started" && !s.Failed }
 
 // Service returns the state of a service, nil if it has none.
 func (s *Snapshot) Service(name string) *ServiceState {
-	if i := slices.IndexFunc(s.Services, func(x ServiceState) bool { return x.Name == name }); i >= 0 {
-		return &s.Services[i]
-	}
-	return nil
+	return lists.Find(s.Services, func(x *ServiceState) bool { return x.Name == name })
 }
 
 // Cluster returns the state of the cluster as one host sees it, without its configuration: no
@@ -119,11 +117,8 @@ type Obstacle struct {
 type Obstacles []Obstacle
 
 // Texts are those of all reasons.
-func (o Obstacles) Texts() (out []string) {
-	for _, x := range o {
-		out = append(out, x.Text)
-	}
-	return out
+func (o Obstacles) Texts() []string {
+	return lists.Map(o, func(x Obstacle) string { return x.Text })
 }
 
 // NotReady returns why a server cannot take a service over now, nothing if it can.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/health"
 	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/base/md"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host/gather"
@@ -62,12 +63,7 @@ type member struct {
 
 // of is the member that is a disk, nil if none is.
 func (a *array) of(serial string) *member {
-	for i := range a.members {
-		if m := &a.members[i]; m.disk != nil && m.disk.Serial == serial {
-			return m
-		}
-	}
-	return nil
+	return lists.Find(a.members, func(m *member) bool { return m.disk != nil && m.disk.Serial == serial })
 }
 
 func newView(d *design.Design, p *design.Pair, f Facts) *view {
@@ -172,12 +168,8 @@ func (s *server) read(d *design.Design, p *design.Pair) {
 
 // array finds the assembled array of a group on a server.
 func (s *server) array(g *design.Group) *array {
-	for _, a := range s.arrays {
-		if md.SameUUID(a.UUID, g.UUID) || a.UUID == "" && a.Name == g.Name {
-			return a
-		}
-	}
-	return nil
+	a, _ := lists.First(s.arrays, func(a *array) bool { return md.SameUUID(a.UUID, g.UUID) || a.UUID == "" && a.Name == g.Name })
+	return a
 }
 
 // reaches reports whether a path of a server to a disk works.

@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/base/md"
 )
 
@@ -93,12 +94,7 @@ func needs(c *Config, host, place string, v observed) (need, error) {
 	var n need
 	want := c.here(host)
 	slices.Sort(want)
-	var missing []string
-	for _, s := range want {
-		if !slices.Contains(v.There, s) {
-			missing = append(missing, s)
-		}
-	}
+	missing := lists.Only(want, func(s string) bool { return !slices.Contains(v.There, s) })
 	if len(missing) > 0 {
 		return n, &missingSSD{missing}
 	}
@@ -120,12 +116,7 @@ func needs(c *Config, host, place string, v observed) (need, error) {
 	slices.Sort(have)
 	same := slices.Equal(have, want) && (l.Split || !wb)
 	if l.Dirty != nil {
-		var keep []string
-		for _, s := range l.Dirty.Members {
-			if slices.Contains(want, s) {
-				keep = append(keep, s)
-			}
-		}
+		keep := lists.Only(l.Dirty.Members, func(s string) bool { return slices.Contains(want, s) })
 		if len(keep) == 0 && v.DirtyBytes > 0 {
 			return n, &Refusal{fmt.Sprintf("SSD %s holds the only copy of %d bytes that are not on the disks; first mortar cache mode write-through, with it, which writes them there",
 				strings.Join(l.Dirty.Members, " and "), v.DirtyBytes)}

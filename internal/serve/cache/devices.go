@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/base/md"
 	"github.com/mortarhpc/mortar/internal/serve/kernel"
 )
@@ -145,12 +146,7 @@ func (s *host) uuidOf(members []string) string {
 }
 
 func (s *host) array(uuid string) *array {
-	for _, a := range s.arrays() {
-		if a.UUID == md.Hex(uuid) {
-			return &a
-		}
-	}
-	return nil
+	return lists.Find(s.arrays(), func(a *array) bool { return a.UUID == md.Hex(uuid) })
 }
 
 // inSync returns the serials of an array's members that are in sync.

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/base/md"
 	"github.com/mortarhpc/mortar/internal/base/raid6"
 	"github.com/mortarhpc/mortar/internal/serve/unit"
@@ -131,10 +132,7 @@ const mostFiles = 8
 func (o *Owners) String() string {
 	var out []string
 	if n := len(o.Files); n > 0 {
-		var names []string
-		for _, f := range o.Files[:min(n, mostFiles)] {
-			names = append(names, f.String())
-		}
+		names := lists.Map(o.Files[:min(n, mostFiles)], FileInDoubt.String)
 		if n > mostFiles {
 			names = append(names, "...")
 		}
@@ -238,10 +236,7 @@ func (s *Notes) ComparedNote() unit.Note { return s.RunNote("compared", ".json")
 const mostDoubts = 16
 
 func places(offsets []int64) string {
-	var out []string
-	for _, o := range offsets[:min(len(offsets), mostDoubts)] {
-		out = append(out, fmt.Sprint(o))
-	}
+	out := lists.Map(offsets[:min(len(offsets), mostDoubts)], func(o int64) string { return fmt.Sprint(o) })
 	if len(offsets) > mostDoubts {
 		out = append(out, "...")
 	}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/flock"
 	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/serve/unit"
 )
 
@@ -389,10 +390,7 @@ func (a *agent) status(ctx context.Context, levels [][]device) (code int, err er
 }
 
 func names(level []device) string {
-	var ids []string
-	for _, d := range level {
-		ids = append(ids, d.id)
-	}
+	ids := lists.Map(level, func(d device) string { return d.id })
 	return strings.Join(ids, " + ")
 }
 

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mortarhpc/mortar/internal/base/lists"
 	rule "github.com/mortarhpc/mortar/internal/base/pace"
 	"github.com/mortarhpc/mortar/internal/base/pr"
 	"github.com/mortarhpc/mortar/internal/serve/kernel"
@@ -65,11 +66,7 @@ func (c *LUNStorage) Check(f *unit.Faults) {
 }
 
 func (c *LUNStorage) Names() []string {
-	var out []string
-	for _, l := range c.LUNs {
-		out = append(out, l.Name)
-	}
-	return out
+	return lists.Map(c.LUNs, func(l LUN) string { return l.Name })
 }
 
 // Kind is the storage kind of LUNs. Their multipath maps are there on every
@@ -273,10 +270,7 @@ func (s *Kind) answer(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var all []kernel.Question
-	for _, d := range devices {
-		all = append(all, kernel.Question{Dev: d.Path, N: 4096})
-	}
+	all := lists.Map(devices, func(d unit.Device) kernel.Question { return kernel.Question{Dev: d.Path, N: 4096} })
 	var silent error
 	for i, a := range s.K.Ask(ctx, kernel.AskLimit, all) {
 		if errors.Is(a.Err, kernel.ErrSilent) {

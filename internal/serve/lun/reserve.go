@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/base/pr"
 	"github.com/mortarhpc/mortar/internal/serve/kernel"
 	"github.com/mortarhpc/mortar/internal/serve/unit"
@@ -123,11 +124,7 @@ func (r *reservedLUNs) note(wwids []string) error {
 }
 
 func wwidsOf(claims []*claim) []string {
-	var out []string
-	for _, c := range claims {
-		out = append(out, c.WWID)
-	}
-	return out
+	return lists.Map(claims, func(c *claim) string { return c.WWID })
 }
 
 // forgotten looks for LUNs that have forgotten their reservation. An array that was off has

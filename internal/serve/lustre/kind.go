@@ -18,6 +18,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/ext4"
 	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/serve/doubt"
 	"github.com/mortarhpc/mortar/internal/serve/kernel"
 	"github.com/mortarhpc/mortar/internal/serve/unit"
@@ -89,11 +90,7 @@ func (c *LustreService) Check(f *unit.Faults) {
 }
 
 func (c *LustreService) Names() []string {
-	var out []string
-	for _, t := range c.Targets {
-		out = append(out, t.Volume)
-	}
-	return out
+	return lists.Map(c.Targets, func(t Target) string { return t.Volume })
 }
 
 // label is the target's name, and its file system's label once it has registered.
@@ -513,12 +510,8 @@ func (s *Kind) Modules() []string {
 }
 
 func (s *Kind) VolumeOf(name string) (string, bool) {
-	for _, t := range s.cfg.Targets {
-		if t.label(s.cfg.FSName) == name {
-			return t.Volume, true
-		}
-	}
-	return "", false
+	t, has := lists.First(s.cfg.Targets, func(t Target) bool { return t.label(s.cfg.FSName) == name })
+	return t.Volume, has
 }
 
 // Repairs finds none: a target that is not mounted is the file system itself.

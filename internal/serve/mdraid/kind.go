@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/base/md"
 	"github.com/mortarhpc/mortar/internal/serve/doubt"
 	"github.com/mortarhpc/mortar/internal/serve/kernel"
@@ -101,11 +102,7 @@ func checkArray(f *unit.Faults, at string, a Array) {
 }
 
 func (c *MDStorage) Names() []string {
-	var out []string
-	for _, a := range c.Arrays {
-		out = append(out, a.Name)
-	}
-	return out
+	return lists.Map(c.Arrays, func(a Array) string { return a.Name })
 }
 
 // mdService is what the arrays need of their service.
@@ -303,10 +300,9 @@ func (s *disks) Superblock(ctx context.Context, dev string) (*md.Superblock, err
 
 // superblocksOf reads the superblocks of devices side by side.
 func (s *disks) superblocksOf(ctx context.Context, devs ...string) (sbs []*md.Superblock, errs []error) {
-	var all []kernel.Question
-	for _, d := range devs {
-		all = append(all, kernel.Question{Dev: d, Off: md.SuperblockOffset, N: md.SuperblockSize})
-	}
+	all := lists.Map(devs, func(d string) kernel.Question {
+		return kernel.Question{Dev: d, Off: md.SuperblockOffset, N: md.SuperblockSize}
+	})
 	for _, a := range s.K.Ask(ctx, kernel.AskLimit, all) {
 		sb, err := (*md.Superblock)(nil), a.Err
 		if err == nil {
@@ -622,10 +618,7 @@ func (s *Kind) Await(ctx context.Context) (verdicts []Verdict, err error) {
 // judgeAll judges all arrays by what is on their members. A member that does not answer
 // counts as missing.
 func (s *Kind) judgeAll(ctx context.Context, read Superblocks) (verdicts []Verdict, err error) {
-	var names []string
-	for _, a := range s.Cfg.Arrays {
-		names = append(names, a.Members...)
-	}
+	names := lists.Flat(s.Cfg.Arrays, func(a Array) []string { return a.Members })
 	s.ReadSuperblocks(ctx, names, read)
 	verdicts = make([]Verdict, len(s.Cfg.Arrays))
 	for i, a := range s.Cfg.Arrays {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/base/pr"
 	"github.com/mortarhpc/mortar/internal/serve/kernel"
 	"github.com/mortarhpc/mortar/internal/serve/unit"
@@ -39,10 +40,7 @@ func (r *reservedDisks) part() unit.Part {
 }
 
 func (s *disks) members() []string {
-	var all []string
-	for _, a := range s.Cfg.Arrays {
-		all = append(all, a.Members...)
-	}
+	all := lists.Flat(s.Cfg.Arrays, func(a Array) []string { return a.Members })
 	slices.Sort(all)
 	return slices.Compact(all)
 }

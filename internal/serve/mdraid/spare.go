@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/base/md"
 	"github.com/mortarhpc/mortar/internal/serve/unit"
 )
@@ -86,10 +87,7 @@ func (g raidGroup) gives() bool {
 }
 
 func (g raidGroup) present() []bool {
-	var ms []linux.MDMember
-	for _, m := range g.members {
-		ms = append(ms, m.MDMember)
-	}
+	ms := lists.Map(g.members, func(m raidMember) linux.MDMember { return m.MDMember })
 	return linux.MDPresent(g.RaidDisks, ms, nil)
 }
 

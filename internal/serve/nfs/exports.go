@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/serve/kernel"
 	"github.com/mortarhpc/mortar/internal/serve/unit"
 )
@@ -181,10 +182,7 @@ func exportProperties(options []string) map[string]string {
 type exportsDiffer struct{ error }
 
 func differences(d []ExportDifference) error {
-	var all []string
-	for _, x := range d {
-		all = append(all, x.String())
-	}
+	all := lists.Map(d, ExportDifference.String)
 	return errors.New(strings.Join(all, "; "))
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/serve/kernel"
 	"github.com/mortarhpc/mortar/internal/serve/unit"
 )
@@ -260,12 +261,7 @@ func (s *asker) lookAtProcess(name string, silent func() bool) sight {
 
 func (s *asker) lookAtLockd(silent func() bool) sight {
 	waits := func() bool {
-		var threads []int
-		for _, pid := range s.Pids() {
-			if s.Line("/proc/"+strconv.Itoa(pid)+"/comm") == lockd {
-				threads = append(threads, pid)
-			}
-		}
+		threads := lists.Only(s.Pids(), func(pid int) bool { return s.Line("/proc/"+strconv.Itoa(pid)+"/comm") == lockd })
 		_, waits, _ := s.runs(threads)
 		return waits
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/base/lists"
 )
 
 func (s *Host) Mounts() ([]linux.Mount, error) {
@@ -149,10 +151,7 @@ func Describe(users []User) string {
 	if len(users) == 0 {
 		return "no process that can be found"
 	}
-	var out []string
-	for _, u := range users {
-		out = append(out, fmt.Sprintf("%d (%s)", u.PID, u.Name))
-	}
+	out := lists.Map(users, func(u User) string { return fmt.Sprintf("%d (%s)", u.PID, u.Name) })
 	return strings.Join(out, ", ")
 }
 
@@ -171,12 +170,7 @@ func (s *Host) Users(devno string) []User {
 	}
 	on := func(p string) bool {
 		p = strings.TrimSuffix(p, " (deleted)")
-		for _, r := range roots {
-			if p == r || Below(r, p) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(roots, func(r string) bool { return p == r || Below(r, p) })
 	}
 	var out []User
 	for _, pid := range s.Pids() {

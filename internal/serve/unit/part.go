@@ -3,7 +3,10 @@
 // watcher's table. No kind of storage or of service may live here, and no decision about one.
 package unit
 
-import "context"
+import (
+	"context"
+	"slices"
+)
 
 // State of a part of the service on this host.
 type State int
@@ -37,15 +40,7 @@ type Part struct {
 // OnlyFaults says whether check found faults, and each is of a kind.
 func OnlyFaults(err error, kind func(error) bool) bool {
 	all, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // that of errors.Join in check
-	if !ok {
-		return false
-	}
-	for _, e := range all.Unwrap() {
-		if !kind(e) {
-			return false
-		}
-	}
-	return true
+	return ok && !slices.ContainsFunc(all.Unwrap(), func(e error) bool { return !kind(e) })
 }
 
 // Device is one of the devices of a storage kind.

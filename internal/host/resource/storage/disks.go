@@ -13,6 +13,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/health"
 	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/base/md"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
@@ -558,10 +559,7 @@ func (s signature) describe(arrays []string) string {
 
 // kernelNames are those of a disk's paths and of its map.
 func kernelNames(sys resource.Look, f foundDisk) []string {
-	var names []string
-	for _, p := range f.Paths {
-		names = append(names, path.Base(p))
-	}
+	names := lists.Map(f.Paths, path.Base)
 	if n := sys.Kernel(f.Device); n != "" && !slices.Contains(names, n) {
 		names = append(names, n)
 	}

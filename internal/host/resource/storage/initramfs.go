@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/base/distro"
+	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/base/md"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
@@ -107,10 +108,7 @@ func (i *Initramfs) ours(uuid string) bool {
 
 // hook has the distribution's builder do it.
 func (i *Initramfs) hook(d distro.Distro) string {
-	var uuids []string
-	for _, u := range i.Arrays {
-		uuids = append(uuids, md.UUID(u))
-	}
+	uuids := lists.Map(i.Arrays, md.UUID)
 	return d.Initrd.HookText(resource.Header, d.MDConf, uuids, i.Files)
 }
 

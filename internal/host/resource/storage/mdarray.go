@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/base/md"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
@@ -497,11 +498,7 @@ func (a *Array) retire(sys resource.Look, r linux.MDArray, own, failed []foundDi
 	members, err := linux.MDMembers(resource.Tree{Sys: sys}, r.Dev)
 	sys.Check(err)
 	at := func(name string) *linux.MDMember {
-		i := slices.IndexFunc(members, func(m linux.MDMember) bool { return m.Dev == name })
-		if i < 0 {
-			return nil
-		}
-		return &members[i]
+		return lists.Find(members, func(m *linux.MDMember) bool { return m.Dev == name })
 	}
 	known := map[string]bool{}
 	for _, d := range slices.Concat(own, failed) {

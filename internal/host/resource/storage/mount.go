@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
@@ -69,12 +70,7 @@ func (m *MountPoint) once() []string {
 
 // liveOptions leaves out what only concerns fstab.
 func (m *MountPoint) liveOptions() []string {
-	var o []string
-	for _, s := range m.Options {
-		if s != "nofail" && s != "_netdev" && !strings.HasPrefix(s, "x-") {
-			o = append(o, s)
-		}
-	}
+	o := lists.Only(m.Options, func(s string) bool { return s != "nofail" && s != "_netdev" && !strings.HasPrefix(s, "x-") })
 	if len(o) == 0 {
 		return []string{"defaults"}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/base/pr"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
@@ -75,10 +76,7 @@ func (r *Reservations) mine(ctx context.Context, sys resource.Look, f foundDisk,
 		if err != nil {
 			return resource.Refuse("see that the array's firmware allows persistent reservations for these hosts", "%s: %v", f.Ref, err)
 		}
-		var keys []string
-		for _, k := range st.Others(own...) {
-			keys = append(keys, k.String())
-		}
+		keys := lists.Map(st.Others(own...), pr.Key.String)
 		if len(keys) == 0 {
 			return nil
 		}
