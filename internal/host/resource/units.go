@@ -192,9 +192,14 @@ func (c *ClusterSlice) Diff(sys Look) ([]Action, error) {
 	slice := TextFile{Path: "/etc/systemd/system/cluster.slice", Why: c.Weight.Reason,
 		Content: []byte(Header + Comment(c.Weight.Reason) + "[Slice]\nCPUWeight=" + c.Weight.Value + "\n")}
 	in := TextFile{Path: "/etc/systemd/system/pacemaker.service.d/mortar.conf", Content: []byte(Header + "[Service]\nSlice=cluster.slice\n")}
-	as := append(sys.Want(&slice), sys.Want(&in)...)
-	if out, _ := sys.Command("systemctl", "show", "--property=NeedDaemonReload", "--value", "pacemaker.service"); len(as) > 0 || strings.TrimSpace(out.Stdout) == "yes" {
+	return reloaded(sys, "pacemaker.service", sys.Want(&slice, &in)), nil
+}
+
+// reloaded are changes of files of a unit, and that systemd reads them: also those of an apply
+// that ended in between.
+func reloaded(sys Look, unit string, as []Action) []Action {
+	if out, _ := sys.Command("systemctl", "show", "--property=NeedDaemonReload", "--value", unit); len(as) > 0 || strings.TrimSpace(out.Stdout) == "yes" {
 		as = append(as, Action{Title: "tell systemd of the files", Cmd: []string{"systemctl", "daemon-reload"}})
 	}
-	return as, nil
+	return as
 }
