@@ -48,17 +48,17 @@ const lockGrace = 30
 // timeo is in tenths of a second, as in nfs(5).
 const timeo = "150"
 
-// mostConnections is how many connections nfsd and lockd keep; they close the oldest of more.
+// MostConnections is how many connections nfsd and lockd keep; they close the oldest of more.
 //
 // Source: svc_check_conn_limits in the kernel's net/sunrpc/svc_xprt.c. From Linux 6.14 on it
 // counts only those that have sent no valid request.
-const mostConnections = 65536
+const MostConnections = 65536
 
 // nconnect is the number of TCP connections of a client: what its link needs, as far as nfsd
 // keeps those of all clients.
 func nconnect(s *spec.Spec) int {
 	n := linkConnections(s)
-	for n > 1 && connections(s, n) > mostConnections {
+	for n > 1 && connections(s, n) > MostConnections {
 		n /= 2
 	}
 	return n
@@ -152,7 +152,7 @@ func (d *Design) rows(list string) [][]string {
 	t := tuning{Design: d, RAID: d.Spec.Storage.RAID, First: d.Services()[0], HA: d.Pairs[0].HA, Times: timesOf(d), Const: map[string]any{
 		"RDMAPort": RDMAPort, "mountdPort": mountdPort, "statdPort": statdPort, "statdOut": statdOut, "lockdPort": lockdPort, "bmcAnswer": bmcAnswer, "bmcTimeout": bmcTimeout, "logSU": logSU, "mmpSeconds": mmpSeconds, "monitorSpacing": monitorSpacing,
 		"crowded":         d.Spec.Nodes() > 64, // so many clients that their number decides on values
-		"mostConnections": mostConnections, "linkConnections": linkConnections(d.Spec), "slots": sessionSlots(d.Spec),
+		"mostConnections": MostConnections, "linkConnections": linkConnections(d.Spec), "slots": sessionSlots(d.Spec),
 		"queueChecks": queueChecks, "queueSeconds": QueueSeconds, "raceDelay": raceDelay, "rebuildMin": rebuildMin(d), "rebuildMax": rebuildMax(d), "tieDelay": tieDelay, "timeo": timeo,
 	}}
 	var b strings.Builder
