@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -15,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/mortarhpc/mortar/internal/base/command"
 	"github.com/mortarhpc/mortar/internal/host/agent"
 )
 
@@ -158,28 +158,23 @@ func jumpCommand(config, bastions, addr string) []string {
 }
 
 // sshRules asks ssh(1) what it uses for an address: the values of each keyword, in small
-// letters; nil if this machine has no ssh. Rules for a host and "Match exec" are evaluated by it.
+// letters; nil if this machine has no ssh. Rules for a host and "Match exec" are evaluated by it:
+// what such a command leaves running may keep the output open.
 func sshRules(ctx context.Context, config, address string) (map[string][]string, error) {
-	argv := []string{"-G"}
+	program, err := exec.LookPath("ssh")
+	if err != nil {
+		return nil, nil
+	}
+	argv := []string{program, "-G"}
 	if config != "" {
 		argv = append(argv, "-F", config)
 	}
-	cmd := exec.CommandContext(ctx, "ssh", append(argv, "--", address)...)
-	cmd.WaitDelay = time.Second // what "Match exec" has started may keep the pipes open
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if errors.Is(err, exec.ErrNotFound) {
-		return nil, nil
-	}
-	if ctx.Err() != nil {
-		err = ctx.Err()
-	}
+	out, err := command.Cmd{Argv: append(argv, "--", address), Env: os.Environ(), Group: command.OwnSession}.Text(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("ssh -G %s: %w: %s", address, err, strings.TrimSpace(stderr.String()))
+		return nil, err
 	}
 	rules := map[string][]string{}
-	for line := range strings.Lines(string(out)) {
+	for line := range strings.Lines(out) {
 		keyword, value, _ := strings.Cut(strings.TrimSpace(line), " ")
 		rules[keyword] = append(rules[keyword], value)
 	}

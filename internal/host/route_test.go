@@ -67,6 +67,20 @@ func TestConfigIsObeyed(t *testing.T) {
 	}
 }
 
+// The answer of ssh counts when ssh has ended: nothing waits for the end of its output, which what
+// it has left running keeps open, or which a busy machine has not read yet.
+func TestConfigOfSSHThatLeavesAProgram(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "ssh"), []byte("#!/bin/sh\nsleep 5 &\necho port 2222\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	rules, err := sshRules(t.Context(), "", "nfs1")
+	if err != nil || len(rules["port"]) != 1 || rules["port"][0] != "2222" {
+		t.Errorf("%q, %v", rules, err)
+	}
+}
+
 // The way leads over two bastions, whose host keys must be known.
 func TestJump(t *testing.T) {
 	_, target, opts := setup(t)

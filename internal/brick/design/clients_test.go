@@ -3,6 +3,7 @@ package design
 import (
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -44,8 +45,8 @@ func TestTuningByClients(t *testing.T) {
 		{128, "100Gb/s", "256", "16", "128", "128"},
 		{400, "10Gb/s", "800", "4", "64", "64"},
 		{400, "100Gb/s", "800", "16", "64", "64"},
-		{1500, "100Gb/s", "1024", "4", "16", "16"},
-		{spec.MaxClients, "100Gb/s", "1024", "", "16", "16"},
+		{1500, "100Gb/s", "1024", "16", "16", "16"},
+		{spec.MaxClients, "100Gb/s", "1024", "2", "16", "16"},
 	} {
 		d := crowd(t, "nfs-ha", tt.clients, threads, "  #", "speed: 1Gb/s", "speed: "+tt.speed, "memory: 1280MiB", "memory: 256GiB")
 		got := []string{d.Value("nfsd", "threads"), d.Value("nfs", "nconnect"), d.Value("module", "nfs.max_session_slots"), d.Value("module", "sunrpc.tcp_max_slot_table_entries")}
@@ -53,22 +54,12 @@ func TestTuningByClients(t *testing.T) {
 		if strings.Join(got, ",") != strings.Join(want, ",") {
 			t.Errorf("%d clients, %s: %q, want %q", tt.clients, tt.speed, got, want)
 		}
-		if n := max(1, nconnect(d.Spec)); connections(d.Spec, n) > keptConnections(d.Spec) {
-			t.Errorf("%d clients have %d connections, nfsd keeps %d", tt.clients, connections(d.Spec, n), keptConnections(d.Spec))
+		most := d.Value("nfsd", "max_connections")
+		if kept, err := strconv.Atoi(most); err != nil || kept < connections(d.Spec, max(1, nconnect(d.Spec))) || d.Value("module", "lockd.nlm_max_connections") != most {
+			t.Errorf("%d clients have %d connections, nfsd keeps %q", tt.clients, connections(d.Spec, nconnect(d.Spec)), most)
 		}
 		if wide := d.Value("sysctl", "net.core.somaxconn"); (wide == "4096") != (tt.clients > 64) {
 			t.Errorf("%d clients: somaxconn %q", tt.clients, wide)
 		}
-	}
-	// Too few threads in the spec are a warning with its line.
-	d := crowd(t, "nfs-ha", 1500, threads, "  threads: 64")
-	var warned string
-	for _, w := range d.Warnings {
-		if w.Rule == "connections" {
-			warned = w.Text
-		}
-	}
-	if !strings.HasPrefix(warned, "nfsd with 64 threads keeps 1340 connections, and 1500 clients have 3000") {
-		t.Errorf("%q", warned)
 	}
 }

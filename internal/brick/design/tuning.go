@@ -48,11 +48,17 @@ const lockGrace = 30
 // timeo is in tenths of a second, as in nfs(5).
 const timeo = "150"
 
+// MostConnections is how many connections nfsd and lockd keep; they close the oldest of more.
+//
+// Source: svc_check_conn_limits in the kernel's net/sunrpc/svc_xprt.c. From Linux 6.14 on it
+// counts only those that have sent no valid request.
+const MostConnections = 65536
+
 // nconnect is the number of TCP connections of a client: what its link needs, as far as nfsd
 // keeps those of all clients.
 func nconnect(s *spec.Spec) int {
 	n := linkConnections(s)
-	for n > 1 && connections(s, n) > keptConnections(s) {
+	for n > 1 && connections(s, n) > MostConnections {
 		n /= 2
 	}
 	return n
@@ -60,12 +66,6 @@ func nconnect(s *spec.Spec) int {
 
 // connections are those of all clients to one nfsd: NFSv4 and NFSv3 have n each.
 func connections(s *spec.Spec, n int) int { return 2 * n * s.Nodes() }
-
-// keptConnections is how many connections nfsd keeps; it closes the oldest of more.
-//
-// Source: svc_check_conn_limits in the kernel's net/sunrpc/svc_xprt.c. From Linux 6.14 on it
-// counts only those that have sent no valid request.
-func keptConnections(s *spec.Spec) int { return 20 * (s.NFS.Threads + 3) }
 
 // sessionSlots is how many requests a client may have in flight: 128, or so many that those of
 // all clients are 32 for each of 1,024 threads; 16 requests of 1 MiB still fill 10 Gb/s if each
@@ -151,8 +151,8 @@ type tuning struct {
 func (d *Design) rows(list string) [][]string {
 	t := tuning{Design: d, RAID: d.Spec.Storage.RAID, First: d.Services()[0], HA: d.Pairs[0].HA, Times: timesOf(d), Const: map[string]any{
 		"RDMAPort": RDMAPort, "mountdPort": mountdPort, "statdPort": statdPort, "statdOut": statdOut, "lockdPort": lockdPort, "bmcAnswer": bmcAnswer, "bmcTimeout": bmcTimeout, "logSU": logSU, "mmpSeconds": mmpSeconds, "monitorSpacing": monitorSpacing,
-		"crowded":     d.Spec.Nodes() > 64, // so many clients that their number decides on values
-		"connections": connections(d.Spec, nconnect(d.Spec)), "keptConnections": keptConnections(d.Spec), "linkConnections": linkConnections(d.Spec), "slots": sessionSlots(d.Spec),
+		"crowded":         d.Spec.Nodes() > 64, // so many clients that their number decides on values
+		"mostConnections": MostConnections, "linkConnections": linkConnections(d.Spec), "slots": sessionSlots(d.Spec),
 		"queueChecks": queueChecks, "queueSeconds": QueueSeconds, "raceDelay": raceDelay, "rebuildMin": rebuildMin(d), "rebuildMax": rebuildMax(d), "tieDelay": tieDelay, "timeo": timeo,
 	}}
 	var b strings.Builder

@@ -8,10 +8,8 @@ import (
 	"strconv"
 )
 
-// MaxClients is how many clients a brick may have. With one connection each for NFSv4 and for
-// NFSv3 they have 20,000: nfsd takes 20,540 with maxThreads threads.
-//
-// Source: svc_check_conn_limits in the kernel's net/sunrpc/svc_xprt.c, up to 6.13.
+// MaxClients is how many clients a brick may have. The state of NFS has room for 14,000 (package
+// serve/nfs), and nfsd for three times their connections: 20,000, one each for NFSv4 and NFSv3.
 const MaxClients = 10_000
 
 // maxThreads is how many nfsd threads are the default at most. A thread keeps about a MiB for

@@ -26,7 +26,7 @@ const (
 	StageKernel     = "kernel settings"
 	StageMembership = "cluster membership"
 	StageDisks      = "disks"
-	StageMultipath  = "multipath"
+	StagePaths      = "paths and queues"
 	StageStorage    = "storage"
 	StageRelease    = "release storage"
 	StageNFS        = "NFS server"
@@ -88,7 +88,7 @@ func LeavesArraysAlone(s Step) bool {
 // order is that of the stages. Release comes after storage of all services, and
 // so on: one stage is one run of steps, whatever the order in which they were
 // thought of.
-var order = []string{StageHosts, StagePackages, StageKernel, StageMembership, StageDisks, StageMultipath, StageStorage,
+var order = []string{StageHosts, StagePackages, StageKernel, StageMembership, StageDisks, StagePaths, StageStorage,
 	StageRelease, StageNFS, StageAgent, StageGrowth, StageCluster, StageService, stageOSS, StageWhole, StageMetrics, StageClients, StageFencing}
 
 // rank is the place of a stage in the order.

@@ -138,7 +138,7 @@ func (b nfsKind) server(h string) error {
 			{Name: "nfs-server.service", Enabled: true, Active: true},
 		}})
 		b.add(StageNFS, h, "exports", &resource.Exports{Path: "/etc/exports.d/mortar.exports", Lines: lines})
-		b.add(StageNFS, h, "NFS server", &resource.NFSServer{Threads: n.Threads, Versions: n.Versions, Lease: n.Lease, Grace: n.Grace, RDMA: b.rdmaPort()})
+		b.add(StageNFS, h, "NFS server", &resource.NFSServer{Threads: n.Threads, Connections: design.MostConnections, Versions: n.Versions, Lease: n.Lease, Grace: n.Grace, RDMA: b.rdmaPort()})
 		return nil
 	}
 	b.add(StageNFS, h, "NFS units", &resource.Units{Name: "nfs", List: []resource.Unit{
@@ -225,7 +225,7 @@ func (b nfsKind) agent(s *design.Service, c *ocf.Config) error {
 	c.NFSService = &nfs.NFSService{
 		FSUUID: s.FSUUID, MountPoint: filepath.Clean(s.MountPoint), MountOpts: s.MountOpts, StateDir: s.StateDir, StateImage: s.StateDir + ".img",
 		Namespace: s.Namespace,
-		NFS:       nfs.NFS{Threads: n.Threads, Versions: n.Versions, Lease: n.Lease, Grace: n.Grace, Scope: s.Scope, RDMA: b.rdmaPort()},
+		NFS:       nfs.NFS{Threads: n.Threads, Connections: design.MostConnections, Versions: n.Versions, Lease: n.Lease, Grace: n.Grace, Scope: s.Scope, RDMA: b.rdmaPort()},
 		Address:   s.Address + "/" + strconv.Itoa(s.Prefix),
 		Exports:   exportsOf(s),
 	}

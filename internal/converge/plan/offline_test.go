@@ -110,6 +110,16 @@ func TestOfflineArray(t *testing.T) {
 	}
 }
 
+// No stage or step of a brick of NVMe disks has a name of SCSI.
+func TestOfflineNVMe(t *testing.T) {
+	_, p, _ := offline(t, "nvme-ha.yaml")
+	for _, s := range p.Steps {
+		if name := strings.ToLower(s.Stage + ", " + s.Title); strings.Contains(name, "scsi") || strings.Contains(name, "multipath") {
+			t.Errorf("%s: %s", s.Host, name)
+		}
+	}
+}
+
 func TestOfflineCache(t *testing.T) {
 	_, p, _ := offline(t, "nfs-dfc.yaml")
 	if slices.Contains(kinds(p), "multipath") {

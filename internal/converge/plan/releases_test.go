@@ -110,7 +110,7 @@ func TestStrictRelease(t *testing.T) {
 		}
 	}
 	slices.Sort(fresh)
-	if want := []string{"array", "enclosures", "serials", "start_seconds", "state_image"}; !slices.Equal(fresh, want) {
+	if want := []string{"array", "connections", "enclosures", "serials", "start_seconds", "state_image"}; !slices.Equal(fresh, want) {
 		t.Errorf("new keys %q, want %q: may an agent ignore a new key? If not, ocf.features needs a line. Then write the key here", fresh, want)
 	}
 }

@@ -202,7 +202,7 @@ func (b *builder) blockQueue(h string, disks []storage.DiskRef, arrays []string)
 			lvs = append(lvs, s.Storage.VG+"/"+v.name)
 		}
 	}
-	b.add(StageMultipath, h, "block queues", &storage.BlockQueue{
+	b.add(StagePaths, h, "block queues", &storage.BlockQueue{
 		Path: "/etc/udev/rules.d/90-mortar-block.rules", Disks: disks, Arrays: arrays, Volumes: lvs,
 		DiskSettings:   queueSettings(b.settings("server", "disk")),
 		ArraySettings:  queueSettings(b.settings("server", "md")),

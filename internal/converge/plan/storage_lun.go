@@ -127,7 +127,7 @@ func (l lunStorage) files(h string, more []string) {
 
 func (l lunStorage) devices(h string) {
 	if !l.direct() {
-		l.add(StageMultipath, h, "multipath", &storage.Multipath{Brick: l.d.Name, Disks: l.luns(), Settings: l.settings("server", "multipath"), Reservation: reservations(l.pair)[h]})
+		l.add(StagePaths, h, "multipath", &storage.Multipath{Brick: l.d.Name, Disks: l.luns(), Settings: l.settings("server", "multipath"), Reservation: reservations(l.pair)[h]})
 	}
 	l.blockQueue(h, l.luns(), nil)
 }

@@ -131,7 +131,7 @@ func (m mdStorage) files(h string, more []string) {
 func (m mdStorage) devices(h string) {
 	disks := refs(m.disks())
 	if !design.AllNVMe(m.d) {
-		m.add(StageMultipath, h, "multipath", &storage.Multipath{
+		m.add(StagePaths, h, "multipath", &storage.Multipath{
 			Brick: m.d.Name, Disks: disks, Settings: m.settings("server", "multipath"), Reservation: reservations(m.pair)[h],
 		})
 	}

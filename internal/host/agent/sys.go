@@ -102,8 +102,8 @@ func (h HostSys) Initrd(ctx context.Context, image string, patterns []string) (m
 	return out, nil
 }
 
-// Query runs a command that only reads, for at most a minute. It refuses any
-// other; see resource.ReadOnly.
+// Query runs a command that only reads, for at most a minute and a second for each argument. It
+// refuses any other; see resource.ReadOnly.
 func (h HostSys) Query(ctx context.Context, argv ...string) (resource.Output, error) {
 	if err := resource.ReadOnly(argv); err != nil {
 		return resource.Output{Code: -1}, err
@@ -126,12 +126,12 @@ func permissions(m fs.FileMode) uint32 {
 	return p
 }
 
-// longQuery is for a command about as many disks as a brick has.
-const longQuery = 5 * time.Minute
+// longQuery is for a command about as many disks as one may have.
+const longQuery = (querySeconds + resource.QueryDisks) * time.Second
 
 // query runs a command that only reads.
 func query(ctx context.Context, c command.Cmd) (resource.Output, error) {
-	// wipefs looks at 240 disks one after the other, each for a third of a second.
+	// wipefs looks at one disk after the other, each for a third of a second.
 	c.Timeout = min(time.Duration(querySeconds+len(c.Argv))*time.Second, longQuery)
 	out, err := c.Run(ctx)
 	return resource.Output(out), err

@@ -82,14 +82,11 @@ func (f *Firewall) nftables(sys Look) ([]Action, error) {
 	// The site's rules come by nftables.service, and each load of them flushes ours.
 	const unit = "nftables.service"
 	load := "-/usr/sbin/nft -f " + f.script()
-	as := sys.Want(
+	as := reloaded(sys, unit, sys.Want(
 		&TextFile{Path: f.script(), Content: []byte(Header + f.change(nil)), Absent: !on, Why: "ports of the brick"},
 		&TextFile{Path: "/etc/systemd/system/" + unit + ".d/" + f.own() + ".conf", Absent: !on, Why: "each load of the site's rules flushes the brick's: they are added again",
 			Content: []byte(Header + "[Service]\nExecStartPost=" + load + "\nExecReload=" + load + "\n")},
-	)
-	if out, _ := sys.Command("systemctl", "show", "--property=NeedDaemonReload", "--value", unit); len(as) > 0 || strings.TrimSpace(out.Stdout) == "yes" {
-		as = append(as, Action{Title: "tell systemd of the file", Cmd: []string{"systemctl", "daemon-reload"}})
-	}
+	))
 	if text := f.change(live); text != "" {
 		title := "open the brick's ports in nftables"
 		if !on {

@@ -181,6 +181,10 @@ func (l Look) Command(argv ...string) (out Output, installed bool) {
 	return out, true
 }
 
+// QueryDisks is how many disks a command that only reads is about at most: the agent gives it a
+// second for each, and a session waits as long for a sign of the agent.
+const QueryDisks = 240
+
 // Ask runs a command that only reads, of a package that is installed, and that must succeed.
 func (l Look) Ask(pkg string, argv ...string) (stdout string) {
 	out, installed := l.Command(argv...)

@@ -90,11 +90,12 @@ func (e *ServiceExports) Diff(sys Look) ([]Action, error) {
 
 // NFSServer is the kernel NFS server of a single server, run by systemd.
 type NFSServer struct {
-	Threads  int
-	Versions []string
-	Lease    int // seconds
-	Grace    int // seconds
-	RDMA     int `json:",omitempty"` // port, 0: none
+	Threads     int
+	Connections int // that nfsd keeps, where the kernel has such a limit
+	Versions    []string
+	Lease       int // seconds
+	Grace       int // seconds
+	RDMA        int `json:",omitempty"` // port, 0: none
 }
 
 func (n *NFSServer) Identity() (kind, id string) { return "nfs-server", "nfsd" }
@@ -102,6 +103,12 @@ func (n *NFSServer) Identity() (kind, id string) { return "nfs-server", "nfsd" }
 // Diff reads /proc/fs/nfsd: values that were configured but not taken up
 // make a restart, whenever that was lost.
 func (n *NFSServer) Diff(sys Look) ([]Action, error) {
+	const unit, limit = "nfs-server.service", "/proc/fs/nfsd/max_connections"
+	most := strconv.Itoa(n.Connections)
+	as := reloaded(sys, unit, sys.Want(&TextFile{
+		Path: "/etc/systemd/system/" + unit + ".d/mortar.conf", Why: "nfs.conf has no such key",
+		Content: []byte(Header + "[Service]\nExecStartPre=-/bin/sh -c 'test ! -e " + limit + " || echo " + most + " > " + limit + "'\n"),
+	}))
 	var why []string
 	threads := sys.Text("/proc/fs/nfsd/threads")
 	if threads == "" || atoi(threads) != n.Threads {
@@ -123,13 +130,16 @@ func (n *NFSServer) Diff(sys Look) ([]Action, error) {
 	if threads != "" && threads != "0" && n.RDMA > 0 && !nfs.ListensRDMA(sys.Text("/proc/fs/nfsd/portlist"), n.RDMA) {
 		why = append(why, fmt.Sprintf("no listener for RDMA on port %d", n.RDMA))
 	}
-	if len(why) == 0 {
-		return nil, nil
+	if len(why) > 0 {
+		return append(as, Action{
+			Title: "restart nfs-server", Why: strings.Join(why, "; "),
+			Cmd: []string{"systemctl", "restart", unit}, Seconds: 180,
+		}), nil
 	}
-	return []Action{{
-		Title: "restart nfs-server", Why: strings.Join(why, "; "),
-		Cmd: []string{"systemctl", "restart", "nfs-server.service"}, Seconds: 180,
-	}}, nil
+	if got := sys.Text(limit); got != "" && got != most { // nfsd takes a new one while it runs
+		as = append(as, Action{Title: "set max_connections of nfsd", Why: "it is " + got, Cmd: []string{"tee", limit}, Stdin: []byte(most + "\n")})
+	}
+	return as, nil
 }
 
 // servedVersions reads "+3 +4 -4.0 +4.1 +4.2": the versions a user can name.

@@ -165,11 +165,20 @@ func TestExportsAndServer(t *testing.T) {
 	sys.Files["/etc/exports"] = "/srv/home/old *(rw)\n"
 	wantShow(t, diff(t, e, sys), "")
 
-	n := &NFSServer{Threads: 256, Versions: []string{"3", "4.1", "4.2"}, Lease: 30, Grace: 30}
+	n := &NFSServer{Threads: 256, Connections: 65536, Versions: []string{"3", "4.1", "4.2"}, Lease: 30, Grace: 30}
+	const dropIn = "/etc/systemd/system/nfs-server.service.d/mortar.conf"
+	as = diff(t, n, sys)
+	wantShow(t, as, "write "+dropIn+" 0644\nsystemctl daemon-reload\nsystemctl restart nfs-server.service")
+	sys.Files[dropIn] = string(as[0].File.Content)
 	wantShow(t, diff(t, n, sys), "systemctl restart nfs-server.service")
 	for k, v := range map[string]string{"threads": "256", "nfsv4leasetime": "30", "nfsv4gracetime": "30", "versions": "+3 +4 -4.0 +4.1 +4.2"} {
 		sys.Files["/proc/fs/nfsd/"+k] = v + "\n"
 	}
+	wantShow(t, diff(t, n, sys), "")
+	// The limit of connections changes while nfsd runs, where the kernel has one.
+	sys.Files["/proc/fs/nfsd/max_connections"] = "0\n"
+	wantShow(t, diff(t, n, sys), "tee /proc/fs/nfsd/max_connections <<< \"65536\\n\"")
+	sys.Files["/proc/fs/nfsd/max_connections"] = "65536\n"
 	wantShow(t, diff(t, n, sys), "")
 	n.RDMA = 20049
 	sys.Files["/proc/fs/nfsd/portlist"] = "tcp 2049\n"

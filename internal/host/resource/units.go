@@ -192,10 +192,16 @@ func (u *UnitFiles) Diff(sys Look) ([]Action, error) {
 	for _, f := range u.Files {
 		as = append(as, sys.Want(&f)...)
 	}
-	if out, _ := sys.Command("systemctl", "show", "--property=NeedDaemonReload", "--value", u.Unit); len(as) > 0 || strings.TrimSpace(out.Stdout) == "yes" {
+	return reloaded(sys, u.Unit, as), nil
+}
+
+// reloaded are changes of files of a unit, and that systemd reads them: also those of an apply
+// that ended in between.
+func reloaded(sys Look, unit string, as []Action) []Action {
+	if out, _ := sys.Command("systemctl", "show", "--property=NeedDaemonReload", "--value", unit); len(as) > 0 || strings.TrimSpace(out.Stdout) == "yes" {
 		as = append(as, Action{Title: "tell systemd of the files", Cmd: []string{"systemctl", "daemon-reload"}})
 	}
-	return as, nil
+	return as
 }
 
 const unitDir = "/etc/systemd/system/"

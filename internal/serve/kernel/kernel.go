@@ -56,6 +56,8 @@ type Host interface {
 	Save(path string, data []byte) error
 	// Free returns the free room of a file system in bytes.
 	Free(path string) (int64, error)
+	// Size returns the size of a file in bytes.
+	Size(path string) (int64, error)
 	// Reserve makes a file that takes up size bytes, or extends one that takes
 	// up less.
 	Reserve(path string, size int64) error

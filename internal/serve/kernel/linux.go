@@ -83,6 +83,14 @@ func (*Linux) Reserve(p string, size int64) error {
 	return nil
 }
 
+func (*Linux) Size(p string) (int64, error) {
+	st, err := os.Stat(p)
+	if err != nil {
+		return 0, err
+	}
+	return st.Size(), nil
+}
+
 func (*Linux) Fill(p string, size int64) (err error) {
 	f, err := os.OpenFile(p, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {

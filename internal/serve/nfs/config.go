@@ -33,10 +33,12 @@ type NFSService struct {
 
 // NFS server settings.
 type NFS struct {
-	Threads  int      `json:"threads"`
-	Versions []string `json:"versions"`
-	Lease    int      `json:"lease"` // s
-	Grace    int      `json:"grace"` // s
+	Threads int `json:"threads"`
+	// Connections is how many nfsd keeps, where the kernel has such a limit; 0: as the kernel has it.
+	Connections int      `json:"connections,omitempty"`
+	Versions    []string `json:"versions"`
+	Lease       int      `json:"lease"` // s
+	Grace       int      `json:"grace"` // s
 	// LockGrace is lockd's grace period in s; 0: as long as nfsd's.
 	LockGrace int    `json:"lock_grace,omitempty"`
 	Scope     string `json:"scope"` // server scope and statd name, equal on both nodes
@@ -101,6 +103,9 @@ func (c *NFSService) Check(f *unit.Faults) {
 	}
 	if c.NFS.Threads < 1 || c.NFS.Threads > 8192 {
 		f.Add("nfs.threads %d: 1 to 8192 are needed", c.NFS.Threads)
+	}
+	if c.NFS.Connections < 0 {
+		f.Add("nfs.connections %d: 0 or more are needed", c.NFS.Connections)
 	}
 	if c.NFS.Lease < 1 || c.NFS.Grace < 1 || c.NFS.Lease > 3600 || c.NFS.Grace > 3600 {
 		f.Add("nfs.lease %d and nfs.grace %d: 1 to 3600 s are needed", c.NFS.Lease, c.NFS.Grace)

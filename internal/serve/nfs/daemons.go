@@ -445,7 +445,6 @@ func (s *daemons) tuneLockd() {
 			s.Log.Note("lockd's %s stays as it is: %v", p.name, err)
 		}
 	}
-	s.manyConnections("/sys/module/lockd/parameters/nlm_max_connections")
 }
 
 // lockGrace is the grace period for NFSv3 locks in s. A client reclaims when
@@ -547,22 +546,13 @@ func (s *daemons) moreThreads(ctx context.Context) error {
 	return s.Log.Step("more-threads", func() error { return s.runNFSD(ctx, s.cfg.NFS.Threads) })
 }
 
-// mostConnections is how many connections nfsd and lockd serve at once. With more, the kernel
-// closes the oldest: lockd's limit is 1024, and nfsd's 20 for each of its threads, which are
-// few while all clients come back at once. 2,000 clients with nconnect=16 have 32,000.
-// Source: svc_check_conn_limits() and nlm_max_connections of the kernel.
-const mostConnections = 65536
-
-// manyConnections raises a limit. Linux 6.12 has both; newer kernels count only connections
-// that have shown no valid credentials, and have no such file.
-func (s *daemons) manyConnections(file string) {
-	if err := s.K.Poke(file, strconv.Itoa(mostConnections)+"\n"); err != nil && !errors.Is(err, fs.ErrNotExist) && s.threads() == 0 {
-		s.Log.Note("%s stays as it is: %v", file, err)
-	}
-}
-
 func (s *daemons) startThreads(ctx context.Context) error {
-	s.manyConnections(s.NfsdDir() + "/max_connections")
+	// Linux from 6.14 on has no such file.
+	if n := s.cfg.NFS.Connections; n > 0 {
+		if err := s.K.Poke(s.NfsdDir()+"/max_connections", strconv.Itoa(n)+"\n"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			s.Log.Note("nfsd's max_connections stays as it is: %v", err)
+		}
+	}
 	for try := 0; ; try++ {
 		if err := s.runNFSD(ctx, min(firstThreads, s.cfg.NFS.Threads)); err != nil {
 			return err

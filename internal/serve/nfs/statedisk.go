@@ -29,7 +29,8 @@ const (
 	FewClients = 2000
 )
 
-// stateSize is the size that a new file system of the state has. One that is there keeps its own.
+// stateSize is the size of the state's file system: a smaller one is made larger at the next
+// start, a larger one stays.
 func (c *NFSService) stateSize() int64 {
 	if c.NFS.Clients > FewClients {
 		return wideStateBytes
@@ -99,7 +100,9 @@ func (s *volume) startStateDisk(ctx context.Context) error {
 	if m, err := s.StateMount(); err != nil || m != nil {
 		return err
 	}
-	if err := s.K.Access(s.cfg.StateImage); errors.Is(err, fs.ErrNotExist) {
+	size, err := s.K.Size(s.cfg.StateImage)
+	if errors.Is(err, fs.ErrNotExist) {
+		size = s.cfg.stateSize()
 		if err := s.makeStateDisk(ctx); err != nil {
 			// Serving without is better than not serving.
 			s.Log.Note("the state of NFS has no file system of its own: %v", err)
@@ -111,6 +114,21 @@ func (s *volume) startStateDisk(ctx context.Context) error {
 	if err := s.K.Mkdir(s.cfg.StateDir, 0o755, 0, 0); err != nil {
 		return err
 	}
+	if err := s.mountStateDisk(ctx); err != nil || size >= s.cfg.stateSize() {
+		return err
+	}
+	// A larger one with the same files takes its place, before a daemon uses it.
+	if err := s.makeStateDisk(ctx); err != nil {
+		s.Log.Note("the state of NFS keeps its size: %v", err)
+	}
+	if m, err := s.StateMount(); err != nil || m != nil {
+		return err
+	}
+	return s.mountStateDisk(ctx)
+}
+
+// mountStateDisk mounts the state's file system, and repairs it if need be.
+func (s *volume) mountStateDisk(ctx context.Context) error {
 	mount := func() error { return s.K.MountImage(s.cfg.StateImage, s.cfg.StateDir, stateFS, stateFlags, "") }
 	var errs []error
 	if s.svc.MayBeTorn() {
@@ -138,14 +156,17 @@ func (s *volume) startStateDisk(ctx context.Context) error {
 	return fmt.Errorf("the state of NFS, %s: %w", s.cfg.StateImage, errors.Join(errs...))
 }
 
-// makeStateDisk makes the file with its file system and what StateDir holds. A crash
-// leaves StateDir as it is, or a file that is whole.
+// makeStateDisk makes the file with its file system and what StateDir holds, and unmounts the
+// smaller one that it replaces. A crash leaves StateDir as it is, or a file that is whole.
 func (s *volume) makeStateDisk(ctx context.Context) error {
 	if err := s.K.Remove(s.reserveFile()); err != nil { // nothing to keep room for
 		return err
 	}
 	half := s.cfg.StateImage + ".new"
 	err := s.fillStateDisk(ctx, half)
+	if err == nil {
+		err = s.stopStateDisk(ctx)
+	}
 	if err == nil {
 		err = s.K.Rename(half, s.cfg.StateImage)
 	}

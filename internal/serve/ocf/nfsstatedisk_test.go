@@ -28,7 +28,7 @@ func stateDiskConfig() *Config {
 func ofStateDisk(h *fakeHost) []string {
 	var out []string
 	for _, c := range h.changes {
-		if strings.Contains(c, stateImage) || strings.HasPrefix(c, "cp ") || strings.Contains(c, "/run/mortar/state-home") || strings.HasSuffix(c, "mortar/reserve") {
+		if strings.Contains(c, stateImage) || strings.HasPrefix(c, "cp ") || strings.Contains(c, "/run/mortar/state-home") || c == "umount /srv/home/.nfs" || strings.HasSuffix(c, "mortar/reserve") {
 			out = append(out, c)
 		}
 	}
@@ -89,6 +89,45 @@ func TestStateDiskOfAnOldService(t *testing.T) {
 	wantChanges(t, h2, "remove /srv/home/.nfs/mortar/reserve", "fill "+stateImage+".new", mkfs, "mount "+stateImage+".new /run/mortar/state-home ext4",
 		"cp --archive /srv/home/.nfs/. /run/mortar/state-home", "umount /run/mortar/state-home", "rename "+stateImage+".new "+stateImage,
 		"sync the directory of "+stateImage, "mount "+stateImage+" /srv/home/.nfs ext4")
+}
+
+// A brick that has grown to more clients has the state's file system made larger at its next
+// start, with what it held; without room for that the service runs with the one that it has.
+func TestStateDiskGrows(t *testing.T) {
+	sh := newShared(t)
+	h1, h2 := sh.hosts["nfs1"], sh.hosts["nfs2"]
+	sh.room = 200 << 20
+	s := h1.service(stateDiskConfig())
+	if err := s.start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	grown := stateDiskConfig()
+	grown.NFS.Clients = nfs.FewClients + 1
+	mount, fill := "mount "+stateImage+" /srv/home/.nfs ext4", "fill "+stateImage+".new"
+	for _, x := range []struct {
+		h    *fakeHost
+		room int64
+		want []string
+	}{
+		{h2, 100 << 20, []string{mount, "remove /srv/home/.nfs/mortar/reserve", fill, "remove " + stateImage + ".new"}},
+		{h1, 200 << 20, []string{mount, "remove /srv/home/.nfs/mortar/reserve", fill, mkfs, "mount " + stateImage + ".new /run/mortar/state-home ext4",
+			"cp --archive /srv/home/.nfs/. /run/mortar/state-home", "umount /run/mortar/state-home", "umount /srv/home/.nfs", "rename " + stateImage + ".new " + stateImage,
+			"sync the directory of " + stateImage, mount}},
+		{h2, 200 << 20, []string{mount}},
+	} {
+		if err := s.stop(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		sh.room, x.h.changes = x.room, nil
+		s = x.h.service(grown)
+		if err := s.start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		wantChanges(t, x.h, x.want...)
+		if st, err := s.monitor(t.Context()); st != unit.Running || err != nil {
+			t.Errorf("%v %v", st, err)
+		}
+	}
 }
 
 // Without room the service runs without, and makes it once there is room.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/serve/nfs"
 	"github.com/mortarhpc/mortar/internal/serve/unit"
 )
 
@@ -731,6 +732,22 @@ func TestRebuildBeginsAnew(t *testing.T) {
 		}
 		if anew := "mdadm --readwrite /dev/md127\nmdadm --zero-superblock /dev/mapper/d2\nmdadm --manage /dev/md/r0 --add /dev/mapper/d2\n"; strings.Contains(all, anew) != raid10 {
 			t.Errorf("RAID 10 %v:\n%s", raid10, all)
+		}
+	}
+}
+
+// nfsd gets its limit of connections before its first thread, where the kernel has one.
+func TestConnectionsOfNFSD(t *testing.T) {
+	for there, want := range map[bool]string{true: "65536\n", false: ""} {
+		h := newShared(t).hosts["nfs1"]
+		cfg := testConfig()
+		cfg.NFS.Connections = 65536
+		file := nfs.NFSDDir(cfg.Namespace) + "/max_connections"
+		if there {
+			h.files[file] = "0\n"
+		}
+		if err := h.service(cfg).start(t.Context()); err != nil || h.files[file] != want {
+			t.Errorf("%v: %q, %v", there, h.files[file], err)
 		}
 	}
 }

@@ -625,26 +625,29 @@ func MustBeBlank(ctx context.Context, sys resource.Sys, devices []string) error 
 	return err
 }
 
-// signatures reads what the disks carry, with one command for all of them.
-func signatures(sys resource.Look, fs []foundDisk) [][]signature {
-	argv := []string{"wipefs", "--no-act", "--json"}
-	index := map[string]int{}
-	for i, f := range fs {
-		argv = append(argv, f.Device)
-		index[path.Base(f.Device)] = i
-		if n := sys.Kernel(f.Device); n != "" {
-			index[n] = i
+// signatures reads what the disks carry, with one command for as many as one may have.
+func signatures(sys resource.Look, fs []foundDisk) (sigs [][]signature) {
+	for part := range slices.Chunk(fs, resource.QueryDisks) {
+		argv := []string{"wipefs", "--no-act", "--json"}
+		index := map[string]int{}
+		for i, f := range part {
+			argv = append(argv, f.Device)
+			index[path.Base(f.Device)] = i
+			if n := sys.Kernel(f.Device); n != "" {
+				index[n] = i
+			}
 		}
-	}
-	all, err := parseWipefs(sys.Ask("util-linux", argv...))
-	sys.Check(err)
-	sigs := make([][]signature, len(fs))
-	for _, s := range all {
-		i, ok := index[path.Base(s.Device)]
-		if !ok {
-			sys.Check(fmt.Errorf("wipefs named a device it was not asked for: %s", s.Device))
+		all, err := parseWipefs(sys.Ask("util-linux", argv...))
+		sys.Check(err)
+		of := make([][]signature, len(part))
+		for _, s := range all {
+			i, ok := index[path.Base(s.Device)]
+			if !ok {
+				sys.Check(fmt.Errorf("wipefs named a device it was not asked for: %s", s.Device))
+			}
+			of[i] = append(of[i], s)
 		}
-		sigs[i] = append(sigs[i], s)
+		sigs = append(sigs, of...)
 	}
 	return sigs
 }

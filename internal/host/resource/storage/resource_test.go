@@ -1,9 +1,12 @@
 package storage
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -562,4 +565,42 @@ func TestXFSWhoseLinksAreNotMadeYet(t *testing.T) {
 	if as := diff(t, x, sys); len(as) > 0 {
 		t.Errorf("%s", show(as))
 	}
+}
+
+// No command is about more disks than its time is for; what the further ones carry is found.
+func TestSignaturesOfManyDisks(t *testing.T) {
+	var all []foundDisk
+	for i := range 1008 {
+		all = append(all, foundDisk{DiskFact: resource.DiskFact{Device: fmt.Sprintf("/dev/sd%d", i)}})
+	}
+	sys := &manyDisks{Paper: resource.Paper{Files: map[string]string{}}}
+	sigs, err := resource.Observe(t.Context(), sys, func(sys resource.Look) ([][]signature, error) { return signatures(sys, all), nil })
+	if err != nil || len(sigs) != 1008 || sys.asked != 5 {
+		t.Fatalf("%d disks, %d commands, %v", len(sigs), sys.asked, err)
+	}
+	for i, s := range sigs {
+		if len(s) != 1 || s[0].UUID != fmt.Sprint("sd", i) {
+			t.Fatalf("disk %d: %+v", i, s)
+		}
+	}
+}
+
+// manyDisks each carry a signature.
+type manyDisks struct {
+	resource.Paper
+	asked int
+}
+
+func (m *manyDisks) Query(_ context.Context, argv ...string) (resource.Output, error) {
+	if m.asked++; len(argv)-3 > resource.QueryDisks {
+		return resource.Output{}, fmt.Errorf("%d disks in one command", len(argv)-3)
+	}
+	var doc struct {
+		Signatures []map[string]string `json:"signatures"`
+	}
+	for _, dev := range argv[3:] {
+		doc.Signatures = append(doc.Signatures, map[string]string{"device": path.Base(dev), "type": "ext4", "uuid": path.Base(dev)})
+	}
+	b, err := json.Marshal(doc)
+	return resource.Output{Stdout: string(b)}, err
 }
