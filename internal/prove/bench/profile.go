@@ -57,6 +57,7 @@ func (r *profiler) profile(ctx context.Context) {
 			}
 			l.Error = err.Error()
 			r.note("", "%s could not be profiled: %v", s.title, err)
+			r.reasons = append(r.reasons, s.title+" was not measured")
 		}
 		r.stepSeconds = append(r.stepSeconds, time.Since(began).Seconds())
 		l.Results = slices.DeleteFunc(l.Results, func(v report.LayerValue) bool { return len(v.Grid) == 0 }) // of what has failed

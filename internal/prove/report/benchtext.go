@@ -101,7 +101,7 @@ func layersText(w io.Writer, b *Bench) error {
 	fmt.Fprintln(tw, "  LAYER\tLOAD\tBEST\tAT\tOF THE LAYER BELOW")
 	for _, l := range b.Layers {
 		if l.Error != "" {
-			fmt.Fprintf(tw, "  %s\tnot measured: %s\t\t\t\n", l.Title, l.Error)
+			fmt.Fprintf(tw, "  %s\tnot measured\t\t\t\n", l.Title)
 		}
 		for _, v := range l.Results {
 			share := "–"
