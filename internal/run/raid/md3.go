@@ -18,7 +18,7 @@ func SMcli(addresses []string) []string {
 
 var (
 	md3State   = regexp.MustCompile(`(?mi)^\s*Storage (?:array|subsystem) health status\s*=\s*(\w[\w ]*?)\.?\s*$`)
-	md3Failure = regexp.MustCompile(`(?m)^(\S[^:=\n]*)\n(?:Storage array:.*(?:\n\s*(?:Component reporting problem|Disk group|Volume group): *(.+))?|Component reporting problem: *(.+))`)
+	md3Failure = regexp.MustCompile(`(?m)^(\S[^:=\n]*)\n(?:Storage array:.*(?:\n\s*(?:Component reporting problem|Disk group|Volume group): *(.+))?|Component reporting problem: *(.*))`)
 )
 
 // md3Clocks is in a notice that precedes the state.

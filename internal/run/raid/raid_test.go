@@ -231,6 +231,7 @@ func TestSMcli(t *testing.T) {
 		{"Storage array health status = fixing.                    \nThe following failures have been found:\nFailed physical disk\nStorage array: nss4\nComponent reporting problem: Physical Disk in slot 1\n  Status: Failed\n\nDegraded Virtual Disk\nStorage array: nss4\n  Disk group: 1\n    RAID level: 6\n    Status: Degraded\n",
 			"fault array the array reports: Failed physical disk (Physical Disk in slot 1)\nfault array the array reports: Degraded Virtual Disk (1)\nwarning array the array mends itself\n"},
 		{"The following failures have been found:\r\nVolume - Hot Spare In Use\r\nStorage array: nss4\r\nVolume group: 4\r\n", "fault array the array reports: Volume - Hot Spare In Use (4)\n"},
+		{"The following failures have been found:\nLost Redundancy\nComponent reporting problem:\n  Status: Failed\n", "fault array the array reports: Lost Redundancy\n"},
 		{"Storage array health status = needs attention.\n", "fault array the array's health is needs attention\n"},
 	} {
 		h := ParseSMcli(c.text)

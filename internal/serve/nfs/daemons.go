@@ -29,7 +29,7 @@ const (
 	NSSwitch      = "/etc/nsswitch.conf"
 )
 
-// StatdNames is what rpc.statd sees at NSSwitch, if it is there: plan writes it. It is not in
+// StatdNames is what rpc.statd sees at NSSwitch, if both are there: plan writes it. It is not in
 // nfs.conf.d: exportfs fails where a name there has another ending than .conf (seen, 2.8.3).
 const StatdNames = "/etc/mortar-statd-nsswitch.conf"
 
@@ -485,7 +485,7 @@ func (s *daemons) startDaemon(ctx context.Context, name string) error {
 		return s.startCLD(ctx)
 	case name == statd:
 		argv = append(argv, "--no-notify") // sm-notify is run when the address is up
-		if s.K.Access(StatdNames) == nil {
+		if s.K.Access(StatdNames) == nil && s.K.Access(NSSwitch) == nil {
 			binds = slices.Insert(binds, 0, kernel.Bind{From: StatdNames, At: NSSwitch})
 		}
 	case name == mountd && !s.cfg.NFS.serves("3"):

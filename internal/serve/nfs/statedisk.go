@@ -186,7 +186,7 @@ func (s *volume) fillStateDisk(ctx context.Context, image string) error {
 	if names, err := s.K.ReadDir(s.cfg.StateDir); errors.Is(err, fs.ErrNotExist) || err == nil && len(names) == 0 {
 		return nil
 	}
-	at := unit.RunDir + "/state-" + s.Service
+	at := s.fillDir()
 	if err := s.K.Mkdir(at, 0o700, 0, 0); err != nil {
 		return err
 	}
@@ -198,10 +198,23 @@ func (s *volume) fillStateDisk(ctx context.Context, image string) error {
 	return errors.Join(err, s.K.Unmount(at))
 }
 
+// fillDir is where the state's next file system is mounted while it is filled.
+func (s *volume) fillDir() string { return unit.RunDir + "/state-" + s.Service }
+
+// stopStateDisk also unmounts what a start left in fillDir that was killed: its file keeps the
+// volume busy.
 func (s *volume) stopStateDisk(ctx context.Context) error {
-	m, err := s.StateMount()
-	if err != nil || m == nil {
+	return errors.Join(s.unmountState(ctx, s.fillDir()), s.unmountState(ctx, s.cfg.StateDir))
+}
+
+func (s *volume) unmountState(ctx context.Context, at string) error {
+	all, err := s.Mounts()
+	if err != nil {
 		return err
+	}
+	m := unit.MountedAt(all, at)
+	if m == nil {
+		return nil
 	}
 	ours := func(all []linux.Mount) (out []string) {
 		for _, x := range all {
@@ -211,5 +224,5 @@ func (s *volume) stopStateDisk(ctx context.Context) error {
 		}
 		return out
 	}
-	return s.Unmount(ctx, s.cfg.StateDir, ours, func() []unit.User { return s.Users(m.Dev) })
+	return s.Unmount(ctx, at, ours, func() []unit.User { return s.Users(m.Dev) })
 }

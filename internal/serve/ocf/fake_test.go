@@ -149,6 +149,7 @@ type fakeHost struct {
 	slept  func() // is called in a sleep
 	damage error  // of a mount of XFS
 	blank  bool   // there is no superblock of XFS
+	plain  bool   // there is no nsswitch.conf
 }
 
 type fakeProc struct {
@@ -771,7 +772,7 @@ const (
 func (h *fakeHost) Access(p string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if strings.HasSuffix(p, "/rpc_pipefs/nfsd/cld") && (h.nfsd == 0 || h.untracked) {
+	if strings.HasSuffix(p, "/rpc_pipefs/nfsd/cld") && (h.nfsd == 0 || h.untracked) || p == nfs.NSSwitch && h.plain {
 		return fs.ErrNotExist
 	}
 	return nil
@@ -808,7 +809,11 @@ func (h *fakeHost) MountImage(image, target, fstype string, flags uintptr, _ str
 		return fmt.Errorf("%q of %s is no %s", h.volume[v], image, fstype)
 	}
 	h.mayWrite()
-	h.mounts = append(h.mounts, linux.Mount{Dev: imageNumber, Root: "/", Target: target, Options: []string{"rw"}, Type: fstype, Source: "/dev/loop0", Super: []string{"rw"}})
+	number := imageNumber
+	if image != stateImage {
+		number = "7:1"
+	}
+	h.mounts = append(h.mounts, linux.Mount{Dev: number, Root: "/", Target: target, Options: []string{"rw"}, Type: fstype, Source: "/dev/loop0", Super: []string{"rw"}})
 	return nil
 }
 
@@ -1288,7 +1293,8 @@ func (h *fakeHost) Unmount(target string) error {
 				return unix.EBUSY
 			}
 		}
-		if m.Type == "xfs" && h.nfsd > 0 {
+		image := func(o linux.Mount) bool { return strings.HasPrefix(o.Source, "/dev/loop") }
+		if m.Type == "xfs" && (h.nfsd > 0 || slices.ContainsFunc(h.mounts, image)) {
 			return unix.EBUSY
 		}
 		if m.Type == "lustre" {
@@ -1768,8 +1774,8 @@ func (h *fakeHost) run(c kernel.Command, inside bool) (string, error) {
 		if !state {
 			h.t.Errorf("%s before the state is bound", a[0])
 		}
-		if a[0] == "rpc.statd" && !slices.Contains(c.Binds, kernel.Bind{From: nfs.StatdNames, At: nfs.NSSwitch}) {
-			h.t.Error("rpc.statd would look up the names of all clients for each that locks")
+		if a[0] == "rpc.statd" && slices.Contains(c.Binds, kernel.Bind{From: nfs.StatdNames, At: nfs.NSSwitch}) == h.plain {
+			h.t.Error("rpc.statd would look up the names of all clients for each that locks, or not start")
 		}
 		h.spawn(&fakeProc{name: a[0], cwd: "/", inside: inside, bound: bound})
 		return "", nil

@@ -130,6 +130,24 @@ func TestStateDiskGrows(t *testing.T) {
 	}
 }
 
+// A start that was killed while it filled the larger one leaves that mounted. The stop unmounts
+// it: the volume could not be unmounted, and a stop that fails has the server fenced.
+func TestStateDiskGrowthKilled(t *testing.T) {
+	sh := newShared(t)
+	h := sh.hosts["nfs1"]
+	s := h.service(stateDiskConfig())
+	if err := s.start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	sh.volume["/.nfs.img.new"] = "ext4"
+	if err := h.MountImage(stateImage+".new", "/run/mortar/state-home", "ext4", 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.stop(t.Context()); err != nil || h.mounted("/run/mortar/state-home") != nil {
+		t.Errorf("%v, %v", err, h.mounts)
+	}
+}
+
 // Without room the service runs without, and makes it once there is room.
 func TestStateDiskWithoutRoom(t *testing.T) {
 	sh := newShared(t)

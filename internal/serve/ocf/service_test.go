@@ -751,3 +751,12 @@ func TestConnectionsOfNFSD(t *testing.T) {
 		}
 	}
 }
+
+// A host without nsswitch.conf has no place for that of rpc.statd, and serves without.
+func TestNoNSSwitch(t *testing.T) {
+	h := newShared(t).hosts["nfs1"]
+	h.plain = true
+	if err := h.service(testConfig()).start(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
