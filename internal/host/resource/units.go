@@ -227,7 +227,7 @@ func StatdNames(hosts Setting, single bool) *UnitFiles {
 	}}
 	if single {
 		u.Files = append(u.Files, TextFile{Path: unitDir + "rpc-statd.service.d/mortar.conf",
-			Content: []byte(Header + "[Service]\nBindReadOnlyPaths=" + nfs.StatdNames + ":" + nfs.NSSwitch + "\n")})
+			Content: []byte(Header + "[Service]\nBindReadOnlyPaths=-" + nfs.StatdNames + ":" + nfs.NSSwitch + "\n")})
 	}
 	return u
 }
