@@ -18,7 +18,7 @@ func cacheUnit(service string) string { return "mortar-cache-" + service + ".ser
 // watchUnit keeps its label true, which the resource agent does in a cluster.
 func watchUnit(service string) string { return "mortar-cache-watch-" + service + ".service" }
 
-func unitPath(unit string) string { return "/etc/systemd/system/" + unit }
+func unitPath(unit string) string { return linux.SystemdDir + unit }
 
 // cacheConfig is what the servers are told of the cache.
 func cacheConfig(s *design.Service) ([]byte, error) {

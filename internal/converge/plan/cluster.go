@@ -58,12 +58,9 @@ func (b clusterPart) membership() error {
 		if err := b.fenceAgents(h); err != nil {
 			return err
 		}
-		b.add(StageMembership, h, "order of stopping", &resource.TextFile{
-			Path: "/etc/systemd/system/resource-agents-deps.target.d/mortar.conf",
-			Content: []byte(resource.Header +
-				"# Pacemaker starts after these, and stops before them at shutdown.\n" +
-				"[Unit]\nRequires=rpcbind.socket\nAfter=rpcbind.socket multipathd.service\n"),
-		})
+		order := resource.DropIn("resource-agents-deps.target", "# Pacemaker starts after these, and stops before them at shutdown.\n"+
+			"[Unit]\nRequires=rpcbind.socket\nAfter=rpcbind.socket multipathd.service\n")
+		b.add(StageMembership, h, "order of stopping", &order)
 		for _, s := range b.settings("server", "systemd") {
 			b.add(StageMembership, h, s.Name, map[string]resource.Resource{
 				"RuntimeWatchdogSec": &resource.Watchdog{Timeout: s}, "CPUWeight": resource.ClusterSlice(s)}[s.Name])

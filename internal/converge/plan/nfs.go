@@ -129,7 +129,10 @@ func (b nfsKind) server(h string) error {
 		Path: "/etc/nfs.conf.d/mortar.conf", Content: []byte(b.conf()),
 	})
 	for _, s := range b.settings("server", "statd") {
-		b.add(StageNFS, h, "names for rpc.statd", resource.StatdNames(s, b.pair.HA == nil))
+		b.add(StageNFS, h, "names for rpc.statd", resource.StatdNames(s))
+		if b.pair.HA == nil {
+			b.add(StageNFS, h, "rpc.statd", resource.StatdUnit())
+		}
 	}
 	if b.pair.HA == nil {
 		lines := lists.Flat(b.services(), exportsOf)

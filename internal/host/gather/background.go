@@ -4,11 +4,8 @@ import (
 	"slices"
 
 	"github.com/mortarhpc/mortar/internal/base/distro"
+	"github.com/mortarhpc/mortar/internal/base/linux"
 )
-
-// SystemdDir has the units that are masked, links to /dev/null, and the links by which
-// units are enabled.
-const SystemdDir = "/etc/systemd/system/"
 
 // Background returns the files, and the patterns of links, that tell what distributions do by
 // themselves.
@@ -16,7 +13,7 @@ func Background() (files, links []string) {
 	for _, d := range distro.All() {
 		bg := d.Background
 		for _, t := range bg.CheckTimers {
-			links = append(links, SystemdDir+t, SystemdDir+"*.wants/"+t)
+			links = append(links, linux.SystemdDir+t, linux.SystemdDir+"*.wants/"+t)
 		}
 		files = append(files, bg.CheckCron, bg.Upgrader, bg.UpgradeConf, bg.Restarter, bg.RestartConf)
 	}

@@ -84,7 +84,7 @@ func (f *Firewall) nftables(sys Look) ([]Action, error) {
 	load := "-/usr/sbin/nft -f " + f.script()
 	as := reloaded(sys, unit, sys.Want(
 		&TextFile{Path: f.script(), Content: []byte(Header + f.change(nil)), Absent: !on, Why: "ports of the brick"},
-		&TextFile{Path: "/etc/systemd/system/" + unit + ".d/" + f.own() + ".conf", Absent: !on, Why: "each load of the site's rules flushes the brick's: they are added again",
+		&TextFile{Path: linux.SystemdDir + unit + ".d/" + f.own() + ".conf", Absent: !on, Why: "each load of the site's rules flushes the brick's: they are added again",
 			Content: []byte(Header + "[Service]\nExecStartPost=" + load + "\nExecReload=" + load + "\n")},
 	))
 	if text := f.change(live); text != "" {

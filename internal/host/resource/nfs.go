@@ -105,10 +105,9 @@ func (n *NFSServer) Identity() (kind, id string) { return "nfs-server", "nfsd" }
 func (n *NFSServer) Diff(sys Look) ([]Action, error) {
 	const unit, limit = "nfs-server.service", "/proc/fs/nfsd/max_connections"
 	most := strconv.Itoa(n.Connections)
-	as := reloaded(sys, unit, sys.Want(&TextFile{
-		Path: "/etc/systemd/system/" + unit + ".d/mortar.conf", Why: "nfs.conf has no such key",
-		Content: []byte(Header + "[Service]\nExecStartPre=-/bin/sh -c 'test ! -e " + limit + " || echo " + most + " > " + limit + "'\n"),
-	}))
+	file := DropIn(unit, "[Service]\nExecStartPre=-/bin/sh -c 'test ! -e "+limit+" || echo "+most+" > "+limit+"'\n")
+	file.Why = "nfs.conf has no such key"
+	as := reloaded(sys, unit, sys.Want(&file))
 	var why []string
 	threads := sys.Text("/proc/fs/nfsd/threads")
 	if threads == "" || atoi(threads) != n.Threads {

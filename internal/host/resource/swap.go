@@ -59,7 +59,7 @@ func (s *Swap) Diff(sys Look) ([]Action, error) {
 // atBoot has the host swap to the file after each boot.
 func (s *Swap) atBoot(sys Look) []Action {
 	const unit = "var-lib-mortar-swap.swap"
-	as := sys.Want(&TextFile{Path: "/etc/systemd/system/" + unit, Content: []byte(Header + "[Unit]\nDescription=Swap for xfs_repair\n\n[Swap]\nWhat=" + SwapFile + "\n\n[Install]\nWantedBy=swap.target\n")})
+	as := sys.Want(&TextFile{Path: linux.SystemdDir + unit, Content: []byte(Header + "[Unit]\nDescription=Swap for xfs_repair\n\n[Swap]\nWhat=" + SwapFile + "\n\n[Install]\nWantedBy=swap.target\n")})
 	if len(as) > 0 {
 		as = append(as, Action{Title: "tell systemd of the file", Cmd: []string{"systemctl", "daemon-reload"}})
 	}

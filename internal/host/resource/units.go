@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/serve/nfs"
 )
 
@@ -195,6 +196,11 @@ func (u *UnitFiles) Diff(sys Look) ([]Action, error) {
 	return reloaded(sys, u.Unit, as), nil
 }
 
+// DropIn adds lines to a unit.
+func DropIn(unit, lines string) TextFile {
+	return TextFile{Path: linux.SystemdDir + unit + ".d/mortar.conf", Content: []byte(Header + lines)}
+}
+
 // reloaded are changes of files of a unit, and that systemd reads them: also those of an apply
 // that ended in between.
 func reloaded(sys Look, unit string, as []Action) []Action {
@@ -204,8 +210,6 @@ func reloaded(sys Look, unit string, as []Action) []Action {
 	return as
 }
 
-const unitDir = "/etc/systemd/system/"
-
 // ClusterSlice has Pacemaker, and the agents and daemons that it starts, compete for processors
 // with the kernel's threads, and not as one of the services of system.slice. A Pacemaker that
 // runs moves there when it starts next: a restart now would stop its services.
@@ -213,21 +217,19 @@ const unitDir = "/etc/systemd/system/"
 // Source: systemd.resource-control(5), CPUWeight; systemd.slice(5)
 func ClusterSlice(weight Setting) *UnitFiles {
 	return &UnitFiles{Unit: "pacemaker.service", Files: []TextFile{
-		{Path: unitDir + "cluster.slice", Why: weight.Reason,
+		{Path: linux.SystemdDir + "cluster.slice", Why: weight.Reason,
 			Content: []byte(Header + Comment(weight.Reason) + "[Slice]\nCPUWeight=" + weight.Value + "\n")},
-		{Path: unitDir + "pacemaker.service.d/mortar.conf", Content: []byte(Header + "[Service]\nSlice=cluster.slice\n")},
+		DropIn("pacemaker.service", "[Service]\nSlice=cluster.slice\n"),
 	}}
 }
 
-// StatdNames says where rpc.statd looks up names: the unit of a single server has the file in
-// the place of nsswitch.conf(5), and in a cluster the resource agent puts it there.
-func StatdNames(hosts Setting, single bool) *UnitFiles {
-	u := &UnitFiles{Unit: "rpc-statd.service", Files: []TextFile{
-		{Path: nfs.StatdNames, Why: hosts.Reason, Content: []byte(Header + Comment(hosts.Reason) + hosts.Name + ": " + hosts.Value + "\n")},
-	}}
-	if single {
-		u.Files = append(u.Files, TextFile{Path: unitDir + "rpc-statd.service.d/mortar.conf",
-			Content: []byte(Header + "[Service]\nBindReadOnlyPaths=-" + nfs.StatdNames + ":" + nfs.NSSwitch + "\n")})
-	}
-	return u
+// StatdNames says where rpc.statd looks up names. StatdUnit has a single server's unit see it in
+// the place of nsswitch.conf(5); in a cluster the resource agent puts it there.
+func StatdNames(hosts Setting) *TextFile {
+	return &TextFile{Path: nfs.StatdNames, Why: hosts.Reason, Content: []byte(Header + Comment(hosts.Reason) + hosts.Name + ": " + hosts.Value + "\n")}
+}
+
+func StatdUnit() *UnitFiles {
+	const unit = "rpc-statd.service"
+	return &UnitFiles{Unit: unit, Files: []TextFile{DropIn(unit, "[Service]\nBindReadOnlyPaths=-"+nfs.StatdNames+":"+nfs.NSSwitch+"\n")}}
 }

@@ -6,7 +6,6 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/distro"
 	"github.com/mortarhpc/mortar/internal/base/linux"
-	"github.com/mortarhpc/mortar/internal/host/gather"
 )
 
 // background warns of what a server's distribution does to the brick by itself, and apply
@@ -18,9 +17,9 @@ func (v *view) background(c *Part, s *server) {
 		for _, t := range bg.CheckTimers {
 			enabled := false
 			for l := range s.host.Links {
-				enabled = enabled || strings.HasPrefix(l, gather.SystemdDir) && strings.HasSuffix(path.Dir(l), ".wants") && path.Base(l) == t
+				enabled = enabled || strings.HasPrefix(l, linux.SystemdDir) && strings.HasSuffix(path.Dir(l), ".wants") && path.Base(l) == t
 			}
-			if enabled && s.host.Links[gather.SystemdDir+t] != "/dev/null" {
+			if enabled && s.host.Links[linux.SystemdDir+t] != "/dev/null" {
 				c.find("checks", "checks-by-itself", with{"host": s.name, "what": t})
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/base/distro"
+	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/host/gather"
 )
 
@@ -46,7 +47,7 @@ func TestBackground(t *testing.T) {
 	} {
 		f := healthy(t, d)
 		for p, text := range tc.files {
-			if h := f.Hosts["nfs1"].Host; strings.HasPrefix(p, gather.SystemdDir) {
+			if h := f.Hosts["nfs1"].Host; strings.HasPrefix(p, linux.SystemdDir) {
 				h.Links[p] = text
 			} else {
 				h.Files[p] = text
@@ -84,7 +85,7 @@ func TestBackgroundWithoutArrays(t *testing.T) {
 		d := designOf(t, name)
 		v, p := &view{d: d, pair: &d.Pairs[0]}, &Part{}
 		v.background(p, &server{name: "s1", host: &gather.Host{Links: map[string]string{
-			gather.SystemdDir + "mdmonitor.service.wants/mdcheck_start.timer": "/usr/lib/systemd/system/mdcheck_start.timer"}}})
+			linux.SystemdDir + "mdmonitor.service.wants/mdcheck_start.timer": "/usr/lib/systemd/system/mdcheck_start.timer"}}})
 		if len(p.Parts) != want {
 			t.Errorf("%s: %d warnings, want %d", name, len(p.Parts), want)
 		}
