@@ -16,6 +16,17 @@ type Kind struct {
 	Text, Mend string
 }
 
+// Say makes the texts of a finding from its arguments. words are the arguments as Text calls
+// them, where that is longer than in args.
+func (k Kind) Say(args, words map[string]any) (text, mend, subject string) {
+	text, _ = Fill(k.Text, words)
+	mend, _ = Fill(k.Mend, args)
+	if s, has := args[k.Subject]; has {
+		subject = fmt.Sprint(s)
+	}
+	return text, mend, subject
+}
+
 // SpecFile is an argument that Fill leaves as it is if it has no value.
 const SpecFile = "spec"
 

@@ -68,7 +68,6 @@ type with = map[string]any
 func Found(host, lun, code string, args with) Finding {
 	k := Kinds[code]
 	f := Finding{Host: host, LUN: lun, Code: code, Args: args, Passing: slices.Contains(passing, code)}
-	f.Text, _ = health.Fill(k.Text, args)
-	f.Mend, _ = health.Fill(k.Mend, args)
+	f.Text, f.Mend, _ = health.Kind(k).Say(args, args)
 	return f
 }

@@ -50,11 +50,7 @@ func (p *Part) is(code Code, args with) *Part {
 			}
 		}
 	}
-	if s, has := p.Args[k.Subject]; has {
-		p.Subject = fmt.Sprint(s)
-	}
-	p.Text, _ = health.Fill(k.Text, words)
-	p.Mend, _ = health.Fill(k.Mend, p.Args)
+	p.Text, p.Mend, p.Subject = health.Kind(k).Say(p.Args, words)
 	return p
 }
 
