@@ -97,6 +97,9 @@ func (*Linux) Fill(p string, size int64) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
+	if err := unix.Fallocate(int(f.Fd()), 0, 0, size); err != nil {
+		return err // before a full file system has taken a block
+	}
 	zeros := make([]byte, 1<<20)
 	for left := size; left > 0; left -= int64(len(zeros)) {
 		if _, err := f.Write(zeros[:min(left, int64(len(zeros)))]); err != nil {

@@ -562,3 +562,20 @@ func TestStartedProcessEnds(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 }
+
+// A file system that lacks the room loses no block to a file that will not fit.
+func TestFillAsksForRoomFirst(t *testing.T) {
+	dir := t.TempDir()
+	if err := unix.Mount("test", dir, "tmpfs", 0, "size=4m"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(dir, 0) })
+	file := filepath.Join(dir, "image")
+	var st unix.Stat_t
+	if err := New().Fill(file, 8<<20); !errors.Is(err, unix.ENOSPC) || unix.Stat(file, &st) != nil || st.Blocks != 0 {
+		t.Errorf("%v; the file has %d blocks", err, st.Blocks)
+	}
+	if err := New().Fill(file, 2<<20); err != nil || unix.Stat(file, &st) != nil || st.Blocks != 2<<20/512 {
+		t.Errorf("%v; the file has %d blocks", err, st.Blocks)
+	}
+}
