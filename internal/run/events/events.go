@@ -23,6 +23,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/run/observe"
 	"github.com/mortarhpc/mortar/internal/serve/ocf"
+	"github.com/mortarhpc/mortar/internal/serve/refusal"
 )
 
 // Event is one event, or several similar ones in a row.
@@ -195,7 +196,7 @@ func (r *reader) event(l journal.Line) (Event, bool) {
 	}
 	e.Part, e.Level, e.Text, e.detail, e.Code = m.Part, m.Level, r.disks.Replace(m.Text), m.Detail, m.Kind
 	if i := strings.Index(l.Message, "["); i >= 0 {
-		if code := ocf.RefusalOf(l.Message[i:]); ocf.Codes[code] != [2]string{} {
+		if code := refusal.CodeIn(l.Message[i:]); refusal.Known(code) {
 			e.Code = string(code)
 		}
 	}

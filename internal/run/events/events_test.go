@@ -158,6 +158,23 @@ func TestOf(t *testing.T) {
 	}
 }
 
+// An event of an action that the agent refused has the code of the refusal; that of another agent,
+// or of a release that has other codes, keeps what the message means.
+func TestRefusalsHaveCodes(t *testing.T) {
+	for reason, want := range map[string]string{
+		"[mounted] logical volume vg/data is mounted on /mnt already": "mounted",
+		"[nfsd] nfsd does not run":                                    "nfsd",
+		"[of-tomorrow] a reason":                                      journal.StartFail,
+		"a reason":                                                    journal.StartFail,
+	} {
+		h := &server{older: `{"PRIORITY":"6"}`, lines: []string{at(1, "pacemaker-controld", "5", " notice: Result of start operation for service-home on nfs1: error ("+reason+")")}}
+		got, err := Of(t.Context(), host.New("nfs1", h), example(t), Window{Since: since})
+		if err != nil || len(got.Events) != 1 || got.Events[0].Code != want {
+			t.Errorf("%s: %v, %+v", reason, err, got.Events)
+		}
+	}
+}
+
 // odd tells of a line of the journal in these tests.
 const odd = `1 record is not understood: "not JSON"`
 

@@ -19,6 +19,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/run/procedure"
 	indoubt "github.com/mortarhpc/mortar/internal/serve/doubt"
 	"github.com/mortarhpc/mortar/internal/serve/ocf"
+	"github.com/mortarhpc/mortar/internal/serve/refusal"
 )
 
 // Refused is what a server refused to start a service for.
@@ -223,7 +224,7 @@ func able(snap *observe.Snapshot, f observe.Facts, node string) bool {
 func runsAgain(service string, servers []string, before []observe.Failure) func(*observe.Snapshot) (bool, string, error) {
 	return func(s *observe.Snapshot) (bool, string, error) {
 		st, err := procedure.Current(s, service, func(f observe.Failure) bool {
-			return !slices.Contains(before, f) && f.Refusal != ocf.Comparing && slices.Contains(servers, f.Node)
+			return !slices.Contains(before, f) && f.Refusal != refusal.Comparing && slices.Contains(servers, f.Node)
 		})
 		if err != nil {
 			return false, "", err

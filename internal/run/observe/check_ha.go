@@ -14,7 +14,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host/gather"
 	"github.com/mortarhpc/mortar/internal/host/resource"
-	"github.com/mortarhpc/mortar/internal/serve/ocf"
+	"github.com/mortarhpc/mortar/internal/serve/refusal"
 	"github.com/mortarhpc/mortar/internal/serve/unit"
 )
 
@@ -93,9 +93,9 @@ func (v ha) cluster() *Part {
 		}
 		code, args := Code("action-failed"), with{"resource": f.Resource(), "task": f.Task, "host": f.Node, "time": strings.TrimPrefix(v.at(f.When), " at "), "failure": f.String()}
 		if service, ok := strings.CutPrefix(f.Resource(), resource.ServiceID("")); ok {
-			refusal := ocf.RefusalOf(f.Reason)
-			args["service"], args["refusal"] = service, refusal
-			code = cmp.Or(ofRefusal[refusal], code)
+			said := refusal.CodeIn(f.Reason)
+			args["service"], args["refusal"] = service, said
+			code = cmp.Or(ofRefusal[said], code)
 		}
 		if m.Barred(f.Resource(), f.Node) {
 			args["barred"] = f.Node
@@ -116,7 +116,7 @@ func (v ha) cluster() *Part {
 }
 
 // ofRefusal are the findings of refusals that have a remedy of their own.
-var ofRefusal = map[ocf.Code]Code{ocf.Comparing: "service-compares", ocf.InDoubt: ServiceInDoubt, ocf.Damaged: ServiceDamaged}
+var ofRefusal = map[refusal.Code]Code{refusal.Comparing: "service-compares", refusal.InDoubt: ServiceInDoubt, refusal.Damaged: ServiceDamaged}
 
 // unseen returns the servers that the cluster waits for since a cold start.
 func (v *view) unseen() []string {

@@ -23,7 +23,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/converge/prepared"
 	"github.com/mortarhpc/mortar/internal/host/gather"
 	"github.com/mortarhpc/mortar/internal/serve/cache"
-	"github.com/mortarhpc/mortar/internal/serve/ocf"
+	"github.com/mortarhpc/mortar/internal/serve/refusal"
 )
 
 // docs/findings.md is generated: `go test ./internal/run/observe -update`.
@@ -34,9 +34,15 @@ func TestFindingsReference(t *testing.T) {
 		"Each finding of `mortar status` has a code, which stays as it is when its text changes. `status --json`, the messages, the page and the metrics of `mortar watch` carry it.\n" +
 		"Words in capitals are arguments of the finding; `args` in the JSON has each that is known. Text in brackets is left out if an argument in it is not. The subject is what the finding is about.\n\n" +
 		reference() +
-		"\n## Refusals of the resource agent\n\nThe reason of a failed action begins with a code in brackets, for example `[in-doubt] a crash has left blocks in doubt …`. `crm_mon` shows it, and `mortar events` carries it.\n\n| code | what it means | what to do |\n|---|---|---|\n")
-	for _, code := range slices.Sorted(maps.Keys(ocf.Codes)) {
-		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", code, ocf.Codes[code][0], ocf.Codes[code][1])
+		"\n## Refusals of the resource agent\n\nThe reason of a failed action begins with a code in brackets, for example `[in-doubt] a crash has left blocks in doubt …`. `crm_mon` shows it, and `mortar events` carries it.\n\n" +
+		"| code | text | subject | what to do |\n|---|---|---|---|\n")
+	for _, code := range slices.Sorted(maps.Keys(refusal.Kinds)) {
+		k := refusal.Kinds[code]
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", code, capitals(k.Text), cmp.Or(k.Subject, "service"), capitals(k.Mend))
+	}
+	b.WriteString("\nWhat fails at a part of the service has the code of the part:\n\n| code | what it means | what to do |\n|---|---|---|\n")
+	for _, code := range slices.Sorted(maps.Keys(refusal.Parts)) {
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", code, refusal.Parts[code][0], refusal.Parts[code][1])
 	}
 	if *update {
 		if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
@@ -236,21 +242,23 @@ func TestSignsOfDrills(t *testing.T) {
 	}
 }
 
+// capitals writes the arguments of a text in capitals, for a table in Markdown.
+func capitals(s string) string {
+	named := regexp.MustCompile(`\{(\w+)(?:%[^}]*)?\}`)
+	return strings.ReplaceAll(named.ReplaceAllStringFunc(s, func(s string) string { return strings.ToUpper(named.FindStringSubmatch(s)[1]) }), "|", "\\|")
+}
+
 // reference is the table of all findings, in Markdown. Arguments are in capitals.
 func reference() string {
 	var b strings.Builder
-	named := regexp.MustCompile(`\{(\w+)(?:%[^}]*)?\}`)
 	b.WriteString("| code | level | text | subject | what to do |\n|---|---|---|---|---|\n")
-	words := func(s string) string {
-		return strings.ReplaceAll(named.ReplaceAllStringFunc(s, func(s string) string { return strings.ToUpper(named.FindStringSubmatch(s)[1]) }), "|", "\\|")
-	}
 	for _, code := range slices.Sorted(maps.Keys(findings)) {
 		k := findings[code]
 		level := k.Level.String()
 		if k.Level == OK {
 			level = "as reported"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", code, level, words(k.Text), cmp.Or(k.Subject, "brick"), words(k.Mend))
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", code, level, capitals(k.Text), cmp.Or(k.Subject, "brick"), capitals(k.Mend))
 	}
 	return b.String()
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/host/gather"
 	"github.com/mortarhpc/mortar/internal/host/resource"
-	"github.com/mortarhpc/mortar/internal/serve/ocf"
+	"github.com/mortarhpc/mortar/internal/serve/refusal"
 )
 
 var update = flag.Bool("update", false, "rewrite golden files")
@@ -351,9 +351,10 @@ const neverProven2 = "warning: fencing of nfs2 was never proven: no success sinc
 // Of a service that does not start because blocks are in doubt, the remedy is the command
 // that lists them; while parities are still compared, it is to wait.
 func TestDoubtMend(t *testing.T) {
-	for reason, want := range map[ocf.Code]string{
-		ocf.InDoubt:   "connect the missing disk if it was there when the server died; else `mortar confirm-doubt brick.yaml home` lists what is in doubt and asks",
-		ocf.Comparing: "wait: Pacemaker tries again by itself, and the next start goes on with the comparison",
+	for reason, want := range map[refusal.Code]string{
+		refusal.InDoubt:   "connect the missing disk if it was there when the server died; else `mortar confirm-doubt brick.yaml home` lists what is in doubt and asks",
+		refusal.Comparing: "wait: Pacemaker tries again by itself, and the next start goes on with the comparison",
+		"too-few":         "when the cause is mended: `crm_resource --cleanup --resource service-home`",
 	} {
 		d := theDesign(t)
 		f := healthy(t, d)
@@ -365,7 +366,7 @@ func TestDoubtMend(t *testing.T) {
 			f.Hosts[node].Host.Run[gather.CmdCRM] = r
 		}
 		said := slices.ContainsFunc(Judge(d, f).Parts, func(p *Part) bool {
-			return p.Name == "cluster" && slices.ContainsFunc(p.Parts, func(c *Part) bool { return c.Mend == want })
+			return p.Name == "cluster" && slices.ContainsFunc(p.Parts, func(c *Part) bool { return c.Mend == want && c.Args["refusal"] == reason })
 		})
 		if !said {
 			t.Errorf("nobody says %q", want)

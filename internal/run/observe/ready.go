@@ -12,7 +12,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/gather"
-	"github.com/mortarhpc/mortar/internal/serve/ocf"
+	"github.com/mortarhpc/mortar/internal/serve/refusal"
 )
 
 // Snapshot is the cluster's state at one moment, with the services of its pair.
@@ -38,7 +38,7 @@ type ServiceState struct {
 // Failure is an action of a service that failed on a server.
 type Failure struct {
 	Task, Node, Text string
-	Refusal          ocf.Code // of the agent; "" if it gave none
+	Refusal          refusal.Code // of the agent; "" if it gave none
 }
 
 func (f Failure) String() string { return fmt.Sprintf("%s on %s: %s", f.Task, f.Node, f.Text) }
@@ -83,7 +83,7 @@ func snapshot(p *design.Pair, c gather.Cluster) *Snapshot {
 			st.Resource, st.Server, st.Role, st.Failed = r.ID, r.Node(), r.Role, r.Failed
 			for _, f := range c.Failures {
 				if f.Resource() == r.ID {
-					st.Failures = append(st.Failures, Failure{f.Task, f.Node, f.String(), ocf.RefusalOf(f.Reason)})
+					st.Failures = append(st.Failures, Failure{f.Task, f.Node, f.String(), refusal.CodeIn(f.Reason)})
 				}
 			}
 			for _, l := range c.CIB.Moves() {

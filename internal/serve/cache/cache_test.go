@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/mortarhpc/mortar/internal/serve/refusal"
 )
 
 func config(mode string, serials ...string) *Config {
@@ -155,7 +157,7 @@ func TestNeeds(t *testing.T) {
 			"throw away what is cached of reads; partition SSD C; add SSD C to the mirror; take SSD B out of the mirror; make the array for clean data"},
 		{"the last copy is to go", config(WriteBack, "A", "C"), with(up(label(true, "A", "B"), "A", "B", "C"), func(v *observed) {
 			v.Label.Dirty.Members, v.DirtySync, v.DirtyBytes = []string{"B"}, []string{"B"}, 4096
-		}), "!SSD B holds the only copy of 4096 bytes"},
+		}), "[only-copy] [B] 4096"},
 		{"SSDs inside servers: the other one's is none of ours", config(WriteThrough, "A@nfs1", "B@nfs2"),
 			with(up(&Label{SSDs: []string{"A", "B"}, Clean: map[string]*Layer{"nfs1": {Members: []string{"A"}}}}, "A"), func(*observed) {}), ""},
 		{"shared SSDs become such inside servers", config(WriteThrough, "A@nfs1", "B@nfs2"), up(label(false, "A", "B"), "A"),
@@ -172,6 +174,9 @@ func TestNeeds(t *testing.T) {
 		got := n.String()
 		if err != nil {
 			got = "!" + err.Error()
+		}
+		if r := (*refusal.Refusal)(nil); errors.As(err, &r) {
+			got = fmt.Sprintf("[%s] %v %v", r.Code, r.Args["ssds"], r.Args["bytes"])
 		}
 		if got != c.want && !(strings.HasPrefix(c.want, "!") && strings.HasPrefix(got, c.want)) {
 			t.Errorf("%s:\n got %s\nwant %s", c.name, got, c.want)

@@ -15,6 +15,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/base/md"
+	"github.com/mortarhpc/mortar/internal/serve/refusal"
 )
 
 // Progress receives the progress of a change. During a flush, left is the number of
@@ -118,8 +119,7 @@ func needs(c *Config, host, place string, v observed) (need, error) {
 	if l.Dirty != nil {
 		keep := lists.Only(l.Dirty.Members, func(s string) bool { return slices.Contains(want, s) })
 		if len(keep) == 0 && v.DirtyBytes > 0 {
-			return n, &Refusal{fmt.Sprintf("SSD %s holds the only copy of %d bytes that are not on the disks; first mortar cache mode write-through, with it, which writes them there",
-				strings.Join(l.Dirty.Members, " and "), v.DirtyBytes)}
+			return n, refusal.New("only-copy", refusal.Args{"ssds": l.Dirty.Members, "bytes": v.DirtyBytes})
 		}
 		switch {
 		case !wb:
@@ -355,7 +355,7 @@ func (s *Stack) Prepare(ctx context.Context) error {
 			return err
 		}
 		if state, err := s.dirtyState(); err == nil && state == stateDirty {
-			return &Refusal{fmt.Sprintf("volume %s/%s has no label of a cache, and bcache's superblock says that data is on SSDs alone", s.cfg.VG, s.cfg.LV)}
+			return s.refused("no-label")
 		}
 		if err := s.modules(ctx); err != nil {
 			return err
@@ -417,7 +417,7 @@ func (s *parts) split() bool { return s.cfg.Mode == WriteBack }
 func (s *change) partition(ctx context.Context, serials []string) error {
 	for name, devs := range s.devices() {
 		if len(devs) > 1 && slices.ContainsFunc(serials, func(x string) bool { return strings.EqualFold(x, name) }) {
-			return &Refusal{fmt.Sprintf("%s all have the serial %s: which of them is meant cannot be told", strings.Join(devs, ", "), name)}
+			return refusal.New("same-serial", refusal.Args{"ssd": name, "devices": strings.Join(devs, ", ")})
 		}
 	}
 	there := s.ssds()
@@ -452,7 +452,7 @@ func (s *change) partition(ctx context.Context, serials []string) error {
 func (s *change) unused(serial, d string) error {
 	for _, p := range s.partitions(d) {
 		for _, h := range s.list("/sys/class/block/" + p + "/holders") {
-			return &Refusal{fmt.Sprintf("SSD %s is in use: %s has its partition %s", serial, h, p)}
+			return refusal.New("ssd-in-use", refusal.Args{"ssd": serial, "holder": h, "partition": p})
 		}
 	}
 	return nil
@@ -477,7 +477,7 @@ func (s *change) divide(ctx context.Context, serial, d string) error {
 	if s.split() {
 		last -= s.cfg.MirrorBytes / 512
 		if last-first < 64*mib {
-			return &Refusal{fmt.Sprintf("SSD %s has %d bytes, too few for %d of dirty data and as much for reads", serial, size*512, s.cfg.MirrorBytes)}
+			return refusal.New("ssd-small", refusal.Args{"ssd": serial, "bytes": size * 512, "dirty": s.cfg.MirrorBytes})
 		}
 		fmt.Fprintf(&b, "%d : start=%d, size=%d, type=linux-raid, name=mortar-clean\n%d : start=%d, size=%d, type=linux-raid, name=mortar-dirty\n",
 			partClean, first, last-first, partDirty, last, s.cfg.MirrorBytes/512)
@@ -788,7 +788,7 @@ func (s *change) forgetDirty(ctx context.Context, dirty string) error {
 	case err != nil:
 		return err
 	case state == stateDirty:
-		return &Refusal{fmt.Sprintf("SSD %s left the cache before all dirty data was on the disks: the rest is on them alone. Bring them back, and start the service", strings.Join(l.Members, " and "))}
+		return refusal.New("ssd-left", refusal.Args{"ssds": l.Members})
 	}
 	s.label.Dirty = nil
 	if err := s.writeLabel(); err != nil {
@@ -987,7 +987,7 @@ func (s *Stack) OnDisks() error {
 		return err
 	}
 	if s.label != nil && (s.label.Dirty != nil || len(s.label.Clean) > 0) {
-		return &Refusal{fmt.Sprintf("volume %s/%s has a cache that was not turned off: data on its SSDs would be passed by (mortar cache off)", s.cfg.VG, s.cfg.LV)}
+		return s.refused("cache-left")
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/serve/kernel"
+	"github.com/mortarhpc/mortar/internal/serve/refusal"
 )
 
 // fakeTree is a fake sysfs of files and links.
@@ -224,7 +225,7 @@ func TestPartitionOfAnAmbiguousSerial(t *testing.T) {
 	s := &Stack{parts: parts{host: host{sys: sys, note: t.Logf}, cfg: config(WriteBack, "A", "B"), label: &Label{Sequence: 1}}}
 	sys.labelled(t, s.label)
 	err := (&change{s, func(string, int64, int64) {}}).steps(t.Context(), need{Partition: []string{"A", "B"}})
-	if err == nil || !strings.Contains(err.Error(), "all have the serial B") {
+	if refusal.CodeOf(err) != "same-serial" {
 		t.Error(err)
 	}
 	if slices.ContainsFunc(sys.ran, func(c string) bool { return strings.HasPrefix(c, "sfdisk") || strings.HasPrefix(c, "blkdiscard") }) {
@@ -360,7 +361,7 @@ func TestStraysGo(t *testing.T) {
 	s := &Stack{parts: parts{host: host{sys: sys, note: t.Logf}, cfg: config(WriteBack, "A", "B"), label: &Label{Sequence: 1, SSDs: []string{"A"}}}}
 	sys.labelled(t, s.label)
 	err := (&change{s, func(string, int64, int64) {}}).steps(t.Context(), need{Partition: []string{"A", "B"}, MakeDirty: true})
-	if refused := (*Refusal)(nil); errors.As(err, &refused) {
+	if errors.As(err, new(*refusal.Refusal)) {
 		t.Error(err)
 	}
 	if !slices.ContainsFunc(sys.ran, func(c string) bool { return strings.HasPrefix(c, "blkdiscard") }) {

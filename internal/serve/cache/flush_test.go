@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/serve/kernel"
+	"github.com/mortarhpc/mortar/internal/serve/refusal"
 )
 
 // flushBrick is what two servers share: the blocks of the header, the SSDs, who owns the
@@ -496,7 +497,7 @@ func TestSSDsLostDuringFlush(t *testing.T) {
 			if err == nil || h.label().Dirty == nil {
 				t.Errorf("%v, label %+v", err, h.label())
 			}
-			if r := (*Refusal)(nil); !stopped && (!errors.As(err, &r) || !strings.Contains(err.Error(), "A and B")) {
+			if r := (*refusal.Refusal)(nil); !stopped && (!errors.As(err, &r) || r.Code != "ssd-left" || !slices.Equal(r.Args["ssds"].([]string), []string{"A", "B"})) {
 				t.Errorf("%v", err)
 			}
 			h.agree()

@@ -13,6 +13,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/base/md"
 	"github.com/mortarhpc/mortar/internal/serve/kernel"
+	"github.com/mortarhpc/mortar/internal/serve/refusal"
 )
 
 // Stack is the cache of one volume on this host. Below it are host, the devices of this
@@ -72,11 +73,10 @@ func New(cfg *Config, note func(format string, a ...any)) *Stack {
 	return &Stack{parts: parts{host: host{kernel.New(), note}, cfg: cfg}}
 }
 
-// Refusal is the error if the stack cannot come up without risk to data. A retry does
-// not help before an administrator has acted.
-type Refusal struct{ What string }
-
-func (r *Refusal) Error() string { return r.What }
+// refused is a refusal about the volume.
+func (s *parts) refused(code refusal.Code) error {
+	return refusal.New(code, refusal.Args{"volume": s.cfg.VG + "/" + s.cfg.LV})
+}
 
 // late bounds the wait for missing SSDs on a server whose uptime is below moment:
 // after a power cut of the whole rack, SSDs may come up later than the server. A
@@ -135,7 +135,7 @@ func (s *parts) place() string {
 }
 
 // Start brings the stack up on an active volume. It is idempotent. It goes without a
-// missing SSD, unless dirty data would be missing too: then it returns a *Refusal.
+// missing SSD, unless dirty data would be missing too: then it returns a refusal.Refusal.
 func (s *Stack) Start(ctx context.Context) error {
 	if up, err := s.State(); up && err == nil {
 		return nil
@@ -144,7 +144,7 @@ func (s *Stack) Start(ctx context.Context) error {
 		return err
 	}
 	if s.label == nil {
-		return &Refusal{fmt.Sprintf("volume %s/%s was never given its cache: run mortar apply", s.cfg.VG, s.cfg.LV)}
+		return s.refused("never-cached")
 	}
 	if err := s.modules(ctx); err != nil {
 		return err
@@ -352,7 +352,7 @@ func (s *Stack) startDirty(ctx context.Context, state int, trust bool) error {
 	if a == nil {
 		devs, missing, err := s.mirrorParts(l)
 		if err != nil && state == stateDirty {
-			return &Refusal{err.Error() + "; data that was acknowledged is on them and not on the disks. Bring them back"}
+			return refusal.New("ssds-missing", refusal.Args{"ssds": missing, refusal.Why: err})
 		}
 		if err == nil {
 			if len(missing) > 0 {
@@ -699,7 +699,7 @@ func (s *Stack) device(backing string, l *Layer) (string, error) {
 			return "", err
 		}
 		if sb.State == stateDirty {
-			return "", &Refusal{"the SSDs hold data that is not on the disks, and bcache does not take them (see the kernel's log)"}
+			return "", refusal.New("ssds-refused", refusal.Args{"device": backing})
 		}
 		if err := s.sys.Poke("/sys/class/block/"+backing+"/bcache/running", "1\n"); err != nil {
 			return "", err

@@ -15,6 +15,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/base/md"
 	"github.com/mortarhpc/mortar/internal/base/raid6"
+	"github.com/mortarhpc/mortar/internal/serve/refusal"
 	"github.com/mortarhpc/mortar/internal/serve/unit"
 )
 
@@ -53,6 +54,26 @@ func (d *Doubt) Remaining() (n int64) {
 		n = max(n, a.Remaining)
 	}
 	return n
+}
+
+// Refusal is the error of a start whose arrays may be torn. Its text begins with what to do:
+// Pacemaker keeps only the begin of it.
+func (d *Doubt) Refusal(why error) error {
+	code, n := refusal.InDoubt, d.Remaining()
+	if n > 0 {
+		code = refusal.Comparing
+	}
+	return refusal.New(code, refusal.Args{"arrays": lists.Map(d.Arrays, func(a ArrayInDoubt) string { return a.Name }), "mib": n >> 20, "doubt": d, refusal.Why: why})
+}
+
+// Of is the doubt for which a start was refused; nil: the error has another cause.
+func Of(err error) *Doubt {
+	r := (*refusal.Refusal)(nil)
+	if !errors.As(err, &r) {
+		return nil
+	}
+	d, _ := r.Args["doubt"].(*Doubt)
+	return d
 }
 
 // BlockBytes is the size of a block in doubt.

@@ -15,6 +15,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/pr"
 	"github.com/mortarhpc/mortar/internal/serve/kernel"
 	"github.com/mortarhpc/mortar/internal/serve/pace"
+	"github.com/mortarhpc/mortar/internal/serve/refusal"
 	"github.com/mortarhpc/mortar/internal/serve/unit"
 )
 
@@ -117,9 +118,9 @@ func (s *Kind) find(l LUN) (dev string, gone error, err error) {
 		}
 	}
 	if dev, _ := s.DM(names, l.Name); dev != "" {
-		return "", fmt.Errorf("LUN %s: the map of that name is %q, not that of WWID %s", l.Name, s.Line("/sys/block/"+dev+"/dm/uuid"), l.WWID), nil
+		return "", refusal.New("lun-name", refusal.Args{"lun": l.Name, "map": s.Line("/sys/block/" + dev + "/dm/uuid"), "wwid": l.WWID}), nil
 	}
-	return "", fmt.Errorf("LUN %s: no multipath map has WWID %s; see that the array is on, that it presents the LUN to this server, and multipath -ll", l.Name, l.WWID), nil
+	return "", refusal.New("lun-missing", refusal.Args{"lun": l.Name, "wwid": l.WWID}), nil
 }
 
 // judge finds what is wrong with a LUN's map. Paths are not looked at: while all
@@ -128,10 +129,10 @@ func (s *Kind) find(l LUN) (dev string, gone error, err error) {
 func (s *Kind) judge(l LUN, dev string) error {
 	dir := "/sys/block/" + dev
 	if got := int64(s.Number(dir+"/size")) * unit.Sector; got != l.Size {
-		return fmt.Errorf("LUN %s (WWID %s) has %d bytes, not %d as designed", l.Name, l.WWID, got, l.Size)
+		return refusal.New("lun-size", refusal.Args{"lun": l.Name, "wwid": l.WWID, "bytes": got, "want": l.Size})
 	}
 	if s.Line(dir+"/dm/suspended") == "1" {
-		return fmt.Errorf("LUN %s: its map %s is suspended", l.Name, dev)
+		return refusal.New("lun-suspended", refusal.Args{"lun": l.Name, "device": dev})
 	}
 	return nil
 }
@@ -155,7 +156,7 @@ func (s *Kind) judgeAll(paths bool) error {
 			fault = s.judge(l, dev)
 		}
 		if need := max(l.Paths, 1); fault == nil && paths && s.Paths(dev) < need {
-			fault = fmt.Errorf("LUN %s has %d paths that work, fewer than %d", l.Name, s.Paths(dev), need)
+			fault = refusal.New("lun-paths", refusal.Args{"lun": l.Name, "paths": s.Paths(dev), "want": need})
 		}
 		faults = errors.Join(faults, fault)
 	}
@@ -183,7 +184,7 @@ func (s *Kind) lookAtLUNs(ctx context.Context) error {
 			end = begin.Add(lunPatience)
 		}
 		if !s.K.Now().Before(end) || s.K.Sleep(ctx, 250*time.Millisecond) != nil {
-			return unit.Refuse(err)
+			return refusal.Because("luns", err)
 		}
 	}
 	if _, all, err := s.svc.Active(); err != nil || all || !s.group {

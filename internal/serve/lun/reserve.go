@@ -11,6 +11,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/base/pr"
 	"github.com/mortarhpc/mortar/internal/serve/kernel"
+	"github.com/mortarhpc/mortar/internal/serve/refusal"
 	"github.com/mortarhpc/mortar/internal/serve/unit"
 )
 
@@ -88,10 +89,10 @@ func (r *reservedLUNs) Take(ctx context.Context) error {
 	all := r.look()
 	for _, c := range all {
 		if c.Err != nil {
-			return unit.Refuse(c.Err)
+			return refusal.Because("reservations", c.Err)
 		}
 		if err := c.Ours(); err != nil {
-			return unit.Refuse(err)
+			return refusal.Because(refusal.Stranger, err)
 		}
 	}
 	for _, c := range all {

@@ -21,6 +21,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/serve/doubt"
 	"github.com/mortarhpc/mortar/internal/serve/kernel"
+	"github.com/mortarhpc/mortar/internal/serve/refusal"
 	"github.com/mortarhpc/mortar/internal/serve/unit"
 )
 
@@ -346,18 +347,18 @@ func (s *Kind) prepare(t Target) (argv []string, registered bool, err error) {
 	}
 	for _, m := range all {
 		if m.Dev == devno || isTarget(m) && s.isOn(m, devno) {
-			return nil, false, unit.Refuse(fmt.Errorf("%s is mounted on %s already", s.svc.Called(t.Volume), m.Target))
+			return nil, false, refusal.New("mounted", refusal.Args{"volume": s.svc.Called(t.Volume), "at": m.Target})
 		}
 		if m.Target == t.MountPoint {
-			return nil, false, unit.Refuse(fmt.Errorf("%s (%s) is mounted on %s already", m.Source, m.Type, m.Target))
+			return nil, false, refusal.New("mount-taken", refusal.Args{"device": m.Source, "type": m.Type, "at": m.Target})
 		}
 	}
 	b, err := s.K.ReadBlocks("/dev/"+dev, 0, 4096)
 	if err != nil {
 		return nil, false, err
 	}
-	if registered, err = t.Judge(s.cfg.FSName, b); err != nil {
-		return nil, false, unit.Refuse(fmt.Errorf("%s: %w", s.svc.Called(t.Volume), err))
+	if registered, err = t.Judge(s.cfg.FSName, s.svc.Called(t.Volume), b); err != nil {
+		return nil, false, err
 	}
 	if err := s.K.Mkdir(t.MountPoint, 0, -1, -1); err != nil {
 		return nil, false, err
@@ -375,12 +376,12 @@ func (s *Kind) prepare(t Target) (argv []string, registered bool, err error) {
 // Source: struct ext4_super_block in fs/ext4/ext4.h of the kernel; the labels in
 // lustre/utils/libmount_utils_ldiskfs.c: behind fsname ':' for a target that
 // never registered, '=' for one to be written anew, '+' without local logs.
-func (t Target) Judge(fsname string, b []byte) (registered bool, err error) {
+func (t Target) Judge(fsname, called string, b []byte) (registered bool, err error) {
 	const at, magic, incompat, mmp, name = 1024, 0x38, 0x60, 0x100, 0x78
 	le := binary.LittleEndian
 	sb := b[at:]
 	if le.Uint16(sb[magic:]) != 0xef53 {
-		return false, errors.New("no ldiskfs")
+		return false, refusal.New("no-ldiskfs", refusal.Args{"volume": called})
 	}
 	got := string(bytes.TrimRight(sb[name:name+16], "\x00"))
 	want := t.label(fsname)
@@ -389,10 +390,10 @@ func (t Target) Judge(fsname string, b []byte) (registered bool, err error) {
 		got = got[:i] + "-" + got[i+1:]
 	}
 	if got != want {
-		return false, fmt.Errorf("its target is %q, not %s", cmp.Or(got, "without a name"), want)
+		return false, refusal.New("other-target", refusal.Args{"volume": called, "label": cmp.Or(got, "without a name"), "want": want})
 	}
 	if le.Uint32(sb[incompat:])&mmp == 0 {
-		return false, fmt.Errorf("%s has no multiple mount protection: switch it on while the target is off, with tune2fs -O mmp", want)
+		return false, refusal.New("no-mmp", refusal.Args{"volume": called, "target": want})
 	}
 	return registered, nil
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/serve/doubt"
 	"github.com/mortarhpc/mortar/internal/serve/kernel"
 	"github.com/mortarhpc/mortar/internal/serve/pace"
+	"github.com/mortarhpc/mortar/internal/serve/refusal"
 	"github.com/mortarhpc/mortar/internal/serve/unit"
 )
 
@@ -378,11 +379,11 @@ func (s *Kind) StartArrays(ctx context.Context) error {
 		return err
 	}
 	verdicts, err := s.LookAll(ctx)
-	if d := (*InDoubt)(nil); errors.As(err, &d) {
-		err = errors.Join(d, s.Doubts.SaveDoubt(&d.Doubt))
+	if d := doubt.Of(err); d != nil {
+		err = errors.Join(err, s.Doubts.SaveDoubt(d))
 	}
 	if err != nil {
-		return unit.Refuse(err)
+		return refusal.Because("arrays", err)
 	}
 	hold()
 	if err := errors.Join(s.Late.expectLate(verdicts), s.leaveOut(verdicts)); err != nil {
@@ -419,17 +420,18 @@ func (s *Kind) LookAll(ctx context.Context) ([]Verdict, error) {
 		return nil, err
 	}
 	doubts := s.settle(ctx, verdicts)
-	doubt := &InDoubt{Doubt: doubt.Doubt{Service: s.Service, At: s.K.Now().UTC()}}
+	var why error
+	all := &doubt.Doubt{Service: s.Service, At: s.K.Now().UTC()}
 	for i, want := range s.Cfg.Arrays {
 		if d := doubts[i]; d != nil {
-			doubt.Arrays, doubt.Why = append(doubt.Arrays, *d), append(doubt.Why, verdicts[i].Doubt)
+			all.Arrays, why = append(all.Arrays, *d), errors.Join(why, verdicts[i].Doubt)
 		}
 		for _, n := range verdicts[i].Notes {
 			s.Log.Note("array %s: %s", want.Name, n)
 		}
 	}
-	if len(doubt.Arrays) > 0 {
-		return nil, doubt
+	if len(all.Arrays) > 0 {
+		return nil, all.Refusal(why)
 	}
 	return verdicts, nil
 }
@@ -460,20 +462,6 @@ func (s *Kind) settle(ctx context.Context, verdicts []Verdict) []*doubt.ArrayInD
 		}
 	}
 	return out
-}
-
-// InDoubt is the error of a start whose arrays may be torn.
-type InDoubt struct {
-	doubt.Doubt
-	Why []error
-}
-
-// Error begins with what to do: Pacemaker keeps only the begin of it, see Code.
-func (d *InDoubt) Error() string {
-	if n := d.Remaining(); n > 0 {
-		return fmt.Sprintf("parities are still compared, up to %d MiB of a disk are left, and the next start goes on: %v. %v", n>>20, errors.Join(d.Why...), &d.Doubt)
-	}
-	return fmt.Sprintf("a crash has left blocks in doubt, see `mortar confirm-doubt`: %v. %v", errors.Join(d.Why...), &d.Doubt)
 }
 
 // stopStrays stops arrays of the service on which no volume is active.

@@ -13,6 +13,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/base/pr"
 	"github.com/mortarhpc/mortar/internal/serve/kernel"
+	"github.com/mortarhpc/mortar/internal/serve/refusal"
 	"github.com/mortarhpc/mortar/internal/serve/unit"
 )
 
@@ -119,7 +120,7 @@ func (r *reservedDisks) take(ctx context.Context) error {
 	if err := r.note(kept); err != nil || len(strange) == 0 {
 		return err
 	}
-	return unit.Refuse(errors.Join(strange...))
+	return refusal.Because(refusal.Stranger, errors.Join(strange...))
 }
 
 // beforeJudging reserves disks that have come since the start began. A disk that is left out

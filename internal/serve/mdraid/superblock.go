@@ -10,6 +10,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/md"
 	"github.com/mortarhpc/mortar/internal/serve/kernel"
+	"github.com/mortarhpc/mortar/internal/serve/refusal"
 )
 
 // Member is one device of an array and what was found on it.
@@ -70,11 +71,11 @@ func Judge(a Array, members []Member, policy string) (Verdict, error) {
 		}
 	}
 	if fresh == nil {
-		return v, fmt.Errorf("array %s: none of its %d members was found%s", a.Name, len(members), because(v.Notes))
+		return v, refusal.New("no-member", refusal.Args{"array": a.Name, "members": len(members), "notes": strings.Join(v.Notes, "; ")})
 	}
 	if fresh.Features&md.FeatureJournal != 0 {
 		// Without it md would take stripes that are torn for whole.
-		return v, fmt.Errorf("array %s has a write journal, which this version of mortar does not know how to replay: take it off first, as docs/operations.md says (A write journal of an earlier version)", a.Name)
+		return v, refusal.New("has-journal", refusal.Args{"array": a.Name})
 	}
 	dirty := fresh.ResyncedTo != math.MaxUint64
 	slot := make([]bool, fresh.RaidDisks)
@@ -102,7 +103,7 @@ func Judge(a Array, members []Member, policy string) (Verdict, error) {
 			v.Notes = append(v.Notes, m.Dev+" is being rebuilt")
 		case int(role) < fresh.RaidDisks:
 			if slot[role] {
-				return v, fmt.Errorf("array %s: two devices claim its slot %d, one of them %s: is a disk a copy of another?", a.Name, role, m.Dev)
+				return v, refusal.New("same-slot", refusal.Args{"array": a.Name, "slot": role, "device": m.Dev})
 			}
 			slot[role] = true
 			v.Slots[role] = m
@@ -118,8 +119,8 @@ func Judge(a Array, members []Member, policy string) (Verdict, error) {
 	v.Missing = fresh.RaidDisks - filled
 	v.Awaited = awaited(fresh, usable)
 	if md.CanLose(fresh.Level, fresh.Layout, slot) < 0 {
-		return v, fmt.Errorf("array %s: %d of %d members are missing, more than RAID %d can lose%s; see that its disks are connected and powered",
-			a.Name, v.Missing, fresh.RaidDisks, fresh.Level, because(v.Notes))
+		return v, refusal.New("too-few", refusal.Args{"array": a.Name, "missing": v.Missing, "members": fresh.RaidDisks, "level": fresh.Level,
+			"notes": strings.Join(v.Notes, "; ")})
 	}
 	parity := fresh.Level >= 4 && fresh.Level <= 6
 	if v.Missing > 0 && parity && dirty && fresh.Features&md.FeaturePPL == 0 {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/serve/kernel"
+	"github.com/mortarhpc/mortar/internal/serve/refusal"
 	"github.com/mortarhpc/mortar/internal/serve/unit"
 )
 
@@ -69,7 +70,7 @@ func (s *address) probe(ctx context.Context) error {
 		return fmt.Errorf("asking who has %s: %w", s.cfg.Prefix().Addr(), err)
 	}
 	if who != "" {
-		return unit.Refuse(fmt.Errorf("service address %s is answered by %s: the service seems to run elsewhere", s.cfg.Prefix().Addr(), who))
+		return refusal.New("elsewhere", refusal.Args{"address": s.cfg.Prefix().Addr().String(), "mac": who})
 	}
 	return nil
 }

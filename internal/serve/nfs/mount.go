@@ -10,6 +10,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/base/md"
+	"github.com/mortarhpc/mortar/internal/serve/refusal"
 	"github.com/mortarhpc/mortar/internal/serve/unit"
 )
 
@@ -50,11 +51,6 @@ func (s *server) writable(m *linux.Mount) (unit.State, error) {
 	return unit.Running, nil
 }
 
-// Damaged is the error of a volume that XFS does not mount because of what is on it.
-type Damaged struct{ error }
-
-func (d *Damaged) Unwrap() error { return d.error }
-
 func (s *volume) startMount(ctx context.Context) error {
 	st, err := s.mountState()
 	if err != nil || st == unit.Running {
@@ -76,10 +72,10 @@ func (s *volume) startMount(ctx context.Context) error {
 	}
 	for _, m := range all {
 		if m.Dev == devno {
-			return unit.Refuse(fmt.Errorf("%s is mounted on %s already", s.svc.Called(s.lv), m.Target))
+			return refusal.New("mounted", refusal.Args{"volume": s.svc.Called(s.lv), "at": m.Target})
 		}
 		if m.Target == s.cfg.MountPoint {
-			return unit.Refuse(fmt.Errorf("%s (%s) is mounted on %s already", m.Source, m.Type, m.Target))
+			return refusal.New("mount-taken", refusal.Args{"device": m.Source, "type": m.Type, "at": m.Target})
 		}
 	}
 	sb, err := s.K.ReadBlocks("/dev/"+dev, 0, 4096)
@@ -88,10 +84,10 @@ func (s *volume) startMount(ctx context.Context) error {
 	}
 	// Source: struct xfs_dsb, xfs_format.h: magic at 0, UUID at 32.
 	if string(sb[:4]) != "XFSB" {
-		return unit.Refuse(&Damaged{fmt.Errorf("no XFS superblock on %s", s.svc.Called(s.lv))})
+		return refusal.New(refusal.Damaged, refusal.Args{"volume": s.svc.Called(s.lv)})
 	}
 	if got := hex.EncodeToString(sb[32:48]); got != md.Hex(s.cfg.FSUUID) {
-		return unit.Refuse(fmt.Errorf("the file system on %s has UUID %s, not %s", s.svc.Called(s.lv), got, md.Hex(s.cfg.FSUUID)))
+		return refusal.New("other-fs", refusal.Args{"volume": s.svc.Called(s.lv), "uuid": got, "want": md.Hex(s.cfg.FSUUID)})
 	}
 	if err := s.K.Mkdir(s.cfg.MountPoint, 0, -1, -1); err != nil {
 		return err
@@ -104,7 +100,7 @@ func (s *volume) startMount(ctx context.Context) error {
 	// EUCLEAN is the kernel's EFSCORRUPTED, EBADMSG its EFSBADCRC.
 	// Source: Linux, fs/xfs/xfs_linux.h
 	case errors.Is(err, unix.EUCLEAN), errors.Is(err, unix.EBADMSG):
-		return &Damaged{fmt.Errorf("mount %s: the file system is damaged: %w", s.cfg.MountPoint, err)}
+		return refusal.New(refusal.Damaged, refusal.Args{"at": s.cfg.MountPoint, refusal.Why: err})
 	case err != nil:
 		return fmt.Errorf("mount %s: %w (the kernel's log may say why)", s.cfg.MountPoint, err)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/durable"
 	"github.com/mortarhpc/mortar/internal/base/flock"
 	"github.com/mortarhpc/mortar/internal/serve/kernel"
+	"github.com/mortarhpc/mortar/internal/serve/refusal"
 	"github.com/mortarhpc/mortar/internal/serve/unit"
 )
 
@@ -117,7 +118,7 @@ func (a *agent) run(ctx context.Context, action string) int {
 		return code
 	}
 	if os.Geteuid() != 0 {
-		a.reason(giveCode(Unable, errors.New("must be run as root")))
+		a.reason(refusal.Give(refusal.Unable, errors.New("must be run as root")))
 		return ErrPerm
 	}
 	began := a.now()
@@ -134,7 +135,7 @@ func (a *agent) run(ctx context.Context, action string) int {
 		return a.monitor(ctx, s)
 	}
 	if code, err := s.validate(action); err != nil {
-		a.reason(giveCode(Unable, err))
+		a.reason(refusal.Give(refusal.Unable, err))
 		return code
 	}
 	if action == "validate-all" {
@@ -148,14 +149,14 @@ func (a *agent) run(ctx context.Context, action string) int {
 	}
 	if action == exportsAction {
 		if err := log.Step(action, func() error { return s.kind.Change(ctx) }); err != nil {
-			a.reason(giveCode("exports", err))
+			a.reason(refusal.Give("exports", err))
 			return ErrGeneric
 		}
 		return Success
 	}
 	unlock, err := lock(ctx, cfg.Service)
 	if err != nil {
-		a.reason(giveCode(Busy, err))
+		a.reason(refusal.Give(refusal.Busy, err))
 		return ErrGeneric
 	}
 	defer unlock()
@@ -292,7 +293,7 @@ func (a *agent) givenUp(action string, cfg *Config, err error, reachable bool, s
 	if action == "monitor" && !reachable {
 		return Success
 	}
-	err = giveCode(Late, fmt.Errorf("%s of service %s took too long: %w", action, cfg.Service, err))
+	err = refusal.Give(refusal.Late, fmt.Errorf("%s of service %s took too long: %w", action, cfg.Service, err))
 	if action == "monitor" && slow != "" {
 		a.note(action, cfg, fmt.Errorf("%w; a move would not help: %s", err, slow))
 		return Success
@@ -370,7 +371,7 @@ func goesOn(action string) bool { return action == "monitor" || action == "stop"
 // config loads the file that the `config` parameter names.
 func (a *agent) config(action string) (*Config, int, error) {
 	cfg, code, err := a.load(action)
-	return cfg, code, giveCode(BadConfig, err)
+	return cfg, code, refusal.Give(refusal.BadConfig, err)
 }
 
 func (a *agent) load(action string) (*Config, int, error) {
@@ -445,7 +446,7 @@ func (s *service) validate(action string) (int, error) {
 		}
 	}
 	if _, ok := s.cfg.Nodes[s.Node]; !ok {
-		return ErrArgs, fmt.Errorf("host %s is not in the config's nodes (%s)", s.Node, strings.Join(s.NodeNames(), ", "))
+		return ErrArgs, refusal.New("not-a-node", refusal.Args{"host": s.Node, "nodes": strings.Join(s.NodeNames(), ", ")})
 	}
 	return Success, nil
 }

@@ -152,7 +152,7 @@ func (s *cacheLayer) startCache(ctx context.Context) error {
 		return err
 	}
 	// bcache reads its whole index when a set is registered: minutes, of a cache of terabytes.
-	return refused(s.Long("start of the cache", s.Moved(s.ssdArrays), func() error { return c.Start(ctx) }))
+	return s.Long("start of the cache", s.Moved(s.ssdArrays), func() error { return c.Start(ctx) })
 }
 
 // ssdArrays are the arrays of the cache's SSDs that are assembled (md126).
@@ -178,15 +178,6 @@ func (s *cacheLayer) stopCache(ctx context.Context) error {
 	return c.Stop(ctx)
 }
 
-// refused turns a refusal by the cache into a refusal by the agent.
-func refused(err error) error {
-	var r *cache.Refusal
-	if errors.As(err, &r) {
-		return unit.Refuse(err)
-	}
-	return err
-}
-
 // NoCache refuses to mount the volume without its cache while the volume has
 // one.
 func (s *cacheLayer) NoCache() error {
@@ -197,7 +188,7 @@ func (s *cacheLayer) NoCache() error {
 	if err != nil {
 		return err
 	}
-	return refused(c.OnDisks())
+	return c.OnDisks()
 }
 
 // uncached says whether the service runs on its volume alone, because it was started before

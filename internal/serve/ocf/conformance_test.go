@@ -106,32 +106,32 @@ func heldBy(sh *shared, by string) {
 func holder(sh *shared) string { return sh.luns[0].by() }
 
 var (
-	lunMissing = mishap{"", func(sh *shared, _ *fakeHost) { sh.luns[0].gone = true }, "no multipath map has WWID 3600c0ff000000000"}
-	lunForeign = mishap{"", func(sh *shared, _ *fakeHost) { sh.luns[0].wwid = "3600c0ff0ffffffff" }, `the map of that name is "mpath-3600c0ff0ffffffff"`}
-	lunWrong   = mishap{"", func(sh *shared, _ *fakeHost) { sh.luns[0].size-- }, "not 1099511627776 as designed"}
+	lunMissing = mishap{"", func(sh *shared, _ *fakeHost) { sh.luns[0].gone = true }, "[lun-missing] lun=array-l0 wwid=3600c0ff000000000"}
+	lunForeign = mishap{"", func(sh *shared, _ *fakeHost) { sh.luns[0].wwid = "3600c0ff0ffffffff" }, "[lun-name] lun=array-l0 map=mpath-3600c0ff0ffffffff"}
+	lunWrong   = mishap{"", func(sh *shared, _ *fakeHost) { sh.luns[0].size-- }, "[lun-size] lun=array-l0 want=1099511627776"}
 	lunBroken  = []mishap{
-		{"LUN gone", func(sh *shared, _ *fakeHost) { sh.luns[0].gone = true }, "no multipath map has WWID"},
-		{"LUN of another size", func(sh *shared, _ *fakeHost) { sh.luns[0].size *= 2 }, "not 1099511627776 as designed"},
+		{"LUN gone", func(sh *shared, _ *fakeHost) { sh.luns[0].gone = true }, "[lun-missing] lun=array-l0"},
+		{"LUN of another size", func(sh *shared, _ *fakeHost) { sh.luns[0].size *= 2 }, "[lun-size] lun=array-l0 want=1099511627776"},
 	}
 	mdMissing = mishap{"", func(sh *shared, _ *fakeHost) {
 		for i := range 3 {
 			sh.disks[fmt.Sprintf("/dev/mapper/d%d", i)].gone = true
 		}
-	}, "3 of 6 members are missing, more than RAID 6 can lose"}
+	}, "[too-few] missing=3 members=6 level=6"}
 	mdForeign = mishap{"", func(sh *shared, _ *fakeHost) {
 		for i := range 3 {
 			sh.disks[fmt.Sprintf("/dev/mapper/d%d", i)].uuid = strings.Repeat("ab", 16)
 		}
-	}, "belongs to another array"}
+	}, "[too-few] missing=3"}
 	mdWrong = mishap{"", func(sh *shared, _ *fakeHost) {
 		for _, d := range sh.disks {
 			d.dirty = true
 		}
 		sh.disks["/dev/mapper/d0"].gone = true
-	}, "was being written when its server died"}
+	}, "[in-doubt] arrays=r0"}
 	mdBroken    = []mishap{{"array failed", func(_ *shared, h *fakeHost) { h.degr = 3 }, "lacks 3 of 6 members"}}
-	vgStranger  = mishap{"", func(sh *shared, _ *fakeHost) { sh.owner = "backup-host" }, `owned by "backup-host", which is no node`}
-	lunStranger = mishap{"", func(sh *shared, _ *fakeHost) { heldBy(sh, "backup-host") }, "keys of no server of this cluster are registered: 0x0000000000000bad"}
+	vgStranger  = mishap{"", func(sh *shared, _ *fakeHost) { sh.owner = "backup-host" }, "[foreign-owner] owner=backup-host"}
+	lunStranger = mishap{"", func(sh *shared, _ *fakeHost) { heldBy(sh, "backup-host") }, "[stranger]"}
 	vgOwner     = func(sh *shared) string { return sh.owner }
 	diskLate    = func(sh *shared, gone bool) { sh.disks["/dev/mapper/d0"].gone = gone }
 	lunLate     = func(sh *shared, gone bool) { sh.luns[0].gone = gone }
@@ -217,9 +217,9 @@ func ldiskfsSays(options string) func(*shared, *fakeHost) {
 }
 
 var (
-	nfsForeign  = mishap{"", func(sh *shared, _ *fakeHost) { sh.fsUUID = strings.Repeat("00", 16) }, "has UUID"}
+	nfsForeign  = mishap{"", func(sh *shared, _ *fakeHost) { sh.fsUUID = strings.Repeat("00", 16) }, "[other-fs] uuid=00000000000000000000000000000000"}
 	noVolume    = mishap{"", func(sh *shared, _ *fakeHost) { sh.lvs[len(sh.lvs)-1] = "other" }, "vg-a/"}
-	nfsOccupied = mishap{"", occupy("/srv/home"), "/dev/sdb1 (ext4) is mounted on /srv/home already"}
+	nfsOccupied = mishap{"", occupy("/srv/home"), "[mount-taken] device=/dev/sdb1 at=/srv/home"}
 	nfsBroken   = []mishap{
 		{"read-only", func(_ *shared, h *fakeHost) { h.readonly = true }, "read-only"},
 		{"nfsd gone", func(_ *shared, h *fakeHost) { h.nfsd = 0 }, "nfsd does not run"},
@@ -239,11 +239,11 @@ var (
 )
 
 var serviceSpecimens = []serviceSpecimen{
-	{"NFS", withNFS, nil, nfsForeign, noVolume, nfsOccupied, "seems to run elsewhere", nfsBroken},
-	{"NFS in a namespace", inNamespace(withNFS), []int{onDisks}, nfsForeign, noVolume, nfsOccupied, "seems to run elsewhere", nfsBroken},
+	{"NFS", withNFS, nil, nfsForeign, noVolume, nfsOccupied, "[elsewhere]", nfsBroken},
+	{"NFS in a namespace", inNamespace(withNFS), []int{onDisks}, nfsForeign, noVolume, nfsOccupied, "[elsewhere]", nfsBroken},
 	{"Lustre", withTargets, []int{onDisks, onLUNs, onBareLUNs},
-		mishap{"", func(sh *shared, _ *fakeHost) { sh.labels["dm-7"], sh.labels["dm-8"] = "MGS", "other-MDT0000" }, `its target is "other-MDT0000", not testfs-MDT0000`},
-		noVolume, mishap{"", occupy("/lustre/mdt0"), "/dev/sdb1 (ext4) is mounted on /lustre/mdt0 already"}, "MMP", lustreBroken},
+		mishap{"", func(sh *shared, _ *fakeHost) { sh.labels["dm-7"], sh.labels["dm-8"] = "MGS", "other-MDT0000" }, "[other-target] label=other-MDT0000 want=testfs-MDT0000"},
+		noVolume, mishap{"", occupy("/lustre/mdt0"), "[mount-taken] device=/dev/sdb1 at=/lustre/mdt0"}, "MMP", lustreBroken},
 }
 
 // brick is a service kind on a storage kind, on two new servers.
@@ -313,7 +313,7 @@ func TestStorageKinds(t *testing.T) {
 					on.taken(sh, "nfs2")
 					n := len(h.changes)
 					err := do(s)
-					if got := h.changes[n:]; err == nil || !strings.Contains(err.Error(), `taken by "nfs2"`) || len(got) != 2 || got[1] != "poke /proc/sysrq-trigger b" {
+					if got := h.changes[n:]; !says(err, "[taken]") || !strings.Contains(err.Error(), "nfs2") || len(got) != 2 || got[1] != "poke /proc/sysrq-trigger b" {
 						t.Errorf("%v, changes %q", err, got)
 					}
 				})
@@ -377,7 +377,7 @@ func refuses(t *testing.T, sh *shared, c *Config, m mishap, on ...string) {
 		m.do(sh, h)
 	}
 	s := h.service(c)
-	if err := s.start(t.Context()); err == nil || !strings.Contains(err.Error(), m.want) {
+	if err := s.start(t.Context()); !says(err, m.want) {
 		t.Fatalf("error %v, want %q", err, m.want)
 	}
 	if st, _ := s.Check(); st == unit.Running {
@@ -396,7 +396,7 @@ func monitorFinds(t *testing.T, on storageSpecimen, serve serviceSpecimen, m mis
 		t.Fatal(err)
 	}
 	m.do(sh, h)
-	if st, err := s.monitor(t.Context()); st != unit.Broken || err == nil || !strings.Contains(err.Error(), m.want) {
+	if st, err := s.monitor(t.Context()); st != unit.Broken || !says(err, m.want) {
 		t.Errorf("state %d, error %v, want %q", st, err, m.want)
 	}
 }
@@ -584,11 +584,11 @@ func TestTargetIsJudged(t *testing.T) {
 		"never":           {"ost", "testfs:OST000a", false, ""},
 		"to be rewritten": {"ost", "testfs=OST000a", false, ""},
 		"without logs":    {"ost", "testfs+OST000a", false, ""},
-		"another index":   {"ost", "testfs-OST000b", false, `"testfs-OST000b", not testfs-OST000a`},
-		"another system":  {"ost", "testf-OST000a", false, `"testf-OST000a"`},
-		"an MDT":          {"ost", "testfs-MDT000a", false, `"testfs-MDT000a"`},
-		"no name":         {"ost", "", false, "without a name"},
-		"no MMP":          {"ost", "testfs-OST000a", true, "no multiple mount protection"},
+		"another index":   {"ost", "testfs-OST000b", false, "[other-target] volume=volume label=testfs-OST000b want=testfs-OST000a"},
+		"another system":  {"ost", "testf-OST000a", false, "[other-target] label=testf-OST000a"},
+		"an MDT":          {"ost", "testfs-MDT000a", false, "[other-target] label=testfs-MDT000a"},
+		"no name":         {"ost", "", false, "[other-target]"},
+		"no MMP":          {"ost", "testfs-OST000a", true, "[no-mmp] target=testfs-OST000a"},
 	} {
 		sh := newShared(t)
 		sh.labels, sh.noMMP = map[string]string{"dm-7": c.label}, c.noMMP
@@ -598,15 +598,15 @@ func TestTargetIsJudged(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		registered, err := lustre.Target{Kind: c.kind, Index: 10}.Judge("testfs", b)
+		registered, err := lustre.Target{Kind: c.kind, Index: 10}.Judge("testfs", "volume", b)
 		if registered != (name == "registered") && err == nil {
 			t.Errorf("%s: registered: %v", name, registered)
 		}
-		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+		if (err == nil) != (c.want == "") || err != nil && !says(err, c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}
-	if _, err := (lustre.Target{Kind: "ost"}).Judge("testfs", make([]byte, 4096)); err == nil {
+	if _, err := (lustre.Target{Kind: "ost"}).Judge("testfs", "volume", make([]byte, 4096)); !says(err, "[no-ldiskfs] volume=volume") {
 		t.Error("an empty device is a target")
 	}
 }

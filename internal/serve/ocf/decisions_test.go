@@ -533,7 +533,7 @@ func TestTakenAndGivenBack(t *testing.T) {
 			}
 			n := len(h.changes)
 			sh.owner = "at-rest"
-			if err := action(t, s); err == nil || !strings.Contains(err.Error(), `volume group vg-a was taken by "at-rest" while it is active here`) {
+			if err := action(t, s); !says(err, "[taken] vg=vg-a owner=at-rest") {
 				t.Error(err)
 			}
 			if got := h.changes[n:]; len(got) != 2 || got[1] != "poke /proc/sysrq-trigger b" {

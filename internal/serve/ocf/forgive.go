@@ -8,8 +8,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mortarhpc/mortar/internal/serve/doubt"
 	"github.com/mortarhpc/mortar/internal/serve/kernel"
-	"github.com/mortarhpc/mortar/internal/serve/mdraid"
+	"github.com/mortarhpc/mortar/internal/serve/refusal"
 	"github.com/mortarhpc/mortar/internal/serve/unit"
 )
 
@@ -21,8 +22,7 @@ import (
 
 // refused notes that this server cannot serve now. It returns err.
 func (s *service) refused(ctx context.Context, err error) error {
-	r, d := (*unit.Refusal)(nil), (*mdraid.InDoubt)(nil)
-	if errors.As(err, &d) || ctx.Err() != nil || errors.As(err, &r) && s.storage.Sound(ctx) != nil || s.kind.Able() != nil {
+	if doubt.Of(err) != nil || ctx.Err() != nil || errors.As(err, new(*refusal.Refusal)) && s.storage.Sound(ctx) != nil || s.kind.Able() != nil {
 		err = errors.Join(err, s.RefusedNote().Write(err.Error()+"\n"))
 	}
 	return err

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/mortarhpc/mortar/internal/serve/refusal"
 	"github.com/mortarhpc/mortar/internal/serve/unit"
 )
 
@@ -147,16 +148,16 @@ func (s *service) mountOnce(ctx context.Context) error {
 func (s *service) offline(ctx context.Context, name, off string, do func(dev string) error) (err error) {
 	volume, ok := s.kind.VolumeOf(name)
 	if !ok {
-		return unit.Refuse(fmt.Errorf("service %s has no %s", s.cfg.Service, name))
+		return refusal.New("no-volume", refusal.Args{"service": s.cfg.Service, "volume": name})
 	}
 	// Storage that is up is what an action left that was killed.
 	if st, err := s.Check(); st == unit.Running || s.kind.Serving() {
-		return unit.Refuse(fmt.Errorf("service %s is not stopped here (%v): a volume that is mounted is not touched", s.cfg.Service, err))
+		return refusal.New("not-stopped", refusal.Args{"service": s.cfg.Service, refusal.Why: err})
 	}
 	// A start would take the storage from the other server, which Pacemaker has fenced by then.
 	others := func(by string) bool { return by != "" && by != s.cfg.SystemID && by != s.Node && by != off }
 	if by, err := s.reserve.Holder(); err != nil || others(by) {
-		return unit.Refuse(fmt.Errorf("the storage of service %s is reserved for %q (%v): stop the service there", s.cfg.Service, by, err))
+		return refusal.New("reserved", refusal.Args{"service": s.cfg.Service, "owner": by, refusal.Why: err})
 	}
 	defer s.resumeUdev()
 	parts := s.parts()
@@ -171,7 +172,7 @@ func (s *service) offline(ctx context.Context, name, off string, do func(dev str
 	for _, p := range parts {
 		if p.Name == "volume" {
 			if owner, err := s.owner(); err != nil || others(owner) {
-				return unit.Refuse(fmt.Errorf("volume group %s is of %q (%v): stop the service there", s.cfg.VG, owner, err))
+				return refusal.New("owned", refusal.Args{"vg": s.cfg.VG, "owner": owner, refusal.Why: err})
 			}
 		}
 		if err := p.Start(ctx); err != nil {

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mortarhpc/mortar/internal/base/flock"
+	"github.com/mortarhpc/mortar/internal/serve/refusal"
 )
 
 // A command gets the volume of a service that is stopped everywhere, and the storage is down
@@ -38,7 +39,7 @@ func TestOnVolume(t *testing.T) {
 				if err := other.start(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				if err := try(other, name, ""); err == nil || !strings.Contains(err.Error(), "is not stopped here") {
+				if err := try(other, name, ""); !says(err, "[not-stopped] service=home") {
 					t.Error(err)
 				}
 				if err := try(h.service(c), name, ""); err == nil {
@@ -47,7 +48,7 @@ func TestOnVolume(t *testing.T) {
 				if err := other.stop(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				if err := try(h.service(c), "nothing", ""); err == nil || !strings.Contains(err.Error(), "has no nothing") {
+				if err := try(h.service(c), "nothing", ""); !says(err, "[no-volume] volume=nothing") {
 					t.Error(err)
 				}
 				if ran != "" {
@@ -84,7 +85,7 @@ func TestOnVolumeAfterAKill(t *testing.T) {
 	sh.owner = "nfs1"
 	h.crash()
 	two := sh.hosts["nfs2"]
-	if err := two.service(c).offline(t.Context(), "/srv/home", "", do); err == nil || !strings.Contains(err.Error(), `is of "nfs1"`) || ran != 1 {
+	if err := two.service(c).offline(t.Context(), "/srv/home", "", do); !says(err, "[owned] owner=nfs1") || ran != 1 {
 		t.Fatal(err)
 	}
 	if err := two.service(c).offline(t.Context(), "/srv/home", "nfs1", do); err != nil || ran != 2 || two.left() != "" {
@@ -97,12 +98,12 @@ func TestDamageHasACode(t *testing.T) {
 	for name, c := range map[string]struct {
 		blank bool
 		mount error
-		want  Code
+		want  refusal.Code
 	}{
 		"whole":              {false, nil, ""},
-		"no superblock":      {true, nil, Damaged},
-		"corrupted":          {false, unix.EUCLEAN, Damaged},
-		"a bad checksum":     {false, unix.EBADMSG, Damaged},
+		"no superblock":      {true, nil, refusal.Damaged},
+		"corrupted":          {false, unix.EUCLEAN, refusal.Damaged},
+		"a bad checksum":     {false, unix.EBADMSG, refusal.Damaged},
 		"an error of a disk": {false, unix.EIO, "mount"},
 	} {
 		sh, cfg := brick(t, storageSpecimens[onDisks], serviceSpecimens[0])

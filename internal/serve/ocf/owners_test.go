@@ -13,6 +13,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/serve/doubt"
 	"github.com/mortarhpc/mortar/internal/serve/kernel"
+	"github.com/mortarhpc/mortar/internal/serve/refusal"
 )
 
 // tornHost is a server whose array has torn stripes, and lacks a member. It runs no command.
@@ -52,7 +53,7 @@ func TestBlocksInDoubtAreNamed(t *testing.T) {
 	s := newSlowMembers(h.members).kind(groupR0())
 	s.K = h
 	err := s.StartArrays(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "at 81920 (1 in all)") || codeOf(err) != InDoubt {
+	if err == nil || !strings.Contains(err.Error(), "at 81920 (1 in all)") || codeOf(err) != refusal.InDoubt {
 		t.Fatalf("%v does not name the block, or has another code", err)
 	}
 	if len(h.ran) > 0 {

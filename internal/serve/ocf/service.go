@@ -10,6 +10,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/serve/doubt"
 	"github.com/mortarhpc/mortar/internal/serve/kernel"
 	"github.com/mortarhpc/mortar/internal/serve/lun"
+	"github.com/mortarhpc/mortar/internal/serve/refusal"
 	"github.com/mortarhpc/mortar/internal/serve/unit"
 )
 
@@ -47,11 +48,11 @@ func newService(cfg *Config, k kernel.Host, host string) (*service, error) {
 }
 
 func partCode(p unit.Part, err error) error {
-	code := Code(p.Name)
-	if _, has := Codes[code]; !has {
+	code := refusal.Code(p.Name)
+	if !refusal.Known(code) {
 		code = "target" // those of Lustre have names of their own
 	}
-	return giveCode(code, err)
+	return refusal.Give(code, err)
 }
 
 // parts are all layers, in the order of starting.
@@ -112,7 +113,7 @@ func (s *service) start(ctx context.Context) error {
 	}
 	s.OverdueNote().Forget() // of a stop that failed: a person has cleaned up since
 	if err := s.Log.Step("probe", func() error { return s.kind.Probe(ctx) }); err != nil {
-		return giveCode("probe", err)
+		return refusal.Give("probe", err)
 	}
 	defer s.resumeUdev() // what the storage holds
 	for _, p := range s.parts() {
@@ -122,7 +123,7 @@ func (s *service) start(ctx context.Context) error {
 	}
 	s.RefusedNote().Forget()
 	s.kind.Started(ctx)
-	err := giveCode("check", s.Log.Step("check", func() error {
+	err := refusal.Give("check", s.Log.Step("check", func() error {
 		st, err := s.Check()
 		if err == nil && st != unit.Running {
 			err = errors.New("the service is stopped after its start")
@@ -154,7 +155,7 @@ func (s *service) stop(ctx context.Context) error {
 			return partCode(parts[i], err)
 		}
 	}
-	return giveCode("check", s.Log.Step("check", func() error {
+	return refusal.Give("check", s.Log.Step("check", func() error {
 		st, err := s.Check()
 		if err == nil && st != unit.Stopped {
 			err = errors.New("the service still runs after its stop")
@@ -235,7 +236,7 @@ func (s *service) lost(owner string, err error) bool {
 // in memory would overwrite what the other one has written since. Or err says that a LUN
 // has changed below the service, and unmounting would write to it.
 func (s *service) resetServer(by string, err error) error {
-	why := s.takenBy(by, ": this server counts as fenced, and resets itself")
+	why := s.takenBy(by, "this server")
 	if errors.Is(err, lun.ErrForgot) {
 		why = fmt.Errorf("%w. This server resets itself: a stop would write to it", err)
 	}
@@ -260,16 +261,17 @@ func (s *service) up() bool {
 	return s.storage.Up() || some && err == nil || s.kind.Serving()
 }
 
-// takenBy is the error of storage that another server owns while it is in use here.
-func (s *service) takenBy(owner, so string) error {
+// takenBy is the error of storage that another server owns while it is in use here. fenced is
+// this server if it resets itself.
+func (s *service) takenBy(owner, fenced string) error {
 	if owner == "" {
 		owner = "a server that has left it"
 	}
-	what := "volume group " + s.cfg.VG
+	args := refusal.Args{"vg": s.cfg.VG, "owner": owner, "host": fenced}
 	if s.cfg.VG == "" {
-		what = "storage of service " + s.cfg.Service
+		args["service"] = s.cfg.Service
 	}
-	return giveCode(Taken, fmt.Errorf("%s was taken by %q while it is active here%s", what, owner, so))
+	return refusal.New(refusal.Taken, args)
 }
 
 // monitor checks every part, and has the service keep what the next server needs.

@@ -163,7 +163,7 @@ func testFailoverIn(t *testing.T, cfg func() *Config) {
 		t.Fatal(err)
 	}
 	// Not fenced: the partner must not touch anything.
-	if err := sb.start(ctx); err == nil || !strings.Contains(err.Error(), "seems to run elsewhere") {
+	if err := sb.start(ctx); !says(err, "[elsewhere] address=10.0.0.9") {
 		t.Fatalf("start beside a living service: %v", err)
 	}
 	if len(b.changes) > 0 {
@@ -203,15 +203,15 @@ func TestRefusals(t *testing.T) {
 			for _, d := range s.disks {
 				d.gone = true
 			}
-		}, "none of its 6 members was found", true},
+		}, "[no-member] array=r0 members=6", true},
 		"two out of date, one missing": {func(s *shared, _ *fakeHost, _ *Config) {
 			s.disks["/dev/mapper/d0"].gone = true
 			s.disks["/dev/mapper/d1"].events = 50
 			s.disks["/dev/mapper/d2"].events = 50
-		}, "3 of 6 members are missing", true},
-		"apply builds it":      {func(s *shared, _ *fakeHost, _ *Config) { s.owner = "at-rest-building" }, "volume group vg-a is under construction", false},
-		"another volume group": {func(s *shared, _ *fakeHost, _ *Config) { s.vg = "other" }, "carries volume group other, not vg-a", false},
-		"not a node":           {func(_ *shared, h *fakeHost, c *Config) { delete(c.Nodes, h.name) }, "is not in the config's nodes", true},
+		}, "[too-few] array=r0 missing=3", true},
+		"apply builds it":      {func(s *shared, _ *fakeHost, _ *Config) { s.owner = "at-rest-building" }, "[building] vg=vg-a", false},
+		"another volume group": {func(s *shared, _ *fakeHost, _ *Config) { s.vg = "other" }, "[other-vg] vg=other want=vg-a", false},
+		"not a node":           {func(_ *shared, h *fakeHost, c *Config) { delete(c.Nodes, h.name) }, "[not-a-node] host=nfs1", true},
 		"no rpcbind":           {func(_ *shared, h *fakeHost, _ *Config) { delete(h.files, "/run/rpcbind.sock") }, "rpcbind does not run", false},
 		"nfsdcld never ready":  {func(_ *shared, h *fakeHost, _ *Config) { h.cldLate = 100 }, "could not reclaim their locks", false},
 	} {
@@ -222,7 +222,7 @@ func TestRefusals(t *testing.T) {
 			tc.break_(sh, h, cfg)
 			s := h.service(cfg)
 			err := s.start(ctx)
-			if err == nil || !strings.Contains(err.Error(), tc.want) {
+			if !says(err, tc.want) {
 				t.Fatalf("error %v, want one with %q", err, tc.want)
 			}
 			if n := h.touched(); tc.untouched && len(n) > 0 {
@@ -246,7 +246,7 @@ func TestStrayArrayIsJudged(t *testing.T) {
 	}{
 		"whole":                                {false, 0, ""},
 		"half started":                         {true, 0, ""},
-		"without superblocks that bear it out": {false, 3, "3 of 6 members are missing"},
+		"without superblocks that bear it out": {false, 3, "[too-few] array=r0 missing=3"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			sh := newShared(t)
@@ -257,7 +257,7 @@ func TestStrayArrayIsJudged(t *testing.T) {
 			}
 			s := h.service(testConfig())
 			err := s.start(ctx)
-			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			if (err == nil) != (c.want == "") || err != nil && !says(err, c.want) {
 				t.Fatalf("error %v, want %q", err, c.want)
 			}
 			if !slices.Contains(h.changes, "mdadm --stop /dev/md127") {
@@ -278,7 +278,7 @@ func TestUnderConstruction(t *testing.T) {
 	builder, h := sh.hosts["nfs1"], sh.hosts["nfs2"]
 	builder.md[arrayUUID], builder.active, sh.owner = "md127", true, "at-rest-building"
 	s := h.service(testConfig())
-	if err := s.start(ctx); err == nil || !strings.Contains(err.Error(), "under construction") {
+	if err := s.start(ctx); !says(err, "[building] vg=vg-a") {
 		t.Fatal(err)
 	}
 	if err := s.stop(ctx); err != nil {

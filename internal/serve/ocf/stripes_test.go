@@ -23,6 +23,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/serve/doubt"
 	"github.com/mortarhpc/mortar/internal/serve/kernel"
 	"github.com/mortarhpc/mortar/internal/serve/mdraid"
+	"github.com/mortarhpc/mortar/internal/serve/refusal"
 	"github.com/mortarhpc/mortar/internal/serve/unit"
 )
 
@@ -157,7 +158,7 @@ func (m *members) start(t *testing.T) (mdraid.Verdict, error) {
 // refusedBy is the error of a start of one array.
 func refusedBy(ctx context.Context, s *mdraid.Kind, a mdraid.Array, v *mdraid.Verdict) error {
 	if d := s.Stripes.Settle(ctx, a, v, &mdraid.Reached{Moved: func() {}}); d != nil {
-		return &mdraid.InDoubt{Doubt: doubt.Doubt{Service: "home", Arrays: []doubt.ArrayInDoubt{*d}}, Why: []error{v.Doubt}}
+		return (&doubt.Doubt{Service: "home", Arrays: []doubt.ArrayInDoubt{*d}}).Refusal(v.Doubt)
 	}
 	return nil
 }
@@ -225,7 +226,7 @@ func TestSettle(t *testing.T) {
 			delete(m.dev, slotDev(c.missing))
 			v, err := m.start(t)
 			if c.want != "" {
-				if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "was being written when its server died") {
+				if !says(err, c.want) || !says(err, "[in-doubt] arrays=r0") {
 					t.Errorf("%v, want %q", err, c.want)
 				}
 				return
@@ -372,9 +373,9 @@ func TestSettleGoesOn(t *testing.T) {
 				if took := time.Since(begun); took > 1*time.Minute+30*time.Second {
 					t.Errorf("start %d took %v", start, took)
 				}
-				d := (*mdraid.InDoubt)(nil)
-				if errors.As(err, &d) {
-					if err := s.Doubts.SaveDoubt(&d.Doubt); err != nil {
+				d := doubt.Of(err)
+				if d != nil {
+					if err := s.Doubts.SaveDoubt(d); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -407,7 +408,7 @@ func TestSettleGoesOn(t *testing.T) {
 				copy(m.dev[slotDev(slot)][md.SuperblockOffset:], sb.bytes())
 				copy(m.dev[slotDev(slot)][bitmapAt:], testBitmap(11, stripeRows*stripeChunk, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15))
 			}
-			if err := lookForAMinute(t, s); err == nil || !strings.Contains(err.Error(), "the next start goes on") {
+			if err := lookForAMinute(t, s); !says(err, "[comparing] arrays=r0") {
 				t.Errorf("another event: %v", err)
 			}
 		})
@@ -439,15 +440,15 @@ func TestSettleGoesOnWithAllGroups(t *testing.T) {
 		s := slow.kind(groupR0(), b)
 		for start := 1; ; start++ {
 			err := lookForAMinute(t, s)
-			d := (*mdraid.InDoubt)(nil)
-			if !errors.As(err, &d) || start == 9 {
+			d := doubt.Of(err)
+			if d == nil || start == 9 {
 				t.Fatalf("start %d: %v", start, err)
 			}
-			if err := s.Doubts.SaveDoubt(&d.Doubt); err != nil {
+			if err := s.Doubts.SaveDoubt(d); err != nil {
 				t.Fatal(err)
 			}
 			if d.Remaining() == 0 {
-				if start < 2 || len(d.Arrays) != 1 || len(d.Arrays[0].Blocks) != 1 || s.Sound(t.Context()) == nil || codeOf(err) != InDoubt {
+				if start < 2 || len(d.Arrays) != 1 || len(d.Arrays[0].Blocks) != 1 || s.Sound(t.Context()) == nil || codeOf(err) != refusal.InDoubt {
 					t.Errorf("start %d: %v", start, err)
 				}
 				return
@@ -455,7 +456,7 @@ func TestSettleGoesOnWithAllGroups(t *testing.T) {
 			if s.Sound(t.Context()) != nil {
 				t.Fatalf("start %d: the watcher does not have Pacemaker try again", start)
 			}
-			if short := err.Error()[:110]; codeOf(err) != Comparing || !strings.Contains(short, "MiB of a disk are left") {
+			if short := err.Error()[:110]; codeOf(err) != refusal.Comparing || !strings.Contains(short, "MiB of a disk are left") {
 				t.Errorf("start %d: Pacemaker tells %q", start, short)
 			}
 		}
@@ -470,11 +471,11 @@ func TestSettleGetsNoFurther(t *testing.T) {
 		delete(slow.dev, slotDev(0))
 		s := slow.kind(groupR0())
 		_, err := s.LookAll(t.Context())
-		d := (*mdraid.InDoubt)(nil)
-		if !errors.As(err, &d) || d.Remaining() > 0 || codeOf(err) != InDoubt || !strings.Contains(err.Error(), "too slow") {
+		d := doubt.Of(err)
+		if d == nil || !says(err, "[in-doubt] arrays=r0") || !strings.Contains(d.Arrays[0].Unknown, "too slow") {
 			t.Fatal(err)
 		}
-		if err := s.Doubts.SaveDoubt(&d.Doubt); err != nil || s.Sound(t.Context()) == nil {
+		if err := s.Doubts.SaveDoubt(d); err != nil || s.Sound(t.Context()) == nil {
 			t.Errorf("%v, and the watcher has Pacemaker try again", err)
 		}
 	})

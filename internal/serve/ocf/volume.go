@@ -12,6 +12,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/serve/cache"
 	"github.com/mortarhpc/mortar/internal/serve/kernel"
+	"github.com/mortarhpc/mortar/internal/serve/refusal"
 	"github.com/mortarhpc/mortar/internal/serve/unit"
 )
 
@@ -233,7 +234,7 @@ func (s *volumeGroup) metaOf(devices []unit.Device) (*vgMeta, error) {
 			continue
 		}
 		if m.VG != s.cfg.VG {
-			return nil, unit.Refuse(fmt.Errorf("%s carries volume group %s, not %s", d.What, m.VG, s.cfg.VG))
+			return nil, refusal.New("other-vg", refusal.Args{"device": d.What, "vg": m.VG, "want": s.cfg.VG})
 		}
 		if best == nil || m.Seqno > best.Seqno {
 			best = m
@@ -256,10 +257,10 @@ func (s *volumeGroup) opening(m *vgMeta) error {
 // mayTake refuses to take the volume group from an owner that is no node of the cluster.
 func (s *volumeGroup) mayTake(owner string) error {
 	if s.cfg.SystemID != "" && owner == BuildingID(s.cfg.SystemID) {
-		return unit.Refuse(fmt.Errorf("volume group %s is under construction: mortar apply builds it on some server, or was cut short; run it again", s.cfg.VG))
+		return refusal.New("building", refusal.Args{"vg": s.cfg.VG})
 	}
 	if _, node := s.cfg.Nodes[owner]; !node && owner != "" && owner != s.cfg.SystemID {
-		return unit.Refuse(fmt.Errorf("volume group %s is owned by %q, which is no node of this cluster (nodes: %s)", s.cfg.VG, owner, strings.Join(s.NodeNames(), ", ")))
+		return refusal.New("foreign-owner", refusal.Args{"vg": s.cfg.VG, "owner": owner, "nodes": strings.Join(s.NodeNames(), ", ")})
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/distro"
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/serve/kernel"
+	"github.com/mortarhpc/mortar/internal/serve/refusal"
 )
 
 // YoungHost is the uptime below which missing members are waited for: after a
@@ -134,7 +135,7 @@ func (s *Host) HasPath(dev string) bool {
 func (s *Host) Iface() (kernel.Iface, error) {
 	own, err := netip.ParseAddr(s.Nodes[s.Node])
 	if err != nil {
-		return kernel.Iface{}, Refuse(fmt.Errorf("host %s is not in the config's nodes (%s)", s.Node, strings.Join(s.NodeNames(), ", ")))
+		return kernel.Iface{}, refusal.New("not-a-node", refusal.Args{"host": s.Node, "nodes": strings.Join(s.NodeNames(), ", ")})
 	}
 	ifc, err := s.K.Interface(own)
 	if err != nil {

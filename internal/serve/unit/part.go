@@ -17,14 +17,6 @@ const (
 	Broken // half there, or there and not working
 )
 
-// Refusal is an error of a start that was refused before it changed what it
-// speaks of: trying again here will not help without a human.
-type Refusal struct{ error }
-
-func (r *Refusal) Unwrap() error { return r.error }
-
-func Refuse(err error) error { return &Refusal{err} }
-
 // Part is one layer of the service. All functions are idempotent and cope
 // with a layer below that is half there.
 type Part struct {
