@@ -143,7 +143,7 @@ func TestNeeds(t *testing.T) {
 		{"new, write-through", config(WriteThrough, "A"), observed{There: []string{"A"}}, "make both layers of bcache over the volume; partition SSD A; make the array for clean data"},
 		{"down", config(WriteBack, "A", "B"), observed{Label: label(true, "A", "B"), There: []string{"A", "B"}}, "start both layers of bcache over the volume"},
 		{"as it should be", config(WriteBack, "A", "B"), up(label(true, "A", "B"), "A", "B"), ""},
-		{"an SSD is away", config(WriteBack, "A", "B"), up(label(true, "A", "B"), "A"), "!SSD B is not there"},
+		{"an SSD is away", config(WriteBack, "A", "B"), up(label(true, "A", "B"), "A"), "[ssd-absent] [B] <nil>"},
 		{"it is back", config(WriteBack, "A", "B"), with(up(label(true, "A", "B"), "A", "B"), func(v *observed) { v.DirtySync, v.CleanUp = []string{"A"}, false }),
 			"throw away what is cached of reads; add SSD B to the mirror; make the array for clean data"},
 		{"to write-through", config(WriteThrough, "A", "B"), up(label(true, "A", "B"), "A", "B"), "write all dirty data to the disks, while the service goes on"},

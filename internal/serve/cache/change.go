@@ -83,13 +83,6 @@ type observed struct {
 	DirtyBytes int64
 }
 
-// missingSSD is the error for SSDs of the config that are missing.
-type missingSSD struct{ serials []string }
-
-func (m *missingSSD) Error() string {
-	return fmt.Sprintf("SSD %s is not there: check slot, power and the serial on the label, or take it out of the cache (mortar cache remove)", strings.Join(m.serials, " and "))
-}
-
 // needs compares a config with the observed state. It is pure.
 func needs(c *Config, host, place string, v observed) (need, error) {
 	var n need
@@ -97,7 +90,7 @@ func needs(c *Config, host, place string, v observed) (need, error) {
 	slices.Sort(want)
 	missing := lists.Only(want, func(s string) bool { return !slices.Contains(v.There, s) })
 	if len(missing) > 0 {
-		return n, &missingSSD{missing}
+		return n, refusal.New("ssd-absent", refusal.Args{"ssds": missing})
 	}
 	wb := c.Mode == WriteBack
 	if v.Label == nil {
@@ -259,9 +252,9 @@ func (s *Stack) Needs() (string, error) {
 		return "", err
 	}
 	n, err := needs(s.cfg, s.name(), s.place(), v)
-	if m := (*missingSSD)(nil); errors.As(err, &m) {
+	if r := (*refusal.Refusal)(nil); errors.As(err, &r) && r.Code == "ssd-absent" {
 		// The check of the spec's disks reports a missing SSD.
-		return "take SSD " + strings.Join(m.serials, ", ") + " back", nil
+		return "take SSD " + strings.Join(r.Args["ssds"].([]string), ", ") + " back", nil
 	}
 	if err != nil || n.none() {
 		return "", err

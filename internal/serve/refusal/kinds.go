@@ -61,6 +61,7 @@ var Kinds = map[Code]health.Kind{
 	"ssds-refused": {Subject: "device", Text: "the SSDs hold data that is not on the disks, and bcache does not take them (see the kernel's log)", Mend: "see the kernel's log"},
 	"ssd-left":     {Subject: "ssds", Text: "SSD {ssds} left the cache before all dirty data was on the disks: the rest is on them alone. Bring them back, and start the service", Mend: mendSSDs},
 	"only-copy":    {Subject: "ssds", Text: "SSD {ssds} holds the only copy of {bytes} bytes that are not on the disks; first mortar cache mode write-through, with it, which writes them there", Mend: "`mortar cache mode write-through`, with that SSD"},
+	"ssd-absent":   {Subject: "ssds", Text: "SSD {ssds} is not there: check slot, power and the serial on the label, or take it out of the cache (mortar cache remove)", Mend: mendSSDs},
 	"same-serial":  {Subject: "ssd", Text: "{devices} all have the serial {ssd}: which of them is meant cannot be told", Mend: "take all but one of them out"},
 	"ssd-in-use":   {Subject: "ssd", Text: "SSD {ssd} is in use: {holder} has its partition {partition}", Mend: "see what uses it (`lsblk`)"},
 	"ssd-small":    {Subject: "ssd", Text: "SSD {ssd} has {bytes} bytes, too few for {dirty} of dirty data and as much for reads", Mend: "take a larger SSD"},
