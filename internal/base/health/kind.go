@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -11,9 +12,32 @@ import (
 type Kind struct {
 	Subject string // argument that names what the finding is about; "": the brick
 	Level   Level  // OK: the check sets it, by what a device reports
-	// Text and Mend have arguments in braces, which may have a verb of fmt; %are is that of
-	// a list. Text in brackets is left out if an argument in it is empty or 0.
+	// Text and Mend have arguments in braces, which may have a verb of fmt. Those of a list
+	// are %are, and what joins its words: %, and %; and %and. Text in brackets is left out if
+	// an argument in it is empty or 0.
 	Text, Mend string
+}
+
+// Identity is what programs recognise a finding or a refusal by.
+type Identity struct {
+	Code    string         `json:"code,omitempty"`
+	Subject string         `json:"subject,omitempty"`
+	Args    map[string]any `json:"args,omitempty"` // strings, lists of them and numbers
+}
+
+// Has reports whether it is that of a code with these arguments: pairs of a name and a value,
+// or one of the values; "" is any.
+func (i Identity) Has(code string, args ...string) bool {
+	for k := 0; k+1 < len(args); k += 2 {
+		is, several := i.Args[args[k]].([]string)
+		if !several {
+			is = []string{fmt.Sprint(i.Args[args[k]])}
+		}
+		if args[k+1] != "" && !slices.Contains(is, args[k+1]) {
+			return false
+		}
+	}
+	return i.Code == code
 }
 
 // Say makes the texts of a finding from its arguments. words are the arguments as Text calls
@@ -53,6 +77,10 @@ func Fill(text string, args map[string]any) (out string, empty bool) {
 		case []string:
 			switch {
 			case len(a) == 0:
+			case m[2] == "%,", m[2] == "%;":
+				said = strings.Join(a, m[2][1:]+" ")
+			case strings.HasPrefix(m[2], "%and"):
+				said = strings.Join(a, " "+m[2][1:]+" ")
 			case m[2] != "%are":
 				said = List(a)
 			case len(a) == 1:

@@ -5,15 +5,18 @@ import (
 	"slices"
 	"sort"
 	"strings"
+
+	"github.com/mortarhpc/mortar/internal/base/health"
 )
 
 // Error is one thing wrong with a file: where, what, and how to mend it.
 type Error struct {
-	File string // as it was named to Load or Parse
-	Line int    // from 1
-	Col  int    // from 1, in characters
-	Msg  string // what is wrong
-	Mend string // how to mend it; may be empty
+	File            string // as it was named to Load or Parse
+	Line            int    // from 1
+	Col             int    // from 1, in characters
+	Msg             string // what is wrong
+	Mend            string // how to mend it; may be empty
+	health.Identity        // of the refusal of a host; else none
 }
 
 func (e *Error) Error() string {
@@ -54,7 +57,7 @@ func (e Errors) sorted() Errors {
 	})
 	var out Errors
 	for i, err := range e {
-		if i > 0 && *err == *e[i-1] {
+		if i > 0 && err.Error() == e[i-1].Error() {
 			continue
 		}
 		out = append(out, err)

@@ -122,10 +122,7 @@ func (b *builder) alike() error {
 	if len(differ) == 0 {
 		return nil
 	}
-	return Refusals{{Host: x, Step: "host", Refusal: resource.Refusal{
-		What: fmt.Sprintf("%s is no like of its partner %s: it has, or would get, %s; a takeover between the two was never tried", x, y, strings.Join(differ, "; ")),
-		Mend: fmt.Sprintf("install the release of %s on %s, or upgrade %s first", y, x, y),
-	}}}
+	return Refusals{refuse(x, "host", "partner-differs", resource.With{"host": x, "partner": y, "differs": differ})}
 }
 
 func name(os linux.OSRelease) string {

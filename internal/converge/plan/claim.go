@@ -135,7 +135,7 @@ func Unlock(ctx context.Context, s *spec.Spec, opts host.Options, by string) (en
 			continue
 		}
 		if person(c.By) != by {
-			return ended, &resource.Refusal{What: fmt.Sprintf("%s: the brick is claimed by %s", n, c), Mend: "see that this command is dead, then give --holder " + person(c.By)}
+			return ended, resource.Refuse("claim-held", resource.With{"server": n, "claim": c, "holder": person(c.By)})
 		}
 		t := targets[n]
 		t.Holder = c.Holder
@@ -212,11 +212,10 @@ func descends(s *spec.Spec, applied *claim.Applied, onto int) error {
 	if k.Generation > applied.Generation || k.Generation == applied.Generation && bytes.Equal(k.Source, applied.Source) {
 		return nil
 	}
-	return &resource.Refusal{
-		What: fmt.Sprintf("%s does not descend from the spec that the brick has, which is generation %d (%s, %s). An apply would undo the lines with -, and add those with +:\n%s", s.File,
-			applied.Generation, applied.By, applied.At.Local().Format(time.DateTime), diff.Diff("the brick's spec", applied.Source, s.File, s.Source)),
-		Mend: fmt.Sprintf("take the lines with - over, except those that are to go, and run mortar apply %s --onto %d", s.File, applied.Generation),
-	}
+	return resource.Refuse("spec-not-descended", resource.With{
+		"file": s.File, "generation": applied.Generation, "by": applied.By, "at": applied.At.Local().Format(time.DateTime),
+		"diff": resource.Named{Words: string(diff.Diff("the brick's spec", applied.Source, s.File, s.Source))},
+	})
 }
 
 // Record writes on the servers which spec is applied, or was: begin, before the first change,

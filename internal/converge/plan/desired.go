@@ -294,10 +294,7 @@ func (b *builder) oneOwner() error {
 		}
 		maps.DeleteFunc(on, func(_ string, by []string) bool { return len(by) < 2 })
 		for _, what := range slices.Sorted(maps.Keys(on)) {
-			all = append(all, HostRefusal{Host: on[what][1], Step: "arrays", Refusal: resource.Refusal{
-				What: what + " is assembled on " + strings.Join(on[what], " and ") + ": both may write to its disks",
-				Mend: "power off the server that does not serve it, now; then check the array (mortar scrub) and the file system (xfs_repair -n)",
-			}})
+			all = append(all, refuse(on[what][1], "arrays", "storage-used-twice", resource.With{"storage": what, "servers": on[what]}))
 		}
 	}
 	if len(all) > 0 {
@@ -306,10 +303,7 @@ func (b *builder) oneOwner() error {
 	for _, s := range b.services() {
 		on := slices.DeleteFunc(slices.Clone(b.servers), func(h string) bool { return len(b.storage().uses(s, h)) == 0 })
 		if len(on) > 1 {
-			all = append(all, HostRefusal{Host: on[1], Step: "arrays", Refusal: resource.Refusal{
-				What: "arrays of service " + s.Name + " run on " + strings.Join(on, " and on ") + ": no server has the whole volume",
-				Mend: "find out which server uses it (mount, crm_mon), and stop the arrays on the other with `mdadm --stop`",
-			}})
+			all = append(all, refuse(on[1], "arrays", "arrays-split", resource.With{"service": s.Name, "servers": on}))
 		}
 	}
 	return all.orNil()

@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"fmt"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -38,11 +37,7 @@ func (b *builder) profile() error {
 			}
 			// Pacemaker before 2.1.6 writes ocf::heartbeat:IPaddr2.
 			if have := strings.Replace(r.Agent, "::", ":", 1); have != "" && have != want {
-				return &resource.Refusal{
-					What: fmt.Sprintf("the brick is built with profile %s; its service and its file system are made otherwise than profile %s has them, and the cluster could run both services at once while one takes the other's place",
-						is, b.d.Spec.Profile),
-					Mend: fmt.Sprintf("go on with profile: %s, or build another brick with profile %s", is, b.d.Spec.Profile),
-				}
+				return resource.Refuse("profile-other", resource.With{"is": is, "want": b.d.Spec.Profile})
 			}
 		}
 	}

@@ -26,7 +26,7 @@ func (b *builder) distributions() error {
 		}
 		_, err := distro.Of(os)
 		if no := (*distro.Unsupported)(nil); errors.As(err, &no) {
-			all = append(all, HostRefusal{Host: h, Step: "host", Refusal: resource.Refusal{What: h + " " + no.Error(), Mend: no.Mend()}})
+			all = append(all, refuse(h, "host", "distribution-unsupported", resource.With{"host": h, "error": no, "supported": distro.Supported()}))
 		}
 	}
 	return all.orNil()

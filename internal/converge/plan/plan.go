@@ -90,6 +90,10 @@ type HostRefusal struct {
 	resource.Refusal
 }
 
+func refuse(host, step, code string, args resource.With) HostRefusal {
+	return HostRefusal{host, step, *resource.Refuse(code, args)}
+}
+
 // Refusals are all that a plan met. Nothing was changed.
 type Refusals []HostRefusal
 
@@ -158,8 +162,8 @@ func Build(ctx context.Context, steps []Step, hosts map[string]*host.Session) (*
 		switch {
 		// A disk that is missing is missed by every resource made of it.
 		case r.Error != nil && r.Error.Refusal:
-			x := HostRefusal{Host: s.Host, Step: s.Title, Refusal: resource.Refusal{What: r.Error.Message, Mend: r.Error.Mend}}
-			if !slices.ContainsFunc(refused, func(o HostRefusal) bool { return o.Host == x.Host && o.Refusal == x.Refusal }) {
+			x := HostRefusal{Host: s.Host, Step: s.Title, Refusal: resource.Refusal{Identity: r.Error.Refused, What: r.Error.Message, Mend: r.Error.Mend}}
+			if !slices.ContainsFunc(refused, func(o HostRefusal) bool { return o.Host == x.Host && o.Error() == x.Error() }) {
 				refused = append(refused, x)
 			}
 		case r.Error != nil && failed[s.Host] == nil:

@@ -193,10 +193,6 @@ func Located(s *spec.Spec, err error) error {
 	var one *host.Error
 	var refusals Refusals
 	var all spec.Errors
-	add := func(hostName, field, what, mend string) {
-		line, col := Locate(s, hostName, field, what)
-		all = append(all, &spec.Error{File: s.File, Line: line, Col: col, Msg: what, Mend: mend})
-	}
 	switch {
 	case errors.As(err, &refusals):
 		for _, r := range refusals {
@@ -204,7 +200,8 @@ func Located(s *spec.Spec, err error) error {
 			if !strings.Contains(what, r.Host) {
 				what = r.Host + ": " + what
 			}
-			add(r.Host, "name", what, r.Mend)
+			line, col := Locate(s, r.Host, "name", what)
+			all = append(all, &spec.Error{File: s.File, Line: line, Col: col, Msg: what, Mend: r.Mend, Identity: r.Identity})
 		}
 	case errors.As(err, &several):
 	case errors.As(err, &one):

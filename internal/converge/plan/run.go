@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/mortarhpc/mortar/internal/base/health"
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/agent"
 	"github.com/mortarhpc/mortar/internal/host/resource"
@@ -32,16 +33,17 @@ const (
 
 // Event tells how an apply goes on. It never holds a secret.
 type Event struct {
-	Event    string   `json:"event"`
-	Stage    string   `json:"stage"`
-	Host     string   `json:"host,omitempty"`
-	Step     string   `json:"step,omitempty"`
-	Resource string   `json:"resource,omitempty"` // kind and name
-	Action   string   `json:"action,omitempty"`
-	Command  []string `json:"command,omitempty"`
-	File     string   `json:"file,omitempty"`
-	Seconds  float64  `json:"seconds,omitempty"` // of the step, for changed, unchanged and failed; of the stage, for stage-done
-	Error    string   `json:"error,omitempty"`
+	Event           string   `json:"event"`
+	Stage           string   `json:"stage"`
+	Host            string   `json:"host,omitempty"`
+	Step            string   `json:"step,omitempty"`
+	Resource        string   `json:"resource,omitempty"` // kind and name
+	Action          string   `json:"action,omitempty"`
+	Command         []string `json:"command,omitempty"`
+	File            string   `json:"file,omitempty"`
+	Seconds         float64  `json:"seconds,omitempty"` // of the step, for changed, unchanged and failed; of the stage, for stage-done
+	Error           string   `json:"error,omitempty"`
+	health.Identity          // of a refusal
 }
 
 // ApplyOptions of Apply.
@@ -267,7 +269,7 @@ func (e *engine) step(ctx context.Context, h *host.Session, s Step, res agent.Di
 func (e *engine) failed(s Step, start time.Time, err error) error {
 	if ctxErr := errors.Is(err, context.Canceled); !ctxErr {
 		e.emit(Event{Event: EventFailed, Stage: s.Stage, Host: s.Host, Step: s.Title,
-			Resource: s.named(), Seconds: time.Since(start).Seconds(), Error: err.Error()})
+			Resource: s.named(), Seconds: time.Since(start).Seconds(), Error: err.Error(), Identity: agent.Refused(err)})
 	}
 	return err
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/mortarhpc/mortar/internal/base/distro"
+	"github.com/mortarhpc/mortar/internal/base/health"
 	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/brick/array"
 	"github.com/mortarhpc/mortar/internal/brick/design"
@@ -65,7 +66,7 @@ func (l lunStorage) refuse() error {
 	var all Refusals
 	for _, g := range array.Grouped(found) {
 		for _, h := range g.Hosts {
-			all = append(all, HostRefusal{Host: h, Step: "LUNs of " + h, Refusal: resource.Refusal{What: g.Sentence(l.d), Mend: g.Mend}})
+			all = append(all, HostRefusal{Host: h, Step: "LUNs of " + h, Refusal: resource.Refusal{Identity: health.Identity{Code: g.Code, Subject: g.LUN, Args: g.Args}, What: g.Sentence(l.d), Mend: g.Mend}})
 		}
 	}
 	return all.orNil()

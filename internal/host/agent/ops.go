@@ -69,7 +69,7 @@ func journalOnly(argv []string) error {
 	if len(argv) > 0 && argv[0] == "journalctl" || slices.Equal(argv, []string{"ls", "-d", "/var/log/journal"}) {
 		return nil // what is allowed of journalctl, ReadOnly knows
 	}
-	return &resource.Refusal{What: "this agent may only watch, and runs no " + strings.Join(argv, " "), Mend: "log in with a key that may do more (docs/security.md)"}
+	return resource.Refuse("watch-only-command", resource.With{"command": strings.Join(argv, " ")})
 }
 
 // Acts says that an op carries out an action. It must not be sent twice.

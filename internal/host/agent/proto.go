@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/mortarhpc/mortar/internal/base/health"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
@@ -39,14 +40,16 @@ type Response struct {
 // Error crosses the wire whole, so that a failure is shown with its host,
 // command, exit code and stderr.
 type Error struct {
-	Message string         `json:"message"`
-	Refusal bool           `json:"refusal,omitempty"` // see resource.Refusal
-	Mend    string         `json:"mend,omitempty"`
-	Cmd     []string       `json:"cmd,omitempty"`
-	Code    int            `json:"code,omitempty"`
-	Stderr  string         `json:"stderr,omitempty"`
-	Cause   resource.Cause `json:"cause,omitempty"`
-	Errno   unix.Errno     `json:"errno,omitempty"` // that the command named
+	Message string `json:"message"`
+	Refusal bool   `json:"refusal,omitempty"` // see resource.Refusal
+	// Refused is none if the agent is of an earlier release.
+	Refused health.Identity `json:"refused,omitzero"`
+	Mend    string          `json:"mend,omitempty"`
+	Cmd     []string        `json:"cmd,omitempty"`
+	Code    int             `json:"code,omitempty"`
+	Stderr  string          `json:"stderr,omitempty"`
+	Cause   resource.Cause  `json:"cause,omitempty"`
+	Errno   unix.Errno      `json:"errno,omitempty"` // that the command named
 }
 
 // Is has errors.Is find the error number: errors.Is(err, unix.EBUSY).

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mortarhpc/mortar/internal/base/health"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
@@ -249,9 +250,22 @@ func ToError(err error) *Error {
 	}
 	var r *resource.Refusal
 	if errors.As(err, &r) {
-		return &Error{Message: r.What, Mend: r.Mend, Refusal: true}
+		return &Error{Message: r.What, Mend: r.Mend, Refusal: true, Refused: r.Identity}
 	}
 	return &Error{Message: err.Error()}
+}
+
+// Refused is what programs recognise a refusal in an error by, which may be of an agent.
+func Refused(err error) health.Identity {
+	var e *Error
+	var r *resource.Refusal
+	switch {
+	case errors.As(err, &r):
+		return r.Identity
+	case errors.As(err, &e):
+		return e.Refused
+	}
+	return health.Identity{}
 }
 
 // readLines sends the lines of r to out; empty lines are skipped, and overlong ones reported.

@@ -44,8 +44,10 @@ type Claim struct {
 	Since time.Time `json:"since"`
 }
 
-func (c *Claim) String() string {
-	return fmt.Sprintf("%s since %s", c.By, c.Since.Local().Format(time.DateTime))
+func (c *Claim) String() string { return fmt.Sprintf("%s since %s", c.By, c.since().Words) }
+
+func (c *Claim) since() resource.Named {
+	return resource.Named{ID: c.Since.UTC().Format(time.RFC3339), Words: c.Since.Local().Format(time.DateTime)}
 }
 
 // Applied is the spec that an apply brought to the brick, or began to.
@@ -79,10 +81,7 @@ func (s State) MayAct(holder string) error {
 	if s.Claim == nil || s.Claim.Holder == holder {
 		return nil
 	}
-	return &resource.Refusal{
-		What: "the brick is being changed by " + s.Claim.String(),
-		Mend: "wait for that command to end. If it is dead, run mortar unlock SPEC --holder and the name before the parenthesis",
-	}
+	return resource.Refuse("brick-claimed", resource.With{"by": s.Claim.By, "since": s.Claim.since()})
 }
 
 // Change does one request to the file, which the caller guards against other requests: take

@@ -18,7 +18,7 @@ import (
 // although it runs as root.
 func (r Request) MayWatch() error {
 	refuse := func(what string) error {
-		return &resource.Refusal{What: "this agent may only watch, and does not " + what, Mend: "log in with a key that may do more (docs/security.md)"}
+		return resource.Refuse("watch-only-request", resource.With{"request": what})
 	}
 	files, links := Background()
 	for _, p := range slices.Concat(r.Files, r.Links) {

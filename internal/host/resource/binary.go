@@ -46,7 +46,7 @@ func (b *Binary) Diff(sys Look) ([]Action, error) {
 			continue // apply writes it anew
 		}
 		if err != nil {
-			return nil, Refuse("use the newer one", "mortar %s cannot serve what the servers' mortar, %s, serves: %v", b.Build, there, err)
+			return nil, Refuse("mortar-too-old", With{"build": b.Build, "servers": there, "error": err})
 		}
 		keys, err := conffile.Unknown[ocf.Config]([]byte(src))
 		sys.Check(err)
@@ -61,8 +61,7 @@ func (b *Binary) Diff(sys Look) ([]Action, error) {
 		what += ", and these settings of the services, which this one does not know: " + strings.Join(lost, ", ")
 	}
 	if !b.AllowDowngrade {
-		return nil, Refuse("use the newer one; `mortar apply --allow-downgrade` replaces it, and loses "+what,
-			"the servers' mortar is %s, newer than this one, %s", there, b.Build)
+		return nil, Refuse("mortar-downgrade", With{"build": b.Build, "servers": there, "lost": Named{ID: lost, Words: what}})
 	}
 	as[0].Why = fmt.Sprintf("replaces the newer %s; lost is %s", there, what)
 	return as, nil
@@ -99,8 +98,7 @@ func (a *AgentWorks) Diff(sys Look) ([]Action, error) {
 		sys.Check(err)
 		// Packages that are missing, apply installs later.
 		if out.Code != ocf.Success && out.Code != ocf.ErrInstalled {
-			return nil, Refuse("the server that serves keeps its mortar until this one's works",
-				"%s ocf validate-all --config %s: exit %d: %s", a.Path, file, out.Code, strings.TrimSpace(out.Stderr))
+			return nil, Refuse("mortar-not-valid", With{"program": a.Path, "config": file, "exit": out.Code, "stderr": strings.TrimSpace(out.Stderr)})
 		}
 	}
 	return nil, nil

@@ -34,8 +34,7 @@ func (c *Corosync) Diff(sys Look) ([]Action, error) {
 	var reload []Action
 	if sys.Runs("corosync.service") {
 		if len(ka) > 0 {
-			return nil, Refuse("if the cluster is this brick's, bring back .mortar/BRICK/secrets/corosync.key beside the spec, or copy /etc/corosync/authkey of a server there (mode 0600); else stop and remove the other cluster",
-				"corosync runs with another key than this brick's")
+			return nil, Refuse("corosync-other-key", nil)
 		}
 		reload = []Action{{Title: "reload corosync", Cmd: []string{"corosync-cfgtool", "-R"}}}
 	}

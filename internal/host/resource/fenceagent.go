@@ -2,7 +2,6 @@ package resource
 
 import (
 	"encoding/xml"
-	"fmt"
 	"slices"
 	"strings"
 )
@@ -45,13 +44,13 @@ func (f *FenceAgent) compare(text string) error {
 		} `xml:"actions>action"`
 	}
 	if err := xml.Unmarshal([]byte(text), &m); err != nil || len(m.Parameters) == 0 {
-		return Refuse("run it by hand on that host: `"+f.Agent+" -o metadata`", "%s does not say which options it has: %v", f.Agent, err)
+		return Refuse("fence-agent-unread", With{"agent": f.Agent, "error": err})
 	}
 	var names, actions []string
 	for _, p := range m.Parameters {
 		names = append(names, p.Name)
 		if p.Name == "method" && p.Content.Default == "cycle" && !slices.Contains(f.Options, p.Name) {
-			return Refuse("write options: {method: onoff}", "%s would switch the power off and on at once: nothing would show that the server is off", f.Agent)
+			return Refuse("fence-agent-cycles", With{"agent": f.Agent})
 		}
 	}
 	for _, a := range m.Actions {
@@ -59,13 +58,13 @@ func (f *FenceAgent) compare(text string) error {
 	}
 	for _, o := range f.Options {
 		if !slices.Contains(names, o) {
-			return Refuse("use one of those: "+strings.Join(names, ", "), "%s has no option %q", f.Agent, o)
+			return Refuse("fence-agent-option", With{"agent": f.Agent, "option": o, "options": names})
 		}
 	}
 	// Agents of storage and network switches have no reboot.
 	for _, a := range []string{"on", "off", "reboot", "status"} {
 		if !slices.Contains(actions, a) {
-			return Refuse("use an agent that switches power and tells its state", "%s", fmt.Sprintf("%s has no action %s: it could not confirm that a server is off", f.Agent, a))
+			return Refuse("fence-agent-action", With{"agent": f.Agent, "action": a})
 		}
 	}
 	return nil

@@ -58,7 +58,7 @@ func (f *TextFile) same(sys Look) bool {
 		return false
 	}
 	if st.IsDir {
-		sys.Check(&Refusal{What: f.Path + " is a directory, not a file", Mend: "move it away"})
+		sys.Check(Refuse("path-is-directory", With{"path": f.Path}))
 	}
 	return !st.IsLink && st.Mode == f.mode() && st.Size == int64(len(f.Content)) && sys.owned(st, f.Owner, f.Group) && sys.Must(f.Path) == string(f.Content)
 }
@@ -111,7 +111,7 @@ func (d *Directory) Diff(sys Look) ([]Action, error) {
 	case !there:
 		return act, nil
 	case !st.IsDir:
-		return nil, &Refusal{What: d.Path + " is a file, not a directory", Mend: "move it away"}
+		return nil, Refuse("path-is-file", With{"path": d.Path})
 	case d.Keep || st.Mode == mode && sys.owned(st, d.Owner, d.Group):
 		return nil, nil
 	}

@@ -74,8 +74,7 @@ func (f *Firewall) nftables(sys Look) ([]Action, error) {
 		}
 		for _, want := range f.Chains {
 			if on && !slices.ContainsFunc(live, func(c *linux.NFTChain) bool { return c.Path() == want }) {
-				return nil, Refuse("name the chain that drops under firewall.chains, as `nft list ruleset` has it; where none drops, nothing has to be opened: remove firewall",
-					"nftables of this host has no chain %s", want)
+				return nil, Refuse("firewall-chain-gone", With{"chain": want})
 			}
 		}
 	}
@@ -246,7 +245,7 @@ func (f *Firewall) firewalld(sys Look) ([]Action, error) {
 	out, installed := sys.Command(f.RichCommand()...)
 	const invalidPolicy = 140 // it has none of the name. Source: firewall-cmd(1), exit codes
 	if installed && out.Code != 0 && out.Code != invalidPolicy {
-		return nil, Refuse("`systemctl enable --now firewalld`; or name the firewall that runs, or remove firewall from the spec", "firewalld does not answer on this host: exit code %d: %s", out.Code, strings.TrimSpace(out.Stderr))
+		return nil, Refuse("firewalld-silent", With{"exit": out.Code, "stderr": strings.TrimSpace(out.Stderr)})
 	}
 	as := sys.Want(&TextFile{Path: file, Content: []byte(b.String()), Absent: !on, Why: "ports of the brick"})
 	if gone := out.Code != 0; len(as) > 0 || on && (gone || !f.HasRich(out.Stdout)) || !on && !gone {

@@ -36,19 +36,17 @@ func (h *Host) Diff(sys Look) ([]Action, error) {
 	if h.NodeName {
 		own := sys.Text("/proc/sys/kernel/hostname")
 		if own != h.Name {
-			return nil, Refuse("give it the name that `uname -n` prints in the spec, or rename the host with hostnamectl(1)",
-				"the host that was reached as %s calls itself %s", h.Name, own)
+			return nil, Refuse("host-other-name", With{"host": h.Name, "name": own})
 		}
 	}
 	for line := range strings.Lines(sys.Must("/proc/self/status")) {
 		f := strings.Fields(line)
 		if len(f) > 2 && f[0] == "Uid:" && f[2] != "0" {
-			return nil, &Refusal{What: h.Name + " was reached without root's rights", Mend: "set ssh.user to root"}
+			return nil, Refuse("host-not-root", With{"host": h.Name})
 		}
 	}
 	if h.RDMA && len(sys.Files("/sys/class/infiniband/*")) == 0 {
-		return nil, Refuse("see `lspci` and `rdma link show`: the card's driver is missing or RoCE is off; or remove nfs.transport",
-			"%s has no RDMA device (nothing in /sys/class/infiniband), and the spec says nfs.transport: rdma", h.Name)
+		return nil, Refuse("host-no-rdma", With{"host": h.Name})
 	}
 	if h.Room {
 		if err := h.checkRoom(sys); err != nil {
@@ -69,13 +67,15 @@ func (h *Host) checkRoom(sys Look) error {
 	room, err := linux.ParseDF(out.Stdout)
 	sys.Check(err)
 	mounts, _ := sys.File("/proc/self/mounts")
-	var what, mend []string
+	var what, mend, readOnly, full []string
 	for _, dir := range linux.SystemDirs {
 		if m, ok := linux.MountAt(linux.ParseMounts(mounts), dir); ok && m.ReadOnly() {
+			readOnly = append(readOnly, dir)
 			what = append(what, dir+" of "+h.Name+" is mounted read-only")
 			mend = append(mend, "see in the kernel's log why "+dir+" is read-only")
 		}
 		if why := room[dir].Full(dir); why != "" {
+			full = append(full, dir)
 			what = append(what, dir+" of "+h.Name+" is full: "+why)
 			mend = append(mend, linux.MakeRoom(dir))
 		}
@@ -83,7 +83,7 @@ func (h *Host) checkRoom(sys Look) error {
 	if len(what) == 0 {
 		return nil
 	}
-	return &Refusal{What: strings.Join(what, "; "), Mend: strings.Join(mend, "; ")}
+	return Refuse("host-no-room", With{"host": h.Name, "read_only": readOnly, "full": full, "found": what, "mend": mend})
 }
 
 // checkMTUs refuses an interface whose MTU is not what the spec says of its
@@ -106,9 +106,5 @@ func (h *Host) checkMTUs(sys Look) error {
 	if len(what) == 0 {
 		return nil
 	}
-	return &Refusal{
-		What: strings.Join(what, "; "),
-		Mend: "set it with " + strings.Join(mend, ", ") + " and, for the next boot, in the host's network configuration (mtu in interfaces(5), MTUBytes= in systemd.network(5)); " +
-			"or write the MTU that the network has into networks in the spec",
-	}
+	return Refuse("host-mtu", With{"host": h.Name, "found": what, "commands": mend})
 }

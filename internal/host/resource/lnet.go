@@ -71,8 +71,7 @@ func (l *LNet) onAddress(sys Look, want []lnetwork) string {
 	}
 	link, ok := linux.LinkWith(all, l.Address)
 	if !ok {
-		sys.Check(Refuse("configure the interface of the public network, or correct public: of this host in the spec",
-			"no interface has the address %s, which Lustre speaks through (LNet network %s)", l.Address, want[0].name))
+		sys.Check(Refuse("lnet-no-address", With{"address": l.Address, "network": want[0].name}))
 	}
 	want[0].interfaces = []string{link.Name}
 	words := lists.Map(want, lnetwork.String)
@@ -94,8 +93,7 @@ func (w lnetwork) bringUp(up []lnetwork) ([]Action, error) {
 	case i >= 0 && (len(w.interfaces) == 0 || SameSet(w.interfaces, up[i].interfaces)):
 		return nil, nil
 	case i >= 0:
-		return nil, Refuse("correct lnet or the interface of the public network in the spec, or unmount all of Lustre on this host, run `lustre_rmmod`, and apply again",
-			"LNet network %s is up on %s, not on %s", w.name, strings.Join(up[i].interfaces, ", "), strings.Join(w.interfaces, ", "))
+		return nil, Refuse("lnet-other-interface", With{"network": w.name, "interfaces": up[i].interfaces, "want": w.interfaces})
 	}
 	argv := []string{"lnetctl", "net", "add", "--net", w.name}
 	if len(w.interfaces) > 0 {

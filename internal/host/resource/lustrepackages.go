@@ -116,8 +116,7 @@ func (h *lustreHost) install(sys Look, missing []string) []Action {
 			as = append(as, sys.Want(&f)...)
 		}
 	default:
-		sys.Check(Refuse("name a directory or a repository with Lustre for this kernel (lustre.packages), or install it by hand",
-			"kernel %s lacks Lustre: %s is not installed%s", h.kernel, strings.Join(h.wanted(missing), ", "), h.others()))
+		sys.Check(Refuse("lustre-not-installed", With{"kernel": h.kernel, "packages": h.wanted(missing), "fit": h.others()}))
 	}
 	all := install(sys, h.d.Manager, from)
 	all[len(all)-1].Title = "install " + strings.Join(missing, " ")
@@ -144,31 +143,24 @@ func (h *lustreHost) files(missing []string) ([]PackageFile, error) {
 		}
 	}
 	if len(absent) > 0 {
-		return nil, Refuse("boot a kernel that they fit, or build Lustre for this one",
-			"kernel %s runs, and %s has no %s%s", h.kernel, h.Directory, strings.Join(absent, ", "), kernelsWithModules(KernelsOf(h.Files)))
+		code, fit := "lustre-other-kernel", KernelsOf(h.Files)
+		if len(fit) == 0 {
+			code = "lustre-no-modules"
+		}
+		return nil, Refuse(code, With{"kernel": h.kernel, "directory": h.Directory, "packages": absent, "fit": fit})
 	}
 	return files, nil
 }
 
-func kernelsWithModules(kernels []string) string {
-	if len(kernels) == 0 {
-		return ": no modules of Lustre are there"
-	}
-	return ": its modules fit " + strings.Join(kernels, ", ")
-}
-
-// others names the kernels that the host has Lustre's modules for.
-func (h *lustreHost) others() string {
+// others are the kernels that the host has Lustre's modules for.
+func (h *lustreHost) others() []string {
 	var files []PackageFile
 	for n := range h.versions {
 		if h.have[n] {
 			files = append(files, PackageFile{Name: n})
 		}
 	}
-	if k := KernelsOf(files); len(k) > 0 {
-		return kernelsWithModules(k)
-	}
-	return ""
+	return KernelsOf(files)
 }
 
 // KernelsOf lists the releases of kernels that packages have Lustre's modules for.

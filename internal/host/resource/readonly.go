@@ -210,6 +210,5 @@ func ReadOnly(argv []string) error {
 	if strings.Count(line, "\x00") == len(argv) && reading().MatchString(line) {
 		return nil
 	}
-	return Refuse(fmt.Sprintf("run it as an action, or add this form of %s to internal/host/resource/readonly.go if it changes nothing", path.Base(argv[0])),
-		"%q is not known as a command that only reads", argv)
+	return Refuse("command-unknown", With{"command": fmt.Sprintf("%q", argv), "program": path.Base(argv[0])})
 }

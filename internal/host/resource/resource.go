@@ -8,7 +8,6 @@ package resource
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os/exec"
 	"slices"
@@ -144,8 +143,7 @@ func (a Action) Permitted(serials []string) error {
 	}
 	for _, s := range a.Destroys {
 		if !slices.Contains(serials, s) {
-			return Refuse("list the serial under wipe: if that is meant",
-				"this would destroy what is on the disk with serial %s", s)
+			return Refuse("wipe-not-permitted", With{"serial": s})
 		}
 	}
 	return nil
@@ -179,20 +177,6 @@ type Resource interface {
 	// the function Diff.
 	Diff(sys Look) ([]Action, error)
 }
-
-// Refusal says that a change may not be made, e.g. because it would destroy
-// data that the user did not tell Mortar to wipe. It is the user's to mend.
-type Refusal struct {
-	What string // what was found
-	Mend string // how to go on
-}
-
-// Refuse makes a refusal: how to go on, and what was found, as fmt.Sprintf takes it.
-func Refuse(mend, what string, args ...any) *Refusal {
-	return &Refusal{What: fmt.Sprintf(what, args...), Mend: mend}
-}
-
-func (r *Refusal) Error() string { return r.What + "; " + r.Mend }
 
 // Settler is a Resource whose wanted state comes about by itself some time
 // after its actions were run: nodes join a cluster, a cluster starts a

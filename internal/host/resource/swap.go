@@ -70,7 +70,7 @@ func (s *Swap) atBoot(sys Look) []Action {
 func (s *Swap) room(sys Look, need int64) error {
 	mounts, _ := sys.File("/proc/self/mounts")
 	if m, ok := linux.MountOf(linux.ParseMounts(mounts), SwapFile); ok && !slices.Contains([]string{"ext4", "xfs"}, m.Type) {
-		return Refuse("make swap on a partition of the host's own disks, or remove preparation.swap from the spec", "%s would be on %s, which takes no swap file", SwapFile, m.Type)
+		return Refuse("swap-file-system", With{"path": SwapFile, "type": m.Type})
 	}
 	out, installed := sys.Command(linux.Avail("/var/lib")...)
 	if !installed {
@@ -78,7 +78,7 @@ func (s *Swap) room(sys Look, need int64) error {
 	}
 	const left = 1 << 30 // for the system itself: logs, packages, Pacemaker's configuration
 	if avail, err := linux.ParseAvail(out.Stdout); err == nil && avail < need+left {
-		return Refuse("make room there, make swap on a partition, or write a smaller preparation.swap", "%s needs %s, and /var/lib has %s free, of which %s stay for the system", SwapFile, inGiB(need), inGiB(avail), inGiB(left))
+		return Refuse("swap-no-room", With{"path": SwapFile, "need": inGiB(need), "free": inGiB(avail), "left": inGiB(left)})
 	}
 	return nil
 }

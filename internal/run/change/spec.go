@@ -250,16 +250,10 @@ func cabledAndReady(ctx context.Context, c *cli.Console, d *design.Design, pair 
 	}
 	defer p.Close()
 	if slices.ContainsFunc(p.Plan.Pending(), func(s plan.Planned) bool { return plan.LeavesArraysAlone(s.Step) }) {
-		return false, cli.Refuse(&resource.Refusal{
-			What: fmt.Sprintf("%s sees %d disks of the brick and was not prepared for it: its kernel may have assembled arrays that its partner writes to, and be repairing them", server, len(seen)),
-			Mend: "power it off now; boot it without its cables to the enclosures, and run this again; check the arrays later (mortar scrub)",
-		})
+		return false, cli.Refuse(resource.Refuse("server-unprepared", resource.With{"server": server, "disks": len(seen)}))
 	}
 	if len(missing) > 0 {
-		return false, cli.Refuse(&resource.Refusal{
-			What: fmt.Sprintf("%s sees %d of %d disks; it lacks %s", server, len(seen), len(seen)+len(missing), strings.Join(missing, ", ")),
-			Mend: "check its cables to the enclosures",
-		})
+		return false, cli.Refuse(resource.Refuse("server-lacks-disks", resource.With{"server": server, "seen": len(seen), "disks": len(seen) + len(missing), "missing": missing}))
 	}
 	return true, nil
 }

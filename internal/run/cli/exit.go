@@ -12,8 +12,10 @@ import (
 	"io"
 	"slices"
 
+	"github.com/mortarhpc/mortar/internal/base/health"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/converge/plan"
+	"github.com/mortarhpc/mortar/internal/host/agent"
 )
 
 // Exit codes. Source: docs/json.md.
@@ -48,6 +50,7 @@ type problem struct {
 	Column int    `json:"column"`
 	Text   string `json:"text"`
 	Mend   string `json:"mend,omitempty"`
+	health.Identity
 }
 
 // Print writes the error for a person, or as the object that every command with --json writes.
@@ -63,14 +66,15 @@ func (e *Exit) Print(w io.Writer, asJSON bool) {
 		Error    string    `json:"error"`
 		ExitCode int       `json:"exit_code"`
 		Problems []problem `json:"problems,omitempty"`
-	}{Error: e.Err.Error(), ExitCode: e.Code}
+		health.Identity
+	}{Error: e.Err.Error(), ExitCode: e.Code, Identity: agent.Refused(e.Err)}
 	var all spec.Errors
 	var one *spec.Error
 	if !errors.As(e.Err, &all) && errors.As(e.Err, &one) {
 		all = spec.Errors{one}
 	}
 	for _, p := range all {
-		line.Problems = append(line.Problems, problem{p.File, p.Line, p.Col, p.Msg, p.Mend})
+		line.Problems = append(line.Problems, problem{p.File, p.Line, p.Col, p.Msg, p.Mend, p.Identity})
 	}
 	_ = JSONLines(w).Encode(line) // there is no place for the error of stderr
 }

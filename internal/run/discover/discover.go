@@ -50,7 +50,7 @@ type Enclosure struct {
 // refusal if the hosts do not fit a brick.
 func New(name string, servers, clients []Host) (*Draft, error) {
 	if n := len(servers); n < 1 || n > 2 {
-		return nil, resource.Refuse("a brick of NFS has one or two; for Lustre begin with `mortar init lustre-small`", "%d servers", n)
+		return nil, resource.Refuse("discover-servers", resource.With{"count": n})
 	}
 	d := &Draft{Name: name, Servers: servers, Clients: clients}
 	var err error
@@ -63,7 +63,7 @@ func New(name string, servers, clients []Host) (*Draft, error) {
 	}
 	d.Enclosures, d.Guessed = enclosures(free)
 	if d.RAID, err = raid(len(free), len(d.Enclosures)); err != nil {
-		return nil, resource.Refuse("see that both servers reach the disks, and that these are blank", "%v%s", err, d.whyFew())
+		return nil, resource.Refuse("discover-disks", resource.With{"error": err, "not_counted": d.whyFew()})
 	}
 	return d, nil
 }
@@ -131,14 +131,7 @@ func words(d storage.DiskHardware) string {
 	return s
 }
 
-func (d *Draft) whyFew() string {
-	why := lists.Map(d.Taken, words)
-	why = append(why, d.Single...)
-	if len(why) == 0 {
-		return ""
-	}
-	return " (not counted: " + strings.Join(why, "; ") + ")"
-}
+func (d *Draft) whyFew() []string { return append(lists.Map(d.Taken, words), d.Single...) }
 
 // noLUNs refuses LUNs of arrays, since no host sees the disks behind them.
 func noLUNs(disks []storage.DiskHardware) error {
@@ -149,8 +142,7 @@ func noLUNs(disks []storage.DiskHardware) error {
 		}
 	}
 	for m, n := range makes {
-		return resource.Refuse("begin with the example of a like system (`mortar init`), and take the WWNs from `mortar array verify --write`",
-			"%d of the disks are LUNs of %s, whose RAID groups no host can see", n, m)
+		return resource.Refuse("discover-luns", resource.With{"count": n, "maker": m})
 	}
 	return nil
 }

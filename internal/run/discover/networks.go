@@ -124,15 +124,14 @@ func sortNetworks(servers, clients []Host) (networks, error) {
 	case ns.Management != nil && everybody(ns.Management):
 		ns.Public, ns.Management = ns.Management, nil
 	default:
-		return ns, resource.Refuse("look at their addresses with `ip address`; clients reach the service over one network", "there is no network that all these hosts are on")
+		return ns, resource.Refuse("discover-no-network", nil)
 	}
 	if len(servers) > 1 {
 		if len(private) == 0 && len(ns.Others) > 0 {
 			private, ns.Others = ns.Others[:1], ns.Others[1:]
 		}
 		if len(private) == 0 {
-			return ns, resource.Refuse("give them a private one for the cluster's heartbeat: a cable between the two serves",
-				"%s and %s share no network besides %s", servers[0].Name, servers[1].Name, ns.Public.Prefix)
+			return ns, resource.Refuse("discover-no-private", resource.With{"server": servers[0].Name, "partner": servers[1].Name, "public": ns.Public.Prefix})
 		}
 		ns.Private = private[0]
 		ns.Others = append(ns.Others, private[1:]...)

@@ -38,6 +38,8 @@ func (p *Place) String() string {
 	return fmt.Sprintf("disk %s (enclosure %s, bay %d) of group %s", p.Disk.Serial, p.Disk.Enclosure, p.Disk.Bay, p.Group.Name)
 }
 
+func (p *Place) named() resource.Named { return resource.Named{ID: p.Disk.Serial, Words: p.String()} }
+
 // Find returns the place of a disk by its serial number. An unknown serial is an
 // error.
 func Find(d *design.Design, serial string) (*Place, error) {
@@ -51,9 +53,9 @@ func Find(d *design.Design, serial string) (*Place, error) {
 		}
 	}
 	if slices.ContainsFunc(d.Disks, func(k design.Disk) bool { return strings.EqualFold(k.Serial, serial) }) {
-		return nil, &resource.Refusal{What: fmt.Sprintf("disk %s is in no md array", serial), Mend: "a RAID array looks after its disks by itself: swap it in its bay, and the array rebuilds"}
+		return nil, resource.Refuse("disk-in-no-array", resource.With{"disk": serial})
 	}
-	return nil, &resource.Refusal{What: fmt.Sprintf("no RAID group has a disk %s", serial), Mend: "`mortar check` lists the disks of the brick"}
+	return nil, resource.Refuse("disk-no-such", resource.With{"disk": serial})
 }
 
 // Seen is a disk as a server sees it.
@@ -191,9 +193,9 @@ func (p *Place) MayFail(st *State, bare bool) error {
 	present := linux.MDPresent(st.Array.RaidDisks, st.Array.Members, func(x linux.MDMember) bool { return x.Dev != m.Dev })
 	switch left := md.CanLose(st.Group.Level, md.Near2, present); {
 	case left < 0:
-		return &resource.Refusal{What: fmt.Sprintf("%s cannot do without %s: %d of its %d members are missing already", st.Group.Name, p, st.Array.Degraded, st.Array.RaidDisks), Mend: "replace the missing disk first; see `mortar status`"}
+		return resource.Refuse("disk-needed", resource.With{"disk": p.named(), "group": st.Group.Name, "missing": st.Array.Degraded, "members": st.Array.RaidDisks})
 	case left == 0 && !bare:
-		return &resource.Refusal{What: fmt.Sprintf("without %s, another failure in %s would lose data, and no spare can take its place first", p, st.Group.Name), Mend: "put in another disk first (mortar disk replace), or give --without-redundancy"}
+		return resource.Refuse("disk-last-copy", resource.With{"disk": p.named(), "group": st.Group.Name})
 	}
 	return nil
 }
@@ -203,9 +205,9 @@ func (p *Place) MayReplace(st *State, file string) error {
 	m := st.Member(p.Disk.Serial)
 	switch {
 	case st.Copying(m):
-		return &resource.Refusal{What: fmt.Sprintf("%s is being copied to a spare", p), Mend: fmt.Sprintf("wait for it: `mortar disk fail %s %s`", file, p.Disk.Serial)}
+		return resource.Refuse("disk-copied", resource.With{"disk": p.named(), "file": file})
 	case m != nil && m.Is("in_sync"):
-		return &resource.Refusal{What: fmt.Sprintf("%s still works", p), Mend: fmt.Sprintf("take it out of service first: `mortar disk fail %s %s`", file, p.Disk.Serial)}
+		return resource.Refuse("disk-works", resource.With{"disk": p.named(), "file": file})
 	}
 	return nil
 }
@@ -228,7 +230,7 @@ func (p *Place) Found(ctx context.Context, hosts host.ByName, serial string) ([]
 		out = append(out, Seen{s, f.Disks[i]})
 	}
 	if len(not) > 0 {
-		return out, &resource.Refusal{What: fmt.Sprintf("disk %s is not seen by %s", serial, strings.Join(not, " and ")), Mend: "see that it is in its bay, and compare the serial number with its label"}
+		return out, resource.Refuse("disk-unseen", resource.With{"disk": serial, "servers": not})
 	}
 	return out, nil
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host/resource"
@@ -51,15 +50,14 @@ func ConfirmOff(d *design.Design, f observe.Facts, node string, signs Signs) (*P
 	p.Via = p.To
 	switch {
 	case n.Member():
-		return nil, resource.Refuse("nothing has to be confirmed; see `mortar status`", "%s is a member of the cluster: it is not off", node)
+		return nil, resource.Refuse("confirm-member", resource.With{"node": node})
 	case !n.Unclean && !snap.Waits:
 		p.Nothing = "the cluster knows that " + node + " is off"
 		return p, nil
 	case len(signs.Life) > 0:
-		return nil, resource.Refuse(fmt.Sprintf("cut its power by hand first: pull both power cords of %s, or hold its power button", node),
-			"%s is not off: %s; if its service started on %s now, two servers would write to the same disks", node, strings.Join(signs.Life, "; "), p.To)
+		return nil, resource.Refuse("confirm-lives", resource.With{"node": node, "signs": signs.Life, "to": p.To})
 	case f.Hosts[p.Via].Host == nil:
-		return nil, resource.Refuse("see `mortar status`", "%s, which has to take over, does not answer", p.Via)
+		return nil, resource.Refuse("confirm-partner-silent", resource.With{"host": p.Via})
 	}
 	if !snap.DC.Present {
 		// Without a coordinator the confirmation has no effect; a server that

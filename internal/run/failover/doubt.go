@@ -196,7 +196,7 @@ func ConfirmDoubt(d *design.Design, f observe.Facts, service string, r *Refused)
 		p.Nothing = fmt.Sprintf("service %s runs on %s", svc.Name, st.Server)
 		return p, nil
 	case r == nil:
-		return nil, resource.Refuse("see `mortar status`", "no server that could start service %s has refused it because blocks are in doubt", svc.Name)
+		return nil, resource.Refuse("doubt-none", resource.With{"service": svc.Name})
 	}
 	p.To, p.Via, p.Doubt = r.Node, r.Node, r.Doubt
 	var told []string

@@ -50,11 +50,11 @@ func Service(d *design.Design, f observe.Facts, service, to string) (*Plan, erro
 	if to == "" {
 		to = pair.Other(st.Server)
 		if st.Server == "" {
-			return nil, resource.Refuse("name the server with --to, after a look at `mortar status`", "service %s runs on no server", svc.Name)
+			return nil, resource.Refuse("service-runs-nowhere", resource.With{"service": svc.Name})
 		}
 	}
 	if !slices.Contains(pair.Servers, to) {
-		return nil, resource.Refuse("choose one of "+strings.Join(pair.Servers, ", "), "%s is not a server of this brick", to)
+		return nil, resource.Refuse("server-no-such", resource.With{"server": to, "servers": pair.Servers})
 	}
 	p := &Plan{What: "failover", Service: svc.Name, From: st.Server, To: to, Via: to}
 	clear := Step{Title: "take the constraint of the move away again",
@@ -70,13 +70,12 @@ func Service(d *design.Design, f observe.Facts, service, to string) (*Plan, erro
 		return p, nil
 	}
 	if pair.HA.Failback == "auto" && to != svc.Preferred {
-		return nil, resource.Refuse(fmt.Sprintf("put %s in standby instead (`mortar standby`), or set ha.failback: manual", svc.Preferred),
-			"ha.failback is auto: service %s would go back to %s at once", svc.Name, svc.Preferred)
+		return nil, resource.Refuse("failback-auto", resource.With{"service": svc.Name, "preferred": svc.Preferred})
 	}
 	why := observe.NotReady(d, f, svc.Name, to)
 	// The first step removes a leftover ban.
 	if why = slices.DeleteFunc(why, func(o observe.Obstacle) bool { return o.Code == observe.MoveLeftover }); len(why) > 0 {
-		return nil, resource.Refuse("see `mortar status`", "%s cannot take service %s over: %s", to, svc.Name, strings.Join(why.Texts(), "; "))
+		return nil, resource.Refuse("takeover-not-ready", resource.With{"server": to, "service": svc.Name, "why": why.Texts(), "codes": why.Codes()})
 	}
 	if len(st.Leftover) > 0 {
 		first := clear
@@ -126,7 +125,7 @@ func Standby(d *design.Design, f observe.Facts, node string) (*Plan, error) {
 			continue
 		}
 		if why := observe.NotReady(d, f, s.Name, p.To); len(why) > 0 {
-			return nil, resource.Refuse("see `mortar status`", "%s cannot take service %s over from %s: %s", p.To, s.Name, node, strings.Join(why.Texts(), "; "))
+			return nil, resource.Refuse("takeover-not-ready", resource.With{"server": p.To, "service": s.Name, "from": node, "why": why.Texts(), "codes": why.Codes()})
 		}
 		moving = append(moving, s.Name)
 	}
@@ -197,18 +196,18 @@ func Unstandby(d *design.Design, f observe.Facts, node string) (*Plan, error) {
 
 func nodeOf(d *design.Design, f observe.Facts, node string) (*observe.Snapshot, *linux.CRMNode, error) {
 	if !d.Clustered() {
-		return nil, nil, resource.Refuse("this needs flavour nfs-ha", "brick %s has one server", d.Name)
+		return nil, nil, resource.Refuse("brick-one-server", resource.With{"brick": d.Name})
 	}
 	if err := procedure.IsServer(d, node); err != nil {
 		return nil, nil, err
 	}
 	snap := observe.ClusterOf(d, d.PairWith(node), f)
 	if snap == nil {
-		return nil, nil, resource.Refuse("see `mortar status`", "no server's cluster answers")
+		return nil, nil, resource.Refuse("cluster-no-answer", nil)
 	}
 	n := snap.Node(node)
 	if n == nil {
-		return nil, nil, resource.Refuse("run `mortar apply`", "the cluster does not know %s", node)
+		return nil, nil, resource.Refuse("cluster-lacks-node", resource.With{"node": node})
 	}
 	return snap, n, nil
 }
@@ -221,18 +220,18 @@ func serviceOf(d *design.Design, f observe.Facts, service string) (*design.Servi
 	}
 	snap := observe.ClusterOf(d, d.PairOf(svc.Name), f)
 	if snap == nil {
-		return nil, nil, nil, resource.Refuse("see `mortar status`", "no server's cluster answers")
+		return nil, nil, nil, resource.Refuse("cluster-no-answer", nil)
 	}
 	st := snap.Service(svc.Name)
 	if st == nil || st.Resource == "" {
-		return nil, nil, nil, resource.Refuse("run `mortar apply`", "the cluster does not know service %s", svc.Name)
+		return nil, nil, nil, resource.Refuse("cluster-lacks-service", resource.With{"service": svc.Name})
 	}
 	return svc, snap, st, nil
 }
 
 func pick(d *design.Design, service string) (*design.Service, error) {
 	if !d.Clustered() {
-		return nil, resource.Refuse("this needs flavour nfs-ha", "brick %s has one server: there is nothing to move a service to", d.Name)
+		return nil, resource.Refuse("brick-one-server", resource.With{"brick": d.Name, "why": "there is nothing to move a service to"})
 	}
 	return procedure.Service(d, service)
 }

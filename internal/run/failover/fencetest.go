@@ -94,14 +94,14 @@ type tester struct {
 // changes nothing.
 func fitForProof(d *design.Design, f observe.Facts, levels []*design.FenceLevel) error {
 	if !d.Clustered() {
-		return resource.Refuse("fencing needs flavour nfs-ha", "brick %s has no pair of servers", d.Name)
+		return resource.Refuse("fence-test-no-pair", resource.With{"brick": d.Name})
 	}
 	var why []string
 	for _, n := range NodesOf(levels) {
 		pair := d.PairWith(n)
 		snap := observe.ClusterOf(d, pair, f)
 		if snap == nil {
-			return resource.Refuse("see `mortar status`", "no server's cluster answers")
+			return resource.Refuse("cluster-no-answer", nil)
 		}
 		for _, x := range pair.Servers {
 			st := snap.Node(x)
@@ -126,7 +126,7 @@ func fitForProof(d *design.Design, f observe.Facts, levels []*design.FenceLevel)
 	}
 	if len(why) > 0 {
 		slices.Sort(why)
-		return resource.Refuse("see `mortar status`", "the brick is not fit for a fence test: %s", strings.Join(slices.Compact(why), "; "))
+		return resource.Refuse("fence-test-unfit", resource.With{"why": slices.Compact(why)})
 	}
 	return nil
 }
@@ -242,7 +242,7 @@ func (t *tester) node(ctx context.Context, f observe.Facts, node string, levels 
 	if p, err := t.power(ctx, via, node); err != nil {
 		return nil, err
 	} else if p.state != powerOn {
-		return nil, resource.Refuse("see that the BMC can be reached from "+via, "the BMC of %s says %q though the server runs: %s", node, p.state, p.said)
+		return nil, resource.Refuse("fence-test-power", resource.With{"via": via, "node": node, "state": p.state, "said": p.said})
 	}
 
 	mark := observe.TestingPlain

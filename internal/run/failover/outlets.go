@@ -28,7 +28,7 @@ func OutletsOn(d *design.Design, f observe.Facts, node string, secret func(file 
 		}
 	}
 	if n.Unclean || slices.Contains(snap.Fencing(), node) {
-		return nil, resource.Refuse("wait until it is fenced; see `mortar status`", "%s is to be fenced", node)
+		return nil, resource.Refuse("power-fencing", resource.With{"node": node})
 	}
 	outlets := observe.OutletsOf(d, f, node)
 	for _, o := range outlets {
@@ -39,7 +39,7 @@ func OutletsOn(d *design.Design, f observe.Facts, node string, secret func(file 
 		case !o.On:
 			s, err := switchOn(o, what, secret)
 			if err != nil {
-				return nil, resource.Refuse("see `mortar check`", "%v", err)
+				return nil, resource.Refuse("power-outlet", resource.With{"error": err})
 			}
 			p.Steps = append(p.Steps, s)
 		}
@@ -50,9 +50,9 @@ func OutletsOn(d *design.Design, f observe.Facts, node string, secret func(file 
 			p.Notes = append(p.Notes, node+" starts if its firmware is set to start with the power")
 		}
 	case len(outlets) == 0:
-		return nil, resource.Refuse("see `mortar status`", "no PDU could be asked for the outlets of %s", node)
+		return nil, resource.Refuse("power-no-pdu", resource.With{"node": node})
 	case len(p.Notes) > 0:
-		return nil, resource.Refuse("see `mortar status`", "%s", p.Notes[0])
+		return nil, resource.Refuse("power-not-known", resource.With{"note": p.Notes[0]})
 	default:
 		p.Nothing = "every outlet of " + node + " is on"
 	}

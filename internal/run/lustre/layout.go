@@ -2,7 +2,6 @@ package lustre
 
 import (
 	"context"
-	"fmt"
 	"path"
 	"strconv"
 	"strings"
@@ -41,13 +40,13 @@ func (f *FS) SetLayout(ctx context.Context, dir string, l Layout) (*Plan, error)
 	argv := []string{"lfs", "setstripe"}
 	switch n := f.d.Lustre.OSTs; {
 	case l.Count < -1 || l.Count > n:
-		return nil, resource.Refuse(fmt.Sprintf("choose 1 to %d, or -1 for all", n), "a stripe count of %d, and there are %d OSTs", l.Count, n)
+		return nil, resource.Refuse("stripe-count", resource.With{"count": l.Count, "osts": n})
 	case l.Count != 0:
 		argv = append(argv, "--stripe-count", strconv.Itoa(l.Count))
 	}
 	switch {
 	case l.Size < 0 || l.Size%minStripe != 0:
-		return nil, resource.Refuse("choose a multiple of 64 KiB, e.g. 4MiB", "a stripe size of %s", l.Size)
+		return nil, resource.Refuse("stripe-size", resource.With{"size": l.Size})
 	case l.Size != 0:
 		argv = append(argv, "--stripe-size", strconv.FormatInt(int64(l.Size), 10))
 	}
@@ -62,12 +61,12 @@ func (f *FS) SetLayout(ctx context.Context, dir string, l Layout) (*Plan, error)
 		argv = append(argv, "--pool", l.Pool)
 	}
 	if len(argv) == 2 {
-		return nil, resource.Refuse("give --stripe-count, --stripe-size or --pool", "nothing to set")
+		return nil, resource.Refuse("layout-empty", nil)
 	}
 	p := &Plan{What: "default layout of " + at, Steps: []Step{command(client, "set the default layout of "+at, 0, append(argv, at)...)},
 		Notes: []string{"new files get it; files that are there keep theirs"}}
 	if at == f.d.Lustre.Mount {
-		return nil, resource.Refuse("change lustre.stripe_count and stripe_size in the spec and run `mortar apply`", "the layout of %s is of the spec", at)
+		return nil, resource.Refuse("layout-in-spec", resource.With{"path": at})
 	}
 	return p, nil
 }
@@ -83,10 +82,10 @@ func (f *FS) directory(ctx context.Context, dir string) (client, at string, err 
 		at = path.Join(mount, at)
 	}
 	if at = path.Clean(at); at != mount && !strings.HasPrefix(at, mount+"/") {
-		return "", "", resource.Refuse("name one below "+mount, "%s is not in the file system", dir)
+		return "", "", resource.Refuse("path-outside", resource.With{"path": dir, "mount": mount})
 	}
 	if _, err := f.query(ctx, client, "ls", "-d", at+"/"); err != nil {
-		return "", "", resource.Refuse("make it first", "%v", err)
+		return "", "", resource.Refuse("path-unseen", resource.With{"path": at, "error": err})
 	}
 	return client, at, nil
 }

@@ -53,7 +53,7 @@ type FS struct {
 // Source: lctl(8), device_list
 func Open(ctx context.Context, d *design.Design, hosts host.ByName) (*FS, error) {
 	if d.Lustre == nil {
-		return nil, resource.Refuse("the command is for flavour lustre", "brick %s has no Lustre", d.Name)
+		return nil, resource.Refuse("brick-no-lustre", resource.With{"brick": d.Name})
 	}
 	f := &FS{d: d, hosts: hosts, at: map[string]string{}}
 	all, silent := host.All(ctx, d.Servers(), func(ctx context.Context, name string) (resource.Output, error) {
@@ -87,9 +87,9 @@ func (f *FS) server(device string) (string, error) {
 		return s, nil
 	}
 	if len(f.silent) > 0 {
-		return "", resource.Refuse("see `mortar status`", "no server that answers has %s: %v", device, f.silent)
+		return "", resource.Refuse("lustre-device-unknown", resource.With{"device": device, "error": f.silent})
 	}
-	return "", resource.Refuse("start its service; see `mortar status`", "%s runs on no server", device)
+	return "", resource.Refuse("lustre-device-stopped", resource.With{"device": device})
 }
 
 // client returns the first client that answers and has the file system mounted, and
@@ -103,7 +103,7 @@ func (f *FS) client(ctx context.Context) (name, mount string, err error) {
 		}
 		last = err
 	}
-	return "", "", resource.Refuse("mount it with `mortar apply`", "no client has the file system mounted: %v", last)
+	return "", "", resource.Refuse("lustre-no-client", resource.With{"error": last})
 }
 
 // query runs a query on a host; a non-zero exit code is an error.
@@ -147,5 +147,5 @@ func (f *FS) choose(word, what string, is func(t design.Target, short string) (k
 			}
 		}
 	}
-	return design.Target{}, resource.Refuse("choose one of "+strings.Join(names, ", "), "%q is no %s of %s", word, what, f.d.Lustre.FSName)
+	return design.Target{}, resource.Refuse("target-no-such", resource.With{"word": word, "what": what, "fs": f.d.Lustre.FSName, "targets": names})
 }

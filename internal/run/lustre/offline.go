@@ -99,7 +99,7 @@ func (f *FS) serviceOf(t design.Target) (*design.Service, *design.Pair) {
 func (f *FS) everyServer(servers []string) error {
 	for _, s := range servers {
 		if err := f.silent[s]; err != nil {
-			return resource.Refuse("see `mortar status`", "%s does not answer: %v", s, err)
+			return resource.Refuse("host-no-answer", resource.With{"host": s, "error": err})
 		}
 	}
 	return nil
@@ -262,7 +262,7 @@ func (f *FS) noClients(ctx context.Context) error {
 	for _, name := range slices.Sorted(maps.Keys(exports)) {
 		nid := strings.TrimSuffix(strings.TrimPrefix(name, "mdt."+f.mdt()+".exports."), ".uuid")
 		if exports[name] != "" && !own[nid] {
-			return resource.Refuse("unmount it there", "client %s has the file system mounted", nid)
+			return resource.Refuse("lustre-client-mounted", resource.With{"client": nid})
 		}
 	}
 	return nil

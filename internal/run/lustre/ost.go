@@ -120,7 +120,7 @@ func (f *FS) Drain(ctx context.Context, word string) (*Plan, error) {
 	for _, u := range all {
 		switch {
 		case u.Target == t.Name && u.Unread != "":
-			return nil, resource.Refuse("see that "+t.Name+" is up and that the client reaches it", "how much %s holds is not known: %s", t.Name, u.Unread)
+			return nil, resource.Refuse("ost-unread", resource.With{"ost": t.Name, "unread": u.Unread})
 		case u.Target == t.Name:
 			used = u.Used
 		case strings.Contains(u.Target, "-OST") && u.Creates:
@@ -129,9 +129,9 @@ func (f *FS) Drain(ctx context.Context, word string) (*Plan, error) {
 	}
 	switch {
 	case open == 0:
-		return nil, resource.Refuse("`mortar lustre ost fill` opens one again", "no other OST takes new files")
+		return nil, resource.Refuse("ost-last", nil)
 	case used > free:
-		return nil, resource.Refuse("delete files, or add OSTs", "%s holds %d GiB and the other OSTs have room for %d GiB", t.Name, used>>20, free>>20)
+		return nil, resource.Refuse("ost-no-room", resource.With{"ost": t.Name, "holds_gib": used >> 20, "free_gib": free >> 20})
 	}
 	server, err := f.server(f.mdt())
 	if err != nil {
@@ -248,7 +248,7 @@ func (f *FS) Retire(ctx context.Context, word string) (*Plan, error) {
 		return nil, err
 	}
 	if len(names) > 0 {
-		return nil, resource.Refuse("`mortar lustre ost drain` moves them", "%s still has objects of %d files, e.g. %s", t.Name, len(names), names[0])
+		return nil, resource.Refuse("ost-in-use", resource.With{"ost": t.Name, "files": len(names), "example": names[0]})
 	}
 	pools, err := f.Pools(ctx)
 	if err != nil {
@@ -256,7 +256,7 @@ func (f *FS) Retire(ctx context.Context, word string) (*Plan, error) {
 	}
 	for _, p := range pools {
 		if slices.Contains(p.OSTs, t.Name) {
-			return nil, resource.Refuse("take it out of the pool first", "%s is in pool %s", t.Name, p.Name)
+			return nil, resource.Refuse("ost-in-pool", resource.With{"ost": t.Name, "pool": p.Name})
 		}
 	}
 	server, err := f.server("MGS")

@@ -78,11 +78,11 @@ func (f *FS) PoolCreate(ctx context.Context, name string, osts []string) (*Plan,
 	case err != nil:
 		return nil, err
 	case !spec.NamesPool(name) || name == "none":
-		return nil, resource.Refuse("use at most 15 letters, digits, - and _", "%q cannot name a pool", name)
+		return nil, resource.Refuse("pool-name", resource.With{"pool": name})
 	case slices.ContainsFunc(all, func(p Pool) bool { return p.Name == name }):
-		return nil, resource.Refuse("`mortar lustre pool add` adds OSTs to it", "there is a pool %s already", name)
+		return nil, resource.Refuse("pool-exists", resource.With{"pool": name})
 	case len(osts) == 0:
-		return nil, resource.Refuse("name OSTs, e.g. OST0000 OST0001", "a pool without OSTs serves no client")
+		return nil, resource.Refuse("pool-no-osts", nil)
 	}
 	names, err := f.ostNames(osts)
 	if err != nil {
@@ -147,7 +147,7 @@ func (f *FS) PoolDestroy(ctx context.Context, name string, _ []string) (*Plan, e
 // of the spec, because the next apply would undo the change.
 func (f *FS) poolToChange(ctx context.Context, name string) ([]Pool, string, error) {
 	if f.inSpec(name) {
-		return nil, "", resource.Refuse("change lustre.pools in the spec and run `mortar apply`; to destroy the pool, take it out of the spec first", "pool %s is of the spec", name)
+		return nil, "", resource.Refuse("pool-in-spec", resource.With{"pool": name})
 	}
 	server, err := f.server("MGS")
 	if err != nil {
@@ -176,7 +176,7 @@ func find(all []Pool, name string) (*Pool, error) {
 		}
 		names = append(names, all[i].Name)
 	}
-	return nil, resource.Refuse("choose one of: "+strings.Join(names, ", "), "there is no pool %q", name)
+	return nil, resource.Refuse("pool-no-such", resource.With{"pool": name, "pools": names})
 }
 
 func (f *FS) ostNames(words []string) ([]string, error) {

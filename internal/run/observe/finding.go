@@ -2,9 +2,7 @@ package observe
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
-	"slices"
 
 	"github.com/mortarhpc/mortar/internal/base/health"
 	"github.com/mortarhpc/mortar/internal/base/lists"
@@ -77,14 +75,5 @@ func (p *Part) first(args with, all []condition) *Part {
 // Has reports whether a part is a finding of a code with these arguments: pairs of a name
 // and a value, or one of the values; "" is any.
 func (p *Part) Has(code Code, args ...string) bool {
-	for i := 0; i+1 < len(args); i += 2 {
-		is, several := p.Args[args[i]].([]string)
-		if !several {
-			is = []string{fmt.Sprint(p.Args[args[i]])}
-		}
-		if args[i+1] != "" && !slices.Contains(is, args[i+1]) {
-			return false
-		}
-	}
-	return p.Code == code
+	return health.Identity{Code: string(p.Code), Args: p.Args}.Has(string(code), args...)
 }

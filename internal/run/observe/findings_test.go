@@ -26,8 +26,8 @@ import (
 	"github.com/mortarhpc/mortar/internal/serve/refusal"
 )
 
-// docs/findings.md is generated: `go test ./internal/run/observe -update`.
-func TestFindingsReference(t *testing.T) {
+// FindingsReference compares docs/findings.md: `go test ./internal/run/observe -update` makes it.
+func FindingsReference(t *testing.T, refusals string) {
 	const file = "../../../docs/findings.md"
 	var b strings.Builder
 	b.WriteString("# Findings\n\n<!-- Made of the tables of findings and refusals by `go test ./internal/run/observe -update`; do not edit. -->\n\n" +
@@ -38,12 +38,13 @@ func TestFindingsReference(t *testing.T) {
 		"| code | text | subject | what to do |\n|---|---|---|---|\n")
 	for _, code := range slices.Sorted(maps.Keys(refusal.Kinds)) {
 		k := refusal.Kinds[code]
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", code, capitals(k.Text), cmp.Or(k.Subject, "service"), capitals(k.Mend))
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", code, Capitals(k.Text), cmp.Or(k.Subject, "service"), Capitals(k.Mend))
 	}
 	b.WriteString("\nWhat fails at a part of the service has the code of the part:\n\n| code | what it means | what to do |\n|---|---|---|\n")
 	for _, code := range slices.Sorted(maps.Keys(refusal.Parts)) {
 		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", code, refusal.Parts[code][0], refusal.Parts[code][1])
 	}
+	b.WriteString(refusals)
 	if *update {
 		if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
 			t.Fatal(err)
@@ -242,10 +243,18 @@ func TestSignsOfDrills(t *testing.T) {
 	}
 }
 
-// capitals writes the arguments of a text in capitals, for a table in Markdown.
-func capitals(s string) string {
-	named := regexp.MustCompile(`\{(\w+)(?:%[^}]*)?\}`)
-	return strings.ReplaceAll(named.ReplaceAllStringFunc(s, func(s string) string { return strings.ToUpper(named.FindStringSubmatch(s)[1]) }), "|", "\\|")
+// Argument is one in a text.
+var Argument = regexp.MustCompile(`\{(\w+)(?:%[^}]*)?\}`)
+
+// Capitals is a text in a table of Markdown.
+func Capitals(s string) string {
+	s = Argument.ReplaceAllStringFunc(s, func(s string) string { return strings.ToUpper(Argument.FindStringSubmatch(s)[1]) })
+	return strings.NewReplacer("|", "\\|", "\n", " ").Replace(s)
+}
+
+// Taken reports whether a finding has a code, or a refusal of the resource agent.
+func Taken(code string) bool {
+	return findings[Code(code)].Text != "" || refusal.Kinds[refusal.Code(code)].Text != "" || refusal.Parts[refusal.Code(code)] != [2]string{}
 }
 
 // reference is the table of all findings, in Markdown. Arguments are in capitals.
@@ -258,7 +267,7 @@ func reference() string {
 		if k.Level == OK {
 			level = "as reported"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", code, level, capitals(k.Text), cmp.Or(k.Subject, "brick"), capitals(k.Mend))
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", code, level, Capitals(k.Text), cmp.Or(k.Subject, "brick"), Capitals(k.Mend))
 	}
 	return b.String()
 }

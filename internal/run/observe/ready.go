@@ -121,6 +121,11 @@ func (o Obstacles) Texts() []string {
 	return lists.Map(o, func(x Obstacle) string { return x.Text })
 }
 
+// Codes are those of all reasons.
+func (o Obstacles) Codes() []string {
+	return lists.Map(o, func(x Obstacle) string { return string(x.Code) })
+}
+
 // NotReady returns why a server cannot take a service over now, nothing if it can.
 func NotReady(d *design.Design, f Facts, service, target string) (why Obstacles) {
 	add := func(code Code, format string, args ...any) Obstacles {

@@ -3,7 +3,6 @@ package procedure
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host/resource"
@@ -20,15 +19,15 @@ func Service(d *design.Design, name string) (*design.Service, error) {
 		all = append(all, s.Name)
 	}
 	if name == "" {
-		return nil, resource.Refuse("name one of "+strings.Join(all, ", "), "brick %s has %d services", d.Name, len(all))
+		return nil, resource.Refuse("service-not-named", resource.With{"brick": d.Name, "services": all, "count": len(all)})
 	}
-	return nil, resource.Refuse("choose one of "+strings.Join(all, ", "), "brick %s has no service %s", d.Name, name)
+	return nil, resource.Refuse("service-no-such", resource.With{"brick": d.Name, "service": name, "services": all})
 }
 
 // IsServer refuses a name that none of a brick's servers has.
 func IsServer(d *design.Design, name string) error {
 	if all := d.Servers(); !slices.Contains(all, name) {
-		return resource.Refuse("choose one of "+strings.Join(all, ", "), "%s is not a server of this brick", name)
+		return resource.Refuse("server-no-such", resource.With{"server": name, "servers": all})
 	}
 	return nil
 }

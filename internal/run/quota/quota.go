@@ -241,15 +241,9 @@ func Project(s *design.Service, id, dir string) (resource.Action, error) {
 
 // Off is the refusal for a kind without accounting, with the remedy.
 func Off(s *design.Service, kind string) error {
-	what := fmt.Sprintf("the file system of %s counts no %ss", s.Name, kind)
+	code := "quota-off"
 	if slices.ContainsFunc(synonyms[kind], func(o string) bool { return slices.Contains(s.MountOpts, o) }) {
-		return &resource.Refusal{
-			What: what + " yet: it was mounted before the spec had the option",
-			Mend: "mount it anew: mortar failover",
-		}
+		code = "quota-not-mounted"
 	}
-	return &resource.Refusal{
-		What: what,
-		Mend: fmt.Sprintf("add %s to filesystem.mount of the spec and apply; it counts from the next start of the service (mortar failover)", option(kind)),
-	}
+	return resource.Refuse(code, resource.With{"service": s.Name, "kind": kind, "option": option(kind)})
 }

@@ -164,7 +164,7 @@ func open(ctx context.Context, d *design.Design, hosts Hosts, o Options) (j *job
 	case runs != "" && !o.Stop:
 		return j, fmt.Sprintf("service %s runs on %s: XFS has mounted its volume. --stop has it stopped and looked at", j.svc.Name, runs), nil
 	case o.On != "" && !slices.Contains(able, o.On):
-		return nil, "", resource.Refuse("choose one of "+strings.Join(able, ", "), "%s cannot work on service %s", o.On, j.svc.Name)
+		return nil, "", resource.Refuse("repair-not-there", resource.With{"server": o.On, "service": j.svc.Name, "servers": able})
 	case o.On != "":
 		j.on = o.On
 	case slices.Contains(able, j.svc.Preferred):
@@ -189,12 +189,11 @@ func (j *job) pick() (err error) {
 		return err
 	}
 	if len(j.svc.Targets) > 0 {
-		return resource.Refuse(fmt.Sprintf("`mortar lustre fsck SPEC %s` stops it, runs e2fsck and starts it", j.svc.Targets[0].Name),
-			"service %s has targets of Lustre, which are ldiskfs and no XFS", j.svc.Name)
+		return resource.Refuse("repair-lustre", resource.With{"service": j.svc.Name, "target": j.svc.Targets[0].Name})
 	}
 	j.pair = j.d.PairOf(j.svc.Name)
 	if j.d.Spec.Profile == spec.Stock {
-		return resource.Refuse("do it by hand: crm_resource, then xfs_repair(8)", "with profile stock the cluster's own agents have the storage of service %s", j.svc.Name)
+		return resource.Refuse("repair-stock", resource.With{"service": j.svc.Name})
 	}
 	return nil
 }
@@ -213,7 +212,7 @@ func (j *job) servers(ctx context.Context, f observe.Facts) (able []string, runs
 	if j.pair.HA == nil {
 		node := j.pair.Servers[0]
 		if f.Hosts[node].Host == nil {
-			return nil, "", resource.Refuse("see `mortar status`", "%s does not answer: %s", node, f.Hosts[node].Err)
+			return nil, "", resource.Refuse("host-no-answer", resource.With{"host": node, "error": f.Hosts[node].Err})
 		}
 		if mounted(node) && !j.held(ctx, node) {
 			runs = node
@@ -222,16 +221,16 @@ func (j *job) servers(ctx context.Context, f observe.Facts) (able []string, runs
 	}
 	snap := observe.ClusterOf(j.d, j.pair, f)
 	if snap == nil {
-		return nil, "", resource.Refuse("see `mortar status`", "no server's cluster answers: nothing could keep the service stopped")
+		return nil, "", resource.Refuse("cluster-no-answer", resource.With{"why": "nothing could keep the service stopped"})
 	}
 	st := snap.Service(j.svc.Name)
 	switch {
 	case st == nil || st.Resource == "":
-		return nil, "", resource.Refuse("run `mortar apply`", "the cluster does not know service %s", j.svc.Name)
+		return nil, "", resource.Refuse("cluster-lacks-service", resource.With{"service": j.svc.Name})
 	case !snap.DC.Present || !snap.DC.Quorum:
-		return nil, "", resource.Refuse("see `mortar status`", "the cluster has no coordinator with quorum: it would not stop service %s", j.svc.Name)
+		return nil, "", resource.Refuse("repair-no-quorum", resource.With{"service": j.svc.Name})
 	case snap.Options.Maintenance:
-		return nil, "", resource.Refuse("end it, see `mortar status`", "the cluster is in maintenance mode: it would not stop service %s", j.svc.Name)
+		return nil, "", resource.Refuse("repair-maintenance", resource.With{"service": j.svc.Name})
 	}
 	for _, node := range j.pair.Servers {
 		n := snap.Node(node)
@@ -239,15 +238,14 @@ func (j *job) servers(ctx context.Context, f observe.Facts) (able []string, runs
 		case n.Member() && answers:
 			able = append(able, node)
 			if !st.Runs() && mounted(node) && st.Server != node {
-				return nil, "", resource.Refuse("unmount it there", "%s is mounted on %s, and not by the cluster", j.svc.MountPoint, node)
+				return nil, "", resource.Refuse("repair-mounted", resource.With{"path": j.svc.MountPoint, "host": node})
 			}
 		case n != nil && !n.Online && !n.Unclean && !n.Pending && !answers:
 			j.off = node // fenced, or left in good order before it was switched off
 		case !answers:
-			return nil, "", resource.Refuse(fmt.Sprintf("see `mortar status`; if it is off and nothing can fence it: `mortar confirm-off SPEC %s`", node),
-				"%s does not answer (%s), and the cluster has not fenced it: it could mount the volume", node, f.Hosts[node].Err)
+			return nil, "", resource.Refuse("repair-not-fenced", resource.With{"host": node, "error": f.Hosts[node].Err})
 		default:
-			return nil, "", resource.Refuse("`systemctl start pacemaker` there", "%s is up and not in the cluster: nothing keeps it from mounting the volume", node)
+			return nil, "", resource.Refuse("repair-not-member", resource.With{"host": node})
 		}
 	}
 	if j.id = st.Resource; st.Runs() {
@@ -270,15 +268,14 @@ func (j *job) mayDump(ctx context.Context) error {
 	case j.dumped || j.o.NoDump:
 		return nil
 	case !j.need.known:
-		return resource.Refuse("--no-dump mends it without", "xfs_metadump needs the first superblock, which is damaged: no dump of the metadata can be kept")
+		return resource.Refuse("repair-no-dump", nil)
 	}
 	room, err := j.room(ctx)
 	if err != nil {
 		return fmt.Errorf("%s: room below %s: %w", j.on, DumpDir, err)
 	}
 	if size := j.need.dump(logBytes(j.svc.MkfsArgs)); room < size {
-		return resource.Refuse("make room there, or --no-dump mends it without",
-			"a dump of the metadata may take %s, and %s has %s free below %s", binary(size), j.on, binary(room), path.Dir(DumpDir))
+		return resource.Refuse("repair-no-room", resource.With{"need": binary(size), "host": j.on, "free": binary(room), "path": path.Dir(DumpDir)})
 	}
 	return nil
 }

@@ -60,10 +60,10 @@ const longest = 14 * 24 * 3600
 func Run(ctx context.Context, hosts host.ByName, d *design.Design, g design.Group, progress func(percent float64), options ...string) (Group, error) {
 	out := Group{Name: g.Name, Disks: []Disk{}}
 	if g.Array != "" {
-		return out, &resource.Refusal{What: fmt.Sprintf("group %s is inside of array %s", g.Name, g.Array), Mend: "let the array scrub it (its own scrub or media scan)"}
+		return out, resource.Refuse("scrub-in-array", resource.With{"group": g.Name, "array": g.Array})
 	}
 	if g.Level != 6 {
-		return out, &resource.Refusal{What: fmt.Sprintf("group %s is RAID %d, where nothing says which copy is right", g.Name, g.Level), Mend: "only RAID 6 is scrubbed"}
+		return out, resource.Refuse("scrub-level", resource.With{"group": g.Name, "level": g.Level})
 	}
 	var seen gather.Host
 	var errs []error

@@ -92,7 +92,7 @@ func New(d *design.Design, hosts failover.Hosts, o Options) *Upgrade {
 // rebooting server must be able to serve alone.
 func (u *Upgrade) Look(ctx context.Context, only string) ([]Server, error) {
 	if !u.d.Clustered() {
-		return nil, &resource.Refusal{What: "this brick has one server: its clients wait while it is rebooted", Mend: "choose the hour, upgrade and reboot it by hand, then run `mortar apply`"}
+		return nil, resource.Refuse("upgrade-one-server", nil)
 	}
 	if err := procedure.IsServer(u.d, only); only != "" && err != nil {
 		return nil, err
@@ -102,7 +102,7 @@ func (u *Upgrade) Look(ctx context.Context, only string) ([]Server, error) {
 		return nil, ctx.Err()
 	}
 	if faults := faultsOf(u.d, f); len(faults) > 0 {
-		return nil, &resource.Refusal{What: "the brick is not healthy: " + strings.Join(faults, "; "), Mend: "mend that first; see `mortar status`"}
+		return nil, resource.Refuse("upgrade-unhealthy", resource.With{"faults": faults})
 	}
 	var out []Server
 	for i := range u.d.Pairs {

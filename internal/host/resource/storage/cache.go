@@ -36,7 +36,8 @@ func (c *CacheSSDs) Diff(sys resource.Look) ([]resource.Action, error) {
 func (c *CacheSSDs) diff(sys resource.Look) ([]resource.Action, error) {
 	fs, err := resource.Observe(sys.Ctx, sys.Sys, func(sys resource.Look) ([]foundDisk, error) { return resolve(sys, refsOf(c.List)), nil })
 	if r := (*resource.Refusal)(nil); errors.As(err, &r) {
-		return nil, &resource.Refusal{What: r.What, Mend: r.Mend + "; of an SSD that is gone for good: mortar cache remove"}
+		r.Mend += "; of an SSD that is gone for good: mortar cache remove"
+		return nil, r
 	}
 	sys.Check(err)
 	arrays, ms := sys.Arrays(), sys.Mounts()
@@ -47,12 +48,12 @@ func (c *CacheSSDs) diff(sys resource.Look) ([]resource.Action, error) {
 			continue
 		}
 		if use := inUse(sys, ms, names); use != "" {
-			v.foreign = append(v.foreign, fmt.Sprintf("%s is in use by %s", f.Ref, use))
+			v.speaks(f.Ref, "is in use by", use)
 			continue
 		}
 		v.free, v.want = append(v.free, f), append(v.want, c.List[i])
 	}
-	if err := v.refusal("stop what uses it, if its data may go, and list the serial under wipe in the spec"); err != nil {
+	if err := v.refusal("disks-in-use", "serial"); err != nil {
 		return nil, err
 	}
 	if !c.Check || len(v.free) == 0 {
@@ -64,7 +65,7 @@ func (c *CacheSSDs) diff(sys resource.Look) ([]resource.Action, error) {
 			v.carries(i, bad, ", not made by this brick", "--force")
 		}
 	}
-	return v.wipes, v.refusal("if its data may go, list the serial under wipe in the spec")
+	return v.wipes, v.refusal("disks-not-blank", "serial")
 }
 
 // foreign describes what an SSD carries that is not this cache's, "" for
@@ -186,7 +187,7 @@ func (c *Cache) needs(sys resource.Look) (string, error) {
 		return cache.MakeLayers, nil
 	}
 	if out.Code != 0 {
-		return "", &resource.Refusal{What: strings.TrimPrefix(strings.TrimSpace(out.Stderr), "mortar: "), Mend: "nothing was changed"}
+		return "", resource.Refuse("cache-refused", resource.With{"error": strings.TrimPrefix(strings.TrimSpace(out.Stderr), "mortar: ")})
 	}
 	return strings.TrimSpace(out.Stdout), nil
 }

@@ -46,6 +46,11 @@ func (r DiskRef) String() string {
 	return fmt.Sprintf("disk %s (enclosure %s, bay %d)", r.Serial, r.Enclosure, r.Bay)
 }
 
+// id is what a person types for it, and named what a refusal calls it.
+func (r DiskRef) id() string { return cmp.Or(r.LUN, r.Serial) }
+
+func (r DiskRef) named() resource.Named { return resource.Named{ID: r.id(), Words: r.String()} }
+
 // foundDisk is a DiskRef and the disk of this host that it names.
 type foundDisk struct {
 	Ref DiskRef
@@ -102,8 +107,7 @@ func (f foundDisk) ownMap(sys resource.Look) error {
 	}
 	for _, s := range sys.Files("/sys/block/" + dm + "/slaves/*") {
 		if s = path.Base(s); !slices.Contains(f.Paths, s) {
-			return resource.Refuse("look at `multipath -ll "+f.mapName()+"`: the map may be older than a disk that was replaced; `multipath -r` renews it",
-				"%s: its multipath map %s has path %s, which is no path to it", f.Ref, f.stable(), s)
+			return resource.Refuse("disk-map-mixed", resource.With{"disk": f.Ref.named(), "device": f.stable(), "path": s, "map": f.mapName()})
 		}
 	}
 	return nil
@@ -111,7 +115,7 @@ func (f foundDisk) ownMap(sys resource.Look) error {
 
 func match(facts *resource.DiskList, refs []DiskRef) ([]foundDisk, error) {
 	fs := make([]foundDisk, 0, len(refs))
-	var missing []string
+	var missing []DiskRef
 	for _, r := range refs {
 		f, err := identify(facts, r)
 		if err != nil {
@@ -119,22 +123,19 @@ func match(facts *resource.DiskList, refs []DiskRef) ([]foundDisk, error) {
 		}
 		if f == nil {
 			if !r.Failed {
-				missing = append(missing, r.String())
+				missing = append(missing, r)
 			}
 			continue
 		}
 		// Makers round differently; one percent is less than any step in size.
 		if r.Size > 0 && f.Size < r.Size-r.Size/100 {
-			return nil, resource.Refuse("correct size in the spec, or replace the disk",
-				"%s has %d bytes, less than the %d of the spec", r, f.Size, r.Size)
+			return nil, resource.Refuse("disk-too-small", resource.With{"disk": r.named(), "bytes": f.Size, "want": r.Size})
 		}
 		if r.LUN != "" && f.Size > r.Size+r.Size/100 {
-			return nil, resource.Refuse("see that arrays.wwns lists the LUNs in the order of their numbers (`mortar array verify`), and that the array has the RAID geometry of the design (`mortar array script`)",
-				"%s has %d bytes, more than the %d of the design", r, f.Size, r.Size)
+			return nil, resource.Refuse("lun-too-large", resource.With{"disk": r.named(), "bytes": f.Size, "want": r.Size})
 		}
 		if r.Sector > 0 && f.Sector > 0 && f.Sector != r.Sector {
-			return nil, resource.Refuse("correct sector in the spec, or format the disk anew (sg_format --format --size, nvme format --lbaf)",
-				"%s has logical blocks of %d bytes, not the %d of the spec", r, f.Sector, r.Sector)
+			return nil, resource.Refuse("disk-sector", resource.With{"disk": r.named(), "bytes": f.Sector, "want": r.Sector})
 		}
 		fs = append(fs, foundDisk{Ref: r, DiskFact: *f})
 	}
@@ -143,8 +144,7 @@ func match(facts *resource.DiskList, refs []DiskRef) ([]foundDisk, error) {
 		if len(missing) > 1 {
 			are = "are"
 		}
-		return nil, resource.Refuse("check cabling, power and the serial on the label, or correct the spec",
-			"%s %s not there", strings.Join(missing, ", "), are)
+		return nil, resource.Refuse("disks-not-there", resource.With{"disks": resource.Named{ID: lists.Map(missing, DiskRef.id), Words: lists.Map(missing, DiskRef.String)}, "are": are})
 	}
 	return fs, nil
 }
@@ -159,7 +159,7 @@ func identify(facts *resource.DiskList, r DiskRef) (*resource.DiskFact, error) {
 	}
 	if r.LUN != "" && len(same) == 0 {
 		if r.WWN == "" {
-			return nil, &resource.Refusal{What: r.String() + ": nothing says which device it is", Mend: "write the WWNs of the array's LUNs into arrays.wwns of the spec; `mortar array verify` prints them"}
+			return nil, resource.Refuse("lun-no-wwn", resource.With{"disk": r.named()})
 		}
 		return nil, nil
 	}
@@ -168,25 +168,21 @@ func identify(facts *resource.DiskList, r DiskRef) (*resource.DiskFact, error) {
 		if i < 0 {
 			return nil, nil
 		}
-		return nil, resource.Refuse("correct serial or wwn in the spec",
-			"%s: the disk with WWN %s has serial %s", r, r.WWN, facts.All[i].Serial)
+		return nil, resource.Refuse("disk-other-serial", resource.With{"disk": r.named(), "wwn": r.WWN, "serial": facts.All[i].Serial})
 	}
 	if len(same) > 1 {
 		devices := deviceNames(same)
 		same = slices.DeleteFunc(slices.Clone(same), func(f *resource.DiskFact) bool { return !md.SameUUID(f.WWN, r.WWN) })
 		if len(same) != 1 {
-			return nil, resource.Refuse("give the wwn of the one that is meant in the spec; disks that only their serial names cannot be told apart",
-				"%s: %d disks have this serial: %s", r, len(devices), strings.Join(devices, ", "))
+			return nil, resource.Refuse("disk-serial-twice", resource.With{"disk": r.named(), "count": len(devices), "devices": devices})
 		}
 	}
 	f := same[0]
 	if r.LUN == "" && r.WWN != "" && !md.SameUUID(f.WWN, r.WWN) {
-		return nil, resource.Refuse("correct serial or wwn in the spec",
-			"%s has WWN %s, not %s", r, f.WWN, r.WWN)
+		return nil, resource.Refuse("disk-other-wwn", resource.With{"disk": r.named(), "wwn": f.WWN, "want": r.WWN})
 	}
 	if facts.Twins && len(facts.WWN(f.WWN)) > 1 {
-		return nil, resource.Refuse("multipath would take them for paths to one disk: disconnect the others, or have their WWNs corrected",
-			"%s: disks with other serials have its WWN %s: %s", r, f.WWN, strings.Join(deviceNames(facts.WWN(f.WWN)), ", "))
+		return nil, resource.Refuse("disk-wwn-twice", resource.With{"disk": r.named(), "wwn": f.WWN, "devices": deviceNames(facts.WWN(f.WWN))})
 	}
 	return f, nil
 }
@@ -292,7 +288,9 @@ func untilAssembled(sys resource.Look, look func(resource.Look) ([]resource.Acti
 type verdict struct {
 	free    []foundDisk // that nothing uses; want says what each may carry
 	want    []WantedDisk
-	foreign []string // what speaks against taking them
+	not     []DiskRef // that may not be taken
+	foreign []string  // what speaks against each, and that as a sentence
+	words   []string
 	wipes   []resource.Action
 }
 
@@ -301,7 +299,7 @@ type verdict struct {
 func (v *verdict) carries(i int, what, made string, wipe ...string) {
 	f := v.free[i]
 	if !v.want[i].Wipe {
-		v.foreign = append(v.foreign, fmt.Sprintf("%s carries %s%s", f.Ref, what, made))
+		v.speaks(f.Ref, "carries", what+made)
 		return
 	}
 	v.wipes = append(v.wipes, resource.Action{
@@ -310,12 +308,17 @@ func (v *verdict) carries(i int, what, made string, wipe ...string) {
 	})
 }
 
-// refusal is nil if nothing speaks against the disks.
-func (v *verdict) refusal(mend string) error {
+func (v *verdict) speaks(r DiskRef, says, what string) {
+	v.not, v.foreign, v.words = append(v.not, r), append(v.foreign, what), append(v.words, r.String()+" "+says+" "+what)
+}
+
+// refusal is nil if nothing speaks against the disks. typed is what a person types to have one
+// wiped.
+func (v *verdict) refusal(code, typed string) error {
 	if len(v.foreign) == 0 {
 		return nil
 	}
-	return &resource.Refusal{What: strings.Join(v.foreign, "; "), Mend: mend}
+	return resource.Refuse(code, resource.With{"disks": lists.Map(v.not, DiskRef.id), "found": resource.Named{ID: v.foreign, Words: v.words}, "typed": typed})
 }
 
 // refsOf are the disks of a list.
@@ -330,14 +333,14 @@ func refsOf(list []WantedDisk) []DiskRef {
 func (d *Disks) diff(sys resource.Look) ([]resource.Action, error) {
 	fs := resolve(sys, refsOf(d.List))
 	v, stops, ours := d.users(sys, fs)
-	if err := v.refusal(d.mend(ours, "stop what uses it, if its data may go, and list the "+d.typed()+" under wipe in the spec")); err != nil {
+	if err := v.refusal(notOurs(ours, "disks-in-use"), d.typed()); err != nil {
 		return nil, err
 	}
 	if !d.Check || len(v.free) == 0 {
 		return stops, nil
 	}
 	joins, ours := d.contents(sys, v)
-	if err := v.refusal(d.mend(ours, "if its data may go, list the "+d.typed()+" under wipe in the spec")); err != nil {
+	if err := v.refusal(notOurs(ours, "disks-not-blank"), d.typed()); err != nil {
 		return nil, err
 	}
 	return append(stops, v.wipes...), d.oneSector(fs, joins)
@@ -373,12 +376,12 @@ func (d *Disks) users(sys resource.Look, fs []foundDisk) (v *verdict, stops []re
 			}
 		case in:
 			ours = ours || hasUUID(d.Arrays, a.UUID)
-			v.foreign = append(v.foreign, fmt.Sprintf("%s is in use by md array %s (%s)", f.Ref, a.Dev, md.UUID(a.UUID)))
+			v.speaks(f.Ref, "is in use by", fmt.Sprintf("md array %s (%s)", a.Dev, md.UUID(a.UUID)))
 			continue
 		default:
 			if use := inUse(sys, ms, names); use != "" {
 				if !d.List[i].mayServe(sys, names, use) {
-					v.foreign = append(v.foreign, fmt.Sprintf("%s is in use by %s", f.Ref, use))
+					v.speaks(f.Ref, "is in use by", use)
 				}
 				continue
 			}
@@ -437,7 +440,7 @@ func (d *Disks) oneSector(fs []foundDisk, joins []DiskRef) error {
 			if sectors[at] == nil {
 				sectors[at] = map[int64][]string{}
 			}
-			sectors[at][f.Sector] = append(sectors[at][f.Sector], cmp.Or(f.Ref.LUN, f.Ref.Serial))
+			sectors[at][f.Sector] = append(sectors[at][f.Sector], f.Ref.id())
 		}
 	}
 	for _, r := range joins {
@@ -449,8 +452,7 @@ func (d *Disks) oneSector(fs []foundDisk, joins []DiskRef) error {
 		for _, size := range slices.Sorted(maps.Keys(of)) {
 			all = append(all, fmt.Sprintf("logical blocks of %d bytes (%s)", size, strings.Join(of[size], ", ")))
 		}
-		return resource.Refuse("take disks of one kind, or format the others anew, which ends what is on them (sg_format --format --size, nvme format --lbaf); a LUN has the block size of its array's disks",
-			"%s would join a volume or an array whose disks have %s", r, strings.Join(all, " and "))
+		return resource.Refuse("disk-sectors-mixed", resource.With{"disk": r.named(), "sizes": strings.Join(all, " and ")})
 	}
 	return nil
 }
@@ -502,13 +504,13 @@ func hasUUID(list []string, uuid string) bool {
 	return slices.ContainsFunc(list, func(u string) bool { return md.SameUUID(u, uuid) })
 }
 
-// mend is the advice about disks that carry something. A member of one of this
+// notOurs is the code for disks that carry something. A member of one of this
 // brick's own arrays holds its data: the spec has changed their layout.
-func (d *Disks) mend(ours bool, foreign string) string {
+func notOurs(ours bool, code string) string {
 	if ours {
-		return "the disks carry this brick's data, and the spec deals them to other groups than they are in: put its disks and its RAID geometry back as they were, and add disks by mortar grow"
+		return "disks-in-other-group"
 	}
-	return foreign
+	return code
 }
 
 // typed is what a person types to have a device wiped.
@@ -618,8 +620,7 @@ func MustBeBlank(ctx context.Context, sys resource.Sys, devices []string) error 
 	sigs, err := resource.Observe(ctx, sys, func(sys resource.Look) ([][]signature, error) { return signatures(sys, fs), nil })
 	for i := range sigs {
 		for _, s := range sigs[i] {
-			return resource.Refuse("if its data may go, list the serial of the disk under wipe in the spec",
-				"%s carries %s, which was not there when the plan was made", devices[i], s.describe(nil))
+			return resource.Refuse("disk-written-since", resource.With{"device": devices[i], "found": s.describe(nil)})
 		}
 	}
 	return err

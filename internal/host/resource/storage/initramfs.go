@@ -48,8 +48,7 @@ func (i *Initramfs) Diff(sys resource.Look) ([]resource.Action, error) {
 			continue
 		}
 		if !sys.Exists(d.Initrd.Tool) {
-			return nil, resource.Refuse("install "+d.Initrd.Package+", the only builder of initial RAM disks that mortar works with on "+d.Name,
-				"%s: %s, and there is no %s to build it anew", image, lacks, d.Initrd.Tool)
+			return nil, resource.Refuse("initramfs-no-tool", resource.With{"image": image, "lacks": lacks, "tool": d.Initrd.Tool, "package": d.Initrd.Package, "distribution": d.Name})
 		}
 		as = append(as, resource.Action{
 			Title: "rebuild the initial RAM disk of " + kernel + ": " + lacks,

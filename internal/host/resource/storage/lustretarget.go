@@ -47,16 +47,14 @@ func (t *LustreTarget) Diff(sys resource.Look) ([]resource.Action, error) {
 	case got == nil:
 		return t.again(sys), nil
 	case !t.same(got):
-		return nil, resource.Refuse("correct the spec, or, if its data may go, unmount it and wipe it with wipefs(8)",
-			"%s carries target %s of Lustre file system %s, not %s", t.Device, got.name, got.fsname, t.Name)
+		return nil, resource.Refuse("target-other", resource.With{"device": t.Device, "target": got.name, "fs": got.fsname, "want": t.Name})
 	}
 	for _, n := range []struct {
 		what      string
 		got, want []string
 	}{{"the MGS", got.mgs, t.MGSNIDs}, {"its servers", got.service, t.ServiceNIDs}} {
 		if !resource.SameSet(n.got, n.want) {
-			return nil, resource.Refuse("correct the addresses in the spec, or change the target's with all targets and clients unmounted: lctl-replace_nids(8), tunefs.lustre(8)",
-				"target %s on %s knows %s as %s, not as %s", t.Name, t.Device, n.what, resource.OrNone(strings.Join(n.got, ", ")), strings.Join(n.want, ", "))
+			return nil, resource.Refuse("target-nids", resource.With{"target": t.Name, "device": t.Device, "node": n.what, "nids": resource.Named{ID: n.got, Words: resource.OrNone(strings.Join(n.got, ", "))}, "want": n.want})
 		}
 	}
 	return nil, nil
@@ -122,8 +120,7 @@ func (t *LustreTarget) again(sys resource.Look) []resource.Action {
 	}
 	for _, n := range names {
 		if n != "lost+found" && n != "CONFIGS" {
-			sys.Check(resource.Refuse("look at it with debugfs(8); if its data may go, wipe it with wipefs(8)",
-				"%s has the label of target %s, but no Lustre, and holds %s", t.Device, t.Name, strings.Join(names, ", ")))
+			sys.Check(resource.Refuse("target-not-lustre", resource.With{"device": t.Device, "target": t.Name, "files": names}))
 		}
 	}
 	if len(names) == 0 {

@@ -90,8 +90,7 @@ func outside(sys resource.Look, vg string, pvs []string, systemID string, device
 		case i < 0 || rows[i]["vg_name"] == "":
 			out = append(out, pv)
 		case rows[i]["vg_name"] != vg:
-			sys.Check(resource.Refuse("remove that volume group if its data may go, or correct the brick's name in the spec",
-				"%s is a physical volume of volume group %s, not %s", pv, rows[i]["vg_name"], vg))
+			sys.Check(resource.Refuse("vg-other", resource.With{"device": pv, "vg": rows[i]["vg_name"], "want": vg}))
 		default:
 			owner = rows[i]["vg_systemid"]
 		}
@@ -122,8 +121,7 @@ func (v *VolumeGroup) own(owner string, devices []string) ([]resource.Action, er
 			Why: "no cluster has its service, and with this owner the resource agent refuses it",
 		}}, nil
 	}
-	return nil, resource.Refuse(fmt.Sprintf("see that no server uses it; then hand it to apply: `vgchange --systemid %s --config 'local { system_id = %q }' %s` (lvmsystemid(7))", v.RestID, owner, v.Name),
-		"volume group %s belongs to %q: a cluster has served it, but no server's cluster knows its service", v.Name, owner)
+	return nil, resource.Refuse("vg-owned", resource.With{"vg": v.Name, "owner": owner, "rest": v.RestID})
 }
 
 // holdsVolume tells whether a device holds part of an active logical volume.
@@ -230,8 +228,7 @@ func (l *LogicalVolume) late(sys resource.Look, devices []string) ([]resource.Ac
 	args := resource.LVMArgs(l.SystemID, devices)
 	for _, r := range lvmReport(sys, "vgs", "vg_name,vg_free_count", l.SystemID, devices) {
 		if n, err := strconv.Atoi(r["vg_free_count"]); r["vg_name"] == l.VG && (err != nil || n < l.Late) {
-			return nil, resource.Refuse("grow the brick first: mortar grow leaves room on the new disks; or build another brick with a cache beside it",
-				"volume group %s has no room for the header of a cache: %d extents are needed, %s are free. An earlier version of mortar built this brick, and gave all of it to the volume", l.VG, l.Late, r["vg_free_count"])
+			return nil, resource.Refuse("vg-full", resource.With{"vg": l.VG, "need": l.Late, "free": r["vg_free_count"]})
 		}
 	}
 	return []resource.Action{{Title: "create logical volume " + l.VG + "/" + l.Name, Cmd: append(append([]string{"lvm", "lvcreate", "--yes", "--wipesignatures", "y", "--name", l.Name,
@@ -405,8 +402,7 @@ func (g *GrownVolume) fill(sys resource.Look) []resource.Action {
 	size := func(device string) int64 { return 512 * number(sys.Text("/sys/block/"+sys.Kernel(device)+"/size")) }
 	volume := size("/dev/" + g.VG + "/" + g.LV)
 	if g.Cache == "" && size(m.Source) < volume {
-		sys.Check(resource.Refuse("have the service start anew (mortar failover; a single server: reboot it), then run the same command again",
-			"%s is still on the layers of a cache that was turned off, and they do not grow", g.MountPoint))
+		sys.Check(resource.Refuse("grow-old-cache", resource.With{"path": g.MountPoint}))
 	}
 	text := sys.Ask("xfsprogs", "xfs_info", g.MountPoint)
 	d := xfsData.FindStringSubmatch(text)

@@ -126,8 +126,7 @@ func (a *Array) diffRunning(sys resource.Look, r linux.MDArray, own, failed []fo
 		{"chunk", strconv.Itoa(r.Chunk), strconv.FormatInt(a.Chunk, 10)},
 	} {
 		if c.have != c.want {
-			return nil, resource.Refuse("geometry is not changed in place: correct the spec, or build a new brick",
-				"array %s has %s %s, not %s", a.Name, c.what, c.have, c.want)
+			return nil, resource.Refuse("array-geometry", resource.With{"array": a.Name, "property": c.what, "have": c.have, "want": c.want})
 		}
 	}
 	dropped := a.dropped(sys)
@@ -229,8 +228,7 @@ func (a *Array) dropped(sys resource.Look) (out []string) {
 // journal refuses an array that an earlier version has built with a write journal: its
 // agent would start the array no more.
 func (a *Array) journal() error {
-	return resource.Refuse("nothing is changed; go on with the version that built it until you have taken the journal off: docs/operations.md, A write journal of an earlier version",
-		"array %s has a write journal, and this version has none", a.Name)
+	return resource.Refuse("array-journal", resource.With{"array": a.Name})
 }
 
 // memberName is the kernel's name of a disk as a member of an array; "" if the
@@ -298,15 +296,13 @@ func (a *Array) diffStopped(sys resource.Look, own, failed []foundDisk, as []res
 		}
 		return append(as, resource.Action{Title: "assemble array " + a.Name, Cmd: argv}, a.wait()), nil
 	case s.newest > 0:
-		return nil, resource.Refuse("find the missing disks; nothing is assembled or created over them",
-			"array %s has only %d of its %d members", a.Name, s.members, len(a.Members))
+		return nil, resource.Refuse("array-members-gone", resource.With{"array": a.Name, "members": s.members, "want": len(a.Members)})
 	case a.Grow != nil:
 		if err := a.mayGrow(sys); err != nil {
 			return nil, err
 		}
 	case !a.Assemble:
-		return nil, resource.Refuse("if the array may be created anew: stop Pacemaker on all servers, and remove "+resource.BuiltDir+" and "+path.Dir(linux.CIBFile)+" there",
-			"array %s is on none of its disks, but its service was already set up", a.Name)
+		return nil, resource.Refuse("array-was-built", resource.With{"array": a.Name, "notes": resource.BuiltDir, "cib": path.Dir(linux.CIBFile)})
 	}
 	create, err := a.create(sys, own)
 	if err != nil {
@@ -337,8 +333,7 @@ func (a *Array) diffStopped(sys resource.Look, own, failed []foundDisk, as []res
 func (a *Array) mayGrow(sys resource.Look) error {
 	g := a.Grow
 	if !lvActive(sys, g.VG, g.LV) {
-		return resource.Refuse("a volume grows while its service runs: start the service (mortar status says why it does not run), then apply again",
-			"array %s is to make volume %s/%s larger, which is not active", a.Name, g.VG, g.LV)
+		return resource.Refuse("grow-inactive", resource.With{"array": a.Name, "volume": g.VG + "/" + g.LV})
 	}
 	rows := lvmReport(sys, "vgs", "vg_name,vg_missing_pv_count", "", withLater(sys, nil, g.PVs))
 	i := slices.IndexFunc(rows, func(r map[string]string) bool { return r["vg_name"] == g.VG })
@@ -346,8 +341,7 @@ func (a *Array) mayGrow(sys resource.Look) error {
 		return fmt.Errorf("lvm vgs does not list volume group %s, whose volume is active", g.VG)
 	}
 	if n := rows[i]["vg_missing_pv_count"]; n != "0" {
-		return resource.Refuse("find the disks on which the array was; nothing is created in its place",
-			"array %s is on none of its disks, and volume group %s misses %s of its physical volumes", a.Name, g.VG, n)
+		return resource.Refuse("grow-array-lost", resource.With{"array": a.Name, "vg": g.VG, "missing": n})
 	}
 	return nil
 }
@@ -358,8 +352,7 @@ func (a *Array) create(sys resource.Look, disks []foundDisk) (resource.Action, e
 		return resource.Action{}, fmt.Errorf("array %s: RAID %d is not built here", a.Name, a.Level)
 	}
 	if i := slices.IndexFunc(slices.Concat(a.Members, a.Spares), func(d DiskRef) bool { return d.Failed }); i >= 0 {
-		return resource.Action{}, resource.Refuse("a new array begins whole: write the serial of a good disk in its place, and remove failed",
-			"array %s is to be created, and %s is marked as failed", a.Name, slices.Concat(a.Members, a.Spares)[i])
+		return resource.Action{}, resource.Refuse("array-member-failed", resource.With{"array": a.Name, "disk": slices.Concat(a.Members, a.Spares)[i].named()})
 	}
 	argv := a.createArgs()
 	create := resource.Action{
@@ -461,8 +454,7 @@ func (a *Array) examine(sys resource.Look, disks []foundDisk) []*md.Superblock {
 			// is an array that exists. It is asked again before anything is done.
 			sbs[i] = &md.Superblock{UUID: md.Hex(a.UUID), Roles: []uint16{uint16(i)}, Events: 1}
 		default:
-			sys.Check(resource.Refuse("look at the disk with `mdadm --examine "+d.Device+"` and `wipefs "+d.Device+"`; nothing is created over it",
-				"%s carries a superblock of array %s, but `mdadm --examine` reads none of it: %s", d.Ref, a.Name, cmp.Or(strings.TrimSpace(out.Stderr), "it says nothing")))
+			sys.Check(resource.Refuse("array-superblock", resource.With{"array": a.Name, "disk": d.Ref.named(), "device": d.Device, "error": cmp.Or(strings.TrimSpace(out.Stderr), "it says nothing")}))
 		}
 	}
 	return sbs
@@ -529,8 +521,7 @@ func (a *Array) retire(sys resource.Look, r linux.MDArray, own, failed []foundDi
 		case m.Is("in_sync") && r.Degraded == 0 && !replaced(members, nil) && copyArgs(sys, r, d, own, members) != nil:
 			manage(fmt.Sprintf("copy %s to a spare of array %s", d.Ref, a.Name), "the array keeps its redundancy; it gives the disk up when the spare has everything", copyArgs(sys, r, d, own, members)...)
 		case m.Is("in_sync") && (replaced(members, nil) || !a.canDoWithout(r, members, m)):
-			return nil, resource.Refuse("wait until it is whole (`mortar status`), or replace the missing disk first",
-				"array %s cannot give %s up now: it lacks %d of %d members, or copies another one", a.Name, d.Ref, r.Degraded, r.RaidDisks)
+			return nil, resource.Refuse("array-not-whole", resource.With{"array": a.Name, "disk": d.Ref.named(), "lacks": r.Degraded, "members": r.RaidDisks})
 		default:
 			manage(fmt.Sprintf("take %s out of array %s", d.Ref, a.Name), "there is no spare that it could be copied to", "--fail", name, "--remove", name)
 		}

@@ -48,8 +48,7 @@ func (m *MountPoint) Diff(sys resource.Look) ([]resource.Action, error) {
 	case !mounted:
 		as = append(as, do)
 	case !m.sameSource(sys, live):
-		return nil, resource.Refuse("unmount it",
-			"%s is mounted on %s, where %s belongs", live.Source, m.Path, m.Source)
+		return nil, resource.Refuse("mount-other", resource.With{"source": live.Source, "path": m.Path, "want": m.Source})
 	case !m.sameOptions(live):
 		as = append(as, resource.Action{Title: "unmount " + m.Path, Why: "it is mounted with other options", Cmd: []string{"umount", m.Path}, Seconds: 180}, do)
 	}

@@ -93,8 +93,7 @@ func refuseSite(sys resource.Look) {
 			l = strings.TrimSpace(l)
 			return l != "" && l[0] != '#' && l[0] != '!' // comments of multipath.conf(5)
 		}) {
-			sys.Check(resource.Refuse("see which disks need it; if none does, move it away: Mortar then writes one for the brick's disks",
-				"%s is not Mortar's", f))
+			sys.Check(resource.Refuse("multipath-conf-foreign", resource.With{"path": f}))
 		}
 	}
 	swaps, _ := sys.File("/proc/swaps")
@@ -108,8 +107,7 @@ func refuseSite(sys resource.Look) {
 			continue
 		}
 		if name := mapBelow(sys, sys.Kernel(m.Source)); name != "" {
-			sys.Check(resource.Refuse("install the system on a disk that has one path, as a mirror in the server: Mortar's multipath.conf lets only the brick's disks through",
-				"%s is on the multipath map %s", m.Target, name))
+			sys.Check(resource.Refuse("multipath-system-disk", resource.With{"target": m.Target, "map": name}))
 		}
 	}
 }

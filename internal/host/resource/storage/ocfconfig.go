@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"strings"
 
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
@@ -58,12 +57,10 @@ func (o *OCFConfig) Diff(sys resource.Look) ([]resource.Action, error) {
 	var was map[string]any
 	known := json.Unmarshal([]byte(old), &was) == nil
 	if lost := o.lost(was, cfg); len(lost) > 0 {
-		return nil, resource.Refuse("is the spec older than the brick? Take what is missing into it; only exports can be removed from a brick, each with --unexport and its directory",
-			"%s: the service has %s, and the spec does not", o.Path, strings.Join(lost, ", "))
+		return nil, resource.Refuse("service-loses", resource.With{"config": o.Path, "lost": lost})
 	}
 	if known && was["reservations"] != nil && cfg["reservations"] == nil {
-		return nil, resource.Refuse("leave them on: the other server could not take over what no server gives up. A brick for a demonstration is built without them from the start",
-			"%s: the storage of this service is reserved, and the spec says ha.reservations: off", o.Path)
+		return nil, resource.Refuse("service-reservations", resource.With{"config": o.Path})
 	}
 	if known && reflect.DeepEqual(was["exports"], cfg["exports"]) {
 		return as, nil

@@ -74,15 +74,14 @@ func (r *Reservations) mine(ctx context.Context, sys resource.Look, f foundDisk,
 			return nil // there can be none
 		}
 		if err != nil {
-			return resource.Refuse("see that the array's firmware allows persistent reservations for these hosts", "%s: %v", f.Ref, err)
+			return resource.Refuse("disk-no-reservations", resource.With{"disk": f.Ref.named(), "error": err})
 		}
 		keys := lists.Map(st.Others(own...), pr.Key.String)
 		if len(keys) == 0 {
 			return nil
 		}
 		slices.Sort(keys)
-		return resource.Refuse("see that only the servers of this brick reach it. "+pr.Mend("/dev/"+strings.TrimPrefix(p, "/dev/")),
-			"%s: another machine uses it: the reservation keys %s are registered, of no server of this brick", f.Ref, strings.Join(keys, ", "))
+		return resource.Refuse("disk-reserved", resource.With{"disk": f.Ref.named(), "keys": keys, "mend": pr.Mend("/dev/" + strings.TrimPrefix(p, "/dev/"))})
 	}
 	if f.Ref.LUN == "" {
 		return nil // it may hang

@@ -23,19 +23,16 @@ func (u *Unclaimed) Identity() (kind, id string) { return "unclaimed", u.Service
 // Diff refuses, or has nothing to do. It reads files only.
 func (u *Unclaimed) Diff(sys resource.Look) ([]resource.Action, error) {
 	if slices.ContainsFunc(sys.Configured(), func(r linux.CRMResource) bool { return r.ID == u.Service }) {
-		return nil, resource.Refuse("start Corosync and Pacemaker on all servers; the cluster starts the service",
-			"the cluster has %s (%s): it alone brings up its storage", u.Service, linux.CIBFile)
+		return nil, resource.Refuse("service-in-cluster", resource.With{"service": u.Service, "cib": linux.CIBFile})
 	}
 	if u.VG != "" && (resource.HostFacts{Mapped: sys.Mapped()}).HasVolume(u.VG) {
-		return nil, resource.Refuse("find out which server uses it, and deactivate it on the other with `vgchange --activate n "+u.VG+"`",
-			"volume group %s is active here too", u.VG)
+		return nil, resource.Refuse("vg-used-here", resource.With{"vg": u.VG})
 	}
 	arrays := sys.Arrays()
 	for _, uuid := range slices.Sorted(maps.Keys(u.Arrays)) {
 		for _, a := range arrays {
 			if md.SameUUID(a.UUID, uuid) {
-				return nil, resource.Refuse("find out which server uses it, and stop it on the other with `mdadm --stop /dev/"+a.Dev+"`",
-					"array %s is assembled here too (/dev/%s)", u.Arrays[uuid], a.Dev)
+				return nil, resource.Refuse("array-used-here", resource.With{"array": u.Arrays[uuid], "device": a.Dev})
 			}
 		}
 	}

@@ -43,8 +43,7 @@ func (x *XFS) Diff(sys resource.Look) ([]resource.Action, error) {
 	v := probe(sys, at)
 	if v == nil && x.At != "" {
 		if fstab, _ := sys.File("/etc/fstab"); slices.ContainsFunc(linux.ParseMounts(fstab), func(m linux.Mount) bool { return path.Clean(m.Target) == path.Clean(x.At) }) {
-			return nil, resource.Refuse("`mortar repair` looks for the file system; if the volume is new, take the line of "+x.At+" out of /etc/fstab",
-				"%s carries nothing, and /etc/fstab mounts %s: the file system that was there has lost its superblock", x.Device, x.At)
+			return nil, resource.Refuse("fs-gone", resource.With{"device": x.Device, "path": x.At})
 		}
 	}
 	if v == nil {
@@ -74,8 +73,7 @@ func probe(sys resource.Look, dev string, part ...string) map[string]string {
 		return nil
 	}
 	if out.Code != 0 {
-		sys.Check(resource.Refuse("look at it with wipefs(8)",
-			"%s carries more than one signature, or cannot be read (%s)", dev, strings.TrimSpace(out.Stderr)))
+		sys.Check(resource.Refuse("fs-unclear", resource.With{"device": dev, "error": strings.TrimSpace(out.Stderr)}))
 	}
 	v := map[string]string{}
 	for line := range strings.Lines(out.Stdout) {
@@ -95,8 +93,7 @@ func foreign(dev string, v map[string]string) error {
 	if what == "" {
 		what = "a partition table (" + v["PTTYPE"] + ")"
 	}
-	return resource.Refuse("save its data and wipe it with wipefs(8), or correct the spec",
-		"%s carries %s %s, which this brick has not made", dev, what, v["UUID"])
+	return resource.Refuse("fs-foreign", resource.With{"device": dev, "type": what, "uuid": v["UUID"]})
 }
 
 // mkfsSeconds bounds mkfs.xfs. One of 16 PiB, the most that LVM counts, takes 280,000 accesses, mostly
