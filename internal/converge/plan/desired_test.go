@@ -227,7 +227,7 @@ func TestTwoOwners(t *testing.T) {
 	} {
 		_, err := Desired(d, f, testSecrets)
 		var r Refusals
-		if !errors.As(err, &r) || !strings.Contains(err.Error(), "brick1-r0 is assembled on nfs1 and nfs2") {
+		if !errors.As(err, &r) || !r[0].Has("storage-used-twice", "storage", "", "servers", "nfs1", "servers", "nfs2") {
 			t.Errorf("%v", err)
 		}
 	}

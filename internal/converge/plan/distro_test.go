@@ -3,7 +3,6 @@ package plan
 import (
 	"errors"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
@@ -22,11 +21,11 @@ func TestOtherDistributionsAreRefused(t *testing.T) {
 	if !errors.As(err, &all) || len(all) != 2 {
 		t.Fatalf("%v", err)
 	}
-	for i, want := range []string{
-		"nfs2 runs Red Hat Enterprise Linux 9.4 (Plow), which is not supported",
-		"c1 runs Ubuntu 24.04, which is not supported",
+	for i, want := range [][2]string{
+		{"nfs2", "runs Red Hat Enterprise Linux 9.4 (Plow), which is not supported"},
+		{"c1", "runs Ubuntu 24.04, which is not supported"},
 	} {
-		if all[i].What != want || all[i].Mend != "install Debian 12 or Debian 13" || !strings.HasPrefix(want, all[i].Host) {
+		if !all[i].Has("distribution-unsupported", "host", want[0], "error", want[1], "supported", "Debian 12 or Debian 13") || all[i].Host != want[0] {
 			t.Errorf("%+v", all[i])
 		}
 	}

@@ -67,7 +67,7 @@ func TestRefusesLUNs(t *testing.T) {
 			t.Fatalf("%s: %v", c.name, said)
 		}
 		_, err := Desired(d, f, testSecrets)
-		if all := (Refusals)(nil); !errors.As(err, &all) || len(all) != 1 || all[0].Host != "nss2" || all[0].What != array.Grouped(said)[0].Sentence(d) || all[0].Mend != said[0].Mend {
+		if all := (Refusals)(nil); !errors.As(err, &all) || len(all) != 1 || all[0].Host != "nss2" || all[0].What != array.Grouped(said)[0].Sentence(d) || all[0].Mend != said[0].Mend || all[0].Code != said[0].Code {
 			t.Errorf("%s: %v, and verify says %v", c.name, err, said[0])
 		}
 		f.Hosts["nss1"] = serves

@@ -2,7 +2,6 @@ package plan
 
 import (
 	"errors"
-	"strings"
 	"testing"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
@@ -136,7 +135,7 @@ func TestSplitVolume(t *testing.T) {
 	b.facts = Facts{Hosts: map[string]resource.HostFacts{b.servers[0]: {Arrays: all[:1]}, b.servers[1]: {Arrays: all[1:]}}}
 	err := b.oneOwner()
 	var r Refusals
-	if !errors.As(err, &r) || len(r) != 1 || !strings.Contains(r[0].What, "run on "+b.servers[0]+" and on "+b.servers[1]) || !strings.Contains(r[0].Mend, "mdadm --stop") {
+	if !errors.As(err, &r) || len(r) != 1 || !r[0].Has("arrays-split", "service", svc.Name, "servers", b.servers[0], "servers", b.servers[1]) {
 		t.Errorf("%v", err)
 	}
 	b.facts.Hosts[b.servers[1]] = resource.HostFacts{Arrays: arraysIn(b, svc, "inactive")[1:]}

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/mortarhpc/mortar/internal/base/health"
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/agent"
@@ -127,7 +128,7 @@ func (h *fakeHost) diff(r thing) agent.DiffResult {
 		h.blinded--
 		return agent.DiffResult{Error: &agent.Error{Message: "crm_mon: not done after 1m0s"}}
 	case r.Refuse != "":
-		return agent.DiffResult{Error: &agent.Error{Refusal: true, Message: r.Refuse, Mend: "mend it"}}
+		return agent.DiffResult{Error: &agent.Error{Refusal: true, Refused: health.Identity{Code: "foreign", Args: resource.With{"disk": r.Refuse}}, Message: r.Refuse, Mend: "mend it"}}
 	case r.Needs != "" && h.has[r.Needs] == "":
 		return agent.DiffResult{Error: &agent.Error{Message: r.Needs + " is not there"}}
 	case h.has[r.Name] == r.Want:
@@ -459,7 +460,7 @@ func TestRefusalsAreGathered(t *testing.T) {
 		step("s", "y", thing{Name: "c", Refuse: "disk MA02 has LVM"}),
 	}, hosts)
 	var r Refusals
-	if !errors.As(err, &r) || len(r) != 2 || !strings.Contains(err.Error(), "x: s b: disk MA01 has ext4; mend it") || !strings.Contains(err.Error(), "MA02") {
+	if !errors.As(err, &r) || len(r) != 2 || !strings.Contains(err.Error(), "x: s b: disk MA01 has ext4; mend it") || !r[1].Has("foreign", "disk", "disk MA02 has LVM") {
 		t.Errorf("%v", err)
 	}
 	if fakes["x"].runs != 0 {
@@ -472,7 +473,7 @@ func TestDestroyingNeedsTheSerial(t *testing.T) {
 	steps := []Step{step("s", "x", thing{Name: "a", Destroys: []string{"MA01", "MA02"}})}
 	_, err := mustBuild(t, steps, hosts).Apply(t.Context(), hosts, ApplyOptions{MayDestroy: []string{"MA01"}})
 	var r *resource.Refusal
-	if !errors.As(err, &r) || !strings.Contains(err.Error(), "MA02") || fakes["x"].runs != 0 {
+	if !errors.As(err, &r) || !r.Has("wipe-not-permitted", "serial", "MA02") || fakes["x"].runs != 0 {
 		t.Errorf("%v, %d runs", err, fakes["x"].runs)
 	}
 	if _, err := mustBuild(t, steps, hosts).Apply(t.Context(), hosts, ApplyOptions{MayDestroy: []string{"MA02", "MA01"}}); err != nil {

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -23,7 +22,7 @@ func TestChange(t *testing.T) {
 	refused := func(err error, by string) {
 		t.Helper()
 		var r *resource.Refusal
-		if !errors.As(err, &r) || !strings.Contains(err.Error(), by) || !strings.Contains(err.Error(), "mortar unlock") {
+		if !errors.As(err, &r) || !r.Has("brick-claimed", "by", by) {
 			t.Errorf("%v", err)
 		}
 	}
@@ -40,8 +39,8 @@ func TestChange(t *testing.T) {
 	}
 	must(Change(file, "a", "take", alice))
 	refused(Change(file, "b", "take", bob), "alice@adm1 (mortar apply)")
-	refused(Change(file, "b", "give", nil), "alice@adm1")
-	refused(Change(file, "b", "record", spec), "alice@adm1")
+	refused(Change(file, "b", "give", nil), "alice@adm1 (mortar apply)")
+	refused(Change(file, "b", "record", spec), "alice@adm1 (mortar apply)")
 	must(Change(file, "a", "take", alice)) // of a command that was killed
 	must(Change(file, "a", "record", spec))
 	if s, err := Read(file); err != nil || s.Claim.Holder != "a" || s.Applied.Generation != 1 || s.MayAct("a") != nil {

@@ -2,8 +2,8 @@ package resource
 
 import (
 	"encoding/json"
-	"errors"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -30,17 +30,18 @@ func TestBinary(t *testing.T) {
 		name, there, config string
 		allow               bool
 		why, refusal        string // either
+		settings            string
 	}{
 		{name: "later", there: `{"version":"a","made":"2026-11-27T12:00:00Z"}`, config: good},
 		{name: "the same commit", there: `{"version":"a","made":"2026-11-28T12:00:00Z"}`, config: good},
 		{name: "from 0.2.0", there: "mortar 0.2.0", config: good},
 		{name: "a new server", there: `{"version":"a"}`},
 		{name: "a config that apply mends", there: `{"version":"a"}`, config: "{"},
-		{name: "earlier", there: `{"version":"b","made":"2026-11-29T12:00:00Z"}`, config: good, refusal: "b of 2026-11-29 12:00, newer than this one, dev of 2026-11-28 12:00"},
-		{name: "earlier, with settings", there: `{"version":"b","made":"2026-11-29T12:00:00Z"}`, config: with(`"tier":{"cold":1}`), refusal: "does not know: tier"},
+		{name: "earlier", there: `{"version":"b","made":"2026-11-29T12:00:00Z"}`, config: good, refusal: "mortar-downgrade"},
+		{name: "earlier, with settings", there: `{"version":"b","made":"2026-11-29T12:00:00Z"}`, config: with(`"tier":{"cold":1}`), refusal: "mortar-downgrade", settings: "tier"},
 		{name: "allowed", there: `{"version":"b","made":"2026-11-29T12:00:00Z"}`, config: with(`"tier":{"cold":1},"scrub":1`), allow: true, why: "does not know: scrub, tier"},
-		{name: "allowed, but for what is in use", there: `{"version":"b","made":"2026-11-29T12:00:00Z"}`, config: with(`"needs":["tier"]`), allow: true, refusal: `needs "tier"`},
-		{name: "allowed, but unreadable", there: `{"version":"b","made":"2026-11-29T12:00:00Z"}`, config: strings.Replace(good, `"home"`, `["home"]`, 1), allow: true, refusal: "cannot unmarshal"},
+		{name: "allowed, but for what is in use", there: `{"version":"b","made":"2026-11-29T12:00:00Z"}`, config: with(`"needs":["tier"]`), allow: true, refusal: "mortar-too-old"},
+		{name: "allowed, but unreadable", there: `{"version":"b","made":"2026-11-29T12:00:00Z"}`, config: strings.Replace(good, `"home"`, `["home"]`, 1), allow: true, refusal: "mortar-too-old"},
 	} {
 		b := &Binary{Path: "/usr/local/sbin/mortar", Target: "/usr/local/lib/mortar/mortar-2", Build: release.Build{Version: "dev", Made: now}, Configs: []string{config}, AllowDowngrade: tc.allow}
 		sys := &Paper{
@@ -52,12 +53,9 @@ func TestBinary(t *testing.T) {
 			delete(sys.Files, config)
 		}
 		as, err := Diff(t.Context(), sys, wire(t, b))
-		var r *Refusal
 		switch {
 		case tc.refusal != "":
-			if !errors.As(err, &r) || !strings.Contains(r.What+r.Mend, tc.refusal) {
-				t.Errorf("%s: %v, %v, want %q", tc.name, as, err, tc.refusal)
-			}
+			wantRefusal(t, as, err, tc.refusal, "build", b.Build.String(), "lost", tc.settings)
 		case err != nil || len(as) != 1 || as[0].File.Symlink != b.Target || !strings.Contains(as[0].Why, tc.why):
 			t.Errorf("%s: %+v, %v", tc.name, as, err)
 		}
@@ -85,7 +83,7 @@ func TestAgentWorks(t *testing.T) {
 		if well {
 			wantShow(t, diff(t, a, sys), "")
 		} else {
-			refused(t, a, sys, "Segmentation fault")
+			refused(t, a, sys, "mortar-not-valid", "exit", strconv.Itoa(code), "stderr", "Segmentation fault")
 		}
 	}
 	sys.Files[config] = "{"

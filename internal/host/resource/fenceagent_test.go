@@ -20,18 +20,20 @@ func TestFenceAgent(t *testing.T) {
 	}
 	for _, tt := range []struct{ options, text, want string }{
 		{"ip password_script", of("action ip password password_script", "on off reboot status monitor"), ""},
-		{"ip system_uri", of("action ip systems_uri", "on off reboot status"), `has no option "system_uri"; use one of those: action, ip, systems_uri`},
-		{"ip", of("ip", "on off reboot monitor"), "has no action status"},
-		{"ip", of("ip", "on off status monitor"), "has no action reboot"},
-		{"ip", strings.Replace(of("ip method", "on off reboot status"), `name="method" unique="0"><content type="string"/>`, `name="method"><content type="select" default="cycle"/>`, 1), "at once"},
+		{"ip system_uri", of("action ip systems_uri", "on off reboot status"), "fence-agent-option"},
+		{"ip", of("ip", "on off reboot monitor"), "fence-agent-action"},
+		{"ip", of("ip", "on off status monitor"), "fence-agent-action"},
+		{"ip", strings.Replace(of("ip method", "on off reboot status"), `name="method" unique="0"><content type="string"/>`, `name="method"><content type="select" default="cycle"/>`, 1), "fence-agent-cycles"},
 		{"ip method", strings.Replace(of("ip method", "on off reboot status"), `name="method" unique="0"><content type="string"/>`, `name="method"><content type="select" default="cycle"/>`, 1), ""},
-		{"ip", "Traceback", "does not say which options it has"},
-		{"ip", "", "does not say which options it has"},
+		{"ip", "Traceback", "fence-agent-unread"},
+		{"ip", "", "fence-agent-unread"},
 	} {
 		f := &FenceAgent{Agent: "fence_x", Options: strings.Fields(tt.options)}
 		err := f.compare(tt.text)
-		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
-			t.Errorf("%q: %v, want %q", tt.options, err, tt.want)
+		if tt.want != "" {
+			wantRefusal(t, nil, err, tt.want, "agent", "fence_x")
+		} else if err != nil {
+			t.Errorf("%q: %v", tt.options, err)
 		}
 	}
 }

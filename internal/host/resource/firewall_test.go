@@ -102,7 +102,7 @@ func TestFirewallNFTables(t *testing.T) {
 		}
 	}
 	f := &Firewall{Brick: "brick-1", Kind: "nftables", Chains: []string{"inet filter input"}, Doors: []Door{{"NFS", "tcp", []int{111, 2049}, []string{"127.0.0.2/31", "10.1.0.0/16", "10.0.0.0/8"}}}}
-	refused(t, f, h, "no chain inet filter input", "firewall.chains")
+	refused(t, f, h, "firewall-chain-gone", "chain", "inet filter input")
 
 	load(siteRules)
 	before := h.ruleset(t)
@@ -192,7 +192,7 @@ func TestFirewalld(t *testing.T) {
 		t.Errorf("in force: %s", show(as))
 	}
 	h.Outputs[list] = Output{Code: 252}
-	refused(t, f, h, "firewalld does not answer", "252")
+	refused(t, f, h, "firewalld-silent", "exit", "252")
 	f.Kind, f.Doors = "", nil
 	h.Outputs[list] = Output{}
 	if as := diff(t, f, h); len(as) != 2 || !as[0].File.Remove {

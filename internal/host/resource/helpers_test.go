@@ -2,6 +2,7 @@ package resource
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -35,18 +36,18 @@ func wire(t *testing.T, r Resource) Resource {
 	return d
 }
 
-// refused runs Diff and wants a Refusal whose text has all parts.
-func refused(t *testing.T, r Resource, sys Sys, parts ...string) {
+// refused runs Diff and wants a Refusal of a code that has arguments: names and values.
+func refused(t *testing.T, r Resource, sys Sys, code string, args ...string) {
 	t.Helper()
 	as, err := Diff(t.Context(), sys, r)
-	ref, ok := err.(*Refusal)
-	if !ok {
-		t.Fatalf("%s: not refused: %v %v", KindOf(r), as, err)
-	}
-	for _, p := range parts {
-		if !strings.Contains(ref.Error(), p) {
-			t.Errorf("refusal %q lacks %q", ref.Error(), p)
-		}
+	wantRefusal(t, as, err, code, args...)
+}
+
+func wantRefusal(t *testing.T, as []Action, err error, code string, args ...string) {
+	t.Helper()
+	var ref *Refusal
+	if !errors.As(err, &ref) || !ref.Has(code, args...) || len(as) > 0 {
+		t.Errorf("%v %v, want a refusal %s of %q", as, err, code, args)
 	}
 }
 

@@ -43,7 +43,7 @@ func TestLNet(t *testing.T) {
 	if as := diff(t, l, sys); len(as) != 0 {
 		t.Errorf("a second apply would change: %s", show(as))
 	}
-	refused(t, &LNet{Networks: "tcp(eth0)"}, sys, "tcp is up on eth1, not on eth0", "lustre_rmmod")
+	refused(t, &LNet{Networks: "tcp(eth0)"}, sys, "lnet-other-interface", "network", "tcp", "interfaces", "eth1", "want", "eth0")
 
 	wantShow(t, diff(t, &LNet{Networks: "tcp(eth1),tcp1(eth2)"}, sys), "write /etc/modprobe.d/lustre.conf 0644\nlnetctl net add --net tcp1 --if eth2")
 
@@ -53,7 +53,7 @@ func TestLNet(t *testing.T) {
 	if as := diff(t, &LNet{Networks: "tcp(ens1f0)", Address: "10.20.0.13"}, sys); len(as) != 0 {
 		t.Errorf("eth1 has the address: %s", show(as))
 	}
-	refused(t, &LNet{Networks: "tcp(ens1f0)", Address: "10.20.0.99"}, sys, "no interface has the address 10.20.0.99", "configure the interface")
+	refused(t, &LNet{Networks: "tcp(ens1f0)", Address: "10.20.0.99"}, sys, "lnet-no-address", "address", "10.20.0.99")
 
 	// Nothing is up but the loopback network: lnet.service of Lustre leaves it so.
 	sys.Outputs["lnetctl net show"] = recorded(t, "lnetctl-loopback")

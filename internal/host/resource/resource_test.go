@@ -235,7 +235,7 @@ write /var/lib/mortar/pending-corosync 0644
 write /etc/corosync/corosync.conf 0644
 corosync-cfgtool -R && remove /var/lib/mortar/pending-corosync`)
 	c.Key = []byte("another key")
-	refused(t, c, sys, "another key")
+	refused(t, c, sys, "corosync-other-key")
 }
 
 func TestFileSymlinkDirectory(t *testing.T) {
@@ -250,7 +250,7 @@ func TestFileSymlinkDirectory(t *testing.T) {
 	wantShow(t, diff(t, &TextFile{Path: "/etc/x", Content: []byte("hello\n"), Owner: "statd"}, sys), "write /etc/x 0644")
 	wantShow(t, diff(t, &TextFile{Path: "/etc/x", Absent: true}, sys), "remove /etc/x")
 	wantShow(t, diff(t, &TextFile{Path: "/etc/y", Absent: true}, sys), "")
-	refused(t, &TextFile{Path: "/d"}, sys, "is a directory")
+	refused(t, &TextFile{Path: "/d"}, sys, "path-is-directory", "path", "/d")
 	wantShow(t, diff(t, &Symlink{Path: "/l", Target: "/usr/local/sbin/mortar"}, sys), "")
 	wantShow(t, diff(t, &Symlink{Path: "/m", Target: "/usr/local/sbin/mortar"}, sys), "link /m /usr/local/sbin/mortar")
 	wantShow(t, diff(t, &Directory{Path: "/d"}, sys), "")
@@ -267,22 +267,22 @@ func TestHost(t *testing.T) {
 	wantShow(t, diff(t, h, sys), "")
 	h.NodeName = true
 	sys.Files["/proc/sys/kernel/hostname"] = "debian\n"
-	refused(t, h, sys, "reached as nfs1 calls itself debian")
+	refused(t, h, sys, "host-other-name", "host", "nfs1", "name", "debian")
 	sys.Files["/proc/sys/kernel/hostname"] = "nfs1\n"
 	wantShow(t, diff(t, h, sys), "")
 	h.MTUs = []WantedMTU{{"public", "10.77.1.11", 9000}, {"private", "10.77.2.11", 1500}, {"management", "10.9.9.9", 9000}}
 	sys.Outputs = map[string]Output{"ip -json address show": {Stdout: `[{"ifindex":1,"ifname":"lo","mtu":65536,"addr_info":[{"family":"inet","local":"127.0.0.1","prefixlen":8}]},` +
 		`{"ifindex":2,"ifname":"eth0","mtu":1500,"addr_info":[{"family":"inet","local":"10.77.1.11","prefixlen":24},{"family":"inet6","local":"fe80::1","prefixlen":64}]},` +
 		`{"ifindex":3,"ifname":"eth1","mtu":1500,"addr_info":[{"family":"inet","local":"10.77.2.11","prefixlen":24}]},{"ifindex":4,"ifname":"eth2","mtu":1500,"addr_info":[]}]`}}
-	refused(t, h, sys, "interface eth0 of nfs1 (10.77.1.11, network public) has MTU 1500, the spec says 9000", "`ip link set eth0 mtu 9000`")
+	refused(t, h, sys, "host-mtu", "found", "interface eth0 of nfs1 (10.77.1.11, network public) has MTU 1500, the spec says 9000", "commands", "`ip link set eth0 mtu 9000`")
 	h.MTUs[0].MTU = 1500
 	wantShow(t, diff(t, h, sys), "")
 	h.RDMA = true
-	refused(t, h, sys, "nfs1 has no RDMA device", "rdma link show")
+	refused(t, h, sys, "host-no-rdma", "host", "nfs1")
 	sys.Files["/sys/class/infiniband/mlx5_0"] = ""
 	wantShow(t, diff(t, h, sys), "")
 	sys.Files["/proc/self/status"] = "Uid:\t1000\t1000\t1000\t1000\n"
-	refused(t, h, sys, "root")
+	refused(t, h, sys, "host-not-root")
 }
 
 // An entry of /etc/hosts replaces other lines of its address, leaves the

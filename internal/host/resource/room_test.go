@@ -17,12 +17,12 @@ func TestHostHasRoom(t *testing.T) {
 	df("10737418240", "536870912")
 	wantShow(t, diff(t, h, sys), "")
 	df("5242880", "536870912")
-	refused(t, h, sys, "/ of nfs2 is full: 5 MiB of 20480 MiB are free, 100 MiB are needed", "du -x")
+	refused(t, h, sys, "host-no-room", "found", "/ of nfs2 is full: 5 MiB of 20480 MiB are free, 100 MiB are needed")
 	df("5242880", "1048576")
-	refused(t, h, sys, "/ of nfs2 is full", "/boot of nfs2 is full: 1 MiB of 1024 MiB are free")
+	refused(t, h, sys, "host-no-room", "full", "/", "full", "/boot")
 	df("10737418240", "536870912")
 	sys.Files["/proc/self/mounts"] = strings.Replace(sys.Files["/proc/self/mounts"], "/ ext4 rw", "/ ext4 ro", 1)
-	refused(t, h, sys, "/ of nfs2 is mounted read-only")
+	refused(t, h, sys, "host-no-room", "read_only", "/")
 	h.Room = false // a client
 	wantShow(t, diff(t, h, sys), "")
 }

@@ -38,7 +38,7 @@ systemctl daemon-reload
 		t.Errorf("it grows: %s", show(as))
 	}
 	s.Bytes = 64 << 30
-	refused(t, s, h, "/var/lib has 5.0 GiB free", "1.0 GiB stay")
+	refused(t, s, h, "swap-no-room", "free", "5.0 GiB", "left", "1.0 GiB")
 	h.Files["/proc/self/mounts"] = "overlay / overlay rw 0 0\n"
-	refused(t, s, h, "overlay", "preparation.swap")
+	refused(t, s, h, "swap-file-system", "type", "overlay")
 }

@@ -1,7 +1,6 @@
 package discover
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -9,6 +8,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
+	"github.com/mortarhpc/mortar/internal/host/hosttest"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/host/resource/storage"
 )
@@ -135,23 +135,22 @@ func TestRefusals(t *testing.T) {
 		change func(a, b *Host)
 		want   string
 	}{
-		"few disks": {func(a, b *Host) { b.Disks = b.Disks[:3] }, "3 blank disks that every server reaches, and RAID 6 needs 4 (not counted: nfs1: MB01"},
+		"few disks": {func(a, b *Host) { b.Disks = b.Disks[:3] }, "discover-disks not_counted="},
 		"no heartbeat": {func(a, b *Host) {
 			b.NICs = b.NICs[:1]
 			b.Address = netip.MustParseAddr("10.77.1.12")
 			a.Address = netip.MustParseAddr("10.77.1.11")
-		}, "share no network besides"},
-		"nothing shared": {func(a, b *Host) { b.NICs = nil }, "no network that all these hosts are on"},
+		}, "discover-no-private server=nfs1 partner=nfs2"},
+		"nothing shared": {func(a, b *Host) { b.NICs = nil }, "discover-no-network"},
 		"LUNs": {func(a, b *Host) {
 			for i := range a.Disks {
 				a.Disks[i].Vendor, a.Disks[i].Product = "DellEMC", "ME4"
 			}
-		}, "are LUNs of an ME4"},
+		}, "discover-luns maker=an ME4"},
 	} {
 		servers, clients := pair()
 		c.change(&servers[0], &servers[1])
-		var no *resource.Refusal
-		if _, err := New("brick1", servers, clients); !errors.As(err, &no) || !strings.Contains(err.Error(), c.want) {
+		if _, err := New("brick1", servers, clients); !hosttest.Refuses(err, c.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

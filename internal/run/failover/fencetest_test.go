@@ -562,8 +562,7 @@ func TestFitForProof(t *testing.T) {
 	p := newPair(t, d)
 	p.attrs["nfs1"]["standby"] = "on"
 	_, err := ProveFencing(t.Context(), d, p, all(d), quick)
-	var r *resource.Refusal
-	if !errors.As(err, &r) {
+	if !hosttest.Refuses(err, "fence-test-unfit") {
 		t.Errorf("%v", err)
 	}
 	if p.acted > 0 {
@@ -571,7 +570,7 @@ func TestFitForProof(t *testing.T) {
 	}
 	one := *d
 	one.Pairs = []design.Pair{{Servers: d.Pairs[0].Servers[:1]}}
-	if _, err := ProveFencing(t.Context(), &one, p, nil, quick); !errors.As(err, &r) {
+	if _, err := ProveFencing(t.Context(), &one, p, nil, quick); !hosttest.Refuses(err, "fence-test-no-pair") {
 		t.Errorf("%v", err)
 	}
 }

@@ -1,14 +1,13 @@
 package failover
 
 import (
-	"errors"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/mortarhpc/mortar/internal/host/gather"
-	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/host/hosttest"
 	"github.com/mortarhpc/mortar/test/example"
 )
 
@@ -36,19 +35,18 @@ func TestOutletsOn(t *testing.T) {
 		{"both off, after a fencing", "fenced", "nfs1", []gather.Outlet{outlet("fence-pdu-a", "1", false, ""), outlet("fence-pdu-b", "1", false, "")}, []string{
 			on("a"), on("b")}, "", ""},
 		{"all on", "healthy", "nfs1", []gather.Outlet{outlet("fence-pdu-a", "1", true, ""), outlet("fence-pdu-b", "1", true, "")}, nil, "every outlet of nfs1 is on", ""},
-		{"being fenced", "fencing-failing", "nfs1", []gather.Outlet{outlet("fence-pdu-a", "1", false, "")}, nil, "", "nfs1 is to be fenced"},
-		{"a PDU is dead", "healthy", "nfs1", []gather.Outlet{outlet("fence-pdu-a", "1", true, ""), outlet("fence-pdu-b", "1", false, "timed out")}, nil, "", "nothing is known of outlet 1 of pdu-b: timed out"},
-		{"not asked", "healthy", "nfs1", nil, nil, "", "no PDU could be asked for the outlets of nfs1"},
-		{"a stranger", "healthy", "c1", nil, nil, "", "c1 is not a server of this brick"},
+		{"being fenced", "fencing-failing", "nfs1", []gather.Outlet{outlet("fence-pdu-a", "1", false, "")}, nil, "", "power-fencing node=nfs1"},
+		{"a PDU is dead", "healthy", "nfs1", []gather.Outlet{outlet("fence-pdu-a", "1", true, ""), outlet("fence-pdu-b", "1", false, "timed out")}, nil, "", "power-not-known note=nothing is known of outlet 1 of pdu-b: timed out"},
+		{"not asked", "healthy", "nfs1", nil, nil, "", "power-no-pdu node=nfs1"},
+		{"a stranger", "healthy", "c1", nil, nil, "", "server-no-such server=c1"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := facts(t, tt.situation, nil)
 			f.Hosts["nfs2"].Host.Outlets = tt.outlets
 			p, err := OutletsOn(d, f, tt.node, secret)
-			var refusal *resource.Refusal
 			switch {
 			case tt.refused != "":
-				if !errors.As(err, &refusal) || !strings.Contains(err.Error(), tt.refused) || refusal.Mend == "" {
+				if !hosttest.Refuses(err, tt.refused) {
 					t.Errorf("%v, want %q", err, tt.refused)
 				}
 				return

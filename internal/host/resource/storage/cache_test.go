@@ -1,8 +1,6 @@
 package storage
 
 import (
-	"errors"
-	"strings"
 	"testing"
 
 	"github.com/mortarhpc/mortar/internal/host/resource"
@@ -21,18 +19,19 @@ func TestCacheSSDsOfThisBrick(t *testing.T) {
 	member := func(uuid string) resource.Output {
 		return resource.Output{Stdout: "DEVNAME=/dev/nvme1n1\nUUID=" + uuid + "\nTYPE=linux_raid_member\n"}
 	}
+	const partitioned = "a partition table (gpt) and a partition table (gpt) and a partition table (PMBR), not made by this brick"
 	for _, c := range []struct {
 		what   string
 		table  resource.Output
 		inside resource.Output
-		want   string // in the refusal; "": none
+		want   string // found by the refusal; "": none
 	}{
 		{"its own", table("mortar-clean"), member(ours), ""},
 		{"its own, made and never filled", table("mortar-clean"), resource.Output{Code: 2}, ""},
-		{"a file system in a partition of that name", table("mortar-clean"), resource.Output{Stdout: "DEVNAME=/dev/nvme1n1\nTYPE=xfs\n"}, "xfs"},
-		{"another's partition", table("data"), member(ours), "a partition table (gpt)"},
-		{"another's array in a partition of that name", table("mortar-clean"), member(others), "not made by this brick"},
-		{"a table that cannot be read", resource.Output{Code: 1, Stderr: "failed"}, member(ours), "a partition table (gpt)"},
+		{"a file system in a partition of that name", table("mortar-clean"), resource.Output{Stdout: "DEVNAME=/dev/nvme1n1\nTYPE=xfs\n"}, "a signature of xfs, not made by this brick"},
+		{"another's partition", table("data"), member(ours), partitioned},
+		{"another's array in a partition of that name", table("mortar-clean"), member(others), "a member of md array 0be50000:00000000:00000000:00000000, not made by this brick"},
+		{"a table that cannot be read", resource.Output{Code: 1, Stderr: "failed"}, member(ours), partitioned},
 	} {
 		sys := &resource.Paper{
 			Files: map[string]string{
@@ -47,11 +46,10 @@ func TestCacheSSDsOfThisBrick(t *testing.T) {
 		}
 		r := &CacheSSDs{Host: "nfs1", List: []WantedDisk{{DiskRef: DiskRef{Serial: "KS01"}}}, Arrays: []string{ours}, Check: true}
 		as, err := resource.Diff(t.Context(), sys, r)
-		switch refusal := (*resource.Refusal)(nil); {
-		case c.want == "" && (err != nil || len(as) > 0):
+		if c.want != "" {
+			wantRefusal(t, as, err, "disks-not-blank", "disks", "KS01", "found", c.want)
+		} else if err != nil || len(as) > 0 {
 			t.Errorf("%s: %v, %v", c.what, as, err)
-		case c.want != "" && (!errors.As(err, &refusal) || !strings.Contains(err.Error(), c.want)):
-			t.Errorf("%s: %v, want a refusal with %q", c.what, err, c.want)
 		}
 	}
 }

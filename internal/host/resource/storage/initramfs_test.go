@@ -79,7 +79,7 @@ func TestInitramfs(t *testing.T) {
 	wantShow(t, diff(t, i, sys), "") // the array of the root is left as it is
 	in("6.12", mdadmConf, "")
 	delete(sys.Files, debian13.Initrd.Tool)
-	refused(t, i, sys, "/boot/initrd.img-6.12", "initramfs-tools")
+	refused(t, i, sys, "initramfs-no-tool", "image", "/boot/initrd.img-6.12", "package", "initramfs-tools")
 }
 
 // The hook does its work on what Debian's hook of mdadm left behind.

@@ -2,7 +2,6 @@ package storage
 
 import (
 	"encoding/json"
-	"strings"
 	"testing"
 
 	"github.com/mortarhpc/mortar/internal/host/resource"
@@ -19,10 +18,10 @@ func TestLUNsWithForeignData(t *testing.T) {
 		{"blank", "", "", "", ""},
 		{"its own volume group", "LVM2_member", "x", "nss7", ""},
 		{"an orphaned physical volume", "LVM2_member", "x", "", ""},
-		{"LVM of another system", "LVM2_member", "x", "oracle", "carries an LVM physical volume of volume group oracle, not made by this brick"},
-		{"a file system", "xfs", "11111111-2222-3333-4444-555555555555", "", "carries a signature of xfs, not made by this brick; if its data may go, list the WWN under wipe"},
-		{"a partition table", "gpt", "", "", "carries a partition table (gpt), not made"},
-		{"a member of an md array", "linux_raid_member", "11111111-2222-3333-4444-555555555555", "", "carries a member of md array 11111111:22223333:44445555:55555555"},
+		{"LVM of another system", "LVM2_member", "x", "oracle", "an LVM physical volume of volume group oracle, not made by this brick"},
+		{"a file system", "xfs", "11111111-2222-3333-4444-555555555555", "", "a signature of xfs, not made by this brick"},
+		{"a partition table", "gpt", "", "", "a partition table (gpt), not made by this brick"},
+		{"a member of an md array", "linux_raid_member", "11111111-2222-3333-4444-555555555555", "", "a member of md array 11111111:22223333:44445555:55555555, not made by this brick"},
 	} {
 		sys := &resource.Paper{
 			Files:  map[string]string{"/dev/sdb": "", "/sys/block/sdb/size": "", "/proc/self/mounts": ""},
@@ -44,7 +43,9 @@ func TestLUNsWithForeignData(t *testing.T) {
 			DiskRef: DiskRef{Serial: wwn, WWN: wwn, Enclosure: "nss7", LUN: "nss7-lun0", Size: 1 << 40}, VG: "nss7",
 		}}}
 		as, err := resource.Diff(t.Context(), sys, d)
-		if c.want == "" && (err != nil || len(as) > 0) || c.want != "" && (err == nil || !strings.Contains(err.Error(), "LUN nss7-lun0 (array nss7, WWN "+wwn+") "+c.want)) {
+		if c.want != "" {
+			wantRefusal(t, as, err, "disks-not-blank", "disks", "nss7-lun0", "typed", "WWN", "found", c.want)
+		} else if err != nil || len(as) > 0 {
 			t.Errorf("%s: %v, %v", c.name, as, err)
 		}
 		d.List[0].Wipe = true

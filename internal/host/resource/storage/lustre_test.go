@@ -26,7 +26,7 @@ func TestLustreClientMount(t *testing.T) {
 		t.Errorf("not fstab alone: %s", show(as))
 	}
 	moved.Source = "10.77.1.12@tcp:10.77.1.13@tcp:/home"
-	refused(t, &moved, sys, "is mounted on /mnt/home")
+	refused(t, &moved, sys, "mount-other", "path", "/mnt/home")
 	sys.Files["/proc/self/mounts"] = strings.ReplaceAll(live, ":/home", ":/work")
-	refused(t, m, sys, "10.77.1.12@tcp:/work is mounted on /mnt/home")
+	refused(t, m, sys, "mount-other", "source", "10.77.1.11@tcp:10.77.1.12@tcp:/work", "path", "/mnt/home")
 }

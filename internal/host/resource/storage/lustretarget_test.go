@@ -88,7 +88,7 @@ func TestLustreTargetCutShort(t *testing.T) {
 	held := recorded(t, "debugfs-cut-short")
 	held.Stdout += "/14/100644/0/0/thesis.tex/81234/\n"
 	sys.Outputs["debugfs -c -R ls -p / /dev/md/ost"] = held
-	refused(t, &ost, sys, "no Lustre", "thesis.tex")
+	refused(t, &ost, sys, "target-not-lustre", "files", "thesis.tex")
 
 	sys.Outputs["debugfs -c -R ls -p / /dev/md/ost"] = resource.Output{Stderr: "debugfs: Bad magic number in super-block\n"}
 	if as, err := resource.Diff(t.Context(), sys, &ost); err == nil || !strings.Contains(err.Error(), "shows nothing") {
@@ -99,7 +99,7 @@ func TestLustreTargetCutShort(t *testing.T) {
 	o := registered.Outputs["blkid --probe --output export /dev/md/ost"]
 	o.Stdout = strings.ReplaceAll(o.Stdout, "home:OST000a", "home-OST000a")
 	registered.Outputs["blkid --probe --output export /dev/md/ost"] = o
-	refused(t, &ost, registered, "/dev/md/ost carries ext4", "not made")
+	refused(t, &ost, registered, "fs-foreign", "device", "/dev/md/ost", "type", "ext4")
 }
 
 func TestForeignLustreTarget(t *testing.T) {
@@ -108,25 +108,25 @@ func TestForeignLustreTarget(t *testing.T) {
 		change              func(*LustreTarget)
 		want                []string
 	}{
-		{"of another file system", "blkid-ost", "tunefs-ost", func(x *LustreTarget) { x.Name = "work-OST000a" }, []string{"target home-OST000a of Lustre file system home, not work-OST000a"}},
-		{"with another index", "blkid-ost", "tunefs-ost", func(x *LustreTarget) { x.Name = "home-OST0001" }, []string{"target home-OST000a", "not home-OST0001"}},
-		{"an MDT", "blkid-mdt", "tunefs-mdt", nil, []string{"target home-MDT0000"}},
-		{"an MGS", "blkid-mgs", "tunefs-mgs", nil, []string{"target MGS"}},
-		{"of another MGS", "blkid-ost", "tunefs-ost", func(x *LustreTarget) { x.MGSNIDs = []string{"10.9.9.9@tcp"} }, []string{"knows the MGS as 10.77.1.11@tcp, 10.77.1.12@tcp, not as 10.9.9.9@tcp"}},
-		{"of other servers", "blkid-ost", "tunefs-ost", func(x *LustreTarget) { x.ServiceNIDs = []string{"10.77.1.11@tcp"} }, []string{"knows its servers as"}},
+		{"of another file system", "blkid-ost", "tunefs-ost", func(x *LustreTarget) { x.Name = "work-OST000a" }, []string{"target-other", "target", "home-OST000a", "fs", "home", "want", "work-OST000a"}},
+		{"with another index", "blkid-ost", "tunefs-ost", func(x *LustreTarget) { x.Name = "home-OST0001" }, []string{"target-other", "target", "home-OST000a", "want", "home-OST0001"}},
+		{"an MDT", "blkid-mdt", "tunefs-mdt", nil, []string{"target-other", "target", "home-MDT0000"}},
+		{"an MGS", "blkid-mgs", "tunefs-mgs", nil, []string{"target-other", "target", "MGS"}},
+		{"of another MGS", "blkid-ost", "tunefs-ost", func(x *LustreTarget) { x.MGSNIDs = []string{"10.9.9.9@tcp"} }, []string{"target-nids", "node", "the MGS", "nids", "10.77.1.11@tcp", "nids", "10.77.1.12@tcp", "want", "10.9.9.9@tcp"}},
+		{"of other servers", "blkid-ost", "tunefs-ost", func(x *LustreTarget) { x.ServiceNIDs = []string{"10.77.1.11@tcp"} }, []string{"target-nids", "node", "its servers"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			ost := lustreOST
 			if c.change != nil {
 				c.change(&ost)
 			}
-			refused(t, &ost, targetOn(t, ost.Device, c.blkid, c.tunefs), c.want...)
+			refused(t, &ost, targetOn(t, ost.Device, c.blkid, c.tunefs), c.want[0], c.want[1:]...)
 		})
 	}
 	ost := lustreOST
 	sys := targetOn(t, ost.Device, "", "")
 	sys.Outputs["blkid --probe --output export /dev/md/ost"] = resource.Output{Stdout: "DEVNAME=/dev/md/ost\nUUID=6ba7b810-9dad-51d1-80b4-00c04fd430c8\nTYPE=xfs\n"}
-	refused(t, &ost, sys, "/dev/md/ost carries xfs", "not made")
+	refused(t, &ost, sys, "fs-foreign", "device", "/dev/md/ost", "type", "xfs")
 }
 
 func TestSplitTarget(t *testing.T) {

@@ -36,7 +36,7 @@ func TestArrayRetires(t *testing.T) {
 		{"a spare itself", "0", []member{{"dm-0", "spare", "none"}, {"dm-1", "in_sync", "1"}},
 			"mdadm --manage /dev/md127 --remove dm-0", ""},
 		{"the last one that works", "1", []member{{"dm-0", "in_sync", "0"}, {"dm-1", "spare", "1"}, {"dm-9", "spare", "none"}}, "", ""},
-		{"another one is copied", "0", []member{{"dm-0", "in_sync", "0"}, {"dm-1", "in_sync,want_replacement", "1"}, {"dm-8", "spare,replacement", "1"}, {"dm-9", "spare", "none"}}, "", "cannot give disk MA01"},
+		{"another one is copied", "0", []member{{"dm-0", "in_sync", "0"}, {"dm-1", "in_sync,want_replacement", "1"}, {"dm-8", "spare,replacement", "1"}, {"dm-9", "spare", "none"}}, "", "array-not-whole"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			sys := twoPathDisks(true)
@@ -56,11 +56,11 @@ func TestArrayRetires(t *testing.T) {
 				sys.Files["/sys/block/md127/md/level"] = "raid10\n"
 				b := *a
 				b.Level = 10
-				refused(t, &b, sys, "cannot give disk MA01 (enclosure A, bay 1) up now: it lacks 1 of 2 members")
+				refused(t, &b, sys, "array-not-whole", "disk", "MA01", "lacks", "1", "members", "2")
 				return
 			}
 			if c.refusal != "" {
-				refused(t, a, sys, c.refusal)
+				refused(t, a, sys, c.refusal, "disk", "MA01")
 				return
 			}
 			wantShow(t, diff(t, a, sys), c.want)
@@ -88,7 +88,7 @@ func TestArrayRetires(t *testing.T) {
 	sys.Outputs["wipefs --no-act --json"] = resource.Output{}
 	b := *a
 	b.Assemble = true
-	refused(t, &b, sys, "disk MA01 (enclosure A, bay 1) is marked as failed")
+	refused(t, &b, sys, "array-member-failed", "disk", "MA01")
 }
 
 // A spare that has moved between the arrays of a service is where it belongs: its own
@@ -203,7 +203,7 @@ func TestMovedSpareBySuperblock(t *testing.T) {
 mdadm --assemble /dev/md/r0 --uuid=11111111:22222222:33333333:44444444 --run /dev/mapper/35000c50000000101 /dev/mapper/35000c50000000102
 udevadm wait --timeout=100 /dev/md/r0`)
 	a.Pool = nil
-	refused(t, a, sys, "only 1 of its 4 members")
+	refused(t, a, sys, "array-members-gone", "members", "1", "want", "4")
 }
 
 // A few disks in another array of the service are spares that moved; if half of a

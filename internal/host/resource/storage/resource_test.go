@@ -54,19 +54,19 @@ var twoRefs = []DiskRef{{Serial: "MA01", Enclosure: "A", Bay: 1, Size: 2e9}, {Se
 func TestMissingDiskIsNamed(t *testing.T) {
 	sys := twoPathDisks(false)
 	d := &Disks{Host: "nfs1", List: []WantedDisk{{DiskRef: DiskRef{Serial: "MB07", Enclosure: "B", Bay: 7}}}}
-	refused(t, d, sys, "disk MB07 (enclosure B, bay 7) is not there", "cabling")
+	refused(t, d, sys, "disks-not-there", "disks", "MB07")
 	d.List[0].DiskRef = DiskRef{Serial: "MA01", WWN: "5000c50000000999", Enclosure: "A", Bay: 1}
-	refused(t, d, sys, "has WWN 5000c50000000101, not 5000c50000000999")
+	refused(t, d, sys, "disk-other-wwn", "wwn", "5000c50000000101", "want", "5000c50000000999")
 	d.List[0].DiskRef = DiskRef{Serial: "MA01", Enclosure: "A", Bay: 1, Size: 4e9}
-	refused(t, d, sys, "has 2000000000 bytes, less than the 4000000000")
+	refused(t, d, sys, "disk-too-small", "bytes", "2000000000", "want", "4000000000")
 	d.List[0].DiskRef = DiskRef{Serial: "wrong", WWN: "5000c50000000102", Enclosure: "A", Bay: 1}
-	refused(t, d, sys, "has serial MA02")
+	refused(t, d, sys, "disk-other-serial", "serial", "MA02")
 
 	// One serial, two Drives: the WWN decides, or nothing does.
 	sys = twoPathDisks(false)
 	sys.Drives[1].Serial = "MA01"
 	d.List[0].DiskRef = DiskRef{Serial: "MA01", Enclosure: "A", Bay: 1}
-	refused(t, d, sys, "2 disks have this serial: /dev/disk/by-id/wwn-0x5000c50000000101 (serial MA01, WWN 5000c50000000101)", "give the wwn")
+	refused(t, d, sys, "disk-serial-twice", "count", "2", "devices", "/dev/disk/by-id/wwn-0x5000c50000000101 (serial MA01, WWN 5000c50000000101)")
 	d.List[0].WWN = "5000c50000000102"
 	fs, err := match(resource.ListDisks(sys.Drives), []DiskRef{d.List[0].DiskRef})
 	if err != nil || len(fs) != 1 || fs[0].WWN != "5000c50000000102" {
@@ -74,15 +74,15 @@ func TestMissingDiskIsNamed(t *testing.T) {
 	}
 	sys.Drives[0].WWN = ""
 	sys.Drives[1].WWN = ""
-	refused(t, d, sys, "2 disks have this serial")
+	refused(t, d, sys, "disk-serial-twice", "count", "2")
 	// A map with a path to another disk.
 	sys = twoPathDisks(true)
 	sys.Files["/sys/block/dm-0/slaves/sda/x"], sys.Files["/sys/block/dm-0/slaves/sdz/x"] = "", ""
-	refused(t, &Disks{Host: "nfs1", List: []WantedDisk{{DiskRef: twoRefs[0]}}}, sys, "/dev/mapper/35000c50000000101 has path sdz, which is no path to it")
+	refused(t, &Disks{Host: "nfs1", List: []WantedDisk{{DiskRef: twoRefs[0]}}}, sys, "disk-map-mixed", "disk", "MA01", "device", "/dev/mapper/35000c50000000101", "path", "sdz")
 	// Two disks with one WWN would become one map.
 	sys = twoPathDisks(false)
 	sys.Drives[1].WWN = sys.Drives[0].WWN
-	refused(t, &Disks{Host: "nfs1", List: []WantedDisk{{DiskRef: twoRefs[0]}}}, sys, "disks with other serials have its WWN")
+	refused(t, &Disks{Host: "nfs1", List: []WantedDisk{{DiskRef: twoRefs[0]}}}, sys, "disk-wwn-twice", "disk", "MA01")
 }
 
 // A disk in use is refused even if it may be wiped: wipefs would not touch
@@ -91,29 +91,29 @@ func TestDiskInUseIsRefused(t *testing.T) {
 	d := &Disks{Host: "nfs1", List: []WantedDisk{{DiskRef: twoRefs[0], Group: "aa", Wipe: true}}}
 	sys := twoPathDisks(false)
 	sys.Files["/proc/self/mounts"] += "/dev/sda /mnt ext4 rw 0 0\n"
-	refused(t, d, sys, "disk MA01", "in use by the mount on /mnt")
+	refused(t, d, sys, "disks-in-use", "disks", "MA01", "found", "the mount on /mnt")
 
 	sys = twoPathDisks(false)
 	sys.Files["/sys/class/block/sdb/holders/dm-7/x"] = ""
 	sys.Files["/sys/class/block/dm-7/dm/name"] = "vgx-lvx\n"
-	refused(t, d, sys, "in use by vgx-lvx")
+	refused(t, d, sys, "disks-in-use", "found", "vgx-lvx")
 
 	// An array that udev assembled is stopped if all of it is to be wiped and
 	// nothing is on it; else it is in use.
 	sys = twoPathDisks(true)
 	addArray(sys, "md5", "0123456789abcdef0123456789abcdef", "clean", "dm-0", "dm-1")
-	inUse := "in use by md array md5 (01234567:89abcdef:01234567:89abcdef)"
-	refused(t, d, sys, inUse)
+	const inUse = "md array md5 (01234567:89abcdef:01234567:89abcdef)"
+	refused(t, d, sys, "disks-in-use", "found", inUse)
 	d.List = append(d.List, WantedDisk{DiskRef: twoRefs[1], Group: "aa"})
-	refused(t, d, sys, inUse)
+	refused(t, d, sys, "disks-in-use", "found", inUse)
 	d.List[1].Wipe = true
 	wantShow(t, diff(t, d, sys), "mdadm --stop /dev/md5")
 	d.Arrays = []string{"01234567:89abcdef:01234567:89abcdef"}
-	refused(t, d, sys, inUse)
+	refused(t, d, sys, "disks-in-other-group", "found", inUse)
 	d.Arrays = nil
 	sys.Files["/dev/md5"] = ""
 	sys.Files["/proc/self/mounts"] += "/dev/md5 /old xfs rw 0 0\n"
-	refused(t, d, sys, inUse)
+	refused(t, d, sys, "disks-in-use", "found", inUse)
 }
 
 func addArray(sys *resource.Paper, dev, uuid, state string, members ...string) {
@@ -169,10 +169,10 @@ func TestMultipathOfTheSite(t *testing.T) {
 	sys.Files["/etc/multipath.conf"] = "# comments only, as some packages ship it\n\n"
 	wantShow(t, diff(t, m, sys)[1:2], "write /etc/multipath.conf 0644")
 	sys.Files["/etc/multipath.conf"] = "defaults {\n\tfind_multipaths yes\n}\n"
-	refused(t, m, sys, "/etc/multipath.conf is not Mortar's", "move it away")
+	refused(t, m, sys, "multipath-conf-foreign", "path", "/etc/multipath.conf")
 	delete(sys.Files, "/etc/multipath.conf")
 	sys.Files["/etc/multipath/conf.d/site.conf"] = "blacklist { }\n"
-	refused(t, m, sys, "/etc/multipath/conf.d/site.conf is not Mortar's", "move it away")
+	refused(t, m, sys, "multipath-conf-foreign", "path", "/etc/multipath/conf.d/site.conf")
 
 	// / is a logical volume on a partition of a map.
 	system := func(mounts, swaps string) *resource.Paper {
@@ -185,8 +185,8 @@ func TestMultipathOfTheSite(t *testing.T) {
 		sys.Files["/sys/class/block/dm-7/dm/uuid"], sys.Files["/sys/class/block/dm-7/dm/name"] = "mpath-3600\n", "mpatha\n"
 		return sys
 	}
-	refused(t, m, system("/dev/mapper/dm-9 / ext4 rw 0 0\n", ""), "/ is on the multipath map mpatha", "one path")
-	refused(t, m, system("/dev/vdb / ext4 rw 0 0\n", "/dev/mapper/dm-8 partition 8 0 -2\n"), "swap is on the multipath map mpatha")
+	refused(t, m, system("/dev/mapper/dm-9 / ext4 rw 0 0\n", ""), "multipath-system-disk", "target", "/", "map", "mpatha")
+	refused(t, m, system("/dev/vdb / ext4 rw 0 0\n", "/dev/mapper/dm-8 partition 8 0 -2\n"), "multipath-system-disk", "target", "swap", "map", "mpatha")
 	// An old disk of the brick may still be below its mount.
 	wantShow(t, diff(t, m, system("/dev/vdb / ext4 rw 0 0\n/dev/mapper/dm-9 /srv/home xfs rw 0 0\n", ""))[1:2], "write /etc/multipath.conf 0644")
 }
@@ -239,7 +239,7 @@ udevadm wait --timeout=100 /dev/md/r0`)
 	a.Assemble = true
 
 	a.Chunk = 256 << 10
-	refused(t, a, sys, "array r0 has chunk 131072, not 262144")
+	refused(t, a, sys, "array-geometry", "array", "r0", "property", "chunk", "have", "131072", "want", "262144")
 }
 
 // The plan of a new brick names devices as they will be, also while the disks
@@ -252,7 +252,7 @@ func TestArrayWithJournal(t *testing.T) {
 	addArray(up, "md127", groupUUID, "clean", "dm-0", "dm-1")
 	up.Files["/dev/md/r0"] = ""
 	up.Files["/sys/block/md127/md/consistency_policy"] = "journal\n"
-	refused(t, a, up, "array r0 has a write journal", "nothing is changed", "docs/operations.md")
+	refused(t, a, up, "array-journal", "array", "r0")
 	up.Files["/sys/block/md127/md/consistency_policy"] = "bitmap\n"
 	wantShow(t, diff(t, a, up), "")
 
@@ -262,7 +262,7 @@ func TestArrayWithJournal(t *testing.T) {
 	stopped := twoPathDisks(true)
 	stopped.Outputs["wipefs --no-act --json"] = resource.Output{}
 	stopped.Outputs["mdadm --examine"] = resource.Output{Stdout: examined("1", "0x200", 12)}
-	refused(t, a, stopped, "array r0 has a write journal")
+	refused(t, a, stopped, "array-journal", "array", "r0")
 	stopped.Outputs["mdadm --examine"] = resource.Output{Stdout: examined("1", "0x1", 22) + examined("2", "0x200", 12)}
 	wantShow(t, diff(t, a, stopped), "")
 }
@@ -276,7 +276,7 @@ func TestArrayCreation(t *testing.T) {
 mdadm --create /dev/md/r0 --run --metadata=1.2 --level=6 --raid-devices=1 --chunk=128 --uuid=11111111:22222222:33333333:44444444 --name=r0 --homehost=any --bitmap=internal --spare-devices=1 /dev/mapper/35000c50000000101 /dev/mapper/35000c50000000102 DESTROYS MA01 MA02
 udevadm wait --timeout=100 /dev/md/r0`)
 	a.Assemble = false
-	refused(t, a, sys, "already set up")
+	refused(t, a, sys, "array-was-built", "array", "r0")
 
 	// Disks that zero by unmapping need no resync, if all paths do.
 	a.Assemble = true
@@ -437,7 +437,7 @@ func TestClientMount(t *testing.T) {
 	sys.Files["/proc/self/mounts"] = strings.Replace(live, "proto=tcp", "proto=rdma,port=20049", 1)
 	wantShow(t, diff(t, m, sys), "")
 	sys.Files["/proc/self/mounts"] = strings.Replace(live, ".100", ".101", 1)
-	refused(t, m, sys, "10.77.1.101:/srv/home/data is mounted on /mnt/home")
+	refused(t, m, sys, "mount-other", "source", "10.77.1.101:/srv/home/data", "path", "/mnt/home")
 }
 
 func TestOCFConfigHasDevices(t *testing.T) {
@@ -477,10 +477,10 @@ func TestOCFConfigHasDevices(t *testing.T) {
 		`{"exports":[{"dir":"/a","clients":"*"}],"arrays":[{"name":"r0","uuid":"x"},{"name":"r1","uuid":"y"}]}`:            "array r1 y",
 		`{"exports":[{"dir":"/a","clients":"*"}],"arrays":[{"name":"r0","uuid":"z"}]}`:                                     "array r0 z",
 		`{"exports":[{"dir":"/a","clients":"*"},{"dir":"/b","clients":"10.0.0.0/8"}],"arrays":[{"name":"r0","uuid":"x"}]}`: "export /b 10.0.0.0/8",
-		`{"luns":[{"wwid":"36"}],"targets":[{"kind":"ost","index":3}]}`:                                                    "LUN 36, target ost 3",
+		`{"luns":[{"wwid":"36"}],"targets":[{"kind":"ost","index":3}]}`:                                                    "target ost 3",
 	} {
 		sys.Files[o.Path] = was
-		refused(t, o, sys, want, "older than the brick")
+		refused(t, o, sys, "service-loses", "lost", want)
 	}
 	sys.Files[o.Path] = `{"exports":[{"dir":"/a","clients":"*"},{"dir":"/b","clients":"10.0.0.0/8"}],"arrays":[{"name":"r0","uuid":"x"}]}`
 	o.Unexport = []string{"/b"}
@@ -525,11 +525,11 @@ func TestDisksOfAnArrayThatIsBeingAssembled(t *testing.T) {
 	moved := twoPathDisks(true)
 	addArray(moved, "md127", "11111111-2222-2222-3333-333344444444", "clean", "dm-0", "dm-1")
 	lent := &Disks{Host: "nfs1", Check: true, List: []WantedDisk{{DiskRef: twoRefs[0], Group: groupUUID, Set: "home"}, {DiskRef: twoRefs[1], Group: "99999999:22222222:33333333:44444444", Set: "home"}}, Arrays: []string{groupUUID}}
-	refused(t, lent, moved, "in use by md array md127") // nothing is where the second group should be
+	refused(t, lent, moved, "disks-in-other-group", "found", "md array md127 (11111111:22222222:33333333:44444444)") // nothing is where the second group should be
 	// Another host's array is refused all the same.
 	other := twoPathDisks(true)
 	addArray(other, "md127", "99999999-2222-2222-3333-333344444444", "clean", "dm-0", "dm-1")
-	refused(t, d, other, "in use by md array md127")
+	refused(t, d, other, "disks-in-use", "found", "md array md127 (99999999:22222222:33333333:44444444)")
 }
 
 // A volume of a single server that fstab mounts had a file system: its superblock is lost, and no
@@ -547,7 +547,7 @@ func TestXFSThatHasLostItsSuperblock(t *testing.T) {
 			Outputs: map[string]resource.Output{"blkid --probe --output export /dev/vg/data": {Code: 2}}}
 		x := &XFS{Device: "/dev/vg/data", UUID: "u", At: c.at}
 		if c.refused {
-			refused(t, x, sys, "/dev/vg/data carries nothing", "mortar repair")
+			refused(t, x, sys, "fs-gone", "device", "/dev/vg/data", "path", c.at)
 		} else if as := diff(t, x, sys); len(as) != 1 || as[0].Cmd[0] != "mkfs.xfs" {
 			t.Errorf("%s: %s", name, show(as))
 		}
