@@ -325,7 +325,7 @@ func (v *verifier) paths(h string, a *design.Array, l *design.LUN, k *linux.SCSI
 	var each []string
 	uneven := false
 	for i, n := range s.Controllers {
-		each = append(each, fmt.Sprintf("%d by controller %s", n, ControllerName(a, i)))
+		each = append(each, fmt.Sprintf("%d by controller %s", n, controllerName(a, i)))
 		uneven = uneven || n != want/len(s.Controllers)
 	}
 	switch {
@@ -341,7 +341,7 @@ func (v *verifier) paths(h string, a *design.Array, l *design.LUN, k *linux.SCSI
 	}
 	v.owners = true
 	if *s.Owner != l.Controller {
-		v.add(h, l.Name, Moved, with{"owner": ControllerName(a, *s.Owner), "want": ControllerName(a, l.Controller)})
+		v.add(h, l.Name, Moved, with{"owner": controllerName(a, *s.Owner), "want": controllerName(a, l.Controller)})
 	}
 }
 
@@ -373,7 +373,7 @@ func see(k *linux.SCSIDisk, ctl map[int]int) Seen {
 	return s
 }
 
-func ControllerName(a *design.Array, i int) string { return controllerNames[a.Family][i] }
+func controllerName(a *design.Array, i int) string { return controllerNames[a.Family][i] }
 
 // model is vendor and product, without the blanks that fill them up.
 func model(k *linux.SCSIDisk) string {
