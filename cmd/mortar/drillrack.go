@@ -11,7 +11,7 @@ import (
 
 // rackInjector breaks the virtual rack of a spec.
 func rackInjector(d *design.Design) *inject.Rack {
-	dir := rackOf(d.Spec)
+	s, dir := d.Spec, rackOf(d.Spec)
 	return &inject.Rack{
 		Design: d,
 		Fault: func(ctx context.Context, kind string, targets ...string) error {
@@ -40,6 +40,20 @@ func rackInjector(d *design.Design) *inject.Rack {
 			return out, nil
 		},
 		Compare: func(ctx context.Context, group string, on bool) error { return rack.CompareGroup(ctx, dir, group, on) },
+		Saved: func(ctx context.Context, name string) error {
+			opt, err := restoreOptions(s, false)
+			if err == nil {
+				err = rack.CheckSaved(ctx, s.Name, dir, name, opt)
+			}
+			return rackError(err)
+		},
+		Restore: func(ctx context.Context, name string) error {
+			opt, err := restoreOptions(s, false)
+			if err == nil {
+				_, err = rack.Restore(ctx, s.Name, dir, name, opt, nil)
+			}
+			return err
+		},
 	}
 }
 

@@ -38,12 +38,12 @@ func Ready(ctx context.Context, c *cli.Console, s *spec.Spec, name string, known
 	return nil
 }
 
-// Restoring returns the Restore of a drill on a virtual rack, by restore of package rack.
-func (o *Operator) Restoring(name string, restore func(context.Context) error, say func(string)) func(context.Context) error {
+// restoring returns the Restore of a drill on a virtual rack.
+func (o *Operator) restoring(name string, restore func(ctx context.Context, name string) error, say func(string)) func(context.Context) error {
 	return func(ctx context.Context) error {
 		o.Close() // its sessions end with the rack
 		began := time.Now()
-		err := restore(ctx)
+		err := restore(ctx, name)
 		if err == nil {
 			say(fmt.Sprintf("restored %s in %s", name, report.Seconds(time.Since(began).Seconds())))
 		}
