@@ -109,7 +109,7 @@ func outcome(ctx context.Context, c *cli.Console, r *report.Run, err error) erro
 		}
 		return err
 	}
-	if err := c.Show(r.Bench.BenchSummary, func(w io.Writer) error { return printRun(w, r, c.Bold) }); err != nil {
+	if err := c.Show(r.Bench.BenchSummary, func(w io.Writer) error { return report.BenchText(w, r, c.Bold) }); err != nil {
 		return err
 	}
 	switch {
@@ -118,23 +118,6 @@ func outcome(ctx context.Context, c *cli.Console, r *report.Run, err error) erro
 	case err == nil && r.Bench.Verdict == report.Wrong:
 		return cli.Fail(cli.Failed, nil)
 	}
-	return err
-}
-
-// printRun prints the result for a person.
-func printRun(w io.Writer, r *report.Run, bold func(string) string) error {
-	b := r.Bench
-	fmt.Fprintf(w, "\n%s on brick %s: %s\n", b.Suite, b.Brick, bold(strings.ToUpper(b.Verdict)))
-	for _, reason := range b.Reasons {
-		fmt.Fprintf(w, "  %s\n", reason)
-	}
-	if err := report.BenchText(w, b); err != nil {
-		return err
-	}
-	if b.VerifiedBytes+b.BadBytes > 0 {
-		fmt.Fprintf(w, "  %s read back and checked, %s of it wrong\n", report.Bytes(b.VerifiedBytes+b.BadBytes), report.Bytes(b.BadBytes))
-	}
-	_, err := fmt.Fprintf(w, "  written to %s (mortar report %s makes a page)\n", r.Dir, r.Dir)
 	return err
 }
 
