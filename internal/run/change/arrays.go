@@ -137,28 +137,22 @@ func VerifyLUNs(ctx context.Context, c *cli.Console, file string, write bool) er
 }
 
 func lookAtLUNs(ctx context.Context, c *cli.Console, d *design.Design) (r array.Result, err error) {
-	all, err := host.Inventory(d.Spec)
-	if err != nil {
-		return r, cli.Fail(cli.BadInput, err)
-	}
-	targets := map[string]host.Target{}
-	for _, a := range d.Arrays {
-		for _, s := range a.Servers {
-			targets[s] = all[s]
-		}
-	}
 	progress, done := cli.Connecting(c.Err, !c.JSON && cli.IsTerminal(c.Err))
 	defer done()
 	opts := c.Connect
 	opts.Progress = progress
-	hosts, err := host.ConnectAll(ctx, targets, opts)
+	dial, err := c.Dial(d, opts)
+	if err != nil {
+		return r, err
+	}
+	hosts, failed := host.All(ctx, lists.Distinct(lists.Flat(d.Arrays, func(a design.Array) []string { return a.Servers })), dial)
+	defer host.CloseAll(hosts)
+	if err = failed.Join(); err == nil {
+		progress("", "looking at the LUNs")
+		r, err = plan.VerifyLUNs(ctx, d, hosts)
+	}
 	if err != nil {
 		return r, cli.Refused(ctx, d.Spec, err)
 	}
-	defer host.CloseAll(hosts)
-	progress("", "looking at the LUNs")
-	if r, err = plan.VerifyLUNs(ctx, d, hosts); err != nil {
-		err = cli.Refused(ctx, d.Spec, err)
-	}
-	return r, err
+	return r, nil
 }
