@@ -40,16 +40,13 @@ func rackInjector(d *design.Design) *inject.Rack {
 			return out, nil
 		},
 		Compare: func(ctx context.Context, group string, on bool) error { return rack.CompareGroup(ctx, dir, group, on) },
-		Saved: func(ctx context.Context, name string) error {
+		Restore: func(ctx context.Context, name string, check bool) error {
 			opt, err := restoreOptions(s, false)
-			if err == nil {
-				err = rack.CheckSaved(ctx, s.Name, dir, name, opt)
-			}
-			return rackError(err)
-		},
-		Restore: func(ctx context.Context, name string) error {
-			opt, err := restoreOptions(s, false)
-			if err == nil {
+			switch {
+			case err != nil:
+			case check:
+				err = rackError(rack.CheckSaved(ctx, s.Name, dir, name, opt))
+			default:
 				_, err = rack.Restore(ctx, s.Name, dir, name, opt, nil)
 			}
 			return err
