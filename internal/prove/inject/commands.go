@@ -50,8 +50,8 @@ type Brick struct {
 	Rack    *Rack  // breaks its virtual rack, if that is up
 }
 
-// Drill connects a drill to the brick, keeps apply and a second drill out, and calls do. What is
-// done stands in the question.
+// Drill connects a drill to the brick, keeps apply and a second drill out, and calls do. The
+// question before real hardware breaks names the drill as what.
 func (b Brick) Drill(ctx context.Context, c *cli.Console, what string, do func(context.Context, fault.Env) error) error {
 	d := b.Design
 	// A host answers late while a failover or a rebuild keeps its processor busy.
