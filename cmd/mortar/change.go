@@ -11,11 +11,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/mortarhpc/mortar/internal/brick/spec"
-	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/run/change"
 	"github.com/mortarhpc/mortar/internal/run/cli"
-	"github.com/mortarhpc/mortar/internal/run/disk"
-	"github.com/mortarhpc/mortar/internal/run/observe"
 )
 
 // changeFlags adds the flags of a command that changes a brick, shows it first, and asks.
@@ -102,24 +99,7 @@ func newServerReplaceCmd() *cobra.Command {
 func newDiskLocateCmd() *cobra.Command {
 	var off bool
 	cmd := command("locate", func(ctx context.Context, c *cli.Console, args []string) error {
-		return change.WithDisk(c, args[0], args[1], func(p *disk.Place, hosts *observe.Collector) error {
-			fmt.Fprintln(c.Out, p)
-			seen, err := p.Found(ctx, hosts.Session, p.Disk.Serial)
-			if len(seen) == 0 {
-				return cli.Fail(cli.BadInput, err)
-			}
-			state := "locate"
-			if off {
-				state += "_off"
-			}
-			// Every path leads to the same bay.
-			dev := "/dev/" + seen[0].Paths[0][strings.LastIndexByte(seen[0].Paths[0], '/')+1:]
-			a := resource.Action{Title: "light of disk " + p.Disk.Serial, Cmd: []string{"ledctl", state + "=" + dev}}
-			if _, err := hosts.Session(seen[0].Server).Run(ctx, a); err != nil {
-				return fmt.Errorf("%s: %w; ledctl is in the package ledmon, and needs an enclosure with SES or SGPIO", seen[0].Server, err)
-			}
-			return nil
-		})
+		return change.LocateDisk(ctx, c, args[0], args[1], off)
 	})
 	cmd.Flags().BoolVar(&off, "off", false, "switch it off")
 	return cmd

@@ -179,7 +179,7 @@ func newRepairCmd() *cobra.Command {
 	var timeout time.Duration
 	cmd := command("repair", func(ctx context.Context, c *cli.Console, args []string) error {
 		o.Service = optional(args[1:])
-		return withHosts(ctx, c, args[0], timeout, c.DryRun, func(d *design.Design, hosts *observe.Collector) error {
+		return c.WithServers(ctx, args[0], timeout, c.DryRun, func(d *design.Design, hosts *observe.Collector) error {
 			return repair.Run(ctx, c, d, hosts, o)
 		})
 	})

@@ -124,13 +124,9 @@ func newForecastCmd() *cobra.Command {
 	var svg, measured string
 	var changed coefficients
 	c := local("forecast", func(ctx context.Context, c *cli.Console, args []string) error {
-		d, err := cli.LoadAny(args[0])
+		d, h, co, err := changed.load(args[0])
 		if err != nil {
 			return err
-		}
-		h, co, err := changed.of(d)
-		if err != nil {
-			return fail(exitBadInput, err)
 		}
 		f, err := forecast.New(h, co)
 		if err != nil {
@@ -143,7 +139,7 @@ func newForecastCmd() *cobra.Command {
 		}
 		var held []forecast.Compared
 		if measured != "" {
-			figures, err := figuresOf(measured)
+			figures, err := report.Measured(measured)
 			if err != nil {
 				return fail(exitBadInput, err)
 			}
@@ -183,44 +179,6 @@ func newForecastCmd() *cobra.Command {
 	return c
 }
 
-// patternOf is the pattern that a phase of a benchmark measures; "" if the forecast has
-// none for it.
-func patternOf(p *report.BenchPhase) forecast.Pattern {
-	stream, small := p.RecordBytes >= 1<<20, p.RecordBytes == 4<<10
-	switch op := p.Op; {
-	case op == "seq-write" && stream:
-		return forecast.SeqWrite
-	case op == "seq-read" && stream:
-		return forecast.SeqRead
-	case op == "rand-write" && small:
-		return forecast.RandomWrite
-	case op == "rand-read" && small:
-		return forecast.RandomRead
-	}
-	return map[string]forecast.Pattern{"md-create": forecast.Create, "md-stat": forecast.Stat, "md-remove": forecast.Remove}[p.Op]
-}
-
-// figuresOf are the peaks of a run of mortar bench, in the units of the forecast.
-func figuresOf(dir string) ([]forecast.Measured, error) {
-	r, err := report.Load(dir)
-	if err != nil {
-		return nil, err
-	}
-	if r.Bench == nil {
-		return nil, fmt.Errorf("%s is the run of a drill; give one of mortar bench", dir)
-	}
-	var out []forecast.Measured
-	for i := range r.Bench.Phases {
-		p := &r.Bench.Phases[i]
-		pattern, best := patternOf(p), p.Peak()
-		if pattern == "" || best == nil {
-			continue
-		}
-		out = append(out, forecast.Measured{Pattern: pattern, Test: p.Test, Threads: best.Threads, Value: p.Decimal(best.Value())})
-	}
-	return out, nil
-}
-
 // coefficients are the flags by which the user changes what forecast and simulate calculate with.
 type coefficients struct {
 	file string
@@ -232,30 +190,23 @@ func (f *coefficients) add(c *cobra.Command) {
 	c.Flags().StringArrayVar(&f.set, "set", nil, "change one coefficient or hardware fact, `name=value`; may be repeated, and wins over the file")
 }
 
-// of returns the hardware of a design and the built-in coefficients, with the user's changes.
-func (f *coefficients) of(d *design.Design) (h forecast.Hardware, co forecast.Coefficients, err error) {
-	var list []forecast.Assignment
+// load reads the brick of a file, and gives its hardware and the built-in coefficients with the
+// user's changes.
+func (f *coefficients) load(path string) (d *design.Design, h forecast.Hardware, co forecast.Coefficients, err error) {
+	if d, err = cli.LoadAny(path); err != nil {
+		return d, h, co, err
+	}
+	var src []byte
 	if f.file != "" {
-		src, err := spec.ReadFile(f.file)
-		if err != nil {
-			return h, co, err
-		}
-		if list, err = forecast.ParseFile(f.file, src); err != nil {
-			return h, co, err
-		}
+		src, err = spec.ReadFile(f.file)
 	}
-	for _, s := range f.set {
-		a, err := forecast.ParseAssignment(s)
-		if err != nil {
-			return h, co, err
-		}
-		list = append(list, a)
+	if err == nil {
+		h, co, err = forecast.Changed(d, f.file, src, f.set)
 	}
-	if h, err = forecast.FromDesign(d); err == nil {
-		co = forecast.Defaults()
-		err = forecast.Apply(list, co, &h)
+	if err != nil {
+		err = fail(exitBadInput, err)
 	}
-	return h, co, err
+	return d, h, co, err
 }
 
 func newSimulateCmd() *cobra.Command {
@@ -272,13 +223,9 @@ func newSimulateCmd() *cobra.Command {
 		if !(years > 0 && years <= 1000) {
 			return fail(exitBadInput, fmt.Errorf("--years %g: want more than 0, at most 1,000", years))
 		}
-		d, err := cli.LoadAny(args[0])
+		d, h, co, err := changed.load(args[0])
 		if err != nil {
 			return err
-		}
-		h, co, err := changed.of(d)
-		if err != nil {
-			return fail(exitBadInput, err)
 		}
 		s, err := forecast.SimulateDesign(ctx, d, h, co, forecast.Histories{Bricks: bricks, Years: years, Seed: seed}, func(name string, bricks int) (func(int), func()) {
 			return cli.Counting(stderr, strings.TrimSpace("simulating "+name), bricks)

@@ -5,18 +5,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
-	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/prove/drill"
 	"github.com/mortarhpc/mortar/internal/prove/fault"
 	"github.com/mortarhpc/mortar/internal/prove/inject"
@@ -203,59 +200,18 @@ func (f *drillFlags) check() error {
 	return nil
 }
 
-// drill connects a drill to its brick, and calls do. name is that of the directory below out,
-// what is done stands in the question, and from is a saved rack that env.Restore restores.
+// drill drills the brick of a design by do. name is that of the directory below out, what is done
+// stands in the question, and from is a saved rack that env.Restore restores.
 func (f *drillFlags) drill(ctx context.Context, c *cli.Console, des *design.Design, name, what, from string, do func(context.Context, fault.Env, drill.Options) error) error {
 	f.out = cmp.Or(f.out, filepath.Join("out", name))
 	if err := cli.Writable(f.out); err != nil {
 		return err
 	}
-	// A host answers late while a failover or a rebuild keeps its processor busy.
-	excused := &host.Excused{}
-	dial, err := c.Dial(des, host.Options{KeepAlive: 3 * time.Second, Missed: 12, Excused: excused})
-	if err != nil {
-		return err
-	}
-	env := fault.Env{Design: des, Service: f.service, Dial: dial, Excused: excused, Version: c.Version, Progress: drillProgress(c.Aside())}
-	changed := func(*design.Design) {}
-	if virtualRack(ctx, des.Spec) {
-		in := rackInjector(des)
-		env.Virtual, env.Injector = true, in
-		changed = func(d *design.Design) { in.Design = d }
-	} else {
-		env.Injector = &inject.Hardware{Design: des, Dial: dial}
-		if err := c.ConfirmBrick(fmt.Sprintf("Drill %s breaks brick %q under load.", what, des.Name), "nothing was broken", des.Name, f.confirm); err != nil {
-			return err
-		}
-	}
-	opDial, err := c.Dial(des, host.Options{Timeout: inject.OperatorLogin})
-	if err != nil {
-		return err
-	}
-	op := inject.NewOperator(des, opDial)
-	op.Run = (&inject.Commands{Console: c, File: des.Spec.File, Say: env.Progress, Changed: changed}).Run
-	defer op.Close()
-	env.Operator = op
-	release, err := c.Claim(ctx, des.Spec) // keep apply and a second drill out meanwhile
-	if err != nil {
-		return err
-	}
-	defer release()
-	if from != "" {
-		opt, err := namedRack{spec: des.Spec}.restoreOptions(false)
-		if err == nil {
-			err = rack.CheckSaved(ctx, des.Spec.Name, rackOf(des.Spec), from, opt)
-		}
-		if err != nil {
-			return rackError(err)
-		}
-		env.Restore = op.Restoring(from, func(ctx context.Context) error {
-			_, err := rack.Restore(ctx, des.Spec.Name, rackOf(des.Spec), from, opt, nil)
-			return err
-		}, env.Progress)
-	}
-	seconds := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
-	return do(ctx, env, drill.Options{Dir: f.out, Steady: seconds(f.seconds), After: seconds(f.after), Recover: seconds(f.within), Rate: f.rate})
+	b := inject.Brick{Design: des, Service: f.service, Confirm: f.confirm, From: from, Rack: rackInjector(des)}
+	return b.Drill(ctx, c, what, func(ctx context.Context, env fault.Env) error {
+		seconds := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+		return do(ctx, env, drill.Options{Dir: f.out, Steady: seconds(f.seconds), After: seconds(f.after), Recover: seconds(f.within), Rate: f.rate})
+	})
 }
 
 // drillFailed gives the error of a drill its exit code; whole is what an interrupt leaves.
@@ -358,16 +314,4 @@ func listDrills(c *cli.Console) error {
 		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\n", l.Drill, l.How, target, what)
 	}
 	return tw.Flush()
-}
-
-// drillProgress prints lines with the time since now. Drill and commands call it from
-// several goroutines.
-func drillProgress(w io.Writer) func(text string) {
-	start := time.Now()
-	var mu sync.Mutex
-	return func(text string) {
-		mu.Lock()
-		defer mu.Unlock()
-		fmt.Fprintf(w, "%s %s\n", cli.Stamp(start), text)
-	}
 }

@@ -11,7 +11,7 @@ import (
 
 // rackInjector breaks the virtual rack of a spec.
 func rackInjector(d *design.Design) *inject.Rack {
-	dir := rackOf(d.Spec)
+	s, dir := d.Spec, rackOf(d.Spec)
 	return &inject.Rack{
 		Design: d,
 		Fault: func(ctx context.Context, kind string, targets ...string) error {
@@ -40,6 +40,17 @@ func rackInjector(d *design.Design) *inject.Rack {
 			return out, nil
 		},
 		Compare: func(ctx context.Context, group string, on bool) error { return rack.CompareGroup(ctx, dir, group, on) },
+		Restore: func(ctx context.Context, name string, check bool) error {
+			opt, err := restoreOptions(s, false)
+			switch {
+			case err != nil:
+			case check:
+				err = rackError(rack.CheckSaved(ctx, s.Name, dir, name, opt))
+			default:
+				_, err = rack.Restore(ctx, s.Name, dir, name, opt, nil)
+			}
+			return err
+		},
 	}
 }
 

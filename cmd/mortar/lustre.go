@@ -9,13 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
-	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 	"github.com/mortarhpc/mortar/internal/run/cli"
 	"github.com/mortarhpc/mortar/internal/run/lustre"
-	"github.com/mortarhpc/mortar/internal/run/observe"
 	"github.com/mortarhpc/mortar/internal/run/procedure"
 )
 
@@ -24,7 +21,7 @@ import (
 func lustreCmd(name string, make func(ctx context.Context, fs *lustre.FS, args []string) (*lustre.Plan, error), after func(context.Context, io.Writer, *lustre.FS) error) *cobra.Command {
 	var timeout time.Duration
 	cmd := command(name, func(ctx context.Context, c *cli.Console, args []string) error {
-		return withLustre(ctx, c, args[0], timeout, c.DryRun, func(hosts procedure.Hosts, fs *lustre.FS) error {
+		return lustre.With(ctx, c, args[0], timeout, c.DryRun, func(hosts procedure.Hosts, fs *lustre.FS) error {
 			p, err := make(ctx, fs, args[1:])
 			if err != nil {
 				return fail(exitBadInput, err)
@@ -41,36 +38,6 @@ func lustreCmd(name string, make func(ctx context.Context, fs *lustre.FS, args [
 	return cmd
 }
 
-// withHosts connects to the brick of a spec, and keeps apply out meanwhile.
-func withHosts(ctx context.Context, c *cli.Console, file string, timeout time.Duration, dryRun bool, use func(*design.Design, *observe.Collector) error) error {
-	d, hosts, err := c.OpenServers(file, timeout)
-	if err != nil {
-		return err
-	}
-	defer hosts.Close()
-	hosts.Under(host.Gate{DryRun: dryRun})
-	release, err := c.Claim(ctx, d.Spec)
-	if err != nil {
-		return err
-	}
-	defer release()
-	if err = use(d, hosts); ctx.Err() != nil {
-		return fail(exitInterrupted, err)
-	}
-	return err
-}
-
-// withLustre connects to the file system of a spec, and keeps apply out meanwhile.
-func withLustre(ctx context.Context, c *cli.Console, file string, timeout time.Duration, dryRun bool, use func(procedure.Hosts, *lustre.FS) error) error {
-	return withHosts(ctx, c, file, timeout, dryRun, func(d *design.Design, hosts *observe.Collector) error {
-		fs, err := lustre.Open(ctx, d, hosts.Session)
-		if err != nil {
-			return fail(exitBadInput, err)
-		}
-		return use(hosts, fs)
-	})
-}
-
 // poolCmd makes a command that changes a pool.
 func poolCmd(name string, make func(fs *lustre.FS, ctx context.Context, pool string, osts []string) (*lustre.Plan, error)) *cobra.Command {
 	return lustreCmd(name, func(ctx context.Context, fs *lustre.FS, a []string) (*lustre.Plan, error) {
@@ -82,7 +49,7 @@ func poolCmd(name string, make func(fs *lustre.FS, ctx context.Context, pool str
 func lustreShow[T any](name string, look func(ctx context.Context, fs *lustre.FS, args []string) (T, error), print func(io.Writer, T)) *cobra.Command {
 	var timeout time.Duration
 	cmd := command(name, func(ctx context.Context, c *cli.Console, args []string) error {
-		return withLustre(ctx, c, args[0], timeout, true, func(_ procedure.Hosts, fs *lustre.FS) error {
+		return lustre.With(ctx, c, args[0], timeout, true, func(_ procedure.Hosts, fs *lustre.FS) error {
 			v, err := look(ctx, fs, args[1:])
 			if err != nil {
 				return fail(exitBadInput, err)

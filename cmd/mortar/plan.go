@@ -3,13 +3,9 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
-	"slices"
 
 	"github.com/spf13/cobra"
 
-	"github.com/mortarhpc/mortar/internal/brick/design"
-	"github.com/mortarhpc/mortar/internal/converge/plan"
 	"github.com/mortarhpc/mortar/internal/run/change"
 	"github.com/mortarhpc/mortar/internal/run/cli"
 	"github.com/mortarhpc/mortar/internal/run/drift"
@@ -27,7 +23,7 @@ func newPlanCmd() *cobra.Command {
 			return drift.Run(ctx, c, args, textfile)
 		}
 		if offline {
-			return cli.OrInterrupt(ctx, func() error { return showOffline(ctx, c, args[0], profile, o.Limit) })
+			return cli.OrInterrupt(ctx, func() error { return change.ShowOffline(ctx, c, args[0], profile, o.Limit) })
 		}
 		d, err := cli.Load(args[0], profile)
 		if err != nil {
@@ -53,35 +49,4 @@ func newPlanCmd() *cobra.Command {
 	cmd.Flags().StringVar(&textfile, "textfile", "", "with --drift: also write metrics to this file")
 	cmd.Flags().BoolVar(&detailed, "detailed-exitcode", false, "end with 3 if changes are pending")
 	return cmd
-}
-
-// showOffline shows the plan of a brick, or of a limit's hosts, as if its hosts were blank.
-func showOffline(ctx context.Context, c *cli.Console, file, profile string, only []string) error {
-	d, err := cli.LoadAny(file, profile)
-	if err != nil {
-		return err
-	}
-	limit, err := cli.Limit(d, only)
-	if err != nil {
-		return err
-	}
-	p, err := plan.Offline(ctx, d)
-	if err != nil {
-		return err
-	}
-	p.Steps = slices.DeleteFunc(p.Steps, func(s plan.Planned) bool { return limit != nil && !limit[s.Host] })
-	w := c.Out
-	if c.JSON {
-		return cli.PrintJSON(w, p.Doc())
-	}
-	if len(d.Arrays) > 0 {
-		fmt.Fprintln(w, "Before this: configure the arrays (mortar array script), and compare their LUNs (mortar array verify).")
-	}
-	if err := p.Show(w, cli.Painter(w)); err != nil {
-		return err
-	}
-	if err := design.Buildable(d); err != nil {
-		fmt.Fprintf(w, "This plan cannot be applied: %v.\n", err)
-	}
-	return nil
 }

@@ -40,12 +40,12 @@ func (f *rackFlags) named(args []string) (r namedRack, release func(), err error
 	return r, release, nil
 }
 
-// base is the directory of the brick's file, to which the paths of secrets are relative.
-func (r namedRack) base() (string, error) { return filepath.Abs(filepath.Dir(r.spec.File)) }
+// baseOf is the directory of the brick's file, to which the paths of secrets are relative.
+func baseOf(s *spec.Spec) (string, error) { return filepath.Abs(filepath.Dir(s.File)) }
 
-func (r namedRack) restoreOptions(anyway bool) (rack.RestoreOptions, error) {
-	base, err := r.base()
-	return rack.RestoreOptions{Spec: r.spec.Source, Base: base, Anyway: anyway}, err
+func restoreOptions(s *spec.Spec, anyway bool) (rack.RestoreOptions, error) {
+	base, err := baseOf(s)
+	return rack.RestoreOptions{Spec: s.Source, Base: base, Anyway: anyway}, err
 }
 
 func newRackSaveCmd() *cobra.Command {
@@ -56,18 +56,17 @@ func newRackSaveCmd() *cobra.Command {
 			return err
 		}
 		defer release()
-		base, err := r.base()
+		base, err := baseOf(r.spec)
 		if err != nil {
-			return fail(exitFailed, err)
+			return err
 		}
-		keys, err := filepath.Glob(filepath.Join(plan.StateDir(r.spec), "secrets", "*"))
+		state, err := filepath.Abs(plan.StateDir(r.spec))
 		if err != nil {
-			return fail(exitFailed, err)
+			return err
 		}
-		for i := range keys {
-			if keys[i], err = filepath.Abs(keys[i]); err != nil {
-				return fail(exitFailed, err)
-			}
+		keys, err := filepath.Glob(filepath.Join(state, "secrets", "*"))
+		if err != nil {
+			return err
 		}
 		s, err := rack.Save(ctx, r.dir, r.name, rack.SaveOptions{Spec: r.spec.Source, Base: base, Keys: keys, Version: c.Version}, rackProgress(c.Err))
 		if err != nil {
@@ -102,9 +101,9 @@ func newRackRestoreCmd() *cobra.Command {
 			return err
 		}
 		defer release()
-		opt, err := r.restoreOptions(anyway)
+		opt, err := restoreOptions(r.spec, anyway)
 		if err != nil {
-			return fail(exitFailed, err)
+			return err
 		}
 		if c.DryRun {
 			if err := rack.CheckSaved(ctx, r.spec.Name, r.dir, r.name, opt); err != nil {

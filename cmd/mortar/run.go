@@ -6,10 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -22,7 +19,6 @@ import (
 	"github.com/mortarhpc/mortar/internal/prove/report"
 	"github.com/mortarhpc/mortar/internal/run/backup"
 	"github.com/mortarhpc/mortar/internal/run/cli"
-	"github.com/mortarhpc/mortar/internal/run/drift"
 	"github.com/mortarhpc/mortar/internal/run/events"
 	"github.com/mortarhpc/mortar/internal/run/quota"
 	"github.com/mortarhpc/mortar/internal/run/scrub"
@@ -61,49 +57,14 @@ func newWatchCmd() *cobra.Command {
 }
 
 func newEventsCmd() *cobra.Command {
-	var since, until string
-	var all bool
-	var timeout time.Duration
-	cmd := command("events", func(ctx context.Context, c *cli.Console, args []string) error {
-		w := events.Window{All: all}
-		var err error
-		if w.Since, err = events.PointInTime(since, time.Now()); err == nil && until != "" {
-			w.Until, err = events.PointInTime(until, time.Now())
-		}
-		if err != nil {
-			return fail(exitBadInput, err)
-		}
-		var bricks []events.Brick
-		for _, file := range args {
-			d, hosts, err := c.Open(file, timeout)
-			if err != nil {
-				return err
-			}
-			defer hosts.Close()
-			bricks = append(bricks, events.Brick{Design: d, Hosts: hosts.Session})
-		}
-		h := events.Read(ctx, bricks, w, timeout, func(hosts []string) {
-			fmt.Fprintf(c.Err, "%v: waiting for %s\n", time.Since(c.Start).Round(time.Second), strings.Join(hosts, ", "))
-		})
-		switch {
-		case ctx.Err() != nil:
-			return fail(exitInterrupted, nil)
-		case c.JSON:
-			err = h.JSON(cli.JSONLines(c.Out))
-		default:
-			err = h.Text(c.Out, len(args) > 1, cli.Painter(c.Out))
-		}
-		if err == nil && h.Failed {
-			err = fail(exitFailed, nil)
-		}
-		return err
-	})
+	var e events.Command
+	cmd := command("events", e.Run)
 	f := cmd.Flags()
-	f.StringVar(&since, "since", "24h", "from when: 90m, 36h or 7d ago, or a time of this machine's zone (2026-11-20 or \"2026-11-20 18:00\")")
-	f.StringVar(&until, "until", "", "up to when, in the same forms (default now)")
+	f.StringVar(&e.Since, "since", "24h", "from when: 90m, 36h or 7d ago, or a time of this machine's zone (2026-11-20 or \"2026-11-20 18:00\")")
+	f.StringVar(&e.Until, "until", "", "up to when, in the same forms (default now)")
 	f.Bool("json", false, "print one JSON object a line")
-	f.BoolVar(&all, "all", false, "show each event in a line of its own, and details such as each step of fencing")
-	f.DurationVar(&timeout, "timeout", time.Minute, "how long any host may take")
+	f.BoolVar(&e.All, "all", false, "show each event in a line of its own, and details such as each step of fencing")
+	f.DurationVar(&e.Timeout, "timeout", time.Minute, "how long any host may take")
 	return cmd
 }
 
@@ -226,138 +187,42 @@ func sayScrub(g *scrub.Group) string {
 }
 
 func newBackupCmd() *cobra.Command {
-	var out string
-	var timeout time.Duration
-	cmd := command("backup", func(ctx context.Context, c *cli.Console, args []string) error {
-		s, err := cli.ReadSpec(args[0])
-		if err != nil {
-			return err
-		}
-		now := time.Now()
-		if out, err = newArchive(out, s.Name, now); err != nil {
-			return err
-		}
-		d, hosts, err := c.OpenServers(args[0], timeout)
-		if err != nil {
-			return err
-		}
-		defer hosts.Close()
-		b := backup.Local(s, c.Version, now)
-		b.Servers(ctx, d, hosts.Session)
-		return saveArchive(ctx, c, b, out, "passwords among them")
-	})
-	cmd.Flags().StringVar(&out, "out", "", "file to write; default: BRICK-DATE-TIME.tar.gz here")
+	var b backup.Command
+	cmd := command("backup", func(ctx context.Context, c *cli.Console, args []string) error { return b.Backup(ctx, c, args[0]) })
+	cmd.Flags().StringVar(&b.Out, "out", "", "file to write; default: BRICK-DATE-TIME.tar.gz here")
 	cmd.Flags().Bool("json", false, "print the list of what it holds as JSON")
-	cmd.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "how long any host may take to answer")
+	cmd.Flags().DurationVar(&b.Timeout, "timeout", 30*time.Second, "how long any host may take to answer")
 	return cmd
 }
 
-// newArchive is the file of an archive of a brick: out, or one in this directory. It must not exist.
-func newArchive(out, name string, now time.Time) (string, error) {
-	if out == "" {
-		out = fmt.Sprintf("%s-%s.tar.gz", name, now.Format("20060102-150405"))
-	}
-	if _, err := os.Lstat(out); err == nil {
-		return "", fail(exitBadInput, fmt.Errorf("%s is there already; name another file with --out", out))
-	}
-	return out, nil
-}
-
-// saveArchive writes an archive, unless it was interrupted, and says what it holds and lacks.
-func saveArchive(ctx context.Context, c *cli.Console, b *backup.Backup, out, note string) error {
-	if ctx.Err() != nil {
-		return fail(exitInterrupted, errors.New("interrupted; nothing was written"))
-	}
-	if err := b.Save(out); err != nil {
-		return err
-	}
-	if err := c.Line(b.Manifest, func(w io.Writer) error {
-		_, err := fmt.Fprintf(w, "%s holds %d files of brick %s, %s\n", out, len(b.Files), b.Brick, note)
-		return err
-	}); err != nil {
-		return err
-	}
-	if len(b.Missing) > 0 {
-		return fail(exitFailed, fmt.Errorf("not everything could be read: %s", strings.Join(b.Missing, "; ")))
-	}
-	return nil
+func newReportBugCmd() *cobra.Command {
+	var b backup.Command
+	cmd := command("report-bug", func(ctx context.Context, c *cli.Console, args []string) error { return b.ReportBug(ctx, c, args[0]) })
+	f := cmd.Flags()
+	f.StringVar(&b.Out, "out", "", "file to write; default: BRICK-bug-DATE-TIME.tar.gz here")
+	f.StringVar(&b.Since, "since", "24h", "from when events and journals are kept: 90m, 36h or 7d ago, or a time")
+	f.Bool("json", false, "print the list of what it holds as JSON")
+	f.DurationVar(&b.Timeout, "timeout", time.Minute, "how long any host may take to answer")
+	return cmd
 }
 
 func newRestoreCmd() *cobra.Command {
 	var rehearse, vouch bool
 	cmd := command("restore", func(ctx context.Context, c *cli.Console, args []string) error {
-		if vouch && !rehearse {
+		switch {
+		case vouch && !rehearse:
 			return fail(exitBadInput, errors.New("--vouch is for --rehearse: restore itself runs nothing"))
-		}
-		if rehearse && len(args) > 1 {
+		case rehearse && len(args) > 1:
 			return fail(exitBadInput, errors.New("a rehearsal leaves nothing behind: leave DIR out"))
+		case rehearse:
+			return backup.Rehearse(ctx, c, args[0], vouch)
 		}
-		b, err := backup.Load(args[0])
-		if err != nil {
-			return fail(exitBadInput, err)
-		}
-		if rehearse {
-			return rehearseRestore(ctx, c, args[0], b, vouch)
-		}
-		dir := b.Brick
-		if len(args) > 1 {
-			dir = args[1]
-		}
-		file, err := b.Restore(dir)
-		if err != nil {
-			return fail(exitBadInput, err)
-		}
-		return c.Line(struct {
-			Spec      string   `json:"spec"`
-			Elsewhere []string `json:"elsewhere"`
-		}{file, append([]string{}, b.Elsewhere()...)}, func(w io.Writer) error {
-			fmt.Fprintf(w, "%s is brick %s as of %s; look at it with mortar plan %s\n", dir, b.Brick, b.Time.Format("2006-01-02 15:04"), file)
-			for _, e := range b.Elsewhere() {
-				fmt.Fprintf(w, "copy %s to %s, where the spec has it\n", filepath.Join(dir, "absolute", e), e)
-			}
-			return nil
-		})
+		return backup.Restore(c, args[0], optional(args[1:]))
 	})
 	cmd.Flags().BoolVar(&rehearse, "rehearse", false, "compare the hosts with the backup, and leave nothing behind")
 	cmd.Flags().BoolVar(&vouch, "vouch", false, "with --rehearse: run the backup's password_command, and read the files of this machine that its spec names")
 	cmd.Flags().Bool("json", false, "print JSON")
 	return cmd
-}
-
-func rehearseRestore(ctx context.Context, c *cli.Console, from string, b *backup.Backup, vouch bool) error {
-	tmp, err := os.MkdirTemp("", "mortar-restore-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(tmp)
-	file, err := b.Restore(tmp)
-	if err != nil {
-		return err
-	}
-	d, err := cli.Load(file)
-	if err != nil {
-		return err
-	}
-	if demands := backup.Demands(d.Spec); len(demands) > 0 && !vouch {
-		return fail(exitBadInput, fmt.Errorf("%s: its spec has this machine %s; nothing was run and no host was asked; look at %s/brick.yaml in it (tar -xzOf), and give --vouch if you know where the backup comes from",
-			from, strings.Join(demands, ", "), b.Brick))
-	}
-	r, err := drift.Of(ctx, d, c.Preparing())
-	if err != nil {
-		return cli.Refused(ctx, d.Spec, err)
-	}
-	if err := c.Line(r, func(w io.Writer) error {
-		if len(r.Pending) == 0 {
-			fmt.Fprintf(w, "%d resources are as the backup has them: it could be restored\n", r.Resources)
-		}
-		return nil
-	}); err != nil {
-		return err
-	}
-	if n := len(r.Pending); n > 0 {
-		return fail(exitFailed, fmt.Errorf("%d of %d resources are not as the backup has them: %s; make a new backup, or see mortar plan", n, r.Resources, strings.Join(r.Pending, "; ")))
-	}
-	return nil
 }
 
 func newUnlockCmd() *cobra.Command {

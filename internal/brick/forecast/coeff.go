@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"github.com/mortarhpc/mortar/internal/base/lists"
+	"github.com/mortarhpc/mortar/internal/brick/design"
 )
 
 // Coefficient is one number the model multiplies hardware with. All are in
@@ -183,8 +183,29 @@ type Assignment struct {
 	From        string // where it was given: "--set", or file:line
 }
 
-// ParseAssignment splits the argument of --set.
-func ParseAssignment(s string) (Assignment, error) {
+// Changed returns the hardware of a design and the built-in coefficients, with the changes of a
+// file's text and of the arguments of --set, which win.
+func Changed(d *design.Design, file string, text []byte, set []string) (h Hardware, co Coefficients, err error) {
+	list, err := parseFile(file, text)
+	if err != nil {
+		return h, co, err
+	}
+	for _, s := range set {
+		a, err := parseAssignment(s)
+		if err != nil {
+			return h, co, err
+		}
+		list = append(list, a)
+	}
+	if h, err = FromDesign(d); err == nil {
+		co = Defaults()
+		err = Apply(list, co, &h)
+	}
+	return h, co, err
+}
+
+// parseAssignment splits the argument of --set.
+func parseAssignment(s string) (Assignment, error) {
 	name, value, ok := strings.Cut(s, "=")
 	name, value = strings.TrimSpace(name), strings.TrimSpace(value)
 	if !ok || name == "" || value == "" {
@@ -193,8 +214,8 @@ func ParseAssignment(s string) (Assignment, error) {
 	return Assignment{name, value, "--set"}, nil
 }
 
-// ParseFile reads a file of assignments: YAML, one `name: value` a line.
-func ParseFile(file string, src []byte) ([]Assignment, error) {
+// parseFile reads a file of assignments: YAML, one `name: value` a line.
+func parseFile(file string, src []byte) ([]Assignment, error) {
 	var m yaml.MapSlice
 	if err := yaml.UnmarshalWithOptions(src, &m, yaml.DisallowUnknownField()); err != nil {
 		return nil, fmt.Errorf("%s: %s; write one `name: value` a line", file, strings.TrimSpace(yaml.FormatError(err, false, false)))
@@ -217,18 +238,13 @@ func ParseFile(file string, src []byte) ([]Assignment, error) {
 	return out, nil
 }
 
-// Apply makes the user's changes, the later winning, to coefficients and, if
-// h is not nil, to the hardware. All that is wrong is reported at once.
+// Apply makes the user's changes, the later winning, to coefficients and to the hardware. All that is wrong is reported at once.
 func Apply(list []Assignment, c Coefficients, h *Hardware) error {
 	var errs []error
 	for _, a := range list {
 		var err error
 		if strings.HasPrefix(a.Name, "hw.") {
-			if h != nil {
-				err = h.set(a.Name, a.Value)
-			} else if !slices.Contains(hardwareNames(), a.Name) {
-				err = unknown("hardware fact", a.Name, hardwareNames())
-			}
+			err = h.set(a.Name, a.Value)
 		} else {
 			var v float64
 			if v, err = strconv.ParseFloat(a.Value, 64); err != nil {

@@ -16,7 +16,7 @@ func FuzzParseFile(f *testing.F) {
 	f.Add([]byte("a: [1]\n"))
 	f.Add([]byte("? x\n: y"))
 	f.Fuzz(func(t *testing.T, src []byte) {
-		list, err := ParseFile("f.yaml", src)
+		list, err := parseFile("f.yaml", src)
 		if err != nil {
 			return
 		}

@@ -415,7 +415,7 @@ func TestEveryCoefficient(t *testing.T) {
 func TestAssignments(t *testing.T) {
 	h := nss4()
 	c := Defaults()
-	file, err := ParseFile("mine.yaml", []byte("# measured here\nnfs.client_mbps: 1200\nhw.cores: 32\n"))
+	file, err := parseFile("mine.yaml", []byte("# measured here\nnfs.client_mbps: 1200\nhw.cores: 32\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -427,7 +427,7 @@ func TestAssignments(t *testing.T) {
 		t.Errorf("%+v, %d cores", k, h.Cores)
 	}
 	for _, bad := range []string{"nfs.client_mbps", "=3", "nfs.client=3", "hw.cores=-1", "hw.cores=many", "hw.raid=raidz", "net.ipoib_efficiency=1.5", "disk.sas.mbps=-1", "disk.sas.mbps=0", "disk.sas.mbps=NaN", "hw.nothing=1", "hw.cache_mode=fast"} {
-		a, err := ParseAssignment(bad)
+		a, err := parseAssignment(bad)
 		if err == nil {
 			err = Apply([]Assignment{a}, Defaults(), &h)
 		}
@@ -436,7 +436,7 @@ func TestAssignments(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"a: [1]", "- 1", "x", "a: {b: 1}", "a: 1\na: 2"} {
-		list, err := ParseFile("f", []byte(bad))
+		list, err := parseFile("f", []byte(bad))
 		if err == nil {
 			err = Apply(list, Defaults(), &h)
 		}

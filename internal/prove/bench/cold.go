@@ -34,9 +34,9 @@ var coldTexts = map[string]string{
 	ColdNone:    "Caches are not emptied: reads may come from memory.",
 }
 
-// ColdOf returns how caches are emptied on a brick: as the user asked, "" for as the
+// coldOf returns how caches are emptied on a brick: as the user asked, "" for as the
 // suite has it. The servers of a brick that is not restarted drop their page caches.
-func ColdOf(d *design.Design, suite *Suite, asked string) (string, error) {
+func coldOf(d *design.Design, suite *Suite, asked string) (string, error) {
 	if kind.Of(d).Is().Restarts {
 		return cmp.Or(asked, suite.Cold), nil
 	}

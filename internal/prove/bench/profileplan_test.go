@@ -40,7 +40,7 @@ func TestPlanOfProfile(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, err := PlanOf(d, &Suite{Name: "profile", Cold: ColdDrop, Repeat: 1}, Options{Profile: true, Survey: c.survey})
+		p, err := planOf(d, &Suite{Name: "profile", Cold: ColdDrop, Repeat: 1}, Options{Profile: true, Survey: c.survey})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -60,7 +60,7 @@ func TestRandomFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		s := load(t, "paper", d.Flavour)
-		p, err := PlanOf(d, s, Options{Scale: 1})
+		p, err := planOf(d, s, Options{Scale: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -588,7 +588,7 @@ func TestColdOf(t *testing.T) {
 		{nfs, "", ColdRestart, false}, {nfs, ColdNone, ColdNone, false},
 		{lustre, "", ColdDrop, false}, {lustre, ColdNone, ColdNone, false}, {lustre, ColdRestart, "", true},
 	} {
-		if got, err := ColdOf(c.d, suite, c.asked); got != c.want || (err != nil) != c.refused {
+		if got, err := coldOf(c.d, suite, c.asked); got != c.want || (err != nil) != c.refused {
 			t.Errorf("%v %q: %q, %v", c.d == lustre, c.asked, got, err)
 		}
 	}

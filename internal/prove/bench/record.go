@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -18,7 +19,7 @@ func (r *runner) save(finished bool) (*report.Run, error) {
 	d := r.env.Design
 	b.BenchSummary = report.BenchSummary{
 		Schema: report.Schema, Kind: report.KindBench, Verdict: report.Complete, Reasons: slices.Clone(r.reasons),
-		Suite: r.suite.Name, Engine: "fio", Tuning: tuning(d.Spec.Profile), Scale: r.opt.Scale,
+		Suite: r.suite.Name, Engine: "fio", Tuning: string(cmp.Or(d.Spec.Profile, spec.Tuned)), Scale: r.opt.Scale,
 		Peaks: b.PeakList(), Bottleneck: Bottleneck(b.Layers),
 		Started: r.began.UTC().Truncate(time.Millisecond), DurationSeconds: float64(time.Since(r.began).Milliseconds()) / 1e3,
 		Brick: d.Name, Flavour: string(d.Flavour), Virtual: r.env.Virtual, SpecSHA256: d.SHA256, MortarVersion: r.env.Version, RunID: r.runID, System: r.system(),
@@ -135,13 +136,6 @@ func (r *runner) caveats() []string {
 		out = append(out, "This is no submission to IO500: its rules ask for its own programs, and for writing phases of 300 s or more on at least ten clients (or the list of production systems).")
 	}
 	return append(out, r.notes...)
-}
-
-func tuning(p spec.Profile) string {
-	if p == "" {
-		return string(spec.Tuned)
-	}
-	return string(p)
 }
 
 // system is the example that the brick is built as, if the suite is paper and

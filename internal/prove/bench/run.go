@@ -129,7 +129,7 @@ func Run(ctx context.Context, env Env, suite *Suite, opt Options) (*report.Run, 
 		return raw(ctx, env, suite, opt)
 	}
 	opt.Scale = cmp.Or(opt.Scale, 1)
-	cold, err := ColdOf(env.Design, suite, opt.Cold)
+	cold, err := coldOf(env.Design, suite, opt.Cold)
 	if err != nil {
 		return nil, err
 	}
@@ -304,7 +304,7 @@ func (r *runner) sets() []Set { return Sets(r.suite, r.sizing()) }
 func (r *runner) measure(ctx context.Context) error {
 	all := rounds(r.suite, r.sets())
 	if left := r.suite.leftOut(r.sizing()); len(left) > 0 {
-		r.note("", "%s", LeftOutText(r.suite, left))
+		r.note("", "%s", leftOutText(r.suite, left))
 	}
 	for _, round := range all {
 		for _, p := range round.steps {
@@ -329,9 +329,9 @@ func (r *runner) measure(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
-// LeftOutText names the thread counts that are left out, and the flag that
+// leftOutText names the thread counts that are left out, and the flag that
 // includes them.
-func LeftOutText(s *Suite, left []int) string {
+func leftOutText(s *Suite, left []int) string {
 	words := strings.Trim(strings.Join(strings.Fields(fmt.Sprint(left)), ", "), "[]")
 	return fmt.Sprintf("at this scale thread counts of more than %d on each mount are left out: %s (--clients has any measured)", s.ScaledThreads, words)
 }

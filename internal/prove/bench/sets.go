@@ -17,7 +17,7 @@ import (
 
 // Sizing is what the sizes of a suite depend on.
 type Sizing struct {
-	// Layers are those of a profile; only PlanOf sets them.
+	// Layers are those of a profile; only planOf sets them.
 	Layers []PlannedLayer `json:"layers,omitempty"`
 	// Memory of the serving servers in bytes. Sequential tests move at least
 	// twice as much, so that caches do not hide the disks.
@@ -391,9 +391,9 @@ type Planned struct {
 	Measurements int `json:"measurements"`
 	ColdTimes    int `json:"cold_times"`
 	MostSeconds  int `json:"most_seconds"`
-	// Layers are those of a profile; only PlanOf sets them.
+	// Layers are those of a profile; only planOf sets them.
 	Layers []PlannedLayer `json:"layers,omitempty"`
-	// Memory of the serving servers in bytes, by the spec; only PlanOf sets it.
+	// Memory of the serving servers in bytes, by the spec; only planOf sets it.
 	Memory int64 `json:"-"`
 }
 
@@ -412,15 +412,15 @@ type PlannedSet struct {
 	Seconds int      `json:"limit_seconds"` // of each phase; 0: none
 }
 
-// PlanOf is Plan for the memory and the mounts of a brick's spec.
-func PlanOf(d *design.Design, suite *Suite, opt Options) (Planned, error) {
+// planOf is Plan for the memory and the mounts of a brick's spec.
+func planOf(d *design.Design, suite *Suite, opt Options) (Planned, error) {
 	memory := int64(0)
 	for i, s := range d.Spec.Servers {
 		if i < len(d.Services()) {
 			memory += int64(s.Memory)
 		}
 	}
-	cold, err := ColdOf(d, suite, opt.Cold)
+	cold, err := coldOf(d, suite, opt.Cold)
 	if err != nil {
 		return Planned{}, err
 	}

@@ -145,8 +145,8 @@ func Load(name string, flavour spec.Flavour) (*Suite, error) {
 	return Parse(file, src)
 }
 
-// Warning is what a person confirms on real hardware before a suite runs; "": nothing.
-func (s *Suite) Warning(brick, cold string) string {
+// warning is what a person confirms on real hardware before a suite runs; "": nothing.
+func (s *Suite) warning(brick, cold string) string {
 	switch {
 	case s.Name == SuiteRaw:
 		return fmt.Sprintf("This writes to every LUN or disk of data of brick %q that carries nothing.", brick)

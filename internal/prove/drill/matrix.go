@@ -162,7 +162,7 @@ func powerCycle(ctx context.Context, env fault.Env, opt Options) error {
 		feeds = append(feeds, f)
 	}
 	if len(feeds) == 0 {
-		return errors.New("the brick has no PDU in its spec")
+		return errNoPDU
 	}
 	e.Say("cutting the power of every server")
 	var err error

@@ -46,7 +46,7 @@ func TestRestoring(t *testing.T) {
 		t.Fatal(err)
 	}
 	var said []string
-	restore := NewOperator(d, nil).Restoring("fresh", func(context.Context) error { return nil }, func(s string) { said = append(said, s) })
+	restore := NewOperator(d, nil).restoring("fresh", func(context.Context, string, bool) error { return nil }, func(s string) { said = append(said, s) })
 	if err := restore(t.Context()); err != nil || len(said) != 1 || !strings.HasPrefix(said[0], "restored fresh in ") {
 		t.Errorf("%v, %q", err, said)
 	}

@@ -40,8 +40,8 @@ const (
 	// lookTimeout is the same for status, which also asks broken servers and must
 	// end before the state of the brick changes.
 	lookTimeout = 20 * time.Second
-	// OperatorLogin bounds a login.
-	OperatorLogin = 8 * time.Second
+	// operatorLogin bounds a login.
+	operatorLogin = 8 * time.Second
 )
 
 // NewOperator returns an Operator that connects to the brick's hosts with dial

@@ -33,6 +33,8 @@ type Rack struct {
 	// Renewable returns why no other machine can take a server's place; see
 	// rack.Renewable.
 	Renewable func(node string) error
+	// Restore restores a saved rack, or only checks that it fits; see rack.CheckSaved.
+	Restore func(ctx context.Context, name string, check bool) error
 }
 
 // OnRack is a brick on a virtual rack, be it up or not, for drill.Possible.

@@ -198,7 +198,7 @@ func TestPapersUnits(t *testing.T) {
 			t.Errorf("%s, %s has %q", c.system, c.op, c.not)
 		}
 		var text strings.Builder
-		if err := BenchText(&text, b); err != nil {
+		if err := BenchText(&text, &Run{Bench: b}, strings.ToLower); err != nil {
 			t.Fatal(err)
 		}
 		if !strings.Contains(text.String(), "per cent") || !strings.Contains(text.String(), c.want[2]) {

@@ -25,9 +25,14 @@ func Rate(v float64, unit string) string {
 // figure formats a figure without its unit.
 func figure(v float64) string { return strings.TrimSuffix(Rate(v, ""), " ") }
 
-// BenchText prints a benchmark as tables: a row for each phase, a column for
-// each thread count.
-func BenchText(w io.Writer, b *Bench) error {
+// BenchText prints the result of a benchmark for a person; bold marks the verdict. Its tables have a
+// row for each phase, a column for each thread count.
+func BenchText(w io.Writer, r *Run, bold func(string) string) error {
+	b := r.Bench
+	fmt.Fprintf(w, "\n%s on brick %s: %s\n", b.Suite, b.Brick, bold(strings.ToUpper(b.Verdict)))
+	for _, reason := range b.Reasons {
+		fmt.Fprintf(w, "  %s\n", reason)
+	}
 	var counts []int
 	for i := range b.Phases {
 		for _, p := range b.Phases[i].Points {
@@ -70,7 +75,14 @@ func BenchText(w io.Writer, b *Bench) error {
 			fmt.Fprintf(w, "  no score of IO500's: %s were not run\n", strings.Join(s.Missing, ", "))
 		}
 	}
-	return layersText(w, b)
+	if err := layersText(w, b); err != nil {
+		return err
+	}
+	if b.VerifiedBytes+b.BadBytes > 0 {
+		fmt.Fprintf(w, "  %s read back and checked, %s of it wrong\n", Bytes(b.VerifiedBytes+b.BadBytes), Bytes(b.BadBytes))
+	}
+	_, err := fmt.Fprintf(w, "  written to %s (mortar report %s makes a page)\n", r.Dir, r.Dir)
+	return err
 }
 
 // papersText prints the figures of the paper of the brick's system beside what was measured, in the paper's

@@ -1,12 +1,14 @@
 package report
 
 import (
+	"fmt"
 	"html/template"
 	"slices"
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/base/chart"
 	"github.com/mortarhpc/mortar/internal/base/lists"
+	"github.com/mortarhpc/mortar/internal/brick/forecast"
 	"github.com/mortarhpc/mortar/internal/brick/paper"
 )
 
@@ -142,4 +144,42 @@ func (c papersCurve) Verb() string {
 // draws reports whether a test's curves are among the figures.
 func (p *papersFigures) draws(test string) bool {
 	return p != nil && slices.ContainsFunc(p.Figures, func(f paper.Figure) bool { return f.Test == test })
+}
+
+// patternOf is the pattern that a phase of a benchmark measures; "" if the forecast has
+// none for it.
+func patternOf(p *BenchPhase) forecast.Pattern {
+	stream, small := p.RecordBytes >= 1<<20, p.RecordBytes == 4<<10
+	switch op := p.Op; {
+	case op == "seq-write" && stream:
+		return forecast.SeqWrite
+	case op == "seq-read" && stream:
+		return forecast.SeqRead
+	case op == "rand-write" && small:
+		return forecast.RandomWrite
+	case op == "rand-read" && small:
+		return forecast.RandomRead
+	}
+	return map[string]forecast.Pattern{"md-create": forecast.Create, "md-stat": forecast.Stat, "md-remove": forecast.Remove}[p.Op]
+}
+
+// Measured lists the peaks of a run of mortar bench, in the units of the forecast.
+func Measured(dir string) ([]forecast.Measured, error) {
+	r, err := Load(dir)
+	if err != nil {
+		return nil, err
+	}
+	if r.Bench == nil {
+		return nil, fmt.Errorf("%s is the run of a drill; give one of mortar bench", dir)
+	}
+	var out []forecast.Measured
+	for i := range r.Bench.Phases {
+		p := &r.Bench.Phases[i]
+		pattern, best := patternOf(p), p.Peak()
+		if pattern == "" || best == nil {
+			continue
+		}
+		out = append(out, forecast.Measured{Pattern: pattern, Test: p.Test, Threads: best.Threads, Value: p.Decimal(best.Value())})
+	}
+	return out, nil
 }

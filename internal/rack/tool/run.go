@@ -30,9 +30,6 @@ type RefusedError struct {
 
 func (e *RefusedError) Error() string { return strings.Join(e.Problems, "\n") }
 
-// ExitCode is the exit code of a command that ends with this error.
-func (e *RefusedError) ExitCode() int { return 2 }
-
 func Refuse(format string, args ...any) error {
 	return &RefusedError{Problems: []string{fmt.Sprintf(format, args...)}}
 }

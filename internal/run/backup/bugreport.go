@@ -24,6 +24,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
+	"github.com/mortarhpc/mortar/internal/converge/plan"
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/gather"
 )
@@ -31,8 +32,8 @@ import (
 // reportSchema is that of the manifest of a bug report.
 const reportSchema = "mortar.bugreport/v1"
 
-// Evidence is what a bug report holds of a brick beside what it asks the hosts for.
-type Evidence struct {
+// evidence is what a bug report holds of a brick beside what it asks the hosts for.
+type evidence struct {
 	Status []byte // mortar.status, JSON
 	Facts  []byte // what the hosts said, raw, JSON: status --save-facts
 	Events []byte // a JSON object a line
@@ -51,13 +52,13 @@ var configs = []string{
 // reportLines bounds the lines of each host's journal, the newest ones.
 const reportLines = 20000
 
-// BugReport collects what a maintainer needs to see a fault of Mortar's: versions, the spec,
+// bugReport collects what a maintainer needs to see a fault of Mortar's: versions, the spec,
 // the status with the hosts' raw answers, events, and from each host its configuration, its
 // cluster and its journal. It holds no secret that the spec names, nor the cluster's key: each
 // is replaced in whatever form it has. A secret that read cannot give is an error, because it
 // could not be looked for. A silent host goes into Missing.
-func BugReport(ctx context.Context, s *spec.Spec, e Evidence, hosts host.ByName, read func(file string) ([]byte, error), corosyncKey, version string, now time.Time) (*Backup, error) {
-	hide, err := newHider(append(secretsOf(s), corosyncKey), read)
+func bugReport(ctx context.Context, s *spec.Spec, e evidence, hosts host.ByName, read func(file string) ([]byte, error), version string, now time.Time) (*Backup, error) {
+	hide, err := newHider(append(secretsOf(s), plan.CorosyncKey), read)
 	if err != nil {
 		return nil, err
 	}

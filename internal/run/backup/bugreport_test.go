@@ -50,10 +50,10 @@ func TestBugReportHidesSecrets(t *testing.T) {
 		return nil
 	})
 	inJSON, _ := json.Marshal(cib)
-	b, err := BugReport(t.Context(), s, Evidence{
+	b, err := bugReport(t.Context(), s, evidence{
 		Status: []byte(`"kept"`), Facts: inJSON, Events: []byte(base64.StdEncoding.EncodeToString(key)),
 		Hosts: []string{"nfs1", "nfs2"},
-	}, play.Session, read, "corosync.key", "v9", time.Unix(1000, 0))
+	}, play.Session, read, "v9", time.Unix(1000, 0))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +80,7 @@ func TestBugReportHidesSecrets(t *testing.T) {
 	if len(b.Missing) != 1 || !strings.Contains(b.Missing[0], "host nfs2: no answer: [secret") {
 		t.Errorf("%q", b.Missing)
 	}
-	_, err = BugReport(t.Context(), s, Evidence{}, play.Session, os.ReadFile, "corosync.key", "v9", time.Unix(1000, 0))
+	_, err = bugReport(t.Context(), s, evidence{}, play.Session, os.ReadFile, "v9", time.Unix(1000, 0))
 	if err == nil {
 		t.Error(err)
 	}

@@ -75,6 +75,37 @@ func Show(ctx context.Context, c *cli.Console, d *design.Design, o Options) (pen
 	return len(p.Plan.Pending()), err
 }
 
+// ShowOffline shows the plan of a brick, or of a limit's hosts, as if its hosts were blank.
+func ShowOffline(ctx context.Context, c *cli.Console, file, profile string, only []string) error {
+	d, err := cli.LoadAny(file, profile)
+	if err != nil {
+		return err
+	}
+	limit, err := cli.Limit(d, only)
+	if err != nil {
+		return err
+	}
+	p, err := plan.Offline(ctx, d)
+	if err != nil {
+		return err
+	}
+	p.Steps = slices.DeleteFunc(p.Steps, func(s plan.Planned) bool { return limit != nil && !limit[s.Host] })
+	w := c.Out
+	if c.JSON {
+		return cli.PrintJSON(w, p.Doc())
+	}
+	if len(d.Arrays) > 0 {
+		fmt.Fprintln(w, "Before this: configure the arrays (mortar array script), and compare their LUNs (mortar array verify).")
+	}
+	if err := p.Show(w, cli.Painter(w)); err != nil {
+		return err
+	}
+	if err := design.Buildable(d); err != nil {
+		fmt.Fprintf(w, "This plan cannot be applied: %v.\n", err)
+	}
+	return nil
+}
+
 // applied is the last line of apply --json.
 type applied struct {
 	plan.Result

@@ -5,18 +5,20 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/brick/spec"
+	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/run/cli"
 	"github.com/mortarhpc/mortar/internal/run/disk"
 	"github.com/mortarhpc/mortar/internal/run/observe"
 )
 
-// WithDisk finds a disk's place in the design, connects to the servers, and calls do.
-func WithDisk(c *cli.Console, file, serial string, do func(*disk.Place, *observe.Collector) error) error {
+// withDisk finds a disk's place in the design, connects to the servers, and calls do.
+func withDisk(c *cli.Console, file, serial string, do func(*disk.Place, *observe.Collector) error) error {
 	d, err := cli.Load(file)
 	if err != nil {
 		return err
@@ -33,6 +35,27 @@ func WithDisk(c *cli.Console, file, serial string, do func(*disk.Place, *observe
 	return do(p, hosts)
 }
 
+// LocateDisk prints where a disk is, and switches the light of its bay on or off.
+func LocateDisk(ctx context.Context, c *cli.Console, file, serial string, off bool) error {
+	return withDisk(c, file, serial, func(p *disk.Place, hosts *observe.Collector) error {
+		fmt.Fprintln(c.Out, p)
+		seen, err := p.Found(ctx, hosts.Session, p.Disk.Serial)
+		if len(seen) == 0 {
+			return cli.Fail(cli.BadInput, err)
+		}
+		state := "locate"
+		if off {
+			state += "_off"
+		}
+		dev := path.Base(seen[0].Paths[0]) // every path leads to the same bay
+		a := resource.Action{Title: "light of disk " + p.Disk.Serial, Cmd: []string{"ledctl", state + "=/dev/" + dev}}
+		if _, err := hosts.Session(seen[0].Server).Run(ctx, a); err != nil {
+			return fmt.Errorf("%s: %w; ledctl is in the package ledmon, and needs an enclosure with SES or SGPIO", seen[0].Server, err)
+		}
+		return nil
+	})
+}
+
 // FailDisk takes a disk out of service; md copies it to a spare first, if it can. bare allows
 // that its group loses the last redundancy.
 func FailDisk(ctx context.Context, c *cli.Console, file, serial string, bare bool) error {
@@ -41,7 +64,7 @@ func FailDisk(ctx context.Context, c *cli.Console, file, serial string, bare boo
 		return err
 	}
 	if !slices.ContainsFunc(s.Failed, func(x string) bool { return strings.EqualFold(x, serial) }) {
-		if err := WithDisk(c, file, serial, func(p *disk.Place, hosts *observe.Collector) error {
+		if err := withDisk(c, file, serial, func(p *disk.Place, hosts *observe.Collector) error {
 			st, err := p.Look(ctx, hosts.Session)
 			if err == nil {
 				err = p.MayFail(st, bare)
@@ -71,7 +94,7 @@ func FailDisk(ctx context.Context, c *cli.Console, file, serial string, bare boo
 
 // untilOut waits until a disk whose data is being copied has left its group.
 func untilOut(ctx context.Context, c *cli.Console, file, serial string) error {
-	return WithDisk(c, file, serial, func(p *disk.Place, hosts *observe.Collector) error {
+	return withDisk(c, file, serial, func(p *disk.Place, hosts *observe.Collector) error {
 		st, err := p.Look(ctx, hosts.Session)
 		if err != nil {
 			return err
@@ -129,7 +152,7 @@ func ReplaceDisk(ctx context.Context, c *cli.Console, file, serial, with string,
 	if done, err := change.run(ctx, c); err != nil || !done {
 		return err
 	}
-	return WithDisk(c, file, with, func(p *disk.Place, hosts *observe.Collector) error {
+	return withDisk(c, file, with, func(p *disk.Place, hosts *observe.Collector) error {
 		st, err := rebuilt(ctx, c, p, hosts)
 		if err != nil {
 			return err
@@ -156,7 +179,7 @@ func ReplaceDisk(ctx context.Context, c *cli.Console, file, serial, with string,
 // swapped returns the spec with the disk `with` in the place of `serial`. It refuses if the
 // group still needs the old disk, or if the new disk is not in its bay.
 func swapped(ctx context.Context, c *cli.Console, s *spec.Spec, serial, with string) (next *spec.Spec, shown string, err error) {
-	err = WithDisk(c, s.File, serial, func(p *disk.Place, hosts *observe.Collector) error {
+	err = withDisk(c, s.File, serial, func(p *disk.Place, hosts *observe.Collector) error {
 		st, err := p.Look(ctx, hosts.Session)
 		if err == nil {
 			err = p.MayReplace(st, s.File)

@@ -7,10 +7,9 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 
-	"github.com/mortarhpc/mortar/internal/brick/array"
+	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/run/cli"
@@ -58,53 +57,18 @@ func designs(s, next *spec.Spec) (was, d *design.Design, err error) {
 
 // growthScripts writes what makes the last growth's LUNs on each array that grows.
 func growthScripts(w io.Writer, d *design.Design, shown, dir string) error {
-	number := d.Spec.Growth()
-	var names []string
-	all := map[string]string{}
-	for _, l := range d.LUNs() {
-		if l.Growth != number || all[l.Array] != "" {
-			continue
-		}
-		var err error
-		if all[l.Array], err = array.Script(d, l.Array, "", number); err != nil {
-			return cli.Refuse(err)
-		}
-		names = append(names, l.Array)
-	}
+	x := Scripts{Dir: dir, Growth: d.Spec.Growth()}
+	grown := lists.Only(d.LUNs(), func(l design.LUN) bool { return l.Growth == x.Growth })
+	names := lists.Distinct(lists.Map(grown, func(l design.LUN) string { return l.Array }))
 	if len(names) == 0 {
 		return cli.Refuse(errors.New("this brick has no array: its disks are JBODs (storage.kind), and nothing has to be made on them before"))
 	}
+	scripts, err := x.of(d, names)
+	if err != nil {
+		return cli.Refuse(err)
+	}
 	fmt.Fprint(w, shown)
-	return WriteScripts(w, d, dir, "", names, all)
-}
-
-// WriteScripts writes the script of each array to its own file and refuses to overwrite one.
-func WriteScripts(w io.Writer, d *design.Design, dir, tool string, names []string, scripts map[string]string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	for _, n := range names {
-		ext := tool
-		for _, a := range d.Arrays {
-			if a.Name == n && ext == "" {
-				ext = array.Tools(&a)[0]
-			}
-		}
-		file := filepath.Join(dir, n+"."+strings.ToLower(ext))
-		f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
-		if errors.Is(err, os.ErrExist) {
-			return cli.Fail(cli.BadInput, fmt.Errorf("%s is there already; remove it or choose another --dir", file))
-		}
-		if err != nil {
-			return err
-		}
-		_, err = f.WriteString(scripts[n])
-		if err = errors.Join(err, f.Close()); err != nil {
-			return errors.Join(err, os.Remove(file))
-		}
-		fmt.Fprintln(w, file)
-	}
-	return nil
+	return x.write(w, d, names, scripts)
 }
 
 // growth describes what grow adds.

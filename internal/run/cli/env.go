@@ -195,6 +195,25 @@ func (e *Env) OpenServers(file string, timeout time.Duration) (*design.Design, *
 	return d, c, err
 }
 
+// WithServers connects to the servers of a brick, and keeps apply out meanwhile.
+func (e *Env) WithServers(ctx context.Context, file string, timeout time.Duration, dryRun bool, use func(*design.Design, *observe.Collector) error) error {
+	d, hosts, err := e.OpenServers(file, timeout)
+	if err != nil {
+		return err
+	}
+	defer hosts.Close()
+	hosts.Under(host.Gate{DryRun: dryRun})
+	release, err := e.Claim(ctx, d.Spec)
+	if err != nil {
+		return err
+	}
+	defer release()
+	if err = use(d, hosts); ctx.Err() != nil {
+		return Fail(Interrupted, err)
+	}
+	return err
+}
+
 // Preparing returns how to make a plan that is only shown or compared.
 func (e *Env) Preparing() plan.PrepareOptions {
 	return plan.PrepareOptions{Connect: e.Connect, Progress: func(string, string) {}, Build: release.This(e.Version)}

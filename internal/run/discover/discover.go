@@ -1,7 +1,6 @@
 // Package discover drafts a spec from the hardware of bare hosts: their shared
-// disks, networks, processors and memory. It is pure: cmd/mortar reads the hosts. It
-// marks with EDIT everything that only a person can decide. Package brick/design
-// derives the design from the spec.
+// disks, networks, processors and memory. It
+// marks with EDIT everything that only a person can decide.
 package discover
 
 import (

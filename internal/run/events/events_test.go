@@ -217,3 +217,20 @@ func TestRender(t *testing.T) {
 		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
 	}
 }
+
+func TestPointInTime(t *testing.T) {
+	now := time.Date(2026, 11, 23, 12, 0, 0, 0, time.Local)
+	for s, want := range map[string]time.Time{
+		"7d": now.AddDate(0, 0, -7), "90m": now.Add(-90 * time.Minute), "2026-11-20": time.Date(2026, 11, 20, 0, 0, 0, 0, time.Local),
+		"2026-11-20 18:00": time.Date(2026, 11, 20, 18, 0, 0, 0, time.Local), "2026-11-20T18:00:00Z": time.Date(2026, 11, 20, 18, 0, 0, 0, time.UTC),
+	} {
+		if got, err := PointInTime(s, now); err != nil || !got.Equal(want) {
+			t.Errorf("%s: %v, %v", s, got, err)
+		}
+	}
+	for _, s := range []string{"", "-3d", "-1h", "tomorrow", "7"} {
+		if _, err := PointInTime(s, now); err == nil {
+			t.Errorf("%q: %v", s, err)
+		}
+	}
+}

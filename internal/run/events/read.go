@@ -14,8 +14,52 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host"
+	"github.com/mortarhpc/mortar/internal/run/cli"
 	"github.com/mortarhpc/mortar/internal/run/observe"
 )
+
+// Command is mortar events.
+type Command struct {
+	Since, Until string // as PointInTime parses them; Until may be ""
+	All          bool   // see Window
+	Timeout      time.Duration
+}
+
+// Run prints the history of the bricks of files.
+func (x *Command) Run(ctx context.Context, c *cli.Console, files []string) error {
+	w := Window{All: x.All}
+	var err error
+	if w.Since, err = PointInTime(x.Since, time.Now()); err == nil && x.Until != "" {
+		w.Until, err = PointInTime(x.Until, time.Now())
+	}
+	if err != nil {
+		return cli.Fail(cli.BadInput, err)
+	}
+	var bricks []Brick
+	for _, file := range files {
+		d, hosts, err := c.Open(file, x.Timeout)
+		if err != nil {
+			return err
+		}
+		defer hosts.Close()
+		bricks = append(bricks, Brick{Design: d, Hosts: hosts.Session})
+	}
+	h := Read(ctx, bricks, w, x.Timeout, func(hosts []string) {
+		fmt.Fprintf(c.Err, "%v: waiting for %s\n", time.Since(c.Start).Round(time.Second), strings.Join(hosts, ", "))
+	})
+	switch {
+	case ctx.Err() != nil:
+		return cli.Fail(cli.Interrupted, nil)
+	case c.JSON:
+		err = h.JSON(cli.JSONLines(c.Out))
+	default:
+		err = h.Text(c.Out, len(files) > 1, cli.Painter(c.Out))
+	}
+	if err == nil && h.Failed {
+		err = cli.Fail(cli.Failed, nil)
+	}
+	return err
+}
 
 // Brick is a brick whose history is read, with the sessions of its hosts.
 type Brick struct {

@@ -17,6 +17,8 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/run/cli"
+	"github.com/mortarhpc/mortar/internal/run/observe"
 	"github.com/mortarhpc/mortar/internal/run/procedure"
 )
 
@@ -66,6 +68,17 @@ func Open(ctx context.Context, d *design.Design, hosts host.ByName) (*FS, error)
 		}
 	}
 	return f, ctx.Err()
+}
+
+// With connects to the file system of a spec, and keeps apply out meanwhile.
+func With(ctx context.Context, c *cli.Console, file string, timeout time.Duration, dryRun bool, use func(procedure.Hosts, *FS) error) error {
+	return c.WithServers(ctx, file, timeout, dryRun, func(d *design.Design, hosts *observe.Collector) error {
+		fs, err := Open(ctx, d, hosts.Session)
+		if err != nil {
+			return cli.Fail(cli.BadInput, err)
+		}
+		return use(hosts, fs)
+	})
 }
 
 // devices returns the names of targets in the output of `lctl dl`, whose lines have
