@@ -2,10 +2,13 @@ package health
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/mortarhpc/mortar/internal/base/lists"
 )
 
 // Kind is what all findings of a code have in common.
@@ -20,9 +23,25 @@ type Kind struct {
 
 // Identity is what programs recognise a finding or a refusal by.
 type Identity struct {
-	Code    string         `json:"code,omitempty"`
-	Subject string         `json:"subject,omitempty"`
-	Args    map[string]any `json:"args,omitempty"` // strings, lists of them and numbers
+	Code    string `json:"code,omitempty"`
+	Subject string `json:"subject,omitempty"`
+	Args    Args   `json:"args,omitempty"`
+}
+
+// Args are strings, lists of them and numbers, by name.
+type Args map[string]any
+
+// UnmarshalJSON has lists be lists of strings again.
+func (a *Args) UnmarshalJSON(b []byte) error {
+	var all map[string]any
+	err := json.Unmarshal(b, &all)
+	for name, v := range all {
+		if some, list := v.([]any); list {
+			all[name] = lists.Map(some, func(x any) string { return fmt.Sprint(x) })
+		}
+	}
+	*a = all
+	return err
 }
 
 // Has reports whether it is that of a code with these arguments: pairs of a name and a value,

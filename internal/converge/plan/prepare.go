@@ -8,8 +8,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"unicode"
 
+	"github.com/mortarhpc/mortar/internal/base/health"
 	"github.com/mortarhpc/mortar/internal/base/release"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
@@ -200,7 +200,7 @@ func Located(s *spec.Spec, err error) error {
 			if !strings.Contains(what, r.Host) {
 				what = r.Host + ": " + what
 			}
-			line, col := Locate(s, r.Host, "name", what)
+			line, col := locate(s, r.Host, "name", r.Args)
 			all = append(all, &spec.Error{File: s.File, Line: line, Col: col, Msg: what, Mend: r.Mend, Identity: r.Identity})
 		}
 	case errors.As(err, &several):
@@ -217,7 +217,7 @@ func Located(s *spec.Spec, err error) error {
 		if errors.Is(one, host.ErrHostKey) {
 			field = "host_key"
 		}
-		line, col := Locate(s, one.Host, field, "")
+		line, col := locate(s, one.Host, field, nil)
 		bare := *one
 		bare.Mend = ""
 		all = append(all, &spec.Error{File: s.File, Line: line, Col: col, Msg: bare.Error(), Mend: one.Mend})
@@ -226,20 +226,18 @@ func Located(s *spec.Spec, err error) error {
 	return all
 }
 
-// Locate finds where in a spec something stands that went wrong with a host:
-// the disk whose serial is in the text, or the host's field ("address",
-// "host_key" …), or the host, or the beginning of the file.
-func Locate(s *spec.Spec, host, field, text string) (line, col int) {
-	words := strings.FieldsFunc(text, func(r rune) bool {
-		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && r != '-' && r != '_' && r != '.'
-	})
+// locate finds where in a spec something stands that went wrong with a host: the first disk
+// that a refusal names, or the host's field ("address", "host_key" …), or the host, or the
+// beginning of the file.
+func locate(s *spec.Spec, host, field string, refused health.Args) (line, col int) {
+	named := func(serial string) bool {
+		some, _ := refused["disks"].([]string)
+		return serial == refused["disk"] || slices.Contains(some, serial)
+	}
 	for i, e := range s.Enclosures {
 		for k, l := range e.Disks {
-			serials, err := l.Serials()
-			if err != nil {
-				continue // a spec that was parsed has none such
-			}
-			if slices.ContainsFunc(serials, func(x string) bool { return slices.Contains(words, x) }) {
+			// A spec that was parsed has serials without an error.
+			if serials, err := l.Serials(); err == nil && slices.ContainsFunc(serials, named) {
 				return s.Pos(fmt.Sprintf("enclosures[%d].disks[%d].serial", i, k))
 			}
 		}
