@@ -230,12 +230,12 @@ func TestRack(t *testing.T) {
 		if cfg.Suite == "bookworm" {
 			other.Suite = "trixie"
 		}
-		if _, err := Up(ctx, other, dir, nil); err == nil || !strings.Contains(err.Error(), "other hardware") {
-			l.t.Errorf("another rack over this one: %v", err)
+		if _, err := Up(ctx, other, dir, nil); err == nil {
+			l.t.Error("another rack over this one")
 		}
 		elsewhere := filepath.Join(tmp, "elsewhere")
-		if _, err := Up(ctx, cfg, elsewhere, nil); err == nil || !strings.Contains(err.Error(), "another directory") {
-			l.t.Errorf("the same rack elsewhere: %v", err)
+		if _, err := Up(ctx, cfg, elsewhere, nil); err == nil {
+			l.t.Error("the same rack elsewhere")
 		}
 		if _, err := os.Stat(elsewhere); err == nil {
 			l.t.Error("a refused up made its directory")

@@ -103,8 +103,8 @@ func TestManagement(t *testing.T) {
 			t.Errorf("%s: %q, want %q; %d spares", x.name, got, x.want, *h.Spares)
 		}
 		ask.Password = "other"
-		if _, err := ask.Ask(t.Context()); err == nil || !strings.Contains(err.Error(), "Authentication Unsuccessful") {
-			t.Errorf("%s: another password: %v", x.name, err)
+		if _, err := ask.Ask(t.Context()); err == nil {
+			t.Errorf("%s: another password", x.name)
 		}
 		w := httptest.NewRecorder()
 		api.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/api/show/disks", nil))
@@ -182,8 +182,8 @@ func TestSMcli(t *testing.T) {
 			t.Errorf("%q, want %q\n%s", got, x.want, out)
 		}
 	}
-	if out, err := ask("127.0.0.2", "-c", "show storageArray healthStatus;"); err == nil || !strings.Contains(out, "No controller") {
-		t.Errorf("%v %s", err, out)
+	if out, err := ask("127.0.0.2", "-c", "show storageArray healthStatus;"); err == nil {
+		t.Error(out)
 	}
 	if out, _ := ask("127.0.0.1", "-c", "delete everything;"); !strings.Contains(out, "SMcli failed") {
 		t.Error(out)

@@ -78,40 +78,47 @@ func TestCheck(t *testing.T) {
 	if err := whole.Check(); err != nil {
 		t.Fatal(err)
 	}
-	for _, tc := range []struct {
-		want   string
-		change func(c *hw.Config)
-	}{
-		{`rack name "No"`, func(c *hw.Config) { c.Name = "No" }},
-		{`suite "buster"`, func(c *hw.Config) { c.Suite = "buster" }},
-		{`accel "xen"`, func(c *hw.Config) { c.Accel = "xen" }},
-		{`disk e2d1: serial "NL0001"`, func(c *hw.Config) { c.Enclosures[1].Disks[0].Serial = "NL0001" }},
-		{`disk nv1: serial "a,b"`, func(c *hw.Config) { c.SSDs[0].Serial = "a,b" }},
-		{`WWN "600c0ff00053dc2a5000000001000000"`, func(c *hw.Config) { c.Enclosures[0].Disks[0].WWN = "600c0ff00053dc2a5000000001000000" }},
-		{"node name s1: something else", func(c *hw.Config) { c.Nodes[1].Name = "s1" }},
-		{`node name "s1.example"`, func(c *hw.Config) { c.Nodes[1].Name = "s1.example" }},
-		{"disk name s1: something else", func(c *hw.Config) { c.SSDs[0].Name = "s1" }},
-		{`pdu name "PDU_1"`, func(c *hw.Config) { c.PDUs[0].Name = "PDU_1" }},
-		{"node s1: 128 MiB", func(c *hw.Config) { c.Nodes[0].MemoryMiB = 128 }},
-		{`node s1: boot "floppy": want distribution or nothing`, func(c *hw.Config) { c.Nodes[0].Boot = "floppy" }},
-		{"401 targets", func(c *hw.Config) { c.Enclosures[0].Paths, c.Enclosures[1].Paths = 400, 402 }},
-		{"33 SSDs", func(c *hw.Config) { c.SSDs = make([]hw.Disk, 33) }},
-		{"100 nodes", func(c *hw.Config) { c.Nodes = make([]hw.Node, 100) }},
+	for i, change := range []func(c *hw.Config){
+		func(c *hw.Config) { c.Name = "No" },
+		func(c *hw.Config) { c.Suite = "buster" },
+		func(c *hw.Config) { c.Accel = "xen" },
+		func(c *hw.Config) { c.Enclosures[1].Disks[0].Serial = "NL0001" },
+		func(c *hw.Config) { c.SSDs[0].Serial = "a,b" },
+		func(c *hw.Config) { c.Enclosures[0].Disks[0].WWN = "600c0ff00053dc2a5000000001000000" },
+		func(c *hw.Config) { c.Nodes[1].Name = "s1" },
+		func(c *hw.Config) { c.Nodes[1].Name = "s1.example" },
+		func(c *hw.Config) { c.SSDs[0].Name = "s1" },
+		func(c *hw.Config) { c.PDUs[0].Name = "PDU_1" },
+		func(c *hw.Config) { c.Nodes[0].MemoryMiB = 128 },
+		func(c *hw.Config) { c.Nodes[0].Boot = "floppy" },
+		func(c *hw.Config) { c.Enclosures[0].Paths, c.Enclosures[1].Paths = 400, 402 },
+		func(c *hw.Config) {
+			for i := range hw.MaxSSDs {
+				c.SSDs = append(c.SSDs, hw.Disk{Name: fmt.Sprint("more", i), Serial: fmt.Sprint("MORE", i)})
+			}
+		},
+		func(c *hw.Config) {
+			for i := range 97 {
+				c.Nodes = append(c.Nodes, hw.Node{Name: fmt.Sprint("more", i), MemoryMiB: 256})
+			}
+		},
 	} {
 		c := testConfig()
-		tc.change(&c)
-		err := c.Check()
+		change(&c)
 		var refused *tool.RefusedError
-		if !errors.As(err, &refused) || !strings.Contains(err.Error(), tc.want) {
-			t.Errorf("want an error with %q, got %v", tc.want, err)
+		if err := c.Check(); !errors.As(err, &refused) || len(refused.Problems) != 1 {
+			t.Errorf("change %d: %v", i, err)
 		}
 	}
 	// A group of an array whose disk is too small.
 	c := arrayConfig(t)
+	if err := c.Check(); err != nil {
+		t.Error(err)
+	}
 	e := c.Arrays()[0]
 	e.Array.Disks[0].Bytes = e.Array.Groups[0].MemberBytes - 512
-	if err := c.Check(); err == nil || !strings.Contains(err.Error(), "which has not that many") {
-		t.Error(err)
+	if err := c.Check(); err == nil {
+		t.Error("taken")
 	}
 }
 
@@ -270,32 +277,15 @@ func TestFaultArguments(t *testing.T) {
 	if err := (&state{Phase: phaseUp}).save(dir); err != nil {
 		t.Fatal(err)
 	}
-	for _, tc := range []struct{ fault, want string }{
-		{"melt s1", `there is no fault "melt"`},
-		{"freeze", "fault freeze wants NODE"},
-		{"freeze s1 s2", "fault freeze wants NODE"},
-		{"freeze s9", `there is no node "s9": the rack has s1, s2, c1`},
-		{"path-out c1 e1d1 0", "node c1 is not a server"},
-		{"path-out s1 e9d1 0", `there is no shared disk "e9d1"`},
-		{"path-out s1 e1d1 2", `"2": want 0 or 1`},
-		{"module-out enc9 0", `there is no enclosure "enc9"`},
-		{"link-down c1 private", "node c1 is not on network private"},
-		{"feed-off pdu1 9", "has no outlet 9"},
-		{"feed-off pdu1 x", `outlet "x"`},
-		{"system-disk-out c1 0", "node c1 has one system disk only"},
-		{"system-disk-out s1 2", `system disk "2": want 0 or 1`},
-		{"corrupt e1d1 -1 5", "want bytes within"},
-		{"corrupt e1d1 1073741823 5", "want bytes within"},
-		{"throttle e1d1 -1 0", "want I/O operations"},
-		{"throttle e1d1 18 0 x", "want I/O operations"},
-		{"bmc-dead c1", "node c1 has no BMC"},
-		{"pdu-dead pdu9", `there is no pdu "pdu9"`},
+	for _, fault := range []string{
+		"melt s1", "freeze", "freeze s1 s2", "freeze s9", "path-out c1 e1d1 0", "path-out s1 e9d1 0", "path-out s1 e1d1 2", "module-out enc9 0", "link-down c1 private",
+		"feed-off pdu1 9", "feed-off pdu1 x", "system-disk-out c1 0", "system-disk-out s1 2", "corrupt e1d1 -1 5", "corrupt e1d1 1073741823 5",
+		"throttle e1d1 -1 0", "throttle e1d1 18 0 x", "bmc-dead c1", "pdu-dead pdu9",
 	} {
-		f := strings.Fields(tc.fault)
-		err := Fault(context.Background(), dir, f[0], f[1:]...)
+		f := strings.Fields(fault)
 		var refused *tool.RefusedError
-		if !errors.As(err, &refused) || !strings.Contains(err.Error(), tc.want) {
-			t.Errorf("%s: %v, want %q", tc.fault, err, tc.want)
+		if err := Fault(context.Background(), dir, f[0], f[1:]...); !errors.As(err, &refused) {
+			t.Errorf("%s: %v", fault, err)
 		}
 	}
 	if _, err := os.Stat(filepath.Join(dir, "hardware.json")); err == nil {
@@ -332,8 +322,8 @@ func TestBlankDiskTwice(t *testing.T) {
 	if err := tool.SaveJSON(filepath.Join(dir, "config.json"), &c); err != nil {
 		t.Fatal(err)
 	}
-	if err := Renewable(dir, c.Nodes[0].Name); err == nil || !strings.Contains(err.Error(), "--boot distribution") {
-		t.Error(err)
+	if err := Renewable(dir, c.Nodes[0].Name); err == nil {
+		t.Error("a server that boots as its distribution does is made anew")
 	}
 }
 
@@ -371,8 +361,8 @@ func TestFaultsAreRemembered(t *testing.T) {
 	if d := cmp.Diff(want, h); d != "" {
 		t.Error(d)
 	}
-	if err := Fault(context.Background(), dir, "system-disk-out", "s2", "0"); err == nil || !strings.Contains(err.Error(), "would have no system disk") {
-		t.Errorf("the last system disk is pulled: %v", err)
+	if err := Fault(context.Background(), dir, "system-disk-out", "s2", "0"); err == nil {
+		t.Error("the last system disk is pulled")
 	}
 	s, err := Status(context.Background(), dir)
 	if err != nil {

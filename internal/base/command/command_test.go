@@ -24,7 +24,7 @@ func TestLongOutputIsCut(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(out.Stdout) > 1100 || !strings.HasPrefix(out.Stdout, "first\n1\n") || !strings.HasSuffix(out.Stdout, "200000\nlast\n") || !strings.Contains(out.Stdout, "bytes cut") {
+		if len(out.Stdout) > 1100 || !strings.HasPrefix(out.Stdout, "first\n1\n") || !strings.HasSuffix(out.Stdout, "200000\nlast\n") {
 			t.Errorf("%d bytes: %.60q … %q", len(out.Stdout), out.Stdout, out.Stdout[len(out.Stdout)-30:])
 		}
 	}
@@ -76,7 +76,7 @@ func TestHungCommandIsGivenUp(t *testing.T) {
 			t.Parallel()
 			// Long enough that touch has begun, and hangs, on a busy machine.
 			out, err := Cmd{Argv: []string{"touch", file}, Timeout: 2 * time.Second, Group: group}.Run(t.Context())
-			if err == nil || out.Code != -1 || !strings.Contains(err.Error(), "touch") || !strings.Contains(err.Error(), "hangs in the kernel") {
+			if !errors.Is(err, errHangs) || out.Code != -1 || !strings.HasPrefix(err.Error(), "touch "+file+": ") {
 				t.Errorf("group %d: %+v %v", group, out, err)
 			}
 		})
@@ -114,7 +114,7 @@ func TestRun(t *testing.T) {
 			t.Error("nothing was run")
 		}
 		// The environment is not that of this process.
-		if out, err := run("env"); err != nil || strings.Contains(out.Stdout, "OCF_") || !strings.Contains(out.Stdout, "A=b\n") || !strings.Contains(out.Stdout, "LC_ALL=C\n") {
+		if out, err := run("env"); err != nil || !slices.Equal(strings.Fields(out.Stdout), append(slices.Clip(Environment), "A=b")) {
 			t.Errorf("%+v %v", out, err)
 		}
 		// One that does not read its stdin.
@@ -163,8 +163,8 @@ func TestGroupIsKilled(t *testing.T) {
 }
 
 func TestText(t *testing.T) {
-	_, err := Cmd{Argv: []string{"ls", "/does/not/exist"}}.Text(t.Context())
-	if err == nil || !strings.HasPrefix(err.Error(), "ls /does/not/exist: exit status 2: ") || !strings.Contains(err.Error(), "No such file") {
+	_, err := Cmd{Argv: []string{"sh", "-c", "echo why >&2; exit 2"}}.Text(t.Context())
+	if err == nil || err.Error() != "sh -c echo why >&2; exit 2: exit status 2: why" {
 		t.Error(err)
 	}
 	if s, err := (Cmd{Argv: []string{"echo", "x"}}).Text(t.Context()); err != nil || s != "x\n" {

@@ -26,18 +26,18 @@ func positive(c *config) error {
 }
 
 func TestParse(t *testing.T) {
-	for src, want := range map[string]string{
-		`{"a":1}`: "",
-		`{"a":1,"new":{"x":[1]},"in":[{"b":1,"newer":2}]}`: "",
-		`{"a":1}{"a":2}`: "more than one JSON value",
-		`{"a":1} x`:      "more than one JSON value",
-		`{"a":"1"}`:      "cannot unmarshal",
-		`{"a":0}`:        "too small",
-		``:               "EOF",
+	for src, good := range map[string]bool{
+		`{"a":1}`: true,
+		`{"a":1,"new":{"x":[1]},"in":[{"b":1,"newer":2}]}`: true,
+		`{"a":1}{"a":2}`: false,
+		`{"a":1} x`:      false,
+		`{"a":"1"}`:      false,
+		`{"a":0}`:        false,
+		``:               false,
 	} {
 		v, err := Parse("c.json", []byte(src), positive)
-		if (err == nil) != (want == "") || err != nil && (!strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "c.json: ")) || err == nil && v.A != 1 {
-			t.Errorf("%q: %v, %v, want %q", src, v, err, want)
+		if (err == nil) != good || err != nil && !strings.HasPrefix(err.Error(), "c.json: ") || err == nil && v.A != 1 {
+			t.Errorf("%q: %v, %v", src, v, err)
 		}
 	}
 }

@@ -266,10 +266,10 @@ func TestScriptRefuses(t *testing.T) {
 		array, tool string
 		want        string
 	}{
-		{example(t, "nfs-ha"), "x", "", "no array: its disks are JBODs"},
-		{example(t, "nss4-ha-144"), "nss5", "", "the arrays are: nss4"},
-		{example(t, "nss4-ha-144"), "nss4", "perccli", "configured with SMcli"},
-		{example(t, "nss4-ha-144", `    sas_ports: ["500605b000010000", "500605b000010001", "500605b000010002", "500605b000010003"]`+"\n", ""), "nss4", "", "brick.yaml:17:5: array nss4 knows servers by the SAS addresses"},
+		{example(t, "nfs-ha"), "x", "", "storage.kind"},
+		{example(t, "nss4-ha-144"), "nss5", "", "nss4"},
+		{example(t, "nss4-ha-144"), "nss4", "perccli", "SMcli"},
+		{example(t, "nss4-ha-144", `    sas_ports: ["500605b000010000", "500605b000010001", "500605b000010002", "500605b000010003"]`+"\n", ""), "nss4", "", "brick.yaml:17:5: "},
 	} {
 		_, err := Script(c.d, c.array, c.tool, 0)
 		if err == nil || !strings.Contains(err.Error(), c.want) {

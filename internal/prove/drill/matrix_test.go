@@ -30,15 +30,14 @@ func TestChoose(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		only, skip string
-		want       []string
-		err        string
+		want       []string // nil: an error
 	}{
-		"one":          {"path-one", "", []string{"path-one-hba", "path-one-disk"}, ""},
-		"one variant":  {"path-one-disk,power-bus", "", []string{"power-bus-feed", "path-one-disk"}, ""},
-		"skipped":      {"server-crash", "server-crash-freeze,server-crash-panic", []string{"server-crash-power"}, ""},
-		"unknown":      {"server-crush", "", nil, "server-crush"},
-		"unknown skip": {"", "magic", nil, "magic"},
-		"nothing left": {"power-bus", "power-bus", nil, "nothing"},
+		"one":          {"path-one", "", []string{"path-one-hba", "path-one-disk"}},
+		"one variant":  {"path-one-disk,power-bus", "", []string{"power-bus-feed", "path-one-disk"}},
+		"skipped":      {"server-crash", "server-crash-freeze,server-crash-panic", []string{"server-crash-power"}},
+		"unknown":      {"server-crush", "", nil},
+		"unknown skip": {"", "magic", nil},
+		"nothing left": {"power-bus", "power-bus", nil},
 	} {
 		split := func(s string) []string {
 			if s == "" {
@@ -47,7 +46,7 @@ func TestChoose(t *testing.T) {
 			return strings.Split(s, ",")
 		}
 		got, err := Choose(split(c.only), split(c.skip))
-		if (err != nil) != (c.err != "") || err != nil && !strings.Contains(err.Error(), c.err) {
+		if (err != nil) != (c.want == nil) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if d := cmp.Diff(c.want, names(got)); d != "" {

@@ -74,23 +74,6 @@ func TestSubjects(t *testing.T) {
 	}
 }
 
-// Lustre has no drills on files or daemons of a server.
-func TestDrillsOfLustre(t *testing.T) {
-	d := twoServices()
-	d.Pairs[0].Services = []design.Service{{Name: "ost0000"}, {Name: "ost0001"}}
-	s := fault.Scene{Design: d, Service: &d.Pairs[0].Services[0], Active: "oss01", Passive: "oss02"}
-	for name, steps := range map[string]func(fault.Scene) ([]Step, error){
-		"servers see no files": fullFS, "service ost0000 has no nfsd": killDaemon("nfsd"), "service ost0000 has no rpc.statd": killDaemon("rpc.statd"), "service ost0000 has no rpc.mountd": hangDaemon("rpc.mountd"),
-	} {
-		if _, err := steps(s); err == nil || !strings.Contains(err.Error(), name) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	if _, err := killDaemon("corosync")(s); err != nil {
-		t.Error(err)
-	}
-}
-
 func TestServiceOfADrill(t *testing.T) {
 	env := fault.Env{Design: twoServices()}
 	for asked, want := range map[string]string{"": "home", "home": "home", "scratch": "scratch"} {
@@ -100,7 +83,7 @@ func TestServiceOfADrill(t *testing.T) {
 		}
 	}
 	env.Service = "attic"
-	if _, err := tested(env); err == nil || !strings.Contains(err.Error(), "[home scratch]") {
-		t.Error(err)
+	if _, err := tested(env); err == nil {
+		t.Error("a service that is not there")
 	}
 }

@@ -141,11 +141,11 @@ func (x *machine) query(t *testing.T, number string, argv []string) string {
 			return "host3\nhost11\n"
 		}
 		for _, a := range argv {
-			if pci, ok := strings.CutSuffix(a, "/remove"); ok && strings.Contains(filepath.Base(pci), ":05.") {
-				return a + "\n"
-			}
-			if pci, ok := strings.CutSuffix(a, "/remove"); ok && strings.Contains(filepath.Base(pci), ":06.") {
-				return a + "\n"
+			pci, ok := strings.CutSuffix(a, "/remove")
+			for _, known := range playedPCI {
+				if ok && filepath.Base(pci) == known {
+					return a + "\n"
+				}
 			}
 		}
 		return ""

@@ -41,13 +41,13 @@ func TestDeviceIOPage(t *testing.T) {
 		wellFormed(t, b.String())
 		return b.String()
 	}
-	if strings.Contains(page(), "devices of") {
+	if strings.Contains(page(), "scratch on nss1") {
 		t.Error("a run without samples shows some")
 	}
 	run.IO = []BenchIO{sampledIO(run.Timeline.StartNS)}
 	got := page()
 	// The disks' curve is grey: beside the orange of the latency another orange looks the same.
-	for _, want := range []string{"devices of scratch on nss1", "dirty 5.0 MiB", "SSDs 400.0 KiB/s", "disks 32.0 KiB/s", "I/O of the cache’s SSDs",
+	for _, want := range []string{"scratch on nss1", "dirty 5.0 MiB", "SSDs 400.0 KiB/s", "disks 32.0 KiB/s",
 		`class="key line s5"`, `class="curve s5 thin"`} {
 		if !strings.Contains(got, want) {
 			t.Errorf("the page lacks %q", want)

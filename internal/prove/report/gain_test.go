@@ -29,12 +29,11 @@ func TestGains(t *testing.T) {
 	if err := GainsText(&b, gs); err != nil || !strings.Contains(b.String(), "0.15") {
 		t.Errorf("%v: %s", err, &b)
 	}
-	b.Reset()
-	if err := HTML(&b, runs); err != nil || !strings.Contains(b.String(), "Tuned against stock") {
-		t.Errorf("the page does not compare: %v", err)
-	}
-	b.Reset()
-	if err := HTML(&b, runs[:4]); err != nil || strings.Contains(b.String(), "Tuned against stock") {
-		t.Errorf("the page compares one profile with nothing: %v", err)
+	// Runs of one profile are compared with nothing.
+	for n, compares := range map[int]bool{len(runs): true, 4: false} {
+		b.Reset()
+		if err := HTML(&b, runs[:n]); err != nil || strings.Contains(b.String(), "Tuned against stock") != compares {
+			t.Errorf("the page of %d runs: %v", n, err)
+		}
 	}
 }

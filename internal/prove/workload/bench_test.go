@@ -15,8 +15,8 @@ func TestBenchJobRefused(t *testing.T) {
 	}{
 		{func(j *BenchJob) { j.RunID = "../x" }, "run_id"},
 		{func(j *BenchJob) { j.Set = "a/b" }, "set"},
-		{func(j *BenchJob) { j.Phase, j.RecordBytes = "write", 1<<20 }, "there is no phase"},
-		{func(j *BenchJob) { j.Dir = "d" }, "absolute"},
+		{func(j *BenchJob) { j.Phase, j.RecordBytes = "write", 1<<20 }, `"write"`},
+		{func(j *BenchJob) { j.Dir = "d" }, `"d"`},
 		{func(j *BenchJob) { j.RecordBytes = 0 }, "record_bytes"},
 		{func(j *BenchJob) { j.FileBytes = 0 }, "file_bytes"},
 		{func(j *BenchJob) { j.FileBytes = 1<<20 + 4096 }, "file_bytes"},

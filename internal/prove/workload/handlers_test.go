@@ -47,12 +47,12 @@ func TestHandlers(t *testing.T) {
 		done <- answer{v, err}
 	}()
 	<-running
-	if _, err := call(t, h["load.run"], job, nil); err == nil || !strings.Contains(err.Error(), "under way") {
-		t.Error(err)
+	if _, err := call(t, h["load.run"], job, nil); err == nil {
+		t.Error("a second run of the name")
 	}
 	// Another process with the same run.
-	if _, err := call(t, Handlers()["load.run"], job, nil); err == nil || !strings.Contains(err.Error(), "another process") {
-		t.Error(err)
+	if _, err := call(t, Handlers()["load.run"], job, nil); err == nil {
+		t.Error("a second run of the name, by another process")
 	}
 	if _, err := call(t, h["load.clean"], StopParams{RunID: "h", LedgerDir: led}, nil); err == nil {
 		t.Error("cleaned under way")

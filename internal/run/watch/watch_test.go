@@ -170,7 +170,7 @@ func TestCommand(t *testing.T) {
 	if err := os.WriteFile(program, []byte("#!/bin/sh\necho no >&2; exit 3\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := Command(t.Context(), program, c); err == nil || !strings.Contains(err.Error(), "ended with 3: no") {
+	if err := Command(t.Context(), program, c); err == nil || !strings.HasSuffix(err.Error(), " 3: no") {
 		t.Error(err)
 	}
 }
