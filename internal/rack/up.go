@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -192,7 +193,8 @@ func (r *rack) up(ctx context.Context, spec nodeimage.Spec, p *tool.Steps) error
 		return err
 	}
 	boot, bctx := errgroup.WithContext(ctx)
-	arrays := make(chan struct{}) // closed when all are up
+	boot.SetLimit(1 + 4*runtime.NumCPU()) // twenty emulated machines at once on two processors are not up in time
+	arrays := make(chan struct{})         // closed when all are up
 	boot.Go(func() error {
 		defer close(arrays)
 		return r.upArrays(bctx, p)
