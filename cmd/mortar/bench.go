@@ -61,6 +61,7 @@ func newBenchCmd() *cobra.Command {
 	fl.StringVar(&f.Cold, "cold", "", "how caches are emptied: restart, drop or none; default: as the suite says")
 	fl.StringVar(&f.NFSVersion, "nfs", "", "NFS version of the mounts to use, e.g. 3 or 4.1; default: each client's first mount")
 	fl.BoolVar(&f.Profile, "profile", false, "measure every layer from disks to clients, and name the bottleneck; with --suite both")
+	fl.StringSliceVar(&f.Layers, "layers", nil, "with --profile: only these layers, e.g. network,lnet")
 	fl.BoolVar(&f.Survey, "survey", false, "with --profile or --suite raw: the Lustre paper's grids, up to 16 regions, objects or clients and 64 threads")
 	fl.BoolVar(&f.againstStock, "against-stock", false, "build the brick twice on virtual racks, profile stock and profile tuned, run the suite on both and compare them")
 	fl.StringVar(&f.Dir, "out", "", "directory the run is written to (default out/bench-SUITE)")
@@ -110,6 +111,9 @@ func (f *benchFlags) check() (err error) {
 			}
 			f.Threads = append(f.Threads, n)
 		}
+	}
+	if len(f.Layers) > 0 && !f.Profile {
+		return errors.New("--layers needs --profile")
 	}
 	if f.Survey && !f.Profile && f.Suite != bench.SuiteRaw {
 		return errors.New("--survey needs --profile or --suite raw")

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mortarhpc/mortar/internal/base/lists"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/host"
@@ -152,7 +153,7 @@ func (r *profiler) layers(ctx context.Context) []layer {
 		name + "-many": {"", fmt.Sprintf("%s, %d clients", kindTitles[name], many), between(r.env.Design, r.env.Virtual)[0], mounts(many)},
 	}
 	var out []layer
-	for _, n := range layersOf(r.env.Design, many, r.env.Virtual) {
+	for _, n := range r.opt.kept(layersOf(r.env.Design, many, r.env.Virtual)) {
 		l := known[n]
 		l.name = n
 		out = append(out, l)
@@ -170,6 +171,11 @@ func between(d *design.Design, virtual bool) []string {
 		all = append(all, "verbs")
 	}
 	return all
+}
+
+// kept are the layers that are to be measured.
+func (o *Options) kept(all []string) []string {
+	return lists.Only(all, func(n string) bool { return len(o.Layers) == 0 || slices.Contains(o.Layers, n) })
 }
 
 // layersOf names the layers of a brick, from the bottom to the clients.

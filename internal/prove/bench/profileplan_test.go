@@ -17,12 +17,14 @@ func TestPlanOfProfile(t *testing.T) {
 		example string
 		survey  bool
 		want    string
+		layers  []string
 	}{
-		{"nfs-ha", false, "disks 8, raid 8, volume 8, filesystem 6, network 8, nfs-one 6: 44"},
-		{"nfs-ha", true, "disks 50, raid 50, volume 50, filesystem 6, network 8, nfs-one 6: 170"},
-		{"nss7.4-ha", false, "disks 8, volume 8, filesystem 6, verbs 2, network 8, nfs-one 6: 38"},
-		{"lustre-small over RoCE", true, "disks 50, raid 50, volume 50, osts 36, verbs 2, network 8, lnet 12, lustre-one 6: 214"},
-		{"lustre-small", true, "disks 50, raid 50, volume 50, osts 36, network 8, lnet 12, lustre-one 6: 212"},
+		{"nfs-ha", false, "disks 8, raid 8, volume 8, filesystem 6, network 8, nfs-one 6: 44", nil},
+		{"nfs-ha", true, "disks 50, raid 50, volume 50, filesystem 6, network 8, nfs-one 6: 170", nil},
+		{"nss7.4-ha", false, "disks 8, volume 8, filesystem 6, verbs 2, network 8, nfs-one 6: 38", nil},
+		{"lustre-small over RoCE", true, "disks 50, raid 50, volume 50, osts 36, verbs 2, network 8, lnet 12, lustre-one 6: 214", nil},
+		{"lustre-small", true, "disks 50, raid 50, volume 50, osts 36, network 8, lnet 12, lustre-one 6: 212", nil},
+		{"lustre-small", true, "network 8, lnet 12: 20", []string{"lnet", "network"}},
 	} {
 		name, roce := strings.CutSuffix(c.example, " over RoCE")
 		text, err := os.ReadFile("../../../examples/" + name + ".yaml")
@@ -40,7 +42,7 @@ func TestPlanOfProfile(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, err := planOf(d, &Suite{Name: "profile", Cold: ColdDrop, Repeat: 1}, Options{Profile: true, Survey: c.survey})
+		p, err := planOf(d, &Suite{Name: "profile", Cold: ColdDrop, Repeat: 1}, Options{Profile: true, Survey: c.survey, Layers: c.layers})
 		if err != nil {
 			t.Fatal(err)
 		}

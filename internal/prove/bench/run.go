@@ -52,6 +52,7 @@ type Options struct {
 	Seconds    int      // upper limit of each phase's duration; 0: the suite's
 	NFSVersion string   // selects the mount of a client by its version; "": its first mount
 	Profile    bool     // measure every layer below NFS too
+	Layers     []string // of the profile; nil: all
 	Survey     bool     // with the grids of the Lustre paper's surveys
 }
 
