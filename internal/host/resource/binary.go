@@ -61,7 +61,7 @@ func (b *Binary) Diff(sys Look) ([]Action, error) {
 		what += ", and these settings of the services, which this one does not know: " + strings.Join(lost, ", ")
 	}
 	if !b.AllowDowngrade {
-		return nil, Refuse("mortar-downgrade", With{"build": b.Build, "servers": there, "lost": Named{ID: lost, Words: what}})
+		return nil, Refuse("mortar-downgrade", With{"build": b.Build, "servers": there, "lost": lost})
 	}
 	as[0].Why = fmt.Sprintf("replaces the newer %s; lost is %s", there, what)
 	return as, nil

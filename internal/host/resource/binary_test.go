@@ -56,6 +56,12 @@ func TestBinary(t *testing.T) {
 		switch {
 		case tc.refusal != "":
 			wantRefusal(t, as, err, tc.refusal, "build", b.Build.String(), "lost", tc.settings)
+			if says := "loses what the newer one has learned, and these settings of the services, which this one does not know: tier"; tc.settings != "" && !strings.HasSuffix(err.Error(), says) {
+				t.Errorf("%s: %v", tc.name, err)
+			}
+			if tc.refusal == "mortar-downgrade" && tc.settings == "" && !strings.HasSuffix(err.Error(), "loses what the newer one has learned") {
+				t.Errorf("%s: %v", tc.name, err)
+			}
 		case err != nil || len(as) != 1 || as[0].File.Symlink != b.Target || !strings.Contains(as[0].Why, tc.why):
 			t.Errorf("%s: %+v, %v", tc.name, as, err)
 		}

@@ -47,8 +47,7 @@ func Refuse(code string, args With) *Refusal {
 	if !known {
 		panic("no refusal has the code " + code)
 	}
-	words := With{}
-	r := &Refusal{Identity: health.Identity{Code: code, Args: With{}}}
+	r, ids, words := &Refusal{Identity: health.Identity{Code: code, Args: With{}}}, With{}, With{}
 	for name, a := range args {
 		words[name] = a
 		switch x := a.(type) {
@@ -59,10 +58,11 @@ func Refuse(code string, args With) *Refusal {
 		case fmt.Stringer:
 			a = x.String()
 		}
-		if a != "" && a != nil {
+		ids[name] = a // an empty one has a form, too: {owner%q}
+		if l, several := a.([]string); a != nil && a != "" && (!several || len(l) > 0) {
 			r.Args[name] = a
 		}
 	}
-	r.What, r.Mend, r.Subject = health.Kind{Subject: k[0], Text: k[1], Mend: k[2]}.Say(r.Args, words)
+	r.What, r.Mend, r.Subject = health.Kind{Subject: k[0], Text: k[1], Mend: k[2]}.Say(ids, words)
 	return r
 }

@@ -33,7 +33,7 @@ var codes = Codes{
 	"fence-agent-option":     {"agent", "{agent} has no option {option%q}", "use one of those: {options%,}"},
 	"fence-agent-action":     {"agent", "{agent} has no action {action}: it could not confirm that a server is off", "use an agent that switches power and tells its state"},
 	"mortar-too-old":         {"", "mortar {build} cannot serve what the servers' mortar, {servers}, serves: {error}", "use the newer one"},
-	"mortar-downgrade":       {"", "the servers' mortar is {servers}, newer than this one, {build}", "use the newer one; `mortar apply --allow-downgrade` replaces it, and loses {lost}"},
+	"mortar-downgrade":       {"", "the servers' mortar is {servers}, newer than this one, {build}", "use the newer one; `mortar apply --allow-downgrade` replaces it, and loses what the newer one has learned[, and these settings of the services, which this one does not know: {lost%,}]"},
 	"mortar-not-valid":       {"config", "{program} ocf validate-all --config {config}: exit {exit}: {stderr}", "the server that serves keeps its mortar until this one's works"},
 	"lnet-no-address":        {"address", "no interface has the address {address}, which Lustre speaks through (LNet network {network})", "configure the interface of the public network, or correct public: of this host in the spec"},
 	"lnet-other-interface":   {"network", "LNet network {network} is up on {interfaces%,}, not on {want%,}", "correct lnet or the interface of the public network in the spec, or unmount all of Lustre on this host, run `lustre_rmmod`, and apply again"},
