@@ -35,8 +35,8 @@ func newBenchCmd() *cobra.Command {
 		if err := f.check(); err != nil {
 			return fail(exitBadInput, err)
 		}
-		if f.againstStock {
-			both := versus.Comparison{Spec: args[0], Dir: f.Dir, Flags: givenFlags(cmd, "against-stock", "print-suite", "dry-run")}
+		if f.againstStock && !c.DryRun { // both racks measure the same
+			both := versus.Comparison{Spec: args[0], Dir: f.Dir, Flags: givenFlags(cmd, "against-stock", "print-suite")}
 			return both.Bench(ctx, c, f.Suite, f.Options)
 		}
 		// A profile alone chooses no suite.

@@ -78,6 +78,10 @@ func TestBenchDryRun(t *testing.T) {
 	if err != nil || !strings.Contains(out, "10.0 MiB") || !strings.Contains(out, "20 x 188 files") || !strings.Contains(out, "20 x 188 directories") {
 		t.Errorf("%v\n%s", err, out)
 	}
+	// A dry run builds no rack.
+	if both, err := benchCmd(t, haSpec(t), "--suite", "paper", "--scale", "1/256", "--clients", "1,2", "--dry-run", "--against-stock"); err != nil || both != out {
+		t.Errorf("%v\n%s", err, both)
+	}
 	out, err = benchCmd(t, haSpec(t), "--suite", "raw", "--dry-run")
 	if err != nil || strings.Contains(out, "THREADS") {
 		t.Errorf("a head over no tests: %v\n%s", err, out)
