@@ -115,7 +115,7 @@ func outcome(ctx context.Context, c *cli.Console, r *report.Run, err error) erro
 	switch {
 	case ctx.Err() != nil:
 		return cli.Fail(cli.Interrupted, errors.New("interrupted; what was measured is kept"))
-	case err == nil && r.Bench.Verdict == report.Wrong:
+	case err == nil && r.Bench.Verdict != report.Complete:
 		return cli.Fail(cli.Failed, nil)
 	}
 	return err
