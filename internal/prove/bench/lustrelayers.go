@@ -167,7 +167,7 @@ func (r *profiler) dropEcho(ctx context.Context, osts []*ost) error {
 // probeLNet has LNet's self-test send records of 1 MiB between all clients and the
 // servers of the OSTs, without disks.
 // Source: lst(8); High Performance, Open Source, Dell Lustre Storage System, section 10.4
-func (r *profiler) probeLNet(ctx context.Context, l *report.Layer) (err error) {
+func (r *profiler) probeLNet(ctx context.Context, l *report.Layer) error {
 	var servers []string
 	for _, s := range r.env.Design.Services() {
 		if kind.Of(r.env.Design).HoldsData(s) && !slices.Contains(servers, r.serves[s.Name]) {
@@ -188,22 +188,13 @@ func (r *profiler) probeLNet(ctx context.Context, l *report.Layer) (err error) {
 	if err := failed.Join(); err != nil {
 		return err
 	}
-	t := selfTest{r: r, console: r.clients[0], session: strconv.Itoa(int(time.Now().UnixNano()%30000) + 1), servers: len(servers)}
-	defer func() { err = errors.Join(err, t.end(ctx)) }()
-	for _, args := range [][]string{{"new_session", "--timeout", "300", "mortar"}, append([]string{"add_group", "servers"}, nidsOf(nids, servers)...)} {
-		if _, err := t.lst(ctx, "LNet's self-test", args...); err != nil {
-			return err
-		}
-	}
+	t := selfTest{r: r, console: r.clients[0], session: strconv.Itoa(int(time.Now().UnixNano()%30000) + 1), servers: servers, nids: nids}
 	counts, at := r.opt.selfTests(len(r.clients))
 	loads := []string{loadRead, loadWrite}
 	for _, load := range loads {
 		addLoad(l, load)
 	}
 	for _, n := range counts {
-		if _, err := t.lst(ctx, "LNet's self-test", append([]string{"add_group", clientsOf(n)}, nidsOf(nids, r.clients[:n])...)...); err != nil {
-			return err
-		}
 		for i, load := range loads {
 			for _, a := range at {
 				rate, err := t.measure(ctx, load == loadWrite, n, a)
@@ -217,18 +208,16 @@ func (r *profiler) probeLNet(ctx context.Context, l *report.Layer) (err error) {
 	return nil
 }
 
-// clientsOf is lst's name of the group of the first n clients.
-func clientsOf(n int) string { return fmt.Sprintf("clients%d", n) }
-
 func nidsOf(nids map[string]string, hosts []string) []string {
 	return lists.Map(hosts, func(h string) string { return nids[h] })
 }
 
-// selfTest is a session of LNet's self-test, led by one host.
+// selfTest is LNet's self-test, led by one host.
 type selfTest struct {
 	r                *profiler
 	console, session string
-	servers          int
+	servers          []string
+	nids             map[string]string // by host
 }
 
 func (t *selfTest) lst(ctx context.Context, title string, args ...string) (string, error) {
@@ -236,22 +225,28 @@ func (t *selfTest) lst(ctx context.Context, title string, args ...string) (strin
 	return out.Stdout, err
 }
 
-// measure gives the rate of all servers together with the first n clients, MiB/s.
-func (t *selfTest) measure(ctx context.Context, write bool, n, concurrency int) (float64, error) {
+// measure gives the rate of all servers together with the first n clients, MiB/s. It has a
+// session of its own: until its session ends, a test keeps its buffers on all nodes, and the
+// grid of a survey needs over a GiB of them.
+func (t *selfTest) measure(ctx context.Context, write bool, n, concurrency int) (rate float64, err error) {
+	if _, err := t.lst(ctx, "LNet's self-test", "new_session", "--timeout", "300", "mortar"); err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, t.end(ctx)) }()
 	op := map[bool]string{false: "read", true: "write"}[write]
-	batch := fmt.Sprintf("%s%dx%d", op, n, concurrency)
 	for _, args := range [][]string{
-		{"add_batch", batch},
-		{"add_test", "--batch", batch, "--concurrency", strconv.Itoa(concurrency), "--from", clientsOf(n), "--to", "servers", "brw", op, "size=1M"},
-		strings.Fields("run " + batch), // a command of lst
+		append([]string{"add_group", "servers"}, nidsOf(t.nids, t.servers)...),
+		append([]string{"add_group", "clients"}, nidsOf(t.nids, t.r.clients[:n])...),
+		{"add_batch", op},
+		{"add_test", "--batch", op, "--concurrency", strconv.Itoa(concurrency), "--from", "clients", "--to", "servers", "brw", op, "size=1M"},
+		strings.Fields("run " + op), // a command of lst
 	} {
 		if _, err := t.lst(ctx, "LNet's self-test", args...); err != nil {
 			return 0, err
 		}
 	}
 	text, err := t.lst(ctx, "rates of LNet's self-test", "stat", "--bw", "--delay", strconv.Itoa(t.r.opt.probe()), "--count", "1", "servers")
-	_, serr := t.lst(ctx, "end a batch of LNet's self-test", "stop", batch)
-	if err := errors.Join(err, serr); err != nil {
+	if err != nil {
 		return 0, err
 	}
 	received, sent, ok := linux.ParseLNetRates(text)
@@ -260,9 +255,9 @@ func (t *selfTest) measure(ctx context.Context, write bool, n, concurrency int) 
 	}
 	// lst gives the mean of the group's servers.
 	if write {
-		return received * float64(t.servers), nil
+		return received * float64(len(t.servers)), nil
 	}
-	return sent * float64(t.servers), nil
+	return sent * float64(len(t.servers)), nil
 }
 
 func (t *selfTest) end(ctx context.Context) error {
