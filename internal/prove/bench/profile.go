@@ -153,7 +153,8 @@ func (r *profiler) layers(ctx context.Context) []layer {
 		name + "-many": {"", fmt.Sprintf("%s, %d clients", kindTitles[name], many), between(r.env.Design, r.env.Virtual)[0], mounts(many)},
 	}
 	var out []layer
-	for _, n := range r.opt.kept(layersOf(r.env.Design, many, r.env.Virtual)) {
+	names, _ := r.opt.layersOf(r.env.Design, many, r.env.Virtual) // Run has refused others
+	for _, n := range names {
 		l := known[n]
 		l.name = n
 		out = append(out, l)
@@ -173,9 +174,19 @@ func between(d *design.Design, virtual bool) []string {
 	return all
 }
 
-// kept are the layers that are to be measured.
-func (o *Options) kept(all []string) []string {
-	return lists.Only(all, func(n string) bool { return len(o.Layers) == 0 || slices.Contains(o.Layers, n) })
+// layersOf names the layers of a brick that are to be measured. It refuses one that the brick
+// has not.
+func (o *Options) layersOf(d *design.Design, clients int, virtual bool) ([]string, error) {
+	all := layersOf(d, clients, virtual)
+	if len(o.Layers) == 0 {
+		return all, nil
+	}
+	for _, n := range o.Layers {
+		if !slices.Contains(all, n) {
+			return nil, &Unfit{[]string{fmt.Sprintf("the brick has no layer %q; it has %s", n, strings.Join(all, ", "))}}
+		}
+	}
+	return lists.Only(all, func(n string) bool { return slices.Contains(o.Layers, n) }), nil
 }
 
 // layersOf names the layers of a brick, from the bottom to the clients.

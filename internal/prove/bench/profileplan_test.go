@@ -2,6 +2,7 @@ package bench
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -53,5 +54,29 @@ func TestPlanOfProfile(t *testing.T) {
 		if text := fmt.Sprintf("%s: %d", strings.Join(got, ", "), p.Measurements); text != c.want {
 			t.Errorf("%s, survey %v: %s", c.example, c.survey, text)
 		}
+	}
+}
+
+// A run refuses a layer that the brick has not before it reaches a host, as its plan does.
+func TestUnknownLayerIsRefused(t *testing.T) {
+	text, err := os.ReadFile("../../../examples/nfs-ha.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := spec.Parse("brick.yaml", text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := design.New(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	suite, opt := &Suite{Name: "profile", Cold: ColdDrop, Repeat: 1}, Options{Profile: true, Layers: []string{"network", "lnet"}, Dir: t.TempDir()}
+	unfit := (*Unfit)(nil)
+	if _, err := planOf(d, suite, opt); !errors.As(err, &unfit) {
+		t.Error(err)
+	}
+	if r, err := Run(t.Context(), Env{Design: d}, suite, opt); r != nil || !errors.As(err, &unfit) {
+		t.Error(r, err)
 	}
 }

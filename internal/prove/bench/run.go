@@ -139,6 +139,9 @@ func Run(ctx context.Context, env Env, suite *Suite, opt Options) (*report.Run, 
 	if err != nil {
 		return nil, err
 	}
+	if _, err := opt.layersOf(env.Design, len(testbed.Clients(env.Design)), env.Virtual); err != nil {
+		return nil, err
+	}
 	r := &runner{suite: &s, opt: opt, facts: map[string]workload.BenchFacts{}}
 	r.env, r.began = env, time.Now()
 	defer r.hosts.Close()

@@ -429,13 +429,11 @@ func planOf(d *design.Design, suite *Suite, opt Options) (Planned, error) {
 	p, err := Plan(suite.on(d), opt, memory, len(clients)*len(kind.Of(d).Volumes(d)))
 	p.Memory = memory
 	if opt.Profile && err == nil {
-		all := layersOf(d, len(clients), false)
-		for _, n := range opt.Layers {
-			if !slices.Contains(all, n) {
-				return p, &Unfit{[]string{fmt.Sprintf("the brick has no layer %q; it has %s", n, strings.Join(all, ", "))}}
-			}
+		layers, err := opt.layersOf(d, len(clients), false)
+		if err != nil {
+			return p, err
 		}
-		for _, l := range opt.kept(all) {
+		for _, l := range layers {
 			n := opt.cells(l, len(clients))
 			p.Layers = append(p.Layers, PlannedLayer{l, n, opt.probe()})
 			p.Measurements += n
