@@ -92,7 +92,7 @@ var Parts = map[Code][2]string{
 	Unable:         {"the server lacks what the agent needs: a program, a kernel module, root's rights", mendApply},
 	Busy:           {"another action of the service did not end in time", "wait; `journalctl -t mortar` says which one"},
 	Late:           {"the action took longer than Pacemaker grants", "see what held it up: `mortar status`, and the kernel's log"},
-	Stranger:       {"a machine that is no server of the cluster uses a LUN or a disk", "see that only the servers of the cluster reach it; see [reservations](reservations.md)"},
+	Stranger:       {"a host outside the cluster uses a LUN or a disk", "keep that host away from it (mapping, zoning, cables); see [reservations](reservations.md)"},
 	Failed:         {"something else", "the text says it"},
 	"probe":        {"the start was refused before it began: this server cannot run the service", "the text says it"},
 	"check":        {"the service does not run after its start, or runs after its stop", "the service's log on the server, `/run/mortar/ocf-SERVICE.log`"},

@@ -53,7 +53,7 @@ func Because(code Code, err error) error {
 	return &Refusal{Code: code, Args: Args{Why: err}, Text: err.Error()}
 }
 
-// failure is an error that is no refusal, of a tool or of a check.
+// failure is the error of a tool or of a check, with a code.
 type failure struct {
 	is Code
 	error
